@@ -1,0 +1,97 @@
+# Everything happens in .venv, which is made on first use. Needs Python >= 3.11, pip, make.
+
+PYTHON ?= python3
+# Processes that run the test suite; each of them uses one thread.
+WORKERS ?= 2
+PYTEST_ARGS ?=
+BENCH_ARGS ?=
+# What the benchmarks compare with beyond the extra "bench"; MKLpy needs torch.
+TORCH ?= torch==2.13.0
+MKLPY ?= MKLpy==0.6
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
+
+# Two installations into one environment must not overlap, also under "make -j".
+.NOTPARALLEL:
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+.PHONY: help demo test lint format bench docs clean distclean
+
+help: ## list these targets
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | \
+	    awk -F ':.*## ' '{ printf "make %-10s %s\n", $$1, $$2 }'
+
+demo: $(VENV)/.demo ## set up and run the demonstration on bundled data
+	$(BIN)/kernelweave demo
+
+test: lint ## set up, lint, then run the whole test suite
+	$(ONE_THREAD) $(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_ARGS)
+
+lint: $(VENV)/.dev ## style, types, direction of imports, spelling
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/codespell
+
+format: $(VENV)/.dev ## rewrite the code in the house style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.bench ## measure speed and memory against other software
+	$(ONE_THREAD) $(BIN)/python benchmarks/run.py $(BENCH_ARGS)
+
+docs: $(VENV)/.docs ## build docs/_build/html/index.html
+	$(ONE_THREAD) $(BIN)/sphinx-build -W --keep-going -b html \
+	    -d docs/_build/doctrees docs docs/_build/html
+
+clean: ## remove what the other targets made, except .venv
+	rm -rf build dist kernelweave-demo
+	rm -rf docs/_build docs/auto_examples docs/generated docs/sg_execution_times.rst
+	rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+distclean: clean ## remove .venv as well
+	rm -rf $(VENV)
+
+$(VENV)/.python:
+	@command -v "$(PYTHON)" >/dev/null || { \
+	    echo "No $(PYTHON) found. Install Python 3.11 or newer," \
+	         "or name it: make PYTHON=python3.11" >&2; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	    echo "kernelweave needs Python 3.11 or newer, but $(PYTHON) is" \
+	         "$$("$(PYTHON)" --version 2>&1)." \
+	         "Name another one: make PYTHON=python3.11" >&2; exit 1; }
+	@echo "Making the environment $(VENV)"
+	@"$(PYTHON)" -m venv $(VENV) || { \
+	    echo "$(PYTHON) cannot make an environment; on Debian and Ubuntu" \
+	         "the package python3-venv is needed." >&2; exit 1; }
+	@touch $@
+
+$(VENV)/.demo: pyproject.toml | $(VENV)/.python
+	@echo "Installing kernelweave (first time: about a minute)"
+	$(PIP) install --quiet -e ".[plot]"
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml | $(VENV)/.python
+	@echo "Installing kernelweave with its development tools (a few minutes at most)"
+	$(PIP) install --quiet -e ".[dev]"
+	@touch $@
+
+$(VENV)/.docs: pyproject.toml | $(VENV)/.python
+	@echo "Installing kernelweave with the documentation tools"
+	$(PIP) install --quiet -e ".[docs]"
+	@touch $@
+
+# MKLpy asks for any torch, and the newest one may bring gigabytes of GPU libraries: torch
+# is named here, and MKLpy comes without dependencies. It is under the GPL, so that it
+# stays a tool of the benchmarks and out of the metadata of the package.
+$(VENV)/.bench: pyproject.toml | $(VENV)/.python
+	@echo "Installing kernelweave with the software it is compared to"
+	$(PIP) install --quiet -e ".[bench]" "$(TORCH)"
+	$(PIP) install --quiet --no-deps "$(MKLPY)"
+	@touch $@

@@ -1,0 +1,64 @@
+"""Configuration of the documentation, built by ``make docs``."""
+
+from __future__ import annotations
+
+import os
+
+import kernelweave
+
+project = "kernelweave"
+author = "The kernelweave developers"
+copyright = f"2026, {author}"
+release = version = kernelweave.__version__
+
+extensions = [
+    "myst_parser",
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
+    "sphinx_gallery.gen_gallery",
+]
+exclude_patterns = ["_build", "**/GALLERY_HEADER.rst"]
+templates_path = ["_templates"]
+default_role = "literal"
+
+# Links to other projects need the network, and a build must not depend on it.
+if os.environ.get("KERNELWEAVE_DOCS_INTERSPHINX"):
+    extensions.append("sphinx.ext.intersphinx")
+    intersphinx_mapping = {
+        "python": ("https://docs.python.org/3", None),
+        "numpy": ("https://numpy.org/doc/stable", None),
+        "scipy": ("https://docs.scipy.org/doc/scipy", None),
+        "sklearn": ("https://scikit-learn.org/stable", None),
+    }
+
+myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
+myst_heading_anchors = 3
+
+autosummary_generate = True
+autodoc_typehints = "none"
+# scikit-learn adds these to every estimator; their text refers to its own user guide.
+autodoc_default_options = {
+    "exclude-members": ",".join(
+        f"set_{method}_request"
+        for method in ("fit", "predict", "predict_proba", "score", "transform")
+    )
+}
+numpydoc_show_class_members = False
+
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "auto_examples",
+    "backreferences_dir": "generated/backreferences",
+    "doc_module": ("kernelweave",),
+    "reference_url": {"kernelweave": None},
+    "download_all_examples": False,
+    "show_memory": False,
+    "abort_on_example_error": True,
+}
+
+html_theme = "pydata_sphinx_theme"
+html_title = f"kernelweave {release}"
+html_theme_options = {"show_toc_level": 2, "navigation_with_keys": False}
+html_show_sourcelink = False

@@ -1,0 +1,10 @@
+"""``python -m kernelweave`` is the command ``kernelweave``."""
+
+from __future__ import annotations
+
+import sys
+
+from kernelweave.cli.main import main
+
+if __name__ == "__main__":
+    sys.exit(main())

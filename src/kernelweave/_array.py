@@ -1,0 +1,177 @@
+"""The few things the array API standard lacks, for NumPy, torch, CuPy and friends.
+
+The namespace always comes from the data. Nothing here keeps state.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import array_api_compat as compat
+import numpy as np
+from scipy import linalg
+
+Array = Any
+
+__all__ = [
+    "Array",
+    "FactorizationError",
+    "add_to_diagonal",
+    "as_float",
+    "cholesky",
+    "device",
+    "eigh",
+    "eps",
+    "from_numpy",
+    "is_array",
+    "is_numpy",
+    "lower_inverse",
+    "namespace",
+    "same_home",
+    "solve_triangular",
+    "to_numpy",
+]
+
+
+class FactorizationError(ArithmeticError):
+    """A matrix that had to be positive definite was not."""
+
+
+def is_array(x: object) -> bool:
+    """Whether ``x`` is an array of a library that follows the array API."""
+    return bool(compat.is_array_api_obj(x))
+
+
+def namespace(*arrays: Array) -> Any:
+    """The array namespace shared by ``arrays`` (scalars and None are skipped)."""
+    return compat.array_namespace(*(a for a in arrays if is_array(a)))
+
+
+def is_numpy(x: object) -> bool:
+    """Whether ``x`` is a plain NumPy array."""
+    return bool(compat.is_numpy_array(x))
+
+
+def device(x: Array) -> Any:
+    """The device that holds ``x``."""
+    return compat.device(x)
+
+
+def eps(x: Array) -> float:
+    """Machine precision of the dtype of ``x``."""
+    return float(namespace(x).finfo(x.dtype).eps)
+
+
+def to_numpy(x: Array) -> np.ndarray:
+    """Copy ``x`` to host memory as a NumPy array (no copy where it is one)."""
+    if is_numpy(x) or not is_array(x):
+        return np.asarray(x)
+    if compat.is_torch_array(x):
+        return x.detach().cpu().numpy()
+    if compat.is_cupy_array(x):
+        return x.get()
+    try:
+        return np.asarray(x)
+    except (RuntimeError, TypeError):  # array-api-strict off its default device
+        return np.asarray(namespace(x).from_dlpack(x))
+
+
+def from_numpy(x: np.ndarray, like: Array, dtype: Any = None) -> Array:
+    """Move the NumPy array ``x`` to the namespace, device and dtype of ``like``."""
+    xp = namespace(like)
+    return xp.asarray(x, dtype=like.dtype if dtype is None else dtype, device=device(like))
+
+
+def same_home(x: Array, like: Array) -> bool:
+    """Whether ``x`` lives in the same namespace and on the same device as ``like``."""
+    return namespace(x) is namespace(like) and device(x) == device(like)
+
+
+def as_float(x: Array, dtype: Any) -> Array:
+    """``x`` with the floating dtype ``dtype`` (no copy where it has it already)."""
+    return namespace(x).astype(x, dtype, copy=False)
+
+
+def add_to_diagonal(a: Array, value: float) -> None:
+    """``a += value I`` in place for a contiguous square ``a``."""
+    if compat.is_torch_array(a):
+        a.diagonal().add_(value)
+    elif is_numpy(a) or compat.is_cupy_array(a):
+        a.reshape(-1)[:: a.shape[0] + 1] += value
+    else:  # the standard promises no views: go through a mask
+        xp = namespace(a)
+        a += value * xp.eye(a.shape[0], dtype=a.dtype, device=device(a))
+
+
+def cholesky(a: Array, *, overwrite: bool = False) -> Array:
+    """Lower Cholesky factor of ``a`` (n, n), or :class:`FactorizationError`.
+
+    ``overwrite`` lets LAPACK reuse the memory of ``a``; the strict upper triangle of
+    the result is then undefined, so use it through :func:`solve_triangular` only.
+    """
+    if is_numpy(a):
+        try:
+            # a.T of a C-ordered symmetric matrix is Fortran-ordered: no copy is made.
+            factor, _ = linalg.cho_factor(
+                a.T, lower=False, overwrite_a=overwrite, check_finite=False
+            )
+        except linalg.LinAlgError as error:
+            raise FactorizationError(str(error)) from error
+        return factor.T
+    if compat.is_torch_array(a):
+        import torch
+
+        factor, info = torch.linalg.cholesky_ex(a)
+        if int(info) != 0:
+            raise FactorizationError(f"leading minor {int(info)} is not positive")
+        return factor
+    try:
+        factor = namespace(a).linalg.cholesky(a)
+    except Exception as error:  # each library has an exception class of its own
+        raise FactorizationError(str(error)) from error
+    if not bool(namespace(a).isfinite(factor[-1, -1])):  # CuPy returns NaN instead
+        raise FactorizationError("the matrix is not positive definite")
+    return factor
+
+
+def solve_triangular(factor: Array, b: Array, *, transpose: bool = False) -> Array:
+    """Solve ``L x = b`` (or ``L' x = b``) for the lower factor of :func:`cholesky`."""
+    if is_numpy(factor):
+        return linalg.solve_triangular(
+            factor.T, b, lower=False, trans=0 if transpose else 1, check_finite=False
+        )
+    if compat.is_torch_array(factor):
+        import torch
+
+        a = factor.T if transpose else factor
+        return torch.linalg.solve_triangular(a, b, upper=transpose)
+    if compat.is_cupy_array(factor):
+        from cupyx.scipy.linalg import solve_triangular as cupy_solve
+
+        return cupy_solve(factor, b, lower=True, trans=1 if transpose else 0)
+    xp = namespace(factor, b)
+    return xp.linalg.solve(factor.T if transpose else factor, b)
+
+
+def lower_inverse(factor: Array) -> Array:
+    """``L^-1`` of the lower factor, (n, n)."""
+    if is_numpy(factor):
+        trtri = linalg.get_lapack_funcs("trtri", (factor,))
+        inverse, info = trtri(factor.T, lower=0)
+        if info != 0:
+            raise FactorizationError(f"zero pivot at {info}")
+        return np.triu(inverse).T
+    xp = namespace(factor)
+    n = factor.shape[0]
+    identity = xp.eye(n, dtype=factor.dtype, device=device(factor))
+    return solve_triangular(factor, identity)
+
+
+def eigh(a: Array) -> tuple[Array, Array]:
+    """Eigenvalues (ascending) and eigenvectors of the symmetric ``a``; may overwrite it."""
+    if is_numpy(a):
+        return linalg.eigh(
+            a.T, overwrite_a=True, check_finite=False, driver="evd", lower=False
+        )
+    values, vectors = namespace(a).linalg.eigh(a)
+    return values, vectors

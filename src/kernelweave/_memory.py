@@ -1,0 +1,83 @@
+"""How much memory there is, asked before it is taken."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import array_api_compat as compat
+
+from kernelweave.exceptions import MemoryRefusedError
+
+__all__ = ["available_bytes", "require_memory"]
+
+
+def available_bytes(like: Any = None) -> int | None:
+    """Free memory where ``like`` lives, in bytes, or None where nobody can say."""
+    if like is not None and compat.is_torch_array(like) and like.is_cuda:
+        import torch
+
+        free, _ = torch.cuda.mem_get_info(like.device)
+        reserved = torch.cuda.memory_reserved(like.device)
+        return int(free + reserved - torch.cuda.memory_allocated(like.device))
+    if like is not None and compat.is_cupy_array(like):
+        import cupy
+
+        free, _ = cupy.cuda.runtime.memGetInfo()
+        return int(free + cupy.get_default_memory_pool().free_bytes())
+    return _host_bytes()
+
+
+def require_memory(n_bytes: int, purpose: str, advice: str, like: Any = None) -> None:
+    """Refuse, with the numbers, what would not fit; allocate nothing."""
+    available = available_bytes(like)
+    if available is not None and n_bytes > available:
+        raise MemoryRefusedError(
+            f"{purpose} needs {n_bytes:,} bytes ({n_bytes / 2**30:.1f} GiB), but "
+            f"{available:,} bytes ({available / 2**30:.1f} GiB) are free; {advice}"
+        )
+
+
+def _host_bytes() -> int | None:
+    """Free host memory: the machine's, or this process's own limit if smaller."""
+    limits = [_from_proc(), _from_cgroup(), _from_rlimit()]
+    known = [limit for limit in limits if limit is not None]
+    return min(known) if known else None
+
+
+def _from_proc() -> int | None:
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            for line in file:
+                if line.startswith("MemAvailable:"):
+                    return int(line.split()[1]) * 1024
+    except (OSError, ValueError):
+        pass
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
+def _from_cgroup() -> int | None:
+    try:
+        with open("/sys/fs/cgroup/memory.max", encoding="ascii") as file:
+            limit = int(file.read())
+        with open("/sys/fs/cgroup/memory.current", encoding="ascii") as file:
+            return max(limit - int(file.read()), 0)
+    except (OSError, ValueError):
+        return None
+
+
+def _from_rlimit() -> int | None:
+    try:
+        import resource
+
+        soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+        if soft == resource.RLIM_INFINITY:
+            return None
+        with open("/proc/self/statm", encoding="ascii") as file:
+            used = int(file.read().split()[0]) * resource.getpagesize()
+        return max(soft - used, 0)
+    except (ImportError, OSError, ValueError):
+        return None

@@ -1,0 +1,184 @@
+"""What ``kernelweave`` understands; the jobs themselves are in the modules beside."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+
+import kernelweave
+from kernelweave.cli.demo import run_demo
+from kernelweave.cli.fit import FitOptions, run_fit
+
+__all__ = ["main"]
+
+#: Faults of the input, which get one line, and not of the programme.
+EXPECTED = (ValueError, OSError, MemoryError)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command.
+
+    Parameters
+    ----------
+    argv : sequence of str, default=None
+        The arguments; None takes those of the process.
+
+    Returns
+    -------
+    status : int
+        0 if all went well, 2 for faults of the input.
+    """
+    arguments = build_parser().parse_args(argv)
+    try:
+        if arguments.command == "demo":
+            run_demo(arguments.out)
+        else:
+            run_fit(_fit_options(arguments))
+    except EXPECTED as error:
+        if arguments.debug:
+            raise
+        message = " ".join(str(error).split()) or type(error).__name__
+        print(f"kernelweave: error: {message}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of all commands."""
+    parser = argparse.ArgumentParser(
+        prog="kernelweave",
+        description="Learn which of many kernels matter, with a proof that the "
+        "weights are optimal.",
+    )
+    parser.add_argument(
+        "--version", action="version", version=f"kernelweave {kernelweave.__version__}"
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument(
+        "--debug", action="store_true", help="show the whole traceback of an error"
+    )
+    _add_demo(commands, common)
+    _add_fit(commands, common)
+    return parser
+
+
+def _add_demo(
+    commands: argparse._SubParsersAction, common: argparse.ArgumentParser
+) -> None:
+    demo = commands.add_parser(
+        "demo",
+        parents=[common],
+        help="learn the view weights of bundled data",
+        description="Learn which views of bundled data matter (one of them is pure "
+        "noise), compare with two baselines, and write tables and pictures.",
+    )
+    demo.add_argument(
+        "--out",
+        default="kernelweave-demo",
+        metavar="DIR",
+        help="folder for the results (default: %(default)s)",
+    )
+
+
+def _add_fit(
+    commands: argparse._SubParsersAction, common: argparse.ArgumentParser
+) -> None:
+    fit = commands.add_parser(
+        "fit",
+        parents=[common],
+        help="learn the view weights of a CSV file",
+        description="Learn which views of a table matter, and write weights, "
+        "certificate, predictions and pictures.",
+    )
+    fit.add_argument(
+        "data", metavar="FILE.csv", help="table with a header, one row a sample"
+    )
+    fit.add_argument(
+        "--label", required=True, metavar="COLUMN", help="column of the classes"
+    )
+    grouping = fit.add_mutually_exclusive_group()
+    grouping.add_argument(
+        "--view",
+        action="append",
+        default=[],
+        metavar="NAME=COLUMNS",
+        help="a view and its columns: names, prefixes or patterns such as 'rna_*', "
+        "separated by commas; may be given several times (default: one view of all "
+        "columns)",
+    )
+    grouping.add_argument(
+        "--view-prefix",
+        action="store_true",
+        help="make a view of the columns that agree up to their first underscore",
+    )
+    fit.add_argument(
+        "--drop",
+        action="append",
+        default=[],
+        metavar="COLUMN",
+        help="column to leave out; may be given several times",
+    )
+    fit.add_argument(
+        "--kernel",
+        default="auto",
+        metavar="NAME",
+        help="kernel of every view: auto, linear, rbf, ... (default: %(default)s)",
+    )
+    fit.add_argument(
+        "--norm",
+        type=_number_or("loo"),
+        default="loo",
+        help="norm of the weights: a number >= 1 such as 1, 4/3 or inf, or loo "
+        "(default: %(default)s)",
+    )
+    fit.add_argument(
+        "--alpha",
+        type=_number_or("loo", "learn"),
+        default="loo",
+        help="regularisation: a number > 0, learn or loo (default: %(default)s)",
+    )
+    fit.add_argument(
+        "--predict",
+        metavar="NEW.csv",
+        help="table of new rows to predict instead of the training rows",
+    )
+    fit.add_argument(
+        "--out",
+        default="kernelweave-fit",
+        metavar="DIR",
+        help="folder for the results (default: %(default)s)",
+    )
+
+
+def _fit_options(arguments: argparse.Namespace) -> FitOptions:
+    return FitOptions(
+        data=arguments.data,
+        label=arguments.label,
+        views=arguments.view,
+        by_prefix=arguments.view_prefix,
+        drop=arguments.drop,
+        kernel=arguments.kernel,
+        norm=arguments.norm,
+        alpha=arguments.alpha,
+        predict=arguments.predict,
+        out=arguments.out,
+    )
+
+
+def _number_or(*words: str) -> Callable[[str], float | str]:
+    """A parser of numbers, fractions and the given words."""
+
+    def parse(text: str) -> float | str:
+        if text in words:
+            return text
+        try:
+            return float(Fraction(text)) if "/" in text else float(text)
+        except (ValueError, ZeroDivisionError):
+            raise argparse.ArgumentTypeError(
+                f"{text!r} is neither a number nor {' or '.join(map(repr, words))}"
+            ) from None
+
+    return parse

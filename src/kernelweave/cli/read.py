@@ -1,0 +1,257 @@
+"""A CSV file, and the views in its header."""
+
+from __future__ import annotations
+
+import csv
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import numpy as np
+
+__all__ = [
+    "Table",
+    "choose_columns",
+    "read_table",
+    "views_by_prefix",
+    "views_from_text",
+]
+
+#: Texts that stand for an empty cell, in lower case.
+MISSING = ("", "na", "n/a", "nan", "null")
+DELIMITERS = ",;\t"
+#: The view of columns without an underscore, for :func:`views_by_prefix`.
+OTHER_VIEW = "other"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of texts.
+
+    Attributes
+    ----------
+    path : Path
+        Where it came from.
+    header : list of str
+        Column names.
+    rows : list of list of str
+        The cells.
+    lines : list of int
+        The line of the file that each row ends on.
+    """
+
+    path: Path
+    header: list[str]
+    rows: list[list[str]]
+    lines: list[int]
+
+    def text(self, column: str) -> list[str]:
+        """One column as it stands in the file, without blanks around the cells."""
+        j = self.header.index(column)
+        return [row[j].strip() for row in self.rows]
+
+    def labels(self, column: str) -> np.ndarray:
+        """A column of classes (n,): integers if all of them are, otherwise texts."""
+        texts = self.text(column)
+        for line, text in zip(self.lines, texts, strict=True):
+            if text.lower() in MISSING:
+                raise ValueError(
+                    f"{self.path}, line {line}: the label column {column!r} is empty; "
+                    "remove the row, or fill in its class"
+                )
+        numbers = [_number(text) for text in texts]
+        if None in numbers:
+            return np.asarray(texts)
+        values = np.asarray(numbers, dtype=float)
+        if np.all(values == np.round(values)):
+            return values.astype(np.int64)
+        raise ValueError(
+            f"the label column {column!r} of {self.path} holds numbers such as "
+            f"{texts[0]}, which are no classes; 'kernelweave fit' learns classes only "
+            "(MultipleKernelRidge is the regressor of the library)"
+        )
+
+    def numbers(self, columns: Sequence[str]) -> np.ndarray:
+        """Columns as finite numbers, (n, len(columns))."""
+        values = np.empty((len(self.rows), len(columns)))
+        for out, name in enumerate(columns):
+            for i, text in enumerate(self.text(name)):
+                value = _number(text)
+                if value is None or not np.isfinite(value):
+                    raise ValueError(self._not_a_number(name, i, text))
+                values[i, out] = value
+        return values
+
+    def require(self, column: str, what: str) -> None:
+        """Refuse a column that is not in the header."""
+        if column not in self.header:
+            hint = _suggest(column, self.header)
+            raise ValueError(f"{what} {column!r} is not in {self.path}; {hint}")
+
+    def _not_a_number(self, column: str, row: int, text: str) -> str:
+        where = f"{self.path}, line {self.lines[row]}: column {column!r}"
+        drop = f"leave it out with --drop {column!r}"
+        if text.lower() in MISSING:
+            return f"{where} is empty; fill such cells in, drop the row, or {drop}"
+        return (
+            f"{where} holds {text!r:.60}, which is not a finite number; encode the "
+            f"column as numbers, or {drop}"
+        )
+
+
+def read_table(path: str) -> Table:
+    """Read a file with a header, separated by commas, semicolons or tabs.
+
+    Parameters
+    ----------
+    path : str
+        The file, in UTF-8.
+
+    Returns
+    -------
+    table : Table
+        Its cells; every row has as many as the header.
+    """
+    file_path = Path(path)
+    if not file_path.exists():
+        raise ValueError(f"there is no file {path!r}")
+    if file_path.is_dir():
+        raise ValueError(f"{path!r} is a folder; name a CSV file")
+    try:
+        with open(file_path, newline="", encoding="utf-8-sig") as file:
+            first = file.readline()
+            file.seek(0)
+            delimiter = max(DELIMITERS, key=first.count)
+            reader = csv.reader(file, delimiter=delimiter, strict=True)
+            lines = [
+                (reader.line_num, row) for row in reader if any(map(str.strip, row))
+            ]
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is not text in UTF-8; save it as UTF-8") from None
+    except csv.Error as error:
+        raise ValueError(f"{path} is not a CSV file: {error}") from None
+    if len(lines) < 2:
+        raise ValueError(f"{path} has no rows; it needs a header and one row a sample")
+    header = [name.strip() for name in lines[0][1]]
+    _check_table(path, header, lines)
+    return Table(
+        file_path,
+        header,
+        [row for _, row in lines[1:]],
+        [line for line, _ in lines[1:]],
+    )
+
+
+def choose_columns(
+    table: Table, label: str, drop: Sequence[str], require_label: bool = True
+) -> list[str]:
+    """Columns that views may use: all but the label and those to drop."""
+    if require_label:
+        table.require(label, "the label column")
+    for name in drop:
+        table.require(name, "the column to drop")
+    columns = [name for name in table.header if name != label and name not in drop]
+    if not columns:
+        raise ValueError(f"{table.path} has no columns besides the label {label!r}")
+    return columns
+
+
+def views_from_text(
+    specifications: Sequence[str], columns: Sequence[str]
+) -> dict[str, list[str]]:
+    """Views from texts such as ``rna=rna_*`` or ``clinical=age,sex``.
+
+    Parameters
+    ----------
+    specifications : sequence of str
+        ``NAME=COLUMNS`` with names, patterns or prefixes separated by commas.
+    columns : sequence of str
+        The columns there are.
+
+    Returns
+    -------
+    views : dict
+        The columns of each view.
+    """
+    views: dict[str, list[str]] = {}
+    owner: dict[str, str] = {}
+    for text in specifications:
+        name, equals, wanted = (part.strip() for part in text.partition("="))
+        if not (name and equals and wanted):
+            raise ValueError(f"--view must be NAME=COLUMNS; got {text!r}")
+        if name in views:
+            raise ValueError(
+                f"the view {name!r} is given twice; list all its columns at once"
+            )
+        chosen: dict[str, None] = {}
+        for item in filter(None, map(str.strip, wanted.split(","))):
+            chosen.update(dict.fromkeys(_matches(name, item, columns)))
+        for column in chosen:
+            if column in owner:
+                raise ValueError(
+                    f"the column {column!r} is in the views {owner[column]!r} and "
+                    f"{name!r}; give it to one of them"
+                )
+            owner[column] = name
+        views[name] = list(chosen)
+    return views
+
+
+def views_by_prefix(columns: Sequence[str]) -> dict[str, list[str]]:
+    """Views of the columns that agree up to their first underscore."""
+    views: dict[str, list[str]] = {}
+    for column in columns:
+        prefix, underscore, _ = column.partition("_")
+        view = prefix if underscore and prefix else OTHER_VIEW
+        views.setdefault(view, []).append(column)
+    return views
+
+
+def _matches(view: str, item: str, columns: Sequence[str]) -> list[str]:
+    """Columns with that name, else that match the pattern, else with that prefix."""
+    if item in columns:
+        return [item]
+    found = [name for name in columns if fnmatchcase(name, item)]
+    found = found or [name for name in columns if name.startswith(item)]
+    if not found:
+        raise ValueError(
+            f"the view {view!r}: no column is called, matches or begins with {item!r}; "
+            f"{_suggest(item, columns)}"
+        )
+    return found
+
+
+def _check_table(
+    path: str, header: list[str], lines: list[tuple[int, list[str]]]
+) -> None:
+    repeated = sorted({name for name in header if header.count(name) > 1})
+    if repeated:
+        raise ValueError(
+            f"{path} has several columns called {repeated[0]!r}; rename them"
+        )
+    for line, row in lines[1:]:
+        if len(row) != len(header):
+            raise ValueError(
+                f"{path}, line {line} has {len(row)} cells, but the header has "
+                f"{len(header)}"
+            )
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text) if "_" not in text else None  # Python reads 1_0 as 10
+    except ValueError:
+        return None
+
+
+def _suggest(name: str, known: Sequence[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=3)
+    by_case = [other for other in known if other.lower() == name.lower()]
+    close = by_case or close
+    if close:
+        return f"did you mean {' or '.join(map(repr, close))}?"
+    shown = ", ".join(map(repr, known[:8]))
+    more = f" and {len(known) - 8} more" if len(known) > 8 else ""
+    return f"its columns are {shown}{more}"

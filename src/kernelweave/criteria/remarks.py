@@ -1,0 +1,82 @@
+"""What is not unique about weights: duplicate kernels and kernels like the identity."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kernelweave._array import Array, from_numpy, namespace, to_numpy
+from kernelweave.kernels.bank import DenseBank
+
+__all__ = ["identity_likeness", "same_kernels", "weight_remarks"]
+
+#: Cosine to the centred identity above which a kernel plays its part.
+LIKE_IDENTITY = 0.99
+#: Sum of the kernel weights below which the identity has won.
+NO_KERNEL = 1e-6
+#: Relative difference of two kernels below which they count as one.
+SAME = 1e-8
+
+
+def weight_remarks(
+    bank: DenseBank, weights: np.ndarray, learns_alpha: bool
+) -> tuple[str, ...]:
+    """Sentences on what in the weights (p,) the data cannot determine."""
+    remarks = []
+    for group in same_kernels(bank):
+        if np.any(weights[group] > 0):
+            names = " and ".join(repr(bank.names[i]) for i in group)
+            remarks.append(
+                f"kernels {names} are the same up to scale: only the sum of their "
+                "weights is determined on the simplex, not how it is shared"
+            )
+    if learns_alpha and np.sum(weights) < NO_KERNEL:
+        remarks.append(
+            "the learned alpha outweighs every kernel: the target looks unrelated to "
+            "all of them"
+        )
+    if learns_alpha:
+        alike = np.flatnonzero(identity_likeness(bank) > LIKE_IDENTITY)
+        if len(alike):
+            names = ", ".join(repr(bank.names[i]) for i in alike)
+            remarks.append(
+                "the learned alpha is not identifiable: to the training rows "
+                f"{names} looks like the identity, so regularisation can hide in its "
+                "weight; choose alpha by alpha='loo' or leave that kernel out"
+            )
+    return tuple(remarks)
+
+
+def identity_likeness(bank: DenseBank) -> np.ndarray:
+    """Cosine between each kernel and the centred identity, (p,)."""
+    n = bank.n_samples
+    cosines = np.zeros(bank.n_kernels)
+    for i in range(bank.n_kernels):
+        size = _frobenius(bank.stack[i, :, :])
+        if size > 0:
+            cosines[i] = n / (size * np.sqrt(max(n - 1, 1)))
+    return cosines
+
+
+def same_kernels(bank: DenseBank) -> list[np.ndarray]:
+    """Groups of indices whose kernels agree, seen through one random vector."""
+    probe = np.random.default_rng(0).standard_normal((bank.n_samples, 1))
+    sketch = to_numpy(bank.apply(from_numpy(probe, bank.stack)))[:, :, 0]
+    sketch = sketch.astype(np.float64)
+    size = np.linalg.norm(sketch, axis=1)
+    tolerance = SAME if namespace(bank.stack).finfo(bank.stack.dtype).bits > 32 else 1e-4
+    order = np.argsort(size, kind="stable")
+    groups: list[list[int]] = []
+    for i in order:  # equal kernels are neighbours once sorted by the size of the sketch
+        last = groups[-1][-1] if groups else None
+        if size[i] > 0 and last is not None and size[last] > 0:
+            difference = np.linalg.norm(sketch[i] - sketch[last])
+            if difference <= tolerance * size[i]:
+                groups[-1].append(int(i))
+                continue
+        groups.append([int(i)])
+    return [np.sort(group) for group in groups if len(group) > 1]
+
+
+def _frobenius(matrix: Array) -> float:
+    flat = namespace(matrix).reshape(matrix, (-1,))
+    return float(flat @ flat) ** 0.5

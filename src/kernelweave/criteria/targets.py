@@ -1,0 +1,92 @@
+"""Target matrices that turn class labels into a Fisher criterion."""
+
+from __future__ import annotations
+
+import numpy as np
+
+__all__ = ["binary_target", "class_target", "reduced_class_target"]
+
+
+def binary_target(codes: np.ndarray) -> np.ndarray:
+    """``a_i = 1/m+`` in the positive class and ``-1/m-`` in the other, (n, 1).
+
+    Ye et al. (2007), Eq. 8. Class 1, the second in sorted order, is the positive one,
+    as in scikit-learn, so that the sign of a projection is that of a decision function.
+
+    Parameters
+    ----------
+    codes : ndarray of shape (n,)
+        0 or 1 for each sample.
+    """
+    codes = _check_codes(codes, 2)
+    counts = np.bincount(codes, minlength=2)
+    return np.where(codes == 1, 1.0 / counts[1], -1.0 / counts[0])[:, None]
+
+
+def class_target(codes: np.ndarray, n_classes: int) -> np.ndarray:
+    """``H = E diag(q)^-1 - 1 q'`` with ``q_c = sqrt(n_c / n)``, (n, k).
+
+    Ye et al. (2007), Eq. 25, with the class count of the column in every entry (the
+    printed index names the sample's). E is the indicator of the classes. It holds that
+    ``1'H = 0``, ``H q = 0`` and ``H'H = n (I - q q')``.
+
+    Parameters
+    ----------
+    codes : ndarray of shape (n,)
+        Classes 0 .. k - 1, each of which must occur.
+    n_classes : int
+        k.
+    """
+    codes = _check_codes(codes, n_classes)
+    q = np.sqrt(np.bincount(codes, minlength=n_classes) / len(codes))
+    target = np.tile(-q, (len(codes), 1))
+    target[np.arange(len(codes)), codes] += 1.0 / q[codes]
+    return target
+
+
+def reduced_class_target(
+    codes: np.ndarray, n_classes: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """``H V`` (n, k - 1) and V (k, k - 1), an orthonormal basis of what is normal to q.
+
+    Since ``H q = 0`` nothing is lost: ``tr(V'H' M^-1 H V) = tr(H' M^-1 H)`` for every
+    M, and ``H = (H V) V'``. One column of every product is saved.
+
+    Parameters
+    ----------
+    codes : ndarray of shape (n,)
+        Classes 0 .. k - 1, each of which must occur.
+    n_classes : int
+        k.
+    """
+    target = class_target(codes, n_classes)
+    q = np.sqrt(np.bincount(codes, minlength=n_classes) / len(codes))
+    # The reflection I - u u'/u_1 with u = e_1 + q takes e_1 to -q, so its other columns
+    # are normal to q: no sign is left to chance, unlike in an eigendecomposition.
+    u = q.copy()
+    u[0] += 1.0
+    rotation = (np.eye(n_classes) - np.outer(u, u) / u[0])[:, 1:]
+    return target @ rotation, rotation
+
+
+def _check_codes(codes: np.ndarray, n_classes: int) -> np.ndarray:
+    codes = np.asarray(codes)
+    if codes.ndim != 1 or not np.issubdtype(codes.dtype, np.integer):
+        raise ValueError(
+            "class codes must be a vector of integers; "
+            f"got dtype {codes.dtype} and shape {codes.shape}"
+        )
+    if n_classes < 2:
+        raise ValueError(f"a target needs at least 2 classes, got {n_classes}")
+    if len(codes) == 0 or codes.min() < 0 or codes.max() >= n_classes:
+        span = f"{codes.min()} .. {codes.max()}" if len(codes) else "none"
+        raise ValueError(
+            f"class codes must lie in 0 .. {n_classes - 1}, found {span}; "
+            "numpy.unique(y, return_inverse=True) makes such codes"
+        )
+    missing = np.flatnonzero(np.bincount(codes, minlength=n_classes) == 0)
+    if len(missing):
+        raise ValueError(
+            f"class {missing[0]} of {n_classes} has no samples; leave it out"
+        )
+    return codes

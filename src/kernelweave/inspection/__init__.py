@@ -1,0 +1,14 @@
+"""Look at a fitted model: pictures of weights, classes and convergence, and a table."""
+
+from kernelweave.inspection.convergence import ConvergenceDisplay
+from kernelweave.inspection.kernel_weights import KernelWeightsDisplay
+from kernelweave.inspection.projection import ProjectionDisplay
+from kernelweave.inspection.weights_table import to_csv, weights_table
+
+__all__ = [
+    "ConvergenceDisplay",
+    "KernelWeightsDisplay",
+    "ProjectionDisplay",
+    "to_csv",
+    "weights_table",
+]

@@ -1,0 +1,43 @@
+"""What the pictures share: matplotlib on demand, colours, markers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["COLORS", "GREY", "axes", "color", "marker", "pyplot"]
+
+#: Okabe and Ito's colours, which everybody can tell apart, without their yellow.
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#4D4D4D")
+GREY = "#8C8C8C"
+# Their number and that of the colours have no common divisor: 42 distinct pairs.
+MARKERS = ("o", "s", "^", "D", "v", "P")
+
+
+def pyplot(caller: str) -> Any:
+    """Import ``matplotlib.pyplot``, which only pictures need."""
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ImportError(
+            f"{caller} needs matplotlib, which is not installed; install it with "
+            "the extra 'plot': pip install 'kernelweave[plot]'"
+        ) from error
+    return plt
+
+
+def axes(caller: str, ax: Any, width: float, height: float) -> tuple[Any, Any]:
+    """Figure and axes to draw in; without ``ax`` new ones of that size in inches."""
+    plt = pyplot(caller)
+    if ax is not None:
+        return ax.figure, ax
+    return plt.subplots(figsize=(width, height), layout="constrained")
+
+
+def color(index: int) -> str:
+    """Colour of the class, view or method ``index``."""
+    return COLORS[index % len(COLORS)]
+
+
+def marker(index: int) -> str:
+    """Marker of the class or method ``index``."""
+    return MARKERS[index % len(MARKERS)]

@@ -1,0 +1,230 @@
+"""How fast a solver closes the gap."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from kernelweave.inspection._figure import axes, color, marker
+from kernelweave.solvers.solution import Solution, TraceRow
+
+__all__ = ["ConvergenceDisplay"]
+
+#: Gaps that rounding made zero or negative are drawn here.
+SMALLEST_GAP = 1e-16
+#: Lines with more points than this have no markers.
+MAX_MARKERS = 40
+KINDS = ("gap", "bounds")
+AGAINST = {"iteration": "iteration", "seconds": "time in seconds"}
+
+
+class ConvergenceDisplay:
+    """Relative gap, or value and lower bound, of one solve or several.
+
+    Parameters
+    ----------
+    traces : dict
+        For each name the history of its solve, a sequence of ``TraceRow``.
+    tol : float, default=None
+        The tolerance asked for, drawn as a line.
+
+    Attributes
+    ----------
+    ax_, figure_ : matplotlib Axes and Figure
+        Where it was drawn.
+    lines_ : dict
+        For each name its line: the gap, or the value.
+    lower_bounds_ : dict
+        For each name the line of its lower bound; empty for ``kind="gap"``.
+    tol_line_ : matplotlib Line2D or None
+        The tolerance.
+    legend_ : matplotlib Legend or None
+        The legend; None where there is nothing to tell apart.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelweave import Fisher, Simplex, solve
+    >>> from kernelweave.inspection import ConvergenceDisplay
+    >>> from kernelweave.kernels import DenseBank, center_and_scale
+    >>> rng = np.random.default_rng(0)
+    >>> X, y = rng.normal(size=(30, 4)), np.repeat([1.0, -1.0], 15)
+    >>> bank = DenseBank(center_and_scale(np.stack([np.outer(x, x) for x in X.T])))
+    >>> criterion = Fisher(bank, y[:, None], alpha=0.1)
+    >>> solutions = {
+    ...     method: solve(criterion, Simplex(), method=method)
+    ...     for method in ("newton", "cutting_plane")
+    ... }
+    >>> display = ConvergenceDisplay.from_solution(solutions)
+    >>> display.figure_.savefig("convergence.png")  # doctest: +SKIP
+    """
+
+    def __init__(
+        self, *, traces: Mapping[str, tuple[TraceRow, ...]], tol: float | None = None
+    ) -> None:
+        self.traces = traces
+        self.tol = tol
+
+    @classmethod
+    def from_solution(
+        cls,
+        solution: Solution | Mapping[str, Solution],
+        *,
+        kind: str = "gap",
+        against: str = "iteration",
+        ax: Any = None,
+    ) -> ConvergenceDisplay:
+        """Draw the history of what :func:`kernelweave.solve` returned.
+
+        Parameters
+        ----------
+        solution : Solution or dict of Solution
+            One solve, or several to compare with a name each.
+        kind : {"gap", "bounds"}, default="gap"
+            "gap" draws the relative gap on a logarithmic scale, "bounds" the value and
+            the lower bound.
+        against : {"iteration", "seconds"}, default="iteration"
+            The horizontal axis.
+        ax : matplotlib Axes, default=None
+            Where to draw; None makes a new figure.
+
+        Returns
+        -------
+        display : ConvergenceDisplay
+            The picture.
+        """
+        if isinstance(solution, Solution):
+            solutions: Mapping[str, Solution] = {solution.method: solution}
+        else:
+            solutions = solution
+        if not solutions:
+            raise ValueError("there is no solution to draw: the dict is empty")
+        tolerances = {each.tol for each in solutions.values()}
+        display = cls(
+            traces={name: each.trace for name, each in solutions.items()},
+            tol=tolerances.pop() if len(tolerances) == 1 else None,
+        )
+        return display.plot(ax=ax, kind=kind, against=against)
+
+    def plot(
+        self, ax: Any = None, *, kind: str = "gap", against: str = "iteration"
+    ) -> ConvergenceDisplay:
+        """Draw the histories.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Where to draw; None makes a new figure.
+        kind : {"gap", "bounds"}, default="gap"
+            "gap" draws the relative gap on a logarithmic scale, "bounds" the value and
+            the lower bound.
+        against : {"iteration", "seconds"}, default="iteration"
+            The horizontal axis.
+
+        Returns
+        -------
+        display : ConvergenceDisplay
+            The picture.
+        """
+        _check_choice("kind", kind, KINDS)
+        _check_choice("against", against, tuple(AGAINST))
+        figure, ax = axes("ConvergenceDisplay.plot", ax, 6.4, 4.2)
+        self.lines_: dict[str, Any] = {}
+        self.lower_bounds_: dict[str, Any] = {}
+        self.tol_line_ = None
+        draw = self._plot_gap if kind == "gap" else self._plot_bounds
+        for index, (name, trace) in enumerate(self.traces.items()):
+            draw(ax, index, name, _columns(trace), against)
+        if kind == "gap":
+            self._finish_gap(ax)
+        else:
+            self._finish_bounds(ax)
+        self._finish_horizontal(ax, against)
+        several = len(self.traces) > 1 or kind == "bounds"
+        self.legend_ = ax.legend(frameon=False) if several else None
+        self.ax_, self.figure_ = ax, figure
+        return self
+
+    def _plot_gap(
+        self, ax: Any, index: int, name: str, trace: dict[str, np.ndarray], against: str
+    ) -> None:
+        gap = np.maximum(trace["gap"], SMALLEST_GAP)
+        style = _style(index, len(gap))
+        (self.lines_[name],) = ax.plot(trace[against], gap, label=name, **style)
+
+    def _plot_bounds(
+        self, ax: Any, index: int, name: str, trace: dict[str, np.ndarray], against: str
+    ) -> None:
+        style = _style(index, len(trace["value"]))
+        prefix = f"{name}: " if len(self.traces) > 1 else ""
+        x, value, lower = trace[against], trace["value"], trace["lower_bound"]
+        (self.lines_[name],) = ax.plot(x, value, label=f"{prefix}value", **style)
+        (self.lower_bounds_[name],) = ax.plot(
+            x, lower, "--", label=f"{prefix}lower bound", **style
+        )
+        ax.fill_between(x, lower, value, color=style["color"], alpha=0.12)
+
+    def _finish_gap(self, ax: Any) -> None:
+        ax.set_yscale("log")
+        ax.set_ylabel("relative gap")
+        if self.tol is not None:
+            self.tol_line_ = ax.axhline(
+                self.tol, color="black", linestyle=":", linewidth=1
+            )
+            ax.annotate(
+                f"tol = {self.tol:.0e}",
+                (0.01, self.tol),
+                xycoords=ax.get_yaxis_transform(),
+                xytext=(0, 3),
+                textcoords="offset points",
+                fontsize=8,
+            )
+
+    def _finish_bounds(self, ax: Any) -> None:
+        """Leave out of the picture the first bounds, which may lie far below."""
+        values = np.concatenate([line.get_ydata() for line in self.lines_.values()])
+        bounds = [line.get_ydata() for line in self.lower_bounds_.values()]
+        top, bottom = np.nanmax(values), np.nanmin(values)
+        spread = max(top - bottom, 1e-6 * abs(top))
+        lowest = max(np.nanmin(np.concatenate(bounds)), bottom - 2 * spread)
+        ax.set_ylim(lowest - 0.05 * (top - lowest), top + 0.05 * (top - lowest))
+        ax.set_ylabel("criterion")
+
+    def _finish_horizontal(self, ax: Any, against: str) -> None:
+        ax.set_xlabel(AGAINST[against])
+        ends = [line.get_xdata()[-1] for line in self.lines_.values()]
+        if max(ends) > 10 * min(ends):
+            ax.set_xscale("log")
+            ax.xaxis.set_major_formatter("{x:g}")
+        elif against == "iteration":
+            ax.xaxis.get_major_locator().set_params(integer=True)
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.grid(alpha=0.25)
+
+
+def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ValueError(
+            f"{name} must be one of {', '.join(map(repr, choices))}; got {value!r}"
+        )
+
+
+def _columns(trace: tuple[TraceRow, ...]) -> dict[str, np.ndarray]:
+    """The columns of a history as arrays."""
+    if not trace:
+        raise ValueError("a solution without a trace cannot be drawn")
+    return {
+        name: np.asarray([getattr(row, name) for row in trace], dtype=float)
+        for name in ("iteration", "value", "lower_bound", "gap", "seconds")
+    }
+
+
+def _style(index: int, n_points: int) -> dict[str, Any]:
+    shown = n_points <= MAX_MARKERS
+    return {
+        "color": color(index),
+        "marker": marker(index) if shown else None,
+        "markersize": 4.5,
+    }

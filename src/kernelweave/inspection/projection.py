@@ -1,0 +1,229 @@
+"""Rows in the space that tells the classes apart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import column_or_1d
+
+from kernelweave._array import is_array, to_numpy
+from kernelweave.inspection._figure import axes, color, marker
+from kernelweave.inspection.weights_table import fitted_model
+
+__all__ = ["ProjectionDisplay"]
+
+#: Above this number of classes their names are written at their means too,
+MAX_UNNAMED = 6
+#: and above this number there is no legend.
+MAX_LEGEND = 24
+
+
+class ProjectionDisplay:
+    """Rows in their first two discriminant coordinates, coloured by class.
+
+    Large markers are the class means of the model. Two classes have one coordinate
+    only, which is drawn as histograms with a line at each mean.
+
+    Parameters
+    ----------
+    coordinates : ndarray of shape (m, r)
+        Discriminant coordinates of the rows.
+    labels : ndarray of shape (m,)
+        Class of each row.
+    classes : ndarray of shape (k,)
+        All classes.
+    means : ndarray of shape (k, r)
+        Class means.
+    legend_title : str, default="class"
+        What the labels are.
+
+    Attributes
+    ----------
+    ax_, figure_ : matplotlib Axes and Figure
+        Where it was drawn.
+    points_ : dict
+        For each class its scatter, or its histogram bars.
+    means_ : dict
+        For each class its mean: a scatter, or a line.
+    legend_ : matplotlib Legend or None
+        The legend; None for more classes than fit beside the picture.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from kernelweave import KernelFDA
+    >>> from kernelweave.inspection import ProjectionDisplay
+    >>> X, y = load_wine(return_X_y=True)
+    >>> display = ProjectionDisplay.from_estimator(KernelFDA().fit(X, y), X, y)
+    >>> display.figure_.savefig("projection.png")  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        *,
+        coordinates: np.ndarray,
+        labels: np.ndarray,
+        classes: np.ndarray,
+        means: np.ndarray,
+        legend_title: str = "class",
+    ) -> None:
+        self.coordinates = coordinates
+        self.labels = labels
+        self.classes = classes
+        self.means = means
+        self.legend_title = legend_title
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, X: Any, y: Any = None, *, ax: Any = None
+    ) -> ProjectionDisplay:
+        """Project rows with a fitted classifier and draw them.
+
+        Parameters
+        ----------
+        estimator : estimator
+            Fitted discriminant classifier, or a Pipeline or search that ends in one.
+        X : array-like or DataFrame of shape (m, d), or kernels of shape (m, n[, p])
+            Rows; new rows show better than those of the fit how well classes separate.
+        y : array-like of shape (m,), default=None
+            Their classes; None takes those that the model predicts.
+        ax : matplotlib Axes, default=None
+            Where to draw; None makes a new figure.
+
+        Returns
+        -------
+        display : ProjectionDisplay
+            The picture.
+        """
+        model = fitted_model(estimator)
+        if not hasattr(model, "gaussians_"):
+            raise TypeError(
+                "ProjectionDisplay needs a discriminant classifier such as KernelFDA "
+                f"or MultipleKernelFDA; got {type(model).__name__}"
+            )
+        given = estimator.predict(X) if y is None else y
+        labels = column_or_1d(to_numpy(given) if is_array(given) else given)
+        unknown = np.setdiff1d(labels, model.classes_)
+        if unknown.size:
+            raise ValueError(
+                f"y contains the label {unknown[0]!r}, which the model was not fitted "
+                f"on; its classes are {list(model.classes_)!r:.200}"
+            )
+        coordinates = to_numpy(estimator.transform(X))
+        if len(labels) != len(coordinates):
+            raise ValueError(
+                f"X has {len(coordinates)} rows, but y has {len(labels)} labels"
+            )
+        display = cls(
+            coordinates=coordinates,
+            labels=labels,
+            classes=model.classes_,
+            means=model.gaussians_.means,
+            legend_title="predicted class" if y is None else "class",
+        )
+        return display.plot(ax=ax)
+
+    def plot(self, ax: Any = None) -> ProjectionDisplay:
+        """Draw the rows.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Where to draw; None makes a new figure.
+
+        Returns
+        -------
+        display : ProjectionDisplay
+            The picture.
+        """
+        figure, ax = axes("ProjectionDisplay.plot", ax, 7.0, 4.8)
+        self.points_: dict[Any, Any] = {}
+        self.means_: dict[Any, Any] = {}
+        if self.coordinates.shape[1] == 1:
+            self._plot_line(ax)
+        else:
+            self._plot_plane(ax)
+        ax.set_xlabel("discriminant coordinate 1")
+        ax.spines[["top", "right"]].set_visible(False)
+        self.legend_ = self._legend(ax)
+        self.ax_, self.figure_ = ax, figure
+        return self
+
+    def _plot_line(self, ax: Any) -> None:
+        """Histograms over the one coordinate of two classes, a line at each mean."""
+        values = self.coordinates[:, 0]
+        edges = np.histogram_bin_edges(values, bins=min(40, 10 + len(values) // 20))
+        for c, label in enumerate(self.classes):
+            chosen = self.labels == label
+            _, _, self.points_[label] = ax.hist(
+                values[chosen],
+                bins=edges,
+                color=color(c),
+                alpha=0.55,
+                label=f"{label} ({np.count_nonzero(chosen)})",
+            )
+            self.means_[label] = ax.axvline(
+                float(self.means[c, 0]), color=color(c), linestyle="--", linewidth=1.5
+            )
+        top = ax.get_ylim()[1]
+        for c, label in enumerate(self.classes):
+            chosen = values[self.labels == label]
+            height = np.full(len(chosen), -top * (0.035 + 0.045 * c))
+            ax.plot(chosen, height, "|", color=color(c), markersize=7, alpha=0.6)
+        ax.axhline(0, color="black", linewidth=0.8)
+        ax.set_ylim(-0.12 * top, top)
+        ax.set_ylabel("rows")
+
+    def _plot_plane(self, ax: Any) -> None:
+        """Points over the first two coordinates, and a large marker at each mean."""
+        crowded = len(self.labels) > 500
+        for c, label in enumerate(self.classes):
+            chosen = self.labels == label
+            style = {"color": color(c), "marker": marker(c)}
+            self.points_[label] = ax.scatter(
+                *self.coordinates[chosen, :2].T,
+                s=12 if crowded else 24,
+                alpha=0.45 if crowded else 0.7,
+                linewidths=0,
+                **style,
+            )
+            self.means_[label] = ax.scatter(
+                *self.means[c, :2],
+                s=120,
+                edgecolors="black",
+                linewidths=1.2,
+                zorder=3,
+                label=f"{label} ({np.count_nonzero(chosen)})",
+                **style,
+            )
+        if len(self.classes) > MAX_UNNAMED:
+            self._name_means(ax)
+        # Distances to the means decide the class, so both axes have one scale.
+        ax.set_aspect("equal", adjustable="datalim")
+        ax.set_ylabel("discriminant coordinate 2")
+
+    def _name_means(self, ax: Any) -> None:
+        from matplotlib.patheffects import withStroke
+
+        for label, mean in zip(self.classes, self.means, strict=True):
+            ax.annotate(
+                str(label),
+                mean[:2],
+                xytext=(7, 4),
+                textcoords="offset points",
+                fontweight="bold",
+                path_effects=[withStroke(linewidth=3, foreground="white")],
+                zorder=4,
+            )
+
+    def _legend(self, ax: Any) -> Any:
+        if len(self.classes) > MAX_LEGEND:
+            return None
+        return ax.legend(
+            title=self.legend_title,
+            loc="center left",
+            bbox_to_anchor=(1.0, 0.5),
+            ncols=1 + (len(self.classes) - 1) // 12,
+            frameon=False,
+        )

@@ -1,0 +1,87 @@
+"""The dense kernel bank: p centred Gram matrices and the products solvers need."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kernelweave._array import Array, as_float, device, from_numpy, namespace
+
+__all__ = ["DenseBank"]
+
+#: Passes over the kernels go by blocks of rows of about this many bytes.
+BLOCK_BYTES = 256 * 2**20
+
+
+class DenseBank:
+    """Centred kernels ``G_1 .. G_p`` of trace n, held as one array (p, n, n).
+
+    Solvers touch kernels through the products below only, so a bank of explicit
+    features or a bank on a cluster can stand in for this one.
+
+    Parameters
+    ----------
+    stack : array of shape (p, n, n)
+        Symmetric positive semidefinite matrices whose rows sum to zero.
+    names : sequence of str, optional
+        One name a kernel.
+
+    Attributes
+    ----------
+    n_kernels, n_samples : int
+        p and n.
+    """
+
+    def __init__(self, stack: Array, names: list[str] | None = None) -> None:
+        if stack.ndim != 3 or stack.shape[1] != stack.shape[2]:
+            raise ValueError(
+                "a DenseBank takes an array of shape (p, n, n); "
+                f"got shape {tuple(stack.shape)}"
+            )
+        self.stack = stack
+        self.n_kernels, self.n_samples = int(stack.shape[0]), int(stack.shape[1])
+        self.names = list(names or (f"kernel {i}" for i in range(self.n_kernels)))
+
+    def combine(self, weights: np.ndarray, out: Array | None = None) -> Array:
+        """``sum_i w_i G_i``, (n, n), in one pass over the kernels."""
+        xp, n = namespace(self.stack), self.n_samples
+        if out is None:
+            out = xp.empty((n, n), dtype=self.stack.dtype, device=device(self.stack))
+        w = from_numpy(np.asarray(weights, dtype=np.float64), self.stack)
+        rows = self._block_rows(self.stack.dtype)
+        for start in range(0, n, rows):
+            block = self.stack[:, start : start + rows, :]
+            flat = xp.reshape(block, (self.n_kernels, -1))
+            out[start : start + rows, :] = xp.reshape(w @ flat, block.shape[1:])
+        return out
+
+    def apply(self, b: Array) -> Array:
+        """``G_i B`` for every kernel, (p, n, k), in the precision of ``b`` (n, k)."""
+        xp = namespace(self.stack)
+        if b.dtype == self.stack.dtype:
+            flat = xp.reshape(self.stack, (-1, self.n_samples))  # one tall product
+            return xp.reshape(flat @ b, (self.n_kernels, *b.shape))
+        # A float64 certificate on float32 kernels: upcast a block of rows at a time.
+        shape = (self.n_kernels, *b.shape)
+        out = xp.empty(shape, dtype=b.dtype, device=device(b))
+        rows = max(1, self._block_rows(b.dtype) // self.n_kernels)
+        for i in range(self.n_kernels):
+            for start in range(0, self.n_samples, rows):
+                block = as_float(self.stack[i, start : start + rows, :], b.dtype)
+                out[i, start : start + rows, :] = block @ b
+        return out
+
+    def quad(self, b: Array) -> Array:
+        """``tr(B' G_i B)`` for every kernel, (p,)."""
+        return inner_products(self.apply(b), b)
+
+    def _block_rows(self, dtype: object) -> int:
+        itemsize = namespace(self.stack).finfo(dtype).bits // 8
+        row_bytes = self.n_kernels * self.n_samples * itemsize
+        return max(1, min(self.n_samples, BLOCK_BYTES // max(row_bytes, 1)))
+
+
+def inner_products(products: Array, b: Array) -> Array:
+    """``<products_i, B>`` for a stack (p, n, k) and B (n, k): (p,)."""
+    xp = namespace(products)
+    flat = xp.reshape(products, (products.shape[0], -1))
+    return flat @ xp.reshape(b, (-1,))

@@ -1,0 +1,295 @@
+"""What a kernel is, and the pairwise matrices that kernels are made of."""
+
+from __future__ import annotations
+
+import inspect
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from scipy.spatial.distance import cdist, squareform
+from sklearn.base import BaseEstimator, clone
+from sklearn.metrics.pairwise import additive_chi2_kernel
+
+from kernelweave._array import (
+    Array,
+    as_float,
+    device,
+    eps,
+    is_array,
+    is_numpy,
+    namespace,
+    to_numpy,
+)
+from kernelweave.views.chunks import row_chunks
+
+__all__ = ["Kernel", "base_matrix", "median_distance"]
+
+MEDIAN_ROWS = 2000
+
+
+class Kernel(BaseEstimator):
+    """A kernel ``k(x, z)`` on the rows of a view.
+
+    Subclasses store their parameters in ``__init__``, fix those that depend on data in
+    :meth:`resolve`, and define either ``base`` and :meth:`from_base`, or :meth:`gram`.
+    Only resolved kernels compute; calling a kernel resolves it first.
+
+    Attributes
+    ----------
+    psd : bool
+        Whether every Gram matrix is positive semidefinite, so that no check is needed.
+    base : {"dot", "sqeuclidean", "l1", "chi2"} or None
+        The matrix that the Gram matrix is a function of, entry by entry. Kernels with
+        the same base share it.
+    """
+
+    psd: bool = True
+    base: str | None = None
+
+    @property
+    def steps(self) -> tuple[Any, ...]:
+        """Fitted transformers that the features pass before the kernel sees them."""
+        return ()
+
+    @property
+    def core(self) -> Kernel:
+        """The kernel behind the steps."""
+        return self
+
+    @property
+    def label(self) -> str:
+        """Name for tables: the class and the parameters that are not the default."""
+        params = self.get_params(deep=False)
+        shown = [
+            f"{name}={value:.3g}" if isinstance(value, float) else f"{name}={value}"
+            for name, parameter in inspect.signature(type(self)).parameters.items()
+            if (value := params[name]) != parameter.default
+        ]
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+    def __eq__(self, other: object) -> bool:
+        """Kernels are equal if they are of one class and have equal parameters."""
+        if type(self) is not type(other):
+            return NotImplemented
+        return self.get_params(deep=False) == other.get_params(deep=False)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def resolve(self, X: Array, memo: dict[str, float] | None = None) -> Kernel:
+        """A copy whose data-dependent parameters are fixed from the training rows.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+            Training rows of the view.
+        memo : dict, default=None
+            Where kernels on the same rows share what they found about them.
+
+        Returns
+        -------
+        kernel : Kernel
+        """
+        return clone(self)
+
+    def from_base(self, base: Array) -> Array:
+        """Gram matrix (n, m) from the base matrix (n, m), which stays unchanged."""
+        raise TypeError(f"{type(self).__name__} is not computed from a base matrix.")
+
+    def gram(self, X: Array, Z: Array | None = None) -> Array:
+        """Gram matrix of a resolved kernel on floating arrays; see :meth:`__call__`."""
+        return self.from_base(base_matrix(str(self.base), X, Z))
+
+    def __call__(self, X: Any, Z: Any = None) -> Array:
+        """Gram matrix between the rows of X and those of Z.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Rows.
+        Z : array-like of shape (m, d), default=None
+            Reference rows, X itself if None. A kernel that is not resolved yet takes
+            its data-dependent parameters from them.
+
+        Returns
+        -------
+        K : array of shape (n, m)
+            In the namespace and floating dtype of the input; exactly symmetric if Z is
+            None.
+        """
+        X = _as_rows(X)
+        if Z is not None:
+            Z = _as_rows(Z)
+            if X.shape[1] != Z.shape[1]:
+                raise ValueError(f"X has {X.shape[1]} columns, but Z has {Z.shape[1]}.")
+            dtype = namespace(X, Z).result_type(X, Z)
+            X, Z = as_float(X, dtype), as_float(Z, dtype)
+        return self.resolve(X if Z is None else Z).gram(X, Z)
+
+
+def _as_rows(X: Any) -> Array:
+    X = X if is_array(X) else np.asarray(X)
+    if X.ndim != 2:
+        raise ValueError(f"A kernel needs 2-D arrays of rows; found {X.ndim}-D.")
+    xp = namespace(X)
+    return X if xp.isdtype(X.dtype, "real floating") else as_float(X, xp.float64)
+
+
+def check_number(
+    kernel: Kernel, name: str, *, word: str | None = None, zero: bool = False
+) -> None:
+    """Refuse a parameter that is neither a positive number nor the given word."""
+    value = getattr(kernel, name)
+    if word is not None and isinstance(value, str) and value == word:
+        return
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    if not (is_number and 0 <= value < float("inf") and (zero or value > 0)):
+        choices = "a number >= 0" if zero else "a positive number"
+        raise ValueError(
+            f"{type(kernel).__name__}: {name} must be {choices}"
+            f"{f' or {word!r}' if word else ''}; found {value!r}."
+        )
+
+
+def exp_(a: Array) -> Array:
+    """``exp(a)``, in the memory of ``a`` where the library can."""
+    xp = namespace(a)
+    try:
+        return xp.exp(a, out=a)
+    except TypeError:  # the standard itself has no out=
+        return xp.exp(a)
+
+
+def base_matrix(base: str, X: Array, Z: Array | None = None) -> Array:
+    """Pairwise matrix of shape (n, m) that several kernels are functions of.
+
+    Parameters
+    ----------
+    base : {"dot", "sqeuclidean", "l1", "chi2"}
+        ``x'z``, ``|x - z|^2``, ``|x - z|_1`` or ``sum (x - z)^2 / (x + z)``.
+    X : array of shape (n, d)
+        Rows, floating.
+    Z : array of shape (m, d), default=None
+        Reference rows, X itself if None; then the result is exactly symmetric.
+
+    Returns
+    -------
+    base : array of shape (n, m)
+        A new array.
+    """
+    if base == "dot":
+        return _dot(X, Z)
+    if base == "sqeuclidean":
+        return _sqeuclidean(X, Z)
+    if base == "l1":
+        if is_numpy(X):
+            return as_float(cdist(X, X if Z is None else Z, "cityblock"), X.dtype)
+        return _sum_columns(X, Z, lambda xp, x, z: xp.abs(x - z))
+    for rows in (X,) if Z is None else (X, Z):
+        _check_nonnegative(rows)
+    if is_numpy(X):
+        distances = additive_chi2_kernel(X, Z)
+        distances *= -1
+        return distances
+    return _sum_columns(X, Z, _chi2_term)
+
+
+def _dot(X: Array, Z: Array | None) -> Array:
+    if Z is not None:
+        return X @ Z.T
+    if is_numpy(X):
+        X = np.ascontiguousarray(X)  # then NumPy computes one triangle and mirrors it
+        return X @ X.T
+    K = X @ X.T
+    for rows in row_chunks(K.shape[0], K.shape[0]):
+        K[rows.stop :, rows] = K[rows, rows.stop :].T
+        K[rows, rows] = (K[rows, rows] + K[rows, rows].T) / 2
+    return K
+
+
+def _sqeuclidean(X: Array, Z: Array | None) -> Array:
+    """``|x|^2 + |z|^2 - 2 x'z`` after moving the origin to the mean of the references.
+
+    Moving the origin loses the fewest digits. What is within rounding of zero is set to
+    zero, so that duplicates are at distance 0 exactly.
+    """
+    xp = namespace(X)
+    center = xp.mean(X if Z is None else Z, axis=0)
+    X = X - center
+    norms = xp.sum(X * X, axis=1)  # (n,)
+    norms_z = norms
+    if Z is not None:
+        Z = Z - center
+        norms_z = xp.sum(Z * Z, axis=1)  # (m,)
+    rounding = (8 + X.shape[1] ** 0.5) * eps(X)
+    D = _dot(X, Z)
+    for rows in row_chunks(*D.shape):
+        total = norms[rows, None] + norms_z[None, :]
+        part = D[rows, :]
+        part *= -2
+        part += total
+        total *= rounding
+        part *= as_float(part > total, part.dtype)
+        D[rows, :] = part
+        if Z is None:
+            eye = xp.eye(rows.stop - rows.start, dtype=D.dtype, device=device(D))
+            D[rows, rows] *= 1 - eye
+    return D
+
+
+def _sum_columns(X: Array, Z: Array | None, term: Any) -> Array:
+    """Sum of ``term(xp, x_j, z_j)`` over the columns j, without (n, m, d) arrays."""
+    xp = namespace(X)
+    Z = X if Z is None else Z
+    D = xp.zeros((X.shape[0], Z.shape[0]), dtype=X.dtype, device=device(X))
+    for rows in row_chunks(*D.shape):
+        for j in range(X.shape[1]):
+            D[rows, :] += term(xp, X[rows, j][:, None], Z[:, j][None, :])
+    return D
+
+
+def _chi2_term(xp: Any, x: Array, z: Array) -> Array:
+    total = x + z
+    return (x - z) ** 2 / (total + as_float(total == 0, total.dtype))
+
+
+def _check_nonnegative(X: Array) -> None:
+    xp = namespace(X)
+    if bool(xp.any(X < 0)):
+        values = to_numpy(X)
+        i, j = (int(index) for index in np.argwhere(values < 0)[0])
+        raise ValueError(
+            f"Negative values in data: the chi2 kernel needs nonnegative features, but "
+            f"row {i}, feature {j} holds {values[i, j]}. Shift or transform the "
+            "features, or use another kernel."
+        )
+
+
+def median_distance(X: Array, base: str, memo: dict[str, float] | None = None) -> float:
+    """Median over the pairs of different rows of the distance in ``base``.
+
+    All pairs count up to 2000 rows; beyond, only every s-th row is used, s the smallest
+    step that leaves at most 2000. The mean replaces a median of 0.
+
+    Parameters
+    ----------
+    X : array of shape (n, d)
+        Training rows.
+    base : {"sqeuclidean", "l1"}
+        The distance.
+    memo : dict, default=None
+        Remembers the answer by ``base``.
+
+    Returns
+    -------
+    median : float
+        0 only if all rows used are equal.
+    """
+    memo = {} if memo is None else memo
+    if base not in memo:
+        step = -(-X.shape[0] // MEDIAN_ROWS)
+        rows = to_numpy(X[::step, :]).astype(np.float64)
+        pairs = squareform(base_matrix(base, rows), checks=False)
+        median = float(np.median(pairs)) if pairs.size else 0.0
+        memo[base] = median or float(pairs.mean() if pairs.size else 0.0)
+    return memo[base]

@@ -1,0 +1,227 @@
+"""The kernel functions. Each opens with its formula."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from kernelweave._array import (
+    Array,
+    as_float,
+    from_numpy,
+    is_array,
+    namespace,
+    same_home,
+    to_numpy,
+)
+from kernelweave.kernels.base import Kernel, check_number, exp_, median_distance
+
+__all__ = [
+    "RBF",
+    "CallableKernel",
+    "Chi2",
+    "Cosine",
+    "Laplacian",
+    "Linear",
+    "Polynomial",
+]
+
+
+class Linear(Kernel):
+    """``k(x, z) = x'z``."""
+
+    base = "dot"
+
+    def from_base(self, base: Array) -> Array:
+        """The base itself: no copy is made."""
+        return base
+
+
+class Polynomial(Kernel):
+    """``k(x, z) = (gamma x'z + coef0)^degree``.
+
+    Parameters
+    ----------
+    degree : int, default=3
+        Degree, at least 1.
+    gamma : float or "scale", default="scale"
+        Positive factor. "scale" is 1 over the mean of ``x'x`` over the training rows,
+        so that the kernel does not depend on the unit of the features.
+    coef0 : float, default=1.0
+        Constant, not negative, else the kernel need not be positive semidefinite.
+    """
+
+    base = "dot"
+
+    def __init__(
+        self, degree: int = 3, gamma: float | str = "scale", coef0: float = 1.0
+    ) -> None:
+        self.degree = degree
+        self.gamma = gamma
+        self.coef0 = coef0
+
+    def resolve(self, X: Array, memo: dict[str, float] | None = None) -> Kernel:
+        """Fix gamma from the training rows X (n, d)."""
+        check_number(self, "gamma", word="scale")
+        check_number(self, "coef0", zero=True)
+        check_number(self, "degree")
+        degree: Any = self.degree
+        if not isinstance(degree, Integral):
+            raise ValueError(
+                f"Polynomial: degree must be an integer; found {self.degree!r}."
+            )
+        if self.gamma != "scale":
+            return clone(self)
+        xp = namespace(X)
+        mean = float(xp.sum(X * X, dtype=xp.float64)) / X.shape[0]
+        return clone(self).set_params(gamma=1 / mean if mean > 0 else 1.0)
+
+    def from_base(self, base: Array) -> Array:
+        """Gram matrix (n, m) from the inner products (n, m)."""
+        K = base * float(self.gamma)
+        K += float(self.coef0)
+        factor = K
+        for _ in range(self.degree - 1):
+            K = K * factor
+        return K
+
+
+class _Exponential(Kernel):
+    """``k(x, z) = exp(-gamma distance(x, z))`` for the distance in ``base``."""
+
+    gamma: float | str
+
+    def resolve(self, X: Array, memo: dict[str, float] | None = None) -> Kernel:
+        """Fix gamma from the training rows X (n, d)."""
+        check_number(self, "gamma", word="median")
+        if self.gamma != "median":
+            return clone(self)
+        median = median_distance(X, str(self.base), memo)
+        return clone(self).set_params(gamma=1 / median if median > 0 else 1.0)
+
+    def from_base(self, base: Array) -> Array:
+        """Gram matrix (n, m) from the distances (n, m)."""
+        return exp_(base * -float(self.gamma))
+
+
+class RBF(_Exponential):
+    """``k(x, z) = exp(-factor gamma |x - z|^2)``.
+
+    Parameters
+    ----------
+    gamma : float or "median", default="median"
+        Positive factor. "median" is 1 over the median squared distance between training
+        rows (of about 2000 rows where there are more; the mean if the median is 0; 1 if
+        all rows are equal).
+    factor : float, default=1.0
+        Positive multiple of gamma, of use next to "median".
+    """
+
+    base = "sqeuclidean"
+
+    def __init__(self, gamma: float | str = "median", factor: float = 1.0) -> None:
+        self.gamma = gamma
+        self.factor = factor
+
+    def resolve(self, X: Array, memo: dict[str, float] | None = None) -> Kernel:
+        """Fix gamma from the training rows X (n, d); factor becomes a part of it."""
+        check_number(self, "factor")
+        kernel = super().resolve(X, memo)
+        gamma = float(kernel.get_params()["gamma"]) * float(self.factor)
+        return kernel.set_params(gamma=gamma, factor=1.0)
+
+
+class Laplacian(_Exponential):
+    """``k(x, z) = exp(-gamma |x - z|_1)``.
+
+    Parameters
+    ----------
+    gamma : float or "median", default="median"
+        Positive factor. "median" is 1 over the median l1 distance between training
+        rows, found as for :class:`RBF`.
+    """
+
+    base = "l1"
+
+    def __init__(self, gamma: float | str = "median") -> None:
+        self.gamma = gamma
+
+
+class Chi2(_Exponential):
+    """``k(x, z) = exp(-gamma sum_j (x_j - z_j)^2 / (x_j + z_j))`` for x, z >= 0.
+
+    Parameters
+    ----------
+    gamma : float or "median", default=1.0
+        Positive factor. "median" is 1 over the median chi2 distance between training
+        rows, found as for :class:`RBF`.
+    """
+
+    base = "chi2"
+
+    def __init__(self, gamma: float | str = 1.0) -> None:
+        self.gamma = gamma
+
+
+class Cosine(Kernel):
+    """``k(x, z) = x'z / (|x| |z|)``; 0 where x or z is 0."""
+
+    def gram(self, X: Array, Z: Array | None = None) -> Array:
+        """Gram matrix (n, m) of the rows of X (n, d) and Z (m, d)."""
+        return Linear().gram(_unit_rows(X), None if Z is None else _unit_rows(Z))
+
+
+def _unit_rows(X: Array) -> Array:
+    xp = namespace(X)
+    # Dividing by the largest entry first keeps squares of tiny entries above zero.
+    largest = xp.max(xp.abs(X), axis=1, keepdims=True)
+    X = X / (largest + as_float(largest == 0, X.dtype))
+    norms = xp.sqrt(xp.sum(X * X, axis=1, keepdims=True))
+    return X / (norms + as_float(norms == 0, X.dtype))
+
+
+class CallableKernel(Kernel):
+    """``k(x, z) = function(X, Z)[i, j]`` for the row i of X and j of Z.
+
+    Parameters
+    ----------
+    function : callable
+        Takes two arrays of rows, (n, d) and (m, d), and returns their Gram matrix
+        (n, m). Nothing is known about it, so its matrices are checked.
+    """
+
+    psd = False
+
+    def __init__(self, function: Callable[[Array, Array], Array]) -> None:
+        self.function = function
+
+    @property
+    def label(self) -> str:
+        """The name of the function."""
+        return str(getattr(self.function, "__name__", self.function))
+
+    def gram(self, X: Array, Z: Array | None = None) -> Array:
+        """Gram matrix (n, m) of the rows of X (n, d) and Z (m, d)."""
+        Z = X if Z is None else Z
+        K = self.function(X, Z)
+        K = K if is_array(K) else np.asarray(K)
+        wanted = (X.shape[0], Z.shape[0])
+        if tuple(K.shape) != wanted:
+            raise ValueError(
+                f"The kernel function {self.label!r} returned the shape "
+                f"{tuple(K.shape)} instead of {wanted}. It is called once with all "
+                "rows of two arrays and returns the matrix of kernel values."
+            )
+        K = K if same_home(K, X) else from_numpy(to_numpy(K), X)
+        # A copy, since the function may hold on to what it returned.
+        K = namespace(K).astype(K, X.dtype, copy=True)
+        if not bool(namespace(K).all(namespace(K).isfinite(K))):
+            raise ValueError(
+                f"The kernel function {self.label!r} returned NaN or infinity. Check "
+                "it on the rows of this view."
+            )
+        return K

@@ -1,0 +1,131 @@
+"""From rows to centred kernels: the training bank, and projections of new rows."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+
+from kernelweave._array import Array, device, namespace
+from kernelweave._memory import require_memory
+from kernelweave.exceptions import KernelWarning
+from kernelweave.kernels.bank import DenseBank
+from kernelweave.kernels.centering import Centering, center_in_place
+from kernelweave.kernels.psd import ensure_psd
+from kernelweave.kernels.sources import Source
+from kernelweave.views.chunks import row_chunks
+
+__all__ = ["KernelMap"]
+
+#: n x n arrays a fit may hold beside the bank; counted before anything is allocated.
+WORK_MATRICES = 4
+
+
+class KernelMap:
+    """Turn rows into centred kernels of trace n against the training rows.
+
+    Parameters
+    ----------
+    source : Source
+        Where raw kernels come from.
+    psd : {"error", "clip"}
+        What to do with a kernel that is not positive semidefinite.
+
+    Attributes
+    ----------
+    names, view_names : list of str
+        The name of each of the p kernels and of its view.
+    active : list of int
+        Kernels that vary over the training rows; the bank holds these only.
+    remarks : list of str
+        What was done to the kernels.
+    """
+
+    def __init__(self, source: Source, psd: Literal["error", "clip"] = "error") -> None:
+        self.source = source
+        self.psd = psd
+        self.names, self.view_names = source.names, source.view_names
+        self.centerings: list[Centering] = []
+        self.active: list[int] = []
+        self.remarks: list[str] = []
+
+    def fit(self, progress: Callable[[int], object] | None = None) -> DenseBank:
+        """Compute, check, centre and scale every kernel: the bank of the active ones."""
+        stack = self._allocate(self.source.like)
+        for i, (gram, known_psd) in enumerate(self.source.train()):
+            slot = stack[len(self.active), :, :]
+            slot[...] = gram
+            del gram
+            centering = center_in_place(slot)
+            if centering.scale == 0:
+                self._warn_constant(i)
+            else:
+                if not known_psd:
+                    projector, remark = ensure_psd(slot, self._title(i), self.psd)
+                    centering = dataclasses.replace(centering, projector=projector)
+                    self.remarks += [remark] if remark else []
+                self.active.append(i)
+            self.centerings.append(centering)
+            if progress is not None:
+                progress(i)
+        if not self.active:
+            raise ValueError(
+                f"every one of the {len(self.names)} kernel(s) is constant on the "
+                "training rows, so there is nothing to learn from; check the features"
+            )
+        names = [self.names[i] for i in self.active]
+        return DenseBank(stack[: len(self.active), :, :], names)
+
+    def spread(self, weights: np.ndarray) -> np.ndarray:
+        """Weights of the bank's kernels as weights of all p, zero where constant."""
+        full = np.zeros(len(self.names))
+        full[self.active] = weights
+        return full
+
+    def project(self, rows: Any, weights: np.ndarray, coef: Array) -> Array:
+        """``sum_i w_i G_i(rows) coef``: (m, k) for all p weights and coef (n, k).
+
+        Kernels of weight zero are not computed, and rows are taken a chunk at a time.
+        """
+        xp = namespace(coef)
+        wanted = [int(i) for i in np.flatnonzero(weights)]
+        blocks = rows if isinstance(rows, list) else [rows]
+        m = blocks[0].shape[0]
+        out = xp.empty((m, coef.shape[1]), dtype=coef.dtype, device=device(coef))
+        for part in row_chunks(m, self.source.n_samples):
+            piece: Any = [block[part, ...] for block in blocks]
+            piece = piece if isinstance(rows, list) else piece[0]
+            out[part, :] = self._cross(piece, weights, wanted) @ coef
+        return out
+
+    def _cross(self, rows: Any, weights: np.ndarray, wanted: list[int]) -> Array:
+        total = None
+        for i, gram in zip(wanted, self.source.cross(rows, wanted), strict=True):
+            term = self.centerings[i](gram) * float(weights[i])
+            total = term if total is None else total + term
+        return total
+
+    def _allocate(self, like: Array) -> Array:
+        xp, p, n = namespace(like), len(self.names), self.source.n_samples
+        itemsize = xp.finfo(like.dtype).bits // 8
+        require_memory(
+            (p + WORK_MATRICES) * n * n * itemsize,
+            f"a dense bank of {p} kernels over {n} rows (with {WORK_MATRICES} work "
+            "matrices)",
+            "use fewer kernels or rows, or float32 input",
+            like=like,
+        )
+        return xp.empty((p, n, n), dtype=like.dtype, device=device(like))
+
+    def _title(self, i: int) -> str:
+        return f"kernel {i} ({self.names[i]!r})"
+
+    def _warn_constant(self, i: int) -> None:
+        remark = f"{self._title(i)} is constant on the training rows; its weight is 0"
+        self.remarks.append(remark)
+        warnings.warn(remark, KernelWarning, stacklevel=2)
+
+

@@ -1,0 +1,148 @@
+"""Where raw Gram matrices come from: column groups, or kernels made elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+from kernelweave._array import Array
+from kernelweave.kernels.base import Kernel
+from kernelweave.kernels.resolve import gram_stack, resolve_kernels
+from kernelweave.views.precomputed import check_symmetric
+from kernelweave.views.spec import View
+
+__all__ = ["FeatureSource", "PrecomputedSource", "Source"]
+
+#: Asymmetry, relative to the largest entry, that is rounding and gets averaged away.
+ASYMMETRY = {"float64": 1e-8, "float32": 1e-4}
+
+
+class Source(Protocol):
+    """Raw kernels between the training rows, and between new rows and those.
+
+    Attributes
+    ----------
+    names, view_names : list of str
+        The name of each kernel and of the view it belongs to.
+    """
+
+    names: list[str]
+    view_names: list[str]
+
+    @property
+    def n_samples(self) -> int:
+        """The number n of training rows."""
+        ...
+
+    @property
+    def like(self) -> Array:
+        """An array with the namespace, device and dtype of the kernels."""
+        ...
+
+    def train(self) -> Iterator[tuple[Array, bool]]:
+        """Symmetric Gram matrices (n, n), and whether each is known to be PSD."""
+        ...
+
+    def cross(self, rows: Any, wanted: list[int]) -> Iterator[Array]:
+        """Gram matrices (m, n) of the kernels ``wanted`` for new rows."""
+        ...
+
+
+class FeatureSource:
+    """Kernels on column groups, with their parameters fixed by the training rows.
+
+    Parameters
+    ----------
+    views : list of View
+        Names and kernels.
+    blocks : list of arrays of shape (n, d_view)
+        The training rows of each view.
+    """
+
+    def __init__(self, views: list[View], blocks: list[Array]) -> None:
+        self.blocks = blocks
+        self.kernels: list[list[Kernel]] = [
+            resolve_kernels(view.kernel, block, view.name)
+            for view, block in zip(views, blocks, strict=True)
+        ]
+        self.view_names = [
+            view.name
+            for view, kernels in zip(views, self.kernels, strict=True)
+            for _ in kernels
+        ]
+        self.names = [
+            f"{view.name}: {kernel.label}"
+            for view, kernels in zip(views, self.kernels, strict=True)
+            for kernel in kernels
+        ]
+
+    @property
+    def n_samples(self) -> int:
+        """The number n of training rows."""
+        return int(self.blocks[0].shape[0])
+
+    @property
+    def like(self) -> Array:
+        """The first block."""
+        return self.blocks[0]
+
+    def train(self) -> Iterator[tuple[Array, bool]]:
+        """Gram matrices (n, n) one at a time."""
+        names = iter(self.names)
+        for kernels, block in zip(self.kernels, self.blocks, strict=True):
+            grams = gram_stack(kernels, block)
+            for kernel in kernels:
+                gram, name = next(grams), next(names)
+                if not kernel.psd:
+                    gram = symmetrized(gram, name)
+                yield gram, kernel.psd
+                del gram  # else two would be held while the next one is computed
+
+    def cross(self, rows: list[Array], wanted: list[int]) -> Iterator[Array]:
+        """Gram matrices (m, n) of the kernels ``wanted`` for the blocks ``rows``."""
+        first = 0
+        for kernels, block, new in zip(self.kernels, self.blocks, rows, strict=True):
+            chosen = [kernels[i - first] for i in wanted if 0 <= i - first < len(kernels)]
+            first += len(kernels)
+            if chosen:
+                yield from gram_stack(chosen, new, block)
+
+
+class PrecomputedSource:
+    """Kernels made elsewhere, as a stack (n, n, p) and later (m, n, p)."""
+
+    def __init__(self, stack: Array, names: list[str]) -> None:
+        self.stack: Array | None = stack
+        self._n_samples = int(stack.shape[0])
+        self.names = names
+        self.view_names = names
+
+    @property
+    def n_samples(self) -> int:
+        """The number n of training rows."""
+        return self._n_samples
+
+    @property
+    def like(self) -> Array:
+        """The stack itself."""
+        return self.stack
+
+    def train(self) -> Iterator[tuple[Array, bool]]:
+        """Symmetrised Gram matrices; the input is let go of afterwards."""
+        assert self.stack is not None
+        for i, name in enumerate(self.names):
+            yield symmetrized(self.stack[:, :, i], name), False
+        self.stack = None  # a fitted model needs none of the training kernels
+
+    def cross(self, rows: Array, wanted: list[int]) -> Iterator[Array]:
+        """Slices (m, n) of the stack ``rows``."""
+        for i in wanted:
+            yield rows[:, :, i]
+
+
+def symmetrized(gram: Array, name: str) -> Array:
+    """``gram``, with asymmetry at the level of rounding averaged away."""
+    tol = ASYMMETRY["float32" if "float32" in str(gram.dtype) else "float64"]
+    if check_symmetric(gram, name, tol) == 0.0:
+        return gram
+    return (gram + gram.T) * 0.5

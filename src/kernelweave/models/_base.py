@@ -1,0 +1,140 @@
+"""What every estimator shares: views in, a kernel map, tags, progress."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from sklearn.callback import CallbackSupportMixin
+from sklearn.utils.validation import check_is_fitted
+
+from kernelweave._array import Array, device, is_array, namespace, same_home
+from kernelweave.exceptions import KernelWeaveConvergenceWarning
+from kernelweave.kernels.bank import DenseBank
+from kernelweave.kernels.mapping import KernelMap
+from kernelweave.kernels.sources import FeatureSource, PrecomputedSource, Source
+from kernelweave.models._certificate import Certificate
+from kernelweave.models._progress import Progress
+from kernelweave.views.columns import resolve_columns
+from kernelweave.views.composition import ViewsParamsMixin
+from kernelweave.views.precomputed import validate_precomputed
+from kernelweave.views.spec import is_precomputed, parse_views
+from kernelweave.views.validate import split_views, validate_features
+
+__all__ = ["KernelModel", "check_choice", "check_number"]
+
+
+class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
+    """Base of all estimators; subclasses add a task and a ``fit``."""
+
+    views: Any
+    psd: str
+    verbose: int
+
+    _doc_link_module = "kernelweave"
+    _doc_link_template = (
+        "https://kernelweave.readthedocs.io/en/stable/generated/"
+        "{estimator_module}.{estimator_name}.html"
+    )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        precomputed = is_precomputed(self.views)
+        tags.input_tags.pairwise = precomputed
+        tags.input_tags.three_d_array = precomputed
+        tags.array_api_support = True
+        if tags.transformer_tags is not None:
+            tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    def _open(self, X: Any) -> Source:
+        """Validate X and fix the parameters of its kernels; computes none yet."""
+        check_choice(self, "psd", ("error", "clip"))
+        check_number(self, "verbose", (), lambda v: v >= 0, "an int >= 0")
+        if is_precomputed(self.views):
+            return PrecomputedSource(*validate_precomputed(self, X, reset=True))
+        views = parse_views(self.views, reserved=self._get_param_names())
+        X = validate_features(self, X, reset=True)
+        positions = resolve_columns(X, views)
+        self._views, self._positions = views, positions
+        return FeatureSource(views, split_views(X, views, positions))
+
+    def _fit_bank(self, source: Source, progress: Progress) -> DenseBank:
+        """Compute all kernels; sets ``kernel_map_`` and the names."""
+        self.kernel_map_ = KernelMap(source, self.psd)  # type: ignore[arg-type]
+        self.kernel_names_ = list(source.names)
+        self._like = source.like[:0, ...]  # remembers namespace, device and dtype
+        return self.kernel_map_.fit(progress.kernel)
+
+    def _rows(self, X: Any) -> Any:
+        """Validate rows at prediction, in the form ``KernelMap.project`` takes."""
+        check_is_fitted(self)
+        if is_array(X):
+            self._check_home(X)
+        if is_precomputed(self.views):
+            rows, _ = validate_precomputed(
+                self, X, reset=False, n_kernels=len(self.kernel_names_)
+            )
+            return rows
+        X = validate_features(self, X, reset=False)
+        return split_views(X, self._views, self._positions, dtype=self._like.dtype)
+
+    def _check_home(self, X: Array) -> None:
+        if not same_home(X, self._like):
+            raise ValueError(
+                f"{type(self).__name__} was fitted on {_home(self._like)}, but X is "
+                f"{_home(X)}; move X there, or fit again where X is"
+            )
+
+    def _set_weights(self, weights: np.ndarray) -> None:
+        """Set ``kernel_weights_`` (p,) and ``view_weights_`` from the bank's weights."""
+        self.kernel_weights_ = self.kernel_map_.spread(weights)
+        self.view_weights_: dict[str, float] = {}
+        for view, weight in zip(
+            self.kernel_map_.view_names, self.kernel_weights_, strict=True
+        ):
+            self.view_weights_[view] = self.view_weights_.get(view, 0.0) + float(weight)
+
+    def _set_certificate(self, certificate: Certificate) -> None:
+        self.certificate_ = certificate.with_remarks(self.kernel_map_.remarks)
+        if not certificate.converged:
+            warnings.warn(
+                f"{type(self).__name__}: {certificate.status}",
+                KernelWeaveConvergenceWarning,
+                stacklevel=4,
+            )
+
+
+def check_choice(estimator: Any, name: str, choices: tuple[str, ...]) -> None:
+    """Refuse a parameter that is none of ``choices``."""
+    value = getattr(estimator, name)
+    if not (isinstance(value, str) and value in choices):
+        raise ValueError(
+            f"The {name!r} parameter of {type(estimator).__name__} must be one of "
+            f"{', '.join(map(repr, choices))}; got {value!r}"
+        )
+
+
+def check_number(
+    estimator: Any, name: str, words: tuple[str, ...], test: Callable[[Any], bool], text: str
+) -> None:
+    """Refuse a parameter that is neither one of ``words`` nor a number passing a test."""
+    value = getattr(estimator, name)
+    if isinstance(value, str):
+        fine = value in words
+    else:
+        number = isinstance(value, int | float | np.number)
+        fine = number and not isinstance(value, bool | np.bool_) and bool(test(value))
+    if not fine:
+        allowed = " or ".join([text, *map(repr, words)])
+        raise ValueError(
+            f"The {name!r} parameter of {type(estimator).__name__} must be {allowed}; "
+            f"got {value!r}"
+        )
+
+
+def _home(x: Array) -> str:
+    library = namespace(x).__name__.removeprefix("array_api_compat.")
+    return f"a {library} array on {device(x)}"

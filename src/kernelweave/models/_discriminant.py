@@ -1,0 +1,232 @@
+"""What the discriminant classifiers share once weights and alpha are chosen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import (
+    ClassifierMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+)
+from sklearn.callback import with_callbacks
+from sklearn.metrics import accuracy_score
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_consistent_length, column_or_1d
+
+from kernelweave._array import Array, as_float, from_numpy, is_array, namespace, to_numpy
+from kernelweave.criteria.discriminant import KernelFit, fit_kernel, principal_axes
+from kernelweave.criteria.gaussian import ClassGaussians
+from kernelweave.criteria.targets import reduced_class_target
+from kernelweave.kernels.bank import DenseBank
+from kernelweave.models._base import KernelModel
+from kernelweave.models._learner import Choice
+from kernelweave.models._progress import Progress
+
+__all__ = ["KernelDiscriminant"]
+
+
+class KernelDiscriminant(
+    ClassNamePrefixFeaturesOutMixin, ClassifierMixin, TransformerMixin, KernelModel
+):
+    """Classifier and transformer on a weighted sum of kernels."""
+
+    @with_callbacks
+    def fit(self, X: Any, y: Any) -> Any:
+        """Learn from rows and labels.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n, d), or precomputed kernels of shape \
+(n, n) or (n, n, p)
+            Training rows.
+        y : array-like of shape (n,)
+            Class labels: numbers, strings or booleans.
+
+        Returns
+        -------
+        self : estimator
+            Fitted estimator.
+        """
+        self._check_parameters()
+        source = self._open(X)
+        codes = self._encode(X, y)
+        progress = Progress(self, X, y)
+        bank = self._fit_bank(source, progress)
+        target, _ = reduced_class_target(codes, len(self.classes_))
+        target = from_numpy(target, bank.stack)
+        choice = self._choose(bank, target, codes, progress)
+        self._set_weights(choice.weights)
+        if choice.certificate is not None:
+            self._set_certificate(choice.certificate)
+        fit = choice.fit
+        if fit is None:
+            fit = fit_kernel(bank.combine(choice.weights), target, choice.alpha)
+        self._set_discriminant(fit, target, codes)
+        self.alpha_, self.n_iter_ = float(choice.alpha), int(choice.n_iter)
+        progress.end()
+        return self
+
+    def _check_parameters(self) -> None:
+        """Refuse parameters that make no sense, before any work is done."""
+
+    def _choose(
+        self, bank: DenseBank, target: Array, codes: np.ndarray, progress: Progress
+    ) -> Choice:
+        """Weights and alpha for target (n, k - 1); the task of a subclass."""
+        raise TypeError(f"{type(self).__name__} does not choose kernel weights")
+
+    def _encode(self, X: Any, y: Any) -> np.ndarray:
+        """Class codes (n,); sets ``classes_``."""
+        if y is None:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None"
+            )
+        y = column_or_1d(to_numpy(y) if is_array(y) else y, warn=True)
+        check_classification_targets(y)
+        check_consistent_length(X, y)
+        classes, codes = np.unique(y, return_inverse=True)
+        if len(classes) < 2:
+            raise ValueError(
+                f"{type(self).__name__} needs at least 2 classes in y; the "
+                f"{len(y)} sample(s) contain 1 class: {classes[0]!r}"
+            )
+        self.classes_ = classes
+        return codes
+
+    def _set_discriminant(
+        self, fit: KernelFit, target: Array, codes: np.ndarray
+    ) -> None:
+        """Rotate to discriminant axes and fit the class Gaussians."""
+        axes = principal_axes(fit.coef, target)
+        self.dual_coef_ = fit.coef @ axes
+        held_out = to_numpy((target - fit.loo_residual) @ axes)
+        self.loo_error_ = float(np.mean(to_numpy(fit.loo_residual) ** 2))
+        self.gaussians_ = ClassGaussians.fit(held_out, codes)
+        self.loo_score_ = float(
+            np.mean(np.argmax(self.gaussians_.log_joint(held_out), axis=1) == codes)
+        )
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.dual_coef_.shape[1])
+
+    def _project(self, X: Any) -> Array:
+        rows = self._rows(X)
+        return self.kernel_map_.project(rows, self.kernel_weights_, self.dual_coef_)
+
+    def _log_joint(self, X: Any) -> Array:
+        projected = self._project(X)
+        return self.gaussians_.log_joint(projected)
+
+    def transform(self, X: Any) -> Array:
+        """Project rows to discriminant coordinates, the most discriminating first.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (m, d), or kernels of shape (m, n[, p])
+            Rows.
+
+        Returns
+        -------
+        Z : array of shape (m, k - 1)
+            Coordinates.
+        """
+        return self._project(X)
+
+    def decision_function(self, X: Any) -> Array:
+        """Log joint density of rows and classes.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (m, d), or kernels of shape (m, n[, p])
+            Rows.
+
+        Returns
+        -------
+        scores : array of shape (m,) or (m, k)
+            For two classes the log odds of ``classes_[1]``, otherwise one column a class.
+        """
+        scores = self._log_joint(X)
+        return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
+
+    def predict(self, X: Any) -> Array:
+        """Predict labels.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (m, d), or kernels of shape (m, n[, p])
+            Rows.
+
+        Returns
+        -------
+        labels : array of shape (m,)
+            In the namespace of X if labels are numbers, otherwise NumPy.
+        """
+        scores = self._log_joint(X)
+        xp = namespace(scores)
+        best = xp.argmax(scores, axis=1)
+        if self.classes_.dtype.kind in "OUSb":
+            return self.classes_[to_numpy(best)]
+        labels = xp.asarray(self.classes_, device=scores.device)
+        return xp.take(labels, best)
+
+    def predict_proba(self, X: Any) -> Array:
+        """Class probabilities from Gaussians in the projected space.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (m, d), or kernels of shape (m, n[, p])
+            Rows.
+
+        Returns
+        -------
+        proba : array of shape (m, k)
+            Rows sum to one.
+        """
+        scores = self._log_joint(X)
+        xp = namespace(scores)
+        # float64, so that probabilities sum to one whatever the dtype of X
+        wide = as_float(scores, xp.float64)
+        wide = xp.exp(wide - xp.max(wide, axis=1, keepdims=True))
+        return as_float(wide / xp.sum(wide, axis=1, keepdims=True), scores.dtype)
+
+    def predict_log_proba(self, X: Any) -> Array:
+        """Logarithm of :meth:`predict_proba`, without underflow.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (m, d), or kernels of shape (m, n[, p])
+            Rows.
+
+        Returns
+        -------
+        log_proba : array of shape (m, k)
+            Log probabilities.
+        """
+        scores = self._log_joint(X)
+        xp = namespace(scores)
+        scores = scores - xp.max(scores, axis=1, keepdims=True)
+        return scores - xp.log(xp.sum(xp.exp(scores), axis=1, keepdims=True))
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Accuracy.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (m, d), or kernels of shape (m, n[, p])
+            Rows.
+        y : array-like of shape (m,)
+            True labels.
+        sample_weight : array-like of shape (m,), default=None
+            Weights of the rows in the mean.
+
+        Returns
+        -------
+        score : float
+            Share of rows whose label is predicted.
+        """
+        truth = to_numpy(y) if is_array(y) else y
+        predicted = to_numpy(self.predict(X))
+        return float(accuracy_score(truth, predicted, sample_weight=sample_weight))

@@ -1,0 +1,63 @@
+"""The certificate: one function that judges every solver from outside."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kernelweave._array import Array
+from kernelweave.criteria.base import Criterion
+from kernelweave.weights.base import WeightSet
+
+__all__ = ["certify", "relative_gap"]
+
+
+def certify(
+    criterion: Criterion,
+    weight_set: WeightSet,
+    weights: np.ndarray,
+    coef: Array,
+    dual: Array | None = None,
+) -> tuple[float, float, float]:
+    """Bounds on ``J(weights)`` and on the optimum, valid for any dual points.
+
+    For criteria ``J(w) = max_a [ linear(a) - <w, scores(a)> ]`` every dual point a
+    gives ``min J >= linear(a) - support(scores(a))``, however badly it was computed,
+    and ``coef`` gives an upper bound on ``J(weights)`` in the same manner. No number of
+    the solver enters. The arithmetic is float64 whatever the kernels are.
+
+    Parameters
+    ----------
+    criterion, weight_set : Criterion, WeightSet
+        The problem.
+    weights : ndarray of shape (m,)
+        Weights inside the set.
+    coef : array
+        A dual point for the upper bound.
+    dual : array, optional
+        A dual point for the lower bound; by default ``coef``.
+
+    Returns
+    -------
+    value, lower_bound, gap : float
+        The upper bound, the lower bound and their relative difference.
+
+    Raises
+    ------
+    ValueError
+        If the weights are not in the set: then nothing can be certified.
+    """
+    violation = weight_set.violation(weights)
+    if not violation <= 1e-9:
+        raise ValueError(
+            f"the weights violate {weight_set!r} by {violation:.3g}; "
+            "only allowed weights can be certified"
+        )
+    terms = criterion.certificate_terms(weights, coef, coef if dual is None else dual)
+    lower = terms.linear - weight_set.support(terms.scores)
+    return terms.upper, lower, relative_gap(terms.upper, lower)
+
+
+def relative_gap(value: float, lower_bound: float) -> float:
+    """``(value - lower_bound) / abs(value)``, with 0 / 0 = 0."""
+    difference = value - lower_bound
+    return difference / abs(value) if value != 0 else (0.0 if difference == 0 else np.inf)

@@ -1,0 +1,145 @@
+"""The semidefinite programs of Ye et al. (2007) as printed, through cvxpy."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from kernelweave._array import to_numpy
+from kernelweave.criteria.base import Criterion
+from kernelweave.criteria.fisher import Fisher
+from kernelweave.solvers.cutting_plane import into_set
+from kernelweave.solvers.solution import Iterate
+from kernelweave.weights.base import WeightSet
+
+__all__ = ["sdp", "sdp_problem"]
+
+#: Entries of the semidefinite blocks up to which Clarabel is used (about n = 60 in one
+#: block, a few seconds). It is the more exact, but its time grows with n^6: then SCS.
+CLARABEL_ENTRIES = 2000
+SCS_TOLERANCE = 1e-8
+SCS_ITERATIONS = 20_000
+
+
+def sdp(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iterate]:
+    """Solve one of the SDPs (16), (34), (37), (40), (41) with a cone solver.
+
+    It is here to compare with: the weights are those of the other methods, at a cost
+    that grows so fast with n that a few hundred rows are the limit.
+
+    Yields
+    ------
+    Iterate
+        One, evaluated at the weights the cone solver found.
+    """
+    problem, variable = sdp_problem(criterion, weight_set)
+    _run_solver(problem)
+    if variable.value is None:
+        raise ArithmeticError(f"the cone solver found no weights: {problem.status}")
+    weights = into_set(criterion, weight_set, np.asarray(variable.value))
+    state = criterion.evaluate(weights, hessian=False)
+    yield Iterate(weights, state.value, state.gradient, state.coef)
+
+
+def sdp_problem(criterion: Criterion, weight_set: WeightSet) -> tuple[Any, Any]:
+    """The cvxpy problem for a criterion and its weights variable (m,), not yet solved.
+
+    ======  ==============  ===================  =====================================
+    Eq.     target          regularisation       constraint
+    ======  ==============  ===================  =====================================
+    (16)    one column      fixed                ``[[M, a], [a', t]] >= 0``
+    (34)    k columns       fixed                ``[[M, h_j], [h_j', t_j]] >= 0``
+    (37)    k columns       fixed, block form    ``[[M, H], [H', diag(t)]] >= 0``
+    (40)    one column      learned              as (16)
+    (41)    k columns       learned              as (34)
+    ======  ==============  ===================  =====================================
+
+    with ``M = I + (1/lambda) sum_i theta_i G_i``, or ``sum_i theta_i G_i`` with
+    ``G_0 = I`` if the regularisation is learned; each minimises ``sum_j t_j``.
+
+    Raises
+    ------
+    ValueError
+        If the criterion is none of these.
+    """
+    criterion = getattr(criterion, "_criterion", criterion)
+    block = bool(getattr(criterion, "block", False))
+    if not (block or isinstance(criterion, Fisher)):
+        raise ValueError(
+            f"method='sdp' has no semidefinite program for {type(criterion).__name__}; "
+            "it knows the Fisher criterion with total scatter and its block form: "
+            "use method='newton'"
+        )
+    cp = _import_cvxpy()
+    variable = cp.Variable(criterion.n_weights, nonneg=True, name="weights")
+    matrix = _combined(cp, criterion, variable)
+    target = to_numpy(criterion.target).astype(np.float64)
+    k = target.shape[1]
+    t = cp.Variable(k, name="t")
+    if block:
+        constraints = [cp.bmat([[matrix, target], [target.T, cp.diag(t)]]) >> 0]
+    else:
+        constraints = [
+            cp.bmat([[matrix, target[:, [j]]], [target[:, [j]].T, t[j : j + 1, None]]])
+            >> 0
+            for j in range(k)
+        ]
+    constraints += _allowed(cp, weight_set, variable)
+    return cp.Problem(cp.Minimize(cp.sum(t)), constraints), variable
+
+
+def _combined(cp: Any, criterion: Any, weights: Any) -> Any:
+    """The papers' combined kernel matrix M as an expression in the weights, (n, n).
+
+    Kernels here have trace n, so that the papers' ``theta_i r_i`` is our ``w_i`` and
+    ``theta_i G_i`` (theirs) is ``w_i G_i / n`` (ours). Divided by lambda this is
+    ``w_i G_i / alpha``; for the identity, of trace n itself, it is ``w_0 I / n``.
+    """
+    kernels = to_numpy(criterion.bank.stack).astype(np.float64)
+    p, n, _ = kernels.shape
+    identity = np.eye(n)
+    if criterion.learns_alpha:
+        kernels = np.concatenate([identity[None], kernels])
+    flat = (kernels.reshape(len(kernels), n * n) / criterion.scale).T
+    total = cp.reshape(flat @ weights, (n, n), order="C")
+    return total if criterion.learns_alpha else identity + total
+
+
+def _allowed(cp: Any, weight_set: WeightSet, weights: Any) -> list[Any]:
+    """``w`` in the set; the sign is part of the variable."""
+    if np.isinf(weight_set.norm):
+        return [weights == weight_set.start(weights.size)]
+    if weight_set.norm == 1:
+        return [cp.sum(weights) == 1]
+    return [cp.pnorm(weights, weight_set.norm) <= 1]
+
+
+def _run_solver(problem: Any) -> None:
+    """Clarabel for small problems, SCS for the others."""
+    blocks = [c.shape[0] for c in problem.constraints if type(c).__name__ == "PSD"]
+    if sum(n * (n + 1) // 2 for n in blocks) <= CLARABEL_ENTRIES:
+        options: dict[str, Any] = {"solver": "CLARABEL"}
+    else:
+        options = {
+            "solver": "SCS",
+            "eps_abs": SCS_TOLERANCE,
+            "eps_rel": SCS_TOLERANCE,
+            "max_iters": SCS_ITERATIONS,
+        }
+    with warnings.catch_warnings():
+        # How accurate the weights are is for the certificate to say.
+        warnings.filterwarnings("ignore", "Solution may be inaccurate", UserWarning)
+        problem.solve(**options)
+
+
+def _import_cvxpy() -> Any:
+    try:
+        import cvxpy
+    except ImportError as error:
+        raise ImportError(
+            "method='sdp' needs cvxpy; install it with: pip install 'kernelweave[sdp]'"
+        ) from error
+    return cvxpy

@@ -1,0 +1,149 @@
+"""Primal-dual interior point on the weights, with the exact Hessian."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from kernelweave._array import FactorizationError
+from kernelweave.criteria.base import Criterion, Evaluation
+from kernelweave.solvers.solution import Iterate
+from kernelweave.weights.base import WeightSet
+
+__all__ = ["newton"]
+
+#: Fraction of the way to the boundary of the positive orthant.
+TO_BOUNDARY = 0.995
+#: A step is halved when the value exceeds this multiple of the last one.
+JUMP = 3.0
+MAX_HALVINGS = 30
+#: The smallest weight the iteration keeps.
+TINY = 1e-200
+
+
+def newton(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iterate]:
+    """Minimise a criterion over ``{ w >= 0 : sum_i w_i^q = 1 }``.
+
+    In the variables ``v = w^q`` the set is the simplex for every q, and a criterion
+    that is convex and decreasing in w stays convex in v because ``v^(1/q)`` is concave.
+    The optimality conditions of ``F(v) = J(v^(1/q))`` are::
+
+        dF/dv_i + nu - z_i = 0,     v_i z_i = mu,     sum_i v_i = 1,     mu -> 0.
+
+    Each step evaluates the criterion once (one factorisation, gradient and Hessian)
+    and takes Mehrotra's predictor and corrector on a system of m + 1 unknowns.
+
+    Yields
+    ------
+    Iterate
+        One for each evaluation, the first at the start of the weight set.
+    """
+    q = weight_set.norm
+    weights = weight_set.start(criterion.n_weights)
+    state = criterion.evaluate(weights)
+    yield Iterate(weights, state.value, state.gradient, state.coef)
+    if np.isinf(q) or len(weights) == 1:
+        return
+    unit = abs(state.value) or 1.0  # work on J / J(start): one scale for all problems
+    gradient, hessian = _on_simplex(state, weights, q, unit)
+    v = weights**q
+    nu, z = _start_multipliers(gradient, v)
+    while True:
+        system = _System(gradient, hessian, v, z, nu)
+        step_v, step_nu, step_z = system.predictor_corrector()
+        length = min(1.0, TO_BOUNDARY * _ratio(v, step_v))
+        v, state = _safe_step(criterion, v, step_v, length, state.value, q)
+        dual_length = min(1.0, TO_BOUNDARY * _ratio(z, step_z))
+        z, nu = z + dual_length * step_z, nu + dual_length * step_nu
+        weights = v ** (1.0 / q)
+        gradient, hessian = _on_simplex(state, weights, q, unit)
+        yield Iterate(weights, state.value, state.gradient, state.coef)
+
+
+def _on_simplex(
+    state: Evaluation, w: np.ndarray, q: float, unit: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Gradient (m,) and Hessian (m, m) of ``J(v^(1/q)) / unit`` in v."""
+    assert state.hessian is not None
+    first = w ** (1.0 - q) / q  # dw/dv
+    second = first * (1.0 - q) / q * w**-q  # d2w/dv2, negative
+    hessian = state.hessian * first[:, None] * first[None, :]
+    hessian[np.diag_indices(len(w))] += state.gradient * second
+    return state.gradient * first / unit, hessian / unit
+
+
+class _System:
+    """The linearised conditions at one point, factored once and solved twice."""
+
+    def __init__(
+        self, g: np.ndarray, hessian: np.ndarray, v: np.ndarray, z: np.ndarray, nu: float
+    ) -> None:
+        m = len(v)
+        self.v, self.z = v, z
+        self.residual = g + nu - z
+        # Scaling by v makes the diagonal of order one however small a weight is.
+        self.scaling = np.append(v, 1.0)
+        matrix = np.ones((m + 1, m + 1))
+        matrix[:m, :m] = hessian
+        matrix[m, m] = 0.0
+        matrix *= self.scaling[:, None] * self.scaling[None, :]
+        matrix[np.arange(m), np.arange(m)] += z * v
+        self.matrix = matrix
+
+    def solve(self, complementarity: np.ndarray) -> tuple[np.ndarray, float, np.ndarray]:
+        """Steps in (w, nu, z) towards ``w z = complementarity + w z`` (linearised)."""
+        right = np.append(-self.residual + complementarity / self.v, 0.0)
+        steps = np.linalg.solve(self.matrix, right * self.scaling) * self.scaling
+        step_v = steps[:-1]
+        step_z = (complementarity - self.z * step_v) / self.v
+        return step_v, float(steps[-1]), step_z
+
+    def predictor_corrector(self) -> tuple[np.ndarray, float, np.ndarray]:
+        """Mehrotra's step: try mu = 0, then centre as much as that try suggests."""
+        product = self.v * self.z
+        affine_v, _, affine_z = self.solve(-product)
+        after_v = self.v + min(1.0, _ratio(self.v, affine_v)) * affine_v
+        after_z = self.z + min(1.0, _ratio(self.z, affine_z)) * affine_z
+        mu = float(np.mean(product))
+        sigma = (float(np.mean(after_v * after_z)) / mu) ** 3 if mu > 0 else 0.0
+        return self.solve(sigma * mu - product - affine_v * affine_z)
+
+
+def _start_multipliers(g: np.ndarray, v: np.ndarray) -> tuple[float, np.ndarray]:
+    """A dual start: z positive and of the size of the spread of the gradient."""
+    nu = -float(np.mean(g))
+    z = g + nu
+    spread = float(np.max(np.abs(z))) or 1.0
+    return nu, np.maximum(z, 0.1 * spread)
+
+
+def _ratio(x: np.ndarray, step: np.ndarray) -> float:
+    """The largest t with ``x + t step >= 0``."""
+    falling = step < 0
+    return float(np.min(-x[falling] / step[falling])) if np.any(falling) else np.inf
+
+
+def _safe_step(
+    criterion: Criterion,
+    v: np.ndarray,
+    step: np.ndarray,
+    length: float,
+    value: float,
+    q: float,
+) -> tuple[np.ndarray, Evaluation]:
+    """Halve the step while the criterion is infinite there or jumps."""
+    for _ in range(MAX_HALVINGS):
+        trial = np.maximum(v + length * step, TINY)
+        trial /= np.sum(trial)
+        try:
+            state = criterion.evaluate(trial ** (1.0 / q))
+        except FactorizationError:
+            length *= 0.5
+            continue
+        if np.isfinite(state.value) and state.value <= value + (JUMP - 1) * abs(value):
+            return trial, state
+        length *= 0.5
+    raise FactorizationError(
+        "no step along the Newton direction keeps the combined kernel positive definite"
+    )

@@ -1,0 +1,213 @@
+"""``solve``: the one verb, and the one loop, under every convex estimator."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from kernelweave._array import FactorizationError
+from kernelweave.criteria.base import Criterion, Evaluation
+from kernelweave.solvers.certify import certify, relative_gap
+from kernelweave.solvers.closed_form import closed_form
+from kernelweave.solvers.cone import sdp
+from kernelweave.solvers.cutting_plane import cutting_plane
+from kernelweave.solvers.newton import newton
+from kernelweave.solvers.solution import Iterate, Solution, TraceRow
+from kernelweave.weights.base import WeightSet
+
+__all__ = ["METHODS", "solve"]
+
+Method = Callable[[Criterion, WeightSet], Iterator[Iterate]]
+Callback = Callable[[TraceRow], object]
+
+#: Solvers by name, each with the number of iterations it may take by default.
+METHODS: dict[str, tuple[Method, int]] = {
+    "newton": (newton, 60),
+    "closed_form": (closed_form, 20000),
+    "cutting_plane": (cutting_plane, 2000),
+    "sdp": (sdp, 1),
+}
+#: Rounding is held to be the reason when the gap has not become smaller for this many
+#: iterations, and for as many as the smallest gap took to reach.
+PATIENCE = 25
+
+
+def solve(
+    criterion: Criterion,
+    weights: WeightSet,
+    method: str = "auto",
+    tol: float = 1e-8,
+    max_iter: int | None = None,
+    callback: Callback | None = None,
+) -> Solution:
+    """Minimise ``criterion(w)`` over a set of weights, with a certificate.
+
+    Parameters
+    ----------
+    criterion : Criterion
+        What makes a sum of kernels good, e.g. ``Fisher(bank, target, alpha)``.
+    weights : WeightSet
+        Which weights are allowed, e.g. ``Simplex()`` or ``LpBall(2)``.
+    method : {"auto", "newton", "closed_form", "cutting_plane", "sdp"}, default="auto"
+        "auto" is Newton's method, which needs the fewest factorisations.
+    tol : float, default=1e-8
+        Relative gap between value and lower bound at which to stop.
+    max_iter : int, optional
+        Iterations allowed; by default what the method usually needs many times over.
+    callback : callable, optional
+        Called with a :class:`TraceRow` after each iteration; a true result stops.
+
+    Returns
+    -------
+    Solution
+        Weights, value, lower bound, gap, status. A solve that fails to converge comes
+        back in the same form, with the gap it reached.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelweave import Fisher, Simplex, solve
+    >>> from kernelweave.kernels import DenseBank, center_and_scale
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(30, 4))
+    >>> y = np.repeat([1.0, -1.0], 15)
+    >>> X[:, 0] += y
+    >>> kernels = np.stack([np.outer(x, x) for x in X.T])
+    >>> bank = DenseBank(center_and_scale(kernels))
+    >>> solution = solve(Fisher(bank, y[:, None], alpha=0.1), Simplex())
+    >>> solution.converged, int(solution.weights.argmax())
+    (True, 0)
+    """
+    name, run, limit = _lookup(method, max_iter)
+    if not tol > 0:
+        raise ValueError(f"tol must be > 0, got {tol!r}")
+    counted = _Counted(criterion)
+    best, trace, status = _iterate(counted, weights, run, tol, limit, callback)
+    tidy = _tidy(criterion, weights, best, tol)
+    value, lower, gap = certify(criterion, weights, tidy, best.coef, best.dual)
+    converged = gap <= tol
+    if converged:
+        status = f"optimal: the relative gap {gap:.1e} is within tol={tol:.0e}"
+    return Solution(
+        weights=tidy,
+        value=value,
+        lower_bound=lower,
+        gap=gap,
+        converged=converged,
+        status=status.format(gap=gap, tol=tol),
+        remarks=criterion.remarks(tidy),
+        n_iter=len(trace),
+        n_factorizations=counted.n_factorizations,
+        coef=best.coef,
+        dual=best.coef if best.dual is None else best.dual,
+        method=name,
+        tol=tol,
+        trace=tuple(trace),
+    )
+
+
+class _Counted:
+    """A criterion that counts its factorisations; all else passes through."""
+
+    def __init__(self, criterion: Criterion) -> None:
+        self._criterion = criterion
+        self.n_factorizations = 0
+
+    def evaluate(self, weights: np.ndarray, hessian: bool = True) -> Evaluation:
+        self.n_factorizations += 1
+        return self._criterion.evaluate(weights, hessian=hessian)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._criterion, name)
+
+
+def _lookup(method: str, max_iter: int | None) -> tuple[str, Method, int]:
+    name = "newton" if method == "auto" else method
+    if name not in METHODS:
+        raise ValueError(
+            f"method must be 'auto' or one of {sorted(METHODS)}, got {method!r}"
+        )
+    run, limit = METHODS[name]
+    if max_iter is not None:
+        if max_iter < 1:
+            raise ValueError(f"max_iter must be at least 1, got {max_iter!r}")
+        limit = max_iter
+    return name, run, limit
+
+
+def _iterate(
+    criterion: _Counted,
+    weight_set: WeightSet,
+    run: Method,
+    tol: float,
+    limit: int,
+    callback: Callback | None,
+) -> tuple[Iterate, list[TraceRow], str]:
+    """Run a method; the best iterate, the history and why it ended."""
+    best: Iterate | None = None
+    best_row: TraceRow | None = None
+    trace: list[TraceRow] = []
+    status = "stopped: the method has no further step; the relative gap is {gap:.1e}"
+    started = time.perf_counter()
+    try:
+        for iterate in run(criterion, weight_set):  # type: ignore[arg-type]
+            row = _row(iterate, weight_set, len(trace) + 1, started)
+            trace.append(row)
+            if best_row is None or row.gap < best_row.gap:
+                best, best_row = iterate, row
+            if row.gap <= tol:
+                break
+            if callback is not None and callback(row):
+                status = "stopped by the callback at relative gap {gap:.1e}"
+                break
+            if len(trace) >= limit:
+                status = f"stopped at max_iter={limit}: relative gap {{gap:.1e}}, not {{tol:.0e}}"
+                break
+            if len(trace) - best_row.iteration >= max(PATIENCE, best_row.iteration):
+                status = "stopped: rounding keeps the relative gap at {gap:.1e}"
+                break
+    except FactorizationError as error:
+        if best is None:
+            raise
+        status = f"stopped: {error}; the relative gap is {{gap:.1e}}"
+    assert best is not None
+    return best, trace, status
+
+
+def _row(
+    iterate: Iterate, weight_set: WeightSet, number: int, started: float
+) -> TraceRow:
+    lower = iterate.lower_bound
+    if lower is None:  # the linearisation of a convex function lies below it
+        slope = -iterate.gradient
+        lower = iterate.value + slope @ iterate.weights - weight_set.support(slope)
+    gap = relative_gap(iterate.value, lower)
+    seconds = time.perf_counter() - started
+    return TraceRow(number, iterate.value, float(lower), float(gap), seconds)
+
+
+def _tidy(
+    criterion: Criterion, weight_set: WeightSet, iterate: Iterate, tol: float
+) -> np.ndarray:
+    """Set to zero the weights that only an interior method keeps above it.
+
+    Under complementarity ``w_i z_i = mu`` the weights below ``sqrt(mu)`` are those
+    whose limit is zero. The certificate has the last word: if it gets worse than the
+    tolerance, the weights stay as they were.
+    """
+    weights, scores = iterate.weights, -iterate.gradient
+    slack = weight_set.support(scores) - float(scores @ weights)
+    cut = min(1e-4, np.sqrt(max(slack / abs(iterate.value or 1.0), 0.0) + 1e-16))
+    if weight_set.norm == 1:
+        drop = weights < cut
+    else:  # off the simplex only a kernel that contributes nothing has weight zero
+        drop = scores <= 1e-12 * np.max(scores)
+    first = criterion.n_weights - criterion.n_kernels
+    drop[:first] = False
+    if not np.any(drop) or np.all(drop[first:]) or np.isinf(weight_set.norm):
+        return weights
+    tidy = weight_set.scale(np.where(drop, 0.0, weights))
+    gap = certify(criterion, weight_set, tidy, iterate.coef, iterate.dual)[2]
+    return tidy if gap <= tol else weights

@@ -1,0 +1,1 @@
+"""Where data enters: column groups, precomputed kernels, and their checks."""

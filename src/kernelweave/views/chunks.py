@@ -1,0 +1,29 @@
+"""Walk over a large matrix a few rows at a time, so that temporaries stay small."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+__all__ = ["row_chunks"]
+
+CHUNK_ENTRIES = 2**20
+
+
+def row_chunks(n_rows: int, row_size: int) -> Iterator[slice]:
+    """Slices of ``range(n_rows)`` with about ``CHUNK_ENTRIES`` entries each.
+
+    Parameters
+    ----------
+    n_rows : int
+        Number of rows to walk over.
+    row_size : int
+        Number of entries in one row.
+
+    Yields
+    ------
+    rows : slice
+        Consecutive row ranges that cover all rows once.
+    """
+    step = max(1, CHUNK_ENTRIES // max(1, row_size))
+    for start in range(0, n_rows, step):
+        yield slice(start, min(start + step, n_rows))

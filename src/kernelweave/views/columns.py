@@ -1,0 +1,172 @@
+"""Which columns of X belong to which view."""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+
+from kernelweave._array import is_array, to_numpy
+from kernelweave.views.spec import View
+
+Lookup = dict[Any, int] | None  # column name -> position; None without names
+
+__all__ = ["column_names", "resolve_columns"]
+
+ALLOWED = (
+    "columns must be a name or an integer, a list or slice of names or integers, "
+    "a boolean mask, or a callable that returns one of these"
+)
+
+
+def column_names(X: Any) -> list[Any] | None:
+    """Column names of a pandas or polars DataFrame; None for anything else."""
+    is_frame = hasattr(X, "iloc") or hasattr(X, "get_column")
+    if is_frame and len(getattr(X, "shape", ())) == 2:
+        return list(X.columns)
+    return None
+
+
+def resolve_columns(X: Any, views: list[View]) -> list[list[int]]:
+    """Positions of the columns of each view, as ColumnTransformer would find them.
+
+    Parameters
+    ----------
+    X : array or DataFrame of shape (n, d)
+        The training data.
+    views : list of View
+        ``columns`` of each may be a name or an integer (negative ones count from the
+        end), a list or a slice of either (a slice of names includes its end), a boolean
+        mask of length d, or a callable of X such as
+        :class:`sklearn.compose.make_column_selector`.
+
+    Returns
+    -------
+    positions : list of list of int
+        One list a view; never empty, and no column belongs to two views.
+    """
+    names = column_names(X)
+    lookup = None if names is None else {name: c for c, name in enumerate(names)}
+    positions = [_positions(X, view, lookup) for view in views]
+    owner: dict[int, View] = {}
+    for view, columns in zip(views, positions, strict=True):
+        for other in {owner[c].name: owner[c] for c in columns if c in owner}.values():
+            shared = [_label(names, c) for c in columns if owner.get(c) is other]
+            raise _error(
+                view,
+                f"shares the column(s) {_some(shared)} with the view {other.name!r}. "
+                "Give each column to one view, or several kernels to one view.",
+            )
+        owner.update(dict.fromkeys(columns, view))
+    return positions
+
+
+def _positions(X: Any, view: View, lookup: Lookup) -> list[int]:
+    n_columns = X.shape[1]
+    key = view.columns
+    if callable(key):
+        try:
+            key = key(X)
+        except (TypeError, ValueError) as error:
+            raise _error(view, f"its column selector failed: {error}") from error
+    if isinstance(key, slice):
+        positions = _from_slice(key, view, lookup, n_columns)
+    else:
+        positions = _from_items(_items(key, view), view, lookup, n_columns)
+    if not positions:
+        raise _error(
+            view,
+            f"columns={view.columns!r:.80} selects nothing of X. Remove the view.",
+        )
+    if len(set(positions)) < len(positions):
+        counts = Counter(positions)
+        twice = [_label(column_names(X), c) for c in counts if counts[c] > 1]
+        raise _error(view, f"the column(s) {_some(twice)} are selected twice.")
+    return positions
+
+
+def _items(key: Any, view: View) -> list[Any]:
+    if isinstance(key, str) or _is_integer(key):
+        return [key]
+    if is_array(key):
+        key = to_numpy(key)
+    elif hasattr(key, "to_numpy"):  # an Index or a Series
+        key = key.to_numpy()
+    if isinstance(key, list | tuple | range) or getattr(key, "ndim", 0) == 1:
+        return list(key)
+    raise _error(view, f"{ALLOWED}; found {type(key).__name__} {key!r:.80}.")
+
+
+def _from_items(
+    items: list[Any], view: View, lookup: Lookup, n_columns: int
+) -> list[int]:
+    if all(isinstance(item, str) for item in items):
+        return [_named(item, view, lookup) for item in items]
+    if all(isinstance(item, bool | np.bool_) for item in items):
+        if len(items) != n_columns:
+            raise _error(
+                view,
+                f"its boolean mask has length {len(items)}, but X has {n_columns} "
+                "columns.",
+            )
+        return [position for position, chosen in enumerate(items) if chosen]
+    if not all(_is_integer(item) for item in items):
+        kinds = sorted({type(item).__name__ for item in items})
+        raise _error(view, f"{ALLOWED}; found a list of {', '.join(kinds)}.")
+    outside = [int(item) for item in items if not -n_columns <= item < n_columns]
+    if outside:
+        raise _error(
+            view,
+            f"the column position(s) {_some(outside)} are out of range: X has "
+            f"{n_columns} columns, 0 to {n_columns - 1}.",
+        )
+    return [int(item) % n_columns for item in items]
+
+
+def _from_slice(key: slice, view: View, lookup: Lookup, n_columns: int) -> list[int]:
+    start, stop = key.start, key.stop
+    if isinstance(start, str) or isinstance(stop, str):
+        start = _named(start, view, lookup) if isinstance(start, str) else start
+        stop = _named(stop, view, lookup) + 1 if isinstance(stop, str) else stop
+    try:
+        return list(range(n_columns)[start : stop : key.step])
+    except (TypeError, ValueError) as error:
+        raise _error(view, f"{ALLOWED}; found {key!r}.") from error
+
+
+def _named(name: str, view: View, lookup: Lookup) -> int:
+    if lookup is None:
+        raise _error(
+            view,
+            f"the column {name!r} is given by name, but X has no column names. Pass a "
+            "DataFrame, or give positions.",
+        )
+    if name not in lookup:
+        known = [other for other in lookup if isinstance(other, str)]
+        close = difflib.get_close_matches(name, known)
+        hint = f" Did you mean {close[0]!r}?" if close else ""
+        raise _error(
+            view,
+            f"the column {name!r} is not among the {len(lookup)} of X.{hint}",
+        )
+    return lookup[name]
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def _label(names: list[Any] | None, position: int) -> Any:
+    return position if names is None else names[position]
+
+
+def _some(values: list[Any]) -> str:
+    shown = ", ".join(repr(value) for value in values[:5])
+    return shown + (f" and {len(values) - 5} more" if len(values) > 5 else "")
+
+
+def _error(view: View, text: str) -> ValueError:
+    return ValueError(f"View {view.name!r}: {text}")

@@ -1,0 +1,141 @@
+"""Nested parameters of the kernels inside ``views``, as GridSearchCV needs them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from sklearn.base import BaseEstimator, clone
+
+__all__ = ["ViewsParamsMixin", "nested_params", "with_params"]
+
+
+class ViewsParamsMixin(BaseEstimator):
+    """Reach the kernels in ``views`` by name in ``get_params`` and ``set_params``.
+
+    For ``views=[("rna", kernel, columns), ...]``, ``rna`` is the kernel as a whole,
+    ``rna__gamma`` a parameter of it, and ``rna__0__gamma`` a parameter of the first
+    kernel where a list of kernels was given. Setting replaces ``views`` by a new list
+    with new kernels: objects that were handed in are never changed.
+    """
+
+    views: Any
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Parameters of the estimator and, if ``deep``, of the views' kernels.
+
+        Parameters
+        ----------
+        deep : bool, default=True
+            Whether to list the kernels in ``views`` and their parameters too.
+
+        Returns
+        -------
+        params : dict
+            Parameter names mapped to their values.
+        """
+        params = super().get_params(deep=deep)
+        if deep:
+            for name, kernel in self._named_kernels().items():
+                params[name] = kernel
+                params.update((f"{name}__{k}", v) for k, v in nested_params(kernel))
+        return params
+
+    def set_params(self, **params: Any) -> ViewsParamsMixin:
+        """Set parameters of the estimator and of the kernels in ``views``.
+
+        Parameters
+        ----------
+        **params : dict
+            Parameter names, nested ones such as ``rna__gamma`` included.
+
+        Returns
+        -------
+        self : estimator
+        """
+        if "views" in params:
+            self.views = params.pop("views")
+        kernels = self._named_kernels()
+        changes = _by_head(params)
+        super().set_params(
+            **{k: v for k, v in params.items() if k.partition("__")[0] not in kernels}
+        )
+        for name, kernel in kernels.items():
+            if name in changes:
+                kernels[name] = _changed(kernel, changes[name], name)
+        if changes.keys() & kernels.keys():
+            self.views = [(v[0], kernels.get(v[0], v[1]), v[2]) for v in self.views]
+        return self
+
+    def _named_kernels(self) -> dict[str, Any]:
+        """Kernels by view name; empty where ``views`` is not a list of views."""
+        views = self.views if isinstance(self.views, list) else []
+        if not all(isinstance(view, tuple) and len(view) == 3 for view in views):
+            return {}
+        own = self._get_param_names()
+        return {
+            name: kernel
+            for name, kernel, _ in views
+            if isinstance(name, str) and name not in own
+        }
+
+
+def nested_params(kernel: Any) -> Iterator[tuple[str, Any]]:
+    """Names and values of the parameters inside a kernel object or list of them."""
+    if isinstance(kernel, list):
+        for index, item in enumerate(kernel):
+            yield str(index), item
+            yield from ((f"{index}__{k}", v) for k, v in nested_params(item))
+    elif hasattr(kernel, "get_params") and not isinstance(kernel, type):
+        yield from kernel.get_params(deep=True).items()
+
+
+def with_params(kernel: Any, params: dict[str, Any], path: str) -> Any:
+    """A copy of ``kernel`` (an object or a list of them) with ``params`` changed.
+
+    Parameters
+    ----------
+    kernel : object
+        The kernel, which stays as it is.
+    params : dict
+        Nested names, such as ``gamma`` or ``0__gamma``, mapped to values.
+    path : str
+        Name of the kernel in messages.
+
+    Returns
+    -------
+    changed : object
+    """
+    if isinstance(kernel, list):
+        kernel = list(kernel)
+        for head, changes in _by_head(params).items():
+            if not (head.isdecimal() and int(head) < len(kernel)):
+                raise ValueError(
+                    f"{path!r} is a list of {len(kernel)} kernels: {path}__{head} is "
+                    f"not one of {path}__0 ... {path}__{len(kernel) - 1}."
+                )
+            item = kernel[int(head)]
+            kernel[int(head)] = _changed(item, changes, f"{path}__{head}")
+        return kernel
+    if not hasattr(kernel, "set_params") or isinstance(kernel, type):
+        raise ValueError(
+            f"Cannot set {path}__{next(iter(params))}: the kernel of {path!r} is "
+            f"{kernel!r}, which has no parameters to set. Use a kernel object such as "
+            "RBF(gamma=...) in its place."
+        )
+    return clone(kernel).set_params(**params)
+
+
+def _by_head(params: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Group ``{"a__b": v}`` as ``{"a": {"b": v}}``; the key "" stands for all of a."""
+    grouped: dict[str, dict[str, Any]] = {}
+    for key, value in params.items():
+        head, _, rest = key.partition("__")
+        grouped.setdefault(head, {})[rest] = value
+    return grouped
+
+
+def _changed(kernel: Any, changes: dict[str, Any], path: str) -> Any:
+    changes = dict(changes)
+    kernel = changes.pop("", kernel)
+    return with_params(kernel, changes, path) if changes else kernel

@@ -1,0 +1,162 @@
+"""X holds ready-made kernels: (n, n) or (n, n, p) at fit, (m, n[, p]) afterwards."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import validate_data
+
+from kernelweave._array import Array, as_float, is_numpy, namespace, to_numpy
+from kernelweave.views.chunks import row_chunks
+from kernelweave.views.columns import column_names
+from kernelweave.views.validate import as_dense_array
+
+__all__ = ["check_symmetric", "validate_precomputed"]
+
+
+def validate_precomputed(
+    estimator: Any, X: Any, *, reset: bool, n_kernels: int | None = None
+) -> tuple[Array, list[str]]:
+    """Check a stack of p precomputed kernels and name them.
+
+    Kernels come last, so that scikit-learn's cross-validation cuts rows and columns of
+    a stack as it does for one kernel. A stack of n kernels of shape (n, n, n) cannot be
+    told from one with its kernels first; it is read as (n, n, p).
+
+    Parameters
+    ----------
+    estimator : estimator
+        ``n_features_in_`` is set to n if ``reset``, and compared otherwise.
+    X : array-like of shape (n, n) or (n, n, p); (m, n) or (m, n, p) if not ``reset``
+        Kernel values, at prediction between m new rows and the n training rows.
+    reset : bool
+        True in ``fit``, False afterwards.
+    n_kernels : int, default=None
+        p of the training kernels, to be compared where given.
+
+    Returns
+    -------
+    K : array of shape (n, n, p) or (m, n, p)
+        float32 where X is, else float64. It may share memory with X.
+    names : list of str
+        ``kernel_0``, ``kernel_1``, ...
+    """
+    K = _real_floating(as_dense_array(X, estimator, allow_nd=True))
+    if K.ndim > 3:
+        raise ValueError(
+            "A precomputed kernel has the shape (n, n), a stack of them (n, n, p); "
+            f"found {K.ndim} dimensions, shape {tuple(K.shape)}."
+        )
+    if K.ndim == 3 and K.shape[2] == 0:
+        raise ValueError(f"Found a stack of 0 kernels (shape={tuple(K.shape)}).")
+    shape = tuple(K.shape)
+    if K.ndim == 2:
+        K = namespace(K).expand_dims(K, axis=2)
+    _check_finite(K)
+    if reset:
+        _check_square(shape)
+    elif column_names(X) is None:  # else the names are the better thing to report
+        _check_columns(shape, estimator)
+    validate_data(estimator, X, reset=reset, skip_check_array=True)
+    if n_kernels is not None and K.shape[2] != n_kernels:
+        raise ValueError(
+            f"{type(estimator).__name__} was fitted on {n_kernels} precomputed "
+            f"kernel(s); found {K.shape[2]} in X of shape {shape}."
+        )
+    return K, [f"kernel_{index}" for index in range(K.shape[2])]
+
+
+def _real_floating(K: Array) -> Array:
+    if is_numpy(K) and K.dtype.kind not in "fiub":
+        try:
+            K = np.asarray(K, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            text = f"A precomputed kernel must hold numbers only: {error}"
+            raise type(error)(text) from error
+    xp = namespace(K)
+    return K if K.dtype == xp.float32 else as_float(K, xp.float64)
+
+
+def _check_square(shape: tuple[int, ...]) -> None:
+    if shape[0] == shape[1]:
+        return
+    if len(shape) == 3 and shape[1] == shape[2]:
+        raise ValueError(
+            f"A stack of precomputed kernels must have the shape (n, n, p); found "
+            f"{shape}, which has the kernels first. Use numpy.moveaxis(X, 0, -1)."
+        )
+    raise ValueError(
+        f"A precomputed kernel must be square, (n, n) or (n, n, p), at fit; found the "
+        f"shape {shape}. For a table of features leave views='precomputed' out."
+    )
+
+
+def _check_columns(shape: tuple[int, ...], estimator: Any) -> None:
+    n_train = estimator.n_features_in_
+    if shape[1] == n_train:
+        return
+    hint = ""
+    if len(shape) == 3 and shape[2] == n_train:
+        hint = " The kernels come first here: use numpy.moveaxis(X, 0, -1)."
+    elif shape[0] == n_train:
+        hint = " Is X transposed? Rows are the new samples."
+    raise ValueError(
+        f"X has {shape[1]} features, but {type(estimator).__name__} is expecting "
+        f"{n_train} features as input: precomputed kernels between m new and the "
+        f"{n_train} training rows have the shape (m, {n_train}) or (m, {n_train}, p); "
+        f"found {shape}.{hint}"
+    )
+
+
+def _check_finite(K: Array) -> None:
+    xp = namespace(K)
+    chunks = list(row_chunks(K.shape[0], K.shape[1] * K.shape[2]))
+    finite = [xp.all(xp.isfinite(K[rows, :, :])) for rows in chunks]
+    if bool(xp.all(xp.stack(finite))):  # one answer: a GPU need not wait for each chunk
+        return
+    rows = next(rows for rows, fine in zip(chunks, finite, strict=True) if not fine)
+    values = to_numpy(K[rows, :, :])
+    i, j, kernel = (int(index) for index in np.argwhere(~np.isfinite(values))[0])
+    value = values[i, j, kernel]
+    raise ValueError(
+        f"Input X contains {'NaN' if np.isnan(value) else 'infinity'}: precomputed "
+        f"kernel {kernel} holds {value} at position ({rows.start + i}, {j}). Recompute "
+        "it, or drop the row and the column of the sample concerned."
+    )
+
+
+def check_symmetric(K: Array, name: str, tol: float) -> float:
+    """Refuse a kernel whose asymmetry is more than rounding.
+
+    Parameters
+    ----------
+    K : array of shape (n, n)
+        Kernel matrix with finite entries.
+    name : str
+        Names the kernel in the message.
+    tol : float
+        Largest ``|K_ij - K_ji|`` allowed, relative to the largest ``|K_ij|``.
+
+    Returns
+    -------
+    asymmetry : float
+        Largest ``|K_ij - K_ji|`` relative to the largest ``|K_ij|``; 0 if symmetric.
+    """
+    xp = namespace(K)
+    scale, worst, where = 0.0, 0.0, slice(0, 0)
+    for rows in row_chunks(K.shape[0], K.shape[1]):
+        scale = max(scale, float(xp.max(xp.abs(K[rows, :]))))
+        difference = float(xp.max(xp.abs(K[rows, :] - K[:, rows].T)))
+        if difference > worst:
+            worst, where = difference, rows
+    if worst > tol * scale:
+        gap = np.abs(to_numpy(K[where, :] - K[:, where].T))
+        i, j = (int(index) for index in np.unravel_index(gap.argmax(), gap.shape))
+        i += where.start
+        raise ValueError(
+            f"Kernel {name!r} is not symmetric: entry ({i}, {j}) is {float(K[i, j])} "
+            f"but ({j}, {i}) is {float(K[j, i])}. If either value may be used, pass "
+            "(K + K.T) / 2."
+        )
+    return worst / scale if scale > 0 else 0.0

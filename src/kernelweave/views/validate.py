@@ -1,0 +1,254 @@
+"""X comes in: features agree with those seen at fit, every entry is a finite number."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_array, validate_data
+
+from kernelweave._array import (
+    Array,
+    as_float,
+    device,
+    is_array,
+    is_numpy,
+    namespace,
+    to_numpy,
+)
+from kernelweave.views.columns import column_names
+from kernelweave.views.spec import View
+
+__all__ = ["as_dense_array", "split_views", "to_float", "validate_features"]
+
+
+def validate_features(estimator: Any, X: Any, *, reset: bool) -> Any:
+    """Check the shape and the feature names of X, but not yet its entries.
+
+    Sets ``n_features_in_`` and ``feature_names_in_`` on the estimator if ``reset``,
+    and refuses other features than those otherwise. The entries are left to
+    :func:`split_views`, since columns outside every view may hold anything.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Bears the attributes; its class names it in messages.
+    X : array-like or DataFrame of shape (n, d)
+        Lists, NumPy arrays, arrays of any array API library, pandas and polars frames.
+    reset : bool
+        True in ``fit``, False afterwards.
+
+    Returns
+    -------
+    X : array or DataFrame of shape (n, d)
+        The DataFrame itself, or an array in the namespace of the input.
+    """
+    checked = X
+    if column_names(X) is None:
+        checked = as_dense_array(X, estimator)
+    else:
+        _check_not_empty(X.shape, estimator)
+    validate_data(estimator, X, reset=reset, skip_check_array=True)
+    return checked
+
+
+def as_dense_array(X: Any, estimator: Any, *, allow_nd: bool = False) -> Array:
+    """X as a dense, real, nonempty array of at least two dimensions, any dtype.
+
+    NumPy's own arrays and what converts to them go through scikit-learn. Its check of
+    other libraries' arrays depends on a global switch, so those are checked here.
+
+    Parameters
+    ----------
+    X : array-like
+        The input.
+    estimator : estimator
+        Named in messages.
+    allow_nd : bool, default=False
+        Whether more than two dimensions are fine.
+
+    Returns
+    -------
+    X : array
+        In the namespace and on the device of the input; never a copy of an array.
+    """
+    if isinstance(X, np.ma.MaskedArray):
+        raise TypeError(
+            "Masked arrays are not supported: the mask would be lost. Impute the "
+            "masked entries first."
+        )
+    if not is_array(X) or is_numpy(X):
+        if isinstance(X, list | tuple) and np.asarray(X).dtype.kind in "US":
+            # One text would otherwise turn every number into text.
+            X = np.asarray(X, dtype=object)
+        return check_array(
+            X,
+            dtype=None,
+            ensure_all_finite=False,
+            allow_nd=allow_nd,
+            estimator=estimator,
+            input_name="X",
+        )
+    if "sparse" in str(getattr(X, "layout", "")):
+        raise TypeError(
+            "Sparse data was passed for X, but dense data is required. Use "
+            "'.to_dense()' to convert it."
+        )
+    if namespace(X).isdtype(X.dtype, "complex floating"):
+        raise ValueError(f"Complex data not supported: X has the dtype {X.dtype}.")
+    if X.ndim < 2:
+        raise ValueError(
+            f"Expected 2D array, got {X.ndim}D array instead: X has the shape "
+            f"{tuple(X.shape)}. Reshape your data either using X.reshape(-1, 1) if it "
+            "has a single feature or X.reshape(1, -1) if it contains a single sample."
+        )
+    if X.ndim > 2 and not allow_nd:
+        raise ValueError(
+            f"Found array with dim {X.ndim}, while dim <= 2 is required by "
+            f"{type(estimator).__name__}."
+        )
+    _check_not_empty(X.shape, estimator)
+    return X
+
+
+def _check_not_empty(shape: Any, estimator: Any) -> None:
+    for count, what in zip(shape, ("sample", "feature"), strict=False):
+        if count == 0:
+            raise ValueError(
+                f"Found array with 0 {what}(s) (shape={tuple(shape)}) while a minimum "
+                f"of 1 is required by {type(estimator).__name__}."
+            )
+
+
+def split_views(
+    X: Any, views: list[View], positions: list[list[int]], *, dtype: Any = None
+) -> list[Array]:
+    """Cut X into one block of finite floats a view.
+
+    Parameters
+    ----------
+    X : array or DataFrame of shape (n, d)
+        What :func:`validate_features` returned.
+    views : list of View
+        Name the blocks in messages.
+    positions : list of list of int
+        Columns of each view, from :func:`~kernelweave.views.columns.resolve_columns`.
+    dtype : floating dtype, default=None
+        Dtype of all blocks. None: float32 where every view is float32, else float64.
+
+    Returns
+    -------
+    blocks : list of arrays of shape (n, d_view)
+        They may share memory with X, so nothing may be written to them.
+    """
+    names = column_names(X)
+    labels = [
+        columns if names is None else [names[c] for c in columns]
+        for columns in positions
+    ]
+    blocks = [
+        to_float(_take(X, columns), f"View {view.name!r}", names_)
+        for view, columns, names_ in zip(views, positions, labels, strict=True)
+    ]
+    xp = namespace(*blocks)
+    if dtype is None:
+        single = all(block.dtype == xp.float32 for block in blocks)
+        dtype = xp.float32 if single else xp.float64
+    blocks = [as_float(block, dtype) for block in blocks]
+    for view, block, names_ in zip(views, blocks, labels, strict=True):
+        _check_finite(block, view, names_)
+    return blocks
+
+
+def _take(X: Any, columns: list[int]) -> Any:
+    if hasattr(X, "iloc"):
+        return X.iloc[:, columns]
+    if not is_array(X):
+        return X[:, columns]
+    first, last = columns[0], columns[-1]
+    if columns == list(range(first, last + 1)):
+        return X[:, first : last + 1]  # a view: no copy
+    xp = namespace(X)
+    return xp.take(X, xp.asarray(columns, device=device(X)), axis=1)
+
+
+def to_float(block: Any, where: str, labels: list[Any]) -> Array:
+    """``block`` as float32 if that is its dtype, and as float64 otherwise.
+
+    Parameters
+    ----------
+    block : array or DataFrame of shape (n, d)
+        Numbers of any dtype, also as objects; None and pandas' NA become NaN.
+    where : str
+        Opens the messages, such as ``View 'rna'``.
+    labels : list
+        Names of the d columns in messages.
+
+    Returns
+    -------
+    block : array of shape (n, d)
+    """
+    if hasattr(block, "iloc"):
+        values = block.to_numpy()
+        if values.dtype == object:
+            block = block.to_numpy(dtype=object, na_value=np.nan)
+        else:
+            block = values
+    elif hasattr(block, "get_column"):
+        for label, column in zip(labels, block.iter_columns(), strict=True):
+            first = column.head(1).to_numpy()
+            if first.dtype.kind in "mM":  # polars would turn times into numbers
+                _from_objects(first[:, None], where, [label])
+        block = block.to_numpy()
+    if is_numpy(block) and block.dtype.kind not in "fiub":
+        block = _from_objects(block, where, labels)
+    xp = namespace(block)
+    return block if block.dtype == xp.float32 else as_float(block, xp.float64)
+
+
+def _from_objects(values: np.ndarray, where: str, labels: list[Any]) -> np.ndarray:
+    if values.dtype.kind == "c":
+        raise ValueError(f"Complex data not supported: {where} is complex.")
+    is_time = values.dtype.kind in "mM"
+    if values.dtype.kind in "SU":
+        values = values.astype(object)
+    out = np.empty(values.shape)
+    for (i, j), value in np.ndenumerate(values):
+        reason: str | TypeError | ValueError = "text" if not is_time else "a time"
+        try:
+            if not is_time and not isinstance(value, str | bytes):
+                out[i, j] = np.nan if value is None else value
+                continue
+        except (TypeError, ValueError) as error:
+            reason = error
+        kind = TypeError if isinstance(reason, TypeError) else ValueError
+        raise kind(
+            f"{where}: row {i}, column {labels[j]!r} holds {value!r:.80}, which is not "
+            f"a number ({reason}). Encode the column as numbers, or leave it out."
+        )
+    return out
+
+
+def _check_finite(block: Array, view: View, labels: list[Any]) -> None:
+    xp = namespace(block)
+    if bool(xp.all(xp.isfinite(block))):
+        return
+    values = to_numpy(block)
+    i, j = (int(index) for index in np.argwhere(~np.isfinite(values))[0])
+    found = "NaN" if np.isnan(values[i, j]) else "infinity"
+    absent = np.flatnonzero(np.isnan(values).all(axis=1)).tolist()
+    if i in absent:
+        shown = ", ".join(map(str, absent[:5])) + (", ..." if len(absent) > 5 else "")
+        raise ValueError(
+            f"Input X contains NaN: {len(absent)} sample(s) lack the view "
+            f"{view.name!r}, since all its entries are NaN in row(s) {shown}. "
+            "Drop these rows, impute the view, or use an estimator that allows "
+            "missing views."
+        )
+    rows = np.flatnonzero(~np.isfinite(values).all(axis=1))
+    raise ValueError(
+        f"Input X contains {found}: view {view.name!r}, row {i}, column {labels[j]!r} "
+        f"holds {values[i, j]} ({rows.size} row(s) of the view are affected). Impute "
+        "such entries, for example with sklearn.impute.SimpleImputer in a Pipeline, or "
+        "drop the rows."
+    )

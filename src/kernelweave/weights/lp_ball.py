@@ -1,0 +1,59 @@
+"""The non-sparse set of Yan et al. (2009), Eq. 13, for any exponent."""
+
+from __future__ import annotations
+
+import numpy as np
+
+__all__ = ["LpBall"]
+
+
+class LpBall:
+    """``{ w >= 0 : norm_q(w) <= 1 }`` with ``1 < q <= inf``: non-sparse weights.
+
+    Criteria that decrease in every weight attain their minimum on the sphere, so the
+    relaxation of the printed equality is tight. ``q = inf`` is the uniform mean.
+
+    Parameters
+    ----------
+    norm : float
+        The exponent q.
+    """
+
+    def __init__(self, norm: float = 2.0) -> None:
+        if not norm > 1:
+            raise ValueError(
+                f"LpBall needs norm > 1, got {norm!r}; use Simplex() for norm 1"
+            )
+        self.norm = float(norm)
+
+    @property
+    def dual_norm(self) -> float:
+        """The exponent ``q* = q / (q - 1)`` of the support function."""
+        return 1.0 if np.isinf(self.norm) else self.norm / (self.norm - 1.0)
+
+    def start(self, p: int) -> np.ndarray:
+        """Equal weights on the sphere."""
+        return self.scale(np.ones(p))
+
+    def support(self, scores: np.ndarray) -> float:
+        """The dual norm of the positive part of the scores."""
+        return float(np.linalg.norm(np.maximum(scores, 0.0), self.dual_norm))
+
+    def maximizer(self, scores: np.ndarray) -> np.ndarray:
+        """``w_i ~ max(s_i, 0)^(q* - 1)`` on the sphere."""
+        positive = np.maximum(scores, 0.0)
+        largest = np.max(positive)
+        if largest == 0.0:
+            return np.zeros(len(scores))
+        return self.scale((positive / largest) ** (self.dual_norm - 1.0))
+
+    def scale(self, weights: np.ndarray) -> np.ndarray:
+        """Weights divided by their q-norm."""
+        return weights / np.linalg.norm(weights, self.norm)
+
+    def violation(self, weights: np.ndarray) -> float:
+        """Largest negative weight, or the excess of the norm over 1."""
+        return float(max(-np.min(weights), np.linalg.norm(weights, self.norm) - 1, 0.0))
+
+    def __repr__(self) -> str:
+        return f"LpBall({self.norm:g})"

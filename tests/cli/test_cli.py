@@ -1,0 +1,328 @@
+"""The commands print what they should, write what they say and refuse in one line."""
+
+from __future__ import annotations
+
+import builtins
+import csv
+import json
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pytest
+
+import kernelweave
+from kernelweave.cli import output
+from kernelweave.cli.main import main
+from kernelweave.datasets import make_views
+
+TABLES = {"certificate.json", "weights.csv", "predictions.csv"}
+PICTURES = {"weights.png", "projection.png"}
+
+
+@pytest.fixture(autouse=True)
+def in_empty_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def made():
+    return make_views(90, n_views=3, n_informative=1, as_frame=False, random_state=0)
+
+
+@pytest.fixture
+def data(made, tmp_path):
+    """A CSV file with a column of names, three views and a column of classes."""
+    return write_csv(
+        tmp_path / "data.csv",
+        ["patient", *made.feature_names, "diagnosis"],
+        [
+            [f"p{i}", *row, made.target_names[code]]
+            for i, (row, code) in enumerate(zip(made.data, made.target, strict=True))
+        ],
+    )
+
+
+def write_csv(path, header, rows, **options):
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        csv.writer(file, **options).writerows([header, *rows])
+    return str(path)
+
+
+def read_csv(path):
+    with open(path, newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def hide(monkeypatch, *names):
+    """Make the import of these packages fail."""
+    real = builtins.__import__
+
+    def fake(name, *arguments, **options):
+        if name.partition(".")[0] in names:
+            raise ImportError(name)
+        return real(name, *arguments, **options)
+
+    monkeypatch.setattr(builtins, "__import__", fake)
+
+
+FIT = ["--label", "diagnosis", "--drop", "patient", "--norm", "1", "--alpha", "0.1"]
+
+
+def test_demo(tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    assert main(["demo"]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    for text in ("noise", "lower bound", "optimal", "KernelFDA, equal weights", "SVC"):
+        assert text in out
+    folder = tmp_path / "kernelweave-demo"
+    assert {path.name for path in folder.iterdir()} == TABLES | PICTURES
+    for path in folder.iterdir():
+        assert path.name in out
+        assert path.stat().st_size > 100
+    certificate = json.loads((folder / "certificate.json").read_text())
+    assert certificate["gap"] < 1e-6
+    weights = certificate["view_weights"]
+    assert weights["noise"] < 0.02 * sum(weights.values())
+    predictions = read_csv(folder / "predictions.csv")
+    right = np.mean([row["class"] == row["predicted"] for row in predictions])
+    assert right > 0.93
+    assert f"{100 * right:.1f} %" in out
+
+
+def test_demo_again_in_its_own_folder(tmp_path, capsys):
+    assert main(["demo", "--out", "results"]) == 0
+    (tmp_path / "results" / "weights.png").write_text("old")
+    assert main(["demo", "--out", "results"]) == 0
+    assert (tmp_path / "results" / "weights.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_fit(data, made, tmp_path, capsys):
+    assert main(["fit", data, *FIT, "--view-prefix", "--out", "results"]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert "view0 (10 columns), view1 (10 columns), view2 (10 columns)" in out
+    assert "Columns not used: patient" in out
+    rows = read_csv(tmp_path / "results" / "weights.csv")
+    assert sum(float(row["share"]) for row in rows) == pytest.approx(1)
+    best = max(rows, key=lambda row: float(row["view_weight"]))
+    assert best["view"] in made.informative
+    predictions = read_csv(tmp_path / "results" / "predictions.csv")
+    assert [row["line"] for row in predictions] == [str(i) for i in range(2, 92)]
+    chances = np.array(
+        [[float(row[f"probability_class{c}"]) for c in range(3)] for row in predictions]
+    )
+    np.testing.assert_allclose(chances.sum(axis=1), 1, atol=1e-5)
+    best_class = np.array([f"class{c}" for c in chances.argmax(axis=1)])
+    np.testing.assert_array_equal(best_class, [row["predicted"] for row in predictions])
+
+
+def test_fit_agrees_with_the_library(data, made, tmp_path):
+    assert main(["fit", data, *FIT, "--view-prefix", "--out", "results"]) == 0
+    model = kernelweave.MultipleKernelFDA(made.views, norm=1, alpha=0.1)
+    model.fit(made.data, made.target_names[made.target])
+    rows = read_csv(tmp_path / "results" / "weights.csv")
+    written = [float(row["weight"]) for row in rows]
+    np.testing.assert_allclose(written, model.kernel_weights_, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("views", "expected"),
+    [
+        ([], {"all": 30}),
+        (["a=view0_*", "b=view1"], {"a": 10, "b": 10}),
+        (["a=view0_1,view0_3", "b=view2_?"], {"a": 2, "b": 10}),
+    ],
+)
+def test_views(data, tmp_path, capsys, views, expected):
+    arguments = [text for view in views for text in ("--view", view)]
+    assert main(["fit", data, *FIT, *arguments, "--out", "results"]) == 0
+    out = capsys.readouterr().out
+    for name, size in expected.items():
+        assert f"{name} ({size} columns)" in out
+    rows = read_csv(tmp_path / "results" / "weights.csv")
+    assert {row["view"] for row in rows} == set(expected)
+
+
+def test_predict_new_rows(data, made, tmp_path, capsys):
+    order = list(reversed(made.feature_names))
+    rows = made.data[:7, ::-1].tolist()
+    new = write_csv(tmp_path / "new.csv", order, rows)
+    assert main(["fit", data, *FIT, "--predict", new, "--out", "results"]) == 0
+    predictions = read_csv(tmp_path / "results" / "predictions.csv")
+    assert len(predictions) == 7
+    assert "diagnosis" not in predictions[0]
+    assert main(["fit", data, *FIT, "--out", "again"]) == 0
+    known = read_csv(tmp_path / "again" / "predictions.csv")[:7]
+    for one, other in zip(predictions, known, strict=True):
+        assert one["probability_class1"] == other["probability_class1"]
+
+
+@pytest.mark.parametrize("delimiter", [";", "\t"])
+def test_other_delimiters_and_integer_classes(made, tmp_path, delimiter):
+    rows = [[*row, c] for row, c in zip(made.data, made.target, strict=True)]
+    path = write_csv(
+        tmp_path / "d.csv", [*made.feature_names, "c"], rows, delimiter=delimiter
+    )
+    assert main(["fit", path, "--label", "c", "--norm", "4/3", "--alpha", "1"]) == 0
+    folder = tmp_path / "kernelweave-fit"
+    assert json.loads((folder / "certificate.json").read_text())["norm"] == 4 / 3
+    assert {row["predicted"] for row in read_csv(folder / "predictions.csv")} <= set(
+        "012"
+    )
+
+
+def refusal(capsys, arguments):
+    """The one line on standard error of a command that fails."""
+    assert main(arguments) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("kernelweave: error: ")
+    return lines[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["none.csv", "--label", "y"], "there is no file 'none.csv'"),
+        ([".", "--label", "y"], "'.' is a folder; name a CSV file"),
+        (["data.csv", "--label", "diagnoses"], "did you mean 'diagnosis'?"),
+        (["data.csv", "--label", "Diagnosis"], "did you mean 'diagnosis'?"),
+        (["data.csv", "--label", "zzz"], "its columns are 'patient', 'view0_0'"),
+        (
+            ["data.csv", "--label", "diagnosis"],
+            "line 2: column 'patient' holds 'p0', which is not a finite number; "
+            "encode the column as numbers, or leave it out with --drop 'patient'",
+        ),
+        (["data.csv", "--label", "view0_0"], "which are no classes"),
+        (["data.csv", *FIT, "--drop", "age"], "the column to drop 'age' is not in"),
+        (["data.csv", *FIT, "--view", "a"], "--view must be NAME=COLUMNS; got 'a'"),
+        (["data.csv", *FIT, "--view", "a=age"], "the view 'a': no column is called,"),
+        (
+            ["data.csv", *FIT, "--view", "a=view0", "--view", "b=view0_3"],
+            "the column 'view0_3' is in the views 'a' and 'b'",
+        ),
+        (["data.csv", *FIT, "--view", "a=view0", "--view", "a=view1"], "given twice"),
+        (["data.csv", *FIT, "--kernel", "rbff"], "Did you mean 'rbf'?"),
+        (["data.csv", *FIT, "--norm", "0.5"], "'norm' parameter of MultipleKernelFDA"),
+        (["data.csv", *FIT, "--predict", "none.csv"], "there is no file 'none.csv'"),
+    ],
+)
+def test_refusals(data, capsys, arguments, message):
+    assert message in refusal(capsys, ["fit", *arguments])
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "has no rows"),
+        (b"a,y\n", "has no rows"),
+        (b"a,a,y\n1,2,3\n", "several columns called 'a'"),
+        (b"a,y\n1,0\n2\n", "line 3 has 1 cells, but the header has 2"),
+        (b"a,y\n1,0\n\n,1\n", "line 4: column 'a' is empty"),
+        (b"a,y\n1,0\nnan,1\n", "line 3: column 'a' is empty"),
+        (b"a,y\n1,0\ninf,1\n", "holds 'inf', which is not a finite number"),
+        (b"a,y\n1,0\n1_0,1\n", "holds '1_0', which is not a finite number"),
+        (b"a,y\n1,0\n2,\n", "line 3: the label column 'y' is empty"),
+        (b"a,y\n1,0\n2,0\n", "needs at least 2 classes"),
+        (b"y\n1\n2\n", "has no columns besides the label 'y'"),
+        (b'a,y\n"1,0\n', "is not a CSV file"),
+        (b"a,y\n\xff,0\n", "is not text in UTF-8"),
+    ],
+)
+def test_refuses_files(tmp_path, capsys, content, message):
+    (tmp_path / "bad.csv").write_bytes(content)
+    assert message in refusal(capsys, ["fit", "bad.csv", "--label", "y"])
+
+
+def test_byte_order_mark_is_no_part_of_a_name(made, tmp_path):
+    rows = [[*row, c] for row, c in zip(made.data, made.target, strict=True)]
+    path = write_csv(
+        tmp_path / "d.csv", ["\ufeffc0", *made.feature_names[1:], "c"], rows
+    )
+    assert main(["fit", path, "--label", "c", "--drop", "c0", "--norm", "1"]) == 0
+
+
+def test_folders_of_others_are_left_alone(data, tmp_path, capsys):
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "weights.csv").write_text("mine")
+    line = refusal(capsys, ["fit", data, *FIT, "--out", "thesis"])
+    assert "'thesis' holds files that kernelweave did not write" in line
+    assert (tmp_path / "thesis" / "weights.csv").read_text() == "mine"
+    assert "is a file; name a folder" in refusal(capsys, ["demo", "--out", "data.csv"])
+    (tmp_path / "new").mkdir()
+    assert main(["fit", data, *FIT, "--out", "new"]) == 0
+
+
+def test_debug_shows_the_traceback():
+    with pytest.raises(ValueError, match="there is no file"):
+        main(["fit", "none.csv", "--label", "y", "--debug"])
+
+
+def test_without_matplotlib(data, tmp_path, capsys, monkeypatch):
+    hide(monkeypatch, "matplotlib")
+    assert main(["fit", data, *FIT, "--out", "results"]) == 0
+    assert "no pictures: matplotlib is not installed" in capsys.readouterr().out
+    assert {path.name for path in (tmp_path / "results").iterdir()} == TABLES
+
+
+def test_tables_with_and_without_rich(capsys, monkeypatch):
+    pytest.importorskip("rich")
+    rows = [("[bold]a", "1.0"), ("b", "10.25")]
+    output.print_table(("view", "weight"), rows)
+    fancy = capsys.readouterr().out
+    hide(monkeypatch, "rich")
+    output.print_table(("view", "weight"), rows)
+    plain = capsys.readouterr().out
+    assert plain.splitlines() == [
+        "  view     weight",
+        "  -------  ------",
+        "  [bold]a     1.0",
+        "  b         10.25",
+    ]
+    for text in ("[bold]a", "10.25", "weight"):
+        assert text in fancy
+
+
+def test_warnings_are_one_line_each(capsys):
+    with output.shown_warnings():
+        for _ in range(2):
+            warnings.warn("a kernel\n  is constant", UserWarning, stacklevel=1)
+        warnings.warn("other", UserWarning, stacklevel=1)
+    assert capsys.readouterr().err == "warning: a kernel is constant\nwarning: other\n"
+
+
+def test_warning_of_a_fit(made, tmp_path, capsys):
+    rows = [[*row[:4], 1.0, c] for row, c in zip(made.data, made.target, strict=True)]
+    path = write_csv(tmp_path / "d.csv", ["a", "b", "c", "d", "flat", "y"], rows)
+    views = ["--view", "v=a,b,c,d", "--view", "w=flat"]
+    arguments = ["fit", path, "--label", "y", "--kernel", "linear", *views]
+    assert main([*arguments, "--norm", "1"]) == 0
+    err = capsys.readouterr().err
+    assert err.startswith("warning: ")
+    assert err.count("\n") == 1
+    assert "constant" in err
+
+
+@pytest.mark.parametrize("arguments", [["--norm", "two"], ["--alpha", "1/0"]])
+def test_numbers_of_the_command_line(data, capsys, arguments):
+    with pytest.raises(SystemExit) as stop:
+        main(["fit", data, "--label", "diagnosis", *arguments])
+    assert stop.value.code == 2
+    assert "is neither a number nor 'loo'" in capsys.readouterr().err
+
+
+def test_version(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["--version"])
+    assert stop.value.code == 0
+    assert capsys.readouterr().out.strip() == f"kernelweave {kernelweave.__version__}"
+
+
+def test_as_a_module(tmp_path):
+    command = [sys.executable, "-m", "kernelweave", "fit", "none.csv", "--label", "y"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2
+    assert done.stderr == "kernelweave: error: there is no file 'none.csv'\n"

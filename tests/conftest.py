@@ -1,0 +1,118 @@
+"""Fixtures shared by all tests: random seeds, array libraries, the data folder."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import random
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import array_api_compat
+import numpy as np
+import pytest
+from hypothesis import settings
+
+SEED_VARIABLE = "KERNELWEAVE_TESTS_SEED"
+DATA_VARIABLE = "KERNELWEAVE_DATA"
+DEVICE_VARIABLE = "KERNELWEAVE_TESTS_DEVICE"
+
+#: Plots are drawn without a screen; this must be set before matplotlib is imported.
+os.environ.setdefault("MPLBACKEND", "Agg")
+
+# A fit that shares its processor with other jobs may take any time.
+settings.register_profile("kernelweave", deadline=None, print_blob=True)
+settings.load_profile("kernelweave")
+
+
+def parse_seeds(text: str) -> list[int]:
+    """Seeds of a list with ranges: "3", "0,1,77" or "0-9,42"."""
+    seeds: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.strip().partition("-")
+        if not (first.isdecimal() and (last or first).isdecimal()):
+            raise pytest.UsageError(
+                f'{SEED_VARIABLE}={text!r}: write seeds as "3", "0,1,77" or "0-9"'
+            )
+        seeds.extend(range(int(first), int(last or first) + 1))
+    return seeds
+
+
+def _seeds_of_this_run() -> list[int]:
+    """Two fixed seeds and a new one, or those the environment asks for.
+
+    The choice is written to the environment, where the worker processes of
+    pytest-xdist find it: all of them must collect the same tests.
+    """
+    if not os.environ.get(SEED_VARIABLE):
+        drawn = random.SystemRandom().randrange(2, 100_000)
+        os.environ[SEED_VARIABLE] = f"0,1,{drawn}"
+    return parse_seeds(os.environ[SEED_VARIABLE])
+
+
+SEEDS = _seeds_of_this_run()
+
+
+def pytest_report_header() -> str:
+    """Say how to repeat this run."""
+    return f"random seeds: {SEED_VARIABLE}={os.environ[SEED_VARIABLE]}"
+
+
+@pytest.fixture(params=SEEDS)
+def global_random_seed(request: pytest.FixtureRequest) -> int:
+    """Each seed of this run; for whatever takes a ``random_state``."""
+    return request.param
+
+
+@pytest.fixture
+def rng(global_random_seed: int) -> np.random.Generator:
+    """A generator for each seed of this run."""
+    return np.random.default_rng(global_random_seed)
+
+
+@dataclass(frozen=True)
+class ArrayBackend:
+    """An array library, and the way to and from it."""
+
+    name: str
+    xp: Any
+    device: Any = None
+
+    def asarray(self, values: Any, dtype: str = "float64") -> Any:
+        """``values`` as an array of this library."""
+        values = np.asarray(values)
+        return self.xp.asarray(
+            values, dtype=getattr(self.xp, dtype), device=self.device
+        )
+
+
+@pytest.fixture(params=["numpy", "array_api_strict", "torch"])
+def xp_backend(request: pytest.FixtureRequest) -> ArrayBackend:
+    """Each array library that is installed; torch on the device of DEVICE_VARIABLE."""
+    name = request.param
+    try:
+        library = importlib.import_module(name)
+    except ModuleNotFoundError:
+        pytest.skip(f"{name} is not installed")
+    device = os.environ.get(DEVICE_VARIABLE, "cpu") if name == "torch" else None
+    xp = array_api_compat.array_namespace(library.ones(1))
+    return ArrayBackend(name, xp, device)
+
+
+@pytest.fixture
+def xp(xp_backend: ArrayBackend) -> Any:
+    """The namespace of each array library that is installed."""
+    return xp_backend.xp
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Path:
+    """The folder with the larger data sets, named by DATA_VARIABLE."""
+    value = os.environ.get(DATA_VARIABLE)
+    if not value:
+        pytest.skip(f"set {DATA_VARIABLE} to the folder with the data sets to run this")
+    path = Path(value)
+    if not path.is_dir():
+        pytest.fail(f"{DATA_VARIABLE}={value!r} is not a folder", pytrace=False)
+    return path

@@ -1,0 +1,80 @@
+"""The table of weights agrees with the model and survives a CSV file."""
+
+from __future__ import annotations
+
+import csv
+
+import numpy as np
+import pytest
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+
+from kernelweave import KernelFDA, MultipleKernelFDA, MultipleKernelRidge
+from kernelweave.inspection import to_csv, weights_table
+
+
+def test_rows_are_the_kernels(cancer_model):
+    rows = weights_table(cancer_model)
+    assert len(rows) == len(cancer_model.kernel_names_) == 15
+    for row, name in zip(rows, cancer_model.kernel_names_, strict=True):
+        assert f"{row['view']}: {row['kernel']}" == name
+    weights = [row["weight"] for row in rows]
+    np.testing.assert_array_equal(weights, cancer_model.kernel_weights_)
+
+
+@pytest.mark.parametrize("norm", [1, 2, float("inf")])
+def test_sums(cancer, norm):
+    X, y, views = cancer
+    rows = weights_table(MultipleKernelFDA(views, norm=norm, alpha=0.1).fit(X, y))
+    assert sum(row["share"] for row in rows) == pytest.approx(1)
+    for view, _, _ in views:
+        members = [row for row in rows if row["view"] == view]
+        total = sum(row["weight"] for row in members)
+        assert {row["view_weight"] for row in members} == {pytest.approx(total)}
+
+
+def test_precomputed_kernels_are_their_own_views(wine):
+    X, y = wine
+    stack = np.stack([np.outer(x, x) for x in X.T[:4]], axis=2)
+    model = KernelFDA("precomputed").fit(stack, y)
+    rows = weights_table(model)
+    assert [row["kernel"] for row in rows] == model.kernel_names_
+    assert [row["view"] for row in rows] == model.kernel_names_
+
+
+def test_regression(wine):
+    X, _ = wine
+    rows = weights_table(MultipleKernelRidge(alpha=0.1, norm=2).fit(X[:, 1:], X[:, 0]))
+    assert {row["view"] for row in rows} == {"all"}
+
+
+def test_looks_into_pipelines_and_searches(wine):
+    X, y = wine
+    pipe = make_pipeline(StandardScaler(), MultipleKernelFDA(alpha=0.1, norm=1))
+    search = GridSearchCV(pipe, {"multiplekernelfda__alpha": [0.1]}, cv=2).fit(X, y)
+    rows = weights_table(search)
+    inner = search.best_estimator_[-1]
+    assert [row["weight"] for row in rows] == list(inner.kernel_weights_)
+
+
+def test_csv(cancer_model, tmp_path):
+    rows = weights_table(cancer_model)
+    to_csv(rows, tmp_path / "weights.csv")
+    with open(tmp_path / "weights.csv", newline="", encoding="utf-8") as file:
+        back = list(csv.DictReader(file))
+    assert list(back[0]) == ["view", "kernel", "weight", "share", "view_weight"]
+    assert [float(row["weight"]) for row in back] == [row["weight"] for row in rows]
+    assert [row["kernel"] for row in back] == [row["kernel"] for row in rows]
+
+
+def test_refusals(wine, tmp_path):
+    X, y = wine
+    with pytest.raises(NotFittedError):
+        weights_table(MultipleKernelFDA())
+    with pytest.raises(TypeError, match=r"got SVC, which has no kernel weights"):
+        weights_table(SVC().fit(X, y))
+    with pytest.raises(ValueError, match="no rows to write"):
+        to_csv([], tmp_path / "weights.csv")

@@ -1,0 +1,616 @@
+"""Kernel functions: against scikit-learn, across libraries, on awkward data."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy.spatial.distance import cdist, pdist
+from sklearn.base import clone
+from sklearn.decomposition import PCA
+from sklearn.feature_selection import SelectKBest
+from sklearn.metrics import pairwise
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    OneHotEncoder,
+    PolynomialFeatures,
+    StandardScaler,
+)
+
+from kernelweave._array import to_numpy
+from kernelweave.kernels import base as base_module
+from kernelweave.kernels.base import Kernel, base_matrix, median_distance
+from kernelweave.kernels.functions import (
+    RBF,
+    CallableKernel,
+    Chi2,
+    Cosine,
+    Laplacian,
+    Linear,
+    Polynomial,
+)
+from kernelweave.kernels.pipe import Pipe, Standardizer
+from kernelweave.kernels.resolve import (
+    AUTO_WIDTHS,
+    KERNELS,
+    gram_stack,
+    resolve_kernels,
+)
+from kernelweave.views import chunks
+
+
+def my_kernel(X, Z):
+    return (X @ Z.T) ** 2
+
+
+#: (kernel with fixed parameters, the same in scikit-learn)
+REFERENCES = [
+    (Linear(), pairwise.linear_kernel),
+    (RBF(gamma=0.3), lambda X, Z: pairwise.rbf_kernel(X, Z, gamma=0.3)),
+    (RBF(gamma=0.3, factor=2.0), lambda X, Z: pairwise.rbf_kernel(X, Z, gamma=0.6)),
+    (
+        Polynomial(degree=4, gamma=0.5, coef0=2.0),
+        lambda X, Z: pairwise.polynomial_kernel(X, Z, degree=4, gamma=0.5, coef0=2.0),
+    ),
+    (Laplacian(gamma=0.2), lambda X, Z: pairwise.laplacian_kernel(X, Z, gamma=0.2)),
+    (Chi2(gamma=0.7), lambda X, Z: pairwise.chi2_kernel(X, Z, gamma=0.7)),
+    (Cosine(), pairwise.cosine_similarity),
+]
+
+#: Every kernel with its defaults, and kernels that wrap kernels.
+KERNEL_OBJECTS = [
+    *(make() for make in KERNELS.values()),
+    RBF(factor=3.0),
+    Chi2(gamma="median"),
+    CallableKernel(my_kernel),
+    Pipe(Standardizer(), RBF()),
+    Pipe(PCA(2), Linear()),
+    Pipe(Standardizer(), Pipe(PCA(2), Laplacian())),
+]
+
+
+def by_class(kernel):
+    return kernel.label
+
+
+def rows(n=20, d=4, seed=0):
+    return np.random.default_rng(seed).uniform(size=(n, d))
+
+
+# ---- against scikit-learn ---------------------------------------------------------
+
+
+@pytest.mark.parametrize(("kernel", "reference"), REFERENCES)
+def test_equal_to_scikit_learn(kernel, reference, rng, xp_backend):
+    X, Z = rng.uniform(size=(31, 5)), rng.uniform(size=(17, 5))
+    here = xp_backend.asarray
+    square, cross = kernel(here(X)), kernel(here(X), here(Z))
+    assert type(square) is type(here(X))
+    np.testing.assert_allclose(to_numpy(square), reference(X, X), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(to_numpy(cross), reference(X, Z), rtol=0, atol=1e-12)
+
+
+def test_every_name_is_compared_with_scikit_learn():
+    assert {type(kernel) for kernel, _ in REFERENCES} == set(KERNELS.values())
+
+
+@pytest.mark.parametrize("entries", [2**20, 32])
+@pytest.mark.parametrize("kernel", KERNEL_OBJECTS, ids=by_class)
+def test_libraries_agree(monkeypatch, kernel, entries, rng, xp_backend):
+    X, Z = rng.uniform(size=(15, 4)), rng.uniform(size=(7, 4))
+    expected, expected_cross = kernel(X), kernel(Z, X)
+    monkeypatch.setattr(chunks, "CHUNK_ENTRIES", entries)
+    here = xp_backend.asarray
+    square, cross = kernel(here(X)), kernel(here(Z), here(X))
+    np.testing.assert_allclose(to_numpy(square), expected, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(to_numpy(cross), expected_cross, rtol=0, atol=1e-12)
+
+
+# ---- properties -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("entries", [2**20, 64])
+@pytest.mark.parametrize("kernel", KERNEL_OBJECTS, ids=by_class)
+def test_shape_dtype_symmetry_and_psd(
+    monkeypatch, kernel, entries, dtype, rng, xp_backend
+):
+    monkeypatch.setattr(chunks, "CHUNK_ENTRIES", entries)
+    X = xp_backend.asarray(rng.uniform(size=(25, 6)), dtype=dtype)
+    before = to_numpy(X).copy()
+    K = kernel(X)
+    assert tuple(K.shape) == (25, 25)
+    assert K.dtype == X.dtype
+    np.testing.assert_array_equal(to_numpy(X), before)
+    K = to_numpy(K)
+    if kernel.psd:
+        np.testing.assert_array_equal(K, K.T)
+    lowest = np.linalg.eigvalsh(K.astype(float)).min()
+    assert lowest >= -(1e-10 if dtype == "float64" else 1e-6) * 25 * np.abs(K).max()
+
+
+@pytest.mark.parametrize("kernel", [RBF(), RBF(2.0), Laplacian()], ids=by_class)
+def test_own_distance_is_zero_exactly(kernel, rng, xp_backend):
+    X = xp_backend.asarray(1e3 + rng.normal(size=(30, 7)))
+    np.testing.assert_array_equal(np.diag(to_numpy(kernel(X))), 1.0)
+
+
+def test_duplicates_are_at_distance_zero(rng, xp_backend):
+    X = 50 + rng.normal(size=(20, 300))
+    X[10:] = X[:10][::-1]
+    D = to_numpy(base_matrix("sqeuclidean", xp_backend.asarray(X)))
+    np.testing.assert_array_equal(D[np.arange(20), 19 - np.arange(20)], 0.0)
+    assert (D == 0).sum() == 40
+    cross = base_matrix("sqeuclidean", xp_backend.asarray(X[:3]), xp_backend.asarray(X))
+    np.testing.assert_array_equal(to_numpy(cross)[np.arange(3), np.arange(3)], 0.0)
+
+
+def test_squared_distances_survive_a_large_offset(rng):
+    X, Z = rng.normal(size=(30, 5)), rng.normal(size=(9, 5))
+    for A, B in ((X, None), (X, Z)):
+        exact = cdist(A + 1e7, (A if B is None else B) + 1e7, "sqeuclidean")
+        found = base_matrix("sqeuclidean", A + 1e7, None if B is None else B + 1e7)
+        np.testing.assert_allclose(found, exact, rtol=1e-12, atol=1e-12)
+
+
+def test_rows_do_not_depend_on_their_neighbours(rng):
+    X, Z = rng.normal(size=(40, 5)), rng.normal(size=(9, 5))
+    kernel = RBF().resolve(X)
+    alone = np.concatenate([kernel(Z[i : i + 1], X) for i in range(9)])
+    np.testing.assert_allclose(kernel(Z, X), alone, rtol=0, atol=1e-14)
+    Z[0] = 1e9
+    np.testing.assert_allclose(kernel(Z, X)[1:], alone[1:], rtol=0, atol=1e-14)
+
+
+def test_own_distance_is_zero_whatever_the_rounding(monkeypatch, rng, xp_backend):
+    monkeypatch.setattr(base_module, "eps", lambda X: 0.0)
+    monkeypatch.setattr(chunks, "CHUNK_ENTRIES", 128)
+    D = base_matrix("sqeuclidean", xp_backend.asarray(rng.normal(size=(30, 40))))
+    np.testing.assert_array_equal(np.diag(to_numpy(D)), 0.0)
+
+
+@pytest.mark.parametrize("base", ["dot", "sqeuclidean", "l1", "chi2"])
+@pytest.mark.parametrize("step", [1, 2])
+def test_symmetric_on_strided_rows_too(monkeypatch, base, step, rng, xp_backend):
+    monkeypatch.setattr(chunks, "CHUNK_ENTRIES", 333 * 100)
+    X = xp_backend.asarray(rng.uniform(size=(333, 67 * step)))[:, ::step]
+    D = to_numpy(base_matrix(base, X))
+    np.testing.assert_array_equal(D, D.T)
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1e-6, 1e6, 1e12])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(
+    "kernel",
+    [RBF(), Polynomial(), Laplacian(), Cosine(), Chi2("median"), "auto"],
+    ids=str,
+)
+def test_unit_of_the_features_does_not_matter(kernel, scale, dtype, rng):
+    X = rng.uniform(size=(20, 4)).astype(dtype)
+    Y = (X * dtype(scale)).astype(dtype)
+    atol = 1e-12 if dtype is np.float64 else 1e-5
+    expected = list(gram_stack(resolve_kernels(kernel, X, "v"), X))
+    found = list(gram_stack(resolve_kernels(kernel, Y, "v"), Y))
+    for K, L in zip(found, expected, strict=True):
+        np.testing.assert_allclose(K, L, rtol=0, atol=atol * np.abs(L).max())
+
+
+@pytest.mark.parametrize("value", [0.0, 0.1, 1e12])
+@pytest.mark.parametrize("spec", [*KERNELS, "auto", Pipe(Standardizer(), Cosine())])
+def test_constant_view(spec, value, xp_backend):
+    X = xp_backend.asarray(np.full((6, 3), value))
+    for kernel in resolve_kernels(spec, X, "v"):
+        K = to_numpy(kernel(X))
+        assert np.isfinite(K).all()
+        np.testing.assert_allclose(K, K[0, 0], rtol=1e-12)
+        assert kernel.core.get_params().get("gamma", 1.0) > 0
+
+
+@pytest.mark.parametrize("spec", [*KERNELS, "auto"])
+def test_one_row_and_one_column(spec):
+    for X in (np.array([[2.0, 1.0]]), np.array([[1.0], [2.0], [4.0]])):
+        for kernel in resolve_kernels(spec, X, "v"):
+            assert np.isfinite(kernel(X)).all()
+            assert kernel(X[:1], X).shape == (1, len(X))
+
+
+@given(
+    arrays(
+        np.float64,
+        st.tuples(st.integers(1, 8), st.integers(1, 4)),
+        elements=st.one_of(st.just(0.0), st.floats(1e-9, 1e9)),
+    )
+)
+def test_any_nonnegative_matrix(X):
+    for kernel in KERNEL_OBJECTS[:7]:
+        K = kernel(X)
+        scale = np.abs(K).max()
+        assert np.isfinite(K).all()
+        np.testing.assert_array_equal(K, K.T)
+        assert np.linalg.eigvalsh(K).min() >= -1e-10 * len(X) * max(scale, 1e-300)
+
+
+# ---- data-dependent parameters -----------------------------------------------------
+
+
+def test_median_rule(rng, xp_backend):
+    X = rng.normal(size=(40, 3))
+    squared = np.median(pdist(X, "sqeuclidean"))
+    resolved = RBF(factor=0.5).resolve(xp_backend.asarray(X))
+    assert resolved.gamma == pytest.approx(0.5 / squared, rel=1e-12)
+    assert resolved.factor == 1.0
+    assert resolved.resolve(X) == resolved
+    found = Laplacian().resolve(xp_backend.asarray(X)).gamma
+    assert found == pytest.approx(1 / np.median(pdist(X, "cityblock")), rel=1e-12)
+    assert RBF().gamma == "median"
+
+
+def test_median_of_zero_falls_back_to_the_mean_and_then_to_one():
+    X = np.zeros((10, 2)) + 0.1
+    assert median_distance(X, "sqeuclidean") == 0
+    assert RBF().resolve(X).gamma == 1.0
+    X[0] += 3.0
+    expected = pdist(X, "sqeuclidean").mean()
+    assert RBF().resolve(X).gamma == pytest.approx(1 / expected, rel=1e-12)
+    assert Polynomial().resolve(np.zeros((3, 2))).gamma == 1.0
+
+
+def test_median_of_many_rows_uses_every_other(monkeypatch):
+    X = rows(50)
+    monkeypatch.setattr(base_module, "MEDIAN_ROWS", 30)
+    expected = np.median(pdist(X[::2], "sqeuclidean"))
+    assert median_distance(X, "sqeuclidean") == pytest.approx(expected, rel=1e-12)
+
+
+def test_median_is_found_once_for_a_list(monkeypatch):
+    calls = []
+    original = base_module.base_matrix
+    monkeypatch.setattr(
+        base_module,
+        "base_matrix",
+        lambda *args: calls.append(args[0]) or original(*args),
+    )
+    resolve_kernels([RBF(), RBF(factor=2.0), [RBF(factor=3.0)]], rows(), "v")
+    assert calls == ["sqeuclidean"]
+
+
+def test_polynomial_scale():
+    X = rows()
+    gamma = Polynomial().resolve(X).gamma
+    assert gamma == pytest.approx(1 / (X**2).sum(axis=1).mean(), rel=1e-12)
+
+
+def test_unresolved_kernels_take_reference_rows():
+    X, Z = rows(5), rows(30, seed=1)
+    np.testing.assert_array_equal(RBF()(X, Z), RBF().resolve(Z)(X, Z))
+
+
+# ---- objects ----------------------------------------------------------------------
+
+
+def test_labels():
+    assert Linear().label == "Linear()"
+    assert RBF().label == "RBF()"
+    assert RBF(gamma=0.0131234).label == "RBF(gamma=0.0131)"
+    assert Polynomial(degree=2, coef0=0.0).label == "Polynomial(degree=2, coef0=0)"
+    assert Pipe(PCA(2), RBF(0.5)).label == "PCA > RBF(gamma=0.5)"
+    assert CallableKernel(pairwise.rbf_kernel).label == "rbf_kernel"
+
+
+def test_equality_is_by_parameters():
+    assert RBF(0.5) == RBF(0.5)
+    assert RBF(0.5) != RBF(0.6)
+    assert RBF(0.5) != Laplacian(0.5)
+    assert RBF() != "rbf"
+    assert clone(Polynomial(degree=2)) == Polynomial(degree=2)
+
+
+@pytest.mark.parametrize("spec", ["auto", *KERNEL_OBJECTS], ids=str)
+def test_resolved_kernels_survive_pickle_and_copy(spec):
+    X = rows()
+    resolved = resolve_kernels(spec, X, "v")
+    expected = list(gram_stack(resolved, X, X[:5]))
+    for again in (pickle.loads(pickle.dumps(resolved)), copy.deepcopy(resolved)):
+        shared = {id(step) for kernel in again for step in kernel.steps}
+        assert len(shared) == len({id(s) for k in resolved for s in k.steps})
+        for K, L in zip(gram_stack(again, X, X[:5]), expected, strict=True):
+            np.testing.assert_array_equal(K, L)
+
+
+def test_resolving_copies_the_users_objects():
+    kernel, scaler = RBF(), StandardScaler()
+    pipe = Pipe(scaler, kernel)
+    for resolved in (*resolve_kernels([kernel, pipe], rows(), "v"),):
+        assert resolved is not kernel
+        assert resolved is not pipe
+    assert kernel.gamma == "median"
+    assert pipe.transformer is scaler
+    assert not hasattr(scaler, "mean_")
+
+
+@pytest.mark.parametrize(
+    ("kernel", "message"),
+    [
+        (RBF(gamma=-1.0), "RBF: gamma must be a positive number or 'median'; found -1"),
+        (RBF(gamma="mean"), "gamma must be .* found 'mean'"),
+        (RBF(gamma=True), "gamma must be .* found True"),
+        (RBF(gamma=None), "gamma must be .* found None"),
+        (RBF(factor=0), "RBF: factor must be a positive number; found 0"),
+        (Laplacian(gamma=np.inf), "Laplacian: gamma must be .* found inf"),
+        (Chi2(gamma=np.nan), "Chi2: gamma must be .* found nan"),
+        (Polynomial(degree=0), "degree must be a positive number; found 0"),
+        (Polynomial(degree=2.5), "degree must be an integer; found 2.5"),
+        (Polynomial(coef0=-1), "coef0 must be a number >= 0; found -1"),
+        (Polynomial(gamma="median"), "or 'scale'; found 'median'"),
+    ],
+)
+def test_bad_parameters_name_view_and_kernel(kernel, message):
+    with pytest.raises(ValueError, match=f"View 'rna': .*{message}"):
+        resolve_kernels([Linear(), kernel], rows(), "rna")
+
+
+def test_direct_calls_accept_lists_and_integers_and_name_shapes():
+    assert Linear()([[1, 2], [3, 4]]).dtype == np.float64
+    mixed = RBF(1.0)(rows().astype(np.float32), rows())
+    assert mixed.dtype == np.float64
+    with pytest.raises(ValueError, match="found 1-D"):
+        Linear()([1.0, 2.0])
+    with pytest.raises(ValueError, match="X has 4 columns, but Z has 3"):
+        Linear()(rows(), rows(d=3))
+
+
+def test_kernel_without_base_or_gram_says_so():
+    class Empty(Kernel):
+        base = "dot"
+
+    with pytest.raises(TypeError, match="Empty is not computed from a base matrix"):
+        Empty()(rows())
+
+
+@pytest.mark.parametrize("library", ["numpy", "array_api_strict", "torch"])
+def test_chi2_names_the_negative_entry(library):
+    xp = pytest.importorskip(library)
+    X = rows()
+    good = xp.asarray(X)
+    X = X.copy()
+    X[3, 2] = -0.5
+    bad = xp.asarray(X)
+    message = "View 'rna': .*nonnegative.*row 3, feature 2 holds -0.5"
+    with pytest.raises(ValueError, match=message):
+        next(gram_stack([Chi2()], bad, view_name="rna"))
+    with pytest.raises(ValueError, match=message):
+        next(gram_stack([Chi2()], bad, good, view_name="rna"))
+    with pytest.raises(ValueError, match=r"^Negative values in data"):
+        next(gram_stack([Chi2()], good, bad))
+
+
+# ---- callables ---------------------------------------------------------------------
+
+
+def test_callable(xp_backend):
+    X, Z = xp_backend.asarray(rows()), xp_backend.asarray(rows(3))
+    (kernel,) = resolve_kernels(my_kernel, X, "v")
+    assert not kernel.psd
+    expected = my_kernel(rows(), rows(3))
+    np.testing.assert_allclose(to_numpy(kernel(X, Z)), expected, atol=1e-13)
+
+
+def test_callable_may_hold_on_to_its_answer(xp_backend):
+    kept = xp_backend.asarray(np.eye(20))
+    K = next(
+        gram_stack([CallableKernel(lambda X, Z: kept)], xp_backend.asarray(rows()))
+    )
+    K[:, :] = -1.0
+    np.testing.assert_array_equal(to_numpy(kept), np.eye(20))
+
+
+def test_callable_on_the_host_comes_back_to_the_data(xp_backend):
+    def host(X, Z):
+        return (to_numpy(X) @ to_numpy(Z).T).tolist()
+
+    X = xp_backend.asarray(rows(), dtype="float32")
+    K = CallableKernel(host)(X)
+    assert type(K) is type(X)
+    assert K.dtype == X.dtype
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (
+            lambda X, Z: X,
+            r"'<lambda>' returned the shape \(20, 4\) instead of \(20",
+        ),
+        (lambda X, Z: 1.0, r"returned the shape \(\) instead"),
+        (lambda X, Z: np.full((len(X), len(Z)), np.nan), "returned NaN or infinity"),
+    ],
+)
+def test_callable_with_a_wrong_answer_is_named(function, message):
+    X = rows()
+    kernels = resolve_kernels(function, X, "rna")
+    with pytest.raises(ValueError, match=f"View 'rna': .*{message}"):
+        next(gram_stack(kernels, X, view_name="rna"))
+
+
+# ---- what a user may write ---------------------------------------------------------
+
+
+def test_auto_is_linear_and_gaussians_on_standardised_columns():
+    X = rows() * [1.0, 10.0, 100.0, 0.0] + [0.0, 5.0, -3.0, 2.0]
+    kernels = resolve_kernels("auto", X, "v")
+    assert [type(k.core) for k in kernels] == [Linear] + [RBF] * len(AUTO_WIDTHS)
+    S = StandardScaler().fit_transform(X)
+    median = np.median(pdist(S, "sqeuclidean"))
+    expected = [S @ S.T]
+    expected += [pairwise.rbf_kernel(S, gamma=1 / (w * median)) for w in AUTO_WIDTHS]
+    for K, L in zip(gram_stack(kernels, X), expected, strict=True):
+        np.testing.assert_allclose(K, L, rtol=0, atol=1e-12)
+
+
+def test_names_work_on_columns_as_they_are():
+    X = rows() * 10
+    for name, make in KERNELS.items():
+        (kernel,) = resolve_kernels(name, X, "v")
+        assert type(kernel) is make
+        np.testing.assert_array_equal(kernel(X), make()(X))
+
+
+def test_lists_flatten_in_order():
+    spec = [
+        "linear",
+        [RBF(1.0), (RBF(2.0), [my_kernel])],
+        Pipe(PCA(1), ["rbf", "cosine"]),
+    ]
+    kernels = resolve_kernels(spec, rows(), "v")
+    found = [k.label.split("(gamma")[0] for k in kernels]
+    assert found == [
+        "Linear()",
+        "RBF",
+        "RBF",
+        "my_kernel",
+        "PCA > RBF",
+        "PCA > Cosine()",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("spec", "error", "message"),
+    [
+        ("rfb", ValueError, "unknown kernel 'rfb'.*'linear', 'rbf'.*mean 'rbf'"),
+        ("Polynomal", ValueError, "Did you mean 'polynomial'"),
+        ("precomputed", ValueError, "views='precomputed'"),
+        ("zzz", ValueError, "the names are 'auto', 'linear'.*'cosine'.$"),
+        ([], ValueError, "the list of kernels is empty"),
+        (["rbf", []], ValueError, "the list of kernels is empty"),
+        (RBF, TypeError, r"the class RBF; give an object such as RBF\(\)"),
+        (None, TypeError, "must be a name.*found NoneType None"),
+        (3, TypeError, "found int 3"),
+        (Pipe(PCA, "rbf"), TypeError, "transformer must be a scikit-learn"),
+        (Pipe("pca", "rbf"), TypeError, "transformer must be .*found 'pca'"),
+        (Pipe(PCA(99), "rbf"), ValueError, "n_components=99"),
+        (Pipe(SelectKBest(k=2), "rbf"), ValueError, "requires y"),
+        (Pipe(OneHotEncoder(), "rbf"), TypeError, "OneHotEncoder returned sparse"),
+        (
+            Pipe(FunctionTransformer(lambda X: X[0]), "rbf"),
+            ValueError,
+            r"FunctionTransformer returned features of the shape \(4,\) for 20 rows",
+        ),
+        (
+            Pipe(FunctionTransformer(lambda X: X * np.inf), "rbf"),
+            ValueError,
+            "FunctionTransformer returned NaN or infinity",
+        ),
+    ],
+)
+def test_other_specifications_are_refused_by_view(spec, error, message):
+    with pytest.raises(error, match=f"View 'rna': .*{message}"):
+        resolve_kernels(spec, rows(), "rna")
+
+
+# ---- pipes ------------------------------------------------------------------------
+
+
+def test_pipe_equals_the_kernel_on_transformed_rows(xp_backend):
+    X, Z = rows(), rows(6, seed=1)
+    pca = PCA(2).fit(X)
+    here = xp_backend.asarray
+    (kernel,) = resolve_kernels(Pipe(PCA(2), RBF()), here(X), "v")
+    inner = RBF().resolve(pca.transform(X))
+    expected = inner(pca.transform(Z), pca.transform(X))
+    np.testing.assert_allclose(
+        to_numpy(kernel(here(Z), here(X))), expected, rtol=0, atol=1e-12
+    )
+    assert kernel.psd
+    assert kernel.base == "sqeuclidean"
+    assert not Pipe(PCA(2), CallableKernel(my_kernel)).psd
+
+
+def test_pipe_with_names_needs_a_view():
+    with pytest.raises(TypeError, match="single kernel object is needed here"):
+        Pipe(PCA(2), "rbf").resolve(rows())
+
+
+def test_pipe_parameters():
+    pipe = Pipe(PCA(2), [RBF(gamma=1.0), "linear"])
+    params = pipe.get_params()
+    assert params["transformer__n_components"] == 2
+    assert params["kernel__0__gamma"] == 1.0
+    inner = pipe.kernel[0]
+    pipe.set_params(kernel__0__gamma=2.0, transformer__n_components=1)
+    assert pipe.kernel[0] == RBF(gamma=2.0)
+    assert inner == RBF(gamma=1.0)
+    with pytest.raises(ValueError, match=r"kernel__1__gamma.*'linear'.*RBF\(gamma"):
+        pipe.set_params(kernel__1__gamma=2.0)
+    assert clone(pipe).get_params(deep=False)["kernel"] == pipe.kernel
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_standardizer(rng, xp_backend, dtype):
+    X = rng.normal(size=(30, 5)) * [1e-12, 1.0, 1e12, 0.0, 1.0] + [0, 5, 0, 0.1, 0]
+    X[:, 4] = 3.7
+    data = xp_backend.asarray(X, dtype=dtype)
+    found = Standardizer().fit(data).transform(data)
+    assert found.dtype == data.dtype
+    expected = StandardScaler().fit_transform(X)
+    atol = 1e-12 if dtype == "float64" else 1e-4
+    np.testing.assert_allclose(to_numpy(found)[:, :3], expected[:, :3], atol=atol)
+    np.testing.assert_allclose(to_numpy(found)[:, 3:], 0.0, atol=1e-6)
+    assert to_numpy(Standardizer().fit(data).scale_)[3:].tolist() == [1.0, 1.0]
+
+
+def test_pipe_accepts_a_transformer_that_widens():
+    (kernel,) = resolve_kernels(Pipe(PolynomialFeatures(2), Linear()), rows(), "v")
+    wide = PolynomialFeatures(2).fit_transform(rows())
+    np.testing.assert_allclose(kernel(rows()), wide @ wide.T, atol=1e-12)
+
+
+# ---- stacks -----------------------------------------------------------------------
+
+
+def test_stack_equals_one_by_one_in_any_order(rng, xp_backend):
+    X = xp_backend.asarray(rng.uniform(size=(12, 4)))
+    Z = xp_backend.asarray(rng.uniform(size=(5, 4)))
+    spec = ["linear", "rbf", "polynomial", "auto", "cosine", "linear", Laplacian(2.0)]
+    spec += ["chi2", Pipe(Standardizer(), ["linear", "cosine"]), RBF(0.1), "linear"]
+    kernels = resolve_kernels(spec, X, "v")
+    for reference in (None, X):
+        left = X if reference is None else Z
+        stack = gram_stack(kernels, left, reference)
+        for kernel, K in zip(kernels, stack, strict=True):
+            np.testing.assert_array_equal(
+                to_numpy(K), to_numpy(kernel.gram(left, reference))
+            )
+            K[:, :] = -1.0  # the caller may overwrite what it was given
+
+
+def test_stack_shares_bases_and_features(monkeypatch):
+    from kernelweave.kernels import resolve
+
+    calls = []
+    original = resolve.base_matrix
+    monkeypatch.setattr(
+        resolve, "base_matrix", lambda *args: calls.append(args[0]) or original(*args)
+    )
+    X = rows()
+    kernels = resolve_kernels(["auto", "rbf", Polynomial(), "linear"], X, "v")
+    assert len(list(gram_stack(kernels, X))) == 8
+    assert calls == ["dot", "sqeuclidean", "sqeuclidean", "dot"]
+
+
+def test_memory_of_a_stack_is_one_base_and_one_gram(monkeypatch):
+    monkeypatch.setattr(chunks, "CHUNK_ENTRIES", 2**14)
+    n = 700
+    X = rows(n, 3)
+    kernels = resolve_kernels("auto", X, "v")
+    tracemalloc.start()
+    for K in gram_stack(kernels, X):
+        del K
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2.2 * n * n * 8

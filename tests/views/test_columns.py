@@ -1,0 +1,158 @@
+"""Columns of a view: every way to name them, on every container."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.compose import make_column_selector
+
+from kernelweave.views.columns import resolve_columns
+from kernelweave.views.spec import View
+
+NAMES = ["g1", "g2", "p1", "p2", "p3"]
+DATA = np.arange(15.0).reshape(3, 5)
+
+
+def pandas_frame():
+    pandas = pytest.importorskip("pandas")
+    return pandas.DataFrame(DATA, columns=NAMES)
+
+
+def polars_frame():
+    polars = pytest.importorskip("polars")
+    return polars.DataFrame(DATA, schema=NAMES)
+
+
+def positions(X, *columns):
+    views = [View(f"v{i}", "auto", c) for i, c in enumerate(columns)]
+    return resolve_columns(X, views)
+
+
+@pytest.mark.parametrize("make", [lambda: DATA, pandas_frame, polars_frame])
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        (2, [2]),
+        (-1, [4]),
+        (np.int64(1), [1]),
+        ([0, -1], [0, 4]),
+        ([3, 1], [3, 1]),
+        ((0, 2), [0, 2]),
+        (range(1, 4), [1, 2, 3]),
+        (np.array([4, 0]), [4, 0]),
+        (slice(None), [0, 1, 2, 3, 4]),
+        (slice(1, 3), [1, 2]),
+        (slice(-2, None), [3, 4]),
+        (slice(None, None, 2), [0, 2, 4]),
+        ([True, False, False, False, True], [0, 4]),
+        (np.array([False, True, True, False, False]), [1, 2]),
+        (lambda X: [0, X.shape[1] - 1], [0, 4]),
+        (lambda X: slice(0, 2), [0, 1]),
+    ],
+)
+def test_positions_slices_masks_and_callables(make, columns, expected):
+    assert positions(make(), columns) == [expected]
+
+
+@pytest.mark.parametrize("make", [pandas_frame, polars_frame])
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        ("p1", [2]),
+        (["p3", "g1"], [4, 0]),
+        (np.array(["g2", "p1"]), [1, 2]),
+        (slice("g2", "p2"), [1, 2, 3]),
+        (slice(None, "g2"), [0, 1]),
+        (slice("p2", None), [3, 4]),
+        (lambda X: [name for name in X.columns if name.startswith("g")], [0, 1]),
+    ],
+)
+def test_names(make, columns, expected):
+    assert positions(make(), columns) == [expected]
+
+
+def test_selector_index_and_mask_of_pandas():
+    X = pandas_frame().assign(text="a")
+    assert positions(X, make_column_selector(pattern="^p")) == [[2, 3, 4]]
+    assert positions(X, make_column_selector(dtype_include=np.number)) == [
+        [0, 1, 2, 3, 4]
+    ]
+    assert positions(X, X.columns[:2], X.columns.str.startswith("p")) == [
+        [0, 1],
+        [2, 3, 4],
+    ]
+
+
+def test_integer_labels_of_a_frame_are_not_positions():
+    pandas = pytest.importorskip("pandas")
+    X = pandas.DataFrame(DATA, columns=[10, 11, 12, 13, 14])
+    assert positions(X, [0, 4]) == [[0, 4]]
+
+
+def test_mask_from_each_array_library(xp_backend):
+    mask = xp_backend.asarray([True, False, True, False, False], dtype="bool")
+    X = xp_backend.asarray(DATA)
+    assert positions(X, mask) == [[0, 2]]
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ([], r"'v0'.*columns=\[\] selects nothing"),
+        (slice(3, 3), "'v0'.*selects nothing"),
+        ([False] * 5, "'v0'.*selects nothing"),
+        ([0, 7, -6], r"'v0'.*position\(s\) 7, -6 are out of range: X has 5"),
+        ([True, False], "'v0'.*mask has length 2, but X has 5"),
+        ([0, "p1"], "'v0'.*found a list of int, str"),
+        (["g1", True], "'v0'.*found a list of bool, str"),
+        (1.5, "'v0'.*found float 1.5"),
+        (True, "'v0'.*found bool True"),
+        (None, "'v0'.*found NoneType None"),
+        ({"g1"}, "'v0'.*found set"),
+        (slice(0.5, 2), "'v0'.*found slice"),
+        ([1, 1, -4], r"'v0'.*column\(s\) 'g2' are selected twice"),
+        ("pp1", "'v0'.*'pp1' is not among the 5 of X. Did you mean 'p1'"),
+        (["g1", "zzz"], "'v0'.*'zzz' is not among the 5 of X"),
+        (slice("g1", "zzz"), "'v0'.*'zzz' is not among"),
+    ],
+)
+def test_bad_columns_are_named(columns, message):
+    with pytest.raises(ValueError, match=message):
+        positions(pandas_frame(), columns)
+
+
+def test_names_need_a_frame():
+    with pytest.raises(ValueError, match=r"'v0'.*'g1' is given by name, but X has no"):
+        positions(DATA, ["g1"])
+
+
+def test_failing_selector_names_its_view():
+    with pytest.raises(ValueError, match=r"'v0'.*selector failed.*pandas dataframes"):
+        positions(DATA, make_column_selector(pattern="g"))
+
+
+def test_overlap_names_both_views_and_the_columns():
+    with pytest.raises(ValueError, match=r"'v2'.*'g2', 'p1' with the view 'v0'"):
+        positions(pandas_frame(), slice("g2", "p1"), "p3", ["g1", "g2", "p1"])
+    with pytest.raises(ValueError, match=r"'v1'.*column\(s\) 4 with the view 'v0'"):
+        positions(DATA, [-1], [0, 4])
+
+
+@given(st.lists(st.integers(-5, 4), min_size=1, max_size=5), st.integers(0, 3))
+def test_integers_agree_with_numpy(columns, cut):
+    expected = np.arange(5)[columns].tolist()
+    if len(set(expected)) < len(expected):
+        with pytest.raises(ValueError, match=r"selected twice"):
+            positions(DATA, columns)
+    else:
+        assert positions(DATA, columns) == [expected]
+    assert positions(DATA, slice(cut, None)) == [np.arange(5)[cut:].tolist()]
+
+
+def test_twenty_thousand_names_are_found_quickly():
+    pandas = pytest.importorskip("pandas")
+    names = [f"g{i}" for i in range(20_000)]
+    X = pandas.DataFrame(np.zeros((1, 20_000)), columns=names)
+    assert positions(X, names[::-1]) == [list(range(20_000))[::-1]]
