@@ -20,7 +20,7 @@ from kernelweave import MultipleKernelFDA
 from kernelweave.datasets import load_breast_cancer_views
 
 cancer = load_breast_cancer_views(as_frame=False)
-noise = np.random.default_rng(0).standard_normal((len(cancer.data), 10))
+noise = np.random.default_rng(1).standard_normal((len(cancer.data), 10))
 X = np.hstack([cancer.data, noise])
 y = cancer.target_names[cancer.target]
 views = [*cancer.views, ("noise", "auto", slice(30, 40))]
@@ -44,7 +44,7 @@ print(f"norm {model.norm_:.3g}, alpha {model.alpha_:.3g}")
 
 from kernelweave.inspection import KernelWeightsDisplay
 
-KernelWeightsDisplay.from_estimator(model)
+display = KernelWeightsDisplay.from_estimator(model)
 
 # %%
 # The certificate
@@ -62,7 +62,7 @@ print(model.certificate_)
 
 from kernelweave.inspection import ProjectionDisplay
 
-ProjectionDisplay.from_estimator(model, X_test, y_test)
+display = ProjectionDisplay.from_estimator(model, X_test, y_test)
 
 # %%
 # Three or more classes are drawn in a plane, here wines of three growers.
@@ -75,4 +75,4 @@ X_train, X_test, y_train, y_test = train_test_split(
     wine.data, growers, stratify=growers, random_state=0
 )
 wine_model = MultipleKernelFDA().fit(X_train, y_train)
-ProjectionDisplay.from_estimator(wine_model, X_test, y_test)
+display = ProjectionDisplay.from_estimator(wine_model, X_test, y_test)

@@ -19,9 +19,9 @@ data = make_views(n_samples=240, n_views=5, n_informative=2, random_state=0)
 # %%
 # The norm of the weights
 # -----------------------
-# A norm of 1 makes weights sparse: views of noise get nothing. Larger norms spread
-# them, down to the uniform mean at infinity. What serves a data set best depends on how
-# many of its kernels matter; ``norm="loo"``, the default, finds out.
+# A norm of 1 makes weights sparse: views of noise get next to nothing. Larger norms
+# spread them, down to the uniform mean at infinity. What serves a data set best depends
+# on how many of its kernels matter; ``norm="loo"``, the default, finds out.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -89,9 +89,9 @@ for method, solution in solutions.items():
 
 from kernelweave.inspection import ConvergenceDisplay
 
-ConvergenceDisplay.from_solution(solutions)
+display = ConvergenceDisplay.from_solution(solutions)
 
 # %%
 # The same seen from both sides: the best weights have a value between the lines.
 
-ConvergenceDisplay.from_solution(solutions["newton"], kind="bounds")
+display = ConvergenceDisplay.from_solution(solutions["newton"], kind="bounds")

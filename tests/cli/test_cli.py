@@ -5,9 +5,11 @@ from __future__ import annotations
 import builtins
 import csv
 import json
+import os
 import subprocess
 import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -28,7 +30,9 @@ def in_empty_folder(tmp_path, monkeypatch):
 
 @pytest.fixture(scope="module")
 def made():
-    return make_views(90, n_views=3, n_informative=1, as_frame=False, random_state=0)
+    return make_views(
+        90, n_views=3, n_informative=1, n_features=10, as_frame=False, random_state=0
+    )
 
 
 @pytest.fixture
@@ -42,6 +46,12 @@ def data(made, tmp_path):
             for i, (row, code) in enumerate(zip(made.data, made.target, strict=True))
         ],
     )
+
+
+@pytest.fixture
+def no_pictures(monkeypatch):
+    """Save the time that pictures take."""
+    monkeypatch.setattr(output, "_write_pictures", lambda *arguments: True)
 
 
 def write_csv(path, header, rows, **options):
@@ -67,7 +77,7 @@ def hide(monkeypatch, *names):
     monkeypatch.setattr(builtins, "__import__", fake)
 
 
-FIT = ["--label", "diagnosis", "--drop", "patient", "--norm", "1", "--alpha", "0.1"]
+FIT = ["--label", "diagnosis", "--drop", "patient", "--norm", "1", "--alpha", "1"]
 
 
 def test_demo(tmp_path, capsys):
@@ -85,18 +95,20 @@ def test_demo(tmp_path, capsys):
     certificate = json.loads((folder / "certificate.json").read_text())
     assert certificate["gap"] < 1e-6
     weights = certificate["view_weights"]
-    assert weights["noise"] < 0.02 * sum(weights.values())
+    assert weights["noise"] < 0.05 * sum(weights.values())
     predictions = read_csv(folder / "predictions.csv")
     right = np.mean([row["class"] == row["predicted"] for row in predictions])
     assert right > 0.93
     assert f"{100 * right:.1f} %" in out
 
 
-def test_demo_again_in_its_own_folder(tmp_path, capsys):
-    assert main(["demo", "--out", "results"]) == 0
-    (tmp_path / "results" / "weights.png").write_text("old")
-    assert main(["demo", "--out", "results"]) == 0
-    assert (tmp_path / "results" / "weights.png").read_bytes()[:4] == b"\x89PNG"
+def test_again_in_its_own_folder(data, tmp_path, no_pictures):
+    results = tmp_path / "results"
+    assert main(["fit", data, *FIT, "--out", "results"]) == 0
+    (results / "weights.png").write_text("of an earlier run")
+    (results / "notes.txt").write_text("of the user")
+    assert main(["fit", data, *FIT, "--out", "results"]) == 0
+    assert {path.name for path in results.iterdir()} == TABLES | {"notes.txt"}
 
 
 def test_fit(data, made, tmp_path, capsys):
@@ -119,9 +131,9 @@ def test_fit(data, made, tmp_path, capsys):
     np.testing.assert_array_equal(best_class, [row["predicted"] for row in predictions])
 
 
-def test_fit_agrees_with_the_library(data, made, tmp_path):
+def test_fit_agrees_with_the_library(data, made, tmp_path, no_pictures):
     assert main(["fit", data, *FIT, "--view-prefix", "--out", "results"]) == 0
-    model = kernelweave.MultipleKernelFDA(made.views, norm=1, alpha=0.1)
+    model = kernelweave.MultipleKernelFDA(made.views, norm=1, alpha=1.0)
     model.fit(made.data, made.target_names[made.target])
     rows = read_csv(tmp_path / "results" / "weights.csv")
     written = [float(row["weight"]) for row in rows]
@@ -136,7 +148,7 @@ def test_fit_agrees_with_the_library(data, made, tmp_path):
         (["a=view0_1,view0_3", "b=view2_?"], {"a": 2, "b": 10}),
     ],
 )
-def test_views(data, tmp_path, capsys, views, expected):
+def test_views(data, tmp_path, capsys, no_pictures, views, expected):
     arguments = [text for view in views for text in ("--view", view)]
     assert main(["fit", data, *FIT, *arguments, "--out", "results"]) == 0
     out = capsys.readouterr().out
@@ -146,7 +158,7 @@ def test_views(data, tmp_path, capsys, views, expected):
     assert {row["view"] for row in rows} == set(expected)
 
 
-def test_predict_new_rows(data, made, tmp_path, capsys):
+def test_predict_new_rows(data, made, tmp_path, no_pictures):
     order = list(reversed(made.feature_names))
     rows = made.data[:7, ::-1].tolist()
     new = write_csv(tmp_path / "new.csv", order, rows)
@@ -161,7 +173,7 @@ def test_predict_new_rows(data, made, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("delimiter", [";", "\t"])
-def test_other_delimiters_and_integer_classes(made, tmp_path, delimiter):
+def test_other_delimiters_and_integer_classes(made, tmp_path, no_pictures, delimiter):
     rows = [[*row, c] for row, c in zip(made.data, made.target, strict=True)]
     path = write_csv(
         tmp_path / "d.csv", [*made.feature_names, "c"], rows, delimiter=delimiter
@@ -237,7 +249,7 @@ def test_refuses_files(tmp_path, capsys, content, message):
     assert message in refusal(capsys, ["fit", "bad.csv", "--label", "y"])
 
 
-def test_byte_order_mark_is_no_part_of_a_name(made, tmp_path):
+def test_byte_order_mark_is_no_part_of_a_name(made, tmp_path, no_pictures):
     rows = [[*row, c] for row, c in zip(made.data, made.target, strict=True)]
     path = write_csv(
         tmp_path / "d.csv", ["\ufeffc0", *made.feature_names[1:], "c"], rows
@@ -245,7 +257,7 @@ def test_byte_order_mark_is_no_part_of_a_name(made, tmp_path):
     assert main(["fit", path, "--label", "c", "--drop", "c0", "--norm", "1"]) == 0
 
 
-def test_folders_of_others_are_left_alone(data, tmp_path, capsys):
+def test_folders_of_others_are_left_alone(data, tmp_path, capsys, no_pictures):
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "weights.csv").write_text("mine")
     line = refusal(capsys, ["fit", data, *FIT, "--out", "thesis"])
@@ -294,7 +306,7 @@ def test_warnings_are_one_line_each(capsys):
     assert capsys.readouterr().err == "warning: a kernel is constant\nwarning: other\n"
 
 
-def test_warning_of_a_fit(made, tmp_path, capsys):
+def test_warning_of_a_fit(made, tmp_path, capsys, no_pictures):
     rows = [[*row[:4], 1.0, c] for row, c in zip(made.data, made.target, strict=True)]
     path = write_csv(tmp_path / "d.csv", ["a", "b", "c", "d", "flat", "y"], rows)
     views = ["--view", "v=a,b,c,d", "--view", "w=flat"]
@@ -323,6 +335,14 @@ def test_version(capsys):
 
 def test_as_a_module(tmp_path):
     command = [sys.executable, "-m", "kernelweave", "fit", "none.csv", "--label", "y"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    root = str(Path(kernelweave.__file__).parents[1])
+    paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+    )
     assert done.returncode == 2
     assert done.stderr == "kernelweave: error: there is no file 'none.csv'\n"

@@ -25,7 +25,7 @@ from kernelweave.models import KernelFDA, MultipleKernelFDA
 
 __all__ = ["run_demo"]
 
-N_NOISE = 5
+N_NOISE = 10
 
 
 def run_demo(out: str) -> None:
@@ -38,7 +38,7 @@ def run_demo(out: str) -> None:
     """
     folder = prepare_folder(out)
     cancer = load_breast_cancer_views(as_frame=False)
-    noise = np.random.default_rng(0).standard_normal((len(cancer.data), N_NOISE))
+    noise = np.random.default_rng(1).standard_normal((len(cancer.data), N_NOISE))
     X = np.hstack([cancer.data, noise])  # (569, 40)
     y = cancer.target_names[cancer.target]
     start = cancer.data.shape[1]
@@ -50,7 +50,7 @@ def run_demo(out: str) -> None:
         "from benign ones?\n\n"
         f"Data: {len(X)} tumours (breast cancer in Wisconsin, from scikit-learn), "
         f"{len(train)} to learn\nfrom and {len(test)} to test on. Views: the mean, the "
-        "error and the worst value of ten\nmeasurements of cell nuclei, and five "
+        "error and the worst value of ten\nmeasurements of cell nuclei, and ten "
         "columns of pure noise.\n"
     )
     model, seconds = _timed_fit(MultipleKernelFDA(views), X[train], y[train])

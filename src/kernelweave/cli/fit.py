@@ -55,7 +55,7 @@ def run_fit(options: FitOptions) -> None:
     table = read_table(options.data)
     views = _views(options, choose_columns(table, options.label, options.drop))
     columns = [name for members in views.values() for name in members]
-    X, y = table.numbers(columns), table.labels(options.label)
+    y, X = table.labels(options.label), table.numbers(columns)
     new = None if options.predict is None else _read_new(options.predict, columns)
     folder = prepare_folder(options.out)
     model = MultipleKernelFDA(

@@ -99,6 +99,22 @@ def _add_fit(
     fit.add_argument(
         "--label", required=True, metavar="COLUMN", help="column of the classes"
     )
+    _add_view_options(fit)
+    _add_model_options(fit)
+    fit.add_argument(
+        "--predict",
+        metavar="NEW.csv",
+        help="table of new rows to predict instead of the training rows",
+    )
+    fit.add_argument(
+        "--out",
+        default="kernelweave-fit",
+        metavar="DIR",
+        help="folder for the results (default: %(default)s)",
+    )
+
+
+def _add_view_options(fit: argparse.ArgumentParser) -> None:
     grouping = fit.add_mutually_exclusive_group()
     grouping.add_argument(
         "--view",
@@ -121,6 +137,9 @@ def _add_fit(
         metavar="COLUMN",
         help="column to leave out; may be given several times",
     )
+
+
+def _add_model_options(fit: argparse.ArgumentParser) -> None:
     fit.add_argument(
         "--kernel",
         default="auto",
@@ -139,17 +158,6 @@ def _add_fit(
         type=_number_or("loo", "learn"),
         default="loo",
         help="regularisation: a number > 0, learn or loo (default: %(default)s)",
-    )
-    fit.add_argument(
-        "--predict",
-        metavar="NEW.csv",
-        help="table of new rows to predict instead of the training rows",
-    )
-    fit.add_argument(
-        "--out",
-        default="kernelweave-fit",
-        metavar="DIR",
-        help="folder for the results (default: %(default)s)",
     )
 
 

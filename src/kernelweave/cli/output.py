@@ -125,6 +125,7 @@ def print_weights(model: Any) -> None:
         kernels = [row for row in table if row["view"] == view]
         used = [row for row in kernels if row["weight"] > 0]
         heaviest = max(kernels, key=lambda row: row["weight"])["kernel"]
+        heaviest = heaviest.rpartition(" > ")[2]  # without the steps before it
         lines.append(
             (
                 view,

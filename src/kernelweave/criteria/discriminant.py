@@ -50,7 +50,7 @@ def fit_kernel(gram: Array, target: Array, alpha: float) -> KernelFit:
     factor = cholesky(gram, overwrite=True)
     coef = solve_factored(factor, target)
     inverse = lower_inverse(factor)
-    precision = xp.vecdot(inverse, inverse, axis=0) - 1.0 / (n * (alpha + shift))
+    precision = xp.vecdot(inverse.T, inverse.T) - 1.0 / (n * (alpha + shift))
     return KernelFit(coef, coef / precision[:, None])
 
 

@@ -10,6 +10,13 @@ from scipy import linalg
 __all__ = ["ComplementaryPair", "CorrelationMaximum", "maximize_correlation"]
 
 MAX_ITER = 100
+#: Relative gap below which the iteration keeps close to the central path.
+LATE = 1e-7
+#: Reduction of the gap in one step along the path.
+SHORT = 0.3
+#: Distance from the central path at which the last point counts as central, and the
+#: number of steps spent on getting there.
+CENTRED, MAX_CENTRING = 1e-2, 3
 #: What is added to X before it is factored, in units of k times machine precision.
 NUDGE = 4.0 * np.finfo(np.float64).eps
 
@@ -190,32 +197,55 @@ def _follow_path(a: np.ndarray, tol: float) -> tuple[np.ndarray, np.ndarray, int
     """X, t and the number of iterations for ``max abs(a) = 1``."""
     k = len(a)
     x, t = np.eye(k), dual_start(a)
-    best = x, t
+    best, best_gap, within_goal = (x, t), np.inf, 0
     for n_iter in range(1, MAX_ITER + 1):
         try:
             pair = ComplementaryPair(x, np.diag(t) - a)
         except np.linalg.LinAlgError:
             return *best, n_iter  # rounding ate what was left of a small eigenvalue
-        best = x, t
-        goal = tol * max(float(np.sum(t)), np.finfo(np.float64).tiny)
-        if pair.gap <= goal and pair.off_centre <= 1e-2:
-            return *best, n_iter
-        x, t = _step(pair, t, 0.5 * goal / k)
+        relative = pair.gap / float(np.sum(t))
+        if relative < best_gap:
+            best, best_gap = (x, t), relative
+        if relative <= tol:
+            within_goal += 1
+            if pair.off_centre <= CENTRED or within_goal > MAX_CENTRING:
+                return x, t, n_iter
+        mu_goal = 0.5 * tol * float(np.sum(t)) / k
+        if relative > LATE:
+            x, t = _predictor_corrector(pair, t, mu_goal)
+        else:
+            x, t = _short_step(pair, t, mu_goal)
     return *best, MAX_ITER
 
 
-def _step(
+def _predictor_corrector(
     pair: ComplementaryPair, t: np.ndarray, mu_goal: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """One predictor-corrector step towards the central point of ``mu_goal``."""
-    mu = pair.gap / len(t)
+    """Mehrotra's step: see how far ``mu_goal`` can be reached, then centre to match."""
     dx, dt = _direction(pair, pair.centring(mu_goal))
     reach_x, reach_t = pair.lengths(dx, np.diag(dt))
     length_x, length_t = min(1.0, reach_x), min(1.0, reach_t)
     after = np.sum((pair.x + length_x * dx) * (pair.s + length_t * np.diag(dt)))
-    target = max((max(after, 0.0) / pair.gap) ** 3 * mu, mu_goal)
-    share = to_boundary(length_x, length_t)
-    dx, dt = _direction(pair, pair.centring(target, dx * dt))
+    shrink = (max(float(after), 0.0) / pair.gap) ** 3
+    mu = max(shrink * pair.gap / len(t), mu_goal)
+    part = pair.centring(mu, dx * dt)
+    return _move(pair, t, part, to_boundary(length_x, length_t))
+
+
+def _short_step(
+    pair: ComplementaryPair, t: np.ndarray, mu_goal: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """A step along the central path: what still works when rounding is near."""
+    mu = pair.gap / len(t)
+    shrink = SHORT if pair.off_centre < 0.5 else 1.0
+    return _move(pair, t, pair.centring(max(shrink * mu, mu_goal)), to_boundary(0.0, 0.0))
+
+
+def _move(
+    pair: ComplementaryPair, t: np.ndarray, part: np.ndarray, share: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """X and t after a step with the given centring part."""
+    dx, dt = _direction(pair, part)
     reach_x, reach_t = pair.lengths(dx, np.diag(dt))
     x = sym(pair.x + min(1.0, share * reach_x) * dx)
     size = np.sqrt(np.diag(x))  # 1 but for rounding

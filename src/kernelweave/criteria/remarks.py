@@ -10,7 +10,7 @@ from kernelweave.kernels.bank import DenseBank
 __all__ = ["identity_likeness", "same_kernels", "weight_remarks"]
 
 #: Cosine to the centred identity above which a kernel plays its part.
-LIKE_IDENTITY = 0.99
+LIKE_IDENTITY = 0.95
 #: Sum of the kernel weights below which the identity has won.
 NO_KERNEL = 1e-6
 #: Relative difference of two kernels below which they count as one.
@@ -35,13 +35,14 @@ def weight_remarks(
             "all of them"
         )
     if learns_alpha:
-        alike = np.flatnonzero(identity_likeness(bank) > LIKE_IDENTITY)
+        like = identity_likeness(bank) > LIKE_IDENTITY
+        alike = np.flatnonzero(like & (weights > 0))
         if len(alike):
             names = ", ".join(repr(bank.names[i]) for i in alike)
             remarks.append(
                 "the learned alpha is not identifiable: to the training rows "
-                f"{names} looks like the identity, so regularisation can hide in its "
-                "weight; choose alpha by alpha='loo' or leave that kernel out"
+                f"{names} nearly is the identity, so that its weight is regularisation "
+                "rather than information"
             )
     return tuple(remarks)
 

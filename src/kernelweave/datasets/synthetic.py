@@ -25,7 +25,7 @@ def make_views(
     n_informative: int = 2,
     n_classes: int = 3,
     *,
-    n_features: int = 10,
+    n_features: int = 5,
     separation: float = 2.0,
     random_state: Any = None,
     as_frame: bool | str = "auto",
@@ -48,7 +48,7 @@ def make_views(
         Views that tell the classes apart; they come first.
     n_classes : int, default=3
         Classes, as equal in size as they can be.
-    n_features : int, default=10
+    n_features : int, default=5
         Columns of each view.
     separation : float, default=2.0
         Distance of the class centres from the mean of all, in standard deviations of
@@ -70,7 +70,7 @@ def make_views(
     >>> from kernelweave.datasets import make_views
     >>> bunch = make_views(n_samples=60, n_views=3, n_informative=1, random_state=0)
     >>> bunch.data.shape, bunch.informative
-    ((60, 30), ['view0'])
+    ((60, 15), ['view0'])
     """
     counts = {"n_views": n_views, "n_features": n_features}
     for name, value in counts.items():

@@ -174,11 +174,12 @@ class ConvergenceDisplay:
                 self.tol, color="black", linestyle=":", linewidth=1
             )
             ax.annotate(
-                f"tol = {self.tol:.0e}",
-                (0.01, self.tol),
+                f"tol\n{self.tol:.0e}",
+                (1.0, self.tol),
                 xycoords=ax.get_yaxis_transform(),
-                xytext=(0, 3),
+                xytext=(3, 0),
                 textcoords="offset points",
+                va="center",
                 fontsize=8,
             )
 

@@ -28,6 +28,12 @@ class _Row:
     weight: float
     view: str | None = None
 
+    @property
+    def length(self) -> float:
+        """Length of the bar: none for a sum over views, which would dwarf the rest."""
+        summed = self.view is None and self.kind in ("rest", "others")
+        return 0.0 if summed else self.weight
+
 
 class KernelWeightsDisplay:
     """Horizontal bars of kernel weights, grouped by view, the heaviest view first.
@@ -136,7 +142,7 @@ class KernelWeightsDisplay:
         colors = self._colors()
         self.bars_ = ax.barh(
             heights,
-            [row.weight for row in rows],
+            [row.length for row in rows],
             height=[0.85 if row.kind == "view" else 0.6 for row in rows],
             color=[colors.get(row.view, GREY) for row in rows],
         )
@@ -228,7 +234,7 @@ class KernelWeightsDisplay:
                 ""
                 if row.kind == "rest" and not row.weight
                 else _percent(row.weight / total),
-                (row.weight, height),
+                (row.length, height),
                 xytext=(4, 0),
                 textcoords="offset points",
                 va="center",
@@ -248,7 +254,7 @@ class KernelWeightsDisplay:
                 label.set(style="italic", color="#4D4D4D")
         ax.tick_params(axis="y", length=0)
         ax.set_ylim(heights[-1] + 0.7, -0.7)
-        largest = max(row.weight for row in rows)
+        largest = max(row.length for row in rows)
         ax.set_xlim(0, 1.15 * largest if largest > 0 else 1)
         ax.set_xlabel("weight")
         ax.spines[["top", "right"]].set_visible(False)
@@ -307,4 +313,6 @@ def _title(model: Any) -> str:
         return "Uniform kernel weights"
     if certificate.stationarity is not None:
         return f"Kernel weights, stationary to {certificate.stationarity:.1e}"
+    if certificate.gap <= 0:
+        return "Kernel weights, optimal"
     return f"Kernel weights, within {certificate.gap:.1e} of the optimum"

@@ -107,8 +107,8 @@ class ProjectionDisplay:
         unknown = np.setdiff1d(labels, model.classes_)
         if unknown.size:
             raise ValueError(
-                f"y contains the label {unknown[0]!r}, which the model was not fitted "
-                f"on; its classes are {list(model.classes_)!r:.200}"
+                f"y contains the label {unknown.tolist()[0]!r}, which the model was "
+                f"not fitted on; its classes are {model.classes_.tolist()!r:.200}"
             )
         coordinates = to_numpy(estimator.transform(X))
         if len(labels) != len(coordinates):
@@ -204,16 +204,16 @@ class ProjectionDisplay:
         ax.set_ylabel("discriminant coordinate 2")
 
     def _name_means(self, ax: Any) -> None:
-        from matplotlib.patheffects import withStroke
-
-        for label, mean in zip(self.classes, self.means, strict=True):
-            ax.annotate(
+        for c, (label, mean) in enumerate(zip(self.classes, self.means, strict=True)):
+            ax.text(
+                *mean[:2],
                 str(label),
-                mean[:2],
-                xytext=(7, 4),
-                textcoords="offset points",
+                ha="center",
+                va="center",
+                fontsize=8,
                 fontweight="bold",
-                path_effects=[withStroke(linewidth=3, foreground="white")],
+                color="white",
+                bbox={"boxstyle": "round", "facecolor": color(c), "edgecolor": "black"},
                 zorder=4,
             )
 

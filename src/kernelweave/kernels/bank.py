@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from kernelweave._array import Array, as_float, device, from_numpy, namespace
+from kernelweave.views.chunks import row_chunks
 
 __all__ = ["DenseBank"]
 
-#: Passes over the kernels go by blocks of rows of about this many bytes.
-BLOCK_BYTES = 256 * 2**20
+#: Passes over the kernels go by blocks of rows of about this many entries.
+BLOCK_ENTRIES = 2**25
 
 
 class DenseBank:
@@ -47,11 +48,10 @@ class DenseBank:
         if out is None:
             out = xp.empty((n, n), dtype=self.stack.dtype, device=device(self.stack))
         w = from_numpy(np.asarray(weights, dtype=np.float64), self.stack)
-        rows = self._block_rows(self.stack.dtype)
-        for start in range(0, n, rows):
-            block = self.stack[:, start : start + rows, :]
+        for rows in row_chunks(n, self.n_kernels * n, BLOCK_ENTRIES):
+            block = self.stack[:, rows, :]
             flat = xp.reshape(block, (self.n_kernels, -1))
-            out[start : start + rows, :] = xp.reshape(w @ flat, block.shape[1:])
+            out[rows, :] = xp.reshape(w @ flat, block.shape[1:])
         return out
 
     def apply(self, b: Array) -> Array:
@@ -63,21 +63,14 @@ class DenseBank:
         # A float64 certificate on float32 kernels: upcast a block of rows at a time.
         shape = (self.n_kernels, *b.shape)
         out = xp.empty(shape, dtype=b.dtype, device=device(b))
-        rows = max(1, self._block_rows(b.dtype) // self.n_kernels)
         for i in range(self.n_kernels):
-            for start in range(0, self.n_samples, rows):
-                block = as_float(self.stack[i, start : start + rows, :], b.dtype)
-                out[i, start : start + rows, :] = block @ b
+            for rows in row_chunks(self.n_samples, self.n_samples, BLOCK_ENTRIES):
+                out[i, rows, :] = as_float(self.stack[i, rows, :], b.dtype) @ b
         return out
 
     def quad(self, b: Array) -> Array:
         """``tr(B' G_i B)`` for every kernel, (p,)."""
         return inner_products(self.apply(b), b)
-
-    def _block_rows(self, dtype: object) -> int:
-        itemsize = namespace(self.stack).finfo(dtype).bits // 8
-        row_bytes = self.n_kernels * self.n_samples * itemsize
-        return max(1, min(self.n_samples, BLOCK_BYTES // max(row_bytes, 1)))
 
 
 def inner_products(products: Array, b: Array) -> Array:

@@ -60,9 +60,7 @@ class KernelMap:
             slot[...] = gram
             del gram
             centering = center_in_place(slot)
-            if centering.scale == 0:
-                self._warn_constant(i)
-            else:
+            if centering.scale > 0:
                 if not known_psd:
                     projector, remark = ensure_psd(slot, self._title(i), self.psd)
                     centering = dataclasses.replace(centering, projector=projector)
@@ -71,6 +69,7 @@ class KernelMap:
             self.centerings.append(centering)
             if progress is not None:
                 progress(i)
+        self._warn_constant()
         if not self.active:
             raise ValueError(
                 f"every one of the {len(self.names)} kernel(s) is constant on the "
@@ -123,9 +122,20 @@ class KernelMap:
     def _title(self, i: int) -> str:
         return f"kernel {i} ({self.names[i]!r})"
 
-    def _warn_constant(self, i: int) -> None:
-        remark = f"{self._title(i)} is constant on the training rows; its weight is 0"
-        self.remarks.append(remark)
-        warnings.warn(remark, KernelWarning, stacklevel=2)
+    def _warn_constant(self) -> None:
+        """One warning a view, which is what a user can do something about."""
+        active = set(self.active)
+        for view in dict.fromkeys(self.view_names):
+            own = [i for i, name in enumerate(self.view_names) if name == view]
+            constant = [i for i in own if i not in active]
+            if constant:
+                which = ", ".join(self._title(i) for i in constant[:3])
+                more = f" and {len(constant) - 3} more" if len(constant) > 3 else ""
+                remark = (
+                    f"view {view!r}: {which}{more} of {len(own)} kernel(s) constant on "
+                    "the training rows; weight 0"
+                )
+                self.remarks.append(remark)
+                warnings.warn(remark, KernelWarning, stacklevel=2)
 
 

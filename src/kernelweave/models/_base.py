@@ -10,7 +10,15 @@ import numpy as np
 from sklearn.callback import CallbackSupportMixin
 from sklearn.utils.validation import check_is_fitted
 
-from kernelweave._array import Array, device, is_array, namespace, same_home
+from kernelweave._array import (
+    Array,
+    device,
+    from_numpy,
+    is_array,
+    namespace,
+    same_home,
+    to_numpy,
+)
 from kernelweave.exceptions import KernelWeaveConvergenceWarning
 from kernelweave.kernels.bank import DenseBank
 from kernelweave.kernels.mapping import KernelMap
@@ -32,6 +40,7 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
     views: Any
     psd: str
     verbose: int
+    dual_coef_: Array
 
     _doc_link_module = "kernelweave"
     _doc_link_template = (
@@ -84,17 +93,24 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
     def _check_home(self, X: Array) -> None:
         if not same_home(X, self._like):
             raise ValueError(
-                f"{type(self).__name__} was fitted on {_home(self._like)}, but X is "
-                f"{_home(X)}; move X there, or fit again where X is"
+                f"Inputs passed to {type(self).__name__} must use the same namespace "
+                f"and the same device as those passed to fit(): it was fitted on "
+                f"{_home(self._like)}, but X is {_home(X)}; move X there, or fit again "
+                "where X is"
             )
+
+    def _predict_target(self, X: Any) -> Array:
+        """``sum_i w_i G_i(X) dual_coef``, (m, k)."""
+        rows = self._rows(X)
+        weights = to_numpy(self.kernel_weights_)
+        return self.kernel_map_.project(rows, weights, self.dual_coef_)
 
     def _set_weights(self, weights: np.ndarray) -> None:
         """Set ``kernel_weights_`` (p,) and ``view_weights_`` from the bank's weights."""
-        self.kernel_weights_ = self.kernel_map_.spread(weights)
+        weights = self.kernel_map_.spread(weights)
+        self.kernel_weights_ = from_numpy(weights, self._like)
         self.view_weights_: dict[str, float] = {}
-        for view, weight in zip(
-            self.kernel_map_.view_names, self.kernel_weights_, strict=True
-        ):
+        for view, weight in zip(self.kernel_map_.view_names, weights, strict=True):
             self.view_weights_[view] = self.view_weights_.get(view, 0.0) + float(weight)
 
     def _set_certificate(self, certificate: Certificate) -> None:
@@ -137,4 +153,4 @@ def check_number(
 
 def _home(x: Array) -> str:
     library = namespace(x).__name__.removeprefix("array_api_compat.")
-    return f"a {library} array on {device(x)}"
+    return f"an array of {library} on {device(x)}"

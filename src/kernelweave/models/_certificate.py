@@ -61,7 +61,7 @@ class Certificate:
         return dataclasses.replace(self, remarks=(*remarks, *self.remarks))
 
     def __str__(self) -> str:
-        lines = [f"{self.problem}: {self.status}"]
+        lines = [self.problem, f"  {self.status}"]
         if self.stationarity is None:
             lines.append(f"  value        {self.value:.10g}")
             lines.append(f"  lower bound  {self.lower_bound:.10g}")

@@ -63,7 +63,7 @@ class KernelDiscriminant(
         fit = choice.fit
         if fit is None:
             fit = fit_kernel(bank.combine(choice.weights), target, choice.alpha)
-        self._set_discriminant(fit, target, codes)
+        self._set_discriminant(fit, target, codes, choice.alpha)
         self.alpha_, self.n_iter_ = float(choice.alpha), int(choice.n_iter)
         progress.end()
         return self
@@ -96,12 +96,16 @@ class KernelDiscriminant(
         return codes
 
     def _set_discriminant(
-        self, fit: KernelFit, target: Array, codes: np.ndarray
+        self, fit: KernelFit, target: Array, codes: np.ndarray, alpha: float
     ) -> None:
         """Rotate to discriminant axes and fit the class Gaussians."""
         axes = principal_axes(fit.coef, target)
         self.dual_coef_ = fit.coef @ axes
         held_out = to_numpy((target - fit.loo_residual) @ axes)
+        # Without its only row a class is unknown: such a row stands for itself.
+        alone = np.bincount(codes)[codes] == 1
+        inside = to_numpy((target - alpha * fit.coef) @ axes)
+        held_out = np.where(alone[:, None], inside, held_out)
         self.loo_error_ = float(np.mean(to_numpy(fit.loo_residual) ** 2))
         self.gaussians_ = ClassGaussians.fit(held_out, codes)
         self.loo_score_ = float(
@@ -112,12 +116,8 @@ class KernelDiscriminant(
     def _n_features_out(self) -> int:
         return int(self.dual_coef_.shape[1])
 
-    def _project(self, X: Any) -> Array:
-        rows = self._rows(X)
-        return self.kernel_map_.project(rows, self.kernel_weights_, self.dual_coef_)
-
     def _log_joint(self, X: Any) -> Array:
-        projected = self._project(X)
+        projected = self._predict_target(X)
         return self.gaussians_.log_joint(projected)
 
     def transform(self, X: Any) -> Array:
@@ -133,7 +133,7 @@ class KernelDiscriminant(
         Z : array of shape (m, k - 1)
             Coordinates.
         """
-        return self._project(X)
+        return self._predict_target(X)
 
     def decision_function(self, X: Any) -> Array:
         """Log joint density of rows and classes.

@@ -50,7 +50,8 @@ class MultipleKernelFDA(KernelDiscriminant):
         "loo" minimises the leave-one-out error over weights and alpha directly; that is
         smooth but not convex, so it comes without a lower bound, and ignores ``norm``.
     scatter : {"total", "within"}, default="total"
-        "within" learns weights by the criterion of Kim et al. (Eq. 9).
+        "within" learns weights by the criterion of Kim et al. (Eq. 9), where alpha is
+        divided by the mean class size as the scatter is.
     formulation : {"exact", "block"}, default="exact"
         "block" is the multi-class problem of Eq. 37; equal to "exact" for two classes.
     solver : {"auto", "newton", "closed_form", "cutting_plane", "sdp"}, default="auto"
@@ -176,7 +177,8 @@ class MultipleKernelFDA(KernelDiscriminant):
             else:
                 goal = target
             if self.scatter == "within":
-                return WithinFisher(bank, goal, alpha, codes)
+                # Eq. 9 divides the scatter of each class by its size; so must alpha be.
+                return WithinFisher(bank, goal, alpha * k / bank.n_samples, codes)
             if self.formulation == "block" and k > 2:
                 return BlockFisher(
                     bank, from_numpy(class_target(codes, k), bank.stack), alpha

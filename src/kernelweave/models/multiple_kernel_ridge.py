@@ -204,8 +204,7 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
         y : array of shape (m,) or (m, n_outputs)
             Predictions, in the namespace and dtype of X.
         """
-        rows = self._rows(X)
-        predicted = self.kernel_map_.project(rows, self.kernel_weights_, self.dual_coef_)
+        predicted = self._predict_target(X)
         predicted = predicted + self.intercept_[None, :]
         return namespace(predicted).reshape(predicted, (-1,)) if self._flat else predicted
 

@@ -25,9 +25,9 @@ Callback = Callable[[TraceRow], object]
 #: Solvers by name, each with the number of iterations it may take by default.
 METHODS: dict[str, tuple[Method, int]] = {
     "newton": (newton, 60),
-    "closed_form": (closed_form, 20000),
-    "cutting_plane": (cutting_plane, 2000),
-    "sdp": (sdp, 1),
+    "closed_form": (closed_form, 2000),
+    "cutting_plane": (cutting_plane, 1000),
+    "sdp": (sdp, 2),
 }
 #: Rounding is held to be the reason when the gap has not become smaller for this many
 #: iterations, and for as many as the smallest gap took to reach.

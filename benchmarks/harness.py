@@ -1,0 +1,202 @@
+"""Fair timing: one thread, tasks in turn, medians; and where it was measured."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import gc
+import importlib.metadata
+import json
+import os
+import platform
+import signal
+import statistics
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parent / "results"
+PACKAGES = (
+    "numpy",
+    "scipy",
+    "scikit-learn",
+    "array-api-compat",
+    "cvxpy",
+    "clarabel",
+    "scs",
+    "torch",
+    "MKLpy",
+    "himalaya",
+    "cupy",
+)
+
+
+class OutOfTimeError(Exception):
+    """A task used up the processor time it was given."""
+
+
+@dataclass
+class Timing:
+    """Seconds of each repeat of one task, and what the task returned last."""
+
+    cpu: list[float] = field(default_factory=list)
+    wall: list[float] = field(default_factory=list)
+    result: Any = None
+    #: The limit, if the task was stopped there; its time is then a lower bound.
+    stopped_at: float | None = None
+
+    @property
+    def cpu_s(self) -> float:
+        """Median processor seconds, or the limit at which it was stopped."""
+        return self.stopped_at or statistics.median(self.cpu)
+
+    @property
+    def wall_s(self) -> float:
+        """Median elapsed seconds, or NaN if it was stopped."""
+        return statistics.median(self.wall) if self.wall else float("nan")
+
+
+@dataclass
+class Section:
+    """One table of the page, and what was required of it.
+
+    ``rows`` hold numbers or text; ``checks`` are ``(what, measured, required, passed)``.
+    """
+
+    title: str
+    setting: str
+    columns: list[str]
+    rows: list[list[Any]] = field(default_factory=list)
+    checks: list[dict[str, Any]] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+
+    def check(self, what: str, measured: str, required: str, passed: bool) -> None:
+        """Note whether a requirement is met."""
+        self.checks.append(
+            {"what": what, "measured": measured, "required": required, "passed": passed}
+        )
+
+
+def alternate(
+    tasks: dict[str, Callable[[], Any]],
+    repeats: int = 5,
+    *,
+    budget_s: float = 20.0,
+    limit_s: float | None = None,
+    warm_up: bool = True,
+) -> dict[str, Timing]:
+    """Time tasks in turn, so that a busy moment of the machine hits all of them.
+
+    A task leaves the rounds once it has used ``budget_s`` of processor time, and is
+    stopped at ``limit_s``. The first call of each is not counted if it was quick.
+    """
+    timings = {name: Timing() for name in tasks}
+    for number in range(repeats):
+        for name, task in tasks.items():
+            timing = timings[name]
+            if timing.stopped_at or sum(timing.cpu) > budget_s:
+                continue
+            if warm_up and number == 0:
+                _measure(task, timing, limit_s)
+                if timing.stopped_at or timing.cpu[0] > 1.0:
+                    continue
+                timing.cpu.clear()
+                timing.wall.clear()
+            _measure(task, timing, limit_s)
+    return timings
+
+
+def _measure(task: Callable[[], Any], timing: Timing, limit_s: float | None) -> None:
+    timing.result = None
+    gc.collect()
+    wall, cpu = time.perf_counter(), time.process_time()
+    try:
+        with cpu_limit(limit_s):
+            timing.result = task()
+    except OutOfTimeError:
+        timing.stopped_at = limit_s
+        return
+    timing.cpu.append(time.process_time() - cpu)
+    timing.wall.append(time.perf_counter() - wall)
+
+
+@contextlib.contextmanager
+def cpu_limit(seconds: float | None) -> Iterator[None]:
+    """Raise :class:`OutOfTimeError` inside the block after so much processor time."""
+    if seconds is None or not hasattr(signal, "SIGPROF"):
+        yield
+        return
+
+    def stop(*_: Any) -> None:
+        raise OutOfTimeError(f"more than {seconds} s of processor time")
+
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
+        signal.signal(signal.SIGPROF, before)
+
+
+def one_thread() -> None:
+    """Hold every BLAS, OpenMP and torch pool of this process to one thread."""
+    import threadpoolctl
+
+    threadpoolctl.threadpool_limits(1)
+    with contextlib.suppress(ImportError):
+        import torch
+
+        torch.set_num_threads(1)
+
+
+def environment() -> dict[str, Any]:
+    """Machine, versions, date, commit and load."""
+    return {
+        "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "machine": f"{_cpu_model()}, {os.cpu_count()} core(s)",
+        "load_average": [round(value, 2) for value in os.getloadavg()],
+        "python": platform.python_version(),
+        "versions": {name: version for name in PACKAGES if (version := _version(name))},
+        "commit": _commit(),
+    }
+
+
+def _cpu_model() -> str:
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()
+
+
+def _version(name: str) -> str | None:
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        return importlib.metadata.version(name)
+    return None
+
+
+def _commit() -> str:
+    """Short hash, with a plus if the sources differ from it."""
+    root = Path(__file__).parent.parent
+
+    def git(*words: str) -> str:
+        done = subprocess.run(["git", *words], cwd=root, capture_output=True, text=True)
+        return done.stdout.strip()
+
+    try:
+        changed = git("status", "--porcelain", "--", "src")
+        return git("rev-parse", "--short", "HEAD") + ("+" if changed else "")
+    except OSError:
+        return "unknown"
+
+
+def save(name: str, section: dict[str, Any], folder: Path = RESULTS) -> Path:
+    """Write one section with its environment to ``<name>.json``."""
+    folder.mkdir(exist_ok=True)
+    path = folder / f"{name}.json"
+    path.write_text(json.dumps(section, indent=1) + "\n", encoding="utf-8")
+    return path

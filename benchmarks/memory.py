@@ -1,0 +1,119 @@
+"""Peak memory of a fit, in n x n arrays beyond the kernel bank."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import tracemalloc
+from typing import Any
+
+import numpy as np
+from harness import Section
+
+P, REQUIRED = 10, 4.0
+SETTINGS: dict[str, dict[str, Any]] = {
+    "norm=1, alpha=0.1": {"norm": 1, "alpha": 0.1},
+    'norm=1, alpha="learn"': {"norm": 1, "alpha": "learn"},
+    "default": {},
+}
+
+
+def run(quick: bool = False) -> Section:
+    """Every setting in a process of its own."""
+    n = 1000 if quick else 2000
+    section = Section(
+        "Peak memory of a fit",
+        f"n = {n}, p = {P} Gaussian kernels, ten classes, each fit in a process of its "
+        "own. Peak minus what the process held before the fit (for precomputed "
+        "kernels: with the user's stack in it), minus the bank of "
+        f"{P} n x n matrices, in units of one n x n matrix of doubles (8 n^2 bytes). "
+        "Arrays: the peak that tracemalloc sees, all of NumPy's arrays. Process: growth "
+        "of the resident set, which adds LAPACK's and BLAS's own buffers.",
+        ["kernels", "setting", "arrays", "process", "allowed"],
+    )
+    for kernels in ("features", "precomputed"):
+        for setting in SETTINGS:
+            arrays = _in_child(kernels, setting, n, "arrays")
+            process = _in_child(kernels, setting, n, "process")
+            beyond = [(peak / (8 * n * n)) - P for peak in (arrays, process)]
+            section.rows.append(
+                [kernels, setting, f"{beyond[0]:.2f}", f"{beyond[1]:.2f}", REQUIRED]
+            )
+            section.check(
+                f"peak memory, {kernels}, {setting}",
+                f"bank + {beyond[0]:.1f} (arrays), + {beyond[1]:.1f} (process)",
+                f"bank + {REQUIRED:.0f}",
+                max(beyond) <= REQUIRED + 0.1,
+            )
+    return section
+
+
+def _in_child(kernels: str, setting: str, n: int, how: str) -> float:
+    """Bytes at the peak of one fit beyond those before it."""
+    command = [sys.executable, __file__, kernels, setting, str(n), how]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr}")
+    return float(json.loads(done.stdout.splitlines()[-1]))
+
+
+def _child(kernels: str, setting: str, n: int, how: str) -> float:
+    from problems import gaussians, ten_classes, widths_around_median
+
+    from kernelweave import MultipleKernelFDA
+    from kernelweave.kernels import RBF
+
+    X, y = ten_classes(n)
+    widths = widths_around_median(X, P)
+    # Once on few rows: imports and BLAS's buffers are there before the fit.
+    few = slice(0, 200)
+    if kernels == "features":
+        views: Any = [
+            ("all", [RBF(gamma=float(1 / s**2)) for s in widths], slice(0, 20))
+        ]
+        data, small = X, X[few]
+    else:
+        views = "precomputed"
+        data = np.empty((n, n, P))
+        for i, sigma in enumerate(widths):
+            data[:, :, i] = gaussians(X, X, [np.arange(20)], np.array([sigma]))[0]
+        small = np.ascontiguousarray(data[few, few, :])
+    model = MultipleKernelFDA(views, **SETTINGS[setting])
+    model.fit(small, y[few])
+    if how == "arrays":
+        tracemalloc.start()
+        model.fit(data, y)
+        return float(tracemalloc.get_traced_memory()[1])
+    before = _resident()
+    _reset_peak()
+    model.fit(data, y)
+    return _peak() - before
+
+
+def _resident() -> float:
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return float(file.read().split()[1]) * resource.getpagesize()
+
+
+def _reset_peak() -> None:
+    """Let the kernel forget the peak of the preparation (Linux)."""
+    with open("/proc/self/clear_refs", "w", encoding="ascii") as file:
+        file.write("5")
+
+
+def _peak() -> float:
+    with open("/proc/self/status", encoding="ascii") as file:
+        for line in file:
+            if line.startswith("VmHWM:"):
+                return float(line.split()[1]) * 1024
+    return float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss) * 1024
+
+
+if __name__ == "__main__":
+    print(json.dumps(_child(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4])))

@@ -1,0 +1,250 @@
+"""The methods of :mod:`peers`, each as ``prepare(split) -> task``.
+
+``prepare`` brings the kernels into the form the method takes, outside the clock. The
+task trains; what it returns maps test kernels (p, m, n) to class codes (m,).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from problems import Split
+from scipy.linalg import cho_factor, cho_solve
+from sklearn.model_selection import GridSearchCV, StratifiedKFold
+from sklearn.svm import SVC
+
+from kernelweave import Fisher, LpBall, MultipleKernelFDA, Simplex, solve
+from kernelweave.criteria.discriminant import fit_kernel
+from kernelweave.criteria.targets import binary_target
+from kernelweave.kernels import DenseBank, center_and_scale
+
+Fitted = Callable[[np.ndarray], np.ndarray]
+Task = Callable[[], Fitted]
+
+FOLDS = 5
+LAMBDAS = np.logspace(-8, 0, 9)
+C_GRID = np.logspace(-2, 4, 7)
+
+
+@dataclass(frozen=True)
+class Method:
+    """How to prepare a method, what to say about it, and how many kernels it takes."""
+
+    prepare: Callable[[Split], Task]
+    text: str
+    most_kernels: int = 10_000
+
+
+def estimator(**parameters: Any) -> Callable[[Split], Task]:
+    """Our estimator on a stack (n, n, p)."""
+
+    def prepare(split: Split) -> Task:
+        stack = np.ascontiguousarray(np.moveaxis(split.train, 0, -1))
+
+        def task() -> Fitted:
+            model = MultipleKernelFDA("precomputed", **parameters)
+            model.fit(stack, split.y_train)
+            return lambda test: model.predict(np.moveaxis(test, 0, -1))
+
+        return task
+
+    return prepare
+
+
+def bare_solver(norm: float) -> Callable[[Split], Task]:
+    """Our solver on a bank, without the checks of an estimator."""
+
+    def prepare(split: Split) -> Task:
+        target = binary_target(split.y_train)
+
+        def task() -> Fitted:
+            bank = DenseBank(center_and_scale(split.train))
+            weight_set = Simplex() if norm == 1 else LpBall(norm)
+            solution = solve(Fisher(bank, target, "learn"), weight_set, tol=1e-6)
+            alpha, weights = float(solution.weights[0]), solution.weights[1:]
+            fit = fit_kernel(bank.combine(weights), target, max(alpha, 1e-8))
+            return lambda test: _project(split, test, weights, fit.coef)
+
+        return task
+
+    return prepare
+
+
+def _project(
+    split: Split, test: np.ndarray, weights: np.ndarray, coef: np.ndarray
+) -> np.ndarray:
+    """Class codes by the nearer class mean on the discriminant axis."""
+    total, seen = np.zeros(test.shape[1]), np.zeros(test.shape[2])
+    for w, K, new in zip(weights, split.train, test, strict=True):
+        if w > 0:
+            means, grand = K.mean(axis=0), K.mean()
+            scale = w * len(K) / (np.trace(K) - len(K) * grand)
+            b = coef[:, 0] - coef[:, 0].mean()
+            total += scale * (new @ b - means @ b)
+            seen += scale * (K @ b - means @ b)
+    middle = (seen[split.y_train == 0].mean() + seen[split.y_train == 1].mean()) / 2
+    return (total > middle).astype(int)
+
+
+def mklpy(make: Callable[[], Any]) -> Callable[[Split], Task]:
+    """A learner of MKLpy on torch tensors that share our memory."""
+
+    def prepare(split: Split) -> Task:
+        import torch
+
+        kernels = list(torch.from_numpy(split.train))
+        labels = torch.from_numpy(2 * split.y_train - 1)
+
+        def task() -> Fitted:
+            model = make().fit(kernels, labels)
+            return lambda test: (
+                np.asarray(model.predict(list(torch.from_numpy(test)))) > 0
+            ).astype(int)
+
+        return task
+
+    return prepare
+
+
+def _easy_svc() -> Any:
+    from MKLpy.algorithms import EasyMKL
+
+    return EasyMKL(lam=0.1, learner=SVC(C=10.0))
+
+
+def _easy_komd() -> Any:
+    from MKLpy.algorithms import EasyMKL
+
+    return EasyMKL(lam=0.1)
+
+
+def _rmkl() -> Any:
+    from MKLpy.algorithms import RMKL
+
+    return RMKL(learner=SVC(C=10.0), max_iter=100)
+
+
+def himalaya(solver: str, **solver_params: Any) -> Callable[[Split], Task]:
+    """MultipleKernelRidgeCV on targets -1 and 1."""
+
+    def prepare(split: Split) -> Task:
+        from himalaya.kernel_ridge import MultipleKernelRidgeCV
+
+        labels = 2.0 * split.y_train - 1.0
+
+        def task() -> Fitted:
+            model = MultipleKernelRidgeCV(
+                kernels="precomputed",
+                solver=solver,
+                solver_params={"progress_bar": False, **solver_params},
+                cv=FOLDS,
+                random_state=0,
+            ).fit(split.train, labels)
+            return lambda test: (model.predict(test) > 0).astype(int)
+
+        return task
+
+    return prepare
+
+
+def svc_mean(split: Split) -> Task:
+    """SVC on the mean kernel, C by cross-validation."""
+
+    def task() -> Fitted:
+        search = GridSearchCV(SVC(kernel="precomputed"), {"C": C_GRID}, cv=FOLDS)
+        search.fit(split.train.mean(axis=0), split.y_train)
+        return lambda test: search.predict(test.mean(axis=0))
+
+    return task
+
+
+def rkda_double_cv(split: Split) -> Task:
+    """Single-kernel RKDA: kernel and lambda by cross-validation, then one fit."""
+
+    def task() -> Fitted:
+        folds = list(StratifiedKFold(FOLDS).split(split.y_train, split.y_train))
+        correct = np.zeros((len(split.train), len(LAMBDAS)))
+        for i, K in enumerate(split.train):
+            for rows, held_out in folds:
+                classify = _rkda_path(K[np.ix_(rows, rows)], split.y_train[rows])
+                predicted = classify(K[np.ix_(held_out, rows)], LAMBDAS)
+                correct[i] += (predicted == split.y_train[held_out]).sum(axis=1)
+        i, j = np.unravel_index(np.argmax(correct), correct.shape)
+        classify = _rkda_path(split.train[i], split.y_train)
+        return lambda test: classify(test[i], LAMBDAS[[j]])[0]
+
+    return task
+
+
+def _rkda_path(K: np.ndarray, y: np.ndarray) -> Callable[..., np.ndarray]:
+    """A classifier for any lambdas, (rows, lambdas) -> codes (lambdas, m)."""
+    n, means, grand = len(K), K.mean(axis=0), K.mean()
+    G = K - means[None, :] - means[:, None] + grand
+    unit = np.trace(G)
+    target = binary_target(y)[:, 0]
+
+    def classify(rows: np.ndarray, lambdas: np.ndarray) -> np.ndarray:
+        codes = np.empty((len(lambdas), len(rows)), dtype=int)
+        for j, ridge in enumerate(lambdas):
+            matrix = G + 1.0 / n
+            matrix[np.diag_indices(n)] += ridge * unit
+            factor = cho_factor(matrix, overwrite_a=True, check_finite=False)
+            b = cho_solve(factor, target, check_finite=False)
+            b -= b.mean()
+            seen = K @ b
+            middle = (seen[y == 0].mean() + seen[y == 1].mean()) / 2
+            codes[j] = rows @ b > middle
+        return codes
+
+    return classify
+
+
+METHODS: dict[str, Method] = {
+    'kernelweave norm=1, alpha="learn"': Method(
+        estimator(norm=1, alpha="learn"),
+        "weights and regularisation learned in one convex problem, relative gap 1e-6; "
+        "the estimator on a stack (n, n, p), every check included.",
+    ),
+    'kernelweave norm=2, alpha="learn"': Method(
+        estimator(norm=2, alpha="learn"), "the same with l2 weights."
+    ),
+    "kernelweave default": Method(
+        estimator(),
+        "weights for four norms, and norm and regularisation chosen by exact "
+        "leave-one-out.",
+    ),
+    "kernelweave norm=1, bare solver": Method(
+        bare_solver(1),
+        "centring, `solve` and `fit_kernel` without the estimator and its checks.",
+    ),
+    "MKLpy EasyMKL + SVC": Method(
+        mklpy(_easy_svc),
+        "one-shot weights, lam = 0.1, then an SVC at C = 10; no tuning.",
+    ),
+    "MKLpy EasyMKL (its KOMD)": Method(
+        mklpy(_easy_komd), "the same with MKLpy's own learner; no tuning."
+    ),
+    "MKLpy RMKL": Method(
+        mklpy(_rmkl),
+        "radius-margin ratio, 100 steps, then an SVC at C = 10; no tuning.",
+    ),
+    "himalaya random search": Method(
+        himalaya("random_search", alphas=np.logspace(-4, 4, 9), n_iter=100),
+        "`MultipleKernelRidgeCV`, 100 draws of weights, 9 alphas, 5 folds.",
+    ),
+    "himalaya hyper-gradient": Method(
+        himalaya("hyper_gradient"), "`MultipleKernelRidgeCV`, default steps, 5 folds."
+    ),
+    "SVC on the mean kernel": Method(
+        svc_mean, "7 values of C, 5 folds, scikit-learn's GridSearchCV."
+    ),
+    "RKDA, double cross-validation": Method(
+        rkda_double_cv,
+        "one kernel and one of 9 lambdas by 5 folds, a plain NumPy program (450 "
+        "Cholesky factorisations); not run at p = 200.",
+        most_kernels=10,
+    ),
+}

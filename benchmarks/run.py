@@ -1,0 +1,65 @@
+"""Measure and compare: ``python benchmarks/run.py [section ...] [--quick] [--write-docs]``.
+
+Sections: sdp, cutting_plane, fit_vs_single, peers, memory. Each writes
+``benchmarks/results/<section>.json``; ``--write-docs`` makes docs/benchmarks.md of them.
+``benchmarks/gpu.py`` is a program of its own, for a machine with a GPU.
+"""
+
+from __future__ import annotations
+
+import os
+
+# Read by libraries when they are loaded, hence before any of them is imported.
+for _variable in (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "RAYON_NUM_THREADS",
+):
+    os.environ[_variable] = "1"
+
+import argparse
+import dataclasses
+import importlib
+import time
+
+from harness import environment, one_thread, save
+from report import as_text, write_docs
+
+SECTIONS = ("sdp", "cutting_plane", "fit_vs_single", "peers", "memory")
+
+
+def main() -> int:
+    """Run the sections named on the command line, all of them by default."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("sections", nargs="*", metavar="section", help=str(SECTIONS))
+    parser.add_argument("--quick", action="store_true", help="small sizes, not kept")
+    parser.add_argument("--write-docs", action="store_true", help="docs/benchmarks.md")
+    options = parser.parse_args()
+    if unknown := set(options.sections) - set(SECTIONS):
+        parser.error(f"unknown section(s) {sorted(unknown)}; there are {SECTIONS}")
+    # With --write-docs alone, the page is made of the results there are.
+    chosen = options.sections or (() if options.write_docs else SECTIONS)
+    one_thread()
+    missed = 0
+    for name in chosen:
+        started = time.perf_counter()
+        section = importlib.import_module(name).run(options.quick)
+        result = {
+            **dataclasses.asdict(section),
+            "environment": environment(),
+            "seconds": round(time.perf_counter() - started, 1),
+        }
+        print(as_text(result), flush=True)
+        missed += sum(not check["passed"] for check in section.checks)
+        if not options.quick:
+            save(name, result)
+    if options.write_docs:
+        print(f"wrote {write_docs()}")
+    if missed:
+        print(f"{missed} requirement(s) missed")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

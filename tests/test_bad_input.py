@@ -1,0 +1,750 @@
+"""Bad input and faults: one clear error or warning, or the same answer as ever.
+
+The numbers in the names are those of the list of bad inputs the package is built to.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.model_selection import cross_val_score
+
+from kernelweave import KernelFDA, MultipleKernelFDA, MultipleKernelRidge, _memory
+from kernelweave.exceptions import (
+    KernelWarning,
+    KernelWeaveConvergenceWarning,
+    MemoryRefusedError,
+)
+from kernelweave.kernels import RBF
+
+ESTIMATORS = [
+    pytest.param(KernelFDA(), id="KernelFDA"),
+    pytest.param(MultipleKernelFDA(norm=1, alpha=0.1), id="FDA-l1"),
+    pytest.param(MultipleKernelFDA(), id="FDA-default"),
+    pytest.param(MultipleKernelFDA(objective="loo"), id="FDA-loo"),
+    pytest.param(MultipleKernelRidge(norm=2, alpha="learn"), id="Ridge"),
+]
+every_estimator = pytest.mark.parametrize("estimator", ESTIMATORS)
+CLASSIFIERS = ESTIMATORS[:-1]
+LEARNERS = ESTIMATORS[1:]
+
+VIEWS = [("left", RBF(), [0, 1, 2]), ("right", ["linear", RBF()], [3, 4, 5])]
+PLAIN = [("left", "linear", [0, 1, 2]), ("right", "linear", [3, 4, 5])]
+
+
+@pytest.fixture
+def table(rng):
+    """40 rows of two classes, six columns of which 0 and 3 know the class."""
+    y = np.tile([0, 1], 20)
+    X = rng.normal(size=(40, 6))
+    X[:, 0] += 2 * y
+    X[:, 3] += y
+    return X, y
+
+
+@pytest.fixture
+def stack(table):
+    """Two linear kernels of that table, (40, 40, 2), and the labels."""
+    X, y = table
+    return np.stack([X[:, :3] @ X[:, :3].T, X[:, 3:] @ X[:, 3:].T], axis=-1), y
+
+
+def with_views(estimator, views):
+    return clone(estimator).set_params(views=views)
+
+
+def assert_sane(model, X):
+    """Finite weights in [0, 1] up to rounding, and finite predictions."""
+    assert np.all(np.isfinite(model.kernel_weights_))
+    assert np.all(model.kernel_weights_ >= 0)
+    assert np.isfinite(model.loo_error_) and np.isfinite(model.alpha_)
+    predict = getattr(model, "decision_function", model.predict)
+    assert np.all(np.isfinite(predict(X)))
+
+
+def assert_same_model(one, other, X_one, X_other=None, rtol=1e-6):
+    """Equal predictions, and equal certificates where there are any."""
+    X_other = X_one if X_other is None else X_other
+    predict = "decision_function" if hasattr(one, "decision_function") else "predict"
+    expected = getattr(one, predict)(X_one)
+    found = getattr(other, predict)(X_other)
+    assert_allclose(found, expected, rtol=rtol, atol=rtol * np.max(np.abs(expected)))
+    if hasattr(one, "certificate_"):
+        assert_allclose(other.certificate_.value, one.certificate_.value, rtol=1e-8)
+
+
+# Kernels that are none -----------------------------------------------------------------
+
+
+@every_estimator
+@pytest.mark.parametrize("shift", [1.0, 30.0], ids=["some", "negative trace"])
+def test_01_indefinite_kernel_is_refused(estimator, stack, shift):
+    K, y = stack
+    K[:, :, 1] -= shift * np.eye(len(y))
+    model = with_views(estimator, "precomputed")
+    with pytest.raises(ValueError, match="not positive semidefinite") as caught:
+        model.fit(K, y)
+    message = str(caught.value)
+    assert "kernel_1" in message and "eigenvalue is -" in message
+    assert "psd='clip'" in message
+
+
+def test_01_distances_instead_of_similarities_are_refused(table):
+    X, y = table
+    distances = np.linalg.norm(X[:, None] - X[None], axis=2)
+    with pytest.raises(ValueError, match=r"kernel_0.*not positive semidefinite"):
+        KernelFDA("precomputed").fit(distances, y)
+
+
+@every_estimator
+def test_01_clipping_must_be_asked_for(estimator, stack):
+    K, y = stack
+    K[:, :, 1] -= np.eye(len(y))
+    model = with_views(estimator, "precomputed").set_params(psd="clip")
+    with pytest.warns(KernelWarning, match=r"kernel_1.*indefinite.*clipping"):
+        model.fit(K, y)
+    assert_sane(model, K)
+    assert any("kernel_1" in remark for remark in model.kernel_map_.remarks)
+    if hasattr(model, "certificate_"):
+        assert any("clipping" in remark for remark in model.certificate_.remarks)
+
+
+@every_estimator
+def test_01_indefinite_callable_is_refused_by_name(estimator, table):
+    def tanh_kernel(X, Z):
+        return np.tanh(X @ Z.T - 5.0)
+
+    X, y = table
+    model = with_views(estimator, [("odd", [RBF(), tanh_kernel], slice(None))])
+    with pytest.raises(ValueError, match=r"odd: tanh_kernel.*semidefinite"):
+        model.fit(X, y)
+
+
+@every_estimator
+def test_02_indefinite_within_rounding_is_noted(estimator, stack):
+    K, y = stack
+    exact = with_views(estimator, "precomputed").fit(K, y)
+    K = K.copy()
+    K[:, :, 1] -= 2e-7 * np.trace(K[:, :, 1]) / len(y) * np.eye(len(y))
+    model = with_views(estimator, "precomputed").fit(K, y)
+    (remark,) = model.kernel_map_.remarks
+    assert "kernel_1" in remark and "was added to its diagonal" in remark
+    if hasattr(model, "certificate_"):
+        assert remark in model.certificate_.remarks
+        assert remark in str(model.certificate_)
+    assert_allclose(model.predict(K), exact.predict(K), atol=1e-4)
+
+
+@every_estimator
+def test_03_asymmetric_kernel(estimator, stack):
+    K, y = stack
+    model = with_views(estimator, "precomputed")
+    rounded = K.copy()
+    rounded[3, 5, 1] += 1e-12
+    assert_same_model(model.fit(K, y), clone(model).fit(rounded, y), K)
+    K[3, 5, 1] += 0.5
+    with pytest.raises(ValueError, match="'kernel_1' is not symmetric") as caught:
+        clone(model).fit(K, y)
+    message = str(caught.value)
+    assert "(3, 5)" in message and "(5, 3)" in message and "(K + K.T) / 2" in message
+    assert repr(float(K[3, 5, 1])) in message
+
+
+@every_estimator
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_04_not_finite_in_a_kernel(estimator, stack, value):
+    K, y = stack
+    model = with_views(estimator, "precomputed").fit(K, y)
+    K = K.copy()
+    K[7, 2, 1] = value
+    for act in (lambda: clone(model).fit(K, y), lambda: model.predict(K)):
+        with pytest.raises(ValueError, match=r"kernel 1 holds .* at position \(7, 2\)"):
+            act()
+
+
+# Entries of a table --------------------------------------------------------------------
+
+
+@every_estimator
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
+def test_05_06_entry_that_is_no_number(estimator, table, value):
+    X, y = table
+    model = with_views(estimator, VIEWS).fit(X, y)
+    X = X.copy()
+    X[7, 4] = value
+    name = "NaN" if np.isnan(value) else "infinity"
+    wanted = rf"contains {name}.*view 'right', row 7, column 4 holds {value}.*SimpleImp"
+    for act in (lambda: clone(model).fit(X, y), lambda: model.predict(X)):
+        with pytest.raises(ValueError, match=wanted):
+            act()
+
+
+@every_estimator
+def test_07_row_without_a_view(estimator, table):
+    X, y = table
+    X[7, 3:] = np.nan
+    X[9, 3:] = np.nan
+    wanted = r"2 sample\(s\) lack the view 'right'.*row\(s\) 7, 9.*Drop these rows"
+    with pytest.raises(ValueError, match=wanted):
+        with_views(estimator, VIEWS).fit(X, y)
+
+
+@every_estimator
+def test_08_row_without_any_view(estimator, table):
+    X, y = table
+    X[7] = np.nan
+    with pytest.raises(ValueError, match=r"lack the view 'left'.*row\(s\) 7\."):
+        with_views(estimator, VIEWS).fit(X, y)
+
+
+# Repeated, constant and badly scaled data ----------------------------------------------
+
+
+@every_estimator
+def test_09_duplicated_rows(estimator, table):
+    X, y = table
+    twice, labels = np.vstack([X, X]), np.concatenate([y, y])
+    model = with_views(estimator, VIEWS).fit(twice, labels)
+    assert_sane(model, X)
+    if hasattr(model, "certificate_"):
+        assert model.certificate_.converged, model.certificate_
+
+
+@pytest.mark.parametrize("norm", [1, 2])
+def test_09_duplicated_rows_keep_the_weights(table, norm):
+    X, y = table
+    once = MultipleKernelFDA(PLAIN, norm=norm, alpha=0.5, tol=1e-9).fit(X, y)
+    twice = clone(once).set_params(alpha=1.0)  # kernel sums have doubled, n has, too
+    twice.fit(np.vstack([X, X]), np.concatenate([y, y]))
+    assert_allclose(twice.kernel_weights_, once.kernel_weights_, atol=1e-5)
+
+
+@pytest.mark.parametrize("estimator", LEARNERS)
+def test_10_duplicated_kernels(estimator, stack):
+    K, y = stack
+    plain = with_views(estimator, "precomputed").fit(K, y)
+    doubled = np.concatenate([K, 7.0 * K[:, :, :1]], axis=2)
+    model = clone(plain).fit(doubled, y)
+    assert_sane(model, doubled)
+    assert model.certificate_.converged
+    assert_allclose(model.kernel_weights_[0], model.kernel_weights_[2], rtol=1e-3)
+    if model.objective == "fisher":
+        remarks = " ".join(model.certificate_.remarks)
+        assert "'kernel_0' and 'kernel_2' are the same up to scale" in remarks
+    if getattr(model, "norm_", None) == 1:
+        assert_allclose(
+            model.certificate_.value, plain.certificate_.value, rtol=2 * model.tol
+        )
+
+
+@every_estimator
+def test_11_constant_view(estimator, table):
+    X, y = table
+    X[:, 3:] = [1.0, -2.0, 1 / 3]
+    model = with_views(estimator, VIEWS)
+    with pytest.warns(KernelWarning) as caught:
+        model.fit(X, y)
+    messages = [str(warning.message) for warning in caught]
+    assert len(messages) == 2
+    for message in messages:
+        assert "'right: " in message and "constant" in message and "weight is 0" in message
+    assert_allclose(model.kernel_weights_[1:], 0.0)
+    assert model.view_weights_["right"] == 0.0
+    assert_sane(model, X)
+    alone = with_views(estimator, VIEWS[:1]).fit(X, y)
+    assert_same_model(alone, model, X)
+
+
+@every_estimator
+def test_11_constant_column(estimator, table):
+    X, y = table
+    X[:, 4] = 1 / 3
+    model = with_views(estimator, None).fit(X, y)
+    alone = with_views(estimator, None).fit(np.delete(X, 4, axis=1), y)
+    assert_same_model(alone, model, np.delete(X, 4, axis=1), X)
+
+
+@every_estimator
+@pytest.mark.parametrize("value", [0.0, 5.0, 1 / 3])
+def test_12_kernel_without_content(estimator, stack, value):
+    K, y = stack
+    alone = with_views(estimator, "precomputed").fit(K[:, :, :1], y)
+    K = K.copy()
+    K[:, :, 1] = value
+    model = with_views(estimator, "precomputed")
+    with pytest.warns(KernelWarning, match=r"kernel 1 \('kernel_1'\) is constant"):
+        model.fit(K, y)
+    assert_allclose(model.kernel_weights_[1], 0.0)
+    assert_sane(model, K)
+    assert_same_model(alone, model, K[:, :, :1], K)
+    if hasattr(model, "certificate_"):
+        assert any("kernel_1" in remark for remark in model.certificate_.remarks)
+
+
+@every_estimator
+@pytest.mark.filterwarnings("ignore::kernelweave.exceptions.KernelWarning")
+def test_12_nothing_but_constant_kernels(estimator, table):
+    X, y = table
+    with pytest.raises(ValueError, match=r"every one of the 3 kernel\(s\) is constant"):
+        with_views(estimator, VIEWS).fit(np.ones_like(X), y)
+
+
+@every_estimator
+@pytest.mark.parametrize("scale", [1e12, 1e-12, 1e150, 1e-150])
+def test_13_scale_of_a_kernel(estimator, stack, scale):
+    K, y = stack
+    scaled = K * np.array([1.0, scale])
+    one = with_views(estimator, "precomputed").fit(K, y)
+    other = clone(one).fit(scaled, y)
+    assert_same_model(one, other, K, scaled)
+
+
+@every_estimator
+@pytest.mark.parametrize("scale", [1e6, 1e-6, 1e100])
+def test_14_scale_of_a_view(estimator, table, scale):
+    X, y = table
+    views = [("left", "auto", [0, 1, 2]), ("right", ["linear", RBF()], [3, 4, 5])]
+    scaled = X * np.array([1.0, 1.0, 1.0, scale, scale, scale])
+    one = with_views(estimator, views).fit(X, y)
+    other = clone(one).fit(scaled, y)
+    assert_same_model(one, other, X, scaled)
+
+
+# Types ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("estimator", LEARNERS)
+def test_15_float32(estimator, table):
+    X, y = table
+    X32 = X.astype(np.float32)
+    model = with_views(estimator, VIEWS).fit(X32, y)
+    wide = with_views(estimator, VIEWS).fit(X32.astype(np.float64), y)
+    assert model.predict(X32).dtype == wide.predict(X).dtype or model.predict(
+        X32
+    ).dtype == np.float32
+    certificate = model.certificate_
+    assert certificate.converged
+    assert isinstance(certificate.value, float)
+    assert_allclose(certificate.value, wide.certificate_.value, rtol=1e-3)
+    if model.objective == "fisher":
+        assert certificate.lower_bound <= certificate.value * (1 + 1e-12)
+        assert certificate.gap <= 1e-4
+        assert "tol=1e-04" in certificate.status
+
+
+@every_estimator
+@pytest.mark.parametrize("dtype", [np.int8, np.int64, np.uint16, np.bool_, object])
+def test_16_other_types_of_numbers(estimator, table, dtype):
+    X, y = table
+    X = np.abs(np.round(4 * X))
+    X = (X > 3).astype(dtype) if dtype is np.bool_ else X.astype(dtype)
+    views = with_views(estimator, PLAIN)
+    floats = X.astype(np.float64)
+    assert_same_model(clone(views).fit(floats, y), clone(views).fit(X, y), floats, X)
+
+
+@every_estimator
+@pytest.mark.parametrize(
+    ("bad", "error", "text"),
+    [
+        ("four", ValueError, "row 7, column 4 holds 'four', which is not a number"),
+        ({}, TypeError, "row 7, column 4 holds {}, which is not a number"),
+    ],
+)
+def test_16_objects_that_are_no_numbers(estimator, table, bad, error, text):
+    X, y = table
+    X = X.astype(object)
+    X[7, 4] = bad
+    with pytest.raises(error, match=rf"View 'right': {text}"):
+        with_views(estimator, VIEWS).fit(X, y)
+
+
+@every_estimator
+def test_16_complex_data(estimator, table):
+    X, y = table
+    with pytest.raises(ValueError, match="Complex data not supported"):
+        with_views(estimator, VIEWS).fit(X.astype(complex), y)
+
+
+# Classes and rows ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("estimator", CLASSIFIERS)
+@pytest.mark.parametrize("label", ["healthy", 7, True])
+def test_17_one_class(estimator, table, label):
+    X, _ = table
+    with pytest.raises(ValueError, match="needs at least 2 classes") as caught:
+        with_views(estimator, VIEWS).fit(X, np.full(len(X), label))
+    # the label as the user wrote it, not as NumPy prints its own scalars
+    assert str(caught.value).endswith(f"1 class: {label!r}")
+
+
+@pytest.mark.parametrize("estimator", CLASSIFIERS)
+def test_18_class_with_one_member(estimator, table):
+    X, y = table
+    y = np.where(np.arange(len(y)) == 5, 2, y)
+    model = with_views(estimator, VIEWS).fit(X, y)
+    assert_sane(model, X)
+    proba = model.predict_proba(X)
+    assert proba.shape == (len(y), 3) and np.all(np.isfinite(proba))
+    assert np.isfinite(model.loo_score_)
+
+
+def test_18_class_with_one_member_in_cross_validation(table):
+    X, y = table
+    y = np.where(np.arange(len(y)) == 5, 2, y)
+    model = MultipleKernelFDA(PLAIN, norm=1, alpha=0.1)
+    with pytest.warns(UserWarning, match="least populated class"):
+        scores = cross_val_score(model, X, y, cv=4, error_score="raise")
+    assert np.all(np.isfinite(scores))
+
+
+@every_estimator
+def test_19_one_row(estimator, table):
+    X, y = table
+    for views, data in ((VIEWS, X[:1]), ("precomputed", np.ones((1, 1, 2)))):
+        with pytest.raises(ValueError, match=r"1 sample|1 class"):
+            with_views(estimator, views).fit(data, y[:1])
+
+
+@every_estimator
+@pytest.mark.parametrize("n", [2, 3, 4])
+def test_19_few_rows(estimator, table, n):
+    X, y = table
+    model = with_views(estimator, VIEWS).fit(X[:n], y[:n])
+    assert_sane(model, X)
+    assert model.predict(X).shape == (len(X),)
+    if hasattr(model, "certificate_"):
+        assert model.certificate_.converged
+
+
+# Size ----------------------------------------------------------------------------------
+
+
+@every_estimator
+def test_22_memory_is_refused_before_it_is_taken(estimator, table, monkeypatch):
+    X, y = table
+    computed = []
+
+    def kernel(X, Z):
+        computed.append(X.shape)
+        return X @ Z.T
+
+    views = [("left", [kernel, kernel], [0, 1, 2]), ("right", kernel, [3, 4, 5])]
+    needed = (3 + 4) * 40 * 40 * 8
+    monkeypatch.setattr(_memory, "_host_bytes", lambda: needed - 1)
+    with pytest.raises(MemoryRefusedError) as caught:
+        with_views(estimator, views).fit(X, y)
+    message = str(caught.value)
+    assert f"{needed:,} bytes" in message and f"{needed - 1:,} bytes" in message
+    assert "3 kernels over 40 rows" in message
+    assert "fewer kernels or rows" in message and "float32" in message
+    assert not computed
+    monkeypatch.setattr(_memory, "_host_bytes", lambda: needed)
+    with_views(estimator, views).fit(X, y)
+
+
+# Shapes and names ----------------------------------------------------------------------
+
+
+@every_estimator
+def test_23_kernels_first(estimator, stack):
+    K, y = stack
+    model = with_views(estimator, "precomputed").fit(K, y)
+    first = np.moveaxis(K, -1, 0)
+    with pytest.raises(ValueError, match=r"\(2, 40, 40\).*moveaxis\(X, 0, -1\)"):
+        clone(model).fit(first, y)
+    with pytest.raises(ValueError, match=r"moveaxis\(X, 0, -1\)"):
+        model.predict(first[:, :9])
+
+
+def test_23_as_many_kernels_as_rows_are_read_as_kernels_last(rng):
+    X = rng.normal(size=(6, 6))
+    y = np.array([0, 1, 0, 1, 0, 1])
+    K = np.stack([np.outer(column, column) for column in X.T], axis=-1)
+    model = KernelFDA("precomputed", alpha=0.1).fit(K, y)
+    table = KernelFDA([(f"v{j}", "linear", [j]) for j in range(6)], alpha=0.1)
+    assert_allclose(model.transform(K), table.fit(X, y).transform(X), atol=1e-10)
+
+
+@every_estimator
+@pytest.mark.parametrize("shape", [(40, 39), (39, 40, 2), (5, 6, 7)])
+def test_23_kernels_that_are_not_square(estimator, table, shape):
+    with pytest.raises(ValueError, match="must be square") as caught:
+        with_views(estimator, "precomputed").fit(np.ones(shape), np.arange(shape[0]) % 2)
+    assert str(shape) in str(caught.value)
+
+
+@every_estimator
+def test_24_wrong_kernels_at_prediction(estimator, stack):
+    K, y = stack
+    model = with_views(estimator, "precomputed").fit(K, y)
+    name = type(model).__name__
+    with pytest.raises(ValueError, match=rf"X has 39 features, but {name} is expecting 40"):
+        model.predict(K[:, :39])
+    with pytest.raises(ValueError, match="Is X transposed"):
+        model.predict(K[:, :9])
+    with pytest.raises(ValueError, match=r"fitted on 2 precomputed kernel\(s\); found 1"):
+        model.predict(K[:, :, 0])
+    with pytest.raises(ValueError, match=r"fitted on 2 precomputed kernel\(s\); found 3"):
+        model.predict(np.concatenate([K, K[:, :, :1]], axis=2))
+
+
+@every_estimator
+def test_24_kernels_with_names_in_another_order(estimator, stack):
+    pd = pytest.importorskip("pandas")
+    K, y = stack
+    ids = [f"patient{i}" for i in range(len(y))]
+    frame = pd.DataFrame(K[:, :, 0], columns=ids)
+    model = with_views(estimator, "precomputed").fit(frame, y)
+    with pytest.raises(ValueError, match="[Ff]eature names"):
+        model.predict(frame[ids[::-1]])
+
+
+@every_estimator
+@pytest.mark.parametrize(
+    ("columns", "text"),
+    [
+        ([2, 3], r"'right': shares the column\(s\) 2 with the view 'left'"),
+        ([], r"'right': columns=\[\] selects nothing of X. Remove the view"),
+        ([3, 6], r"'right': the column position\(s\) 6 are out of range.*6 columns"),
+        ([3, 3], r"'right': the column\(s\) 3 are selected twice"),
+        (["g3"], r"'right': the column 'g3' is given by name.*Pass a DataFrame"),
+    ],
+)
+def test_25_bad_columns(estimator, table, columns, text):
+    X, y = table
+    views = [("left", "linear", [0, 1, 2]), ("right", "linear", columns)]
+    with pytest.raises(ValueError, match=f"View {text}"):
+        with_views(estimator, views).fit(X, y)
+
+
+@every_estimator
+def test_25_features_changed_after_fit(estimator, table):
+    pd = pytest.importorskip("pandas")
+    X, y = table
+    frame = pd.DataFrame(X, columns=[f"g{j}" for j in range(6)])
+    views = [("left", "linear", ["g0", "g1"]), ("right", "linear", slice("g2", "g5"))]
+    model = with_views(estimator, views).fit(frame, y)
+    with pytest.raises(ValueError, match="(?s)feature names should match.*renamed"):
+        model.predict(frame.rename(columns={"g1": "renamed"}))
+    with pytest.raises(ValueError, match="[Ff]eature names"):
+        model.predict(frame[frame.columns[::-1]])
+    with pytest.raises(ValueError, match="[Ff]eature names|features"):
+        model.predict(frame.drop(columns="g1"))
+    with pytest.raises(ValueError, match="X has 5 features, but .* is expecting 6"):
+        with_views(estimator, PLAIN).fit(X, y).predict(X[:, :5])
+
+
+# Parameters and limits -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("norm", [1, 2])
+@pytest.mark.parametrize("alpha", [0.01, "learn"])
+@pytest.mark.parametrize("estimator", [MultipleKernelFDA(), MultipleKernelRidge()])
+def test_26_max_iter(estimator, table, norm, alpha):
+    X, y = table
+    model = with_views(estimator, VIEWS).set_params(norm=norm, alpha=alpha)
+    best = clone(model).set_params(tol=1e-10).fit(X, y).certificate_
+    model.set_params(max_iter=1)
+    wanted = r"stopped at max_iter=1: relative gap .*, not 1e-06"
+    with pytest.warns(KernelWeaveConvergenceWarning, match=wanted):
+        model.fit(X, y)
+    certificate = model.certificate_
+    assert not certificate.converged
+    assert "optimal" not in certificate.status and "max_iter=1" in certificate.status
+    assert certificate.gap > 1e-6
+    # The bounds are true ones: the optimum lies between them.
+    assert certificate.lower_bound <= best.value * (1 + 1e-9)
+    assert certificate.value >= best.lower_bound * (1 - 1e-9)
+    gap = (certificate.value - certificate.lower_bound) / abs(certificate.value)
+    assert_allclose(certificate.gap, gap)
+    assert_sane(model, X)
+
+
+def test_26_max_iter_of_leave_one_out(table):
+    X, y = table
+    model = MultipleKernelFDA(VIEWS, objective="loo", max_iter=1)
+    with pytest.warns(KernelWeaveConvergenceWarning, match="max_iter=1"):
+        model.fit(X, y)
+    assert not model.certificate_.converged
+    assert_sane(model, X)
+
+
+BAD_PARAMETERS = [
+    ("alpha", 0.0, "a finite number > 0"),
+    ("alpha", -1.0, "a finite number > 0"),
+    ("alpha", np.inf, "a finite number > 0"),
+    ("alpha", np.nan, "a finite number > 0"),
+    ("alpha", "lo", "'loo'"),
+    ("alpha", None, "a finite number > 0"),
+    ("alpha", True, "a finite number > 0"),
+    ("psd", "shift", "'error', 'clip'"),
+    ("verbose", -1, "an int >= 0"),
+]
+LEARNER_PARAMETERS = [
+    ("norm", 0.5, "a number >= 1"),
+    ("norm", "l2", "a number >= 1 or 'loo'"),
+    ("norm", np.nan, "a number >= 1"),
+    ("objective", "svm", "'fisher', 'loo'"),
+    ("solver", "simplex", "'newton'"),
+    ("tol", 0.0, "a number > 0"),
+    ("max_iter", 0, "an int >= 1"),
+    ("max_iter", 2.5, "an int >= 1"),
+]
+DISCRIMINANT_PARAMETERS = [
+    ("scatter", "between", "'total', 'within'"),
+    ("formulation", "blocks", "'exact', 'block'"),
+]
+CASES = [
+    pytest.param(kind, *case, id=f"{kind.__name__}-{case[0]}={case[1]}")
+    for kind, cases in (
+        (KernelFDA, BAD_PARAMETERS),
+        (MultipleKernelRidge, BAD_PARAMETERS + LEARNER_PARAMETERS),
+        (
+            MultipleKernelFDA,
+            BAD_PARAMETERS + LEARNER_PARAMETERS + DISCRIMINANT_PARAMETERS,
+        ),
+    )
+    for case in cases
+]
+
+
+@pytest.mark.parametrize(("kind", "name", "value", "text"), CASES)
+def test_parameters(kind, name, value, text):
+    X, y = np.arange(8.0).reshape(4, 2), np.array([0, 1, 0, 1])
+    with pytest.raises(ValueError) as caught:
+        kind(**{name: value}).fit(X, y)
+    message = str(caught.value)
+    assert f"{name!r} parameter of {kind.__name__} must be" in message
+    assert text in message and f"got {value!r}" in message
+
+
+@pytest.mark.parametrize(
+    ("params", "text"),
+    [
+        ({"objective": "loo", "alpha": 0.1}, "objective='loo' learns alpha.*alpha=0.1"),
+        ({"scatter": "within", "alpha": "learn"}, "no learned regularisation"),
+        ({"scatter": "within", "formulation": "block"}, "scatter='total' only"),
+    ],
+)
+def test_parameters_that_exclude_each_other(table, params, text):
+    X, y = table
+    with pytest.raises(ValueError, match=text):
+        MultipleKernelFDA(PLAIN, **params).fit(X, y)
+
+
+@every_estimator
+def test_targets_that_are_none(estimator, table):
+    X, y = table
+    model = with_views(estimator, PLAIN)
+    with pytest.raises(ValueError, match="y is None"):
+        model.fit(X, None)
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        model.fit(X, y[:-1])
+    with pytest.raises(ValueError, match="y contains NaN"):
+        model.fit(X, np.where(y == 0, np.nan, y))
+
+
+# Memory layout and libraries -----------------------------------------------------------
+
+
+@every_estimator
+@pytest.mark.parametrize("kind", [sparse.csr_array, sparse.csc_matrix, sparse.coo_array])
+def test_31_sparse(estimator, table, kind):
+    X, y = table
+    model = with_views(estimator, VIEWS).fit(X, y)
+    for act in (lambda: clone(model).fit(kind(X), y), lambda: model.predict(kind(X))):
+        with pytest.raises(TypeError, match=r"[Ss]parse.*dense.*toarray"):
+            act()
+
+
+@every_estimator
+def test_31_no_columns(estimator, table):
+    X, y = table
+    with pytest.raises(ValueError, match=r"0 feature\(s\) \(shape=\(40, 0\)\)"):
+        with_views(estimator, None).fit(X[:, :0], y)
+    with pytest.raises(ValueError, match=r"View 'right': columns=slice.*selects nothing"):
+        views = [("left", "linear", [0]), ("right", "linear", slice(3, 3))]
+        with_views(estimator, views).fit(X, y)
+
+
+def layouts(array, path):
+    """The same numbers in other places and orders."""
+    wide = np.zeros((*array.shape[:-1], 2 * array.shape[-1]))
+    wide[..., ::2] = array
+    np.save(path, array)
+    frozen = array.copy()
+    frozen.flags.writeable = False
+    return {
+        "fortran": np.asfortranarray(array),
+        "strided": wide[..., ::2],
+        "backwards": array[::-1].copy()[::-1],
+        "memmap": np.load(path, mmap_mode="r"),
+        "read-only": frozen,
+        "lists": array.tolist(),
+    }
+
+
+@every_estimator
+@pytest.mark.parametrize("precomputed", [False, True], ids=["table", "kernels"])
+def test_31_memory_layout(estimator, table, stack, precomputed, tmp_path):
+    X, y = stack if precomputed else table
+    model = with_views(estimator, "precomputed" if precomputed else VIEWS)
+    expected = clone(model).fit(X, y)
+    for other in layouts(X, tmp_path / "X.npy").values():
+        kept = np.array(other)
+        assert_same_model(expected, clone(model).fit(other, y), X, other, rtol=1e-7)
+        assert np.array_equal(np.asarray(other), kept), "the input was changed"
+
+
+@every_estimator
+@pytest.mark.parametrize("precomputed", [False, True], ids=["table", "kernels"])
+def test_32_torch_needs_no_switch(estimator, table, stack, precomputed):
+    torch = pytest.importorskip("torch")
+    X, y = stack if precomputed else table
+    model = with_views(estimator, "precomputed" if precomputed else VIEWS)
+    expected = clone(model).fit(X, y)
+    tensor = torch.from_numpy(X)
+    found = clone(model).fit(tensor, torch.from_numpy(y))
+    assert isinstance(found.predict(tensor), torch.Tensor)
+    assert_allclose(found.predict(tensor).numpy(), expected.predict(X), atol=1e-6)
+
+
+@every_estimator
+def test_32_fitted_elsewhere(estimator, table):
+    torch = pytest.importorskip("torch")
+    X, y = table
+    tensor = torch.from_numpy(X)
+    with pytest.raises(ValueError, match=r"fitted on .*numpy.*but X is .*torch"):
+        with_views(estimator, VIEWS).fit(X, y).predict(tensor)
+    with pytest.raises(ValueError, match=r"fitted on .*torch.*but X is .*numpy"):
+        with_views(estimator, VIEWS).fit(tensor, y).predict(X)
+
+
+@every_estimator
+def test_32_sparse_tensor(estimator, table):
+    torch = pytest.importorskip("torch")
+    X, y = table
+    with pytest.raises(TypeError, match=r"[Ss]parse.*dense.*to_dense"):
+        with_views(estimator, VIEWS).fit(torch.from_numpy(X).to_sparse(), y)
+
+
+@every_estimator
+def test_32_mixed_devices(estimator, table):
+    strict = pytest.importorskip("array_api_strict")
+    X, y = table
+    here = strict.asarray(X, device=strict.Device("CPU_DEVICE"))
+    there = strict.asarray(X, device=strict.Device("device1"))
+    model = with_views(estimator, VIEWS).fit(here, y)
+    with pytest.raises(ValueError, match=r"fitted on .*CPU_DEVICE.*X is .*device1"):
+        model.predict(there)
+    # y follows X, wherever it comes from
+    moved = clone(model).fit(there, strict.asarray(y))
+    labels = moved.predict(there)
+    assert labels.device == there.device
+    labels = np.asarray(strict.asarray(labels, device=strict.Device("CPU_DEVICE")))
+    assert_allclose(labels, np.asarray(model.predict(here)), atol=1e-6)
