@@ -61,10 +61,7 @@ class Timing:
 
 @dataclass
 class Section:
-    """One table of the page, and what was required of it.
-
-    ``rows`` hold numbers or text; ``checks`` are ``(what, measured, required, passed)``.
-    """
+    """One table of the page, and what was required of it."""
 
     title: str
     setting: str
@@ -143,7 +140,11 @@ def cpu_limit(seconds: float | None) -> Iterator[None]:
 
 
 def one_thread() -> None:
-    """Hold every BLAS, OpenMP and torch pool of this process to one thread."""
+    """Hold every thread pool of this process to one thread; call it first of all."""
+    # Read by libraries when they are loaded, and by processes started from this one.
+    for library in ("OMP", "OPENBLAS", "MKL", "RAYON"):
+        os.environ[f"{library}_NUM_THREADS"] = "1"
+    import numpy as np  # noqa: F401  its BLAS must be loaded for the next line to find it
     import threadpoolctl
 
     threadpoolctl.threadpool_limits(1)

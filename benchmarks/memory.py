@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import resource
 import subprocess
 import sys
@@ -30,8 +29,8 @@ def run(quick: bool = False) -> Section:
         "own. Peak minus what the process held before the fit (for precomputed "
         "kernels: with the user's stack in it), minus the bank of "
         f"{P} n x n matrices, in units of one n x n matrix of doubles (8 n^2 bytes). "
-        "Arrays: the peak that tracemalloc sees, all of NumPy's arrays. Process: growth "
-        "of the resident set, which adds LAPACK's and BLAS's own buffers.",
+        "Arrays: the peak that tracemalloc sees, all of NumPy's arrays. Process: the "
+        "growth of the resident set, which adds LAPACK's and BLAS's own buffers.",
         ["kernels", "setting", "arrays", "process", "allowed"],
     )
     for kernels in ("features", "precomputed"):
@@ -54,10 +53,7 @@ def run(quick: bool = False) -> Section:
 def _in_child(kernels: str, setting: str, n: int, how: str) -> float:
     """Bytes at the peak of one fit beyond those before it."""
     command = [sys.executable, __file__, kernels, setting, str(n), how]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    done = subprocess.run(
-        command, env=environment, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr}")
     return float(json.loads(done.stdout.splitlines()[-1]))

@@ -229,7 +229,7 @@ METHODS: dict[str, Method] = {
     ),
     "MKLpy RMKL": Method(
         mklpy(_rmkl),
-        "radius-margin ratio, 100 steps, then an SVC at C = 10; no tuning.",
+        "radius-margin ratio, 100 steps, then an SVC, C = 10; no tuning.",
     ),
     "himalaya random search": Method(
         himalaya("random_search", alphas=np.logspace(-4, 4, 9), n_iter=100),

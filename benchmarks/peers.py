@@ -21,9 +21,9 @@ def run(quick: bool = False) -> Section:
     section = Section(
         "Against what people use today",
         "Training time and test accuracy with the same precomputed kernels: p = 10 "
-        "Gaussians (widths 0.1 to 100 on standardised columns), p = 200 the same on all "
-        "columns and on 19 random halves of them. Cancer: breast cancer, 400 rows to "
-        "learn and 169 to test; digits: below 5 against the rest, 1000 and 797 rows. "
+        "Gaussians (widths 0.1 to 100 on standardised columns), p = 200 the same on "
+        "all columns and on 19 random halves of them. Cancer: breast cancer, 400 rows "
+        "to learn, 169 to test; digits: below 5 against the rest, 1000 and 797 rows. "
         "What each method does is said below. "
         f'Stopped after {limit_s:.0f} s of processor time: "> {limit_s:.0f}". Ratio: '
         f"to `{LEARNED}` through the estimator, which is the time that counts. "

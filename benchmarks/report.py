@@ -102,8 +102,9 @@ def _place(result: dict[str, Any]) -> str:
     place = result["environment"]
     versions = ", ".join(f"{name} {v}" for name, v in place["versions"].items())
     text = (
-        f"Measured {place['date']} at commit {place['commit']} on {place['machine']}; "
-        f"load average {place['load_average'][0]}; Python {place['python']}, {versions}."
+        f"Measured {place['date']} at commit {place['commit']} on {place['machine']}, "
+        f"load average {place['load_average'][0]}. "
+        f"Python {place['python']}, {versions}."
     )
     return _wrap(f"*{text}*")
 

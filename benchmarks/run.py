@@ -1,22 +1,12 @@
-"""Measure and compare: ``python benchmarks/run.py [section ...] [--quick] [--write-docs]``.
+"""Measure and compare: ``benchmarks/run.py [section ...] [--quick] [--write-docs]``.
 
-Sections: sdp, cutting_plane, fit_vs_single, peers, memory. Each writes
-``benchmarks/results/<section>.json``; ``--write-docs`` makes docs/benchmarks.md of them.
+Sections: sdp, cutting_plane, fit_vs_single, peers, memory. Each writes its results to
+``benchmarks/results/<section>.json``, and ``--write-docs`` makes docs/benchmarks.md of
+them.
 ``benchmarks/gpu.py`` is a program of its own, for a machine with a GPU.
 """
 
 from __future__ import annotations
-
-import os
-
-# Read by libraries when they are loaded, hence before any of them is imported.
-for _variable in (
-    "OMP_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "RAYON_NUM_THREADS",
-):
-    os.environ[_variable] = "1"
 
 import argparse
 import dataclasses

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import re
 import tracemalloc
 
 import numpy as np
@@ -64,6 +65,11 @@ REFERENCES = [
 ]
 
 #: Every kernel with its defaults, and kernels that wrap kernels.
+def kernel_id(kernel):
+    """A name without the address of a function, the same in every test process."""
+    return re.sub(r" at 0x\w+", "", str(kernel))
+
+
 KERNEL_OBJECTS = [
     *(make() for make in KERNELS.values()),
     RBF(factor=3.0),
@@ -189,7 +195,7 @@ def test_symmetric_on_strided_rows_too(monkeypatch, base, step, rng, xp_backend)
 @pytest.mark.parametrize(
     "kernel",
     [RBF(), Polynomial(), Laplacian(), Cosine(), Chi2("median"), "auto"],
-    ids=str,
+    ids=kernel_id,
 )
 def test_unit_of_the_features_does_not_matter(kernel, scale, dtype, rng):
     X = rng.uniform(size=(20, 4)).astype(dtype)
@@ -311,7 +317,7 @@ def test_equality_is_by_parameters():
     assert clone(Polynomial(degree=2)) == Polynomial(degree=2)
 
 
-@pytest.mark.parametrize("spec", ["auto", *KERNEL_OBJECTS], ids=str)
+@pytest.mark.parametrize("spec", ["auto", *KERNEL_OBJECTS], ids=kernel_id)
 def test_resolved_kernels_survive_pickle_and_copy(spec):
     X = rows()
     resolved = resolve_kernels(spec, X, "v")
@@ -441,16 +447,29 @@ def test_callable_with_a_wrong_answer_is_named(function, message):
 # ---- what a user may write ---------------------------------------------------------
 
 
-def test_auto_is_linear_and_gaussians_on_standardised_columns():
+def linear_and_gaussians(S):
+    median = np.median(pdist(S, "sqeuclidean"))
+    gaussians = [pairwise.rbf_kernel(S, gamma=1 / (w * median)) for w in AUTO_WIDTHS]
+    return [S @ S.T, *gaussians]
+
+
+def test_auto_is_linear_and_gaussians_on_columns_with_and_without_their_scale():
     X = rows() * [1.0, 10.0, 100.0, 0.0] + [0.0, 5.0, -3.0, 2.0]
     kernels = resolve_kernels("auto", X, "v")
-    assert [type(k.core) for k in kernels] == [Linear] + [RBF] * len(AUTO_WIDTHS)
-    S = StandardScaler().fit_transform(X)
-    median = np.median(pdist(S, "sqeuclidean"))
-    expected = [S @ S.T]
-    expected += [pairwise.rbf_kernel(S, gamma=1 / (w * median)) for w in AUTO_WIDTHS]
+    once = [Linear] + [RBF] * len(AUTO_WIDTHS)
+    assert [type(k.core) for k in kernels] == once + once
+    centred = X - X.mean(axis=0)
+    common = centred / np.sqrt(np.mean(X.var(axis=0)))
+    expected = linear_and_gaussians(common)
+    expected += linear_and_gaussians(StandardScaler().fit_transform(X))
     for K, L in zip(gram_stack(kernels, X), expected, strict=True):
-        np.testing.assert_allclose(K, L, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(K, L, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("columns", [slice(0, 1), slice(0, 3)])
+def test_auto_offers_one_scaling_where_standardising_changes_nothing(columns):
+    X = 7.0 * StandardScaler().fit_transform(rows())[:, columns]
+    assert len(resolve_kernels("auto", X, "v")) == 1 + len(AUTO_WIDTHS)
 
 
 def test_names_work_on_columns_as_they_are():
@@ -599,8 +618,8 @@ def test_stack_shares_bases_and_features(monkeypatch):
     )
     X = rows()
     kernels = resolve_kernels(["auto", "rbf", Polynomial(), "linear"], X, "v")
-    assert len(list(gram_stack(kernels, X))) == 8
-    assert calls == ["dot", "sqeuclidean", "sqeuclidean", "dot"]
+    assert len(list(gram_stack(kernels, X))) == 9
+    assert calls == ["dot", "sqeuclidean"] * 2 + ["sqeuclidean", "dot"]
 
 
 def test_memory_of_a_stack_is_one_base_and_one_gram(monkeypatch):

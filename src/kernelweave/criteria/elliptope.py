@@ -89,9 +89,10 @@ def maximize_correlation(a: np.ndarray, tol: float = 1e-12) -> CorrelationMaximu
     Parameters
     ----------
     a : ndarray of shape (k, k)
-        A symmetric matrix; only its symmetric part counts.
+        A symmetric matrix, usually positive semidefinite.
     tol : float, default=1e-12
-        Relative gap to stop at. Rounding may stop the iteration before.
+        Gap to stop at, relative to ``sum t`` or to the largest entry of A if that is
+        larger. Rounding may stop the iteration before.
     """
     a = np.asarray(a, dtype=np.float64)
     if a.ndim != 2 or a.shape[0] != a.shape[1] or not np.all(np.isfinite(a)):
@@ -203,15 +204,16 @@ def _follow_path(a: np.ndarray, tol: float) -> tuple[np.ndarray, np.ndarray, int
             pair = ComplementaryPair(x, np.diag(t) - a)
         except np.linalg.LinAlgError:
             return *best, n_iter  # rounding ate what was left of a small eigenvalue
-        relative = pair.gap / float(np.sum(t))
+        size = max(float(np.sum(t)), 1.0)  # sum t >= 1 if A is positive semidefinite
+        relative = pair.gap / size
         if relative < best_gap:
             best, best_gap = (x, t), relative
         if relative <= tol:
             within_goal += 1
             if pair.off_centre <= CENTRED or within_goal > MAX_CENTRING:
                 return x, t, n_iter
-        mu_goal = 0.5 * tol * float(np.sum(t)) / k
-        if relative > LATE:
+        mu_goal = 0.5 * tol * size / k
+        if relative > max(LATE, tol):
             x, t = _predictor_corrector(pair, t, mu_goal)
         else:
             x, t = _short_step(pair, t, mu_goal)

@@ -20,11 +20,31 @@ class Standardizer(BaseEstimator):
 
     Columns that are constant up to rounding are only centred.
 
+    Parameters
+    ----------
+    per_column : bool, default=True
+        False divides all columns by one number, the root mean square of their
+        deviations, so that columns that vary more go on counting for more.
+
     Attributes
     ----------
     mean_, scale_ : arrays of shape (d,)
         Mean and deviation of the training columns.
     """
+
+    def __init__(self, per_column: bool = True) -> None:
+        self.per_column = per_column
+
+    @property
+    def label(self) -> str:
+        """Name for tables."""
+        return "z-scored" if self.per_column else "centred"
+
+    @property
+    def is_even(self) -> bool:
+        """Whether all columns have the same deviation."""
+        xp = namespace(self.scale_)
+        return bool(xp.max(self.scale_) <= xp.min(self.scale_) * (1 + 1e-6))
 
     def fit(self, X: Array, y: Any = None) -> Standardizer:
         """Learn mean and deviation from the rows of X (n, d)."""
@@ -39,6 +59,11 @@ class Standardizer(BaseEstimator):
         deviation = as_float(xp.sqrt(variance), X.dtype)
         constant = as_float(deviation <= 10 * eps(X), X.dtype)
         self.scale_ = (1 - constant) * deviation * unit + constant
+        if not self.per_column:
+            largest = xp.max(self.scale_)
+            share = (1 - constant) * (self.scale_ / largest)
+            common = largest * xp.sqrt(xp.mean(share * share))
+            self.scale_ = xp.ones_like(self.scale_) * (common if common > 0 else 1.0)
         return self
 
     def transform(self, X: Array) -> Array:
@@ -104,6 +129,8 @@ class Pipe(Kernel):
     def label(self) -> str:
         """Names of the transformer and of the kernel."""
         inner = self.kernel.label if isinstance(self.kernel, Kernel) else self.kernel
+        if isinstance(self.transformer, Standardizer):
+            return f"{self.transformer.label} {inner}"
         return f"{type(self.transformer).__name__} > {inner}"
 
     def fit_transformer(self, X: Array) -> tuple[Any, Array]:

@@ -23,7 +23,7 @@ from kernelweave.kernels.pipe import Pipe, Standardizer, apply_step
 __all__ = ["AUTO_WIDTHS", "KERNELS", "gram_stack", "resolve_kernels"]
 
 #: Widths of the Gaussian kernels of "auto", in median squared distances.
-AUTO_WIDTHS = (0.1, 0.3, 1.0, 3.0)
+AUTO_WIDTHS = (0.5, 2.0)
 
 KERNELS: dict[str, type[Kernel]] = {
     "linear": Linear,
@@ -41,9 +41,10 @@ def resolve_kernels(spec: Any, X: Array, view_name: str) -> list[Kernel]:
     Parameters
     ----------
     spec : str, Kernel, callable, or list of these
-        "auto" is a linear and several Gaussian kernels on standardised columns; names
-        such as "rbf" are kernels with their default parameters on the columns as they
-        are; a callable takes (X, Z) and returns their Gram matrix. Lists may be nested.
+        "auto" is a linear and several Gaussian kernels, on the columns as they are and
+        on standardised columns (once only where all columns vary alike); names such as
+        "rbf" are kernels with their default parameters on the columns as they are; a
+        callable takes (X, Z) and returns their Gram matrix. Lists may be nested.
     X : array of shape (n, d)
         Training rows of the view, floating.
     view_name : str
@@ -65,7 +66,7 @@ def _resolve(spec: Any, X: Array, memo: dict[str, float]) -> list[Kernel]:
     if isinstance(spec, Kernel):
         return [spec.resolve(X, memo)]
     if isinstance(spec, str):
-        return _resolve(_named(spec), X, memo)
+        return _auto(X) if spec == "auto" else _resolve(_named(spec), X, memo)
     if isinstance(spec, list | tuple):
         if not spec:
             raise ValueError("the list of kernels is empty.")
@@ -83,10 +84,16 @@ def _resolve(spec: Any, X: Array, memo: dict[str, float]) -> list[Kernel]:
     )
 
 
+def _auto(X: Array) -> list[Kernel]:
+    """Which scaling of the columns is right depends on the data: offer both."""
+    kernels = [Linear(), *(RBF(factor=1 / width) for width in AUTO_WIDTHS)]
+    scalings = [Standardizer(per_column=False)]
+    if not Standardizer().fit(X).is_even:
+        scalings.append(Standardizer())
+    return [k for scaling in scalings for k in _resolve(Pipe(scaling, kernels), X, {})]
+
+
 def _named(name: str) -> Kernel:
-    if name == "auto":
-        widths = [RBF(factor=1 / width) for width in AUTO_WIDTHS]
-        return Pipe(Standardizer(), [Linear(), *widths])
     if name in KERNELS:
         return KERNELS[name]()
     names = ["auto", *KERNELS]

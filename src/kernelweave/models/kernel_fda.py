@@ -33,7 +33,8 @@ class KernelFDA(KernelDiscriminant):
     ----------
     views : None, "precomputed" or list of (name, kernel, columns), default=None
         Column groups and their kernels. None is one view of all columns with the
-        kernel "auto" (linear and Gaussian at several widths, on standardised columns).
+        kernel "auto" (linear and Gaussian at two widths around the median distance, on
+        the columns as they are and on standardised ones).
         With "precomputed", X is an (n, n) kernel or an (n, n, p) stack of kernels.
     alpha : float or "loo", default="loo"
         Regularisation, relative to the mean eigenvalue of the kernel; "loo" minimises

@@ -10,7 +10,7 @@ CHUNK_ENTRIES = 2**20
 
 
 def row_chunks(
-    n_rows: int, row_size: int, entries: int = CHUNK_ENTRIES
+    n_rows: int, row_size: int, entries: int | None = None
 ) -> Iterator[slice]:
     """Slices of ``range(n_rows)`` with about ``entries`` entries each.
 
@@ -20,14 +20,14 @@ def row_chunks(
         Number of rows to walk over.
     row_size : int
         Number of entries in one row.
-    entries : int, default=2**20
-        Number of entries to aim at.
+    entries : int, optional
+        Number of entries to aim at; by default ``CHUNK_ENTRIES``.
 
     Yields
     ------
     rows : slice
         Consecutive row ranges that cover all rows once.
     """
-    step = max(1, entries // max(1, row_size))
+    step = max(1, (entries or CHUNK_ENTRIES) // max(1, row_size))
     for start in range(0, n_rows, step):
         yield slice(start, min(start + step, n_rows))

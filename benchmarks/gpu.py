@@ -1,0 +1,289 @@
+"""On one GPU: ``benchmarks/gpu.py [--out FILE] [--device cuda|cpu] [--scale S]``.
+
+Needs numpy, scipy, scikit-learn, array-api-compat and torch; CuPy is measured where it
+is installed. ``--device cpu --scale 0.05`` tries the program out without a GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import functools
+import json
+import os
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("SCIPY_ARRAY_API", "1")
+
+import numpy as np
+from gpu_backends import Backend, cupy_backend, torch_backend
+from harness import RESULTS, Section, environment
+
+from kernelweave import Fisher, MultipleKernelFDA, Simplex, solve
+from kernelweave.criteria.targets import reduced_class_target
+from kernelweave.kernels import RBF, DenseBank
+from kernelweave.kernels.base import exp_
+from kernelweave.kernels.centering import center_in_place
+
+P, K, D = 10, 10, 20
+ALPHAS: tuple[Any, ...] = (0.1, "learn")
+#: Seconds allowed for a solve: (library, n, dtype) -> seconds.
+REQUIRED = {("torch", 20_000, "float64"): 1.5, ("torch", 40_000, "float32"): 7.5}
+TOL = {"float64": 1e-6, "float32": 1e-4}
+#: Largest relative difference to NumPy in float64.
+AGREEMENT = 1e-9
+
+
+def rows(n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Ten overlapping classes in twenty columns, X (n, 20) and codes (n,)."""
+    rng = np.random.default_rng(0)
+    codes = np.arange(n) % K
+    return rng.normal(size=(n, D)) + rng.normal(size=(K, D))[codes], codes
+
+
+def gammas(X: np.ndarray) -> np.ndarray:
+    """``1 / width^2`` for widths of 0.3 to 3 typical distances, (p,)."""
+    typical = 2.0 * np.sum(np.var(X, axis=0))  # the mean squared distance of two rows
+    return 1.0 / (typical * np.logspace(np.log10(0.3), np.log10(3.0), P) ** 2)
+
+
+def build_bank(backend: Backend, X: np.ndarray, dtype: str) -> DenseBank:
+    """Centred Gaussian kernels, each made in its slot of the bank: (p, n, n)."""
+    n = len(X)
+    data = backend.asarray(X - X.mean(axis=0), dtype)
+    norms = (data * data).sum(1)
+    stack = backend.empty((P, n, n), dtype)
+    for i, gamma in enumerate(gammas(X)):
+        slot = stack[i, :, :]
+        backend.product(data, slot)
+        slot *= 2.0 * float(gamma)
+        slot -= float(gamma) * norms[:, None]
+        slot -= float(gamma) * norms[None, :]
+        exp_(slot)
+        center_in_place(slot)
+    return DenseBank(stack)
+
+
+def main() -> int:
+    """Run all cases and write the results after each of them."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, default=RESULTS / "gpu.json")
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--scale", type=float, default=1.0, help="multiplies every n")
+    options = parser.parse_args()
+    backend = torch_backend(options.device)
+    if backend is None:
+        print("gpu: skipped, no CUDA device (try --device cpu --scale 0.05)")
+        return 0
+    section = Section(
+        "On a GPU",
+        f"p = {P} Gaussian kernels, k = {K} classes, synthetic data in {D} columns. "
+        "Solve: `solve(Fisher(bank, target, alpha), Simplex())` with the bank on the "
+        "GPU. Fit: the whole `MultipleKernelFDA.fit` from features on the GPU. Elapsed "
+        "seconds (median of the repeats), peak GPU memory with the bank in it.",
+        [
+            "library",
+            "what",
+            "n",
+            "dtype",
+            "seconds",
+            "allowed",
+            "factorisations",
+            "gap",
+            "peak GB",
+        ],
+    )
+    for name, where, case, arguments in _cases(backend, options.device, options.scale):
+        started = time.perf_counter()
+        try:
+            case(section, where, *arguments)
+        except Exception as error:  # one case must not cost the others their results
+            section.remarks.append(f"{name}: {type(error).__name__}: {error}")
+        where.free()
+        print(f"{name}: {time.perf_counter() - started:.1f} s", flush=True)
+        result = dataclasses.asdict(section) | {"environment": environment()}
+        result["environment"]["machine"] = backend.machine
+        result["environment"]["versions"] |= backend.versions
+        options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    for row in section.rows:
+        print(*row, sep=" | ")
+    for line in (*section.checks, *section.remarks):
+        print(line)
+    return 0
+
+
+def _cases(
+    backend: Backend, device: str, scale: float
+) -> list[tuple[str, Backend, Callable[..., None], tuple[Any, ...]]]:
+    """Name, library, function and its arguments after section and library."""
+
+    def size(n: int) -> int:
+        return max(200, int(n * scale))
+
+    learned = {"norm": 1, "alpha": "learn"}
+    plan: list[tuple[Backend, Callable[..., None], tuple[Any, ...]]] = [
+        (backend, agreement, (size(2_000),)),
+        (backend, solves, (size(20_000), "float64", 3)),
+        (backend, fits, (size(20_000), "float64", learned)),
+        (backend, fits, (size(5_000), "float64", {})),
+        (backend, solves, (size(40_000), "float32", 2)),
+        (backend, fits, (size(40_000), "float32", learned)),
+    ]
+    other = cupy_backend() if device != "cpu" else None
+    if other is not None:
+        plan += [
+            (other, agreement, (size(2_000),)),
+            (other, solves, (size(10_000), "float64", 3)),
+            (other, fits, (size(10_000), "float64", learned)),
+        ]
+    return [(f"{b.name} {f.__name__} {a}", b, f, a) for b, f, a in plan]
+
+
+def solves(
+    section: Section, backend: Backend, n: int, dtype: str, repeats: int
+) -> None:
+    """Time ``solve`` on a bank that is ready, alpha fixed and learned."""
+    X, codes = rows(n)
+
+    def prepared(count: int) -> Callable[[Any], Any]:
+        bank = build_bank(backend, X[:count], dtype)
+        target = backend.asarray(reduced_class_target(codes[:count], K)[0], dtype)
+        return lambda alpha: solve(
+            Fisher(bank, target, alpha), Simplex(), tol=TOL[dtype]
+        )
+
+    prepared(500)(0.1)  # libraries are loaded before the clock starts
+    ready = prepared(n)
+    for alpha in ALPHAS:
+        task = functools.partial(ready, alpha)
+        backend.reset_peak()
+        seconds, solution = _time(backend, task, repeats)
+        _add(
+            section,
+            backend,
+            (f"solve, alpha={alpha!r}", n, dtype),
+            seconds,
+            (solution.n_factorizations, solution.gap, solution.converged),
+        )
+
+
+def fits(
+    section: Section, backend: Backend, n: int, dtype: str, settings: dict[str, Any]
+) -> None:
+    """Time a whole fit from features; no settings are the default model."""
+    X, codes = rows(n)
+    views = [("all", [RBF(gamma=float(g)) for g in gammas(X)], slice(0, D))]
+    data = backend.asarray(X, dtype)
+    words = [f"{key}={value!r}" for key, value in settings.items()] or ["default"]
+    name = ", ".join(["fit", *words])
+    backend.reset_peak()
+    seconds, model = _time(
+        backend, lambda: MultipleKernelFDA(views, **settings).fit(data, codes), 2
+    )
+    outcome = (model.n_iter_, model.certificate_.gap, True)
+    _add(section, backend, (name, n, dtype), seconds, outcome)
+
+
+def agreement(section: Section, backend: Backend, n: int) -> None:
+    """Compare a model fitted on the GPU with the same one fitted by NumPy."""
+    X, codes = rows(n + 500)
+    views = [("all", [RBF(gamma=float(g)) for g in gammas(X)], slice(0, D))]
+    for name, kwargs in (
+        ("norm=1, alpha=0.1", {"norm": 1, "alpha": 0.1}),
+        ("norm=1, alpha='learn'", {"norm": 1, "alpha": "learn"}),
+        ("default", {}),
+    ):
+        model = MultipleKernelFDA(views, **kwargs)
+        train, new = (backend.asarray(part, "float64") for part in (X[:n], X[n:]))
+        there = model.fit(train, codes[:n])
+        found = (
+            backend.to_numpy(there.kernel_weights_),
+            np.array([there.alpha_]),
+            np.array([there.certificate_.value]),
+            backend.to_numpy(there.decision_function(new)),
+        )
+        here = model.fit(X[:n], codes[:n])
+        expected = (
+            here.kernel_weights_,
+            np.array([here.alpha_]),
+            np.array([here.certificate_.value]),
+            here.decision_function(X[n:]),
+        )
+        off = [_difference(a, b) for a, b in zip(found, expected, strict=True)]
+        section.check(
+            f"{backend.name} agrees with NumPy in float64, n = {n}, {name}: weights, "
+            "alpha, value, decisions",
+            ", ".join(f"{value:.0e}" for value in off),
+            f"{AGREEMENT:.0e}",
+            max(off) <= AGREEMENT,
+        )
+
+
+def _difference(found: np.ndarray, expected: np.ndarray) -> float:
+    return float(np.max(np.abs(found - expected)) / np.max(np.abs(expected)))
+
+
+def _time(
+    backend: Backend, task: Callable[[], Any], repeats: int
+) -> tuple[list[float], Any]:
+    """Elapsed seconds of each repeat, after the device has finished."""
+    seconds = []
+    result = None
+    for _ in range(repeats):
+        result = None  # its memory must not stand beside that of the next one
+        backend.synchronize()
+        started = time.perf_counter()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            result = task()
+        backend.synchronize()
+        seconds.append(time.perf_counter() - started)
+    return seconds, result
+
+
+def _add(
+    section: Section,
+    backend: Backend,
+    case: tuple[str, int, str],
+    seconds: list[float],
+    outcome: tuple[int, float, bool],
+) -> None:
+    what, n, dtype = case
+    factorizations, gap, converged = outcome
+    middle = float(np.median(seconds))
+    allowed = None
+    if what.startswith("solve"):
+        allowed = REQUIRED.get((backend.name, n, dtype))
+    section.rows.append(
+        [
+            backend.name,
+            what,
+            n,
+            dtype,
+            middle,
+            "" if allowed is None else allowed,
+            factorizations,
+            f"{gap:.0e}",
+            f"{backend.peak() / 1e9:.1f}",
+        ]
+    )
+    section.remarks.append(
+        f"{backend.name}, {what}, n = {n}, {dtype}: repeats "
+        + ", ".join(f"{value:.3f}" for value in seconds)
+        + " s."
+    )
+    if allowed is not None:
+        section.check(
+            f"{what}, n = {n:,}, {dtype}, to gap {TOL[dtype]:.0e}",
+            f"{middle:.2f} s" + ("" if converged else ", gap not reached"),
+            f"{allowed} s",
+            converged and middle <= allowed,
+        )
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,84 @@
+"""What :mod:`gpu` needs of torch and CuPy that the array API does not name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Backend:
+    """One array library on one device."""
+
+    name: str
+    machine: str
+    versions: dict[str, str]
+    #: ``asarray(numpy array, dtype name)``.
+    asarray: Callable[[np.ndarray, str], Any]
+    #: ``empty(shape, dtype name)``.
+    empty: Callable[[tuple[int, ...], str], Any]
+    #: ``product(X, out)`` sets ``out`` to ``X X'`` without a temporary.
+    product: Callable[[Any, Any], Any]
+    to_numpy: Callable[[Any], np.ndarray]
+    synchronize: Callable[[], Any]
+    reset_peak: Callable[[], Any]
+    #: Bytes at the peak since the last ``reset_peak``.
+    peak: Callable[[], float]
+    #: Give unused memory back to the device.
+    free: Callable[[], Any]
+
+
+def torch_backend(device: str) -> Backend | None:
+    """torch on ``device``, or None where that is a GPU that is not there."""
+    import torch
+
+    on_gpu = device != "cpu"
+    if on_gpu and not torch.cuda.is_available():
+        return None
+    nothing: Callable[[], Any] = lambda: None  # noqa: E731
+    return Backend(
+        name="torch",
+        machine=torch.cuda.get_device_name() if on_gpu else "CPU (a trial run)",
+        versions={"torch": torch.__version__},
+        asarray=lambda x, dtype: torch.asarray(
+            x, dtype=getattr(torch, dtype), device=device
+        ),
+        empty=lambda shape, dtype: torch.empty(
+            shape, dtype=getattr(torch, dtype), device=device
+        ),
+        product=lambda x, out: torch.matmul(x, x.T, out=out),
+        to_numpy=lambda x: x.detach().cpu().numpy(),
+        synchronize=torch.cuda.synchronize if on_gpu else nothing,
+        reset_peak=torch.cuda.reset_peak_memory_stats if on_gpu else nothing,
+        peak=torch.cuda.max_memory_allocated if on_gpu else lambda: float("nan"),
+        free=torch.cuda.empty_cache if on_gpu else nothing,
+    )
+
+
+def cupy_backend() -> Backend | None:
+    """CuPy on the current GPU, or None where it is missing."""
+    try:
+        import cupy
+
+        cupy.cuda.runtime.getDeviceCount()
+    except Exception as error:  # not installed, or no driver: each says it differently
+        print(f"gpu: CuPy is left out ({type(error).__name__}: {error})")
+        return None
+    pool = cupy.get_default_memory_pool()
+    name = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
+    return Backend(
+        name="cupy",
+        machine=name,
+        versions={"cupy": cupy.__version__},
+        asarray=lambda x, dtype: cupy.asarray(x, dtype=dtype),
+        empty=lambda shape, dtype: cupy.empty(shape, dtype=dtype),
+        product=lambda x, out: cupy.matmul(x, x.T, out=out),
+        to_numpy=cupy.asnumpy,
+        synchronize=cupy.cuda.Device().synchronize,
+        reset_peak=pool.free_all_blocks,
+        peak=lambda: float(pool.total_bytes()),
+        free=pool.free_all_blocks,
+    )

@@ -1,0 +1,296 @@
+"""Which default serves people best? Accuracy on real multi-view sets.
+
+    KERNELWEAVE_DATA=folder python benchmarks/study.py [--splits 10] [--write-docs]
+
+Stratified 60/40 splits; every method sees the same rows and, where it takes kernels,
+the same kernels ("auto" on each view). Hyperparameters are chosen inside the training
+rows: by cross-validation for the others, by leave-one-out for ours. Results are kept in
+benchmarks/results/study.json a split at a time, so an interrupted run resumes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import os
+import pathlib
+import time
+import warnings
+
+import numpy as np
+from sklearn.datasets import load_breast_cancer, load_digits
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import RidgeClassifierCV
+from sklearn.model_selection import GridSearchCV, StratifiedShuffleSplit
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+
+from kernelweave import KernelFDA, MultipleKernelFDA
+
+HERE = pathlib.Path(__file__).parent
+RESULTS = HERE / "results" / "study.json"
+PAGE = HERE.parent / "docs" / "user_guide" / "defaults.md"
+
+
+# ------------------------------------------------------------------ the data sets
+
+
+def table(folder, name, label="label", rows=None):
+    """A CSV with columns ``view_number`` and its class labels: blocks and codes."""
+    with gzip.open(folder / f"{name}.csv.gz", "rt") as file:
+        header = file.readline().rstrip("\n").split(",")
+        cells = [line.rstrip("\n").split(",") for line in file]
+    columns = {c: j for j, c in enumerate(header)}
+    y = np.array([row[columns[label]] for row in cells])
+    views = {}
+    for column, j in columns.items():
+        if column not in ("label", "genotype"):
+            views.setdefault(column.split("_")[0], []).append(j)
+    blocks = {
+        v: np.array([[float(r[j]) for j in js] for r in cells])
+        for v, js in views.items()
+    }
+    return limit(blocks, np.unique(y, return_inverse=True)[1], rows)
+
+
+def limit(blocks, y, rows):
+    """Keep ``rows`` rows at random, or the first classes that fit where given so."""
+    if rows is None or rows >= len(y):
+        return blocks, y
+    keep = np.sort(np.random.default_rng(0).permutation(len(y))[:rows])
+    return {v: b[keep] for v, b in blocks.items()}, y[keep]
+
+
+def pathways(folder, name, target="y", keep=None, smallest=5):
+    """A microarray whose views are the hallmark gene sets."""
+    data = np.load(folder / f"{name}.npz")
+    X, y, genes = (
+        data["X"].astype(float),
+        data[target].astype(str),
+        data["features"].astype(str),
+    )
+    if keep is not None:
+        rows = keep(data)
+        X, y = X[rows], y[rows]
+    if name != "p53_symbols":
+        with gzip.open(folder / "hgu95av2_probe_symbol.csv.gz", "rt") as file:
+            symbol = dict(line.rstrip("\n").split(",")[:2] for line in file)
+        genes = np.array([symbol.get(g, "") for g in genes])
+    blocks = {}
+    with gzip.open(folder / "hallmark_v7.0_symbols.gmt.gz", "rt") as file:
+        for line in file:
+            pathway, _, *members = line.rstrip("\n").split("\t")
+            columns = np.isin(genes, members)
+            if columns.sum() >= smallest:
+                blocks[pathway.removeprefix("HALLMARK_").lower()] = X[:, columns]
+    return blocks, np.unique(y, return_inverse=True)[1]
+
+
+def cancer(_):
+    X, y = load_breast_cancer(return_X_y=True)
+    return {"mean": X[:, :10], "error": X[:, 10:20], "worst": X[:, 20:]}, y
+
+
+def digits(_):
+    X, y = load_digits(return_X_y=True)
+    images = X.reshape(-1, 8, 8)
+    blocks = {
+        "pixels": X,
+        "profiles": np.hstack([images.sum(1), images.sum(2)]),
+        "fourier": np.abs(np.fft.fft2(images)).reshape(len(X), -1)[:, :36],
+    }
+    return limit(blocks, y, 600)
+
+
+def leaves(folder):
+    blocks, y = table(folder, "leaves100")
+    rows = y < 40
+    return {v: b[rows] for v, b in blocks.items()}, y[rows]
+
+
+def fusion(data):
+    mol = data["y_mol"].astype(str)
+    return (data["y"].astype(str) == "B") & np.isin(mol, ["BCR/ABL", "NEG"])
+
+
+SETS = {
+    "msrc_v5": lambda f: table(f, "msrc_v5"),
+    "nutrimouse diet": lambda f: table(f, "nutrimouse"),
+    "nutrimouse genotype": lambda f: table(f, "nutrimouse", "genotype"),
+    "mfeat (800 rows)": lambda f: table(f, "mfeat", rows=800),
+    "leaves (40 species)": leaves,
+    "prostate, pathways": lambda f: pathways(f, "singh_prostate_hgu95av2"),
+    "ALL fusion, pathways": lambda f: pathways(f, "all_hgu95av2", "y_mol", fusion),
+    "leukemia, pathways": lambda f: pathways(f, "leukemia_hgu95av2"),
+    "p53, pathways": lambda f: pathways(f, "p53_symbols"),
+    "breast cancer": cancer,
+    "digits (600 rows)": digits,
+}
+
+
+# ------------------------------------------------------------------ the methods
+
+
+class Task:
+    """One split: rows, views, and the common kernels, computed once."""
+
+    def __init__(self, blocks, y, train, test):
+        X = np.hstack(list(blocks.values()))
+        ends = np.cumsum([b.shape[1] for b in blocks.values()])
+        starts = np.r_[0, ends[:-1]]
+        self.views = [
+            (name.replace("__", "_"), "auto", slice(int(a), int(b)))
+            for name, a, b in zip(blocks, starts, ends, strict=True)
+        ]
+        self.X, self.T, self.y, self.t = X[train], X[test], y[train], y[test]
+
+    def score(self, model, views=True):
+        start = time.process_time()
+        model.fit(self.X, self.y)
+        return model.score(self.T, self.t), time.process_time() - start
+
+
+def ours(**parameters):
+    return lambda task: task.score(MultipleKernelFDA(task.views, **parameters))
+
+
+def single_view(task):
+    start = time.process_time()
+    models = [KernelFDA([view]).fit(task.X, task.y) for view in task.views]
+    best = min(models, key=lambda m: m.loo_error_)
+    return best.score(task.T, task.t), time.process_time() - start
+
+
+def mean_kernel_svc(task):
+    start = time.process_time()
+    mean = KernelFDA(task.views, alpha=1.0).fit(task.X, task.y)
+    weights = np.asarray(mean.kernel_weights_)
+    identity = np.eye(len(task.y))
+    rows = mean._rows(task.X)
+    K = mean.kernel_map_.project(rows, weights, identity)
+    search = GridSearchCV(
+        SVC(kernel="precomputed"), {"C": np.logspace(-2, 4, 7)}, cv=folds(task)
+    ).fit(K, task.y)
+    Kt = mean.kernel_map_.project(mean._rows(task.T), weights, identity)
+    return search.score(Kt, task.t), time.process_time() - start
+
+
+def folds(task):
+    return int(np.clip(np.bincount(task.y).min(), 2, 5))
+
+
+def rbf_svc(task):
+    grid = {"svc__C": np.logspace(-1, 3, 5), "svc__gamma": [0.1, 0.3, 1, 3]}
+    scale = 1.0 / task.X.shape[1]
+    grid["svc__gamma"] = [g * scale for g in grid["svc__gamma"]]
+    pipe = make_pipeline(StandardScaler(), SVC())
+    return task.score(GridSearchCV(pipe, grid, cv=folds(task)))
+
+
+def ridge(task):
+    return task.score(
+        make_pipeline(StandardScaler(), RidgeClassifierCV(np.logspace(-2, 5, 15)))
+    )
+
+
+def forest(task):
+    return task.score(RandomForestClassifier(500, random_state=0))
+
+
+METHODS = {
+    "default": ours(),
+    "norm 1, alpha learned": ours(norm=1, alpha="learn"),
+    "norm 1, alpha loo": ours(norm=1),
+    "norm 4/3, alpha loo": ours(norm=4 / 3),
+    "norm 2, alpha loo": ours(norm=2),
+    "objective loo": ours(objective="loo"),
+    "uniform (KernelFDA)": lambda task: task.score(KernelFDA(task.views)),
+    "best single view": single_view,
+    "SVC, mean kernel, CV": mean_kernel_svc,
+    "RBF-SVC, concatenated, CV": rbf_svc,
+    "ridge, concatenated, CV": ridge,
+    "random forest": forest,
+}
+
+
+# ------------------------------------------------------------------ run and report
+
+
+def run(folder, n_splits):
+    RESULTS.parent.mkdir(exist_ok=True)
+    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    for name, load in SETS.items():
+        try:
+            blocks, y = load(folder)
+        except FileNotFoundError as error:
+            print(f"{name}: left out, {error.filename} is not there")
+            continue
+        splitter = StratifiedShuffleSplit(n_splits, test_size=0.4, random_state=7)
+        for number, (train, test) in enumerate(splitter.split(y, y)):
+            done = results.setdefault(name, {}).setdefault(str(number), {})
+            task = Task(blocks, y, train, test)
+            for method, score in METHODS.items():
+                if method not in done:
+                    done[method] = score(task)
+            RESULTS.write_text(json.dumps(results, indent=0))
+        means = {m: np.mean([s[m][0] for s in results[name].values()]) for m in METHODS}
+        print(name, {m: round(100 * a, 1) for m, a in means.items()}, flush=True)
+    return results
+
+
+def page(results):
+    """The accuracy table and the paired differences, as Markdown."""
+    methods = list(METHODS)
+    accuracy = np.array(
+        [
+            [np.mean([split[m][0] for split in splits.values()]) for m in methods]
+            for splits in results.values()
+        ]
+    )
+    lines = ["| set | " + " | ".join(methods) + " |", "|---" * (len(methods) + 1) + "|"]
+    for name, row in zip(results, accuracy, strict=True):
+        lines.append(f"| {name} | " + " | ".join(f"{100 * a:.1f}" for a in row) + " |")
+    total = accuracy.mean(axis=0)
+    lines.append(
+        "| **mean** | " + " | ".join(f"**{100 * a:.1f}**" for a in total) + " |"
+    )
+    seconds = [
+        np.mean([split[m][1] for s in results.values() for split in s.values()])
+        for m in methods
+    ]
+    lines.append("| CPU s a fit | " + " | ".join(f"{s:.2f}" for s in seconds) + " |")
+    lines += [
+        "",
+        "| default minus | mean difference | standard error over sets | sets won / lost |",
+        "|---|---|---|---|",
+    ]
+    for j, method in enumerate(methods[1:], start=1):
+        difference = 100 * (accuracy[:, 0] - accuracy[:, j])
+        error = difference.std(ddof=1) / np.sqrt(len(difference))
+        won, lost = int(np.sum(difference > 0.05)), int(np.sum(difference < -0.05))
+        lines.append(
+            f"| {method} | {difference.mean():+.2f} | {error:.2f} | {won} / {lost} |"
+        )
+    return "\n".join(lines)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--splits", type=int, default=10)
+    parser.add_argument("--write-docs", action="store_true")
+    arguments = parser.parse_args()
+    folder = os.environ.get("KERNELWEAVE_DATA")
+    if not folder:
+        raise SystemExit("set KERNELWEAVE_DATA to the folder with the data sets")
+    warnings.simplefilter("ignore")
+    text = page(run(pathlib.Path(folder), arguments.splits))
+    print(text)
+    if arguments.write_docs:
+        before, mark, _ = PAGE.read_text().partition("<!-- study -->\n")
+        PAGE.write_text(before + mark + "\n" + text + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,211 @@
+"""What a classifier says about rows: labels, scores, probabilities, coordinates."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from sklearn.base import clone
+from sklearn.metrics import recall_score
+
+from kernelweave import KernelFDA, MultipleKernelFDA
+
+CLASSIFIERS = [
+    pytest.param(KernelFDA(), id="uniform"),
+    pytest.param(MultipleKernelFDA(), id="default"),
+    pytest.param(MultipleKernelFDA(norm=1, alpha=0.1), id="l1"),
+    pytest.param(MultipleKernelFDA(norm=2, alpha="learn"), id="l2-learn"),
+    pytest.param(MultipleKernelFDA(objective="loo"), id="loo"),
+]
+every_classifier = pytest.mark.parametrize("estimator", CLASSIFIERS)
+
+
+def fitted(estimator, problem, labels=None):
+    labels = problem.y if labels is None else labels
+    return clone(estimator).set_params(views=problem.views).fit(problem.X, labels)
+
+
+@every_classifier
+def test_two_classes(estimator, make_problem):
+    problem = make_problem(2)
+    model = fitted(estimator, problem)
+    scores = model.decision_function(problem.new)
+    assert scores.shape == (len(problem.new),)
+    assert np.array_equal(model.predict(problem.new), (scores > 0).astype(int))
+    proba = model.predict_proba(problem.new)
+    assert_allclose(proba[:, 1], 1 / (1 + np.exp(-scores)), rtol=1e-10)
+
+
+@every_classifier
+@pytest.mark.parametrize("k", [2, 3, 5])
+def test_methods_agree(estimator, k, make_problem):
+    problem = make_problem(k)
+    model = fitted(estimator, problem)
+    proba = model.predict_proba(problem.new)
+    assert proba.shape == (len(problem.new), k)
+    assert np.all(proba >= 0)
+    assert_allclose(np.sum(proba, axis=1), 1.0, rtol=1e-12)
+    assert_allclose(np.exp(model.predict_log_proba(problem.new)), proba, rtol=1e-10)
+    labels = model.predict(problem.new)
+    assert np.array_equal(labels, model.classes_[np.argmax(proba, axis=1)])
+    if k > 2:
+        scores = model.decision_function(problem.new)
+        assert scores.shape == proba.shape
+        assert np.array_equal(labels, model.classes_[np.argmax(scores, axis=1)])
+    accuracy = model.score(problem.new, problem.new_y)
+    assert accuracy == np.mean(labels == problem.new_y)
+    weights = np.arange(1.0, 1 + len(labels))
+    assert_allclose(
+        model.score(problem.new, problem.new_y, sample_weight=weights),
+        np.average(labels == problem.new_y, weights=weights),
+    )
+
+
+@every_classifier
+def test_log_probabilities_do_not_underflow(estimator, make_problem):
+    problem = make_problem(3, separation=6.0)
+    model = fitted(estimator, problem)
+    far = 1e3 * problem.new  # the linear kernel grows without bound
+    logs = model.predict_log_proba(far)
+    assert np.all(np.isfinite(logs))
+    assert_allclose(np.max(logs, axis=1), 0.0, atol=1.2)
+
+
+@every_classifier
+@pytest.mark.parametrize("k", [2, 3, 5])
+def test_learns_something(estimator, k, make_problem):
+    problem = make_problem(k, n=120, m=200, separation=4.0)
+    model = fitted(estimator, problem)
+    accuracy = model.score(problem.new, problem.new_y)
+    assert accuracy > 0.8
+    # An estimate from 120 rows of a share: within four standard errors of both.
+    assert abs(model.loo_score_ - accuracy) < 4 * np.sqrt(0.16 / 120 + 0.16 / 200)
+
+
+def expected_calibration_error(proba, labels, n_bins=10):
+    """Mean distance of confidence and accuracy over bins of equal confidence."""
+    confidence, hits = proba.max(axis=1), proba.argmax(axis=1) == labels
+    bins = np.minimum((confidence * n_bins).astype(int), n_bins - 1)
+    return sum(
+        np.mean(bins == b) * abs(np.mean(hits[bins == b]) - np.mean(confidence[bins == b]))
+        for b in np.unique(bins)
+    )
+
+
+@every_classifier
+@pytest.mark.parametrize(("k", "separation"), [(2, 1.0), (3, 2.0)])
+def test_probabilities_are_calibrated(estimator, k, separation, make_problem):
+    problem = make_problem(k, n=150, m=1500, separation=separation)
+    model = fitted(estimator, problem)
+    proba = model.predict_proba(problem.new)
+    assert expected_calibration_error(proba, problem.new_y) < 0.12
+    # Better than the class shares alone, which no over-confident model is.
+    log_loss = -np.mean(
+        model.predict_log_proba(problem.new)[np.arange(1500), problem.new_y]
+    )
+    assert log_loss < np.log(k)
+
+
+@every_classifier
+@pytest.mark.parametrize("k", [2, 3, 5])
+def test_coordinates(estimator, k, make_problem):
+    problem = make_problem(k, n=100, separation=3.0)
+    model = fitted(estimator, problem)
+    Z = model.transform(problem.X)
+    assert Z.shape == (100, k - 1)
+    assert model.transform(problem.new).shape == (len(problem.new), k - 1)
+    assert_allclose(Z.mean(axis=0), 0.0, atol=1e-8 * np.abs(Z).max())
+    # Ordered by discrimination: between-class over regularised total scatter falls.
+    means = np.stack([Z[problem.y == c].mean(axis=0) for c in range(k)])
+    between = np.mean(means[problem.y] ** 2, axis=0)
+    assert np.all(np.diff(between) <= 1e-9)
+    again = fitted(estimator, problem).transform(problem.X)
+    assert np.array_equal(Z, again)
+
+
+@every_classifier
+def test_sign_of_the_coordinate_of_two_classes(estimator, make_problem):
+    problem = make_problem(2, separation=4.0)
+    Z = fitted(estimator, problem).transform(problem.X)[:, 0]
+    assert Z[problem.y == 1].mean() > Z[problem.y == 0].mean()
+
+
+LABELS = [
+    pytest.param(np.array(["no", "yes", "maybe"]), id="text"),
+    pytest.param(np.array(["no", "yes", "maybe"], dtype=object), id="objects"),
+    pytest.param(np.array([3, -1, 7]), id="integers"),
+    pytest.param(np.array([0.0, 1.0, 2.0]), id="floats"),
+    pytest.param(np.array([200, 100, 3], dtype=np.uint8), id="bytes"),
+]
+
+
+@every_classifier
+@pytest.mark.parametrize("names", LABELS)
+def test_labels_come_back_as_they_were(estimator, names, make_problem):
+    problem = make_problem(3, separation=6.0)
+    model = fitted(estimator, problem, names[problem.y])
+    assert np.array_equal(model.classes_, np.unique(names))
+    labels = model.predict(problem.new)
+    assert labels.dtype == names.dtype
+    assert np.mean(labels == names[problem.new_y]) > 0.6
+    assert model.score(problem.new, names[problem.new_y]) == np.mean(
+        labels == names[problem.new_y]
+    )
+
+
+@every_classifier
+def test_booleans(estimator, make_problem):
+    problem = make_problem(2, separation=6.0)
+    model = fitted(estimator, problem, problem.y == 1)
+    assert model.classes_.tolist() == [False, True]
+    labels = model.predict(problem.new)
+    assert labels.dtype == np.bool_
+    assert np.array_equal(labels, fitted(estimator, problem).predict(problem.new) == 1)
+
+
+@every_classifier
+def test_one_against_fifty(estimator, make_problem):
+    problem = make_problem(2, n=204, m=400, separation=6.0)
+    keep = np.flatnonzero((problem.y == 0) | (np.cumsum(problem.y) <= 4))
+    rare = np.concatenate([keep, keep[problem.y[keep] == 0]])  # 4 to 204 or so
+    problem.X, problem.y = problem.X[rare], problem.y[rare]
+    problem.X = problem.X + 1e-3 * np.arange(len(rare))[:, None] / len(rare)
+    assert np.sum(problem.y) * 50 <= len(problem.y)
+    model = fitted(estimator, problem)
+    proba = model.predict_proba(problem.new)
+    assert np.all(np.isfinite(proba))
+    # Priors are those of the training rows, so look at the order, not the threshold.
+    scores = model.decision_function(problem.new)
+    cut = np.median(scores)
+    assert recall_score(problem.new_y, scores > cut) > 0.85
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [KernelFDA(), MultipleKernelFDA(norm=1, alpha=0.1), MultipleKernelFDA(norm=2)],
+)
+def test_a_hundred_and_twenty_classes(estimator, rng):
+    k = 120
+    y = np.tile(np.arange(k), 4)
+    centres = 8 * rng.normal(size=(k, 6))
+    X = centres[y] + rng.normal(size=(len(y), 6))
+    views = [("left", "rbf", [0, 1, 2]), ("right", "rbf", [3, 4, 5])]
+    model = clone(estimator).set_params(views=views).fit(X, y)
+    assert model.transform(X[:3]).shape == (3, k - 1)
+    new = centres + rng.normal(size=(k, 6))
+    assert_allclose(np.sum(model.predict_proba(new), axis=1), 1.0)
+    assert model.score(new, np.arange(k)) > 0.7
+    if hasattr(model, "certificate_"):
+        assert model.certificate_.converged
+
+
+def test_many_rows_go_by_chunks(make_problem, monkeypatch):
+    from kernelweave.views import chunks
+
+    problem = make_problem(3, n=40, m=101)
+    model = KernelFDA(problem.views).fit(problem.X, problem.y)
+    whole = model.transform(problem.new)
+    monkeypatch.setattr(chunks.row_chunks, "__defaults__", (7 * 40,))
+    assert_allclose(model.transform(problem.new), whole, atol=1e-12)
+    for row in (0, 50, 100):
+        assert_allclose(model.transform(problem.new[row : row + 1]), whole[[row]])

@@ -1,0 +1,132 @@
+"""What a fit tells while it runs: callbacks, progress bars, printed lines."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from kernelweave import KernelFDA, MultipleKernelFDA, MultipleKernelRidge
+from kernelweave.exceptions import KernelWeaveConvergenceWarning
+
+LEARNERS = [
+    pytest.param(MultipleKernelFDA(norm=1, alpha=0.1), id="FDA-l1"),
+    pytest.param(MultipleKernelFDA(norm=2), id="FDA-l2-loo"),
+    pytest.param(MultipleKernelFDA(objective="loo"), id="FDA-loo"),
+    pytest.param(MultipleKernelRidge(norm=2, alpha="learn"), id="Ridge"),
+]
+every_learner = pytest.mark.parametrize("estimator", LEARNERS)
+
+
+class Recorder:
+    """Remember every task, and stop after some iterations if asked to."""
+
+    def __init__(self, stop_after=None):
+        self.stop_after = stop_after
+        self.began, self.ended, self.metadata = [], [], []
+        self.n_setups = self.n_teardowns = 0
+
+    def setup(self, estimator, context):
+        self.n_setups += 1
+
+    def teardown(self, estimator, context):
+        self.n_teardowns += 1
+
+    def on_fit_task_begin(self, estimator, context):
+        self.began.append(context.task_name)
+
+    def on_fit_task_end(self, estimator, context, *, metadata=None):
+        self.ended.append(context.task_name)
+        self.metadata.append(metadata)
+        done = self.ended.count("iteration")
+        return self.stop_after is not None and done >= self.stop_after
+
+
+@every_learner
+def test_callback_sees_every_task(estimator, make_problem):
+    problem = make_problem(3)
+    recorder = Recorder()
+    model = clone(estimator).set_params(views=problem.views).set_callbacks(recorder)
+    model.fit(problem.X, problem.y)
+    assert recorder.n_setups == recorder.n_teardowns == 1
+    assert recorder.ended.count("kernel") == 5
+    assert recorder.ended.count("iteration") >= 2
+    assert sorted(recorder.began) == sorted(recorder.ended)
+    values = [m["value"] for m in recorder.metadata if m and "value" in m]
+    assert len(values) == recorder.ended.count("iteration")
+    assert np.all(np.isfinite(values)) and values[-1] <= values[0]
+    plain = clone(model).fit(problem.X, problem.y)
+    assert np.array_equal(plain.kernel_weights_, model.kernel_weights_)
+
+
+@every_learner
+def test_callback_can_stop_a_fit(estimator, make_problem):
+    problem = make_problem(3)
+    recorder = Recorder(stop_after=1)
+    model = clone(estimator).set_params(views=problem.views).set_callbacks(recorder)
+    with pytest.warns(KernelWeaveConvergenceWarning, match="stopped by the callback"):
+        model.fit(problem.X, problem.y)
+    assert recorder.n_teardowns == 1
+    assert recorder.ended.count("iteration") == 1
+    certificate = model.certificate_
+    assert not certificate.converged and "optimal" not in certificate.status
+    if model.objective == "fisher":
+        assert certificate.gap > model.tol
+        assert f"gap {certificate.gap:.1e}" in certificate.status
+    assert np.all(np.isfinite(model.predict(problem.new)))
+
+
+def test_uniform_weights_have_tasks_too(make_problem):
+    problem = make_problem(2)
+    recorder = Recorder()
+    KernelFDA(problem.views).set_callbacks(recorder).fit(problem.X, problem.y)
+    assert recorder.ended.count("kernel") == 5
+    assert recorder.n_teardowns == 1
+
+
+def test_exception_in_a_callback_leaves_no_fitted_model(make_problem):
+    class Failing(Recorder):
+        def on_fit_task_end(self, estimator, context, *, metadata=None):
+            raise RuntimeError("out of ink")
+
+    problem = make_problem(2)
+    callback = Failing()
+    model = MultipleKernelFDA(problem.views).set_callbacks(callback)
+    with pytest.raises(RuntimeError, match="out of ink"):
+        model.fit(problem.X, problem.y)
+    assert callback.n_teardowns == 1
+
+
+@every_learner
+def test_progress_bar(estimator, make_problem, capsys):
+    pytest.importorskip("rich")
+    from sklearn.callback import ProgressBar
+
+    problem = make_problem(2)
+    model = clone(estimator).set_params(views=problem.views)
+    model.set_callbacks(ProgressBar()).fit(problem.X, problem.y)
+    assert type(model).__name__ in capsys.readouterr().out
+
+
+@every_learner
+def test_verbose(estimator, make_problem, capsys):
+    problem = make_problem(2)
+    model = clone(estimator).set_params(views=problem.views)
+    model.fit(problem.X, problem.y)
+    assert capsys.readouterr().out == ""
+    model.set_params(verbose=1).fit(problem.X, problem.y)
+    once = capsys.readouterr().out.splitlines()
+    line = rf"\[{type(model).__name__} +\d+\.\d\d s\] iteration \d+: value [-\d.e]+, .*"
+    assert once and all(re.fullmatch(line, text) for text in once)
+    model.set_params(verbose=2).fit(problem.X, problem.y)
+    twice = capsys.readouterr().out.splitlines()
+    assert sum("kernel" in text for text in twice) == 5
+    assert len(twice) == len(once) + 5
+
+
+def test_printed_leave_one_out_has_no_bound(make_problem, capsys):
+    problem = make_problem(2)
+    MultipleKernelFDA(problem.views, objective="loo", verbose=1).fit(problem.X, problem.y)
+    assert "nan" not in capsys.readouterr().out

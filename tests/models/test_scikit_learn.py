@@ -1,0 +1,294 @@
+"""Life among scikit-learn's tools: searches, pipelines, frames, copies, files."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+import sklearn
+from numpy.testing import assert_allclose
+from sklearn.base import clone
+from sklearn.compose import make_column_selector
+from sklearn.decomposition import PCA
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import (
+    GridSearchCV,
+    KFold,
+    StratifiedKFold,
+    cross_val_predict,
+    cross_val_score,
+    cross_validate,
+)
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from kernelweave import KernelFDA, MultipleKernelFDA, MultipleKernelRidge
+from kernelweave.kernels import RBF, Linear, Pipe
+
+ESTIMATORS = [
+    pytest.param(KernelFDA(), id="KernelFDA"),
+    pytest.param(MultipleKernelFDA(norm=1, alpha=0.1), id="FDA-l1"),
+    pytest.param(MultipleKernelFDA(), id="FDA-default"),
+    pytest.param(MultipleKernelRidge(norm=2, alpha="learn"), id="Ridge"),
+]
+every_estimator = pytest.mark.parametrize("estimator", ESTIMATORS)
+CLASSIFIERS = ESTIMATORS[:-1]
+
+
+@pytest.fixture
+def problem(make_problem):
+    return make_problem(3, n=60, separation=3.0)
+
+
+# Cross-validation ----------------------------------------------------------------------
+
+
+@every_estimator
+def test_cross_validation_cuts_kernels_rightly(estimator, problem):
+    model = clone(estimator).set_params(views="precomputed")
+    folds = KFold(3, shuffle=True, random_state=0)
+    K, y = problem.K, problem.y
+    by_hand = []
+    for train, test in folds.split(y):
+        part = clone(model).fit(K[np.ix_(train, train)], y[train])
+        by_hand.append(part.score(K[np.ix_(test, train)], y[test]))
+    assert_allclose(cross_val_score(model, K, y, cv=folds), by_hand)
+    columns = clone(model).set_params(views=problem.views)
+    assert_allclose(cross_val_score(columns, problem.X, y, cv=folds), by_hand, rtol=1e-6)
+
+
+@pytest.mark.parametrize("estimator", CLASSIFIERS)
+@pytest.mark.parametrize("method", ["predict", "predict_proba", "decision_function"])
+def test_cross_val_predict(estimator, method, problem):
+    model = clone(estimator).set_params(views=problem.views)
+    found = cross_val_predict(model, problem.X, problem.y, cv=3, method=method)
+    assert found.shape == ((60,) if method == "predict" else (60, 3))
+    expected = np.empty_like(found)
+    for train, test in StratifiedKFold(3).split(problem.X, problem.y):
+        part = clone(model).fit(problem.X[train], problem.y[train])
+        expected[test] = getattr(part, method)(problem.X[test])
+    assert_allclose(found, expected)
+
+
+def test_grid_search_reaches_into_views(problem):
+    views = [("rna", RBF(gamma=1.0), slice(0, 6)), ("dna", [Linear(), RBF()], [6, 7])]
+    grid = {
+        "rna__gamma": [1e-6, 0.1],
+        "dna__1__gamma": [0.5],
+        "norm": [1, 2],
+        "alpha": [0.1, "learn"],
+    }
+    search = GridSearchCV(MultipleKernelFDA(views), grid, cv=2, error_score="raise")
+    search.fit(problem.X, problem.y)
+    assert len(search.cv_results_["params"]) == 8
+    best = search.best_estimator_
+    assert best.views[0][1].gamma == search.best_params_["rna__gamma"]
+    assert views[0][1].gamma == 1.0, "the user's own kernel was changed"
+    assert f"gamma={search.best_params_['rna__gamma']:.3g}" in best.kernel_names_[0]
+    labels = search.predict(problem.new)
+    assert np.array_equal(labels, best.predict(problem.new))
+
+
+def test_grid_search_on_kernels(problem):
+    search = GridSearchCV(
+        KernelFDA("precomputed"), {"alpha": [1e-3, 0.1, "loo"]}, cv=2, error_score="raise"
+    )
+    search.fit(problem.K, problem.y)
+    assert search.score(problem.new_K, problem.new_y) > 0.4
+
+
+@every_estimator
+def test_metadata_routing(estimator, problem):
+    model = clone(estimator).set_params(views=problem.views)
+    expected = cross_validate(model, problem.X, problem.y, cv=2)["test_score"]
+    weight = np.arange(1.0, 61.0)
+    with sklearn.config_context(enable_metadata_routing=True):
+        found = cross_validate(model, problem.X, problem.y, cv=2)["test_score"]
+        model = model.set_score_request(sample_weight=True)
+        weighted = cross_validate(
+            model, problem.X, problem.y, cv=2, params={"sample_weight": weight}
+        )["test_score"]
+    assert_allclose(found, expected)
+    assert weighted.shape == found.shape
+
+
+# Pipelines -----------------------------------------------------------------------------
+
+
+@every_estimator
+def test_pipeline(estimator, problem):
+    model = clone(estimator).set_params(views=problem.views)
+    pipeline = make_pipeline(StandardScaler(), model).fit(problem.X, problem.y)
+    scaler = StandardScaler().fit(problem.X)
+    expected = clone(model).fit(scaler.transform(problem.X), problem.y)
+    assert_allclose(
+        pipeline.predict(problem.new), expected.predict(scaler.transform(problem.new))
+    )
+
+
+@pytest.mark.parametrize("estimator", CLASSIFIERS)
+def test_as_transformer(estimator, problem):
+    model = clone(estimator).set_params(views=problem.views)
+    pipeline = make_pipeline(model, KNeighborsClassifier(5))
+    pipeline.fit(problem.X, problem.y)
+    assert pipeline[:-1].transform(problem.new).shape == (25, 2)
+    assert pipeline.score(problem.new, problem.new_y) > 0.5
+    both = clone(model).fit_transform(problem.X, problem.y)
+    assert_allclose(both, clone(model).fit(problem.X, problem.y).transform(problem.X))
+
+
+def test_transformer_inside_a_view(problem):
+    views = [("low", Pipe(PCA(2), [Linear(), RBF()]), slice(0, 6))]
+    model = KernelFDA(views).fit(problem.X, problem.y)
+    assert len(model.kernel_names_) == 2
+    assert all("PCA" in name for name in model.kernel_names_)
+    low = PCA(2).fit(problem.X[:, :6])
+    plain = KernelFDA([("low", [Linear(), RBF()], slice(None))])
+    plain.fit(low.transform(problem.X[:, :6]), problem.y)
+    assert_allclose(
+        plain.transform(low.transform(problem.new[:, :6])), model.transform(problem.new)
+    )
+
+
+# Frames --------------------------------------------------------------------------------
+
+NAMES = [f"gene{j}" for j in range(9)]
+FRAME_VIEWS = [
+    ("first", "rbf", ["gene0", "gene2"]),
+    ("second", "linear", slice("gene3", "gene5")),
+    ("third", "rbf", make_column_selector(pattern="gene[78]")),
+]
+POSITIONS = [
+    ("first", "rbf", [0, 2]),
+    ("second", "linear", [3, 4, 5]),
+    ("third", "rbf", [7, 8]),
+]
+
+
+@every_estimator
+def test_pandas(estimator, problem):
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(problem.X, columns=NAMES)
+    frame["comment"] = "text in a column of no view is nobody's business"
+    model = clone(estimator).set_params(views=FRAME_VIEWS).fit(frame, problem.y)
+    assert model.feature_names_in_.tolist() == [*NAMES, "comment"]
+    assert model.n_features_in_ == 10
+    plain = clone(estimator).set_params(views=POSITIONS).fit(problem.X, problem.y)
+    assert_allclose(model.predict(frame), plain.predict(problem.X), rtol=1e-9)
+    assert not hasattr(plain, "feature_names_in_")
+
+
+@every_estimator
+def test_polars(estimator, problem):
+    pl = pytest.importorskip("polars")
+    frame = pl.DataFrame(problem.X, schema=NAMES)
+    frame = frame.with_columns(pl.lit("text").alias("comment"))
+    views = FRAME_VIEWS[:2]
+    model = clone(estimator).set_params(views=views).fit(frame, problem.y)
+    assert model.feature_names_in_.tolist() == [*NAMES, "comment"]
+    plain = clone(estimator).set_params(views=POSITIONS[:2]).fit(problem.X, problem.y)
+    assert_allclose(model.predict(frame), plain.predict(problem.X), rtol=1e-9)
+
+
+def test_labels_in_a_series(problem):
+    pd = pytest.importorskip("pandas")
+    names = np.array(["a", "b", "c"])
+    labels = pd.Series(names[problem.y], index=np.arange(60)[::-1])
+    model = KernelFDA(problem.views).fit(problem.X, labels)
+    assert model.classes_.tolist() == ["a", "b", "c"]
+    assert model.score(problem.X, labels) == np.mean(
+        model.predict(problem.X) == names[problem.y]
+    )
+    categories = labels.astype("category")
+    assert KernelFDA(problem.views).fit(problem.X, categories).classes_.tolist() == [
+        "a",
+        "b",
+        "c",
+    ]
+
+
+@pytest.mark.parametrize("estimator", CLASSIFIERS)
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_names_of_coordinates(estimator, library, problem):
+    pytest.importorskip(library)
+    model = clone(estimator).set_params(views=problem.views).fit(problem.X, problem.y)
+    name = type(model).__name__.lower()
+    assert model.get_feature_names_out().tolist() == [f"{name}0", f"{name}1"]
+    plain = model.transform(problem.new)
+    model.set_output(transform=library)
+    frame = model.transform(problem.new)
+    assert type(frame).__module__.startswith(library)
+    assert list(frame.columns) == [f"{name}0", f"{name}1"]
+    assert_allclose(frame.to_numpy(), plain)
+
+
+# Copies and files ----------------------------------------------------------------------
+
+
+@every_estimator
+@pytest.mark.parametrize("kind", ["views", "precomputed"])
+def test_pickle(estimator, kind, problem):
+    if kind == "views":
+        X, new, views = problem.X, problem.new, problem.views
+    else:
+        X, new, views = problem.K, problem.new_K, "precomputed"
+    model = clone(estimator).set_params(views=views).fit(X, problem.y)
+    twin = pickle.loads(pickle.dumps(model))
+    assert np.array_equal(twin.predict(new), model.predict(new))
+    assert np.array_equal(twin.kernel_weights_, model.kernel_weights_)
+    if hasattr(model, "certificate_"):
+        assert twin.certificate_ == model.certificate_
+
+
+def test_fitted_precomputed_model_does_not_keep_the_kernels(problem):
+    model = KernelFDA("precomputed").fit(problem.K, problem.y)
+    assert len(pickle.dumps(model)) < problem.K.nbytes / 5
+
+
+@every_estimator
+def test_clone_is_not_fitted(estimator, problem):
+    model = clone(estimator).set_params(views=problem.views).fit(problem.X, problem.y)
+    twin = clone(model)
+    assert repr(twin) == repr(model)
+    with pytest.raises(NotFittedError, match="not fitted yet"):
+        twin.predict(problem.new)
+    assert_allclose(
+        twin.fit(problem.X, problem.y).predict(problem.new), model.predict(problem.new)
+    )
+
+
+@every_estimator
+def test_refit_forgets(estimator, problem):
+    model = clone(estimator).set_params(views=problem.views)
+    fresh = clone(model).fit(problem.X[:30], problem.y[:30])
+    again = model.fit(problem.X, problem.y).fit(problem.X[:30], problem.y[:30])
+    assert np.array_equal(fresh.predict(problem.new), again.predict(problem.new))
+    assert fresh.kernel_map_.remarks == again.kernel_map_.remarks
+
+
+@every_estimator
+def test_html_representation(estimator, problem):
+    model = clone(estimator).set_params(views=problem.views)
+    assert type(model).__name__ in model._repr_html_()
+    assert type(model).__name__ in model.fit(problem.X, problem.y)._repr_html_()
+
+
+@every_estimator
+def test_names_and_weights_belong_together(estimator, problem):
+    model = clone(estimator).set_params(views=problem.views).fit(problem.X, problem.y)
+    assert len(model.kernel_names_) == len(model.kernel_weights_) == 5
+    assert list(model.view_weights_) == ["first", "second", "noise"]
+    sums = [
+        sum(
+            float(weight)
+            for name, weight in zip(
+                model.kernel_names_, model.kernel_weights_, strict=True
+            )
+            if name.startswith(f"{view}: ")
+        )
+        for view in model.view_weights_
+    ]
+    assert_allclose(list(model.view_weights_.values()), sums)
+    assert all(type(weight) is float for weight in model.view_weights_.values())

@@ -1,0 +1,227 @@
+"""The other criteria, norms and searches of MultipleKernelFDA, and its certificate."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from kernelweave import KernelFDA, MultipleKernelFDA, MultipleKernelRidge
+from kernelweave.criteria.loo import LooPath
+from kernelweave.criteria.targets import reduced_class_target
+from kernelweave.kernels import DenseBank, center_and_scale
+
+CLASSES = pytest.mark.parametrize("k", [2, 3])
+
+
+def bank_of(problem):
+    return DenseBank(center_and_scale(np.moveaxis(problem.K, -1, 0)))
+
+
+@CLASSES
+@pytest.mark.parametrize("norm", [1, 2])
+@pytest.mark.parametrize("alpha", [0.1, "loo"])
+def test_within_scatter(k, norm, alpha, make_problem):
+    problem = make_problem(k)
+    model = MultipleKernelFDA(problem.views, norm=norm, alpha=alpha, scatter="within")
+    model.fit(problem.X, problem.y)
+    certificate = model.certificate_
+    assert certificate.converged and certificate.gap <= model.tol
+    assert certificate.problem.startswith("WithinFisher")
+    assert certificate.lower_bound <= certificate.value
+    assert model.score(problem.X, problem.y) > 1 / k
+    total = MultipleKernelFDA(problem.views, norm=norm, alpha=alpha)
+    total.fit(problem.X, problem.y)
+    difference = np.abs(total.kernel_weights_ - model.kernel_weights_)
+    if k > 2:  # two classes of equal size: total scatter is within plus between
+        assert np.max(difference) > 1e-4
+
+
+@pytest.mark.parametrize("norm", [1, 2])
+@pytest.mark.parametrize("alpha", [0.1, "learn"])
+def test_block_formulation(norm, alpha, make_problem):
+    problem = make_problem(3)
+    params = {"norm": norm, "alpha": alpha}
+    exact = MultipleKernelFDA(problem.views, **params).fit(problem.X, problem.y)
+    block = MultipleKernelFDA(problem.views, formulation="block", **params)
+    block.fit(problem.X, problem.y)
+    assert block.certificate_.converged and block.certificate_.gap <= block.tol
+    assert block.certificate_.problem.startswith("BlockFisher")
+    # X = I is allowed in the inner problem of the block form, and gives the exact one.
+    assert block.certificate_.value > exact.certificate_.lower_bound
+    assert np.max(np.abs(block.kernel_weights_ - exact.kernel_weights_)) > 1e-4
+
+
+def test_block_formulation_of_two_classes_is_the_exact_one(make_problem):
+    problem = make_problem(2)
+    params = {"norm": 1, "alpha": 0.1, "tol": 1e-9}
+    exact = MultipleKernelFDA(problem.views, **params).fit(problem.X, problem.y)
+    block = MultipleKernelFDA(problem.views, formulation="block", **params)
+    block.fit(problem.X, problem.y)
+    assert_allclose(block.kernel_weights_, exact.kernel_weights_, atol=1e-8)
+    assert_allclose(block.certificate_.value, exact.certificate_.value, rtol=1e-12)
+
+
+SOLVERS = ["newton", "closed_form", "cutting_plane", "sdp"]
+
+
+@CLASSES
+@pytest.mark.parametrize("norm", [1, 2])
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_every_solver_finds_the_same_model(solver, norm, k, make_problem):
+    if solver == "sdp":
+        pytest.importorskip("cvxpy")
+    problem = make_problem(k, n=24)
+    # The one converges slowly on the simplex, the other to its own tolerance only.
+    tol = {"closed_form": 1e-3 if norm == 1 else 1e-6, "sdp": 1e-4}.get(solver, 1e-6)
+    params = {"norm": norm, "alpha": 0.5, "tol": tol}
+    expected = MultipleKernelFDA(problem.views, **params).fit(problem.X, problem.y)
+    model = MultipleKernelFDA(problem.views, solver=solver, **params)
+    model.fit(problem.X, problem.y)
+    assert model.certificate_.gap <= tol
+    assert_allclose(
+        model.certificate_.value, expected.certificate_.value, rtol=2 * tol
+    )
+    assert_allclose(model.kernel_weights_, expected.kernel_weights_, atol=0.05)
+
+
+@CLASSES
+@pytest.mark.parametrize("kind", [MultipleKernelFDA, MultipleKernelRidge])
+def test_direct_leave_one_out(kind, k, make_problem, rng):
+    problem = make_problem(k)
+    y = problem.y if kind is MultipleKernelFDA else problem.X[:, 2:5] @ np.ones((3, k - 1))
+    if kind is MultipleKernelRidge:
+        y = np.squeeze(y + rng.normal(size=y.shape))
+    model = kind(problem.views, objective="loo").fit(problem.X, y)
+    certificate = model.certificate_
+    assert certificate.converged and certificate.stationarity <= 1e-3
+    assert np.isnan(certificate.lower_bound) and np.isnan(certificate.gap)
+    assert model.norm_ is None
+    assert_allclose(certificate.value, model.loo_error_, rtol=1e-6)
+    assert_allclose(np.sum(model.kernel_weights_), 1.0)
+    # No worse than where the search starts: uniform weights with their best alpha.
+    start = kind(problem.views, norm=np.inf).fit(problem.X, y)
+    assert model.loo_error_ <= start.loo_error_ * (1 + 1e-3)
+
+
+@CLASSES
+def test_norm_is_chosen_by_leave_one_out(k, make_problem):
+    problem = make_problem(k)
+    model = MultipleKernelFDA(problem.views).fit(problem.X, problem.y)
+    assert sorted(model.candidates_) == [1.0, 4 / 3, 2.0, np.inf]
+    errors = {norm: found["loo_error"] for norm, found in model.candidates_.items()}
+    assert model.norm_ == min(errors, key=errors.get)
+    assert_allclose(model.loo_error_, errors[model.norm_], rtol=1e-6)
+    for norm in (1, 2):
+        alone = MultipleKernelFDA(problem.views, norm=norm).fit(problem.X, problem.y)
+        assert_allclose(alone.loo_error_, errors[norm], rtol=1e-6)
+        assert_allclose(alone.alpha_, model.candidates_[norm]["alpha"], rtol=1e-6)
+        assert list(alone.candidates_) == [norm]
+
+
+@CLASSES
+def test_chosen_norm_with_fixed_alpha(k, make_problem):
+    problem = make_problem(k)
+    model = MultipleKernelFDA(problem.views, alpha=0.3).fit(problem.X, problem.y)
+    assert model.alpha_ == 0.3
+    assert {found["alpha"] for found in model.candidates_.values()} == {0.3}
+    assert min(c["loo_error"] for c in model.candidates_.values()) == pytest.approx(
+        model.loo_error_
+    )
+
+
+def test_larger_norms_give_more_even_weights(make_problem):
+    problem = make_problem(3)
+    spread = []
+    for norm in (1, 1.2, 2, 4, 16):
+        model = MultipleKernelFDA(problem.views, norm=norm, alpha=0.1, tol=1e-9)
+        weights = model.fit(problem.X, problem.y).kernel_weights_
+        share = weights / np.sum(weights)
+        spread.append(float(np.sum(share**2)))
+    assert np.all(np.diff(spread) < 0)
+    assert spread[-1] < 0.25
+
+
+def test_alpha_from_leave_one_out_after_learned_weights(make_problem):
+    problem = make_problem(3)
+    learned = MultipleKernelFDA(problem.views, norm=2, alpha="learn")
+    learned.fit(problem.X, problem.y)
+    model = MultipleKernelFDA(problem.views, norm=2).fit(problem.X, problem.y)
+    assert_allclose(model.kernel_weights_, learned.kernel_weights_)
+    target, _ = reduced_class_target(problem.y, 3)
+    path = LooPath(bank_of(problem).combine(model.kernel_weights_), target)
+    assert_allclose(model.alpha_, path.best_alpha(), rtol=1e-3)
+
+
+# Kernels that are not needed -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_kernels_of_weight_zero_are_not_computed(k, make_problem):
+    problem = make_problem(k, separation=4.0)
+    calls = {"useful": 0, "useless": 0}
+
+    def useful(X, Z):
+        calls["useful"] += 1
+        return X @ Z.T
+
+    def useless(X, Z):
+        calls["useless"] += 1
+        return X[:, :1] @ Z[:, :1].T
+
+    views = [("signal", useful, slice(0, 6)), ("noise", useless, slice(6, 9))]
+    model = MultipleKernelFDA(views, norm=1, alpha=1.0).fit(problem.X, problem.y)
+    assert model.kernel_weights_[1] == 0.0, model.kernel_weights_
+    assert calls == {"useful": 1, "useless": 1}
+    model.predict(problem.new)
+    assert calls == {"useful": 2, "useless": 1}
+    model.set_params(norm=2).fit(problem.X, problem.y).predict(problem.new)
+    assert calls == {"useful": 4, "useless": 3}
+
+
+# Certificate ---------------------------------------------------------------------------
+
+
+@CLASSES
+@pytest.mark.parametrize("alpha", [0.1, "learn"])
+def test_certificate_in_words(k, alpha, make_problem):
+    problem = make_problem(k)
+    model = MultipleKernelFDA(problem.views, norm=1, alpha=alpha)
+    certificate = model.fit(problem.X, problem.y).certificate_
+    text = str(certificate)
+    first, status, value, bound, gap, *notes = text.splitlines()
+    assert first.startswith("Fisher, l1 weights, ")
+    assert ("learned alpha" if alpha == "learn" else "alpha=0.1") in first
+    assert "optimal: the relative gap" in status and "tol=1e-06" in status
+    assert float(value.split()[-1]) == pytest.approx(certificate.value)
+    assert float(bound.split()[-1]) == pytest.approx(certificate.lower_bound)
+    assert "relative" in gap
+    assert all(note.startswith("  note: ") for note in notes)
+    for name in ("value", "lower_bound", "gap"):
+        assert type(getattr(certificate, name)) is float
+    assert type(certificate.converged) is bool
+
+
+def test_certificate_of_a_problem_that_is_not_convex(make_problem):
+    problem = make_problem(2)
+    model = MultipleKernelFDA(problem.views, objective="loo")
+    text = str(model.fit(problem.X, problem.y).certificate_)
+    assert "not convex" in text and "stationarity" in text
+    assert "lower bound" not in text
+
+
+def test_uniform_weights_have_nothing_to_certify(make_problem):
+    problem = make_problem(2)
+    model = KernelFDA(problem.views).fit(problem.X, problem.y)
+    assert not hasattr(model, "certificate_")
+    assert model.n_iter_ == 1
+
+
+@pytest.mark.parametrize("norm", [1, 1.2, 1.5, 2, 4])
+@pytest.mark.parametrize("alpha", [1e-6, 1e-2, 10.0, "learn"])
+def test_gap_is_reached_in_few_factorisations(norm, alpha, make_problem):
+    problem = make_problem(3)
+    model = MultipleKernelFDA(problem.views, norm=norm, alpha=alpha, tol=1e-8)
+    model.fit(problem.X, problem.y)
+    assert model.certificate_.gap <= 1e-8
+    assert model.n_iter_ <= 15

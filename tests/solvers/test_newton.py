@@ -1,0 +1,161 @@
+"""Newton: reference values, and few factorisations whatever the data look like."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kernelweave.criteria.fisher import Fisher
+from kernelweave.criteria.targets import class_target
+from kernelweave.kernels import DenseBank
+from kernelweave.solvers import solve
+
+#: What every case below must reach, and within how many factorisations.
+GAP = 1e-8
+MOST = 12
+
+LAMBDAS = [1e-8, 1e-4, 1e-2, 1.0, "learn"]
+NORMS = [1, 1.2, 1.5, 2, 4]
+#: Data sets of the two papers in the folder of larger data sets.
+PAPER_SETS = [
+    "sonar",
+    "heart",
+    "breast_cancer_wisconsin",
+    "ionosphere",
+    "wine",
+    "usps",
+    "satimage",
+    "segment",
+    "waveform",
+    "brain_tumor1",
+    "brain_tumor2",
+]
+
+
+def expect_few_steps(make, criterion_for, norms=NORMS, lambdas=LAMBDAS):
+    """Solve for every norm and lambda; name the cases that took too long."""
+    slow = []
+    for penalty in lambdas:
+        for norm in norms:
+            solution = solve(criterion_for(penalty), make.weight_set(norm), tol=GAP)
+            if not solution.converged or solution.n_factorizations > MOST:
+                steps = solution.n_factorizations
+                slow.append((penalty, norm, steps, f"{solution.gap:.1e}"))
+    assert not slow, f"(lambda, norm, factorisations, gap): {slow}"
+
+
+# fmt: off
+WINE = [  # norm, lambda, first kernel, value, {kernel: weight}, "I" for the identity
+    (1, 1e-2, 0, 50.8700110109, {5: .96518051, 9: .03481949}),
+    (1, 1e-4, 0, 1.2582565685,
+     {3: .24604489, 4: .42267265, 5: .21028211, 6: .05514646, 7: .06585389}),
+    (1, "learn", 0, 12804.59676310,
+     {3: .26124253, 4: .4119135, 5: .21094537, 6: .04540978, 7: .07048882, "I": 0}),
+    (1, "learn", 5, 13683.57813375, {"I": .51831136, 5: .48168864}),
+    (1.5, 1e-2, 0, 38.0465686175, {}),
+    (2, 1e-2, 0, 30.2592877963, {0: .26244922, 4: .46787661, 5: .45773734}),
+    (4, 1e-2, 0, 20.3089754990, {}),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("norm", "penalty", "first", "value", "expected"), WINE)
+def test_reference_values_on_wine(
+    make, wine_stack, norm, penalty, first, value, expected
+):
+    stack, y = wine_stack
+    alpha = make.alpha_of(penalty, len(y))
+    criterion = Fisher(DenseBank(stack[first:]), class_target(y, 3), alpha)
+    solution = solve(criterion, make.weight_set(norm), tol=1e-11)
+    assert solution.converged
+    assert solution.value == pytest.approx(value, rel=1e-9)
+    assert solution.lower_bound == pytest.approx(value, rel=1e-9)
+    kernel_weights = solution.weights[-criterion.n_kernels :]
+    for index, weight in expected.items():
+        found = solution.weights[0] if index == "I" else kernel_weights[index - first]
+        assert found == pytest.approx(weight, abs=2e-6)
+    if norm == 1:  # all weights are listed: the others must be exactly zero
+        kernels = [index - first for index in expected if index != "I"]
+        assert np.flatnonzero(kernel_weights).tolist() == kernels
+
+
+def test_reference_value_on_thirty_rows(make, small_problem):
+    solution = solve(small_problem(1e-2), make.weight_set(1), tol=1e-10)
+    assert solution.value == pytest.approx(4.834601868, rel=1e-9)
+    assert np.flatnonzero(solution.weights).tolist() == [4, 5]
+    np.testing.assert_allclose(solution.weights[4:6], [0.0857812, 0.9142188], atol=2e-6)
+
+
+@pytest.mark.parametrize("name", ["wine", "breast_cancer", "iris", "digits"])
+def test_few_factorizations_on_plain_data(make, name):
+    X, y = make.load(name)
+    stack = make.gaussian_stack(X)
+    expect_few_steps(make, lambda c: make.class_problem(X, y, c, stack=stack))
+
+
+@pytest.mark.parametrize("name", ["wine", "breast_cancer", "iris", "digits"])
+def test_few_factorizations_on_degenerate_data(make, name):
+    """Duplicate rows, a duplicate kernel, a kernel of zeros, the identity as a kernel."""
+    X, y = make.with_duplicates(*make.load(name))
+    stack = make.degenerate_stack(X)
+    expect_few_steps(make, lambda c: make.class_problem(X, y, c, stack=stack))
+
+
+@pytest.mark.parametrize("name", ["wine", "iris"])
+def test_few_factorizations_without_a_narrow_kernel(make, name):
+    """With duplicate rows every combination of these kernels is singular."""
+    X, y = make.with_duplicates(*make.load(name))
+    stack = make.gaussian_stack(X, np.logspace(0, 2, 6))
+    expect_few_steps(make, lambda c: make.class_problem(X, y, c, stack=stack))
+
+
+def test_few_factorizations_with_one_column(make):
+    """The binary problem, Eqs. 16 and 40."""
+    X, y = make.load("breast_cancer")
+    stack = make.gaussian_stack(X)
+    target = class_target(y, 2)[:, :1]
+    expect_few_steps(
+        make,
+        lambda c: Fisher(DenseBank(stack), target, make.alpha_of(c, len(y))),
+    )
+
+
+def test_few_factorizations_with_200_kernels(make):
+    X, y = make.load("digits", 150)
+    X = X[:, X.std(axis=0) > 0]
+    stack = make.many_kernels(X, 200, np.random.default_rng(0))
+    expect_few_steps(
+        make, lambda c: make.class_problem(X, y, c, stack=stack), norms=[1, 1.5, 4]
+    )
+
+
+def test_few_factorizations_with_1000_kernels(make):
+    X, y = make.load("wine", 60)
+    stack = make.many_kernels(X, 1000, np.random.default_rng(0))
+    expect_few_steps(
+        make,
+        lambda c: make.class_problem(X, y, c, stack=stack),
+        norms=[1, 2],
+        lambdas=[1e-8, 1e-2, "learn"],
+    )
+
+
+def test_only_two_kernels(make, small_problem):
+    expect_few_steps(make, lambda c: small_problem(c, p=2))
+
+
+@pytest.mark.parametrize("name", PAPER_SETS)
+def test_few_factorizations_on_the_sets_of_the_papers(make, data_dir, name):
+    pandas = pytest.importorskip("pandas")
+    path = data_dir / f"{name}.csv.gz"
+    if not path.exists():
+        pytest.skip(f"{path.name} is not in the data folder")
+    frame = pandas.read_csv(path).dropna()
+    rows = np.random.default_rng(0).permutation(len(frame))[:150]
+    X = make.standardize(frame.iloc[rows, :-1].to_numpy(dtype=float))
+    y = frame.iloc[rows, -1].astype(str).to_numpy()
+    plain = make.gaussian_stack(X)
+    expect_few_steps(make, lambda c: make.class_problem(X, y, c, stack=plain))
+    X, y = make.with_duplicates(X, y)
+    stack = make.degenerate_stack(X)
+    expect_few_steps(make, lambda c: make.class_problem(X, y, c, stack=stack))

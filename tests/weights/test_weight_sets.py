@@ -1,0 +1,133 @@
+"""Each weight set against what its support function promises."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from kernelweave.weights import LpBall, Simplex, Uniform, WeightSet
+
+SETS = [
+    Simplex(),
+    LpBall(1.01),
+    LpBall(1.2),
+    LpBall(1.5),
+    LpBall(2),
+    LpBall(4),
+    LpBall(50),
+    LpBall(np.inf),
+    Uniform(),
+]
+few = settings(max_examples=40)
+every_set = pytest.mark.parametrize("weight_set", SETS, ids=repr)
+
+scores_of_any_sign = hnp.arrays(
+    float, st.integers(1, 12), elements=st.floats(-1e6, 1e6, allow_subnormal=False)
+)
+
+
+def points_of(weight_set: WeightSet, p: int, rng: np.random.Generator) -> np.ndarray:
+    """Random points of the set, inner ones and its corners among them, (r, p)."""
+    if isinstance(weight_set, Uniform):
+        return weight_set.start(p)[None, :]
+    sizes = [rng.exponential(size=p) ** power for power in (0.1, 1.0, 5.0)]
+    points = [weight_set.scale(size) for size in sizes]
+    points.extend(weight_set.scale(corner) for corner in np.eye(p))
+    if not isinstance(weight_set, Simplex):
+        points.extend([np.zeros(p), 0.3 * points[0]])
+    return np.array(points)
+
+
+@every_set
+def test_follows_the_protocol(weight_set):
+    assert isinstance(weight_set, WeightSet)
+    assert type(weight_set).__name__ in repr(weight_set)
+
+
+@every_set
+@few
+@given(scores=scores_of_any_sign, seed=st.integers(0, 2**32 - 1))
+def test_support_is_an_upper_bound(weight_set, scores, seed):
+    points = points_of(weight_set, len(scores), np.random.default_rng(seed))
+    size = float(np.max(np.abs(scores)))
+    highest = float(np.max(points @ scores))
+    assert highest <= weight_set.support(scores) + 1e-9 * size * len(scores)
+
+
+@every_set
+@few
+@given(scores=scores_of_any_sign)
+def test_support_is_attained_inside_the_set(weight_set, scores):
+    best = weight_set.maximizer(scores)
+    assert best.shape == scores.shape
+    assert weight_set.violation(best) <= 1e-12
+    size = float(np.max(np.abs(scores)))
+    assert best @ scores == pytest.approx(
+        weight_set.support(scores), rel=1e-9, abs=1e-9 * size
+    )
+
+
+@every_set
+@pytest.mark.parametrize("factor", [1e-150, 1e-6, 1.0, 1e6, 1e150])
+def test_support_is_homogeneous(weight_set, factor):
+    scores = np.array([0.2, 3.0, 1.0])
+    scaled = weight_set.support(factor * scores)
+    assert scaled == pytest.approx(factor * weight_set.support(scores), rel=1e-12)
+
+
+@every_set
+@pytest.mark.parametrize("p", [1, 2, 7, 1000])
+def test_start_is_inside_with_no_zero(weight_set, p):
+    start = weight_set.start(p)
+    assert start.shape == (p,)
+    assert np.all(start > 0)
+    assert weight_set.violation(start) <= 1e-12
+
+
+@every_set
+@few
+@given(
+    weights=hnp.arrays(float, st.integers(1, 12), elements=st.floats(1e-6, 1e6)),
+    factor=st.floats(1e-3, 1e3),
+)
+def test_scale_reaches_the_set_and_forgets_the_size(weight_set, weights, factor):
+    scaled = weight_set.scale(weights)
+    assert weight_set.violation(scaled) <= 1e-12
+    np.testing.assert_allclose(weight_set.scale(factor * weights), scaled, rtol=1e-9)
+    if not isinstance(weight_set, Uniform):
+        ratio = scaled / weights
+        np.testing.assert_allclose(ratio, ratio[0], rtol=1e-9)
+
+
+@every_set
+def test_violation_measures_what_is_wrong(weight_set):
+    start = weight_set.start(4)
+    negative = start.copy()
+    negative[2] = -0.25
+    assert weight_set.violation(negative) >= 0.25
+    assert weight_set.violation(start + 0.5) >= 0.4
+    assert np.isnan(weight_set.violation(start * np.nan))
+
+
+def test_only_the_balls_contain_smaller_weights():
+    half = 0.5 * np.array([0.5, 0.5])
+    assert Simplex().violation(half) == pytest.approx(0.5)
+    assert Uniform().violation(half) == pytest.approx(0.25)
+    assert LpBall(2).violation(half) == 0.0
+
+
+@pytest.mark.parametrize("norm", [1, 1.0, 0.5, 0, -2, float("nan"), -np.inf])
+def test_a_norm_that_is_no_norm_is_named(norm):
+    with pytest.raises(ValueError, match=r"norm > 1, got .*Simplex\(\) for norm 1"):
+        LpBall(norm)
+
+
+def test_balls_tend_to_the_simplex_and_to_the_cube():
+    scores = np.array([0.1, 2.0, 0.7])
+    assert LpBall(1.001).support(scores) == pytest.approx(
+        Simplex().support(scores), rel=1e-2
+    )
+    assert LpBall(1000).support(scores) == pytest.approx(np.sum(scores), rel=1e-2)
