@@ -97,6 +97,7 @@ def main() -> int:
             "peak GB",
         ],
     )
+    versions: dict[str, str] = {}
     for name, where, case, arguments in _cases(backend, options.device, options.scale):
         started = time.perf_counter()
         try:
@@ -107,7 +108,8 @@ def main() -> int:
         print(f"{name}: {time.perf_counter() - started:.1f} s", flush=True)
         result = dataclasses.asdict(section) | {"environment": environment()}
         result["environment"]["machine"] = backend.machine
-        result["environment"]["versions"] |= backend.versions
+        versions |= where.versions
+        result["environment"]["versions"] |= versions
         options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     for row in section.rows:
         print(*row, sep=" | ")

@@ -62,3 +62,5 @@ html_theme = "pydata_sphinx_theme"
 html_title = f"kernelweave {release}"
 html_theme_options = {"show_toc_level": 2, "navigation_with_keys": False}
 html_show_sourcelink = False
+html_static_path = ["_static"]
+html_css_files = ["tables.css"]

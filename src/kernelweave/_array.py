@@ -16,6 +16,7 @@ Array = Any
 __all__ = [
     "Array",
     "FactorizationError",
+    "add_scaled",
     "add_to_diagonal",
     "as_float",
     "cholesky",
@@ -101,6 +102,14 @@ def add_to_diagonal(a: Array, value: float) -> None:
     else:  # the standard promises no views: go through a mask
         xp = namespace(a)
         a += value * xp.eye(a.shape[0], dtype=a.dtype, device=device(a))
+
+
+def add_scaled(out: Array, x: Array, factor: float) -> Array:
+    """``out += factor x``, without a temporary where the library can."""
+    if compat.is_torch_array(out):
+        return out.add_(x, alpha=factor)
+    out += x * factor
+    return out
 
 
 def cholesky(a: Array, *, overwrite: bool = False) -> Array:

@@ -87,7 +87,8 @@ def expected_calibration_error(proba, labels, n_bins=10):
     confidence, hits = proba.max(axis=1), proba.argmax(axis=1) == labels
     bins = np.minimum((confidence * n_bins).astype(int), n_bins - 1)
     return sum(
-        np.mean(bins == b) * abs(np.mean(hits[bins == b]) - np.mean(confidence[bins == b]))
+        np.mean(bins == b)
+        * abs(np.mean(hits[bins == b]) - np.mean(confidence[bins == b]))
         for b in np.unique(bins)
     )
 

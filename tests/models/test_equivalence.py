@@ -26,7 +26,9 @@ CLASSIFIERS = [
     pytest.param(KernelFDA(alpha=0.1), id="uniform"),
     pytest.param(KernelFDA(), id="uniform-loo"),
     pytest.param(MultipleKernelFDA(norm=1, alpha=0.1, tol=1e-10), id="l1"),
-    pytest.param(MultipleKernelFDA(norm=1.5, alpha="learn", tol=1e-10), id="l1.5-learn"),
+    pytest.param(
+        MultipleKernelFDA(norm=1.5, alpha="learn", tol=1e-10), id="l1.5-learn"
+    ),
     pytest.param(MultipleKernelFDA(norm=2, tol=1e-10), id="l2-loo"),
 ]
 CLASSES = pytest.mark.parametrize("k", [2, 4])
@@ -143,12 +145,10 @@ def test_names_of_classes(estimator, k, make_problem):
         model.predict_proba(problem.new)[:, ::-1],
         atol=1e-6,
     )
-    assert np.array_equal(
-        other.predict(problem.new), names[model.predict(problem.new)]
-    )
+    assert np.array_equal(other.predict(problem.new), names[model.predict(problem.new)])
 
 
-# Against other programs ----------------------------------------------------------------
+# Against other programs ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize("k", [2, 3, 5])
@@ -183,7 +183,7 @@ def test_one_kernel_is_kernel_ridge(alpha, outputs, regression, rng):
     assert ours.kernel_weights_.tolist() == [1.0]
 
 
-# Against simpler models ----------------------------------------------------------------
+# Against simpler models ---------------------------------------------------------------
 
 
 @CLASSES
@@ -238,13 +238,15 @@ def test_weights_solve_the_problem_by_hand(k, norm, alpha, make_problem):
     assert np.linalg.norm(model.kernel_weights_, norm) == pytest.approx(1.0)
     if alpha == "learn":  # the same direction, and alpha in the same unit
         scaled = by_hand.weights / np.linalg.norm(by_hand.weights[1:], norm)
-        assert_allclose(np.append(model.alpha_, model.kernel_weights_), scaled, atol=1e-5)
+        assert_allclose(
+            np.append(model.alpha_, model.kernel_weights_), scaled, atol=1e-5
+        )
     else:
         assert_allclose(model.kernel_weights_, by_hand.weights, atol=1e-5)
         assert model.alpha_ == alpha
 
 
-# Leave-one-out against refits ----------------------------------------------------------
+# Leave-one-out against refits ---------------------------------------------------------
 
 
 @pytest.mark.parametrize("k", [2, 3])

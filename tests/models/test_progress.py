@@ -128,5 +128,7 @@ def test_verbose(estimator, make_problem, capsys):
 
 def test_printed_leave_one_out_has_no_bound(make_problem, capsys):
     problem = make_problem(2)
-    MultipleKernelFDA(problem.views, objective="loo", verbose=1).fit(problem.X, problem.y)
+    MultipleKernelFDA(problem.views, objective="loo", verbose=1).fit(
+        problem.X, problem.y
+    )
     assert "nan" not in capsys.readouterr().out

@@ -39,7 +39,9 @@ def test_unit_and_origin_of_y_do_not_matter(params, regression):
     assert_allclose(other.kernel_weights_, one.kernel_weights_, atol=1e-6)
     assert_allclose(other.loo_error_, one.loo_error_, rtol=1e-6)
     assert_allclose(
-        other.predict(regression.new), 1e3 * one.predict(regression.new) - 7e3, atol=1e-3
+        other.predict(regression.new),
+        1e3 * one.predict(regression.new) - 7e3,
+        atol=1e-3,
     )
 
 

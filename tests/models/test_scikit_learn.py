@@ -42,7 +42,7 @@ def problem(make_problem):
     return make_problem(3, n=60, separation=3.0)
 
 
-# Cross-validation ----------------------------------------------------------------------
+# Cross-validation ---------------------------------------------------------------------
 
 
 @every_estimator
@@ -56,7 +56,9 @@ def test_cross_validation_cuts_kernels_rightly(estimator, problem):
         by_hand.append(part.score(K[np.ix_(test, train)], y[test]))
     assert_allclose(cross_val_score(model, K, y, cv=folds), by_hand)
     columns = clone(model).set_params(views=problem.views)
-    assert_allclose(cross_val_score(columns, problem.X, y, cv=folds), by_hand, rtol=1e-6)
+    assert_allclose(
+        cross_val_score(columns, problem.X, y, cv=folds), by_hand, rtol=1e-6
+    )
 
 
 @pytest.mark.parametrize("estimator", CLASSIFIERS)
@@ -93,7 +95,10 @@ def test_grid_search_reaches_into_views(problem):
 
 def test_grid_search_on_kernels(problem):
     search = GridSearchCV(
-        KernelFDA("precomputed"), {"alpha": [1e-3, 0.1, "loo"]}, cv=2, error_score="raise"
+        KernelFDA("precomputed"),
+        {"alpha": [1e-3, 0.1, "loo"]},
+        cv=2,
+        error_score="raise",
     )
     search.fit(problem.K, problem.y)
     assert search.score(problem.new_K, problem.new_y) > 0.4
@@ -114,7 +119,7 @@ def test_metadata_routing(estimator, problem):
     assert weighted.shape == found.shape
 
 
-# Pipelines -----------------------------------------------------------------------------
+# Pipelines ----------------------------------------------------------------------------
 
 
 @every_estimator
@@ -152,7 +157,7 @@ def test_transformer_inside_a_view(problem):
     )
 
 
-# Frames --------------------------------------------------------------------------------
+# Frames -------------------------------------------------------------------------------
 
 NAMES = [f"gene{j}" for j in range(9)]
 FRAME_VIEWS = [
@@ -224,7 +229,7 @@ def test_names_of_coordinates(estimator, library, problem):
     assert_allclose(frame.to_numpy(), plain)
 
 
-# Copies and files ----------------------------------------------------------------------
+# Copies and files ---------------------------------------------------------------------
 
 
 @every_estimator

@@ -79,9 +79,7 @@ def test_every_solver_finds_the_same_model(solver, norm, k, make_problem):
     model = MultipleKernelFDA(problem.views, solver=solver, **params)
     model.fit(problem.X, problem.y)
     assert model.certificate_.gap <= tol
-    assert_allclose(
-        model.certificate_.value, expected.certificate_.value, rtol=2 * tol
-    )
+    assert_allclose(model.certificate_.value, expected.certificate_.value, rtol=2 * tol)
     assert_allclose(model.kernel_weights_, expected.kernel_weights_, atol=0.05)
 
 
@@ -89,7 +87,11 @@ def test_every_solver_finds_the_same_model(solver, norm, k, make_problem):
 @pytest.mark.parametrize("kind", [MultipleKernelFDA, MultipleKernelRidge])
 def test_direct_leave_one_out(kind, k, make_problem, rng):
     problem = make_problem(k)
-    y = problem.y if kind is MultipleKernelFDA else problem.X[:, 2:5] @ np.ones((3, k - 1))
+    y = (
+        problem.y
+        if kind is MultipleKernelFDA
+        else problem.X[:, 2:5] @ np.ones((3, k - 1))
+    )
     if kind is MultipleKernelRidge:
         y = np.squeeze(y + rng.normal(size=y.shape))
     model = kind(problem.views, objective="loo").fit(problem.X, y)
@@ -153,12 +155,15 @@ def test_alpha_from_leave_one_out_after_learned_weights(make_problem):
     assert_allclose(model.alpha_, path.best_alpha(), rtol=1e-3)
 
 
-# Kernels that are not needed -----------------------------------------------------------
+# Kernels that are not needed ----------------------------------------------------------
 
 
 @pytest.mark.parametrize("k", [2, 3])
 def test_kernels_of_weight_zero_are_not_computed(k, make_problem):
     problem = make_problem(k, separation=4.0)
+    known = np.column_stack([np.eye(k)[problem.y], problem.X[:, :6]])
+    basis, _ = np.linalg.qr(known)
+    problem.X[:, 6] -= basis @ (basis.T @ problem.X[:, 6])  # unrelated to all of it
     calls = {"useful": 0, "useless": 0}
 
     def useful(X, Z):
@@ -179,7 +184,7 @@ def test_kernels_of_weight_zero_are_not_computed(k, make_problem):
     assert calls == {"useful": 4, "useless": 3}
 
 
-# Certificate ---------------------------------------------------------------------------
+# Certificate --------------------------------------------------------------------------
 
 
 @CLASSES

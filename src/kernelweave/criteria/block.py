@@ -24,8 +24,8 @@ __all__ = ["BlockDual", "BlockExpansion", "BlockFisher"]
 class BlockDual:
     """A dual point of :class:`BlockFisher`: columns B and how they are correlated.
 
-    Points can be averaged with :math:`+` and a factor: the bound is concave in
-    ``(B X, X)``, so an average is at least as good as its parts.
+    Points can be averaged with ``+`` and ``*``: the bound is concave in ``(B X, X)``,
+    so an average is at least as good as its parts.
 
     Attributes
     ----------
@@ -111,10 +111,10 @@ class BlockFisher(Fisher):
         J(w)         <= s min { sum t : diag(t) - C PSD },
                         C = (H - G B)'(H - G B) / alpha + B' G B         any B
 
-    J has kinks where X is not unique, and minima are often found there: with kernels
-    that serve different classes, or for large alpha. Newton's method on the weights
-    alone may then stall; a method that moves X with the weights, from
-    :meth:`expand`, does not.
+    J has kinks where X is not unique, and the minimum may be at one: with many kernels
+    that serve different classes, or for a large alpha. Newton's method on the weights
+    alone then stalls, which the certificate shows; a method that moves X along with
+    the weights, by :meth:`expand`, does not.
 
     Parameters
     ----------

@@ -172,11 +172,11 @@ class ComplementaryPair:
         return part if correction is None else part - sym(correction @ self.s_inverse)
 
     def diagonal_step(self, diagonals: np.ndarray) -> np.ndarray:
-        """dt from the diagonals that ``X diag(dt) S^-1`` must have, (k,) or (k, m)."""
+        """The dt whose ``X diag(dt) S^-1`` has these diagonals, (k,) or (k, m)."""
         return linalg.cho_solve(self._schur, diagonals, check_finite=False)
 
     def answer(self, part: np.ndarray, ds: np.ndarray) -> np.ndarray:
-        """dX for the centring part and a step dS, (k, k)."""
+        """The dX that goes with the centring part and a step dS, (k, k)."""
         return part - sym(self.x @ ds @ self.s_inverse)
 
     def lengths(self, dx: np.ndarray, ds: np.ndarray) -> tuple[float, float]:
@@ -238,9 +238,9 @@ def _short_step(
     pair: ComplementaryPair, t: np.ndarray, mu_goal: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """A step along the central path: what still works when rounding is near."""
-    mu = pair.gap / len(t)
     shrink = SHORT if pair.off_centre < 0.5 else 1.0
-    return _move(pair, t, pair.centring(max(shrink * mu, mu_goal)), to_boundary(0.0, 0.0))
+    part = pair.centring(max(shrink * pair.gap / len(t), mu_goal))
+    return _move(pair, t, part, to_boundary(0.0, 0.0))
 
 
 def _move(

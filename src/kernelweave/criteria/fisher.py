@@ -92,7 +92,9 @@ class Fisher:
         call overwrites the factor.
         """
         alpha, kernel_weights = self.split(np.asarray(weights, dtype=np.float64))
-        matrix = self._work = self.bank.combine(kernel_weights, out=self._work)
+        matrix = self._work = self.bank.combine(
+            kernel_weights, out=self._work, lower=True
+        )
         n = self.bank.n_samples
         matrix += (alpha + float(np.sum(kernel_weights))) / n
         add_to_diagonal(matrix, alpha)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from scipy.optimize import OptimizeResult, minimize, minimize_scalar
@@ -22,6 +23,7 @@ from kernelweave._array import (
     to_numpy,
 )
 from kernelweave.kernels.bank import DenseBank
+from kernelweave.views.chunks import row_chunks
 
 __all__ = ["LeaveOneOut", "LooPath", "LooResult", "LooStep", "learn"]
 
@@ -31,8 +33,6 @@ GRID = np.logspace(-6, 3, 46)
 COARSE_GRID = np.logspace(-4, 2, 13)
 #: Errors that differ by less than this, relatively, count as equal.
 SAME_ERROR = 1e-10
-#: Rows squared at a time.
-BLOCK_ROWS = 1024
 #: Bounds of log theta: weights from 1e-11 up to where the arithmetic ends.
 LOG_LOWEST, LOG_HIGHEST = -25.0, 18.0
 #: Size of the projected gradient, relative to the value, that counts as stationary.
@@ -70,7 +70,7 @@ class LooPath:
         self.n_samples = n
         trace = float(xp.sum(xp.linalg.diagonal(gram)))
         self.mean_eigenvalue = trace / n if trace > 0 else 1.0
-        # With this shift the vector of ones is the last eigenvector, and can be dropped.
+        # With this shift the vector of ones is the last eigenvector: it is dropped.
         gram += 2.0 * self.mean_eigenvalue
         values, vectors = eigh(gram)
         self.eigenvalues = xp.maximum(values[:-1], xp.zeros_like(values[:-1]))
@@ -131,8 +131,8 @@ class LooPath:
         xp = namespace(shrink)
         parts = [
             (block * block) @ shrink
-            for start in range(0, self.n_samples, BLOCK_ROWS)
-            for block in (self.vectors[start : start + BLOCK_ROWS, :],)
+            for rows in row_chunks(self.n_samples, self.n_samples)
+            for block in (self.vectors[rows, :],)
         ]
         return xp.concat(parts)
 
@@ -257,7 +257,7 @@ def learn(
     target: Array,
     start: np.ndarray | None = None,
     max_iter: int = 100,
-    callback: Callable[[LooStep], object] | None = None,
+    callback: Callable[[Any], object] | None = None,
 ) -> LooResult:
     """Minimise the leave-one-out error over weights and regularisation together.
 
@@ -292,7 +292,7 @@ def learn(
         method="L-BFGS-B",
         bounds=[bounds] * bank.n_kernels,
         callback=search.step,
-        options={"maxiter": max_iter, "gtol": 0.1 * tol, "ftol": precision, "maxcor": 20},
+        options={"maxiter": max_iter, "gtol": 0.1 * tol, "ftol": precision},
     )
     value, gradient = search.unit * found.fun, search.unit * found.jac
     stationarity = _stationarity(found.x, gradient, value, bounds)
@@ -318,7 +318,7 @@ class _Search:
         self,
         objective: LeaveOneOut,
         first: np.ndarray,
-        callback: Callable[[LooStep], object] | None,
+        callback: Callable[[Any], object] | None,
     ) -> None:
         self.objective, self.callback = objective, callback
         self.unit = objective.value_and_gradient(first)[0] or 1.0
@@ -340,12 +340,12 @@ class _Search:
 
 
 def matrix_products(bank: DenseBank, matrix: Array) -> np.ndarray:
-    """``<G_i, S>`` for every kernel and one S (n, n), in one pass over the bank: (p,)."""
+    """``<G_i, S>`` for every kernel and one S (n, n), in one pass: (p,)."""
     xp, n = namespace(bank.stack), bank.n_samples
     total = np.zeros(bank.n_kernels)
     rows = max(1, min(n, 2**22 // (n * bank.n_kernels)))
     for start in range(0, n, rows):
-        part = slice(start, start + rows)
+        part = slice(start, min(start + rows, n))
         block = xp.reshape(bank.stack[:, part, :], (bank.n_kernels, -1))
         total += to_numpy(block @ xp.reshape(matrix[part, :], (-1,)))
     return total

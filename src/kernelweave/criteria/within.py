@@ -24,11 +24,9 @@ from kernelweave.criteria.fisher import (
 )
 from kernelweave.criteria.remarks import weight_remarks
 from kernelweave.kernels.bank import DenseBank, inner_products
+from kernelweave.views.chunks import row_chunks
 
 __all__ = ["WithinFisher"]
-
-#: Rows centred at a time when the combined kernel is centred in place.
-BLOCK_ROWS = 256
 
 
 class WithinFisher:
@@ -161,10 +159,10 @@ class ClassCentring:
     """
 
     def __init__(self, codes: np.ndarray, like: Array) -> None:
-        codes = np.asarray(codes)
-        if codes.shape != (like.shape[0],) or not np.issubdtype(codes.dtype, np.integer):
+        codes, n = np.asarray(codes), like.shape[0]
+        if codes.shape != (n,) or not np.issubdtype(codes.dtype, np.integer):
             raise ValueError(
-                f"codes must be {like.shape[0]} integers, one class for each sample; "
+                f"codes must be {n} integers, one class for each sample; "
                 f"got dtype {codes.dtype} and shape {codes.shape}"
             )
         _, index, counts = np.unique(codes, return_inverse=True, return_counts=True)
@@ -177,14 +175,14 @@ class ClassCentring:
     def apply(self, b: Array) -> Array:
         """``J B`` for B (n, k) or each matrix of a stack (m, n, k)."""
         xp = namespace(b)
-        return self.scaling * (b - xp.matmul(self.indicator, xp.matmul(self.means_of, b)))
+        means = xp.matmul(self.means_of, b)
+        return self.scaling * (b - xp.matmul(self.indicator, means))
 
     def apply_both_sides(self, matrix: Array) -> None:
         """``J M J`` in place for M (n, n), with no second n x n array."""
         row_means = self.means_of @ matrix
         weights = self.scaling[:, 0][None, :]
-        for start in range(0, matrix.shape[0], BLOCK_ROWS):
-            rows = slice(start, start + BLOCK_ROWS)
+        for rows in row_chunks(*matrix.shape):
             block = matrix[rows, :] - self.indicator[rows, :] @ row_means
             block -= (block @ self.means_of.T) @ self.indicator.T
             block *= self.scaling[rows, :]

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernelweave._array import Array, as_float, device, from_numpy, namespace
+from kernelweave._array import (
+    Array,
+    add_scaled,
+    as_float,
+    device,
+    from_numpy,
+    is_numpy,
+    namespace,
+)
 from kernelweave.views.chunks import row_chunks
 
 __all__ = ["DenseBank"]
@@ -42,24 +50,47 @@ class DenseBank:
         self.n_kernels, self.n_samples = int(stack.shape[0]), int(stack.shape[1])
         self.names = list(names or (f"kernel {i}" for i in range(self.n_kernels)))
 
-    def combine(self, weights: np.ndarray, out: Array | None = None) -> Array:
-        """``sum_i w_i G_i``, (n, n), in one pass over the kernels."""
+    def combine(
+        self, weights: np.ndarray, out: Array | None = None, lower: bool = False
+    ) -> Array:
+        """``sum_i w_i G_i``, (n, n), in one pass over the kernels.
+
+        Parameters
+        ----------
+        weights : ndarray of shape (p,)
+            w.
+        out : array of shape (n, n), optional
+            Where to put the result.
+        lower : bool, default=False
+            Whether the caller reads the lower triangle only, as a factorisation does;
+            entries above it may then be anything finite or not.
+        """
         xp, n = namespace(self.stack), self.n_samples
         if out is None:
-            out = xp.empty((n, n), dtype=self.stack.dtype, device=device(self.stack))
-        w = from_numpy(np.asarray(weights, dtype=np.float64), self.stack)
+            out = xp.zeros((n, n), dtype=self.stack.dtype, device=device(self.stack))
+        w = np.asarray(weights, dtype=np.float64)
         for rows in row_chunks(n, self.n_kernels * n, BLOCK_ENTRIES):
-            block = self.stack[:, rows, :]
-            flat = xp.reshape(block, (self.n_kernels, -1))
-            out[rows, :] = xp.reshape(w @ flat, block.shape[1:])
+            if is_numpy(self.stack):
+                block = self.stack[:, rows, :]
+                flat = xp.reshape(block, (self.n_kernels, -1))
+                total = from_numpy(w, block) @ flat
+                out[rows, :] = xp.reshape(total, block.shape[1:])
+            else:  # GPU libraries count the entries of one product in 32 bits
+                columns = slice(0, rows.stop if lower else n)
+                part = self.stack[0, rows, columns] * float(w[0])
+                for i in range(1, self.n_kernels):
+                    part = add_scaled(part, self.stack[i, rows, columns], float(w[i]))
+                out[rows, columns] = part
         return out
 
     def apply(self, b: Array) -> Array:
         """``G_i B`` for every kernel, (p, n, k), in the precision of ``b`` (n, k)."""
         xp = namespace(self.stack)
         if b.dtype == self.stack.dtype:
-            flat = xp.reshape(self.stack, (-1, self.n_samples))  # one tall product
-            return xp.reshape(flat @ b, (self.n_kernels, *b.shape))
+            if is_numpy(b):
+                flat = xp.reshape(self.stack, (-1, self.n_samples))  # one tall product
+                return xp.reshape(flat @ b, (self.n_kernels, *b.shape))
+            return xp.stack([self.stack[i, :, :] @ b for i in range(self.n_kernels)])
         # A float64 certificate on float32 kernels: upcast a block of rows at a time.
         shape = (self.n_kernels, *b.shape)
         out = xp.empty(shape, dtype=b.dtype, device=device(b))

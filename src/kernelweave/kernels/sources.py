@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Protocol
 
-from kernelweave._array import Array
+from kernelweave._array import Array, namespace
 from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.resolve import gram_stack, resolve_kernels
 from kernelweave.views.precomputed import check_symmetric
@@ -130,8 +130,13 @@ class PrecomputedSource:
     def train(self) -> Iterator[tuple[Array, bool]]:
         """Symmetrised Gram matrices; the input is let go of afterwards."""
         assert self.stack is not None
+        xp = namespace(self.stack)
         for i, name in enumerate(self.names):
-            yield symmetrized(self.stack[:, :, i], name), False
+            # kernels come last in the stack: gather one before it is read many times
+            gram = xp.empty_like(self.stack[:, :, 0])
+            gram[...] = self.stack[:, :, i]
+            yield symmetrized(gram, name), False
+            del gram
         self.stack = None  # a fitted model needs none of the training kernels
 
     def cross(self, rows: Array, wanted: list[int]) -> Iterator[Array]:

@@ -37,7 +37,7 @@ class LpBall:
 
     def support(self, scores: np.ndarray) -> float:
         """The dual norm of the positive part of the scores."""
-        return float(np.linalg.norm(np.maximum(scores, 0.0), self.dual_norm))
+        return _norm(np.maximum(scores, 0.0), self.dual_norm)
 
     def maximizer(self, scores: np.ndarray) -> np.ndarray:
         """``w_i ~ max(s_i, 0)^(q* - 1)`` on the sphere."""
@@ -45,15 +45,24 @@ class LpBall:
         largest = np.max(positive)
         if largest == 0.0:
             return np.zeros(len(scores))
-        return self.scale((positive / largest) ** (self.dual_norm - 1.0))
+        raised = (positive / largest) ** (self.dual_norm - 1.0)
+        return self.scale(np.where(positive > 0.0, raised, 0.0))  # 0^0 counts as 0
 
     def scale(self, weights: np.ndarray) -> np.ndarray:
         """Weights divided by their q-norm."""
-        return weights / np.linalg.norm(weights, self.norm)
+        return weights / _norm(weights, self.norm)
 
     def violation(self, weights: np.ndarray) -> float:
         """Largest negative weight, or the excess of the norm over 1."""
-        return float(max(-np.min(weights), np.linalg.norm(weights, self.norm) - 1, 0.0))
+        return max(-float(np.min(weights)), _norm(weights, self.norm) - 1.0, 0.0)
 
     def __repr__(self) -> str:
         return f"LpBall({self.norm:g})"
+
+
+def _norm(x: np.ndarray, q: float) -> float:
+    """``norm_q(x)`` relative to the largest entry, so that no power overflows."""
+    largest = float(np.max(np.abs(x)))
+    if largest == 0.0:
+        return 0.0
+    return largest * float(np.linalg.norm(x / largest, q))

@@ -1,0 +1,102 @@
+"""How far can class probabilities be trusted? Log loss and calibration on new rows.
+
+    python docs/_scripts/calibration.py [--splits 10]
+
+Stratified 60/40 splits. Prints the table of docs/user_guide/probabilities.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+
+import numpy as np
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.datasets import load_wine
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
+from sklearn.model_selection import StratifiedShuffleSplit
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+
+from kernelweave import MultipleKernelFDA
+from kernelweave.criteria.gaussian import ClassGaussians
+from kernelweave.datasets import load_breast_cancer_views, load_digits_views
+
+N_BINS = 15
+
+
+def data_sets():
+    """Name, rows, classes and views of each data set."""
+    cancer = load_breast_cancer_views(as_frame=False)
+    yield "breast cancer", cancer.data, cancer.target, cancer.views
+    wine = load_wine()
+    yield "wine", wine.data, wine.target, None
+    digits = load_digits_views(as_frame=False)
+    yield "digits", digits.data, digits.target, digits.views
+
+
+def calibration_error(proba: np.ndarray, codes: np.ndarray) -> float:
+    """``sum_b n_b / n |accuracy_b - confidence_b|`` over bins of the largest class."""
+    confidence = proba.max(axis=1)
+    right = proba.argmax(axis=1) == codes
+    bins = np.minimum((confidence * N_BINS).astype(int), N_BINS - 1)
+    return sum(
+        abs(np.sum(right[bins == b]) - np.sum(confidence[bins == b]))
+        for b in range(N_BINS)
+    ) / len(codes)
+
+
+def with_training_gaussians(model, X, codes):
+    """The same model, its Gaussians fitted to the training rows as they project."""
+    naive = copy.copy(model)
+    naive.gaussians_ = ClassGaussians.fit(model.transform(X), codes)
+    return naive
+
+
+def predictions(X, y, views, train, test):
+    """Class probabilities (m, k) of each method for the rows ``test``."""
+    ours = MultipleKernelFDA(views).fit(X[train], y[train])
+    logistic = make_pipeline(StandardScaler(), LogisticRegression(max_iter=5000))
+    support = make_pipeline(
+        StandardScaler(), CalibratedClassifierCV(SVC(), method="sigmoid", cv=5)
+    )
+    models = {
+        "MultipleKernelFDA": ours,
+        "the same, Gaussians of training rows": with_training_gaussians(
+            ours, X[train], y[train]
+        ),
+        "LogisticRegression": logistic.fit(X[train], y[train]),
+        "SVC + CalibratedClassifierCV": support.fit(X[train], y[train]),
+    }
+    return {name: model.predict_proba(X[test]) for name, model in models.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--splits", type=int, default=10)
+    n_splits = parser.parse_args().splits
+    print("| data | method | log loss | calibration error | accuracy |")
+    print("| --- | --- | --- | --- | --- |")
+    for data, X, y, views in data_sets():
+        splits = StratifiedShuffleSplit(n_splits, test_size=0.4, random_state=0)
+        pooled: dict[str, list] = {}
+        for train, test in splits.split(X, y):
+            for name, proba in predictions(X, y, views, train, test).items():
+                pooled.setdefault(name, []).append((proba, y[test]))
+        for name, pairs in pooled.items():
+            losses = [log_loss(truth, proba) for proba, truth in pairs]
+            # Bins need many rows, so those of all splits go into them together.
+            proba = np.vstack([p for p, _ in pairs])
+            truth = np.concatenate([t for _, t in pairs])
+            print(
+                f"| {data} | {name} | {np.mean(losses):.3f} ± {np.std(losses):.3f} | "
+                f"{100 * calibration_error(proba, truth):.1f} % | "
+                f"{100 * np.mean(proba.argmax(axis=1) == truth):.1f} % |",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""Products of the dense bank against plain sums."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from kernelweave._array import to_numpy
+from kernelweave.kernels import DenseBank, center_and_scale
+from kernelweave.kernels import bank as bank_module
+from kernelweave.kernels.bank import inner_products
+
+SHAPES = pytest.mark.parametrize(("p", "n", "k"), [(1, 2, 1), (3, 11, 1), (7, 20, 4)])
+DTYPES = pytest.mark.parametrize("dtype", ["float64", "float32"])
+
+
+def draw(rng, p, n):
+    factors = rng.normal(size=(p, n, 3))
+    return center_and_scale(factors @ factors.transpose(0, 2, 1))
+
+
+def tolerance(dtype):
+    return (
+        {"rtol": 1e-11, "atol": 1e-11}
+        if dtype == "float64"
+        else {
+            "rtol": 1e-4,
+            "atol": 1e-4,
+        }
+    )
+
+
+@SHAPES
+@DTYPES
+def test_combine(p, n, k, dtype, rng, xp_backend, monkeypatch):
+    stack, weights = draw(rng, p, n), rng.uniform(size=p)
+    bank = DenseBank(xp_backend.asarray(stack, dtype))
+    expected = np.einsum("i,ijk->jk", weights, stack)
+    for entries in (bank_module.BLOCK_ENTRIES, 1, 3 * p * n):
+        monkeypatch.setattr(bank_module, "BLOCK_ENTRIES", entries)
+        found = bank.combine(weights)
+        assert found.dtype == bank.stack.dtype
+        assert_allclose(to_numpy(found), expected, **tolerance(dtype))
+    again = bank.combine(np.zeros(p), out=found)
+    assert again is found
+    assert_allclose(to_numpy(again), 0.0)
+    assert_allclose(to_numpy(bank.stack), stack, **tolerance(dtype))
+
+
+@SHAPES
+@DTYPES
+@pytest.mark.parametrize("b_dtype", ["float64", "float32"])
+def test_apply_and_quad(p, n, k, dtype, b_dtype, rng, xp_backend):
+    stack, b = draw(rng, p, n), rng.normal(size=(n, k))
+    if (dtype, b_dtype) == ("float64", "float32"):
+        pytest.skip("certificates go the other way")
+    bank = DenseBank(xp_backend.asarray(stack, dtype))
+    right = xp_backend.asarray(b, b_dtype)
+    # The kernels as they are stored, in the precision of b.
+    kept = to_numpy(bank.stack).astype(np.float64)
+    applied, quad = bank.apply(right), bank.quad(right)
+    assert applied.dtype == quad.dtype == right.dtype
+    assert applied.shape == (p, n, k) and quad.shape == (p,)
+    assert_allclose(
+        to_numpy(applied), np.einsum("ijk,kl->ijl", kept, b), **tolerance(b_dtype)
+    )
+    expected = np.einsum("jl,ijk,kl->i", b, kept, b)
+    assert_allclose(to_numpy(quad), expected, **tolerance(b_dtype))
+    assert_allclose(
+        to_numpy(inner_products(applied, right)), expected, **tolerance(b_dtype)
+    )
+
+
+def test_float32_kernels_are_widened_by_blocks(rng, xp_backend, monkeypatch):
+    stack, b = draw(rng, 3, 17), rng.normal(size=(17, 2))
+    bank = DenseBank(xp_backend.asarray(stack, "float32"))
+    right = xp_backend.asarray(b)
+    whole = to_numpy(bank.apply(right))
+    monkeypatch.setattr(bank_module, "BLOCK_ENTRIES", 2 * 17)
+    assert_allclose(to_numpy(bank.apply(right)), whole, rtol=1e-12)
+
+
+def test_names(rng):
+    stack = draw(rng, 2, 5)
+    assert DenseBank(stack).names == ["kernel 0", "kernel 1"]
+    assert DenseBank(stack, ["a", "b"]).names == ["a", "b"]
+    bank = DenseBank(stack)
+    assert (bank.n_kernels, bank.n_samples) == (2, 5)
+
+
+@pytest.mark.parametrize("shape", [(5, 5), (5, 4, 3), (4, 4, 2), (1, 2, 3, 3)])
+def test_bad_shape(shape):
+    with pytest.raises(ValueError, match=r"\(p, n, n\); got shape") as caught:
+        DenseBank(np.zeros(shape))
+    assert str(shape) in str(caught.value)

@@ -1,0 +1,148 @@
+"""Factorisations and small helpers, for every array library."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy import linalg
+
+from kernelweave import _array
+from kernelweave._array import FactorizationError, to_numpy
+
+SIZES = pytest.mark.parametrize("n", [1, 2, 7, 40])
+DTYPES = pytest.mark.parametrize("dtype", ["float64", "float32"])
+
+
+def positive_definite(rng, n):
+    A = rng.normal(size=(n, n + 2))
+    return A @ A.T + np.eye(n)
+
+
+def tolerance(dtype):
+    return 1e-10 if dtype == "float64" else 2e-3
+
+
+@SIZES
+@DTYPES
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_cholesky(n, dtype, overwrite, rng, xp_backend):
+    A = positive_definite(rng, n)
+    given = xp_backend.asarray(A.copy(), dtype)
+    factor = _array.cholesky(given, overwrite=overwrite)
+    assert factor.dtype == given.dtype
+    lower = np.tril(to_numpy(factor))
+    assert_allclose(lower, np.linalg.cholesky(A), rtol=tolerance(dtype), atol=1e-3)
+    if not overwrite:
+        assert_allclose(to_numpy(given), A, rtol=1e-6)
+
+
+def indefinite(n):
+    A = np.eye(n)
+    A[-1, -1] = -1.0
+    return A
+
+
+@SIZES
+@DTYPES
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(indefinite, id="indefinite"),
+        pytest.param(lambda n: -np.eye(n), id="negative"),
+        pytest.param(lambda n: np.zeros((n, n)), id="zero"),
+        pytest.param(lambda n: np.full((n, n), np.nan), id="nan"),
+    ],
+)
+def test_cholesky_says_when_it_fails(n, dtype, make, xp_backend):
+    with pytest.raises(FactorizationError):
+        _array.cholesky(xp_backend.asarray(make(n), dtype))
+
+
+@SIZES
+@DTYPES
+@pytest.mark.parametrize("k", [1, 3])
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_solve_triangular(n, dtype, k, overwrite, rng, xp_backend):
+    A, b = positive_definite(rng, n), rng.normal(size=(n, k))
+    factor = _array.cholesky(xp_backend.asarray(A.copy(), dtype), overwrite=overwrite)
+    L = np.linalg.cholesky(A)
+    right = xp_backend.asarray(b, dtype)
+    rtol = tolerance(dtype)
+    found = _array.solve_triangular(factor, right)
+    assert_allclose(
+        to_numpy(found), linalg.solve_triangular(L, b, lower=True), rtol=rtol, atol=rtol
+    )
+    found = _array.solve_triangular(factor, right, transpose=True)
+    wanted = linalg.solve_triangular(L, b, lower=True, trans=1)
+    assert_allclose(to_numpy(found), wanted, rtol=rtol, atol=rtol)
+    assert_allclose(to_numpy(right), b, rtol=1e-6)
+
+
+@SIZES
+@DTYPES
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_lower_inverse(n, dtype, overwrite, rng, xp_backend):
+    A = positive_definite(rng, n)
+    factor = _array.cholesky(xp_backend.asarray(A.copy(), dtype), overwrite=overwrite)
+    inverse = to_numpy(_array.lower_inverse(factor))
+    assert_allclose(np.triu(inverse, 1), 0.0, atol=1e-6)
+    wanted = np.linalg.inv(A)
+    rtol = tolerance(dtype)
+    assert_allclose(inverse.T @ inverse, wanted, rtol=rtol, atol=rtol)
+
+
+@SIZES
+@DTYPES
+def test_eigh(n, dtype, rng, xp_backend):
+    A = positive_definite(rng, n) - 2 * np.eye(n)
+    values, vectors = _array.eigh(xp_backend.asarray(A.copy(), dtype))
+    values, vectors = to_numpy(values), to_numpy(vectors)
+    assert np.all(np.diff(values) >= 0)
+    size = np.abs(values).max()
+    assert_allclose(values, np.linalg.eigvalsh(A), atol=tolerance(dtype) * size)
+    assert_allclose(vectors * values @ vectors.T, A, atol=tolerance(dtype) * size)
+    assert_allclose(vectors.T @ vectors, np.eye(n), atol=1e-4)
+
+
+@SIZES
+@DTYPES
+def test_add_to_diagonal(n, dtype, rng, xp_backend):
+    A = rng.normal(size=(n, n)).astype(dtype)
+    given = xp_backend.asarray(A.copy(), dtype)
+    assert _array.add_to_diagonal(given, 0.5) is None
+    assert_allclose(to_numpy(given), A + 0.5 * np.eye(n, dtype=dtype), rtol=1e-6)
+
+
+def test_moves_between_libraries(xp_backend, rng):
+    values = rng.normal(size=(3, 2))
+    there = xp_backend.asarray(values, "float32")
+    back = to_numpy(there)
+    assert type(back) is np.ndarray and back.dtype == np.float32
+    again = _array.from_numpy(values, there)
+    assert again.dtype == there.dtype and _array.same_home(again, there)
+    wide = _array.from_numpy(values, there, dtype=xp_backend.xp.float64)
+    assert np.array_equal(to_numpy(wide), values)
+    assert _array.namespace(there, 3.0, None) is _array.namespace(there)
+    assert _array.is_array(there) and not _array.is_array([1.0])
+    assert _array.eps(there) == np.finfo(np.float32).eps
+    assert _array.as_float(there, there.dtype) is there or np.shares_memory(
+        to_numpy(_array.as_float(there, there.dtype)), to_numpy(there)
+    )
+
+
+def test_second_device():
+    strict = pytest.importorskip("array_api_strict")
+    here = strict.asarray([1.0, 2.0])
+    there = strict.asarray([1.0, 2.0], device=strict.Device("device1"))
+    assert not _array.same_home(here, there)
+    assert to_numpy(there).tolist() == [1.0, 2.0]
+    assert _array.from_numpy(np.ones(2), there).device == there.device
+
+
+def test_libraries_are_told_apart():
+    torch = pytest.importorskip("torch")
+    assert not _array.same_home(torch.ones(2), np.ones(2))
+    assert _array.is_numpy(np.ones(2)) and not _array.is_numpy(torch.ones(2))
+    with pytest.raises(TypeError):
+        _array.namespace(torch.ones(2), np.ones(2))

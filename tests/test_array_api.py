@@ -1,0 +1,204 @@
+"""The estimators on other array libraries say what they say on NumPy's arrays."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from sklearn.base import clone
+
+from kernelweave import KernelFDA, MultipleKernelFDA, MultipleKernelRidge
+from kernelweave._array import device, namespace, to_numpy
+from kernelweave.kernels import RBF, Chi2, Cosine, Laplacian, Linear, Polynomial
+
+ESTIMATORS = [
+    pytest.param(KernelFDA(), id="KernelFDA"),
+    pytest.param(KernelFDA(alpha=0.1), id="KernelFDA-fixed"),
+    pytest.param(MultipleKernelFDA(), id="FDA-default"),
+    pytest.param(MultipleKernelFDA(norm=1, alpha=0.1, tol=1e-10), id="FDA-l1"),
+    pytest.param(
+        MultipleKernelFDA(norm=2, alpha="learn", tol=1e-10), id="FDA-l2-learn"
+    ),
+    pytest.param(MultipleKernelFDA(objective="loo"), id="FDA-loo"),
+    pytest.param(
+        MultipleKernelFDA(norm=2, alpha=0.1, scatter="within"), id="FDA-within"
+    ),
+    pytest.param(
+        MultipleKernelFDA(norm=2, alpha=0.1, formulation="block"), id="FDA-block"
+    ),
+    pytest.param(
+        MultipleKernelFDA(norm=2, alpha=0.1, solver="closed_form"), id="FDA-closed"
+    ),
+    pytest.param(
+        MultipleKernelFDA(norm=1, alpha=0.1, solver="cutting_plane"), id="FDA-cutting"
+    ),
+    pytest.param(MultipleKernelRidge(norm=2, alpha="learn"), id="Ridge"),
+]
+every_estimator = pytest.mark.parametrize("estimator", ESTIMATORS)
+
+# Kernels that differ enough for their weights to be determined to many digits.
+VIEWS = [
+    ("left", [RBF(), Laplacian(0.05)], [0, 1, 2]),
+    ("right", [Linear(), RBF(2.0)], slice(3, 6)),
+]
+
+
+@pytest.fixture
+def data(rng):
+    """Three classes, six columns; a training and a test part."""
+    y = np.arange(60) % 3
+    X = rng.normal(size=(60, 6))
+    X[:, 0] += 2 * (y == 1)
+    X[:, 3] -= 2 * (y == 2)
+    return X[:45], y[:45], X[45:]
+
+
+def methods_of(model):
+    names = ("transform", "decision_function", "predict_proba", "predict_log_proba")
+    return [name for name in (*names, "predict") if hasattr(model, name)]
+
+
+def assert_home(found, like, dtype=None):
+    assert namespace(found) is namespace(like)
+    assert device(found) == device(like)
+    assert dtype is None or found.dtype == dtype
+
+
+@every_estimator
+@pytest.mark.parametrize("precomputed", [False, True], ids=["columns", "kernels"])
+def test_float64_equals_numpy(estimator, precomputed, data, xp_backend):
+    X, y, new = data
+    views = VIEWS
+    if precomputed:
+        X, new = (
+            np.stack([A[:, c : c + 2] @ X[:, c : c + 2].T for c in (0, 2, 4)], axis=-1)
+            for A in (X, new)
+        )
+        views = "precomputed"
+    expected = clone(estimator).set_params(views=views).fit(X, y)
+    there, new_there = xp_backend.asarray(X), xp_backend.asarray(new)
+    # numbers of y stay where they are: everything follows X
+    model = clone(expected).fit(there, xp_backend.asarray(y, "int64"))
+    # A search that is not convex ends within its tolerance, not at one point.
+    loose = getattr(model, "objective", "") == "loo"
+    atol = 1e-3 if loose else 1e-9
+    if getattr(model, "formulation", "") == "block":
+        atol = 1e-6  # near a kink the inner problem magnifies the last digits
+    weights = model.kernel_weights_
+    assert_home(weights, there, there.dtype)
+    assert_allclose(to_numpy(weights), expected.kernel_weights_, atol=atol)
+    assert_allclose(model.alpha_, expected.alpha_, rtol=0.05 if loose else 1e-6)
+    if hasattr(expected, "certificate_"):
+        assert_allclose(
+            model.certificate_.value,
+            expected.certificate_.value,
+            rtol=1e-6 if loose else 1e-9,
+        )
+        assert model.certificate_.converged == expected.certificate_.converged
+    for name in methods_of(model):
+        found, wanted = getattr(model, name)(new_there), getattr(expected, name)(new)
+        assert_home(found, there)
+        assert_allclose(
+            to_numpy(found), wanted, rtol=10 * atol, atol=atol * np.abs(wanted).max()
+        )
+    assert model.score(new_there, expected.predict(new)) > 1 - 1e-6
+
+
+@every_estimator
+def test_float32_stays_float32(estimator, data, xp_backend):
+    X, y, new = data
+    there = xp_backend.asarray(X, "float32")
+    new_there = xp_backend.asarray(new, "float32")
+    views = [("left", RBF(), [0, 1, 2]), ("right", Linear(), [3, 4, 5])]
+    model = clone(estimator).set_params(views=views).fit(there, y)
+    for attribute in ("kernel_weights_", "dual_coef_"):
+        assert_home(getattr(model, attribute), there, there.dtype)
+    expected = clone(model).fit(X, y)
+    for name in methods_of(model):
+        found = getattr(model, name)(new_there)
+        assert_home(found, there)
+        if name != "predict" or isinstance(model, MultipleKernelRidge):
+            assert found.dtype == there.dtype
+    transform = "transform" if hasattr(model, "transform") else "predict"
+    wanted = getattr(expected, transform)(new)
+    found = to_numpy(getattr(model, transform)(new_there))
+    # The gap of a float32 fit is 1e-4; weights may differ by its root.
+    assert_allclose(found, wanted, atol=0.1 * np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS[2:])
+def test_certificate_of_float32_is_float64(estimator, data, xp_backend):
+    X, y, _ = data
+    there = xp_backend.asarray(X, "float32")
+    views = [("left", RBF(), [0, 1, 2]), ("right", Linear(), [3, 4, 5])]
+    model = clone(estimator).set_params(views=views).fit(there, y)
+    certificate = model.certificate_
+    assert certificate.converged, certificate
+    for name in ("value", "lower_bound", "gap"):
+        assert type(getattr(certificate, name)) is float
+    exact = clone(model).fit(np.asarray(X, dtype=np.float32).astype(float), y)
+    assert_allclose(certificate.value, exact.certificate_.value, rtol=2e-3)
+    if certificate.stationarity is None:
+        assert -1e-9 < certificate.gap <= 1e-4
+        # Sums of float32 would not know these digits.
+        assert float(np.float32(certificate.value)) != certificate.value
+
+
+@every_estimator
+def test_single_and_double_views_mix_to_double(estimator, data):
+    pd = pytest.importorskip("pandas")
+    X, y, _ = data
+    frame = pd.DataFrame(X, columns=list("abcdef"))
+    frame[["a", "b", "c"]] = frame[["a", "b", "c"]].astype(np.float32)
+    views = [("left", "rbf", ["a", "b", "c"]), ("right", "rbf", ["d", "e", "f"])]
+    model = clone(estimator).set_params(views=views).fit(frame, y)
+    assert model.dual_coef_.dtype == np.float64
+
+
+@every_estimator
+def test_prediction_takes_the_dtype_of_the_fit(estimator, data, xp_backend):
+    X, y, new = data
+    views = [("left", RBF(), [0, 1, 2]), ("right", Linear(), [3, 4, 5])]
+    model = clone(estimator).set_params(views=views)
+    model.fit(xp_backend.asarray(X), y)
+    single = model.predict(xp_backend.asarray(new, "float32"))
+    double = model.predict(xp_backend.asarray(new))
+    assert single.dtype == double.dtype
+    assert_allclose(to_numpy(single), to_numpy(double), atol=1e-4)
+
+
+@every_estimator
+def test_text_labels_come_back_in_numpy(estimator, data, xp_backend):
+    if isinstance(estimator, MultipleKernelRidge):
+        pytest.skip("numbers only")
+    X, y, new = data
+    names = np.array(["a", "b", "c"])
+    model = clone(estimator).set_params(views=[("all", RBF(), slice(None))])
+    model.fit(xp_backend.asarray(X), names[y])
+    labels = model.predict(xp_backend.asarray(new))
+    assert isinstance(labels, np.ndarray) and labels.dtype == names.dtype
+
+
+KERNELS = [RBF(), Chi2(), Cosine(), Laplacian(), Polynomial(2), "auto"]
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+def test_kernels(kernel, data, xp_backend):
+    X, y, new = (np.abs(a) for a in data)
+    model = KernelFDA([("all", kernel, slice(None))], alpha=0.1)
+    expected = clone(model).fit(X, y).transform(new)
+    model.fit(xp_backend.asarray(X), y)
+    found = model.transform(xp_backend.asarray(new))
+    assert_allclose(to_numpy(found), expected, rtol=1e-8, atol=1e-10)
+
+
+def test_callable_may_leave_the_library(data, xp_backend):
+    def through_numpy(X, Z):
+        return to_numpy(X) @ to_numpy(Z).T
+
+    X, y, new = data
+    views = [("all", through_numpy, slice(None))]
+    expected = KernelFDA([("all", Linear(), slice(None))], alpha=0.1).fit(X, y)
+    model = KernelFDA(views, alpha=0.1).fit(xp_backend.asarray(X), y)
+    found = model.transform(xp_backend.asarray(new))
+    assert_allclose(to_numpy(found), expected.transform(new), rtol=1e-8, atol=1e-10)

@@ -1,0 +1,93 @@
+"""The code in README.md and in the user guide runs, and prints what the pages say.
+
+The Python blocks of a page run in order in one namespace, as a reader would type them.
+A block of text right after a Python block is what that block prints, or the error it
+ends with. Numbers are compared loosely, words exactly. A block whose first line is
+``# not run`` is left out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import math
+import pathlib
+import re
+import warnings
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "user_guide").glob("*.md"))]
+#: A Python block, and the block of text after it if there is one.
+BLOCK = re.compile(
+    r"^```python\n(?P<code>.*?)^```\n(?:\n*^```text\n(?P<output>.*?)^```\n)?",
+    re.MULTILINE | re.DOTALL,
+)
+NUMBER = re.compile(r"(?<![\w.])-?(?:\d+\.?\d*(?:e[+-]?\d+)?|inf|nan)(?![\w])")
+
+
+def blocks(page):
+    """Line, code and expected output (or None) of each block of a page that runs."""
+    text = page.read_text(encoding="utf-8")
+    for match in BLOCK.finditer(text):
+        if not match["code"].startswith("# not run"):
+            line = text.count("\n", 0, match.start("code")) + 1
+            yield line, match["code"], match["output"]
+
+
+def run(code, where, namespace):
+    """What the code prints; an error that ends it is printed as Python would."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        try:
+            exec(compile(code, where, "exec"), namespace)
+        except (TypeError, ValueError, MemoryError) as error:
+            print(f"{type(error).__name__}: {error}")
+            return printed.getvalue(), error
+    return printed.getvalue(), None
+
+
+def assert_same_output(found, wanted, where):
+    """Words agree exactly, numbers to 5 percent or 0.001; white space is free."""
+    words = [" ".join(NUMBER.sub("#", text).split()) for text in (found, wanted)]
+    assert words[0] == words[1], f"{where} prints:\n{found}"
+    pairs = zip(NUMBER.findall(found), NUMBER.findall(wanted), strict=True)
+    for a, b in pairs:
+        same = a == b or math.isclose(float(a), float(b), rel_tol=0.05, abs_tol=1e-3)
+        assert same, f"{where} prints {a} where the page has {b}:\n{found}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_code_of_a_page(page, tmp_path, monkeypatch):
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    monkeypatch.chdir(tmp_path)
+    namespace = {"__name__": "__main__"}
+    for line, code, wanted in blocks(page):
+        where = f"{page.name}, line {line}"
+        # Pages show warnings on purpose; those of other tests stay errors.
+        with warnings.catch_warnings():
+            warnings.simplefilter("default")
+            try:
+                found, error = run(code, where, namespace)
+            except ImportError as missing:
+                pytest.skip(f"{where} needs {missing.name}")
+        if error is not None and (wanted is None or str(error) not in found):
+            raise error
+        if wanted is not None:
+            assert_same_output(found, wanted, where)
+
+
+def test_every_page_has_code():
+    """A page whose blocks are not found would pass unseen."""
+    without = [page.stem for page in PAGES if not list(blocks(page))]
+    assert set(without) <= {"index", "glossary", "defaults"}
+    assert sum(len(list(blocks(page))) for page in PAGES) >= 25
+
+
+def test_output_that_differs_is_seen():
+    assert_same_output("gap 3.1e-08, norm 1.33\n", "gap 2.0e-09, norm  1.33", "here")
+    for found in ("gap 0.5, norm 1.33", "gap 1e-8, norm inf", "gap: 1e-8, norm 1.33"):
+        with pytest.raises(AssertionError):
+            assert_same_output(found, "gap 1e-8, norm 1.33", "here")
