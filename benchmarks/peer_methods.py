@@ -18,7 +18,7 @@ from sklearn.svm import SVC
 
 from kernelweave import Fisher, LpBall, MultipleKernelFDA, Simplex, solve
 from kernelweave.criteria.discriminant import fit_kernel
-from kernelweave.criteria.targets import binary_target
+from kernelweave.criteria.targets import binary_target, reduced_class_target
 from kernelweave.kernels import DenseBank, center_and_scale
 
 Fitted = Callable[[np.ndarray], np.ndarray]
@@ -58,7 +58,7 @@ def bare_solver(norm: float) -> Callable[[Split], Task]:
     """Our solver on a bank, without the checks of an estimator."""
 
     def prepare(split: Split) -> Task:
-        target = binary_target(split.y_train)
+        target = _target(split.y_train)
 
         def task() -> Fitted:
             bank = DenseBank(center_and_scale(split.train))
@@ -73,20 +73,34 @@ def bare_solver(norm: float) -> Callable[[Split], Task]:
     return prepare
 
 
+def _target(codes: np.ndarray) -> np.ndarray:
+    """The target of two classes (n, 1) or of k (n, k - 1)."""
+    k = int(codes.max()) + 1
+    return binary_target(codes) if k == 2 else reduced_class_target(codes, k)[0]
+
+
 def _project(
     split: Split, test: np.ndarray, weights: np.ndarray, coef: np.ndarray
 ) -> np.ndarray:
-    """Class codes by the nearer class mean on the discriminant axis."""
-    total, seen = np.zeros(test.shape[1]), np.zeros(test.shape[2])
+    """Class codes (m,) by the nearest class mean in the discriminant space."""
+    centred = coef - coef.mean(axis=0)
+    train_rows, test_rows = 0.0, 0.0
     for w, K, new in zip(weights, split.train, test, strict=True):
         if w > 0:
-            means, grand = K.mean(axis=0), K.mean()
-            scale = w * len(K) / (np.trace(K) - len(K) * grand)
-            b = coef[:, 0] - coef[:, 0].mean()
-            total += scale * (new @ b - means @ b)
-            seen += scale * (K @ b - means @ b)
-    middle = (seen[split.y_train == 0].mean() + seen[split.y_train == 1].mean()) / 2
-    return (total > middle).astype(int)
+            scale = w * len(K) / (np.trace(K) - len(K) * K.mean())
+            train_rows = train_rows + scale * (K @ centred)
+            test_rows = test_rows + scale * (new @ centred)
+    return _nearest(train_rows, split.y_train, test_rows)
+
+
+def _nearest(seen: np.ndarray, codes: np.ndarray, new: np.ndarray) -> np.ndarray:
+    """Codes (m,) of the class means of ``seen`` (n, r) nearest to ``new`` (m, r)."""
+    counts = np.bincount(codes)
+    means = np.zeros((len(counts), seen.shape[1]))
+    np.add.at(means, codes, seen)
+    means /= counts[:, None]
+    distances = (means**2).sum(axis=1) - 2.0 * new @ means.T
+    return np.argmin(distances, axis=1)
 
 
 def mklpy(make: Callable[[], Any]) -> Callable[[Split], Task]:
@@ -96,13 +110,11 @@ def mklpy(make: Callable[[], Any]) -> Callable[[Split], Task]:
         import torch
 
         kernels = list(torch.from_numpy(split.train))
-        labels = torch.from_numpy(2 * split.y_train - 1)
+        labels = torch.from_numpy(split.y_train)
 
         def task() -> Fitted:
             model = make().fit(kernels, labels)
-            return lambda test: (
-                np.asarray(model.predict(list(torch.from_numpy(test)))) > 0
-            ).astype(int)
+            return lambda test: np.asarray(model.predict(list(torch.from_numpy(test))))
 
         return task
 
@@ -128,12 +140,15 @@ def _rmkl() -> Any:
 
 
 def himalaya(solver: str, **solver_params: Any) -> Callable[[Split], Task]:
-    """MultipleKernelRidgeCV on targets -1 and 1."""
+    """MultipleKernelRidgeCV on targets -1 and 1, one column a class."""
 
     def prepare(split: Split) -> Task:
         from himalaya.kernel_ridge import MultipleKernelRidgeCV
 
-        labels = 2.0 * split.y_train - 1.0
+        k = int(split.y_train.max()) + 1
+        labels = 2.0 * np.eye(k)[split.y_train] - 1.0
+        if k == 2:
+            labels = labels[:, 1]
 
         def task() -> Fitted:
             model = MultipleKernelRidgeCV(
@@ -143,11 +158,16 @@ def himalaya(solver: str, **solver_params: Any) -> Callable[[Split], Task]:
                 cv=FOLDS,
                 random_state=0,
             ).fit(split.train, labels)
-            return lambda test: (model.predict(test) > 0).astype(int)
+            return lambda test: _decide(model.predict(test))
 
         return task
 
     return prepare
+
+
+def _decide(scores: np.ndarray) -> np.ndarray:
+    """Class codes (m,) from one score a row, or from one a class."""
+    return (scores > 0).astype(int) if scores.ndim == 1 else np.argmax(scores, axis=1)
 
 
 def svc_mean(split: Split) -> Task:
@@ -184,7 +204,7 @@ def _rkda_path(K: np.ndarray, y: np.ndarray) -> Callable[..., np.ndarray]:
     n, means, grand = len(K), K.mean(axis=0), K.mean()
     G = K - means[None, :] - means[:, None] + grand
     unit = np.trace(G)
-    target = binary_target(y)[:, 0]
+    target = _target(y)
 
     def classify(rows: np.ndarray, lambdas: np.ndarray) -> np.ndarray:
         codes = np.empty((len(lambdas), len(rows)), dtype=int)
@@ -193,10 +213,8 @@ def _rkda_path(K: np.ndarray, y: np.ndarray) -> Callable[..., np.ndarray]:
             matrix[np.diag_indices(n)] += ridge * unit
             factor = cho_factor(matrix, overwrite_a=True, check_finite=False)
             b = cho_solve(factor, target, check_finite=False)
-            b -= b.mean()
-            seen = K @ b
-            middle = (seen[y == 0].mean() + seen[y == 1].mean()) / 2
-            codes[j] = rows @ b > middle
+            b -= b.mean(axis=0)
+            codes[j] = _nearest(K @ b, y, rows @ b)
         return codes
 
     return classify

@@ -73,6 +73,11 @@ def digits_halves(n: int, p: int) -> Split:
     return _split(X, (y > 4).astype(int), n, p)
 
 
+def digits(n: int, p: int) -> Split:
+    """Digits, ten classes; the papers' ten widths on p / 10 column groups."""
+    return _split(*load_digits(return_X_y=True), n, p)
+
+
 def _split(X: np.ndarray, y: np.ndarray, n: int, p: int) -> Split:
     X_train, X_test, y_train, y_test = standardized(X, y, n)
     groups = column_groups(X.shape[1], p // 10)

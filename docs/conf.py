@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+from sphinx.ext import autosummary
+
 import kernelweave
 
 project = "kernelweave"
@@ -37,6 +39,8 @@ myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 
 autosummary_generate = True
+# A summary ends at its first full stop; these are none, nor is "G_1 .. G_p".
+autosummary.WELL_KNOWN_ABBREVIATIONS += ("Eq.", "Eqs.", " .")
 autodoc_typehints = "none"
 # scikit-learn adds these to every estimator; their text refers to its own user guide.
 autodoc_default_options = {
@@ -60,7 +64,11 @@ sphinx_gallery_conf = {
 
 html_theme = "pydata_sphinx_theme"
 html_title = f"kernelweave {release}"
-html_theme_options = {"show_toc_level": 2, "navigation_with_keys": False}
+html_theme_options = {
+    "show_toc_level": 2,
+    "navigation_with_keys": False,
+    "header_links_before_dropdown": 4,
+}
 html_show_sourcelink = False
 html_static_path = ["_static"]
-html_css_files = ["tables.css"]
+html_css_files = ["kernelweave.css"]

@@ -93,11 +93,10 @@ def draw(ax, title, factors):
 # %%
 # The curves
 # ----------
-# On the left, the learned alpha is more than leave-one-out asks for; the difference in
-# error is small here, and larger on other data. On the right, a very narrow Gaussian
-# joins the kernels of each view. To the training rows such a kernel is nearly the
-# identity, so it takes over the part of alpha, and alpha itself goes to zero: the curve
-# has no minimum any more.
+# On the left, the learned alpha is more than leave-one-out asks for, at nearly the same
+# error. On the right, a very narrow Gaussian joins the kernels of each view. To the
+# training rows such a kernel is nearly the identity, so it takes over the part of
+# alpha, and alpha itself goes to zero: below 0.1 the curve is flat.
 
 figure, axes = plt.subplots(1, 2, figsize=(9, 3.8), layout="constrained", sharey=True)
 wide = draw(axes[0], "three widths a view", (0.3, 1, 3))

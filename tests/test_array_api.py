@@ -137,7 +137,8 @@ def test_certificate_of_float32_is_float64(estimator, data, xp_backend):
     for name in ("value", "lower_bound", "gap"):
         assert type(getattr(certificate, name)) is float
     exact = clone(model).fit(np.asarray(X, dtype=np.float32).astype(float), y)
-    assert_allclose(certificate.value, exact.certificate_.value, rtol=2e-3)
+    rtol = 1e-3 if certificate.stationarity is None else 1e-2  # what each stops at
+    assert_allclose(certificate.value, exact.certificate_.value, rtol=rtol)
     if certificate.stationarity is None:
         assert -1e-9 < certificate.gap <= 1e-4
         # Sums of float32 would not know these digits.

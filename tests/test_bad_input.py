@@ -344,14 +344,12 @@ def test_15_float32(estimator, any_table):
     X32 = X.astype(np.float32)
     model = with_views(estimator, VIEWS).fit(X32, y)
     wide = with_views(estimator, VIEWS).fit(X32.astype(np.float64), y)
-    assert (
-        model.predict(X32).dtype == wide.predict(X).dtype
-        or model.predict(X32).dtype == np.float32
-    )
+    assert model.dual_coef_.dtype == np.float32 and wide.dual_coef_.dtype == np.float64
     certificate = model.certificate_
     assert certificate.converged
     assert isinstance(certificate.value, float)
-    assert_allclose(certificate.value, wide.certificate_.value, rtol=1e-3)
+    rtol = 1e-3 if model.objective == "fisher" else 1e-2  # what each stops at
+    assert_allclose(certificate.value, wide.certificate_.value, rtol=rtol)
     if model.objective == "fisher":
         assert certificate.lower_bound <= certificate.value * (1 + 1e-12)
         assert certificate.gap <= 1e-4

@@ -64,11 +64,9 @@ def predictions(X, y, views, train, test):
     )
     models = {
         "MultipleKernelFDA": ours,
-        "the same, Gaussians of training rows": with_training_gaussians(
-            ours, X[train], y[train]
-        ),
-        "LogisticRegression": logistic.fit(X[train], y[train]),
-        "SVC + CalibratedClassifierCV": support.fit(X[train], y[train]),
+        "same, training Gaussians": with_training_gaussians(ours, X[train], y[train]),
+        "logistic regression": logistic.fit(X[train], y[train]),
+        "calibrated SVC": support.fit(X[train], y[train]),
     }
     return {name: model.predict_proba(X[test]) for name, model in models.items()}
 

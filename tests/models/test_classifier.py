@@ -156,7 +156,7 @@ def test_labels_come_back_as_they_were(estimator, names, make_problem):
 
 @every_classifier
 def test_booleans(estimator, make_problem):
-    problem = make_problem(2, separation=6.0)
+    problem = make_problem(2, separation=4.0)
     model = fitted(estimator, problem, problem.y == 1)
     assert model.classes_.tolist() == [False, True]
     labels = model.predict(problem.new)

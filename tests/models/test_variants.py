@@ -180,7 +180,7 @@ def test_kernels_of_weight_zero_are_not_computed(k, make_problem):
     assert calls == {"useful": 1, "useless": 1}
     model.predict(problem.new)
     assert calls == {"useful": 2, "useless": 1}
-    model.set_params(norm=2).fit(problem.X, problem.y).predict(problem.new)
+    KernelFDA(views).fit(problem.X, problem.y).predict(problem.new)
     assert calls == {"useful": 4, "useless": 3}
 
 

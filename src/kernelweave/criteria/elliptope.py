@@ -16,7 +16,7 @@ LATE = 1e-7
 SHORT = 0.3
 #: Distance from the central path at which the last point counts as central, and the
 #: number of steps spent on getting there.
-CENTRED, MAX_CENTRING = 1e-2, 3
+CENTRED, MAX_CENTRING = 1e-3, 4
 #: What is added to X before it is factored, in units of k times machine precision.
 NUDGE = 4.0 * np.finfo(np.float64).eps
 

@@ -12,8 +12,9 @@ from kernelweave._array import Array, from_numpy, namespace
 
 __all__ = ["ClassGaussians"]
 
-#: The variance is searched within this factor of the leave-one-out residual variance.
-VARIANCE_RANGE = (0.05, 20.0)
+#: The variance is searched within these multiples of the leave-one-out residual
+#: variance. Below it only lie fits to rows that happen to be separated perfectly.
+VARIANCE_RANGE = (1.0, 20.0)
 
 
 @dataclass(frozen=True)

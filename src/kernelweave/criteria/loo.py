@@ -32,7 +32,7 @@ GRID = np.logspace(-6, 3, 46)
 #: The same for the start of :func:`learn`.
 COARSE_GRID = np.logspace(-4, 2, 13)
 #: Errors that differ by less than this, relatively, count as equal.
-SAME_ERROR = 1e-10
+SAME_ERROR = 1e-6
 #: Bounds of log theta: weights from 1e-11 up to where the arithmetic ends.
 LOG_LOWEST, LOG_HIGHEST = -25.0, 18.0
 #: Size of the projected gradient, relative to the value, that counts as stationary.
@@ -70,12 +70,15 @@ class LooPath:
         self.n_samples = n
         trace = float(xp.sum(xp.linalg.diagonal(gram)))
         self.mean_eigenvalue = trace / n if trace > 0 else 1.0
+        flat = xp.reshape(gram, (-1,))
+        largest = float(flat @ flat) ** 0.5 or 1.0  # no eigenvalue is larger
         # With this shift the vector of ones is the last eigenvector: it is dropped.
-        gram += 2.0 * self.mean_eigenvalue
+        gram += 2.0 * largest / n
         values, vectors = eigh(gram)
         self.eigenvalues = xp.maximum(values[:-1], xp.zeros_like(values[:-1]))
         self.vectors = vectors[:, :-1]
         self.rotated = self.vectors.T @ as_float(target, vectors.dtype)
+        self.smallest_alpha = 10.0 * eps(vectors) * largest  # below is rounding
 
     def coef(self, alpha: float) -> Array:
         """``B = (G + alpha I)^-1 H``, (n, k)."""
@@ -108,9 +111,12 @@ class LooPath:
         ----------
         alphas : ndarray of shape (a,), optional
             Choose among these. By default a grid of 1e-6 to 1e3 times the mean
-            eigenvalue, refined between the neighbours of its best point.
+            eigenvalue (less what the precision of the kernel cannot resolve), refined
+            between the neighbours of its best point.
         """
-        grid = np.sort(self.mean_eigenvalue * GRID if alphas is None else alphas)
+        grid = self.mean_eigenvalue * GRID if alphas is None else np.sort(alphas)
+        if alphas is None:
+            grid = grid[grid > min(self.smallest_alpha, 0.5 * grid[-1])]
         errors = self.press(grid)
         # Among equals the strongest regularisation: a constant kernel has no best one.
         best = int(np.flatnonzero(errors <= (1 + SAME_ERROR) * np.min(errors))[-1])
@@ -279,7 +285,7 @@ def learn(
     """
     theta = _uniform_start(bank, target) if start is None else _check_start(bank, start)
     precision = eps(bank.stack)
-    highest = np.log(0.1 / (precision * bank.n_samples * bank.n_kernels))
+    highest = np.log(0.01 / (precision * bank.n_samples * bank.n_kernels))
     highest = float(np.clip(highest, 0.0, LOG_HIGHEST))
     bounds = (LOG_LOWEST, highest)
     tol = STATIONARY if precision < 1e-10 else 100 * STATIONARY
@@ -354,7 +360,8 @@ def matrix_products(bank: DenseBank, matrix: Array) -> np.ndarray:
 def _uniform_start(bank: DenseBank, target: Array) -> np.ndarray:
     uniform = np.full(bank.n_kernels, 1.0 / bank.n_kernels)
     path = LooPath(bank.combine(uniform), target)
-    return uniform / path.best_alpha(path.mean_eigenvalue * COARSE_GRID)
+    grid = np.maximum(path.mean_eigenvalue * COARSE_GRID, path.smallest_alpha)
+    return uniform / path.best_alpha(grid)
 
 
 def _check_start(bank: DenseBank, start: np.ndarray) -> np.ndarray:

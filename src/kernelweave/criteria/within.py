@@ -86,6 +86,7 @@ class WithinFisher:
         self.target64 = as_float(target, namespace(like).float64)
         self.centring = ClassCentring(codes, self.target)
         self.centring64 = ClassCentring(codes, self.target64)
+        self._work: Array | None = None  # (n, n), reused by every factorisation
 
     @property
     def n_weights(self) -> int:
@@ -98,8 +99,11 @@ class WithinFisher:
         return self.bank.n_kernels
 
     def factor(self, weights: np.ndarray) -> tuple[Array, Array]:
-        """The Cholesky factor of N(w), (n, n), and ``J G H``, (n, k)."""
-        matrix = self.bank.combine(weights)
+        """The Cholesky factor of N(w), (n, n), and ``J G H``, (n, k).
+
+        The next call overwrites the factor.
+        """
+        matrix = self._work = self.bank.combine(weights, out=self._work)
         moved = self.centring.apply(matrix @ self.target)
         self.centring.apply_both_sides(matrix)
         add_to_diagonal(matrix, self.alpha)

@@ -22,7 +22,7 @@ BLOCK_ENTRIES = 2**25
 
 
 class DenseBank:
-    """Centred kernels ``G_1 .. G_p`` of trace n, held as one array (p, n, n).
+    """Centred kernels ``G_1, ..., G_p`` of trace n, held as one array (p, n, n).
 
     Solvers touch kernels through the products below only, so a bank of explicit
     features or a bank on a cluster can stand in for this one.

@@ -59,9 +59,13 @@ def center_in_place(gram: Array) -> Centering:
     gram -= row_means[None, :]
     gram -= (row_means - grand_mean)[:, None]
     trace = _trace(gram)
-    if not trace > 10 * n * eps(gram) * abs(before):
-        gram *= 0.0
-        return Centering(row_means, grand_mean, 0.0)
+    rounding = 10 * n * eps(gram) * max(abs(before), n * abs(grand_mean))
+    if trace <= rounding:
+        largest = max(float(xp.max(gram)), -float(xp.min(gram)))
+        if largest <= rounding:
+            gram *= 0.0
+            return Centering(row_means, grand_mean, 0.0)
+        trace = n * largest  # not a kernel, whatever its scale: for ensure_psd to say
     gram *= n / trace
     return Centering(row_means, grand_mean, n / trace)
 
