@@ -168,12 +168,12 @@ def mean_kernel_svc(task):
     mean = KernelFDA(task.views, alpha=1.0).fit(task.X, task.y)
     weights = np.asarray(mean.kernel_weights_)
     identity = np.eye(len(task.y))
-    rows = mean._rows(task.X)
+    rows = mean._rows(task.X, "predict")
     K = mean.kernel_map_.project(rows, weights, identity)
     search = GridSearchCV(
         SVC(kernel="precomputed"), {"C": np.logspace(-2, 4, 7)}, cv=folds(task)
     ).fit(K, task.y)
-    Kt = mean.kernel_map_.project(mean._rows(task.T), weights, identity)
+    Kt = mean.kernel_map_.project(mean._rows(task.T, "predict"), weights, identity)
     return search.score(Kt, task.t), time.process_time() - start
 
 

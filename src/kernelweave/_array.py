@@ -80,7 +80,9 @@ def to_numpy(x: Array) -> np.ndarray:
 def from_numpy(x: np.ndarray, like: Array, dtype: Any = None) -> Array:
     """Move the NumPy array ``x`` to the namespace, device and dtype of ``like``."""
     xp = namespace(like)
-    return xp.asarray(x, dtype=like.dtype if dtype is None else dtype, device=device(like))
+    return xp.asarray(
+        x, dtype=like.dtype if dtype is None else dtype, device=device(like)
+    )
 
 
 def same_home(x: Array, like: Array) -> bool:
@@ -126,6 +128,8 @@ def cholesky(a: Array, *, overwrite: bool = False) -> Array:
             )
         except linalg.LinAlgError as error:
             raise FactorizationError(str(error)) from error
+        if not np.isfinite(np.diagonal(factor)).all():  # LAPACK lets NaN through
+            raise FactorizationError("the matrix contains NaN or infinity")
         return factor.T
     if compat.is_torch_array(a):
         import torch

@@ -60,7 +60,10 @@ def test_gradient_and_hessian_are_those_of_the_value(rng, alpha, k):
     steps = 1e-5 * np.diag(weights)
     slopes, bends = [], []
     for step in steps:
-        there, back = criterion.evaluate(weights + step), criterion.evaluate(weights - step)
+        there, back = (
+            criterion.evaluate(weights + step),
+            criterion.evaluate(weights - step),
+        )
         width = 2 * np.sum(step)
         slopes.append((there.value - back.value) / width)
         bends.append((there.gradient - back.gradient) / width)

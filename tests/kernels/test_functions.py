@@ -64,6 +64,7 @@ REFERENCES = [
     (Cosine(), pairwise.cosine_similarity),
 ]
 
+
 #: Every kernel with its defaults, and kernels that wrap kernels.
 def kernel_id(kernel):
     """A name without the address of a function, the same in every test process."""

@@ -34,7 +34,9 @@ COARSE_GRID = np.logspace(-4, 2, 13)
 #: Errors that differ by less than this, relatively, count as equal.
 SAME_ERROR = 1e-6
 #: Bounds of log theta: weights from 1e-11 up to where the arithmetic ends.
-LOG_LOWEST, LOG_HIGHEST = -25.0, 18.0
+LOG_LOWEST, LOG_HIGHEST = -25.0, 14.0
+#: An error below this share of the target's own mean square is as good as zero.
+ZERO_ERROR = 1e-2
 #: Size of the projected gradient, relative to the value, that counts as stationary.
 STATIONARY = 1e-4
 
@@ -236,7 +238,8 @@ class LooResult:
     value : float
         The mean squared leave-one-out error.
     stationarity : float
-        Largest entry of the projected gradient in ``log theta``, relative to the value.
+        Largest entry of the projected gradient in ``log theta``, relative to the value
+        (or to a hundredth of the target's mean square, if that is more).
     converged : bool
         Whether the stationarity reached the tolerance.
     status : str
@@ -301,7 +304,8 @@ def learn(
         options={"maxiter": max_iter, "gtol": 0.1 * tol, "ftol": precision},
     )
     value, gradient = search.unit * found.fun, search.unit * found.jac
-    stationarity = _stationarity(found.x, gradient, value, bounds)
+    size = max(value, ZERO_ERROR * _mean_square(search.objective.target))
+    stationarity = _stationarity(found.x, gradient, size, bounds)
     theta = np.where(found.x <= LOG_LOWEST, 0.0, np.exp(found.x))
     converged = stationarity <= tol
     return LooResult(
@@ -374,13 +378,17 @@ def _check_start(bank: DenseBank, start: np.ndarray) -> np.ndarray:
     return theta
 
 
+def _mean_square(a: Array) -> float:
+    return float(namespace(a).mean(a * a))
+
+
 def _stationarity(
-    x: np.ndarray, gradient: np.ndarray, value: float, bounds: tuple[float, float]
+    x: np.ndarray, gradient: np.ndarray, size: float, bounds: tuple[float, float]
 ) -> float:
-    """Largest entry of the gradient that points into the bounds, over the value."""
+    """Largest entry of the gradient that points into the bounds, over ``size``."""
     blocked = ((x <= bounds[0]) & (gradient > 0)) | ((x >= bounds[1]) & (gradient < 0))
     largest = float(np.max(np.where(blocked, 0.0, np.abs(gradient))))
-    return largest / value if value > 0 else 0.0
+    return largest / size if size > 0 else 0.0
 
 
 def _status(

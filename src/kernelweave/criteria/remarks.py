@@ -13,6 +13,8 @@ __all__ = ["identity_likeness", "same_kernels", "weight_remarks"]
 LIKE_IDENTITY = 0.95
 #: Sum of the kernel weights below which the identity has won.
 NO_KERNEL = 1e-6
+#: Weight, relative to the largest, that is not worth a remark.
+NEGLIGIBLE = 1e-3
 #: Relative difference of two kernels below which they count as one.
 SAME = 1e-8
 
@@ -22,12 +24,13 @@ def weight_remarks(
 ) -> tuple[str, ...]:
     """Sentences on what in the weights (p,) the data cannot determine."""
     remarks = []
+    counts = weights > NEGLIGIBLE * np.max(weights)
     for group in same_kernels(bank):
-        if np.any(weights[group] > 0):
+        if np.any(counts[group]):
             names = " and ".join(repr(bank.names[i]) for i in group)
             remarks.append(
-                f"kernels {names} are the same up to scale: only the sum of their "
-                "weights is determined on the simplex, not how it is shared"
+                f"kernels {names} are the same up to scale: the data cannot tell how "
+                "to share the weight between them"
             )
     if learns_alpha and np.sum(weights) < NO_KERNEL:
         remarks.append(
@@ -36,13 +39,13 @@ def weight_remarks(
         )
     if learns_alpha:
         like = identity_likeness(bank) > LIKE_IDENTITY
-        alike = np.flatnonzero(like & (weights > 0))
+        alike = np.flatnonzero(like & counts)
         if len(alike):
             names = ", ".join(repr(bank.names[i]) for i in alike)
             remarks.append(
-                "the learned alpha is not identifiable: to the training rows "
-                f"{names} nearly is the identity, so that its weight is regularisation "
-                "rather than information"
+                "the learned alpha is not identifiable: on the training rows the "
+                f"kernel(s) {names} nearly equal the identity, so that their weight is "
+                "regularisation rather than information"
             )
     return tuple(remarks)
 
@@ -64,10 +67,14 @@ def same_kernels(bank: DenseBank) -> list[np.ndarray]:
     sketch = to_numpy(bank.apply(from_numpy(probe, bank.stack)))[:, :, 0]
     sketch = sketch.astype(np.float64)
     size = np.linalg.norm(sketch, axis=1)
-    tolerance = SAME if namespace(bank.stack).finfo(bank.stack.dtype).bits > 32 else 1e-4
+    tolerance = (
+        SAME if namespace(bank.stack).finfo(bank.stack.dtype).bits > 32 else 1e-4
+    )
     order = np.argsort(size, kind="stable")
     groups: list[list[int]] = []
-    for i in order:  # equal kernels are neighbours once sorted by the size of the sketch
+    for (
+        i
+    ) in order:  # equal kernels are neighbours once sorted by the size of the sketch
         last = groups[-1][-1] if groups else None
         if size[i] > 0 and last is not None and size[last] > 0:
             difference = np.linalg.norm(sketch[i] - sketch[last])

@@ -132,10 +132,8 @@ class KernelMap:
                 which = ", ".join(self._title(i) for i in constant[:3])
                 more = f" and {len(constant) - 3} more" if len(constant) > 3 else ""
                 remark = (
-                    f"view {view!r}: {which}{more} of {len(own)} kernel(s) constant on "
-                    "the training rows; weight 0"
+                    f"view {view!r}: {which}{more} (of {len(own)} in the view) is "
+                    "constant on the training rows: weight 0"
                 )
                 self.remarks.append(remark)
                 warnings.warn(remark, KernelWarning, stacklevel=2)
-
-

@@ -102,7 +102,9 @@ class FeatureSource:
         """Gram matrices (m, n) of the kernels ``wanted`` for the blocks ``rows``."""
         first = 0
         for kernels, block, new in zip(self.kernels, self.blocks, rows, strict=True):
-            chosen = [kernels[i - first] for i in wanted if 0 <= i - first < len(kernels)]
+            chosen = [
+                kernels[i - first] for i in wanted if 0 <= i - first < len(kernels)
+            ]
             first += len(kernels)
             if chosen:
                 yield from gram_stack(chosen, new, block)

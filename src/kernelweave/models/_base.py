@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ from kernelweave.views.precomputed import validate_precomputed
 from kernelweave.views.spec import is_precomputed, parse_views
 from kernelweave.views.validate import split_views, validate_features
 
-__all__ = ["KernelModel", "check_choice", "check_number"]
+__all__ = ["KernelModel", "check_choice", "check_number", "is_int"]
 
 
 class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
@@ -61,7 +62,7 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
     def _open(self, X: Any) -> Source:
         """Validate X and fix the parameters of its kernels; computes none yet."""
         check_choice(self, "psd", ("error", "clip"))
-        check_number(self, "verbose", (), lambda v: v >= 0, "an int >= 0")
+        check_number(self, "verbose", (), lambda v: is_int(v, 0), "an int >= 0")
         if is_precomputed(self.views):
             return PrecomputedSource(*validate_precomputed(self, X, reset=True))
         views = parse_views(self.views, reserved=self._get_param_names())
@@ -77,11 +78,11 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
         self._like = source.like[:0, ...]  # remembers namespace, device and dtype
         return self.kernel_map_.fit(progress.kernel)
 
-    def _rows(self, X: Any) -> Any:
+    def _rows(self, X: Any, method: str) -> Any:
         """Validate rows at prediction, in the form ``KernelMap.project`` takes."""
         check_is_fitted(self)
         if is_array(X):
-            self._check_home(X)
+            self._check_home(X, method)
         if is_precomputed(self.views):
             rows, _ = validate_precomputed(
                 self, X, reset=False, n_kernels=len(self.kernel_names_)
@@ -90,18 +91,18 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
         X = validate_features(self, X, reset=False)
         return split_views(X, self._views, self._positions, dtype=self._like.dtype)
 
-    def _check_home(self, X: Array) -> None:
+    def _check_home(self, X: Array, method: str) -> None:
         if not same_home(X, self._like):
             raise ValueError(
-                f"Inputs passed to {type(self).__name__} must use the same namespace "
-                f"and the same device as those passed to fit(): it was fitted on "
+                f"Inputs passed to {type(self).__name__}.{method}() must use the same "
+                "namespace and the same device as those passed to fit(): it was fitted on "
                 f"{_home(self._like)}, but X is {_home(X)}; move X there, or fit again "
                 "where X is"
             )
 
-    def _predict_target(self, X: Any) -> Array:
-        """``sum_i w_i G_i(X) dual_coef``, (m, k)."""
-        rows = self._rows(X)
+    def _predict_target(self, X: Any, method: str) -> Array:
+        """``sum_i w_i G_i(X) dual_coef``, (m, k); ``method`` is for messages."""
+        rows = self._rows(X, method)
         weights = to_numpy(self.kernel_weights_)
         return self.kernel_map_.project(rows, weights, self.dual_coef_)
 
@@ -123,6 +124,11 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
             )
 
 
+def is_int(value: Any, lowest: int) -> bool:
+    """Whether ``value`` is a whole number of at least ``lowest``."""
+    return isinstance(value, Integral) and int(value) >= lowest
+
+
 def check_choice(estimator: Any, name: str, choices: tuple[str, ...]) -> None:
     """Refuse a parameter that is none of ``choices``."""
     value = getattr(estimator, name)
@@ -134,7 +140,11 @@ def check_choice(estimator: Any, name: str, choices: tuple[str, ...]) -> None:
 
 
 def check_number(
-    estimator: Any, name: str, words: tuple[str, ...], test: Callable[[Any], bool], text: str
+    estimator: Any,
+    name: str,
+    words: tuple[str, ...],
+    test: Callable[[Any], bool],
+    text: str,
 ) -> None:
     """Refuse a parameter that is neither one of ``words`` nor a number passing a test."""
     value = getattr(estimator, name)

@@ -12,10 +12,18 @@ from sklearn.base import (
 )
 from sklearn.callback import with_callbacks
 from sklearn.metrics import accuracy_score
+from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-from kernelweave._array import Array, as_float, from_numpy, is_array, namespace, to_numpy
+from kernelweave._array import (
+    Array,
+    as_float,
+    from_numpy,
+    is_array,
+    namespace,
+    to_numpy,
+)
 from kernelweave.criteria.discriminant import KernelFit, fit_kernel, principal_axes
 from kernelweave.criteria.gaussian import ClassGaussians
 from kernelweave.criteria.targets import reduced_class_target
@@ -84,13 +92,15 @@ class KernelDiscriminant(
                 f"{type(self).__name__} requires y to be passed, but the target y is None"
             )
         y = column_or_1d(to_numpy(y) if is_array(y) else y, warn=True)
+        if y.dtype.kind == "f":
+            assert_all_finite(y, input_name="y")
         check_classification_targets(y)
         check_consistent_length(X, y)
         classes, codes = np.unique(y, return_inverse=True)
         if len(classes) < 2:
             raise ValueError(
                 f"{type(self).__name__} needs at least 2 classes in y; the "
-                f"{len(y)} sample(s) contain 1 class: {classes[0]!r}"
+                f"{len(y)} sample(s) contain 1 class: {classes.tolist()[0]!r}"
             )
         self.classes_ = classes
         return codes
@@ -116,8 +126,8 @@ class KernelDiscriminant(
     def _n_features_out(self) -> int:
         return int(self.dual_coef_.shape[1])
 
-    def _log_joint(self, X: Any) -> Array:
-        projected = self._predict_target(X)
+    def _log_joint(self, X: Any, method: str) -> Array:
+        projected = self._predict_target(X, method)
         return self.gaussians_.log_joint(projected)
 
     def transform(self, X: Any) -> Array:
@@ -133,7 +143,7 @@ class KernelDiscriminant(
         Z : array of shape (m, k - 1)
             Coordinates.
         """
-        return self._predict_target(X)
+        return self._predict_target(X, "transform")
 
     def decision_function(self, X: Any) -> Array:
         """Log joint density of rows and classes.
@@ -148,7 +158,7 @@ class KernelDiscriminant(
         scores : array of shape (m,) or (m, k)
             For two classes the log odds of ``classes_[1]``, otherwise one column a class.
         """
-        scores = self._log_joint(X)
+        scores = self._log_joint(X, "decision_function")
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict(self, X: Any) -> Array:
@@ -164,7 +174,7 @@ class KernelDiscriminant(
         labels : array of shape (m,)
             In the namespace of X if labels are numbers, otherwise NumPy.
         """
-        scores = self._log_joint(X)
+        scores = self._log_joint(X, "predict")
         xp = namespace(scores)
         best = xp.argmax(scores, axis=1)
         if self.classes_.dtype.kind in "OUSb":
@@ -185,7 +195,7 @@ class KernelDiscriminant(
         proba : array of shape (m, k)
             Rows sum to one.
         """
-        scores = self._log_joint(X)
+        scores = self._log_joint(X, "predict_proba")
         xp = namespace(scores)
         # float64, so that probabilities sum to one whatever the dtype of X
         wide = as_float(scores, xp.float64)
@@ -205,7 +215,7 @@ class KernelDiscriminant(
         log_proba : array of shape (m, k)
             Log probabilities.
         """
-        scores = self._log_joint(X)
+        scores = self._log_joint(X, "predict_log_proba")
         xp = namespace(scores)
         scores = scores - xp.max(scores, axis=1, keepdims=True)
         return scores - xp.log(xp.sum(xp.exp(scores), axis=1, keepdims=True))

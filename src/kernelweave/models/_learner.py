@@ -13,13 +13,13 @@ from kernelweave.criteria.base import Criterion
 from kernelweave.criteria.discriminant import KernelFit, fit_kernel
 from kernelweave.criteria.loo import LooPath, learn
 from kernelweave.kernels.bank import DenseBank
-from kernelweave.models._base import check_choice, check_number
+from kernelweave.models._base import check_choice, check_number, is_int
 from kernelweave.models._certificate import Certificate
 from kernelweave.models._progress import Progress
 from kernelweave.solvers.solve import METHODS, solve
-from kernelweave.weights import LpBall, Simplex, WeightSet
+from kernelweave.weights import LpBall, Simplex, Uniform, WeightSet
 
-__all__ = ["Choice", "NORM_GRID", "WeightLearner", "check_learner_parameters"]
+__all__ = ["NORM_GRID", "Choice", "WeightLearner", "check_learner_parameters"]
 
 #: Norms that ``norm="loo"`` chooses from; infinity is the uniform mean.
 NORM_GRID = (1.0, 4.0 / 3.0, 2.0, float("inf"))
@@ -75,7 +75,9 @@ def check_learner_parameters(model: Any) -> None:
     check_choice(model, "solver", ("auto", *METHODS))
     check_number(model, "tol", (), lambda v: v > 0, "a number > 0")
     if model.max_iter is not None:
-        check_number(model, "max_iter", (), lambda v: v >= 1, "None or an int >= 1")
+        check_number(
+            model, "max_iter", (), lambda v: is_int(v, 1), "None or an int >= 1"
+        )
     if model.objective == "loo" and not isinstance(model.alpha, str):
         raise ValueError(
             "objective='loo' learns alpha together with the weights; got "
@@ -130,7 +132,7 @@ class WeightLearner:
 
     def _candidate(self, norm: float) -> Choice:
         """Solve for the weights at one norm, then settle alpha."""
-        weight_set: WeightSet = Simplex() if norm == 1 else LpBall(norm)
+        weight_set = _weight_set(norm, self.model.alpha)
         first_alpha: float | str = self.model.alpha
         if first_alpha == "loo":
             first_alpha = "learn" if self.learnable else self._uniform_alpha()
@@ -199,6 +201,14 @@ class WeightLearner:
         return f"{type(self.criterion(alpha)).__name__}, {shape} weights, {how}"
 
 
+def _weight_set(norm: float, alpha: float | str) -> WeightSet:
+    if norm == 1:
+        return Simplex()
+    if np.isinf(norm) and not isinstance(alpha, str):
+        return Uniform()
+    return LpBall(norm)
+
+
 def _split(
     weights: np.ndarray, alpha: float | str, weight_set: WeightSet
 ) -> tuple[np.ndarray, float]:
@@ -206,8 +216,7 @@ def _split(
     if not isinstance(alpha, str):
         return weights, float(alpha)
     identity, kernels = float(weights[0]), weights[1:]
-    scaled = weight_set.scale(kernels)
+    uniform = np.isinf(weight_set.norm)  # a mean of kernels, not their sum
+    scaled = Uniform().scale(kernels) if uniform else weight_set.scale(kernels)
     largest = int(np.argmax(kernels))
     return scaled, identity * float(scaled[largest] / kernels[largest])
-
-

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any
 
@@ -34,11 +35,10 @@ class Progress:
 
     def iteration(self, row: TraceRow) -> bool:
         """One more iteration of a solver; True if a callback wants to stop."""
-        self.say(
-            1,
-            f"iteration {row.iteration}: value {row.value:.8g}, "
-            f"lower bound {row.lower_bound:.8g}, gap {row.gap:.1e}",
-        )
+        line = f"iteration {row.iteration}: value {row.value:.8g}"
+        if not math.isnan(row.gap):  # a problem that is not convex has no bound
+            line += f", lower bound {row.lower_bound:.8g}, gap {row.gap:.1e}"
+        self.say(1, line)
         return self._task(
             "iteration",
             {"value": row.value, "lower_bound": row.lower_bound, "gap": row.gap},

@@ -19,6 +19,9 @@ from kernelweave.models._progress import Progress
 
 __all__ = ["MultipleKernelRidge"]
 
+#: Deviation of an output, relative to its largest entry, that makes it a constant.
+ROUNDING = 1e-14
+
 
 class MultipleKernelRidge(RegressorMixin, KernelModel):
     """Kernel ridge regression that learns which kernels matter.
@@ -149,8 +152,9 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
         progress = Progress(self, X, y)
         bank = self._fit_bank(source, progress)
         mean, spread = outputs.mean(axis=0), outputs.std(axis=0)
-        spread = np.where(spread > 0, spread, 1.0)
-        target = from_numpy((outputs - mean) / spread, bank.stack)
+        varies = spread > ROUNDING * np.max(np.abs(outputs), axis=0)
+        spread = np.where(varies, spread, 1.0)
+        target = from_numpy(np.where(varies, outputs - mean, 0.0) / spread, bank.stack)
         learner = WeightLearner(
             self, bank, target, lambda alpha: Fisher(bank, target, alpha), progress
         )
@@ -204,9 +208,11 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
         y : array of shape (m,) or (m, n_outputs)
             Predictions, in the namespace and dtype of X.
         """
-        predicted = self._predict_target(X)
+        predicted = self._predict_target(X, "predict")
         predicted = predicted + self.intercept_[None, :]
-        return namespace(predicted).reshape(predicted, (-1,)) if self._flat else predicted
+        return (
+            namespace(predicted).reshape(predicted, (-1,)) if self._flat else predicted
+        )
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Coefficient of determination.

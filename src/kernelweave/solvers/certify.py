@@ -60,4 +60,6 @@ def certify(
 def relative_gap(value: float, lower_bound: float) -> float:
     """``(value - lower_bound) / abs(value)``, with 0 / 0 = 0."""
     difference = value - lower_bound
-    return difference / abs(value) if value != 0 else (0.0 if difference == 0 else np.inf)
+    return (
+        difference / abs(value) if value != 0 else (0.0 if difference == 0 else np.inf)
+    )

@@ -143,7 +143,9 @@ def _evaluate(
             if state.value <= best.value + (JUMP - 1.0) * abs(best.value):
                 return weights, state
         weights = 0.5 * (weights + best.weights)
-    raise FactorizationError("the criterion explodes between the best weights and the cut")
+    raise FactorizationError(
+        "the criterion explodes between the best weights and the cut"
+    )
 
 
 def _as_multipliers(values: np.ndarray) -> np.ndarray:

@@ -11,7 +11,7 @@ from kernelweave.criteria.base import Criterion, Evaluation
 from kernelweave.solvers.solution import Iterate
 from kernelweave.weights.base import WeightSet
 
-__all__ = ["newton"]
+__all__ = ["largest_step", "newton"]
 
 #: Fraction of the way to the boundary of the positive orthant.
 TO_BOUNDARY = 0.995
@@ -52,9 +52,9 @@ def newton(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iterate]:
     while True:
         system = _System(gradient, hessian, v, z, nu)
         step_v, step_nu, step_z = system.predictor_corrector()
-        length = min(1.0, TO_BOUNDARY * _ratio(v, step_v))
+        length = min(1.0, TO_BOUNDARY * largest_step(v, step_v))
         v, state = _safe_step(criterion, v, step_v, length, state.value, q)
-        dual_length = min(1.0, TO_BOUNDARY * _ratio(z, step_z))
+        dual_length = min(1.0, TO_BOUNDARY * largest_step(z, step_z))
         z, nu = z + dual_length * step_z, nu + dual_length * step_nu
         weights = v ** (1.0 / q)
         gradient, hessian = _on_simplex(state, weights, q, unit)
@@ -77,7 +77,12 @@ class _System:
     """The linearised conditions at one point, factored once and solved twice."""
 
     def __init__(
-        self, g: np.ndarray, hessian: np.ndarray, v: np.ndarray, z: np.ndarray, nu: float
+        self,
+        g: np.ndarray,
+        hessian: np.ndarray,
+        v: np.ndarray,
+        z: np.ndarray,
+        nu: float,
     ) -> None:
         m = len(v)
         self.v, self.z = v, z
@@ -91,7 +96,9 @@ class _System:
         matrix[np.arange(m), np.arange(m)] += z * v
         self.matrix = matrix
 
-    def solve(self, complementarity: np.ndarray) -> tuple[np.ndarray, float, np.ndarray]:
+    def solve(
+        self, complementarity: np.ndarray
+    ) -> tuple[np.ndarray, float, np.ndarray]:
         """Steps in (w, nu, z) towards ``w z = complementarity + w z`` (linearised)."""
         right = np.append(-self.residual + complementarity / self.v, 0.0)
         steps = np.linalg.solve(self.matrix, right * self.scaling) * self.scaling
@@ -103,8 +110,8 @@ class _System:
         """Mehrotra's step: try mu = 0, then centre as much as that try suggests."""
         product = self.v * self.z
         affine_v, _, affine_z = self.solve(-product)
-        after_v = self.v + min(1.0, _ratio(self.v, affine_v)) * affine_v
-        after_z = self.z + min(1.0, _ratio(self.z, affine_z)) * affine_z
+        after_v = self.v + min(1.0, largest_step(self.v, affine_v)) * affine_v
+        after_z = self.z + min(1.0, largest_step(self.z, affine_z)) * affine_z
         mu = float(np.mean(product))
         sigma = (float(np.mean(after_v * after_z)) / mu) ** 3 if mu > 0 else 0.0
         return self.solve(sigma * mu - product - affine_v * affine_z)
@@ -118,7 +125,7 @@ def _start_multipliers(g: np.ndarray, v: np.ndarray) -> tuple[float, np.ndarray]
     return nu, np.maximum(z, 0.1 * spread)
 
 
-def _ratio(x: np.ndarray, step: np.ndarray) -> float:
+def largest_step(x: np.ndarray, step: np.ndarray) -> float:
     """The largest t with ``x + t step >= 0``."""
     falling = step < 0
     return float(np.min(-x[falling] / step[falling])) if np.any(falling) else np.inf

@@ -9,6 +9,7 @@ import numpy as np
 
 from kernelweave._array import FactorizationError
 from kernelweave.criteria.base import Criterion, Evaluation
+from kernelweave.solvers.block_newton import block_newton
 from kernelweave.solvers.certify import certify, relative_gap
 from kernelweave.solvers.closed_form import closed_form
 from kernelweave.solvers.cone import sdp
@@ -29,9 +30,10 @@ METHODS: dict[str, tuple[Method, int]] = {
     "cutting_plane": (cutting_plane, 1000),
     "sdp": (sdp, 2),
 }
-#: Rounding is held to be the reason when the gap has not become smaller for this many
-#: iterations, and for as many as the smallest gap took to reach.
+#: Rounding is held to be the reason when a small gap has not become smaller for this
+#: many iterations, and for as many as it took to reach.
 PATIENCE = 25
+SMALL_GAP = 1e-3
 
 
 def solve(
@@ -83,6 +85,8 @@ def solve(
     name, run, limit = _lookup(method, max_iter)
     if not tol > 0:
         raise ValueError(f"tol must be > 0, got {tol!r}")
+    if name == "newton" and getattr(criterion, "block", False):
+        run = block_newton  # type: ignore[assignment]
     counted = _Counted(criterion)
     best, trace, status = _iterate(counted, weights, run, tol, limit, callback)
     tidy = _tidy(criterion, weights, best, tol)
@@ -118,6 +122,10 @@ class _Counted:
     def evaluate(self, weights: np.ndarray, hessian: bool = True) -> Evaluation:
         self.n_factorizations += 1
         return self._criterion.evaluate(weights, hessian=hessian)
+
+    def expand(self, weights: np.ndarray) -> object:
+        self.n_factorizations += 1
+        return self._criterion.expand(weights)  # type: ignore[attr-defined]
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._criterion, name)
@@ -165,7 +173,8 @@ def _iterate(
             if len(trace) >= limit:
                 status = f"stopped at max_iter={limit}: relative gap {{gap:.1e}}, not {{tol:.0e}}"
                 break
-            if len(trace) - best_row.iteration >= max(PATIENCE, best_row.iteration):
+            idle = len(trace) - best_row.iteration
+            if best_row.gap < SMALL_GAP and idle >= max(PATIENCE, best_row.iteration):
                 status = "stopped: rounding keeps the relative gap at {gap:.1e}"
                 break
     except FactorizationError as error:
@@ -195,19 +204,21 @@ def _tidy(
 
     Under complementarity ``w_i z_i = mu`` the weights below ``sqrt(mu)`` are those
     whose limit is zero. The certificate has the last word: if it gets worse than the
-    tolerance, the weights stay as they were.
+    tolerance, only smaller weights are dropped.
     """
     weights, scores = iterate.weights, -iterate.gradient
     slack = weight_set.support(scores) - float(scores @ weights)
-    cut = min(1e-4, np.sqrt(max(slack / abs(iterate.value or 1.0), 0.0) + 1e-16))
-    if weight_set.norm == 1:
-        drop = weights < cut
-    else:  # off the simplex only a kernel that contributes nothing has weight zero
-        drop = scores <= 1e-12 * np.max(scores)
+    largest = np.sqrt(max(slack / abs(iterate.value or 1.0), 0.0) + 1e-16)
     first = criterion.n_weights - criterion.n_kernels
-    drop[:first] = False
-    if not np.any(drop) or np.all(drop[first:]) or np.isinf(weight_set.norm):
-        return weights
-    tidy = weight_set.scale(np.where(drop, 0.0, weights))
-    gap = certify(criterion, weight_set, tidy, iterate.coef, iterate.dual)[2]
-    return tidy if gap <= tol else weights
+    for cut in min(1e-4, largest) * np.array([1.0, 1e-2, 1e-4]):
+        if weight_set.norm == 1:
+            drop = weights < cut
+        else:  # off the simplex only a kernel that contributes nothing has weight zero
+            drop = scores <= 1e-12 * np.max(scores)
+        drop[:first] = False
+        if not np.any(drop) or np.all(drop[first:]) or np.isinf(weight_set.norm):
+            return weights
+        tidy = weight_set.scale(np.where(drop, 0.0, weights))
+        if certify(criterion, weight_set, tidy, iterate.coef, iterate.dual)[2] <= tol:
+            return tidy
+    return weights

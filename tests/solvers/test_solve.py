@@ -1,0 +1,288 @@
+"""The loop around the solvers: agreement, stopping, honesty, invariance."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kernelweave._array import to_numpy
+from kernelweave.criteria.fisher import Fisher
+from kernelweave.kernels import DenseBank, center_and_scale
+from kernelweave.solvers import Solution, TraceRow, solve
+from kernelweave.weights import LpBall, Simplex, Uniform
+
+SETS = [Simplex(), LpBall(1.2), LpBall(1.5), LpBall(2), LpBall(4), Uniform()]
+every_set = pytest.mark.parametrize("weight_set", SETS, ids=repr)
+every_penalty = pytest.mark.parametrize("penalty", [1e-3, 1e-2, "learn"])
+METHODS = ["newton", "closed_form", "cutting_plane", "sdp"]
+every_method = pytest.mark.parametrize("method", METHODS)
+TOLERANCES = {"newton": 1e-8, "closed_form": 1e-5, "cutting_plane": 1e-6, "sdp": 1e-5}
+
+
+def require(method, weight_set):
+    """Skip the test if the method needs a package that is not installed."""
+    if method == "sdp":
+        pytest.importorskip("cvxpy")
+    if method == "cutting_plane" and weight_set.norm not in (1, np.inf):
+        pytest.importorskip("clarabel")
+
+
+@every_set
+@every_penalty
+@every_method
+def test_methods_agree_within_their_gaps(small_problem, weight_set, penalty, method):
+    require(method, weight_set)
+    criterion = small_problem(penalty, p=6)
+    tol = TOLERANCES[method]
+    solution = solve(criterion, weight_set, method=method, tol=tol)
+    best = solve(criterion, weight_set, tol=1e-10)
+    assert best.converged
+    assert best.lower_bound * (1 - 1e-12) <= solution.value
+    assert solution.value <= best.value * (1 + max(solution.gap, 0.0) + 1e-10)
+    assert solution.lower_bound <= best.value * (1 + 1e-12)
+    assert solution.method == method
+    assert weight_set.violation(solution.weights) <= 1e-9
+    if (method, weight_set.norm) != ("closed_form", 1):  # sublinear on the simplex
+        assert solution.converged
+        assert solution.value == pytest.approx(best.value, rel=tol)
+
+
+@every_set
+@every_penalty
+def test_conditions_of_optimality(small_problem, weight_set, penalty):
+    """``g_i + nu w_i^(q-1) >= 0``, and zero wherever a weight is positive."""
+    criterion = small_problem(penalty)
+    solution = solve(criterion, weight_set, tol=1e-10)
+    weights, q = solution.weights, weight_set.norm
+    scores = -criterion.evaluate(weights).gradient
+    if np.isinf(q):
+        np.testing.assert_array_equal(weights, weight_set.start(len(weights)))
+        return
+    nu = float(scores @ weights)  # the constraint is active: sum_i w_i^q = 1
+    assert np.sum(weights**q) == pytest.approx(1.0, abs=1e-12)
+    slack = nu * weights ** (q - 1.0) - scores
+    assert np.min(slack) >= -1e-4 * nu
+    assert abs(weights @ slack) <= 1e-10 * nu
+    if q == 1:
+        assert np.max(weights * np.abs(slack)) <= 1e-8 * nu
+        assert np.min(slack) >= -1e-7 * nu
+
+
+@pytest.mark.parametrize("method", ["newton", "closed_form", "cutting_plane"])
+def test_max_iter_is_kept_and_admitted(small_problem, method):
+    solution = solve(small_problem(1e-4), Simplex(), method=method, max_iter=2)
+    assert not solution.converged
+    assert solution.n_iter == 2
+    assert solution.gap > solution.tol
+    assert f"{solution.gap:.1e}" in solution.status
+    assert "max_iter=2" in solution.status
+    assert "optimal" not in solution.status
+    # ... and all else has the shape of success.
+    assert isinstance(solution, Solution)
+    assert Simplex().violation(solution.weights) <= 1e-9
+    assert solution.lower_bound <= solution.value
+
+
+@pytest.mark.parametrize("tol", [1e-2, 1e-5, 1e-8])
+def test_a_looser_tolerance_stops_earlier(small_problem, tol):
+    solution = solve(small_problem(1e-4), Simplex(), tol=tol)
+    assert solution.converged
+    assert solution.gap <= tol
+    assert solution.status.startswith("optimal")
+    before = [row.gap for row in solution.trace[:-1]]
+    assert all(gap > tol for gap in before)
+
+
+def test_an_impossible_tolerance_ends_with_the_truth(small_problem):
+    solution = solve(small_problem(1e-4), Simplex(), tol=1e-18)
+    if not solution.converged:
+        assert "optimal" not in solution.status
+        assert f"{solution.gap:.1e}" in solution.status
+    assert solution.gap <= 1e-9
+
+
+@pytest.mark.parametrize("method", ["newton", "closed_form", "cutting_plane"])
+def test_the_callback_sees_every_iteration(small_problem, method):
+    rows = []
+    solution = solve(
+        small_problem(1e-2), Simplex(), method=method, tol=1e-4, callback=rows.append
+    )
+    assert tuple(rows) == solution.trace
+    assert len(rows) == solution.n_iter
+    assert [row.iteration for row in rows] == list(range(1, len(rows) + 1))
+    assert all(isinstance(row, TraceRow) for row in rows)
+    assert np.all(np.diff([row.seconds for row in rows]) >= 0)
+
+
+def test_the_callback_can_stop(small_problem):
+    solution = solve(
+        small_problem(1e-4), Simplex(), callback=lambda row: row.iteration == 3
+    )
+    assert solution.n_iter == 3
+    assert not solution.converged
+    assert "stopped by the callback" in solution.status
+
+
+def test_every_factorization_is_counted(small_problem):
+    criterion = small_problem(1e-4)
+    calls = []
+    evaluate = criterion.evaluate
+    criterion.evaluate = lambda *args, **kwargs: (
+        calls.append(1) or evaluate(*args, **kwargs)
+    )
+    solution = solve(criterion, Simplex())
+    assert solution.n_factorizations == len(calls) >= solution.n_iter
+
+
+@every_penalty
+@pytest.mark.parametrize("weight_set", [Simplex(), LpBall(2)], ids=repr)
+def test_scale_and_order_of_the_kernels_do_not_matter(rng, weight_set, penalty):
+    n, p = 25, 5
+    parts = rng.standard_normal((p, n, 40)) * rng.uniform(0.1, 1, size=(p, 1, 40)) ** 3
+    kernels = parts @ parts.transpose(0, 2, 1)
+    target = rng.standard_normal((n, 2))
+    target -= target.mean(axis=0)
+    alpha = penalty if penalty == "learn" else n * penalty
+
+    def solved(stack, columns):
+        bank = DenseBank(center_and_scale(stack))
+        return solve(Fisher(bank, columns, alpha), weight_set, tol=1e-10)
+
+    first = solved(kernels, target)
+    scaled = solved(kernels * 10.0 ** rng.integers(-6, 6, size=(p, 1, 1)), target)
+    order = rng.permutation(p)
+    moved = solved(kernels[order], target)
+    rows = rng.permutation(n)
+    shuffled = solved(kernels[:, rows][:, :, rows], target[rows])
+    louder = solved(kernels, 1e3 * target)
+    for other in (scaled, moved, shuffled):
+        assert other.value == pytest.approx(first.value, rel=1e-9)
+    assert louder.value == pytest.approx(1e6 * first.value, rel=1e-9)
+    first_kernel = int(penalty == "learn")
+    for other in (scaled, shuffled, louder):
+        np.testing.assert_allclose(other.weights, first.weights, atol=1e-4)
+    np.testing.assert_allclose(
+        moved.weights[first_kernel:], first.weights[first_kernel:][order], atol=1e-4
+    )
+
+
+@every_method
+@pytest.mark.parametrize("penalty", [1e-2, "learn"])
+def test_one_kernel(small_problem, method, penalty):
+    """A single weight needs no step; a kernel and the identity are two."""
+    for weight_set in (Simplex(), LpBall(2)):
+        require(method, weight_set)
+        criterion = small_problem(penalty, p=1)
+        solution = solve(criterion, weight_set, method=method, tol=1e-5)
+        assert solution.converged
+        if penalty != "learn" and method != "sdp":
+            assert solution.n_factorizations == 1
+            assert solution.weights == pytest.approx([1.0])
+
+
+@every_method
+def test_the_uniform_set_needs_one_evaluation(small_problem, method):
+    require(method, Uniform())
+    solution = solve(small_problem(1e-2), Uniform(), method=method)
+    assert solution.converged
+    assert solution.n_factorizations == 1
+    np.testing.assert_array_equal(solution.weights, np.full(10, 0.1))
+
+
+@every_method
+def test_kernels_of_zeros_only(small_problem, method):
+    """Nothing can be learned: the value is ``tr(H'H)`` for all weights."""
+    require(method, Simplex())
+    target = small_problem(1e-2).target
+    criterion = Fisher(DenseBank(np.zeros((3, 30, 30))), target, 0.5)
+    solution = solve(criterion, Simplex(), method=method)
+    assert solution.converged
+    assert solution.value == pytest.approx(np.sum(target**2), rel=1e-12)
+
+
+@every_method
+def test_a_target_of_zeros(small_problem, method):
+    require(method, Simplex())
+    bank = small_problem(1e-2, p=3).bank
+    solution = solve(Fisher(bank, np.zeros((30, 2)), 0.5), Simplex(), method=method)
+    assert solution.converged
+    assert solution.value == solution.gap == 0.0
+
+
+def test_duplicate_kernels_share_a_weight_and_say_so(small_problem):
+    criterion = small_problem(1e-2, p=6)
+    alone = solve(criterion, Simplex())
+    best = int(np.argmax(alone.weights))
+    stack = np.concatenate([criterion.bank.stack, criterion.bank.stack[[best]]])
+    twice = solve(
+        Fisher(DenseBank(stack), criterion.target, criterion.alpha), Simplex()
+    )
+    assert twice.value == pytest.approx(alone.value, rel=1e-8)
+    assert twice.weights[best] + twice.weights[-1] == pytest.approx(
+        alone.weights[best], abs=1e-3
+    )
+    (remark,) = twice.remarks
+    assert f"'kernel {best}' and 'kernel 6' are the same" in remark
+    assert alone.remarks == ()
+
+
+def test_a_narrow_kernel_is_mentioned_when_alpha_is_learned(wine_stack, make):
+    stack, y = wine_stack
+    learned = solve(make.class_problem(None, y, "learn", stack=stack), Simplex())
+    assert any("alpha is not identifiable" in remark for remark in learned.remarks)
+    fixed = solve(make.class_problem(None, y, 1e-2, stack=stack), Simplex())
+    assert fixed.remarks == ()
+
+
+@pytest.mark.parametrize("method", ["newton", "cutting_plane"])
+@pytest.mark.parametrize("penalty", [1e-2, "learn"])
+def test_other_array_libraries_agree_with_numpy(
+    xp_backend, small_problem, method, penalty
+):
+    criterion = small_problem(penalty, p=5)
+    there = Fisher(
+        DenseBank(xp_backend.asarray(criterion.bank.stack)),
+        xp_backend.asarray(criterion.target),
+        criterion.alpha,
+    )
+    tol = TOLERANCES[method]
+    expected = solve(criterion, Simplex(), method=method, tol=tol)
+    solution = solve(there, Simplex(), method=method, tol=tol)
+    assert solution.converged
+    assert isinstance(solution.weights, np.ndarray)
+    assert solution.value == pytest.approx(expected.value, rel=1e-9)
+    np.testing.assert_allclose(solution.weights, expected.weights, atol=1e-6)
+    assert to_numpy(solution.coef).shape == (30, 3)
+
+
+@pytest.mark.parametrize("penalty", [1e-2, "learn"])
+def test_float32_kernels_get_a_certificate_that_holds(small_problem, penalty):
+    exact = small_problem(penalty, p=5)
+    stack = exact.bank.stack.astype(np.float32)
+    single = Fisher(DenseBank(stack), exact.target, exact.alpha)
+    double = Fisher(DenseBank(stack.astype(np.float64)), exact.target, exact.alpha)
+    best = solve(double, Simplex(), tol=1e-10)
+    loose = solve(single, Simplex(), tol=1e-4)
+    assert loose.converged
+    strict = solve(single, Simplex(), tol=1e-10)  # more than float32 can give
+    for solution in (loose, strict):
+        assert solution.coef.dtype == np.float32
+        assert solution.weights.dtype == np.float64
+        assert solution.lower_bound <= best.value * (1 + 1e-12)
+        assert solution.value >= best.lower_bound * (1 - 1e-12)
+    assert strict.gap <= 1e-5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"method": "simplex"}, r"method must be 'auto' or one of .* got 'simplex'"),
+        ({"tol": 0.0}, r"tol must be > 0, got 0\.0"),
+        ({"tol": -1e-3}, r"tol must be > 0"),
+        ({"tol": float("nan")}, r"tol must be > 0, got nan"),
+        ({"max_iter": 0}, r"max_iter must be at least 1, got 0"),
+    ],
+)
+def test_bad_arguments_are_named(small_problem, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        solve(small_problem(1e-2), Simplex(), **arguments)
