@@ -263,7 +263,7 @@ def page(results):
     lines.append("| CPU s a fit | " + " | ".join(f"{s:.2f}" for s in seconds) + " |")
     lines += [
         "",
-        "| default minus | mean difference | standard error over sets | sets won / lost |",
+        "| default minus | difference | standard error over sets | sets won / lost |",
         "|---|---|---|---|",
     ]
     for j, method in enumerate(methods[1:], start=1):

@@ -181,7 +181,7 @@ def lower_inverse(factor: Array) -> Array:
 
 
 def eigh(a: Array) -> tuple[Array, Array]:
-    """Eigenvalues (ascending) and eigenvectors of the symmetric ``a``; may overwrite it."""
+    """Eigenvalues (ascending) and eigenvectors of a symmetric ``a``, overwriting it."""
     if is_numpy(a):
         return linalg.eigh(
             a.T, overwrite_a=True, check_finite=False, driver="evd", lower=False

@@ -153,7 +153,8 @@ def test_other_array_libraries_agree_with_numpy(xp_backend, alpha):
     assert terms.upper == pytest.approx(expected.value, rel=1e-8)
 
 
-def gaussian_bank(X, widths=np.logspace(-1, 2, 10)):
+def gaussian_bank(X):
+    widths = np.logspace(-1, 2, 10)
     squared = np.sum((X[:, None, :] - X[None, :, :]) ** 2, axis=-1)
     return DenseBank(center_and_scale(np.exp(-squared / widths[:, None, None] ** 2)))
 
@@ -175,7 +176,7 @@ def test_values_in_the_papers_units():
 
 
 def test_binary_value_is_equation_7_of_both_papers(rng):
-    """``F_2 = a'a - J``, the largest Fisher ratio, for one kernel and the target of Eq. 8."""
+    """``F_2 = a'a - J`` is the largest Fisher ratio, for the target of Eq. 8."""
     n, penalty = 20, 0.03
     Z = rng.standard_normal((n, 3))
     codes = np.arange(n) % 2

@@ -503,7 +503,7 @@ def test_lists_flatten_in_order():
     ("spec", "error", "message"),
     [
         ("rfb", ValueError, "unknown kernel 'rfb'.*'linear', 'rbf'.*mean 'rbf'"),
-        ("Polynomal", ValueError, "Did you mean 'polynomial'"),
+        ("polynom", ValueError, "Did you mean 'polynomial'"),
         ("precomputed", ValueError, "views='precomputed'"),
         ("zzz", ValueError, "the names are 'auto', 'linear'.*'cosine'.$"),
         ([], ValueError, "the list of kernels is empty"),

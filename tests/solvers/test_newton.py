@@ -106,7 +106,7 @@ def test_few_factorizations_on_plain_data(make, name):
 
 @pytest.mark.parametrize("name", ["wine", "breast_cancer", "iris", "digits"])
 def test_few_factorizations_on_degenerate_data(make, name):
-    """Duplicate rows, a duplicate kernel, a kernel of zeros, the identity as a kernel."""
+    """Duplicate rows, a duplicate kernel, a kernel of zeros, and the identity."""
     X, y = make.with_duplicates(*make.load(name))
     stack = make.degenerate_stack(X)
     expect_few_steps(make, lambda c: make.class_problem(X, y, c, stack=stack))

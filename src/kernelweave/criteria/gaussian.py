@@ -55,7 +55,7 @@ class ClassGaussians:
         return cls(means, variance, log_prior)
 
     def log_joint(self, projected: Array) -> Array:
-        """``log p(z, c)`` up to a constant, (m, k), in the namespace of ``projected``."""
+        """``log p(z, c)`` up to a constant, (m, k), where ``projected`` lives."""
         xp = namespace(projected)
         means = from_numpy(self.means, projected)
         log_prior = from_numpy(self.log_prior, projected)

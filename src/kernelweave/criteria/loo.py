@@ -33,12 +33,12 @@ GRID = np.logspace(-6, 3, 46)
 COARSE_GRID = np.logspace(-4, 2, 13)
 #: Errors that differ by less than this, relatively, count as equal.
 SAME_ERROR = 1e-6
-#: Bounds of log theta: weights from 1e-11 up to where the arithmetic ends.
+#: Bounds of log theta: below, a weight is zero; above, alpha is below 1e-6.
 LOG_LOWEST, LOG_HIGHEST = -25.0, 14.0
 #: An error below this share of the target's own mean square is as good as zero.
 ZERO_ERROR = 1e-2
 #: Size of the projected gradient, relative to the value, that counts as stationary.
-STATIONARY = 1e-4
+STATIONARY = 1e-3
 
 
 class LooPath:
@@ -291,7 +291,7 @@ def learn(
     highest = np.log(0.01 / (precision * bank.n_samples * bank.n_kernels))
     highest = float(np.clip(highest, 0.0, LOG_HIGHEST))
     bounds = (LOG_LOWEST, highest)
-    tol = STATIONARY if precision < 1e-10 else 100 * STATIONARY
+    tol = STATIONARY if precision < 1e-10 else 10 * STATIONARY
     first = np.clip(np.log(theta), *bounds)
     search = _Search(LeaveOneOut(bank, target), first, callback)
     found = minimize(
@@ -301,7 +301,7 @@ def learn(
         method="L-BFGS-B",
         bounds=[bounds] * bank.n_kernels,
         callback=search.step,
-        options={"maxiter": max_iter, "gtol": 0.1 * tol, "ftol": precision},
+        options={"maxiter": max_iter, "gtol": 0.01 * tol, "ftol": precision},
     )
     value, gradient = search.unit * found.fun, search.unit * found.jac
     size = max(value, ZERO_ERROR * _mean_square(search.objective.target))

@@ -53,7 +53,7 @@ class KernelMap:
         self.remarks: list[str] = []
 
     def fit(self, progress: Callable[[int], object] | None = None) -> DenseBank:
-        """Compute, check, centre and scale every kernel: the bank of the active ones."""
+        """Compute, check, centre and scale all kernels: the bank of the active ones."""
         stack = self._allocate(self.source.like)
         for i, (gram, known_psd) in enumerate(self.source.train()):
             slot = stack[len(self.active), :, :]

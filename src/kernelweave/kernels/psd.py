@@ -67,8 +67,8 @@ def ensure_psd(
     rescale = n / float(xp.sum(positive))
     gram[...] = (vectors * (rescale * positive)[None, :]) @ vectors.T
     remark = (
-        f"{name} was indefinite (smallest eigenvalue {lowest:.3g} at trace {n}); clipping "
-        f"removed {-100 * share:.2g} % of its spectrum"
+        f"{name} was indefinite (smallest eigenvalue {lowest:.3g} at trace {n}); "
+        f"clipping removed {-100 * share:.2g} % of its spectrum"
     )
     warnings.warn(remark, KernelWarning, stacklevel=2)
     return rescale * (vectors @ vectors.T), remark

@@ -95,7 +95,8 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
         if not same_home(X, self._like):
             raise ValueError(
                 f"Inputs passed to {type(self).__name__}.{method}() must use the same "
-                "namespace and the same device as those passed to fit(): it was fitted on "
+                "namespace and the same device as those passed to fit(): it was fitted "
+                "on "
                 f"{_home(self._like)}, but X is {_home(X)}; move X there, or fit again "
                 "where X is"
             )
@@ -107,7 +108,7 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
         return self.kernel_map_.project(rows, weights, self.dual_coef_)
 
     def _set_weights(self, weights: np.ndarray) -> None:
-        """Set ``kernel_weights_`` (p,) and ``view_weights_`` from the bank's weights."""
+        """Set ``kernel_weights_`` (p,) and ``view_weights_`` from those of the bank."""
         weights = self.kernel_map_.spread(weights)
         self.kernel_weights_ = from_numpy(weights, self._like)
         self.view_weights_: dict[str, float] = {}
@@ -146,7 +147,7 @@ def check_number(
     test: Callable[[Any], bool],
     text: str,
 ) -> None:
-    """Refuse a parameter that is neither one of ``words`` nor a number passing a test."""
+    """Refuse a parameter that is neither a word nor a number that passes a test."""
     value = getattr(estimator, name)
     if isinstance(value, str):
         fine = value in words

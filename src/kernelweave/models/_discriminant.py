@@ -89,7 +89,8 @@ class KernelDiscriminant(
         """Class codes (n,); sets ``classes_``."""
         if y is None:
             raise ValueError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None"
+                f"{type(self).__name__} requires y to be passed, but the target y is "
+                "None"
             )
         y = column_or_1d(to_numpy(y) if is_array(y) else y, warn=True)
         if y.dtype.kind == "f":
@@ -156,7 +157,7 @@ class KernelDiscriminant(
         Returns
         -------
         scores : array of shape (m,) or (m, k)
-            For two classes the log odds of ``classes_[1]``, otherwise one column a class.
+            For two classes the log odds of ``classes_[1]``, else one column a class.
         """
         scores = self._log_joint(X, "decision_function")
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores

@@ -45,8 +45,9 @@ class MultipleKernelFDA(KernelDiscriminant):
     alpha : float, "learn" or "loo", default="loo"
         Regularisation, relative to the mean eigenvalue of a kernel (n times the lambda
         of the papers). "learn" learns it as the weight of an identity kernel (Eqs. 40,
-        41; with ``norm=inf`` all weights, also that one, are equal). "loo" learns weights that way, then minimises the exact leave-one-out
-        error of the combined kernel over alpha.
+        41; with ``norm=inf`` all weights, also that one, are equal). "loo" learns
+        weights that way, then minimises the exact leave-one-out error of the combined
+        kernel over alpha.
     objective : {"fisher", "loo"}, default="fisher"
         "loo" minimises the leave-one-out error over weights and alpha directly; that is
         smooth but not convex, so it comes without a lower bound, and ignores ``norm``.

@@ -177,7 +177,8 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
         """Targets as (n, n_outputs) in float64; remembers whether y was flat."""
         if y is None:
             raise ValueError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None"
+                f"{type(self).__name__} requires y to be passed, but the target y is "
+                "None"
             )
         y = check_array(
             to_numpy(y) if is_array(y) else y,

@@ -68,18 +68,18 @@ def sdp_problem(criterion: Criterion, weight_set: WeightSet) -> tuple[Any, Any]:
     ValueError
         If the criterion is none of these.
     """
-    criterion = getattr(criterion, "_criterion", criterion)
-    block = bool(getattr(criterion, "block", False))
-    if not (block or isinstance(criterion, Fisher)):
+    fisher: Any = getattr(criterion, "_criterion", criterion)  # without its counter
+    block = bool(getattr(fisher, "block", False))
+    if not (block or isinstance(fisher, Fisher)):
         raise ValueError(
-            f"method='sdp' has no semidefinite program for {type(criterion).__name__}; "
+            f"method='sdp' has no semidefinite program for {type(fisher).__name__}; "
             "it knows the Fisher criterion with total scatter and its block form: "
             "use method='newton'"
         )
     cp = _import_cvxpy()
-    weights = cp.Variable(criterion.n_weights, nonneg=True, name="weights")
-    matrix = _combined(cp, criterion, weights)
-    target = to_numpy(criterion.target).astype(np.float64)
+    weights = cp.Variable(fisher.n_weights, nonneg=True, name="weights")
+    matrix = _combined(cp, fisher, weights)
+    target = to_numpy(fisher.target).astype(np.float64)
     size = np.linalg.norm(target, axis=0)
     size[size == 0] = 1.0
     h = target / size
@@ -91,26 +91,26 @@ def sdp_problem(criterion: Criterion, weight_set: WeightSet) -> tuple[Any, Any]:
             cp.bmat([[matrix, h_j[:, None]], [h_j[None, :], t[j : j + 1, None]]]) >> 0
             for j, h_j in enumerate(h.T)
         ]
-    total = cp.sum(cp.multiply(criterion.scale * size**2, t))
+    total = cp.sum(cp.multiply(fisher.scale * size**2, t))
     constraints = cones + _allowed(cp, weight_set, weights)
     return cp.Problem(cp.Minimize(total), constraints), weights
 
 
-def _combined(cp: Any, criterion: Any, weights: Any) -> Any:
+def _combined(cp: Any, fisher: Any, weights: Any) -> Any:
     """The papers' combined kernel M, times alpha or n, in the weights: (n, n).
 
     Kernels here have trace n, so that the papers' ``theta_i r_i`` is our ``w_i`` and
     their ``theta_i G_i`` is our ``w_i G_i / n``. With ``alpha = n lambda`` then
-    ``alpha M = alpha I + sum_i w_i G_i``. The identity has trace n itself: if its weight
-    is learned, ``n M = w_0 I + sum_i w_i G_i``.
+    ``alpha M = alpha I + sum_i w_i G_i``. The identity has trace n itself: if its
+    weight is learned, ``n M = w_0 I + sum_i w_i G_i``.
     """
-    kernels = to_numpy(criterion.bank.stack).astype(np.float64)
+    kernels = to_numpy(fisher.bank.stack).astype(np.float64)
     identity = np.eye(kernels.shape[1])
-    if criterion.learns_alpha:
+    if fisher.learns_alpha:
         kernels = np.concatenate([identity[None], kernels])
     flat = kernels.reshape(len(kernels), -1).T
     total = cp.reshape(flat @ weights, identity.shape, order="C")
-    return total if criterion.learns_alpha else total + criterion.alpha * identity
+    return total if fisher.learns_alpha else total + fisher.alpha * identity
 
 
 def _allowed(cp: Any, weight_set: WeightSet, weights: Any) -> list[Any]:

@@ -78,7 +78,7 @@ def cutting_plane(criterion: Criterion, weight_set: WeightSet) -> Iterator[Itera
 def into_set(
     criterion: Criterion, weight_set: WeightSet, raw: np.ndarray
 ) -> np.ndarray:
-    """The weights (m,) of a general-purpose solver, moved to where they can be judged."""
+    """Weights (m,) of a general-purpose solver, moved to where they can be judged."""
     weights = np.maximum(raw, 0.0)
     others = criterion.n_weights - criterion.n_kernels
     weights[:others] = np.maximum(weights[:others], FLOOR)
@@ -216,7 +216,7 @@ def _solve_cone(
         settings,
     ).solve()
     weights, multipliers = np.array(answer.x[:m]), np.array(answer.z[:r])
-    # Any status will do: the bound is recomputed from the multipliers, whatever they are.
+    # Any status will do: the bound is recomputed from whatever multipliers these are.
     usable = np.all(np.isfinite(weights)) and np.max(weights) > 0
     if not (usable and np.all(np.isfinite(multipliers)) and np.max(multipliers) > 0):
         return None

@@ -171,7 +171,8 @@ def _iterate(
                 status = "stopped by the callback at relative gap {gap:.1e}"
                 break
             if len(trace) >= limit:
-                status = f"stopped at max_iter={limit}: relative gap {{gap:.1e}}, not {{tol:.0e}}"
+                status = f"stopped at max_iter={limit}: "
+                status += "relative gap {gap:.1e}, not {tol:.0e}"
                 break
             idle = len(trace) - best_row.iteration
             if best_row.gap < SMALL_GAP and idle >= max(PATIENCE, best_row.iteration):
