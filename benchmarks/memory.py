@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -30,7 +31,9 @@ def run(quick: bool = False) -> Section:
         "kernels: with the user's stack in it), minus the bank of "
         f"{P} n x n matrices, in units of one n x n matrix of doubles (8 n^2 bytes). "
         "Arrays: the peak that tracemalloc sees, all of NumPy's arrays. Process: the "
-        "growth of the resident set, which adds LAPACK's and BLAS's own buffers.",
+        "growth of the resident set, which adds LAPACK's and BLAS's own buffers (with "
+        "MALLOC_MMAP_THRESHOLD_ at 1 MiB; by default glibc keeps freed arrays for reuse, "
+        "which can add about one n x n).",
         ["kernels", "setting", "arrays", "process", "allowed"],
     )
     for kernels in ("features", "precomputed"):
@@ -53,7 +56,11 @@ def run(quick: bool = False) -> Section:
 def _in_child(kernels: str, setting: str, n: int, how: str) -> float:
     """Bytes at the peak of one fit beyond those before it."""
     command = [sys.executable, __file__, kernels, setting, str(n), how]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    # Freed arrays go back to the system at once, else luck decides what is reused.
+    settings = os.environ | {"MALLOC_MMAP_THRESHOLD_": str(2**20)}
+    done = subprocess.run(
+        command, env=settings, capture_output=True, text=True, check=False
+    )
     if done.returncode != 0:
         raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr}")
     return float(json.loads(done.stdout.splitlines()[-1]))

@@ -251,9 +251,10 @@ def test_other_libraries_and_float32(alpha, rng, xp_backend):
         assert lower <= terms.upper * (1 + 1e-12)
         assert np.isclose(terms.upper, expected.value, rtol=rtol)
         mixed = 0.5 * found.coef + 0.5 * found.coef
-        assert np.allclose(
-            to_numpy(mixed.coef), to_numpy(found.coef.coef), rtol=0.01, atol=0.1
-        )
+        # only B X enters the bound, and X may be singular
+        before = to_numpy(found.coef.coef) @ found.coef.correlation
+        after = to_numpy(mixed.coef) @ mixed.correlation
+        assert np.allclose(after, before, rtol=0.01, atol=0.01)
 
 
 def test_is_marked_as_the_block_form(rng):

@@ -8,6 +8,8 @@ from itertools import islice
 import numpy as np
 import pytest
 
+from kernelweave._array import FactorizationError
+from kernelweave.criteria.base import Evaluation
 from kernelweave.solvers import certify, solve
 from kernelweave.solvers.cutting_plane import cutting_plane
 from kernelweave.weights import LpBall, Simplex, Uniform
@@ -116,3 +118,37 @@ def test_degenerate_kernels(make):
         criterion = make.class_problem(X, y, penalty, stack=stack)
         solution = solve(criterion, Simplex(), method="cutting_plane", tol=1e-6)
         assert solution.converged
+
+
+class Steep:
+    """``J(w) = 1 / w_1 + 10 w_1``, which is infinite at a vertex of the simplex."""
+
+    n_weights = n_kernels = 2
+
+    def __init__(self, raises: bool) -> None:
+        self.raises = raises
+
+    def evaluate(self, weights, hessian=True):
+        w = weights[0]
+        if self.raises and w < 1e-9:
+            raise FactorizationError("the matrix is singular")
+        w = max(w, 1e-15)
+        gradient = np.array([10.0 - 1.0 / w**2, 0.0])
+        return Evaluation(1.0 / w + 10.0 * w, gradient, None, np.array([1.0 / w]))
+
+
+@pytest.mark.parametrize("raises", [True, False])
+def test_a_vertex_where_the_value_explodes_is_approached_by_halves(raises):
+    iterates = list(islice(cutting_plane(Steep(raises), Simplex()), 20))
+    assert iterates[-1].value == pytest.approx(2 * np.sqrt(10), rel=1e-6)
+    assert iterates[-1].weights[0] == pytest.approx(1 / np.sqrt(10), abs=1e-3)
+    assert iterates[-1].lower_bound == pytest.approx(2 * np.sqrt(10), rel=1e-5)
+
+
+def test_a_start_outside_the_domain_is_an_error():
+    class Nowhere(Steep):
+        def evaluate(self, weights, hessian=True):
+            raise FactorizationError("the matrix is singular")
+
+    with pytest.raises(FactorizationError):
+        next(cutting_plane(Nowhere(True), Simplex()))

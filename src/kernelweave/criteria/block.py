@@ -49,7 +49,7 @@ class BlockDual:
         if not isinstance(other, BlockDual):
             return NotImplemented
         total = self.correlation + other.correlation
-        inverse = np.linalg.pinv(total, rcond=1e-14, hermitian=True)
+        inverse = np.linalg.pinv(total, rcond=1e-10, hermitian=True)
         coef = 0.0
         for part in (self, other):
             share = from_numpy(part.correlation @ inverse, part.coef)

@@ -60,6 +60,11 @@ class Fisher:
         elif not (np.isfinite(alpha) and alpha > 0):
             raise ValueError(f"alpha must be a float > 0 or 'learn', got {alpha!r}")
         self.alpha = alpha
+        if target.ndim != 2 or target.shape[0] != bank.n_samples:
+            raise ValueError(
+                f"the target must have the shape ({bank.n_samples}, k) of one row a "
+                f"sample; got {tuple(target.shape)}"
+            )
         if not namespace(target).all(namespace(target).isfinite(target)):
             raise ValueError("the target contains NaN or infinite values")
         like = bank.stack
@@ -125,7 +130,9 @@ class Fisher:
         products = self._apply(coef)
         moved = tensor_sum(weights, products) - self._identity_part(alpha, coef)
         residual = self.target64 - moved
-        upper = squared_norm(residual) / alpha + dot(coef, moved)
+        upper = float("inf")  # without regularisation nothing bounds the residual
+        if alpha > 0:
+            upper = squared_norm(residual) / alpha + dot(coef, moved)
         if dual is not coef:
             dual = as_float(dual, self.target64.dtype)
             products = self._apply(dual)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,14 +21,19 @@ JUMP = 3.0
 MAX_HALVINGS = 30
 #: The smallest weight the iteration keeps.
 TINY = 1e-200
+#: For q > 1, a step keeps this share of the weight that the present scores ask for.
+KEEP = 0.2
 
 
 def newton(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iterate]:
     """Minimise a criterion over ``{ w >= 0 : sum_i w_i^q = 1 }``.
 
-    In the variables ``v = w^q`` the set is the simplex for every q, and a criterion
-    that is convex and decreasing in w stays convex in v because ``v^(1/q)`` is concave.
-    The optimality conditions of ``F(v) = J(v^(1/q))`` are::
+    In the variables ``v = w^q`` the set is the simplex for every q. Criteria of this
+    package grow like 1/w where a weight is too small, which a quadratic model foresees
+    badly. So ``F(v) = -J(v^(1/q))^-q`` is minimised in place of J: the reciprocal of
+    ``tr(H' M(w)^-1 H)`` is concave in w, homogeneous in (alpha, w), linear for one
+    kernel without alpha, and F is convex in v. (A criterion with negative values is
+    minimised as it is.) The optimality conditions are::
 
         dF/dv_i + nu - z_i = 0,     v_i z_i = mu,     sum_i v_i = 1,     mu -> 0.
 
@@ -53,7 +59,11 @@ def newton(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iterate]:
         system = _System(gradient, hessian, v, z, nu)
         step_v, step_nu, step_z = system.predictor_corrector()
         length = min(1.0, TO_BOUNDARY * largest_step(v, step_v))
-        v, state = _safe_step(criterion, v, step_v, length, state.value, q)
+        floor = np.full_like(v, TINY)
+        if q > 1:  # no weight needs to be far below what the scores say now
+            floor += np.minimum(v, KEEP * weight_set.maximizer(-state.gradient) ** q)
+        step = _Step(v, step_v, length, floor, q)
+        v, state = _safe_step(criterion, step, state.value)
         dual_length = min(1.0, TO_BOUNDARY * largest_step(z, step_z))
         z, nu = z + dual_length * step_z, nu + dual_length * step_nu
         weights = v ** (1.0 / q)
@@ -64,13 +74,19 @@ def newton(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iterate]:
 def _on_simplex(
     state: Evaluation, w: np.ndarray, q: float, unit: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Gradient (m,) and Hessian (m, m) of ``J(v^(1/q)) / unit`` in v."""
+    """Gradient (m,) and Hessian (m, m) in v of ``-J^-q``, J in units of ``unit``."""
     assert state.hessian is not None
+    value, gradient = state.value / unit, state.gradient / unit
+    hessian = state.hessian / unit
+    if value > 0:
+        hessian = hessian - (q + 1.0) / value * np.outer(gradient, gradient)
+        slope = q * value ** (-q - 1.0)
+        gradient, hessian = slope * gradient, slope * hessian
     first = w ** (1.0 - q) / q  # dw/dv
     second = first * (1.0 - q) / q * w**-q  # d2w/dv2, negative
-    hessian = state.hessian * first[:, None] * first[None, :]
-    hessian[np.diag_indices(len(w))] += state.gradient * second
-    return state.gradient * first / unit, hessian / unit
+    hessian = hessian * first[:, None] * first[None, :]
+    hessian[np.diag_indices(len(w))] += gradient * second
+    return gradient * first, hessian
 
 
 class _System:
@@ -101,7 +117,10 @@ class _System:
     ) -> tuple[np.ndarray, float, np.ndarray]:
         """Steps in (w, nu, z) towards ``w z = complementarity + w z`` (linearised)."""
         right = np.append(-self.residual + complementarity / self.v, 0.0)
-        steps = np.linalg.solve(self.matrix, right * self.scaling) * self.scaling
+        try:
+            steps = np.linalg.solve(self.matrix, right * self.scaling) * self.scaling
+        except np.linalg.LinAlgError as error:
+            raise FactorizationError("the system for a step is singular") from error
         step_v = steps[:-1]
         step_z = (complementarity - self.z * step_v) / self.v
         return step_v, float(steps[-1]), step_z
@@ -131,26 +150,35 @@ def largest_step(x: np.ndarray, step: np.ndarray) -> float:
     return float(np.min(-x[falling] / step[falling])) if np.any(falling) else np.inf
 
 
+@dataclass(frozen=True)
+class _Step:
+    """From v along ``direction``, but not below ``floor``; all of shape (m,)."""
+
+    v: np.ndarray
+    direction: np.ndarray
+    length: float
+    floor: np.ndarray
+    q: float
+
+    def trial(self, halvings: int) -> np.ndarray:
+        """The point on the simplex after a step halved so many times."""
+        moved = self.v + self.length * 0.5**halvings * self.direction
+        moved = np.maximum(moved, self.floor)
+        return moved / np.sum(moved)
+
+
 def _safe_step(
-    criterion: Criterion,
-    v: np.ndarray,
-    step: np.ndarray,
-    length: float,
-    value: float,
-    q: float,
+    criterion: Criterion, step: _Step, value: float
 ) -> tuple[np.ndarray, Evaluation]:
     """Halve the step while the criterion is infinite there or jumps."""
-    for _ in range(MAX_HALVINGS):
-        trial = np.maximum(v + length * step, TINY)
-        trial /= np.sum(trial)
+    for halvings in range(MAX_HALVINGS):
+        v = step.trial(halvings)
         try:
-            state = criterion.evaluate(trial ** (1.0 / q))
+            state = criterion.evaluate(v ** (1.0 / step.q))
         except FactorizationError:
-            length *= 0.5
             continue
         if np.isfinite(state.value) and state.value <= value + (JUMP - 1) * abs(value):
-            return trial, state
-        length *= 0.5
+            return v, state
     raise FactorizationError(
         "no step along the Newton direction keeps the combined kernel positive definite"
     )

@@ -165,9 +165,11 @@ def _iterate(
             trace.append(row)
             if best_row is None or row.gap < best_row.gap:
                 best, best_row = iterate, row
+            stop = callback is not None and callback(row)
             if row.gap <= tol:
+                status = "stopped: the certificate finds a relative gap of {gap:.1e}"
                 break
-            if callback is not None and callback(row):
+            if stop:
                 status = "stopped by the callback at relative gap {gap:.1e}"
                 break
             if len(trace) >= limit:
@@ -181,7 +183,8 @@ def _iterate(
     except FactorizationError as error:
         if best is None:
             raise
-        status = f"stopped: {error}; the relative gap is {{gap:.1e}}"
+        reason = str(error).replace("{", "(").replace("}", ")")
+        status = f"stopped: {reason}; the relative gap is {{gap:.1e}}"
     assert best is not None
     return best, trace, status
 
