@@ -15,7 +15,6 @@ from harness import Section
 
 P, REQUIRED = 10, 4.0
 SETTINGS: dict[str, dict[str, Any]] = {
-    "norm=1, alpha=0.1": {"norm": 1, "alpha": 0.1},
     'norm=1, alpha="learn"': {"norm": 1, "alpha": "learn"},
     "default": {},
 }
@@ -32,8 +31,8 @@ def run(quick: bool = False) -> Section:
         f"{P} n x n matrices, in units of one n x n matrix of doubles (8 n^2 bytes). "
         "Arrays: the peak that tracemalloc sees, all of NumPy's arrays. Process: the "
         "growth of the resident set, which adds LAPACK's and BLAS's own buffers (with "
-        "MALLOC_MMAP_THRESHOLD_ at 1 MiB; by default glibc keeps freed arrays for reuse, "
-        "which can add about one n x n).",
+        "MALLOC_MMAP_THRESHOLD_ at 1 MiB; by default glibc keeps freed arrays for "
+        "reuse, which can add about one n x n).",
         ["kernels", "setting", "arrays", "process", "allowed"],
     )
     for kernels in ("features", "precomputed"):

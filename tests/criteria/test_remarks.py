@@ -62,13 +62,13 @@ def test_zero_kernels_are_not_called_the_same(rng):
     nothing = [lambda stack: 0.0 * stack[0]] * 2
     bank = random_bank(rng, extra=nothing)
     assert same_kernels(bank) == []
-    assert np.all(identity_likeness(bank)[-2:] == 0)
+    assert np.all(identity_likeness(bank, np.arange(bank.n_kernels))[-2:] == 0)
 
 
 def test_likeness_is_a_cosine(rng):
     n = 20
     bank = random_bank(rng, extra=[lambda stack: np.eye(n)])
-    likeness = identity_likeness(bank)
+    likeness = identity_likeness(bank, np.arange(bank.n_kernels))
     assert likeness[-1] == pytest.approx(1.0, rel=1e-12)
     assert np.all((likeness[:-1] > 0) & (likeness[:-1] < 0.9))
 

@@ -38,8 +38,8 @@ def weight_remarks(
             "all of them"
         )
     if learns_alpha:
-        like = identity_likeness(bank) > LIKE_IDENTITY
-        alike = np.flatnonzero(like & counts)
+        candidates = np.flatnonzero(counts)
+        alike = candidates[identity_likeness(bank, candidates) > LIKE_IDENTITY]
         if len(alike):
             names = ", ".join(repr(bank.names[i]) for i in alike)
             remarks.append(
@@ -50,15 +50,12 @@ def weight_remarks(
     return tuple(remarks)
 
 
-def identity_likeness(bank: DenseBank) -> np.ndarray:
-    """Cosine between each kernel and the centred identity, (p,)."""
+def identity_likeness(bank: DenseBank, kernels: np.ndarray) -> np.ndarray:
+    """Cosine between the centred identity and each of ``kernels``, indices (c,)."""
     n = bank.n_samples
-    cosines = np.zeros(bank.n_kernels)
-    for i in range(bank.n_kernels):
-        size = _frobenius(bank.stack[i, :, :])
-        if size > 0:
-            cosines[i] = n / (size * np.sqrt(max(n - 1, 1)))
-    return cosines
+    sizes = np.array([_frobenius(bank.stack[int(i), :, :]) for i in kernels])
+    sizes = np.where(sizes > 0, sizes, np.inf)
+    return n / (sizes * np.sqrt(max(n - 1, 1)))
 
 
 def same_kernels(bank: DenseBank) -> list[np.ndarray]:

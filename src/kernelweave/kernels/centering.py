@@ -14,8 +14,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kernelweave._array import Array, eps, namespace
+from kernelweave.views.chunks import row_chunks
 
 __all__ = ["Centering", "center_and_scale", "center_in_place"]
+
+#: Entries of a block of rows that stays in a processor's cache.
+CACHE_ENTRIES = 2**15
 
 
 @dataclass(frozen=True)
@@ -53,20 +57,20 @@ def center_in_place(gram: Array) -> Centering:
     A kernel whose centred trace is rounding error is set to zero.
     """
     xp, n = namespace(gram), gram.shape[0]
-    before = _trace(gram)
+    before = float(xp.linalg.trace(gram))
     row_means = xp.mean(gram, axis=1)
     grand_mean = float(xp.mean(row_means))
-    gram -= row_means[None, :]
-    gram -= (row_means - grand_mean)[:, None]
-    trace = _trace(gram)
+    trace = before - n * grand_mean  # of P K P
     rounding = 10 * n * eps(gram) * max(abs(before), n * abs(grand_mean))
     if trace <= rounding:
+        _subtract_means(gram, row_means, grand_mean, 1.0)
         largest = max(float(xp.max(gram)), -float(xp.min(gram)))
         if largest <= rounding:
             gram *= 0.0
             return Centering(row_means, grand_mean, 0.0)
-        trace = n * largest  # not a kernel, whatever its scale: for ensure_psd to say
-    gram *= n / trace
+        gram *= 1.0 / largest  # not a kernel, whatever its scale: for ensure_psd to say
+        return Centering(row_means, grand_mean, 1.0 / largest)
+    _subtract_means(gram, row_means, grand_mean, n / trace)
     return Centering(row_means, grand_mean, n / trace)
 
 
@@ -79,5 +83,13 @@ def center_and_scale(kernels: Array) -> Array:
     return stack
 
 
-def _trace(gram: Array) -> float:
-    return float(namespace(gram).linalg.trace(gram))
+def _subtract_means(
+    gram: Array, row_means: Array, grand_mean: float, scale: float
+) -> None:
+    """``scale (K - 1m' - m1' + g 11')`` in place, in one pass over the memory."""
+    for rows in row_chunks(gram.shape[0], gram.shape[0], CACHE_ENTRIES):
+        part = gram[rows, :]
+        part -= row_means[None, :]
+        part -= (row_means[rows] - grand_mean)[:, None]
+        part *= scale
+        gram[rows, :] = part

@@ -55,10 +55,8 @@ class KernelMap:
     def fit(self, progress: Callable[[int], object] | None = None) -> DenseBank:
         """Compute, check, centre and scale all kernels: the bank of the active ones."""
         stack = self._allocate(self.source.like)
-        for i, (gram, known_psd) in enumerate(self.source.train()):
-            slot = stack[len(self.active), :, :]
-            slot[...] = gram
-            del gram
+        for i, known_psd in enumerate(self.source.fill(stack)):
+            slot = stack[i, :, :]
             centering = center_in_place(slot)
             if centering.scale > 0:
                 if not known_psd:
@@ -75,6 +73,9 @@ class KernelMap:
                 f"every one of the {len(self.names)} kernel(s) is constant on the "
                 "training rows, so there is nothing to learn from; check the features"
             )
+        for slot_number, i in enumerate(self.active):  # close the gaps
+            if slot_number < i:
+                stack[slot_number, :, :] = stack[i, :, :]
         names = [self.names[i] for i in self.active]
         return DenseBank(stack[: len(self.active), :, :], names)
 

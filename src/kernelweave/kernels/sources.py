@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from kernelweave._array import Array, namespace
 from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.resolve import gram_stack, resolve_kernels
+from kernelweave.views.chunks import row_chunks
 from kernelweave.views.precomputed import check_symmetric
 from kernelweave.views.spec import View
 
@@ -39,8 +40,14 @@ class Source(Protocol):
         """An array with the namespace, device and dtype of the kernels."""
         ...
 
-    def train(self) -> Iterator[tuple[Array, bool]]:
-        """Symmetric Gram matrices (n, n), and whether each is known to be PSD."""
+    def fill(self, stack: Array) -> Iterator[bool]:
+        """Put symmetric Gram matrices into ``stack`` (p, n, n), one after the other.
+
+        Yields
+        ------
+        bool
+            Once matrix i is in place: whether it is known to be PSD.
+        """
         ...
 
     def cross(self, rows: Any, wanted: list[int]) -> Iterator[Array]:
@@ -86,17 +93,17 @@ class FeatureSource:
         """The first block."""
         return self.blocks[0]
 
-    def train(self) -> Iterator[tuple[Array, bool]]:
-        """Gram matrices (n, n) one at a time."""
-        names = iter(self.names)
+    def fill(self, stack: Array) -> Iterator[bool]:
+        """Compute one Gram matrix (n, n) at a time."""
+        slots = iter(range(len(self.names)))
         for kernels, block in zip(self.kernels, self.blocks, strict=True):
             grams = gram_stack(kernels, block)
             for kernel in kernels:
-                gram, name = next(grams), next(names)
+                i = next(slots)
+                stack[i, :, :] = next(grams)
                 if not kernel.psd:
-                    gram = symmetrized(gram, name)
-                yield gram, kernel.psd
-                del gram  # else two would be held while the next one is computed
+                    symmetrize(stack[i, :, :], self.names[i])
+                yield kernel.psd
 
     def cross(self, rows: list[Array], wanted: list[int]) -> Iterator[Array]:
         """Gram matrices (m, n) of the kernels ``wanted`` for the blocks ``rows``."""
@@ -129,17 +136,17 @@ class PrecomputedSource:
         """The stack itself."""
         return self.stack
 
-    def train(self) -> Iterator[tuple[Array, bool]]:
-        """Symmetrised Gram matrices; the input is let go of afterwards."""
+    def fill(self, stack: Array) -> Iterator[bool]:
+        """Copy the kernels; the input is let go of afterwards."""
         assert self.stack is not None
-        xp = namespace(self.stack)
-        for i, name in enumerate(self.names):
-            # kernels come last in the stack: gather one before it is read many times
-            gram = xp.empty_like(self.stack[:, :, 0])
-            gram[...] = self.stack[:, :, i]
-            yield symmetrized(gram, name), False
-            del gram
+        xp = namespace(stack)
+        # Kernels come last in the input: by blocks of rows it is read only once.
+        for rows in row_chunks(self.n_samples, self.n_samples * len(self.names)):
+            stack[:, rows, :] = xp.permute_dims(self.stack[rows, :, :], (2, 0, 1))
         self.stack = None  # a fitted model needs none of the training kernels
+        for i, name in enumerate(self.names):
+            symmetrize(stack[i, :, :], name)
+            yield False
 
     def cross(self, rows: Array, wanted: list[int]) -> Iterator[Array]:
         """Slices (m, n) of the stack ``rows``."""
@@ -147,9 +154,8 @@ class PrecomputedSource:
             yield rows[:, :, i]
 
 
-def symmetrized(gram: Array, name: str) -> Array:
-    """``gram``, with asymmetry at the level of rounding averaged away."""
+def symmetrize(gram: Array, name: str) -> None:
+    """Average away, in place, asymmetry at the level of rounding."""
     tol = ASYMMETRY["float32" if "float32" in str(gram.dtype) else "float64"]
-    if check_symmetric(gram, name, tol) == 0.0:
-        return gram
-    return (gram + gram.T) * 0.5
+    if check_symmetric(gram, name, tol) > 0.0:
+        gram[...] = (gram + gram.T) * 0.5

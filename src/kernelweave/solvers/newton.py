@@ -30,10 +30,11 @@ def newton(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iterate]:
 
     In the variables ``v = w^q`` the set is the simplex for every q. Criteria of this
     package grow like 1/w where a weight is too small, which a quadratic model foresees
-    badly. So ``F(v) = -J(v^(1/q))^-q`` is minimised in place of J: the reciprocal of
-    ``tr(H' M(w)^-1 H)`` is concave in w, homogeneous in (alpha, w), linear for one
-    kernel without alpha, and F is convex in v. (A criterion with negative values is
-    minimised as it is.) The optimality conditions are::
+    badly. So ``F(v) = -J(v^(1/q))^(-q/2)`` is minimised in place of J: the reciprocal
+    of ``tr(H' M(w)^-1 H)`` is concave in w, increasing and homogeneous in (alpha, w),
+    so that its q-th power is concave in v, and the root of that is too. (Of the powers
+    that keep F convex this one took the fewest steps. A criterion with negative values
+    is minimised as it is.) The optimality conditions are::
 
         dF/dv_i + nu - z_i = 0,     v_i z_i = mu,     sum_i v_i = 1,     mu -> 0.
 
@@ -74,13 +75,14 @@ def newton(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iterate]:
 def _on_simplex(
     state: Evaluation, w: np.ndarray, q: float, unit: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Gradient (m,) and Hessian (m, m) in v of ``-J^-q``, J in units of ``unit``."""
+    """Gradient (m,) and Hessian (m, m) in v of ``-(J / unit)^(-q/2)``."""
     assert state.hessian is not None
     value, gradient = state.value / unit, state.gradient / unit
     hessian = state.hessian / unit
     if value > 0:
-        hessian = hessian - (q + 1.0) / value * np.outer(gradient, gradient)
-        slope = q * value ** (-q - 1.0)
+        power = 0.5 * q
+        hessian = hessian - (power + 1.0) / value * np.outer(gradient, gradient)
+        slope = power * value ** (-power - 1.0)
         gradient, hessian = slope * gradient, slope * hessian
     first = w ** (1.0 - q) / q  # dw/dv
     second = first * (1.0 - q) / q * w**-q  # d2w/dv2, negative

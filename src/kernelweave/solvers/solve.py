@@ -89,8 +89,7 @@ def solve(
         run = block_newton  # type: ignore[assignment]
     counted = _Counted(criterion)
     best, trace, status = _iterate(counted, weights, run, tol, limit, callback)
-    tidy = _tidy(criterion, weights, best, tol)
-    value, lower, gap = certify(criterion, weights, tidy, best.coef, best.dual)
+    tidy, (value, lower, gap) = _tidy(criterion, weights, best, tol)
     converged = gap <= tol
     if converged:
         status = f"optimal: the relative gap {gap:.1e} is within tol={tol:.0e}"
@@ -203,8 +202,8 @@ def _row(
 
 def _tidy(
     criterion: Criterion, weight_set: WeightSet, iterate: Iterate, tol: float
-) -> np.ndarray:
-    """Set to zero the weights that only an interior method keeps above it.
+) -> tuple[np.ndarray, tuple[float, float, float]]:
+    """Set to zero the weights that only an interior method keeps above it; certify.
 
     Under complementarity ``w_i z_i = mu`` the weights below ``sqrt(mu)`` are those
     whose limit is zero. The certificate has the last word: if it gets worse than the
@@ -221,8 +220,9 @@ def _tidy(
             drop = scores <= 1e-12 * np.max(scores)
         drop[:first] = False
         if not np.any(drop) or np.all(drop[first:]) or np.isinf(weight_set.norm):
-            return weights
+            break
         tidy = weight_set.scale(np.where(drop, 0.0, weights))
-        if certify(criterion, weight_set, tidy, iterate.coef, iterate.dual)[2] <= tol:
-            return tidy
-    return weights
+        judged = certify(criterion, weight_set, tidy, iterate.coef, iterate.dual)
+        if judged[2] <= tol:
+            return tidy, judged
+    return weights, certify(criterion, weight_set, weights, iterate.coef, iterate.dual)

@@ -112,8 +112,11 @@ def _check_columns(shape: tuple[int, ...], estimator: Any) -> None:
 def _check_finite(K: Array) -> None:
     xp = namespace(K)
     chunks = list(row_chunks(K.shape[0], K.shape[1] * K.shape[2]))
-    finite = [xp.all(xp.isfinite(K[rows, :, :])) for rows in chunks]
-    if bool(xp.all(xp.stack(finite))):  # one answer: a GPU need not wait for each chunk
+    # One pass and one answer: a GPU need not wait for each chunk. A sum may overflow.
+    if bool(xp.all(xp.isfinite(xp.stack([xp.sum(K[rows, :, :]) for rows in chunks])))):
+        return
+    finite = [bool(xp.all(xp.isfinite(K[rows, :, :]))) for rows in chunks]
+    if all(finite):
         return
     rows = next(rows for rows, fine in zip(chunks, finite, strict=True) if not fine)
     values = to_numpy(K[rows, :, :])
