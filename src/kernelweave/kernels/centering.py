@@ -14,12 +14,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kernelweave._array import Array, eps, namespace
-from kernelweave.views.chunks import row_chunks
+from kernelweave.views.chunks import CACHE_ENTRIES, row_chunks
 
 __all__ = ["Centering", "center_and_scale", "center_in_place"]
-
-#: Entries of a block of rows that stays in a processor's cache.
-CACHE_ENTRIES = 2**15
 
 
 @dataclass(frozen=True)

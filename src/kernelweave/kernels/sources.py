@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from kernelweave._array import Array, namespace
 from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.resolve import gram_stack, resolve_kernels
-from kernelweave.views.chunks import row_chunks
+from kernelweave.views.chunks import CACHE_ENTRIES, row_chunks
 from kernelweave.views.precomputed import check_symmetric
 from kernelweave.views.spec import View
 
@@ -141,7 +141,8 @@ class PrecomputedSource:
         assert self.stack is not None
         xp = namespace(stack)
         # Kernels come last in the input: by blocks of rows it is read only once.
-        for rows in row_chunks(self.n_samples, self.n_samples * len(self.names)):
+        row_size = self.n_samples * len(self.names)
+        for rows in row_chunks(self.n_samples, row_size, CACHE_ENTRIES):
             stack[:, rows, :] = xp.permute_dims(self.stack[rows, :, :], (2, 0, 1))
         self.stack = None  # a fitted model needs none of the training kernels
         for i, name in enumerate(self.names):

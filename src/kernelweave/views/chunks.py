@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-__all__ = ["row_chunks"]
+__all__ = ["CACHE_ENTRIES", "row_chunks"]
 
+#: A block of a few megabytes: large enough for BLAS, small beside a kernel matrix.
 CHUNK_ENTRIES = 2**20
+#: A block that stays in a processor's cache while several things are done to it.
+CACHE_ENTRIES = 2**16
 
 
 def row_chunks(

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.utils.validation import validate_data
 
 from kernelweave._array import Array, as_float, is_numpy, namespace, to_numpy
-from kernelweave.views.chunks import row_chunks
+from kernelweave.views.chunks import CACHE_ENTRIES, row_chunks
 from kernelweave.views.columns import column_names
 from kernelweave.views.validate import as_dense_array
 
@@ -148,7 +148,7 @@ def check_symmetric(K: Array, name: str, tol: float) -> float:
     """
     xp = namespace(K)
     worst, where = 0.0, slice(0, 0)
-    for rows in row_chunks(K.shape[0], K.shape[1]):
+    for rows in row_chunks(K.shape[0], K.shape[1], CACHE_ENTRIES):
         before = slice(0, rows.stop)  # each pair of entries is compared once
         difference = K[rows, before] - K[before, rows].T
         largest = max(float(xp.max(difference)), -float(xp.min(difference)))
