@@ -43,12 +43,6 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
     verbose: int
     dual_coef_: Array
 
-    _doc_link_module = "kernelweave"
-    _doc_link_template = (
-        "https://kernelweave.readthedocs.io/en/stable/generated/"
-        "{estimator_module}.{estimator_name}.html"
-    )
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         precomputed = is_precomputed(self.views)
