@@ -61,7 +61,7 @@ def run(quick: bool = False) -> Section:
         for setting, (ours, single) in SETTINGS.items():
             tasks[setting] = _fit(MultipleKernelFDA(views, **ours), data, y)
             tasks[str(single)] = _fit(KernelFDA(single_views, **single), single_data, y)
-        timings = alternate(tasks, repeats=5, budget_s=8.0)
+        timings = alternate(tasks, repeats=5, budget_s=5.0)
         for setting, (_, single) in SETTINGS.items():
             _add(section, name, setting, timings[setting], timings[str(single)])
     _bank_rows(section, stack, y)

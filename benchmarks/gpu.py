@@ -10,14 +10,11 @@ import argparse
 import dataclasses
 import functools
 import json
-import os
 import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-
-os.environ.setdefault("SCIPY_ARRAY_API", "1")
 
 import numpy as np
 from gpu_backends import Backend, cupy_backend, torch_backend

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from kernelweave._array import to_numpy
-from kernelweave.criteria.loo import LeaveOneOut, LooPath, learn
+from kernelweave.criteria.loo import LeaveOneOut, learn
+from kernelweave.criteria.loo_path import LooPath
 from kernelweave.criteria.targets import reduced_class_target
 from kernelweave.kernels.bank import DenseBank
 

@@ -3,7 +3,8 @@
 from kernelweave.criteria.base import CertificateTerms, Criterion, Evaluation
 from kernelweave.criteria.block import BlockDual, BlockFisher
 from kernelweave.criteria.fisher import Fisher
-from kernelweave.criteria.loo import LeaveOneOut, LooPath, LooResult
+from kernelweave.criteria.loo import LeaveOneOut, LooResult
+from kernelweave.criteria.loo_path import LooPath
 from kernelweave.criteria.targets import (
     binary_target,
     class_target,

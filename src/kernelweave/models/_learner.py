@@ -11,7 +11,8 @@ import numpy as np
 from kernelweave._array import Array, namespace
 from kernelweave.criteria.base import Criterion
 from kernelweave.criteria.discriminant import KernelFit, fit_kernel
-from kernelweave.criteria.loo import LooPath, learn
+from kernelweave.criteria.loo import learn
+from kernelweave.criteria.loo_path import LooPath
 from kernelweave.kernels.bank import DenseBank
 from kernelweave.models._base import check_choice, check_number, is_int
 from kernelweave.models._certificate import Certificate

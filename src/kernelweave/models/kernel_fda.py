@@ -8,7 +8,7 @@ import numpy as np
 
 from kernelweave._array import Array
 from kernelweave.criteria.discriminant import KernelFit
-from kernelweave.criteria.loo import LooPath
+from kernelweave.criteria.loo_path import LooPath
 from kernelweave.kernels.bank import DenseBank
 from kernelweave.models._base import check_number
 from kernelweave.models._discriminant import KernelDiscriminant
