@@ -37,7 +37,7 @@ def weights_table(model: Any) -> list[dict[str, Any]]:
     >>> model = KernelFDA(cancer.views).fit(cancer.data[:100], cancer.target[:100])
     >>> row = weights_table(model)[0]
     >>> row["view"], row["kernel"], round(row["share"], 3)
-    ('mean', 'z-scored Linear()', 0.067)
+    ('mean', 'centred Linear()', 0.056)
     """
     model = fitted_model(model)
     total = float(np.sum(model.kernel_weights_))
