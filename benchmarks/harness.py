@@ -159,11 +159,16 @@ def environment() -> dict[str, Any]:
     return {
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "machine": f"{_cpu_model()}, {os.cpu_count()} core(s)",
-        "load_average": [round(value, 2) for value in os.getloadavg()],
+        "load_average": load_average(),
         "python": platform.python_version(),
         "versions": {name: version for name in PACKAGES if (version := _version(name))},
         "commit": _commit(),
     }
+
+
+def load_average() -> list[float]:
+    """Processes that want to run, over the last 1, 5 and 15 minutes."""
+    return [round(value, 2) for value in os.getloadavg()]
 
 
 def _cpu_model() -> str:
@@ -189,10 +194,11 @@ def _commit() -> str:
         return done.stdout.strip()
 
     try:
+        commit = git("rev-parse", "--short", "HEAD")
         changed = git("status", "--porcelain", "--", "src")
-        return git("rev-parse", "--short", "HEAD") + ("+" if changed else "")
     except OSError:
         return "unknown"
+    return commit + ("+" if changed else "") if commit else "unknown"
 
 
 def save(name: str, section: dict[str, Any], folder: Path = RESULTS) -> Path:

@@ -13,7 +13,7 @@ import dataclasses
 import importlib
 import time
 
-from harness import environment, one_thread, save
+from harness import environment, load_average, one_thread, save
 from report import as_text, write_docs
 
 SECTIONS = ("sdp", "cutting_plane", "fit_vs_single", "peers", "memory")
@@ -33,11 +33,12 @@ def main() -> int:
     one_thread()
     missed = 0
     for name in chosen:
-        started = time.perf_counter()
+        started, place = time.perf_counter(), environment()
         section = importlib.import_module(name).run(options.quick)
         result = {
             **dataclasses.asdict(section),
-            "environment": environment(),
+            # The sources are those of the start, the load is that of the run.
+            "environment": place | {"load_average": load_average()},
             "seconds": round(time.perf_counter() - started, 1),
         }
         print(as_text(result), flush=True)

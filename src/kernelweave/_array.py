@@ -124,13 +124,13 @@ def cholesky(a: Array, *, overwrite: bool = False) -> Array:
         try:
             # a.T of a C-ordered symmetric matrix is Fortran-ordered: no copy is made.
             factor, _ = linalg.cho_factor(
-                a.T, lower=False, overwrite_a=overwrite, check_finite=False
+                a.T, lower=True, overwrite_a=overwrite, check_finite=False
             )
         except linalg.LinAlgError as error:
             raise FactorizationError(str(error)) from error
         if not np.isfinite(np.diagonal(factor)).all():  # LAPACK lets NaN through
             raise FactorizationError("the matrix contains NaN or infinity")
-        return factor.T
+        return factor
     if compat.is_torch_array(a):
         import torch
 
@@ -151,7 +151,7 @@ def solve_triangular(factor: Array, b: Array, *, transpose: bool = False) -> Arr
     """Solve ``L x = b`` (or ``L' x = b``) for the lower factor of :func:`cholesky`."""
     if is_numpy(factor):
         return linalg.solve_triangular(
-            factor.T, b, lower=False, trans=0 if transpose else 1, check_finite=False
+            factor, b, lower=True, trans=1 if transpose else 0, check_finite=False
         )
     if compat.is_torch_array(factor):
         import torch
@@ -170,10 +170,10 @@ def lower_inverse(factor: Array) -> Array:
     """``L^-1`` of the lower factor, (n, n)."""
     if is_numpy(factor):
         trtri = linalg.get_lapack_funcs("trtri", (factor,))
-        inverse, info = trtri(factor.T, lower=0)
+        inverse, info = trtri(factor, lower=1)
         if info != 0:
             raise FactorizationError(f"zero pivot at {info}")
-        return np.triu(inverse).T
+        return np.tril(inverse)
     xp = namespace(factor)
     n = factor.shape[0]
     identity = xp.eye(n, dtype=factor.dtype, device=device(factor))

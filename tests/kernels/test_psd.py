@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from kernelweave import KernelFDA
 from kernelweave._array import to_numpy
 from kernelweave.exceptions import KernelWarning
 from kernelweave.kernels.centering import center_in_place
@@ -86,3 +87,17 @@ def test_clipping(lowest, rng, xp_backend):
     assert_allclose(G @ projector, clipped, atol=1e-10)
     share = -values[0] / np.sum(np.abs(values))
     assert f"removed {100 * share:.2g} %" in remark
+
+
+def test_trust_does_not_look():
+    """An indefinite kernel passes unseen; a good one gives the same model."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 3))
+    y = np.repeat([0, 1], 15)
+    good, bad = X @ X.T, np.tanh(3 * X @ X.T - 2)
+    checked = KernelFDA("precomputed", alpha=100.0).fit(good, y)
+    trusted = KernelFDA("precomputed", alpha=100.0, psd="trust").fit(good, y)
+    np.testing.assert_array_equal(checked.dual_coef_, trusted.dual_coef_)
+    with pytest.raises(ValueError, match="not positive semidefinite"):
+        KernelFDA("precomputed", alpha=100.0).fit(bad, y)
+    KernelFDA("precomputed", alpha=100.0, psd="trust").fit(bad, y)

@@ -31,8 +31,9 @@ class KernelMap:
     ----------
     source : Source
         Where raw kernels come from.
-    psd : {"error", "clip"}
-        What to do with a kernel that is not positive semidefinite.
+    psd : {"error", "clip", "trust"}
+        What to do with a kernel that is not positive semidefinite; "trust" does not
+        look.
 
     Attributes
     ----------
@@ -44,7 +45,9 @@ class KernelMap:
         What was done to the kernels.
     """
 
-    def __init__(self, source: Source, psd: Literal["error", "clip"] = "error") -> None:
+    def __init__(
+        self, source: Source, psd: Literal["error", "clip", "trust"] = "error"
+    ) -> None:
         self.source = source
         self.psd = psd
         self.names, self.view_names = source.names, source.view_names
@@ -59,7 +62,7 @@ class KernelMap:
             slot = stack[i, :, :]
             centering = center_in_place(slot)
             if centering.scale > 0:
-                if not known_psd:
+                if not known_psd and self.psd != "trust":
                     projector, remark = ensure_psd(slot, self._title(i), self.psd)
                     centering = dataclasses.replace(centering, projector=projector)
                     self.remarks += [remark] if remark else []

@@ -55,7 +55,7 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
 
     def _open(self, X: Any) -> Source:
         """Validate X and fix the parameters of its kernels; computes none yet."""
-        check_choice(self, "psd", ("error", "clip"))
+        check_choice(self, "psd", ("error", "clip", "trust"))
         check_number(self, "verbose", (), lambda v: is_int(v, 0), "an int >= 0")
         if is_precomputed(self.views):
             return PrecomputedSource(*validate_precomputed(self, X, reset=True))

@@ -39,8 +39,10 @@ class KernelFDA(KernelDiscriminant):
     alpha : float or "loo", default="loo"
         Regularisation, relative to the mean eigenvalue of the kernel; "loo" minimises
         the exact leave-one-out error, in closed form from one eigendecomposition.
-    psd : {"error", "clip"}, default="error"
-        What to do with a kernel that is not positive semidefinite.
+    psd : {"error", "clip", "trust"}, default="error"
+        What to do with a kernel that is not positive semidefinite: refuse it, set its
+        negative eigenvalues to zero, or do not look. Looking costs a factorisation a
+        precomputed or callable kernel.
     verbose : int, default=0
         Print progress.
 

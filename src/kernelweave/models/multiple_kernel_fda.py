@@ -62,8 +62,10 @@ class MultipleKernelFDA(KernelDiscriminant):
         Relative gap to reach (1e-4 at best for float32 input).
     max_iter : int, default=None
         Iterations allowed; None leaves it to the solver.
-    psd : {"error", "clip"}, default="error"
-        What to do with a kernel that is not positive semidefinite.
+    psd : {"error", "clip", "trust"}, default="error"
+        What to do with a kernel that is not positive semidefinite: refuse it, set its
+        negative eigenvalues to zero, or do not look. Looking costs a factorisation a
+        precomputed or callable kernel.
     verbose : int, default=0
         Print progress: 1 for iterations, 2 for kernels too.
 
