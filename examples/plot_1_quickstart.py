@@ -20,7 +20,7 @@ from kernelweave import MultipleKernelFDA
 from kernelweave.datasets import load_breast_cancer_views
 
 cancer = load_breast_cancer_views(as_frame=False)
-noise = np.random.default_rng(1).standard_normal((len(cancer.data), 10))
+noise = np.random.default_rng(0).standard_normal((len(cancer.data), 10))
 X = np.hstack([cancer.data, noise])
 y = cancer.target_names[cancer.target]
 views = [*cancer.views, ("noise", "auto", slice(30, 40))]

@@ -38,7 +38,7 @@ def run_demo(out: str) -> None:
     """
     folder = prepare_folder(out)
     cancer = load_breast_cancer_views(as_frame=False)
-    noise = np.random.default_rng(1).standard_normal((len(cancer.data), N_NOISE))
+    noise = np.random.default_rng(0).standard_normal((len(cancer.data), N_NOISE))
     X = np.hstack([cancer.data, noise])  # (569, 40)
     y = cancer.target_names[cancer.target]
     start = cancer.data.shape[1]
