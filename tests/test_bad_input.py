@@ -251,7 +251,7 @@ def test_10_duplicated_kernels(estimator, any_stack):
     model = clone(plain).fit(doubled, y)
     assert_sane(model, doubled)
     assert model.certificate_.converged
-    assert_allclose(model.kernel_weights_[0], model.kernel_weights_[2], rtol=1e-3)
+    assert_allclose(model.kernel_weights_[0], model.kernel_weights_[2], rtol=1e-2)
     if model.objective == "fisher":
         remarks = " ".join(model.certificate_.remarks)
         assert "'kernel_0' and 'kernel_2' are the same up to scale" in remarks

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -133,12 +133,13 @@ class WeightLearner:
 
     def _candidate(self, norm: float) -> Choice:
         """Solve for the weights at one norm, then settle alpha."""
-        weight_set = _weight_set(norm, self.model.alpha)
         first_alpha: float | str = self.model.alpha
         if first_alpha == "loo":
             first_alpha = "learn" if self.learnable else self._uniform_alpha()
+        weight_set = _weight_set(norm, first_alpha)
+        criterion = self.criterion(first_alpha)
         solution = solve(
-            self.criterion(first_alpha),
+            criterion,
             weight_set,
             method=self.model.solver,
             tol=self.tol,
@@ -146,7 +147,7 @@ class WeightLearner:
             callback=self.progress.iteration,
         )
         weights, alpha = _split(solution.weights, first_alpha, weight_set)
-        certificate = Certificate.of(solution, self._problem(norm, first_alpha))
+        certificate = Certificate.of(solution, _problem(criterion, norm, first_alpha))
         choice = Choice(
             weights, alpha, solution.n_factorizations, certificate, norm=norm
         )
@@ -156,23 +157,13 @@ class WeightLearner:
         path = LooPath(self.bank.combine(choice.weights), self.target)
         alpha = path.best_alpha()
         fit = KernelFit(path.coef(alpha), path.residuals(alpha))
-        return Choice(
-            choice.weights, alpha, choice.n_iter, choice.certificate, fit, choice.norm
-        )
+        return replace(choice, alpha=alpha, fit=fit)
 
     def _with_fit(self, choice: Choice) -> Choice:
         if choice.fit is not None:
             return choice
         gram = self.bank.combine(choice.weights)
-        fit = fit_kernel(gram, self.target, choice.alpha)
-        return Choice(
-            choice.weights,
-            choice.alpha,
-            choice.n_iter,
-            choice.certificate,
-            fit,
-            choice.norm,
-        )
+        return replace(choice, fit=fit_kernel(gram, self.target, choice.alpha))
 
     def _uniform_alpha(self) -> float:
         uniform = np.full(self.bank.n_kernels, 1.0 / self.bank.n_kernels)
@@ -196,10 +187,11 @@ class WeightLearner:
         )
         return Choice(result.weights, result.alpha, result.n_iter, certificate)
 
-    def _problem(self, norm: float, alpha: float | str) -> str:
-        shape = "l1" if norm == 1 else f"l{norm:.3g}"
-        how = "learned alpha" if alpha == "learn" else f"alpha={float(alpha):.3g}"
-        return f"{type(self.criterion(alpha)).__name__}, {shape} weights, {how}"
+
+def _problem(criterion: Criterion, norm: float, alpha: float | str) -> str:
+    """What was minimised, for the certificate."""
+    how = "learned alpha" if alpha == "learn" else f"alpha={float(alpha):.3g}"
+    return f"{type(criterion).__name__}, l{norm:.3g} weights, {how}"
 
 
 def _weight_set(norm: float, alpha: float | str) -> WeightSet:
