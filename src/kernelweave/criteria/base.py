@@ -45,6 +45,10 @@ class CertificateTerms:
     linear: float
     scores: np.ndarray
 
+    def lower_bound(self, support: float) -> float:
+        """A bound on the optimum, if no allowed ``u`` has ``<scores, u> > support``."""
+        return self.linear - support
+
 
 class Criterion(Protocol):
     """A convex function ``J(w) = max_a [ linear(a) - sum_i w_i scores_i(a) ]``.
@@ -56,7 +60,11 @@ class Criterion(Protocol):
     n_kernels : int
         p, the number of kernels; weights before the last p belong to other terms,
         such as the identity whose weight is a learned regularisation.
+    family : str
+        Which solvers can minimise it: a key of ``kernelweave.solvers.solve.METHODS``.
     """
+
+    family: str
 
     @property
     def n_weights(self) -> int:

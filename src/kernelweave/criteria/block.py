@@ -126,7 +126,7 @@ class BlockFisher(Fisher):
         Regularisation, relative to the mean eigenvalue of a kernel.
     """
 
-    block = True
+    family = "block"
 
     def expand(self, weights: np.ndarray, second: bool = True) -> BlockExpansion:
         """A(w) with its derivatives from one Cholesky factorisation."""

@@ -49,6 +49,8 @@ class Fisher:
         Regularisation, relative to the mean eigenvalue of a kernel.
     """
 
+    family = "fisher"
+
     def __init__(
         self, bank: DenseBank, target: Array, alpha: float | Literal["learn"]
     ) -> None:

@@ -68,6 +68,8 @@ class WithinFisher:
 
     learns_alpha = False
 
+    family = "fisher"
+
     def __init__(
         self, bank: DenseBank, target: Array, alpha: float, codes: np.ndarray
     ) -> None:

@@ -73,7 +73,7 @@ def check_learner_parameters(model: Any) -> None:
         "a finite number > 0",
     )
     check_choice(model, "objective", ("fisher", "loo"))
-    check_choice(model, "solver", ("auto", *METHODS))
+    check_choice(model, "solver", ("auto", *METHODS["fisher"]))
     check_number(model, "tol", (), lambda v: v > 0, "a number > 0")
     if model.max_iter is not None:
         check_number(

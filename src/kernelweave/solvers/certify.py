@@ -53,7 +53,7 @@ def certify(
             "only allowed weights can be certified"
         )
     terms = criterion.certificate_terms(weights, coef, coef if dual is None else dual)
-    lower = terms.linear - weight_set.support(terms.scores)
+    lower = terms.lower_bound(weight_set.support(terms.scores))
     return terms.upper, lower, relative_gap(terms.upper, lower)
 
 

@@ -69,7 +69,7 @@ def sdp_problem(criterion: Criterion, weight_set: WeightSet) -> tuple[Any, Any]:
         If the criterion is none of these.
     """
     fisher: Any = getattr(criterion, "_criterion", criterion)  # without its counter
-    block = bool(getattr(fisher, "block", False))
+    block = fisher.family == "block"
     if not (block or isinstance(fisher, Fisher)):
         raise ValueError(
             f"method='sdp' has no semidefinite program for {type(fisher).__name__}; "

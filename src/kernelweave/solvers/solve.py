@@ -23,12 +23,21 @@ __all__ = ["METHODS", "solve"]
 Method = Callable[[Criterion, WeightSet], Iterator[Iterate]]
 Callback = Callable[[TraceRow], object]
 
-#: Solvers by name, each with the number of iterations it may take by default.
-METHODS: dict[str, tuple[Method, int]] = {
-    "newton": (newton, 60),
-    "closed_form": (closed_form, 2000),
-    "cutting_plane": (cutting_plane, 1000),
-    "sdp": (sdp, 2),
+#: Solvers of each family of problems by name, each with the number of iterations it may
+#: take by default. The first of a family is what "auto" means there.
+METHODS: dict[str, dict[str, tuple[Method, int]]] = {
+    "fisher": {
+        "newton": (newton, 60),
+        "closed_form": (closed_form, 2000),
+        "cutting_plane": (cutting_plane, 1000),
+        "sdp": (sdp, 2),
+    },
+    "block": {
+        "newton": (block_newton, 60),  # type: ignore[dict-item]
+        "closed_form": (closed_form, 2000),
+        "cutting_plane": (cutting_plane, 1000),
+        "sdp": (sdp, 2),
+    },
 }
 #: Rounding is held to be the reason when a small gap has not become smaller for this
 #: many iterations, and for as many as it took to reach.
@@ -82,11 +91,9 @@ def solve(
     >>> solution.converged, int(solution.weights.argmax())
     (True, 0)
     """
-    name, run, limit = _lookup(method, max_iter)
+    name, run, limit = _lookup(criterion, method, max_iter)
     if not tol > 0:
         raise ValueError(f"tol must be > 0, got {tol!r}")
-    if name == "newton" and getattr(criterion, "block", False):
-        run = block_newton  # type: ignore[assignment]
     counted = _Counted(criterion)
     best, trace, status = _iterate(counted, weights, run, tol, limit, callback)
     tidy, (value, lower, gap) = _tidy(criterion, weights, best, tol)
@@ -130,13 +137,17 @@ class _Counted:
         return getattr(self._criterion, name)
 
 
-def _lookup(method: str, max_iter: int | None) -> tuple[str, Method, int]:
-    name = "newton" if method == "auto" else method
-    if name not in METHODS:
+def _lookup(
+    criterion: Criterion, method: str, max_iter: int | None
+) -> tuple[str, Method, int]:
+    methods = METHODS[criterion.family]
+    name = next(iter(methods)) if method == "auto" else method
+    if name not in methods:
         raise ValueError(
-            f"method must be 'auto' or one of {sorted(METHODS)}, got {method!r}"
+            f"method must be 'auto' or one of {sorted(methods)} for "
+            f"{type(criterion).__name__}, got {method!r}"
         )
-    run, limit = METHODS[name]
+    run, limit = methods[name]
     if max_iter is not None:
         if max_iter < 1:
             raise ValueError(f"max_iter must be at least 1, got {max_iter!r}")
