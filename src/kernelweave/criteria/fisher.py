@@ -74,6 +74,7 @@ class Fisher:
         self.target64 = as_float(target, namespace(like).float64)
         self.scale = float(bank.n_samples if isinstance(alpha, str) else alpha)
         self._work: Array | None = None  # (n, n), reused by every factorisation
+        self._judged: tuple[Array, Array] | None = None  # a coef and its products
 
     @property
     def n_weights(self) -> int:
@@ -128,14 +129,16 @@ class Fisher:
         ``coef`` serves the upper bound and ``dual`` the lower; they may be the same.
         """
         alpha, _ = self.split(weights)
-        coef = as_float(coef, self.target64.dtype)
-        products = self._apply(coef)
+        same = dual is coef
+        coef, products = self._products(coef)
         moved = tensor_sum(weights, products) - self._identity_part(alpha, coef)
         residual = self.target64 - moved
         upper = float("inf")  # without regularisation nothing bounds the residual
         if alpha > 0:
             upper = squared_norm(residual) / alpha + dot(coef, moved)
-        if dual is not coef:
+        if same:
+            dual = coef
+        else:
             dual = as_float(dual, self.target64.dtype)
             products = self._apply(dual)
         scores = to_numpy(inner_products(products, dual))
@@ -150,6 +153,16 @@ class Fisher:
 
     def _identity_part(self, alpha: float, coef: Array) -> Array | float:
         return alpha * coef if self.learns_alpha else 0.0
+
+    def _products(self, coef: Array) -> tuple[Array, Array]:
+        """``coef`` and ``G_i coef`` in float64; the last ones are remembered.
+
+        One dual point is often judged with several weights: the pass over the kernels
+        is the same for all.
+        """
+        if self._judged is None or self._judged[0] is not coef:
+            self._judged = coef, self._apply(as_float(coef, self.target64.dtype))
+        return as_float(coef, self.target64.dtype), self._judged[1]
 
     def _apply(self, coef: Array) -> Array:
         """``G_i B`` (m, n, k), the identity first if alpha is learned."""
