@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from kernelweave._array import Array, device, namespace
+from kernelweave._array import Array, device, from_numpy, namespace
 from kernelweave._memory import require_memory
 from kernelweave.exceptions import KernelWarning
 from kernelweave.kernels.bank import DenseBank
@@ -91,20 +91,29 @@ class KernelMap:
     def project(self, rows: Any, weights: np.ndarray, coef: Array) -> Array:
         """``sum_i w_i G_i(rows) coef``: (m, k) for all p weights and coef (n, k).
 
-        Kernels of weight zero are not computed, and rows are taken a chunk at a time.
+        With weights (p, k) every column of ``coef`` has weights of its own. Kernels of
+        weight zero are not computed, and rows are taken a chunk at a time.
         """
         xp = namespace(coef)
-        wanted = [int(i) for i in np.flatnonzero(weights)]
+        used = weights if weights.ndim == 1 else np.any(weights != 0, axis=1)
+        wanted = [int(i) for i in np.flatnonzero(used)]
         blocks = rows if isinstance(rows, list) else [rows]
         m = blocks[0].shape[0]
-        out = xp.empty((m, coef.shape[1]), dtype=coef.dtype, device=device(coef))
+        out = xp.zeros((m, coef.shape[1]), dtype=coef.dtype, device=device(coef))
         for part in row_chunks(m, self.source.n_samples):
             piece: Any = [block[part, ...] for block in blocks]
             piece = piece if isinstance(rows, list) else piece[0]
-            out[part, :] = self._cross(piece, weights, wanted) @ coef
+            if weights.ndim == 1:
+                out[part, :] = self.cross(piece, weights) @ coef
+                continue
+            for i, gram in zip(wanted, self.source.cross(piece, wanted), strict=True):
+                own = coef * from_numpy(weights[i], coef)[None, :]
+                out[part, :] += self.centerings[i](gram) @ own
         return out
 
-    def _cross(self, rows: Any, weights: np.ndarray, wanted: list[int]) -> Array:
+    def cross(self, rows: Any, weights: np.ndarray) -> Array:
+        """``sum_i w_i G_i(rows)``, (m, n), for all p weights."""
+        wanted = [int(i) for i in np.flatnonzero(weights)]
         total = None
         for i, gram in zip(wanted, self.source.cross(rows, wanted), strict=True):
             term = self.centerings[i](gram) * float(weights[i])

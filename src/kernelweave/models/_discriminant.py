@@ -5,30 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.base import (
-    ClassifierMixin,
-    ClassNamePrefixFeaturesOutMixin,
-    TransformerMixin,
-)
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.callback import with_callbacks
-from sklearn.metrics import accuracy_score
-from sklearn.utils import assert_all_finite
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-from kernelweave._array import (
-    Array,
-    as_float,
-    from_numpy,
-    is_array,
-    namespace,
-    to_numpy,
-)
+from kernelweave._array import Array, as_float, from_numpy, namespace, to_numpy
 from kernelweave.criteria.discriminant import KernelFit, fit_kernel, principal_axes
 from kernelweave.criteria.gaussian import ClassGaussians
 from kernelweave.criteria.targets import reduced_class_target
 from kernelweave.kernels.bank import DenseBank
-from kernelweave.models._base import KernelModel
+from kernelweave.models._classifier import KernelClassifier
 from kernelweave.models._learner import Choice
 from kernelweave.models._progress import Progress
 
@@ -36,7 +21,7 @@ __all__ = ["KernelDiscriminant"]
 
 
 class KernelDiscriminant(
-    ClassNamePrefixFeaturesOutMixin, ClassifierMixin, TransformerMixin, KernelModel
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelClassifier
 ):
     """Classifier and transformer on a weighted sum of kernels."""
 
@@ -84,27 +69,6 @@ class KernelDiscriminant(
     ) -> Choice:
         """Weights and alpha for target (n, k - 1); the task of a subclass."""
         raise TypeError(f"{type(self).__name__} does not choose kernel weights")
-
-    def _encode(self, X: Any, y: Any) -> np.ndarray:
-        """Class codes (n,); sets ``classes_``."""
-        if y is None:
-            raise ValueError(
-                f"{type(self).__name__} requires y to be passed, but the target y is "
-                "None"
-            )
-        y = column_or_1d(to_numpy(y) if is_array(y) else y, warn=True)
-        if y.dtype.kind == "f":
-            assert_all_finite(y, input_name="y")
-        check_classification_targets(y)
-        check_consistent_length(X, y)
-        classes, codes = np.unique(y, return_inverse=True)
-        if len(classes) < 2:
-            raise ValueError(
-                f"{type(self).__name__} needs at least 2 classes in y; the "
-                f"{len(y)} sample(s) contain 1 class: {classes.tolist()[0]!r}"
-            )
-        self.classes_ = classes
-        return codes
 
     def _set_discriminant(
         self, fit: KernelFit, target: Array, codes: np.ndarray, alpha: float
@@ -162,26 +126,8 @@ class KernelDiscriminant(
         scores = self._log_joint(X, "decision_function")
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 
-    def predict(self, X: Any) -> Array:
-        """Predict labels.
-
-        Parameters
-        ----------
-        X : array-like or DataFrame of shape (m, d), or kernels of shape (m, n[, p])
-            Rows.
-
-        Returns
-        -------
-        labels : array of shape (m,)
-            In the namespace of X if labels are numbers, otherwise NumPy.
-        """
-        scores = self._log_joint(X, "predict")
-        xp = namespace(scores)
-        best = xp.argmax(scores, axis=1)
-        if self.classes_.dtype.kind in "OUSb":
-            return self.classes_[to_numpy(best)]
-        labels = xp.asarray(self.classes_, device=scores.device)
-        return xp.take(labels, best)
+    def _class_scores(self, X: Any) -> Array:
+        return self._log_joint(X, "predict")
 
     def predict_proba(self, X: Any) -> Array:
         """Class probabilities from Gaussians in the projected space.
@@ -220,24 +166,3 @@ class KernelDiscriminant(
         xp = namespace(scores)
         scores = scores - xp.max(scores, axis=1, keepdims=True)
         return scores - xp.log(xp.sum(xp.exp(scores), axis=1, keepdims=True))
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Accuracy.
-
-        Parameters
-        ----------
-        X : array-like or DataFrame of shape (m, d), or kernels of shape (m, n[, p])
-            Rows.
-        y : array-like of shape (m,)
-            True labels.
-        sample_weight : array-like of shape (m,), default=None
-            Weights of the rows in the mean.
-
-        Returns
-        -------
-        score : float
-            Share of rows whose label is predicted.
-        """
-        truth = to_numpy(y) if is_array(y) else y
-        predicted = to_numpy(self.predict(X))
-        return float(accuracy_score(truth, predicted, sample_weight=sample_weight))
