@@ -15,7 +15,7 @@ from problems import Split, cancer, digits, digits_halves
 LEARNED = 'kernelweave norm=1, alpha="learn"'
 #: Processor seconds a method may take, by the number of kernels.
 LIMIT_S = {10: 20.0, 50: 10.0, 200: 10.0}
-EASY = ("MKLpy EasyMKL + SVC", "MKLpy EasyMKL (its KOMD)")
+EASY = ("MKLpy EasyMKL", "MKLpy EasyMKL with SVC")
 
 
 def run(quick: bool = False) -> Section:
@@ -97,13 +97,14 @@ def _tabulate(
 
 def _check(section: Section, data: str, n: int, timings: dict[str, Timing]) -> None:
     ours = timings[LEARNED].cpu_s
-    easy = min((timings[name].cpu_s, name) for name in EASY)
-    section.check(
-        f"{LEARNED} against the faster EasyMKL, {data}, n = {n}, p = 10",
-        f"{ours / easy[0]:.2f}x its time",
-        "at most 1.5x",
-        ours <= 1.5 * easy[0],
-    )
+    for name in EASY:
+        easy = timings[name].cpu_s
+        section.check(
+            f"{LEARNED} against {name}, {data}, n = {n}, p = 10",
+            f"{ours / easy:.2f}x its time",
+            "at most 1.5x",
+            ours <= 1.5 * easy,
+        )
     others: dict[str, Any] = {
         name: timing.cpu_s / ours
         for name, timing in timings.items()
