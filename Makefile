@@ -19,11 +19,11 @@ ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
-.PHONY: help demo test lint format bench docs clean distclean
+.PHONY: help demo test lint format bench bench-scale docs clean distclean
 
 help: ## list these targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | \
-	    awk -F ':.*## ' '{ printf "make %-10s %s\n", $$1, $$2 }'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | \
+	    awk -F ':.*## ' '{ printf "make %-12s %s\n", $$1, $$2 }'
 
 demo: $(VENV)/.demo ## set up and run the demonstration on bundled data
 	$(BIN)/kernelweave demo
@@ -44,6 +44,9 @@ format: $(VENV)/.dev ## rewrite the code in the house style
 
 bench: $(VENV)/.bench ## measure speed and memory against other software
 	$(ONE_THREAD) $(BIN)/python benchmarks/run.py $(BENCH_ARGS)
+
+bench-scale: $(VENV)/.bench ## measure fits on a million rows (20 minutes, 2 cores)
+	$(BIN)/python benchmarks/scale.py $(BENCH_ARGS)
 
 docs: $(VENV)/.docs ## build docs/_build/html/index.html
 	$(ONE_THREAD) $(BIN)/sphinx-build -W --keep-going -b html \

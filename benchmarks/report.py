@@ -10,7 +10,20 @@ from typing import Any
 from harness import RESULTS
 
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
-ORDER = ("sdp", "cutting_plane", "fit_vs_single", "peers", "memory", "gpu")
+ORDER = (
+    "sdp",
+    "cutting_plane",
+    "fit_vs_single",
+    "peers",
+    "margins",
+    "memory",
+    "mixture",
+    "missing",
+    "subspace",
+    "scale",
+    "gpu",
+    "scale_gpu",
+)
 
 OPENING = """\
 # Benchmarks

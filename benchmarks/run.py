@@ -1,8 +1,9 @@
 """Measure and compare: ``benchmarks/run.py [section ...] [--quick] [--write-docs]``.
 
-Sections: sdp, cutting_plane, fit_vs_single, peers, memory. Each writes its results to
-``benchmarks/results/<section>.json``, and ``--write-docs`` makes docs/benchmarks.md of
-them.
+Sections: sdp, cutting_plane, fit_vs_single, peers, margins, memory, mixture, missing,
+subspace. Each writes its results to ``benchmarks/results/<section>.json``, and
+``--write-docs`` makes docs/benchmarks.md of them; "missing" needs the data folder in
+KERNELWEAVE_DATA.
 ``benchmarks/gpu.py`` is a program of its own, for a machine with a GPU.
 """
 
@@ -16,7 +17,17 @@ import time
 from harness import environment, load_average, one_thread, save
 from report import as_text, write_docs
 
-SECTIONS = ("sdp", "cutting_plane", "fit_vs_single", "peers", "memory")
+SECTIONS = (
+    "sdp",
+    "cutting_plane",
+    "fit_vs_single",
+    "peers",
+    "margins",
+    "memory",
+    "mixture",
+    "missing",
+    "subspace",
+)
 
 
 def main() -> int:

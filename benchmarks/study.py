@@ -11,9 +11,7 @@ benchmarks/results/study.json a split at a time, so an interrupted run resumes.
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
-import os
 import pathlib
 import time
 import warnings
@@ -28,6 +26,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from kernelweave import KernelFDA, MultipleKernelFDA
+from kernelweave.datasets import MissingDataError, fetch_expression, fetch_views
 
 HERE = pathlib.Path(__file__).parent
 RESULTS = HERE / "results" / "study.json"
@@ -37,63 +36,35 @@ PAGE = HERE.parent / "docs" / "user_guide" / "defaults.md"
 # ------------------------------------------------------------------ the data sets
 
 
-def table(folder, name, label="label", rows=None):
-    """A CSV with columns ``view_number`` and its class labels: blocks and codes."""
-    with gzip.open(folder / f"{name}.csv.gz", "rt") as file:
-        header = file.readline().rstrip("\n").split(",")
-        cells = [line.rstrip("\n").split(",") for line in file]
-    columns = {c: j for j, c in enumerate(header)}
-    y = np.array([row[columns[label]] for row in cells])
-    views = {}
-    for column, j in columns.items():
-        if column not in ("label", "genotype"):
-            views.setdefault(column.split("_")[0], []).append(j)
-    blocks = {
-        v: np.array([[float(r[j]) for j in js] for r in cells])
-        for v, js in views.items()
-    }
-    return limit(blocks, np.unique(y, return_inverse=True)[1], rows)
+def blocks_of(bunch, rows=None):
+    """Views of a data set as arrays, and class codes in the order of the names."""
+    blocks = {name: bunch.data[:, columns] for name, _, columns in bunch.views}
+    names = bunch.target_names[bunch.target]
+    return limit(blocks, np.unique(names, return_inverse=True)[1], rows)
 
 
 def limit(blocks, y, rows):
-    """Keep ``rows`` rows at random, or the first classes that fit where given so."""
+    """Keep ``rows`` rows at random."""
     if rows is None or rows >= len(y):
         return blocks, y
     keep = np.sort(np.random.default_rng(0).permutation(len(y))[:rows])
     return {v: b[keep] for v, b in blocks.items()}, y[keep]
 
 
-def pathways(folder, name, target="y", keep=None, smallest=5):
-    """A microarray whose views are the hallmark gene sets."""
-    data = np.load(folder / f"{name}.npz")
-    X, y, genes = (
-        data["X"].astype(float),
-        data[target].astype(str),
-        data["features"].astype(str),
-    )
-    if keep is not None:
-        rows = keep(data)
-        X, y = X[rows], y[rows]
-    if name != "p53_symbols":
-        with gzip.open(folder / "hgu95av2_probe_symbol.csv.gz", "rt") as file:
-            symbol = dict(line.rstrip("\n").split(",")[:2] for line in file)
-        genes = np.array([symbol.get(g, "") for g in genes])
-    blocks = {}
-    with gzip.open(folder / "hallmark_v7.0_symbols.gmt.gz", "rt") as file:
-        for line in file:
-            pathway, _, *members = line.rstrip("\n").split("\t")
-            columns = np.isin(genes, members)
-            if columns.sum() >= smallest:
-                blocks[pathway.removeprefix("HALLMARK_").lower()] = X[:, columns]
-    return blocks, np.unique(y, return_inverse=True)[1]
+def views(name, rows=None, **options):
+    return lambda: blocks_of(fetch_views(name, as_frame=False, **options), rows)
 
 
-def cancer(_):
+def pathways(name):
+    return lambda: blocks_of(fetch_expression(name, as_frame=False))
+
+
+def cancer():
     X, y = load_breast_cancer(return_X_y=True)
     return {"mean": X[:, :10], "error": X[:, 10:20], "worst": X[:, 20:]}, y
 
 
-def digits(_):
+def digits():
     X, y = load_digits(return_X_y=True)
     images = X.reshape(-1, 8, 8)
     blocks = {
@@ -104,27 +75,22 @@ def digits(_):
     return limit(blocks, y, 600)
 
 
-def leaves(folder):
-    blocks, y = table(folder, "leaves100")
+def leaves():
+    blocks, y = views("leaves100")()
     rows = y < 40
     return {v: b[rows] for v, b in blocks.items()}, y[rows]
 
 
-def fusion(data):
-    mol = data["y_mol"].astype(str)
-    return (data["y"].astype(str) == "B") & np.isin(mol, ["BCR/ABL", "NEG"])
-
-
 SETS = {
-    "msrc_v5": lambda f: table(f, "msrc_v5"),
-    "nutrimouse diet": lambda f: table(f, "nutrimouse"),
-    "nutrimouse genotype": lambda f: table(f, "nutrimouse", "genotype"),
-    "mfeat (800 rows)": lambda f: table(f, "mfeat", rows=800),
+    "msrc_v5": views("msrc_v5"),
+    "nutrimouse diet": views("nutrimouse"),
+    "nutrimouse genotype": views("nutrimouse", target="genotype"),
+    "mfeat (800 rows)": views("mfeat", rows=800),
     "leaves (40 species)": leaves,
-    "prostate, pathways": lambda f: pathways(f, "singh_prostate_hgu95av2"),
-    "ALL fusion, pathways": lambda f: pathways(f, "all_hgu95av2", "y_mol", fusion),
-    "leukemia, pathways": lambda f: pathways(f, "leukemia_hgu95av2"),
-    "p53, pathways": lambda f: pathways(f, "p53_symbols"),
+    "prostate, pathways": pathways("prostate"),
+    "ALL fusion, pathways": pathways("all_fusion"),
+    "leukemia, pathways": pathways("leukemia"),
+    "p53, pathways": pathways("p53"),
     "breast cancer": cancer,
     "digits (600 rows)": digits,
 }
@@ -218,14 +184,14 @@ METHODS = {
 # ------------------------------------------------------------------ run and report
 
 
-def run(folder, n_splits):
+def run(n_splits):
     RESULTS.parent.mkdir(exist_ok=True)
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     for name, load in SETS.items():
         try:
-            blocks, y = load(folder)
-        except FileNotFoundError as error:
-            print(f"{name}: left out, {error.filename} is not there")
+            blocks, y = load()
+        except MissingDataError as error:
+            print(f"{name}: left out: {error}")
             continue
         splitter = StratifiedShuffleSplit(n_splits, test_size=0.4, random_state=7)
         for number, (train, test) in enumerate(splitter.split(y, y)):
@@ -281,11 +247,8 @@ def main():
     parser.add_argument("--splits", type=int, default=10)
     parser.add_argument("--write-docs", action="store_true")
     arguments = parser.parse_args()
-    folder = os.environ.get("KERNELWEAVE_DATA")
-    if not folder:
-        raise SystemExit("set KERNELWEAVE_DATA to the folder with the data sets")
     warnings.simplefilter("ignore")
-    text = page(run(pathlib.Path(folder), arguments.splits))
+    text = page(run(arguments.splits))
     print(text)
     if arguments.write_docs:
         before, mark, _ = PAGE.read_text().partition("<!-- study -->\n")

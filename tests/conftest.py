@@ -7,6 +7,7 @@ import os
 import random
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import array_api_compat
@@ -116,3 +117,30 @@ def data_dir() -> Path:
     if not path.is_dir():
         pytest.fail(f"{DATA_VARIABLE}={value!r} is not a folder", pytrace=False)
     return path
+
+
+def _rows_of_two_classes(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, 6))
+    noise = 0.3 * rng.standard_normal(n)
+    return X, np.where(X[:, 0] * X[:, 1] + 0.5 * X[:, 2] + noise > 0, 1.0, -1.0)
+
+
+def _gaussians(X: np.ndarray, sizes: Any) -> np.ndarray:
+    squares = np.sum(X**2, axis=1)
+    squared = np.maximum(squares[:, None] + squares - 2 * X @ X.T, 0.0)
+    return np.stack([np.exp(-0.5 * squared / size) for size in sizes])
+
+
+def _three_kernels(X: np.ndarray) -> np.ndarray:
+    stack = np.stack([(1 + X @ X.T) ** 2, _gaussians(X, [0.5])[0], X @ X.T])
+    size = np.sqrt(np.diagonal(stack, axis1=1, axis2=2))
+    return stack / size[:, :, None] / size[:, None, :]
+
+
+@pytest.fixture(scope="session")
+def margin_data() -> SimpleNamespace:
+    """Data and kernels, all of trace n, behind the known values of margin problems."""
+    return SimpleNamespace(
+        rows=_rows_of_two_classes, gaussians=_gaussians, three=_three_kernels
+    )

@@ -457,8 +457,11 @@ def test_22_memory_is_refused_before_it_is_taken(estimator, table, monkeypatch):
     views = [("left", [kernel, kernel], [0, 1, 2]), ("right", kernel, [3, 4, 5])]
     needed = (3 + 4) * 40 * 40 * 8
     monkeypatch.setattr(_memory, "_host_bytes", lambda: needed - 1)
+    model = with_views(estimator, views)
+    if "features" in model.get_params():  # "auto" would take features instead
+        model.set_params(features="exact")
     with pytest.raises(MemoryRefusedError) as caught:
-        with_views(estimator, views).fit(X, y)
+        model.fit(X, y)
     message = str(caught.value)
     assert f"{needed:,} bytes" in message and f"{needed - 1:,} bytes" in message
     assert "3 kernels over 40 rows" in message

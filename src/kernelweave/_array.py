@@ -95,8 +95,8 @@ def as_float(x: Array, dtype: Any) -> Array:
     return namespace(x).astype(x, dtype, copy=False)
 
 
-def add_to_diagonal(a: Array, value: float) -> None:
-    """``a += value I`` in place for a contiguous square ``a``."""
+def add_to_diagonal(a: Array, value: float | Array) -> None:
+    """``a += value I`` in place for a contiguous square ``a``, value () or (n,)."""
     if compat.is_torch_array(a):
         a.diagonal().add_(value)
     elif is_numpy(a) or compat.is_cupy_array(a):

@@ -210,3 +210,14 @@ def test_many_rows_go_by_chunks(make_problem, monkeypatch):
     assert_allclose(model.transform(problem.new), whole, atol=1e-12)
     for row in (0, 50, 100):
         assert_allclose(model.transform(problem.new[row : row + 1]), whole[[row]])
+
+
+@pytest.mark.parametrize("model", [KernelFDA(), MultipleKernelFDA()], ids=str)
+def test_leave_one_out_knows_when_there_is_nothing_to_know(model, rng):
+    # A target centred without the row tells its label, with the wrong sign.
+    X, y = rng.normal(size=(120, 8)), np.arange(120) % 2
+    scores = [
+        clone(model).fit(X[:, :4], y).loo_score_,
+        clone(model).fit(X, y).loo_score_,
+    ]
+    assert max(scores) < 0.75

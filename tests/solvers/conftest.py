@@ -10,6 +10,7 @@ import pytest
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 
 from kernelweave.criteria.fisher import Fisher
+from kernelweave.criteria.margin import Margin
 from kernelweave.criteria.targets import class_target
 from kernelweave.kernels import DenseBank, center_and_scale
 from kernelweave.weights import LpBall, Simplex, Uniform
@@ -127,3 +128,38 @@ def small_problem():
         return Fisher(bank, target, alpha_of(penalty, len(y)))
 
     return build
+
+
+#: The margins of Lanckriet et al. (2002) and its journal version by name.
+MARGINS = {
+    "hard": {"margin": "hard"},
+    "l1": {"margin": "l1", "C": 0.1},
+    "l2": {"margin": "l2", "C": 1.0},
+    "learn": {"margin": "l2", "C": "learn"},
+}
+
+
+@pytest.fixture(scope="session")
+def margins(margin_data) -> SimpleNamespace:
+    """Margin problems with known values, and what they are made of."""
+
+    def kernels(X: np.ndarray, p: int = 3) -> np.ndarray:
+        if p == 3:
+            return margin_data.three(X)
+        return margin_data.gaussians(X, np.logspace(-1, 2, p))
+
+    def reference(n: int, seed: int, p: int, kind: str) -> tuple[Margin, float]:
+        """A criterion with 60% of the rows labelled, and the unit of its known value.
+
+        The values belong to kernels of trace p n. A learned 1/C is measured against
+        kernels of trace n, which multiplies the value by p.
+        """
+        X, y = margin_data.rows(n, seed)
+        signs = np.where(np.arange(n) < int(0.6 * n), y, 0.0)[:, None]
+        unit = p if kind == "learn" else 1
+        bank = DenseBank(kernels(X, p) * (p / unit))
+        return Margin(bank, signs, **MARGINS[kind]), float(unit)
+
+    return SimpleNamespace(
+        data=margin_data.rows, kernels=kernels, kinds=MARGINS, reference=reference
+    )

@@ -1,1 +1,1 @@
-"""The command line: ``kernelweave demo`` and ``kernelweave fit``."""
+"""The command line: ``kernelweave demo``, ``fit`` and ``reproduce``."""

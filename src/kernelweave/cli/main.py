@@ -10,6 +10,8 @@ from fractions import Fraction
 import kernelweave
 from kernelweave.cli.demo import run_demo
 from kernelweave.cli.fit import FitOptions, run_fit
+from kernelweave.cli.reproduce import ReproduceOptions, run_reproduce
+from kernelweave.papers import PAPERS
 
 __all__ = ["main"]
 
@@ -34,6 +36,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if arguments.command == "demo":
             run_demo(arguments.out)
+        elif arguments.command == "reproduce":
+            run_reproduce(_reproduce_options(arguments))
         else:
             run_fit(_fit_options(arguments))
     except EXPECTED as error:
@@ -62,6 +66,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     _add_demo(commands, common)
     _add_fit(commands, common)
+    _add_reproduce(commands, common)
     return parser
 
 
@@ -161,6 +166,75 @@ def _add_model_options(fit: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_reproduce(
+    commands: argparse._SubParsersAction, common: argparse.ArgumentParser
+) -> None:
+    reproduce = commands.add_parser(
+        "reproduce",
+        parents=[common],
+        help="run the experiments of a paper and compare",
+        description="Run the experiments of a paper again, compare every cell of its "
+        "tables with ours, and write tables, CSV files and pictures. Every split is "
+        "kept, so that an interrupted run goes on where it was.",
+    )
+    reproduce.add_argument("paper", metavar="PAPER", help=f"one of {', '.join(PAPERS)}")
+    which = reproduce.add_mutually_exclusive_group()
+    which.add_argument("--table", type=int, metavar="N", help="this table only")
+    which.add_argument("--figure", type=int, metavar="N", help="this figure only")
+    which.add_argument(
+        "--part", default="", metavar="KEY", help="this experiment only, by its key"
+    )
+    reproduce.add_argument(
+        "--splits",
+        type=_positive,
+        metavar="N",
+        help="random splits of each row (default: as many as the paper has)",
+    )
+    reproduce.add_argument(
+        "--quick", action="store_true", help="few splits: minutes instead of hours"
+    )
+    _add_run_options(reproduce)
+
+
+def _add_run_options(reproduce: argparse.ArgumentParser) -> None:
+    reproduce.add_argument(
+        "--jobs",
+        type=int,
+        default=1,
+        metavar="N",
+        help="processes; -1 is one a processor (default: %(default)s)",
+    )
+    reproduce.add_argument(
+        "--dask", metavar="ADDRESS", help="run splits on the workers of this scheduler"
+    )
+    reproduce.add_argument(
+        "--markdown",
+        metavar="PAGE.md",
+        help="write the tables into this page too, after its mark",
+    )
+    reproduce.add_argument(
+        "--out",
+        default="kernelweave-reproduce",
+        metavar="DIR",
+        help="folder for the results (default: %(default)s)",
+    )
+
+
+def _reproduce_options(arguments: argparse.Namespace) -> ReproduceOptions:
+    return ReproduceOptions(
+        paper=arguments.paper,
+        table=arguments.table,
+        figure=arguments.figure,
+        part=arguments.part,
+        splits=arguments.splits,
+        quick=arguments.quick,
+        jobs=arguments.jobs,
+        dask=arguments.dask,
+        markdown=arguments.markdown,
+        out=arguments.out,
+    )
+
+
 def _fit_options(arguments: argparse.Namespace) -> FitOptions:
     return FitOptions(
         data=arguments.data,
@@ -174,6 +248,17 @@ def _fit_options(arguments: argparse.Namespace) -> FitOptions:
         predict=arguments.predict,
         out=arguments.out,
     )
+
+
+def _positive(text: str) -> int:
+    """A number of splits."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    return number
 
 
 def _number_or(*words: str) -> Callable[[str], float | str]:

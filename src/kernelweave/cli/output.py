@@ -23,6 +23,7 @@ from kernelweave.inspection import (
 )
 
 __all__ = [
+    "MARK_KEY",
     "prepare_folder",
     "print_certificate",
     "print_table",
@@ -43,13 +44,15 @@ CONTENTS = {
 MARK_FILE, MARK_KEY = "certificate.json", "kernelweave_version"
 
 
-def prepare_folder(name: str) -> Path:
+def prepare_folder(name: str, mark: str = MARK_FILE) -> Path:
     """Make the folder for the results; one with other people's files is refused.
 
     Parameters
     ----------
     name : str
         The folder. It may exist if it is empty or an earlier run wrote to it.
+    mark : str, default="certificate.json"
+        The file by which an earlier run is known.
 
     Returns
     -------
@@ -59,7 +62,7 @@ def prepare_folder(name: str) -> Path:
     folder = Path(name)
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{name!r} is a file; name a folder with --out")
-    if folder.is_dir() and any(folder.iterdir()) and not _is_ours(folder):
+    if folder.is_dir() and any(folder.iterdir()) and not _is_ours(folder / mark):
         raise ValueError(
             f"the folder {name!r} holds files that kernelweave did not write; name "
             "another one with --out"
@@ -68,9 +71,9 @@ def prepare_folder(name: str) -> Path:
     return folder
 
 
-def _is_ours(folder: Path) -> bool:
+def _is_ours(mark: Path) -> bool:
     try:
-        content = json.loads((folder / MARK_FILE).read_text(encoding="utf-8"))
+        content = json.loads(mark.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
     return isinstance(content, dict) and MARK_KEY in content

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
-from kernelweave._array import Array
+from kernelweave._array import Array, FactorizationError
 
-__all__ = ["CertificateTerms", "Criterion", "Evaluation"]
+__all__ = ["CertificateTerms", "Criterion", "Evaluation", "InfeasibleError"]
+
+
+class InfeasibleError(FactorizationError):
+    """A criterion is infinite at the weights asked for; the message says why.
+
+    Attributes
+    ----------
+    coef : array or None
+        A dual point whose bound is as good as infinite.
+    """
+
+    coef: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -26,12 +38,15 @@ class Evaluation:
         The exact second derivative, if it was asked for.
     coef : array
         The dual point that attains the value.
+    n_factorizations : int
+        How many factorisations it took.
     """
 
     value: float
     gradient: np.ndarray
     hessian: np.ndarray | None
     coef: Array
+    n_factorizations: int = 1
 
 
 @dataclass(frozen=True)
@@ -49,6 +64,10 @@ class CertificateTerms:
         """A bound on the optimum, if no allowed ``u`` has ``<scores, u> > support``."""
         return self.linear - support
 
+    def bound(self, weight_set: Any) -> float:
+        """A bound on the optimum over a set of weights."""
+        return self.lower_bound(weight_set.support(self.scores))
+
 
 class Criterion(Protocol):
     """A convex function ``J(w) = max_a [ linear(a) - sum_i w_i scores_i(a) ]``.
@@ -61,7 +80,7 @@ class Criterion(Protocol):
         p, the number of kernels; weights before the last p belong to other terms,
         such as the identity whose weight is a learned regularisation.
     family : str
-        Which solvers can minimise it: a key of ``kernelweave.solvers.solve.METHODS``.
+        Which solvers can minimise it: a key of ``kernelweave.solvers.methods.METHODS``.
     """
 
     family: str

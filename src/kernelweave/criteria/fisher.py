@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Literal
 
 import numpy as np
@@ -21,6 +22,9 @@ from kernelweave.criteria.remarks import weight_remarks
 from kernelweave.kernels.bank import DenseBank, inner_products
 
 __all__ = ["Fisher"]
+
+#: Kernels from which on a working set of them is used.
+MANY_KERNELS = 100
 
 
 class Fisher:
@@ -69,10 +73,10 @@ class Fisher:
             )
         if not namespace(target).all(namespace(target).isfinite(target)):
             raise ValueError("the target contains NaN or infinite values")
-        like = bank.stack
+        like = bank.like
         self.target = as_float(target, like.dtype)
         self.target64 = as_float(target, namespace(like).float64)
-        self.scale = float(bank.n_samples if isinstance(alpha, str) else alpha)
+        self.scale = float(bank.n_rows if isinstance(alpha, str) else alpha)
         self._work: Array | None = None  # (n, n), reused by every factorisation
         self._judged: tuple[Array, Array] | None = None  # a coef and its products
 
@@ -85,6 +89,12 @@ class Fisher:
     def n_kernels(self) -> int:
         """The number p of kernels."""
         return self.bank.n_kernels
+
+    @property
+    def preferred_method(self) -> str:
+        """Many kernels by their features: most can be left alone."""
+        many = self.bank.n_kernels >= MANY_KERNELS
+        return "working_set" if many and self.bank.is_cheap_to_cut else "newton"
 
     def split(self, weights: np.ndarray) -> tuple[float, np.ndarray]:
         """The regularisation and the kernel weights (p,) inside ``weights`` (m,)."""
@@ -107,6 +117,20 @@ class Fisher:
         matrix += (alpha + float(np.sum(kernel_weights))) / n
         add_to_diagonal(matrix, alpha)
         return cholesky(matrix, overwrite=True)
+
+    def scores(self, coef: Array) -> np.ndarray:
+        """``tr(B' G_i B)`` of all terms (m,), with the identity first if learned."""
+        scores = to_numpy(self.bank.quad(coef)).astype(np.float64)
+        if self.learns_alpha:
+            scores = np.append(squared_norm(coef), scores)
+        return scores
+
+    def restricted(self, kernels: np.ndarray) -> Fisher:
+        """The same problem with the kernels of these indices only."""
+        problem = copy.copy(self)
+        problem.bank = self.bank.subset(kernels)
+        problem._work = problem._judged = None
+        return problem
 
     def evaluate(self, weights: np.ndarray, hessian: bool = True) -> Evaluation:
         """Value, gradient, Hessian and B from one Cholesky factorisation."""

@@ -19,7 +19,10 @@ VARIANCE_RANGE = (1.0, 20.0)
 
 @dataclass(frozen=True)
 class ClassGaussians:
-    """``p(z | c) = N(z; mean_c, variance I)`` with the class shares as prior.
+    """``p(z | c) = N(z; mean_c, variance S)`` with the class shares as prior.
+
+    S is the identity, or diagonal with the ``spread`` of each row where rows come with
+    a variance of their own: a row that is less certain says less about its class.
 
     Projections of the training rows themselves lie closer to their class than those of
     new rows do, so means and variance come from leave-one-out projections. The
@@ -30,7 +33,7 @@ class ClassGaussians:
     means : ndarray of shape (k, r)
         Class means.
     variance : float
-        Variance of each coordinate around its class mean.
+        Variance of each coordinate around its class mean, in units of the spread.
     log_prior : ndarray of shape (k,)
         Logarithm of the class shares.
     """
@@ -40,7 +43,9 @@ class ClassGaussians:
     log_prior: np.ndarray
 
     @classmethod
-    def fit(cls, projected: np.ndarray, codes: np.ndarray) -> ClassGaussians:
+    def fit(
+        cls, projected: np.ndarray, codes: np.ndarray, spread: np.ndarray | None = None
+    ) -> ClassGaussians:
         """Fit to leave-one-out projections (n, r) of rows with class codes (n,)."""
         projected = np.asarray(projected, dtype=np.float64)
         n, k = len(codes), int(codes.max()) + 1
@@ -49,24 +54,33 @@ class ClassGaussians:
         np.add.at(sums, codes, projected)
         means = sums / counts[:, None]
         log_prior = np.log(counts / n)
-        residual = float(np.mean((projected - means[codes]) ** 2)) * n / max(n - k, 1)
-        distances = _squared_distances(projected, means)
+        scale = np.ones((1, 1)) if spread is None else spread
+        squares = (projected - means[codes]) ** 2 / scale
+        residual = float(np.mean(squares)) * n / max(n - k, 1)
+        distances = _squared_distances(projected, means, scale)
         variance = _best_variance(distances, log_prior, codes, residual)
         return cls(means, variance, log_prior)
 
-    def log_joint(self, projected: Array) -> Array:
+    def log_joint(self, projected: Array, spread: Array | None = None) -> Array:
         """``log p(z, c)`` up to a constant, (m, k), where ``projected`` lives."""
         xp = namespace(projected)
         means = from_numpy(self.means, projected)
         log_prior = from_numpy(self.log_prior, projected)
         # |z - m|^2 without the term in z alone, which all classes share
-        linear = projected @ means.T - xp.sum(means * means, axis=1)[None, :] / 2
+        if spread is None:
+            linear = projected @ means.T - xp.sum(means * means, axis=1)[None, :] / 2
+        else:
+            linear = (projected / spread) @ means.T
+            linear = linear - (0.5 / spread) @ (means * means).T
         return linear / self.variance + log_prior[None, :]
 
 
-def _squared_distances(z: np.ndarray, means: np.ndarray) -> np.ndarray:
-    cross = -2.0 * z @ means.T + np.sum(means**2, axis=1)[None, :]
-    return cross + np.sum(z**2, axis=1)[:, None]
+def _squared_distances(
+    z: np.ndarray, means: np.ndarray, spread: np.ndarray
+) -> np.ndarray:
+    weight = np.broadcast_to(1.0 / spread, z.shape)
+    cross = -2.0 * (z * weight) @ means.T + weight @ (means**2).T
+    return cross + np.sum(z**2 * weight, axis=1)[:, None]
 
 
 def _best_variance(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernelweave._array import Array, from_numpy, namespace, to_numpy
+from kernelweave._array import from_numpy, namespace, to_numpy
 from kernelweave.kernels.bank import DenseBank
 
 __all__ = ["identity_likeness", "same_kernels", "weight_remarks"]
@@ -20,9 +20,12 @@ SAME = 1e-8
 
 
 def weight_remarks(
-    bank: DenseBank, weights: np.ndarray, learns_alpha: bool
+    bank: DenseBank, weights: np.ndarray, learns_alpha: bool, alpha: str = "alpha"
 ) -> tuple[str, ...]:
-    """Sentences on what in the weights (p,) the data cannot determine."""
+    """Sentences on what in the weights (p,) the data cannot determine.
+
+    ``alpha`` is what the weight of the identity is called, if it is learned.
+    """
     remarks = []
     counts = weights > NEGLIGIBLE * np.max(weights)
     for group in same_kernels(bank):
@@ -34,8 +37,8 @@ def weight_remarks(
             )
     if learns_alpha and np.sum(weights) < NO_KERNEL:
         remarks.append(
-            "the learned alpha outweighs every kernel: the target looks unrelated to "
-            "all of them"
+            f"the learned {alpha} outweighs every kernel: the target looks unrelated "
+            "to all of them"
         )
     if learns_alpha:
         candidates = np.flatnonzero(counts)
@@ -43,7 +46,7 @@ def weight_remarks(
         if len(alike):
             names = ", ".join(repr(bank.names[i]) for i in alike)
             remarks.append(
-                "the learned alpha is not identifiable: on the training rows the "
+                f"the learned {alpha} is not identifiable: on the training rows the "
                 f"kernel(s) {names} nearly equal the identity, so that their weight is "
                 "regularisation rather than information"
             )
@@ -52,21 +55,18 @@ def weight_remarks(
 
 def identity_likeness(bank: DenseBank, kernels: np.ndarray) -> np.ndarray:
     """Cosine between the centred identity and each of ``kernels``, indices (c,)."""
-    n = bank.n_samples
-    sizes = np.array([_frobenius(bank.stack[int(i), :, :]) for i in kernels])
+    sizes = bank.sizes(kernels)
     sizes = np.where(sizes > 0, sizes, np.inf)
-    return n / (sizes * np.sqrt(max(n - 1, 1)))
+    return bank.traces(kernels) / (sizes * np.sqrt(max(bank.n_rows - 1, 1)))
 
 
 def same_kernels(bank: DenseBank) -> list[np.ndarray]:
     """Groups of indices whose kernels agree, seen through one random vector."""
     probe = np.random.default_rng(0).standard_normal((bank.n_samples, 1))
-    sketch = to_numpy(bank.apply(from_numpy(probe, bank.stack)))[:, :, 0]
+    sketch = to_numpy(bank.apply(from_numpy(probe, bank.like)))[:, :, 0]
     sketch = sketch.astype(np.float64)
     size = np.linalg.norm(sketch, axis=1)
-    tolerance = (
-        SAME if namespace(bank.stack).finfo(bank.stack.dtype).bits > 32 else 1e-4
-    )
+    tolerance = SAME if namespace(bank.like).finfo(bank.like.dtype).bits > 32 else 1e-4
     order = np.argsort(size, kind="stable")
     groups: list[list[int]] = []
     for (
@@ -80,8 +80,3 @@ def same_kernels(bank: DenseBank) -> list[np.ndarray]:
                 continue
         groups.append([int(i)])
     return [np.sort(group) for group in groups if len(group) > 1]
-
-
-def _frobenius(matrix: Array) -> float:
-    flat = namespace(matrix).reshape(matrix, (-1,))
-    return float(flat @ flat) ** 0.5

@@ -18,7 +18,7 @@ def binary_target(codes: np.ndarray) -> np.ndarray:
     codes : ndarray of shape (n,)
         0 or 1 for each sample.
     """
-    codes = _check_codes(codes, 2)
+    codes = checked_codes(codes, 2)
     counts = np.bincount(codes, minlength=2)
     return np.where(codes == 1, 1.0 / counts[1], -1.0 / counts[0])[:, None]
 
@@ -37,7 +37,7 @@ def class_target(codes: np.ndarray, n_classes: int) -> np.ndarray:
     n_classes : int
         k.
     """
-    codes = _check_codes(codes, n_classes)
+    codes = checked_codes(codes, n_classes)
     q = np.sqrt(np.bincount(codes, minlength=n_classes) / len(codes))
     target = np.tile(-q, (len(codes), 1))
     target[np.arange(len(codes)), codes] += 1.0 / q[codes]
@@ -60,16 +60,25 @@ def reduced_class_target(
         k.
     """
     target = class_target(codes, n_classes)
-    q = np.sqrt(np.bincount(codes, minlength=n_classes) / len(codes))
-    # The reflection I - u u'/u_1 with u = e_1 + q takes e_1 to -q, so its other columns
-    # are normal to q: no sign is left to chance, unlike in an eigendecomposition.
-    u = q.copy()
-    u[0] += 1.0
-    rotation = (np.eye(n_classes) - np.outer(u, u) / u[0])[:, 1:]
+    rotation = normal_basis(
+        np.sqrt(np.bincount(codes, minlength=n_classes) / len(codes))
+    )
     return target @ rotation, rotation
 
 
-def _check_codes(codes: np.ndarray, n_classes: int) -> np.ndarray:
+def normal_basis(q: np.ndarray) -> np.ndarray:
+    """An orthonormal basis (k, k - 1) of what is normal to a unit vector q >= 0 (k,).
+
+    The reflection ``I - u u'/u_1`` with ``u = e_1 + q`` takes e_1 to -q, so its other
+    columns are normal to q: no sign is left to chance, unlike in an eigendecomposition.
+    """
+    u = q.copy()
+    u[0] += 1.0
+    return (np.eye(len(q)) - np.outer(u, u) / u[0])[:, 1:]
+
+
+def checked_codes(codes: np.ndarray, n_classes: int) -> np.ndarray:
+    """``codes`` (n,), or an error that says what is wrong with them."""
     codes = np.asarray(codes)
     if codes.ndim != 1 or not np.issubdtype(codes.dtype, np.integer):
         raise ValueError(

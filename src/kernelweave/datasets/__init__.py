@@ -1,6 +1,22 @@
-"""Data in several views, to try things on."""
+"""Data in several views, to try things on, and the data sets of the papers."""
 
+from kernelweave.datasets._sources import MissingDataError
 from kernelweave.datasets.bundled import load_breast_cancer_views, load_digits_views
+from kernelweave.datasets.expression import fetch_expression
+from kernelweave.datasets.generators import make_gaussian_views, make_waveform
+from kernelweave.datasets.multiview import fetch_views
 from kernelweave.datasets.synthetic import make_views
+from kernelweave.datasets.tables import fetch_table, load_wine
 
-__all__ = ["load_breast_cancer_views", "load_digits_views", "make_views"]
+__all__ = [
+    "MissingDataError",
+    "fetch_expression",
+    "fetch_table",
+    "fetch_views",
+    "load_breast_cancer_views",
+    "load_digits_views",
+    "load_wine",
+    "make_gaussian_views",
+    "make_views",
+    "make_waveform",
+]

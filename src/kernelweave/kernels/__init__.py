@@ -3,6 +3,8 @@
 from kernelweave.kernels.bank import DenseBank
 from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.centering import Centering, center_and_scale
+from kernelweave.kernels.completion import CompletedKernelMap
+from kernelweave.kernels.feature_bank import FeatureBank
 from kernelweave.kernels.functions import (
     RBF,
     CallableKernel,
@@ -15,6 +17,7 @@ from kernelweave.kernels.functions import (
 from kernelweave.kernels.mapping import KernelMap
 from kernelweave.kernels.pipe import Pipe, Standardizer
 from kernelweave.kernels.resolve import AUTO_WIDTHS, resolve_kernels
+from kernelweave.kernels.spectral import SpectralBank, spectral_bank
 
 __all__ = [
     "AUTO_WIDTHS",
@@ -22,15 +25,19 @@ __all__ = [
     "CallableKernel",
     "Centering",
     "Chi2",
+    "CompletedKernelMap",
     "Cosine",
     "DenseBank",
+    "FeatureBank",
     "Kernel",
     "KernelMap",
     "Laplacian",
     "Linear",
     "Pipe",
     "Polynomial",
+    "SpectralBank",
     "Standardizer",
     "center_and_scale",
     "resolve_kernels",
+    "spectral_bank",
 ]

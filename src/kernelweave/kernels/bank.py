@@ -50,6 +50,38 @@ class DenseBank:
         self.n_kernels, self.n_samples = int(stack.shape[0]), int(stack.shape[1])
         self.names = list(names or (f"kernel {i}" for i in range(self.n_kernels)))
 
+    @property
+    def like(self) -> Array:
+        """An array with the namespace, device and dtype of the kernels."""
+        return self.stack
+
+    @property
+    def n_rows(self) -> int:
+        """The number of data rows behind the kernels."""
+        return self.n_samples
+
+    def traces(self, kernels: np.ndarray) -> np.ndarray:
+        """Traces of the kernels with these indices: n, or less if rows lack a view."""
+        trace = namespace(self.stack).linalg.trace
+        return np.array([float(trace(self.stack[int(i), :, :])) for i in kernels])
+
+    #: Whether a subset of the kernels takes no copy of n x n matrices.
+    is_cheap_to_cut = False
+
+    def subset(self, kernels: np.ndarray) -> DenseBank:
+        """A bank of some of the kernels, copied."""
+        xp = namespace(self.stack)
+        parts = [self.stack[int(i), :, :] for i in kernels]
+        return DenseBank(xp.stack(parts), [self.names[int(i)] for i in kernels])
+
+    def sizes(self, kernels: np.ndarray) -> np.ndarray:
+        """Frobenius norms of the kernels with these indices."""
+        flat = (
+            namespace(self.stack).reshape(self.stack[int(i), :, :], (-1,))
+            for i in kernels
+        )
+        return np.array([float(x @ x) ** 0.5 for x in flat])
+
     def combine(
         self, weights: np.ndarray, out: Array | None = None, lower: bool = False
     ) -> Array:

@@ -172,10 +172,10 @@ class Cosine(Kernel):
 
     def gram(self, X: Array, Z: Array | None = None) -> Array:
         """Gram matrix (n, m) of the rows of X (n, d) and Z (m, d)."""
-        return Linear().gram(_unit_rows(X), None if Z is None else _unit_rows(Z))
+        return Linear().gram(unit_rows(X), None if Z is None else unit_rows(Z))
 
 
-def _unit_rows(X: Array) -> Array:
+def unit_rows(X: Array) -> Array:
     xp = namespace(X)
     # Dividing by the largest entry first keeps squares of tiny entries above zero.
     largest = xp.max(xp.abs(X), axis=1, keepdims=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 import numpy as np
@@ -59,14 +59,8 @@ class KernelMap:
         """Compute, check, centre and scale all kernels: the bank of the active ones."""
         stack = self._allocate(self.source.like)
         for i, known_psd in enumerate(self.source.fill(stack)):
-            slot = stack[i, :, :]
-            centering = center_in_place(slot)
-            if centering.scale > 0:
-                if not known_psd and self.psd != "trust":
-                    projector, remark = ensure_psd(slot, self._title(i), self.psd)
-                    centering = dataclasses.replace(centering, projector=projector)
-                    self.remarks += [remark] if remark else []
-                self.active.append(i)
+            centering = self._center(i, stack[i, :, :], known_psd)
+            self.active += [i] if centering.scale > 0 else []
             self.centerings.append(centering)
             if progress is not None:
                 progress(i)
@@ -81,6 +75,15 @@ class KernelMap:
                 stack[slot_number, :, :] = stack[i, :, :]
         names = [self.names[i] for i in self.active]
         return DenseBank(stack[: len(self.active), :, :], names)
+
+    def _center(self, i: int, slot: Array, known_psd: bool) -> Centering:
+        """Centre and scale kernel i (n, n) in place; see that it is a kernel."""
+        centering = center_in_place(slot)
+        if centering.scale > 0 and not known_psd and self.psd != "trust":
+            projector, remark = ensure_psd(slot, self._title(i), self.psd)
+            centering = dataclasses.replace(centering, projector=projector)
+            self.remarks += [remark] if remark else []
+        return centering
 
     def spread(self, weights: np.ndarray) -> np.ndarray:
         """Weights of the bank's kernels as weights of all p, zero where constant."""
@@ -97,40 +100,52 @@ class KernelMap:
         xp = namespace(coef)
         used = weights if weights.ndim == 1 else np.any(weights != 0, axis=1)
         wanted = [int(i) for i in np.flatnonzero(used)]
-        blocks = rows if isinstance(rows, list) else [rows]
-        m = blocks[0].shape[0]
+        pieces = list(self._pieces(rows))
+        m = pieces[-1][0].stop
         out = xp.zeros((m, coef.shape[1]), dtype=coef.dtype, device=device(coef))
-        for part in row_chunks(m, self.source.n_samples):
-            piece: Any = [block[part, ...] for block in blocks]
-            piece = piece if isinstance(rows, list) else piece[0]
+        for part, piece in pieces:
             if weights.ndim == 1:
                 out[part, :] = self.cross(piece, weights) @ coef
                 continue
-            for i, gram in zip(wanted, self.source.cross(piece, wanted), strict=True):
+            for i, centred in zip(wanted, self._centred(piece, wanted), strict=True):
                 own = coef * from_numpy(weights[i], coef)[None, :]
-                out[part, :] += self.centerings[i](gram) @ own
+                out[part, :] += centred @ own
         return out
 
     def cross(self, rows: Any, weights: np.ndarray) -> Array:
         """``sum_i w_i G_i(rows)``, (m, n), for all p weights."""
         wanted = [int(i) for i in np.flatnonzero(weights)]
         total = None
-        for i, gram in zip(wanted, self.source.cross(rows, wanted), strict=True):
-            term = self.centerings[i](gram) * float(weights[i])
+        for i, centred in zip(wanted, self._centred(rows, wanted), strict=True):
+            term = centred * float(weights[i])
             total = term if total is None else total + term
         return total
 
+    def _pieces(self, rows: Any) -> Iterator[tuple[slice, Any]]:
+        """A chunk of rows at a time, in the form in which all rows came."""
+        blocks = rows if isinstance(rows, list) else [rows]
+        for part in row_chunks(blocks[0].shape[0], self.source.n_samples):
+            piece = [block[part, ...] for block in blocks]
+            yield part, piece if isinstance(rows, list) else piece[0]
+
+    def _centred(self, rows: Any, wanted: list[int]) -> Iterator[Array]:
+        """``G_i(rows)``, (m, n), of the kernels ``wanted``, one after the other."""
+        for i, gram in zip(wanted, self.source.cross(rows, wanted), strict=True):
+            yield self.centerings[i](gram)
+
     def _allocate(self, like: Array) -> Array:
         xp, p, n = namespace(like), len(self.names), self.source.n_samples
-        itemsize = xp.finfo(like.dtype).bits // 8
+        itemsize, work = xp.finfo(like.dtype).bits // 8, self._work_matrices()
         require_memory(
-            (p + WORK_MATRICES) * n * n * itemsize,
-            f"a dense bank of {p} kernels over {n} rows (with {WORK_MATRICES} work "
-            "matrices)",
+            (p + work) * n * n * itemsize,
+            f"a dense bank of {p} kernels over {n} rows (with {work} work matrices)",
             "use fewer kernels or rows, or float32 input",
             like=like,
         )
         return xp.empty((p, n, n), dtype=like.dtype, device=device(like))
+
+    def _work_matrices(self) -> int:
+        return WORK_MATRICES
 
     def _title(self, i: int) -> str:
         return f"kernel {i} ({self.names[i]!r})"

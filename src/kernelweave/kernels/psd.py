@@ -16,11 +16,13 @@ from kernelweave._array import (
 )
 from kernelweave.exceptions import KernelWarning
 
-__all__ = ["ensure_psd"]
+__all__ = ["clip_to_psd", "ensure_psd"]
 
 #: Smallest eigenvalue, relative to the trace, below which a kernel is indefinite.
 #: Kernels computed in single precision and handed over in double are not.
 INDEFINITE = 1e-6
+#: Eigenvalues, in units of their mean, that are noise in a matrix that is no kernel.
+NOISE = 1e-2
 
 
 def ensure_psd(
@@ -61,17 +63,51 @@ def ensure_psd(
             f"{largest:.3g}); use a positive semidefinite kernel, or psd='clip' to set "
             "negative eigenvalues to zero"
         )
-    first = int(xp.sum(xp.astype(values <= 0, xp.int64)))
-    positive, vectors = values[first:], vectors[:, first:]
-    share = float(xp.sum(values[:first]) / xp.sum(xp.abs(values)))
-    rescale = n / float(xp.sum(positive))
-    gram[...] = (vectors * (rescale * positive)[None, :]) @ vectors.T
+    # The sign of a zero eigenvalue is chance, and test rows may see its eigenvector.
+    projector, share = _clip(gram, values, vectors, rounding * n)
     remark = (
         f"{name} was indefinite (smallest eigenvalue {lowest:.3g} at trace {n}); "
-        f"clipping removed {-100 * share:.2g} % of its spectrum"
+        f"clipping removed {100 * share:.2g} % of its spectrum"
     )
     warnings.warn(remark, KernelWarning, stacklevel=2)
-    return rescale * (vectors @ vectors.T), remark
+    return projector, remark
+
+
+def clip_to_psd(gram: Array) -> tuple[Array | None, float]:
+    """Clip a centred matrix of trace n that is not expected to be a kernel, in place.
+
+    New rows need not lie in the range of such a matrix, so that an eigenvector of a
+    tiny eigenvalue would carry nothing but their noise: if anything is clipped,
+    eigenvalues below 1 % of the mean are, too.
+
+    Returns
+    -------
+    projector : array of shape (n, n) or None
+        For test rows, if negative eigenvalues were clipped.
+    share : float
+        What was removed of the sum of absolute eigenvalues.
+    """
+    shift = 100 * eps(gram) * gram.shape[0]
+    if _is_psd(gram, shift):
+        return None, 0.0
+    values, vectors = eigh(namespace(gram).asarray(gram, copy=True))
+    if float(values[0]) >= -shift:
+        return None, 0.0
+    return _clip(gram, values, vectors, max(shift, NOISE))
+
+
+def _clip(
+    gram: Array, values: Array, vectors: Array, zero: float
+) -> tuple[Array, float]:
+    """Drop eigenvalues up to ``zero``, the rest to trace n: projector, share."""
+    xp, n = namespace(gram), gram.shape[0]
+    first = int(xp.sum(xp.astype(values <= zero, xp.int64)))
+    positive, vectors = values[first:], vectors[:, first:]
+    sizes = xp.abs(values)
+    share = float(xp.sum(sizes[:first]) / xp.sum(sizes))
+    rescale = n / float(xp.sum(positive))
+    gram[...] = (vectors * (rescale * positive)[None, :]) @ vectors.T
+    return rescale * (vectors @ vectors.T), share
 
 
 def _is_psd(gram: Array, shift: float) -> bool:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Protocol
 
+import numpy as np
+
 from kernelweave._array import Array, eps, namespace
 from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.resolve import gram_stack, resolve_kernels
 from kernelweave.views.chunks import CACHE_ENTRIES, row_chunks
+from kernelweave.views.missing import take_rows
 from kernelweave.views.precomputed import check_symmetric
 from kernelweave.views.spec import View
 
@@ -25,10 +28,13 @@ class Source(Protocol):
     ----------
     names, view_names : list of str
         The name of each kernel and of the view it belongs to.
+    observed : ndarray of bool of shape (n, v) or None
+        Which training rows have which view; None if all rows have all of them.
     """
 
     names: list[str]
     view_names: list[str]
+    observed: np.ndarray | None
 
     @property
     def n_samples(self) -> int:
@@ -42,6 +48,9 @@ class Source(Protocol):
 
     def fill(self, stack: Array) -> Iterator[bool]:
         """Put symmetric Gram matrices into ``stack`` (p, n, n), one after the other.
+
+        A matrix over those rows only that have the view goes into the upper left
+        corner, and the rest of its slot may hold anything.
 
         Yields
         ------
@@ -64,9 +73,20 @@ class FeatureSource:
         Names and kernels.
     blocks : list of arrays of shape (n, d_view)
         The training rows of each view.
+    observed : ndarray of bool of shape (n, v), default=None
+        Which rows have which view, if not all have all; the others are not looked at.
     """
 
-    def __init__(self, views: list[View], blocks: list[Array]) -> None:
+    def __init__(
+        self,
+        views: list[View],
+        blocks: list[Array],
+        observed: np.ndarray | None = None,
+    ) -> None:
+        self._n_samples = int(blocks[0].shape[0])
+        self.observed = observed
+        if observed is not None:
+            blocks = [take_rows(*pair) for pair in zip(blocks, observed.T, strict=True)]
         self.blocks = blocks
         self.kernels: list[list[Kernel]] = [
             resolve_kernels(view.kernel, block, view.name)
@@ -86,7 +106,7 @@ class FeatureSource:
     @property
     def n_samples(self) -> int:
         """The number n of training rows."""
-        return int(self.blocks[0].shape[0])
+        return self._n_samples
 
     @property
     def like(self) -> Array:
@@ -97,12 +117,12 @@ class FeatureSource:
         """Compute one Gram matrix (n, n) at a time."""
         slots = iter(range(len(self.names)))
         for kernels, block in zip(self.kernels, self.blocks, strict=True):
-            grams = gram_stack(kernels, block)
+            grams, size = gram_stack(kernels, block), block.shape[0]
             for kernel in kernels:
                 i = next(slots)
-                stack[i, :, :] = next(grams)
+                stack[i, :size, :size] = next(grams)
                 if not kernel.psd:
-                    symmetrize(stack[i, :, :], self.names[i])
+                    symmetrize(stack[i, :size, :size], self.names[i])
                 yield kernel.psd
 
     def cross(self, rows: list[Array], wanted: list[int]) -> Iterator[Array]:
@@ -118,9 +138,22 @@ class FeatureSource:
 
 
 class PrecomputedSource:
-    """Kernels made elsewhere, as a stack (n, n, p) and later (m, n, p)."""
+    """Kernels made elsewhere, as a stack (n, n, p) and later (m, n, p).
 
-    def __init__(self, stack: Array, names: list[str]) -> None:
+    Parameters
+    ----------
+    stack : array of shape (n, n, p)
+        The kernels.
+    names : list of str
+        One name a kernel.
+    observed : ndarray of bool of shape (n, p), default=None
+        Which rows have which kernel, if not all have all.
+    """
+
+    def __init__(
+        self, stack: Array, names: list[str], observed: np.ndarray | None = None
+    ) -> None:
+        self.observed = observed
         self.stack: Array | None = stack
         self._n_samples = int(stack.shape[0])
         self.names = names
@@ -146,7 +179,14 @@ class PrecomputedSource:
             stack[:, rows, :] = xp.permute_dims(self.stack[rows, :, :], (2, 0, 1))
         self.stack = None  # a fitted model needs none of the training kernels
         for i, name in enumerate(self.names):
-            symmetrize(stack[i, :, :], name)
+            slot = stack[i, :, :]
+            if self.observed is not None and not np.all(self.observed[:, i]):
+                own = take_rows(
+                    take_rows(slot, self.observed[:, i]).T, self.observed[:, i]
+                )
+                slot = stack[i, : own.shape[0], : own.shape[0]]
+                slot[...] = own.T
+            symmetrize(slot, name)
             yield False
 
     def cross(self, rows: Array, wanted: list[int]) -> Iterator[Array]:

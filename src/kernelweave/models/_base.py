@@ -22,12 +22,20 @@ from kernelweave._array import (
 )
 from kernelweave.exceptions import KernelWeaveConvergenceWarning
 from kernelweave.kernels.bank import DenseBank
+from kernelweave.kernels.completion import CompletedKernelMap, imputes
 from kernelweave.kernels.mapping import KernelMap
 from kernelweave.kernels.sources import FeatureSource, PrecomputedSource, Source
 from kernelweave.models._certificate import Certificate
 from kernelweave.models._progress import Progress
 from kernelweave.views.columns import resolve_columns
 from kernelweave.views.composition import ViewsParamsMixin
+from kernelweave.views.missing import (
+    ObservedViews,
+    check_every_view,
+    check_some_view,
+    precomputed_with_missing,
+    split_with_missing,
+)
 from kernelweave.views.precomputed import validate_precomputed
 from kernelweave.views.spec import is_precomputed, parse_views
 from kernelweave.views.validate import split_views, validate_features
@@ -40,6 +48,7 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
 
     views: Any
     psd: str
+    missing: str = "error"
     verbose: int
     dual_coef_: Array
 
@@ -48,6 +57,7 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
         precomputed = is_precomputed(self.views)
         tags.input_tags.pairwise = precomputed
         tags.input_tags.three_d_array = precomputed
+        tags.input_tags.allow_nan = self.missing != "error"
         tags.array_api_support = True
         if tags.transformer_tags is not None:
             tags.transformer_tags.preserves_dtype = ["float64", "float32"]
@@ -56,18 +66,37 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
     def _open(self, X: Any) -> Source:
         """Validate X and fix the parameters of its kernels; computes none yet."""
         check_choice(self, "psd", ("error", "clip", "trust"))
+        check_choice(self, "missing", ("error", "available", "zero"))
         check_number(self, "verbose", (), lambda v: is_int(v, 0), "an int >= 0")
         if is_precomputed(self.views):
-            return PrecomputedSource(*validate_precomputed(self, X, reset=True))
+            if self.missing == "error":
+                return PrecomputedSource(*validate_precomputed(self, X, reset=True))
+            data, names = precomputed_with_missing(self, X, reset=True)
+            check_every_view(data.observed, names)
+            check_some_view(data.observed, "training")
+            return PrecomputedSource(data.blocks, names, data.observed)
         views = parse_views(self.views, reserved=self._get_param_names())
         X = validate_features(self, X, reset=True)
         positions = resolve_columns(X, views)
         self._views, self._positions = views, positions
-        return FeatureSource(views, split_views(X, views, positions))
+        if self.missing == "error":
+            return FeatureSource(views, split_views(X, views, positions))
+        data = self._split_with_missing(X)
+        check_every_view(data.observed, [view.name for view in views])
+        check_some_view(data.observed, "training")
+        return FeatureSource(views, data.blocks, data.observed)
 
     def _fit_bank(self, source: Source, progress: Progress) -> DenseBank:
         """Compute all kernels; sets ``kernel_map_`` and the names."""
-        self.kernel_map_ = KernelMap(source, self.psd)  # type: ignore[arg-type]
+        if self.missing == "error":
+            self.kernel_map_ = KernelMap(source, self.psd)  # type: ignore[arg-type]
+        else:
+            self.kernel_map_ = CompletedKernelMap(
+                source,
+                self.psd,  # type: ignore[arg-type]
+                self.missing,  # type: ignore[arg-type]
+                equal_trace=bool(getattr(self, "signed", False)),
+            )
         self.kernel_names_ = list(source.names)
         self._like = source.like[:0, ...]  # remembers namespace, device and dtype
         return self.kernel_map_.fit(progress.kernel)
@@ -78,12 +107,24 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
         if is_array(X):
             self._check_home(X, method)
         if is_precomputed(self.views):
-            rows, _ = validate_precomputed(
-                self, X, reset=False, n_kernels=len(self.kernel_names_)
-            )
-            return rows
+            p = len(self.kernel_names_)
+            if self.missing == "error":
+                return validate_precomputed(self, X, reset=False, n_kernels=p)[0]
+            trained = self.kernel_map_.source.observed
+            return precomputed_with_missing(
+                self, X, reset=False, n_kernels=p, trained=trained
+            )[0]
         X = validate_features(self, X, reset=False)
-        return split_views(X, self._views, self._positions, dtype=self._like.dtype)
+        if self.missing == "error":
+            return split_views(X, self._views, self._positions, dtype=self._like.dtype)
+        return self._split_with_missing(X, dtype=self._like.dtype)
+
+    def _split_with_missing(self, X: Any, dtype: Any = None) -> ObservedViews:
+        """One block a view; single NaN are for views whose kernels impute."""
+        partial = [imputes(view.kernel) for view in self._views]
+        return split_with_missing(
+            X, self._views, self._positions, partial=partial, dtype=dtype
+        )
 
     def _check_home(self, X: Array, method: str) -> None:
         if not same_home(X, self._like):

@@ -8,13 +8,23 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
 from sklearn.utils import assert_all_finite
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from kernelweave._array import Array, is_array, namespace, to_numpy
 from kernelweave.models._base import KernelModel
+from kernelweave.models._lazy import lazily
+from kernelweave.views.spec import is_precomputed
 
-__all__ = ["KernelClassifier"]
+__all__ = ["KernelClassifier", "shown_once_square"]
+
+
+#: Classifiers with probabilities are tried on tables of features by those who do not
+#: know of precomputed kernels: there, probabilities appear once a kernel was seen.
+shown_once_square = available_if(
+    lambda self: hasattr(self, "classes_") or not is_precomputed(self.views)
+)
 
 
 class KernelClassifier(ClassifierMixin, KernelModel):
@@ -22,8 +32,8 @@ class KernelClassifier(ClassifierMixin, KernelModel):
 
     classes_: np.ndarray
 
-    def _encode(self, X: Any, y: Any) -> np.ndarray:
-        """Class codes (n,); sets ``classes_``."""
+    def _check_targets(self, X: Any, y: Any) -> np.ndarray:
+        """Labels (n,) of the rows of X."""
         if y is None:
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is "
@@ -34,6 +44,11 @@ class KernelClassifier(ClassifierMixin, KernelModel):
             assert_all_finite(y, input_name="y")
         check_classification_targets(y)
         check_consistent_length(X, y)
+        return y
+
+    def _encode(self, X: Any, y: Any) -> np.ndarray:
+        """Class codes (n,); sets ``classes_``."""
+        y = self._check_targets(X, y)
         classes, codes = np.unique(y, return_inverse=True)
         if len(classes) < 2:
             raise ValueError(
@@ -47,6 +62,7 @@ class KernelClassifier(ClassifierMixin, KernelModel):
         """One column a class (m, k), the largest of which wins; for a subclass."""
         raise TypeError(f"{type(self).__name__} does not score classes")
 
+    @lazily
     def predict(self, X: Any) -> Array:
         """Predict labels.
 

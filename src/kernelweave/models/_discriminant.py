@@ -13,7 +13,8 @@ from kernelweave.criteria.discriminant import KernelFit, fit_kernel, principal_a
 from kernelweave.criteria.gaussian import ClassGaussians
 from kernelweave.criteria.targets import reduced_class_target
 from kernelweave.kernels.bank import DenseBank
-from kernelweave.models._classifier import KernelClassifier
+from kernelweave.models._classifier import KernelClassifier, shown_once_square
+from kernelweave.models._lazy import lazily
 from kernelweave.models._learner import Choice
 from kernelweave.models._progress import Progress
 
@@ -46,9 +47,14 @@ class KernelDiscriminant(
         source = self._open(X)
         codes = self._encode(X, y)
         progress = Progress(self, X, y)
-        bank = self._fit_bank(source, progress)
+        self._learn(self._fit_bank(source, progress), codes, progress)
+        progress.end()
+        return self
+
+    def _learn(self, bank: DenseBank, codes: np.ndarray, progress: Progress) -> None:
+        """Choose weights and alpha for kernels and class codes (n,); fit to them."""
         target, _ = reduced_class_target(codes, len(self.classes_))
-        target = from_numpy(target, bank.stack)
+        target = from_numpy(target, bank.like)
         choice = self._choose(bank, target, codes, progress)
         self._set_weights(choice.weights)
         if choice.certificate is not None:
@@ -58,8 +64,6 @@ class KernelDiscriminant(
             fit = fit_kernel(bank.combine(choice.weights), target, choice.alpha)
         self._set_discriminant(fit, target, codes, choice.alpha)
         self.alpha_, self.n_iter_ = float(choice.alpha), int(choice.n_iter)
-        progress.end()
-        return self
 
     def _check_parameters(self) -> None:
         """Refuse parameters that make no sense, before any work is done."""
@@ -76,7 +80,10 @@ class KernelDiscriminant(
         """Rotate to discriminant axes and fit the class Gaussians."""
         axes = principal_axes(fit.coef, target)
         self.dual_coef_ = fit.coef @ axes
-        held_out = to_numpy((target - fit.loo_residual) @ axes)
+        # The mean of the other rows' targets is -t_i / (n - 1): left in, it would tell
+        # the label of a row, with the wrong sign. All rows are given the one intercept.
+        others = 1.0 / (len(codes) - 1)
+        held_out = to_numpy((target * (1.0 + others) - fit.loo_residual) @ axes)
         # Without its only row a class is unknown: such a row stands for itself.
         alone = np.bincount(codes)[codes] == 1
         inside = to_numpy((target - alpha * fit.coef) @ axes)
@@ -93,8 +100,16 @@ class KernelDiscriminant(
 
     def _log_joint(self, X: Any, method: str) -> Array:
         projected = self._predict_target(X, method)
-        return self.gaussians_.log_joint(projected)
+        scores = self.gaussians_.log_joint(projected)
+        if self.missing == "error":
+            return scores
+        # A row without any view is exactly zero: all that is known are class shares.
+        xp = namespace(projected)
+        known = xp.any(projected != 0, axis=1)[:, None]
+        log_prior = from_numpy(self.gaussians_.log_prior, projected)
+        return xp.where(known, scores, log_prior[None, :])
 
+    @lazily
     def transform(self, X: Any) -> Array:
         """Project rows to discriminant coordinates, the most discriminating first.
 
@@ -110,6 +125,7 @@ class KernelDiscriminant(
         """
         return self._predict_target(X, "transform")
 
+    @lazily
     def decision_function(self, X: Any) -> Array:
         """Log joint density of rows and classes.
 
@@ -129,6 +145,8 @@ class KernelDiscriminant(
     def _class_scores(self, X: Any) -> Array:
         return self._log_joint(X, "predict")
 
+    @shown_once_square
+    @lazily
     def predict_proba(self, X: Any) -> Array:
         """Class probabilities from Gaussians in the projected space.
 
@@ -149,6 +167,7 @@ class KernelDiscriminant(
         wide = xp.exp(wide - xp.max(wide, axis=1, keepdims=True))
         return as_float(wide / xp.sum(wide, axis=1, keepdims=True), scores.dtype)
 
+    @lazily
     def predict_log_proba(self, X: Any) -> Array:
         """Logarithm of :meth:`predict_proba`, without underflow.
 

@@ -17,10 +17,19 @@ from kernelweave.kernels.bank import DenseBank
 from kernelweave.models._base import check_choice, check_number, is_int
 from kernelweave.models._certificate import Certificate
 from kernelweave.models._progress import Progress
-from kernelweave.solvers.solve import METHODS, solve
+from kernelweave.solvers.methods import METHODS
+from kernelweave.solvers.solve import solve
 from kernelweave.weights import LpBall, Simplex, Uniform, WeightSet
 
-__all__ = ["NORM_GRID", "Choice", "WeightLearner", "check_learner_parameters"]
+__all__ = [
+    "FLOAT32_TOL",
+    "NORM_GRID",
+    "Choice",
+    "WeightLearner",
+    "check_learner_parameters",
+    "split_learned",
+    "weight_set_of_norm",
+]
 
 #: Norms that ``norm="loo"`` chooses from; infinity is the uniform mean.
 NORM_GRID = (1.0, 4.0 / 3.0, 2.0, float("inf"))
@@ -68,7 +77,7 @@ def check_learner_parameters(model: Any) -> None:
     check_number(
         model,
         "alpha",
-        ("learn", "loo"),
+        ("learn", "loo", "cv") if hasattr(model, "features") else ("learn", "loo"),
         lambda v: np.isfinite(v) and v > 0,
         "a finite number > 0",
     )
@@ -117,7 +126,7 @@ class WeightLearner:
         self.model, self.bank, self.target = model, bank, target
         self.criterion, self.progress = criterion, progress
         self.learnable = learnable
-        single = namespace(bank.stack).finfo(bank.stack.dtype).bits == 32
+        single = namespace(bank.like).finfo(bank.like.dtype).bits == 32
         self.tol = max(model.tol, FLOAT32_TOL) if single else model.tol
 
     def choose(self) -> tuple[Choice, dict[float, Choice]]:
@@ -129,14 +138,14 @@ class WeightLearner:
             choice = self._candidate(norm)
             return choice, {norm: choice}
         candidates = {norm: self._with_fit(self._candidate(norm)) for norm in NORM_GRID}
-        return min(candidates.values(), key=Choice.loo_error), candidates
+        return min(candidates.values(), key=lambda c: c.loo_error()), candidates
 
     def _candidate(self, norm: float) -> Choice:
         """Solve for the weights at one norm, then settle alpha."""
         first_alpha: float | str = self.model.alpha
         if first_alpha == "loo":
             first_alpha = "learn" if self.learnable else self._uniform_alpha()
-        weight_set = _weight_set(norm, first_alpha)
+        weight_set = weight_set_of_norm(norm, not isinstance(first_alpha, str))
         criterion = self.criterion(first_alpha)
         solution = solve(
             criterion,
@@ -146,7 +155,10 @@ class WeightLearner:
             max_iter=self.model.max_iter,
             callback=self.progress.iteration,
         )
-        weights, alpha = _split(solution.weights, first_alpha, weight_set)
+        if isinstance(first_alpha, str):
+            weights, alpha = split_learned(solution.weights, weight_set)
+        else:
+            weights, alpha = solution.weights, float(first_alpha)
         certificate = Certificate.of(solution, _problem(criterion, norm, first_alpha))
         choice = Choice(
             weights, alpha, solution.n_factorizations, certificate, norm=norm
@@ -194,20 +206,22 @@ def _problem(criterion: Criterion, norm: float, alpha: float | str) -> str:
     return f"{type(criterion).__name__}, l{norm:.3g} weights, {how}"
 
 
-def _weight_set(norm: float, alpha: float | str) -> WeightSet:
+def weight_set_of_norm(norm: float, fixed: bool) -> WeightSet:
+    """The weights of one norm; ``fixed`` if no regularisation is among them."""
     if norm == 1:
         return Simplex()
-    if np.isinf(norm) and not isinstance(alpha, str):
+    if np.isinf(norm) and fixed:
         return Uniform()
     return LpBall(norm)
 
 
-def _split(
-    weights: np.ndarray, alpha: float | str, weight_set: WeightSet
+def split_learned(
+    weights: np.ndarray, weight_set: WeightSet
 ) -> tuple[np.ndarray, float]:
-    """Kernel weights on the boundary of their set, and alpha in the same units."""
-    if not isinstance(alpha, str):
-        return weights, float(alpha)
+    """Kernel weights on the boundary of their set, and the identity's in their units.
+
+    The identity comes first in ``weights`` (p + 1,).
+    """
     identity, kernels = float(weights[0]), weights[1:]
     uniform = np.isinf(weight_set.norm)  # a mean of kernels, not their sum
     scaled = Uniform().scale(kernels) if uniform else weight_set.scale(kernels)

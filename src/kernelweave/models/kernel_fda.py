@@ -43,6 +43,10 @@ class KernelFDA(KernelDiscriminant):
         What to do with a kernel that is not positive semidefinite: refuse it, set its
         negative eigenvalues to zero, or do not look. Looking costs a factorisation a
         precomputed or callable kernel.
+    missing : {"error", "available", "zero"}, default="error"
+        What to do with a row that lacks a view, all entries of which are NaN: refuse
+        it, fill the kernels of the view with the mean of those that are there, or with
+        zeros. See :doc:`/user_guide/missing_views`.
     verbose : int, default=0
         Print progress.
 
@@ -98,11 +102,13 @@ class KernelFDA(KernelDiscriminant):
         *,
         alpha: float | str = "loo",
         psd: str = "error",
+        missing: str = "error",
         verbose: int = 0,
     ) -> None:
         self.views = views
         self.alpha = alpha
         self.psd = psd
+        self.missing = missing
         self.verbose = verbose
 
     def _check_parameters(self) -> None:

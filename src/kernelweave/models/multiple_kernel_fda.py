@@ -15,13 +15,15 @@ from kernelweave.criteria.within import WithinFisher
 from kernelweave.kernels.bank import DenseBank
 from kernelweave.models._base import check_choice
 from kernelweave.models._discriminant import KernelDiscriminant
+from kernelweave.models._explicit import ExplicitFeatures
 from kernelweave.models._learner import Choice, WeightLearner, check_learner_parameters
+from kernelweave.models._primal import finish_classes
 from kernelweave.models._progress import Progress
 
 __all__ = ["MultipleKernelFDA"]
 
 
-class MultipleKernelFDA(KernelDiscriminant):
+class MultipleKernelFDA(ExplicitFeatures, KernelDiscriminant):
     """Fisher discriminant analysis that learns which kernels matter.
 
     Minimises, over weights w of centred kernels G_i of trace n::
@@ -42,12 +44,13 @@ class MultipleKernelFDA(KernelDiscriminant):
     norm : float >= 1 or "loo", default="loo"
         1 gives sparse weights, larger norms more even ones, ``inf`` the uniform mean.
         "loo" tries 1, 4/3, 2 and inf and keeps the smallest leave-one-out error.
-    alpha : float, "learn" or "loo", default="loo"
+    alpha : float, "learn", "loo" or "cv", default="loo"
         Regularisation, relative to the mean eigenvalue of a kernel (n times the lambda
         of the papers). "learn" learns it as the weight of an identity kernel (Eqs. 40,
         41; with ``norm=inf`` all weights, also that one, are equal). "loo" learns
         weights that way, then minimises the exact leave-one-out error of the combined
-        kernel over alpha.
+        kernel over alpha (with moments of features: generalised cross-validation).
+        "cv" takes explicit features and the error of exact 5-fold cross-validation.
     objective : {"fisher", "loo"}, default="fisher"
         "loo" minimises the leave-one-out error over weights and alpha directly; that is
         smooth but not convex, so it comes without a lower bound, and ignores ``norm``.
@@ -66,6 +69,25 @@ class MultipleKernelFDA(KernelDiscriminant):
         What to do with a kernel that is not positive semidefinite: refuse it, set its
         negative eigenvalues to zero, or do not look. Looking costs a factorisation a
         precomputed or callable kernel.
+    missing : {"error", "available", "zero"}, default="error"
+        What to do with a row that lacks a view, all entries of which are NaN: refuse
+        it, fill the kernels of the view with the mean of those that are there, or with
+        zeros. See :doc:`/user_guide/missing_views`.
+    features : {"auto", "exact", "nystroem", "random"}, default="auto"
+        How kernels are represented: as n x n matrices, or by explicit features whose
+        second moments take one pass over the rows. "auto" takes matrices up to 10,000
+        rows (any number on a graphics card) while they fit into memory, and Nystroem
+        features beyond and for rows in portions; "exact" never approximates: matrices,
+        or features of linear, cosine and polynomial kernels for sparse rows and rows in
+        portions. What was chosen, and the error of it, is in ``features_``. See
+        :doc:`/user_guide/scale`.
+    n_features : int, default=200
+        Features of each kernel that has to be approximated.
+    device : str, default=None
+        Where features and moments are computed: rows in host memory are sent there in
+        portions. "cuda" is torch's (CuPy's where there is no torch), "cupy" CuPy's.
+    random_state : int, RandomState instance or None, default=0
+        Draws landmarks, frequencies and folds.
     verbose : int, default=0
         Print progress: 1 for iterations, 2 for kernels too.
 
@@ -87,11 +109,18 @@ class MultipleKernelFDA(KernelDiscriminant):
         Value, lower bound, relative gap and status of the weights.
     candidates_ : dict
         For each norm tried: alpha and leave-one-out error (None if not needed).
+    features_ : FeatureReport
+        How kernels were represented and why; for explicit features with the held-out
+        kernel error of each kernel.
     dual_coef_ : array of shape (n, k - 1)
-        Coefficients of the training rows, columns in order of discrimination.
+        Coefficients of the training rows, columns in order of discrimination. Not set
+        where only moments of rows were kept.
+    feature_coef_ : array of shape (D, k - 1)
+        Coefficients of the explicit features, of the kernels with weight.
     loo_error_, loo_score_ : float
         Leave-one-out squared error on the class targets, and accuracy. Weights were
-        learned on all rows, so both are slightly optimistic.
+        learned on all rows, so both are slightly optimistic. With moments: the error of
+        cross-validation that alpha was chosen by, and the accuracy on up to 512 rows.
     gaussians_ : ClassGaussians
         Class means, variance and prior in the projected space.
     n_iter_ : int
@@ -144,6 +173,11 @@ class MultipleKernelFDA(KernelDiscriminant):
         tol: float = 1e-6,
         max_iter: int | None = None,
         psd: str = "error",
+        missing: str = "error",
+        features: str = "auto",
+        n_features: int = 200,
+        device: str | None = None,
+        random_state: Any = 0,
         verbose: int = 0,
     ) -> None:
         self.views = views
@@ -156,10 +190,19 @@ class MultipleKernelFDA(KernelDiscriminant):
         self.tol = tol
         self.max_iter = max_iter
         self.psd = psd
+        self.missing = missing
+        self.features = features
+        self.n_features = n_features
+        self.device = device
+        self.random_state = random_state
         self.verbose = verbose
+
+    _fit_kernels = KernelDiscriminant.fit
+    _finish = finish_classes
 
     def _check_parameters(self) -> None:
         check_learner_parameters(self)
+        self._check_feature_parameters()
         check_choice(self, "scatter", ("total", "within"))
         check_choice(self, "formulation", ("exact", "block"))
         if self.scatter == "within" and self.alpha == "learn":
@@ -177,7 +220,7 @@ class MultipleKernelFDA(KernelDiscriminant):
 
         def criterion(alpha: Any) -> Criterion:
             if k == 2:  # Eq. 8: the printed values are those of this target
-                goal = from_numpy(binary_target(codes), bank.stack)
+                goal = from_numpy(binary_target(codes), bank.like)
             else:
                 goal = target
             if self.scatter == "within":
@@ -185,7 +228,7 @@ class MultipleKernelFDA(KernelDiscriminant):
                 return WithinFisher(bank, goal, alpha * k / bank.n_samples, codes)
             if self.formulation == "block" and k > 2:
                 return BlockFisher(
-                    bank, from_numpy(class_target(codes, k), bank.stack), alpha
+                    bank, from_numpy(class_target(codes, k), bank.like), alpha
                 )
             return Fisher(bank, goal, alpha)
 

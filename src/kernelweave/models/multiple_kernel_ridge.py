@@ -13,8 +13,12 @@ from sklearn.utils.validation import check_array, check_consistent_length, colum
 from kernelweave._array import Array, from_numpy, is_array, namespace, to_numpy
 from kernelweave.criteria.discriminant import fit_kernel
 from kernelweave.criteria.fisher import Fisher
+from kernelweave.kernels.bank import DenseBank
 from kernelweave.models._base import KernelModel
+from kernelweave.models._explicit import ExplicitFeatures
+from kernelweave.models._lazy import lazily
 from kernelweave.models._learner import WeightLearner, check_learner_parameters
+from kernelweave.models._primal import finish_outputs
 from kernelweave.models._progress import Progress
 
 __all__ = ["MultipleKernelRidge"]
@@ -23,7 +27,7 @@ __all__ = ["MultipleKernelRidge"]
 ROUNDING = 1e-14
 
 
-class MultipleKernelRidge(RegressorMixin, KernelModel):
+class MultipleKernelRidge(ExplicitFeatures, RegressorMixin, KernelModel):
     """Kernel ridge regression that learns which kernels matter.
 
     Minimises, over weights w of centred kernels G_i of trace n and functions f_i in
@@ -44,8 +48,9 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
     norm : float >= 1 or "loo", default="loo"
         1 gives sparse weights, larger norms more even ones, ``inf`` the uniform mean.
         "loo" tries 1, 4/3, 2 and inf and keeps the smallest leave-one-out error.
-    alpha : float, "learn" or "loo", default="loo"
-        Regularisation, relative to the mean eigenvalue of a kernel.
+    alpha : float, "learn", "loo" or "cv", default="loo"
+        Regularisation, relative to the mean eigenvalue of a kernel; see
+        :class:`MultipleKernelFDA`.
     objective : {"fisher", "loo"}, default="fisher"
         "loo" minimises the leave-one-out error over weights and alpha directly.
     solver : {"auto", "newton", "closed_form", "cutting_plane", "sdp"}, default="auto"
@@ -58,6 +63,25 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
         What to do with a kernel that is not positive semidefinite: refuse it, set its
         negative eigenvalues to zero, or do not look. Looking costs a factorisation a
         precomputed or callable kernel.
+    missing : {"error", "available", "zero"}, default="error"
+        What to do with a row that lacks a view, all entries of which are NaN: refuse
+        it, fill the kernels of the view with the mean of those that are there, or with
+        zeros. See :doc:`/user_guide/missing_views`.
+    features : {"auto", "exact", "nystroem", "random"}, default="auto"
+        How kernels are represented: as n x n matrices, or by explicit features whose
+        second moments take one pass over the rows. "auto" takes matrices up to 10,000
+        rows (any number on a graphics card) while they fit into memory, and Nystroem
+        features beyond and for rows in portions; "exact" never approximates: matrices,
+        or features of linear, cosine and polynomial kernels for sparse rows and rows in
+        portions. What was chosen, and the error of it, is in ``features_``. See
+        :doc:`/user_guide/scale`.
+    n_features : int, default=200
+        Features of each kernel that has to be approximated.
+    device : str, default=None
+        Where features and moments are computed: rows in host memory are sent there in
+        portions. "cuda" is torch's (CuPy's where there is no torch), "cupy" CuPy's.
+    random_state : int, RandomState instance or None, default=0
+        Draws landmarks, frequencies and folds.
     verbose : int, default=0
         Print progress: 1 for iterations, 2 for kernels too.
 
@@ -75,8 +99,13 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
         The regularisation used.
     certificate_ : Certificate
         Value, lower bound, relative gap and status of the weights.
+    features_ : FeatureReport
+        How kernels were represented and why; for explicit features with the held-out
+        kernel error of each kernel.
     dual_coef_ : array of shape (n, n_outputs)
-        Coefficients of the training rows.
+        Coefficients of the training rows. Not set where only moments were kept.
+    feature_coef_ : array of shape (D, n_outputs)
+        Coefficients of the explicit features, of the kernels with weight.
     intercept_ : array of shape (n_outputs,)
         Mean of y.
     loo_error_ : float
@@ -114,6 +143,11 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
         tol: float = 1e-6,
         max_iter: int | None = None,
         psd: str = "error",
+        missing: str = "error",
+        features: str = "auto",
+        n_features: int = 200,
+        device: str | None = None,
+        random_state: Any = 0,
         verbose: int = 0,
     ) -> None:
         self.views = views
@@ -124,39 +158,44 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
         self.tol = tol
         self.max_iter = max_iter
         self.psd = psd
+        self.missing = missing
+        self.features = features
+        self.n_features = n_features
+        self.device = device
+        self.random_state = random_state
         self.verbose = verbose
+
+    _classifies = False
+    _finish = finish_outputs
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
 
-    @with_callbacks
-    def fit(self, X: Any, y: Any) -> MultipleKernelRidge:
-        """Learn from rows and targets.
-
-        Parameters
-        ----------
-        X : array-like or DataFrame of shape (n, d), or precomputed kernels of shape \
-(n, n) or (n, n, p)
-            Training rows.
-        y : array-like of shape (n,) or (n, n_outputs)
-            Targets.
-
-        Returns
-        -------
-        self : estimator
-            Fitted estimator.
-        """
+    def _check_parameters(self) -> None:
         check_learner_parameters(self)
+        self._check_feature_parameters()
+
+    @with_callbacks
+    def _fit_kernels(self, X: Any, y: Any) -> None:
+        """Learn from kernels between all rows."""
         source = self._open(X)
-        outputs = self._check_outputs(X, y)
+        outputs = self._check_targets(X, y)
+        if len(outputs) < 2:
+            raise ValueError(
+                f"{type(self).__name__} needs at least 2 rows; found 1 sample"
+            )
         progress = Progress(self, X, y)
-        bank = self._fit_bank(source, progress)
+        self._learn(self._fit_bank(source, progress), outputs, progress)
+        progress.end()
+
+    def _learn(self, bank: DenseBank, outputs: np.ndarray, progress: Progress) -> None:
+        """Choose weights and alpha for kernels and targets (n, n_outputs); fit."""
         mean, spread = outputs.mean(axis=0), outputs.std(axis=0)
         varies = spread > ROUNDING * np.max(np.abs(outputs), axis=0)
         spread = np.where(varies, spread, 1.0)
-        target = from_numpy(np.where(varies, outputs - mean, 0.0) / spread, bank.stack)
+        target = from_numpy(np.where(varies, outputs - mean, 0.0) / spread, bank.like)
         learner = WeightLearner(
             self, bank, target, lambda alpha: Fisher(bank, target, alpha), progress
         )
@@ -167,15 +206,13 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
         fit = choice.fit
         if fit is None:
             fit = fit_kernel(bank.combine(choice.weights), target, choice.alpha)
-        self.dual_coef_ = fit.coef * from_numpy(spread, bank.stack)[None, :]
-        self.intercept_ = from_numpy(mean, bank.stack)
+        self.dual_coef_ = fit.coef * from_numpy(spread, bank.like)[None, :]
+        self.intercept_ = from_numpy(mean, bank.like)
         self.loo_error_ = float(np.mean(to_numpy(fit.loo_residual) ** 2))
         self.alpha_, self.n_iter_ = float(choice.alpha), int(choice.n_iter)
         self.norm_ = choice.norm
-        progress.end()
-        return self
 
-    def _check_outputs(self, X: Any, y: Any) -> np.ndarray:
+    def _check_targets(self, X: Any, y: Any) -> np.ndarray:
         """Targets as (n, n_outputs) in float64; remembers whether y was flat."""
         if y is None:
             raise ValueError(
@@ -189,15 +226,12 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
             input_name="y",
         )
         check_consistent_length(X, y)
-        if len(y) < 2:
-            raise ValueError(
-                f"{type(self).__name__} needs at least 2 rows; found 1 sample"
-            )
         self._flat = y.ndim == 1 or y.shape[1] == 1
         if y.ndim == 2 and y.shape[1] == 1:
             y = column_or_1d(y, warn=True)
         return y.reshape(len(y), -1)
 
+    @lazily
     def predict(self, X: Any) -> Array:
         """Predict targets.
 

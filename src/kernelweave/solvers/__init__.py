@@ -1,7 +1,18 @@
 """How the weights are found, and the certificate that judges every way."""
 
 from kernelweave.solvers.certify import certify
+from kernelweave.solvers.em import truncated_em
+from kernelweave.solvers.free_kernel import FreeKernel, free_alignment, free_margin
 from kernelweave.solvers.solution import Solution, TraceRow
 from kernelweave.solvers.solve import solve
 
-__all__ = ["Solution", "TraceRow", "certify", "solve"]
+__all__ = [
+    "FreeKernel",
+    "Solution",
+    "TraceRow",
+    "certify",
+    "free_alignment",
+    "free_margin",
+    "solve",
+    "truncated_em",
+]

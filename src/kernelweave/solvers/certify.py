@@ -53,12 +53,14 @@ def certify(
             "only allowed weights can be certified"
         )
     terms = criterion.certificate_terms(weights, coef, coef if dual is None else dual)
-    lower = terms.lower_bound(weight_set.support(terms.scores))
+    lower = terms.bound(weight_set)
     return terms.upper, lower, relative_gap(terms.upper, lower)
 
 
 def relative_gap(value: float, lower_bound: float) -> float:
-    """``(value - lower_bound) / abs(value)``, with 0 / 0 = 0."""
+    """``(value - lower_bound) / abs(value)``, with 0 / 0 = 0; infinite for no value."""
+    if np.isinf(value):
+        return np.inf
     difference = value - lower_bound
     return (
         difference / abs(value) if value != 0 else (0.0 if difference == 0 else np.inf)

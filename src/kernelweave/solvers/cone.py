@@ -15,7 +15,7 @@ from kernelweave.solvers.cutting_plane import into_set
 from kernelweave.solvers.solution import Iterate
 from kernelweave.weights.base import WeightSet
 
-__all__ = ["sdp", "sdp_problem"]
+__all__ = ["allowed_weights", "import_cvxpy", "run_solver", "sdp", "sdp_problem"]
 
 #: Entries of the semidefinite blocks up to which Clarabel is used (about n = 44 in one
 #: block, a second). Its time grows with n^6, so that larger ones go to SCS.
@@ -37,7 +37,7 @@ def sdp(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iterate]:
         One, evaluated at the weights the cone solver found.
     """
     problem, variable = sdp_problem(criterion, weight_set)
-    _run_solver(problem)
+    run_solver(problem)
     if variable.value is None:
         raise ArithmeticError(f"the cone solver found no weights: {problem.status}")
     weights = into_set(criterion, weight_set, np.asarray(variable.value))
@@ -76,7 +76,7 @@ def sdp_problem(criterion: Criterion, weight_set: WeightSet) -> tuple[Any, Any]:
             "it knows the Fisher criterion with total scatter and its block form: "
             "use method='newton'"
         )
-    cp = _import_cvxpy()
+    cp = import_cvxpy()
     weights = cp.Variable(fisher.n_weights, nonneg=True, name="weights")
     matrix = _combined(cp, fisher, weights)
     target = to_numpy(fisher.target).astype(np.float64)
@@ -92,7 +92,7 @@ def sdp_problem(criterion: Criterion, weight_set: WeightSet) -> tuple[Any, Any]:
             for j, h_j in enumerate(h.T)
         ]
     total = cp.sum(cp.multiply(fisher.scale * size**2, t))
-    constraints = cones + _allowed(cp, weight_set, weights)
+    constraints = cones + allowed_weights(cp, weight_set, weights)
     return cp.Problem(cp.Minimize(total), constraints), weights
 
 
@@ -113,7 +113,7 @@ def _combined(cp: Any, fisher: Any, weights: Any) -> Any:
     return total if fisher.learns_alpha else total + fisher.alpha * identity
 
 
-def _allowed(cp: Any, weight_set: WeightSet, weights: Any) -> list[Any]:
+def allowed_weights(cp: Any, weight_set: WeightSet, weights: Any) -> list[Any]:
     """``w`` in the set; the sign is part of the variable."""
     if np.isinf(weight_set.norm):
         return [weights == weight_set.start(weights.size)]
@@ -122,7 +122,7 @@ def _allowed(cp: Any, weight_set: WeightSet, weights: Any) -> list[Any]:
     return [cp.pnorm(weights, weight_set.norm) <= 1]
 
 
-def _run_solver(problem: Any) -> None:
+def run_solver(problem: Any) -> None:
     """Clarabel for small problems, SCS for the others."""
     blocks = [c.shape[0] for c in problem.constraints if type(c).__name__ == "PSD"]
     if sum(n * (n + 1) // 2 for n in blocks) <= CLARABEL_ENTRIES:
@@ -142,7 +142,8 @@ def _run_solver(problem: Any) -> None:
         problem.solve(**options)
 
 
-def _import_cvxpy() -> Any:
+def import_cvxpy() -> Any:
+    """The module, or an error that says how to install it."""
     try:
         import cvxpy
     except ImportError as error:

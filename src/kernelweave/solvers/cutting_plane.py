@@ -15,7 +15,13 @@ from kernelweave.criteria.base import Criterion, Evaluation
 from kernelweave.solvers.solution import Iterate
 from kernelweave.weights.base import WeightSet
 
-__all__ = ["cutting_plane", "into_set"]
+__all__ = [
+    "Cuts",
+    "as_multipliers",
+    "cutting_plane",
+    "evaluate_nearby",
+    "into_set",
+]
 
 #: A point is moved halfway to the best one while its value exceeds this multiple.
 JUMP = 100.0
@@ -51,11 +57,11 @@ def cutting_plane(criterion: Criterion, weight_set: WeightSet) -> Iterator[Itera
     weights = weight_set.start(criterion.n_weights)
     single = np.isinf(weight_set.norm) or len(weights) == 1
     solve_master = None if single else _master(weight_set)
-    cuts = _Cuts()
+    cuts = Cuts()
     best: Iterate | None = None
     bound, dual = -np.inf, None
     while True:
-        weights, state = _evaluate(criterion, weights, best)
+        weights, state = evaluate_nearby(criterion, weights, best)
         cuts.add(weights, state)
         if best is None or state.value < best.value:
             best = Iterate(weights, state.value, state.gradient, state.coef)
@@ -85,7 +91,7 @@ def into_set(
     return weight_set.scale(weights)
 
 
-class _Cuts:
+class Cuts:
     """The cuts ``t >= linear_r - <scores_r, w>`` and the dual points behind them."""
 
     def __init__(self) -> None:
@@ -124,7 +130,7 @@ class _Cuts:
         )
 
 
-def _evaluate(
+def evaluate_nearby(
     criterion: Criterion, weights: np.ndarray, best: Iterate | None
 ) -> tuple[np.ndarray, Evaluation]:
     """The criterion at ``weights``, or nearer to the best point where it explodes.
@@ -148,7 +154,7 @@ def _evaluate(
     )
 
 
-def _as_multipliers(values: np.ndarray) -> np.ndarray:
+def as_multipliers(values: np.ndarray) -> np.ndarray:
     """Multipliers (r,) of a solver, made exactly non-negative with sum one."""
     positive = np.maximum(values, 0.0)
     return positive / np.sum(positive)
@@ -183,7 +189,7 @@ def _solve_linear(
             options=tolerances,
         )
         if result.status == 0:
-            return result.x[:m], _as_multipliers(-result.ineqlin.marginals)
+            return result.x[:m], as_multipliers(-result.ineqlin.marginals)
     return None
 
 
@@ -220,7 +226,7 @@ def _solve_cone(
     usable = np.all(np.isfinite(weights)) and np.max(weights) > 0
     if not (usable and np.all(np.isfinite(multipliers)) and np.max(multipliers) > 0):
         return None
-    return weights, _as_multipliers(multipliers)
+    return weights, as_multipliers(multipliers)
 
 
 def _second_order_ball(clarabel: Any, m: int) -> tuple[Any, np.ndarray, list]:

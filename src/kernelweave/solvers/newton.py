@@ -23,6 +23,12 @@ MAX_HALVINGS = 30
 TINY = 1e-200
 #: For q > 1, a step keeps this share of the weight that the present scores ask for.
 KEEP = 0.2
+#: Steps within which the gap must halve; otherwise they are taken to go in a circle.
+CIRCLE = 6
+#: The barrier method: first and last parameter, factor, and what a step must decrease.
+BARRIER_START, BARRIER_END, BARRIER_FACTOR, SUFFICIENT = 1e-2, 1e-17, 0.1, 1e-4
+#: Differences of the merit that are noise.
+ROUNDING = 1e-15
 
 
 def newton(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iterate]:
@@ -56,7 +62,8 @@ def newton(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iterate]:
     gradient, hessian = _on_simplex(state, weights, q, unit)
     v = weights**q
     nu, z = _start_multipliers(gradient, v)
-    while True:
+    gaps = [_relative_slack(weight_set, weights, state)]
+    while not _in_a_circle(gaps):
         system = _System(gradient, hessian, v, z, nu)
         step_v, step_nu, step_z = system.predictor_corrector()
         length = min(1.0, TO_BOUNDARY * largest_step(v, step_v))
@@ -70,6 +77,73 @@ def newton(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iterate]:
         weights = v ** (1.0 / q)
         gradient, hessian = _on_simplex(state, weights, q, unit)
         yield Iterate(weights, state.value, state.gradient, state.coef)
+        gaps.append(_relative_slack(weight_set, weights, state))
+    yield from _barrier(criterion, v, state, q, unit)
+
+
+def _relative_slack(
+    weight_set: WeightSet, weights: np.ndarray, state: Evaluation
+) -> float:
+    """What the linearised criterion promises to gain over the set, relative."""
+    scores = -state.gradient
+    slack = weight_set.support(scores) - float(scores @ weights)
+    return slack / (abs(state.value) or 1.0)
+
+
+def _in_a_circle(gaps: list[float]) -> bool:
+    """Whether the last steps have not halved the best gap before them."""
+    recent, before = gaps[-CIRCLE:], gaps[:-CIRCLE]
+    return bool(before) and min(recent) > 0.5 * min(before)
+
+
+def _barrier(
+    criterion: Criterion, v: np.ndarray, state: Evaluation, q: float, unit: float
+) -> Iterator[Iterate]:
+    """Newton's method on ``F(v) - mu sum_i log v_i`` with a line search, mu -> 0.
+
+    F is convex, so this converges from anywhere. It takes more steps than predictor and
+    corrector, which on rare problems go round in a circle.
+    """
+    mu = BARRIER_START
+    v = np.maximum(v, 1e-6)
+    v /= np.sum(v)
+    state = criterion.evaluate(v ** (1.0 / q))
+    while True:
+        gradient, hessian = _on_simplex(state, v ** (1.0 / q), q, unit)
+        system = _System(gradient, hessian, v, mu / v, 0.0)
+        step, _, _ = system.solve(np.zeros_like(v))
+        decrease = -float((gradient - mu / v) @ step)
+        merit = _merit(state.value, v, mu, q, unit)
+        length = min(1.0, TO_BOUNDARY * largest_step(v, step))
+        for _ in range(MAX_HALVINGS):
+            trial = np.maximum(v + length * step, TINY)
+            trial /= np.sum(trial)
+            found = _evaluate_or_none(criterion, trial ** (1.0 / q))
+            if found is not None:
+                gained = merit - _merit(found.value, trial, mu, q, unit)
+                if gained >= SUFFICIENT * length * decrease - ROUNDING:
+                    break
+            length *= 0.5
+        if found is None:
+            raise FactorizationError("no step of the barrier method is possible")
+        v, state = trial, found
+        yield Iterate(v ** (1.0 / q), state.value, state.gradient, state.coef)
+        if decrease <= mu:
+            mu = max(BARRIER_END, BARRIER_FACTOR * mu)
+
+
+def _evaluate_or_none(criterion: Criterion, weights: np.ndarray) -> Evaluation | None:
+    try:
+        state = criterion.evaluate(weights)
+    except FactorizationError:
+        return None
+    return state if np.isfinite(state.value) else None
+
+
+def _merit(value: float, v: np.ndarray, mu: float, q: float, unit: float) -> float:
+    scaled = value / unit
+    objective = -(scaled ** (-0.5 * q)) if scaled > 0 else scaled
+    return objective - mu * float(np.sum(np.log(v)))
 
 
 def _on_simplex(
@@ -175,11 +249,8 @@ def _safe_step(
     """Halve the step while the criterion is infinite there or jumps."""
     for halvings in range(MAX_HALVINGS):
         v = step.trial(halvings)
-        try:
-            state = criterion.evaluate(v ** (1.0 / step.q))
-        except FactorizationError:
-            continue
-        if np.isfinite(state.value) and state.value <= value + (JUMP - 1) * abs(value):
+        state = _evaluate_or_none(criterion, v ** (1.0 / step.q))
+        if state is not None and state.value <= value + (JUMP - 1) * abs(value):
             return v, state
     raise FactorizationError(
         "no step along the Newton direction keeps the combined kernel positive definite"

@@ -3,42 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 
 from kernelweave._array import FactorizationError
-from kernelweave.criteria.base import Criterion, Evaluation
-from kernelweave.solvers.block_newton import block_newton
+from kernelweave.criteria.base import Criterion, Evaluation, InfeasibleError
 from kernelweave.solvers.certify import certify, relative_gap
-from kernelweave.solvers.closed_form import closed_form
-from kernelweave.solvers.cone import sdp
-from kernelweave.solvers.cutting_plane import cutting_plane
-from kernelweave.solvers.newton import newton
+from kernelweave.solvers.methods import METHODS, Method
 from kernelweave.solvers.solution import Iterate, Solution, TraceRow
 from kernelweave.weights.base import WeightSet
 
-__all__ = ["METHODS", "solve"]
+__all__ = ["solve"]
 
-Method = Callable[[Criterion, WeightSet], Iterator[Iterate]]
 Callback = Callable[[TraceRow], object]
 
-#: Solvers of each family of problems by name, each with the number of iterations it may
-#: take by default. The first of a family is what "auto" means there.
-METHODS: dict[str, dict[str, tuple[Method, int]]] = {
-    "fisher": {
-        "newton": (newton, 60),
-        "closed_form": (closed_form, 2000),
-        "cutting_plane": (cutting_plane, 1000),
-        "sdp": (sdp, 2),
-    },
-    "block": {
-        "newton": (block_newton, 60),  # type: ignore[dict-item]
-        "closed_form": (closed_form, 2000),
-        "cutting_plane": (cutting_plane, 1000),
-        "sdp": (sdp, 2),
-    },
-}
 #: Rounding is held to be the reason when a small gap has not become smaller for this
 #: many iterations, and for as many as it took to reach.
 PATIENCE = 25
@@ -61,8 +40,10 @@ def solve(
         What makes a sum of kernels good, e.g. ``Fisher(bank, target, alpha)``.
     weights : WeightSet
         Which weights are allowed, e.g. ``Simplex()`` or ``LpBall(2)``.
-    method : {"auto", "newton", "closed_form", "cutting_plane", "sdp"}, default="auto"
-        "auto" is Newton's method, which needs the fewest factorisations.
+    method : str, default="auto"
+        A key of ``METHODS`` for the family of the criterion, such as "newton",
+        "interior_point", "closed_form", "cutting_plane" or "sdp"; "auto" is the one
+        that needs the fewest factorisations.
     tol : float, default=1e-8
         Relative gap between value and lower bound at which to stop.
     max_iter : int, optional
@@ -91,13 +72,15 @@ def solve(
     >>> solution.converged, int(solution.weights.argmax())
     (True, 0)
     """
-    name, run, limit = _lookup(criterion, method, max_iter)
+    name, run, limit = _lookup(criterion, weights, method, max_iter)
     if not tol > 0:
         raise ValueError(f"tol must be > 0, got {tol!r}")
     counted = _Counted(criterion)
     best, trace, status = _iterate(counted, weights, run, tol, limit, callback)
     tidy, (value, lower, gap) = _tidy(criterion, weights, best, tol)
-    converged = gap <= tol
+    if status.startswith("infeasible"):
+        value = gap = np.inf
+    converged = abs(gap) <= tol  # bounds that cross by more are not to be trusted
     if converged:
         status = f"optimal: the relative gap {gap:.1e} is within tol={tol:.0e}"
     return Solution(
@@ -107,7 +90,7 @@ def solve(
         gap=gap,
         converged=converged,
         status=status.format(gap=gap, tol=tol),
-        remarks=criterion.remarks(tidy),
+        remarks=criterion.remarks(tidy) + _set_remarks(weights, tidy),
         n_iter=len(trace),
         n_factorizations=counted.n_factorizations,
         coef=best.coef,
@@ -126,8 +109,9 @@ class _Counted:
         self.n_factorizations = 0
 
     def evaluate(self, weights: np.ndarray, hessian: bool = True) -> Evaluation:
-        self.n_factorizations += 1
-        return self._criterion.evaluate(weights, hessian=hessian)
+        state = self._criterion.evaluate(weights, hessian=hessian)
+        self.n_factorizations += state.n_factorizations
+        return state
 
     def expand(self, weights: np.ndarray) -> object:
         self.n_factorizations += 1
@@ -138,10 +122,21 @@ class _Counted:
 
 
 def _lookup(
-    criterion: Criterion, method: str, max_iter: int | None
+    criterion: Criterion, weight_set: WeightSet, method: str, max_iter: int | None
 ) -> tuple[str, Method, int]:
-    methods = METHODS[criterion.family]
-    name = next(iter(methods)) if method == "auto" else method
+    family = criterion.family
+    if getattr(weight_set, "signed", False):
+        family = f"signed {family}"
+    if family not in METHODS:
+        raise ValueError(
+            f"no method minimises {type(criterion).__name__} over {weight_set!r}; "
+            "weights of any sign go with Margin, Alignment and Fisher"
+        )
+    methods = METHODS[family]
+    name = method
+    if method == "auto":
+        name = getattr(criterion, "preferred_method", "")
+        name = name if name in methods else next(iter(methods))
     if name not in methods:
         raise ValueError(
             f"method must be 'auto' or one of {sorted(methods)} for "
@@ -153,6 +148,12 @@ def _lookup(
             raise ValueError(f"max_iter must be at least 1, got {max_iter!r}")
         limit = max_iter
     return name, run, limit
+
+
+def _set_remarks(weight_set: WeightSet, weights: np.ndarray) -> tuple[str, ...]:
+    """What a set that has something to say says about the weights (m,)."""
+    remarks = getattr(weight_set, "remarks", None)
+    return () if remarks is None else remarks(weights)
 
 
 def _iterate(
@@ -173,7 +174,7 @@ def _iterate(
         for iterate in run(criterion, weight_set):  # type: ignore[arg-type]
             row = _row(iterate, weight_set, len(trace) + 1, started)
             trace.append(row)
-            if best_row is None or row.gap < best_row.gap:
+            if best_row is None or _better(row, best_row):
                 best, best_row = iterate, row
             stop = callback is not None and callback(row)
             if row.gap <= tol:
@@ -191,12 +192,35 @@ def _iterate(
                 status = "stopped: rounding keeps the relative gap at {gap:.1e}"
                 break
     except FactorizationError as error:
-        if best is None:
-            raise
         reason = str(error).replace("{", "(").replace("}", ")")
         status = f"stopped: {reason}; the relative gap is {{gap:.1e}}"
+        if isinstance(error, InfeasibleError) and _hopeless(best_row):
+            status = f"infeasible: {reason}"
+            best = best or _nowhere(criterion, weight_set, error)
+        if best is None:
+            raise
     assert best is not None
     return best, trace, status
+
+
+def _better(row: TraceRow, best: TraceRow) -> bool:
+    """Whether an iterate is the best so far; by its bound while no gap is finite."""
+    if np.isinf(row.gap) and np.isinf(best.gap):
+        return row.lower_bound > best.lower_bound
+    return row.gap < best.gap
+
+
+def _hopeless(best: TraceRow | None) -> bool:
+    """Whether no iterate is near an optimum; rounding may make its value finite."""
+    return best is None or not best.gap <= SMALL_GAP
+
+
+def _nowhere(
+    criterion: _Counted, weight_set: WeightSet, error: InfeasibleError
+) -> Iterate:
+    """What is known about a problem without a solution: a dual point."""
+    weights = weight_set.start(criterion.n_weights)  # type: ignore[arg-type]
+    return Iterate(weights, np.inf, np.zeros(len(weights)), error.coef)
 
 
 def _row(
@@ -221,6 +245,9 @@ def _tidy(
     tolerance, only smaller weights are dropped.
     """
     weights, scores = iterate.weights, -iterate.gradient
+    if getattr(weight_set, "signed", False):  # a negative weight is not a small one
+        judged = certify(criterion, weight_set, weights, iterate.coef, iterate.dual)
+        return weights, judged
     slack = weight_set.support(scores) - float(scores @ weights)
     largest = np.sqrt(max(slack / abs(iterate.value or 1.0), 0.0) + 1e-16)
     first = criterion.n_weights - criterion.n_kernels

@@ -242,8 +242,8 @@ def _check_finite(block: Array, view: View, labels: list[Any]) -> None:
         raise ValueError(
             f"Input X contains NaN: {len(absent)} sample(s) lack the view "
             f"{view.name!r}, since all its entries are NaN in row(s) {shown}. "
-            "Drop these rows, impute the view, or use an estimator that allows "
-            "missing views."
+            "Drop these rows, impute the view, or set missing='available' or "
+            "missing='zero' in an estimator that allows missing views."
         )
     rows = np.flatnonzero(~np.isfinite(values).all(axis=1))
     raise ValueError(

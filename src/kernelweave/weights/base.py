@@ -11,7 +11,10 @@ __all__ = ["WeightSet"]
 
 @runtime_checkable
 class WeightSet(Protocol):
-    """A compact convex set of weights ``w >= 0``, known by its support function.
+    """A compact convex set of weights, known by its support function.
+
+    The weights are non-negative, unless the set has a true attribute ``signed``:
+    solvers for such sets are registered apart.
 
     Attributes
     ----------

@@ -1,0 +1,370 @@
+"""A million rows: one pass, its memory, Dask, and what else could be used.
+
+``benchmarks/scale.py [--quick]`` measures and writes ``results/scale.json``. Every task
+runs in a process of its own, so that its memory can be told; rows are on disk and are
+read through a memory map.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+COLUMNS, VIEWS, CLASSES, WIDTH = 20, 10, 5, 100
+CHUNK = 8192
+TEST_ROWS = 20_000
+
+
+def draw(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Rows whose class depends on waves in four of ten pairs of columns."""
+    rng = np.random.default_rng(7)
+    directions = rng.normal(size=(CLASSES, 4, 2))
+    rng = np.random.default_rng([7, seed])
+    X = rng.normal(size=(n, COLUMNS))
+    scores = np.zeros((n, CLASSES))
+    for v in range(4):
+        scores += np.sin(1.5 * X[:, 2 * v : 2 * v + 2] @ directions[:, v].T)
+    scores += 0.5 * rng.gumbel(size=scores.shape)
+    return X, np.argmax(scores, axis=1)
+
+
+def view_list() -> list[Any]:
+    """Ten Gaussian views of two columns each."""
+    from kernelweave.kernels import RBF
+
+    return [(f"v{i}", RBF(), [2 * i, 2 * i + 1]) for i in range(VIEWS)]
+
+
+def make_model(**settings: Any) -> Any:
+    """The estimator that is measured."""
+    from kernelweave import MultipleKernelFDA
+
+    settings = {"features": "random", "n_features": WIDTH, **settings}
+    return MultipleKernelFDA(view_list(), norm=1, alpha="learn", **settings)
+
+
+# Tasks: (folder, n) -> what was found -------------------------------------------------
+
+
+def bare(folder: Path, n: int) -> dict[str, Any]:
+    """The pass itself in NumPy: features, Z'Z and Z'Y, no more."""
+    X, y = load(folder, n)
+    rng = np.random.default_rng(0)
+    W = rng.normal(size=(VIEWS, 2, WIDTH // 2))
+    D = VIEWS * WIDTH
+    gram, cross = np.zeros((D, D)), np.zeros((D, CLASSES))
+    one_hot, Z = np.eye(CLASSES), np.empty((CHUNK, D))
+    for start in range(0, n, CHUNK):
+        rows = np.asarray(X[start : start + CHUNK])
+        part = Z[: len(rows)]
+        for i in range(VIEWS):
+            phase = rows[:, 2 * i : 2 * i + 2] @ W[i]
+            at = WIDTH * i
+            np.cos(phase, out=part[:, at : at + WIDTH // 2])
+            np.sin(phase, out=part[:, at + WIDTH // 2 : at + WIDTH])
+        gram += part.T @ part
+        cross += part.T @ one_hot[y[start : start + CHUNK]]
+    return {"checksum": float(gram.sum() + cross.sum())}
+
+
+def fit(folder: Path, n: int, **settings: Any) -> dict[str, Any]:
+    """The whole fit: features, pass, weights, certificate, Gaussians."""
+    X, y = load(folder, n)
+    model = make_model(**settings).fit(X, y)
+    return judged(model, folder) | {
+        "gap": model.certificate_.gap,
+        "factorisations": model.n_iter_,
+        "kernel_error": model.features_.worst_error,
+    }
+
+
+def fit_nystroem(folder: Path, n: int) -> dict[str, Any]:
+    """The same with Nystroem features, which "auto" would take."""
+    return fit(folder, n, features="nystroem")
+
+
+def fit_dask(folder: Path, n: int) -> dict[str, Any]:
+    """The same on two workers of Dask; processor time of all three processes."""
+    import dask.array as da
+    from distributed import Client, LocalCluster
+
+    y = load(folder, n)[1]
+    with (
+        LocalCluster(2, threads_per_worker=1, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
+        size = 5 * CHUNK
+        chunks = tuple(min(size, n - start) for start in range(0, n, size))
+        X = da.map_blocks(
+            read_block,
+            da.from_array(np.arange(0, n, size), chunks=1),
+            str(folder / "X.npy"),
+            chunks[0],
+            n,
+            new_axis=1,
+            chunks=(chunks, (COLUMNS,)),
+            dtype=float,
+        )
+        before = sum(client.run(time.process_time).values())
+        wall = time.perf_counter()
+        model = make_model().fit(X, da.from_array(np.asarray(y), chunks=(chunks,)))
+        wall = time.perf_counter() - wall
+        workers = sum(client.run(time.process_time).values()) - before
+        return judged(model, folder) | {"workers_cpu": workers, "fit_wall": wall}
+
+
+def read_block(start: np.ndarray, path: str, size: int, n: int) -> np.ndarray:
+    """Rows of one partition, read by the worker that needs them."""
+    first = int(start[0])
+    return np.asarray(np.load(path, mmap_mode="r")[first : min(first + size, n)])
+
+
+def fit_dual(folder: Path, n: int) -> dict[str, Any]:
+    """n x n kernels, nothing approximated."""
+    X, y = load(folder, n)
+    return judged(make_model(features="exact").fit(np.asarray(X), y), folder)
+
+
+def nystroem_sgd(folder: Path, n: int) -> dict[str, Any]:
+    """scikit-learn: Nystroem a view, concatenated, one epoch of SGDClassifier."""
+    from sklearn.linear_model import SGDClassifier
+
+    X, y = load(folder, n)
+    features = sklearn_features(np.asarray(X[:2000]))
+    model = SGDClassifier(average=True, random_state=0)
+    for start in range(0, n, CHUNK):
+        part = slice(start, start + CHUNK)
+        model.partial_fit(features.transform(X[part]), y[part], classes=range(CLASSES))
+    return judged(_Piped(features, model), folder)
+
+
+def nystroem_ridge(folder: Path, n: int) -> dict[str, Any]:
+    """scikit-learn: the same features and RidgeClassifierCV on all rows at once."""
+    from sklearn.linear_model import RidgeClassifierCV
+
+    X, y = load(folder, n)
+    features = sklearn_features(np.asarray(X[:2000]))
+    model = RidgeClassifierCV(np.logspace(-4, 2, 7)).fit(features.transform(X), y)
+    return judged(_Piped(features, model), folder)
+
+
+def boosting(folder: Path, n: int) -> dict[str, Any]:
+    """scikit-learn: HistGradientBoostingClassifier with its defaults."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    X, y = load(folder, n)
+    model = HistGradientBoostingClassifier(random_state=0)
+    return judged(model.fit(np.asarray(X), y), folder)
+
+
+TASKS: dict[str, Callable[..., dict[str, Any]]] = {
+    task.__name__: task
+    for task in (
+        bare,
+        fit,
+        fit_nystroem,
+        fit_dask,
+        fit_dual,
+        nystroem_sgd,
+        nystroem_ridge,
+        boosting,
+    )
+}
+
+
+class _Piped:
+    def __init__(self, features: Any, model: Any) -> None:
+        self.features, self.model = features, model
+
+    def predict(self, X: np.ndarray) -> np.ndarray:
+        return self.model.predict(self.features.transform(X))
+
+
+def sklearn_features(sample: np.ndarray) -> Any:
+    """Nystroem features of each pair of columns, side by side."""
+    from sklearn.compose import ColumnTransformer
+    from sklearn.kernel_approximation import Nystroem
+
+    parts = [
+        (f"v{i}", Nystroem(gamma=0.36, n_components=WIDTH), [2 * i, 2 * i + 1])
+        for i in range(VIEWS)
+    ]
+    return ColumnTransformer(parts).fit(sample)
+
+
+def judged(model: Any, folder: Path) -> dict[str, Any]:
+    """Accuracy on rows that no task has seen."""
+    X, y = np.load(folder / "X_test.npy"), np.load(folder / "y_test.npy")
+    return {"accuracy": 100.0 * float(np.mean(model.predict(X) == y))}
+
+
+def load(folder: Path, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """The first n rows: X as a memory map, y in memory."""
+    X = np.load(folder / "X.npy", mmap_mode="r")
+    return X[:n], np.load(folder / "y.npy")[:n]
+
+
+# The program --------------------------------------------------------------------------
+
+
+def child(name: str, folder: str, n: int) -> None:
+    """Run one task and print what it took."""
+    import sklearn.ensemble
+
+    import kernelweave  # noqa: F401  loading is not measured
+
+    assert sklearn
+    wall, cpu = time.perf_counter(), time.process_time()
+    found = TASKS[name](Path(folder), n)
+    found["wall"] = time.perf_counter() - wall
+    found["cpu"] = time.process_time() - cpu
+    found["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+    print("RESULT " + json.dumps(found))
+
+
+def measure(name: str, folder: Path, n: int, threads: int = 2) -> dict[str, Any]:
+    """One task in a process of its own."""
+    settings = {f"{lib}_NUM_THREADS": str(threads) for lib in ("OMP", "OPENBLAS")}
+    done = subprocess.run(
+        [sys.executable, __file__, "--child", name, str(folder), str(n)],
+        env=os.environ | settings,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    for line in done.stdout.splitlines():
+        if line.startswith("RESULT "):
+            found = json.loads(line.removeprefix("RESULT "))
+            print(f"{name}, n = {n:,}: {found}", flush=True)
+            return found
+    raise RuntimeError(f"{name}, n = {n}: {done.stderr[-2000:]}")
+
+
+def run(quick: bool = False) -> Any:
+    """All tasks, as a section of the page of benchmarks."""
+    from harness import Section
+
+    large, small, dual = (50_000, 5_000, 1_000) if quick else (10**6, 10**5, 5_000)
+    section = Section(
+        "A million rows",
+        f"{COLUMNS} columns, {VIEWS} Gaussian views of two columns, {WIDTH} random "
+        f"features each (D = {VIEWS * WIDTH:,}), {CLASSES} classes, norm=1, "
+        "alpha='learn'; two threads. Each task in a process of its own, reading rows "
+        "through a memory map; features, weights, certificate and class Gaussians are "
+        "a part of every fit. Peak: resident memory of the process with everything in "
+        f"it. Accuracy on {TEST_ROWS:,} further rows.",
+        ["task", "rows", "CPU s", "wall s", "peak MB", "accuracy %"],
+    )
+    plan = [(name, large) for name in ("bare", "fit", "fit_nystroem", "fit_dask")]
+    plan += [("nystroem_sgd", large), ("boosting", large), ("nystroem_ridge", small)]
+    plan += [("fit", small), ("fit_nystroem", dual), ("fit_dual", dual)]
+    found: dict[tuple[str, int], dict[str, Any]] = {}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for suffix, n, seed in (("", large, 0), ("_test", TEST_ROWS, 1)):
+            X, y = draw(n, seed)
+            np.save(folder / f"X{suffix}.npy", X)
+            np.save(folder / f"y{suffix}.npy", y)
+            del X, y
+        for task, n in plan:
+            try:
+                result = found[task, n] = measure(task, folder, n)
+            except RuntimeError as error:  # one task must not cost the others
+                section.remarks.append(str(error))
+                continue
+            title = (TASKS[task].__doc__ or task).splitlines()[0].rstrip(".")
+            cpu = result["cpu"] + result.get("workers_cpu", 0.0)
+            accuracy = f"{result['accuracy']:.1f}" if "accuracy" in result else ""
+            section.rows.append(
+                [title, n, cpu, result["wall"], round(result["peak_mb"]), accuracy]
+            )
+    _check(section, found, large, small, dual)
+    return section
+
+
+def _check(section: Any, found: Any, large: int, small: int, dual: int) -> None:
+    """What was required."""
+
+    def ratio(what: str, a: Any, b: Any, required: str, test: Any) -> None:
+        if a in found and b in found:
+            top = found[a].get("workers_cpu", 0.0) + found[a]["cpu"]
+            value = top / found[b]["cpu"]
+            section.check(what, f"{value:.2f}x", required, test(value))
+
+    fitted = ("fit", large)
+    ratio(
+        f"fit on {large:,} rows against the bare NumPy pass, CPU",
+        fitted,
+        ("bare", large),
+        "at most 1.5x",
+        lambda v: v <= 1.5,
+    )
+    ratio(
+        f"{large:,} rows against {small:,}, CPU",
+        fitted,
+        ("fit", small),
+        "8x to 12x",
+        lambda v: 8 <= v <= 12,
+    )
+    ratio(
+        "Dask with two workers against one process, CPU of all processes",
+        ("fit_dask", large),
+        fitted,
+        "at most 1.3x",
+        lambda v: v <= 1.3,
+    )
+    if fitted in found:
+        peak = found[fitted]["peak_mb"]
+        section.check(
+            "peak memory of the fit", f"{peak:.0f} MB", "1000 MB", peak <= 1000
+        )
+    pair = ("fit_nystroem", dual), ("fit_dual", dual)
+    if all(key in found for key in pair):
+        off = found[pair[1]]["accuracy"] - found[pair[0]]["accuracy"]
+        section.check(
+            f"accuracy below that of the exact dual, n = {dual:,}",
+            f"{off:.2f} points",
+            "at most 1 point",
+            off <= 1.0,
+        )
+
+
+def main() -> int:
+    """Run everything, print it, and keep it unless it was quick."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="small sizes, not kept")
+    parser.add_argument("--child", nargs=3, metavar=("TASK", "FOLDER", "N"))
+    options = parser.parse_args()
+    if options.child:
+        name, folder, n = options.child
+        child(name, folder, int(n))
+        return 0
+    from harness import environment, save
+    from report import as_text
+
+    place, started = environment(), time.perf_counter()
+    section = run(options.quick)
+    result = dataclasses.asdict(section) | {
+        "environment": place,
+        "seconds": round(time.perf_counter() - started, 1),
+    }
+    print(as_text(result))
+    if not options.quick:
+        save("scale", result)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,273 @@
+"""Kernel-target alignment, centred or not, as a criterion for weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kernelweave._array import Array, to_numpy
+from kernelweave.criteria.base import CertificateTerms, Evaluation
+from kernelweave.criteria.kernel_moments import (
+    FactorTarget,
+    KernelTarget,
+    kernel_moments,
+)
+from kernelweave.criteria.remarks import weight_remarks
+from kernelweave.kernels.bank import DenseBank
+
+__all__ = ["Alignment", "AlignmentTerms"]
+
+#: A step of the certificate goes a little too far rather than not far enough.
+OVERSHOOT = 1.0 + 1e-3
+MAX_STEPS = 60
+#: A correction of m, in units of its own length of at most one, that is rounding.
+ROUNDING = 1e-15
+#: Asymmetry of a target kernel, relative to its largest entry, that is rounding.
+ASYMMETRY = 1e-8
+#: Alignment below which a target has nothing to do with any kernel.
+UNRELATED = 1e-12
+
+
+class Alignment:
+    """``J(w) = -A(w)``, the alignment of ``K = sum_i w_i G_i`` with a target kernel T.
+
+    Cristianini et al. (2001); Lanckriet et al. (2002), Eq. 11; with ``centred=True``
+    the centred alignment of Cortes et al. (2012). Over the labelled rows, with
+    ``S_ij = <G_i, G_j>`` and ``b_i = <G_i, T> / norm(T)`` (Frobenius; both sides
+    centred over these rows if asked for)::
+
+        A(w)  = <K, T> / (norm(K) norm(T)) = b'w / sqrt(w'S w)
+        A(u) <= sqrt(m'S m)   for every allowed u, if (b - S m)'u <= 0 for all of them
+
+    so any m gives a bound once it is corrected along the mean kernel, on which the
+    left side of the condition decreases. A does not depend on the size of w: it is the
+    same problem on every set that spans the same cone, one non-negative least-squares
+    problem ``min w'S w - 2 b'w`` for weights of one sign. J is minus the alignment, a
+    cosine; the dual point of a solution is m (p,).
+
+    Parameters
+    ----------
+    bank : DenseBank
+        Kernels over all rows, labelled or not.
+    target : array of shape (n,) or (n, k), optional
+        H of ``T = H H'``: labels +1 and -1, or one indicator column for each class.
+        Rows of zeros are unlabelled.
+    target_kernel : array of shape (n, n), optional
+        T itself, in place of ``target``.
+    rows : array of int or bool, optional
+        The labelled rows; by default those where ``target`` is not zero, or all rows.
+    centred : bool, default=True
+        Whether T and the kernels are centred over the labelled rows first.
+
+    Attributes
+    ----------
+    cosines : ndarray of shape (p,)
+        The alignment of each kernel alone; 0 for one that vanishes on the rows.
+    correlations : ndarray of shape (p, p)
+        The alignment of each kernel with each other.
+    norms : ndarray of shape (p,)
+        ``sqrt(S_ii)``.
+    """
+
+    family = "alignment"
+
+    def __init__(
+        self,
+        bank: DenseBank,
+        target: Array | None = None,
+        *,
+        target_kernel: Array | None = None,
+        rows: Array | None = None,
+        centred: bool = True,
+    ) -> None:
+        self.bank, self.centred = bank, bool(centred)
+        if (target is None) == (target_kernel is None):
+            raise ValueError("give either target or target_kernel, and not both")
+        n = bank.n_samples
+        if target is not None:
+            factor = _from_columns(target, n)
+            labelled = np.flatnonzero(np.any(factor != 0, axis=1))
+        else:
+            square, labelled = _from_kernel(target_kernel, n), np.arange(n)
+        self.rows = labelled if rows is None else _row_numbers(rows, n)
+        if len(self.rows) < 2:
+            raise ValueError(
+                f"alignment needs at least 2 labelled rows; got {len(self.rows)}"
+            )
+        known: FactorTarget | KernelTarget
+        if target is not None:
+            known = FactorTarget(factor[self.rows], self.centred)
+        else:
+            known = KernelTarget(square[np.ix_(self.rows, self.rows)], self.centred)
+        if known.norm == 0.0:
+            raise ValueError(
+                "the target is zero on the labelled rows"
+                + (" after centring: it holds one class only" if centred else "")
+            )
+        moments = kernel_moments(bank, self.rows, known, self.centred)
+        self.norms, self.correlations, self.cosines = moments
+
+    @property
+    def n_weights(self) -> int:
+        """The number p of kernels."""
+        return self.bank.n_kernels
+
+    @property
+    def n_kernels(self) -> int:
+        """The number p of kernels."""
+        return self.bank.n_kernels
+
+    def alignment(self, weights: np.ndarray) -> float:
+        """``A(w)``, between -1 and 1; 0 where the kernel vanishes on the rows."""
+        scaled = self._scaled(weights)
+        size = self._size(scaled)
+        return float(self.cosines @ scaled) / size if size > 0 else 0.0
+
+    def unscaled(self, scaled: np.ndarray) -> np.ndarray:
+        """Divided by the norms of the kernels, (..., p); 0 for one that vanishes."""
+        alive = self.norms > 0
+        return np.where(alive, scaled / np.where(alive, self.norms, 1.0), 0.0)
+
+    def evaluate(self, weights: np.ndarray, hessian: bool = True) -> Evaluation:
+        """Value, gradient and Hessian; J is quasiconvex, so the last may be any."""
+        scaled = self._scaled(weights)
+        size, b = self._size(scaled), self.cosines
+        if size == 0.0:
+            nothing = np.zeros(len(scaled))
+            return Evaluation(0.0, nothing, None, nothing)
+        unit = scaled / size
+        moved, value = self.correlations @ unit, float(b @ unit)
+        gradient = (value * moved - b) / size * self.norms
+        curvature = None
+        if hessian:
+            mixed = np.outer(b, moved)
+            curvature = mixed + mixed.T - 3.0 * value * np.outer(moved, moved)
+            curvature += value * self.correlations
+            curvature *= np.outer(self.norms, self.norms) / size**2
+        return Evaluation(-value, gradient, curvature, value * self.unscaled(unit))
+
+    def certificate_terms(
+        self, weights: np.ndarray, coef: Array, dual: Array
+    ) -> CertificateTerms:
+        """The value at ``weights`` as it is, and the bound of m = ``dual`` (p,)."""
+        point = self._scaled(np.asarray(dual, dtype=np.float64))
+        mean = np.ones(self.n_weights)
+        pair = np.column_stack([point, mean])
+        moved = self.correlations @ pair
+        return AlignmentTerms(
+            upper=-self.alignment(weights),
+            linear=-self._size(point),
+            scores=(self.cosines - moved[:, 0]) * self.norms,
+            slope=moved[:, 1] * self.norms,
+            products=pair.T @ moved,
+        )
+
+    def remarks(self, weights: np.ndarray) -> tuple[str, ...]:
+        """Whether the weights are unique, and whether there is anything to align."""
+        remarks = weight_remarks(self.bank, weights, learns_alpha=False)
+        if np.max(self.cosines) <= UNRELATED:
+            remarks += (
+                "no kernel is aligned with the target on the labelled rows: every sum "
+                "of them is as good as any other",
+            )
+        return remarks
+
+    def _scaled(self, weights: np.ndarray) -> np.ndarray:
+        """Weights of kernels of Frobenius norm one, (p,)."""
+        return np.asarray(weights, dtype=np.float64) * self.norms
+
+    def _size(self, scaled: np.ndarray) -> float:
+        """``norm(K)``."""
+        return float(np.sqrt(max(scaled @ self.correlations @ scaled, 0.0)))
+
+
+@dataclass(frozen=True)
+class AlignmentTerms(CertificateTerms):
+    """The bound ``-sqrt(m'S m)`` of a point m, corrected until its condition holds.
+
+    Attributes
+    ----------
+    slope : ndarray of shape (p,)
+        ``S v`` for the sum v of all kernels at norm one, along which m may move.
+    products : ndarray of shape (2, 2)
+        ``m'S m``, ``m'S v`` and ``v'S v``.
+    """
+
+    slope: np.ndarray
+    products: np.ndarray
+
+    def bound(self, weight_set: Any) -> float:
+        """``-norm(m + s v)`` for the least s with ``(b - S(m + s v))'u <= 0``.
+
+        The largest value of the left side over the set is convex and falling in s, so
+        that Newton's steps, from the point of the set that attains it, find the zero.
+        """
+        s = ROUNDING
+        for _ in range(MAX_STEPS):
+            scores = self.scores - s * self.slope
+            excess = weight_set.support(scores)
+            if excess <= 0.0:
+                return self._length(s)
+            rise = float(self.slope @ weight_set.maximizer(scores))
+            if not rise > 0.0:
+                break
+            step = excess / rise
+            s += OVERSHOOT * step
+            if step * self.products[1, 1] ** 0.5 <= ROUNDING:
+                return self._length(s)
+        return -1.0  # no cosine is larger
+
+    def _length(self, s: float) -> float:
+        """``-norm(m + s v)``."""
+        point = np.array([1.0, s])
+        return -float(np.sqrt(max(point @ self.products @ point, 0.0)))
+
+
+def _from_columns(target: Array, n: int) -> np.ndarray:
+    """H (n, k), checked."""
+    columns = to_numpy(target).astype(np.float64)
+    columns = columns[:, None] if columns.ndim == 1 else columns
+    if columns.ndim != 2 or columns.shape[0] != n:
+        raise ValueError(
+            f"the target must have one row for each of the {n} samples; got the shape "
+            f"{tuple(target.shape)}"
+        )
+    if not np.all(np.isfinite(columns)):
+        raise ValueError("the target contains NaN or infinite values")
+    return columns
+
+
+def _from_kernel(kernel: Array, n: int) -> np.ndarray:
+    """T (n, n), checked."""
+    kernel = to_numpy(kernel).astype(np.float64)
+    if kernel.shape != (n, n):
+        raise ValueError(
+            f"target_kernel must have the shape ({n}, {n}) of the kernels in the bank; "
+            f"got {tuple(kernel.shape)}"
+        )
+    if not np.all(np.isfinite(kernel)):
+        raise ValueError("target_kernel contains NaN or infinite values")
+    if np.max(np.abs(kernel - kernel.T)) > ASYMMETRY * np.max(np.abs(kernel)):
+        raise ValueError("target_kernel is not symmetric")
+    return kernel
+
+
+def _row_numbers(rows: Array, n: int) -> np.ndarray:
+    """Row numbers, sorted, from numbers or a mask."""
+    rows = to_numpy(rows)
+    if rows.dtype == bool:
+        if rows.shape != (n,):
+            raise ValueError(
+                f"a mask of rows must have the shape ({n},); got {rows.shape}"
+            )
+        return np.flatnonzero(rows)
+    numbers = np.unique(rows)
+    if numbers.dtype.kind not in "iu":
+        raise ValueError(f"rows must be row numbers or a mask; got {rows.dtype} values")
+    if len(numbers) and not (numbers[0] >= 0 and numbers[-1] < n):
+        raise ValueError(
+            f"rows must lie between 0 and {n - 1}; got {numbers[0]} to {numbers[-1]}"
+        )
+    return numbers

@@ -1,0 +1,142 @@
+"""Tables in one view that papers on kernel learning share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.datasets import load_wine as _load_wine
+from sklearn.utils import Bunch
+
+from kernelweave.datasets._bunch import views_bunch
+from kernelweave.datasets._sources import LABEL, Source, encode_labels, find_cells
+
+__all__ = ["fetch_table", "load_wine"]
+
+ALL = "all"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A source, and what the table is about."""
+
+    source: Source
+    about: str
+
+
+TABLES = {
+    "sonar": Table(
+        Source("sonar", 208, 60, (3510.8897, 60400.9867, 93518.3511), (("", 40),)),
+        "Sonar echoes in 60 frequency bands: a metal cylinder (M) or a rock (R). UCI.",
+    ),
+    "heart": Table(
+        Source("heart", 270, 13, (161586.5, 97780079.1, 849002), (("", 53),)),
+        "Heart disease absent or present, 13 findings a patient. Statlog, UCI.",
+    ),
+    "breast_cancer_wisconsin": Table(
+        Source("breast_cancer_wisconsin", 683, 9, (19353, 828611, 89235), (("", 15),)),
+        "Breast tumours, benign or malignant, nine properties of cells graded 1 to 10; "
+        "the 16 of 699 rows with a missing grade are left out. UCI.",
+    ),
+    "ionosphere": Table(
+        Source(
+            "ionosphere", 351, 34, (2956.01597, 41649.8789, 41600.6329), (("", 59),)
+        ),
+        "Radar returns from the ionosphere, good or bad; the second column is zero. "
+        "UCI.",
+    ),
+    "usps": Table(
+        Source("usps", 9298, 256, (-1155322.88, 165341235, -147135270), (("", 41082),)),
+        "Handwritten digits from envelopes (Hull 1994), 16 x 16 grey values between -1 "
+        "and 1; the first 7291 rows are the official training set.",
+    ),
+    "satimage": Table(
+        Source("satimage", 6435, 36, (19337086, 5.930507e10, 359193360), (("", 182),)),
+        "Landsat pictures: 3 x 3 pixels in four bands, six kinds of ground. Statlog, "
+        "UCI.",
+    ),
+    "segment": Table(
+        Source("segment", 2310, 19, (1081148.7, 617585815, 6935880.89), (("", 36),)),
+        "Regions of seven outdoor pictures, 19 properties each. Statlog, UCI.",
+    ),
+    "waveform": Table(
+        Source("waveform", 5000, 40, (179897.64, 6670451.71, 1986629.5), (("", 60),)),
+        "Mixtures of three waves (Breiman et al. 1984) in 21 columns, and 19 of "
+        "noise. UCI; make_waveform draws more of them.",
+    ),
+    "brain_tumor1": Table(
+        Source("brain_tumor1", 90, 5920, (387847148, 1.78636118e15, 1.11016429e12)),
+        "Gene expression of five kinds of brain tumours (Pomeroy et al. 2002).",
+    ),
+    "brain_tumor2": Table(
+        Source("brain_tumor2", 50, 10367, (36818138.8, 3.05312245e13, 1.92142138e11)),
+        "Gene expression of four kinds of gliomas (Nutt et al. 2003).",
+    ),
+}
+
+
+def fetch_table(
+    name: str, *, as_frame: bool | str = "auto", download_if_missing: bool = True
+) -> Bunch:
+    """One of the tables of the papers.
+
+    It is read from the folder named by the environment variable ``KERNELWEAVE_DATA``
+    (``<name>.csv.gz`` or ``<name>.csv``: a header, one row a sample, the class in the
+    column "label"), else from OpenML through :func:`sklearn.datasets.fetch_openml`,
+    which checks what it downloads and keeps it.
+
+    Parameters
+    ----------
+    name : {"sonar", "heart", "breast_cancer_wisconsin", "ionosphere", "usps", \
+"satimage", "segment", "waveform", "brain_tumor1", "brain_tumor2"}
+        Which table; the last two are not on OpenML.
+    as_frame : bool or "auto", default="auto"
+        Whether ``data`` is a pandas DataFrame; "auto": if pandas is installed.
+    download_if_missing : bool, default=True
+        Whether OpenML may be asked.
+
+    Returns
+    -------
+    bunch : Bunch
+        ``data`` (n, d), ``target`` (n,), ``target_names``, ``feature_names``,
+        ``views`` (one of all columns) and ``DESCR``.
+
+    Raises
+    ------
+    MissingDataError
+        If the table is in neither place; the message says how to get it.
+    """
+    if name not in TABLES:
+        raise ValueError(f"name must be one of {', '.join(TABLES)}; got {name!r}")
+    table = TABLES[name]
+    cells = find_cells(table.source, download_if_missing)
+    codes, classes = encode_labels(cells.texts[LABEL])
+    blocks = {ALL: (cells.values, cells.names)}
+    return views_bunch(blocks, codes, classes, table.about + "\n", as_frame)
+
+
+def load_wine(*, as_frame: bool | str = "auto") -> Bunch:
+    """Chemical analyses of three kinds of wine: one view of 13 columns, 178 rows.
+
+    Parameters
+    ----------
+    as_frame : bool or "auto", default="auto"
+        Whether ``data`` is a pandas DataFrame; "auto": if pandas is installed.
+
+    Returns
+    -------
+    bunch : Bunch
+        ``data`` (178, 13), ``target`` (178,), ``target_names``, ``feature_names``,
+        ``views`` (one of all columns) and ``DESCR``; the rows are scikit-learn's.
+
+    Examples
+    --------
+    >>> from kernelweave.datasets import load_wine
+    >>> load_wine().data.shape
+    (178, 13)
+    """
+    raw = _load_wine()
+    blocks = {ALL: (np.asarray(raw.data), [str(name) for name in raw.feature_names])}
+    classes = [str(name) for name in raw.target_names]
+    about = "Chemical analyses of wine from three cultivars (UCI), from scikit-learn.\n"
+    return views_bunch(blocks, raw.target, classes, about, as_frame)

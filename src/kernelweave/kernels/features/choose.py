@@ -1,0 +1,64 @@
+"""Which feature map each kernel gets."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kernelweave.kernels.base import Kernel
+from kernelweave.kernels.features.base import FeatureMap
+from kernelweave.kernels.features.exact import exact_map, exact_width
+from kernelweave.kernels.features.fourier import FourierFeatures
+from kernelweave.kernels.features.nystroem import NystroemFeatures
+
+__all__ = ["METHODS", "choose_map", "has_exact_map"]
+
+METHODS = ("exact", "nystroem", "random")
+#: Exact features are taken up to this many times the number asked for.
+EXACT_FACTOR = 4
+
+
+def has_exact_map(kernel: Kernel) -> bool:
+    """Whether a kernel has finitely many exact features."""
+    return exact_width(kernel, 1) is not None
+
+
+def choose_map(
+    kernel: Kernel,
+    sample: np.ndarray,
+    method: str,
+    n_features: int,
+    rng: np.random.Generator,
+    precision: float,
+) -> FeatureMap:
+    """A map of one resolved kernel (without the steps of a pipe).
+
+    Parameters
+    ----------
+    kernel : Kernel
+        The kernel.
+    sample : ndarray of shape (s, d)
+        Rows as the kernel sees them.
+    method : {"exact", "nystroem", "random"}
+        Linear, cosine and polynomial kernels are exact whatever the method, unless
+        their features are more than four times ``n_features``. "random" falls back on
+        Nystroem features for kernels that have no random ones.
+    n_features : int
+        Length of an approximate map.
+    rng : numpy.random.Generator
+        Draws landmarks or frequencies.
+    precision : float
+        Machine precision of the rows to come.
+    """
+    width = exact_width(kernel, sample.shape[1])
+    if method == "exact":
+        if width is None:
+            raise ValueError(
+                f"{kernel.label} has no finite exact features; use features='nystroem' "
+                "or 'random', or a linear, cosine or polynomial kernel"
+            )
+        return exact_map(kernel, sample)
+    if width is not None and width <= EXACT_FACTOR * n_features:
+        return exact_map(kernel, sample)
+    if method == "random" and FourierFeatures.supports(kernel):
+        return FourierFeatures(kernel, sample.shape[1], n_features, rng)
+    return NystroemFeatures(kernel, sample, n_features, rng, precision=precision)

@@ -1,0 +1,138 @@
+"""Which rows of a sample stand for all rows in a Nystroem map."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from kernelweave.kernels.base import Kernel
+
+__all__ = [
+    "LANDMARKS",
+    "kernel_kmeans_plus_plus",
+    "leverage_scores",
+    "pivoted_cholesky",
+    "uniform",
+]
+
+#: Rows from which on leverage scores are found recursively, in landmarks or in all.
+DIRECT_FACTOR, DIRECT_ROWS = 2, 64
+
+
+def uniform(
+    kernel: Kernel, X: np.ndarray, m: int, rng: np.random.Generator
+) -> np.ndarray:
+    """M of the rows X (n, d), all equally likely: indices (m,)."""
+    return np.sort(rng.choice(X.shape[0], size=m, replace=False))
+
+
+def kernel_kmeans_plus_plus(
+    kernel: Kernel, X: np.ndarray, m: int, rng: np.random.Generator
+) -> np.ndarray:
+    """M rows far from each other: indices (m,).
+
+    The seeding of k-means++ (Arthur and Vassilvitskii 2007) with the distance of the
+    kernel: a row is drawn with a probability proportional to
+    ``min_l k(x, x) + k(l, l) - 2 k(x, l)`` over the landmarks l drawn before.
+    """
+    n = X.shape[0]
+    diagonal = _diagonal(kernel, X)
+    chosen = [int(rng.integers(n))]
+    distance = np.full(n, np.inf)
+    while len(chosen) < m:
+        last = chosen[-1]
+        column = kernel.gram(X, X[last : last + 1])[:, 0]
+        distance = np.minimum(distance, diagonal + diagonal[last] - 2.0 * column)
+        distance = np.maximum(distance, 0.0)
+        distance[chosen] = 0.0
+        total = float(np.sum(distance))
+        if not total > 0:  # all further rows are duplicates of landmarks
+            break
+        chosen.append(int(np.searchsorted(np.cumsum(distance), rng.random() * total)))
+    return np.sort(np.unique(chosen))
+
+
+def pivoted_cholesky(
+    kernel: Kernel, X: np.ndarray, m: int, rng: np.random.Generator
+) -> np.ndarray:
+    """M rows, each drawn by what the ones before leave unexplained: indices (m,).
+
+    Chen, Epperly, Tropp and Webber (2022): a partial Cholesky factorisation of the
+    kernel whose pivots are drawn with a probability proportional to the diagonal that
+    is left. Rows that no landmark resembles, such as a rare cluster, are found.
+    """
+    left = _diagonal(kernel, X)
+    factor = np.zeros((X.shape[0], m))
+    chosen: list[int] = []
+    smallest = 1e-12 * float(np.max(left))
+    while len(chosen) < m and float(np.max(left)) > smallest:
+        j, total = len(chosen), np.cumsum(left)
+        row = int(np.searchsorted(total, rng.random() * total[-1]))
+        row = row if left[row] > smallest else int(np.argmax(left))
+        column = kernel.gram(X, X[row : row + 1])[:, 0]
+        column = column - factor[:, :j] @ factor[row, :j]
+        factor[:, j] = column / np.sqrt(max(column[row], smallest))
+        left = np.maximum(left - factor[:, j] ** 2, 0.0)
+        left[row] = 0.0
+        chosen.append(row)
+    return np.sort(np.array(chosen, dtype=int))
+
+
+def leverage_scores(
+    kernel: Kernel, X: np.ndarray, m: int, rng: np.random.Generator
+) -> np.ndarray:
+    """M rows drawn by their ridge leverage scores: indices (m,).
+
+    Musco and Musco (2017), recursive: the scores ``(K (K + lambda I)^-1)_ii`` of all
+    rows are estimated through landmarks drawn from half of them, whose scores come
+    from a half of that half, and so on. lambda is the mean eigenvalue that m
+    landmarks leave over.
+    """
+    probability = _recursive_scores(kernel, X, np.arange(X.shape[0]), m, rng)
+    probability = probability / np.sum(probability)
+    return np.sort(rng.choice(X.shape[0], size=m, replace=False, p=probability))
+
+
+def _recursive_scores(
+    kernel: Kernel, X: np.ndarray, rows: np.ndarray, m: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Estimated leverage scores of X[rows], > 0."""
+    size = max(DIRECT_FACTOR * m, DIRECT_ROWS)
+    if len(rows) <= size:
+        landmarks = rows
+    else:
+        half = np.sort(rng.choice(rows, size=len(rows) // 2, replace=False))
+        scores = _recursive_scores(kernel, X, half, m, rng)
+        size = min(len(half), size)
+        landmarks = rng.choice(half, size=size, replace=False, p=scores / scores.sum())
+    square = kernel.gram(X[landmarks])
+    values = np.linalg.eigvalsh(square)
+    tail = max(float(np.sum(values[: max(len(values) - m, 1)])), 0.0)
+    penalty = max(tail / m, 1e-4 * float(values[-1]))
+    cross = kernel.gram(X[rows], X[landmarks])  # (r, l)
+    # k_ii - k_i'(K + lambda I)^-1 k_i is lambda times the score seen through landmarks
+    factor = np.linalg.cholesky(square + penalty * np.eye(len(landmarks)))
+    explained = np.sum(solve_triangular(factor, cross.T, lower=True) ** 2, axis=0)
+    left = (_diagonal(kernel, X[rows]) - explained) / penalty
+    return np.clip(left, 1e-6, 1.0)
+
+
+def _diagonal(kernel: Kernel, X: np.ndarray) -> np.ndarray:
+    """``k(x, x)`` of each row, (n,)."""
+    if kernel.base in ("sqeuclidean", "l1", "chi2"):
+        return np.ones(X.shape[0])
+    parts = [
+        np.diagonal(kernel.gram(X[i : i + 256])) for i in range(0, X.shape[0], 256)
+    ]
+    return np.concatenate(parts)
+
+
+Choose = Callable[[Kernel, np.ndarray, int, np.random.Generator], np.ndarray]
+LANDMARKS: dict[str, Choose] = {
+    "uniform": uniform,
+    "kmeans++": kernel_kmeans_plus_plus,
+    "leverage": leverage_scores,
+    "pivoted": pivoted_cholesky,
+}

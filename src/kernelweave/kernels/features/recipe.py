@@ -1,0 +1,244 @@
+"""Rows of views in, the features of all kernels out."""
+
+from __future__ import annotations
+
+import copy
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array, issparse
+
+from kernelweave._array import Array, as_float, from_numpy, is_numpy, to_numpy
+from kernelweave.kernels.base import Kernel
+from kernelweave.kernels.features.base import FeatureMap
+from kernelweave.kernels.features.choose import choose_map
+from kernelweave.kernels.features.exact import LinearFeatures
+from kernelweave.kernels.features.report import MapReport
+from kernelweave.kernels.pipe import Standardizer, apply_step
+from kernelweave.kernels.resolve import resolve_kernels
+from kernelweave.views.spec import View
+
+__all__ = ["FeatureRecipe"]
+
+#: Kernel parameters such as a median distance are taken from this many rows of the
+#: sample, evenly spaced, and from fewer with many views.
+SOME_ROWS, FEW_ROWS, MANY_VIEWS = 1000, 512, 50
+#: Fewer held-out rows than this say nothing about the error of a map.
+FEWEST_ROWS = 8
+
+
+class FeatureRecipe:
+    """How to compute the features of every kernel of every view, chunk by chunk.
+
+    Everything that depends on data (gamma, the mean and deviation of standardised
+    columns, landmarks) is fixed once by a sample of rows and stays as it is, so that
+    chunks can be processed in any order and anywhere.
+
+    Parameters
+    ----------
+    views : list of View
+        Names and kernels.
+    sample : list of ndarrays of shape (s, d_view)
+        Rows of each view; sparse ones are made dense here.
+    method : {"exact", "nystroem", "random"}
+        See :func:`~kernelweave.kernels.features.choose_map`.
+    n_features : int
+        Features of an approximate map.
+    seed : int
+        Fixes landmarks and frequencies; kernel i draws from the stream (seed, i).
+
+    Attributes
+    ----------
+    names, view_names : list of str
+        The name of each kernel and of its view.
+    maps : list of FeatureMap
+        One a kernel.
+    sparse : list of bool
+        Which kernels are linear on a view whose rows are sparse: no dense copy of
+        these rows is made.
+    """
+
+    def __init__(
+        self,
+        views: list[View],
+        sample: list[Any],
+        method: str,
+        n_features: int,
+        seed: int = 0,
+    ) -> None:
+        self.names: list[str] = []
+        self.view_names: list[str] = []
+        self.maps: list[FeatureMap] = []
+        self.steps: list[tuple[Any, ...]] = []
+        self.view_of: list[int] = []
+        self.sparse: list[bool] = []
+        for number, (view, rows) in enumerate(zip(views, sample, strict=True)):
+            dense = rows.toarray() if issparse(rows) else to_numpy(rows)
+            precision = float(np.finfo(dense.dtype).eps)
+            dense = np.ascontiguousarray(dense, dtype=np.float64)
+            limit = FEW_ROWS if len(views) > MANY_VIEWS else SOME_ROWS
+            some = dense[:: -(-len(dense) // limit)]
+            for kernel in resolve_kernels(view.kernel, some, view.name):
+                rng = np.random.default_rng([seed, len(self.maps)])
+                seen = _through(kernel.steps, dense)
+                try:
+                    made = choose_map(
+                        kernel.core, seen, method, n_features, rng, precision
+                    )
+                except ValueError as error:
+                    raise ValueError(f"View {view.name!r}: {error}") from error
+                self._add(view.name, number, kernel, made)
+                scaled = all(isinstance(step, Standardizer) for step in kernel.steps)
+                linear = isinstance(made, LinearFeatures)
+                self.sparse.append(issparse(rows) and linear and scaled)
+
+    def _add(self, view: str, number: int, kernel: Kernel, made: FeatureMap) -> None:
+        self.maps.append(made)
+        self.steps.append(kernel.steps)
+        self.view_of.append(number)
+        self.names.append(f"{view}: {kernel.label}")
+        self.view_names.append(view)
+
+    @property
+    def n_features(self) -> int:
+        """D."""
+        return sum(self.widths)
+
+    @property
+    def widths(self) -> list[int]:
+        """The number of features of each kernel."""
+        return [made.n_features for made in self.maps]
+
+    @property
+    def blocks(self) -> list[slice]:
+        """The columns of each kernel among all D."""
+        ends = np.cumsum([0, *self.widths])
+        return [slice(int(a), int(b)) for a, b in pairwise(ends)]
+
+    def to(self, like: Array) -> FeatureRecipe:
+        """A copy that computes where ``like`` lives, in its dtype."""
+        moved = copy.copy(self)
+        moved.maps = [made.to(like) for made in self.maps]
+        known: dict[int, Any] = {}  # kernels of a view share their steps
+        moved.steps = [
+            tuple(known.setdefault(id(step), _move_step(step, like)) for step in steps)
+            for steps in self.steps
+        ]
+        return moved
+
+    def write(
+        self, views: list[Any], out: Array, wanted: list[int] | None = None
+    ) -> None:
+        """Put the features of some kernels side by side into ``out`` (m, D).
+
+        Parameters
+        ----------
+        views : list of arrays of shape (m, d_view)
+            Rows.
+        out : array of shape (m, sum of the widths of the kernels wanted)
+            Where they go.
+        wanted : list of int, optional
+            Kernels; by default all.
+        """
+        passed: dict[Any, Array] = {}
+        start = 0
+        for i in range(len(self.maps)) if wanted is None else wanted:
+            made, key = self.maps[i], (self.view_of[i], *map(id, self.steps[i]))
+            if key not in passed:
+                rows = views[self.view_of[i]]
+                rows = rows.toarray() if issparse(rows) else rows
+                passed[key] = _through(self.steps[i], rows)
+            made.write(passed[key], out[:, start : start + made.n_features])
+            start += made.n_features
+
+    def means(self, sample: list[Any]) -> np.ndarray:
+        """Means of the features over rows in host memory, 0 for sparse ones: (D,)."""
+        means = np.zeros(self.n_features)
+        dense = [i for i, is_sparse in enumerate(self.sparse) if not is_sparse]
+        rows = [r.toarray() if issparse(r) else to_numpy(r) for r in sample]
+        for i in dense:
+            out = np.empty((rows[0].shape[0], self.maps[i].n_features))
+            self.write([r.astype(np.float64) for r in rows], out, [i])
+            means[self.blocks[i]] = out.mean(axis=0)
+        return means
+
+    def sparse_features(self, i: int, rows: Any) -> Any:
+        """Features (m, d) of sparse rows under a linear kernel, not centred.
+
+        A constant added to a feature changes no centred kernel, so that of a
+        standardised column only the division is left.
+        """
+        scale = np.ones(rows.shape[1])
+        for step in self.steps[i]:
+            scale *= np.asarray(step.scale_, dtype=np.float64)
+        rows = csr_array(rows)
+        return rows.multiply(1.0 / scale[None, :]).tocsr()
+
+    def report(self, probe: list[Any]) -> tuple[MapReport, ...]:
+        """The held-out kernel error of each map on the rows ``probe``, one list a view.
+
+        Parameters
+        ----------
+        probe : list of ndarrays of shape (q, d_view)
+            Rows, in host memory.
+        """
+        rows = [r.toarray() if issparse(r) else to_numpy(r) for r in probe]
+        rows = [r.astype(np.float64) for r in rows]
+        found = []
+        for i, (name, made) in enumerate(zip(self.names, self.maps, strict=True)):
+            error = 0.0
+            if not made.exact:
+                error = kernel_error(
+                    made, _through(self.steps[i], rows[self.view_of[i]])
+                )
+            found.append(MapReport(name, made.how, made.n_features, error))
+        return tuple(found)
+
+
+def kernel_error(made: FeatureMap, rows: np.ndarray) -> float:
+    """``norm(P(K - ZZ')P) / norm(PKP)`` on rows (q, d) that the map does not know."""
+    rows = rows[~made.is_reference(rows)]
+    if len(rows) < FEWEST_ROWS:
+        return float("nan")
+    gram = made.kernel.gram(rows)
+    features = made.transform(rows)
+    exact, off = (_centred(matrix) for matrix in (gram, gram - features @ features.T))
+    size = float(np.linalg.norm(exact))
+    return float(np.linalg.norm(off)) / size if size > 0 else 0.0
+
+
+def _centred(matrix: np.ndarray) -> np.ndarray:
+    means = matrix.mean(axis=0)
+    return matrix - means[None, :] - means[:, None] + means.mean()
+
+
+def _through(steps: tuple[Any, ...], rows: Array) -> Array:
+    for step in steps:
+        rows = apply_step(step, rows)
+    return rows
+
+
+def _move_step(step: Any, like: Array) -> Any:
+    if not isinstance(step, Standardizer):
+        return step  # other transformers work on NumPy arrays wherever rows live
+    moved = copy.copy(step)
+    moved.mean_ = from_numpy(to_numpy(step.mean_), like)
+    moved.scale_ = from_numpy(to_numpy(step.scale_), like)
+    return moved
+
+
+def as_chunk(views: list[Any], like: Array) -> list[Any]:
+    """Blocks of rows in the library, device and dtype of ``like``; sparse ones stay.
+
+    NumPy's come in the order of C: the last bits of a product depend on the order of
+    its factors in memory, which should not depend on where rows came from.
+    """
+    return [rows if issparse(rows) else _as_rows(rows, like) for rows in views]
+
+
+def _as_rows(rows: Array, like: Array) -> Array:
+    if type(rows) is not type(like):
+        return from_numpy(np.ascontiguousarray(to_numpy(rows)), like)
+    rows = as_float(rows, like.dtype)
+    return np.ascontiguousarray(rows) if is_numpy(rows) else rows

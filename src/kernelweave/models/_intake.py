@@ -1,0 +1,99 @@
+"""Portions of rows come in: each is checked like the rows of a fit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kernelweave._array import Array
+from kernelweave.views.columns import resolve_columns
+from kernelweave.views.spec import parse_views
+from kernelweave.views.streams import split_rows, validate_rows
+
+__all__ = ["Intake"]
+
+
+class Intake:
+    """Check portions of rows and cut them into views; all must look like the first.
+
+    Parameters
+    ----------
+    model : estimator
+        Whose ``views`` say which columns are used. A bare copy of it bears
+        ``n_features_in_`` and ``feature_names_in_``, so that this can go to workers.
+
+    Attributes
+    ----------
+    views, positions : list
+        The views and their columns, known after the first portion.
+    like : array
+        No rows, in the namespace, device and dtype of the first portion.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self.bearer = type(model)(**model.get_params(deep=False))
+        self.views = parse_views(model.views, reserved=model._get_param_names())
+        self.positions: list[list[int]] = []
+        self.like: Array = None
+
+    def rows(self, X: Any, start: int = 0) -> list[Any]:
+        """Blocks of finite floats (m, d_view); ``start`` is the number of row 0.
+
+        The first call fixes columns, names and dtype for all others.
+        """
+        with _numbered(start):
+            X = validate_rows(self.bearer, X, reset=self.like is None)
+            if self.like is not None:
+                return split_rows(X, self.views, self.positions, self.like.dtype)
+            self.positions = resolve_columns(X, self.views)
+            blocks = split_rows(X, self.views, self.positions)
+            dense = blocks[0]
+            if not hasattr(dense, "__dlpack__"):  # a sparse block
+                dense = np.empty((0, dense.shape[1]), dtype=dense.dtype)
+            self.like = dense[:0, :]
+            return blocks
+
+    def sampled_rows(self, X: Any) -> list[Any]:
+        """The same for rows drawn from all over, whose numbers say nothing."""
+        try:
+            return self.rows(X)
+        except (TypeError, ValueError) as error:
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            raise kind(
+                "In the rows drawn to fix the features (numbered among themselves): "
+                f"{error}"
+            ) from error
+
+    def targets(self, X: Any, y: Any, start: int = 0) -> np.ndarray:
+        """Labels (m,), or outputs (m, t), of a portion."""
+        with _numbered(start):
+            return self.bearer._check_targets(X, y)
+
+    def lend(self, model: Any) -> None:
+        """Set on the model what prediction needs to know about rows."""
+        for name in ("n_features_in_", "feature_names_in_"):
+            vars(model).pop(name, None)
+            if hasattr(self.bearer, name):
+                setattr(model, name, getattr(self.bearer, name))
+        model._views, model._positions = self.views, self.positions
+        if hasattr(self.bearer, "_flat"):
+            model._flat = self.bearer._flat
+
+
+class _numbered:
+    """Open the message of an error with the rows it is about, unless at the start."""
+
+    def __init__(self, start: int) -> None:
+        self.start = start
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if self.start and isinstance(error, TypeError | ValueError):
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            raise kind(
+                f"In the portion that starts at row {self.start:,} (rows are numbered "
+                f"from its first): {error}"
+            ) from error

@@ -1,0 +1,315 @@
+"""Kernel weights by alignment with the labels, for any kernel method."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.callback import with_callbacks
+from sklearn.utils import assert_all_finite
+from sklearn.utils.multiclass import type_of_target
+from sklearn.utils.validation import check_array, check_consistent_length
+
+from kernelweave._array import (
+    Array,
+    as_float,
+    eigh,
+    eps,
+    from_numpy,
+    is_array,
+    namespace,
+    to_numpy,
+)
+from kernelweave.criteria.alignment import Alignment
+from kernelweave.kernels.bank import DenseBank
+from kernelweave.models._base import KernelModel, check_choice, check_number, is_int
+from kernelweave.models._certificate import Certificate
+from kernelweave.models._progress import Progress
+from kernelweave.solvers.solve import solve
+from kernelweave.weights import SignedSum, Simplex, WeightSet
+
+__all__ = ["KernelAlignment"]
+
+
+class KernelAlignment(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelModel):
+    """Weights that align the sum of kernels with the labels.
+
+    Maximises, over weights of centred kernels of trace n, the cosine between the sum of
+    kernels and the kernel of the labels T::
+
+        A(w) = <K, T> / (norm(K) norm(T)),     K = sum_i w_i K_i     (Frobenius)
+
+    (Cristianini et al. 2001; Lanckriet et al. 2002, Eq. 11; Cortes et al. 2012). That
+    is one non-negative least-squares problem in the weights: the cheapest way to learn
+    them, and independent of the classifier that comes after.
+
+    Parameters
+    ----------
+    views : None, "precomputed" or list of (name, kernel, columns), default=None
+        Column groups and their kernels; see :class:`MultipleKernelFDA`.
+    method : {"joint", "independent"}, default="joint"
+        "joint" maximises A (the "alignf" of Cortes et al.); "independent" gives each
+        kernel the weight of its own alignment ("align"), which ignores redundancy.
+    centred : bool, default=True
+        Whether T is centred as the kernels are. Without, a target of unbalanced classes
+        is mostly its mean.
+    signed : bool, default=False
+        Whether weights may be negative as long as the sum stays positive semidefinite
+        over the rows of ``fit``.
+    output : {"kernel", "features"}, default="kernel"
+        What ``transform`` gives: the combined kernel (m, n) between new and training
+        rows, for ``SVC(kernel="precomputed")`` and its like in a pipeline; or explicit
+        features whose inner products are that kernel, for anything else.
+    n_components : int, default=None
+        The number of features to keep; None keeps all.
+    tol : float, default=1e-6
+        Relative gap to reach.
+    weight_bound : float, default=100
+        With ``signed=True``: the largest absolute weight.
+    psd : {"error", "clip", "trust"}, default="error"
+        What to do with a kernel that is not positive semidefinite.
+    missing : {"error", "available", "zero"}, default="error"
+        What to do with a row that lacks a view, all entries of which are NaN: refuse
+        it, fill the kernels of the view with the mean of those that are there, or with
+        zeros. See :doc:`/user_guide/missing_views`.
+    verbose : int, default=0
+        Print progress.
+
+    Attributes
+    ----------
+    alignment_ : float
+        A at the learned weights.
+    kernel_alignments_ : ndarray of shape (p,)
+        The alignment of each kernel alone; zero for one that is constant.
+    kernel_weights_ : ndarray of shape (p,)
+        The learned weight of each kernel; they sum to one.
+    kernel_names_ : list of str
+        Name of each kernel.
+    view_weights_ : dict
+        Sum of the weights of each view's kernels.
+    certificate_ : Certificate
+        Value (minus the alignment), lower bound, gap and status; only for
+        ``method="joint"``.
+    components_ : array of shape (n, r)
+        What kernels are multiplied with to become features, if ``output="features"``.
+    n_iter_ : int
+        Least-squares problems solved.
+    n_features_in_ : int
+        Number of features (of training rows if precomputed).
+    feature_names_in_ : ndarray of shape (d,)
+        Names of the features, if X has string column names.
+
+    See Also
+    --------
+    MultipleKernelSVC : Weights with the largest margin.
+
+    References
+    ----------
+    Cortes, Mohri, Rostamizadeh. Algorithms for learning kernels based on centered
+    alignment. JMLR 13, 2012.
+
+    Lanckriet, Cristianini, Bartlett, El Ghaoui, Jordan. Learning the kernel matrix with
+    semi-definite programming. ICML 2002.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.svm import SVC
+    >>> from kernelweave import KernelAlignment
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> views = [("mean", "auto", slice(0, 10)), ("worst", "auto", slice(20, 30))]
+    >>> model = make_pipeline(KernelAlignment(views), SVC(kernel="precomputed"))
+    >>> model.fit(X[::3], y[::3]).score(X[1::3], y[1::3]) > 0.94
+    True
+    """
+
+    def __init__(
+        self,
+        views: Any = None,
+        *,
+        method: str = "joint",
+        centred: bool = True,
+        signed: bool = False,
+        output: str = "kernel",
+        n_components: int | None = None,
+        tol: float = 1e-6,
+        weight_bound: float = 100.0,
+        psd: str = "error",
+        missing: str = "error",
+        verbose: int = 0,
+    ) -> None:
+        self.views = views
+        self.method = method
+        self.centred = centred
+        self.signed = signed
+        self.output = output
+        self.n_components = n_components
+        self.tol = tol
+        self.weight_bound = weight_bound
+        self.psd = psd
+        self.missing = missing
+        self.verbose = verbose
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags
+
+    @with_callbacks
+    def fit(self, X: Any, y: Any) -> KernelAlignment:
+        """Learn the weights.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n, d), or precomputed kernels of shape \
+(n, n) or (n, n, p)
+            Training rows.
+        y : array-like of shape (n,) or (n, n_outputs)
+            Class labels, or numbers: then T is the linear kernel of the outputs, each
+            centred and scaled to unit variance.
+
+        Returns
+        -------
+        self : estimator
+            Fitted estimator.
+        """
+        self._check_parameters()
+        source = self._open(X)
+        target = self._target(X, y)
+        progress = Progress(self, X, y)
+        bank = self._fit_bank(source, progress)
+        criterion = Alignment(bank, target, centred=bool(self.centred))
+        weights = self._learn(criterion, bank, progress)
+        self._set_weights(weights)
+        self.alignment_ = criterion.alignment(weights)
+        self.kernel_alignments_ = self.kernel_map_.spread(criterion.cosines)
+        if self.output == "features":
+            self.components_ = self._feature_map(bank.combine(weights))
+        progress.end()
+        return self
+
+    def _check_parameters(self) -> None:
+        check_choice(self, "method", ("joint", "independent"))
+        check_choice(self, "output", ("kernel", "features"))
+        for name in ("centred", "signed"):
+            value = getattr(self, name)
+            if not isinstance(value, bool | np.bool_):
+                raise ValueError(
+                    f"The {name!r} parameter must be a bool; got {value!r}"
+                )
+        if self.signed and self.method == "independent":
+            raise ValueError("method='independent' has no signed form; use 'joint'")
+        if self.n_components is not None:
+            check_number(
+                self, "n_components", (), lambda v: is_int(v, 1), "None or an int >= 1"
+            )
+        check_number(self, "tol", (), lambda v: v > 0, "a number > 0")
+        check_number(
+            self,
+            "weight_bound",
+            (),
+            lambda v: np.isfinite(v) and v >= 1,
+            "a number >= 1",
+        )
+
+    def _target(self, X: Any, y: Any) -> np.ndarray:
+        """H of ``T = H H'``: +-1 (n, 1), class indicators (n, k), or scaled outputs."""
+        if y is None:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is "
+                "None"
+            )
+        y = np.asarray(to_numpy(y) if is_array(y) else y)
+        check_consistent_length(X, y)
+        if y.dtype.kind == "f":
+            assert_all_finite(y, input_name="y")
+        kind = type_of_target(y, input_name="y")
+        if kind in ("binary", "multiclass"):
+            classes, codes = np.unique(y, return_inverse=True)
+            codes = codes.reshape(-1)
+            if len(classes) == 2:
+                return np.where(codes == 1, 1.0, -1.0)[:, None]
+            if len(classes) > 2:
+                return np.eye(len(classes))[codes]
+            raise ValueError(
+                f"{type(self).__name__} needs at least 2 classes in y; the {len(y)} "
+                f"sample(s) contain 1 class: {classes.tolist()[0]!r}"
+            )
+        if y.dtype.kind not in "fiub":
+            raise ValueError(
+                f"Unknown label type: {kind!r}. {type(self).__name__} takes class "
+                "labels or numbers"
+            )
+        outputs = check_array(y.reshape(len(y), -1), dtype=np.float64, input_name="y")
+        centred = outputs - outputs.mean(axis=0)
+        spread = centred.std(axis=0)
+        if not np.any(spread > 0):
+            raise ValueError(
+                f"y is constant over the {len(y)} sample(s): there is nothing to align "
+                "with"
+            )
+        return centred / np.where(spread > 0, spread, 1.0)
+
+    def _learn(
+        self, criterion: Alignment, bank: DenseBank, progress: Progress
+    ) -> np.ndarray:
+        if self.method == "independent":
+            self.__dict__.pop("certificate_", None)  # of an earlier fit
+            self.n_iter_ = 1
+            positive = np.maximum(criterion.cosines, 0.0)
+            if not np.any(positive > 0):
+                return np.full(len(positive), 1.0 / len(positive))
+            return positive / np.sum(positive)
+        weight_set: WeightSet = Simplex()
+        if self.signed:
+            weight_set = SignedSum(bank, bound=float(self.weight_bound))
+        solution = solve(
+            criterion, weight_set, tol=self.tol, callback=progress.iteration
+        )
+        self.n_iter_ = solution.n_iter
+        sign = "signed" if self.signed else "non-negative"
+        centred = "centred " if self.centred else ""
+        problem = f"minus the {centred}alignment, {sign} weights"
+        self._set_certificate(Certificate.of(solution, problem))
+        return solution.weights
+
+    def _feature_map(self, gram: Array) -> Array:
+        """``V D^(-1/2)`` (n, r) for the r largest eigenvalues D of the kernel."""
+        xp, n = namespace(gram), gram.shape[0]
+        values, vectors = eigh(gram)
+        floor = 100 * n * eps(values) * float(values[-1])
+        keep = int(xp.sum(xp.astype(values > floor, xp.int64)))
+        keep = max(1, min(keep, self.n_components or keep))
+        values, vectors = xp.flip(values)[:keep], xp.flip(vectors, axis=1)[:, :keep]
+        host = to_numpy(vectors)
+        largest = np.argmax(np.abs(host), axis=0)
+        signs = np.sign(host[largest, np.arange(keep)])  # no sign is left to chance
+        scale = from_numpy(signs, vectors) / xp.sqrt(values)
+        return as_float(vectors * scale[None, :], self._like.dtype)
+
+    @property
+    def _n_features_out(self) -> int:
+        if self.output == "features":
+            return int(self.components_.shape[1])
+        return self.kernel_map_.source.n_samples
+
+    def transform(self, X: Any) -> Array:
+        """The combined kernel between rows and training rows, or their features.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (m, d), or kernels of shape (m, n[, p])
+            Rows.
+
+        Returns
+        -------
+        Z : array of shape (m, n) or (m, r)
+            Kernel or features, as ``output`` says.
+        """
+        rows = self._rows(X, "transform")
+        weights = to_numpy(self.kernel_weights_)
+        if self.output == "features":
+            return self.kernel_map_.project(rows, weights, self.components_)
+        return self.kernel_map_.cross(rows, weights)

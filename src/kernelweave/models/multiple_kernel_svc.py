@@ -1,0 +1,187 @@
+"""Support vector machines that learn which kernels matter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sklearn.callback import with_callbacks
+
+from kernelweave.models._base import check_choice
+from kernelweave.models._margin import MarginClassifier, signs_of_codes
+from kernelweave.models._progress import Progress
+
+__all__ = ["MultipleKernelSVC"]
+
+
+class MultipleKernelSVC(MarginClassifier):
+    """Support vector machine on the sum of kernels with the largest margin.
+
+    Minimises the squared inverse margin over weights w of centred kernels of trace n::
+
+        J(w) = sum_c min_f  norm(f)^2 + loss(f),   f in the space of sum_i w_i K_i
+        "l1":  2 C sum xi      "l2":  C sum xi^2      "hard":  no errors, y f >= 1
+
+    subject to ``w >= 0`` and ``norm_q(w) <= 1`` (Lanckriet et al. 2002, Eq. 12, and its
+    soft forms), with a certificate of optimality. The sum is over the two-class
+    problems: one for two classes, else each class against the rest.
+
+    Parameters
+    ----------
+    views : None, "precomputed" or list of (name, kernel, columns), default=None
+        Column groups and their kernels; see :class:`MultipleKernelFDA`.
+    margin : {"l1", "l2", "hard"}, default="l1"
+        The loss. "l1" with ``norm=1`` is the problem of SimpleMKL, with ``norm > 1``
+        that of lp-norm MKL. "hard" ignores C, and is refused if no weights separate
+        the classes.
+    C : float or "learn", default=1.0
+        The price of errors, as in :class:`sklearn.svm.SVC` on a kernel whose diagonal
+        has mean one (twice the usual objective is minimised, which is the same).
+        "learn", with ``margin="l2"``, learns 1/C as the weight of an identity kernel.
+    norm : float >= 1, default=1
+        1 gives sparse weights, larger norms more even ones, ``inf`` the uniform mean.
+    signed : bool, default=False
+        Whether weights may be negative as long as the sum of kernels stays positive
+        semidefinite over the training rows. For new rows nothing then keeps the sum
+        positive semidefinite; :class:`TransductiveKernelSVC` includes them.
+    weights : {"shared", "per_class"}, default="shared"
+        With more than two classes: one set of weights for all, or one for each class
+        against the rest.
+    solver : {"auto", "interior_point", "newton", "cutting_plane", "closed_form", \
+"qcqp", "sdp"}, default="auto"
+        How the convex problem is solved; all reach the same certified optimum.
+    tol : float, default=1e-5
+        Relative gap to reach (1e-4 at best for float32 input).
+    max_iter : int, default=None
+        Iterations allowed; None leaves it to the solver.
+    weight_bound : float, default=100
+        With ``signed=True``: the largest absolute weight. Kernels that are nearly
+        combinations of others have no best weights without it; the certificate says
+        when it was active.
+    psd : {"error", "clip", "trust"}, default="error"
+        What to do with a kernel that is not positive semidefinite: refuse it, set its
+        negative eigenvalues to zero, or do not look.
+    missing : {"error", "available", "zero"}, default="error"
+        What to do with a row that lacks a view, all entries of which are NaN: refuse
+        it, fill the kernels of the view with the mean of those that are there, or with
+        zeros. See :doc:`/user_guide/missing_views`.
+    verbose : int, default=0
+        Print progress: 1 for iterations, 2 for kernels too.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (k,)
+        Class labels.
+    kernel_weights_ : ndarray of shape (p,)
+        The learned weight of each kernel; with ``weights="per_class"`` their mean.
+    class_kernel_weights_ : ndarray of shape (k, p)
+        The weights of each class, if there are more than two and
+        ``weights="per_class"``.
+    kernel_names_ : list of str
+        Name of each kernel.
+    view_weights_ : dict
+        Sum of the weights of each view's kernels.
+    C_ : float or ndarray of shape (k,)
+        The price of errors, learned or given.
+    margin_ : ndarray of shape (1,) or (k,)
+        ``1 / norm(w)`` of each two-class problem: half the distance between the
+        classes, if they are separated.
+    certificate_ : Certificate
+        Value, lower bound, relative gap and status of the weights.
+    dual_coef_ : array of shape (n, 1) or (n, k)
+        Signed coefficients of the training rows.
+    intercept_ : array of shape (1,) or (k,)
+        Intercepts.
+    support_ : ndarray of int
+        Rows with a coefficient other than zero.
+    n_iter_ : int
+        Factorisations, or support vector machines trained, depending on the solver.
+    n_features_in_ : int
+        Number of features (of training rows if precomputed).
+    feature_names_in_ : ndarray of shape (d,)
+        Names of the features, if X has string column names.
+
+    See Also
+    --------
+    MultipleKernelFDA : Chooses its regularisation itself and gives probabilities.
+    TransductiveKernelSVC : Learns from unlabelled rows too.
+    KernelAlignment : Weights in closed form, for any kernel method.
+
+    References
+    ----------
+    Lanckriet, Cristianini, Bartlett, El Ghaoui, Jordan. Learning the kernel matrix with
+    semi-definite programming. ICML 2002.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from kernelweave import MultipleKernelSVC
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> views = [("mean", "auto", slice(0, 10)), ("worst", "auto", slice(20, 30))]
+    >>> model = MultipleKernelSVC(views, C=10).fit(X[::3], y[::3])
+    >>> model.certificate_.converged
+    True
+    >>> model.score(X[1::3], y[1::3]) > 0.94
+    True
+    """
+
+    def __init__(
+        self,
+        views: Any = None,
+        *,
+        margin: str = "l1",
+        C: float | str = 1.0,
+        norm: float = 1,
+        signed: bool = False,
+        weights: str = "shared",
+        solver: str = "auto",
+        tol: float = 1e-5,
+        max_iter: int | None = None,
+        weight_bound: float = 100.0,
+        psd: str = "error",
+        missing: str = "error",
+        verbose: int = 0,
+    ) -> None:
+        self.views = views
+        self.margin = margin
+        self.C = C
+        self.norm = norm
+        self.signed = signed
+        self.weights = weights
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.weight_bound = weight_bound
+        self.psd = psd
+        self.missing = missing
+        self.verbose = verbose
+
+    @with_callbacks
+    def fit(self, X: Any, y: Any) -> MultipleKernelSVC:
+        """Learn from rows and labels.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n, d), or precomputed kernels of shape \
+(n, n) or (n, n, p)
+            Training rows.
+        y : array-like of shape (n,)
+            Class labels: numbers, strings or booleans.
+
+        Returns
+        -------
+        self : estimator
+            Fitted estimator.
+        """
+        self._check_parameters()
+        check_choice(self, "weights", ("shared", "per_class"))
+        source = self._open(X)
+        codes = self._encode(X, y)
+        progress = Progress(self, X, y)
+        bank = self._fit_bank(source, progress)
+        signs = signs_of_codes(codes, len(self.classes_))
+        groups = [slice(0, None)]
+        if self.weights == "per_class":
+            groups = [slice(c, c + 1) for c in range(signs.shape[1])]
+        self._set_fits([self._learn(bank, signs[:, own], progress) for own in groups])
+        progress.end()
+        return self

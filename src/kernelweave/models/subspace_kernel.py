@@ -1,0 +1,363 @@
+"""Subspace kernels that depend on the labels as much as can be."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.callback import with_callbacks
+from sklearn.utils import assert_all_finite
+from sklearn.utils.multiclass import type_of_target
+from sklearn.utils.validation import check_array, check_consistent_length
+
+from kernelweave._array import Array, from_numpy, is_array, to_numpy
+from kernelweave.criteria.label_kernels import label_factor, target_factor
+from kernelweave.criteria.subspace import RegularizedKernel, Subspace, decorrelated
+from kernelweave.criteria.subspace_alignment import align_subspace
+from kernelweave.exceptions import KernelWeaveConvergenceWarning
+from kernelweave.models._base import KernelModel, check_choice
+from kernelweave.models._learner import check_learner_parameters
+from kernelweave.models._progress import Progress
+from kernelweave.models._subspace import (
+    check_components,
+    in_unit_variance,
+    learn_weights,
+    usable_alpha,
+)
+from kernelweave.solvers.solution import TraceRow
+
+__all__ = ["SubspaceKernel"]
+
+#: Iterations of the alignment, where none are asked for, and what it should reach.
+ALIGNMENT_ITER = 2000
+STATIONARY = 1e-2
+
+
+class SubspaceKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelModel):
+    """Few features of many kernels that depend on the labels as much as can be.
+
+    With a centred kernel G of trace n, or a learned sum of several, and a label kernel
+    ``H = L L'``, finds (Chen et al. 2008, Theorems 3.1 and 4.1)::
+
+        max_W  tr( (W' (G + alpha I) W)^-1 W' G H G W )
+        max_Q  tr( Q' G H G Q )   s.t.  Q' (G G + alpha G) Q = I    (uncorrelated=True)
+
+    by one Cholesky factorisation and an eigenproblem of the size of the number of
+    classes. New rows have the features ``G(x) W``, and the subspace kernel is their
+    inner product. With several kernels the weights minimise
+    ``tr( H (I + sum_i w_i G_i / alpha)^-1 )`` (Eqs. 23 to 38), with a certificate.
+
+    Parameters
+    ----------
+    views : None, "precomputed" or list of (name, kernel, columns), default=None
+        Column groups and their kernels; see :class:`MultipleKernelFDA`.
+    n_components : int, default=None
+        Features at most. There are never more than ``rank(G L)``, which for k classes
+        is at most k - 1: what exceeds it is left out, and None keeps all of them.
+    method : {"hsic", "alignment"}, default="hsic"
+        "alignment" maximises the alignment of the subspace kernel with H instead, by
+        local search from the "hsic" solution (Wu and Farquhar 2007): the baseline of
+        the paper, not convex, without a certificate.
+    uncorrelated : bool, default=False
+        Whether features are uncorrelated with each other. Their variances are then at
+        most one: the kernel is n times that of Eq. 18, so that an SVM behind it takes
+        the usual values of C.
+    label_kernel : {"normalized", "indicator", "linear"} or array of shape (k, k), \
+default="normalized"
+        H: "indicator" is ``Y Y'`` with the class indicators Y, "normalized" is
+        ``Y (Y'Y)^-1 Y'``, where every class counts as much as any other, and a matrix
+        says how alike the classes are, in sorted order. "linear" takes y as one or
+        several numbers, H = y y', each column centred and scaled. It is used for y
+        with fractional parts or several columns, too.
+    norm : float >= 1 or "loo", default="loo"
+        1 gives sparse kernel weights, larger norms more even ones, ``inf`` the uniform
+        mean. "loo" tries 1, 4/3, 2 and inf and keeps the smallest leave-one-out error
+        of kernel ridge regression on L.
+    alpha : float, "learn" or "loo", default="loo"
+        Regularisation, relative to the mean eigenvalue of a kernel. "learn" learns it
+        as the weight of an identity kernel, "loo" then minimises the leave-one-out
+        error of kernel ridge regression on L over it.
+    solver : {"auto", "newton", "closed_form", "cutting_plane", "sdp"}, default="auto"
+        How the weights are found; "cutting_plane" is the SILP (35) of the paper, "sdp"
+        its semidefinite program (30).
+    tol : float, default=1e-6
+        Relative gap to reach (1e-4 at best for float32 input).
+    max_iter : int, default=None
+        Iterations allowed; None leaves it to the solver.
+    psd : {"error", "clip", "trust"}, default="error"
+        What to do with a kernel that is not positive semidefinite: refuse it, set its
+        negative eigenvalues to zero, or do not look.
+    verbose : int, default=0
+        Print progress: 1 for iterations, 2 for kernels too.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (k,)
+        Class labels, if y holds classes.
+    n_components_ : int
+        Features there are.
+    dual_coef_ : array of shape (n, n_components_)
+        W or Q. Features come in the order of their dependence on the labels; signs
+        make the largest overlap of each with a column of L positive.
+    embedding_ : array of shape (n, n_components_)
+        Features of the training rows.
+    dependence_ : array of shape (n_components_,)
+        What each feature adds to the maximised trace.
+    kernel_weights_ : ndarray of shape (p,)
+        The learned weight of each kernel.
+    kernel_names_ : list of str
+        Name of each kernel.
+    view_weights_ : dict
+        Sum of the weights of each view's kernels.
+    alpha_ : float
+        The regularisation used.
+    norm_ : float
+        The norm used.
+    certificate_ : Certificate
+        Value, lower bound, relative gap and status of the weights.
+    alignment_ : float
+        Alignment of the subspace kernel with H, for ``method="alignment"``.
+    n_iter_ : int
+        Factorisations the weights took, and iterations of the alignment.
+    n_features_in_ : int
+        Number of features (of training rows if precomputed).
+    feature_names_in_ : ndarray of shape (d,)
+        Names of the features, if X has string column names.
+
+    See Also
+    --------
+    SubspaceKernelSVC : Learns the subspace together with a classifier.
+    KernelFDA : The same projection as ``uncorrelated=True``, with a classifier.
+
+    References
+    ----------
+    Chen, Ji, Ceran, Li, Wu, Ye. Learning subspace kernels for classification. KDD 2008.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from sklearn.neighbors import KNeighborsClassifier
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from kernelweave import SubspaceKernel
+    >>> X, y = load_wine(return_X_y=True)
+    >>> model = make_pipeline(SubspaceKernel(uncorrelated=True), KNeighborsClassifier())
+    >>> model.fit(X[::2], y[::2]).score(X[1::2], y[1::2]) > 0.95
+    True
+    >>> model[0].n_components_
+    2
+    """
+
+    #: The weight learner minimises the Fisher criterion.
+    objective = "fisher"
+
+    def __init__(
+        self,
+        views: Any = None,
+        *,
+        n_components: int | None = None,
+        method: str = "hsic",
+        uncorrelated: bool = False,
+        label_kernel: Any = "normalized",
+        norm: float | str = "loo",
+        alpha: float | str = "loo",
+        solver: str = "auto",
+        tol: float = 1e-6,
+        max_iter: int | None = None,
+        psd: str = "error",
+        verbose: int = 0,
+    ) -> None:
+        self.views = views
+        self.n_components = n_components
+        self.method = method
+        self.uncorrelated = uncorrelated
+        self.label_kernel = label_kernel
+        self.norm = norm
+        self.alpha = alpha
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.psd = psd
+        self.verbose = verbose
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.target_tags.multi_output = True
+        return tags
+
+    @with_callbacks
+    def fit(self, X: Any, y: Any) -> SubspaceKernel:
+        """Learn the subspace, and the weights of the kernels.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n, d), or precomputed kernels of shape \
+(n, n) or (n, n, p)
+            Training rows.
+        y : array-like of shape (n,) or (n, n_outputs)
+            Class labels, or numbers.
+
+        Returns
+        -------
+        self : estimator
+            Fitted estimator.
+        """
+        self._check_parameters()
+        source = self._open(X)
+        factor = self._label_factor(X, y)
+        progress = Progress(self, X, y)
+        bank = self._fit_bank(source, progress)
+        target = from_numpy(factor, bank.like)
+        choice = learn_weights(self, bank, target, progress)
+        self._set_weights(choice.weights)
+        assert choice.certificate is not None
+        self._set_certificate(choice.certificate)
+        self.alpha_ = usable_alpha(choice.alpha, target)
+        self.norm_, self.n_iter_ = choice.norm, int(choice.n_iter)
+        kernel = RegularizedKernel(bank.combine(choice.weights), self.alpha_)
+        self._set_subspace(self._find(kernel, target, progress))
+        progress.end()
+        return self
+
+    def _check_parameters(self) -> None:
+        check_learner_parameters(self)
+        check_components(self)
+        check_choice(self, "method", ("hsic", "alignment"))
+        if self.method == "alignment" and self.uncorrelated:
+            raise ValueError(
+                "method='alignment' has no uncorrelated form; use method='hsic'"
+            )
+        kernel = self.label_kernel
+        if isinstance(kernel, str):
+            check_choice(self, "label_kernel", ("normalized", "indicator", "linear"))
+
+    def _label_factor(self, X: Any, y: Any) -> np.ndarray:
+        """Factor L (n, r) of the label kernel; sets ``classes_`` for classes."""
+        if y is None:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is "
+                "None"
+            )
+        y = np.asarray(to_numpy(y) if is_array(y) else y)
+        check_consistent_length(X, y)
+        if y.dtype.kind == "f":
+            assert_all_finite(y, input_name="y")
+        kind = type_of_target(y, input_name="y")
+        self.__dict__.pop("classes_", None)  # of an earlier fit
+        given = self.label_kernel
+        named = isinstance(given, str)
+        if not (named and given == "linear") and kind in ("binary", "multiclass"):
+            classes, codes = np.unique(y, return_inverse=True)
+            if len(classes) < 2:
+                raise ValueError(
+                    f"{type(self).__name__} needs at least 2 classes in y; the "
+                    f"{len(y)} sample(s) contain 1 class: {classes.tolist()[0]!r}"
+                )
+            self.classes_ = classes
+            return label_factor(codes.reshape(-1), len(classes), given)
+        if not named or given == "indicator":
+            raise ValueError(
+                f"label_kernel={given!r} needs class labels, but y is {kind}; use "
+                "'linear' for numbers"
+            )
+        return self._numbers(y, kind)
+
+    def _numbers(self, y: np.ndarray, kind: str) -> np.ndarray:
+        """Centred outputs (n, m) of y with numbers in it."""
+        if y.dtype.kind not in "fiub":
+            raise ValueError(
+                f"Unknown label type: {kind!r}. {type(self).__name__} takes class "
+                "labels or numbers"
+            )
+        y = check_array(y.reshape(len(y), -1), dtype=np.float64, input_name="y")
+        if len(y) < 2:
+            raise ValueError(
+                f"{type(self).__name__} needs at least 2 rows; found 1 sample"
+            )
+        return target_factor(y)
+
+    def _find(
+        self, kernel: RegularizedKernel, target: Array, progress: Progress
+    ) -> Subspace:
+        """The subspace, in the scale of its features."""
+        self.__dict__.pop("alignment_", None)  # of an earlier fit
+        if self.method == "alignment":
+            return self._align(kernel, target, progress)
+        subspace = kernel.subspace(target, self.n_components, bool(self.uncorrelated))
+        if not self.uncorrelated:
+            return subspace
+        return in_unit_variance(decorrelated(subspace, target))
+
+    def _align(
+        self, kernel: RegularizedKernel, target: Array, progress: Progress
+    ) -> Subspace:
+        nan = float("nan")
+        found = align_subspace(
+            kernel,
+            target,
+            self.n_components,
+            self.max_iter or ALIGNMENT_ITER,
+            STATIONARY,
+            lambda number, value: progress.iteration(
+                TraceRow(number, value, nan, nan, nan)
+            ),
+        )
+        if not found.converged:
+            warnings.warn(
+                f"{type(self).__name__}: the alignment {found.value:.6g} is stationary "
+                f"to {found.stationarity:.1e} only, not {STATIONARY:.0e}, after "
+                f"{found.n_iter} iterations; raise max_iter",
+                KernelWeaveConvergenceWarning,
+                stacklevel=4,
+            )
+        self.alignment_ = found.value
+        self.n_iter_ += found.n_iter
+        return found.subspace
+
+    def _set_subspace(self, subspace: Subspace) -> None:
+        self.dual_coef_, self.embedding_ = subspace.coef, subspace.features
+        self.dependence_ = from_numpy(subspace.dependence, subspace.coef)
+        self.n_components_ = int(subspace.coef.shape[1])
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_components_
+
+    @property
+    def kernel_(self) -> Array:
+        """The subspace kernel between the training rows, (n, n)."""
+        return self.embedding_ @ self.embedding_.T
+
+    def transform(self, X: Any) -> Array:
+        """Features of rows, those that depend on the labels most first.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (m, d), or kernels of shape (m, n[, p])
+            Rows.
+
+        Returns
+        -------
+        Z : array of shape (m, n_components_)
+            Features; their inner products are the subspace kernel.
+        """
+        return self._predict_target(X, "transform")
+
+    def kernel(self, X: Any, Y: Any = None) -> Array:
+        """The subspace kernel between rows.
+
+        Parameters
+        ----------
+        X, Y : array-like or DataFrame of shape (m, d), or kernels of shape (m, n[, p])
+            Rows; without Y, the training rows take its place.
+
+        Returns
+        -------
+        K : array of shape (m, m2)
+            Inner products of the features.
+        """
+        left = self._predict_target(X, "kernel")
+        right = self.embedding_ if Y is None else self._predict_target(Y, "kernel")
+        return left @ right.T

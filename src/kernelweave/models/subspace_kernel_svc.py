@@ -1,0 +1,254 @@
+"""A subspace kernel learned together with the support vector machines that use it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.callback import with_callbacks
+
+from kernelweave._array import Array, from_numpy, namespace, to_numpy
+from kernelweave.models._base import check_choice, check_number, is_int
+from kernelweave.models._classifier import KernelClassifier
+from kernelweave.models._joint_subspace import JointFit
+from kernelweave.models._progress import Progress
+from kernelweave.models._subspace import check_components
+
+__all__ = ["SubspaceKernelSVC"]
+
+SOLVERS = ("auto", "newton", "closed_form", "cutting_plane", "alternating")
+
+
+class SubspaceKernelSVC(
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelClassifier
+):
+    """Support vector machines and the subspace kernel they share, learned jointly.
+
+    With one machine a class, ``A = Y a`` their dual variables and K_S the kernel of a
+    subspace S of the space of G (Chen et al. 2008, Eqs. 9, 20 and 39)::
+
+        min_{w, S}  max_A  sum(a) - tr( A' K_S A ) / 2    s.t.  0 <= a <= C,  y'a = 0
+
+    With as many dimensions as machines S has a closed form: the machines are those on
+    the kernel ``G (G + alpha I)^-1 G``, or ``G (G + alpha I)^-1`` if uncorrelated, and
+    the subspace follows from their dual variables. In the second case the problem is
+    convex in the weights of several kernels, too, and comes with a certificate.
+
+    Parameters
+    ----------
+    views : None, "precomputed" or list of (name, kernel, columns), default=None
+        Column groups and their kernels; see :class:`MultipleKernelFDA`.
+    n_components : int, default=None
+        Dimension of the subspace at most; None is what the machines need, k, or 1 for
+        two classes. For fewer the problem is not convex: the truncated closed form is
+        improved by local search, and the certificate holds the value reached and a
+        lower bound on what any subspace can reach, which need not meet.
+    uncorrelated : bool, default=True
+        Whether the subspace kernel is that of Eq. 18 in place of Eq. 6.
+    C : float, default=1.0
+        Price of errors, for subspace kernels scaled such that the regularised mean of
+        the kernels, ``G (G + alpha I)^-1 G`` or ``G (G + alpha I)^-1``, has trace n, as
+        all kernels here do: C of Eqs. 9 and 20 is this one times n over that trace.
+    alpha : float or "loo", default="loo"
+        Regularisation of the subspace, relative to the mean eigenvalue of a kernel;
+        "loo" minimises the leave-one-out error of kernel ridge regression on the
+        classes with the mean of all kernels.
+    norm : float >= 1, default=1
+        1 gives sparse kernel weights, larger norms more even ones, ``inf`` the uniform
+        mean.
+    solver : {"auto", "newton", "closed_form", "cutting_plane", "alternating"}, \
+default="auto"
+        How the weights are learned. "alternating" is the printed procedure for the
+        subspace, for study: it trains machines and subspace in turn, stops on the gap
+        between its two bounds, and warns if it goes in circles, as it often does. With
+        it, and with ``uncorrelated=False``, the weights are those of
+        :class:`SubspaceKernel`, because (9) is not convex in them.
+    tol : float, default=1e-6
+        Relative gap to reach (1e-4 at best for float32 input).
+    max_iter : int, default=None
+        Iterations allowed; None leaves it to the solver.
+    psd : {"error", "clip", "trust"}, default="error"
+        What to do with a kernel that is not positive semidefinite: refuse it, set its
+        negative eigenvalues to zero, or do not look.
+    verbose : int, default=0
+        Print progress: 1 for iterations, 2 for kernels too.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (k,)
+        Class labels.
+    kernel_weights_ : ndarray of shape (p,)
+        The learned weight of each kernel.
+    kernel_names_ : list of str
+        Name of each kernel.
+    view_weights_ : dict
+        Sum of the weights of each view's kernels.
+    alpha_ : float
+        The regularisation used.
+    certificate_ : Certificate
+        Value, lower bound, relative gap and status of the joint problem.
+    n_components_ : int
+        Dimension of the subspace.
+    subspace_coef_ : array of shape (n, n_components_)
+        W or Q in that scale: features are ``G(x) subspace_coef_``.
+    dual_coef_ : array of shape (n, m)
+        ``G(x) dual_coef_ + intercept_`` is the decision function, with m = 1 machine
+        for two classes and k otherwise.
+    intercept_ : array of shape (m,)
+        Intercepts.
+    n_iter_ : int
+        Factorisations of the weights, and rounds of the subspace.
+    n_features_in_ : int
+        Number of features (of training rows if precomputed).
+    feature_names_in_ : ndarray of shape (d,)
+        Names of the features, if X has string column names.
+
+    See Also
+    --------
+    SubspaceKernel : The subspace alone, from the labels.
+    MultipleKernelSVC : Support vector machines on the sum of kernels itself.
+
+    References
+    ----------
+    Chen, Ji, Ceran, Li, Wu, Ye. Learning subspace kernels for classification. KDD 2008.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from kernelweave import SubspaceKernelSVC
+    >>> X, y = load_wine(return_X_y=True)
+    >>> model = SubspaceKernelSVC().fit(X[::2], y[::2])
+    >>> model.score(X[1::2], y[1::2]) > 0.95
+    True
+    >>> model.certificate_.converged
+    True
+    """
+
+    #: The weights of Eq. 27 minimise the Fisher criterion.
+    objective = "fisher"
+
+    def __init__(
+        self,
+        views: Any = None,
+        *,
+        n_components: int | None = None,
+        uncorrelated: bool = True,
+        C: float = 1.0,
+        alpha: float | str = "loo",
+        norm: float = 1,
+        solver: str = "auto",
+        tol: float = 1e-6,
+        max_iter: int | None = None,
+        psd: str = "error",
+        verbose: int = 0,
+    ) -> None:
+        self.views = views
+        self.n_components = n_components
+        self.uncorrelated = uncorrelated
+        self.C = C
+        self.alpha = alpha
+        self.norm = norm
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.psd = psd
+        self.verbose = verbose
+
+    @with_callbacks
+    def fit(self, X: Any, y: Any) -> SubspaceKernelSVC:
+        """Learn from rows and labels.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n, d), or precomputed kernels of shape \
+(n, n) or (n, n, p)
+            Training rows.
+        y : array-like of shape (n,)
+            Class labels: numbers, strings or booleans.
+
+        Returns
+        -------
+        self : estimator
+            Fitted estimator.
+        """
+        self._check_parameters()
+        source = self._open(X)
+        codes = self._encode(X, y)
+        progress = Progress(self, X, y)
+        bank = self._fit_bank(source, progress)
+        fit = JointFit(self, bank, codes, len(self.classes_), progress)
+        joint, certificate = fit.run()
+        self._set_weights(fit.weights)
+        self.alpha_, self.n_iter_ = fit.alpha, fit.n_iter
+        self.subspace_coef_ = joint.point.subspace.coef * fit.scale**0.5
+        self.n_components_ = int(self.subspace_coef_.shape[1])
+        self.dual_coef_ = joint.point.coef()
+        self.intercept_ = from_numpy(joint.point.intercepts, self.dual_coef_)
+        if fit.searched:  # not convex: an open gap is no failure of the fit
+            self.certificate_ = certificate.with_remarks(self.kernel_map_.remarks)
+        else:
+            self._set_certificate(certificate)
+        progress.end()
+        return self
+
+    def _check_parameters(self) -> None:
+        positive = "a finite number > 0"
+        check_number(self, "C", (), lambda v: np.isfinite(v) and v > 0, positive)
+        check_number(
+            self, "alpha", ("loo",), lambda v: np.isfinite(v) and v > 0, positive
+        )
+        check_number(self, "norm", (), lambda v: v >= 1, "a number >= 1")
+        check_choice(self, "solver", SOLVERS)
+        check_number(self, "tol", (), lambda v: v > 0, "a number > 0")
+        if self.max_iter is not None:
+            check_number(
+                self, "max_iter", (), lambda v: is_int(v, 1), "None or an int >= 1"
+            )
+        check_components(self)
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_components_
+
+    def transform(self, X: Any) -> Array:
+        """Features of rows in the learned subspace, those of most weight first.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (m, d), or kernels of shape (m, n[, p])
+            Rows.
+
+        Returns
+        -------
+        Z : array of shape (m, n_components_)
+            Features.
+        """
+        rows = self._rows(X, "transform")
+        weights = to_numpy(self.kernel_weights_)
+        return self.kernel_map_.project(rows, weights, self.subspace_coef_)
+
+    def decision_function(self, X: Any) -> Array:
+        """Values of the machines.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (m, d), or kernels of shape (m, n[, p])
+            Rows.
+
+        Returns
+        -------
+        scores : array of shape (m,) or (m, k)
+            For two classes positive for ``classes_[1]``, else one column a class.
+        """
+        values = self._values(X, "decision_function")
+        return values[:, 0] if len(self.classes_) == 2 else values
+
+    def _values(self, X: Any, method: str) -> Array:
+        return self._predict_target(X, method) + self.intercept_[None, :]
+
+    def _class_scores(self, X: Any) -> Array:
+        values = self._values(X, "predict")
+        if len(self.classes_) > 2:
+            return values
+        return namespace(values).concat([-values, values], axis=1)

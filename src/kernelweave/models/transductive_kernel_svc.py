@@ -1,0 +1,215 @@
+"""Transduction: kernel and labels learned over labelled and unlabelled rows at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.callback import with_callbacks
+from sklearn.utils import assert_all_finite
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_consistent_length, column_or_1d
+
+from kernelweave._array import Array, is_array, to_numpy
+from kernelweave.models._margin import MarginClassifier, signs_of_codes
+from kernelweave.models._progress import Progress
+
+__all__ = ["TransductiveKernelSVC"]
+
+
+class TransductiveKernelSVC(MarginClassifier):
+    """Support vector machine whose kernel is learned over unlabelled rows too.
+
+    Minimises the squared inverse margin of the labelled rows over weights of kernels
+    on *all* rows::
+
+        min_w  J(w)   s.t.   trace( sum_i w_i K_i ) = n,   sum_i w_i K_i >= 0  (psd)
+
+    where n counts all rows (Lanckriet et al. 2002, Eq. 12 and its soft forms). With
+    ``signed=True``, as in the experiments of the paper, weights may be negative, and
+    the unlabelled rows say how far: the sum must be a kernel for them as well.
+
+    Parameters
+    ----------
+    views : None, "precomputed" or list of (name, kernel, columns), default=None
+        Column groups and their kernels; see :class:`MultipleKernelFDA`.
+    margin : {"l1", "l2", "hard"}, default="l1"
+        The loss; see :class:`MultipleKernelSVC`.
+    C : float or "learn", default=1.0
+        The price of errors; see :class:`MultipleKernelSVC`.
+    signed : bool, default=True
+        Whether weights may be negative.
+    norm : float >= 1, default=1
+        The norm of the weights, if ``signed=False``.
+    solver : str, default="auto"
+        How the convex problem is solved.
+    tol : float, default=1e-5
+        Relative gap to reach.
+    max_iter : int, default=None
+        Iterations allowed; None leaves it to the solver.
+    weight_bound : float, default=100
+        The largest absolute weight if ``signed=True``. Kernels that are nearly
+        combinations of others have no best weights without it; the certificate says
+        when it was active.
+    psd : {"error", "clip", "trust"}, default="error"
+        What to do with a kernel that is not positive semidefinite.
+    missing : {"error", "available", "zero"}, default="error"
+        What to do with a row that lacks a view, all entries of which are NaN: refuse
+        it, fill the kernels of the view with the mean of those that are there, or with
+        zeros. See :doc:`/user_guide/missing_views`.
+    verbose : int, default=0
+        Print progress: 1 for iterations, 2 for kernels too.
+
+    Attributes
+    ----------
+    transduction_ : ndarray of shape (n,)
+        The label of every row of ``fit``: as given where there is one, else predicted.
+    kernel_ : array of shape (n, n)
+        The learned kernel over all rows, centred.
+    classes_ : ndarray of shape (k,)
+        Class labels, -1 not among them.
+    kernel_weights_ : ndarray of shape (p,)
+        The learned weight of each kernel.
+    kernel_names_ : list of str
+        Name of each kernel.
+    view_weights_ : dict
+        Sum of the weights of each view's kernels.
+    C_ : float
+        The price of errors, learned or given.
+    margin_ : ndarray of shape (1,) or (k,)
+        ``1 / norm(w)`` of each two-class problem.
+    certificate_ : Certificate
+        Value, lower bound, relative gap and status of the weights.
+    dual_coef_ : array of shape (n, 1) or (n, k)
+        Signed coefficients; zero in rows without a label.
+    intercept_ : array of shape (1,) or (k,)
+        Intercepts.
+    support_ : ndarray of int
+        Rows with a coefficient other than zero.
+    n_iter_ : int
+        Factorisations.
+    n_features_in_ : int
+        Number of features (of training rows if precomputed).
+    feature_names_in_ : ndarray of shape (d,)
+        Names of the features, if X has string column names.
+
+    See Also
+    --------
+    MultipleKernelSVC : Labelled rows only.
+
+    References
+    ----------
+    Lanckriet, Cristianini, Bartlett, El Ghaoui, Jordan. Learning the kernel matrix with
+    semi-definite programming. ICML 2002.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from kernelweave import TransductiveKernelSVC
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> X, y = X[::5], y[::5]
+    >>> partly = np.where(np.arange(len(y)) % 2, y, -1)
+    >>> views = [("mean", "rbf", slice(0, 10)), ("worst", "rbf", slice(20, 30))]
+    >>> model = TransductiveKernelSVC(views, C=10).fit(X, partly)
+    >>> bool(np.mean(model.transduction_ == y) > 0.9)
+    True
+    """
+
+    def __init__(
+        self,
+        views: Any = None,
+        *,
+        margin: str = "l1",
+        C: float | str = 1.0,
+        signed: bool = True,
+        norm: float = 1,
+        solver: str = "auto",
+        tol: float = 1e-5,
+        max_iter: int | None = None,
+        weight_bound: float = 100.0,
+        psd: str = "error",
+        missing: str = "error",
+        verbose: int = 0,
+    ) -> None:
+        self.views = views
+        self.margin = margin
+        self.C = C
+        self.signed = signed
+        self.norm = norm
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.weight_bound = weight_bound
+        self.psd = psd
+        self.missing = missing
+        self.verbose = verbose
+
+    @with_callbacks
+    def fit(self, X: Any, y: Any) -> TransductiveKernelSVC:
+        """Learn from all rows and the labels of some.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n, d), or precomputed kernels of shape \
+(n, n) or (n, n, p)
+            All rows, labelled or not.
+        y : array-like of shape (n,)
+            Class labels, -1 where there is none.
+
+        Returns
+        -------
+        self : estimator
+            Fitted estimator.
+        """
+        self._check_parameters()
+        source = self._open(X)
+        codes = self._encode_partly(X, y)
+        progress = Progress(self, X, y)
+        bank = self._fit_bank(source, progress)
+        fit = self._learn(bank, signs_of_codes(codes, len(self.classes_)), progress)
+        self._set_fits([fit])
+        self.kernel_: Array = bank.combine(fit.weights)
+        self.transduction_ = self._label(codes)
+        progress.end()
+        return self
+
+    def _encode_partly(self, X: Any, y: Any) -> np.ndarray:
+        """Class codes (n,) with -1 for rows without a label; sets ``classes_``."""
+        if y is None:
+            return self._encode(X, y)
+        y = column_or_1d(to_numpy(y) if is_array(y) else y, warn=True)
+        check_consistent_length(X, y)
+        if y.dtype.kind == "f":
+            assert_all_finite(y, input_name="y")
+        if y.dtype.kind in "US":
+            labelled = np.ones(len(y), dtype=bool)
+        else:
+            labelled = np.array([not _is_minus_one(label) for label in y], dtype=bool)
+        if np.any(labelled):
+            check_classification_targets(y[labelled])
+        found = sorted(set(y[labelled].tolist()), key=str)
+        if len(found) < 2:
+            count = "1 class" if found else "no class"
+            raise ValueError(
+                f"{type(self).__name__} needs labelled rows of at least 2 classes; the "
+                f"{int(labelled.sum())} labelled sample(s) contain {count}: {found}. "
+                "-1 marks a row without a label: encode two classes as 0 and 1, not as "
+                "-1 and 1"
+            )
+        codes = np.full(len(y), -1)
+        codes[labelled] = self._encode(np.empty((int(labelled.sum()), 1)), y[labelled])
+        return codes
+
+    def _label(self, codes: np.ndarray) -> np.ndarray:
+        """Labels of all training rows (n,): given ones, and predicted ones."""
+        scores = to_numpy(self.kernel_ @ self.dual_coef_ + self.intercept_[None, :])
+        if len(self.classes_) == 2:
+            predicted = (scores[:, 0] > 0).astype(int)
+        else:
+            predicted = np.argmax(scores, axis=1)
+        return self.classes_[np.where(codes < 0, predicted, codes)]
+
+
+def _is_minus_one(label: Any) -> bool:
+    return not isinstance(label, str) and label == -1

@@ -1,0 +1,172 @@
+"""What an experiment of a paper is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from kernelweave.papers.results import Results
+
+__all__ = [
+    "Claim",
+    "Columns",
+    "Experiment",
+    "Measure",
+    "Paper",
+    "Published",
+    "Split",
+    "Value",
+]
+
+#: What a method may report: a number or a list of numbers.
+Value = float | list[float]
+#: Methods by name.
+Columns = Mapping[str, Callable[[Any], Mapping[str, Any]]]
+
+
+@dataclass(frozen=True)
+class Split:
+    """Rows to learn from and rows to test on.
+
+    Attributes
+    ----------
+    train, test : ndarray of shape (m, d) and (t, d)
+        Rows.
+    y_train, y_test : ndarray of shape (m,) and (t,)
+        Their classes.
+    """
+
+    train: np.ndarray
+    y_train: np.ndarray
+    test: np.ndarray
+    y_test: np.ndarray
+
+    @classmethod
+    def draw(
+        cls, X: np.ndarray, y: np.ndarray, share: float, rng: np.random.Generator
+    ) -> Split:
+        """Partition rows at random; ``share`` of them are there to learn from."""
+        order = rng.permutation(len(y))
+        m = round(share * len(y))
+        train, test = order[:m], order[m:]
+        return cls(X[train], y[train], X[test], y[test])
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A number that is compared with the paper.
+
+    Attributes
+    ----------
+    name : str
+        Its key in what a column returns.
+    digits : int
+        Digits after the point, in tables.
+    better : {"higher", "lower", ""}
+        Which way is better; "" if neither is, then there is no verdict "better".
+    """
+
+    name: str
+    digits: int = 2
+    better: str = "higher"
+
+
+@dataclass(frozen=True)
+class Published:
+    """What the paper reports.
+
+    Attributes
+    ----------
+    value : float
+        The number in the table.
+    tolerance : float or None
+        How far ours may be from it to be a reproduction; None: two standard errors of
+        the difference of two means.
+    error : float
+        Standard error of ``value`` beyond that of drawing splits, if known.
+    """
+
+    value: float
+    tolerance: float | None = None
+    error: float = 0.0
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence of the paper, in our words, with a test.
+
+    Attributes
+    ----------
+    text : str
+        What the paper says.
+    check : callable
+        Takes the :class:`Results`; returns whether it holds, and what was found.
+    """
+
+    text: str
+    check: Callable[[Results], tuple[bool, str]]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One table or figure of a paper; see the package's docstring for each field."""
+
+    key: str
+    title: str
+    rows: Mapping[str, Callable[[], Any]]
+    split: Callable[[Any, np.random.Generator], Any]
+    columns: Columns
+    measures: Sequence[Measure]
+    splits: int
+    quick: int
+    row_title: str = "data set"
+    published: Mapping[tuple[str, str], Mapping[str, Published]] = field(
+        default_factory=dict
+    )
+    claims: Sequence[Claim] = ()
+    draw: Callable[[Results], Any] | None = None
+    version: int = 1
+
+    def measure(self, name: str) -> Measure:
+        """The measure of that name."""
+        return next(measure for measure in self.measures if measure.name == name)
+
+
+@dataclass(frozen=True)
+class Paper:
+    """A paper and its experiments.
+
+    Attributes
+    ----------
+    key : str
+        First author and year.
+    reference : str
+        How to cite it.
+    experiments : sequence of Experiment
+        Its tables and figures.
+    """
+
+    key: str
+    reference: str
+    experiments: Sequence[Experiment]
+
+    def select(
+        self, table: int | None = None, figure: int | None = None, part: str = ""
+    ) -> list[Experiment]:
+        """All experiments, or the one that is named."""
+        wanted = part
+        if table is not None:
+            wanted = f"table{table}"
+        elif figure is not None:
+            wanted = f"figure{figure}"
+        if not wanted:
+            return list(self.experiments)
+        found = [e for e in self.experiments if e.key == wanted]
+        if not found:
+            keys = ", ".join(experiment.key for experiment in self.experiments)
+            raise ValueError(f"{self.key} has no {wanted}; there are {keys}")
+        return found

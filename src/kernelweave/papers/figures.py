@@ -1,0 +1,103 @@
+"""Pictures that several papers need."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from kernelweave.inspection._figure import color, marker, pyplot
+from kernelweave.papers.results import Results
+
+__all__ = ["bars", "curves"]
+
+
+def bars(results: Results, measures: Sequence[str], labels: Sequence[str]) -> Any:
+    """A panel a measure, a group of bars a row, a bar a column, with errors."""
+    plt = pyplot("bars")
+    figure, panels = plt.subplots(
+        1, len(measures), figsize=(4.5 * len(measures), 3.4), layout="constrained"
+    )
+    rows, columns = results.rows, list(results.experiment.columns)
+    width = 0.8 / len(columns)
+    for panel, measure, label in zip(
+        np.atleast_1d(panels), measures, labels, strict=True
+    ):
+        for j, column in enumerate(columns):
+            means = [results.mean(row, column, measure) for row in rows]
+            errors = [results.error(row, column, measure) for row in rows]
+            offset = (j - (len(columns) - 1) / 2) * width
+            panel.bar(
+                np.arange(len(rows)) + offset,
+                means,
+                width,
+                yerr=np.nan_to_num(errors),
+                color=color(j),
+                label=column,
+            )
+        panel.set_xticks(np.arange(len(rows)), rows)
+        panel.set_ylabel(label)
+    lowest = min(results.mean(r, c, measures[0]) for r in rows for c in columns)
+    if lowest > 50:  # accuracies are told apart near the top only
+        np.atleast_1d(panels)[0].set_ylim(max(0.0, lowest - 10), 100)
+    figure.legend(
+        *np.atleast_1d(panels)[0].get_legend_handles_labels(),
+        loc="outside lower center",
+        ncols=len(columns),
+        frameon=False,
+        fontsize="small",
+    )
+    return figure
+
+
+def curves(
+    results: Results,
+    x: Sequence[float],
+    measure: str,
+    xlabel: str,
+    ylabel: str,
+    columns: Sequence[str] | None = None,
+    spread: bool = False,
+    ax: Any = None,
+) -> Any:
+    """A curve a column over the rows, with a band of errors.
+
+    Parameters
+    ----------
+    results : Results
+        What to draw.
+    x : sequence of float
+        Where each row is on the axis.
+    measure : str
+        What to draw.
+    xlabel, ylabel : str
+        What the axes are called.
+    columns : sequence of str, optional
+        Which columns; by default all.
+    spread : bool, default=False
+        Whether the band is the standard deviation instead of the standard error.
+    ax : Axes, optional
+        Where to draw.
+    """
+    plt = pyplot("curves")
+    if ax is None:
+        figure, ax = plt.subplots(figsize=(5.5, 3.8), layout="constrained")
+    else:
+        figure = ax.figure
+    at = dict(zip(results.experiment.rows, x, strict=True))
+    rows = results.rows
+    positions = [at[row] for row in rows]
+    for j, column in enumerate(columns or results.experiment.columns):
+        means = np.array([results.mean(row, column, measure) for row in rows])
+        band = np.array([results.error(row, column, measure) for row in rows])
+        if spread:
+            band = band * np.sqrt([len(results.splits[row]) for row in rows])
+        ax.plot(positions, means, color=color(j), marker=marker(j), label=column, ms=4)
+        ax.fill_between(
+            positions, means - band, means + band, color=color(j), alpha=0.15, lw=0
+        )
+    ax.set_xlabel(xlabel)
+    ax.set_ylabel(ylabel)
+    ax.legend(frameon=False)
+    return figure

@@ -1,0 +1,102 @@
+"""A bar for long runs: rich's on a terminal if it is installed, else lines of text."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import TextIO
+
+__all__ = ["progress_bar"]
+
+#: Lines of text come no more often than this, in seconds.
+PAUSE = 10.0
+
+Advance = Callable[[int, int], None]
+
+
+@contextlib.contextmanager
+def progress_bar(label: str, stream: TextIO | None = None) -> Iterator[Advance]:
+    """Show how far a run is.
+
+    Parameters
+    ----------
+    label : str
+        What is running.
+    stream : file, default=None
+        Where to show it; None is standard error.
+
+    Yields
+    ------
+    advance : callable
+        To be called with the number of parts that are done, and that of all parts.
+    """
+    stream = sys.stderr if stream is None else stream
+    bar = _rich_bar(label, stream) if stream.isatty() else None
+    if bar is None:
+        yield _Lines(label, stream)
+        return
+    with bar as advance:
+        yield advance
+
+
+def _rich_bar(
+    label: str, stream: TextIO
+) -> contextlib.AbstractContextManager[Advance] | None:
+    try:
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeRemainingColumn,
+        )
+    except ImportError:
+        return None
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=Console(file=stream),
+    )
+
+    @contextlib.contextmanager
+    def shown() -> Iterator[Advance]:
+        with bar:
+            task = bar.add_task(label, total=None)
+            yield lambda done, total: bar.update(task, completed=done, total=total)
+
+    return shown()
+
+
+class _Lines:
+    """A line for the first call, for the last, and now and then between."""
+
+    def __init__(self, label: str, stream: TextIO) -> None:
+        self.label, self.stream = label, stream
+        self.started = self.shown = time.monotonic()
+        self.found: int | None = None  # parts that were done before this run
+
+    def __call__(self, done: int, total: int) -> None:
+        now = time.monotonic()
+        first = self.found is None
+        if first:
+            self.found = done
+        if not (first or done == total or now - self.shown >= PAUSE):
+            return
+        self.shown = now
+        text = f"{self.label}: {done} of {total} splits"
+        new = done - (self.found or 0)
+        if first and done:
+            text += " were there already"
+        elif new and done < total:
+            left = (now - self.started) / new * (total - done)
+            text += f", about {_duration(left)} left"
+        print(text, file=self.stream, flush=True)
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"

@@ -1,0 +1,158 @@
+"""Means over splits, their standard errors, and the verdict on each cell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from kernelweave.papers.experiment import Experiment, Measure, Published, Value
+
+__all__ = ["BETTER", "NOT_REPRODUCED", "REPRODUCED", "Cell", "Results", "judge"]
+
+REPRODUCED, BETTER, NOT_REPRODUCED = "reproduced", "better", "not reproduced"
+#: A difference is one when it exceeds this many standard errors.
+ERRORS = 2.0
+
+#: The measures of each column on one split.
+SplitValues = Mapping[str, Mapping[str, Value]]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One number of a table: the paper's and ours.
+
+    Attributes
+    ----------
+    row, column : str
+        Where it is.
+    measure : Measure
+        What it counts.
+    mean, error : float
+        Our mean over splits, and its standard error (nan for one split).
+    splits : int
+        How many there were.
+    published : Published or None
+        The paper's.
+    verdict : str
+        "reproduced", "better" or "not reproduced"; "" if the paper has no number, or
+        ours no standard error.
+    """
+
+    row: str
+    column: str
+    measure: Measure
+    mean: float
+    error: float
+    splits: int
+    published: Published | None
+    verdict: str
+
+
+@dataclass
+class Results:
+    """All splits of an experiment.
+
+    Attributes
+    ----------
+    experiment : Experiment
+        What was run.
+    splits : dict
+        For each row, what each split gave: column -> measure -> value.
+    missing : dict
+        For each row that was left out, why.
+    warnings : dict
+        For each column, warnings with the number of splits that had them.
+    """
+
+    experiment: Experiment
+    splits: dict[str, dict[int, SplitValues]] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)
+    warnings: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> list[str]:
+        """The rows that were run."""
+        return [row for row in self.experiment.rows if self.splits.get(row)]
+
+    def values(self, row: str, column: str, measure: str) -> np.ndarray:
+        """What each split gave, (splits,) or (splits, length of the list)."""
+        numbers = self.splits[row]
+        return np.array([numbers[i][column][measure] for i in sorted(numbers)])
+
+    def mean(self, row: str, column: str, measure: str) -> float:
+        """Mean over splits of a number."""
+        return float(np.mean(self.values(row, column, measure)))
+
+    def error(self, row: str, column: str, measure: str) -> float:
+        """Standard error of that mean; nan for one split."""
+        values = self.values(row, column, measure)
+        if len(values) < 2:
+            return float("nan")
+        return float(np.std(values, ddof=1) / np.sqrt(len(values)))
+
+    def difference(
+        self, row: str, column: str, other: str, measure: str
+    ) -> tuple[float, float]:
+        """Mean of ``column`` minus ``other`` over the same splits, and its error."""
+        gap = self.values(row, column, measure) - self.values(row, other, measure)
+        if len(gap) < 2:
+            return float(np.mean(gap)), float("nan")
+        return float(np.mean(gap)), float(np.std(gap, ddof=1) / np.sqrt(len(gap)))
+
+    def cells(self) -> list[Cell]:
+        """Every row, column and measure that all splits have."""
+        return [
+            self._cell(row, column, measure)
+            for row in self.rows
+            for column in self.experiment.columns
+            for measure in self.experiment.measures
+            if all(measure.name in s.get(column, {}) for s in self.splits[row].values())
+        ]
+
+    def _cell(self, row: str, column: str, measure: Measure) -> Cell:
+        experiment = self.experiment
+        mean = self.mean(row, column, measure.name)
+        error = self.error(row, column, measure.name)
+        n = len(self.splits[row])
+        published = experiment.published.get((row, column), {}).get(measure.name)
+        verdict = ""
+        if published is not None:
+            # The paper's mean is over splits of the same kind as ours.
+            theirs = error * np.sqrt(n / experiment.splits)
+            both = float(np.sqrt(error**2 + theirs**2 + published.error**2))
+            verdict = judge(measure, published, mean, both)
+        return Cell(row, column, measure, mean, error, n, published, verdict)
+
+    def claims(self) -> list[tuple[str, str, str]]:
+        """Text, verdict and finding of each claim; "not run" if data are missing."""
+        checked = []
+        for claim in self.experiment.claims:
+            try:
+                holds, finding = claim.check(self)
+            except KeyError as error:
+                checked.append((claim.text, "not run", f"no results for {error}"))
+                continue
+            checked.append(
+                (claim.text, REPRODUCED if holds else NOT_REPRODUCED, finding)
+            )
+        return checked
+
+
+def judge(measure: Measure, published: Published, mean: float, error: float) -> str:
+    """Compare a mean with the paper's; ``error`` is that of their difference.
+
+    One split has no error to judge by, so that there is no verdict ("").
+    """
+    difference = mean - published.value
+    allowed = ERRORS * error if published.tolerance is None else published.tolerance
+    if not np.isfinite(allowed):
+        return ""
+    # the paper's number is rounded to its digits
+    allowed += 0.5 * 10.0**-measure.digits
+    if abs(difference) <= allowed:
+        return REPRODUCED
+    if measure.better and (difference > 0) == (measure.better == "higher"):
+        return BETTER
+    return NOT_REPRODUCED

@@ -1,0 +1,215 @@
+"""Run the splits of an experiment, each of them once.
+
+Every split has a file of its own, so that an interrupted run goes on where it was, and
+a run with more splits or more methods adds to one with fewer. Its random numbers depend
+on the experiment and on its number alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import warnings
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed, parallel_config
+
+from kernelweave.datasets import MissingDataError
+from kernelweave.papers.experiment import Experiment
+from kernelweave.papers.results import Results
+
+__all__ = ["Job", "run_experiment", "split_generator"]
+
+WARNINGS = "warnings"
+
+
+@dataclass(frozen=True)
+class Job:
+    """One split of one row.
+
+    Attributes
+    ----------
+    row : str
+        The row of the experiment.
+    number : int
+        The number of the split, from 0.
+    path : Path
+        The file with its results.
+    """
+
+    row: str
+    number: int
+    path: Path
+
+    def done(self) -> dict[str, Any]:
+        """What is known already: column -> measures; empty if nothing is."""
+        try:
+            known = json.loads(self.path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return known if isinstance(known, dict) else {}
+
+
+def run_experiment(
+    experiment: Experiment,
+    n_splits: int,
+    cache: Path,
+    jobs: int = 1,
+    dask: str | None = None,
+    advance: Callable[[int, int], object] | None = None,
+) -> Results:
+    """Run what is not in the cache yet.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        What to run.
+    n_splits : int
+        How many splits of each row.
+    cache : Path
+        Folder for the results of splits.
+    jobs : int, default=1
+        Processes; 1 stays in this one, -1 is as many as there are processors.
+    dask : str, optional
+        Address of a Dask scheduler, whose workers then run the splits.
+    advance : callable, optional
+        Called with the number of splits that are done and that of all splits.
+
+    Returns
+    -------
+    results : Results
+        All splits, from the cache or new.
+    """
+    results = Results(experiment)
+    all_jobs = list_jobs(experiment, n_splits, cache)
+    left = []
+    for row, row_jobs in all_jobs.items():
+        unfinished = [job for job in row_jobs if not _complete(experiment, job)]
+        try:
+            if unfinished:
+                experiment.rows[row]()
+        except MissingDataError as error:
+            results.missing[row] = str(error)
+            continue
+        left += unfinished
+    total = sum(len(js) for row, js in all_jobs.items() if row not in results.missing)
+    finished = total - len(left)
+    if advance:
+        advance(finished, total)
+    with _workers(jobs, dask):
+        work = (delayed(run_split)(experiment, job) for job in left)
+        for _ in Parallel(return_as="generator_unordered")(work):
+            finished += 1
+            if advance:
+                advance(finished, total)
+    for row, row_jobs in all_jobs.items():
+        if row not in results.missing:
+            _collect(results, row, row_jobs)
+    return results
+
+
+def list_jobs(
+    experiment: Experiment, n_splits: int, cache: Path
+) -> dict[str, list[Job]]:
+    """The splits of each row."""
+    folder = cache / f"{experiment.key}-v{experiment.version}"
+    return {
+        row: [
+            Job(row, number, folder / _slug(row) / f"{number:04d}.json")
+            for number in range(n_splits)
+        ]
+        for row in experiment.rows
+    }
+
+
+def split_generator(key: str, number: int) -> np.random.Generator:
+    """The random numbers of a split.
+
+    They are the same for all rows of an experiment: figures whose rows share data then
+    compare like with like.
+    """
+    return np.random.default_rng([zlib.crc32(key.encode()), number])
+
+
+def run_split(experiment: Experiment, job: Job) -> None:
+    """Run the columns of one split that are not known yet, and keep them."""
+    known = job.done()
+    missing = [name for name in experiment.columns if name not in known]
+    if not missing:
+        return
+    data = experiment.rows[job.row]()
+    split = experiment.split(data, split_generator(experiment.key, job.number))
+    job.path.parent.mkdir(parents=True, exist_ok=True)
+    for name in missing:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            measured = dict(experiment.columns[name](split))
+        known[name] = {key: _plain(value) for key, value in measured.items()}
+        told = sorted({" ".join(str(w.message).split()) for w in caught})
+        if told:
+            known.setdefault(WARNINGS, {})[name] = told
+        _write(job.path, known)
+
+
+def _complete(experiment: Experiment, job: Job) -> bool:
+    known = job.done()
+    return all(name in known for name in experiment.columns)
+
+
+def _collect(results: Results, row: str, jobs: list[Job]) -> None:
+    results.splits[row] = {}
+    for job in jobs:
+        known = job.done()
+        for column, told in known.pop(WARNINGS, {}).items():
+            counts = Counter(results.warnings.get(column, {}))
+            # numbers in a warning differ from split to split
+            counts.update({re.sub(r"-?\d[\d.e+-]*", "#", text) for text in told})
+            results.warnings[column] = dict(counts)
+        results.splits[row][job.number] = known
+
+
+@contextlib.contextmanager
+def _workers(jobs: int, dask: str | None) -> Iterator[None]:
+    """Where splits run; a process uses one thread for linear algebra."""
+    if dask is not None:
+        try:
+            from distributed import Client
+        except ImportError:
+            raise ValueError(
+                "a Dask scheduler needs the package 'distributed', which is not "
+                "installed"
+            ) from None
+        with Client(dask), parallel_config(backend="dask"):
+            yield
+    elif jobs == 1:
+        with parallel_config(backend="sequential"):
+            yield
+    else:
+        with parallel_config(backend="loky", n_jobs=jobs, inner_max_num_threads=1):
+            yield
+
+
+def _write(path: Path, content: dict[str, Any]) -> None:
+    """Replace the file at once: an interruption leaves the old one or the new one."""
+    draft = path.with_suffix(f".{os.getpid()}.tmp")
+    draft.write_text(json.dumps(content), encoding="utf-8")
+    os.replace(draft, path)
+
+
+def _plain(value: Any) -> Any:
+    array = np.asarray(value, dtype=float)
+    return array.tolist() if array.ndim else float(array)
+
+
+def _slug(text: str) -> str:
+    """A name for a folder; the number keeps names apart that look alike."""
+    letters = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+    return f"{letters}-{zlib.crc32(text.encode()) & 0xFFFF:04x}"

@@ -1,0 +1,126 @@
+"""The weights that align a sum of kernels best with a target kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from scipy.optimize import nnls
+
+from kernelweave.solvers.solution import Iterate
+from kernelweave.weights.base import WeightSet
+from kernelweave.weights.signed_sum import SignedSum
+
+__all__ = ["active_set", "aligned_cuts"]
+
+#: Share of the largest eigenvalue of the correlations below which one is rounding.
+RANK = 1e-13
+
+
+def active_set(criterion: Any, weight_set: WeightSet) -> Iterator[Iterate]:
+    """``min_w w'S w - 2 b'w`` over ``w >= 0``, then scaled onto the set.
+
+    The non-negative case of Lanckriet et al. (2002), Eq. 11: the minimiser is the best
+    aligned sum of kernels times its alignment over its norm. With ``S = R'R`` it is
+    the non-negative least-squares problem ``min norm(R w - R^-T b)``, for which the
+    active-set method of Lawson and Hanson is finite.
+
+    Yields
+    ------
+    Iterate
+        One, at the optimum, or at the only point of a set of one point.
+    """
+    start = weight_set.start(criterion.n_weights)
+    if np.isinf(weight_set.norm):
+        yield _iterate(criterion, weight_set, start)
+        return
+    root, goal = square_root(criterion.correlations, criterion.cosines)
+    scaled, _ = nnls(root, goal, maxiter=50 * len(start))
+    raw = criterion.unscaled(scaled)
+    largest = float(np.max(raw))
+    # Nothing is aligned with the target: every point is as good as the start.
+    weights = weight_set.scale(raw / largest) if largest > 0.0 else start
+    yield _iterate(criterion, weight_set, weights)
+
+
+def aligned_cuts(criterion: Any, weight_set: SignedSum) -> Iterator[Iterate]:
+    """``max b'w`` subject to ``w'S w <= 1`` and ``sum_i w_i G_i`` PSD over all rows.
+
+    Lanckriet et al. (2002), Eq. 11, without a semidefinite program. Under cuts
+    ``A w >= 0``, eigenvectors of earlier sums and the bound on the weights, the dual is
+    the non-negative least-squares problem ``min_z norm(R^-T (b + A'z))``, whose value
+    bounds the alignment and whose weights are ``S^-1 (b + A'z)``.
+
+    Yields
+    ------
+    Iterate
+        After each least-squares problem, the best weights so far with the best bound.
+    """
+    root, goal = square_root(criterion.correlations, criterion.cosines)
+    values = np.sum(root**2, axis=1)
+    start = weight_set.start(criterion.n_weights)
+    if not np.max(criterion.cosines) > 0.0 or len(start) == 1:
+        yield _iterate(criterion, weight_set, start)
+        return
+    state = criterion.evaluate(start, hessian=False)
+    bound = -1.0  # no cosine is larger
+    best = Iterate(start, state.value, state.gradient, state.coef, None, bound)
+    while True:
+        rows = _cone_rows(weight_set, len(start))
+        halves = criterion.unscaled(rows) @ (root / values[:, None]).T  # A R^+
+        size = np.linalg.norm(halves, axis=1)
+        halves = halves[size > 0.0] / size[size > 0.0, None]
+        mixture, _ = nnls(halves.T, -goal, maxiter=100 * len(rows))
+        half = goal + mixture @ halves
+        point = criterion.unscaled((root / values[:, None]).T @ half)
+        total = float(np.sum(point))
+        candidate = -float(np.linalg.norm(half))
+        if candidate > bound:
+            bound = candidate
+            best = replace(best, dual=point, lower_bound=bound)
+        if not total > 0.0:  # nothing that the cuts allow is aligned with the target
+            yield best
+            return
+        weights = weight_set.separate(point / total)
+        state = criterion.evaluate(weights, hessian=False)
+        if state.value < best.value:
+            best = replace(
+                best,
+                weights=weights,
+                value=state.value,
+                gradient=state.gradient,
+                coef=state.coef,
+            )
+        yield best
+
+
+def _cone_rows(weight_set: SignedSum, p: int) -> np.ndarray:
+    """Rows a with ``a'w >= 0``: the cuts, and ``abs(w_i) <= bound sum_j w_j``."""
+    bound = np.full((p, p), weight_set.bound)
+    one = np.eye(p)
+    return np.concatenate([weight_set.cuts, bound + one, bound - one])
+
+
+def square_root(
+    correlations: np.ndarray, cosines: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """R (r, p) with ``R'R = S`` and g (r,) with ``R'g = b``, without a null space."""
+    values, vectors = np.linalg.eigh(correlations)
+    keep = values > RANK * max(float(values[-1]), 0.0)
+    roots = np.sqrt(values[keep])
+    vectors = vectors[:, keep]
+    return roots[:, None] * vectors.T, (vectors.T @ cosines) / roots
+
+
+def _iterate(criterion: Any, weight_set: WeightSet, weights: np.ndarray) -> Iterate:
+    state = criterion.evaluate(weights, hessian=False)
+    terms = criterion.certificate_terms(weights, state.coef, state.coef)
+    return Iterate(
+        weights,
+        state.value,
+        state.gradient,
+        state.coef,
+        lower_bound=terms.bound(weight_set),
+    )

@@ -1,0 +1,224 @@
+"""Expectation-maximisation over mixture weights, also where experts are missing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from kernelweave.criteria.base import Criterion
+from kernelweave.solvers.solution import Iterate, TraceRow
+from kernelweave.weights.base import WeightSet
+
+__all__ = ["TruncatedResult", "em", "truncated_em", "truncated_responsibilities"]
+
+
+#: The smallest weight that is told from zero, the longest leap in steps, and the share
+#: of a weight that a leap leaves.
+LOWEST, LONGEST, KEEP = 1e-150, 256.0, 1e-2
+
+
+def em(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iterate]:
+    """``w_l <- w_l g_l / sum_m w_m g_m`` with the scores ``g = -dJ/dw``.
+
+    For :class:`~kernelweave.criteria.mixture_likelihood.MixtureLikelihood` this is the
+    E-step and the M-step in one: the new weights are the mean responsibilities, plus
+    what the prior adds. Every step increases the likelihood; at the optimum no score
+    exceeds the mean score, which is the condition that the certificate measures. The
+    rate is linear, and slow where weights tend to zero.
+
+    Yields
+    ------
+    Iterate
+        One for each evaluation.
+    """
+    weights = weight_set.start(criterion.n_weights)
+    while True:
+        state = criterion.evaluate(weights, hessian=False)
+        yield Iterate(weights, state.value, state.gradient, state.coef)
+        if len(weights) == 1:
+            return
+        weights = weight_set.scale(weights * np.maximum(-state.gradient, 0.0))
+
+
+@dataclass(frozen=True)
+class TruncatedResult:
+    """Weights of a mixture whose rows lack some of the experts.
+
+    Attributes
+    ----------
+    weights : ndarray of shape (p,)
+        The weights.
+    value : float
+        Negative log likelihood a row, prior included.
+    stationarity : float
+        The largest relative growth of a weight in the next step; 0 at a stationary
+        point. The problem is not concave, so there is no bound on the optimum.
+    converged : bool
+        Whether the stationarity reached the tolerance.
+    status : str
+        The outcome as a sentence.
+    n_iter : int
+        Evaluations of the likelihood.
+    trace : tuple of TraceRow
+        The history; it has no lower bounds.
+    """
+
+    weights: np.ndarray
+    value: float
+    stationarity: float
+    converged: bool
+    status: str
+    n_iter: int
+    trace: tuple[TraceRow, ...] = field(default=(), repr=False)
+
+
+def truncated_em(
+    log_density: np.ndarray,
+    observed: np.ndarray,
+    prior: float = 0.0,
+    tol: float = 1e-6,
+    max_iter: int = 20_000,
+    callback: Callable[[TraceRow], object] | None = None,
+) -> TruncatedResult:
+    """Maximise ``sum_i log [ sum_{l in O_i} w_l p_il / sum_{l in O_i} w_l ]``.
+
+    A row speaks of the experts ``O_i`` it has only. The mean of its responsibilities
+    would favour experts that are seen more often; with the share that the others would
+    have had, ::
+
+        w_l  ~  sum_{i: l in O_i} gamma_il  +  sum_{i: l not in O_i} w_l / W_i  +  kappa
+
+    with ``W_i = sum_{l in O_i} w_l``, every step increases the likelihood. Without a
+    prior it is flat where all experts of some row vanish, and steps become short there;
+    so every two steps are extrapolated, if the likelihood agrees (Varadhan and Roland
+    2008).
+
+    Parameters
+    ----------
+    log_density : ndarray of shape (n, p)
+        ``log p_il``; entries that are not observed are not read.
+    observed : ndarray of bool of shape (n, p)
+        Which experts each row has: at least one.
+    prior : float, default=0
+        kappa, the exponent of the Dirichlet prior less 1.
+    tol : float, default=1e-6
+        Stationarity to reach.
+    max_iter : int, default=20000
+        Evaluations after which to stop.
+    callback : callable, optional
+        Called with a :class:`TraceRow` after every few steps; a true result stops.
+    """
+    problem = _Truncated(log_density, observed, prior)
+    weights = np.full(observed.shape[1], 1.0 / observed.shape[1])
+    value, factor = problem.step(weights)
+    n_iter, started, stopped = 1, time.perf_counter(), False
+    trace: list[TraceRow] = []
+    nan = float("nan")
+    while True:
+        stationarity = float(np.max(factor)) - 1.0
+        seconds = time.perf_counter() - started
+        trace.append(TraceRow(len(trace) + 1, value, nan, nan, seconds))
+        stopped = callback is not None and bool(callback(trace[-1]))
+        if stopped or stationarity <= tol or n_iter >= max_iter:
+            break
+        weights, value, factor, used = problem.advance(weights, factor)
+        n_iter += used
+    converged = stationarity <= tol
+    return TruncatedResult(
+        weights,
+        value,
+        max(stationarity, 0.0),
+        converged,
+        _status(converged, stopped, stationarity, tol, max_iter),
+        n_iter,
+        tuple(trace),
+    )
+
+
+def truncated_responsibilities(
+    log_density: np.ndarray, observed: np.ndarray, weights: np.ndarray
+) -> np.ndarray:
+    """``w_l p_il / sum_{m in O_i} w_m p_im``, (n, p); 0 where not observed."""
+    joint = _ratio(log_density, observed)[0] * weights[None, :]
+    total = np.sum(joint, axis=1, keepdims=True)
+    # Where all experts that a row has are of weight zero, they share it alike.
+    alike = observed / np.maximum(np.sum(observed, axis=1, keepdims=True), 1)
+    return np.where(total > 0, joint / np.where(total > 0, total, 1.0), alike)
+
+
+class _Truncated:
+    """The likelihood and the factor of one step."""
+
+    def __init__(
+        self, log_density: np.ndarray, observed: np.ndarray, prior: float
+    ) -> None:
+        if not np.all(np.any(observed, axis=1)):
+            row = int(np.flatnonzero(~np.any(observed, axis=1))[0])
+            raise ValueError(f"row {row} has no expert")
+        self.ratio, largest = _ratio(log_density, observed)
+        self.observed, self.prior = observed.astype(np.float64), prior
+        self.unit = float(np.mean(largest))
+
+    def step(self, weights: np.ndarray) -> tuple[float, np.ndarray]:
+        """Value at ``weights`` (p,), and what each is to be multiplied by, (p,)."""
+        n = len(self.ratio)
+        mixed = np.maximum(self.ratio @ weights, LOWEST)
+        share = np.maximum(self.observed @ weights, LOWEST)  # W_i
+        safe = np.maximum(weights, LOWEST)
+        value = -self.unit - float(np.mean(np.log(mixed) - np.log(share)))
+        if self.prior > 0:
+            value -= self.prior * float(np.sum(np.log(safe))) / n
+        seen = self.ratio.T @ (1.0 / mixed)
+        unseen = np.sum(1.0 / share) - self.observed.T @ (1.0 / share)
+        factor = seen + unseen + self.prior / safe
+        # The unseen draws make their number random: it is what the steps sum to.
+        return value, factor / float(factor @ weights)
+
+    def advance(
+        self, first: np.ndarray, factor: np.ndarray
+    ) -> tuple[np.ndarray, float, np.ndarray, int]:
+        """Two steps and where they lead to: weights, value, factor, evaluations."""
+        second = _share(first * factor)
+        value, after = self.step(second)
+        third = _share(second * after)
+        logs = [np.log(np.maximum(w, LOWEST)) for w in (first, second, third)]
+        speed, bend = logs[1] - logs[0], logs[2] - 2 * logs[1] + logs[0]
+        size = float(np.linalg.norm(bend))
+        length = float(np.linalg.norm(speed)) / size if size > 0 else 1.0
+        length = min(max(length, 1.0), LONGEST)
+        leap = logs[0] + 2 * length * speed + length**2 * bend
+        # A weight that a leap sets to zero would never come back.
+        ahead = np.maximum(_share(np.exp(leap - np.max(leap))), KEEP * third)
+        ahead = _share(ahead)
+        better, grown = self.step(ahead)
+        if better <= value:
+            return ahead, better, grown, 2
+        return third, *self.step(third), 3
+
+
+def _ratio(
+    log_density: np.ndarray, observed: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Densities over the largest of their row, 0 where not observed; logs of those."""
+    table = np.where(observed, log_density, -np.inf)
+    largest = np.max(table, axis=1, keepdims=True)
+    largest = np.where(np.isfinite(largest), largest, 0.0)
+    return np.exp(table - largest), largest
+
+
+def _share(weights: np.ndarray) -> np.ndarray:
+    return weights / np.sum(weights)
+
+
+def _status(
+    converged: bool, stopped: bool, stationarity: float, tol: float, n_iter: int
+) -> str:
+    measure = f"a step changes no weight by more than {max(stationarity, 0.0):.1e}"
+    if converged:
+        return f"stationary: {measure} (tol={tol:.0e})"
+    if stopped:
+        return f"stopped by the callback: {measure}"
+    return f"stopped at max_iter={n_iter}: {measure}, not {tol:.0e}"

@@ -1,0 +1,184 @@
+"""Cutting planes over weights of any sign: cuts of the criterion and of the set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from scipy.optimize import linprog, nnls
+
+from kernelweave.criteria.base import Criterion, Evaluation
+from kernelweave.solvers.cutting_plane import (
+    FLOOR,
+    LP_TOLERANCE,
+    Cuts,
+    as_multipliers,
+    evaluate_nearby,
+)
+from kernelweave.solvers.solution import Iterate
+from kernelweave.weights.signed_sum import SignedSum, box_maximum
+
+__all__ = ["nearest_point", "spectral_cuts"]
+
+#: Where between the lower bound and the best value the next point has to be.
+LEVEL = 0.5
+#: Relative difference of the bound and the least inner value that is rounding.
+EXACT = 1e-12
+
+
+def spectral_cuts(criterion: Criterion, weight_set: SignedSum) -> Iterator[Iterate]:
+    """Minimise a convex criterion over ``sum_i w_i G_i`` PSD, ``sum_i w_i = 1``.
+
+    Lanckriet et al. (2002), Eq. 12, without a semidefinite program. Two kinds of cuts
+    are collected: ``J(u) >= linear_r - <scores_r, u>`` from each evaluation, and
+    ``v'K(u) v >= 0`` from eigenvectors of sums that are not positive semidefinite.
+
+    1. The linear program ``min t`` over all cuts gives a lower bound.
+    2. The next point is the one nearest to the best among those that the cuts allow to
+       be half as far above the bound (a level method: it needs no step length and does
+       not jump between corners).
+    3. Its negative eigenvectors become cuts, and it is pulled back into the set.
+    4. The criterion is evaluated there.
+
+    Yields
+    ------
+    Iterate
+        After each evaluation, the best weights so far with the best lower bound so far.
+    """
+    weights = weight_set.start(criterion.n_weights)
+    cuts, bound, dual, reached = Cuts(), -np.inf, None, np.inf
+    best: Iterate | None = None
+    while True:
+        weights, state, value = _judged(criterion, weights, best)
+        cuts.add(weights, state)
+        reached = min(reached, state.value)
+        if best is None or value < best.value:
+            best = Iterate(weights, value, state.gradient, state.coef)
+        if len(weights) == 1:
+            yield best
+            return
+        unit = abs(best.value) or 1.0
+        answer = _master(cuts.linear / unit, cuts.scores / unit, weight_set)
+        if answer is None:
+            return
+        point, multipliers, candidate = answer
+        if unit * candidate > bound:
+            bound, dual = unit * candidate, cuts.dual_point(multipliers)
+        yield replace(best, dual=dual, lower_bound=bound)
+        if reached - bound <= EXACT * abs(reached):
+            return  # what is left of the gap, the inner solver cannot resolve
+        level = bound + LEVEL * (best.value - bound)
+        goal = _level_point(cuts, weight_set, best.weights, level, point)
+        weights = weight_set.separate(goal)
+        if np.array_equal(weights, best.weights):
+            return  # the cuts are too rough to say where to go
+
+
+def _judged(
+    criterion: Criterion, weights: np.ndarray, best: Iterate | None
+) -> tuple[np.ndarray, Evaluation, float]:
+    """Evaluate, and see what the certificate says: an inner solver may have stopped.
+
+    The certificate of some criteria divides by the weight of another term, which must
+    not be zero then. Where it says nothing all the same, as for a function that
+    separates not quite all rows, the value of the inner solver stands.
+    """
+    weights, state = evaluate_nearby(criterion, weights, best)
+    upper = criterion.certificate_terms(weights, state.coef, state.coef).upper
+    others = weights[: criterion.n_weights - criterion.n_kernels]
+    if not np.isfinite(upper) and np.min(others, initial=1.0) < FLOOR:
+        raised = np.append(np.maximum(others, FLOOR), weights[len(others) :])
+        raised = raised / np.sum(raised)
+        weights, state = evaluate_nearby(criterion, raised, best)
+        upper = criterion.certificate_terms(weights, state.coef, state.coef).upper
+    return weights, state, upper if np.isfinite(upper) else state.value
+
+
+def _master(
+    linear: np.ndarray, scores: np.ndarray, weight_set: SignedSum
+) -> tuple[np.ndarray, np.ndarray, float] | None:
+    """``min t`` over all cuts: weights (m,), multipliers (r,) and a lower bound.
+
+    The bound is computed from the multipliers, so that it holds however well the
+    program was solved.
+    """
+    r, m = scores.shape
+    walls, limits = weight_set.padded_cuts(m), weight_set.limits(m)
+    rows = np.concatenate(
+        [
+            np.column_stack([scores, np.ones(r)]),
+            np.column_stack([walls, np.zeros(len(walls))]),
+        ]
+    )
+    for method in ("highs-ds", "highs-ipm"):
+        result = linprog(
+            np.append(np.zeros(m), 1.0),
+            A_ub=-rows,
+            b_ub=-np.concatenate([linear, np.zeros(len(walls))]),
+            A_eq=np.append(np.ones(m), 0.0)[None, :],
+            b_eq=[1.0],
+            bounds=[*limits, (None, None)],
+            method=method,
+            options={
+                "primal_feasibility_tolerance": LP_TOLERANCE,
+                "dual_feasibility_tolerance": LP_TOLERANCE,
+            },
+        )
+        if result.status == 0:
+            prices = np.maximum(-result.ineqlin.marginals, 0.0)
+            multipliers = as_multipliers(prices[:r])
+            slope = multipliers @ scores + prices[r:] @ walls
+            bound = float(multipliers @ linear) - box_maximum(slope, limits)
+            return result.x[:m], multipliers, bound
+    return None
+
+
+def _level_point(
+    cuts: Any,
+    weight_set: SignedSum,
+    centre: np.ndarray,
+    level: float,
+    fallback: np.ndarray,
+) -> np.ndarray:
+    """The point nearest to ``centre`` (m,) where all cuts lie below ``level``."""
+    m = len(centre)
+    limits = weight_set.limits(m)
+    walls, one = weight_set.padded_cuts(m), np.eye(m)
+    rows = np.concatenate([cuts.scores, walls, one, -one])
+    right = np.concatenate(
+        [cuts.linear - level, np.zeros(len(walls)), limits[:, 0], -limits[:, 1]]
+    )
+    point = nearest_point(rows, right, centre)
+    return fallback if point is None else point
+
+
+def nearest_point(
+    rows: np.ndarray, right: np.ndarray, centre: np.ndarray
+) -> np.ndarray | None:
+    """``min norm(w - centre)`` subject to ``rows w >= right`` and the sum of centre.
+
+    Least-distance programming by non-negative least squares (Lawson and Hanson, 1974,
+    Chapter 23) in coordinates of the plane; None where rounding leaves no point.
+    """
+    m = len(centre)
+    basis = np.linalg.svd(np.ones((1, m)))[2][1:].T  # (m, m - 1), orthogonal to ones
+    slopes, short = rows @ basis, right - rows @ centre
+    size = np.linalg.norm(slopes, axis=1)
+    use = size > 0.0
+    slopes, short = slopes[use] / size[use, None], short[use] / size[use]
+    if not np.any(short > 0.0):
+        return centre
+    unit = float(np.max(np.abs(short)))
+    stacked = np.vstack([slopes.T, short / unit])
+    goal = np.append(np.zeros(m - 1), 1.0)
+    try:
+        mixture, _ = nnls(stacked, goal, maxiter=100 * stacked.shape[1])
+    except RuntimeError:
+        return None
+    residual = stacked @ mixture - goal
+    if not residual[-1] < -1e-14:
+        return None
+    step = -unit * residual[:-1] / residual[-1]
+    return centre + basis @ step

@@ -1,0 +1,90 @@
+"""Newton's method on few kernels at a time, for problems with very many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from kernelweave.criteria.base import Criterion
+from kernelweave.solvers.certify import relative_gap
+from kernelweave.solvers.newton import newton
+from kernelweave.solvers.solution import Iterate
+from kernelweave.weights.base import WeightSet
+
+__all__ = ["working_set"]
+
+#: Kernels to begin with, and the most that join at a time.
+FIRST, MOST = 20, 50
+#: A round is solved to this share of the gap that the kernels outside leave.
+SHARE = 0.1
+#: No round needs a smaller gap than this.
+SMALLEST_GAP = 1e-10
+MOST_STEPS = 60
+
+
+def working_set(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iterate]:
+    """Minimise over the simplex, where most of very many kernels get no weight.
+
+    A round solves the problem restricted to the kernels of the working set by
+    :func:`newton`. The dual point B that belongs to the result gives the score
+    ``tr(B' G_i B)`` of every kernel, inside or out. If no score outside exceeds the
+    common one inside, the optimum is found, and the scores are its certificate;
+    otherwise the kernels with the largest scores join. Kernels outside are touched once
+    a round for their score, and never factored or combined.
+
+    For other sets, where every kernel has a weight, this is :func:`newton` itself.
+
+    Yields
+    ------
+    Iterate
+        One a round, with the weights and the gradient of all kernels.
+    """
+    if weight_set.norm != 1 or criterion.n_kernels <= FIRST:
+        yield from newton(criterion, weight_set)
+        return
+    problem: Any = criterion
+    fixed = criterion.n_weights - criterion.n_kernels
+    scores = problem.scores(problem.target)[fixed:]
+    inside = np.argsort(-scores, kind="stable")[:FIRST]
+    gap = 1.0
+    while True:
+        inside = np.sort(inside)
+        restricted = problem.restricted(inside)
+        best = _round(restricted, weight_set, max(SHARE * gap, SMALLEST_GAP), problem)
+        weights = np.zeros(criterion.n_weights)
+        weights[:fixed] = best.weights[:fixed]
+        weights[fixed + inside] = best.weights[fixed:]
+        scores = problem.scores(best.coef) * problem.scale
+        iterate = Iterate(weights, best.value, -scores, best.coef)
+        yield iterate
+        bound = best.value + scores @ weights - weight_set.support(scores)
+        gap = relative_gap(best.value, bound)
+        outside = np.setdiff1d(np.arange(criterion.n_kernels), inside)
+        level = float(scores @ weights)  # what every kernel with weight scores
+        better = outside[scores[fixed + outside] > level]
+        order = np.argsort(-scores[fixed + better], kind="stable")
+        joining = better[order[: min(MOST, len(inside))]]
+        if len(joining) == 0 and gap <= SMALLEST_GAP:
+            return
+        inside = np.concatenate([inside, joining])
+
+
+def _round(
+    restricted: Criterion, weight_set: WeightSet, tol: float, counter: Any
+) -> Iterate:
+    """The best iterate of Newton's method on the working set."""
+    best, smallest = None, np.inf
+    for number, iterate in enumerate(newton(restricted, weight_set)):
+        if hasattr(counter, "n_factorizations"):
+            counter.n_factorizations += 1
+        slope = -iterate.gradient
+        bound = iterate.value + slope @ iterate.weights - weight_set.support(slope)
+        gap = relative_gap(iterate.value, bound)
+        if gap < smallest:
+            best, smallest = iterate, gap
+        if gap <= tol or number >= MOST_STEPS:
+            break
+    assert best is not None
+    return best

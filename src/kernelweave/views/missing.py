@@ -1,0 +1,248 @@
+"""Rows that lack a view: which they are, and what is left of the others.
+
+A row lacks a view if all its entries there are NaN or, with precomputed kernels, if its
+row or its column of that kernel is. Anything else that is not finite is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kernelweave._array import Array, as_float, device, is_array, namespace, to_numpy
+from kernelweave.views.chunks import row_chunks
+from kernelweave.views.columns import column_names
+from kernelweave.views.precomputed import validate_precomputed
+from kernelweave.views.spec import View
+from kernelweave.views.validate import as_dense_array, to_float
+
+__all__ = [
+    "ObservedViews",
+    "check_every_view",
+    "check_some_view",
+    "fill_rows",
+    "precomputed_with_missing",
+    "split_with_missing",
+    "take_rows",
+]
+
+
+@dataclass(frozen=True)
+class ObservedViews:
+    """The blocks of all views, and which rows have them.
+
+    Attributes
+    ----------
+    blocks : list of arrays of shape (n, d_view), or one array of shape (m, n, p)
+        Entries of rows that lack the view are NaN in blocks, and 0 in kernels.
+    observed : ndarray of bool of shape (n, v)
+        One column a view (or precomputed kernel).
+    """
+
+    blocks: Any
+    observed: np.ndarray
+
+    @property
+    def complete(self) -> bool:
+        """Whether no row lacks any view."""
+        return bool(np.all(self.observed))
+
+
+def split_with_missing(
+    X: Any,
+    views: list[View],
+    positions: list[list[int]],
+    *,
+    partial: Sequence[bool] | None = None,
+    dtype: Any = None,
+) -> ObservedViews:
+    """Cut X into one block of floats a view, with NaN where a row lacks the view.
+
+    Parameters
+    ----------
+    X : array or DataFrame of shape (n, d)
+        What :func:`~kernelweave.views.validate.validate_features` returned.
+    views : list of View
+        Name the blocks in messages.
+    positions : list of list of int
+        Columns of each view, from :func:`~kernelweave.views.columns.resolve_columns`.
+    partial : sequence of bool, optional
+        For each view whether single entries may be NaN, because its kernels begin with
+        an imputer. By default none may.
+    dtype : floating dtype, default=None
+        Dtype of all blocks. None: float32 where every view is float32, else float64.
+
+    Returns
+    -------
+    ObservedViews
+    """
+    names = column_names(X)
+    partial = [False] * len(views) if partial is None else partial
+    blocks, observed = [], []
+    for view, columns, imputed in zip(views, positions, partial, strict=True):
+        labels = columns if names is None else [names[c] for c in columns]
+        block = to_float(_take(X, columns), f"View {view.name!r}", labels)
+        observed.append(_rows_with(block, view.name, labels, imputed))
+        blocks.append(block)
+    xp = namespace(*blocks)
+    if dtype is None:
+        single = all(block.dtype == xp.float32 for block in blocks)
+        dtype = xp.float32 if single else xp.float64
+    return ObservedViews(
+        [as_float(block, dtype) for block in blocks], np.stack(observed, axis=1)
+    )
+
+
+def precomputed_with_missing(
+    estimator: Any,
+    X: Any,
+    *,
+    reset: bool,
+    n_kernels: int | None = None,
+    trained: np.ndarray | None = None,
+) -> tuple[ObservedViews, list[str]]:
+    """Check a stack of kernels in which rows of NaN stand for samples without the view.
+
+    Parameters
+    ----------
+    estimator : estimator
+        ``n_features_in_`` is set to n if ``reset``, and compared otherwise.
+    X : array-like of shape (n, n) or (n, n, p); (m, n) or (m, n, p) if not ``reset``
+        Kernel values. At fit, a sample whose row or column is NaN throughout lacks the
+        kernel, and all its values are ignored; at prediction, a new sample whose
+        values at the samples that had the kernel in training are all NaN.
+    reset : bool
+        True in ``fit``, False afterwards.
+    n_kernels : int, default=None
+        p of the training kernels, to be compared where given.
+    trained : ndarray of bool of shape (n, p), default=None
+        Which training samples had which kernel; values at the others are ignored.
+
+    Returns
+    -------
+    views : ObservedViews
+        ``blocks`` is the stack (m, n, p), with 0 for NaN.
+    names : list of str
+        ``kernel_0``, ``kernel_1``, ...
+    """
+    found, filled = _without_nan(X, estimator)
+    K, names = validate_precomputed(estimator, filled, reset=reset, n_kernels=n_kernels)
+    m, n, p = (int(size) for size in K.shape)
+    if found is None:
+        return ObservedViews(K, np.ones((m, p), dtype=bool)), names
+    gaps: Any = found.reshape(m, n, p)
+    observed = np.empty((m, p), dtype=bool)
+    for kernel in range(p):
+        gap = gaps[:, :, kernel]
+        if reset:
+            lacks = gap.all(axis=1) | gap.all(axis=0)
+            columns = ~lacks
+        else:
+            columns = np.ones(n, bool) if trained is None else trained[:, kernel]
+            lacks = gap[:, columns].all(axis=1)
+        left = gap & columns[None, :] & ~lacks[:, None]
+        if left.any():
+            i, j = (int(index) for index in np.argwhere(left)[0])
+            raise ValueError(
+                f"Input X contains NaN: precomputed kernel {kernel} holds nan at "
+                f"position ({i}, {j}), but row {i} is not NaN throughout. A sample "
+                "without this kernel has NaN in its whole row and column; recompute "
+                "single values, or drop the sample."
+            )
+        observed[:, kernel] = ~lacks
+    return ObservedViews(K, observed), names
+
+
+def check_every_view(observed: np.ndarray, names: Sequence[str]) -> None:
+    """Refuse a view that none of the training rows has; ``observed`` is (n, v)."""
+    for name, rows in zip(names, observed.T, strict=True):
+        if not np.any(rows):
+            raise ValueError(
+                f"Input X contains NaN: view {name!r} is missing in all "
+                f"{len(observed)} training rows. Remove the view."
+            )
+
+
+def check_some_view(observed: np.ndarray, kind: str) -> None:
+    """Refuse rows that lack every view; ``observed`` is (n, v)."""
+    empty = np.flatnonzero(~np.any(observed, axis=1)).tolist()
+    if empty:
+        shown = ", ".join(map(str, empty[:5])) + (", ..." if len(empty) > 5 else "")
+        raise ValueError(
+            f"Input X contains NaN: {len(empty)} {kind} row(s) lack every view, row(s) "
+            f"{shown}: nothing is known about them. Drop these rows."
+        )
+
+
+def take_rows(block: Array, rows: np.ndarray) -> Array:
+    """The rows of ``block`` where ``rows`` (n,) is True; no copy if all are."""
+    if np.all(rows):
+        return block
+    xp = namespace(block)
+    index = xp.asarray(np.flatnonzero(rows), device=device(block))
+    return xp.take(block, index, axis=0)
+
+
+def fill_rows(block: Array, rows: np.ndarray, filler: Array) -> Array:
+    """``block`` (m, d) with ``filler`` (d,) in the rows where ``rows`` is False."""
+    if np.all(rows):
+        return block
+    xp = namespace(block)
+    keep = xp.asarray(rows, device=device(block))[:, None]
+    return xp.where(keep, block, filler[None, :])
+
+
+def _rows_with(block: Array, view: str, labels: list[Any], imputed: bool) -> np.ndarray:
+    """Which rows (n,) have the view; all they hold must be finite."""
+    xp, n = namespace(block), int(block.shape[0])
+    if bool(xp.all(xp.isfinite(block))):
+        return np.ones(n, dtype=bool)
+    lacks = np.empty(n, dtype=bool)
+    for part in row_chunks(n, int(block.shape[1])):
+        values = to_numpy(block[part, :])
+        lacks[part] = np.isnan(values).all(axis=1)
+        odd = np.isinf(values) if imputed else ~np.isfinite(values)
+        odd &= ~lacks[part, None]
+        if odd.any():
+            i, j = (int(index) for index in np.argwhere(odd)[0])
+            found = "NaN" if np.isnan(values[i, j]) else "infinity"
+            raise ValueError(
+                f"Input X contains {found}: view {view!r}, row {part.start + i}, "
+                f"column {labels[j]!r} holds {values[i, j]}, but other "
+                "entries of the row are there. A row lacks a view if all its entries "
+                "are NaN; impute single entries, for example with "
+                "sklearn.impute.SimpleImputer in a Pipeline."
+            )
+    return ~lacks
+
+
+def _without_nan(X: Any, estimator: Any) -> tuple[np.ndarray | None, Any]:
+    """Where X is NaN (None if nowhere), and X with 0 there, of the same kind."""
+    if column_names(X) is not None:
+        values = np.asarray(X.to_numpy())
+        if values.dtype.kind != "f":
+            return None, X
+        gaps = np.isnan(values)
+        if not gaps.any():
+            return None, X
+        return gaps, X.fillna(0.0) if hasattr(X, "iloc") else X.fill_nan(0.0)
+    K = as_dense_array(X, estimator, allow_nd=True)
+    xp = namespace(K)
+    if not is_array(K) or not xp.isdtype(K.dtype, "real floating"):
+        return None, X
+    missing = xp.isnan(K)
+    if not bool(xp.any(missing)):
+        return None, X
+    return to_numpy(missing), xp.where(missing, xp.zeros_like(K), K)
+
+
+def _take(X: Any, columns: list[int]) -> Any:
+    if hasattr(X, "iloc"):
+        return X.iloc[:, columns]
+    if not is_array(X):
+        return X[:, columns]
+    xp = namespace(X)
+    return xp.take(X, xp.asarray(columns, device=device(X)), axis=1)

@@ -1,0 +1,188 @@
+"""Rows that come in portions: arrays cut up, iterators, Arrow data sets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from scipy.sparse import issparse
+from sklearn.utils.validation import check_array, validate_data
+
+from kernelweave._array import is_array, is_numpy, namespace
+from kernelweave.views.spec import View
+from kernelweave.views.validate import split_views, validate_features
+
+__all__ = [
+    "ArrayStream",
+    "ArrowStream",
+    "IteratorStream",
+    "is_arrow",
+    "is_dask",
+    "is_iterator",
+    "open_stream",
+    "split_rows",
+    "validate_rows",
+]
+
+Portion = tuple[Any, Any]
+
+
+def is_iterator(X: object) -> bool:
+    """Whether X yields portions: an iterator or a generator, not a list."""
+    return hasattr(X, "__next__")
+
+
+def is_arrow(X: object) -> bool:
+    """Whether X is a data set or a table of pyarrow."""
+    module = type(X).__module__.split(".")[0]
+    return module == "pyarrow" and (hasattr(X, "to_batches"))
+
+
+def is_dask(X: object) -> bool:
+    """Whether X is an array, DataFrame or Series of Dask."""
+    return hasattr(X, "__dask_graph__") and hasattr(X, "dask")
+
+
+class ArrayStream:
+    """An array, memory map, sparse array or DataFrame, read by slices of rows."""
+
+    def __init__(self, X: Any, y: Any, portion: int) -> None:
+        self.X, self.y, self.portion = X, y, portion
+        self.n_rows: int | None = int(X.shape[0])
+
+    def portions(self) -> Iterator[Portion]:
+        """Slices of consecutive rows."""
+        n = self.X.shape[0]
+        for start in range(0, n, self.portion):
+            part = slice(start, min(start + self.portion, n))
+            yield take_rows(self.X, part), self.y[part]
+
+    def sample(self, size: int, rng: np.random.Generator) -> Any:
+        """Rows drawn from all of them, in their order."""
+        n = self.X.shape[0]
+        if n <= size:
+            return self.X
+        return take_rows(self.X, np.sort(rng.choice(n, size=size, replace=False)))
+
+
+class IteratorStream:
+    """An iterator of ``(X, y)`` pairs, gone through once."""
+
+    n_rows: int | None = None
+
+    def __init__(self, iterator: Iterator[Portion]) -> None:
+        self.iterator = iterator
+
+    def portions(self) -> Iterator[Portion]:
+        """The pairs, checked for being pairs."""
+        for number, pair in enumerate(self.iterator):
+            if not isinstance(pair, tuple) or len(pair) != 2:
+                raise TypeError(
+                    "an iterator given to fit must yield pairs (X, y) of rows and "
+                    f"targets; portion {number} is {type(pair).__name__} {pair!r:.60}"
+                )
+            yield pair
+
+    def sample(self, size: int, rng: np.random.Generator) -> Any:
+        """None: the first portions have to do, since there is no going back."""
+        return None
+
+
+class ArrowStream:
+    """A pyarrow data set (Parquet, Feather, CSV) or table, one column of which is y.
+
+    Parameters
+    ----------
+    data : pyarrow.dataset.Dataset or pyarrow.Table
+        The rows.
+    label : str
+        The column with the targets; all others are features.
+    portion : int
+        Rows read at a time.
+    """
+
+    def __init__(self, data: Any, label: Any, portion: int) -> None:
+        self.n_rows: int | None = None
+        if not isinstance(label, str) or label not in data.schema.names:
+            raise ValueError(
+                "with a pyarrow data set, y is the name of the column of targets, one "
+                f"of {data.schema.names}; got {label!r:.80}"
+            )
+        self.data, self.label, self.portion = data, label, portion
+
+    def portions(self) -> Iterator[Portion]:
+        """Batches of rows as data frames of pandas."""
+        table = hasattr(self.data, "num_columns") and not hasattr(self.data, "scanner")
+        size = {"max_chunksize" if table else "batch_size": self.portion}
+        for batch in self.data.to_batches(**size):
+            if batch.num_rows:
+                frame = batch.to_pandas()
+                yield frame.drop(columns=self.label), frame[self.label].to_numpy()
+
+    def sample(self, size: int, rng: np.random.Generator) -> Any:
+        """None: the first portions have to do, since reading is what takes the time."""
+        return None
+
+
+def open_stream(X: Any, y: Any, portion: int) -> Any:
+    """The stream of any input but Dask's."""
+    if is_iterator(X):
+        if y is not None:
+            raise ValueError(
+                "an iterator yields pairs (X, y): leave out y, which was "
+                f"{type(y).__name__}"
+            )
+        return IteratorStream(X)
+    if is_arrow(X):
+        return ArrowStream(X, y, portion)
+    return ArrayStream(X, y, portion)
+
+
+def validate_rows(estimator: Any, X: Any, *, reset: bool) -> Any:
+    """Like :func:`validate_features`, but sparse rows are welcome, as CSR."""
+    if not issparse(X):
+        return validate_features(estimator, X, reset=reset)
+    X = check_array(
+        X,
+        accept_sparse="csr",
+        ensure_all_finite=False,
+        dtype=None,
+        estimator=estimator,
+        input_name="X",
+    )
+    validate_data(estimator, X, reset=reset, skip_check_array=True)
+    return X
+
+
+def split_rows(
+    X: Any, views: list[View], positions: list[list[int]], dtype: Any = None
+) -> list[Any]:
+    """Like :func:`split_views`, but sparse rows stay sparse: a CSR block a view."""
+    if not issparse(X):
+        return split_views(X, views, positions, dtype=dtype)
+    dtype = X.dtype if dtype is None and X.dtype == np.float32 else dtype or np.float64
+    columns = X.tocsc()
+    blocks = [columns[:, chosen].tocsr().astype(dtype) for chosen in positions]
+    for view, block in zip(views, blocks, strict=True):
+        bad = np.flatnonzero(~np.isfinite(block.data))
+        if len(bad):
+            row = int(np.searchsorted(block.indptr, bad[0], side="right")) - 1
+            found = "NaN" if np.isnan(block.data[bad[0]]) else "infinity"
+            raise ValueError(
+                f"Input X contains {found}: view {view.name!r}, row {row}, holds "
+                f"{block.data[bad[0]]}. Impute such entries, or drop the rows."
+            )
+    return blocks
+
+
+def take_rows(X: Any, rows: slice | np.ndarray) -> Any:
+    """Rows of an array, a sparse array or a DataFrame."""
+    if hasattr(X, "iloc"):
+        return X.iloc[rows]
+    if issparse(X) or is_numpy(X) or not is_array(X):
+        return X[rows]
+    if isinstance(rows, slice):
+        return X[rows, :]
+    xp = namespace(X)
+    return xp.take(X, xp.asarray(rows, device=X.device), axis=0)

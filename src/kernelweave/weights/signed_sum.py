@@ -1,0 +1,329 @@
+"""Weights of any sign whose sum of kernels is positive semidefinite."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import linalg
+from scipy.optimize import linprog
+
+from kernelweave._array import eps, namespace, to_numpy
+from kernelweave._memory import require_memory
+from kernelweave.kernels.bank import DenseBank
+from kernelweave.views.chunks import row_chunks
+
+__all__ = ["SignedSum", "box_maximum"]
+
+#: Eigenvalues of the mean kernel, relative to the largest, that count as zero: at least
+#: this, and n times machine precision times the second number.
+NULL, ROUNDING = 1e-12, 10.0
+#: Eigenvectors that become cuts at a point outside the set.
+VECTORS = 3
+#: Where the support function is close enough, relative to the largest score, and the
+#: most linear programs spent on it.
+SUPPORT_TOLERANCE = 1e-10
+SUPPORT_ROUNDS = 200
+#: Programs in a row without progress after which rounding is held responsible.
+IDLE = 3
+#: The tightest feasibility and optimality tolerance that HiGHS accepts.
+LP_TOLERANCE = 1e-10
+#: A kernel keeps this share of the mean kernel when it is pulled to the boundary.
+INSIDE = 1e-12
+#: Share of the bound at which a weight counts as held by it.
+ACTIVE = 0.99
+#: Relative difference of traces that counts as none.
+EQUAL = 1e-3
+#: Condition of the Gram matrix of the kernels above which they count as collinear.
+COLLINEAR = 1e8
+
+
+class SignedSum:
+    """``{ w : sum_i w_i = 1, sum_i w_i G_i PSD over all rows, abs(w_i) <= bound }``.
+
+    The set of Lanckriet et al. (2002), Eqs. 11 and 12, which constrain the sum and not
+    the weights, for kernels of equal trace. It contains the simplex. Rows without a
+    label take part in the constraint: negative weights are for transduction.
+
+    The set is known by cuts ``v'(sum_i w_i G_i) v >= 0``. In coordinates in which the
+    mean kernel is the identity, the segment from uniform weights to any others keeps
+    the eigenvectors, so that the step to the boundary is exact and the eigenvector of
+    a negative eigenvalue touches the set there. Cuts are kept and shared by all calls.
+
+    With nearly collinear kernels the problem is ill-posed: its value keeps falling as
+    the weights grow. The bound then is part of the problem, and :meth:`remarks` says
+    so. The work is done in NumPy float64 on the CPU, whatever holds the bank.
+
+    Parameters
+    ----------
+    bank : DenseBank
+        The kernels over all rows.
+    bound : float, default=100.0
+        The largest weight in absolute value.
+
+    Attributes
+    ----------
+    cuts : ndarray of shape (c, p)
+        Rows c_j with ``c_j'w >= 0`` on the set.
+    n_eigen : int
+        Eigenvalue decompositions spent so far.
+    """
+
+    norm = 1.0
+    signed = True
+
+    def __init__(self, bank: DenseBank, bound: float = 100.0) -> None:
+        if not (np.isfinite(bound) and bound >= 1.0):
+            raise ValueError(f"bound must be a finite number >= 1, got {bound!r}")
+        self.bank, self.bound = bank, float(bound)
+        self._traces = _positive_traces(bank)
+        self.cuts, self.n_eigen = np.zeros((0, bank.n_kernels)), 0
+        self._last: tuple[bytes, float, np.ndarray] | None = None
+        self._null = max(NULL, ROUNDING * bank.n_samples * eps(bank.stack))
+        self._whitener, self._largest = _whitening(bank, self._null)
+        self._whitened = _whitened(bank, self._whitener)
+
+    def start(self, p: int) -> np.ndarray:
+        """Uniform weights."""
+        return np.full(p, 1.0 / p)
+
+    def support(self, scores: np.ndarray) -> float:
+        """An upper bound on ``max <scores, w>``, by linear programs over the cuts.
+
+        New cuts make it sharp, unless it is not positive: bounds need no more then.
+        """
+        return self._maximize(scores)[0]
+
+    def maximizer(self, scores: np.ndarray) -> np.ndarray:
+        """The best point of the set that :meth:`support` came across, (m,)."""
+        return self._maximize(scores)[1]
+
+    def scale(self, weights: np.ndarray) -> np.ndarray:
+        """Weights divided by their sum."""
+        return weights / np.sum(weights)
+
+    def violation(self, weights: np.ndarray) -> float:
+        """Distance of the sum from 1, excess over the bound, negative eigenvalue.
+
+        The eigenvalue is relative to the largest of the mean kernel, and beyond what
+        the rounding of the kernels alone can do.
+        """
+        others, own = self._split(weights)
+        if not np.all(np.isfinite(weights)):
+            return float("nan")
+        total = _sum(self.bank, own)
+        lowest = linalg.eigvalsh(total, subset_by_index=[0, 0], check_finite=False)[0]
+        noise = self._null * float(np.sum(np.abs(own)))
+        return max(
+            abs(float(np.sum(weights)) - 1.0),
+            -float(lowest) / self._largest - noise,
+            float(np.max(np.abs(own))) - self.bound,
+            -float(np.min(others, initial=0.0)),
+            0.0,
+        )
+
+    def separate(self, weights: np.ndarray) -> np.ndarray:
+        """Weights (m,) pulled into the set towards uniform; cuts if they were outside.
+
+        Weights before the last p belong to other terms, have to be non-negative and
+        leave the kernels alone.
+        """
+        others, own = self._split(weights)
+        if np.min(others, initial=0.0) < 0.0:
+            weights = self.scale(np.append(np.maximum(others, 0.0), own))
+        values, vectors = self._lowest(self._split(weights)[1])
+        negative = values < 0.0
+        if np.any(negative):
+            self._add(vectors[:, negative])
+        centre = self.start(len(weights))
+        level = float(np.sum(self._split(centre)[1]))
+        lowest, goal = float(values[0]), INSIDE * level
+        if lowest >= goal:
+            return weights
+        share = (goal - lowest) / (level - lowest)
+        return self.scale((1.0 - share) * weights + share * centre)
+
+    def limits(self, m: int) -> np.ndarray:
+        """Lower and upper limits of each of m weights, (m, 2)."""
+        out = np.tile([-self.bound, self.bound], (m, 1))
+        out[: m - self.bank.n_kernels] = [0.0, 1.0]
+        return out
+
+    def padded_cuts(self, m: int) -> np.ndarray:
+        """The cuts with zeros for weights of other terms, (c, m)."""
+        zeros = np.zeros((len(self.cuts), m - self.bank.n_kernels))
+        return np.concatenate([zeros, self.cuts], axis=1)
+
+    def condition(self) -> float:
+        """Condition of the matrix of cosines between the kernels."""
+        p, n = self.bank.n_kernels, self.bank.n_samples
+        gram = np.zeros((p, p))
+        for rows in row_chunks(n, p * n):
+            flat = to_numpy(self.bank.stack[:, rows, :]).reshape(p, -1)
+            flat = flat.astype(np.float64)
+            gram += flat @ flat.T
+        size = np.sqrt(np.diag(gram))
+        size[size == 0.0] = 1.0
+        values = np.linalg.eigvalsh(gram / size[:, None] / size[None, :])
+        return float(values[-1]) / max(float(values[0]), 1e-300)
+
+    def remarks(self, weights: np.ndarray) -> tuple[str, ...]:
+        """Whether the bound decided the weights (m,), and whether they are unique."""
+        out = []
+        _, own = self._split(weights)
+        held = np.flatnonzero(np.abs(own) >= ACTIVE * self.bound)
+        if len(held):
+            names = ", ".join(repr(self.bank.names[i]) for i in held)
+            out.append(
+                f"the bound {self.bound:g} on the weights is active for kernel(s) "
+                f"{names}: the certificate is for the problem with this bound, and a "
+                "larger one would change the weights"
+            )
+        least, most = float(np.min(self._traces)), float(np.max(self._traces))
+        if most - least > EQUAL * most:
+            out.append(
+                f"the traces of the kernels lie between {least:.3g} and {most:.3g}: "
+                "the sum of the weights does not fix the trace of the sum; scale the "
+                "kernels to equal trace"
+            )
+        condition = self.condition()
+        if condition > COLLINEAR:
+            shown = f"{condition:.0e}" if condition < 1e16 else "more than 1e+16"
+            out.append(
+                f"the kernels are nearly collinear (condition {shown}): weights of "
+                "any sign are ill-posed and can become large; compare values rather "
+                "than weights, or use fewer kernels"
+            )
+        return tuple(out)
+
+    def __repr__(self) -> str:
+        return f"SignedSum(bound={self.bound:g})"
+
+    def _split(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        first = len(weights) - self.bank.n_kernels
+        return weights[:first], weights[first:]
+
+    def _lowest(self, own: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The lowest eigenvalues and eigenvectors of the whitened sum."""
+        p, r = self._whitened.shape[:2]
+        total = (own @ self._whitened.reshape(p, -1)).reshape(r, r)
+        self.n_eigen += 1
+        count = min(VECTORS, r)
+        return linalg.eigh(total, subset_by_index=[0, count - 1], check_finite=False)
+
+    def _add(self, vectors: np.ndarray) -> None:
+        """``v'K_i v`` (p,) for each column, relaxed by what rounding may have done."""
+        products = self._whitened @ vectors
+        rows = np.einsum("pri,ri->ip", products, vectors)
+        length = np.sum((self._whitener @ vectors) ** 2, axis=0)
+        noise = 8.0 * eps(self.bank.stack) * self._largest * length
+        self.cuts = np.concatenate([self.cuts, rows + noise[:, None]])
+        self._last = None
+
+    def _maximize(self, scores: np.ndarray) -> tuple[float, np.ndarray]:
+        """An upper bound on the maximum, and the best point found in the set."""
+        scores = np.asarray(scores, dtype=np.float64)
+        key = scores.tobytes()
+        if self._last is not None and self._last[0] == key:
+            return self._last[1], self._last[2]
+        limits, best = self.limits(len(scores)), self.start(len(scores))
+        size = float(np.max(np.abs(scores))) or 1.0
+        upper, idle = box_maximum(scores, limits), 0
+        for _ in range(SUPPORT_ROUNDS):
+            before = upper - scores @ best
+            answer = self._linear_program(scores / size, limits)
+            if answer is None:
+                break
+            point, multipliers = answer
+            relaxed = scores + size * multipliers @ self.padded_cuts(len(scores))
+            upper = min(upper, box_maximum(relaxed, limits))
+            inside = self.separate(point)
+            if scores @ inside > scores @ best:
+                best = inside
+            left = upper - scores @ best
+            idle = 0 if left < before else idle + 1
+            enough = SUPPORT_TOLERANCE * size
+            if left <= enough or inside is point or idle == IDLE:
+                break
+        self._last = (key, upper, best)
+        return upper, best
+
+    def _linear_program(
+        self, scores: np.ndarray, limits: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray] | None:
+        """The best point (m,) under all cuts, and their multipliers (c,)."""
+        m = len(scores)
+        cuts = self.padded_cuts(m)
+        result = linprog(
+            -scores,
+            A_ub=-cuts,
+            b_ub=np.zeros(len(cuts)),
+            A_eq=np.ones((1, m)),
+            b_eq=[1.0],
+            bounds=limits,
+            method="highs-ds",
+            options={
+                "primal_feasibility_tolerance": LP_TOLERANCE,
+                "dual_feasibility_tolerance": LP_TOLERANCE,
+            },
+        )
+        if result.status != 0:
+            return None
+        return result.x, np.maximum(-result.ineqlin.marginals, 0.0)
+
+
+def box_maximum(scores: np.ndarray, limits: np.ndarray) -> float:
+    """``max <scores, w>`` over ``sum_i w_i = 1`` and limits (m, 2): fill the best."""
+    order = np.argsort(-scores)
+    low, room = limits[order, 0], limits[order, 1] - limits[order, 0]
+    before = np.cumsum(room) - room
+    filled = np.clip(1.0 - np.sum(low) - before, 0.0, room)
+    return float(scores[order] @ (low + filled))
+
+
+def _positive_traces(bank: DenseBank) -> np.ndarray:
+    """(p,). A kernel without a trace could take any weight, and free the others."""
+    xp = namespace(bank.stack)
+    stack = (bank.stack[i, :, :] for i in range(bank.n_kernels))
+    traces = np.array([float(xp.linalg.trace(kernel)) for kernel in stack])
+    if not np.all(traces > 0.0):
+        i = int(np.argmin(traces > 0.0))
+        raise ValueError(
+            f"kernel {i} ({bank.names[i]!r}) has the trace {traces[i]:.3g}: weights of "
+            "any sign need kernels of positive trace; leave it out"
+        )
+    return traces
+
+
+def _sum(bank: DenseBank, weights: np.ndarray) -> np.ndarray:
+    """``sum_i w_i G_i`` in float64, (n, n)."""
+    if bank.stack.dtype == namespace(bank.stack).float64:
+        return to_numpy(bank.combine(weights))
+    total = np.zeros((bank.n_samples, bank.n_samples))
+    for i, weight in enumerate(weights):
+        total += float(weight) * to_numpy(bank.stack[i, :, :])
+    return total
+
+
+def _whitening(bank: DenseBank, null: float) -> tuple[np.ndarray, float]:
+    """W (n, r) with ``W'(mean kernel) W = I``, and its largest eigenvalue."""
+    p, n = bank.n_kernels, bank.n_samples
+    require_memory(
+        (p + 4) * n * n * 8,
+        f"weights of any sign for {p} kernels over {n} rows",
+        "use fewer kernels or rows, or weights of one sign",
+    )
+    mean = _sum(bank, np.full(p, 1.0 / p))
+    values, vectors = linalg.eigh(mean, check_finite=False)
+    largest = float(values[-1])
+    keep = values > null * largest
+    return vectors[:, keep] / np.sqrt(values[keep]), largest
+
+
+def _whitened(bank: DenseBank, whitener: np.ndarray) -> np.ndarray:
+    """``W'G_i W`` of every kernel, (p, r, r)."""
+    r = whitener.shape[1]
+    out = np.empty((bank.n_kernels, r, r))
+    for i in range(bank.n_kernels):
+        kernel = to_numpy(bank.stack[i, :, :]).astype(np.float64)
+        product = whitener.T @ (kernel @ whitener)
+        out[i] = 0.5 * (product + product.T)
+    return out

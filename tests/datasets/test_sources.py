@@ -1,0 +1,248 @@
+"""Data sets from a folder and from OpenML; what is missing says how to get it."""
+
+from __future__ import annotations
+
+import gzip
+import warnings
+from urllib.error import URLError
+
+import numpy as np
+import pytest
+from sklearn.utils import Bunch
+
+from kernelweave.datasets import (
+    MissingDataError,
+    _sources,
+    expression,
+    fetch_expression,
+    fetch_table,
+    fetch_views,
+    load_wine,
+    multiview,
+    tables,
+)
+from kernelweave.datasets._sources import (
+    DATA_VARIABLE,
+    Source,
+    encode_labels,
+    find_cells,
+    fingerprint,
+)
+
+VALUES = np.array([[1.5, -2.0], [0.25, 3.0], [4.0, 5.0]])
+SOURCE = Source("small", 3, 2, fingerprint(VALUES), (("", 7),))
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv(DATA_VARIABLE, str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
+def no_folder(monkeypatch):
+    monkeypatch.delenv(DATA_VARIABLE, raising=False)
+
+
+@pytest.fixture
+def offline(monkeypatch):
+    def fail(**options):
+        raise URLError("no network")
+
+    monkeypatch.setattr(_sources, "fetch_openml", fail)
+
+
+def write(path, values, labels, header="a,b,label"):
+    rows = [
+        ",".join([*map(str, row), y]) for row, y in zip(values, labels, strict=True)
+    ]
+    text = "\n".join([header, *rows]) + "\n"
+    if path.suffix == ".gz":
+        with gzip.open(path, "wt", encoding="utf-8") as file:
+            file.write(text)
+    else:
+        path.write_text(text, encoding="utf-8")
+
+
+@pytest.mark.parametrize("ending", [".csv", ".csv.gz"])
+def test_reads_a_table_of_the_folder(folder, ending):
+    write(folder / f"small{ending}", VALUES, "yxy")
+    cells = find_cells(SOURCE)
+    np.testing.assert_array_equal(cells.values, VALUES)
+    assert cells.names == ["a", "b"]
+    assert cells.texts["label"].tolist() == ["y", "x", "y"]
+
+
+def test_rows_with_blanks_are_left_out(folder):
+    rows = [*VALUES.tolist(), ["", 9.0]]
+    write(folder / "small.csv", rows, "yxyx")
+    np.testing.assert_array_equal(find_cells(SOURCE).values, VALUES)
+
+
+def test_order_of_rows_and_last_digits_do_not_matter(folder, rng):
+    other = VALUES[rng.permutation(3)] * (1 + 1e-8)
+    write(folder / "small.csv", other, "yxy")
+    find_cells(SOURCE)  # a warning would be an error
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (VALUES[:2], "has 2 rows instead of 3"),
+        (VALUES + 0.01, "holds other numbers"),
+        (VALUES[:, ::-1], "holds other numbers"),
+    ],
+)
+def test_another_copy_is_told(folder, values, message):
+    write(folder / "small.csv", values, "yxy"[: len(values)])
+    with pytest.warns(UserWarning, match=message):
+        find_cells(SOURCE)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("a,b,c\n1,2,3\n", "has no column 'label'"),
+        ("a,b,label\n1,two,x\n", "is not a table of numbers"),
+        ("a,label\n1,x\n", "has 2 columns of numbers, but the copy found has 1"),
+    ],
+)
+def test_refuses_other_files(folder, content, message):
+    (folder / "small.csv").write_text(content, encoding="utf-8")
+    with pytest.raises(ValueError, match=message):
+        find_cells(SOURCE)
+
+
+def test_openml_comes_after_the_folder(no_folder, monkeypatch):
+    asked = []
+
+    def fake(*, data_id, as_frame, parser, n_retries, delay):
+        asked.append(data_id)
+        data = np.vstack([VALUES, [[np.nan, 1.0]]])
+        names, target = ["p", "q"], np.array(list("yxyx"))
+        return Bunch(data=data, target=target, feature_names=names)
+
+    monkeypatch.setattr(_sources, "fetch_openml", fake)
+    cells = find_cells(SOURCE)
+    np.testing.assert_array_equal(cells.values, VALUES)
+    assert (asked, cells.names) == ([7], ["p", "q"])
+    parts = Source(
+        "small", 3, 4, fingerprint(np.hstack([VALUES] * 2)), (("u", 1), ("v", 2))
+    )
+    assert find_cells(parts).names == ["u_001", "u_002", "v_001", "v_002"]
+    with pytest.raises(MissingDataError, match="allow the download"):
+        find_cells(SOURCE, download=False)
+
+
+def test_missing_set_says_how_to_get_it_in_one_line(no_folder, offline):
+    with pytest.raises(MissingDataError) as caught:
+        fetch_table("sonar")
+    message = str(caught.value)
+    assert "\n" not in message
+    for part in ("sonar.csv.gz", DATA_VARIABLE, "OpenML, data set 40", "'label'"):
+        assert part in message
+    with pytest.raises(MissingDataError) as caught:
+        fetch_views("msrc_v5")
+    assert "OpenML" not in str(caught.value)
+
+
+def test_scikit_learn_without_a_network(no_folder, monkeypatch, tmp_path):
+    """The real function takes our options, and its failure is a missing set."""
+
+    def refused(*arguments, **options):
+        raise URLError("no network")
+
+    monkeypatch.setenv("SCIKIT_LEARN_DATA", str(tmp_path))
+    monkeypatch.setattr("sklearn.datasets._openml.urlopen", refused)
+    with pytest.raises(MissingDataError, match="'sonar' is not here"):
+        fetch_table("sonar")
+
+
+def test_folder_that_is_none(monkeypatch, tmp_path):
+    monkeypatch.setenv(DATA_VARIABLE, str(tmp_path / "nowhere"))
+    with pytest.raises(ValueError, match="is not a folder"):
+        fetch_table("sonar")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: fetch_table("sonnar"), "name must be one of sonar, heart"),
+        (lambda: fetch_views("mfeat2"), "name must be one of mfeat, msrc_v5"),
+        (lambda: fetch_views("mfeat", target="genotype"), "one of label for 'mfeat'"),
+        (lambda: fetch_expression("breast"), "name must be one of prostate"),
+        (lambda: fetch_expression("p53", gene_sets="go"), "one of hallmark, kegg"),
+    ],
+)
+def test_unknown_names(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_labels_in_the_order_of_numbers_or_letters():
+    codes, names = encode_labels(np.array(["10", "2", "1", "2"]))
+    assert (codes.tolist(), names) == ([2, 1, 0, 1], ["1", "2", "10"])
+    codes, names = encode_labels(np.array(["b", "a", "b"]))
+    assert (codes.tolist(), names) == ([1, 0, 1], ["a", "b"])
+
+
+def test_views_are_prefixes(folder, monkeypatch):
+    values = np.arange(12.0).reshape(3, 4)
+    source = Source("mice", 3, 4, fingerprint(values), texts=("kind",))
+    monkeypatch.setitem(multiview.TABLES, "mice", (source, "Mice."))
+    lines = [
+        ",".join([*map(str, row), f"k{i}", "xyx"[i]]) for i, row in enumerate(values)
+    ]
+    header = "rna_1,rna_2,lipid_1,rna_3,kind,label"
+    (folder / "mice.csv").write_text("\n".join([header, *lines]), encoding="utf-8")
+    bunch = fetch_views("mice", as_frame=False)
+    assert [(name, own) for name, _, own in bunch.views] == [
+        ("rna", slice(0, 3)),
+        ("lipid", slice(3, 4)),
+    ]
+    np.testing.assert_array_equal(bunch.data, values[:, [0, 1, 3, 2]])
+    assert bunch.feature_names == ["rna_1", "rna_2", "rna_3", "lipid_1"]
+    assert fetch_views("mice", target="kind").target_names.tolist() == [
+        "k0",
+        "k1",
+        "k2",
+    ]
+
+
+def test_gene_sets_are_views(folder):
+    sets = (
+        "HALLMARK_ONE\tx\tTP53\tMYC\nHALLMARK_TWO__B\tx\tMYC\tEGFR\nHALLMARK_S\tx\tA\n"
+    )
+    with gzip.open(folder / expression.GENE_SETS["hallmark"][0], "wt") as file:
+        file.write(sets)
+    X = np.arange(12.0).reshape(3, 4)
+    np.savez(
+        folder / "p53_symbols.npz",
+        X=X,
+        y=np.array(["MUT", "WT", "MUT"]),
+        features=np.array(["MYC", "EGFR", "TP53", "OTHER"]),
+    )
+    bunch = fetch_expression("p53", smallest=2, as_frame=False)
+    assert [name for name, _, _ in bunch.views] == ["one", "two_b"]
+    np.testing.assert_array_equal(bunch.data, X[:, [0, 2, 0, 1]])
+    assert bunch.target.tolist() == [0, 1, 0]
+    with pytest.raises(ValueError, match="no set of 'hallmark' has 5 genes"):
+        fetch_expression("p53")
+    with pytest.raises(MissingDataError, match="singh_prostate_hgu95av2"):
+        fetch_expression("prostate")
+
+
+def test_wine_is_that_of_scikit_learn():
+    from sklearn.datasets import load_wine as theirs
+
+    np.testing.assert_array_equal(load_wine(as_frame=False).data, theirs().data)
+
+
+@pytest.mark.parametrize("name", [*tables.TABLES, *multiview.TABLES])
+def test_the_real_files_are_those_of_the_results(name, data_dir):
+    fetch = fetch_table if name in tables.TABLES else fetch_views
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # a copy with other numbers
+        bunch = fetch(name, as_frame=False, download_if_missing=False)
+    assert len(bunch.target_names) >= 2
+    assert np.all(np.isfinite(bunch.data))

@@ -1,0 +1,174 @@
+"""Fits and predictions on Dask: the same bits whoever computes them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from sklearn.base import clone
+
+da = pytest.importorskip("dask.array")
+pd = pytest.importorskip("pandas")
+
+from kernelweave import MultipleKernelFDA, MultipleKernelRidge  # noqa: E402
+from kernelweave.exceptions import MemoryRefusedError  # noqa: E402
+from kernelweave.kernels import RBF  # noqa: E402
+from kernelweave.models import _explicit  # noqa: E402
+
+# Dask and its friends warn about each other's coming changes.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+VIEWS = [("left", ["linear", RBF()], [0, 1, 2]), ("right", RBF(), [3, 4, 5])]
+NAMED = [("left", ["linear", RBF()], list("abc")), ("right", RBF(), list("def"))]
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(0)
+    y = rng.integers(3, size=600)
+    X = rng.normal(size=(600, 6))
+    X[:, 0] += 2 * (y == 1)
+    X[:, 4] -= 2 * (y == 2)
+    return X, y
+
+
+@pytest.fixture(scope="module")
+def model():
+    return MultipleKernelFDA(VIEWS, n_features=10, norm=1, alpha="learn")
+
+
+@pytest.fixture(scope="module")
+def chunked(table):
+    X, y = table
+    return da.from_array(X, chunks=(90, 6)), da.from_array(y, chunks=(90,))
+
+
+@pytest.fixture(scope="module")
+def reference(model, chunked):
+    """Fitted by the threads of this process."""
+    return clone(model).fit(*chunked)
+
+
+def test_fit_and_lazy_predictions(reference, chunked, table):
+    X, y = table
+    dX, dy = chunked
+    assert reference.features_.why == "rows come in portions"
+    assert reference.certificate_.converged
+    for method in ("predict", "transform", "predict_proba", "decision_function"):
+        lazy = getattr(reference, method)(dX)
+        now = getattr(reference, method)(X)
+        assert isinstance(lazy, da.Array) and lazy.shape == now.shape
+        assert lazy.dtype == now.dtype and lazy.chunks[0] == dX.chunks[0]
+        assert_allclose(lazy.compute(), now, atol=1e-9)
+    assert reference.score(dX, dy) == pytest.approx(reference.score(X, y))
+
+
+def test_targets_in_memory_and_other_chunks(reference, model, chunked, table):
+    dX, dy = chunked
+    for targets in (table[1], dy.rechunk(100)):
+        same = clone(model).fit(dX, targets)
+        assert np.array_equal(same.feature_coef_, reference.feature_coef_)
+    columns = clone(model).fit(dX.rechunk((90, 2)), dy)
+    assert np.array_equal(columns.feature_coef_, reference.feature_coef_)
+
+
+def test_data_frames(model, table):
+    dd = pytest.importorskip("dask.dataframe")
+    X, y = table
+    frame = pd.DataFrame(X, columns=list("abcdef")).assign(label=y)
+    rows = dd.from_pandas(frame, npartitions=4)
+    fitted = clone(model).set_params(views=NAMED).fit(rows, "label")
+    assert fitted.feature_names_in_.tolist() == list("abcdef")
+    features = rows.drop(columns="label")
+    same = clone(fitted).fit(features, rows["label"])
+    assert np.array_equal(same.feature_coef_, fitted.feature_coef_)
+    lazy = fitted.predict(features)
+    assert np.array_equal(lazy.compute(), fitted.predict(frame.drop(columns="label")))
+    with pytest.raises(ValueError, match="'colour' is not the name of a column"):
+        fitted.fit(rows, "colour")
+
+
+def test_ridge(chunked, table):
+    X, _ = table
+    model = MultipleKernelRidge(VIEWS, n_features=10, alpha="cv")
+    y = X[:, 0] + 1e5
+    model.fit(chunked[0], y)
+    assert model.score(X, y) > 0.9
+    assert_allclose(model.predict(chunked[0]).compute(), model.predict(X), atol=1e-6)
+
+
+def test_bad_partitions(model, chunked, table, monkeypatch):
+    monkeypatch.setattr(_explicit, "SAMPLE_ROWS", 20)
+    model = clone(model).set_params(n_features=4)
+    X, y = table
+    dX, dy = chunked
+    hole = X.copy()
+    hole[200, 4] = np.nan
+    with pytest.raises(ValueError, match=r"partition 2: .*view 'right', row 20"):
+        clone(model).fit(da.from_array(hole, chunks=(90, 6)), dy)
+    hole[:, 4] = np.nan
+    with pytest.raises(ValueError, match="drawn to fix the features"):
+        clone(model).fit(da.from_array(hole, chunks=(90, 6)), dy)
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        clone(model).fit(dX, y[:-1])
+    with pytest.raises(ValueError, match="rows in portions"):
+        MultipleKernelFDA("precomputed").fit(dX, dy)
+    with pytest.raises(ValueError, match="1 class"):
+        clone(model).fit(dX, np.zeros(600, int))
+
+
+@pytest.fixture(scope="module")
+def client():
+    """Two worker processes with their nannies; workers start in processes anew."""
+    distributed = pytest.importorskip("distributed")
+    cluster = distributed.LocalCluster(
+        n_workers=2,
+        threads_per_worker=1,
+        processes=True,
+        dashboard_address=None,
+        memory_limit="1GB",
+        silence_logs=50,
+    )
+    with cluster, distributed.Client(cluster) as client:
+        yield client
+
+
+def test_workers_give_the_same_bits(client, reference, model, chunked):
+    one = clone(model).fit(*chunked)
+    assert np.array_equal(one.feature_coef_, reference.feature_coef_)
+    assert np.array_equal(one.kernel_weights_, reference.kernel_weights_)
+    lazy = one.predict(chunked[0])
+    assert np.array_equal(lazy.compute(), reference.predict(chunked[0].compute()))
+
+
+def slowly(block):
+    time.sleep(0.3)
+    return block
+
+
+def test_a_killed_worker_changes_nothing(client, reference, model, chunked):
+    dX, dy = chunked
+    pids = list(client.run(os.getpid).values())
+    killer = threading.Timer(1.0, os.kill, (pids[0], signal.SIGKILL))
+    killer.start()
+    found = clone(model).fit(dX.map_blocks(slowly, dtype=dX.dtype), dy)
+    killer.join()
+    assert np.array_equal(found.feature_coef_, reference.feature_coef_)
+    client.wait_for_workers(2, timeout=60)
+    assert set(client.run(os.getpid).values()) != set(pids)
+
+
+def test_workers_with_too_little_memory_are_not_tried(client, chunked):
+    model = MultipleKernelFDA(VIEWS, features="random", n_features=2500)
+    with pytest.raises(MemoryRefusedError, match="smallest has a memory limit"):
+        model.fit(*chunked)

@@ -1,0 +1,310 @@
+"""Support vector machines with learned kernels: oracles, invariances, bad input."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from sklearn.base import clone
+from sklearn.svm import SVC
+
+from kernelweave import MultipleKernelSVC, TransductiveKernelSVC
+from kernelweave.exceptions import KernelWeaveConvergenceWarning
+from kernelweave.kernels import center_and_scale
+
+TIGHT = {"tol": 1e-9}
+MODELS = [
+    pytest.param(MultipleKernelSVC(C=1.0, **TIGHT), id="l1"),
+    pytest.param(MultipleKernelSVC(C=0.05, **TIGHT), id="l1-small-C"),
+    pytest.param(MultipleKernelSVC(margin="l2", C=2.0, **TIGHT), id="l2"),
+    pytest.param(MultipleKernelSVC(margin="l2", C="learn", **TIGHT), id="l2-learn"),
+    pytest.param(MultipleKernelSVC(norm=2, **TIGHT), id="norm2"),
+    pytest.param(MultipleKernelSVC(norm=np.inf, **TIGHT), id="uniform"),
+]
+every_model = pytest.mark.parametrize("model", MODELS)
+CLASSES = pytest.mark.parametrize("k", [2, 4])
+
+
+def combined(model, problem):
+    """The learned kernel over the training rows, (n, n)."""
+    stack = center_and_scale(np.ascontiguousarray(np.moveaxis(problem.K, -1, 0)))
+    return np.tensordot(model.kernel_weights_, stack, axes=1)
+
+
+@CLASSES
+@every_model
+def test_functions_are_support_vector_machines_on_the_learned_kernel(
+    model, k, make_problem
+):
+    problem = make_problem(k)
+    model = clone(model).set_params(views=problem.views).fit(problem.X, problem.y)
+    K = combined(model, problem)
+    price = model.C_
+    scores = model.decision_function(problem.X).reshape(len(K), -1)
+    for c in range(scores.shape[1]):
+        sign = np.where(problem.y == (c if k > 2 else 1), 1, -1)
+        if model.margin == "l1":
+            oracle = SVC(C=price, kernel="precomputed", tol=1e-9).fit(K, sign)
+            expected = oracle.decision_function(K)
+        else:  # the 2-norm margin is a hard margin of K + I/C
+            ridge = K + np.eye(len(K)) / price
+            oracle = SVC(C=1e6, kernel="precomputed", tol=1e-9).fit(ridge, sign)
+            shift = np.zeros(len(K))
+            shift[oracle.support_] = oracle.dual_coef_[0] / price
+            expected = oracle.decision_function(ridge) - shift
+        assert_allclose(scores[:, c], expected, atol=2e-3)
+
+
+@CLASSES
+@every_model
+def test_only_the_best_kernels_have_weight(model, k, make_problem):
+    problem = make_problem(k)
+    model = clone(model).set_params(views=problem.views).fit(problem.X, problem.y)
+    stack = center_and_scale(np.ascontiguousarray(np.moveaxis(problem.K, -1, 0)))
+    scores = np.einsum(
+        "nc,inm,mc->i", model.dual_coef_, stack, model.dual_coef_, optimize=True
+    )
+    weights = model.kernel_weights_
+    if model.norm == 1:
+        used = weights > 1e-6
+        assert np.max(scores) <= np.min(scores[used]) * (1 + 1e-3)
+    elif model.norm == 2:
+        assert_allclose(weights / scores, np.mean(weights / scores), rtol=1e-3)
+    assert model.certificate_.converged
+    assert model.certificate_.lower_bound <= model.certificate_.value
+
+
+@CLASSES
+@every_model
+def test_columns_and_kernels_give_the_same_model(model, k, make_problem):
+    problem = make_problem(k)
+    columns = clone(model).set_params(views=problem.views).fit(problem.X, problem.y)
+    kernels = clone(model).set_params(views="precomputed").fit(problem.K, problem.y)
+    assert_allclose(kernels.certificate_.value, columns.certificate_.value, rtol=1e-8)
+    assert_allclose(
+        kernels.decision_function(problem.new_K),
+        columns.decision_function(problem.new),
+        atol=1e-6,
+    )
+    assert np.array_equal(kernels.predict(problem.new_K), columns.predict(problem.new))
+
+
+@every_model
+def test_order_and_scale_of_kernels_and_rows_do_not_matter(model, make_problem, rng):
+    problem = make_problem(3)
+    model = clone(model).set_params(views="precomputed")
+    reference = clone(model).fit(problem.K, problem.y)
+    order, rows = rng.permutation(5), rng.permutation(len(problem.y))
+    scale = np.exp(rng.normal(scale=3, size=5))
+    moved = (problem.K * scale)[:, :, order][np.ix_(rows, rows)]
+    other = clone(model).fit(moved, problem.y[rows])
+    assert_allclose(other.certificate_.value, reference.certificate_.value, rtol=1e-7)
+    new = (problem.new_K * scale)[:, :, order][:, rows]
+    assert_allclose(
+        other.decision_function(new),
+        reference.decision_function(problem.new_K),
+        atol=1e-4,
+    )
+
+
+def test_swapping_two_classes_changes_the_sign(make_problem):
+    problem = make_problem(2)
+    model = MultipleKernelSVC(problem.views, tol=1e-9)
+    one = clone(model).fit(problem.X, problem.y)
+    other = clone(model).fit(problem.X, 1 - problem.y)
+    assert_allclose(
+        other.decision_function(problem.new),
+        -one.decision_function(problem.new),
+        atol=1e-5,
+    )
+
+
+def test_weights_per_class_are_those_of_the_two_class_problems(make_problem):
+    problem = make_problem(3)
+    model = MultipleKernelSVC(problem.views, weights="per_class", tol=1e-9)
+    model.fit(problem.X, problem.y)
+    shared = clone(model).set_params(weights="shared").fit(problem.X, problem.y)
+    assert model.certificate_.value <= shared.certificate_.value * (1 + 1e-9)
+    assert model.class_kernel_weights_.shape == (3, 5)
+    total = 0.0
+    for c in range(3):
+        alone = MultipleKernelSVC(problem.views, tol=1e-9)
+        alone.fit(problem.X, np.where(problem.y == c, 1, 0))
+        total += alone.certificate_.value
+        assert_allclose(
+            model.decision_function(problem.new)[:, c],
+            alone.decision_function(problem.new),
+            atol=1e-4,
+        )
+    assert_allclose(model.certificate_.value, total, rtol=1e-8)
+    assert not hasattr(shared, "class_kernel_weights_")
+
+
+def test_refitting_forgets_the_weights_of_classes(make_problem):
+    problem = make_problem(3)
+    model = MultipleKernelSVC(problem.views, weights="per_class")
+    model.fit(problem.X, problem.y)
+    model.set_params(weights="shared").fit(problem.X, problem.y)
+    assert not hasattr(model, "class_kernel_weights_")
+
+
+def test_two_classes_have_one_set_of_weights(make_problem):
+    problem = make_problem(2)
+    models = [
+        MultipleKernelSVC(problem.views, weights=weights).fit(problem.X, problem.y)
+        for weights in ("shared", "per_class")
+    ]
+    assert_allclose(models[0].kernel_weights_, models[1].kernel_weights_)
+
+
+def test_negative_weights_can_only_help(make_problem):
+    problem = make_problem(2, n=40)
+    views = [problem.views[0], ("second", problem.views[1][1], [3, 4, 5])]
+    nonneg = MultipleKernelSVC(views).fit(problem.X, problem.y)
+    signed = MultipleKernelSVC(views, signed=True).fit(problem.X, problem.y)
+    assert signed.certificate_.value <= nonneg.certificate_.value * (1 + 1e-5)
+    K = np.tensordot(
+        signed.kernel_weights_,
+        center_and_scale(np.moveaxis(problem.K, -1, 0)[:3].copy()),
+        axes=1,
+    )
+    assert np.linalg.eigvalsh(K)[0] >= -1e-6 * len(K)
+    assert_allclose(np.sum(signed.kernel_weights_), 1.0)
+
+
+def test_the_hard_margin_separates_or_says_why_not(make_problem, rng):
+    problem = make_problem(2, separation=4.0)
+    model = MultipleKernelSVC(problem.views, margin="hard").fit(problem.X, problem.y)
+    signs = np.where(problem.y == 1, 1, -1)
+    assert np.min(signs * model.decision_function(problem.X)) > 1 - 1e-3
+    assert np.isinf(model.C_)
+    X, y = np.concatenate([problem.X, problem.X[:1]]), problem.y
+    with pytest.raises(ValueError, match=r"MultipleKernelSVC: infeasible.*separa"):
+        model.fit(X, np.append(y, 1 - y[0]))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"margin": "soft"}, "'margin' parameter of MultipleKernelSVC must be one of"),
+        ({"C": 0.0}, "'C' parameter.*finite number > 0"),
+        ({"C": "learn"}, "C='learn' needs margin='l2'"),
+        ({"norm": 0.5}, "'norm' parameter.*a number >= 1"),
+        ({"norm": 2, "signed": True}, "signed=True.*norm=1; got norm=2"),
+        ({"signed": "yes"}, "'signed' parameter.*bool; got 'yes'"),
+        ({"weights": "each"}, "'weights' parameter.*'per_class'"),
+        ({"solver": "magic"}, "'solver' parameter.*'interior_point'"),
+        ({"tol": 0}, "'tol' parameter"),
+        ({"max_iter": 0}, "'max_iter' parameter"),
+        ({"weight_bound": 0.5}, "'weight_bound' parameter"),
+    ],
+)
+def test_bad_parameters_are_named(parameters, message, make_problem):
+    problem = make_problem(2, n=20)
+    with pytest.raises(ValueError, match=message):
+        MultipleKernelSVC(problem.views, **parameters).fit(problem.X, problem.y)
+
+
+def test_too_few_iterations_are_a_warning_with_the_gap(make_problem):
+    problem = make_problem(2)
+    model = MultipleKernelSVC(problem.views, max_iter=2)
+    with pytest.warns(KernelWeaveConvergenceWarning, match="max_iter=2: relative gap"):
+        model.fit(problem.X, problem.y)
+    assert not model.certificate_.converged
+    assert model.certificate_.gap > model.tol
+
+
+@CLASSES
+@pytest.mark.parametrize("signed", [True, False])
+def test_transduction_labels_the_rows_without_labels(k, signed, make_problem):
+    problem = make_problem(k, separation=4.0)
+    views = problem.views[:2]
+    y = np.where(np.arange(len(problem.y)) % 3 == 0, -1, problem.y)
+    model = TransductiveKernelSVC(views, signed=signed, C=10).fit(problem.X, y)
+    assert np.array_equal(model.transduction_[y >= 0], y[y >= 0])
+    hidden = y < 0
+    assert np.array_equal(model.transduction_[hidden], model.predict(problem.X)[hidden])
+    assert np.mean(model.transduction_[hidden] == problem.y[hidden]) > 0.7
+    assert_allclose(np.trace(model.kernel_), len(y), rtol=1e-9)
+    assert np.linalg.eigvalsh(model.kernel_)[0] >= -1e-6 * len(y)
+    assert np.all(model.dual_coef_[hidden] == 0)
+    assert list(model.classes_) == list(range(k))
+
+
+def test_transduction_takes_any_labels_beside_minus_one(make_problem):
+    problem = make_problem(2)
+    names = np.array(["no", "yes"], dtype=object)[problem.y]
+    names[::4] = -1
+    model = TransductiveKernelSVC(problem.views[:1]).fit(problem.X, names)
+    assert set(model.transduction_) == {"no", "yes"}
+
+
+@pytest.mark.parametrize("y", [[-1, 1] * 10, [-1] * 20, [-1, 3] * 10])
+def test_transduction_without_two_classes_says_what_minus_one_means(y, make_problem):
+    problem = make_problem(2, n=20)
+    with pytest.raises(ValueError, match="-1 marks a row without a label"):
+        TransductiveKernelSVC(problem.views).fit(problem.X, y)
+
+
+def test_transduction_with_all_labels_is_the_plain_machine(make_problem):
+    problem = make_problem(2)
+    one = TransductiveKernelSVC(problem.views, signed=False, tol=1e-9)
+    other = MultipleKernelSVC(problem.views, tol=1e-9)
+    one.fit(problem.X, problem.y)
+    other.fit(problem.X, problem.y)
+    assert_allclose(
+        one.decision_function(problem.new),
+        other.decision_function(problem.new),
+        atol=1e-6,
+    )
+
+
+HARD_INPUT = {
+    "huge": lambda X, y: (1e12 * X, y),
+    "tiny": lambda X, y: (1e-12 * X, y),
+    "opposite twins": lambda X, y: (
+        np.concatenate([X, X[:5]]),
+        np.concatenate([y, 1 - y[:5]]),
+    ),
+    "unbalanced": lambda X, y: (X, (np.arange(len(y)) < 2).astype(int)),
+}
+
+
+@pytest.mark.filterwarnings(
+    "ignore::kernelweave.exceptions.KernelWeaveConvergenceWarning"
+)
+@pytest.mark.parametrize("change", HARD_INPUT.values(), ids=HARD_INPUT.keys())
+@pytest.mark.parametrize(
+    "parameters",
+    [{"C": 1e10}, {"C": 1e-6}, {"margin": "l2", "C": 1e10}, {"margin": "hard"}],
+    ids=str,
+)
+@pytest.mark.parametrize("signed", [False, True])
+def test_hard_problems_end_with_an_honest_status(
+    change, parameters, signed, make_problem
+):
+    problem = make_problem(2, n=30)
+    X, y = change(problem.X, problem.y)
+    views = [("all", ["linear", "rbf"], slice(0, 6))]
+    model = MultipleKernelSVC(views, signed=signed, **parameters)
+    try:
+        model.fit(X, y)
+    except ValueError as error:
+        assert parameters == {"margin": "hard"}
+        assert "infeasible: " in str(error)
+        return
+    certificate = model.certificate_
+    assert certificate.lower_bound <= certificate.value * (1 + 1e-6)
+    assert certificate.converged == (abs(certificate.gap) <= model.tol)
+    assert certificate.status.startswith(
+        "optimal" if certificate.converged else "stopped"
+    )
+    assert np.all(np.isfinite(model.decision_function(X)))
+
+
+def test_newton_says_that_it_works_on_the_cpu(make_problem):
+    torch = pytest.importorskip("torch")
+    problem = make_problem(2)
+    model = MultipleKernelSVC(problem.views, solver="newton")
+    model.fit(torch.asarray(problem.X), problem.y)
+    assert any("on the CPU" in remark for remark in model.certificate_.remarks)

@@ -1,0 +1,470 @@
+"""Rows that lack views, in every estimator with a ``missing`` parameter."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+from sklearn.impute import SimpleImputer
+from sklearn.model_selection import KFold, cross_val_predict, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+
+from kernelweave import (
+    KernelAlignment,
+    KernelFDA,
+    MultipleKernelFDA,
+    MultipleKernelRidge,
+    MultipleKernelSVC,
+    TransductiveKernelSVC,
+)
+from kernelweave._array import to_numpy
+from kernelweave.exceptions import KernelWarning
+from kernelweave.kernels import RBF, Linear, Pipe
+
+MODELS = [
+    pytest.param(KernelFDA(), id="KernelFDA"),
+    pytest.param(MultipleKernelFDA(norm=1, alpha="learn"), id="FDA-learn"),
+    pytest.param(MultipleKernelFDA(norm=2, alpha=0.1), id="FDA-l2"),
+    pytest.param(MultipleKernelRidge(norm=1, alpha=0.5), id="Ridge"),
+    pytest.param(MultipleKernelSVC(), id="SVC"),
+    pytest.param(TransductiveKernelSVC(signed=False), id="Transductive"),
+    pytest.param(KernelAlignment(), id="Alignment"),
+    pytest.param(KernelAlignment(output="features"), id="Alignment-features"),
+]
+#: Those whose sum of kernels must stay positive semidefinite with negative weights.
+SIGNED = [
+    pytest.param(TransductiveKernelSVC(tol=1e-3), id="Transductive-signed"),
+]
+SLOW = [pytest.param(MultipleKernelFDA(), id="FDA-default")]
+every_model = pytest.mark.parametrize("model", MODELS)
+every_mode = pytest.mark.parametrize("missing", ["zero", "available"])
+#: View of each of the five kernels of conftest.py.
+VIEW_OF = [0, 1, 1, 2, 2]
+
+
+def output(model, rows):
+    """What the model says about rows, as numbers."""
+    for method in ("decision_function", "transform", "predict"):
+        if hasattr(model, method):
+            return to_numpy(getattr(model, method)(rows))
+    raise AssertionError(model)
+
+
+def draw_mask(rng, n, rate=0.3):
+    """Which of n rows have which of three views, one at least."""
+    mask = rng.random((n, 3)) > rate
+    mask[np.arange(n), rng.integers(3, size=n)] = True
+    return mask
+
+
+def hide(X, mask):
+    """X (n, 9) with NaN for views that are missing."""
+    return np.where(np.repeat(mask, 3, axis=1), X, np.nan)
+
+
+@pytest.fixture
+def gappy(make_problem, rng):
+    """A problem with gaps: complete, with its masks."""
+    problem = make_problem(2, n=40, m=15)
+    return problem, draw_mask(rng, 40), draw_mask(rng, 15)
+
+
+def fitted(model, problem, mask, missing, **params):
+    model = clone(model).set_params(views=problem.views, missing=missing, **params)
+    return model.fit(hide(problem.X, mask), problem.y)
+
+
+@every_mode
+@pytest.mark.parametrize("model", MODELS + SLOW)
+def test_complete_rows_change_nothing(model, missing, make_problem):
+    problem = make_problem(2, n=30, m=8)
+    for views, X, new in (
+        (problem.views, problem.X, problem.new),
+        ("precomputed", problem.K, problem.new_K),
+    ):
+        plain = clone(model).set_params(views=views).fit(X, problem.y)
+        other = clone(plain).set_params(missing=missing).fit(X, problem.y)
+        assert_array_equal(other.kernel_weights_, plain.kernel_weights_)
+        assert_array_equal(output(other, new), output(plain, new))
+
+
+@every_mode
+@pytest.mark.parametrize("model", MODELS + SIGNED)
+def test_columns_and_kernels_say_the_same(model, missing, gappy):
+    problem, mask, new_mask = gappy
+    columns = fitted(model, problem, mask, missing)
+    K, new_K = problem.K, problem.new_K
+    for i, v in enumerate(VIEW_OF):
+        K[~mask[:, v], :, i] = np.nan
+        K[:, ~mask[:, v], i] = np.nan
+        new_K[~new_mask[:, v], :, i] = np.nan
+        new_K[:, ~mask[:, v], i] = np.nan
+    kernels = clone(columns).set_params(views="precomputed").fit(K, problem.y)
+    assert_allclose(kernels.kernel_weights_, columns.kernel_weights_, atol=1e-6)
+    expected = output(columns, hide(problem.new, new_mask))
+    size = np.abs(expected).max()
+    assert_allclose(output(kernels, new_K), expected, atol=1e-5 * size)
+
+
+@every_mode
+@pytest.mark.parametrize("model", MODELS + SIGNED + SLOW)
+def test_fits_are_certified_and_say_what_was_done(model, missing, gappy):
+    problem, mask, _ = gappy
+    mask[0, 0] = False
+    mask[0, 1] = True
+    found = fitted(model, problem, mask, missing)
+    (remark,) = [r for r in found.kernel_map_.remarks if r.startswith("view 'first'")]
+    assert f"{np.sum(~mask[:, 0])} of 40 training rows lack it" in remark
+    assert ("clipping" in remark) == (missing == "available")
+    if hasattr(found, "certificate_"):
+        assert found.certificate_.converged, found.certificate_
+        assert remark in found.certificate_.remarks
+
+
+@every_mode
+def test_gaps_cost_little_where_views_agree(missing, make_problem, rng):
+    problem = make_problem(2, n=120, m=200, separation=3.0)
+    model = fitted(KernelFDA(), problem, np.ones((120, 3), bool), missing)
+    complete = model.score(problem.new, problem.new_y)
+    model = fitted(KernelFDA(), problem, draw_mask(rng, 120, 0.2), missing)
+    new = hide(problem.new, draw_mask(rng, 200, 0.2))
+    assert model.score(problem.new, problem.new_y) > complete - 0.1
+    assert model.score(new, problem.new_y) > complete - 0.2
+
+
+@pytest.mark.parametrize("model", MODELS[3:])  # others score by Gaussians
+def test_a_view_missing_in_a_new_row_adds_nothing_with_zero(model, gappy):
+    """What the views say is summed, so the parts add up to the whole."""
+    problem, mask, _ = gappy
+    found = fitted(model, problem, mask, "zero")
+    whole = output(found, problem.new)
+    nothing = output(found, np.full_like(problem.new, np.nan))
+    parts = 0.0
+    for v in range(3):
+        alone = np.zeros((15, 3), bool)
+        alone[:, v] = True
+        parts = parts + output(found, hide(problem.new, alone)) - nothing
+    assert_allclose(parts, whole - nothing, atol=1e-8 * np.abs(whole).max())
+
+
+@every_mode
+@pytest.mark.parametrize("model", [KernelFDA(), MultipleKernelFDA(norm=1, alpha=0.1)])
+@pytest.mark.parametrize("k", [2, 3])
+def test_a_row_without_any_view_gets_class_shares(model, missing, k, make_problem, rng):
+    problem = make_problem(k, n=50, m=6)
+    problem.y[:20] = 0  # shares that are not equal
+    found = fitted(model, problem, draw_mask(rng, 50), missing)
+    rows = problem.new.copy()
+    rows[2] = np.nan
+    assert_array_equal(found.transform(rows)[2], 0)
+    shares = np.bincount(problem.y) / 50
+    assert_allclose(found.predict_proba(rows)[2], shares)
+    assert_allclose(np.exp(found.predict_log_proba(rows)[2]), shares)
+    assert found.predict(rows)[2] == np.argmax(shares)
+    others = np.arange(6) != 2
+    assert_array_equal(
+        found.predict_proba(rows)[others], found.predict_proba(problem.new)[others]
+    )
+
+
+@every_mode
+def test_a_row_without_any_view_gets_the_intercept(missing, gappy, regression):
+    problem, mask, _ = gappy
+    rows = np.full((2, 9), np.nan)
+    svm = fitted(MultipleKernelSVC(), problem, mask, missing)
+    assert_allclose(svm.decision_function(rows), svm.intercept_[[0, 0]])
+    ridge = MultipleKernelRidge(regression.views, norm=1, alpha=0.5, missing=missing)
+    ridge.fit(regression.X, regression.y)
+    assert_allclose(ridge.predict(rows), np.mean(regression.y))
+    alignment = fitted(KernelAlignment(), problem, mask, missing)
+    assert_array_equal(alignment.transform(rows), np.zeros((2, 40)))
+
+
+@every_mode
+@every_model
+def test_gaps_in_new_rows_only(model, missing, gappy):
+    problem, _, new_mask = gappy
+    new_mask[0] = True
+    found = fitted(model, problem, np.ones((40, 3), bool), missing)
+    plain = clone(found).set_params(missing="error").fit(problem.X, problem.y)
+    scores = output(found, hide(problem.new, new_mask))
+    whole = np.all(new_mask, axis=1)
+    assert_allclose(scores[whole], output(plain, problem.new)[whole], atol=1e-10)
+    assert np.all(np.isfinite(scores))
+    assert np.any(scores[~whole] != output(plain, problem.new)[~whole])
+
+
+@every_mode
+@every_model
+@pytest.mark.parametrize("precomputed", [False, True], ids=["columns", "kernels"])
+def test_a_view_missing_in_all_new_rows(model, missing, precomputed, gappy):
+    problem, mask, _ = gappy
+    if precomputed:
+        new = problem.new_K
+        new[:, :, 1:3] = np.nan
+        model = clone(model).set_params(views="precomputed", missing=missing)
+        model.fit(problem.K, problem.y)
+    else:
+        new = problem.new.copy()
+        new[:, 3:6] = np.nan
+        model = fitted(model, problem, mask, missing)
+    together = output(model, new)
+    one_by_one = np.concatenate([output(model, new[i : i + 1]) for i in range(15)])
+    assert_allclose(together, one_by_one, atol=1e-10 * np.abs(together).max())
+    assert np.all(np.isfinite(together))
+
+
+@every_mode
+@pytest.mark.parametrize("model", MODELS)
+def test_a_class_absent_from_a_view(model, missing, gappy):
+    problem, mask, _ = gappy
+    mask[:, 1] = problem.y == 0
+    mask[:, 0] = True
+    found = fitted(model, problem, mask, missing)
+    for rows in (problem.new, np.where(np.arange(9) < 3, problem.new, np.nan)):
+        assert np.all(np.isfinite(output(found, rows)))
+    assert np.all(to_numpy(found.kernel_weights_) >= 0)
+
+
+@every_mode
+def test_having_a_view_is_not_taken_for_information(missing, rng):
+    """Only class 1 has the second view, which is noise: its weight does not help."""
+    y = np.arange(200) % 2
+    X = rng.normal(size=(200, 4))
+    X[y == 0, 2:] = np.nan
+    views = [("all", RBF(gamma=0.3), [0, 1]), ("ones", RBF(gamma=0.3), [2, 3])]
+    model = KernelFDA(views, alpha=0.5, missing=missing).fit(X[:100], y[:100])
+    new = X[100:].copy()
+    new[:, 2:] = rng.normal(size=(100, 2))  # now everybody has it
+    assert abs(np.mean(model.predict(new) == y[100:]) - 0.5) < 0.2
+
+
+# ------------------------------------------------------------------ what is refused
+
+
+@every_mode
+@every_model
+@pytest.mark.parametrize("precomputed", [False, True], ids=["columns", "kernels"])
+def test_training_rows_without_any_view(model, missing, precomputed, gappy):
+    problem, _, _ = gappy
+    X, views = problem.X.copy(), problem.views
+    X[[3, 17]] = np.nan
+    if precomputed:
+        X, views = problem.K, "precomputed"
+        X[[3, 17]] = np.nan
+        X[:, [3, 17]] = np.nan
+    model = clone(model).set_params(views=views, missing=missing)
+    with pytest.raises(
+        ValueError, match=r"2 training row\(s\) lack every view.* 3, 17"
+    ):
+        model.fit(X, problem.y)
+
+
+@every_mode
+@every_model
+@pytest.mark.parametrize("precomputed", [False, True], ids=["columns", "kernels"])
+def test_a_view_that_nobody_has(model, missing, precomputed, gappy):
+    problem, _, _ = gappy
+    X, views, name = problem.X.copy(), problem.views, "second"
+    X[:, 3:6] = np.nan
+    if precomputed:
+        X, views, name = problem.K, "precomputed", "kernel_4"
+        X[:, :, 4] = np.nan
+    model = clone(model).set_params(views=views, missing=missing)
+    with pytest.raises(ValueError, match=f"view '{name}' is missing in all 40"):
+        model.fit(X, problem.y)
+
+
+@every_mode
+def test_a_view_that_one_row_has(missing, gappy):
+    problem, _, _ = gappy
+    X = problem.X.copy()
+    X[1:, 6:] = np.nan
+    model = MultipleKernelFDA(problem.views, norm=1, alpha=0.1, missing=missing)
+    with pytest.warns(KernelWarning, match="view 'noise'.*constant"):
+        model.fit(X, problem.y)
+    assert model.view_weights_["noise"] == 0
+    plain = clone(model).set_params(views=problem.views[:2], missing="error")
+    plain.fit(X[:, :6], problem.y)
+    assert_allclose(model.transform(problem.new), plain.transform(problem.new[:, :6]))
+
+
+@every_mode
+@every_model
+def test_single_entries_are_refused(model, missing, gappy):
+    problem, mask, _ = gappy
+    mask[5] = True
+    model = fitted(model, problem, mask, missing)
+    for value, what in ((np.nan, "NaN"), (np.inf, "infinity")):
+        X = hide(problem.X, mask)
+        X[5, 4] = value
+        message = f"contains {what}: view 'second', row 5, column 4"
+        with pytest.raises(ValueError, match=message):
+            clone(model).fit(X, problem.y)
+        with pytest.raises(ValueError, match=message):
+            output(model, X)
+
+
+@every_mode
+def test_single_entries_of_kernels_are_refused(missing, gappy):
+    problem, _, _ = gappy
+    model = KernelFDA("precomputed", missing=missing).fit(problem.K, problem.y)
+    K, new_K = problem.K, problem.new_K
+    K[4, 7, 2] = new_K[4, 7, 2] = np.nan
+    message = r"kernel 2 holds nan at position \(4, 7\)"
+    with pytest.raises(ValueError, match=message):
+        clone(model).fit(K, problem.y)
+    with pytest.raises(ValueError, match=message):
+        model.predict(new_K)
+
+
+@every_model
+def test_nan_is_refused_by_default(model, gappy):
+    problem, mask, _ = gappy
+    mask[0], mask[1] = [False, True, True], True
+    model = clone(model).set_params(views=problem.views)
+    with pytest.raises(ValueError, match=r"lack the view 'first'.*missing='avail"):
+        model.fit(hide(problem.X, mask), problem.y)
+    model.fit(problem.X, problem.y)
+    with pytest.raises(ValueError, match="lack the view 'first'"):
+        output(model, hide(problem.X, mask))
+
+
+@every_model
+@pytest.mark.parametrize("value", ["mean", None, 1, True])
+def test_other_values_of_the_parameter(model, value, gappy):
+    problem, _, _ = gappy
+    model = clone(model).set_params(missing=value)
+    with pytest.raises(ValueError, match=r"'missing' parameter of .* must be one of"):
+        model.fit(problem.X, problem.y)
+
+
+# ------------------------------------------------------------------ pipelines
+
+
+@every_mode
+def test_views_that_impute(missing, gappy, rng):
+    """Single entries are the view's business; whole rows are not."""
+    problem, mask, _ = gappy
+    mask[0], mask[1] = [True, False, True], True
+    X = hide(problem.X, mask)
+    X[1, 3] = X[2, 4] = np.nan
+    views = [
+        ("first", RBF(gamma=0.1), [0, 1, 2]),
+        ("second", Pipe(SimpleImputer(), [Linear(), RBF(gamma=0.3)]), [3, 4, 5]),
+        ("noise", Linear(), slice(6, 9)),
+    ]
+    model = KernelFDA(views, alpha=0.1, missing=missing).fit(X, problem.y)
+    # The same by hand: means of the rows that have the view.
+    own = ~np.isnan(X[:, 3:6]).all(axis=1)
+    imputer = SimpleImputer().fit(X[own, 3:6])
+    by_hand = X.copy()
+    by_hand[own, 3:6] = imputer.transform(X[own, 3:6])
+    views[1] = ("second", [Linear(), RBF(gamma=0.3)], [3, 4, 5])
+    expected = clone(model).set_params(views=views).fit(by_hand, problem.y)
+    assert_allclose(model.transform(by_hand), expected.transform(by_hand))
+    assert_allclose(model.transform(X), expected.transform(by_hand))
+
+
+@every_mode
+def test_in_a_pipeline_of_scikit_learn(missing, gappy):
+    problem, mask, _ = gappy
+    X = hide(problem.X, mask)
+    align = KernelAlignment(problem.views, missing=missing)
+    model = make_pipeline(StandardScaler(), align, SVC(kernel="precomputed"))
+    assert model.fit(X, problem.y).score(X, problem.y) > 0.6
+    copy = pickle.loads(pickle.dumps(model))
+    assert_array_equal(copy.predict(X), model.predict(X))
+
+
+@every_mode
+@pytest.mark.parametrize("model", [KernelFDA(), MultipleKernelSVC()], ids=str)
+def test_cross_validation_cuts_kernels_with_gaps(model, missing, gappy):
+    problem, mask, _ = gappy
+    K = problem.K
+    for i, v in enumerate(VIEW_OF):
+        K[~mask[:, v], :, i] = np.nan
+        K[:, ~mask[:, v], i] = np.nan
+    cv = KFold(3, shuffle=True, random_state=0)
+    columns = clone(model).set_params(views=problem.views, missing=missing)
+    kernels = clone(model).set_params(views="precomputed", missing=missing)
+    assert_array_equal(
+        cross_val_predict(columns, hide(problem.X, mask), problem.y, cv=cv),
+        cross_val_predict(kernels, K, problem.y, cv=cv),
+    )
+    assert np.all(np.isfinite(cross_val_score(kernels, K, problem.y, cv=cv)))
+
+
+# ------------------------------------------------------------------ forms of input
+
+
+@every_mode
+@every_model
+def test_frames(model, missing, gappy):
+    pd, pl = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    problem, mask, new_mask = gappy
+    names = [f"c{i}" for i in range(9)]
+    views = [
+        (name, kernel, names[3 * v : 3 * v + 3])
+        for v, (name, kernel, _) in enumerate(problem.views)
+    ]
+    expected = output(
+        fitted(model, problem, mask, missing), hide(problem.new, new_mask)
+    )
+    X, new = hide(problem.X, mask), hide(problem.new, new_mask)
+    as_none = pd.DataFrame(X, columns=names).astype(object)
+    as_none = as_none.where(as_none.notna(), None)
+    frames = [
+        (pd.DataFrame(X, columns=names), pd.DataFrame(new, columns=names)),
+        (as_none, pd.DataFrame(new, columns=names).astype("Float64")),
+        tuple(pl.DataFrame(A, names, orient="row").fill_nan(None) for A in (X, new)),
+        tuple(pl.DataFrame(A, names, orient="row") for A in (X, new)),
+    ]
+    for rows, new_rows in frames:
+        found = clone(model).set_params(views=views, missing=missing)
+        found.fit(rows, problem.y)
+        assert_allclose(output(found, new_rows), expected, atol=1e-12)
+
+
+@every_mode
+@pytest.mark.parametrize("model", MODELS[:-1])  # float32 has other features
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_array_libraries(model, missing, dtype, gappy, xp_backend):
+    problem, mask, new_mask = gappy
+    plain = fitted(model, problem, mask, missing)
+
+    def move(values):
+        return xp_backend.asarray(values, dtype)
+
+    found = clone(plain).fit(move(hide(problem.X, mask)), problem.y)
+    new = hide(problem.new, new_mask)
+    expected = output(plain, new)
+    atol = (1e-6 if dtype == "float64" else 0.1) * np.abs(expected).max()
+    assert_allclose(output(found, move(new)), expected, atol=atol)
+    assert found.kernel_weights_.dtype == move(new).dtype
+
+
+@every_mode
+def test_rows_in_any_order(missing, gappy, rng):
+    problem, mask, new_mask = gappy
+    X, order = hide(problem.X, mask), rng.permutation(40)
+    model = MultipleKernelFDA(problem.views, norm=1, alpha=0.1, missing=missing)
+    model.set_params(tol=1e-9).fit(X, problem.y)
+    other = clone(model).fit(X[order], problem.y[order])
+    new = hide(problem.new, new_mask)
+    assert_allclose(other.kernel_weights_, model.kernel_weights_, atol=1e-5)
+    assert_allclose(
+        np.abs(other.transform(new)), np.abs(model.transform(new)), atol=1e-4
+    )
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_tags(model):
+    for missing, allowed in (("error", False), ("zero", True), ("available", True)):
+        tags = clone(model).set_params(missing=missing).__sklearn_tags__()
+        assert tags.input_tags.allow_nan is allowed

@@ -1,0 +1,425 @@
+"""Explicit features in the estimators: rows in portions, and what comes of them."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+from kernelweave import MultipleKernelFDA, MultipleKernelRidge
+from kernelweave import _memory as memory
+from kernelweave.exceptions import KernelWarning, MemoryRefusedError
+from kernelweave.kernels import RBF, Linear, Pipe, Polynomial, Standardizer
+from kernelweave.models import _explicit
+
+EXACT = [
+    ("left", [Linear(), Polynomial(2)], [0, 1, 2]),
+    ("right", [Pipe(Standardizer(), Linear())], [3, 4, 5]),
+]
+MIXED = [("left", ["linear", RBF()], [0, 1, 2]), ("right", RBF(), [3, 4, 5])]
+
+
+def draw(rng, n=240, k=3):
+    y = rng.integers(k, size=n)
+    X = rng.normal(size=(n, 6)) + 4.0
+    X[:, 0] += 2 * (y == 1)
+    X[:, 4] -= 2 * (y == 2)
+    return X, y
+
+
+@pytest.fixture
+def table(rng):
+    return draw(rng)
+
+
+def portions(X, y, size):
+    return ((X[i : i + size], y[i : i + size]) for i in range(0, len(y), size))
+
+
+# The same model -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize("settings", [{"alpha": 0.3}, {"alpha": "learn"}], ids=str)
+@pytest.mark.parametrize("norm", [1, 2])
+def test_exact_features_give_the_model_of_the_kernels(k, settings, norm, rng):
+    X, y = draw(rng, k=k)
+    kernels = MultipleKernelFDA(EXACT, norm=norm, tol=1e-9, **settings).fit(X, y)
+    moments = clone(kernels).set_params(features="exact").fit(portions(X, y, 100))
+    assert kernels.features_.representation == "kernels"
+    assert moments.features_.representation == "moments"
+    assert moments.certificate_.value == pytest.approx(
+        kernels.certificate_.value, rel=1e-8
+    )
+    assert_allclose(moments.kernel_weights_, kernels.kernel_weights_, atol=1e-4)
+    assert moments.alpha_ == pytest.approx(kernels.alpha_, rel=1e-3)
+    scale = np.abs(kernels.transform(X)).max()
+    assert_allclose(moments.transform(X), kernels.transform(X), atol=1e-3 * scale)
+    assert np.mean(moments.predict(X) == kernels.predict(X)) > 0.98
+    assert moments.loo_error_ == pytest.approx(kernels.loo_error_, rel=0.1)
+    assert moments.view_weights_.keys() == kernels.view_weights_.keys()
+
+
+def test_exact_features_give_the_ridge_of_the_kernels(rng):
+    X, _ = draw(rng)
+    Y = np.stack([X[:, 0] + 1e4, 100 * X[:, 4] + rng.normal(size=240)], axis=1)
+    kernels = MultipleKernelRidge(EXACT, norm=1, alpha=0.3, tol=1e-9).fit(X, Y)
+    moments = clone(kernels).set_params(features="exact").fit(portions(X, Y, 77))
+    assert_allclose(moments.predict(X), kernels.predict(X), rtol=1e-5, atol=1e-2)
+    assert moments.loo_error_ == pytest.approx(kernels.loo_error_, rel=0.1)
+    flat = clone(moments).fit(portions(X, Y[:, 0], 50))
+    assert flat.predict(X).shape == (240,)
+
+
+@pytest.mark.parametrize(
+    ("features", "alpha"),
+    [("nystroem", "loo"), ("random", "cv"), ("nystroem", "learn"), ("random", 0.5)],
+)
+def test_approximate_features_come_close(features, alpha, rng):
+    X, y = draw(rng, n=500)
+    new, truth = draw(rng, n=400)
+    exact = MultipleKernelFDA(MIXED, norm=1).fit(X, y)
+    model = MultipleKernelFDA(
+        MIXED, norm=1, alpha=alpha, features=features, n_features=80
+    ).fit(X, y)
+    assert model.features_.representation == "moments"
+    assert model.certificate_.converged
+    assert abs(model.score(new, truth) - exact.score(new, truth)) < 0.08
+    assert 0 < model.loo_error_ < 1 and 0.5 < model.loo_score_ <= 1
+    proba = model.predict_proba(new)
+    assert_allclose(proba.sum(axis=1), 1.0)
+    loss = -np.mean(np.log(proba[np.arange(400), truth]))
+    reference = -np.mean(np.log(exact.predict_proba(new)[np.arange(400), truth]))
+    assert loss < reference + 0.1
+
+
+def test_fewer_rows_than_features_are_kept_as_rows(table):
+    X, y = table
+    model = MultipleKernelFDA(MIXED, features="nystroem", n_features=200, norm=2)
+    model.fit(X, y)
+    assert model.features_.representation == "rows"
+    exact = clone(model).set_params(features="exact").fit(X, y)
+    # every row may be a landmark: nothing is approximated but the rounding
+    assert_allclose(model.transform(X), exact.transform(X), atol=0.05)
+    assert model.loo_error_ == pytest.approx(exact.loo_error_, rel=0.02)
+
+
+def test_norm_and_alpha_are_chosen_by_cross_validation(table):
+    X, y = table
+    model = MultipleKernelFDA(MIXED, alpha="cv", n_features=20).fit(X, y)
+    errors = {norm: c["loo_error"] for norm, c in model.candidates_.items()}
+    assert len(errors) == 4 and model.norm_ == min(errors, key=errors.get)
+    assert model.loo_error_ == pytest.approx(min(errors.values()))
+
+
+# Ways in ------------------------------------------------------------------------------
+
+
+def same_model(one, other, X):
+    assert np.array_equal(one.feature_coef_, other.feature_coef_)
+    assert np.array_equal(one.predict(X), other.predict(X))
+
+
+def fit_by_parts(model, X, y, sizes):
+    model = clone(model)
+    start = 0
+    for size in sizes:
+        last = start + size >= len(y)
+        model.partial_fit(X[start : start + size], y[start : start + size], solve=last)
+        start += size
+    return model
+
+
+def test_all_ways_in_give_the_same_bits(table, monkeypatch, tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.dataset
+    import pyarrow.parquet
+
+    pd = pytest.importorskip("pandas")
+    monkeypatch.setitem(_explicit.CHUNK_ROWS, "cpu", 50)
+    monkeypatch.setattr(_explicit, "SAMPLE_ROWS", 60)
+    X, y = table
+    model = MultipleKernelFDA(MIXED, n_features=8, norm=1, alpha=0.1)
+    reference = clone(model).fit(portions(X, y, 60))
+    for size in (60, 70, 240):
+        same_model(clone(model).fit(portions(X, y, size)), reference, X)
+    same_model(fit_by_parts(model, X, y, [60, 1, 29, 150]), reference, X)
+    frame = pd.DataFrame(X, columns=list("abcdef")).assign(label=y)
+    table = pa.Table.from_pandas(frame)
+    pyarrow.parquet.write_table(table, tmp_path / "rows.parquet")
+    data = pyarrow.dataset.dataset(tmp_path / "rows.parquet")
+    views = [("left", ["linear", RBF()], list("abc")), ("right", RBF(), list("def"))]
+    for source in (data, table):
+        arrow = clone(model).set_params(views=views).fit(source, "label")
+        assert np.array_equal(arrow.feature_coef_, reference.feature_coef_)
+        assert arrow.feature_names_in_.tolist() == list("abcdef")
+    with pytest.raises(ValueError, match="y is the name of the column"):
+        model.fit(data, "colour")
+
+
+def test_memory_maps_and_frames_are_arrays(table, tmp_path):
+    pd = pytest.importorskip("pandas")
+    X, y = table
+    np.save(tmp_path / "X.npy", X)
+    mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
+    model = MultipleKernelFDA(MIXED, features="nystroem", n_features=8, alpha="learn")
+    reference = clone(model).fit(X, y)
+    same_model(clone(model).fit(mapped, y), reference, X)
+    same_model(clone(model).fit(X.tolist(), y.tolist()), reference, X)
+    frame = clone(model).fit(pd.DataFrame(X), y)
+    assert np.array_equal(frame.feature_coef_, reference.feature_coef_)
+    single = clone(model).fit(X.astype(np.float32), y)
+    assert single.transform(X.astype(np.float32)).dtype == np.float32
+    assert_allclose(single.certificate_.value, reference.certificate_.value, rtol=1e-2)
+
+
+def test_other_array_libraries(table, xp_backend):
+    X, y = table
+    model = MultipleKernelFDA(MIXED, features="nystroem", n_features=8, alpha=0.1)
+    model.set_params(norm=1)
+    reference = clone(model).fit(X, y)
+    there = xp_backend.asarray(X)
+    found = clone(model).fit(there, y)
+    assert type(found.feature_coef_) is type(there)
+    assert found.certificate_.value == pytest.approx(reference.certificate_.value)
+    Z = found.transform(there)
+    assert type(Z) is type(there)
+    assert_allclose(np.asarray(Z), reference.transform(X), atol=1e-6)
+
+
+def test_rows_sent_to_a_device_come_back(table):
+    pytest.importorskip("torch")
+    X, y = table
+    model = MultipleKernelFDA(MIXED, n_features=8, alpha=0.1, norm=1, device="cpu")
+    reference = clone(model).set_params(features="nystroem", device=None).fit(X, y)
+    model.fit(X, y)
+    assert isinstance(model.transform(X), np.ndarray)
+    assert type(model.kernel_map_.like).__module__ == "torch"
+    assert_allclose(model.transform(X), reference.transform(X), atol=1e-8)
+    with pytest.raises(ValueError, match="device='nowhere' cannot be used"):
+        model.set_params(device="nowhere").fit(X, y)
+    with pytest.raises(ValueError, match="'device' parameter"):
+        model.set_params(device=3).fit(X, y)
+
+
+@pytest.mark.parametrize("kind", [sparse.csr_array, sparse.csc_matrix])
+def test_sparse_rows(kind, rng):
+    X, y = draw(rng, n=300)
+    X = (X - 4.0) * (rng.random(X.shape) < 0.4)
+    views = [("left", [Linear(), RBF()], [0, 1, 2]), EXACT[1]]
+    model = MultipleKernelFDA(views, features="nystroem", n_features=20, alpha=0.1)
+    dense = clone(model).fit(X, y)
+    thin = clone(model).fit(kind(X), y)
+    # landmarks come from the same rows; only the order of sums differs
+    assert thin.certificate_.value == pytest.approx(dense.certificate_.value, rel=1e-8)
+    assert_allclose(thin.transform(kind(X)), dense.transform(X), atol=1e-6)
+    assert_allclose(thin.transform(X), dense.transform(kind(X)), atol=1e-6)
+    broken = kind(X).astype(float)
+    broken.data[5] = np.nan
+    with pytest.raises(ValueError, match="Input X contains NaN: view"):
+        clone(model).fit(broken, y)
+
+
+# partial_fit --------------------------------------------------------------------------
+
+
+def test_partial_fit_goes_on_where_it_was(table):
+    X, y = table
+    model = MultipleKernelFDA(MIXED, n_features=8, norm=1, alpha=0.1)
+    model.partial_fit(X[:100], y[:100], solve=False)
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+    later = pickle.loads(pickle.dumps(model))
+    for some in (model, later):
+        some.partial_fit(X[100:], y[100:])
+    same_model(model, later, X)
+    first = model.certificate_.value
+    model.partial_fit(X, y)
+    assert model.certificate_.value != first
+    model.fit(X, y)  # starts anew
+    assert not hasattr(model, "_accumulator")
+
+
+def test_one_class_so_far_is_no_error(table):
+    X, y = table
+    model = MultipleKernelFDA(MIXED, n_features=8)
+    model.partial_fit(X[y == 0], y[y == 0])
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+    model.partial_fit(X[y != 0], y[y != 0])
+    assert model.classes_.tolist() == [0, 1, 2]
+
+
+def test_bad_portions_are_refused_and_forgotten(table):
+    X, y = table
+    views = [("left", RBF(), [0, 1, 2]), ("right", Linear(), [3, 4, 5])]
+    model = MultipleKernelFDA(views, n_features=8, norm=1, alpha=0.1)
+    model.partial_fit(X[:100], y[:100], classes=[0, 1, 2])
+    before = model.feature_coef_.copy()
+    hole = X[100:].copy()
+    hole[3, 4] = np.nan
+    bad = [
+        (hole, y[100:], "starts at row 100.*view 'right', row 3, column 4"),
+        (X[100:, :5], y[100:], "5 features.*expecting 6"),
+        (X[100:].astype(str), y[100:], "not a number"),
+        (X[100:], y[101:], "inconsistent numbers of samples"),
+        (X[100:], np.where(y[100:] == 2, 7, y[100:]), "contains 7, which is none of"),
+    ]
+    for rows, labels, message in bad:
+        with pytest.raises(ValueError, match=message):
+            model.partial_fit(rows, labels, classes=[0, 1, 2])
+    assert np.array_equal(model.feature_coef_, before)
+    model.partial_fit(X[100:].astype(np.float32), y[100:])  # another dtype is fine
+    clean = clone(model).partial_fit(X[:100], y[:100], solve=False)
+    clean.partial_fit(X[100:].astype(np.float32), y[100:])
+    same_model(model, clean, X)
+
+
+def test_an_interrupt_loses_nothing(table, monkeypatch):
+    X, y = table
+    monkeypatch.setitem(_explicit.CHUNK_ROWS, "cpu", 20)
+    model = MultipleKernelFDA(MIXED, n_features=8, norm=1, alpha=0.1)
+    model.partial_fit(X[:60], y[:60])
+    recipe = type(model._accumulator.recipe)
+    original, calls = recipe.__call__, []
+
+    def interrupting(self, *arguments):
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return original(self, *arguments)
+
+    monkeypatch.setattr(recipe, "__call__", interrupting)
+    with pytest.raises(KeyboardInterrupt):
+        model.partial_fit(X[60:], y[60:])
+    model.predict(X)
+    model.partial_fit(X[60:], y[60:])
+    monkeypatch.setattr(recipe, "__call__", original)
+    same_model(model, fit_by_parts(model, X, y, [60, 180]), X)
+
+
+# Choice and messages ------------------------------------------------------------------
+
+
+def test_auto_takes_kernels_while_they_fit(table, monkeypatch):
+    X, y = table
+    model = MultipleKernelFDA(MIXED, norm=1, n_features=8)
+    assert clone(model).fit(X, y).features_.representation == "kernels"
+    assert "fit into memory" in clone(model).fit(X, y).features_.why
+    monkeypatch.setattr(_explicit, "AUTO_ROWS", 100)
+    long = clone(model).fit(X, y)
+    assert long.features_.why == "240 rows are more than 100"
+    assert any("features: 240 rows" in r for r in long.certificate_.remarks)
+    assert any("held-out kernel error" in r for r in long.certificate_.remarks)
+    assert "Nystroem" in str(long.features_) and long.features_.worst_error > 0
+    exact = clone(model).set_params(features="exact").fit(X, y)
+    assert exact.features_.representation == "kernels"
+    other = clone(model).set_params(objective="loo").fit(X, y)
+    assert other.features_.representation == "kernels"
+
+
+def test_auto_falls_back_when_memory_is_short(table, monkeypatch):
+    X, y = table
+    model = MultipleKernelFDA(MIXED, norm=1, n_features=8)
+    monkeypatch.setattr(memory, "_host_bytes", lambda: (3 + 4) * 240 * 240 * 8 - 1)
+    found = clone(model).fit(X, y)
+    assert found.features_.representation == "moments"
+    assert "do not fit" in found.features_.why
+    with pytest.raises(MemoryRefusedError, match="dense bank"):
+        clone(model).set_params(features="exact").fit(X, y)
+    with pytest.raises(MemoryRefusedError, match=r"second moments of \d+ features"):
+        clone(model).set_params(features="random", n_features=4000).fit(X, y)
+
+
+def test_a_poor_map_is_called_poor(table):
+    X, y = table
+    model = MultipleKernelFDA(MIXED, features="random", n_features=4).fit(X, y)
+    assert any("poor copy" in remark for remark in model.certificate_.remarks)
+
+
+def test_constant_views_get_no_weight(table):
+    X, y = table
+    X[:, 3:] = 1e6
+    model = MultipleKernelFDA(EXACT, features="exact", norm=1, alpha=0.1)
+    with pytest.warns(KernelWarning, match="view 'right'.*constant"):
+        model.fit(portions(X, y, 50))
+    assert model.view_weights_["right"] == 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"features": "best"}, "'features' parameter"),
+        ({"n_features": 0}, "'n_features' parameter"),
+        ({"features": "random", "objective": "loo"}, "objective='fisher' only"),
+        ({"features": "random", "scatter": "within"}, "scatter='total' only"),
+        ({"features": "random", "formulation": "block"}, "formulation='exact' only"),
+        ({"features": "random", "solver": "sdp"}, "solver='sdp'"),
+        ({"features": "random", "views": "precomputed"}, "needs columns"),
+        ({"alpha": "cv", "views": "precomputed"}, "needs columns"),
+    ],
+    ids=str,
+)
+def test_settings_that_do_not_go_together(settings, message, table):
+    X, y = table
+    with pytest.raises(ValueError, match=message):
+        MultipleKernelFDA(**settings).fit(X, y)
+
+
+def test_a_bad_row_is_named_by_its_own_number(table, monkeypatch):
+    X, y = table
+    monkeypatch.setattr(_explicit, "SAMPLE_ROWS", 200)
+    monkeypatch.setitem(_explicit.CHUNK_ROWS, "cpu", 50)
+    X[123, 4] = np.inf
+    model = MultipleKernelFDA(MIXED, features="nystroem", n_features=8)
+    with pytest.raises(ValueError, match=r"starts at row 100.*view 'right', row 23"):
+        model.fit(X, y)
+
+
+def test_bad_streams(table):
+    X, y = table
+    model = MultipleKernelFDA(MIXED, n_features=8)
+    with pytest.raises(ValueError, match="nothing to learn from"):
+        model.fit(iter([]))
+    with pytest.raises(TypeError, match=r"pairs \(X, y\)"):
+        model.fit(iter([X]))
+    with pytest.raises(ValueError, match="leave out y"):
+        model.fit(portions(X, y, 50), y)
+    with pytest.raises(ValueError, match="not rows in portions"):
+        MultipleKernelFDA("precomputed").fit(portions(X, y, 50))
+    with pytest.raises(ValueError, match="no finite exact features"):
+        clone(model).set_params(features="exact").fit(portions(X, y, 50))
+    with pytest.raises(ValueError, match="1 class"):
+        clone(model).fit(portions(X, np.zeros(240, int), 50))
+    assert not hasattr(MultipleKernelFDA("precomputed"), "partial_fit")
+
+
+def test_random_state(table):
+    X, y = table
+    model = MultipleKernelFDA(MIXED, features="random", n_features=8, norm=1)
+    one, same = (clone(model).set_params(random_state=5).fit(X, y) for _ in range(2))
+    same_model(one, same, X)
+    other = clone(model).set_params(random_state=6).fit(X, y)
+    assert not np.array_equal(one.feature_coef_, other.feature_coef_)
+    clone(model).set_params(random_state=None).fit(X, y)
+    clone(model).set_params(random_state=np.random.RandomState(0)).fit(X, y)
+
+
+def test_many_views_without_n_by_n_kernels(rng):
+    X, y = draw(rng, n=60)
+    X = np.concatenate([X, rng.normal(size=(60, 114))], axis=1)
+    views = [(f"v{i}", "rbf", [i]) for i in range(120)]
+    model = MultipleKernelFDA(views, norm=1, alpha=1.0, features="nystroem")
+    model.set_params(n_features=5).fit(X, y)
+    assert model.features_.representation == "rows"
+    assert model.certificate_.converged
+    assert model.view_weights_["v0"] > 0 and model.view_weights_["v4"] > 0
+    newton = clone(model).set_params(solver="newton").fit(X, y)
+    assert newton.certificate_.value == pytest.approx(
+        model.certificate_.value, rel=2e-6
+    )

@@ -1,0 +1,197 @@
+"""SubspaceKernelSVC: machines, subspace, weights and certificates together."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from sklearn.base import clone
+from sklearn.svm import SVC
+
+from kernelweave import LpBall, Simplex, SubspaceKernelSVC, solve
+from kernelweave._array import to_numpy
+from kernelweave.criteria import SubspaceMargin
+from kernelweave.criteria.low_rank_svm import solve_low_rank_svm
+from kernelweave.criteria.svm import hinge
+from kernelweave.exceptions import KernelWeaveConvergenceWarning
+from kernelweave.kernels import RBF, DenseBank, Linear, center_and_scale
+from kernelweave.models._margin import signs_of_codes
+
+MODELS = [
+    pytest.param(SubspaceKernelSVC(alpha=0.5), id="uncorrelated"),
+    pytest.param(SubspaceKernelSVC(alpha=0.5, uncorrelated=False), id="plain"),
+    pytest.param(SubspaceKernelSVC(norm=2), id="default-l2"),
+]
+every_model = pytest.mark.parametrize("model", MODELS)
+
+
+@pytest.fixture
+def problem(make_problem):
+    return make_problem(3, n=48, separation=2.5)
+
+
+@every_model
+def test_columns_and_kernels_are_the_same(model, problem):
+    columns = clone(model).set_params(views=problem.views, tol=1e-8)
+    columns.fit(problem.X, problem.y)
+    kernels = clone(columns).set_params(views="precomputed").fit(problem.K, problem.y)
+    expected = columns.decision_function(problem.new)
+    assert expected.shape == (25, 3)
+    assert_allclose(kernels.decision_function(problem.new_K), expected, atol=1e-3)
+    assert np.array_equal(
+        columns.predict(problem.new), columns.classes_[expected.argmax(axis=1)]
+    )
+    Z = columns.transform(problem.new)
+    assert Z.shape == (25, columns.n_components_)
+    assert columns.n_components_ == len(columns.get_feature_names_out())
+    assert columns.certificate_.converged
+    assert columns.score(problem.new, problem.new_y) > 0.5
+
+
+@pytest.mark.parametrize("uncorrelated", [False, True])
+@pytest.mark.parametrize("k", [2, 3])
+def test_one_kernel_is_the_machine_on_the_regularised_kernel(
+    make_problem, uncorrelated, k
+):
+    """Also out of sample: scikit-learn's SVC on the same kernel says the same."""
+    problem = make_problem(k, n=40, separation=1.0)
+    K, new = (
+        problem.grams(rows, problem.X)[:, :, 0] for rows in (problem.X, problem.new)
+    )
+    model = SubspaceKernelSVC(
+        "precomputed", alpha=0.3, C=2.0, uncorrelated=uncorrelated, tol=1e-9
+    ).fit(K, problem.y)
+    G = center_and_scale(K[None])[0]
+    scale = 40 / np.trace(K - K.mean(axis=0) - K.mean(axis=1)[:, None] + K.mean())
+    rows = scale * (new - K.mean(axis=0) - new.mean(axis=1, keepdims=True) + K.mean())
+    inverse = np.linalg.inv(G + 0.3 * np.eye(40))
+    train, test = (A @ inverse @ (np.eye(40) if uncorrelated else G) for A in (G, rows))
+    unit = 40 / np.trace(train)  # C is meant for kernels of trace n
+    train, test = unit * train, unit * test
+    found = model.decision_function(new).reshape(25, -1)
+    signs = signs_of_codes(problem.y, k)
+    for c, y in enumerate(signs.T):
+        machine = SVC(C=2.0, kernel="precomputed", tol=1e-8)
+        machine.fit((train + train.T) / 2, y)
+        assert_allclose(found[:, c], machine.decision_function(test), atol=1e-3)
+
+
+def test_features_carry_the_machines(problem):
+    """Machines trained on the features alone decide the same."""
+    model = SubspaceKernelSVC(problem.views, alpha=0.5, C=0.5, tol=1e-8)
+    model.fit(problem.X, problem.y)
+    Z, signs = model.transform(problem.X), signs_of_codes(problem.y, 3)
+    coef = Z.T @ solve_low_rank_svm(Z, signs, 0.5, 1e-9)
+    _, intercepts = hinge(Z @ coef, signs)
+    assert_allclose(
+        model.transform(problem.new) @ coef + intercepts,
+        model.decision_function(problem.new),
+        atol=2e-2,
+    )
+
+
+@pytest.mark.parametrize(("norm", "weight_set"), [(1, Simplex()), (2, LpBall(2))])
+def test_weights_are_those_of_the_criterion(problem, norm, weight_set):
+    model = SubspaceKernelSVC("precomputed", norm=norm, alpha=1.0, C=0.5, tol=1e-7).fit(
+        problem.K, problem.y
+    )
+    bank = DenseBank(center_and_scale(np.moveaxis(problem.K, -1, 0)))
+    signs = signs_of_codes(problem.y, 3)
+    mean = np.mean(bank.stack, axis=0)
+    trace = np.trace(mean @ np.linalg.inv(mean + np.eye(48)))
+    criterion = SubspaceMargin(bank, signs, 1.0, 0.5 * 48 / trace)
+    solution = solve(criterion, weight_set, method="cutting_plane", tol=1e-6)
+    assert model.certificate_.value == pytest.approx(solution.value, rel=2e-6)
+    assert model.certificate_.lower_bound <= solution.value
+    assert weight_set.violation(model.kernel_weights_) < 1e-9
+    cuts = clone(model).set_params(solver="cutting_plane", tol=1e-5)
+    cuts.fit(problem.K, problem.y)
+    assert cuts.certificate_.value == pytest.approx(solution.value, rel=2e-5)
+
+
+@pytest.mark.parametrize("uncorrelated", [False, True])
+def test_fewer_components_than_machines(problem, uncorrelated):
+    whole = SubspaceKernelSVC(problem.views, alpha=0.5, uncorrelated=uncorrelated)
+    whole.fit(problem.X, problem.y)
+    few = clone(whole).set_params(n_components=1, max_iter=6, norm=1)
+    few.fit(problem.X, problem.y)
+    assert few.n_components_ == 1 and few.transform(problem.new).shape == (25, 1)
+    certificate = few.certificate_
+    assert certificate.value > whole.certificate_.value
+    assert certificate.lower_bound >= whole.certificate_.lower_bound * (1 - 1e-6)
+    assert not certificate.converged and "no optimum is certified" in certificate.status
+
+
+def test_more_components_than_machines_change_nothing(problem):
+    whole = SubspaceKernelSVC(problem.views, alpha=0.5).fit(problem.X, problem.y)
+    more = clone(whole).set_params(n_components=9).fit(problem.X, problem.y)
+    assert_allclose(
+        more.decision_function(problem.new), whole.decision_function(problem.new)
+    )
+    assert more.n_components_ == whole.n_components_ <= 3
+
+
+def test_alternation_warns_when_it_goes_in_circles(problem):
+    model = SubspaceKernelSVC(problem.views, alpha=0.1, C=1.0, solver="alternating")
+    with pytest.warns(KernelWeaveConvergenceWarning, match="gap"):
+        model.fit(problem.X, problem.y)
+    assert not model.certificate_.converged
+    closed = clone(model).set_params(solver="auto", norm=np.inf)
+    closed.fit(problem.X, problem.y)
+    assert closed.certificate_.converged
+
+
+def test_alternation_agrees_for_small_C(problem):
+    options = {"uncorrelated": False, "alpha": 50.0, "C": 1e-3, "tol": 1e-4}
+    closed = SubspaceKernelSVC(problem.views, **options).fit(problem.X, problem.y)
+    model = clone(closed).set_params(solver="alternating").fit(problem.X, problem.y)
+    assert model.certificate_.value == pytest.approx(
+        closed.certificate_.value, rel=2e-4
+    )
+
+
+def test_labels_of_any_kind(problem):
+    names = np.array(["c", "a", "b"])[problem.y]
+    model = SubspaceKernelSVC(problem.views, alpha=0.5).fit(problem.X, names)
+    assert set(model.predict(problem.new)) <= {"a", "b", "c"}
+    binary = model.fit(problem.X, problem.y > 0)
+    values = binary.decision_function(problem.new)
+    assert values.shape == (25,) and binary.n_components_ == 1
+    assert np.array_equal(binary.predict(problem.new), values > 0)
+
+
+@every_model
+def test_array_api(model, problem, xp_backend):
+    views = [("left", RBF(gamma=0.1), [0, 1, 2]), ("right", Linear(), [3, 4, 5])]
+    model = clone(model).set_params(views=views)
+    expected = model.fit(problem.X, problem.y).decision_function(problem.new)
+    there = clone(model).fit(xp_backend.asarray(problem.X), problem.y)
+    found = there.decision_function(xp_backend.asarray(problem.new))
+    assert_allclose(to_numpy(found), expected, atol=1e-3)
+    single = clone(model).fit(xp_backend.asarray(problem.X, "float32"), problem.y)
+    assert single.dual_coef_.dtype == xp_backend.xp.float32
+
+
+def test_progress(problem, capsys):
+    SubspaceKernelSVC(problem.views, verbose=1).fit(problem.X, problem.y)
+    assert "iteration 1: value" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"C": 0}, "'C' parameter"),
+        ({"C": "learn"}, "'C' parameter"),
+        ({"alpha": "learn"}, "'alpha' parameter"),
+        ({"alpha": -1.0}, "'alpha' parameter"),
+        ({"norm": "loo"}, "'norm' parameter"),
+        ({"solver": "sdp"}, "'solver' parameter"),
+        ({"n_components": -1}, "'n_components' parameter"),
+        ({"uncorrelated": None}, "must be a bool"),
+        ({"max_iter": 0}, "'max_iter' parameter"),
+        ({"tol": -1}, "'tol' parameter"),
+    ],
+)
+def test_bad_parameters(problem, params, message):
+    with pytest.raises(ValueError, match=message):
+        SubspaceKernelSVC(problem.views).set_params(**params).fit(problem.X, problem.y)

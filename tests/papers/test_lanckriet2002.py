@@ -1,0 +1,122 @@
+"""Lanckriet et al. (2002): kernels, margins, separability, and the claims."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.svm import SVC
+
+from kernelweave.papers import Split, lanckriet2002, load_paper
+from kernelweave.papers.results import Results
+from kernelweave.papers.run import split_generator
+
+EXPERIMENT = load_paper("lanckriet2002").select(table=1)[0]
+
+
+@pytest.fixture
+def split(rng):
+    X = rng.standard_normal((60, 6))
+    y = np.where(X[:, 0] * X[:, 1] + 0.5 * X[:, 2] > 0, 1.0, -1.0)
+    kernels = lanckriet2002.three_kernels(X, 0.5)
+    return lanckriet2002.partition((kernels, y), rng)
+
+
+def test_kernels(rng):
+    X = rng.standard_normal((5, 3))
+    X[4] = 0.0
+    poly, gauss, linear = lanckriet2002.three_kernels(X, 0.5)
+    size = 1 + np.sum(X**2, axis=1)
+    np.testing.assert_allclose(poly, (1 + X @ X.T) ** 2 / np.outer(size, size))
+    assert gauss[0, 1] == pytest.approx(np.exp(-np.sum((X[0] - X[1]) ** 2)))
+    np.testing.assert_allclose(np.diag(linear), [1, 1, 1, 1, 0])
+
+
+def test_partition_labels_sixty_percent(split):
+    assert split.labelled.sum() == 36
+
+
+def test_single_kernel_is_a_support_vector_machine(split):
+    found = lanckriet2002.COLUMNS["K2"](split)
+    kernel, train = split.kernels[1], split.labelled
+    machine = SVC(kernel="precomputed", C=1e10, tol=1e-8)
+    machine.fit(kernel[np.ix_(train, train)], split.signs[train])
+    alpha, rows = machine.dual_coef_[0], np.flatnonzero(train)[machine.support_]
+    length = np.sqrt(alpha @ kernel[np.ix_(rows, rows)] @ alpha)
+    assert found["margin"] == pytest.approx(2 / length, rel=1e-3)
+    predicted = machine.predict(kernel[np.ix_(~train, train)])
+    assert found["errors"] == np.sum(predicted != split.signs[~train])
+
+
+def test_more_freedom_gives_a_larger_margin(split):
+    found = {name: column(split) for name, column in lanckriet2002.COLUMNS.items()}
+    star, positive = found["K*"], found["K*, weights >= 0"]
+    assert star["margin"] >= (1 - 1e-3) * positive["margin"]
+    assert positive["margin"] >= (1 - 1e-3) * np.sqrt(3) * found["K2"]["margin"]
+    assert sum(star["weights"]) == pytest.approx(1)
+
+
+def test_rows_that_are_not_separated_have_no_margin(rng):
+    X = rng.standard_normal((60, 2))
+    y = np.where(X[:, 0] * X[:, 1] > 0, 1.0, -1.0)  # no line tells them apart
+    split = lanckriet2002.partition((lanckriet2002.three_kernels(X, 0.5), y), rng)
+    assert lanckriet2002.COLUMNS["K3"](split) == {"separated": 0.0}
+
+
+@pytest.mark.parametrize("degree", [1, 2])
+def test_separability(rng, degree):
+    X = rng.standard_normal((80, 3))
+    y = np.where(X[:, 0] * X[:, 1] > 0, 1.0, -1.0)
+    found = lanckriet2002.separable(Split(X, y, X, y), degree)
+    assert found == {"separable": 100.0 if degree == 2 else 0.0}
+
+
+def made_up(star_errors, spread=0.0):
+    """Three splits of each row in which K1 and K2 separate, and K3 does not."""
+
+    def cell(margin, errors, i):
+        weights = [0.6, 0.9, -0.5]
+        errors = errors + spread * (i - 1)
+        return {
+            "separated": 100.0,
+            "margin": margin,
+            "errors": errors,
+            "weights": weights,
+        }
+
+    def columns(i):
+        return {
+            "K1": cell(0.03, 15.0, i),
+            "K2": cell(0.20, 20.0, 0),
+            "K3": {"separated": 0.0},
+            "K*": cell(0.35, star_errors, i),
+            "K*, weights >= 0": cell(0.34, 20.0, 0),
+        }
+
+    rows = lanckriet2002.TABLE_1
+    splits = {row: {i: columns(i) for i in range(3)} for row in rows}
+    return Results(EXPERIMENT, splits)
+
+
+def test_claims_can_fail():
+    verdicts = [verdict for _, verdict, _ in made_up(14.0).claims()]
+    assert verdicts == ["reproduced"] * 5
+    verdicts = [verdict for _, verdict, _ in made_up(21.0).claims()]
+    assert verdicts == ["reproduced"] * 2 + ["not reproduced"] * 3
+
+
+def test_cells_without_a_margin_in_every_split_are_left_out():
+    results = made_up(14.0)
+    results.splits["Sonar"][0]["K1"] = {"separated": 0.0}
+    shown = {(c.row, c.column, c.measure.name) for c in results.cells()}
+    assert ("Sonar", "K1", "separated") in shown
+    assert ("Sonar", "K1", "margin") not in shown
+    assert ("Heart", "K1", "margin") in shown
+
+
+@pytest.mark.parametrize("row", ["Sonar", "Heart"])
+def test_margins_of_the_table(data_dir, row):
+    split = EXPERIMENT.split(EXPERIMENT.rows[row](), split_generator("table1", 0))
+    for column in ("K2", "K*"):
+        printed = EXPERIMENT.published[row, column]["margin"].value
+        found = EXPERIMENT.columns[column](split)["margin"]
+        assert found == pytest.approx(printed, rel=0.05)

@@ -1,0 +1,212 @@
+"""Every paper is well formed, and its methods run on a small problem."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+
+from kernelweave.papers import (
+    PAPERS,
+    Split,
+    _yan2009_claims,
+    load_paper,
+    yan2009,
+    ye2007,
+)
+from kernelweave.papers.results import Results
+from kernelweave.papers.run import run_experiment, split_generator
+
+EXPERIMENTS = [
+    pytest.param(experiment, id=f"{key}-{experiment.key}")
+    for key in PAPERS
+    for experiment in load_paper(key).experiments
+]
+
+
+@pytest.fixture(params=EXPERIMENTS)
+def experiment(request):
+    return request.param
+
+
+def test_published_cells_are_cells(experiment):
+    measures = {measure.name for measure in experiment.measures}
+    for (row, column), values in experiment.published.items():
+        assert row in experiment.rows
+        assert column in experiment.columns
+        assert set(values) <= measures
+    assert 1 <= experiment.quick <= experiment.splits
+    assert all(m.better in ("higher", "lower", "") for m in experiment.measures)
+
+
+def test_experiments_travel_to_other_processes(experiment):
+    pickle.loads(pickle.dumps(experiment))
+
+
+def test_keys_are_unique():
+    for key in PAPERS:
+        paper = load_paper(key)
+        keys = [experiment.key for experiment in paper.experiments]
+        assert paper.key == key
+        assert len(set(keys)) == len(keys)
+
+
+def test_unknown_paper():
+    with pytest.raises(ValueError, match=r"one of .*ye2007, .*got 'ye2008'"):
+        load_paper("ye2008")
+
+
+def test_select():
+    paper = load_paper("ye2007")
+    assert [e.key for e in paper.select()] == ["table1", "table2", "figure1"]
+    assert [e.key for e in paper.select(table=2)] == ["table2"]
+    assert [e.key for e in paper.select(figure=1)] == ["figure1"]
+    assert [e.key for e in paper.select(part="table1")] == ["table1"]
+    with pytest.raises(
+        ValueError, match="no figure7; there are table1, table2, figure1"
+    ):
+        paper.select(figure=7)
+
+
+def test_partition(rng):
+    X = np.arange(50.0)[:, None]
+    split = Split.draw(X, X[:, 0], 0.8, rng)
+    assert (len(split.train), len(split.test)) == (40, 10)
+    rows = np.concatenate([split.train, split.test])[:, 0]
+    assert sorted(rows) == list(range(50))
+    np.testing.assert_array_equal(split.train[:, 0], split.y_train)
+
+
+# ------------------------------------------------------------------------ ye2007
+
+
+@pytest.fixture
+def small_split(rng):
+    def make(k):
+        y = np.arange(40 * k) % k
+        X = rng.standard_normal((len(y), 3))
+        X[:, 0] += 5 * y
+        return Split.draw(X, y, 0.5, rng)
+
+    return make
+
+
+@pytest.mark.parametrize("column", ye2007.BINARY)
+def test_methods_for_two_classes(column, small_split):
+    found = ye2007.BINARY[column](small_split(2))
+    assert found["accuracy"] > 90
+    assert found["seconds"] > 0
+
+
+@pytest.mark.parametrize("column", {**ye2007.MULTICLASS, **ye2007.FORMS})
+def test_methods_for_several_classes(column, small_split):
+    method = {**ye2007.MULTICLASS, **ye2007.FORMS}[column]
+    assert method(small_split(3))["accuracy"] > 80
+
+
+def test_columns_are_scaled_and_first_rows_taken(data_dir):
+    X, y = ye2007.table("wine")
+    assert (X.min(), X.max()) == (0.0, 1.0)
+    X, y = ye2007.table("waveform", 3)
+    assert np.bincount(y).tolist() == [100, 100, 100]
+
+
+def test_wine_needs_no_download():
+    experiment = load_paper("ye2007").select(table=2)[0]
+    X, y = experiment.rows["Wine (3)"]()
+    split = experiment.split((X, y), split_generator("table2", 0))
+    assert len(split.y_train) == 107  # 3 : 2
+    found = experiment.columns[ye2007.LEARNED](split)
+    assert found["accuracy"] > 94
+
+
+# ----------------------------------------------------------------------- yan2009
+
+
+def test_one_kernel_errs_as_the_paper_says(tmp_path):
+    experiment = load_paper("yan2009").select(figure=1)[0]
+    results = run_experiment(experiment, 40, tmp_path)
+    error = results.mean("one view", "one kernel", "error")
+    assert error == pytest.approx(0.43, abs=0.03)
+
+
+def test_l1_is_sparse_and_l2_is_not(tmp_path):
+    experiment = load_paper("yan2009").select(figure=3)[0]
+    results = run_experiment(experiment, 2, tmp_path)
+    assert results.values("30 kernels", "l2", "weights").shape == (2, 30)
+    ((_, verdict, _),) = results.claims()
+    assert verdict == "reproduced"
+    pytest.importorskip("matplotlib")
+    figure = experiment.draw(results)
+    assert len(figure.axes) == 2
+
+
+@pytest.fixture
+def few_pictures(monkeypatch):
+    """Views of 90 made-up pictures of three kinds in place of the real ones."""
+    rng = np.random.default_rng(0)
+    y = np.arange(90) % 3
+    views = [rng.standard_normal((90, 4)) + 1.5 * np.eye(3, 4)[y] for _ in range(5)]
+    stack = [k for view in views for k in yan2009.gaussians(view, yan2009.WIDTHS)]
+    monkeypatch.setattr(yan2009, "pictures", lambda: (np.stack(stack), y))
+
+
+@pytest.mark.parametrize("key", ["figure4", "figure5", "time"])
+def test_objects(key, few_pictures, tmp_path):
+    experiment = load_paper("yan2009").select(part=key)[0]
+    results = run_experiment(experiment, 1, tmp_path)
+    assert results.rows == list(experiment.rows)
+    assert all(verdict != "not run" for _, verdict, _ in results.claims())
+    if key == "figure5":
+        noise = results.mean("0 informative", "l2", "precision")
+        assert noise < 0.65 < results.mean("30 informative", "l2", "precision")
+    if experiment.draw is not None:
+        pytest.importorskip("matplotlib")
+        assert experiment.draw(results).axes
+
+
+def test_informative_kernels_come_first(few_pictures):
+    data = yan2009.objects(12)
+    kernels = yan2009.mixed_kernels(data, np.random.default_rng(0))
+    assert kernels.train.shape == (18, 18, 30)
+    assert kernels.test.shape == (72, 18, 30)
+    same = kernels.y_train[:, None] == kernels.y_train[None, :]
+    np.fill_diagonal(same, False)  # a row is equal to itself under every kernel
+    other = kernels.y_train[:, None] != kernels.y_train[None, :]
+    contrast = kernels.train[same].mean(axis=0) - kernels.train[other].mean(axis=0)
+    informative, noise = np.abs(contrast[:12]), np.abs(contrast[12:])
+    assert informative.mean() > 3 * noise.mean()
+
+
+def made_up(key, values):
+    """Results with these values: row -> column -> measures of each split."""
+    experiment = load_paper("yan2009").select(part=key)[0]
+    splits = {
+        row: {
+            i: {
+                column: {m: v[i] for m, v in measures.items()}
+                for column, measures in c.items()
+            }
+            for i in range(3)
+        }
+        for row, c in values.items()
+    }
+    return Results(experiment, splits)
+
+
+def test_claims_about_the_crossing_can_fail():
+    check = _yan2009_claims
+    experiment = load_paper("yan2009").select(figure=2)[0]
+    for sign, holds in ((1, True), (-1, False)):
+        values = {
+            row: {
+                "l1": {"error": 0.4 / (i + 1) + sign * 0.01 * (i - 0.5) + np.zeros(3)},
+                "l2": {"error": 0.4 / (i + 1) + np.array([0.0, 1e-4, -1e-4])},
+            }
+            for i, row in enumerate(experiment.rows)
+        }
+        results = made_up("figure2", values)
+        assert check.l1_first(results)[0] is holds
+        assert check.l2_next(results)[0] is holds
+        assert check.l2_grows(results)[0] is holds

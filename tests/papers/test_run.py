@@ -1,0 +1,155 @@
+"""Splits run once, are the same each time, and can be interrupted."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+import types
+
+import numpy as np
+import pytest
+
+from kernelweave.papers.run import list_jobs, run_experiment, run_split, split_generator
+
+
+def count_calls(experiment, column="same"):
+    calls = []
+
+    def counted(split):
+        calls.append(split)
+        return {"score": split}
+
+    columns = {**experiment.columns, column: counted}
+    return dataclasses.replace(experiment, columns=columns), calls
+
+
+def test_every_split_of_every_row_and_column(fake, tmp_path):
+    results = run_experiment(fake.TABLE, 5, tmp_path)
+    assert results.rows == ["half"]
+    assert list(results.splits["half"]) == [0, 1, 2, 3, 4]
+    assert results.values("half", "same", "list").shape == (5, 2)
+    drawn = [fake.draw_number(0.5, split_generator("table1", i)) for i in range(5)]
+    np.testing.assert_array_equal(results.values("half", "same", "score"), drawn)
+    assert results.missing == {"moon": "the data set 'moon' is not here; fly there"}
+
+
+def test_warnings_are_counted_without_their_numbers(fake, tmp_path):
+    results = run_experiment(fake.TABLE, 3, tmp_path)
+    assert results.warnings == {"warns": {"the gap is #": 3}}
+
+
+def test_what_is_known_is_not_run_again(fake, tmp_path):
+    experiment, calls = count_calls(fake.TABLE)
+    first = run_experiment(experiment, 3, tmp_path)
+    assert len(calls) == 3
+    again = run_experiment(experiment, 3, tmp_path)
+    assert len(calls) == 3
+    assert again.splits == first.splits
+    run_experiment(experiment, 5, tmp_path)
+    assert len(calls) == 5
+
+
+def test_a_new_column_is_added_to_old_splits(fake, tmp_path):
+    old, calls = count_calls(fake.TABLE)
+    run_experiment(old, 3, tmp_path)
+    more = {**old.columns, "new": lambda split: {"score": -split}}
+    results = run_experiment(dataclasses.replace(old, columns=more), 3, tmp_path)
+    assert len(calls) == 3
+    np.testing.assert_array_equal(
+        results.values("half", "new", "score"), -results.values("half", "same", "score")
+    )
+
+
+def test_another_version_starts_anew(fake, tmp_path):
+    experiment, calls = count_calls(fake.TABLE)
+    run_experiment(experiment, 2, tmp_path)
+    run_experiment(dataclasses.replace(experiment, version=2), 2, tmp_path)
+    assert len(calls) == 4
+
+
+def test_interrupted_run_goes_on(fake, tmp_path):
+    def stop(split):
+        raise KeyboardInterrupt
+
+    experiment, calls = count_calls(fake.FIGURE)
+    broken = dataclasses.replace(
+        experiment, columns={**experiment.columns, "stop": stop}
+    )
+    with pytest.raises(KeyboardInterrupt):
+        run_experiment(broken, 3, tmp_path)
+    assert len(calls) == 1  # was kept, although its split did not end
+    run_experiment(experiment, 3, tmp_path)
+    assert len(calls) == 3
+
+
+@pytest.mark.parametrize("content", ["", "{", "[1]"])
+def test_broken_file_is_run_again(fake, tmp_path, content):
+    job = list_jobs(fake.FIGURE, 1, tmp_path)["half"][0]
+    job.path.parent.mkdir(parents=True)
+    job.path.write_text(content, encoding="utf-8")
+    results = run_experiment(fake.FIGURE, 1, tmp_path)
+    assert results.values("half", "same", "score").shape == (1,)
+    assert json.loads(job.path.read_text(encoding="utf-8"))["same"]["list"] == [1, 2]
+    assert not list(tmp_path.rglob("*.tmp"))
+
+
+def test_names_that_look_alike_have_files_of_their_own(fake, tmp_path):
+    rows = {"A b": fake.half, "a-B": fake.half, "a b": fake.half}
+    jobs = list_jobs(dataclasses.replace(fake.FIGURE, rows=rows), 2, tmp_path)
+    assert len({job.path for row in jobs.values() for job in row}) == 6
+
+
+def test_progress_is_told(fake, tmp_path):
+    told = []
+    run_experiment(fake.TABLE, 2, tmp_path, advance=lambda *n: told.append(n))
+    assert told == [(0, 2), (1, 2), (2, 2)]
+    run_experiment(fake.TABLE, 3, tmp_path, advance=lambda *n: told.append(n))
+    assert told[3:] == [(2, 3), (3, 3)]
+
+
+def test_processes_give_the_same(fake, tmp_path):
+    one = run_experiment(fake.TABLE, 4, tmp_path / "one")
+    two = run_experiment(fake.TABLE, 4, tmp_path / "two", jobs=2)
+    assert one.splits == two.splits
+    assert one.warnings == two.warnings
+
+
+def test_dask_is_used_or_asked_for(fake, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(
+        ValueError, match="package 'distributed', which is not installed"
+    ):
+        run_experiment(fake.FIGURE, 1, tmp_path, dask="tcp://here:1")
+    asked = []
+
+    class Client:
+        def __init__(self, address):
+            asked.append(address)
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *error):
+            asked.append("closed")
+
+    from joblib import parallel_config
+
+    def config(backend):
+        asked.append(backend)
+        return parallel_config(backend="sequential")
+
+    fakes = types.SimpleNamespace(Client=Client)
+    monkeypatch.setitem(sys.modules, "distributed", fakes)
+    monkeypatch.setattr("kernelweave.papers.run.parallel_config", config)
+    results = run_experiment(fake.FIGURE, 1, tmp_path, dask="tcp://here:1")
+    assert asked == ["tcp://here:1", "dask", "closed"]
+    assert results.rows == ["half"]
+
+
+def test_finished_split_is_left_alone(fake, tmp_path):
+    run_experiment(fake.FIGURE, 1, tmp_path)
+    job = list_jobs(fake.FIGURE, 1, tmp_path)["half"][0]
+    before = job.path.read_bytes()
+    run_split(fake.FIGURE, job)
+    assert job.path.read_bytes() == before

@@ -1,0 +1,114 @@
+"""Zhao et al. (2009): groups of genes, holes, methods, and the claims."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kernelweave.datasets import MissingDataError
+from kernelweave.papers import _zhao2009_claims as says
+from kernelweave.papers import load_paper, zhao2009
+from kernelweave.papers.results import Results
+from kernelweave.papers.run import run_experiment
+
+
+@pytest.fixture
+def array(rng):
+    """Three groups of genes, the first of which knows the three classes."""
+    y = np.arange(48) % 3
+    X = rng.standard_normal((48, 12))
+    X[:, :4] += 4 * np.eye(3, 4)[y]
+    groups = zhao2009.columns_of(["first", "second", "third"], [4, 3, 5])
+    return zhao2009.Microarray(zhao2009.standard(X), y, groups)
+
+
+def test_groups_lie_side_by_side():
+    groups = zhao2009.columns_of(["a", "b"], [2, 3])
+    assert groups == {"a": slice(0, 2), "b": slice(2, 5)}
+
+
+def test_halves_keep_classes(array, rng):
+    split = zhao2009.halves(array, rng)
+    assert np.bincount(split.y_train).tolist() == [8, 8, 8]
+
+
+def test_holes_are_in_training_rows_and_whole_groups(array, rng):
+    split = zhao2009.holes((array, 25), rng)
+    assert np.isfinite(split.test).all()
+    for columns in array.groups.values():
+        lacking = np.isnan(split.train[:, columns])
+        assert lacking.any(axis=1).sum() == lacking.all(axis=1).sum() == 6
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("column", zhao2009.COLUMNS)
+def test_methods(array, rng, column):
+    found = zhao2009.COLUMNS[column](zhao2009.halves(array, rng))
+    chance = column in ("Ave Single", "Pri as printed")
+    assert found["accuracy"] > (0.34 if chance else 0.6)
+    if "weights" in found:
+        assert np.sum(found["weights"]) == pytest.approx(1)
+        assert 1 <= found["kernels"] <= 3
+
+
+@pytest.mark.parametrize("column", zhao2009.LEARNERS)
+def test_methods_with_holes(array, rng, column):
+    found = zhao2009.LEARNERS[column](zhao2009.holes((array, 20), rng))
+    assert found["accuracy"] > 0.5
+
+
+def test_sets_that_cannot_be_had_are_named(monkeypatch, tmp_path):
+    monkeypatch.delenv("KERNELWEAVE_DATA", raising=False)
+    with pytest.raises(MissingDataError, match="HRT"):
+        zhao2009.unavailable("HRT")
+    experiment = load_paper("zhao2009").select(table=1)[0]
+    zhao2009.tox.cache_clear()
+    results = run_experiment(experiment, 1, tmp_path)
+    assert list(results.missing) == list(experiment.rows)
+
+
+def test_claims_without_data_are_not_run():
+    for experiment in load_paper("zhao2009").experiments:
+        verdicts = {verdict for _, verdict, _ in Results(experiment).claims()}
+        assert verdicts <= {"not run"}
+
+
+def made_up(shift):
+    """Ten splits of a set in which MPKDA-Pri is ahead by ``shift``."""
+    experiment = load_paper("zhao2009").select(table=2)[0]
+    weights = np.zeros(15)
+    weights[says.PATHWAYS.index(says.MAPK)] = 1.0
+
+    def columns(i):
+        noise = 0.01 * (i % 2)
+        cell = {"accuracy": 0.7 + noise, "kernels": 3.0, "weights": weights.tolist()}
+        out = {name: dict(cell) for name in experiment.columns}
+        out[says.PRI]["accuracy"] += shift
+        out[says.KDA]["kernels"], out[says.SVM]["kernels"] = 2.0, 4.0
+        return out
+
+    return Results(experiment, {"Prostate": {i: columns(i) for i in range(10)}})
+
+
+def test_claims_can_fail():
+    ahead = [verdict for _, verdict, _ in made_up(0.01).claims()]
+    assert ahead == ["reproduced"] * 7
+    behind = [verdict for _, verdict, _ in made_up(-0.05).claims()]
+    assert [v == "reproduced" for v in behind] == [0, 0, 0, 1, 1, 1, 0]
+
+
+def test_picture():
+    pytest.importorskip("matplotlib")
+    experiment = load_paper("zhao2009").select(figure=1)[0]
+    cell = {name: {"accuracy": 0.7} for name in experiment.columns}
+    splits = {row: {0: cell, 1: cell} for row in experiment.rows}
+    results = Results(experiment, splits)
+    assert len(experiment.draw(results).axes) == 2
+    assert [verdict for _, verdict, _ in results.claims()][1] == "not reproduced"
+
+
+def test_pathways(data_dir):
+    array = zhao2009.pathways("leukemia")
+    assert list(array.groups) == list(says.PATHWAYS)
+    assert array.data.shape[1] == array.groups[says.PATHWAYS[-1]].stop
+    assert zhao2009.clusters().data.shape == (171, zhao2009.CLUSTERED)
