@@ -20,7 +20,7 @@ from kernelweave.criteria.saddle import SaddleProblem
 from kernelweave.criteria.saddle_parts import FactoredColumn, Point
 from kernelweave.kernels.bank import inner_products
 
-__all__ = ["SaddlePath"]
+__all__ = ["SEPARABLE", "SaddlePath"]
 
 #: Fraction of the way to the boundary that a step may go.
 TO_BOUNDARY = 0.99

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from kernelweave.criteria.base import Criterion
-from kernelweave.criteria.saddle_path import SaddlePath
+from kernelweave.criteria.base import Criterion, InfeasibleError
+from kernelweave.criteria.saddle_path import SEPARABLE, SaddlePath
 from kernelweave.solvers.solution import Iterate
 from kernelweave.weights.base import WeightSet
 
@@ -34,6 +34,7 @@ def interior_point(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iter
     start = weight_set.start(criterion.n_weights)
     fixed = np.isinf(weight_set.norm) or len(start) == 1
     path = _path(margin, weight_set, start, fixed)
+    separable = False
     while True:
         beta = path.coef()
         if fixed:
@@ -45,11 +46,40 @@ def interior_point(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iter
             upper, lower = path.bounds(weights, weight_set.support)
         coef = margin.over_all_rows(beta)
         yield Iterate(weights, upper, gradient, coef, lower_bound=lower)
-        path.require_separable(upper, lower)
+        if not separable:
+            separable = _is_separable(criterion, path, start, upper, lower)
         counted = path.n_factorizations
         path.step()
         if criterion is not margin:
             criterion.n_factorizations += path.n_factorizations - counted  # type: ignore
+
+
+def _is_separable(
+    criterion: Criterion,
+    path: SaddlePath,
+    start: np.ndarray,
+    upper: float,
+    lower: float,
+) -> bool:
+    """Whether a path that looks hopeless has been seen to have a hard margin.
+
+    The range of every sum of kernels lies in that of the sum with equal weights: if
+    this one does not separate the rows, none does, and one check decides.
+
+    Raises
+    ------
+    InfeasibleError
+        If it does not.
+    """
+    try:
+        path.require_separable(upper, lower)
+    except InfeasibleError as error:
+        state = criterion.evaluate(start, hessian=False)
+        if state.value > SEPARABLE * path.size:  # separated by rounding alone
+            error.coef = state.coef
+            raise
+        return True
+    return False
 
 
 def _path(
