@@ -25,10 +25,12 @@ TINY = 1e-200
 KEEP = 0.2
 #: Steps within which the gap must halve; otherwise they are taken to go in a circle.
 CIRCLE = 6
+#: A rise of the value, relative, that is more than rounding.
+UPHILL = 1e-8
 #: The barrier method: first and last parameter, factor, and what a step must decrease.
 BARRIER_START, BARRIER_END, BARRIER_FACTOR, SUFFICIENT = 1e-2, 1e-17, 0.1, 1e-4
 #: Differences of the merit that are noise.
-ROUNDING = 1e-15
+ROUNDING = 1e-13
 
 
 def newton(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iterate]:
@@ -62,8 +64,8 @@ def newton(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iterate]:
     gradient, hessian = _on_simplex(state, weights, q, unit)
     v = weights**q
     nu, z = _start_multipliers(gradient, v)
-    gaps = [_relative_slack(weight_set, weights, state)]
-    while not _in_a_circle(gaps):
+    gaps, values = [_relative_slack(weight_set, weights, state)], [state.value]
+    while not _in_a_circle(gaps, values):
         system = _System(gradient, hessian, v, z, nu)
         step_v, step_nu, step_z = system.predictor_corrector()
         length = min(1.0, TO_BOUNDARY * largest_step(v, step_v))
@@ -78,6 +80,7 @@ def newton(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iterate]:
         gradient, hessian = _on_simplex(state, weights, q, unit)
         yield Iterate(weights, state.value, state.gradient, state.coef)
         gaps.append(_relative_slack(weight_set, weights, state))
+        values.append(state.value)
     yield from _barrier(criterion, v, state, q, unit)
 
 
@@ -90,10 +93,13 @@ def _relative_slack(
     return slack / (abs(state.value) or 1.0)
 
 
-def _in_a_circle(gaps: list[float]) -> bool:
-    """Whether the last steps have not halved the best gap before them."""
+def _in_a_circle(gaps: list[float], values: list[float]) -> bool:
+    """Whether the last steps have not halved the best gap, and have gone uphill."""
     recent, before = gaps[-CIRCLE:], gaps[:-CIRCLE]
-    return bool(before) and min(recent) > 0.5 * min(before)
+    if not before or min(recent) <= 0.5 * min(before):
+        return False
+    rises = np.diff(values[-CIRCLE:])
+    return bool(np.max(rises) > UPHILL * abs(values[-1]))
 
 
 def _barrier(
