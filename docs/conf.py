@@ -46,7 +46,14 @@ autodoc_typehints = "none"
 autodoc_default_options = {
     "exclude-members": ",".join(
         f"set_{method}_request"
-        for method in ("fit", "predict", "predict_proba", "score", "transform")
+        for method in (
+            "fit",
+            "partial_fit",
+            "predict",
+            "predict_proba",
+            "score",
+            "transform",
+        )
     )
 }
 numpydoc_show_class_members = False

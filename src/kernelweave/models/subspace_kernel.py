@@ -97,13 +97,13 @@ default="normalized"
     classes_ : ndarray of shape (k,)
         Class labels, if y holds classes.
     n_components_ : int
-        Features there are.
-    dual_coef_ : array of shape (n, n_components_)
+        r, the number of features.
+    dual_coef_ : array of shape (n, r)
         W or Q. Features come in the order of their dependence on the labels; signs
         make the largest overlap of each with a column of L positive.
-    embedding_ : array of shape (n, n_components_)
+    embedding_ : array of shape (n, r)
         Features of the training rows.
-    dependence_ : array of shape (n_components_,)
+    dependence_ : array of shape (r,)
         What each feature adds to the maximised trace.
     kernel_weights_ : ndarray of shape (p,)
         The learned weight of each kernel.
@@ -340,7 +340,7 @@ default="normalized"
 
         Returns
         -------
-        Z : array of shape (m, n_components_)
+        Z : array of shape (m, r)
             Features; their inner products are the subspace kernel.
         """
         return self._predict_target(X, "transform")

@@ -89,8 +89,8 @@ default="auto"
     certificate_ : Certificate
         Value, lower bound, relative gap and status of the joint problem.
     n_components_ : int
-        Dimension of the subspace.
-    subspace_coef_ : array of shape (n, n_components_)
+        r, the dimension of the subspace.
+    subspace_coef_ : array of shape (n, r)
         W or Q in that scale: features are ``G(x) subspace_coef_``.
     dual_coef_ : array of shape (n, m)
         ``G(x) dual_coef_ + intercept_`` is the decision function, with m = 1 machine
@@ -221,7 +221,7 @@ default="auto"
 
         Returns
         -------
-        Z : array of shape (m, n_components_)
+        Z : array of shape (m, r)
             Features.
         """
         rows = self._rows(X, "transform")
