@@ -32,7 +32,7 @@ What was measured, what was required of it, and where the requirement was missed
 of it comes from two programs:
 
 ```console
-$ make bench                                 # on one core, about 15 minutes
+$ make bench                                 # on one core, about half an hour
 $ python benchmarks/gpu.py --out benchmarks/results/gpu.json   # on a machine with a GPU
 $ python benchmarks/run.py --write-docs      # makes this page of the results
 ```
