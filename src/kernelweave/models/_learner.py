@@ -142,6 +142,11 @@ class WeightLearner:
 
     def _candidate(self, norm: float) -> Choice:
         """Solve for the weights at one norm, then settle alpha."""
+        choice = self._solved(norm)
+        return self._loo_alpha(choice) if self.model.alpha == "loo" else choice
+
+    def _solved(self, norm: float) -> Choice:
+        """The weights at one norm; the criterion's work space is let go of here."""
         first_alpha: float | str = self.model.alpha
         if first_alpha == "loo":
             first_alpha = "learn" if self.learnable else self._uniform_alpha()
@@ -160,10 +165,7 @@ class WeightLearner:
         else:
             weights, alpha = solution.weights, float(first_alpha)
         certificate = Certificate.of(solution, _problem(criterion, norm, first_alpha))
-        choice = Choice(
-            weights, alpha, solution.n_factorizations, certificate, norm=norm
-        )
-        return self._loo_alpha(choice) if self.model.alpha == "loo" else choice
+        return Choice(weights, alpha, solution.n_factorizations, certificate, norm=norm)
 
     def _loo_alpha(self, choice: Choice) -> Choice:
         path = LooPath(self.bank.combine(choice.weights), self.target)
