@@ -45,7 +45,7 @@ format: $(VENV)/.dev ## rewrite the code in the house style
 bench: $(VENV)/.bench ## measure speed and memory against other software
 	$(ONE_THREAD) $(BIN)/python benchmarks/run.py $(BENCH_ARGS)
 
-bench-scale: $(VENV)/.bench ## measure fits on a million rows (20 minutes, 2 cores)
+bench-scale: $(VENV)/.bench ## measure fits on a million rows
 	$(BIN)/python benchmarks/scale.py $(BENCH_ARGS)
 
 docs: $(VENV)/.docs ## build docs/_build/html/index.html

@@ -8,8 +8,8 @@ import pytest
 from kernelweave import LpBall, Simplex, Uniform, solve
 from kernelweave.criteria import SubspaceMargin
 from kernelweave.criteria.svm import hinge, solve_svm
+from kernelweave.criteria.targets import signs_of_codes
 from kernelweave.kernels import DenseBank, center_and_scale
-from kernelweave.models._margin import signs_of_codes
 
 
 def known_kernel(width=5.0):

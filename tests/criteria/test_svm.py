@@ -8,7 +8,7 @@ from sklearn.svm import SVC
 
 from kernelweave.criteria.low_rank_svm import solve_low_rank_svm
 from kernelweave.criteria.svm import hinge, solve_svm
-from kernelweave.models._margin import signs_of_codes
+from kernelweave.criteria.targets import signs_of_codes
 
 
 def draw(rng, n=70, k=3, features=4):

@@ -13,9 +13,9 @@ from kernelweave._array import to_numpy
 from kernelweave.criteria import SubspaceMargin
 from kernelweave.criteria.low_rank_svm import solve_low_rank_svm
 from kernelweave.criteria.svm import hinge
+from kernelweave.criteria.targets import signs_of_codes
 from kernelweave.exceptions import KernelWeaveConvergenceWarning
 from kernelweave.kernels import RBF, DenseBank, Linear, center_and_scale
-from kernelweave.models._margin import signs_of_codes
 
 MODELS = [
     pytest.param(SubspaceKernelSVC(alpha=0.5), id="uncorrelated"),

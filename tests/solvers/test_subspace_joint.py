@@ -9,7 +9,7 @@ from sklearn.datasets import load_wine
 from kernelweave.criteria import RegularizedKernel, label_factor
 from kernelweave.criteria.subspace_svm import SubspaceSVM
 from kernelweave.criteria.svm import hinge, solve_svm
-from kernelweave.models._margin import signs_of_codes
+from kernelweave.criteria.targets import signs_of_codes
 from kernelweave.solvers.subspace_joint import solve_joint
 
 BOTH = pytest.mark.parametrize("uncorrelated", [False, True])

@@ -10,7 +10,7 @@ from scipy.special import log_softmax
 
 from kernelweave._array import Array, from_numpy, namespace
 
-__all__ = ["ClassGaussians"]
+__all__ = ["ClassGaussians", "best_variance"]
 
 #: The variance is searched within these multiples of the leave-one-out residual
 #: variance. Below it only lie fits to rows that happen to be separated perfectly.
@@ -58,7 +58,7 @@ class ClassGaussians:
         squares = (projected - means[codes]) ** 2 / scale
         residual = float(np.mean(squares)) * n / max(n - k, 1)
         distances = _squared_distances(projected, means, scale)
-        variance = _best_variance(distances, log_prior, codes, residual)
+        variance = best_variance(distances, log_prior, codes, residual)
         return cls(means, variance, log_prior)
 
     def log_joint(self, projected: Array, spread: Array | None = None) -> Array:
@@ -83,9 +83,10 @@ def _squared_distances(
     return cross + np.sum(z**2 * weight, axis=1)[:, None]
 
 
-def _best_variance(
+def best_variance(
     distances: np.ndarray, log_prior: np.ndarray, codes: np.ndarray, residual: float
 ) -> float:
+    """The shared variance with the smallest log loss, from distances (n, k)."""
     if not residual > 0:
         return 1.0
     rows = np.arange(len(codes))

@@ -27,7 +27,7 @@ from kernelweave.criteria.saddle import SaddleProblem
 from kernelweave.criteria.saddle_path import SaddlePath
 from kernelweave.kernels.bank import DenseBank, inner_products
 
-__all__ = ["Margin"]
+__all__ = ["Margin", "margins_of"]
 
 #: Relative gap to which the machines at given weights are solved, and the most steps.
 INNER_GAP = 1e-11
@@ -275,3 +275,12 @@ def _restrict(bank: DenseBank, rows: np.ndarray) -> DenseBank:
         part = xp.take(stack[i, :, :], index, axis=0)
         out[i, :, :] = xp.take(part, index, axis=1)
     return DenseBank(out, bank.names)
+
+
+def margins_of(bank: DenseBank, weights: np.ndarray, coef: np.ndarray) -> np.ndarray:
+    """``1 / norm(w_c)`` with ``norm(w_c)^2 = a_c' K a_c`` for each column, (c,)."""
+    coef = from_numpy(coef, bank.stack, namespace(bank.stack).float64)
+    moved = tensor_sum(weights, bank.apply(coef))
+    squared = to_numpy(namespace(coef).sum(coef * moved, axis=0))
+    with np.errstate(divide="ignore"):  # a function that is constant has no margin
+        return 1.0 / np.sqrt(np.maximum(squared, 0.0))

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["binary_target", "class_target", "reduced_class_target"]
+__all__ = [
+    "binary_target",
+    "class_target",
+    "reduced_class_target",
+    "signs_of_codes",
+]
 
 
 def binary_target(codes: np.ndarray) -> np.ndarray:
@@ -99,3 +104,13 @@ def checked_codes(codes: np.ndarray, n_classes: int) -> np.ndarray:
             f"class {missing[0]} of {n_classes} has no samples; leave it out"
         )
     return codes
+
+
+def signs_of_codes(codes: np.ndarray, k: int) -> np.ndarray:
+    """+1 and -1, (n, 1) for two classes or each class against the rest (n, k).
+
+    Negative codes are rows without a label: zeros.
+    """
+    classes = np.arange(k)[None, :] if k > 2 else np.array([[1]])
+    signs = np.where(codes[:, None] == classes, 1.0, -1.0)
+    return np.where(codes[:, None] < 0, 0.0, signs)

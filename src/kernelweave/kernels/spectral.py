@@ -1,14 +1,14 @@
-"""Rank-one kernels from the eigenvectors of one kernel."""
+"""Rank-one kernels, and explicit features, from the eigenvectors of one kernel."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from kernelweave._array import Array, eigh, eps, namespace, to_numpy
+from kernelweave._array import Array, eigh, eps, from_numpy, namespace, to_numpy
 from kernelweave._memory import require_memory
 from kernelweave.kernels.bank import DenseBank
 
-__all__ = ["SpectralBank", "spectral_bank"]
+__all__ = ["SpectralBank", "feature_coefficients", "spectral_bank"]
 
 #: Asymmetry, in units of machine precision, above which a matrix is no kernel.
 ASYMMETRY = 1e4
@@ -118,3 +118,22 @@ def spectral_bank(K: Array, n_components: int | None = None) -> SpectralBank:
         )
     names = [f"eigenvector {i}" for i in range(p)]
     return SpectralBank(vectors[:, :p], values[:p], names)
+
+
+def feature_coefficients(gram: Array, n_components: int | None = None) -> Array:
+    """``V D^(-1/2)`` (n, r) for the r largest eigenvalues D of a kernel (n, n).
+
+    Rows of the kernel times this are features whose inner products are the kernel; the
+    largest entry of each eigenvector is made positive. The memory of ``gram`` is used.
+    """
+    xp, n = namespace(gram), gram.shape[0]
+    values, vectors = eigh(gram)
+    floor = 100 * n * eps(values) * float(values[-1])
+    keep = int(xp.sum(xp.astype(values > floor, xp.int64)))
+    keep = max(1, min(keep, n_components or keep))
+    values, vectors = xp.flip(values)[:keep], xp.flip(vectors, axis=1)[:, :keep]
+    host = to_numpy(vectors)
+    largest = np.argmax(np.abs(host), axis=0)
+    signs = np.sign(host[largest, np.arange(keep)])  # no sign is left to chance
+    scale = from_numpy(signs, vectors) / xp.sqrt(values)
+    return vectors * scale[None, :]

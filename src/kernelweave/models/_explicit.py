@@ -46,6 +46,23 @@ N_FOLDS = 5
 WORK_MATRICES = 12
 
 
+#: What explicit features are made for; other values need n x n kernels.
+NEEDED = {
+    "objective": "fisher",
+    "scatter": "total",
+    "formulation": "exact",
+    "missing": "error",
+}
+
+
+def _refused(model: Any) -> list[tuple[str, str, Any]]:
+    """Parameters that explicit features cannot serve: name, value needed, found."""
+    rows = [
+        (name, value, getattr(model, name, value)) for name, value in NEEDED.items()
+    ]
+    return [(name, value, found) for name, value, found in rows if found != value]
+
+
 class ExplicitFeatures(KernelModel):
     """Adds ``features``, ``n_features``, ``device`` and ``partial_fit`` to a model.
 
@@ -150,13 +167,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         progress.end()
         return self
 
-    @available_if(
-        lambda self: (
-            not is_precomputed(self.views)
-            and self.missing == "error"
-            and self.objective == "fisher"
-        )
-    )
+    @available_if(lambda self: not is_precomputed(self.views) and not _refused(self))
     @with_callbacks
     def partial_fit(
         self, X: Any, y: Any = None, classes: Any = None, solve: bool = True
@@ -218,19 +229,11 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
 
     def _check_features(self) -> None:
         """Refuse what explicit features cannot do."""
-        wanted = {
-            "objective": "fisher",
-            "scatter": "total",
-            "formulation": "exact",
-            "missing": "error",
-        }
-        for name, value in wanted.items():
-            found = getattr(self, name, value)
-            if found != value:
-                raise ValueError(
-                    f"explicit features exist for {name}={value!r} only; got {found!r} "
-                    f"(they are used because {self._why})"
-                )
+        for name, value, found in _refused(self):
+            raise ValueError(
+                f"explicit features exist for {name}={value!r} only; got {found!r} "
+                f"(they are used because {self._why})"
+            )
         if getattr(self, "solver", "auto") == "sdp":
             raise ValueError("solver='sdp' needs n x n kernels; got explicit features")
 

@@ -14,10 +14,10 @@ from kernelweave.criteria.loo_path import LooPath
 from kernelweave.criteria.subspace import RegularizedKernel
 from kernelweave.criteria.subspace_margin import SubspaceMargin
 from kernelweave.criteria.subspace_svm import SubspaceSVM
+from kernelweave.criteria.targets import signs_of_codes
 from kernelweave.kernels.bank import DenseBank
 from kernelweave.models._certificate import Certificate
 from kernelweave.models._learner import FLOAT32_TOL, weight_set_of_norm
-from kernelweave.models._margin import signs_of_codes
 from kernelweave.models._progress import Progress
 from kernelweave.models._subspace import learn_weights
 from kernelweave.solvers.certify import relative_gap

@@ -15,8 +15,7 @@ from kernelweave._array import (
     namespace,
     to_numpy,
 )
-from kernelweave.criteria.fisher import tensor_sum
-from kernelweave.criteria.margin import Margin
+from kernelweave.criteria.margin import Margin, margins_of
 from kernelweave.kernels.bank import DenseBank
 from kernelweave.models._base import check_choice, check_number, is_int
 from kernelweave.models._certificate import Certificate
@@ -32,7 +31,7 @@ from kernelweave.solvers.methods import METHODS
 from kernelweave.solvers.solve import solve
 from kernelweave.weights import SignedSum, WeightSet
 
-__all__ = ["MarginClassifier", "MarginFit", "signs_of_codes"]
+__all__ = ["MarginClassifier", "MarginFit"]
 
 
 @dataclass(frozen=True)
@@ -157,7 +156,7 @@ class MarginClassifier(KernelClassifier):
             weights=weights,
             coef=coef,
             intercept=intercept,
-            margin=_margins(bank, weights, coef),
+            margin=margins_of(bank, weights, coef),
             C=price,
             certificate=certificate,
             n_iter=solution.n_factorizations,
@@ -226,25 +225,6 @@ class MarginClassifier(KernelClassifier):
         if len(self.classes_) > 2:
             return scores
         return namespace(scores).concat([-scores, scores], axis=1)
-
-
-def _margins(bank: DenseBank, weights: np.ndarray, coef: np.ndarray) -> np.ndarray:
-    """``1 / norm(w_c)`` with ``norm(w_c)^2 = a_c' K a_c`` for each column, (c,)."""
-    coef = from_numpy(coef, bank.stack, namespace(bank.stack).float64)
-    moved = tensor_sum(weights, bank.apply(coef))
-    squared = to_numpy(namespace(coef).sum(coef * moved, axis=0))
-    with np.errstate(divide="ignore"):  # a function that is constant has no margin
-        return 1.0 / np.sqrt(np.maximum(squared, 0.0))
-
-
-def signs_of_codes(codes: np.ndarray, k: int) -> np.ndarray:
-    """+1 and -1, (n, 1) for two classes or each class against the rest (n, k).
-
-    Negative codes are rows without a label: zeros.
-    """
-    classes = np.arange(k)[None, :] if k > 2 else np.array([[1]])
-    signs = np.where(codes[:, None] == classes, 1.0, -1.0)
-    return np.where(codes[:, None] < 0, 0.0, signs)
 
 
 def _joint_certificate(parts: list[Certificate]) -> Certificate:

@@ -13,7 +13,7 @@ from scipy.spatial.distance import cdist
 from kernelweave._array import Array, from_numpy, lower_inverse, namespace, to_numpy
 from kernelweave.criteria.discriminant import principal_axes
 from kernelweave.criteria.fisher import solve_factored, squared_norm
-from kernelweave.criteria.gaussian import ClassGaussians, _best_variance
+from kernelweave.criteria.gaussian import ClassGaussians, best_variance
 from kernelweave.criteria.gcv_path import CvPath, GcvPath
 from kernelweave.criteria.moment_problem import MomentProblem
 from kernelweave.criteria.primal_fisher import PrimalFisher
@@ -274,7 +274,7 @@ def _set_gaussians(
     ).astype(np.float64)
     held_out = targets[codes] - widen * (targets[codes] - projected)
     distances = cdist(held_out, means, "sqeuclidean")
-    variance = _best_variance(distances, log_prior, codes, residual)
+    variance = best_variance(distances, log_prior, codes, residual)
     model.gaussians_ = ClassGaussians(means, variance, log_prior)
     scores = model.gaussians_.log_joint(held_out)
     model.loo_score_ = float(np.mean(np.argmax(scores, axis=1) == codes))

@@ -11,18 +11,10 @@ from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_array, check_consistent_length
 
-from kernelweave._array import (
-    Array,
-    as_float,
-    eigh,
-    eps,
-    from_numpy,
-    is_array,
-    namespace,
-    to_numpy,
-)
+from kernelweave._array import Array, as_float, is_array, to_numpy
 from kernelweave.criteria.alignment import Alignment
 from kernelweave.kernels.bank import DenseBank
+from kernelweave.kernels.spectral import feature_coefficients
 from kernelweave.models._base import KernelModel, check_choice, check_number, is_int
 from kernelweave.models._certificate import Certificate
 from kernelweave.models._progress import Progress
@@ -186,7 +178,8 @@ class KernelAlignment(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelM
         self.alignment_ = criterion.alignment(weights)
         self.kernel_alignments_ = self.kernel_map_.spread(criterion.cosines)
         if self.output == "features":
-            self.components_ = self._feature_map(bank.combine(weights))
+            components = feature_coefficients(bank.combine(weights), self.n_components)
+            self.components_ = as_float(components, self._like.dtype)
         progress.end()
         return self
 
@@ -274,20 +267,6 @@ class KernelAlignment(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelM
         problem = f"minus the {centred}alignment, {sign} weights"
         self._set_certificate(Certificate.of(solution, problem))
         return solution.weights
-
-    def _feature_map(self, gram: Array) -> Array:
-        """``V D^(-1/2)`` (n, r) for the r largest eigenvalues D of the kernel."""
-        xp, n = namespace(gram), gram.shape[0]
-        values, vectors = eigh(gram)
-        floor = 100 * n * eps(values) * float(values[-1])
-        keep = int(xp.sum(xp.astype(values > floor, xp.int64)))
-        keep = max(1, min(keep, self.n_components or keep))
-        values, vectors = xp.flip(values)[:keep], xp.flip(vectors, axis=1)[:, :keep]
-        host = to_numpy(vectors)
-        largest = np.argmax(np.abs(host), axis=0)
-        signs = np.sign(host[largest, np.arange(keep)])  # no sign is left to chance
-        scale = from_numpy(signs, vectors) / xp.sqrt(values)
-        return as_float(vectors * scale[None, :], self._like.dtype)
 
     @property
     def _n_features_out(self) -> int:

@@ -6,8 +6,9 @@ from typing import Any
 
 from sklearn.callback import with_callbacks
 
+from kernelweave.criteria.targets import signs_of_codes
 from kernelweave.models._base import check_choice
-from kernelweave.models._margin import MarginClassifier, signs_of_codes
+from kernelweave.models._margin import MarginClassifier
 from kernelweave.models._progress import Progress
 
 __all__ = ["MultipleKernelSVC"]

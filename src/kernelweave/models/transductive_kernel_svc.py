@@ -11,7 +11,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from kernelweave._array import Array, is_array, to_numpy
-from kernelweave.models._margin import MarginClassifier, signs_of_codes
+from kernelweave.criteria.targets import signs_of_codes
+from kernelweave.models._margin import MarginClassifier
 from kernelweave.models._progress import Progress
 
 __all__ = ["TransductiveKernelSVC"]

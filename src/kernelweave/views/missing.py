@@ -17,7 +17,7 @@ from kernelweave.views.chunks import row_chunks
 from kernelweave.views.columns import column_names
 from kernelweave.views.precomputed import validate_precomputed
 from kernelweave.views.spec import View
-from kernelweave.views.validate import as_dense_array, to_float
+from kernelweave.views.validate import as_dense_array, take_columns, to_float
 
 __all__ = [
     "ObservedViews",
@@ -84,7 +84,7 @@ def split_with_missing(
     blocks, observed = [], []
     for view, columns, imputed in zip(views, positions, partial, strict=True):
         labels = columns if names is None else [names[c] for c in columns]
-        block = to_float(_take(X, columns), f"View {view.name!r}", labels)
+        block = to_float(take_columns(X, columns), f"View {view.name!r}", labels)
         observed.append(_rows_with(block, view.name, labels, imputed))
         blocks.append(block)
     xp = namespace(*blocks)
@@ -237,12 +237,3 @@ def _without_nan(X: Any, estimator: Any) -> tuple[np.ndarray | None, Any]:
     if not bool(xp.any(missing)):
         return None, X
     return to_numpy(missing), xp.where(missing, xp.zeros_like(K), K)
-
-
-def _take(X: Any, columns: list[int]) -> Any:
-    if hasattr(X, "iloc"):
-        return X.iloc[:, columns]
-    if not is_array(X):
-        return X[:, columns]
-    xp = namespace(X)
-    return xp.take(X, xp.asarray(columns, device=device(X)), axis=1)

@@ -19,7 +19,13 @@ from kernelweave._array import (
 from kernelweave.views.columns import column_names
 from kernelweave.views.spec import View
 
-__all__ = ["as_dense_array", "split_views", "to_float", "validate_features"]
+__all__ = [
+    "as_dense_array",
+    "split_views",
+    "take_columns",
+    "to_float",
+    "validate_features",
+]
 
 
 def validate_features(estimator: Any, X: Any, *, reset: bool) -> Any:
@@ -147,7 +153,7 @@ def split_views(
         for columns in positions
     ]
     blocks = [
-        to_float(_take(X, columns), f"View {view.name!r}", names_)
+        to_float(take_columns(X, columns), f"View {view.name!r}", names_)
         for view, columns, names_ in zip(views, positions, labels, strict=True)
     ]
     xp = namespace(*blocks)
@@ -160,7 +166,8 @@ def split_views(
     return blocks
 
 
-def _take(X: Any, columns: list[int]) -> Any:
+def take_columns(X: Any, columns: list[int]) -> Any:
+    """Some columns of an array or DataFrame, without a copy where that is possible."""
     if hasattr(X, "iloc"):
         return X.iloc[:, columns]
     if not is_array(X):
