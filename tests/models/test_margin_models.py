@@ -126,17 +126,19 @@ def test_weights_per_class_are_those_of_the_two_class_problems(make_problem):
     shared = clone(model).set_params(weights="shared").fit(problem.X, problem.y)
     assert model.certificate_.value <= shared.certificate_.value * (1 + 1e-9)
     assert model.class_kernel_weights_.shape == (3, 5)
-    total = 0.0
+    total, below = 0.0, 0.0
     for c in range(3):
         alone = MultipleKernelSVC(problem.views, tol=1e-9)
         alone.fit(problem.X, np.where(problem.y == c, 1, 0))
         total += alone.certificate_.value
+        below += alone.certificate_.lower_bound
         assert_allclose(
             model.decision_function(problem.new)[:, c],
             alone.decision_function(problem.new),
             atol=1e-4,
         )
     assert_allclose(model.certificate_.value, total, rtol=1e-8)
+    assert_allclose(model.certificate_.gap, (total - below) / total, rtol=1e-2)
     assert not hasattr(shared, "class_kernel_weights_")
 
 
