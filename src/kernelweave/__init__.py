@@ -1,6 +1,6 @@
 """Learn which of many kernels matter, and weave them into one classifier."""
 
-from kernelweave.criteria import Alignment, BlockFisher, Fisher, WithinFisher
+from kernelweave.criteria import Alignment, BlockFisher, Fisher, Margin, WithinFisher
 from kernelweave.models import (
     Certificate,
     KernelAlignment,
@@ -27,6 +27,7 @@ __all__ = [
     "KernelAlignment",
     "KernelFDA",
     "LpBall",
+    "Margin",
     "MixtureKDA",
     "MultipleKernelFDA",
     "MultipleKernelRidge",

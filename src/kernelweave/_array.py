@@ -173,7 +173,11 @@ def lower_inverse(factor: Array) -> Array:
         inverse, info = trtri(factor, lower=1)
         if info != 0:
             raise FactorizationError(f"zero pivot at {info}")
-        return np.tril(inverse)
+        for start in range(0, len(inverse), 64):  # np.tril is slow in Fortran order
+            columns = slice(start, start + 64)
+            inverse[:start, columns] = 0.0
+            inverse[columns, columns] = np.tril(inverse[columns, columns])
+        return inverse
     xp = namespace(factor)
     n = factor.shape[0]
     identity = xp.eye(n, dtype=factor.dtype, device=device(factor))

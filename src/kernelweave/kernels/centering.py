@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kernelweave._array import Array, eps, namespace
+from kernelweave._array import Array, eps, is_numpy, namespace
 from kernelweave.views.chunks import CACHE_ENTRIES, row_chunks
 
 __all__ = ["Centering", "center_and_scale", "center_in_place"]
@@ -89,4 +89,5 @@ def _subtract_means(
         part -= row_means[None, :]
         part -= (row_means[rows] - grand_mean)[:, None]
         part *= scale
-        gram[rows, :] = part
+        if not is_numpy(gram):  # the standard promises no views
+            gram[rows, :] = part

@@ -54,6 +54,7 @@ class KernelMap:
         self.centerings: list[Centering] = []
         self.active: list[int] = []
         self.remarks: list[str] = []
+        self._work: Array | None = None
 
     def fit(self, progress: Callable[[int], object] | None = None) -> DenseBank:
         """Compute, check, centre and scale all kernels: the bank of the active ones."""
@@ -64,6 +65,7 @@ class KernelMap:
             self.centerings.append(centering)
             if progress is not None:
                 progress(i)
+        self._work = None
         self._warn_constant()
         if not self.active:
             raise ValueError(
@@ -80,7 +82,9 @@ class KernelMap:
         """Centre and scale kernel i (n, n) in place; see that it is a kernel."""
         centering = center_in_place(slot)
         if centering.scale > 0 and not known_psd and self.psd != "trust":
-            projector, remark = ensure_psd(slot, self._title(i), self.psd)
+            if self._work is None or self._work.shape != slot.shape:
+                self._work = namespace(slot).empty_like(slot)
+            projector, remark = ensure_psd(slot, self._title(i), self.psd, self._work)
             centering = dataclasses.replace(centering, projector=projector)
             self.remarks += [remark] if remark else []
         return centering
@@ -100,14 +104,14 @@ class KernelMap:
         xp = namespace(coef)
         used = weights if weights.ndim == 1 else np.any(weights != 0, axis=1)
         wanted = [int(i) for i in np.flatnonzero(used)]
-        pieces = list(self._pieces(rows))
+        pieces = list(self.pieces(rows))
         m = pieces[-1][0].stop
         out = xp.zeros((m, coef.shape[1]), dtype=coef.dtype, device=device(coef))
         for part, piece in pieces:
             if weights.ndim == 1:
                 out[part, :] = self.cross(piece, weights) @ coef
                 continue
-            for i, centred in zip(wanted, self._centred(piece, wanted), strict=True):
+            for i, centred in zip(wanted, self.centred(piece, wanted), strict=True):
                 own = coef * from_numpy(weights[i], coef)[None, :]
                 out[part, :] += centred @ own
         return out
@@ -116,19 +120,19 @@ class KernelMap:
         """``sum_i w_i G_i(rows)``, (m, n), for all p weights."""
         wanted = [int(i) for i in np.flatnonzero(weights)]
         total = None
-        for i, centred in zip(wanted, self._centred(rows, wanted), strict=True):
+        for i, centred in zip(wanted, self.centred(rows, wanted), strict=True):
             term = centred * float(weights[i])
             total = term if total is None else total + term
         return total
 
-    def _pieces(self, rows: Any) -> Iterator[tuple[slice, Any]]:
+    def pieces(self, rows: Any) -> Iterator[tuple[slice, Any]]:
         """A chunk of rows at a time, in the form in which all rows came."""
         blocks = rows if isinstance(rows, list) else [rows]
         for part in row_chunks(blocks[0].shape[0], self.source.n_samples):
             piece = [block[part, ...] for block in blocks]
             yield part, piece if isinstance(rows, list) else piece[0]
 
-    def _centred(self, rows: Any, wanted: list[int]) -> Iterator[Array]:
+    def centred(self, rows: Any, wanted: list[int]) -> Iterator[Array]:
         """``G_i(rows)``, (m, n), of the kernels ``wanted``, one after the other."""
         for i, gram in zip(wanted, self.source.cross(rows, wanted), strict=True):
             yield self.centerings[i](gram)

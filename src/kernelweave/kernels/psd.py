@@ -5,6 +5,8 @@ from __future__ import annotations
 import warnings
 from typing import Literal
 
+import numpy as np
+
 from kernelweave._array import (
     Array,
     FactorizationError,
@@ -12,6 +14,7 @@ from kernelweave._array import (
     cholesky,
     eigh,
     eps,
+    is_numpy,
     namespace,
 )
 from kernelweave.exceptions import KernelWarning
@@ -26,12 +29,26 @@ NOISE = 1e-2
 
 
 def ensure_psd(
-    gram: Array, name: str, policy: Literal["error", "clip"]
+    gram: Array,
+    name: str,
+    policy: Literal["error", "clip"],
+    work: Array | None = None,
 ) -> tuple[Array | None, str | None]:
     """Make a centred kernel of trace n positive semidefinite, in place.
 
     One Cholesky factorisation answers for a kernel that is; eigenvalues are computed
     only for one that is not.
+
+    Parameters
+    ----------
+    gram : array of shape (n, n)
+        The kernel.
+    name : str
+        Names it in messages.
+    policy : {"error", "clip"}
+        What to do with negative eigenvalues beyond rounding.
+    work : array of shape (n, n), optional
+        Memory for the factorisation, to be used for many kernels in turn.
 
     Returns
     -------
@@ -42,7 +59,7 @@ def ensure_psd(
     """
     n = gram.shape[0]
     rounding = 100 * eps(gram)
-    if _is_psd(gram, rounding * n):
+    if _is_psd(gram, rounding * n, work):
         return None, None
     xp = namespace(gram)
     values, vectors = eigh(xp.asarray(gram, copy=True))
@@ -110,10 +127,12 @@ def _clip(
     return rescale * (vectors @ vectors.T), share
 
 
-def _is_psd(gram: Array, shift: float) -> bool:
-    xp = namespace(gram)
-    trial = xp.asarray(gram, copy=True)
-    trial += 1.0 / gram.shape[0]  # the vector of ones is in the null space by design
+def _is_psd(gram: Array, shift: float, work: Array | None = None) -> bool:
+    # The vector of ones is in the null space by design.
+    if work is not None and is_numpy(gram):  # new memory costs more than it seems
+        trial = np.add(gram, 1.0 / gram.shape[0], out=work)
+    else:
+        trial = gram + 1.0 / gram.shape[0]
     add_to_diagonal(trial, shift)
     try:
         cholesky(trial, overwrite=True)
