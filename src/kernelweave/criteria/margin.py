@@ -33,9 +33,10 @@ __all__ = ["Margin", "margins_of"]
 INNER_GAP = 1e-11
 INNER_STEPS = 120
 #: Rows above which libsvm is the better start, if C is at most this multiple of the
-#: inverse mean diagonal of the kernels.
-MANY_ROWS = 2000
-MODERATE = 100.0
+#: inverse mean diagonal of the kernels: from 1000 to 3000 rows it takes half the time
+#: at C = 0.1, the same to half at C = 1, and three to seven times as long at C = 10.
+MANY_ROWS = 1000
+MODERATE = 1.0
 
 
 class Margin:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from kernelweave._array import Array, device, from_numpy, namespace
+from kernelweave._array import Array, device, from_numpy, is_numpy, namespace
 from kernelweave._memory import require_memory
 from kernelweave.exceptions import KernelWarning
 from kernelweave.kernels.bank import DenseBank
@@ -82,8 +82,9 @@ class KernelMap:
         """Centre and scale kernel i (n, n) in place; see that it is a kernel."""
         centering = center_in_place(slot)
         if centering.scale > 0 and not known_psd and self.psd != "trust":
-            if self._work is None or self._work.shape != slot.shape:
-                self._work = namespace(slot).empty_like(slot)
+            fits = self._work is not None and self._work.shape == slot.shape
+            if is_numpy(slot) and not fits:
+                self._work = np.empty_like(slot)
             projector, remark = ensure_psd(slot, self._title(i), self.psd, self._work)
             centering = dataclasses.replace(centering, projector=projector)
             self.remarks += [remark] if remark else []

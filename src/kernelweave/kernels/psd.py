@@ -14,7 +14,6 @@ from kernelweave._array import (
     cholesky,
     eigh,
     eps,
-    is_numpy,
     namespace,
 )
 from kernelweave.exceptions import KernelWarning
@@ -47,7 +46,7 @@ def ensure_psd(
         Names it in messages.
     policy : {"error", "clip"}
         What to do with negative eigenvalues beyond rounding.
-    work : array of shape (n, n), optional
+    work : ndarray of shape (n, n), optional
         Memory for the factorisation, to be used for many kernels in turn.
 
     Returns
@@ -129,7 +128,7 @@ def _clip(
 
 def _is_psd(gram: Array, shift: float, work: Array | None = None) -> bool:
     # The vector of ones is in the null space by design.
-    if work is not None and is_numpy(gram):  # new memory costs more than it seems
+    if work is not None:  # new memory costs more than it seems
         trial = np.add(gram, 1.0 / gram.shape[0], out=work)
     else:
         trial = gram + 1.0 / gram.shape[0]
