@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import os
 import pathlib
 import warnings
 
 import numpy as np
 from harness import Section
 from sklearn.model_selection import StratifiedShuffleSplit
-from study import limit, table
+from study import views
 
 from kernelweave import KernelFDA, MixtureKDA, MultipleKernelFDA
+from kernelweave.datasets import MissingDataError
 
 PICTURE = (
     pathlib.Path(__file__).parent.parent / "docs" / "_static" / "missing_views.svg"
 )
 SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
 SETS = {
-    "msrc_v5": lambda folder: table(folder, "msrc_v5"),
-    "mfeat (300 rows)": lambda folder: table(folder, "mfeat", rows=300),
-    "leaves (25 species)": lambda folder: _first(*table(folder, "leaves100"), 25),
+    "msrc_v5": views("msrc_v5"),
+    "mfeat (300 rows)": views("mfeat", rows=300),
+    "leaves (25 species)": lambda: _first(*views("leaves100")(), 25),
 }
 METHODS = {
     "mixture, available": lambda v: MixtureKDA(v, missing="available"),
@@ -38,7 +38,6 @@ DESIGNS = ("training rows", "training and test rows")
 def run(quick: bool = False) -> Section:
     """Mean accuracy for each set, design, method and share of missing rows."""
     n_splits = 1 if quick else 5
-    folder = os.environ.get("KERNELWEAVE_DATA")
     section = Section(
         "Rows that lack views",
         "Each view is taken away from a share of the rows, drawn for each view by "
@@ -49,15 +48,12 @@ def run(quick: bool = False) -> Section:
         "Nothing is required of these numbers.",
         ["set", "missing in", "method", *(f"{100 * s:.0f} %" for s in SHARES)],
     )
-    if not folder:
-        section.remarks.append("Left out: KERNELWEAVE_DATA does not name a folder.")
-        return section
     curves = {}
     for name, load in SETS.items():
         try:
-            blocks, y = load(pathlib.Path(folder))
-        except FileNotFoundError as error:
-            section.remarks.append(f"{name}: left out, no {error.filename}.")
+            blocks, y = load()
+        except MissingDataError as error:
+            section.remarks.append(f"{name}: left out. {error}")
             continue
         curves[name] = found = _accuracies(blocks, y, n_splits)
         for d, design in enumerate(DESIGNS):
@@ -114,7 +110,7 @@ def _with_gaps(
 
 def _first(blocks: dict, y: np.ndarray, classes: int) -> tuple[dict, np.ndarray]:
     rows = y < classes
-    return limit({v: b[rows] for v, b in blocks.items()}, y[rows], None)
+    return {v: b[rows] for v, b in blocks.items()}, y[rows]
 
 
 def _draw(curves: dict[str, np.ndarray]) -> None:

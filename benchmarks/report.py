@@ -29,10 +29,11 @@ OPENING = """\
 # Benchmarks
 
 What was measured, what was required of it, and where the requirement was missed. All
-of it comes from two programs:
+of it comes from these programs:
 
 ```console
 $ make bench                                 # on one core, about half an hour
+$ make bench-scale                           # on two cores, a quarter of an hour
 $ python benchmarks/gpu.py --out benchmarks/results/gpu.json   # on a machine with a GPU
 $ python benchmarks/run.py --write-docs      # makes this page of the results
 ```

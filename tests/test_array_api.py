@@ -10,9 +10,11 @@ from sklearn.base import clone
 from kernelweave import (
     KernelAlignment,
     KernelFDA,
+    MixtureKDA,
     MultipleKernelFDA,
     MultipleKernelRidge,
     MultipleKernelSVC,
+    ProbabilisticKDA,
     TransductiveKernelSVC,
 )
 from kernelweave._array import device, namespace, to_numpy
@@ -21,6 +23,7 @@ from kernelweave.kernels import RBF, Chi2, Cosine, Laplacian, Linear, Polynomial
 ESTIMATORS = [
     pytest.param(KernelFDA(), id="KernelFDA"),
     pytest.param(KernelFDA(alpha=0.1), id="KernelFDA-fixed"),
+    pytest.param(ProbabilisticKDA(), id="ProbabilisticKDA"),
     pytest.param(MultipleKernelFDA(), id="FDA-default"),
     pytest.param(MultipleKernelFDA(norm=1, alpha=0.1, tol=1e-10), id="FDA-l1"),
     pytest.param(
@@ -40,6 +43,7 @@ ESTIMATORS = [
         MultipleKernelFDA(norm=1, alpha=0.1, solver="cutting_plane"), id="FDA-cutting"
     ),
     pytest.param(MultipleKernelRidge(norm=2, alpha="learn"), id="Ridge"),
+    pytest.param(MixtureKDA(tol=1e-9), id="MixtureKDA"),
     pytest.param(MultipleKernelSVC(tol=1e-9), id="SVC-l1"),
     pytest.param(MultipleKernelSVC(margin="l2", C="learn", tol=1e-9), id="SVC-learn"),
     pytest.param(MultipleKernelSVC(norm=2, tol=1e-9, weights="per_class"), id="SVC-l2"),
@@ -144,7 +148,7 @@ def test_float32_stays_float32(estimator, data, xp_backend):
     assert_allclose(found, wanted, atol=0.1 * np.abs(wanted).max())
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS[2:])
+@pytest.mark.parametrize("estimator", ESTIMATORS[3:])
 def test_certificate_of_float32_is_float64(estimator, data, xp_backend):
     X, y, _ = data
     there = xp_backend.asarray(X, "float32")

@@ -68,6 +68,29 @@ def test_number_of_splits(fake, options, splits):
     assert len(list(cache.rglob("*.json"))) == splits
 
 
+def test_quick_takes_the_quick_form(fake, capsys, monkeypatch):
+    small = dataclasses.replace(fake.FIGURE, title="Small", variant="-small")
+    experiment = dataclasses.replace(fake.FIGURE, quick_form=small)
+    paper = dataclasses.replace(fake.PAPER, experiments=(experiment,))
+    monkeypatch.setattr(reproduce, "load_paper", lambda key: paper)
+    for options, title in (([], "Figure 3"), (["--quick"], "Small")):
+        assert main(["reproduce", "fake", *options]) == 0
+        assert title in capsys.readouterr().out
+    cache = Path("kernelweave-reproduce/fake/cache")
+    assert {f.name for f in cache.iterdir()} == {"figure3-v1", "figure3-v1-small"}
+
+
+def test_what_is_there_is_told(fake, capsys):
+    assert main(["reproduce", "fake", "--figure", "3", "--splits", "2"]) == 0
+    capsys.readouterr()
+    assert main(["reproduce", "fake", "--cached"]) == 0
+    out = capsys.readouterr().out
+    assert "half is left out: no split of it has been run yet" in out
+    report = Path("kernelweave-reproduce/fake/report.md").read_text(encoding="utf-8")
+    assert "Made by `kernelweave reproduce fake --cached`" in report
+    assert "Mean over 2 splits and its standard error; the paper has 3." in report
+
+
 def test_command_is_told(fake):
     options = ["--table", "1", "--splits", "2", "--quick", "--out", "there"]
     assert main(["reproduce", "fake", *options]) == 0

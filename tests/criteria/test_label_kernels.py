@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from kernelweave.criteria import label_factor, target_factor
+from kernelweave.criteria.label_kernels import column_signs
 
 
 @pytest.fixture
@@ -65,6 +66,22 @@ def test_hierarchy_of_classes(labels):
         np.testing.assert_allclose(a, b, atol=1e-12)
 
 
+def test_as_few_columns_as_the_rank(labels, rng):
+    root = rng.normal(size=(4, 2))
+    Y, S = indicator(labels), root @ root.T
+    factor = label_factor(labels, 4, S)
+    assert factor.shape == (30, 2)
+    np.testing.assert_allclose(factor @ factor.T, centred(Y @ S @ Y.T), atol=1e-12)
+
+
+def test_signs_do_not_hang_on_rounding():
+    """Entries that tie up to rounding: the first of them decides."""
+    columns = np.array([[1.0, -1.0, 0.2], [-1.0, 1.0, -0.7]])
+    nudged = columns * (1.0 + 1e-12 * np.array([[-1.0, 1.0, 0.0], [1.0, -1.0, 0.0]]))
+    for some in (columns, nudged):
+        np.testing.assert_array_equal(column_signs(some), [1.0, -1.0, -1.0])
+
+
 def test_numbers(rng):
     y = rng.normal(size=(20, 3)) * [1, 1e6, 1] + 5
     y[:, 2] = 7.0
@@ -83,6 +100,10 @@ def test_numbers(rng):
         (np.diag([1.0, 1.0, 1.0, -1.0]), "not positive semidefinite"),
         (np.triu(np.ones((4, 4))), "not symmetric"),
         (np.full((4, 4), np.nan), "NaN"),
+        (np.ones((4, 4)), "calls all classes alike"),
+        (np.zeros((4, 4)), "calls all classes alike"),
+        (1j * np.eye(4), "real numbers"),
+        (np.full((4, 4), "a"), "real numbers"),
     ],
 )
 def test_bad_kernels(labels, kernel, message):

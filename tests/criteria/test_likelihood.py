@@ -8,10 +8,14 @@ from numpy.testing import assert_allclose
 from scipy import stats
 
 from kernelweave._array import to_numpy
+from kernelweave.criteria.fisher import Fisher
 from kernelweave.criteria.gaussian import ClassGaussians
 from kernelweave.criteria.likelihood import PredictivePath, choose_noise
 from kernelweave.criteria.mixture_likelihood import MixtureLikelihood
 from kernelweave.criteria.targets import class_target
+from kernelweave.kernels.bank import DenseBank
+from kernelweave.solvers import solve
+from kernelweave.weights import Simplex
 
 LEVELS = np.array([1e-3, 0.1, 0.5, 20.0])
 
@@ -313,7 +317,12 @@ def test_single_precision(problem, xp_backend):
 def test_values_of_one_kernel():
     kernels, crosses, y = oracle()
     target = class_target(y, 3)
-    assert_allclose(target[0], [1.5, -0.5773502692, -0.6454972244], atol=1e-10)
+    rows = [
+        [1.5, -0.5773502692, -0.6454972244],
+        [-0.5, 1.1547005384, -0.6454972244],
+        [-0.5, -0.5773502692, 0.9036961141],
+    ]
+    assert_allclose(target[[0, 3, 7]], rows, atol=1e-10)
     loo = {
         0: ([0.1066747684, 0.0945408507, -0.1671898278], 0.9085103288),
         1: ([-0.0709776974, 0.0303025839, 0.0278756330], 0.7700380198),
@@ -340,6 +349,41 @@ def test_values_of_one_kernel():
     assert_allclose(
         projected[0], [-0.3441019214, 0.1429224590, 0.1387064687], atol=1e-9
     )
+
+
+def test_values_of_the_best_sum_of_kernels():
+    """What l1 MK-FDA makes of the same kernels, not scaled, at alpha = 0.5."""
+    kernels, _, y = oracle()
+    bank = DenseBank(np.array([centred(K) for K in kernels]))
+    found = solve(Fisher(bank, class_target(y, 3), 0.5), Simplex(), tol=1e-12)
+    wanted = [0.0091040829, 0.3013886967, 0.6895072205]
+    assert_allclose(found.weights, wanted, atol=2e-6)
+    assert_allclose(found.value / 12, 1.2169745036, atol=1e-9)
+
+
+@pytest.mark.parametrize("start", [0.01, 5.0])
+@pytest.mark.parametrize("c", [0, 1, 2])
+def test_noise_by_expectation_maximisation(start, c):
+    """``[sum r^2 + sum (v - lambda)] / (n - 1)`` leads to the largest marginal.
+
+    As printed (Eq. 20), without the posterior variance, it does not.
+    """
+    kernels, _, y = oracle()
+    path = path_of(kernels[1], class_target(y, 3)[:, c : c + 1])
+    n, levels = len(y), [start]
+    for _ in range(400):
+        noise = levels[-1]
+        mean, variance = path.in_sample(np.array([noise]))
+        squares = np.sum((path.target - mean) ** 2)
+        levels.append(float(squares + np.sum(variance - noise)) / (n - 1))
+    values = path.log_marginal(np.array(levels), unit=True)[:, 0]
+    assert np.all(np.diff(values) >= -1e-12)
+    grid = np.geomspace(levels[-1] / 3, levels[-1] * 3, 2001)
+    best = path.log_marginal(grid, unit=True)[:, 0]
+    assert values[-1] >= best.max() - 1e-9
+    assert_allclose(levels[-1], grid[np.argmax(best)], rtol=2e-3)
+    printed = float(squares) / n
+    assert printed < 0.99 * levels[-1]
 
 
 # The mixture --------------------------------------------------------------------------

@@ -97,6 +97,44 @@ def test_known_weights_are_those_of_the_fisher_criterion(xi, value, weights):
     np.testing.assert_allclose(solution.weights, weights, atol=2e-5)
 
 
+def test_uncentred_label_kernel_adds_one(rng):
+    """Eq. 27 with ``Y (Y'Y)^-1 Y'`` as printed: the weights do not notice."""
+    G, y, L = random_problem(rng)
+    Y = np.eye(4)[y]
+    H = Y @ np.linalg.inv(Y.T @ Y) @ Y.T
+    for xi in (1e-3, 1.0):
+        printed = np.trace(np.linalg.solve(np.eye(40) + G / xi, H))
+        found = Fisher(DenseBank(G[None]), L, xi).evaluate(np.ones(1)).value
+        assert printed == pytest.approx(found + 1.0, rel=1e-9)
+
+
+@pytest.mark.parametrize("kernel", ["normalized", "indicator", "matrix"])
+def test_three_solvers_of_the_weights_agree(rng, kernel):
+    """The SDP (30), the SILP (35) and Newton's method on Eq. 27, to 1e-6."""
+    pytest.importorskip("cvxpy")
+    from kernelweave import solve
+
+    n, k = 21, 3
+    y = np.arange(n) % k
+    X = rng.normal(size=(n, 3)) + 1.5 * rng.normal(size=(k, 3))[y]
+    squared = np.sum((X[:, None] - X[None]) ** 2, axis=-1)
+    widths = np.array([0.5, 5.0, 50.0])[:, None, None]
+    bank = DenseBank(center_and_scale(np.exp(-squared / widths)))
+    if kernel == "matrix":
+        kernel = np.array([[1.0, 0.8, 0.0], [0.8, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    L = label_factor(y, k, kernel)
+    L = L / np.linalg.norm(L)
+    found = {
+        method: solve(Fisher(bank, L, 0.3), Simplex(), method=method, tol=tol)
+        for method, tol in (("newton", 1e-9), ("cutting_plane", 5e-7), ("sdp", 1e-5))
+    }
+    best = found["newton"]
+    assert best.converged, best.status
+    for method, other in found.items():
+        assert other.converged, (method, other.status)
+        assert other.value == pytest.approx(best.value, rel=1e-6), method
+
+
 @BOTH
 @pytest.mark.parametrize("alpha", [1e-3, 0.3, 30.0])
 @pytest.mark.parametrize("size", [1, 2, 3])
@@ -182,6 +220,8 @@ def test_decorrelated_features(rng):
     G, _, L = random_problem(rng)
     alpha = 1.0
     plain = RegularizedKernel(G, alpha).subspace(L, None, True)
+    Q, F = plain.coef, plain.features  # Eq. 19 in place of Eq. 15: not uncorrelated
+    np.testing.assert_allclose(F.T @ F, np.eye(3) - alpha * Q.T @ G @ Q, atol=1e-9)
     assert abs(np.corrcoef(plain.features.T)[0, 1]) > 1e-8
     found = decorrelated(plain, L)
     covariance = found.features.T @ found.features

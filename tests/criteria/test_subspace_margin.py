@@ -131,6 +131,24 @@ def test_methods_agree(rng, weight_set):
         assert there >= newton.lower_bound * (1 - 1e-9)
 
 
+def test_three_rows_and_a_box_that_holds_them():
+    """The value is all but linear in the weights: its reciprocal is not concave."""
+    upper = [
+        [0.666, -0.415, -0.251, 1.249, -0.834, 1.085],
+        [1.400, 0.078, -1.478, 0.022, -0.100, 1.578],
+        [1.097, -0.221, -0.876, 0.624, -0.403, 1.279],
+    ]
+    stack = np.zeros((3, 3, 3))
+    rows, columns = np.triu_indices(3)
+    stack[:, rows, columns] = stack[:, columns, rows] = upper
+    signs = np.array([[-1.0], [1.0], [-1.0]])
+    criterion = SubspaceMargin(DenseBank(stack), signs, 1000.0, 1001.737)
+    solution = solve(criterion, Simplex(), tol=1e-6)
+    assert solution.converged, solution.status
+    assert solution.n_factorizations <= 15
+    assert solution.weights[0] > 0.999
+
+
 def test_there_is_no_sdp(rng):
     with pytest.raises(ValueError, match="no semidefinite program for SubspaceMargin"):
         solve(random_criterion(rng), Simplex(), method="sdp")

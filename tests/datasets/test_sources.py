@@ -232,6 +232,16 @@ def test_gene_sets_are_views(folder):
         fetch_expression("prostate")
 
 
+def test_genes_without_names_are_one_view(folder):
+    X = np.arange(6.0).reshape(2, 3)
+    np.savez(folder / "tox_171.npz", X=X, y=np.array([2, 1]))
+    bunch = fetch_expression("tox", gene_sets=None, as_frame=False)
+    assert bunch.views == [("genes", "auto", slice(0, 3))]
+    assert bunch.feature_names == ["gene_00000", "gene_00001", "gene_00002"]
+    assert bunch.target.tolist() == [1, 0]
+    np.testing.assert_array_equal(bunch.data, X)
+
+
 def test_wine_is_that_of_scikit_learn():
     from sklearn.datasets import load_wine as theirs
 

@@ -8,8 +8,10 @@ from numpy.testing import assert_allclose
 
 from kernelweave._array import to_numpy
 from kernelweave.kernels import RBF, KernelMap, Linear
+from kernelweave.kernels.completion import CompletedKernelMap
 from kernelweave.kernels.sources import FeatureSource, PrecomputedSource
 from kernelweave.kernels.watched import WatchedSource, centred_rows
+from kernelweave.views.missing import ObservedViews
 from kernelweave.views.spec import View
 
 KERNELS = [RBF(gamma=0.3), Linear()]
@@ -77,3 +79,61 @@ def test_precomputed_kernels_tell_only_constant_diagonals(rows):
     features = feature_map(X)
     features.fit()
     assert_allclose(norms, centred_rows(features, [new], WEIGHTS)[1], atol=1e-9)
+
+
+# Rows that lack views -----------------------------------------------------------------
+
+
+def completed_map(X, seen, missing):
+    views = [View(name, RBF(gamma=0.3), slice(None)) for name in "ab"]
+    source = WatchedSource(FeatureSource(views, [X[:, :2], X[:, 2:]], seen))
+    kernel_map = CompletedKernelMap(source, "error", missing)
+    kernel_map.fit()
+    return kernel_map
+
+
+@pytest.mark.parametrize("missing", ["zero", "available"])
+def test_lengths_of_rows_that_lack_views(rng, missing):
+    """Zero, or the mean of what is there, centred again as the kernel was."""
+    X, new = rng.normal(size=(30, 4)), rng.normal(size=(12, 4))
+    seen, there = np.ones((30, 2), bool), np.ones((12, 2), bool)
+    seen[:9, 0] = seen[9:14, 1] = there[:4, 0] = there[4:7, 1] = there[7] = False
+    kernel_map = completed_map(X, seen, missing)
+    rows = ObservedViews([new[:, :2], new[:, 2:]], there)
+    zero = completed_map(X, seen, "zero")
+    filled = np.stack([zero.cross(rows, weights) for weights in np.eye(2)])
+    lengths = np.zeros((2, 12))
+    for v, columns in enumerate((slice(0, 2), slice(2, 4))):
+        centering = kernel_map.centerings[v]
+        own = RBF(gamma=0.3)(new[:, columns], X[seen[:, v], columns]).mean(axis=1)
+        length = centering.scale * (1 - 2 * own + centering.grand_mean)
+        lengths[v] = np.where(there[:, v], length, 0.0)
+    if missing == "available":
+        shared = there[:, None, :] & seen[None, :, :]  # (m, n, v)
+        mean = filled.sum(axis=0) / np.maximum(shared.sum(axis=2), 1)
+        known = there.any(axis=1)
+        average = lengths.sum(axis=0) / np.maximum(there.sum(axis=1), 1)
+        for v in range(2):
+            cross = np.where(shared[:, :, v], filled[v], mean).mean(axis=1)
+            length = np.where(there[:, v], lengths[v], average)
+            repair = kernel_map.repairs[v]
+            length = repair.scale * (length - 2 * cross + repair.grand_mean)
+            kept = np.linalg.eigvalsh(repair.projector)[-1]  # what clipping scaled by
+            lengths[v] = np.where(known, kept * length, 0.0)
+    for v, weights in enumerate(np.eye(2)):
+        cross, norms = centred_rows(kernel_map, rows, weights)
+        assert_allclose(norms, lengths[v], atol=1e-9)
+        assert_allclose(cross, kernel_map.cross(rows, weights), atol=1e-12)
+    both = centred_rows(kernel_map, rows, np.array([0.3, 0.7]))[1]
+    assert_allclose(both, 0.3 * lengths[0] + 0.7 * lengths[1], atol=1e-9)
+    lacking = kernel_map.lacking(there, np.array([0.3, 0.7]))
+    assert_allclose(lacking[[0, 4, 7, 8]], [0.3, 0.7, 1.0, 0.0])
+
+
+def test_diagonals_of_kernels_that_rows_lack(rng):
+    X, seen = rng.normal(size=(20, 4)), np.ones((20, 2), bool)
+    seen[3:8, 1] = False
+    source = completed_map(X, seen, "zero").source
+    assert [len(diagonal) for diagonal in source.diagonals] == [20, 15]
+    assert_allclose(np.concatenate(source.diagonals), 1.0)
+    assert_allclose(source.lowest[1], RBF(gamma=0.3)(X[seen[:, 1], 2:]).min())

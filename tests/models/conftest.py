@@ -13,7 +13,7 @@ from kernelweave.kernels import RBF, Laplacian, Linear, Polynomial
 VIEWS = [
     ("first", RBF(gamma=0.1), [0, 1, 2]),
     ("second", [Linear(), RBF(gamma=0.3)], [3, 4, 5]),
-    ("noise", [Laplacian(gamma=0.2), Polynomial(2, gamma=0.2)], slice(6, 9)),
+    ("third", [Laplacian(gamma=0.2), Polynomial(2, gamma=0.2)], slice(6, 9)),
 ]
 COLUMNS = [[0, 1, 2], [3, 4, 5], [3, 4, 5], [6, 7, 8], [6, 7, 8]]
 

@@ -135,7 +135,7 @@ def client():
         n_workers=2,
         threads_per_worker=1,
         processes=True,
-        dashboard_address=None,
+        dashboard_address=":0",
         memory_limit="1GB",
         silence_logs=50,
     )
@@ -149,6 +149,39 @@ def test_workers_give_the_same_bits(client, reference, model, chunked):
     assert np.array_equal(one.kernel_weights_, reference.kernel_weights_)
     lazy = one.predict(chunked[0])
     assert np.array_equal(lazy.compute(), reference.predict(chunked[0].compute()))
+
+
+@pytest.mark.parametrize("n_workers", [1, 4])
+def test_the_number_of_workers_does_not_matter(n_workers, reference, model, chunked):
+    distributed = pytest.importorskip("distributed")
+    cluster = distributed.LocalCluster(
+        n_workers=n_workers,
+        threads_per_worker=1,
+        processes=False,
+        dashboard_address=":0",
+        silence_logs=50,
+    )
+    with cluster, distributed.Client(cluster) as client:
+        assert len(client.scheduler_info(n_workers=-1)["workers"]) == n_workers
+        found = clone(model).fit(*chunked)
+    assert np.array_equal(found.feature_coef_, reference.feature_coef_)
+    assert found.certificate_.value == reference.certificate_.value
+
+
+@pytest.mark.parametrize("last_first", [False, True])
+def test_the_order_of_arrival_does_not_matter(
+    client, last_first, reference, model, chunked
+):
+    dX, dy = chunked
+    n_blocks = dX.numblocks[0]
+
+    def delayed(block, block_info=None):
+        number = block_info[0]["chunk-location"][0] if block_info else 0
+        time.sleep(0.1 * (n_blocks - number if last_first else number))
+        return block
+
+    found = clone(model).fit(dX.map_blocks(delayed, dtype=dX.dtype), dy)
+    assert np.array_equal(found.feature_coef_, reference.feature_coef_)
 
 
 def slowly(block):
@@ -172,3 +205,34 @@ def test_workers_with_too_little_memory_are_not_tried(client, chunked):
     model = MultipleKernelFDA(VIEWS, features="random", n_features=2500)
     with pytest.raises(MemoryRefusedError, match="smallest has a memory limit"):
         model.fit(*chunked)
+
+
+def greedy(block, block_info=None):
+    """Rows whose making takes more memory than a worker has, in the last partition."""
+    if block_info and block_info[0]["chunk-location"][0] == 6:
+        hoard = []
+        for _ in range(200):
+            hoard.append(np.ones(2_000_000))  # 16 MB
+            time.sleep(0.02)
+    return block
+
+
+def test_workers_over_their_memory_limit_are_named(model, chunked):
+    distributed = pytest.importorskip("distributed")
+    dask = pytest.importorskip("dask")
+    dX, dy = chunked
+    with dask.config.set({"distributed.scheduler.allowed-failures": 0}):
+        cluster = distributed.LocalCluster(
+            n_workers=1,
+            threads_per_worker=1,
+            processes=True,
+            dashboard_address=":0",
+            memory_limit="600MB",
+            silence_logs=50,
+        )
+        with cluster, distributed.Client(cluster):
+            hungry = dX.map_blocks(greedy, dtype=dX.dtype)
+            with pytest.raises(RuntimeError, match="going over their memory limit"):
+                clone(model).fit(hungry, dy)
+            again = clone(model).fit(dX, dy)
+    assert again.certificate_.converged

@@ -7,19 +7,25 @@ import pickle
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.base import clone
+from scipy.sparse import csr_array
+from sklearn.base import BaseEstimator, clone
 from sklearn.impute import SimpleImputer
 from sklearn.model_selection import KFold, cross_val_predict, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
+import kernelweave
 from kernelweave import (
     KernelAlignment,
     KernelFDA,
+    MixtureKDA,
     MultipleKernelFDA,
     MultipleKernelRidge,
     MultipleKernelSVC,
+    ProbabilisticKDA,
+    SubspaceKernel,
+    SubspaceKernelSVC,
     TransductiveKernelSVC,
 )
 from kernelweave._array import to_numpy
@@ -30,6 +36,9 @@ MODELS = [
     pytest.param(KernelFDA(), id="KernelFDA"),
     pytest.param(MultipleKernelFDA(norm=1, alpha="learn"), id="FDA-learn"),
     pytest.param(MultipleKernelFDA(norm=2, alpha=0.1), id="FDA-l2"),
+    pytest.param(ProbabilisticKDA(), id="ProbabilisticKDA"),
+    pytest.param(SubspaceKernelSVC(alpha=0.1), id="Subspace-SVC"),
+    pytest.param(SubspaceKernel(norm=2, alpha=0.1), id="Subspace"),
     pytest.param(MultipleKernelRidge(norm=1, alpha=0.5), id="Ridge"),
     pytest.param(MultipleKernelSVC(), id="SVC"),
     pytest.param(TransductiveKernelSVC(signed=False), id="Transductive"),
@@ -40,8 +49,10 @@ MODELS = [
 SIGNED = [
     pytest.param(TransductiveKernelSVC(tol=1e-3), id="Transductive-signed"),
 ]
+#: One expert a view in place of completed kernels, and weights for each row.
+MIXTURE = [pytest.param(MixtureKDA(tol=1e-9), id="MixtureKDA")]
 SLOW = [pytest.param(MultipleKernelFDA(), id="FDA-default")]
-every_model = pytest.mark.parametrize("model", MODELS)
+every_model = pytest.mark.parametrize("model", MODELS + MIXTURE)
 every_mode = pytest.mark.parametrize("missing", ["zero", "available"])
 #: View of each of the five kernels of conftest.py.
 VIEW_OF = [0, 1, 1, 2, 2]
@@ -80,7 +91,7 @@ def fitted(model, problem, mask, missing, **params):
 
 
 @every_mode
-@pytest.mark.parametrize("model", MODELS + SLOW)
+@pytest.mark.parametrize("model", MODELS + SLOW + MIXTURE)
 def test_complete_rows_change_nothing(model, missing, make_problem):
     problem = make_problem(2, n=30, m=8)
     for views, X, new in (
@@ -94,7 +105,7 @@ def test_complete_rows_change_nothing(model, missing, make_problem):
 
 
 @every_mode
-@pytest.mark.parametrize("model", MODELS + SIGNED)
+@pytest.mark.parametrize("model", MODELS + SIGNED + MIXTURE)
 def test_columns_and_kernels_say_the_same(model, missing, gappy):
     problem, mask, new_mask = gappy
     columns = fitted(model, problem, mask, missing)
@@ -106,9 +117,12 @@ def test_columns_and_kernels_say_the_same(model, missing, gappy):
         new_K[:, ~mask[:, v], i] = np.nan
     kernels = clone(columns).set_params(views="precomputed").fit(K, problem.y)
     assert_allclose(kernels.kernel_weights_, columns.kernel_weights_, atol=1e-6)
-    expected = output(columns, hide(problem.new, new_mask))
+    say = output
+    if isinstance(model, ProbabilisticKDA):  # columns know k(x, x), and scores use it
+        say = ProbabilisticKDA.transform
+    expected = say(columns, hide(problem.new, new_mask))
     size = np.abs(expected).max()
-    assert_allclose(output(kernels, new_K), expected, atol=1e-5 * size)
+    assert_allclose(say(kernels, new_K), expected, atol=1e-5 * size)
 
 
 @every_mode
@@ -137,7 +151,7 @@ def test_gaps_cost_little_where_views_agree(missing, make_problem, rng):
     assert model.score(new, problem.new_y) > complete - 0.2
 
 
-@pytest.mark.parametrize("model", MODELS[3:])  # others score by Gaussians
+@pytest.mark.parametrize("model", MODELS[4:])  # others score by Gaussians
 def test_a_view_missing_in_a_new_row_adds_nothing_with_zero(model, gappy):
     """What the views say is summed, so the parts add up to the whole."""
     problem, mask, _ = gappy
@@ -153,7 +167,11 @@ def test_a_view_missing_in_a_new_row_adds_nothing_with_zero(model, gappy):
 
 
 @every_mode
-@pytest.mark.parametrize("model", [KernelFDA(), MultipleKernelFDA(norm=1, alpha=0.1)])
+@pytest.mark.parametrize(
+    "model",
+    [KernelFDA(), MultipleKernelFDA(norm=1, alpha=0.1), ProbabilisticKDA()],
+    ids=lambda model: type(model).__name__,
+)
 @pytest.mark.parametrize("k", [2, 3])
 def test_a_row_without_any_view_gets_class_shares(model, missing, k, make_problem, rng):
     problem = make_problem(k, n=50, m=6)
@@ -167,8 +185,10 @@ def test_a_row_without_any_view_gets_class_shares(model, missing, k, make_proble
     assert_allclose(np.exp(found.predict_log_proba(rows)[2]), shares)
     assert found.predict(rows)[2] == np.argmax(shares)
     others = np.arange(6) != 2
-    assert_array_equal(
-        found.predict_proba(rows)[others], found.predict_proba(problem.new)[others]
+    assert_allclose(
+        found.predict_proba(rows)[others],
+        found.predict_proba(problem.new)[others],
+        rtol=1e-10,
     )
 
 
@@ -176,13 +196,27 @@ def test_a_row_without_any_view_gets_class_shares(model, missing, k, make_proble
 def test_a_row_without_any_view_gets_the_intercept(missing, gappy, regression):
     problem, mask, _ = gappy
     rows = np.full((2, 9), np.nan)
-    svm = fitted(MultipleKernelSVC(), problem, mask, missing)
-    assert_allclose(svm.decision_function(rows), svm.intercept_[[0, 0]])
+    for machine in (MultipleKernelSVC(), SubspaceKernelSVC(alpha=0.1)):
+        svm = fitted(machine, problem, mask, missing)
+        assert_allclose(svm.decision_function(rows), svm.intercept_[[0, 0]])
     ridge = MultipleKernelRidge(regression.views, norm=1, alpha=0.5, missing=missing)
     ridge.fit(regression.X, regression.y)
     assert_allclose(ridge.predict(rows), np.mean(regression.y))
     alignment = fitted(KernelAlignment(), problem, mask, missing)
     assert_array_equal(alignment.transform(rows), np.zeros((2, 40)))
+    subspace = fitted(SubspaceKernel(norm=2, alpha=0.1), problem, mask, missing)
+    assert_array_equal(subspace.transform(rows), np.zeros((2, 1)))
+
+
+def test_a_row_without_any_view_has_no_expert(gappy):
+    problem, mask, _ = gappy
+    rows = problem.new.copy()
+    rows[3] = np.nan
+    zero = fitted(MixtureKDA(), problem, mask, "zero")
+    assert_allclose(zero.transform(rows)[3], 0.0, atol=1e-12)
+    available = fitted(MixtureKDA(), problem, mask, "available")
+    with pytest.raises(ValueError, match=r"1 new row\(s\) lack every view, row\(s\) 3"):
+        available.transform(rows)
 
 
 @every_mode
@@ -220,7 +254,8 @@ def test_a_view_missing_in_all_new_rows(model, missing, precomputed, gappy):
 
 
 @every_mode
-@pytest.mark.parametrize("model", MODELS)
+@every_model
+@pytest.mark.filterwarnings("ignore:view 'second' has fewer than 2 rows")
 def test_a_class_absent_from_a_view(model, missing, gappy):
     problem, mask, _ = gappy
     mask[:, 1] = problem.y == 0
@@ -281,17 +316,21 @@ def test_a_view_that_nobody_has(model, missing, precomputed, gappy):
 
 
 @every_mode
-def test_a_view_that_one_row_has(missing, gappy):
+@every_model
+def test_a_view_that_one_row_has(model, missing, gappy):
     problem, _, _ = gappy
     X = problem.X.copy()
     X[1:, 6:] = np.nan
-    model = MultipleKernelFDA(problem.views, norm=1, alpha=0.1, missing=missing)
-    with pytest.warns(KernelWarning, match="view 'noise'.*constant"):
+    model = clone(model).set_params(views=problem.views, missing=missing)
+    with pytest.warns(KernelWarning, match="view 'third'.*constant"):
         model.fit(X, problem.y)
-    assert model.view_weights_["noise"] == 0
+    assert model.view_weights_["third"] == 0
     plain = clone(model).set_params(views=problem.views[:2], missing="error")
     plain.fit(X[:, :6], problem.y)
-    assert_allclose(model.transform(problem.new), plain.transform(problem.new[:, :6]))
+    expected = output(plain, problem.new[:, :6])
+    assert_allclose(
+        output(model, problem.new), expected, atol=1e-9 * np.abs(expected).max()
+    )
 
 
 @every_mode
@@ -311,16 +350,18 @@ def test_single_entries_are_refused(model, missing, gappy):
 
 
 @every_mode
-def test_single_entries_of_kernels_are_refused(missing, gappy):
+@every_model
+def test_single_entries_of_kernels_are_refused(model, missing, gappy):
     problem, _, _ = gappy
-    model = KernelFDA("precomputed", missing=missing).fit(problem.K, problem.y)
+    model = clone(model).set_params(views="precomputed", missing=missing)
+    model.fit(problem.K, problem.y)
     K, new_K = problem.K, problem.new_K
     K[4, 7, 2] = new_K[4, 7, 2] = np.nan
     message = r"kernel 2 holds nan at position \(4, 7\)"
     with pytest.raises(ValueError, match=message):
         clone(model).fit(K, problem.y)
     with pytest.raises(ValueError, match=message):
-        model.predict(new_K)
+        output(model, new_K)
 
 
 @every_model
@@ -344,11 +385,28 @@ def test_other_values_of_the_parameter(model, value, gappy):
         model.fit(problem.X, problem.y)
 
 
+@every_mode
+@pytest.mark.parametrize("estimator", [MultipleKernelFDA, MultipleKernelRidge])
+def test_explicit_features_need_every_view(estimator, missing, gappy):
+    problem, mask, _ = gappy
+    X = hide(problem.X, mask)
+    model = estimator(problem.views, norm=1, alpha=0.1, missing=missing)
+    with pytest.raises(ValueError, match=r"missing='error' only.*features='nystroem'"):
+        clone(model).set_params(features="nystroem").fit(X, problem.y)
+    with pytest.raises(ValueError, match=r"missing='error' only.*in portions"):
+        clone(model).fit(iter([(X, problem.y)]))
+    assert not hasattr(model, "partial_fit")
+    exact = clone(model).set_params(features="exact").fit(X, problem.y)
+    assert_array_equal(output(exact, X), output(model.fit(X, problem.y), X))
+    assert str(exact.features_).startswith("kernels")
+
+
 # ------------------------------------------------------------------ pipelines
 
 
 @every_mode
-def test_views_that_impute(missing, gappy, rng):
+@every_model
+def test_views_that_impute(model, missing, gappy):
     """Single entries are the view's business; whole rows are not."""
     problem, mask, _ = gappy
     mask[0], mask[1] = [True, False, True], True
@@ -357,9 +415,9 @@ def test_views_that_impute(missing, gappy, rng):
     views = [
         ("first", RBF(gamma=0.1), [0, 1, 2]),
         ("second", Pipe(SimpleImputer(), [Linear(), RBF(gamma=0.3)]), [3, 4, 5]),
-        ("noise", Linear(), slice(6, 9)),
+        ("third", Linear(), slice(6, 9)),
     ]
-    model = KernelFDA(views, alpha=0.1, missing=missing).fit(X, problem.y)
+    model = clone(model).set_params(views=views, missing=missing).fit(X, problem.y)
     # The same by hand: means of the rows that have the view.
     own = ~np.isnan(X[:, 3:6]).all(axis=1)
     imputer = SimpleImputer().fit(X[own, 3:6])
@@ -367,8 +425,10 @@ def test_views_that_impute(missing, gappy, rng):
     by_hand[own, 3:6] = imputer.transform(X[own, 3:6])
     views[1] = ("second", [Linear(), RBF(gamma=0.3)], [3, 4, 5])
     expected = clone(model).set_params(views=views).fit(by_hand, problem.y)
-    assert_allclose(model.transform(by_hand), expected.transform(by_hand))
-    assert_allclose(model.transform(X), expected.transform(by_hand))
+    wanted = output(expected, by_hand)
+    atol = 1e-9 * np.abs(wanted).max()
+    assert_allclose(output(model, by_hand), wanted, atol=atol)
+    assert_allclose(output(model, X), wanted, atol=atol)
 
 
 @every_mode
@@ -383,7 +443,9 @@ def test_in_a_pipeline_of_scikit_learn(missing, gappy):
 
 
 @every_mode
-@pytest.mark.parametrize("model", [KernelFDA(), MultipleKernelSVC()], ids=str)
+@pytest.mark.parametrize(
+    "model", [KernelFDA(), MultipleKernelSVC(), SubspaceKernelSVC(), MixtureKDA()]
+)
 def test_cross_validation_cuts_kernels_with_gaps(model, missing, gappy):
     problem, mask, _ = gappy
     K = problem.K
@@ -401,6 +463,50 @@ def test_cross_validation_cuts_kernels_with_gaps(model, missing, gappy):
 
 
 # ------------------------------------------------------------------ forms of input
+
+
+def test_every_estimator_has_the_parameter():
+    everyone = [
+        getattr(kernelweave, name)
+        for name in kernelweave.__all__
+        if isinstance(getattr(kernelweave, name), type)
+        and issubclass(getattr(kernelweave, name), BaseEstimator)
+    ]
+    tested = {type(param.values[0]) for param in MODELS + MIXTURE}
+    assert set(everyone) == tested
+    for estimator in everyone:
+        assert estimator().get_params()["missing"] == "error"
+
+
+@every_mode
+@every_model
+def test_one_kernel_as_a_matrix(model, missing, gappy):
+    """NaN in rows and columns of (n, n) is a sample without any view: refused."""
+    problem, _, _ = gappy
+    K, new = problem.K[:, :, 1], problem.new_K[:, :, 1]
+    model = clone(model).set_params(views="precomputed", missing=missing)
+    stacked = output(clone(model).fit(K[:, :, None], problem.y), new[:, :, None])
+    found = output(model.fit(K, problem.y), new)
+    assert_allclose(found, stacked, atol=1e-9 * np.abs(stacked).max())
+    K[2], K[:, 2] = np.nan, np.nan
+    with pytest.raises(ValueError, match=r"1 training row\(s\) lack every view.* 2"):
+        clone(model).fit(K, problem.y)
+    new[4] = np.nan
+    if isinstance(model, MixtureKDA) and missing == "available":
+        with pytest.raises(ValueError, match=r"lack every view, row\(s\) 4"):
+            output(model, new)
+    else:
+        assert np.all(np.isfinite(output(model, new)))
+
+
+@every_mode
+@every_model
+def test_sparse_rows(model, missing, gappy):
+    """Sparse rows are refused whatever ``missing`` is, or read as they are."""
+    problem, _, _ = gappy
+    model = clone(model).set_params(views=problem.views, missing=missing)
+    with pytest.raises(TypeError, match=r"[Ss]parse"):
+        model.fit(csr_array(problem.X), problem.y)
 
 
 @every_mode
@@ -432,7 +538,7 @@ def test_frames(model, missing, gappy):
 
 
 @every_mode
-@pytest.mark.parametrize("model", MODELS[:-1])  # float32 has other features
+@pytest.mark.parametrize("model", MODELS[:-1] + MIXTURE)  # others in float32
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_array_libraries(model, missing, dtype, gappy, xp_backend):
     problem, mask, new_mask = gappy
@@ -463,7 +569,7 @@ def test_rows_in_any_order(missing, gappy, rng):
     )
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", MODELS + SIGNED + MIXTURE)
 def test_tags(model):
     for missing, allowed in (("error", False), ("zero", True), ("available", True)):
         tags = clone(model).set_params(missing=missing).__sklearn_tags__()

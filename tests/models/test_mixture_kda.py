@@ -8,6 +8,7 @@ import re
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy import stats
 from sklearn.base import clone
 from sklearn.impute import SimpleImputer
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -41,21 +42,6 @@ SETTINGS = [
 ]
 UNCONVERGED = "ignore::kernelweave.exceptions.KernelWeaveConvergenceWarning"
 every_setting = pytest.mark.parametrize("setting", SETTINGS)
-
-
-@pytest.fixture
-def make_problem(make_problem):
-    """Without a view called "noise", which is a parameter here."""
-
-    def make(*args, **kwargs):
-        problem = make_problem(*args, **kwargs)
-        names = ("first", "second", "third")
-        problem.views = [
-            (name, *view[1:]) for name, view in zip(names, problem.views, strict=True)
-        ]
-        return problem
-
-    return make
 
 
 def gaussians(problem, rows):
@@ -368,12 +354,57 @@ def test_printed_algorithm_depends_on_where_it_stops(rng):
     assert np.abs(weights[0] - weights[1]).max() > 1e-3
 
 
-def test_printed_algorithm_has_one_kind_of_weights(make_problem):
+@pytest.mark.filterwarnings(UNCONVERGED)
+def test_printed_algorithm_is_the_printed_one(make_problem):
+    """Eqs. 13-14 and 17-20, line by line, with an inverse for every step."""
+    problem = make_problem(3, n=30)
+    steps, n = 4, 30
+    model = MixtureKDA("precomputed", density="insample", max_iter=steps, tol=1e-12)
+    with pytest.warns(KernelWarning, match="as printed"):
+        model.fit(problem.K, problem.y)
+    P = np.eye(n) - 1 / n
+    kernels = [P @ K @ P for K in problem.K.transpose(2, 0, 1)]
+    kernels = [n * K / np.trace(K) for K in kernels]
+    target = class_target(problem.y, 3)
+
+    def densities(t, noise):
+        columns = []
+        for K, level in zip(kernels, noise, strict=True):
+            inverse = np.linalg.inv(K + level * np.eye(n))
+            mean = K @ inverse @ t
+            variance = level + np.diagonal(K - K @ inverse @ K)
+            columns.append((stats.norm.pdf(t, mean, np.sqrt(variance)), mean))
+        return np.stack(columns, axis=2)
+
+    for c in range(3):
+        t, share, noise = target[:, c], np.full(5, 0.2), np.ones(5)
+        for _ in range(steps):
+            density, mean = densities(t, noise)
+            gamma = share * density
+            gamma /= gamma.sum(axis=1, keepdims=True)
+            share = gamma.mean(axis=0)
+            noise = np.sum(gamma * (t[:, None] - mean) ** 2, axis=0) / gamma.sum(axis=0)
+        assert_allclose(model.class_weights_[:, c], share, atol=1e-8)
+        assert_allclose(model.noise_[:, c], noise, rtol=1e-7)
+        gamma = share * densities(t, noise)[0]
+        gamma /= gamma.sum(axis=1, keepdims=True)
+        assert_allclose(model.responsibilities_[:, :, c], gamma, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("parameter", "value", "printed"),
+    [
+        ("weights", "shared", "per_class"),
+        ("weights", "stacking", "per_class"),
+        ("likelihood", "student", "gaussian"),
+    ],
+)
+def test_printed_algorithm_has_no_variants(make_problem, parameter, value, printed):
     problem = make_problem(2)
-    for setting in ({"weights": "shared"}, {"weights": "stacking"}):
-        model = MixtureKDA(problem.views, density="insample", **setting)
-        with pytest.raises(ValueError, match=r"density='insample'.*per_class"):
-            model.fit(problem.X, problem.y)
+    model = MixtureKDA(problem.views, density="insample", **{parameter: value})
+    message = rf"density='insample'.*{parameter}='{printed}'; got {parameter}='{value}'"
+    with pytest.raises(ValueError, match=message):
+        model.fit(problem.X, problem.y)
 
 
 # Weights of a row ---------------------------------------------------------------------
@@ -611,16 +642,6 @@ def test_class_absent_from_every_view_but_in_parts(make_problem):
         pytest.raises(ValueError, match="class 0 has fewer than 2 rows in every view"),
     ):
         model.fit(X, problem.y)
-
-
-def test_view_without_rows(make_problem):
-    problem = make_problem(2)
-    problem.X[1:, :3] = np.nan
-    model = MixtureKDA(problem.views, missing="available")
-    with pytest.raises(
-        ValueError, match=r"View 'first': 1 of 60 training rows have it"
-    ):
-        model.fit(problem.X, problem.y)
 
 
 def test_entries_of_a_row_that_is_there(make_problem):

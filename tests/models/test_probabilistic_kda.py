@@ -13,28 +13,14 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF as GPKernel
 from sklearn.metrics import log_loss
 
-from kernelweave import KernelFDA, ProbabilisticKDA
-from kernelweave._array import to_numpy
+from kernelweave import KernelFDA, MixtureKDA, ProbabilisticKDA
+from kernelweave._array import eigh, to_numpy
+from kernelweave.criteria import loo_path
 from kernelweave.criteria.targets import class_target
 from kernelweave.exceptions import KernelWarning
 from kernelweave.kernels import RBF, Linear
 
 ONE = [("all", RBF(gamma=0.1), slice(None))]
-
-
-@pytest.fixture
-def make_problem(make_problem):
-    """Without a view called "noise", which is a parameter here."""
-
-    def make(*args, **kwargs):
-        problem = make_problem(*args, **kwargs)
-        names = ("first", "second", "third")
-        problem.views = [
-            (name, *view[1:]) for name, view in zip(names, problem.views, strict=True)
-        ]
-        return problem
-
-    return make
 
 
 @pytest.mark.parametrize("noise", [1e-8, 1e-3, 0.1, 1.0, 30.0])
@@ -222,6 +208,130 @@ def test_class_with_one_row(make_problem):
     assert model.classes_.tolist() == [0, 1, 5]
 
 
+# Rows that lack views; what is common to all estimators is in test_missing.py
+
+
+def with_gaps(X, rng, share=0.3):
+    """Rows that lack views of three columns at random, but never all; the mask."""
+    seen = rng.random((len(X), 3)) > share
+    seen[np.arange(len(X)), rng.integers(3, size=len(X))] = True
+    return np.where(np.repeat(seen, 3, axis=1), X, np.nan), seen
+
+
+every_mode = pytest.mark.parametrize("missing", ["zero", "available"])
+#: The view of each of the five kernels.
+VIEW_OF = [0, 1, 1, 2, 2]
+
+
+@every_mode
+@pytest.mark.parametrize("noise", [1e-3, 0.1, 3.0])
+def test_distances_with_gaps_are_those_of_discriminant_analysis(
+    make_problem, rng, missing, noise
+):
+    problem = make_problem(3)
+    X, new = with_gaps(problem.X, rng)[0], with_gaps(problem.new, rng)[0]
+    plain = KernelFDA(problem.views, alpha=noise, missing=missing).fit(X, problem.y)
+    model = ProbabilisticKDA(problem.views, noise=noise, missing=missing)
+    model.fit(X, problem.y)
+    assert_allclose(model.noise_, noise)
+    rows = np.vstack([X, new])
+    wanted = pdist(plain.transform(rows))
+    assert_allclose(
+        pdist(model.transform(rows)), wanted, rtol=1e-5, atol=1e-7 * wanted.max()
+    )
+
+
+def test_variance_with_gaps_by_hand(make_problem, rng):
+    """Zeros for what is not there, and its prior variance, 1, for not knowing it."""
+    problem = make_problem(2, n=40)
+    X, seen = with_gaps(problem.X, rng)
+    new, new_seen = with_gaps(problem.new, rng)
+    noise, n = 0.2, 40
+    model = ProbabilisticKDA(problem.views, noise=noise, missing="zero")
+    model.set_params(amplitude="unit").fit(X, problem.y)
+    G, g = np.zeros((n, n)), np.zeros((len(new), n))
+    length, lacked = np.zeros(len(new)), np.zeros(len(new))
+    own = problem.grams(problem.new, problem.new)
+    for i, v in enumerate(VIEW_OF):
+        here, there = seen[:, v], new_seen[:, v]
+        K, k = problem.K[np.ix_(here, here, [i])], problem.new_K[:, here, i]
+        K, P = K[:, :, 0], np.eye(here.sum()) - 1 / here.sum()
+        scale = here.sum() / np.trace(P @ K @ P) / 5
+        G[np.ix_(here, here)] += scale * P @ K @ P
+        g[np.ix_(there, here)] += (scale * (k - K.mean(axis=0)) @ P)[there]
+        same = np.diagonal(own[:, :, i]) - 2 * k.mean(axis=1) + K.mean()
+        length += np.where(there, scale * same, 0.0)
+        lacked += ~there / 5
+    inverse = np.linalg.inv(G + noise * np.eye(n))
+    wanted = length - np.sum(g @ inverse * g, axis=1) + noise * (1 + 1 / n) + lacked
+    mean, variance = model.predict_distribution(new)
+    assert_allclose(mean, g @ inverse @ class_target(problem.y, 2), atol=1e-8)
+    assert_allclose(variance, np.stack([wanted, wanted], axis=1), rtol=1e-7)
+    # Left out, a training row is a new row.
+    filled = ProbabilisticKDA("precomputed", noise=noise * n / np.trace(G))
+    filled.set_params(amplitude="unit").fit(G, problem.y)
+    assert_allclose(model.loo_mean_, filled.loo_mean_, atol=1e-8)
+    beyond = (~seen[:, VIEW_OF]).mean(axis=1)[:, None]
+    scale = np.trace(G) / n
+    assert_allclose(model.loo_variance_, scale * filled.loo_variance_ + beyond)
+
+
+@every_mode
+def test_variance_of_training_rows_with_gaps(make_problem, rng, missing):
+    problem = make_problem(3)
+    X, seen = with_gaps(problem.X, rng)
+    model = ProbabilisticKDA(problem.views, noise=0.3, missing=missing)
+    model.fit(X, problem.y)
+    G = model.kernel_map_.cross(model._rows(X, "test"), model.kernel_weights_)
+    n = len(G)
+    smooth = np.diagonal(G @ np.linalg.inv(G + 0.3 * np.eye(n)))
+    wanted = 0.3 * (smooth + 1 + 1 / n) + (~seen[:, VIEW_OF]).mean(axis=1)
+    _, variance = model.predict_distribution(X)
+    assert_allclose(variance, wanted[:, None] * model.amplitude_, rtol=1e-6)
+
+
+@every_mode
+def test_less_is_known_of_rows_with_gaps(make_problem, rng, missing):
+    problem = make_problem(3)
+    X, _ = with_gaps(problem.X, rng)
+    model = ProbabilisticKDA(problem.views, missing=missing).fit(X, problem.y)
+    for columns in (9, 6, 3, 0):
+        rows = np.where(np.arange(9) < columns, problem.new, np.nan)
+        mean, variance = model.predict_distribution(rows)
+        floor = model.noise_ * (1 + 1 / 60) + (9 - columns) // 3 * 0.2
+        assert np.all(variance >= floor * model.amplitude_)
+    assert_allclose(mean, 0.0)
+    prior = model.noise_ * (1 + 1 / 60) + 1.0
+    assert_allclose(variance, np.tile(prior * model.amplitude_, (25, 1)))
+
+
+@every_mode
+def test_kernels_with_gaps_say_what_columns_say(make_problem, rng, missing):
+    problem = make_problem(3)
+    X, seen = with_gaps(problem.X, rng)
+    new, new_seen = with_gaps(problem.new, rng)
+    columns = ProbabilisticKDA(problem.views, missing=missing).fit(X, problem.y)
+    K, cross = problem.K, problem.new_K
+    own = problem.grams(problem.new, problem.new)
+    diagonal = np.diagonal(own).T.copy()  # (m, 5)
+    for i, v in enumerate(VIEW_OF):
+        K[~seen[:, v], :, i] = np.nan
+        K[:, ~seen[:, v], i] = np.nan
+        cross[~new_seen[:, v], :, i] = np.nan
+        diagonal[~new_seen[:, v], i] = np.nan
+    kernels = ProbabilisticKDA("precomputed", missing=missing).fit(K, problem.y)
+    assert_allclose(kernels.loo_variance_, columns.loo_variance_, rtol=1e-6)
+    wanted = columns.predict_distribution(new)
+    for found, expected in zip(
+        kernels.predict_distribution(cross, diagonal), wanted, strict=True
+    ):
+        assert_allclose(found, expected, rtol=1e-6, atol=1e-8)
+    assert np.all(kernels.predict_distribution(cross)[1] <= wanted[1] + 1e-9)
+    diagonal[0, np.flatnonzero(new_seen[0][VIEW_OF])[0]] = np.nan
+    with pytest.raises(ValueError, match="diagonal must hold"):
+        kernels.predict_distribution(cross, diagonal)
+
+
 def test_every_library(make_problem, xp_backend):
     problem = make_problem(3)
     wanted = ProbabilisticKDA(problem.views).fit(problem.X, problem.y)
@@ -252,6 +362,29 @@ def test_pickle_and_clipped_kernels(make_problem):
         model.fit(K, problem.y)
     again = pickle.loads(pickle.dumps(model))
     assert_allclose(again.predict_proba(K), model.predict_proba(K))
+    # What was clipped is not left over as something unknown of the training rows.
+    G = model.kernel_map_.cross(K[:, :, None], np.ones(1))
+    n, noise = len(K), to_numpy(model.noise_)
+    for c in range(2):
+        smooth = np.diagonal(G @ np.linalg.inv(G + noise[c] * np.eye(n)))
+        wanted = model.amplitude_[c] * noise[c] * (1 + 1 / n + smooth)
+        found = model.predict_distribution(K, np.diagonal(K))[1][:, c]
+        assert_allclose(found, wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize("noise", ["loo", "ml", 0.1])
+def test_one_eigendecomposition_serves_all(make_problem, monkeypatch, noise):
+    problem, calls = make_problem(4), []
+
+    def counted(gram):
+        calls.append(gram.shape)
+        return eigh(gram)
+
+    monkeypatch.setattr(loo_path, "eigh", counted)
+    ProbabilisticKDA(problem.views, noise=noise).fit(problem.X, problem.y)
+    assert calls == [(60, 60)]
+    MixtureKDA(problem.views, noise=noise).fit(problem.X, problem.y)
+    assert len(calls) == 1 + 5
 
 
 @pytest.mark.parametrize(

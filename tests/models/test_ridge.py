@@ -27,7 +27,7 @@ def test_predicts(params, regression):
     score = model.score(regression.new, regression.new_y)
     assert score == r2_score(regression.new_y, predicted)
     assert score > 0.3
-    assert model.view_weights_["noise"] < 0.5 * sum(model.view_weights_.values())
+    assert model.view_weights_["third"] < 0.5 * sum(model.view_weights_.values())
 
 
 @every_variant

@@ -15,7 +15,8 @@ from kernelweave import MultipleKernelFDA, MultipleKernelRidge
 from kernelweave import _memory as memory
 from kernelweave.exceptions import KernelWarning, MemoryRefusedError
 from kernelweave.kernels import RBF, Linear, Pipe, Polynomial, Standardizer
-from kernelweave.models import _explicit
+from kernelweave.kernels.moments import ChunkRecipe
+from kernelweave.models import _explicit, _feature_choice
 
 EXACT = [
     ("left", [Linear(), Polynomial(2)], [0, 1, 2]),
@@ -245,6 +246,32 @@ def test_partial_fit_goes_on_where_it_was(table):
     assert not hasattr(model, "_accumulator")
 
 
+def test_other_norms_and_alphas_need_no_second_pass(table, monkeypatch):
+    X, y = table
+    monkeypatch.setitem(_explicit.CHUNK_ROWS, "cpu", 40)
+    settings = {"features": "nystroem", "n_features": 8, "alpha": "cv"}
+    model = MultipleKernelFDA(MIXED, **settings)
+    with pytest.raises(ValueError, match="there were none"):
+        model.partial_fit()
+    model.partial_fit(X, y, solve=False)  # 6 chunks of 40, none is left waiting
+    monkeypatch.setattr(ChunkRecipe, "__call__", None)
+    found = {}
+    for norm in (1, 2):
+        for alpha in ("cv", "loo", "learn", 1e-2, 1e-1, 1.0):
+            model.set_params(norm=norm, alpha=alpha).partial_fit()
+            found[norm, alpha] = model.kernel_weights_, model.alpha_, model.predict(X)
+    monkeypatch.undo()
+    monkeypatch.setitem(_explicit.CHUNK_ROWS, "cpu", 40)
+    for (norm, alpha), (weights, chosen, labels) in found.items():
+        fresh = clone(model).set_params(norm=norm, alpha=alpha).partial_fit(X, y)
+        assert_allclose(weights, fresh.kernel_weights_, atol=1e-4)
+        assert chosen == pytest.approx(fresh.alpha_, rel=1e-3)
+        assert np.mean(labels == fresh.predict(X)) > 0.99
+    fresh.set_params(alpha="cv")
+    with pytest.raises(ValueError, match="before the first call"):
+        fresh.partial_fit()
+
+
 def test_one_class_so_far_is_no_error(table):
     X, y = table
     model = MultipleKernelFDA(MIXED, n_features=8)
@@ -272,7 +299,7 @@ def test_bad_portions_are_refused_and_forgotten(table):
     ]
     for rows, labels, message in bad:
         with pytest.raises(ValueError, match=message):
-            model.partial_fit(rows, labels, classes=[0, 1, 2])
+            model.partial_fit(rows, labels)
     assert np.array_equal(model.feature_coef_, before)
     model.partial_fit(X[100:].astype(np.float32), y[100:])  # another dtype is fine
     clean = clone(model).partial_fit(X[:100], y[:100], solve=False)
@@ -311,7 +338,7 @@ def test_auto_takes_kernels_while_they_fit(table, monkeypatch):
     model = MultipleKernelFDA(MIXED, norm=1, n_features=8)
     assert clone(model).fit(X, y).features_.representation == "kernels"
     assert "fit into memory" in clone(model).fit(X, y).features_.why
-    monkeypatch.setattr(_explicit, "AUTO_ROWS", 100)
+    monkeypatch.setattr(_feature_choice, "AUTO_ROWS", 100)
     long = clone(model).fit(X, y)
     assert long.features_.why == "240 rows are more than 100"
     assert any("features: 240 rows" in r for r in long.certificate_.remarks)
@@ -397,6 +424,20 @@ def test_bad_streams(table):
     with pytest.raises(ValueError, match="1 class"):
         clone(model).fit(portions(X, np.zeros(240, int), 50))
     assert not hasattr(MultipleKernelFDA("precomputed"), "partial_fit")
+
+
+@pytest.mark.parametrize(("alpha", "most"), [("learn", 20), (1e-4, 13)])
+def test_few_factorisations_with_many_rows(alpha, most):
+    """Equal weights are far from the optimum: most have to shrink a hundredfold."""
+    rng = np.random.default_rng(7)
+    X, directions = rng.normal(size=(4000, 20)), rng.normal(size=(4, 2, 5))
+    waves = [np.sin(1.5 * X[:, 2 * v : 2 * v + 2] @ directions[v]) for v in range(4)]
+    y = np.argmax(sum(waves) + 0.5 * rng.gumbel(size=(4000, 5)), axis=1)
+    views = [(f"v{i}", "rbf", [2 * i, 2 * i + 1]) for i in range(10)]
+    model = MultipleKernelFDA(views, norm=1, alpha=alpha, features="random")
+    model.set_params(n_features=10).fit(X, y)
+    assert model.certificate_.converged
+    assert model.n_iter_ <= most
 
 
 def test_random_state(table):

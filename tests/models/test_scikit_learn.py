@@ -284,7 +284,7 @@ def test_html_representation(estimator, problem):
 def test_names_and_weights_belong_together(estimator, problem):
     model = clone(estimator).set_params(views=problem.views).fit(problem.X, problem.y)
     assert len(model.kernel_names_) == len(model.kernel_weights_) == 5
-    assert list(model.view_weights_) == ["first", "second", "noise"]
+    assert list(model.view_weights_) == ["first", "second", "third"]
     sums = [
         sum(
             float(weight)

@@ -44,10 +44,10 @@ def test_features_of_columns_and_kernels_are_the_same(model, problem):
     assert_allclose(columns.transform(X), columns.embedding_, atol=1e-8 * scale)
     assert_allclose(columns.kernel_, columns.kernel(X, X), atol=1e-7 * scale**2)
     inner = expected @ columns.embedding_.T
-    assert_allclose(columns.kernel(problem.new), inner, atol=1e-9 * scale**2)
+    assert_allclose(columns.kernel(problem.new, X), inner, atol=1e-9 * scale**2)
     assert columns.n_components_ == 3 == len(columns.get_feature_names_out())
     assert columns.certificate_.converged
-    assert set(columns.view_weights_) == {"first", "second", "noise"}
+    assert set(columns.view_weights_) == {"first", "second", "third"}
 
 
 @pytest.mark.parametrize("uncorrelated", [False, True])
@@ -141,6 +141,49 @@ def test_numbers_as_labels(regression):
     assert linear.fit(regression.X, counts).n_components_ == 1
 
 
+def test_label_kernel_by_a_function(regression, problem):
+    """Of numbers: similar targets count as similar. Of classes: as the matrix says."""
+    near = RBF(1.0)
+    model = SubspaceKernel(
+        regression.views, alpha=0.2, norm=1, label_kernel=near, n_components=3
+    )
+    Z = model.fit(regression.X, regression.y).transform(regression.new)
+    assert Z.shape == (25, 3) and not hasattr(model, "classes_")
+    H = to_numpy(near(regression.y[:, None], regression.y[:, None]))
+    P = np.eye(len(H)) - 1 / len(H)
+    overlap = np.diag(model.embedding_.T @ P @ H @ P @ model.embedding_)
+    assert_allclose(model.dependence_, overlap, rtol=1e-6)
+    order = np.random.default_rng(0).permutation(len(H))
+    again = clone(model).fit(regression.X[order], regression.y[order])
+    scale = np.max(np.abs(Z))
+    assert_allclose(again.transform(regression.new), Z, atol=1e-5 * scale)
+
+    def ordered(a, b):
+        return np.minimum(a, b.T) + 1.0
+
+    options = {"views": problem.views, "alpha": 0.2, "norm": 1}
+    called = SubspaceKernel(label_kernel=ordered, **options).fit(problem.X, problem.y)
+    codes = np.arange(4.0)[:, None]
+    matrix = SubspaceKernel(label_kernel=ordered(codes, codes), **options)
+    matrix.fit(problem.X, problem.y)
+    assert_allclose(called.embedding_, matrix.embedding_)
+    assert np.array_equal(called.classes_, np.arange(4))
+
+
+def test_two_balanced_classes_as_a_matrix_have_one_sign(make_problem):
+    """The overlaps with both classes are equally large: the first decides."""
+    problem = make_problem(2, n=40)
+    fits = []
+    for seed in range(4):
+        order = np.random.default_rng(seed).permutation(40)
+        model = SubspaceKernel(
+            problem.views, alpha=0.2, norm=1, label_kernel=np.eye(2)
+        ).fit(problem.X[order], problem.y[order])
+        fits.append(model.transform(problem.new))
+    for Z in fits[1:]:
+        assert_allclose(Z, fits[0], atol=1e-6 * np.max(np.abs(Z)))
+
+
 def test_alignment_is_the_larger(problem):
     options = {"alpha": 0.5, "norm": 1}
     hsic = SubspaceKernel(problem.views, **options).fit(problem.X, problem.y)
@@ -195,6 +238,12 @@ BAD = [
     ({"label_kernel": "other"}, "'label_kernel' parameter"),
     ({"label_kernel": np.eye(3)}, r"shape \(4, 4\)"),
     ({"label_kernel": -np.eye(4)}, "not positive semidefinite"),
+    ({"label_kernel": np.triu(np.ones((4, 4)))}, "not symmetric"),
+    ({"label_kernel": np.full((4, 4), np.nan)}, "NaN"),
+    ({"label_kernel": np.ones((4, 4))}, "calls all classes alike"),
+    ({"label_kernel": None}, "'label_kernel' parameter"),
+    ({"label_kernel": 3.0}, "'label_kernel' parameter"),
+    ({"label_kernel": lambda a, b: np.eye(3)}, r"shape \(4, 4\)"),
     ({"alpha": 0}, "'alpha' parameter"),
     ({"norm": 0.5}, "'norm' parameter"),
     ({"solver": "other"}, "'solver' parameter"),
@@ -218,6 +267,7 @@ def test_bad_parameters(problem, params, message):
         (np.linspace(0, 1.05, 48), {"label_kernel": "indicator"}, "needs class labels"),
         (np.linspace(0, 1.05, 48), {"label_kernel": np.eye(2)}, "needs class labels"),
         (np.full(48, np.nan), {}, "NaN"),
+        (np.full(48, 1), {"label_kernel": RBF(1.0)}, "1 class"),
         (np.full(48, 2.5), {"label_kernel": "linear"}, "nothing to depend on"),
         (np.array(["a", "b"] * 24), {"label_kernel": "linear"}, "Unknown label type"),
     ],

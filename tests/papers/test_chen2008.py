@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.model_selection import GridSearchCV
+from sklearn.svm import SVC
 
 from kernelweave.models import SubspaceKernelSVC
 from kernelweave.papers import _chen2008_claims as says
+from kernelweave.papers import _chen2008_splits as splits
 from kernelweave.papers import chen2008, load_paper
-from kernelweave.papers._chen2008_alternation import ROUNDS, alternation, kernels
+from kernelweave.papers._chen2008_alternation import ROUNDS, alternation
+from kernelweave.papers._chen2008_closed_form import (
+    best_joint_C,
+    joint_kernels,
+    mean_kernels,
+)
 from kernelweave.papers.results import Results
 
 
@@ -16,35 +24,68 @@ from kernelweave.papers.results import Results
 def data(rng):
     y = np.arange(90) % 3
     X = rng.standard_normal((90, 4)) + 4 * np.eye(3, 4)[y]
-    return X, y, chen2008.WIDTHS
+    return splits.normalised(X), y, splits.WIDTHS
 
 
 @pytest.fixture
 def split(data, rng):
-    return chen2008.halves(data, rng)
+    return splits.halves(data, rng)
 
 
 def test_scaling(rng):
     X = rng.standard_normal((7, 4)) + 3
     X[:, 3] = 1.0
-    columns = chen2008.normalised(X, genes=False)
-    np.testing.assert_allclose(np.linalg.norm(columns, axis=0), [1, 1, 1, 0])
-    np.testing.assert_allclose(columns.sum(axis=0), 0, atol=1e-12)
-    rows = chen2008.normalised(X, genes=True)
-    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1)
+    scaled = splits.normalised(X)
+    np.testing.assert_allclose(scaled.min(axis=0), 0)
+    np.testing.assert_allclose(scaled.max(axis=0), [0.5, 0.5, 0.5, 0])
 
 
 def test_halves_choose_a_width(split):
     assert len(split.y_train) == len(split.y_test) == 45
-    assert split.sigma in chen2008.WIDTHS[1:]  # the narrowest knows nothing
+    assert split.sigma in splits.WIDTHS[1:]  # the narrowest knows nothing
 
 
-def test_at_most_a_hundred_rows_of_a_class(rng):
-    y = np.repeat([0, 1], [150, 40])
-    X = rng.standard_normal((190, 2))
-    split = chen2008.halves((X, y, chen2008.WIDTHS), rng)
-    both = np.concatenate([split.y_train, split.y_test])
-    assert np.bincount(both).tolist() == [100, 40]
+def test_a_width_that_is_given_is_taken(data, rng):
+    assert splits.halves((*data[:2], (7.0,)), rng).sigma == 7.0
+
+
+def test_the_first_rows_of_each_class(rng):
+    y = rng.permutation(np.repeat([0, 1], [350, 40]))
+    X = np.arange(390.0)[:, None]
+    kept, classes = splits.first_rows(X, y, 300)
+    assert np.bincount(classes).tolist() == [300, 40]
+    assert kept[classes == 0].max() < np.flatnonzero(y == 0)[300]
+
+
+@pytest.mark.parametrize("uncorrelated", [False, True])
+@pytest.mark.parametrize("sigmas", [(0.1,), (0.05, 0.5)])
+def test_closed_form_of_the_joint_machines(split, sigmas, uncorrelated):
+    """One against the rest on the closed form decides as the estimator does."""
+    rows = (split.train, split.y_train)
+    inner, cross = joint_kernels(*rows, split.test, sigmas, uncorrelated)
+    model = SubspaceKernelSVC(
+        split.views(sigmas),
+        C=3.0,
+        alpha="loo",
+        uncorrelated=uncorrelated,
+        norm=np.inf,
+    )
+    expected = model.fit(*rows).decision_function(split.test)
+    machines = [
+        SVC(kernel="precomputed", C=3.0, tol=1e-8).fit(inner, split.y_train == c)
+        for c in model.classes_
+    ]
+    scores = np.column_stack([m.decision_function(cross) for m in machines])
+    np.testing.assert_allclose(scores, expected, atol=1e-3)
+
+
+def test_the_best_price_is_that_of_the_estimator(split):
+    rows, grid = (split.train, split.y_train), [0.01, 1.0, 100.0]
+    model = SubspaceKernelSVC(split.views((0.01, 0.1)), alpha="loo", norm=np.inf)
+    search = GridSearchCV(model, {"C": grid}, cv=3).fit(*rows)
+    scores = dict(zip(grid, search.cv_results_["mean_test_score"], strict=True))
+    best = best_joint_C(*rows, (0.01, 0.1), True, grid, 3)
+    assert scores[best] == pytest.approx(max(scores.values()))
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
@@ -74,13 +115,15 @@ def test_bounds_enclose_the_saddle_point(split, uncorrelated):
     assert len(found.upper) == len(found.lower) == len(found.error) == ROUNDS
     assert min(found.upper) >= 1 - 1e-4
     assert max(found.lower) <= 1 + 1e-4
-    model = SubspaceKernelSVC(split.views(), C=10.0, uncorrelated=uncorrelated)
+    model = SubspaceKernelSVC(
+        split.views((split.sigma,)), C=10.0, alpha="loo", uncorrelated=uncorrelated
+    )
     certificate = model.fit(split.train, split.y_train).certificate_
     assert certificate.value == pytest.approx(found.saddle, rel=1e-3)
 
 
 def test_centred_kernels(split):
-    train, test = kernels(split, split.sigma)
+    train, test = mean_kernels(split.train, split.test, (0.1, 0.5))
     assert np.trace(train) == pytest.approx(len(train))
     np.testing.assert_allclose(train.sum(axis=0), 0, atol=1e-9)
     np.testing.assert_allclose(test.sum(axis=1), 0, atol=1e-9)
@@ -93,8 +136,8 @@ def made_up(key, cell, sign):
     def columns(i):
         return {c: cell(j * sign + 0.01 * i) for j, c in enumerate(experiment.columns)}
 
-    splits = {row: {i: columns(i) for i in range(2)} for row in experiment.rows}
-    return Results(experiment, splits)
+    cells = {row: {i: columns(i) for i in range(2)} for row in experiment.rows}
+    return Results(experiment, cells)
 
 
 @pytest.mark.parametrize("sign", [1, -1])
@@ -130,19 +173,30 @@ def test_claims_and_pictures_of_rounds(closed):
 
 def test_claims_about_dimensions():
     experiment = load_paper("chen2008").select(figure=1)[0]
-    splits = {}
+    cells = {}
     for name, sizes in says.DIMENSIONS.items():
         for size in sizes:
             error = 10.0 + abs(size - (says.CLASSES[name] - 1))
             cell = {column: {"error": error} for column in experiment.columns}
-            splits[says.dimension_row(name, size)] = {0: cell}
-    results = Results(experiment, splits)
+            cells[says.dimension_row(name, size)] = {0: cell}
+    results = Results(experiment, cells)
     assert [verdict for _, verdict, _ in results.claims()] == ["reproduced"] * 2
     pytest.importorskip("matplotlib")
     assert len(experiment.draw(results).axes) == 2
 
 
+def test_quick_forms_are_kept_apart():
+    for experiment in chen2008.PAPER.experiments:
+        quick = experiment.quick_form
+        assert list(quick.rows) == list(experiment.rows)
+        assert quick.variant != experiment.variant
+        assert "60 rows" in quick.title
+
+
 def test_rows(data_dir):
-    X, y, widths = chen2008.rows_of("brain_tumor2")
+    assert len(splits.rows_of("satimage")[1]) == 1800  # Table 1 of the paper
+    assert len(splits.rows_of("satimage", 100)[1]) == 600
+    X, y, widths = splits.rows_of("brain_tumor2")
     assert (X.shape, len(np.unique(y))) == ((50, 10367), 4)
-    assert widths == chen2008.GENE_WIDTHS
+    assert widths == splits.GENE_WIDTHS
+    assert X.min() == 0 and X.max() == pytest.approx(10367**-0.5)

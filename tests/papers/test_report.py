@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import sys
 
@@ -46,7 +47,7 @@ def test_lines_of_a_terminal(results):
 def test_summary_counts(results, fake):
     assert summary([results]) == (
         "Of 3 cells 1 reproduced, 1 better, 1 not reproduced; of 2 claims 1 "
-        "reproduced; 1 rows left out for want of data"
+        "reproduced; 1 rows left out"
     )
     assert summary([Results(fake.FIGURE)]) == "Nothing was compared"
 
@@ -61,6 +62,19 @@ def test_markdown_has_paper_ours_and_verdict(results):
     assert "- Left out: moon: the data set 'moon' is not here" in text
     assert "- Warning of warns in 4 split(s): the gap is #" in text
     assert "| the moon is cheese | not run |" in text
+
+
+def test_markdown_says_how_many_splits(results, fake):
+    assert "Mean over 4 splits and its standard error; the paper has 8." in markdown(
+        [results], "c"
+    )
+    unstated = dataclasses.replace(fake.TABLE, stated=False)
+    cells = results.splits["half"]
+    both = {"half": cells, "moon": {0: cells[0]}}
+    text = markdown([Results(unstated, both)], "c")
+    assert "Mean over 1 to 4 splits" in text
+    assert "the paper does not say how many it has." in text
+    assert "Splits of each row: half 4, moon 1." in text
 
 
 def test_page_keeps_its_text(results, tmp_path):

@@ -50,6 +50,25 @@ def test_what_is_known_is_not_run_again(fake, tmp_path):
     assert len(calls) == 5
 
 
+def test_a_report_on_what_is_there_runs_nothing(fake, tmp_path):
+    experiment, calls = count_calls(fake.TABLE)
+    nothing = run_experiment(experiment, 3, tmp_path, cached=True)
+    assert nothing.rows == [] and "no split" in nothing.missing["half"]
+    first = run_experiment(experiment, 3, tmp_path)
+    list_jobs(experiment, 3, tmp_path)["half"][1].path.unlink()
+    some = run_experiment(experiment, 8, tmp_path, cached=True)
+    assert len(calls) == 3
+    assert list(some.splits["half"]) == [0, 2]
+    assert some.splits["half"][2] == first.splits["half"][2]
+
+
+def test_variants_are_kept_apart(fake, tmp_path):
+    experiment, calls = count_calls(fake.TABLE)
+    run_experiment(experiment, 2, tmp_path)
+    run_experiment(dataclasses.replace(experiment, variant="-small"), 2, tmp_path)
+    assert len(calls) == 4
+
+
 def test_a_new_column_is_added_to_old_splits(fake, tmp_path):
     old, calls = count_calls(fake.TABLE)
     run_experiment(old, 3, tmp_path)

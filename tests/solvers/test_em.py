@@ -97,6 +97,21 @@ def test_every_step_increases_the_likelihood(densities, prior):
     assert np.all(np.diff(values) <= 1e-13)
 
 
+@pytest.mark.parametrize("method", ["newton", "em"])
+@pytest.mark.parametrize("prior", PRIORS)
+def test_where_it_starts_does_not_matter(densities, rng, method, prior):
+    class Elsewhere(Simplex):
+        def start(self, p):
+            return rng.dirichlet(np.ones(p))
+
+    criterion = MixtureLikelihood(densities, prior)
+    plain = solve(criterion, Simplex(), method=method, tol=1e-8)
+    other = solve(criterion, Elsewhere(), method=method, tol=1e-8)
+    assert plain.converged and other.converged
+    assert_allclose(other.value, plain.value, atol=1e-7)
+    assert_allclose(other.weights, plain.weights, atol=1e-3)
+
+
 def test_max_iter_is_not_called_optimal(densities):
     found = solve(MixtureLikelihood(densities), Simplex(), method="em", max_iter=3)
     assert not found.converged and "max_iter=3" in found.status

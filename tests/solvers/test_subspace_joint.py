@@ -79,8 +79,11 @@ def test_closed_form_is_a_saddle_point(wine, uncorrelated):
 
 
 @BOTH
-def test_bounds_of_any_round_enclose_the_saddle(wine, uncorrelated):
-    problem, L = wine_problem(wine, uncorrelated, 0.1, 1.0)
+@pytest.mark.parametrize(
+    ("alpha", "C"), [(0.1, 0.1), (0.1, 1.0), (0.1, 100.0), (10.0, 3.0), (1e3, 19.0)]
+)
+def test_bounds_of_any_round_enclose_the_saddle(wine, uncorrelated, alpha, C):
+    problem, L = wine_problem(wine, uncorrelated, alpha, C)
     saddle = solve_joint(problem).point.upper
     start = problem.kernel.subspace(L, 3, uncorrelated)
     alternation = solve_joint(problem, 3, start=start, max_iter=6)
@@ -88,7 +91,7 @@ def test_bounds_of_any_round_enclose_the_saddle(wine, uncorrelated):
     for row in alternation.trace:
         assert row.value >= saddle * (1 - 1e-9)
         assert row.lower_bound <= saddle * (1 + 1e-9)
-    assert not alternation.converged
+    assert alternation.converged == (alternation.gap <= 1e-6)
     assert alternation.point.upper == min(row.value for row in alternation.trace)
 
 
@@ -133,6 +136,30 @@ def test_search_improves_on_the_truncated_closed_form(wine, uncorrelated, size):
     f = F @ (F.T @ solution.point.duals)
     value = 0.5 * np.sum(solution.point.duals * f) + hinge(f, problem.signs)[0]
     assert value == pytest.approx(solution.point.upper, rel=1e-9)
+
+
+@BOTH
+@pytest.mark.parametrize(("alpha", "C"), [(0.1, 0.1), (0.1, 50.0), (5.0, 5.0)])
+def test_search_is_never_worse_than_the_truncated_closed_form(
+    rng, uncorrelated, alpha, C
+):
+    n, k = 30, 3
+    y = np.arange(n) % k
+    X = rng.normal(size=(n, 3)) + 2.0 * rng.normal(size=(k, 3))[y]
+    squared = np.sum((X[:, None] - X[None]) ** 2, axis=-1)
+    kernel = RegularizedKernel(centred(np.exp(-squared / 6.0)), alpha)
+    problem = SubspaceSVM(kernel, signs_of_codes(y, k), C, uncorrelated)
+    duals = problem.closed_form_duals()
+    relaxed = problem.lower_bound(duals, None)
+    uppers = []
+    for size in range(1, k):
+        truncated = problem.point(problem.subspace(duals, size)).upper
+        solution = solve_joint(problem, size, duals=duals, max_iter=4)
+        assert solution.point.upper <= truncated * (1 + 1e-9)
+        assert relaxed * (1 - 1e-9) <= solution.lower_bound
+        assert solution.lower_bound <= solution.point.upper * (1 + 1e-9)
+        uppers.append(solution.point.upper)
+    assert min(uppers) >= relaxed * (1 - 1e-9)
 
 
 @BOTH

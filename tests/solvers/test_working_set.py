@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
+
 import numpy as np
 import pytest
 
 from kernelweave import Fisher, LpBall, Simplex, solve
 from kernelweave.kernels import DenseBank
 from kernelweave.kernels.feature_bank import FeatureBank
+
+#: The module; the package has a function of the same name.
+rounds = importlib.import_module("kernelweave.solvers.working_set")
 
 
 def problem(rng, alpha, n=30, p=110, width=2):
@@ -34,18 +39,37 @@ def test_same_optimum_as_newton(alpha, rng):
 
 
 def test_kernels_outside_are_neither_combined_nor_factored(rng, monkeypatch):
-    criterion = problem(rng, 2.0)
-    widest = []
-    original = FeatureBank.combine
+    criterion = problem(rng, 2.0, p=300)
+    calls = {"combine": [], "apply": [], "quad": []}
 
-    def watched(self, *arguments, **options):
-        widest.append(self.n_kernels)
-        return original(self, *arguments, **options)
+    def watch(name):
+        original = getattr(FeatureBank, name)
 
-    monkeypatch.setattr(FeatureBank, "combine", watched)
+        def watched(self, *arguments, **options):
+            calls[name].append(self.n_kernels)
+            return original(self, *arguments, **options)
+
+        monkeypatch.setattr(FeatureBank, name, watched)
+
+    for name in calls:
+        watch(name)
     solution = solve(criterion, Simplex(), tol=1e-6)
-    assert solution.converged and max(widest) < 110
-    assert np.sum(solution.weights > 0) <= max(widest)
+    assert solution.converged and max(calls["combine"]) < 300
+    assert np.sum(solution.weights > 0) <= max(calls["combine"])
+    # scores at the beginning and after each round, products for the certificate
+    assert calls["quad"].count(300) == solution.n_iter + 1
+    assert calls["apply"].count(300) <= 2
+
+
+@pytest.mark.parametrize("alpha", [0.05, "learn"])
+def test_a_round_starts_where_the_last_one_ended(alpha, rng, monkeypatch):
+    criterion = problem(rng, alpha, p=300)
+    warm = solve(criterion, Simplex(), tol=1e-6)
+    monkeypatch.setattr(rounds, "SPREAD", 1.0)  # all the same: from the middle
+    cold = solve(criterion, Simplex(), tol=1e-6)
+    assert warm.converged and cold.converged
+    assert warm.value == pytest.approx(cold.value, rel=2e-6)
+    assert warm.n_factorizations <= cold.n_factorizations
 
 
 def test_other_sets_and_few_kernels_go_to_newton(rng):
@@ -60,7 +84,7 @@ def test_other_sets_and_few_kernels_go_to_newton(rng):
 
 
 def test_dense_kernels_too(rng):
-    criterion = problem(rng, 0.3, p=30)
+    criterion = problem(rng, 0.3, p=60)
     features = criterion.bank.features
     stack = np.stack([features[:, b] @ features[:, b].T for b in criterion.bank.blocks])
     dense = Fisher(DenseBank(stack), criterion.target, 0.3)

@@ -193,6 +193,11 @@ def _add_reproduce(
     reproduce.add_argument(
         "--quick", action="store_true", help="few splits: minutes instead of hours"
     )
+    reproduce.add_argument(
+        "--cached",
+        action="store_true",
+        help="run nothing: report on the splits that earlier runs have finished",
+    )
     _add_run_options(reproduce)
 
 
@@ -228,6 +233,7 @@ def _reproduce_options(arguments: argparse.Namespace) -> ReproduceOptions:
         part=arguments.part,
         splits=arguments.splits,
         quick=arguments.quick,
+        cached=arguments.cached,
         jobs=arguments.jobs,
         dask=arguments.dask,
         markdown=arguments.markdown,

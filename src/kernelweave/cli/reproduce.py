@@ -40,6 +40,7 @@ class ReproduceOptions:
     part: str = ""
     splits: int | None = None
     quick: bool = False
+    cached: bool = False
     jobs: int = 1
     dask: str | None = None
     markdown: str | None = None
@@ -51,7 +52,8 @@ class ReproduceOptions:
         for name in ("table", "figure", "part", "splits"):
             value = getattr(self, name)
             words += [f"--{name} {value}"] if value not in (None, "") else []
-        return " ".join([*words, "--quick"] if self.quick else words)
+        words += ["--quick"] if self.quick else []
+        return " ".join([*words, "--cached"] if self.cached else words)
 
 
 def run_reproduce(options: ReproduceOptions) -> None:
@@ -86,6 +88,8 @@ def run_reproduce(options: ReproduceOptions) -> None:
 
 
 def _run(experiment: Experiment, folder: Path, options: ReproduceOptions) -> Results:
+    if options.quick and experiment.quick_form is not None:
+        experiment = experiment.quick_form
     n_splits = options.splits
     if n_splits is None:
         n_splits = experiment.quick if options.quick else experiment.splits
@@ -97,6 +101,7 @@ def _run(experiment: Experiment, folder: Path, options: ReproduceOptions) -> Res
             jobs=options.jobs,
             dask=options.dask,
             advance=advance,
+            cached=options.cached,
         )
 
 

@@ -10,6 +10,7 @@ from kernelweave.criteria.base import (
 from kernelweave.criteria.block import BlockDual, BlockFisher
 from kernelweave.criteria.dependence import DependenceTest, hsic, hsic_test
 from kernelweave.criteria.easy_mkl import easy_mkl_weights
+from kernelweave.criteria.feature_dependence import hsic_of_features
 from kernelweave.criteria.fisher import Fisher
 from kernelweave.criteria.gcv_path import CvPath, GcvPath
 from kernelweave.criteria.label_kernels import label_factor, target_factor
@@ -62,6 +63,7 @@ __all__ = [
     "class_target",
     "easy_mkl_weights",
     "hsic",
+    "hsic_of_features",
     "hsic_test",
     "label_factor",
     "reduced_class_target",

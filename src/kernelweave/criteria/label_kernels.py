@@ -11,10 +11,14 @@ from kernelweave.criteria.targets import (
     reduced_class_target,
 )
 
-__all__ = ["label_factor", "target_factor"]
+__all__ = ["column_signs", "label_factor", "target_factor"]
 
 #: Negative eigenvalue, relative to the largest, that is still rounding.
 ROUNDING = 1e-8
+#: Eigenvalue, relative to the largest, below which a direction carries nothing.
+RANK = 1e-13
+#: Difference, relative, below which two entries count as equally large.
+TIE = 1e-6
 
 
 def label_factor(
@@ -44,7 +48,7 @@ def label_factor(
 
     Returns
     -------
-    factor : ndarray of shape (n, k - 1) or (n, k)
+    factor : ndarray of shape (n, k - 1) or (n, rank(S))
         L, with columns that sum to zero.
     """
     codes = checked_codes(codes, n_classes)
@@ -58,9 +62,22 @@ def label_factor(
             )
         root = normal_basis(np.full(n_classes, 1.0 / np.sqrt(n_classes)))
     else:
-        root = _symmetric_root(kernel, n_classes)
+        root = _root(_checked_kernel(kernel, n_classes))
     share = np.bincount(codes, minlength=n_classes) / len(codes)
-    return (root - share @ root)[codes]
+    centred = root - share @ root
+    if np.max(np.abs(centred)) <= ROUNDING * np.max(np.abs(root)):
+        raise ValueError(
+            "the label kernel calls all classes alike, so that there is nothing to "
+            "depend on"
+        )
+    return centred[codes]
+
+
+def column_signs(columns: np.ndarray) -> np.ndarray:
+    """The sign of the largest entry of each column, the first of those that tie."""
+    size = np.abs(columns)
+    first = np.argmax(size >= (1.0 - TIE) * np.max(size, axis=0), axis=0)
+    return np.where(columns[first, np.arange(columns.shape[1])] < 0, -1.0, 1.0)
 
 
 def target_factor(y: np.ndarray) -> np.ndarray:
@@ -86,23 +103,40 @@ def target_factor(y: np.ndarray) -> np.ndarray:
     return centred[:, ~constant] / size[~constant]
 
 
-def _symmetric_root(kernel: Array, n_classes: int) -> np.ndarray:
-    """``S^(1/2)`` (k, k), the symmetric root, which has no arbitrary signs."""
-    matrix = np.asarray(to_numpy(kernel), dtype=np.float64)
+def _checked_kernel(kernel: Array, n_classes: int) -> np.ndarray:
+    """A symmetric, finite matrix (k, k) of numbers."""
+    matrix = np.asarray(to_numpy(kernel))
     if matrix.shape != (n_classes, n_classes):
         raise ValueError(
             f"a label kernel over {n_classes} classes must have the shape "
             f"({n_classes}, {n_classes}); got {matrix.shape}"
         )
+    if matrix.dtype.kind not in "fiubO":
+        raise ValueError(f"the label kernel must hold real numbers; got {matrix.dtype}")
+    matrix = matrix.astype(np.float64)
     if not np.all(np.isfinite(matrix)):
         raise ValueError("the label kernel contains NaN or infinite values")
     size = float(np.max(np.abs(matrix)))
     if np.max(np.abs(matrix - matrix.T)) > ROUNDING * size:
         raise ValueError("the label kernel is not symmetric; use (S + S.T) / 2")
-    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
+    return (matrix + matrix.T) / 2
+
+
+def _root(matrix: np.ndarray) -> np.ndarray:
+    """R (k, r) with ``R R' = S``: the symmetric root, or one of as few columns as can.
+
+    The first has no arbitrary signs; the second is for a rank below k.
+    """
+    values, vectors = np.linalg.eigh(matrix)
     if values[0] < -ROUNDING * max(abs(values[-1]), abs(values[0])):
         raise ValueError(
             "the label kernel is not positive semidefinite: its smallest eigenvalue is "
             f"{values[0]:.3g}, its largest {values[-1]:.3g}"
         )
-    return (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+    keep = values > RANK * len(values) * values[-1]
+    if np.all(keep):
+        return (vectors * np.sqrt(values)) @ vectors.T
+    if not np.any(keep):
+        return np.zeros((len(values), 1))
+    root = vectors[:, keep] * np.sqrt(values[keep])
+    return (root * column_signs(root))[:, ::-1]

@@ -39,10 +39,16 @@ class PredictivePath(LooPath):
         Centred kernel; its memory is reused.
     target : array of shape (n, k)
         One column a class coordinate; their means are the intercepts.
+    unknown : ndarray of shape (n,), optional
+        Prior variance, over the amplitude, of what the kernel leaves out of each row,
+        to be added where the row itself is predicted. None by default.
     """
 
-    def __init__(self, gram: Array, target: Array) -> None:
+    def __init__(
+        self, gram: Array, target: Array, unknown: np.ndarray | None = None
+    ) -> None:
         super().__init__(gram, target)
+        self.unknown = np.zeros(self.n_samples) if unknown is None else unknown
         self.target = to_numpy(target).astype(np.float64)
         self.intercept = np.mean(self.target, axis=0)  # (k,)
 
@@ -68,7 +74,8 @@ class PredictivePath(LooPath):
         coef = to_numpy(coef).astype(np.float64)
         coef = coef.reshape(self.n_samples, len(noises), k).transpose(1, 0, 2)
         precision = to_numpy(self._precision(shrink)).astype(np.float64).T
-        return LooTable(noises, self.target, coef / precision[:, :, None], precision)
+        residual = coef / precision[:, :, None]
+        return LooTable(noises, self.target, residual, precision, self.unknown)
 
     def log_marginal(self, noises: np.ndarray, unit: bool = False) -> np.ndarray:
         """Log marginal likelihood (g, k), at amplitude 1 or at the best one."""
@@ -154,16 +161,24 @@ class LooTable:
         Target minus its leave-one-out mean.
     precision : ndarray of shape (g, n)
         q; a leave-one-out variance is the amplitude over it.
+    unknown : ndarray of shape (n,)
+        What a variance is beyond that, over the amplitude.
     """
 
     noises: np.ndarray
     target: np.ndarray
     residual: np.ndarray
     precision: np.ndarray
+    unknown: np.ndarray
+
+    @property
+    def spread(self) -> np.ndarray:
+        """Leave-one-out variances over the amplitude, (g, n)."""
+        return 1.0 / self.precision + self.unknown
 
     def amplitude(self) -> np.ndarray:
-        """The amplitudes (g, k) that maximise the leave-one-out density."""
-        return np.mean(self.residual**2 * self.precision[:, :, None], axis=1)
+        """The amplitudes (g, k) that maximise the Gaussian leave-one-out density."""
+        return np.mean(self.residual**2 / self.spread[:, :, None], axis=1)
 
     def log_density(
         self, amplitude: np.ndarray, likelihood: str = "gaussian", dof: float = 4.0
@@ -182,7 +197,7 @@ class LooTable:
             Degrees of freedom of the last two; more than 2.
         """
         precision = self.precision[:, :, None]
-        variance = _positive(amplitude)[:, None, :] / precision
+        variance = _positive(amplitude)[:, None, :] * self.spread[:, :, None]
         if likelihood == "gaussian":
             square = self.residual**2 / variance
             return -0.5 * (square + np.log(2 * np.pi * variance))
@@ -240,7 +255,7 @@ class Expert:
         """The expert with noise level ``chosen`` (k,) of the grid for each column."""
         columns = np.arange(len(chosen))
         residual = grid.residual[chosen, :, columns].T  # (n, k)
-        precision = grid.precision[chosen, :].T
+        precision, spread = grid.precision[chosen, :].T, grid.spread[chosen, :].T
         target, n = grid.target, grid.target.shape[0]
         drift = (target - np.mean(target, axis=0)) / (n - 1)
         amplitude = amplitudes[chosen, columns]
@@ -248,7 +263,7 @@ class Expert:
             noise=grid.noises[chosen],
             amplitude=amplitude,
             mean=target - residual,
-            variance=amplitude / precision,
+            variance=amplitude * spread,
             log_density=tables[chosen, :, columns].T,
             coef=residual * precision,
             held_out=target - residual + drift,

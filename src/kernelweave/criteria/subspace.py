@@ -15,12 +15,15 @@ from kernelweave._array import (
     namespace,
     to_numpy,
 )
-from kernelweave.criteria.fisher import solve_factored
+from kernelweave.criteria.fisher import solve_factored, squared_norm
+from kernelweave.criteria.label_kernels import column_signs
 
 __all__ = ["RegularizedKernel", "Subspace"]
 
 #: Directions with this share of the largest eigenvalue are kept whatever the rounding.
 NOISE = 1e-2
+#: Share of a squared norm that a difference must keep to be as good as a product.
+KEPT = 0.1
 
 
 @dataclass(frozen=True)
@@ -119,7 +122,11 @@ class RegularizedKernel:
         scaled = vectors / np.sqrt(values)
         axes = from_numpy(scaled, solved)
         coef = solved @ axes
-        features = products @ axes if uncorrelated else self.gram @ coef
+        features = products @ axes
+        if not uncorrelated:  # G T L V = G L V - alpha T L V: no pass over G
+            products, features = features, features - self.alpha * coef
+            if squared_norm(features) < KEPT * squared_norm(products):
+                features = self.gram @ coef  # most digits would cancel
         return Subspace(coef, features, values, scaled)
 
     def _rounding(self, solved: Array, uncorrelated: bool) -> float:
@@ -135,7 +142,7 @@ class RegularizedKernel:
 def leading_axes(matrix: np.ndarray, rounding: float) -> tuple[np.ndarray, np.ndarray]:
     """Eigenvalues (r,) above rounding, the largest first, and eigenvectors (k, r).
 
-    The sign of a vector makes its largest entry positive.
+    The sign of a vector makes its largest entry positive, the first if some tie.
     """
     matrix = matrix.astype(np.float64)
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
@@ -147,8 +154,7 @@ def leading_axes(matrix: np.ndarray, rounding: float) -> tuple[np.ndarray, np.nd
             "the rows differ and that kernel and labels belong together"
         )
     values, vectors = values[:rank], vectors[:, :rank]
-    largest = np.argmax(np.abs(vectors), axis=0)
-    return values, vectors * np.sign(vectors[largest, np.arange(rank)])
+    return values, vectors * column_signs(vectors)
 
 
 def decorrelated(subspace: Subspace, target: Array) -> Subspace:
@@ -185,7 +191,5 @@ def _rotated(
     overlap = to_numpy(target.T @ features).astype(np.float64) @ rotation  # (k, l)
     dependence = np.sum(overlap**2, axis=0)
     order = np.argsort(-dependence, kind="stable")
-    largest = np.argmax(np.abs(overlap), axis=0)
-    signs = np.where(overlap[largest, np.arange(len(order))] < 0, -1.0, 1.0)
-    axes = from_numpy((rotation * signs)[:, order], coef)
+    axes = from_numpy((rotation * column_signs(overlap))[:, order], coef)
     return Subspace(coef @ axes, features @ axes, dependence[order])

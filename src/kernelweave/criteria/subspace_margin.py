@@ -69,6 +69,8 @@ class SubspaceMargin:
     """
 
     family = "fisher"
+    #: Where the box holds every variable, v is all but linear in w.
+    reciprocal_is_concave = False
 
     def __init__(
         self,

@@ -68,13 +68,18 @@ CHIPS = {
     ),
     "leukemia": Chip("leukemia_hgu95av2", "Acute leukaemia, lymphoid or myeloid."),
     "p53": Chip("p53_symbols", "Cell lines with p53 mutated or not.", probes=False),
+    "tox": Chip(
+        "tox_171",
+        "Toxicity in four classes (TOX-171), genes without names.",
+        probes=False,
+    ),
 }
 
 
 def fetch_expression(
     name: str,
     *,
-    gene_sets: str = "hallmark",
+    gene_sets: str | None = "hallmark",
     smallest: int = 5,
     as_frame: bool | str = "auto",
 ) -> Bunch:
@@ -87,10 +92,11 @@ def fetch_expression(
 
     Parameters
     ----------
-    name : {"prostate", "all_lineage", "all_fusion", "leukemia", "p53"}
+    name : {"prostate", "all_lineage", "all_fusion", "leukemia", "p53", "tox"}
         Which microarray.
-    gene_sets : {"hallmark", "kegg", "kegg_msigdb"}, default="hallmark"
-        Which gene sets.
+    gene_sets : {"hallmark", "kegg", "kegg_msigdb"} or None, default="hallmark"
+        Which gene sets; None makes one view of all columns, the only choice for "tox",
+        whose genes have no names.
     smallest : int, default=5
         Sets with fewer columns on the chip are left out.
     as_frame : bool or "auto", default="auto"
@@ -109,11 +115,17 @@ def fetch_expression(
     """
     if name not in CHIPS:
         raise ValueError(f"name must be one of {', '.join(CHIPS)}; got {name!r}")
-    if gene_sets not in GENE_SETS:
+    if gene_sets is not None and gene_sets not in GENE_SETS:
         raise ValueError(
-            f"gene_sets must be one of {', '.join(GENE_SETS)}; got {gene_sets!r}"
+            f"gene_sets must be one of {', '.join(GENE_SETS)}, or None; got "
+            f"{gene_sets!r}"
         )
     chip = CHIPS[name]
+    if gene_sets is None:
+        values, labels, features = _read_chip(chip)
+        codes, classes = encode_labels(labels)
+        blocks = {"genes": (values, features.tolist())}
+        return views_bunch(blocks, codes, classes, f"{chip.about}\n", as_frame)
     sets = _read_gene_sets(find_file(GENE_SETS[gene_sets][0]), GENE_SETS[gene_sets][1])
     values, labels, features = _read_chip(chip)
     genes = _symbols(features) if chip.probes else features
@@ -136,7 +148,8 @@ def _read_chip(chip: Chip) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     with np.load(find_file(f"{chip.file}.npz"), allow_pickle=False) as archive:
         values = archive["X"].astype(float)
         labels = archive[chip.target].astype(str)
-        features = archive["features"].astype(str)
+        numbers = [f"gene_{j:05d}" for j in range(values.shape[1])]
+        features = np.asarray(archive.get("features", numbers)).astype(str)
         keep = np.ones(len(labels), dtype=bool)
         if chip.cells:
             keep &= archive["y"].astype(str) == chip.cells

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from sklearn.pipeline import Pipeline
@@ -37,6 +37,18 @@ from kernelweave.views.chunks import row_chunks
 from kernelweave.views.missing import ObservedViews, take_rows
 
 __all__ = ["CompletedKernelMap", "imputes", "spread_out"]
+
+
+class Lengths(Protocol):
+    """Whoever wants to know of the kernels of new rows before they are centred."""
+
+    def measure(self, i: int, gram: Array) -> None:
+        """Kernel i (m_i, n_i) between the rows that have it."""
+        ...
+
+    def complete(self, i: int, gram: Array) -> None:
+        """Kernel i (m, n) with the entries of others where it has none."""
+        ...
 
 
 class CompletedKernelMap(KernelMap):
@@ -93,8 +105,20 @@ class CompletedKernelMap(KernelMap):
     def cross(self, rows: ObservedViews, weights: np.ndarray) -> Array:
         """``sum_i w_i G_i(rows)``, (m, n), for all p weights."""
         cross = super().cross
-        parts = [cross(piece, weights) for _, piece in self._pieces(rows)]
+        parts = [cross(piece, weights) for _, piece in self.pieces(rows)]
         return parts[0] if len(parts) == 1 else namespace(*parts).concat(parts, axis=0)
+
+    def lacking(self, observed: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """Weight (m,) of the kernels that rows lack, whatever stands for them.
+
+        Parameters
+        ----------
+        observed : ndarray of bool of shape (m, v)
+            Which rows have which view.
+        weights : ndarray of shape (p,)
+            Weights of all kernels.
+        """
+        return ~observed[:, self.view_of] @ weights
 
     def _center(self, i: int, slot: Array, known_psd: bool) -> Centering:
         """Centre kernel i, in the corner of ``slot``, and put it where its rows are."""
@@ -150,7 +174,7 @@ class CompletedKernelMap(KernelMap):
                 )
             self.remarks.append(remark)
 
-    def _pieces(self, rows: ObservedViews) -> Iterator[tuple[slice, ObservedViews]]:
+    def pieces(self, rows: ObservedViews) -> Iterator[tuple[slice, ObservedViews]]:
         """A chunk of rows at a time; completing holds all kernels of a chunk."""
         m, held = len(rows.observed), 1
         if self.missing == "available":
@@ -162,15 +186,20 @@ class CompletedKernelMap(KernelMap):
                 blocks = rows.blocks[part, ...]
             yield part, ObservedViews(blocks, rows.observed[part])
 
-    def _centred(self, rows: ObservedViews, wanted: list[int]) -> Iterator[Array]:
-        """``G_i(rows)``, (m, n), of the kernels ``wanted``, one after the other."""
+    def centred(
+        self, rows: ObservedViews, wanted: list[int], lengths: Lengths | None = None
+    ) -> Iterator[Array]:
+        """``G_i(rows)``, (m, n), of the kernels ``wanted``, one after the other.
+
+        ``lengths`` is told each kernel as it is and, where others complete it, after.
+        """
         seen = rows.observed[:, self.view_of]  # (m, p)
         whole = np.all(seen[:, wanted]) and np.all(self.observed[:, wanted])
         if self.missing == "zero" or whole:
-            yield from self._zero_filled(rows, seen, wanted)
+            yield from self._zero_filled(rows, seen, wanted, lengths)
             return
         kept, mean = {}, None
-        filled = self._zero_filled(rows, seen, self.active)
+        filled = self._zero_filled(rows, seen, self.active, lengths)
         for i, gram in zip(self.active, filled, strict=True):
             mean = gram if mean is None else mean + gram
             if i in wanted:
@@ -179,12 +208,18 @@ class CompletedKernelMap(KernelMap):
         known = from_numpy(np.any(seen[:, self.active], axis=1), mean)
         for i in wanted:
             gram = kept.pop(i) + _outside(mean, seen[:, i], self.observed[:, i])
+            if lengths is not None:
+                lengths.complete(i, gram)
             if i in self.repairs:  # a row of which nothing is known stays zero
                 gram = self.repairs[i](gram) * known[:, None]
             yield gram
 
     def _zero_filled(
-        self, rows: ObservedViews, seen: np.ndarray, wanted: list[int]
+        self,
+        rows: ObservedViews,
+        seen: np.ndarray,
+        wanted: list[int],
+        lengths: Lengths | None = None,
     ) -> Iterator[Array]:
         """The same with zeros for every pair of rows that do not share the kernel."""
         present = [i for i in wanted if np.any(seen[:, i])]
@@ -192,7 +227,10 @@ class CompletedKernelMap(KernelMap):
         shape = (len(seen), self.source.n_samples)
         for i in wanted:
             if i in present:
-                own = self.centerings[i](next(grams))
+                gram = next(grams)
+                if lengths is not None:
+                    lengths.measure(i, gram)
+                own = self.centerings[i](gram)
                 yield spread_out(own, seen[:, i], self.observed[:, i])
             else:
                 like = rows.blocks[0] if isinstance(rows.blocks, list) else rows.blocks

@@ -70,14 +70,17 @@ class FeatureBank:
     def combine(
         self, weights: np.ndarray, out: Array | None = None, lower: bool = False
     ) -> Array:
-        """``sum_i w_i Z_i Z_i'``, (n, n); kernels without weight are not touched."""
+        """``sum_i w_i Z_i Z_i'``, (n, n); kernels without weight are not touched.
+
+        With ``lower``, the triangle that :func:`cholesky` reads is enough.
+        """
         weights = np.asarray(weights, dtype=np.float64)
         used = np.flatnonzero(np.abs(weights) > NOTHING * np.max(np.abs(weights)))
         xp, n = namespace(self.features), self.n_samples
         if len(used) == 0:
             return xp.zeros((n, n), dtype=self.like.dtype, device=device(self.like))
         if self.triangular and is_numpy(self.features) and np.all(weights >= 0):
-            return self._combine_triangular(weights, out)
+            return self._combine_triangular(weights, out, lower)
         columns = self.columns(used)
         spread = np.repeat(weights[used], [self.widths[i] for i in used])
         if np.all(spread >= 0):  # a square: half the work where the library sees it
@@ -87,22 +90,28 @@ class FeatureBank:
             return scaled @ scaled.T
         return (columns * from_numpy(spread, self.like)[None, :]) @ columns.T
 
-    def _combine_triangular(self, weights: np.ndarray, out: Array | None) -> Array:
-        """``U U'`` for the upper triangle U of the weighted features, by LAPACK."""
-        width = self.features.shape[1]
+    def _combine_triangular(
+        self, weights: np.ndarray, out: Array | None, one_triangle: bool
+    ) -> Array:
+        """``U U'`` for the upper triangle U of the weighted features, by LAPACK.
+
+        It overwrites U by the triangle of the product that :func:`cholesky` reads, so
+        that a factorisation takes no other memory than ``out``.
+        """
+        width, n = self.features.shape[1], self.n_samples
+        out = np.empty((n, n), dtype=self.features.dtype) if out is None else out
         spread = np.sqrt(np.repeat(weights, self.widths))
-        scaled = self.features[:width] * spread[None, :]
-        lauum = linalg.get_lapack_funcs("lauum", (scaled,))
+        np.multiply(self.features, spread[None, :], out=out[:, :width])
+        out[:, width:] = 0.0
+        lauum = linalg.get_lapack_funcs("lauum", (out,))
         # The transpose of an array in the order of C costs no copy.
-        product, _ = lauum(scaled.T, lower=1, overwrite_c=1)
-        if out is None:
-            out = np.zeros((self.n_samples, self.n_samples), dtype=scaled.dtype)
-        out[width:, :] = 0.0
-        out[:width, width:] = 0.0
-        lower = np.tril(product)
-        out[:width, :width] = lower
-        out[:width, :width] += np.tril(lower, -1).T
-        return out
+        product, _ = lauum(out.T, lower=1, overwrite_c=1)
+        upper = product.T
+        if one_triangle:
+            return upper
+        upper = np.triu(upper)
+        upper += np.triu(upper, 1).T
+        return upper
 
     def columns(self, kernels: np.ndarray) -> Array:
         """The features of some kernels side by side, without a copy if it is all."""

@@ -7,11 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from kernelweave._array import Array, namespace
+from kernelweave._array import Array, device, from_numpy, namespace
+from kernelweave.kernels.centering import Centering
+from kernelweave.kernels.completion import CompletedKernelMap
 from kernelweave.kernels.mapping import KernelMap
 from kernelweave.kernels.resolve import gram_stack
 from kernelweave.kernels.sources import FeatureSource, Source
 from kernelweave.views.chunks import row_chunks
+from kernelweave.views.missing import ObservedViews, take_rows
 
 __all__ = ["WatchedSource", "centred_rows"]
 
@@ -31,8 +34,9 @@ class WatchedSource:
 
     Attributes
     ----------
-    diagonals : list of arrays of shape (n,)
-        ``k(x_i, x_i)`` of each kernel, known once ``fill`` is through.
+    diagonals : list of arrays of shape (n_i,)
+        ``k(x_i, x_i)`` of each kernel over the rows that have it, known once ``fill``
+        is through.
     lowest : list of float
         The least entry of each kernel.
     """
@@ -41,7 +45,6 @@ class WatchedSource:
         self.source = source
         self.names, self.view_names = source.names, source.view_names
         self.observed: np.ndarray | None = source.observed
-        self.observed = source.observed
         self.diagonals: list[Array] = []
         self.lowest: list[float] = []
 
@@ -59,9 +62,10 @@ class WatchedSource:
         """Fill as the source does, and look at each matrix on the way."""
         xp = namespace(stack)
         for i, known_psd in enumerate(self.source.fill(stack)):
-            diagonal = xp.linalg.diagonal(stack[i, :, :])
-            self.diagonals.append(xp.asarray(diagonal, copy=True))
-            self.lowest.append(float(xp.min(stack[i, :, :])))
+            size = self._n_rows(i)
+            own = stack[i, :size, :size]
+            self.diagonals.append(xp.asarray(xp.linalg.diagonal(own), copy=True))
+            self.lowest.append(float(xp.min(own)))
             yield known_psd
 
     def cross(self, rows: Any, wanted: list[int]) -> Iterator[Array]:
@@ -83,6 +87,13 @@ class WatchedSource:
             low, high = float(xp.min(known)), float(xp.max(known))
             constant = high - low <= SAME_DIAGONAL * abs(high)
             yield (high if constant else -np.inf) * xp.ones_like(rows[:, 0, 0])
+
+    def _n_rows(self, i: int) -> int:
+        """How many training rows have kernel i."""
+        if self.observed is None:
+            return self.n_samples
+        views = list(dict.fromkeys(self.view_names))
+        return int(np.sum(self.observed[:, views.index(self.view_names[i])]))
 
     def _computed(
         self, source: FeatureSource, rows: list[Array], wanted: list[int]
@@ -112,7 +123,7 @@ def centred_rows(
     ----------
     kernel_map : KernelMap
         Fitted on a :class:`WatchedSource`.
-    rows : list of arrays, or array of shape (m, n, p)
+    rows : list of arrays, array of shape (m, n, p), or ObservedViews
         New rows, as ``kernel_map.project`` takes them.
     weights : ndarray of shape (p,)
         Weights of all kernels.
@@ -122,6 +133,15 @@ def centred_rows(
     source = kernel_map.source
     assert isinstance(source, WatchedSource)
     wanted = [i for i, weight in enumerate(weights) if weight != 0]
+    if isinstance(kernel_map, CompletedKernelMap):
+        lengths = _CompletedLengths(kernel_map, rows, diagonal)
+        total = None
+        for i, centred in zip(
+            wanted, kernel_map.centred(rows, wanted, lengths), strict=True
+        ):
+            term = centred * float(weights[i])
+            total = term if total is None else total + term
+        return total, lengths.total(wanted, weights, total)
     own: Iterator[Array]
     if diagonal is None:
         own = source.diagonal(rows, wanted)
@@ -129,10 +149,81 @@ def centred_rows(
         own = (diagonal[:, i] for i in wanted)
     total, norms = None, None
     for i, gram, same in zip(wanted, source.cross(rows, wanted), own, strict=True):
-        xp, centering, weight = namespace(gram), kernel_map.centerings[i], weights[i]
-        term = centering(gram) * float(weight)
-        length = same - 2.0 * xp.mean(gram, axis=1) + centering.grand_mean
-        length = length * (centering.scale * float(weight))
+        centering, weight = kernel_map.centerings[i], float(weights[i])
+        term = centering(gram) * weight
+        length = _centred_length(centering, gram, same) * weight
         total = term if total is None else total + term
         norms = length if norms is None else norms + length
     return total, norms
+
+
+class _CompletedLengths:
+    """``g_i(x, x)`` of rows that may lack views, gathered while these are centred."""
+
+    def __init__(
+        self, kernel_map: CompletedKernelMap, rows: ObservedViews, given: Array | None
+    ) -> None:
+        self.kernel_map, self.rows, self.given = kernel_map, rows, given
+        self.seen = rows.observed[:, kernel_map.view_of]  # (m, p)
+        self.own: dict[int, Array] = {}
+        self.completed: dict[int, Array] = {}
+
+    def measure(self, i: int, gram: Array) -> None:
+        """From kernel i (m_i, n_i) between rows that have it; the others have 0."""
+        xp, mask = namespace(gram), self.seen[:, i]
+        centering = self.kernel_map.centerings[i]
+        length = _centred_length(centering, gram, self._diagonal(i))
+        where = xp.asarray(np.maximum(np.cumsum(mask) - 1, 0), device=device(gram))
+        length = xp.take(length, where, axis=0)
+        keep = xp.asarray(mask, device=device(gram))
+        self.own[i] = xp.where(keep, length, xp.zeros_like(length))
+
+    def complete(self, i: int, gram: Array) -> None:
+        """From the completed kernel i (m, n): means stand for what is not there."""
+        xp, active = namespace(gram), self.kernel_map.active
+        counts = np.sum(self.seen[:, active], axis=1)
+        mean = xp.zeros_like(gram[:, 0])
+        for length in self.own.values():
+            mean = mean + length
+        mean = mean / from_numpy(np.maximum(counts, 1), gram)
+        keep = xp.asarray(self.seen[:, i], device=device(gram))
+        length = xp.where(keep, self.own.get(i, mean), mean)
+        repair = self.kernel_map.repairs.get(i)
+        if repair is not None:
+            length = _centred_length(repair, gram, length)
+            known = xp.asarray(counts > 0, device=device(gram))
+            length = xp.where(known, length, xp.zeros_like(length))
+        self.completed[i] = length
+
+    def total(self, wanted: list[int], weights: np.ndarray, like: Array) -> Array:
+        """Their weighted sum, (m,); a kernel that no row has adds nothing."""
+        lengths = self.own | self.completed
+        found = namespace(like).zeros_like(like[:, 0])
+        for i in wanted:
+            if i in lengths:
+                found = found + lengths[i] * float(weights[i])
+        return found
+
+    def _diagonal(self, i: int) -> Array:
+        """``k_i(x, x)`` of the rows that have kernel i."""
+        if self.given is not None:
+            return take_rows(self.given[:, i], self.seen[:, i])
+        source, blocks = self.kernel_map.source, self.rows.blocks
+        assert isinstance(source, WatchedSource)
+        if isinstance(blocks, list):
+            pairs = zip(blocks, self.rows.observed.T, strict=True)
+            (own,) = source.diagonal([take_rows(*pair) for pair in pairs], [i])
+            return own
+        (own,) = source.diagonal(blocks, [i])
+        return take_rows(own, self.seen[:, i])
+
+
+def _centred_length(centering: Centering, gram: Array, same: Array) -> Array:
+    """``g(x, x)`` (m,) from ``k(x)`` (m, n) and ``k(x, x)`` (m,)."""
+    xp, projector = namespace(gram), centering.projector
+    length = same - 2.0 * xp.mean(gram, axis=1) + centering.grand_mean
+    scale = centering.scale
+    if projector is not None:  # r times a projection of rank k has trace r k
+        squares = float(xp.sum(projector * projector))
+        scale *= squares / float(xp.linalg.trace(projector))
+    return length * scale

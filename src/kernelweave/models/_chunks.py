@@ -32,8 +32,8 @@ def dask_sample(X: Any, size: int, seed: int) -> Any:
         np.linspace(0, len(parts) - 1, min(SAMPLED_PARTITIONS, len(parts))).astype(int)
     )
     share = -(-size // len(chosen))
-    found = dask.compute(
-        *(dask.delayed(_some_rows)(parts[i], share, [seed, int(i)]) for i in chosen)
+    found = _computed(
+        [dask.delayed(_some_rows)(parts[i], share, [seed, int(i)]) for i in chosen]
     )
     found = [rows for rows in found if rows.shape[0]]
     if not found:
@@ -75,7 +75,7 @@ def dask_moments(recipe: ChunkRecipe, intake: Intake, X: Any, y: Any) -> Moments
     while len(sums) > 1:
         pairs = [sums[i : i + 2] for i in range(0, len(sums), 2)]
         sums = [merge(*pair) if len(pair) == 2 else pair[0] for pair in pairs]
-    total = sums[0].compute()
+    (total,) = _computed(sums)
     if total is None:
         raise ValueError("the input has no rows: there is nothing to learn from")
     return total
@@ -189,6 +189,23 @@ def _merge(a: Moments | None, b: Moments | None) -> Moments | None:
     if a is None or b is None:
         return a if b is None else b
     return a.merge(b)
+
+
+def _computed(tasks: list[Any]) -> list[Any]:
+    """The results of delayed tasks, or word of what killed the workers."""
+    import dask
+
+    try:
+        return list(dask.compute(*tasks))
+    except Exception as error:
+        if type(error).__name__ != "KilledWorker":  # of a package that may be absent
+            raise
+        raise RuntimeError(
+            "the Dask workers that tried one part of the input died, most often for "
+            "going over their memory limit; use smaller partitions, a smaller "
+            "n_features, or workers with more memory. Rows and model are as they were, "
+            f"so that fit can be called again. Dask says: {error}"
+        ) from error
 
 
 def _check_workers(recipe: ChunkRecipe) -> None:

@@ -100,7 +100,10 @@ class KernelDiscriminant(
 
     def _log_joint(self, X: Any, method: str) -> Array:
         projected = self._predict_target(X, method)
-        scores = self.gaussians_.log_joint(projected)
+        return self._where_known(self.gaussians_.log_joint(projected), projected)
+
+    def _where_known(self, scores: Array, projected: Array) -> Array:
+        """Scores (m, k), and class shares for rows that lack every view."""
         if self.missing == "error":
             return scores
         # A row without any view is exactly zero: all that is known are class shares.

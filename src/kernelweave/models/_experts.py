@@ -19,9 +19,6 @@ from kernelweave.views.spec import View
 
 __all__ = ["ExpertPanel", "ViewMaps", "sources_of"]
 
-#: Observed rows that a view needs.
-FEWEST_ROWS = 2
-
 
 class ViewMaps:
     """One :class:`KernelMap` a view, over the training rows that have the view.
@@ -115,12 +112,6 @@ def sources_of(
     names : list of str
         Names of views, or of precomputed kernels.
     """
-    for name, count in zip(names, data.observed.sum(axis=0), strict=True):
-        if count < FEWEST_ROWS:
-            raise ValueError(
-                f"View {name!r}: {int(count)} of {len(data.observed)} training rows "
-                f"have it, and at least {FEWEST_ROWS} are needed. Remove the view."
-            )
     sources: list[Source] = []
     for v, name in enumerate(names):
         rows = data.observed[:, v]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.sparse import issparse
 from sklearn.callback import with_callbacks
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
@@ -17,9 +16,9 @@ from kernelweave.exceptions import MemoryRefusedError
 from kernelweave.kernels.accumulate import CHUNK_ROWS, RowAccumulator, concatenate_rows
 from kernelweave.kernels.features import FeatureRecipe, FeatureReport
 from kernelweave.kernels.moments import ChunkRecipe, Moments
-from kernelweave.models._base import KernelModel, check_choice, check_number, is_int
 from kernelweave.models._chunks import dask_moments, dask_sample, with_targets
 from kernelweave.models._device import device_array, on_host
+from kernelweave.models._feature_choice import FeatureChoice, refused
 from kernelweave.models._intake import Intake
 from kernelweave.models._kept_rows import fit_rows
 from kernelweave.models._progress import Progress
@@ -36,8 +35,6 @@ from kernelweave.views.streams import (
 
 __all__ = ["ExplicitFeatures"]
 
-#: Rows beyond which "auto" computes no kernels between all of them on a processor.
-AUTO_ROWS = 10_000
 #: Rows that fix kernel parameters and landmarks, or as many times the features.
 SAMPLE_ROWS, SAMPLE_FACTOR = 2000, 4
 #: Folds of ``alpha="cv"``.
@@ -46,24 +43,7 @@ N_FOLDS = 5
 WORK_MATRICES = 12
 
 
-#: What explicit features are made for; other values need n x n kernels.
-NEEDED = {
-    "objective": "fisher",
-    "scatter": "total",
-    "formulation": "exact",
-    "missing": "error",
-}
-
-
-def _refused(model: Any) -> list[tuple[str, str, Any]]:
-    """Parameters that explicit features cannot serve: name, value needed, found."""
-    rows = [
-        (name, value, getattr(model, name, value)) for name, value in NEEDED.items()
-    ]
-    return [(name, value, found) for name, value, found in rows if found != value]
-
-
-class ExplicitFeatures(KernelModel):
+class ExplicitFeatures(FeatureChoice):
     """Adds ``features``, ``n_features``, ``device`` and ``partial_fit`` to a model.
 
     The class it is mixed into has ``_fit_kernels(X, y)``, which fits n x n kernels;
@@ -72,17 +52,12 @@ class ExplicitFeatures(KernelModel):
     moments; and the tag ``_classifies``.
     """
 
-    features: str
-    n_features: int
-    device: str | None
     random_state: Any
-    alpha: Any
     feature_coef_: Array
     _classifies = True
     _accumulator: RowAccumulator
     _intake: Intake
     _seen: int
-    _why = "of the input"
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -127,9 +102,9 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
 
     @with_callbacks
     def _fit_features(self, X: Any, y: Any, why: str) -> Any:
+        self._why = why
         self._check_features()
         intake, progress = Intake(self), Progress(self, X, y)
-        self._why = why
         if is_dask(X):
             X, y = with_targets(X, y)
             sample = [
@@ -167,27 +142,31 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         progress.end()
         return self
 
-    @available_if(lambda self: not is_precomputed(self.views) and not _refused(self))
+    @available_if(lambda self: not is_precomputed(self.views) and not refused(self))
     @with_callbacks
     def partial_fit(
-        self, X: Any, y: Any = None, classes: Any = None, solve: bool = True
+        self, X: Any = None, y: Any = None, classes: Any = None, solve: bool = True
     ) -> Any:
-        """Learn from some more rows.
+        """Learn from some more rows, or anew from those of earlier calls.
 
         The first call fixes kernel parameters, landmarks and scalings from its rows;
         later calls add to second moments. The answer is that of :meth:`fit` on an
         iterator of the same rows, whatever the portions. If a call is interrupted or
         refused, its rows do not count and everything before is kept.
 
+        Without rows, the model is solved with its present parameters: after
+        ``set_params(norm=..., alpha=...)`` no row is looked at again. Cross-validation
+        is the exception, ``alpha="cv"`` has to be set before the first rows.
+
         Parameters
         ----------
-        X : array-like, sparse array or DataFrame of shape (m, d)
-            Rows.
+        X : array-like, sparse array or DataFrame of shape (m, d), default=None
+            Rows; none to solve only.
         y : array-like of shape (m,) or (m, n_outputs)
             Targets.
         classes : array-like of shape (k,), default=None
-            All classes that may occur; a label that is none of them is refused. Without
-            it, classes are those that have occurred.
+            All classes that may occur; a label that is none of them is refused, in
+            later calls, too. Without it, classes are those that have occurred.
         solve : bool, default=True
             Whether to learn weights now. The pass over the rows is cheap, solving is
             not: with many portions, solve with the last one only.
@@ -198,6 +177,8 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
             Fitted once two classes have been seen.
         """
         self._check_parameters()
+        if X is None:
+            return self._solve_again()
         if not hasattr(self, "_accumulator"):
             self._check_features()
             self._forget()
@@ -206,6 +187,8 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
             intake, seen = self._intake, self._seen
         targets = intake.targets(X, y, seen)
         blocks = intake.rows(X, seen)
+        if classes is None:
+            classes = getattr(self, "_expected", None)
         if classes is not None:
             self._check_classes(targets, np.asarray(classes))
         if seen == 0:
@@ -217,6 +200,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         accumulator = accumulator.added(blocks, targets)
         # From here on the rows count; nothing before has changed the model.
         self._accumulator, self._intake = accumulator, intake
+        self._expected = classes
         self._seen = seen + len(targets)
         intake.lend(self)
         if solve:
@@ -227,70 +211,23 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
                 progress.end()
         return self
 
-    def _check_features(self) -> None:
-        """Refuse what explicit features cannot do."""
-        for name, value, found in _refused(self):
+    def _solve_again(self) -> Any:
+        """Learn from the moments of earlier calls, with the present parameters."""
+        if not hasattr(self, "_accumulator"):
             raise ValueError(
-                f"explicit features exist for {name}={value!r} only; got {found!r} "
-                f"(they are used because {self._why})"
+                "partial_fit without rows learns from the rows of earlier calls of "
+                "partial_fit, and there were none"
             )
-        if getattr(self, "solver", "auto") == "sdp":
-            raise ValueError("solver='sdp' needs n x n kernels; got explicit features")
-
-    def _check_feature_parameters(self) -> None:
-        check_choice(self, "features", ("auto", "exact", "nystroem", "random"))
-        check_number(self, "n_features", (), lambda v: is_int(v, 1), "an int >= 1")
-        if self.device is not None and not isinstance(self.device, str):
+        recipe = self._accumulator.recipe
+        if self._n_folds() > recipe.n_folds:
             raise ValueError(
-                f"The 'device' parameter of {type(self).__name__} must be None or a "
-                f"name such as 'cuda'; got {self.device!r}"
+                "alpha='cv' needs the moments of each fold, and the rows so far were "
+                "summed without folds; set it before the first call of partial_fit"
             )
-        if is_precomputed(self.views):
-            for name, value in (
-                ("features", "random"),
-                ("features", "nystroem"),
-                ("alpha", "cv"),
-            ):
-                if getattr(self, name) == value:
-                    raise ValueError(
-                        f"{name}={value!r} needs columns to compute features from; "
-                        "views='precomputed' has kernels only"
-                    )
-
-    def _why_features(self, X: Any) -> str | None:
-        """Why explicit features have to be used for X, None if kernels are better."""
-        if is_iterator(X) or is_arrow(X) or is_dask(X):
-            if is_precomputed(self.views):
-                raise ValueError(
-                    "views='precomputed' takes kernels between all rows at once, not "
-                    f"rows in portions; got {type(X).__name__}"
-                )
-            return "rows come in portions"
-        if is_precomputed(self.views):
-            return None
-        if self.features in ("nystroem", "random"):
-            return f"features={self.features!r} was asked for"
-        if issparse(X):  # refused unless features were asked for
-            return "rows are sparse" if self.features == "exact" else None
-        if self.alpha == "cv":
-            return "alpha='cv' works on moments of folds"
-        if self.device is not None:
-            return f"device={self.device!r} takes rows in portions"
-        shape = getattr(X, "shape", ())
-        n = shape[0] if shape else 0
-        if n > AUTO_ROWS and on_host(X) and self._may_fall_back():
-            return f"{n:,} rows are more than {AUTO_ROWS:,}"
-        return None
-
-    def _may_fall_back(self) -> bool:
-        """Whether features may stand in for kernels that were not asked for as such."""
-        if self.features != "auto" or is_precomputed(self.views):
-            return False
-        try:
-            self._check_features()
-        except ValueError:
-            return False
-        return True
+        progress = Progress(self, None, None)
+        self._finish_fit(recipe, self._intake, self._accumulator.total(), progress)
+        progress.end()
+        return self
 
     def _sample(
         self, stream: Any, portions: Any, intake: Intake
@@ -401,7 +338,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
     def _forget(self) -> None:
         """Remove what an earlier fit of another kind left behind."""
         names = ("feature_coef_", "dual_coef_", "kernel_weights_", "features_")
-        for name in (*names, "_accumulator"):
+        for name in (*names, "_accumulator", "_expected"):
             self.__dict__.pop(name, None)
 
     def __sklearn_is_fitted__(self) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from kernelweave._array import from_numpy, namespace
 from kernelweave.criteria.fisher import dot
 from kernelweave.criteria.label_kernels import label_factor
 from kernelweave.criteria.loo_path import LooPath
+from kernelweave.criteria.plain_subspace_margin import PlainSubspaceMargin
 from kernelweave.criteria.subspace import RegularizedKernel
 from kernelweave.criteria.subspace_margin import SubspaceMargin
 from kernelweave.criteria.subspace_svm import SubspaceSVM
@@ -21,10 +21,20 @@ from kernelweave.models._learner import FLOAT32_TOL, weight_set_of_norm
 from kernelweave.models._progress import Progress
 from kernelweave.models._subspace import learn_weights
 from kernelweave.solvers.certify import relative_gap
+from kernelweave.solvers.plain_subspace import PlainSolution, solve_plain
 from kernelweave.solvers.solve import solve
-from kernelweave.solvers.subspace_joint import JointSolution, solve_joint
+from kernelweave.solvers.subspace_joint import (
+    BestWeights,
+    JointSolution,
+    solve_joint,
+)
 
 __all__ = ["JointFit"]
+
+#: First-order fall, relative to the value, at which a local minimum counts as found.
+STATIONARY = 1e-3
+#: ``alpha="auto"`` for uncorrelated subspaces.
+AUTO_ALPHA = 10.0
 
 
 class JointFit:
@@ -49,45 +59,60 @@ class JointFit:
         #: What the regularised mean of the kernels is multiplied with to have trace n.
         self.scale = self._scale()
         self.C = float(model.C) * self.scale
-        self.n_iter, self.searched = 0, False
+        self.n_iter = 0
+        self.weight_set = weight_set_of_norm(float(model.norm), True)
+        #: Whether there are weights to choose.
+        self.several = bank.n_kernels > 1 and np.isfinite(float(model.norm))
+        self.relaxed: Certificate | None = None
+        self.plain: PlainSolution | None = None
+        self.remarks: tuple[str, ...] = ()
 
     def run(self) -> tuple[JointSolution, Certificate]:
         """Learn the weights and the rest; the point, and its proof."""
-        duals, relaxed = None, None
-        if self.model.uncorrelated and not self.alternating:
-            duals, relaxed = self._joint_weights()
-        else:
-            self._label_weights()
-        model = self.model
+        duals = self._learn_weights()
+        model, uncorrelated = self.model, bool(self.model.uncorrelated)
         kernel = RegularizedKernel(self.bank.combine(self.weights), self.alpha)
-        problem = SubspaceSVM(
-            kernel, self.signs, self.C, bool(model.uncorrelated), 1e-2 * self.tol
-        )
-        start = None
+        problem = SubspaceSVM(kernel, self.signs, self.C, uncorrelated, 1e-2 * self.tol)
+        start = reweigh = None
         if self.alternating:
-            start = kernel.subspace(
-                self.labels, model.n_components, bool(model.uncorrelated)
-            )
+            start = kernel.subspace(self.labels, model.n_components, uncorrelated)
+            if uncorrelated and self.several:
+                reweigh = BestWeights(self.bank, self.weight_set, problem)
         joint = solve_joint(
             problem,
             model.n_components,
             start=start,
+            reweigh=reweigh,
             duals=duals,
             tol=self.tol,
             max_iter=model.max_iter,
-            callback=None if relaxed is not None else self.progress.iteration,
+            callback=self.progress.iteration if self.relaxed is None else None,
         )
-        self.n_iter += joint.n_iter
-        needed = problem.signs.shape[1]
-        few = model.n_components is not None and model.n_components < needed
-        self.searched = few and not self.alternating
-        return joint, self._certificate(joint, relaxed)
+        self.n_iter += joint.n_iter + (reweigh.n_factorizations if reweigh else 0)
+        if joint.point.weights is not None:
+            self.weights = joint.point.weights
+        return joint, self._certificate(joint)
+
+    @property
+    def searched(self) -> bool:
+        """Whether the problem is not convex: an open gap is then no failure."""
+        if self.alternating:
+            return False
+        few = self.model.n_components
+        missing = few is not None and few < self.signs.shape[1]
+        return missing or (self.plain is not None and self._is_stationary())
+
+    def _is_stationary(self) -> bool:
+        return self.plain is not None and self.plain.stationarity <= STATIONARY
 
     def _alpha(self) -> float:
-        if self.model.alpha == "loo":
+        alpha = self.model.alpha
+        if alpha == "auto":
+            alpha = AUTO_ALPHA if self.model.uncorrelated else "loo"
+        if alpha == "loo":
             mean = self.bank.combine(self.weights)
             return LooPath(mean, self.labels).best_alpha()
-        return float(self.model.alpha)
+        return float(alpha)
 
     def _scale(self) -> float:
         """``n / tr(K)`` for ``K = G (G + alpha I)^-1 G``, or without the last G."""
@@ -100,23 +125,45 @@ class JointFit:
             trace = dot(kernel.gram, smooth)
         return self.bank.n_samples / trace
 
-    def _joint_weights(self) -> tuple[np.ndarray, Certificate]:
+    def _learn_weights(self) -> np.ndarray | None:
+        """The weights, and with them the duals (n, m) of the closed form, if known."""
+        if self.model.uncorrelated and not self.alternating:
+            return self._joint_weights()
+        if not self.several:
+            return None
+        if self.alternating:
+            self._label_weights()
+            return None
+        criterion = PlainSubspaceMargin(
+            self.bank, self.signs, self.alpha, self.C, 1e-2 * self.tol
+        )
+        self.plain = solve_plain(
+            criterion,
+            self.weight_set,
+            tol=self.tol,
+            max_iter=self.model.max_iter,
+            callback=self.progress.iteration,
+        )
+        self.weights, self.n_iter = self.plain.weights, self.plain.n_factorizations
+        self.remarks = criterion.remarks(self.weights)
+        return self.plain.duals
+
+    def _joint_weights(self) -> np.ndarray:
         """Weights of Eq. 39 for a subspace of any dimension, with the duals (n, m)."""
         criterion = SubspaceMargin(
             self.bank, self.signs, self.alpha, self.C, 1e-2 * self.tol
         )
-        norm = float(self.model.norm)
         solution = solve(
             criterion,
-            weight_set_of_norm(norm, True),
+            self.weight_set,
             method=self.model.solver,
             tol=self.tol,
             max_iter=self.model.max_iter,
             callback=self.progress.iteration,
         )
         self.weights, self.n_iter = solution.weights, solution.n_factorizations
-        duals, _ = criterion.split(solution.coef)
-        return duals, Certificate.of(solution, self._problem())
+        self.relaxed = Certificate.of(solution, self._problem())
+        return criterion.split(solution.coef)[0]
 
     def _label_weights(self) -> None:
         """Weights of Eq. 27."""
@@ -133,26 +180,18 @@ class JointFit:
             f"alpha={self.alpha:.3g}, l{float(self.model.norm):.3g} weights"
         ).replace("an subspace", "a subspace")
 
-    def _certificate(
-        self, joint: JointSolution, relaxed: Certificate | None
-    ) -> Certificate:
+    def _certificate(self, joint: JointSolution) -> Certificate:
         """What is known about weights and subspace together."""
-        if relaxed is not None and not self.searched:
-            return relaxed
-        lower = joint.lower_bound
-        remarks = () if relaxed is None else relaxed.remarks
-        if relaxed is not None and self.bank.n_kernels > 1:
-            lower = relaxed.lower_bound  # other weights could do better than these
+        if self.relaxed is not None and not self.searched:
+            return self.relaxed
+        lower, remarks = self._lower_bound(joint)
         gap = relative_gap(joint.point.upper, lower)
         status, converged = joint.status, gap <= self.tol
         if converged:
             status = f"optimal: the relative gap {gap:.1e} is within tol={self.tol:.0e}"
-        elif self.searched:
-            status = (
-                "the best of a local search: with fewer dimensions than machines no "
-                f"optimum is certified; the relative gap of the bounds is {gap:.1e}"
-            )
-        certificate = Certificate(
+        elif not self.alternating:
+            status = f"{self._outcome()}; the relative gap of the bounds is {gap:.1e}"
+        return Certificate(
             value=joint.point.upper,
             lower_bound=lower,
             gap=gap,
@@ -161,10 +200,33 @@ class JointFit:
             problem=self._problem(),
             remarks=remarks,
         )
-        if relaxed is None and self.bank.n_kernels > 1:
+
+    def _lower_bound(self, joint: JointSolution) -> tuple[float, tuple[str, ...]]:
+        """A bound that holds for all weights allowed, if there is one, and remarks."""
+        if self.plain is not None:
+            return self.plain.lower_bound, self.remarks
+        if self.relaxed is not None:
+            bounds = [self.relaxed.lower_bound]
+            if not self.several:  # no other weights could do better than these
+                bounds.append(joint.lower_bound)
+            return max(bounds), self.relaxed.remarks
+        if self.several and not self.model.uncorrelated:
             note = "the bounds are for the learned weights; those minimise Eq. 27"
-            certificate = replace(certificate, remarks=(*certificate.remarks, note))
-        return certificate
+            return joint.lower_bound, (note,)
+        return joint.lower_bound, ()
+
+    def _outcome(self) -> str:
+        """Why the bounds need not meet."""
+        if self.plain is None:
+            return (
+                "the best of a local search: with fewer dimensions than machines no "
+                "optimum is certified"
+            )
+        found = "a local minimum" if self._is_stationary() else "stopped early"
+        return (
+            f"{found}, stationary to {self.plain.stationarity:.0e}: the problem is not "
+            "convex in the weights, and no optimum is certified"
+        )
 
 
 class _Settings:

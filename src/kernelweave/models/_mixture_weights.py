@@ -98,11 +98,13 @@ def check_mixture_parameters(model: Any) -> None:
             "noise='em' is chosen together with weights by likelihood; got "
             f"weights={model.weights!r}"
         )
-    if model.density == "insample" and model.weights != "per_class":
-        raise ValueError(
-            "density='insample' is the printed algorithm, which has "
-            f"weights='per_class'; got weights={model.weights!r}"
-        )
+    printed = {"weights": "per_class", "likelihood": "gaussian"}
+    for name, value in printed.items() if model.density == "insample" else ():
+        if getattr(model, name) != value:
+            raise ValueError(
+                f"density='insample' is the printed algorithm, which has {name}="
+                f"{value!r}; got {name}={getattr(model, name)!r}"
+            )
 
 
 def learn_weights(

@@ -28,7 +28,7 @@ def printed_em(
     noise becomes ``sum_i gamma_il (t_i - m_il)^2 / sum_i gamma_il`` (Eq. 20). The
     likelihood has no upper bound where a kernel can interpolate, and a step may even
     decrease it; noise stops at the level that rounding resolves. Weights (p, k); the
-    panel takes the noise levels found.
+    panel takes the noise levels found, and the densities inside the fit with them.
     """
     p, k = panel.allowed.shape
     weights, noise = np.zeros((p, k)), panel.noise.copy()
@@ -38,6 +38,8 @@ def printed_em(
         floors += int(np.sum(noise[e] <= path.smallest_alpha))
         relative = noise[e] / path.mean_eigenvalue
         panel.settle(e, choose_noise(path, relative, "unit"), like)
+        mean, variance = path.in_sample(noise[e])
+        panel.log_density[panel.rows[e], e] = _log_normal(path.target - mean, variance)
     panel.paths.clear()
     end = (
         f"; {floors} of {len(panel.noise) * k} noise levels fell to the floor"
@@ -68,14 +70,14 @@ def _one_class(
     while step < limit and change > model.tol:
         step += 1
         mean, variance = _inside(panel, members, c, noise)
-        square = (target[:, None] - mean) ** 2
-        density = -0.5 * (square / variance + np.log(2 * np.pi * variance))
+        residual = target[:, None] - mean
+        density = _log_normal(residual, variance)
         gamma = truncated_responsibilities(density, seen, share)
         value = -_log_likelihood(density, seen, share) / len(target)
         after = np.sum(gamma, axis=0) / np.sum(gamma)
         change, share = float(np.max(np.abs(after - share))), after
         total = np.maximum(np.sum(gamma, axis=0), np.finfo(float).tiny)
-        fresh = np.sum(gamma * np.where(seen, square, 0.0), axis=0) / total
+        fresh = np.sum(gamma * np.where(seen, residual**2, 0.0), axis=0) / total
         for j, e in enumerate(members):
             noise[e, c] = max(fresh[j], panel.paths[int(e)].smallest_alpha)
     weights[members, c] = share
@@ -97,6 +99,10 @@ def _inside(
         inside = path.in_sample(noise[e])
         mean[rows, j], variance[rows, j] = inside[0][:, c], inside[1][:, c]
     return mean, variance
+
+
+def _log_normal(residual: np.ndarray, variance: np.ndarray) -> np.ndarray:
+    return -0.5 * (residual**2 / variance + np.log(2 * np.pi * variance))
 
 
 def _log_likelihood(density: np.ndarray, seen: np.ndarray, share: np.ndarray) -> float:

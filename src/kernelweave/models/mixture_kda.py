@@ -25,7 +25,11 @@ from kernelweave.models._printed_em import printed_em
 from kernelweave.models._progress import Progress
 from kernelweave.models._projection import MixtureProjector
 from kernelweave.solvers.em import truncated_responsibilities
-from kernelweave.views.missing import ObservedViews, check_some_view
+from kernelweave.views.missing import (
+    ObservedViews,
+    check_every_view,
+    check_some_view,
+)
 
 __all__ = ["MixtureKDA"]
 
@@ -72,7 +76,9 @@ class MixtureKDA(ObservedRowsMixin, KernelDiscriminant):
     dof : float > 2, default=4.0
         Degrees of freedom of the last two.
     density : {"loo", "insample"}, default="loo"
-        "insample" runs the algorithm as printed (Eqs. 13-20), for study: it warns.
+        "insample" runs the algorithm as printed (Eqs. 13-20), for study: it warns. A
+        number is then the noise to start from, 1 by default; there is no prior and no
+        amplitude.
     missing : {"error", "available", "zero"}, default="error"
         What to do with a row that lacks a view, all entries of which are NaN.
         "available" trains each expert on its rows and, for each row, divides the
@@ -210,6 +216,7 @@ class MixtureKDA(ObservedRowsMixin, KernelDiscriminant):
         self._check_parameters()
         data, names = self._open_views(X)
         codes = self._encode(X, y)
+        check_every_view(data.observed, names)
         check_some_view(data.observed, "training")
         progress = Progress(self, X, y)
         sources = sources_of(self._views, data, names)

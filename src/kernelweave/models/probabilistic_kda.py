@@ -15,7 +15,7 @@ from kernelweave.kernels.watched import WatchedSource, centred_rows
 from kernelweave.models._base import check_choice, check_number
 from kernelweave.models._discriminant import KernelDiscriminant
 from kernelweave.models._progress import Progress
-from kernelweave.views.chunks import row_chunks
+from kernelweave.views.missing import ObservedViews
 
 __all__ = ["ProbabilisticKDA"]
 
@@ -41,14 +41,20 @@ class ProbabilisticKDA(KernelDiscriminant):
     views : None, "precomputed" or list of (name, kernel, columns), default=None
         Column groups and their kernels; see :class:`KernelFDA`.
     noise : float, "loo" or "ml", default="loo"
-        Noise level lambda, relative to the mean eigenvalue of the kernel. "loo" takes,
-        for each class, the one with the largest leave-one-out density of 21 between
-        1e-3 and 1e2, "ml" that with the largest marginal likelihood.
+        Noise level lambda, relative to the mean eigenvalue of the kernel (without
+        gaps: alpha of :class:`KernelFDA`). "loo" takes, for each class, the one with
+        the largest leave-one-out density of 21 between 1e-3 and 1e2, "ml" that with
+        the largest marginal likelihood.
     amplitude : {"profile", "unit"}, default="profile"
         Scale ``a_c`` of the prior: the best one at each noise level, or 1 as in Eq. 5.
         It changes variances and the choice of the noise, not means at a given noise.
     psd : {"error", "clip", "trust"}, default="error"
         What to do with a kernel that is not positive semidefinite.
+    missing : {"error", "available", "zero"}, default="error"
+        What to do with a row that lacks a view, all entries of which are NaN: refuse
+        it, fill the kernels of the view with the mean of those that are there, or with
+        zeros. Either way the variance of the row grows by the prior variance of the
+        kernels that it lacks. See :doc:`/user_guide/missing_views`.
     verbose : int, default=0
         Print progress.
 
@@ -103,6 +109,8 @@ class ProbabilisticKDA(KernelDiscriminant):
     True
     """
 
+    kernel_map_: Any
+
     def __init__(
         self,
         views: Any = None,
@@ -110,12 +118,14 @@ class ProbabilisticKDA(KernelDiscriminant):
         noise: float | str = "loo",
         amplitude: str = "profile",
         psd: str = "error",
+        missing: str = "error",
         verbose: int = 0,
     ) -> None:
         self.views = views
         self.noise = noise
         self.amplitude = amplitude
         self.psd = psd
+        self.missing = missing
         self.verbose = verbose
 
     def _check_parameters(self) -> None:
@@ -154,9 +164,14 @@ class ProbabilisticKDA(KernelDiscriminant):
         self._set_weights(weights)
         target = class_target(codes, len(self.classes_))
         self._path = PredictivePath(
-            bank.combine(weights), from_numpy(target, bank.stack)
+            bank.combine(weights),
+            from_numpy(target, bank.stack),
+            self._unknown(source.observed),
         )
-        expert = choose_noise(self._path, self.noise, self.amplitude)
+        noise = self.noise
+        if not isinstance(noise, str):  # zeros for gaps lower the mean eigenvalue
+            noise = float(noise) / self._path.mean_eigenvalue
+        expert = choose_noise(self._path, noise, self.amplitude)
         self.noise_ = from_numpy(expert.noise, self._like)
         self.amplitude_ = from_numpy(expert.amplitude, self._like)
         self.dual_coef_ = from_numpy(expert.coef, self._like)
@@ -176,7 +191,17 @@ class ProbabilisticKDA(KernelDiscriminant):
 
     def _log_joint(self, X: Any, method: str) -> Array:
         mean, variance = self._distribution(X, method)
-        return self.gaussians_.log_joint(mean, variance)
+        return self._where_known(self.gaussians_.log_joint(mean, variance), mean)
+
+    def _unknown(self, observed: np.ndarray | None) -> np.ndarray | None:
+        """Prior variance (m,), over the amplitude, of the kernels that rows lack.
+
+        A kernel has mean square one over the rows that have it. Entries that stand for
+        others serve the mean; to the variance they would say that the row is known.
+        """
+        if observed is None or np.all(observed):
+            return None
+        return self.kernel_map_.lacking(observed, to_numpy(self.kernel_weights_))
 
     def transform(self, X: Any) -> Array:
         """Means of the class coordinates.
@@ -218,31 +243,35 @@ class ProbabilisticKDA(KernelDiscriminant):
     ) -> tuple[Array, Array]:
         rows = self._rows(X, method)
         weights = to_numpy(self.kernel_weights_)
-        blocks = rows if isinstance(rows, list) else [rows]
-        m = int(blocks[0].shape[0])
-        known = self._check_diagonal(diagonal, m)
+        known = None if diagonal is None else self._check_diagonal(diagonal, rows)
         noise = to_numpy(self.noise_)
         means, variances = [], []
-        for part in row_chunks(m, self._path.n_samples):
-            piece: Any = [block[part, ...] for block in blocks]
-            piece = piece if isinstance(rows, list) else piece[0]
+        for part, piece in self.kernel_map_.pieces(rows):
             own = None if known is None else known[part, :]
             cross, norms = centred_rows(self.kernel_map_, piece, weights, own)
             means.append(cross @ self.dual_coef_)
-            variances.append(self._path.variance_factor(cross, norms, noise))
+            variance = self._path.variance_factor(cross, norms, noise)
+            unknown = self._unknown(getattr(piece, "observed", None))
+            if unknown is not None:
+                variance = variance + from_numpy(unknown, variance)[:, None]
+            variances.append(variance)
         xp = namespace(*means)
         return xp.concat(means), xp.concat(variances) * self.amplitude_[None, :]
 
-    def _check_diagonal(self, diagonal: Any, m: int) -> Array | None:
-        if diagonal is None:
-            return None
+    def _check_diagonal(self, diagonal: Any, rows: Any) -> Array:
+        """``k(x, x)`` (m, p); only of kernels that a row has it must be a number."""
         values = to_numpy(diagonal) if is_array(diagonal) else np.asarray(diagonal)
         p = len(self.kernel_names_)
+        if isinstance(rows, ObservedViews):
+            seen = rows.observed[:, self.kernel_map_.view_of]
+        else:
+            first = rows[0] if isinstance(rows, list) else rows
+            seen = np.ones((int(first.shape[0]), p), dtype=bool)
         if values.ndim == 1 and p == 1:
             values = values[:, None]
-        if values.shape != (m, p) or not np.all(np.isfinite(values)):
+        if values.shape != seen.shape or not np.all(np.isfinite(values[seen])):
             raise ValueError(
-                f"diagonal must hold k(x, x) of {p} kernel(s) for {m} row(s) as finite "
-                f"numbers; found the shape {values.shape}"
+                f"diagonal must hold k(x, x) of {p} kernel(s) for {len(seen)} row(s) "
+                f"as finite numbers; found the shape {values.shape}"
             )
         return from_numpy(values, self._like)

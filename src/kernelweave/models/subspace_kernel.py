@@ -64,13 +64,15 @@ class SubspaceKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelMo
         Whether features are uncorrelated with each other. Their variances are then at
         most one: the kernel is n times that of Eq. 18, so that an SVM behind it takes
         the usual values of C.
-    label_kernel : {"normalized", "indicator", "linear"} or array of shape (k, k), \
-default="normalized"
+    label_kernel : {"normalized", "indicator", "linear"}, array of shape (k, k) or \
+callable, default="normalized"
         H: "indicator" is ``Y Y'`` with the class indicators Y, "normalized" is
         ``Y (Y'Y)^-1 Y'``, where every class counts as much as any other, and a matrix
         says how alike the classes are, in sorted order. "linear" takes y as one or
         several numbers, H = y y', each column centred and scaled. It is used for y
-        with fractional parts or several columns, too.
+        with fractional parts or several columns, too. A callable, such as a kernel of
+        :mod:`kernelweave.kernels`, is given the distinct labels (u, 1), or rows of
+        several outputs, twice and returns a matrix (u, u) over them.
     norm : float >= 1 or "loo", default="loo"
         1 gives sparse kernel weights, larger norms more even ones, ``inf`` the uniform
         mean. "loo" tries 1, 4/3, 2 and inf and keeps the smallest leave-one-out error
@@ -89,6 +91,10 @@ default="normalized"
     psd : {"error", "clip", "trust"}, default="error"
         What to do with a kernel that is not positive semidefinite: refuse it, set its
         negative eigenvalues to zero, or do not look.
+    missing : {"error", "available", "zero"}, default="error"
+        What to do with a row that lacks a view, all entries of which are NaN: refuse
+        it, fill the kernels of the view with the mean of those that are there, or with
+        zeros. See :doc:`/user_guide/missing_views`.
     verbose : int, default=0
         Print progress: 1 for iterations, 2 for kernels too.
 
@@ -166,6 +172,7 @@ default="normalized"
         tol: float = 1e-6,
         max_iter: int | None = None,
         psd: str = "error",
+        missing: str = "error",
         verbose: int = 0,
     ) -> None:
         self.views = views
@@ -179,6 +186,7 @@ default="normalized"
         self.tol = tol
         self.max_iter = max_iter
         self.psd = psd
+        self.missing = missing
         self.verbose = verbose
 
     def __sklearn_tags__(self) -> Any:
@@ -232,6 +240,11 @@ default="normalized"
         kernel = self.label_kernel
         if isinstance(kernel, str):
             check_choice(self, "label_kernel", ("normalized", "indicator", "linear"))
+        elif kernel is None or np.isscalar(kernel):
+            raise ValueError(
+                f"The 'label_kernel' parameter of {type(self).__name__} must be a "
+                f"name, a matrix over the classes or a callable; got {kernel!r}"
+            )
 
     def _label_factor(self, X: Any, y: Any) -> np.ndarray:
         """Factor L (n, r) of the label kernel; sets ``classes_`` for classes."""
@@ -248,6 +261,8 @@ default="normalized"
         self.__dict__.pop("classes_", None)  # of an earlier fit
         given = self.label_kernel
         named = isinstance(given, str)
+        if callable(given):
+            return self._called_factor(y, kind)
         if not (named and given == "linear") and kind in ("binary", "multiclass"):
             classes, codes = np.unique(y, return_inverse=True)
             if len(classes) < 2:
@@ -260,9 +275,25 @@ default="normalized"
         if not named or given == "indicator":
             raise ValueError(
                 f"label_kernel={given!r} needs class labels, but y is {kind}; use "
-                "'linear' for numbers"
+                "'linear' or a callable for numbers"
             )
         return self._numbers(y, kind)
+
+    def _called_factor(self, y: np.ndarray, kind: str) -> np.ndarray:
+        """Factor of the label kernel that a function of the distinct labels returns."""
+        table = y.reshape(len(y), -1)
+        if kind in ("binary", "multiclass"):
+            self.classes_, codes = np.unique(table[:, 0], return_inverse=True)
+            values = self.classes_[:, None]
+        else:
+            values, codes = np.unique(table, axis=0, return_inverse=True)
+        if len(values) < 2:
+            raise ValueError(
+                f"{type(self).__name__} needs at least 2 classes in y; the {len(y)} "
+                f"sample(s) contain 1 class: {values.tolist()[0]!r}"
+            )
+        kernel = self.label_kernel(values, values)
+        return label_factor(codes.reshape(-1), len(values), kernel)
 
     def _numbers(self, y: np.ndarray, kind: str) -> np.ndarray:
         """Centred outputs (n, m) of y with numbers in it."""
@@ -345,19 +376,21 @@ default="normalized"
         """
         return self._predict_target(X, "transform")
 
-    def kernel(self, X: Any, Y: Any = None) -> Array:
+    def kernel(self, X: Any, Z: Any = None) -> Array:
         """The subspace kernel between rows.
 
         Parameters
         ----------
-        X, Y : array-like or DataFrame of shape (m, d), or kernels of shape (m, n[, p])
-            Rows; without Y, the training rows take its place.
+        X : array-like or DataFrame of shape (m, d), or kernels of shape (m, n[, p])
+            Rows.
+        Z : like X, of another number r of rows, default=None
+            Reference rows; X itself if None.
 
         Returns
         -------
-        K : array of shape (m, m2)
+        K : array of shape (m, r)
             Inner products of the features.
         """
         left = self._predict_target(X, "kernel")
-        right = self.embedding_ if Y is None else self._predict_target(Y, "kernel")
+        right = left if Z is None else self._predict_target(Z, "kernel")
         return left @ right.T

@@ -33,7 +33,9 @@ class SubspaceKernelSVC(
     With as many dimensions as machines S has a closed form: the machines are those on
     the kernel ``G (G + alpha I)^-1 G``, or ``G (G + alpha I)^-1`` if uncorrelated, and
     the subspace follows from their dual variables. In the second case the problem is
-    convex in the weights of several kernels, too, and comes with a certificate.
+    convex in the weights of several kernels, too, and comes with a certificate. In the
+    first it is not: the weights are a local minimum, and a convex problem below gives
+    the lower bound of the certificate, which is attained if it chooses one kernel.
 
     Parameters
     ----------
@@ -50,20 +52,21 @@ class SubspaceKernelSVC(
         Price of errors, for subspace kernels scaled such that the regularised mean of
         the kernels, ``G (G + alpha I)^-1 G`` or ``G (G + alpha I)^-1``, has trace n, as
         all kernels here do: C of Eqs. 9 and 20 is this one times n over that trace.
-    alpha : float or "loo", default="loo"
+    alpha : float, "loo" or "auto", default="auto"
         Regularisation of the subspace, relative to the mean eigenvalue of a kernel;
         "loo" minimises the leave-one-out error of kernel ridge regression on the
-        classes with the mean of all kernels.
+        classes with the mean of all kernels. "auto" is 10 if uncorrelated, else "loo":
+        what served best on a few data sets, see the user guide.
     norm : float >= 1, default=1
         1 gives sparse kernel weights, larger norms more even ones, ``inf`` the uniform
         mean.
     solver : {"auto", "newton", "closed_form", "cutting_plane", "alternating"}, \
 default="auto"
-        How the weights are learned. "alternating" is the printed procedure for the
-        subspace, for study: it trains machines and subspace in turn, stops on the gap
-        between its two bounds, and warns if it goes in circles, as it often does. With
-        it, and with ``uncorrelated=False``, the weights are those of
-        :class:`SubspaceKernel`, because (9) is not convex in them.
+        How the weights are learned. "alternating" is the printed procedure, for study:
+        it trains machines and finds subspace and weights for them in turn, stops on the
+        gap between its two bounds, and warns if it goes in circles, as it often does.
+        With ``uncorrelated=False`` there is "auto" and, for the subspace alone,
+        "alternating", with the weights of :class:`SubspaceKernel`.
     tol : float, default=1e-6
         Relative gap to reach (1e-4 at best for float32 input).
     max_iter : int, default=None
@@ -71,6 +74,10 @@ default="auto"
     psd : {"error", "clip", "trust"}, default="error"
         What to do with a kernel that is not positive semidefinite: refuse it, set its
         negative eigenvalues to zero, or do not look.
+    missing : {"error", "available", "zero"}, default="error"
+        What to do with a row that lacks a view, all entries of which are NaN: refuse
+        it, fill the kernels of the view with the mean of those that are there, or with
+        zeros. See :doc:`/user_guide/missing_views`.
     verbose : int, default=0
         Print progress: 1 for iterations, 2 for kernels too.
 
@@ -135,12 +142,13 @@ default="auto"
         n_components: int | None = None,
         uncorrelated: bool = True,
         C: float = 1.0,
-        alpha: float | str = "loo",
+        alpha: float | str = "auto",
         norm: float = 1,
         solver: str = "auto",
         tol: float = 1e-6,
         max_iter: int | None = None,
         psd: str = "error",
+        missing: str = "error",
         verbose: int = 0,
     ) -> None:
         self.views = views
@@ -153,6 +161,7 @@ default="auto"
         self.tol = tol
         self.max_iter = max_iter
         self.psd = psd
+        self.missing = missing
         self.verbose = verbose
 
     @with_callbacks
@@ -196,10 +205,15 @@ default="auto"
         positive = "a finite number > 0"
         check_number(self, "C", (), lambda v: np.isfinite(v) and v > 0, positive)
         check_number(
-            self, "alpha", ("loo",), lambda v: np.isfinite(v) and v > 0, positive
+            self, "alpha", ("loo", "auto"), lambda v: np.isfinite(v) and v > 0, positive
         )
         check_number(self, "norm", (), lambda v: v >= 1, "a number >= 1")
         check_choice(self, "solver", SOLVERS)
+        if not self.uncorrelated and self.solver not in ("auto", "alternating"):
+            raise ValueError(
+                f"solver={self.solver!r} is for uncorrelated=True, where the weights "
+                "are a convex problem; use 'auto' or 'alternating'"
+            )
         check_number(self, "tol", (), lambda v: v > 0, "a number > 0")
         if self.max_iter is not None:
             check_number(

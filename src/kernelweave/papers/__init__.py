@@ -24,6 +24,9 @@ reads like the section of the paper it stands for:
                  the results that returns whether it holds and what was found
 ``draw``         function of the results that returns a matplotlib figure
 ``splits``       how many splits the paper had; ``quick`` how many a quick run has
+``stated``       False if the paper does not say how many splits it had
+``quick_form``   what a quick run takes in its place, if few splits are not enough; its
+                 ``variant`` keeps the results of the two apart
 ``version``      to be raised when the protocol changes, so that no old result is used
 ===============  ====================================================================
 

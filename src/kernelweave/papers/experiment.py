@@ -130,6 +130,9 @@ class Experiment:
     claims: Sequence[Claim] = ()
     draw: Callable[[Results], Any] | None = None
     version: int = 1
+    stated: bool = True
+    variant: str = ""
+    quick_form: Experiment | None = None
 
     def measure(self, name: str) -> Measure:
         """The measure of that name."""

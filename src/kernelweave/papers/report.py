@@ -79,7 +79,7 @@ def summary(all_results: Sequence[Results]) -> str:
             parts.append(f"of {total} {what} {', '.join(counts)}")
     left_out = sum(len(r.missing) for r in all_results)
     if left_out:
-        parts.append(f"{left_out} rows left out for want of data")
+        parts.append(f"{left_out} rows left out")
     text = "; ".join(parts)
     return text[:1].upper() + text[1:] if text else "Nothing was compared"
 
@@ -98,10 +98,14 @@ def _experiment_blocks(results: Results) -> list[str]:
     counts = {len(splits) for splits in results.splits.values() if splits}
     if counts:
         numbers = " to ".join(str(n) for n in sorted({min(counts), max(counts)}))
-        blocks.append(
-            f"Mean over {numbers} splits and its standard error; the paper has "
-            f"{experiment.splits}."
-        )
+        paper = f"has {experiment.splits}"
+        if not experiment.stated:
+            paper = "does not say how many it has"
+        text = f"Mean over {numbers} splits and its standard error; the paper {paper}."
+        if len(counts) > 1:
+            each = [f"{row} {len(splits)}" for row, splits in results.splits.items()]
+            text += f" Splits of each row: {', '.join(each)}."
+        blocks.append(text)
     for measure in experiment.measures:
         cells = [c for c in results.cells() if c.measure == measure]
         if cells:

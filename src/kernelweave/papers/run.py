@@ -26,7 +26,7 @@ from kernelweave.datasets import MissingDataError
 from kernelweave.papers.experiment import Experiment
 from kernelweave.papers.results import Results
 
-__all__ = ["Job", "run_experiment", "split_generator"]
+__all__ = ["Job", "finished_splits", "run_experiment", "split_generator"]
 
 WARNINGS = "warnings"
 
@@ -65,6 +65,7 @@ def run_experiment(
     jobs: int = 1,
     dask: str | None = None,
     advance: Callable[[int, int], object] | None = None,
+    cached: bool = False,
 ) -> Results:
     """Run what is not in the cache yet.
 
@@ -82,12 +83,16 @@ def run_experiment(
         Address of a Dask scheduler, whose workers then run the splits.
     advance : callable, optional
         Called with the number of splits that are done and that of all splits.
+    cached : bool, default=False
+        Run nothing: what an earlier run has finished is all there is.
 
     Returns
     -------
     results : Results
         All splits, from the cache or new.
     """
+    if cached:
+        return finished_splits(experiment, n_splits, cache)
     results = Results(experiment)
     all_jobs = list_jobs(experiment, n_splits, cache)
     left = []
@@ -116,11 +121,24 @@ def run_experiment(
     return results
 
 
+def finished_splits(experiment: Experiment, n_splits: int, cache: Path) -> Results:
+    """What the cache holds; rows without a whole split are left out."""
+    results = Results(experiment)
+    for row, jobs in list_jobs(experiment, n_splits, cache).items():
+        whole = [job for job in jobs if _complete(experiment, job)]
+        if whole:
+            _collect(results, row, whole)
+        else:
+            results.missing[row] = "no split of it has been run yet"
+    return results
+
+
 def list_jobs(
     experiment: Experiment, n_splits: int, cache: Path
 ) -> dict[str, list[Job]]:
     """The splits of each row."""
-    folder = cache / f"{experiment.key}-v{experiment.version}"
+    name = f"{experiment.key}-v{experiment.version}{experiment.variant}"
+    folder = cache / name
     return {
         row: [
             Job(row, number, folder / _slug(row) / f"{number:04d}.json")

@@ -35,23 +35,9 @@ from kernelweave.datasets import fetch_views, make_gaussian_views
 from kernelweave.inspection._figure import color, pyplot
 from kernelweave.kernels import RBF
 from kernelweave.models import KernelFDA, MultipleKernelFDA
-from kernelweave.papers._yan2009_claims import (
-    L1,
-    L2,
-    UNIFORM,
-    errors_fall,
-    l1_first,
-    l1_is_slow,
-    l1_resists_noise,
-    l2_beats_uniform,
-    l2_grows,
-    l2_next,
-    l2_without_noise,
-    sparse_when_many,
-    tens_and_five,
-)
+from kernelweave.papers import _yan2009_claims as says
+from kernelweave.papers._yan2009_claims import L1, L2, UNIFORM
 from kernelweave.papers.experiment import (
-    Claim,
     Experiment,
     Measure,
     Paper,
@@ -339,12 +325,7 @@ SIMULATION = (
         measures=(ERROR,),
         splits=100,
         quick=10,
-        claims=(
-            Claim("both errors fall as kernels are added", errors_fall),
-            Claim("l1 is slightly better with 5 kernels", l1_first),
-            Claim("l2 is slightly better with 10 and 15 kernels", l2_next),
-            Claim("from 20 kernels on l2 is clearly better, more and more", l2_grows),
-        ),
+        claims=says.FIGURE_2_CLAIMS,
         draw=draw_errors,
     ),
     Experiment(
@@ -360,13 +341,7 @@ SIMULATION = (
         measures=(USED,),
         splits=100,
         quick=10,
-        claims=(
-            Claim(
-                "of 5 kernels all get a weight; of 30 kernels l1 gives some of them "
-                "none, l2 gives all of them one",
-                sparse_when_many,
-            ),
-        ),
+        claims=says.FIGURE_3_CLAIMS,
         draw=draw_weights,
     ),
 )
@@ -394,11 +369,7 @@ OBJECTS = (
         measures=(PRECISION,),
         splits=20,
         quick=2,
-        claims=(
-            Claim("l1 is better where most kernels are noise", l1_resists_noise),
-            Claim("l2 is better where few kernels are noise", l2_without_noise),
-            Claim("l2 is better than uniform weights at any noise", l2_beats_uniform),
-        ),
+        claims=says.FIGURE_5_CLAIMS,
         draw=draw_precision,
     ),
     Experiment(
@@ -411,14 +382,7 @@ OBJECTS = (
         measures=(ITERATIONS, SECONDS),
         splits=20,
         quick=3,
-        claims=(
-            Claim(
-                "cutting planes take a few tens of iterations for l1, and fewer than "
-                "5 for l2",
-                tens_and_five,
-            ),
-            Claim("so l1 takes many times as long as l2 (259 s and 16 s)", l1_is_slow),
-        ),
+        claims=says.TIME_CLAIMS,
     ),
 )
 

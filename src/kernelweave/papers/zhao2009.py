@@ -31,7 +31,6 @@ from sklearn.cluster import KMeans
 from sklearn.model_selection import GridSearchCV, train_test_split
 
 from kernelweave.datasets import MissingDataError, fetch_expression
-from kernelweave.datasets._sources import find_file
 from kernelweave.kernels import RBF
 from kernelweave.models import (
     KernelFDA,
@@ -116,9 +115,8 @@ def pathways(name: str) -> Microarray:
 @functools.cache
 def tox() -> tuple[np.ndarray, np.ndarray]:
     """TOX as it comes: genes without names (171, 5748), and classes (171,)."""
-    with np.load(find_file("tox_171.npz"), allow_pickle=False) as archive:
-        codes = np.unique(archive["y"], return_inverse=True)[1]
-        return archive["X"].astype(float), codes
+    bunch = fetch_expression("tox", gene_sets=None, as_frame=False)
+    return bunch.data, bunch.target
 
 
 @functools.cache
@@ -144,8 +142,9 @@ def columns_of(names: Sequence[str], sizes: Sequence[int]) -> dict[str, slice]:
 def unavailable(name: str) -> Microarray:
     """A set of the paper that is nowhere to be had with the paper's selection."""
     raise MissingDataError(
-        f"the series behind {name} is at the Gene Expression Omnibus, but the paper's "
-        "choice of genes and of 15 pathways is not published"
+        f"its samples are {GEO[name]} of the Gene Expression Omnibus "
+        "(ncbi.nlm.nih.gov/geo); there is no row for it, because the paper's choice of "
+        "genes and of 15 pathways is not published"
     )
 
 
@@ -293,6 +292,17 @@ TABLE_1 = {
     "GLI-III-IV": (85, 22283, 2),
     "BRE-CAN-REC": (118, 19200, 2),
 }
+#: Where the paper has its sets from, in its order.
+GEO = dict(
+    zip(
+        TABLE_1,
+        (
+            *("GDS1412", "GDS1454", "GDS2771", "GDS968", "GDS1627"),
+            *("GDS1962", "GDS2545", "GDS1975", "GDS2415"),
+        ),
+        strict=True,
+    )
+)
 MISSING = {
     name: functools.partial(unavailable, name) for name in TABLE_1 if name != "TOX"
 }

@@ -23,6 +23,8 @@ MAX_HALVINGS = 30
 TINY = 1e-200
 #: For q > 1, a step keeps this share of the weight that the present scores ask for.
 KEEP = 0.2
+#: Multiple of the common score from which on a weight of the simplex is too small.
+TOO_SMALL = 2.0
 #: Steps within which the gap must halve; otherwise they are taken to go in a circle.
 CIRCLE = 6
 #: A rise of the value, relative, that is more than rounding.
@@ -33,7 +35,9 @@ BARRIER_START, BARRIER_END, BARRIER_FACTOR, SUFFICIENT = 1e-2, 1e-17, 0.1, 1e-4
 ROUNDING = 1e-13
 
 
-def newton(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iterate]:
+def newton(
+    criterion: Criterion, weight_set: WeightSet, start: np.ndarray | None = None
+) -> Iterator[Iterate]:
     """Minimise a criterion over ``{ w >= 0 : sum_i w_i^q = 1 }``.
 
     In the variables ``v = w^q`` the set is the simplex for every q. Criteria of this
@@ -41,27 +45,36 @@ def newton(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iterate]:
     badly. So ``F(v) = -J(v^(1/q))^(-q/2)`` is minimised in place of J: the reciprocal
     of ``tr(H' M(w)^-1 H)`` is concave in w, increasing and homogeneous in (alpha, w),
     so that its q-th power is concave in v, and the root of that is too. (Of the powers
-    that keep F convex this one took the fewest steps. A criterion with negative values
-    is minimised as it is.) The optimality conditions are::
+    that keep F convex this one took the fewest steps. A criterion with negative values,
+    or whose ``reciprocal_is_concave`` is false, is minimised as it is.) The optimality
+    conditions are::
 
         dF/dv_i + nu - z_i = 0,     v_i z_i = mu,     sum_i v_i = 1,     mu -> 0.
 
     Each step evaluates the criterion once (one factorisation, gradient and Hessian)
     and takes Mehrotra's predictor and corrector on a system of m + 1 unknowns.
 
+    Parameters
+    ----------
+    criterion, weight_set : Criterion, WeightSet
+        The problem.
+    start : ndarray of shape (m,), optional
+        Positive weights of the set; by default the start of the weight set.
+
     Yields
     ------
     Iterate
-        One for each evaluation, the first at the start of the weight set.
+        One for each evaluation, the first at the start.
     """
     q = weight_set.norm
-    weights = weight_set.start(criterion.n_weights)
+    weights = weight_set.start(criterion.n_weights) if start is None else start
     state = criterion.evaluate(weights)
     yield Iterate(weights, state.value, state.gradient, state.coef)
     if np.isinf(q) or len(weights) == 1:
         return
+    bend = bool(getattr(criterion, "reciprocal_is_concave", True))
     unit = abs(state.value) or 1.0  # work on J / J(start): one scale for all problems
-    gradient, hessian = _on_simplex(state, weights, q, unit)
+    gradient, hessian = _on_simplex(state, weights, q, unit, bend)
     v = weights**q
     nu, z = _start_multipliers(gradient, v)
     gaps, values = [_relative_slack(weight_set, weights, state)], [state.value]
@@ -72,16 +85,32 @@ def newton(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iterate]:
         floor = np.full_like(v, TINY)
         if q > 1:  # no weight needs to be far below what the scores say now
             floor += np.minimum(v, KEEP * weight_set.maximizer(-state.gradient) ** q)
+        elif bend:
+            floor += _grown(v, -state.gradient)
         step = _Step(v, step_v, length, floor, q)
         v, state = _safe_step(criterion, step, state.value)
         dual_length = min(1.0, TO_BOUNDARY * largest_step(z, step_z))
         z, nu = z + dual_length * step_z, nu + dual_length * step_nu
         weights = v ** (1.0 / q)
-        gradient, hessian = _on_simplex(state, weights, q, unit)
+        gradient, hessian = _on_simplex(state, weights, q, unit, bend)
         yield Iterate(weights, state.value, state.gradient, state.coef)
         gaps.append(_relative_slack(weight_set, weights, state))
         values.append(state.value)
-    yield from _barrier(criterion, v, state, q, unit)
+    yield from _barrier(criterion, v, state, q, unit, bend)
+
+
+def _grown(v: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """Weights (m,) that are far too small, at the size their scores ask for; else 0.
+
+    ``v_i sqrt(score_i / level)``, with the common score of an optimum as the level, is
+    the closed-form update of ``J = min_f sum_i |f_i|^2 / v_i``, which never raises J. A
+    quadratic model of such a function does not see further than twice the weight.
+    """
+    level = float(scores @ v)
+    if not level > 0:
+        return np.zeros_like(v)
+    ratio = scores / level
+    return np.where(ratio > TOO_SMALL, v * np.sqrt(np.maximum(ratio, 0.0)), 0.0)
 
 
 def _relative_slack(
@@ -98,12 +127,19 @@ def _in_a_circle(gaps: list[float], values: list[float]) -> bool:
     recent, before = gaps[-CIRCLE:], gaps[:-CIRCLE]
     if not before or min(recent) <= 0.5 * min(before):
         return False
+    if recent[-1] <= 0.5 * recent[-2] <= 0.25 * recent[-3]:  # on its way after a leap
+        return False
     rises = np.diff(values[-CIRCLE:])
     return bool(np.max(rises) > UPHILL * abs(values[-1]))
 
 
 def _barrier(
-    criterion: Criterion, v: np.ndarray, state: Evaluation, q: float, unit: float
+    criterion: Criterion,
+    v: np.ndarray,
+    state: Evaluation,
+    q: float,
+    unit: float,
+    bend: bool,
 ) -> Iterator[Iterate]:
     """Newton's method on ``F(v) - mu sum_i log v_i`` with a line search, mu -> 0.
 
@@ -115,18 +151,18 @@ def _barrier(
     v /= np.sum(v)
     state = criterion.evaluate(v ** (1.0 / q))
     while True:
-        gradient, hessian = _on_simplex(state, v ** (1.0 / q), q, unit)
+        gradient, hessian = _on_simplex(state, v ** (1.0 / q), q, unit, bend)
         system = _System(gradient, hessian, v, mu / v, 0.0)
         step, _, _ = system.solve(np.zeros_like(v))
         decrease = -float((gradient - mu / v) @ step)
-        merit = _merit(state.value, v, mu, q, unit)
+        merit = _merit(state.value, v, mu, q, unit, bend)
         length = min(1.0, TO_BOUNDARY * largest_step(v, step))
         for _ in range(MAX_HALVINGS):
             trial = np.maximum(v + length * step, TINY)
             trial /= np.sum(trial)
             found = _evaluate_or_none(criterion, trial ** (1.0 / q))
             if found is not None:
-                gained = merit - _merit(found.value, trial, mu, q, unit)
+                gained = merit - _merit(found.value, trial, mu, q, unit, bend)
                 if gained >= SUFFICIENT * length * decrease - ROUNDING:
                     break
             length *= 0.5
@@ -146,20 +182,25 @@ def _evaluate_or_none(criterion: Criterion, weights: np.ndarray) -> Evaluation |
     return state if np.isfinite(state.value) else None
 
 
-def _merit(value: float, v: np.ndarray, mu: float, q: float, unit: float) -> float:
+def _merit(
+    value: float, v: np.ndarray, mu: float, q: float, unit: float, bend: bool
+) -> float:
     scaled = value / unit
-    objective = -(scaled ** (-0.5 * q)) if scaled > 0 else scaled
+    objective = -(scaled ** (-0.5 * q)) if bend and scaled > 0 else scaled
     return objective - mu * float(np.sum(np.log(v)))
 
 
 def _on_simplex(
-    state: Evaluation, w: np.ndarray, q: float, unit: float
+    state: Evaluation, w: np.ndarray, q: float, unit: float, bend: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Gradient (m,) and Hessian (m, m) in v of ``-(J / unit)^(-q/2)``."""
+    """Gradient (m,) and Hessian (m, m) in v of ``-(J / unit)^(-q/2)``, or of J / unit.
+
+    The second is for negative J, and without ``bend``.
+    """
     assert state.hessian is not None
     value, gradient = state.value / unit, state.gradient / unit
     hessian = state.hessian / unit
-    if value > 0:
+    if bend and value > 0:
         power = 0.5 * q
         hessian = hessian - (power + 1.0) / value * np.outer(gradient, gradient)
         slope = power * value ** (-power - 1.0)

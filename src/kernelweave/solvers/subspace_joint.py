@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from kernelweave.criteria.subspace import Subspace
+from kernelweave._array import from_numpy
+from kernelweave.criteria.fisher import Fisher
+from kernelweave.criteria.subspace import RegularizedKernel, Subspace
 from kernelweave.criteria.subspace_svm import JointPoint, SubspaceSVM
+from kernelweave.kernels.bank import DenseBank
 from kernelweave.solvers.certify import relative_gap
 from kernelweave.solvers.solution import TraceRow
+from kernelweave.solvers.solve import solve
+from kernelweave.weights.base import WeightSet
 
-__all__ = ["JointSolution", "solve_joint"]
+__all__ = ["BestWeights", "JointSolution", "solve_joint"]
 
 #: Rounds of the search for fewer dimensions than machines, and of the alternation.
 MAX_ITER = 50
@@ -26,6 +31,8 @@ MAX_CUTS = 8
 
 Callback = Callable[[TraceRow], object]
 Round = tuple[JointPoint, float]
+#: From A (n, m): the problem of the best weights for A, these (p,), and a lower bound.
+Reweigh = Callable[[np.ndarray], tuple[SubspaceSVM, np.ndarray, float]]
 
 
 @dataclass(frozen=True)
@@ -64,6 +71,7 @@ def solve_joint(
     n_components: int | None = None,
     *,
     start: Subspace | None = None,
+    reweigh: Reweigh | None = None,
     duals: np.ndarray | None = None,
     tol: float = 1e-6,
     max_iter: int | None = None,
@@ -80,6 +88,9 @@ def solve_joint(
     start : Subspace, optional
         If given, alternate as printed from this subspace: train the machines, take the
         best subspace for their dual variables, and so on. That need not converge.
+    reweigh : callable, optional
+        Then alternates over the weights of several kernels, too (Eqs. 39 and 40); a
+        :class:`BestWeights`.
     duals : ndarray of shape (n, m), optional
         The dual variables of the closed form, if they are known.
     tol : float, default=1e-6
@@ -96,7 +107,7 @@ def solve_joint(
     """
     limit = max_iter or MAX_ITER
     if start is not None:
-        rounds = _alternate(problem, start, n_components)
+        rounds = _alternate(problem, start, n_components, reweigh)
         return _collect(rounds, tol, limit, callback, may_circle=True)
     if duals is None:
         duals = problem.closed_form_duals()
@@ -110,15 +121,59 @@ def solve_joint(
     return _collect(rounds, tol, limit, callback)
 
 
+class BestWeights:
+    """The best weights for fixed dual variables: Eq. 40, that is Eq. 27 with A for L.
+
+    ``max_w tr(A' T(w) A) = norm(A)^2 - min_w alpha tr(A' (G + alpha I)^-1 A)`` with
+    ``T = G (G + alpha I)^-1``: the Fisher criterion, and its bound becomes one on the
+    joint problem.
+
+    Parameters
+    ----------
+    bank : DenseBank
+        Centred kernels of trace n.
+    weights : WeightSet
+        Which weights are allowed.
+    problem : SubspaceSVM
+        Uncorrelated; alpha, signs and C are taken from it.
+    """
+
+    def __init__(
+        self, bank: DenseBank, weights: WeightSet, problem: SubspaceSVM
+    ) -> None:
+        self.bank, self.weights, self.problem = bank, weights, problem
+        self.n_factorizations = 0
+
+    def __call__(self, duals: np.ndarray) -> tuple[SubspaceSVM, np.ndarray, float]:
+        """The problem at the best weights for A (n, m), these, and the bound of A."""
+        now = self.problem
+        target, alpha = from_numpy(duals, self.bank.like), now.kernel.alpha
+        found = solve(Fisher(self.bank, target, alpha), self.weights, tol=now.tol)
+        self.n_factorizations += found.n_factorizations + 1
+        explained = float(np.sum(duals**2)) - found.lower_bound
+        kernel = RegularizedKernel(self.bank.combine(found.weights), alpha)
+        problem = SubspaceSVM(kernel, now.signs, now.C, True, now.tol)
+        bound = float(np.sum(duals * now.signs)) - 0.5 * explained
+        return problem, found.weights, bound
+
+
 def _alternate(
-    problem: SubspaceSVM, subspace: Subspace, n_components: int | None
+    problem: SubspaceSVM,
+    subspace: Subspace,
+    n_components: int | None,
+    reweigh: Reweigh | None,
 ) -> Iterator[Round]:
     """Best responses in turn; each yields a value and a lower bound of its own."""
     if n_components is None:
         n_components = problem.signs.shape[1]
+    weights = None
     while True:
-        point = problem.point(subspace)
-        yield point, problem.lower_bound(point.duals, n_components)
+        point = replace(problem.point(subspace), weights=weights)
+        if reweigh is None:
+            bound = problem.lower_bound(point.duals, n_components)
+        else:
+            problem, weights, bound = reweigh(point.duals)
+        yield point, bound
         subspace = problem.subspace(point.duals, n_components)
 
 

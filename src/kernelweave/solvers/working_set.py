@@ -16,12 +16,15 @@ from kernelweave.weights.base import WeightSet
 __all__ = ["working_set"]
 
 #: Kernels to begin with, and the most that join at a time.
-FIRST, MOST = 20, 50
+FIRST, MOST = 50, 100
 #: A round is solved to this share of the gap that the kernels outside leave.
 SHARE = 0.1
 #: No round needs a smaller gap than this.
 SMALLEST_GAP = 1e-10
 MOST_STEPS = 60
+#: A round starts from the weights of the last one, with this share spread evenly: an
+#: interior point must not begin at the boundary.
+SPREAD = 0.05
 
 
 def working_set(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iterate]:
@@ -31,8 +34,9 @@ def working_set(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iterate
     :func:`newton`. The dual point B that belongs to the result gives the score
     ``tr(B' G_i B)`` of every kernel, inside or out. If no score outside exceeds the
     common one inside, the optimum is found, and the scores are its certificate;
-    otherwise the kernels with the largest scores join. Kernels outside are touched once
-    a round for their score, and never factored or combined.
+    otherwise the kernels with the largest scores join, and the next round starts near
+    the weights of this one. Kernels outside are touched once a round for their score,
+    and never factored or combined.
 
     For other sets, where every kernel has a weight, this is :func:`newton` itself.
 
@@ -48,14 +52,15 @@ def working_set(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iterate
     fixed = criterion.n_weights - criterion.n_kernels
     scores = problem.scores(problem.target)[fixed:]
     inside = np.argsort(-scores, kind="stable")[:FIRST]
-    gap = 1.0
+    weights, gap = weight_set.start(criterion.n_weights), 1.0
     while True:
         inside = np.sort(inside)
+        places = np.concatenate([np.arange(fixed), fixed + inside])
         restricted = problem.restricted(inside)
-        best = _round(restricted, weight_set, max(SHARE * gap, SMALLEST_GAP), problem)
+        tol = max(SHARE * gap, SMALLEST_GAP)
+        best = _round(restricted, weight_set, tol, _spread(weights[places]), problem)
         weights = np.zeros(criterion.n_weights)
-        weights[:fixed] = best.weights[:fixed]
-        weights[fixed + inside] = best.weights[fixed:]
+        weights[places] = best.weights
         scores = problem.scores(best.coef) * problem.scale
         iterate = Iterate(weights, best.value, -scores, best.coef)
         yield iterate
@@ -65,18 +70,27 @@ def working_set(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iterate
         level = float(scores @ weights)  # what every kernel with weight scores
         better = outside[scores[fixed + outside] > level]
         order = np.argsort(-scores[fixed + better], kind="stable")
-        joining = better[order[: min(MOST, len(inside))]]
+        joining = better[order[:MOST]]
         if len(joining) == 0 and gap <= SMALLEST_GAP:
             return
         inside = np.concatenate([inside, joining])
 
 
+def _spread(weights: np.ndarray) -> np.ndarray:
+    """Weights (m,) inside the simplex, near the given ones."""
+    return (1.0 - SPREAD) * weights / np.sum(weights) + SPREAD / len(weights)
+
+
 def _round(
-    restricted: Criterion, weight_set: WeightSet, tol: float, counter: Any
+    restricted: Criterion,
+    weight_set: WeightSet,
+    tol: float,
+    start: np.ndarray,
+    counter: Any,
 ) -> Iterate:
     """The best iterate of Newton's method on the working set."""
     best, smallest = None, np.inf
-    for number, iterate in enumerate(newton(restricted, weight_set)):
+    for number, iterate in enumerate(newton(restricted, weight_set, start)):
         if hasattr(counter, "n_factorizations"):
             counter.n_factorizations += 1
         slope = -iterate.gradient
