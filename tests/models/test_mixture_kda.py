@@ -20,6 +20,7 @@ from kernelweave.criteria.mixture_likelihood import MixtureLikelihood
 from kernelweave.criteria.targets import class_target
 from kernelweave.exceptions import KernelWarning, KernelWeaveConvergenceWarning
 from kernelweave.kernels import RBF, Linear, Pipe
+from kernelweave.models import _mixture_weights
 from kernelweave.models._projection import combine_weights
 from kernelweave.solvers import solve
 from kernelweave.weights import Simplex
@@ -723,6 +724,30 @@ def test_every_library(make_problem, rng, xp_backend, setting, gaps):
     kernels = MixtureKDA("precomputed", missing="zero")
     kernels.fit(xp_backend.asarray(problem.K), problem.y)
     assert to_numpy(kernels.predict(xp_backend.asarray(problem.new_K))).shape == (25,)
+
+
+@pytest.mark.parametrize("gaps", [False, True], ids=["complete", "gaps"])
+def test_large_tables_stay_where_they_are(
+    make_problem, rng, xp_backend, monkeypatch, gaps
+):
+    problem = make_problem(3)
+    X = with_gaps(problem.X, rng)[0] if gaps else problem.X
+    model = MixtureKDA(problem.views, missing="available" if gaps else "error")
+    wanted = model.fit(X, problem.y).class_weights_
+    seen = []
+    name = "truncated_em" if gaps else "MixtureLikelihood"
+    real = getattr(_mixture_weights, name)
+
+    def spy(table, *args, **settings):
+        seen.append(type(table))
+        return real(table, *args, **settings)
+
+    monkeypatch.setattr(_mixture_weights, name, spy)
+    monkeypatch.setattr(_mixture_weights, "LARGE_TABLE", 0)
+    there = xp_backend.asarray(X)
+    found = clone(model).fit(there, problem.y)
+    assert set(seen) == {type(there)}
+    assert_allclose(to_numpy(found.class_weights_), wanted, atol=1e-5)
 
 
 def test_single_precision(make_problem, xp_backend):

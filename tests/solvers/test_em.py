@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose
 from scipy.optimize import minimize
 from scipy.special import log_softmax, logsumexp
 
+from kernelweave._array import to_numpy
 from kernelweave.criteria.mixture_likelihood import MixtureLikelihood
 from kernelweave.solvers import solve
 from kernelweave.solvers.em import em, truncated_em, truncated_responsibilities
@@ -249,3 +250,22 @@ def test_moments_with_gaps_stay_positive(rng):
     assert np.linalg.eigvalsh(moments)[0] > -1e-10
     weights, value, lower = stack(moments)
     assert np.isfinite(value) and lower <= value + 1e-12 and weights.min() >= 0
+
+
+@pytest.mark.parametrize("method", ["newton", "em"])
+def test_array_libraries_agree(xp_backend, densities, observed, method):
+    table = xp_backend.asarray(densities)
+    settings = {"method": method, "tol": 1e-5}
+    found = solve(MixtureLikelihood(table, 0.3), Simplex(), **settings)
+    expected = solve(MixtureLikelihood(densities, 0.3), Simplex(), **settings)
+    assert_allclose(found.weights, expected.weights, atol=1e-9)
+    assert found.value == pytest.approx(expected.value, rel=1e-12)
+    assert found.lower_bound == pytest.approx(expected.lower_bound, rel=1e-12)
+    rows = truncated_em(table, observed, 0.3)
+    same = truncated_em(densities, observed, 0.3)
+    assert_allclose(rows.weights, same.weights, atol=1e-7)
+    assert_allclose(
+        to_numpy(truncated_responsibilities(table, observed, same.weights)),
+        truncated_responsibilities(densities, observed, same.weights),
+        atol=1e-14,
+    )

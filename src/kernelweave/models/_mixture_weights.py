@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from kernelweave._array import Array, from_numpy, namespace
 from kernelweave.criteria.mixture_likelihood import MixtureLikelihood
 from kernelweave.models._base import check_choice, check_number, is_int
 from kernelweave.models._certificate import Certificate
@@ -24,6 +25,8 @@ __all__ = ["Outcome", "check_mixture_parameters", "learn_weights", "summarise"]
 Callback = Callable[[TraceRow], object]
 #: Rounds of noise and weights in turn; each increases the likelihood.
 MAX_ROUNDS = 100
+#: Entries of a table of densities from which on EM runs where the kernels are.
+LARGE_TABLE = 10**6
 
 
 @dataclass(frozen=True)
@@ -108,7 +111,7 @@ def check_mixture_parameters(model: Any) -> None:
 
 
 def learn_weights(
-    model: Any, panel: ExpertPanel, like: Any, callback: Callback
+    model: Any, panel: ExpertPanel, like: Array, callback: Callback
 ) -> tuple[np.ndarray, list[Outcome]]:
     """Weights (p, k) of all experts and classes; noise levels too if they join in."""
     p, k = panel.allowed.shape
@@ -121,8 +124,8 @@ def learn_weights(
         if model.weights == "uniform":
             weights[np.ix_(members, np.array(classes))] = 1.0 / len(members)
             continue
-        group = _Group(model, panel, members, classes, callback)
-        outcome = group.stacked() if model.weights == "stacking" else group.likely(like)
+        group = _Group(model, panel, members, classes, like, callback)
+        outcome = group.stacked() if model.weights == "stacking" else group.likely()
         weights[:, classes] = outcome.weights[:, None]
         outcomes.append(outcome)
     return weights, outcomes
@@ -137,21 +140,23 @@ class _Group:
         panel: ExpertPanel,
         members: np.ndarray,
         classes: list[int],
+        like: Array,
         callback: Callback,
     ) -> None:
         self.model, self.panel, self.callback = model, panel, callback
+        self.like = like
         self.members, self.classes = members, classes
         seen = panel.observed[:, members]
         self.rows = np.any(seen, axis=1)  # the others know nothing of these classes
         self.seen = seen[self.rows]
 
-    def likely(self, like: Any) -> Outcome:
+    def likely(self) -> Outcome:
         """Largest likelihood of leave-one-out densities."""
         outcome = self._solve()
         if self.model.noise != "em":
             return outcome
         for _ in range(MAX_ROUNDS):
-            if not self._move_noise(outcome.weights, like):
+            if not self._move_noise(outcome.weights):
                 break
             outcome = self._solve(outcome.n_iter)
         return outcome
@@ -168,8 +173,10 @@ class _Group:
         return Outcome(self._spread(found), value, lower, converged, status, 1)
 
     def _solve(self, before: int = 0) -> Outcome:
-        model, table = self.model, self._table()
-        prior = float(model.concentration) * len(table) / len(self.members)
+        model, host = self.model, self._table()
+        prior = float(model.concentration) * len(host) / len(self.members)
+        # Steps on a small table take microseconds: a device would spend more on calls.
+        table = host if host.size < LARGE_TABLE else self._on_device(host)
         if np.all(self.seen):
             criterion = MixtureLikelihood(table, prior)
             found = solve(
@@ -205,7 +212,10 @@ class _Group:
         table = self.panel.log_density[self.rows][:, self.members]
         return np.sum(table[:, :, self.classes], axis=2)
 
-    def _move_noise(self, weights: np.ndarray, like: Any) -> bool:
+    def _on_device(self, table: np.ndarray) -> Array:
+        return from_numpy(table, self.like, namespace(self.like).float64)
+
+    def _move_noise(self, weights: np.ndarray) -> bool:
         """The best noise levels for the present responsibilities; whether any moved."""
         panel = self.panel
         share = np.zeros(panel.observed.shape)
@@ -223,7 +233,8 @@ class _Group:
             better = np.zeros(len(best), dtype=bool)
             better[self.classes] = gain[self.classes] > 1e-9 * len(own)
             if np.any(better):
-                panel.settle(e, expert.moved(np.where(better, best, level)), like)
+                chosen = expert.moved(np.where(better, best, level))
+                panel.settle(e, chosen, self.like)
                 moved = True
         return moved
 

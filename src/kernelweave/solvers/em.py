@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from kernelweave._array import Array, as_float, from_numpy, namespace, to_numpy
 from kernelweave.criteria.base import Criterion
 from kernelweave.solvers.solution import Iterate, TraceRow
 from kernelweave.weights.base import WeightSet
@@ -76,7 +77,7 @@ class TruncatedResult:
 
 
 def truncated_em(
-    log_density: np.ndarray,
+    log_density: Array,
     observed: np.ndarray,
     prior: float = 0.0,
     tol: float = 1e-6,
@@ -94,11 +95,11 @@ def truncated_em(
     with ``W_i = sum_{l in O_i} w_l``, every step increases the likelihood. Without a
     prior it is flat where all experts of some row vanish, and steps become short there;
     so every two steps are extrapolated, if the likelihood agrees (Varadhan and Roland
-    2008).
+    2008). Sums over rows are taken where the densities are, in float64.
 
     Parameters
     ----------
-    log_density : ndarray of shape (n, p)
+    log_density : array of shape (n, p)
         ``log p_il``; entries that are not observed are not read.
     observed : ndarray of bool of shape (n, p)
         Which experts each row has: at least one.
@@ -139,41 +140,43 @@ def truncated_em(
 
 
 def truncated_responsibilities(
-    log_density: np.ndarray, observed: np.ndarray, weights: np.ndarray
-) -> np.ndarray:
+    log_density: Array, observed: np.ndarray, weights: np.ndarray
+) -> Array:
     """``w_l p_il / sum_{m in O_i} w_m p_im``, (n, p); 0 where not observed."""
-    joint = _ratio(log_density, observed)[0] * weights[None, :]
-    total = np.sum(joint, axis=1, keepdims=True)
+    ratio, _ = _ratio(log_density, observed)
+    xp = namespace(ratio)
+    joint = ratio * from_numpy(weights, ratio)[None, :]
+    total = xp.sum(joint, axis=1, keepdims=True)
     # Where all experts that a row has are of weight zero, they share it alike.
     alike = observed / np.maximum(np.sum(observed, axis=1, keepdims=True), 1)
-    return np.where(total > 0, joint / np.where(total > 0, total, 1.0), alike)
+    safe = xp.where(total > 0, total, xp.ones_like(total))
+    return xp.where(total > 0, joint / safe, from_numpy(alike, ratio))
 
 
 class _Truncated:
     """The likelihood and the factor of one step."""
 
-    def __init__(
-        self, log_density: np.ndarray, observed: np.ndarray, prior: float
-    ) -> None:
+    def __init__(self, log_density: Array, observed: np.ndarray, prior: float) -> None:
         if not np.all(np.any(observed, axis=1)):
             row = int(np.flatnonzero(~np.any(observed, axis=1))[0])
             raise ValueError(f"row {row} has no expert")
         self.ratio, largest = _ratio(log_density, observed)
-        self.observed, self.prior = observed.astype(np.float64), prior
-        self.unit = float(np.mean(largest))
+        self.observed, self.prior = from_numpy(observed, self.ratio), prior
+        self.unit = float(namespace(largest).mean(largest))
 
     def step(self, weights: np.ndarray) -> tuple[float, np.ndarray]:
         """Value at ``weights`` (p,), and what each is to be multiplied by, (p,)."""
-        n = len(self.ratio)
-        mixed = np.maximum(self.ratio @ weights, LOWEST)
-        share = np.maximum(self.observed @ weights, LOWEST)  # W_i
+        xp, n = namespace(self.ratio), self.ratio.shape[0]
+        own = from_numpy(weights, self.ratio)
+        mixed = xp.clip(self.ratio @ own, min=LOWEST)
+        share = xp.clip(self.observed @ own, min=LOWEST)  # W_i
         safe = np.maximum(weights, LOWEST)
-        value = -self.unit - float(np.mean(np.log(mixed) - np.log(share)))
+        value = -self.unit - float(xp.mean(xp.log(mixed) - xp.log(share)))
         if self.prior > 0:
             value -= self.prior * float(np.sum(np.log(safe))) / n
-        seen = self.ratio.T @ (1.0 / mixed)
-        unseen = np.sum(1.0 / share) - self.observed.T @ (1.0 / share)
-        factor = seen + unseen + self.prior / safe
+        seen = (1.0 / mixed) @ self.ratio
+        unseen = xp.sum(1.0 / share) - (1.0 / share) @ self.observed
+        factor = to_numpy(seen + unseen) + self.prior / safe
         # The unseen draws make their number random: it is what the steps sum to.
         return value, factor / float(factor @ weights)
 
@@ -199,14 +202,15 @@ class _Truncated:
         return third, *self.step(third), 3
 
 
-def _ratio(
-    log_density: np.ndarray, observed: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def _ratio(log_density: Array, observed: np.ndarray) -> tuple[Array, Array]:
     """Densities over the largest of their row, 0 where not observed; logs of those."""
-    table = np.where(observed, log_density, -np.inf)
-    largest = np.max(table, axis=1, keepdims=True)
-    largest = np.where(np.isfinite(largest), largest, 0.0)
-    return np.exp(table - largest), largest
+    xp = namespace(log_density)
+    table = as_float(log_density, xp.float64)
+    seen = from_numpy(observed, table, xp.bool)
+    table = xp.where(seen, table, -xp.inf * xp.ones_like(table))
+    largest = xp.max(table, axis=1, keepdims=True)
+    largest = xp.where(xp.isfinite(largest), largest, xp.zeros_like(largest))
+    return xp.exp(table - largest), largest
 
 
 def _share(weights: np.ndarray) -> np.ndarray:
