@@ -33,7 +33,7 @@ of it comes from these programs:
 
 ```console
 $ make bench                                 # on one core, about half an hour
-$ make bench-scale                           # on two cores, a quarter of an hour
+$ make bench-scale                           # on two cores, about eight minutes
 $ python benchmarks/gpu.py --out benchmarks/results/gpu.json   # on a machine with a GPU
 $ python benchmarks/run.py --write-docs      # makes this page of the results
 ```
