@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
@@ -127,19 +128,25 @@ def test_bad_partitions(model, chunked, table, monkeypatch):
         clone(model).fit(dX, np.zeros(600, int))
 
 
+@contextlib.contextmanager
+def workers(number, **settings):
+    """A client of so many workers; with ``processes`` each has a nanny."""
+    distributed = pytest.importorskip("distributed")
+    cluster = distributed.LocalCluster(
+        n_workers=number,
+        threads_per_worker=1,
+        dashboard_address=":0",
+        silence_logs=50,
+        **settings,
+    )
+    with cluster, distributed.Client(cluster) as client:
+        yield client
+
+
 @pytest.fixture(scope="module")
 def client():
     """Two worker processes with their nannies; workers start in processes anew."""
-    distributed = pytest.importorskip("distributed")
-    cluster = distributed.LocalCluster(
-        n_workers=2,
-        threads_per_worker=1,
-        processes=True,
-        dashboard_address=":0",
-        memory_limit="1GB",
-        silence_logs=50,
-    )
-    with cluster, distributed.Client(cluster) as client:
+    with workers(2, processes=True, memory_limit="1GB") as client:
         yield client
 
 
@@ -153,15 +160,7 @@ def test_workers_give_the_same_bits(client, reference, model, chunked):
 
 @pytest.mark.parametrize("n_workers", [1, 4])
 def test_the_number_of_workers_does_not_matter(n_workers, reference, model, chunked):
-    distributed = pytest.importorskip("distributed")
-    cluster = distributed.LocalCluster(
-        n_workers=n_workers,
-        threads_per_worker=1,
-        processes=False,
-        dashboard_address=":0",
-        silence_logs=50,
-    )
-    with cluster, distributed.Client(cluster) as client:
+    with workers(n_workers, processes=False) as client:
         assert len(client.scheduler_info(n_workers=-1)["workers"]) == n_workers
         found = clone(model).fit(*chunked)
     assert np.array_equal(found.feature_coef_, reference.feature_coef_)
@@ -218,21 +217,12 @@ def greedy(block, block_info=None):
 
 
 def test_workers_over_their_memory_limit_are_named(model, chunked):
-    distributed = pytest.importorskip("distributed")
     dask = pytest.importorskip("dask")
     dX, dy = chunked
-    with dask.config.set({"distributed.scheduler.allowed-failures": 0}):
-        cluster = distributed.LocalCluster(
-            n_workers=1,
-            threads_per_worker=1,
-            processes=True,
-            dashboard_address=":0",
-            memory_limit="600MB",
-            silence_logs=50,
-        )
-        with cluster, distributed.Client(cluster):
-            hungry = dX.map_blocks(greedy, dtype=dX.dtype)
-            with pytest.raises(RuntimeError, match="going over their memory limit"):
-                clone(model).fit(hungry, dy)
-            again = clone(model).fit(dX, dy)
+    hungry = dX.map_blocks(greedy, dtype=dX.dtype)
+    no_second_try = dask.config.set({"distributed.scheduler.allowed-failures": 0})
+    with no_second_try, workers(1, processes=True, memory_limit="1GB"):
+        with pytest.raises(RuntimeError, match="going over their memory limit"):
+            clone(model).fit(hungry, dy)
+        again = clone(model).fit(dX, dy)
     assert again.certificate_.converged
