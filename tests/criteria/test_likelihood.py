@@ -422,7 +422,7 @@ def test_any_dual_point_bounds_the_likelihood(densities, prior, rng):
     best = -np.inf
     for _ in range(20):
         w, u = rng.dirichlet(np.ones(6), size=2)
-        dual = rng.gamma(2.0, size=40 + 6)
+        dual = rng.gamma(2.0, size=40), rng.gamma(2.0, size=6)
         terms = criterion.certificate_terms(w, dual, dual)
         assert_allclose(terms.upper, criterion.evaluate(w).value)
         assert criterion.evaluate(u).value >= terms.linear - terms.scores @ u - 1e-12

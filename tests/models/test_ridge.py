@@ -36,12 +36,14 @@ def test_unit_and_origin_of_y_do_not_matter(params, regression):
     one.fit(regression.X, regression.y)
     other = MultipleKernelRidge(regression.views, **params)
     other.fit(regression.X, 1e3 * regression.y - 7e3)
-    assert_allclose(other.kernel_weights_, one.kernel_weights_, atol=1e-6)
+    # Not convex with objective="loo": found to a stationarity, not to a gap.
+    atol = 1e-4 if "objective" in params else 1e-6
+    assert_allclose(other.kernel_weights_, one.kernel_weights_, atol=atol)
     assert_allclose(other.loo_error_, one.loo_error_, rtol=1e-6)
     assert_allclose(
         other.predict(regression.new),
         1e3 * one.predict(regression.new) - 7e3,
-        atol=1e-3,
+        atol=1e3 * atol,
     )
 
 

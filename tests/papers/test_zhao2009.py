@@ -38,6 +38,8 @@ def test_holes_are_in_training_rows_and_whole_groups(array, rng):
     for columns in array.groups.values():
         lacking = np.isnan(split.train[:, columns])
         assert lacking.any(axis=1).sum() == lacking.all(axis=1).sum() == 6
+    split = zhao2009.holes((array, 60), rng)  # without care some would keep nothing
+    assert not np.isnan(split.train).all(axis=1).any()
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")

@@ -169,14 +169,19 @@ def halves(array: Microarray, rng: np.random.Generator) -> Halves:
 def holes(data: tuple[Microarray, int], rng: np.random.Generator) -> Halves:
     """Halves, and a share of the training rows out of each group.
 
-    Rows of a lower percentage lack their groups at a higher one, too.
+    Rows of a lower percentage lack their groups at a higher one, too. A row keeps its
+    last group, and the next one of the draw goes without in its place.
     """
     array, percent = data
     split = halves(array, rng)
     train = split.train.copy()
     count = round(percent / 100 * len(train))
+    left = np.full(len(train), len(array.groups))
     for columns in array.groups.values():
-        train[rng.permutation(len(train))[:count], columns] = np.nan
+        order = rng.permutation(len(train))
+        rows = order[left[order] > 1][:count]
+        train[rows, columns] = np.nan
+        left[rows] -= 1
     return Halves(train, split.y_train, split.test, split.y_test, array.groups)
 
 
