@@ -100,7 +100,7 @@ def test_float64_equals_numpy(estimator, precomputed, data, xp_backend):
     loose = getattr(model, "objective", "") == "loo"
     atol = 1e-3 if loose else 1e-9
     if getattr(model, "formulation", "") == "block":
-        atol = 1e-6  # near a kink the inner problem magnifies the last digits
+        atol = 1e-5  # near a kink the inner problem magnifies the last digits
     if hasattr(model, "margin"):
         atol = 1e-5  # a function is known to the root of the gap, 1e-9
     weights = model.kernel_weights_
