@@ -147,5 +147,12 @@ def test_symmetry(monkeypatch, xp_backend, scale, entries):
     assert str(K[2, 4]) in str(caught.value)
 
 
+def test_asymmetry_is_measured_by_the_largest_entry(xp_backend):
+    K = np.array([[1e-9, 2.0], [2.0 + 1e-12, 1e-9]])  # no kernel, but symmetric
+    assert check_symmetric(xp_backend.asarray(K), "a", 1e-10) < 1e-11
+    with pytest.raises(ValueError, match="not symmetric"):
+        check_symmetric(xp_backend.asarray(K), "a", 1e-14)
+
+
 def test_zero_kernel_is_symmetric(xp_backend):
     assert check_symmetric(xp_backend.asarray(np.zeros((3, 3))), "a", 1e-10) == 0

@@ -232,8 +232,17 @@ def with_dimensions(per_class: int) -> dict[str, Any]:
     }
 
 
+#: Of experiments for which the paper names no number of splits.
+UNSTATED_SPLITS: dict[str, Any] = {"splits": FEW, "stated": False}
+
+
 def experiments(per_class: int) -> tuple[Experiment, ...]:
     """The tables and figures with so many rows of each class."""
+    return (*tables(per_class), *figures(per_class))
+
+
+def tables(per_class: int) -> tuple[Experiment, ...]:
+    """Tables 2 to 4."""
     return (
         Experiment(
             key="table2",
@@ -270,12 +279,17 @@ def experiments(per_class: int) -> tuple[Experiment, ...]:
             split=halves,
             columns={name: functools.partial(fast, method=name) for name in METHODS},
             measures=(SECONDS, RATIO),
-            splits=FEW,
-            stated=False,
+            **UNSTATED_SPLITS,
             quick=1,
             version=2,
             claims=says.TABLE_4_CLAIMS,
         ),
+    )
+
+
+def figures(per_class: int) -> tuple[Experiment, ...]:
+    """Figures 1 to 3."""
+    return (
         Experiment(
             key="figure1",
             title="Figure 1: error over the dimension, 100 rows of a class",
@@ -285,8 +299,7 @@ def experiments(per_class: int) -> tuple[Experiment, ...]:
                 name: functools.partial(with_dimension, method=name) for name in METHODS
             },
             measures=(ERROR,),
-            splits=FEW,
-            stated=False,
+            **UNSTATED_SPLITS,
             quick=1,
             version=2,
             row_title="data set and dimension",
@@ -300,8 +313,7 @@ def experiments(per_class: int) -> tuple[Experiment, ...]:
             split=halves_and_setting,
             columns=ROUNDS,
             measures=(GAP,),
-            splits=FEW,
-            stated=False,
+            **UNSTATED_SPLITS,
             quick=1,
             version=2,
             row_title="data set and C",
@@ -315,8 +327,7 @@ def experiments(per_class: int) -> tuple[Experiment, ...]:
             split=halves_and_setting,
             columns=ROUNDS,
             measures=(ROUND_1, ROUND_4),
-            splits=FEW,
-            stated=False,
+            **UNSTATED_SPLITS,
             quick=1,
             version=2,
             row_title="data set and C",

@@ -144,7 +144,8 @@ def check_symmetric(K: Array, name: str, tol: float) -> float:
     Returns
     -------
     asymmetry : float
-        Largest ``|K_ij - K_ji|`` relative to the largest ``|K_ij|``; 0 if symmetric.
+        Largest ``|K_ij - K_ji|`` relative to the largest ``|K_ii|``, which is the
+        largest entry of a kernel, or to that where the two differ; 0 if symmetric.
     """
     xp = namespace(K)
     worst, where = 0.0, slice(0, 0)
