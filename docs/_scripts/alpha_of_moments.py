@@ -1,0 +1,52 @@
+"""Which alpha serves explicit features best? Shares of new rows that are right.
+
+    python docs/_scripts/alpha_of_moments.py [--draws 5]
+
+Draws of the problem of benchmarks/scale.py, 20,000 rows to learn from and as many new
+ones, 60 Nystroem features a view. Prints the table of docs/user_guide/scale.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+from scale import draw, make_model
+
+ROWS, WIDTH = 20_000, 60
+ALPHAS: tuple[Any, ...] = ("learn", "loo", "cv", 0.01, 1.0, 100.0)
+NORMS = (1, 2)
+
+
+def share(alpha: Any, norm: float, number: int) -> float:
+    """Of new rows that are right, in percent."""
+    X, y = draw(2 * ROWS, seed=number)
+    model = make_model(
+        features="nystroem", n_features=WIDTH, alpha=alpha, random_state=number
+    )
+    model.set_params(norm=norm).fit(X[:ROWS], y[:ROWS])
+    return 100.0 * model.score(X[ROWS:], y[ROWS:])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--draws", type=int, default=5)
+    draws = range(parser.parse_args().draws)
+    print("| norm | " + " | ".join(f"`alpha={alpha!r}`" for alpha in ALPHAS) + " |")
+    print("| --: |" + " --: |" * len(ALPHAS))
+    for norm in NORMS:
+        cells = []
+        for alpha in ALPHAS:
+            found = [share(alpha, norm, i) for i in draws]
+            error = np.std(found, ddof=1) / np.sqrt(len(found))
+            cells.append(f"{np.mean(found):.1f} ± {error:.1f}")
+        print(f"| {norm} | " + " | ".join(cells) + " |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,167 @@
+"""Which reading of Ye, Chen, Ji (2007) is nearest to what the paper prints?
+
+    KERNELWEAVE_DATA=folder python docs/_scripts/ye2007_readings.py [--splits 100]
+
+Accuracy of SDP_theta,lambda on other splits than those of the tables: over scalings of
+the columns, over choices of a hundred rows a class of USPS, and over classifiers after
+projection. Prints the tables of docs/papers/ye2007.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from joblib import Parallel, delayed
+from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
+
+from kernelweave.datasets import fetch_table
+from kernelweave.models import MultipleKernelFDA
+from kernelweave.papers import ye2007
+from kernelweave.papers.experiment import Split
+from kernelweave.papers.run import split_generator
+
+Data = tuple[np.ndarray, np.ndarray]
+#: Name of the table and how many classes of it; None: all of them, with all rows.
+ROWS: dict[str, tuple[str, int | None]] = {
+    "Sonar": ("sonar", None),
+    "Heart": ("heart", None),
+    "Cancer": ("breast_cancer_wisconsin", None),
+    "Ionosphere": ("ionosphere", None),
+    "Wine (3)": ("wine", None),
+    "USPS (3)": ("usps", 3),
+    "USPS (6)": ("usps", 6),
+    "USPS (8)": ("usps", 8),
+    "Waveform (3)": ("waveform", 3),
+}
+PRINTED = {row: cells[1] for row, cells in (ye2007.TABLE_1 | ye2007.TABLE_2).items()}
+
+
+def spread(values: np.ndarray) -> np.ndarray:
+    """Numbers to divide columns by; constant ones stay as they are."""
+    return np.where(values > 0, values, 1.0)
+
+
+def unit_interval(X: np.ndarray) -> np.ndarray:
+    return (X - X.min(axis=0)) / spread(np.ptp(X, axis=0))
+
+
+SCALINGS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "as it is": lambda X: X,
+    "unit variance": lambda X: (X - X.mean(axis=0)) / spread(X.std(axis=0)),
+    "[0, 1]": unit_interval,
+    "[-1, 1]": lambda X: 2.0 * unit_interval(X) - 1.0,
+    "rows of unit length": lambda X: (
+        X / spread(np.linalg.norm(X, axis=1, keepdims=True))
+    ),
+}
+
+
+def fit(split: Split) -> MultipleKernelFDA:
+    """SDP_theta,lambda: (40) for two classes, (37) with lambda learned for more."""
+    several = len(np.unique(split.y_train)) > 2
+    model = MultipleKernelFDA(
+        ye2007.gaussians(split),
+        norm=1,
+        alpha="learn",
+        formulation="block" if several else "exact",
+    )
+    return model.fit(split.train, split.y_train)
+
+
+def split_of(data: Data, number: int) -> Split:
+    """A partition that is in none of the tables."""
+    several = len(np.unique(data[1])) > 2
+    draw = ye2007.three_to_two if several else ye2007.four_to_one
+    return draw(data, split_generator("readings", number))
+
+
+def accuracy(data: Data, number: int) -> float:
+    split = split_of(data, number)
+    return 100.0 * fit(split).score(split.test, split.y_test)
+
+
+def by_classifier(data: Data, number: int) -> list[float]:
+    """Gaussians of equal variance, nearest centroids, nearest neighbours."""
+    split = split_of(data, number)
+    model = fit(split)
+    train, test = model.transform(split.train), model.transform(split.test)
+    found = [model.score(split.test, split.y_test)]
+    for other in (NearestCentroid(), KNeighborsClassifier(1)):
+        found.append(other.fit(train, split.y_train).score(test, split.y_test))
+    return [100.0 * share for share in found]
+
+
+def usps(classes: int, first_digit: int, number: int | None) -> Data:
+    """The first hundred rows of each digit, or a hundred drawn at random."""
+    bunch = fetch_table("usps", as_frame=False)
+    rng = None if number is None else split_generator("rows of usps", number)
+    chosen = []
+    for digit in range(first_digit, first_digit + classes):
+        own = np.flatnonzero(bunch.target == digit)
+        own = own if rng is None else rng.permutation(own)
+        chosen.append(own[: ye2007.PER_CLASS])
+    rows = np.concatenate(chosen)
+    return bunch.data[rows], bunch.target[rows]
+
+
+def text(values: list[float]) -> str:
+    """Mean and standard error."""
+    error = np.std(values, ddof=1) / np.sqrt(len(values))
+    return f"{np.mean(values):.2f} ± {error:.2f}"
+
+
+def scalings(run: Parallel, splits: int) -> Iterator[list[str]]:
+    yield ["data set", "paper", *SCALINGS]
+    for row, (name, classes) in ROWS.items():
+        X, y = ye2007.table(name, classes, scaled=False)
+        cells = [
+            text(run(delayed(accuracy)((scale(X), y), i) for i in range(splits)))
+            for scale in SCALINGS.values()
+        ]
+        yield [row, f"{PRINTED[row]:.2f}", *cells]
+
+
+def choices_of_usps(run: Parallel, splits: int) -> Iterator[list[str]]:
+    """A random choice of rows is drawn anew for every tenth of the splits."""
+    yield ["data set", "paper", "first rows", "random rows", "random rows, 1 to k"]
+    draws = max(2, splits // 10)
+    for classes in (3, 6, 8):
+        row = f"USPS ({classes})"
+        fixed = usps(classes, 0, None)
+        cells = [text(run(delayed(accuracy)(fixed, i) for i in range(splits)))]
+        for first in (0, 1):
+            drawn = [usps(classes, first, d) for d in range(draws)]
+            means = [
+                np.mean(run(delayed(accuracy)(data, i) for i in range(10)))
+                for data in drawn
+            ]
+            cells.append(f"{text(means)} (sd {np.std(means, ddof=1):.2f})")
+        yield [row, f"{PRINTED[row]:.2f}", *cells]
+
+
+def classifiers(run: Parallel, splits: int) -> Iterator[list[str]]:
+    yield ["data set", "paper", "Gaussians", "nearest centroids", "nearest neighbours"]
+    rows = {r: rows for e in ye2007.PAPER.experiments[:2] for r, rows in e.rows.items()}
+    for row, data in rows.items():
+        found = run(delayed(by_classifier)(data(), i) for i in range(splits))
+        yield [row, f"{PRINTED[row]:.2f}", *map(text, zip(*found, strict=True))]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--splits", type=int, default=100)
+    parser.add_argument("--jobs", type=int, default=1)
+    options = parser.parse_args()
+    run = Parallel(n_jobs=options.jobs)
+    for table in (scalings, choices_of_usps, classifiers):
+        print(f"\n{table.__name__.replace('_', ' ')}, {options.splits} splits\n")
+        for i, cells in enumerate(table(run, options.splits)):
+            print("| " + " | ".join(cells) + " |", flush=True)
+            if i == 0:
+                print("|" + " --- |" * len(cells))
+
+
+if __name__ == "__main__":
+    main()
