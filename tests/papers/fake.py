@@ -6,6 +6,7 @@ import functools
 import warnings
 
 import numpy as np
+from threadpoolctl import threadpool_info
 
 from kernelweave.datasets import MissingDataError
 from kernelweave.papers import Claim, Experiment, Measure, Paper, Published
@@ -34,6 +35,11 @@ def shifted(split, by):
 def warns(split):
     warnings.warn(f"the gap is {split:.3e}", UserWarning, stacklevel=1)
     return {"score": split}
+
+
+def count_threads(split):
+    """Threads of the library for linear algebra that has most of them."""
+    return {"score": float(max(pool["num_threads"] for pool in threadpool_info()))}
 
 
 def shift_is_seen(results):

@@ -9,6 +9,7 @@ import types
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_limits
 
 from kernelweave.papers.run import list_jobs, run_experiment, run_split, split_generator
 
@@ -132,6 +133,15 @@ def test_processes_give_the_same(fake, tmp_path):
     two = run_experiment(fake.TABLE, 4, tmp_path / "two", jobs=2)
     assert one.splits == two.splits
     assert one.warnings == two.warnings
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_process_uses_one_thread_for_linear_algebra(fake, tmp_path, jobs):
+    columns = {"same": fake.count_threads}
+    experiment = dataclasses.replace(fake.TABLE, columns=columns)
+    with threadpool_limits(limits=2):
+        results = run_experiment(experiment, 2, tmp_path, jobs=jobs)
+    assert results.mean("half", "same", "score") == 1
 
 
 def test_dask_is_used_or_asked_for(fake, tmp_path, monkeypatch):

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed, parallel_config
+from threadpoolctl import threadpool_limits
 
 from kernelweave.datasets import MissingDataError
 from kernelweave.papers.experiment import Experiment
@@ -208,7 +209,8 @@ def _workers(jobs: int, dask: str | None) -> Iterator[None]:
         with Client(dask), parallel_config(backend="dask"):
             yield
     elif jobs == 1:
-        with parallel_config(backend="sequential"):
+        # several threads for matrices of a few hundred rows mostly wait for each other
+        with parallel_config(backend="sequential"), threadpool_limits(limits=1):
             yield
     else:
         with parallel_config(backend="loky", n_jobs=jobs, inner_max_num_threads=1):
