@@ -190,7 +190,8 @@ def _collect(results: Results, row: str, jobs: list[Job]) -> None:
         for column, told in known.pop(WARNINGS, {}).items():
             counts = Counter(results.warnings.get(column, {}))
             # numbers in a warning differ from split to split
-            counts.update({re.sub(r"-?\d[\d.e+-]*", "#", text) for text in told})
+            texts = {re.sub(r"-?\d[\d.e+-]*", "#", text) for text in told}
+            counts.update(sorted(texts))
             results.warnings[column] = dict(counts)
         results.splits[row][job.number] = known
 
