@@ -27,7 +27,8 @@ class Table:
 TABLES = {
     "sonar": Table(
         Source("sonar", 208, 60, (3510.8897, 60400.9867, 93518.3511), (("", 40),)),
-        "Sonar echoes in 60 frequency bands: a metal cylinder (M) or a rock (R). UCI.",
+        "Sonar echoes in 60 frequency bands: a metal cylinder (M) or a rock (R). UCI, "
+        "CC BY 4.0.",
     ),
     "heart": Table(
         Source("heart", 270, 13, (161586.5, 97780079.1, 849002), (("", 53),)),
@@ -36,14 +37,14 @@ TABLES = {
     "breast_cancer_wisconsin": Table(
         Source("breast_cancer_wisconsin", 683, 9, (19353, 828611, 89235), (("", 15),)),
         "Breast tumours, benign or malignant, nine properties of cells graded 1 to 10; "
-        "the 16 of 699 rows with a missing grade are left out. UCI.",
+        "the 16 of 699 rows with a missing grade are left out. UCI, CC BY 4.0.",
     ),
     "ionosphere": Table(
         Source(
             "ionosphere", 351, 34, (2956.01597, 41649.8789, 41600.6329), (("", 59),)
         ),
         "Radar returns from the ionosphere, good or bad; the second column is zero. "
-        "UCI.",
+        "UCI, CC BY 4.0.",
     ),
     "usps": Table(
         Source("usps", 9298, 256, (-1155322.88, 165341235, -147135270), (("", 41082),)),
@@ -53,11 +54,12 @@ TABLES = {
     "satimage": Table(
         Source("satimage", 6435, 36, (19337086, 5.930507e10, 359193360), (("", 182),)),
         "Landsat pictures: 3 x 3 pixels in four bands, six kinds of ground. Statlog, "
-        "UCI.",
+        "UCI, CC BY 4.0.",
     ),
     "segment": Table(
         Source("segment", 2310, 19, (1081148.7, 617585815, 6935880.89), (("", 36),)),
-        "Regions of seven outdoor pictures, 19 properties each. Statlog, UCI.",
+        "Regions of seven outdoor pictures, 19 properties each. Statlog, UCI, "
+        "CC BY 4.0.",
     ),
     "waveform": Table(
         Source("waveform", 5000, 40, (179897.64, 6670451.71, 1986629.5), (("", 60),)),
