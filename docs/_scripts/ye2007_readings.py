@@ -49,19 +49,19 @@ def unit_interval(X: np.ndarray) -> np.ndarray:
     return (X - X.min(axis=0)) / spread(np.ptp(X, axis=0))
 
 
+def unit_rows(X: np.ndarray) -> np.ndarray:
+    return X / spread(np.linalg.norm(X, axis=1, keepdims=True))
+
+
 SCALINGS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "as it is": lambda X: X,
     "unit variance": lambda X: (X - X.mean(axis=0)) / spread(X.std(axis=0)),
     "[0, 1]": unit_interval,
     "[-1, 1]": lambda X: 2.0 * unit_interval(X) - 1.0,
-    "rows of unit length": lambda X: unit_rows(X),
+    "rows of unit length": unit_rows,
 }
 #: Widths of kernels are a factor of 2.15 apart: these shift them against the data.
 FACTORS = (0.25, 0.35, 0.5, 0.7, 1.4, 2.0, 2.8, 4.0)
-
-
-def unit_rows(X: np.ndarray) -> np.ndarray:
-    return X / spread(np.linalg.norm(X, axis=1, keepdims=True))
 
 
 def principal(X: np.ndarray, rank: int, whiten: bool = False) -> np.ndarray:
