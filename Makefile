@@ -4,6 +4,8 @@ PYTHON ?= python3
 # Processes that run the test suite; each of them uses one thread.
 WORKERS ?= 2
 PYTEST_ARGS ?=
+# How long "make fuzz" looks for a seed that fails.
+FUZZ_MINUTES ?= 10
 BENCH_ARGS ?=
 # What the benchmarks compare with beyond the extra "bench"; MKLpy needs torch.
 TORCH ?= torch==2.13.0
@@ -19,7 +21,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
-.PHONY: help demo test lint format bench bench-scale docs clean distclean
+.PHONY: help demo test fuzz lint format bench bench-scale docs clean distclean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | \
@@ -30,6 +32,10 @@ demo: $(VENV)/.demo ## set up and run the demonstration on bundled data
 
 test: lint ## set up, lint, then run the whole test suite
 	$(ONE_THREAD) $(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_ARGS)
+
+fuzz: $(VENV)/.dev ## run the seeded tests with new seeds, for FUZZ_MINUTES=10
+	$(ONE_THREAD) $(BIN)/python tests/fuzz.py --minutes $(FUZZ_MINUTES) \
+	    -n $(WORKERS) $(PYTEST_ARGS)
 
 lint: $(VENV)/.dev ## style, types, direction of imports, spelling
 	$(BIN)/ruff check .

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
-import random
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +18,9 @@ from hypothesis import settings
 SEED_VARIABLE = "KERNELWEAVE_TESTS_SEED"
 DATA_VARIABLE = "KERNELWEAVE_DATA"
 DEVICE_VARIABLE = "KERNELWEAVE_TESTS_DEVICE"
+
+#: The suite is the same in every run and on every machine; "make fuzz" draws new seeds.
+FIXED_SEEDS = "0,1"
 
 #: Plots are drawn without a screen; this must be set before matplotlib is imported.
 os.environ.setdefault("MPLBACKEND", "Agg")
@@ -40,24 +43,52 @@ def parse_seeds(text: str) -> list[int]:
     return seeds
 
 
-def _seeds_of_this_run() -> list[int]:
-    """Two fixed seeds and a new one, or those the environment asks for.
-
-    The choice is written to the environment, where the worker processes of
-    pytest-xdist find it: all of them must collect the same tests.
-    """
-    if not os.environ.get(SEED_VARIABLE):
-        drawn = random.SystemRandom().randrange(2, 100_000)
-        os.environ[SEED_VARIABLE] = f"0,1,{drawn}"
-    return parse_seeds(os.environ[SEED_VARIABLE])
+SEEDS = parse_seeds(os.environ.get(SEED_VARIABLE) or FIXED_SEEDS)
 
 
-SEEDS = _seeds_of_this_run()
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--stop-after",
+        type=float,
+        metavar="SECONDS",
+        help="start no further test after this time; for 'make fuzz'",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "seeded: draws random numbers from a seed of this run"
+    )
+    config.pluginmanager.register(_Clock(config.getoption("--stop-after")))
+
+
+class _Clock:
+    """Ends a run in time; what is under way is finished."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self.end = None if seconds is None else time.monotonic() + seconds
+
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        self.session = session
+
+    def pytest_runtest_logfinish(self) -> None:
+        if self.end is not None and time.monotonic() > self.end:
+            self.session.shouldstop = "the time given by --stop-after is up"
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if self.end is not None and session.testsfailed:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "global_random_seed" in getattr(item, "fixturenames", ()):
+            item.add_marker("seeded")
 
 
 def pytest_report_header() -> str:
-    """Say how to repeat this run."""
-    return f"random seeds: {SEED_VARIABLE}={os.environ[SEED_VARIABLE]}"
+    """Say which seeds these are."""
+    return f"random seeds: {SEED_VARIABLE}={','.join(map(str, SEEDS))}"
 
 
 @pytest.fixture(params=SEEDS)

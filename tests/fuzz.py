@@ -1,0 +1,45 @@
+"""Run the seeded tests with seeds that nobody has tried, until the time is up.
+
+A seed that fails is printed with the command that repeats it. What it shows becomes a
+named case of the suite, which itself always runs with the same seeds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import subprocess
+import sys
+import time
+
+#: Exit code of pytest where --stop-after ended the run without a failure.
+STOPPED = 2
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--minutes", type=float, default=10.0)
+    options, pytest_args = parser.parse_known_args()
+    end = time.monotonic() + 60.0 * options.minutes
+    tried: list[int] = []
+    while (left := end - time.monotonic()) > 0:
+        seed = random.SystemRandom().randrange(2, 10**9)
+        command = [sys.executable, "-m", "pytest", "tests", "-q", "-m", "seeded"]
+        code = subprocess.run(
+            [*command, f"--stop-after={left:.0f}", *pytest_args],
+            env={**os.environ, "KERNELWEAVE_TESTS_SEED": str(seed)},
+        ).returncode
+        tried.append(seed)
+        if code not in (0, STOPPED):
+            print(
+                f"\nSeed {seed} fails. Repeat it:\n"
+                f"  KERNELWEAVE_TESTS_SEED={seed} {' '.join(command)}"
+            )
+            return code
+    print(f"\nNo failure with {len(tried)} new seed(s): {', '.join(map(str, tried))}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
