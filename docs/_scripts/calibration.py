@@ -51,7 +51,10 @@ def calibration_error(proba: np.ndarray, codes: np.ndarray) -> float:
 def with_training_gaussians(model, X, codes):
     """The same model, its Gaussians fitted to the training rows as they project."""
     naive = copy.copy(model)
-    naive.gaussians_ = ClassGaussians.fit(model.transform(X), codes)
+    # No row is left out here: its target is that of its class among these rows.
+    projected = model.transform(X)
+    targets = np.stack([projected[codes == c].mean(axis=0) for c in np.unique(codes)])
+    naive.gaussians_ = ClassGaussians.fit(projected, targets[codes], codes)
     return naive
 
 

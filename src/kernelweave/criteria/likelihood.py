@@ -272,11 +272,6 @@ class Expert:
             amplitudes=amplitudes,
         )
 
-    @property
-    def inside(self) -> np.ndarray:
-        """In-sample means ``y - lambda (G + lambda I)^-1 y``, (n, k)."""
-        return self.grid.target - self.noise * self.coef
-
     def moved(self, chosen: np.ndarray) -> Expert:
         """The same kernel at other noise levels ``chosen`` (k,) of its grid."""
         return Expert.at(self.grid, self.amplitudes, self.tables, chosen)

@@ -57,12 +57,12 @@ class KernelDiscriminant(
         target = from_numpy(target, bank.like)
         choice = self._choose(bank, target, codes, progress)
         self._set_weights(choice.weights)
-        if choice.certificate is not None:
-            self._set_certificate(choice.certificate)
         fit = choice.fit
         if fit is None:
             fit = fit_kernel(bank.combine(choice.weights), target, choice.alpha)
-        self._set_discriminant(fit, target, codes, choice.alpha)
+        self._set_discriminant(fit, target, codes)
+        if choice.certificate is not None:
+            self._set_certificate(choice.certificate)
         self.alpha_, self.n_iter_ = float(choice.alpha), int(choice.n_iter)
 
     def _check_parameters(self) -> None:
@@ -75,7 +75,7 @@ class KernelDiscriminant(
         raise TypeError(f"{type(self).__name__} does not choose kernel weights")
 
     def _set_discriminant(
-        self, fit: KernelFit, target: Array, codes: np.ndarray, alpha: float
+        self, fit: KernelFit, target: Array, codes: np.ndarray
     ) -> None:
         """Rotate to discriminant axes and fit the class Gaussians."""
         axes = principal_axes(fit.coef, target)
@@ -84,15 +84,15 @@ class KernelDiscriminant(
         # the label of a row, with the wrong sign. All rows are given the one intercept.
         others = 1.0 / (len(codes) - 1)
         held_out = to_numpy((target * (1.0 + others) - fit.loo_residual) @ axes)
-        # Without its only row a class is unknown: such a row stands for itself.
-        alone = np.bincount(codes)[codes] == 1
-        inside = to_numpy((target - alpha * fit.coef) @ axes)
-        held_out = np.where(alone[:, None], inside, held_out)
         self.loo_error_ = float(np.mean(to_numpy(fit.loo_residual) ** 2))
-        self.gaussians_ = ClassGaussians.fit(held_out, codes)
-        self.loo_score_ = float(
-            np.mean(np.argmax(self.gaussians_.log_joint(held_out), axis=1) == codes)
+        self._set_gaussians(
+            ClassGaussians.fit(held_out, to_numpy(target @ axes), codes)
         )
+
+    def _set_gaussians(self, gaussians: ClassGaussians) -> None:
+        self.gaussians_, self.loo_score_ = gaussians, gaussians.loo_score
+        if gaussians.remark is not None:
+            self.kernel_map_.remarks.append(gaussians.remark)
 
     @property
     def _n_features_out(self) -> int:

@@ -157,8 +157,6 @@ class ExpertPanel:
         The training rows in the order of each expert's; those with its kernel first.
     scale : ndarray of shape (p,)
         What kernels are multiplied by for rows of zeros to leave their trace at n.
-    alone : ndarray of bool of shape (n,)
-        Rows that are the only ones of their class.
     """
 
     target: np.ndarray
@@ -176,7 +174,6 @@ class ExpertPanel:
     paths: dict[int, PredictivePath] = field(default_factory=dict)
     rows: list[np.ndarray] = field(default_factory=list)
     scale: np.ndarray = field(default_factory=lambda: np.ones(0))
-    alone: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=bool))
 
     @classmethod
     def empty(
@@ -209,7 +206,6 @@ class ExpertPanel:
                 for rows, count in zip(order, counts, strict=True)
             ],
             scale=n / counts if zero else np.ones(p),
-            alone=np.bincount(codes)[codes] == 1,
         )
 
     def add(self, e: int, gram: Array, model: Any) -> None:
@@ -239,9 +235,7 @@ class ExpertPanel:
         self.noise[e], self.amplitude[e] = expert.noise, expert.amplitude
         self.log_density[rows, e], self.mean[rows, e] = expert.log_density, expert.mean
         self.variance[rows, e] = expert.variance
-        # Without its only row a class is unknown: such a row stands for itself.
-        alone = self.alone[rows][:, None]
-        self.held_out[rows, e] = np.where(alone, expert.inside, expert.held_out)
+        self.held_out[rows, e] = expert.held_out
         self.coef[e] = from_numpy(self.scale[e] * expert.coef[:seen], like)
 
     def allow(self, codes: np.ndarray, maps: ViewMaps) -> None:

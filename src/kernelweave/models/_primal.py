@@ -8,12 +8,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from scipy.spatial.distance import cdist
 
-from kernelweave._array import Array, from_numpy, lower_inverse, namespace, to_numpy
+from kernelweave._array import Array, from_numpy, lower_inverse, to_numpy
 from kernelweave.criteria.discriminant import principal_axes
 from kernelweave.criteria.fisher import solve_factored, squared_norm
-from kernelweave.criteria.gaussian import ClassGaussians, best_variance
+from kernelweave.criteria.gaussian import HeldOutClasses
 from kernelweave.criteria.gcv_path import CvPath, GcvPath
 from kernelweave.criteria.moment_problem import MomentProblem
 from kernelweave.criteria.primal_fisher import PrimalFisher
@@ -242,7 +241,8 @@ def _set_gaussians(
 
     A left-out row misses its target by about ``1 / (alpha q)`` times what it does
     inside (generalised cross-validation), which moves the means and widens the
-    variance. How wide a Gaussian calibrates best is found on the probe.
+    distance of rows from them. How wide a Gaussian calibrates best is found on the
+    probe.
     """
     problem, alpha = solved.problem, solved.choice.alpha
     k, n = len(targets), problem.n_rows
@@ -261,31 +261,18 @@ def _set_gaussians(
     coef = to_numpy(model.feature_coef_).astype(np.float64)
     centre = to_numpy(problem.mean)[blocks - 1 - k]
     inside = (head[:, blocks] / counts[:, None] - centre) @ coef  # (k, r)
-    means = targets - widen * (targets - inside)
-    total = _scatter(gram, blocks, coef) - n * np.sum((centre @ coef) ** 2)
-    within = total - float(np.sum(counts[:, None] * inside**2))
-    residual = widen**2 * max(within, 0.0) / (max(n - k, 1) * targets.shape[1])
-    log_prior = np.log(counts / n)
+    # All rows are given the one intercept, as in KernelDiscriminant._set_discriminant.
+    shifted = targets * (1.0 + 1.0 / (n - 1))
+    means = shifted - widen * (targets - inside)
     codes = np.searchsorted(moments.labels, moments.probe.y)  # type: ignore[arg-type]
     projected = to_numpy(
         model.kernel_map_.project(
             moments.probe.views, to_numpy(model.kernel_weights_), model.feature_coef_
         )
     ).astype(np.float64)
-    held_out = targets[codes] - widen * (targets[codes] - projected)
-    distances = cdist(held_out, means, "sqeuclidean")
-    variance = best_variance(distances, log_prior, codes, residual)
-    model.gaussians_ = ClassGaussians(means, variance, log_prior)
-    scores = model.gaussians_.log_joint(held_out)
-    model.loo_score_ = float(np.mean(np.argmax(scores, axis=1) == codes))
-
-
-def _scatter(gram: Array, blocks: np.ndarray, coef: np.ndarray) -> float:
-    """``tr(coef' Z'Z coef)`` for some columns of Z."""
-    wide = np.zeros((gram.shape[0], coef.shape[1]))
-    wide[blocks] = coef
-    spread = from_numpy(wide, gram)
-    return float(namespace(gram).sum(spread * (gram @ spread)))
+    held_out = shifted[codes] - widen * (targets[codes] - projected)
+    classes = HeldOutClasses(counts, counts[:, None] * means, targets)
+    model._set_gaussians(classes.gaussians(held_out, codes))
 
 
 def _blocks(problem: MomentProblem) -> list[slice]:

@@ -65,7 +65,11 @@ class KernelFDA(KernelDiscriminant):
     dual_coef_ : array of shape (n, k - 1)
         Coefficients of the training rows, columns in order of discrimination.
     loo_error_, loo_score_ : float
-        Leave-one-out squared error on the class targets, and accuracy.
+        Leave-one-out squared error on the class targets, and accuracy: each row is left
+        out of its projection, of the mean of its class and of the class shares, at the
+        same weights and alpha. The only row of a class counts as wrong; class shares
+        alone, which are predicted if there is no evidence for the classes, are always
+        wrong about classes of equal size.
     gaussians_ : ClassGaussians
         Class means, variance and prior in the projected space.
     n_iter_ : int

@@ -16,6 +16,7 @@ from kernelweave.exceptions import KernelWarning
 from kernelweave.models._discriminant import KernelDiscriminant
 from kernelweave.models._experts import ExpertPanel, ViewMaps, sources_of
 from kernelweave.models._mixture_weights import (
+    Outcome,
     check_mixture_parameters,
     learn_weights,
     summarise,
@@ -121,7 +122,8 @@ class MixtureKDA(ObservedRowsMixin, KernelDiscriminant):
     loo_projection_ : array of shape (n, k)
         Combined leave-one-out means, around the intercept of all rows.
     loo_error_, loo_score_ : float
-        Their squared error on the class coordinates, and accuracy.
+        Their squared error on the class coordinates, and the accuracy of rows left out,
+        as in :class:`KernelFDA`.
     gaussians_ : ClassGaussians
         Class means, variance and prior in the projected space.
     n_iter_ : int
@@ -233,7 +235,7 @@ class MixtureKDA(ObservedRowsMixin, KernelDiscriminant):
         for remark in panel.remarks(self.kernel_map_, self.classes_):
             self.kernel_map_.remarks.append(remark)
             warnings.warn(remark, KernelWarning, stacklevel=3)
-        weights, shares = self._set_mixture(panel, progress)
+        weights, shares, outcomes = self._set_mixture(panel, progress)
         self._projector = MixtureProjector(
             self.kernel_map_,
             panel.coef,
@@ -244,6 +246,8 @@ class MixtureKDA(ObservedRowsMixin, KernelDiscriminant):
             zero,
         )
         self._set_projection(panel, data, codes)
+        if outcomes:
+            self._set_certificate(summarise(outcomes, self._problem()))
         progress.end()
         return self
 
@@ -261,7 +265,7 @@ class MixtureKDA(ObservedRowsMixin, KernelDiscriminant):
 
     def _set_mixture(
         self, panel: ExpertPanel, progress: Progress
-    ) -> tuple[np.ndarray, np.ndarray]:
+    ) -> tuple[np.ndarray, np.ndarray, list[Outcome]]:
         """Learn weights (p, k) and responsibilities (n, p, k); publish the panel."""
         if self.density == "insample":
             weights, outcomes = printed_em(self, panel, self._like)
@@ -291,9 +295,7 @@ class MixtureKDA(ObservedRowsMixin, KernelDiscriminant):
         self.loo_variance_ = from_numpy(panel.variance, self._like)
         xp = namespace(self._like)
         self.observed_ = xp.asarray(panel.observed, device=device(self._like))
-        if outcomes:
-            self._set_certificate(summarise(outcomes, self._problem()))
-        return weights, shares
+        return weights, shares, outcomes
 
     def _set_projection(
         self, panel: ExpertPanel, data: ObservedViews, codes: np.ndarray
@@ -306,9 +308,7 @@ class MixtureKDA(ObservedRowsMixin, KernelDiscriminant):
         mean = np.sum(share * np.nan_to_num(panel.mean), axis=1)
         self.loo_error_ = float(np.mean((panel.target - mean) ** 2))
         self.loo_projection_ = from_numpy(held_out, self._like)
-        self.gaussians_ = ClassGaussians.fit(held_out, codes)
-        scores = self.gaussians_.log_joint(held_out)
-        self.loo_score_ = float(np.mean(np.argmax(scores, axis=1) == codes))
+        self._set_gaussians(ClassGaussians.fit(held_out, panel.target, codes))
 
     @property
     def _n_features_out(self) -> int:

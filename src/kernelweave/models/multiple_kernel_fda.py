@@ -118,9 +118,14 @@ class MultipleKernelFDA(ExplicitFeatures, KernelDiscriminant):
     feature_coef_ : array of shape (D, k - 1)
         Coefficients of the explicit features, of the kernels with weight.
     loo_error_, loo_score_ : float
-        Leave-one-out squared error on the class targets, and accuracy. Weights were
-        learned on all rows, so both are slightly optimistic. With moments: the error of
-        cross-validation that alpha was chosen by, and the accuracy on up to 512 rows.
+        Leave-one-out squared error on the class targets, and accuracy: each row is left
+        out of its projection, of the mean of its class and of the class shares, at the
+        same weights and alpha. The only row of a class counts as wrong; class shares
+        alone, which are predicted if there is no evidence for the classes, are always
+        wrong about classes of equal size. Weights, norm and alpha were chosen on all
+        rows, so both are too good, the more so the more kernels there are for few rows.
+        With moments: the error of cross-validation that alpha was chosen by, and the
+        accuracy on up to 512 rows.
     gaussians_ : ClassGaussians
         Class means, variance and prior in the projected space.
     n_iter_ : int

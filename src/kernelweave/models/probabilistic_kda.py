@@ -77,7 +77,8 @@ class ProbabilisticKDA(KernelDiscriminant):
     loo_log_density_ : float
         Mean log density of the class coordinates left out, a row.
     loo_error_, loo_score_ : float
-        Leave-one-out squared error on the class coordinates, and accuracy.
+        Leave-one-out squared error on the class coordinates, and accuracy, as in
+        :class:`KernelFDA`.
     gaussians_ : ClassGaussians
         Class means, variance and prior in the space of the coordinates.
     n_iter_ : int
@@ -179,12 +180,9 @@ class ProbabilisticKDA(KernelDiscriminant):
         self.loo_variance_ = from_numpy(expert.variance, self._like)
         self.loo_error_ = float(np.mean((target - expert.mean) ** 2))
         self.loo_log_density_ = float(np.sum(expert.log_density) / len(codes))
-        # Without its only row a class is unknown: such a row stands for itself.
-        alone = np.bincount(codes)[codes] == 1
-        held_out = np.where(alone[:, None], expert.inside, expert.held_out)
-        self.gaussians_ = ClassGaussians.fit(held_out, codes, expert.variance)
-        scores = self.gaussians_.log_joint(held_out, expert.variance)
-        self.loo_score_ = float(np.mean(np.argmax(scores, axis=1) == codes))
+        self._set_gaussians(
+            ClassGaussians.fit(expert.held_out, target, codes, expert.variance)
+        )
         self.n_iter_ = 1
         progress.end()
         return self
