@@ -20,6 +20,7 @@ __all__ = [
     "add_to_diagonal",
     "as_float",
     "cholesky",
+    "detached",
     "device",
     "eigh",
     "eps",
@@ -93,6 +94,19 @@ def same_home(x: Array, like: Array) -> bool:
 def as_float(x: Array, dtype: Any) -> Array:
     """``x`` with the floating dtype ``dtype`` (no copy where it has it already)."""
     return namespace(x).astype(x, dtype, copy=False)
+
+
+def detached(x: Array) -> Array:
+    """``x`` in memory of its own, so that nobody else can change it.
+
+    A copy in the order of C, unless ``x`` is a NumPy array that owns its memory: hand
+    over a slice of an array that others hold on to. Sparse arrays stay as they are.
+    """
+    if not is_array(x) or (type(x) is np.ndarray and x.flags.owndata):
+        return x
+    if is_numpy(x):
+        return np.array(x, order="C")
+    return namespace(x).asarray(x, copy=True)
 
 
 def add_to_diagonal(a: Array, value: float | Array) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from kernelweave._array import namespace
+from kernelweave._array import detached, namespace
 from kernelweave.kernels.moments import ChunkRecipe, Moments
 from kernelweave.kernels.reduction import FixedTree
 
@@ -54,7 +54,9 @@ class RowAccumulator:
             self.tree.push(self.recipe(rows, y[part], self._number))
             start = part.stop
         if start < y.shape[0]:
-            self.waiting = [block[start:, :] for block in views], y[start:]
+            # The caller may overwrite what is still to be summed.
+            rows = [detached(block[start:, :]) for block in views]
+            self.waiting = rows, np.array(y[start:])
 
     def added(self, views: list[Any], y: np.ndarray) -> RowAccumulator:
         """A copy with more rows; this one stays as it is, whatever happens."""

@@ -206,7 +206,10 @@ class CallableKernel(Kernel):
 
     def gram(self, X: Array, Z: Array | None = None) -> Array:
         """Gram matrix (n, m) of the rows of X (n, d) and Z (m, d)."""
-        Z = X if Z is None else Z
+        xp = namespace(X)
+        # Copies, since the function may write to what it gets.
+        X = xp.asarray(X, copy=True)
+        Z = X if Z is None else xp.asarray(Z, copy=True)
         K = self.function(X, Z)
         K = K if is_array(K) else np.asarray(K)
         wanted = (X.shape[0], Z.shape[0])

@@ -142,7 +142,8 @@ class Pipe(Kernel):
                 f"{self.transformer!r}."
             )
         fitted = clone(self.transformer)
-        fitted.fit(X if isinstance(fitted, Standardizer) else to_numpy(X))
+        # A copy, since some keep what they are fitted on, or work in place.
+        fitted.fit(X if isinstance(fitted, Standardizer) else np.array(to_numpy(X)))
         return fitted, apply_step(fitted, X)
 
     def resolve(self, X: Array, memo: dict[str, float] | None = None) -> Kernel:
@@ -170,7 +171,7 @@ def apply_step(fitted: Any, X: Array) -> Array:
     """Features (n, e) that the fitted transformer makes of X (n, d), where X lives."""
     if isinstance(fitted, Standardizer):
         return fitted.transform(X)
-    features = fitted.transform(to_numpy(X))
+    features = fitted.transform(np.array(to_numpy(X)))  # it may work in place
     name = type(fitted).__name__
     if issparse(features):
         raise TypeError(f"{name} returned sparse features; dense ones are needed.")

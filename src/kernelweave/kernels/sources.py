@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from kernelweave._array import Array, eps, namespace
+from kernelweave._array import Array, detached, eps, namespace
 from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.resolve import gram_stack, resolve_kernels
 from kernelweave.views.chunks import CACHE_ENTRIES, row_chunks
@@ -72,7 +72,8 @@ class FeatureSource:
     views : list of View
         Names and kernels.
     blocks : list of arrays of shape (n, d_view)
-        The training rows of each view.
+        The training rows of each view. Those that share memory with an array of the
+        caller are copied, since they are needed for as long as there are predictions.
     observed : ndarray of bool of shape (n, v), default=None
         Which rows have which view, if not all have all; the others are not looked at.
     """
@@ -87,10 +88,10 @@ class FeatureSource:
         self.observed = observed
         if observed is not None:
             blocks = [take_rows(*pair) for pair in zip(blocks, observed.T, strict=True)]
-        self.blocks = blocks
+        self.blocks = [detached(block) for block in blocks]
         self.kernels: list[list[Kernel]] = [
             resolve_kernels(view.kernel, block, view.name)
-            for view, block in zip(views, blocks, strict=True)
+            for view, block in zip(views, self.blocks, strict=True)
         ]
         self.view_names = [
             view.name

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from kernelweave._array import (
     Array,
+    detached,
     device,
     from_numpy,
     is_array,
@@ -27,6 +28,7 @@ from kernelweave.kernels.mapping import KernelMap
 from kernelweave.kernels.sources import FeatureSource, PrecomputedSource, Source
 from kernelweave.models._certificate import Certificate
 from kernelweave.models._progress import Progress
+from kernelweave.models._transaction import all_or_nothing
 from kernelweave.views.columns import resolve_columns
 from kernelweave.views.composition import ViewsParamsMixin
 from kernelweave.views.missing import (
@@ -51,6 +53,8 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
     missing: str = "error"
     verbose: int
     dual_coef_: Array
+
+    set_params = all_or_nothing(ViewsParamsMixin.set_params)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -98,7 +102,8 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
                 equal_trace=bool(getattr(self, "signed", False)),
             )
         self.kernel_names_ = list(source.names)
-        self._like = source.like[:0, ...]  # remembers namespace, device and dtype
+        # Remembers namespace, device and dtype; a view would keep all of X in memory.
+        self._like = detached(source.like[:0, ...])
         return self.kernel_map_.fit(progress.kernel)
 
     def _rows(self, X: Any, method: str) -> Any:

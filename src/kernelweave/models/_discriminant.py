@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.callback import with_callbacks
 
 from kernelweave._array import Array, as_float, from_numpy, namespace, to_numpy
 from kernelweave.criteria.discriminant import KernelFit, fit_kernel, principal_axes
@@ -17,16 +15,15 @@ from kernelweave.models._classifier import KernelClassifier, shown_once_square
 from kernelweave.models._lazy import lazily
 from kernelweave.models._learner import Choice
 from kernelweave.models._progress import Progress
+from kernelweave.models._transaction import KernelTransformer, fit_method
 
 __all__ = ["KernelDiscriminant"]
 
 
-class KernelDiscriminant(
-    ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelClassifier
-):
+class KernelDiscriminant(KernelTransformer, KernelClassifier):
     """Classifier and transformer on a weighted sum of kernels."""
 
-    @with_callbacks
+    @fit_method
     def fit(self, X: Any, y: Any) -> Any:
         """Learn from rows and labels.
 

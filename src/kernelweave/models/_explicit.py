@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from kernelweave._array import Array, is_array, to_numpy
+from kernelweave._array import Array, detached, is_array, to_numpy
 from kernelweave._memory import require_memory
 from kernelweave.exceptions import MemoryRefusedError
 from kernelweave.kernels.accumulate import CHUNK_ROWS, RowAccumulator, concatenate_rows
@@ -22,6 +22,7 @@ from kernelweave.models._feature_choice import FeatureChoice, refused
 from kernelweave.models._intake import Intake
 from kernelweave.models._kept_rows import fit_rows
 from kernelweave.models._progress import Progress
+from kernelweave.models._transaction import all_or_nothing, fit_method
 from kernelweave.views.spec import is_precomputed
 from kernelweave.views.streams import (
     ArrayStream,
@@ -66,6 +67,7 @@ class ExplicitFeatures(FeatureChoice):
             tags.input_tags.sparse = False
         return tags
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any = None) -> Any:
         """Learn from rows and targets.
 
@@ -143,7 +145,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         return self
 
     @available_if(lambda self: not is_precomputed(self.views) and not refused(self))
-    @with_callbacks
+    @fit_method
     def partial_fit(
         self, X: Any = None, y: Any = None, classes: Any = None, solve: bool = True
     ) -> Any:
@@ -190,7 +192,8 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         if classes is None:
             classes = getattr(self, "_expected", None)
         if classes is not None:
-            self._check_classes(targets, np.asarray(classes))
+            classes = np.array(classes)  # the caller's own may change between calls
+            self._check_classes(targets, classes)
         if seen == 0:
             self._why = "partial_fit takes rows in portions"
             recipe = self._recipe(intake, blocks, targets)
@@ -198,7 +201,6 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         else:
             accumulator = self._accumulator
         accumulator = accumulator.added(blocks, targets)
-        # From here on the rows count; nothing before has changed the model.
         self._accumulator, self._intake = accumulator, intake
         self._expected = classes
         self._seen = seen + len(targets)
@@ -247,8 +249,10 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         waiting: list[Any] = []
         seen = 0
         for portion, targets in portions:
-            targets = intake.targets(portion, targets, seen)
-            waiting.append((intake.rows(portion, seen), targets))
+            targets = np.array(intake.targets(portion, targets, seen))
+            # The next portion may come in the same memory.
+            rows = [detached(block) for block in intake.rows(portion, seen)]
+            waiting.append((rows, targets))
             seen += len(targets)
             if seen >= self._sample_rows():
                 break

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelweave._array import Array
+from kernelweave._array import Array, detached
 from kernelweave.views.columns import resolve_columns
 from kernelweave.views.spec import parse_views
 from kernelweave.views.streams import split_rows, validate_rows
@@ -51,7 +51,7 @@ class Intake:
             dense = blocks[0]
             if not hasattr(dense, "__dlpack__"):  # a sparse block
                 dense = np.empty((0, dense.shape[1]), dtype=dense.dtype)
-            self.like = dense[:0, :]
+            self.like = detached(dense[:0, :])
             return blocks
 
     def sampled_rows(self, X: Any) -> list[Any]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.callback import with_callbacks
 from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_array, check_consistent_length
@@ -18,13 +16,14 @@ from kernelweave.kernels.spectral import feature_coefficients
 from kernelweave.models._base import KernelModel, check_choice, check_number, is_int
 from kernelweave.models._certificate import Certificate
 from kernelweave.models._progress import Progress
+from kernelweave.models._transaction import KernelTransformer, fit_method
 from kernelweave.solvers.solve import solve
 from kernelweave.weights import SignedSum, Simplex, WeightSet
 
 __all__ = ["KernelAlignment"]
 
 
-class KernelAlignment(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelModel):
+class KernelAlignment(KernelTransformer, KernelModel):
     """Weights that align the sum of kernels with the labels.
 
     Maximises, over weights of centred kernels of trace n, the cosine between the sum of
@@ -149,7 +148,7 @@ class KernelAlignment(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelM
         tags.target_tags.required = True
         return tags
 
-    @with_callbacks
+    @fit_method
     def fit(self, X: Any, y: Any) -> KernelAlignment:
         """Learn the weights.
 

@@ -6,9 +6,8 @@ import warnings
 from typing import Any
 
 import numpy as np
-from sklearn.callback import with_callbacks
 
-from kernelweave._array import Array, device, from_numpy, namespace
+from kernelweave._array import Array, detached, device, from_numpy, namespace
 from kernelweave._memory import require_memory
 from kernelweave.criteria.gaussian import ClassGaussians
 from kernelweave.criteria.targets import class_target
@@ -25,6 +24,7 @@ from kernelweave.models._observed import ObservedRowsMixin
 from kernelweave.models._printed_em import printed_em
 from kernelweave.models._progress import Progress
 from kernelweave.models._projection import MixtureProjector
+from kernelweave.models._transaction import fit_method
 from kernelweave.solvers.em import truncated_responsibilities
 from kernelweave.views.missing import (
     ObservedViews,
@@ -197,7 +197,7 @@ class MixtureKDA(ObservedRowsMixin, KernelDiscriminant):
     def _check_parameters(self) -> None:
         check_mixture_parameters(self)
 
-    @with_callbacks
+    @fit_method
     def fit(self, X: Any, y: Any) -> MixtureKDA:
         """Learn from rows and labels.
 
@@ -222,7 +222,7 @@ class MixtureKDA(ObservedRowsMixin, KernelDiscriminant):
         check_some_view(data.observed, "training")
         progress = Progress(self, X, y)
         sources = sources_of(self._views, data, names)
-        self._like = sources[0].like[:0, ...]
+        self._like = detached(sources[0].like[:0, ...])
         self.kernel_map_ = ViewMaps(sources, data.observed, self.psd)  # type: ignore
         self.kernel_names_ = list(self.kernel_map_.names)
         target = class_target(codes, len(self.classes_))

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from sklearn.callback import with_callbacks
-
 from kernelweave.criteria.targets import signs_of_codes
 from kernelweave.models._base import check_choice
 from kernelweave.models._margin import MarginClassifier
 from kernelweave.models._progress import Progress
+from kernelweave.models._transaction import fit_method
 
 __all__ = ["MultipleKernelSVC"]
 
@@ -156,7 +155,7 @@ class MultipleKernelSVC(MarginClassifier):
         self.missing = missing
         self.verbose = verbose
 
-    @with_callbacks
+    @fit_method
     def fit(self, X: Any, y: Any) -> MultipleKernelSVC:
         """Learn from rows and labels.
 

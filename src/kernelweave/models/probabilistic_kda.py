@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.callback import with_callbacks
 
 from kernelweave._array import Array, from_numpy, is_array, namespace, to_numpy
 from kernelweave.criteria.gaussian import ClassGaussians
@@ -15,6 +14,7 @@ from kernelweave.kernels.watched import WatchedSource, centred_rows
 from kernelweave.models._base import check_choice, check_number
 from kernelweave.models._discriminant import KernelDiscriminant
 from kernelweave.models._progress import Progress
+from kernelweave.models._transaction import fit_method
 from kernelweave.views.missing import ObservedViews
 
 __all__ = ["ProbabilisticKDA"]
@@ -139,7 +139,7 @@ class ProbabilisticKDA(KernelDiscriminant):
         )
         check_choice(self, "amplitude", ("profile", "unit"))
 
-    @with_callbacks
+    @fit_method
     def fit(self, X: Any, y: Any) -> ProbabilisticKDA:
         """Learn from rows and labels.
 

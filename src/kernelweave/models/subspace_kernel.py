@@ -6,8 +6,6 @@ import warnings
 from typing import Any
 
 import numpy as np
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.callback import with_callbacks
 from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_array, check_consistent_length
@@ -26,6 +24,7 @@ from kernelweave.models._subspace import (
     learn_weights,
     usable_alpha,
 )
+from kernelweave.models._transaction import KernelTransformer, fit_method
 from kernelweave.solvers.solution import TraceRow
 
 __all__ = ["SubspaceKernel"]
@@ -35,7 +34,7 @@ ALIGNMENT_ITER = 2000
 STATIONARY = 1e-2
 
 
-class SubspaceKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelModel):
+class SubspaceKernel(KernelTransformer, KernelModel):
     """Few features of many kernels that depend on the labels as much as can be.
 
     With a centred kernel G of trace n, or a learned sum of several, and a label kernel
@@ -195,7 +194,7 @@ callable, default="normalized"
         tags.target_tags.multi_output = True
         return tags
 
-    @with_callbacks
+    @fit_method
     def fit(self, X: Any, y: Any) -> SubspaceKernel:
         """Learn the subspace, and the weights of the kernels.
 

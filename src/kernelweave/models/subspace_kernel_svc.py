@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.callback import with_callbacks
 
 from kernelweave._array import Array, from_numpy, namespace, to_numpy
 from kernelweave.models._base import check_choice, check_number, is_int
@@ -14,15 +12,14 @@ from kernelweave.models._classifier import KernelClassifier
 from kernelweave.models._joint_subspace import JointFit
 from kernelweave.models._progress import Progress
 from kernelweave.models._subspace import check_components
+from kernelweave.models._transaction import KernelTransformer, fit_method
 
 __all__ = ["SubspaceKernelSVC"]
 
 SOLVERS = ("auto", "newton", "closed_form", "cutting_plane", "alternating")
 
 
-class SubspaceKernelSVC(
-    ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelClassifier
-):
+class SubspaceKernelSVC(KernelTransformer, KernelClassifier):
     """Support vector machines and the subspace kernel they share, learned jointly.
 
     With one machine a class, ``A = Y a`` their dual variables and K_S the kernel of a
@@ -164,7 +161,7 @@ default="auto"
         self.missing = missing
         self.verbose = verbose
 
-    @with_callbacks
+    @fit_method
     def fit(self, X: Any, y: Any) -> SubspaceKernelSVC:
         """Learn from rows and labels.
 

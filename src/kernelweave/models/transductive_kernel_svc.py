@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.callback import with_callbacks
 from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d
@@ -14,6 +13,7 @@ from kernelweave._array import Array, is_array, to_numpy
 from kernelweave.criteria.targets import signs_of_codes
 from kernelweave.models._margin import MarginClassifier
 from kernelweave.models._progress import Progress
+from kernelweave.models._transaction import fit_method
 
 __all__ = ["TransductiveKernelSVC"]
 
@@ -146,7 +146,7 @@ class TransductiveKernelSVC(MarginClassifier):
         self.missing = missing
         self.verbose = verbose
 
-    @with_callbacks
+    @fit_method
     def fit(self, X: Any, y: Any) -> TransductiveKernelSVC:
         """Learn from all rows and the labels of some.
 
