@@ -559,7 +559,6 @@ def test_24_kernels_with_names_in_another_order(estimator, stack):
 @pytest.mark.parametrize(
     ("columns", "text"),
     [
-        ([2, 3], r"'right': shares the column\(s\) 2 with the view 'left'"),
         ([], r"'right': columns=\[\] selects nothing of X. Remove the view"),
         ([3, 6], r"'right': the column position\(s\) 6 are out of range.*6 columns"),
         ([3, 3], r"'right': the column\(s\) 3 are selected twice"),
@@ -580,11 +579,10 @@ def test_25_features_changed_after_fit(estimator, table):
     frame = pd.DataFrame(X, columns=[f"g{j}" for j in range(6)])
     views = [("left", "linear", ["g0", "g1"]), ("right", "linear", slice("g2", "g5"))]
     model = with_views(estimator, views).fit(frame, y)
-    with pytest.raises(ValueError, match=r"(?s)feature names should match.*renamed"):
-        model.predict(frame.rename(columns={"g1": "renamed"}))
-    with pytest.raises(ValueError, match=r"[Ff]eature names"):
-        model.predict(frame[frame.columns[::-1]])
-    with pytest.raises(ValueError, match=r"[Ff]eature names|features"):
+    lacks = r"X lacks the column\(s\) 'g1' \(view 'left'\).*"
+    with pytest.raises(ValueError, match=lacks + "Is 'g1' now called 'g1b'"):
+        model.predict(frame.rename(columns={"g1": "g1b"}))
+    with pytest.raises(ValueError, match=lacks + "add or rename"):
         model.predict(frame.drop(columns="g1"))
     with pytest.raises(ValueError, match=r"X has 5 features, but .* is expecting 6"):
         with_views(estimator, PLAIN).fit(X, y).predict(X[:, :5])

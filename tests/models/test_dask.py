@@ -99,6 +99,20 @@ def test_data_frames(model, table):
         fitted.fit(rows, "colour")
 
 
+def test_columns_are_found_by_name_and_may_be_shared(model, table):
+    dd = pytest.importorskip("dask.dataframe")
+    X, y = table
+    frame = pd.DataFrame(X, columns=list("abcdef")).assign(label=y)
+    views = [("left", "linear", list("abc")), ("right", RBF(), list("cde"))]
+    rows = dd.from_pandas(frame, npartitions=4)
+    fitted = clone(model).set_params(views=views).fit(rows, "label")
+    other = frame[list("edcba")].assign(new=pd.Period("2001", "D"), label="text")
+    lazy = fitted.predict(dd.from_pandas(other, npartitions=3))
+    assert np.array_equal(lazy.compute(), fitted.predict(frame))
+    with pytest.raises(ValueError, match=r"lacks .* 'c' \(views 'left', 'right'\)"):
+        fitted.predict(dd.from_pandas(other.drop(columns="c"), npartitions=3))
+
+
 def test_ridge(chunked, table):
     X, _ = table
     model = MultipleKernelRidge(VIEWS, n_features=10, alpha="cv")

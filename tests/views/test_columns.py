@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.compose import make_column_selector
 
-from kernelweave.views.columns import resolve_columns
+from kernelweave.views.columns import find_columns, resolve_columns
 from kernelweave.views.spec import View
 
 NAMES = ["g1", "g2", "p1", "p2", "p3"]
@@ -25,12 +25,20 @@ def polars_frame():
     return polars.DataFrame(DATA, schema=NAMES)
 
 
+def arrow_table():
+    pyarrow = pytest.importorskip("pyarrow")
+    return pyarrow.table(dict(zip(NAMES, DATA.T, strict=True)))
+
+
+FRAMES = [pandas_frame, polars_frame, arrow_table]
+
+
 def positions(X, *columns):
     views = [View(f"v{i}", "auto", c) for i, c in enumerate(columns)]
     return resolve_columns(X, views)
 
 
-@pytest.mark.parametrize("make", [lambda: DATA, pandas_frame, polars_frame])
+@pytest.mark.parametrize("make", [lambda: DATA, *FRAMES])
 @pytest.mark.parametrize(
     ("columns", "expected"),
     [
@@ -56,7 +64,7 @@ def test_positions_slices_masks_and_callables(make, columns, expected):
     assert positions(make(), columns) == [expected]
 
 
-@pytest.mark.parametrize("make", [pandas_frame, polars_frame])
+@pytest.mark.parametrize("make", FRAMES)
 @pytest.mark.parametrize(
     ("columns", "expected"),
     [
@@ -66,7 +74,7 @@ def test_positions_slices_masks_and_callables(make, columns, expected):
         (slice("g2", "p2"), [1, 2, 3]),
         (slice(None, "g2"), [0, 1]),
         (slice("p2", None), [3, 4]),
-        (lambda X: [name for name in X.columns if name.startswith("g")], [0, 1]),
+        (lambda X: [name for name in NAMES if name.startswith("g")], [0, 1]),
     ],
 )
 def test_names(make, columns, expected):
@@ -133,11 +141,62 @@ def test_failing_selector_names_its_view():
         positions(DATA, make_column_selector(pattern="g"))
 
 
-def test_overlap_names_both_views_and_the_columns():
-    with pytest.raises(ValueError, match=r"'v2'.*'g2', 'p1' with the view 'v0'"):
-        positions(pandas_frame(), slice("g2", "p1"), "p3", ["g1", "g2", "p1"])
-    with pytest.raises(ValueError, match=r"'v1'.*column\(s\) 4 with the view 'v0'"):
-        positions(DATA, [-1], [0, 4])
+def test_views_may_share_columns():
+    found = positions(pandas_frame(), slice("g2", "p1"), "p3", ["g1", "g2", "p1"])
+    assert found == [[1, 2], [4], [0, 1, 2]]
+    assert positions(DATA, [-1], [0, 4], slice(None)) == [[4], [0, 4], [0, 1, 2, 3, 4]]
+    with pytest.raises(ValueError, match=r"'v1'.*column\(s\) 4 are selected twice"):
+        positions(DATA, [-1], [4, 0, -1])
+
+
+# ---- new data ----------------------------------------------------------------------
+
+
+def found_in(X, *columns):
+    """Where columns of views on the five names are in X."""
+    views = [View(f"v{i}", "auto", c) for i, c in enumerate(columns)]
+    return find_columns(X, views, resolve_columns(DATA, views), NAMES)
+
+
+@pytest.mark.parametrize("make", FRAMES)
+def test_columns_are_found_by_name_in_any_order(make):
+    X = make()
+    assert found_in(X, [0, 1], [1, 4]) == [[0, 1], [1, 4]]
+    order = ["p3", "g2", "p2", "g1"]
+    X = X[order] if make is pandas_frame else X.select(order)
+    assert found_in(X, [0, 1], [1, 4]) == [[3, 1], [1, 0]]  # p1 is of no view
+    lacks = r"lacks the column\(s\) 'p1' \(views 'v0', 'v2'\), which were there in fit"
+    with pytest.raises(ValueError, match=lacks):
+        found_in(X, [0, 2], [3], [2, 4])
+
+
+@given(
+    st.permutations(NAMES), st.integers(0, 5), st.lists(st.integers(0, 4), min_size=1)
+)
+def test_the_same_entries_are_found(order, extra, columns):
+    X = pandas_frame()[order]
+    X.insert(extra, "new", "text")
+    columns = list(dict.fromkeys(columns))
+    (found,) = found_in(X, columns)
+    assert [X.columns[c] for c in found] == [NAMES[c] for c in columns]
+
+
+def test_repeated_names_matter_only_where_they_are_used():
+    X = pandas_frame()
+    twice = X[["g1", "g2", "p1", "g1", "p2", "p3"]]
+    assert found_in(twice, [1, 2], [4]) == [[1, 2], [5]]
+    with pytest.raises(ValueError, match=r"several columns of .* 'g1' \(view 'v1'\)"):
+        found_in(twice, [1], [0, 4])
+
+
+def test_many_lacking_columns_are_counted():
+    X = pandas_frame().add_prefix("x")
+    with pytest.raises(ValueError, match=r"'g1' \(view 'v0'\), .*Is 'g1' now .*'xg1'"):
+        found_in(X, slice(None))
+    names = [f"g{i}" for i in range(20)]
+    view = View("v", "auto", slice(None))
+    with pytest.raises(ValueError, match=r"'g4' \(view 'v'\) and 15 more, which"):
+        find_columns(X[["xp1"]], [view], [list(range(20))], names)
 
 
 @given(st.lists(st.integers(-5, 4), min_size=1, max_size=5), st.integers(0, 3))

@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator
 from kernelweave._array import is_numpy, to_numpy
 from kernelweave.views.columns import resolve_columns
 from kernelweave.views.spec import View
-from kernelweave.views.validate import split_views, validate_features
+from kernelweave.views.validate import split_views, validate_features, validate_new
 
 VIEWS = [View("rna", "auto", slice(0, 2)), View("dna", "auto", slice(2, 4))]
 
@@ -228,6 +228,72 @@ def test_number_of_features_is_kept(xp_backend):
     assert not hasattr(model, "feature_names_in_")
     with pytest.raises(ValueError, match=r"X has 3 features, but Model is expecting 4"):
         validate_features(model, X[:, :3], reset=False)
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_new_columns_by_name_or_by_position(library):
+    frames = pytest.importorskip(library)
+    X = frames.DataFrame({"a": [1.0, 2.0], "b": [3.0, 4.0], "c": [5.0, 6.0]})
+    model, views = Model(), [View("v", "auto", [0]), View("w", "auto", [1, 0])]
+    validate_features(model, X, reset=True)
+    for new in (X, X[["b", "a"]], X[["c", "b", "a"]]):
+        same, positions = validate_new(model, new, views, [[0], [1, 0]])
+        assert same is new
+        blocks = split_views(new, views, positions)
+        np.testing.assert_array_equal(blocks[0], [[1], [2]])
+        np.testing.assert_array_equal(blocks[1], [[3, 1], [4, 2]])
+    with pytest.raises(ValueError, match=r"lacks .* 'b' \(view 'w'\)"):
+        validate_new(model, X[["a"]], views, [[0], [1, 0]])
+    with pytest.raises(ValueError, match=r"0 sample\(s\)"):
+        validate_new(model, X[:0], views, [[0], [1, 0]])
+    with pytest.warns(UserWarning, match=r"X does not have valid feature names"):
+        _, positions = validate_new(model, np.ones((2, 3)), views, [[0], [1, 0]])
+    assert positions == [[0], [1, 0]]
+    with (
+        pytest.warns(UserWarning, match=r"X does not have valid feature names"),
+        pytest.raises(ValueError, match=r"X has 2 features, but Model is expecting 3"),
+    ):
+        validate_new(model, np.ones((2, 2)), views, [[0], [1, 0]])
+
+
+def test_names_that_are_no_text_are_no_names():
+    pandas = pytest.importorskip("pandas")
+    X = pandas.DataFrame(np.arange(6.0).reshape(2, 3))
+    views, model = [View("v", "auto", [0])], Model()
+    validate_features(model, X, reset=True)
+    assert validate_new(model, X[[2, 1, 0]], views, [[0]])[1] == [[0]]
+    with pytest.raises(ValueError, match=r"X has 2 features, but Model is expecting 3"):
+        validate_new(model, X[[0, 1]], views, [[0]])
+    named = X.set_axis(list("abc"), axis=1)
+    with pytest.warns(UserWarning, match=r"was fitted without feature names"):
+        validate_new(model, named, views, [[0]])
+    validate_features(model, named, reset=True)
+    named[7] = 1.0  # one name that is no text is a column of no view
+    assert validate_new(model, named[[7, *"cba"]], views, [[0]])[1] == [[3]]
+
+
+def test_arrow_tables_are_read_column_by_column():
+    pyarrow = pytest.importorskip("pyarrow")
+    table = pyarrow.table(
+        {
+            "text": ["a", "b"],
+            "gap": [None, 2],
+            "flag": [True, False],
+            "small": pyarrow.array([0.5, 1.5], pyarrow.float32()),
+            "when": pyarrow.array([0, 1], pyarrow.timestamp("s")),
+        }
+    )
+    flag, small = blocks_of(table, [View("v", "auto", "flag"), View("w", "auto", 3)])
+    np.testing.assert_array_equal(flag, [[1], [0]])
+    np.testing.assert_array_equal(small, [[0.5], [1.5]])
+    assert flag.dtype == np.float64
+    assert blocks_of(table, [View("w", "auto", "small")])[0].dtype == np.float32
+    with pytest.raises(ValueError, match=r"'v', row 0, column 'gap' holds nan"):
+        blocks_of(table, [View("v", "auto", ["flag", "gap"])])
+    with pytest.raises(ValueError, match=r"'v'.*column 'text' holds 'a'"):
+        blocks_of(table, [View("v", "auto", ["flag", "text"])])
+    with pytest.raises(ValueError, match=r"'v'.*column 'when' holds .* \(a time\)"):
+        blocks_of(table, [View("v", "auto", ["flag", "when"])])
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])

@@ -176,7 +176,6 @@ def views_from_text(
         The columns of each view.
     """
     views: dict[str, list[str]] = {}
-    owner: dict[str, str] = {}
     for text in specifications:
         name, equals, wanted = (part.strip() for part in text.partition("="))
         if not (name and equals and wanted):
@@ -188,13 +187,6 @@ def views_from_text(
         chosen: dict[str, None] = {}
         for item in filter(None, map(str.strip, wanted.split(","))):
             chosen.update(dict.fromkeys(_matches(name, item, columns)))
-        for column in chosen:
-            if column in owner:
-                raise ValueError(
-                    f"the column {column!r} is in the views {owner[column]!r} and "
-                    f"{name!r}; give it to one of them"
-                )
-            owner[column] = name
         views[name] = list(chosen)
     return views
 

@@ -26,6 +26,7 @@ from kernelweave.kernels.bank import DenseBank
 from kernelweave.kernels.completion import CompletedKernelMap, imputes
 from kernelweave.kernels.mapping import KernelMap
 from kernelweave.kernels.sources import FeatureSource, PrecomputedSource, Source
+from kernelweave.kernels.twins import warn_twins
 from kernelweave.models._certificate import Certificate
 from kernelweave.models._progress import Progress
 from kernelweave.models._transaction import all_or_nothing
@@ -40,7 +41,7 @@ from kernelweave.views.missing import (
 )
 from kernelweave.views.precomputed import validate_precomputed
 from kernelweave.views.spec import is_precomputed, parse_views
-from kernelweave.views.validate import split_views, validate_features
+from kernelweave.views.validate import split_views, validate_features, validate_new
 
 __all__ = ["KernelModel", "check_choice", "check_number", "is_int"]
 
@@ -85,7 +86,7 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
         self._views, self._positions = views, positions
         if self.missing == "error":
             return FeatureSource(views, split_views(X, views, positions))
-        data = self._split_with_missing(X)
+        data = self._split_with_missing(X, positions)
         check_every_view(data.observed, [view.name for view in views])
         check_some_view(data.observed, "training")
         return FeatureSource(views, data.blocks, data.observed)
@@ -104,7 +105,10 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
         self.kernel_names_ = list(source.names)
         # Remembers namespace, device and dtype; a view would keep all of X in memory.
         self._like = detached(source.like[:0, ...])
-        return self.kernel_map_.fit(progress.kernel)
+        bank = self.kernel_map_.fit(progress.kernel)
+        if not is_precomputed(self.views):
+            warn_twins(self._views, self._positions)
+        return bank
 
     def _rows(self, X: Any, method: str) -> Any:
         """Validate rows at prediction, in the form ``KernelMap.project`` takes."""
@@ -119,16 +123,18 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
             return precomputed_with_missing(
                 self, X, reset=False, n_kernels=p, trained=trained
             )[0]
-        X = validate_features(self, X, reset=False)
+        X, positions = validate_new(self, X, self._views, self._positions)
         if self.missing == "error":
-            return split_views(X, self._views, self._positions, dtype=self._like.dtype)
-        return self._split_with_missing(X, dtype=self._like.dtype)
+            return split_views(X, self._views, positions, dtype=self._like.dtype)
+        return self._split_with_missing(X, positions, dtype=self._like.dtype)
 
-    def _split_with_missing(self, X: Any, dtype: Any = None) -> ObservedViews:
+    def _split_with_missing(
+        self, X: Any, positions: list[list[int]], dtype: Any = None
+    ) -> ObservedViews:
         """One block a view; single NaN are for views whose kernels impute."""
         partial = [imputes(view.kernel) for view in self._views]
         return split_with_missing(
-            X, self._views, self._positions, partial=partial, dtype=dtype
+            X, self._views, positions, partial=partial, dtype=dtype
         )
 
     def _check_home(self, X: Array, method: str) -> None:

@@ -126,7 +126,7 @@ def predict_lazily(model: Any, method: str, X: Any) -> Any:
     model = copy.copy(model)
     for name in ("_accumulator", "_intake"):  # of no use to workers, and large
         vars(model).pop(name, None)
-    probe = np.asarray(getattr(model, method)(_one_row(X)))
+    probe = np.asarray(getattr(model, method)(_one_row(X, model)))
     shared = dask.delayed(model)
     call = dask.delayed(_call)
     sizes = X.chunks[0] if hasattr(X, "rechunk") else [np.nan] * X.npartitions
@@ -139,14 +139,19 @@ def predict_lazily(model: Any, method: str, X: Any) -> Any:
     return da.concatenate(parts, axis=0)
 
 
-def _one_row(X: Any) -> Any:
-    """A row of ones with the columns of X, to see what a method returns."""
+def _one_row(X: Any, model: Any) -> Any:
+    """A row of ones with the columns of X, to see what a method returns.
+
+    Columns that the model has never seen are left out: not all can hold a one.
+    """
     if hasattr(X, "rechunk"):
         return np.ones((1, X.shape[1]), dtype=X.dtype)
     import pandas as pd
 
-    frame = pd.DataFrame(np.ones((1, len(X.columns))), columns=list(X.columns))
-    return frame.astype(dict(X.dtypes))
+    known = set(getattr(model, "feature_names_in_", X.columns))
+    names = [name for name in X.columns if name in known] or list(X.columns)
+    frame = pd.DataFrame(np.ones((1, len(names))), columns=names)
+    return frame.astype({name: X.dtypes[name] for name in names})
 
 
 def _call(model: Any, method: str, rows: Any) -> Any:

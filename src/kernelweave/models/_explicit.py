@@ -31,6 +31,7 @@ from kernelweave.views.streams import (
     is_iterator,
     open_stream,
     split_rows,
+    validate_new_rows,
     validate_rows,
 )
 
@@ -373,8 +374,8 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         check_is_fitted(self)
         if is_array(X):
             self._check_home(X, method)
-        X = validate_rows(self, X, reset=False)
-        return split_rows(X, self._views, self._positions, self._like.dtype)
+        X, positions = validate_new_rows(self, X, self._views, self._positions)
+        return split_rows(X, self._views, positions, self._like.dtype)
 
     def _predict_target(self, X: Any, method: str) -> Array:
         """Projections (m, k) through kernels or through features."""

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from kernelweave._array import Array, detached
+from kernelweave.kernels.twins import warn_twins
 from kernelweave.views.columns import resolve_columns
 from kernelweave.views.spec import parse_views
-from kernelweave.views.streams import split_rows, validate_rows
+from kernelweave.views.streams import split_rows, validate_new_rows, validate_rows
 
 __all__ = ["Intake"]
 
@@ -40,18 +41,23 @@ class Intake:
     def rows(self, X: Any, start: int = 0) -> list[Any]:
         """Blocks of finite floats (m, d_view); ``start`` is the number of row 0.
 
-        The first call fixes columns, names and dtype for all others.
+        The first call fixes columns, names and dtype for all others, which find their
+        columns by name where there are names.
         """
         with _numbered(start):
-            X = validate_rows(self.bearer, X, reset=self.like is None)
             if self.like is not None:
-                return split_rows(X, self.views, self.positions, self.like.dtype)
+                X, positions = validate_new_rows(
+                    self.bearer, X, self.views, self.positions
+                )
+                return split_rows(X, self.views, positions, self.like.dtype)
+            X = validate_rows(self.bearer, X, reset=True)
             self.positions = resolve_columns(X, self.views)
             blocks = split_rows(X, self.views, self.positions)
             dense = blocks[0]
             if not hasattr(dense, "__dlpack__"):  # a sparse block
                 dense = np.empty((0, dense.shape[1]), dtype=dense.dtype)
             self.like = detached(dense[:0, :])
+            warn_twins(self.views, self.positions)
             return blocks
 
     def sampled_rows(self, X: Any) -> list[Any]:

@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from kernelweave._array import is_array
+from kernelweave.kernels.twins import warn_twins
 from kernelweave.models._base import KernelModel
 from kernelweave.views.columns import resolve_columns
 from kernelweave.views.missing import (
@@ -17,7 +18,7 @@ from kernelweave.views.missing import (
 )
 from kernelweave.views.precomputed import validate_precomputed
 from kernelweave.views.spec import is_precomputed, parse_views
-from kernelweave.views.validate import split_views, validate_features
+from kernelweave.views.validate import split_views, validate_features, validate_new
 
 __all__ = ["ObservedRowsMixin"]
 
@@ -39,7 +40,9 @@ class ObservedRowsMixin(KernelModel):
         self._views = parse_views(self.views, reserved=self._get_param_names())
         X = validate_features(self, X, reset=True)
         self._positions = resolve_columns(X, self._views)
-        return self._blocks(X), [view.name for view in self._views]
+        data = self._blocks(X, self._positions)
+        warn_twins(self._views, self._positions)
+        return data, [view.name for view in self._views]
 
     def _observed_rows(self, X: Any, method: str) -> ObservedViews:
         """Rows at prediction."""
@@ -49,8 +52,8 @@ class ObservedRowsMixin(KernelModel):
         if is_precomputed(self.views):
             data, _ = self._stack(X, reset=False)
         else:
-            X = validate_features(self, X, reset=False)
-            data = self._blocks(X, dtype=self._like.dtype)
+            X, positions = validate_new(self, X, self._views, self._positions)
+            data = self._blocks(X, positions, dtype=self._like.dtype)
         if self.missing == "available":
             check_some_view(data.observed, "new")
         return data
@@ -66,9 +69,11 @@ class ObservedRowsMixin(KernelModel):
         seen = np.ones((K.shape[0], K.shape[2]), dtype=bool)
         return ObservedViews(K, seen), names
 
-    def _blocks(self, X: Any, dtype: Any = None) -> ObservedViews:
+    def _blocks(
+        self, X: Any, positions: list[list[int]], dtype: Any = None
+    ) -> ObservedViews:
         if self.missing != "error":
-            return self._split_with_missing(X, dtype=dtype)
-        blocks = split_views(X, self._views, self._positions, dtype=dtype)
+            return self._split_with_missing(X, positions, dtype=dtype)
+        blocks = split_views(X, self._views, positions, dtype=dtype)
         seen = np.ones((blocks[0].shape[0], len(blocks)), dtype=bool)
         return ObservedViews(blocks, seen)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections import Counter
+from collections.abc import Sequence
 from numbers import Integral
 from typing import Any
 
@@ -14,7 +15,7 @@ from kernelweave.views.spec import View
 
 Lookup = dict[Any, int] | None  # column name -> position; None without names
 
-__all__ = ["column_names", "resolve_columns"]
+__all__ = ["column_names", "find_columns", "is_table", "resolve_columns"]
 
 ALLOWED = (
     "columns must be a name or an integer, a list or slice of names or integers, "
@@ -23,11 +24,19 @@ ALLOWED = (
 
 
 def column_names(X: Any) -> list[Any] | None:
-    """Column names of a pandas or polars DataFrame; None for anything else."""
+    """Column names of a pandas, polars or pyarrow table; None for anything else."""
+    if is_table(X):
+        return list(X.column_names)
     is_frame = hasattr(X, "iloc") or hasattr(X, "get_column")
     if is_frame and len(getattr(X, "shape", ())) == 2:
         return list(X.columns)
     return None
+
+
+def is_table(X: Any) -> bool:
+    """Whether X is a table of pyarrow."""
+    is_arrow = type(X).__module__.split(".")[0] == "pyarrow"
+    return is_arrow and hasattr(X, "column_names") and hasattr(X, "to_batches")
 
 
 def resolve_columns(X: Any, views: list[View]) -> list[list[int]]:
@@ -46,22 +55,61 @@ def resolve_columns(X: Any, views: list[View]) -> list[list[int]]:
     Returns
     -------
     positions : list of list of int
-        One list a view; never empty, and no column belongs to two views.
+        One list for each view; never empty. Views may share columns.
     """
     names = column_names(X)
     lookup = None if names is None else {name: c for c, name in enumerate(names)}
-    positions = [_positions(X, view, lookup) for view in views]
-    owner: dict[int, View] = {}
+    return [_positions(X, view, lookup) for view in views]
+
+
+def find_columns(
+    X: Any, views: list[View], positions: list[list[int]], fitted: Sequence[str]
+) -> list[list[int]]:
+    """Positions in new data of the columns of each view, found by their names.
+
+    Parameters
+    ----------
+    X : DataFrame of shape (m, e)
+        New rows. The order of the columns does not matter; those of no view may be
+        absent, and there may be new ones.
+    views : list of View
+        Named in messages.
+    positions : list of list of int
+        Columns of each view in the training data, from :func:`resolve_columns`.
+    fitted : sequence of str of length d
+        Column names of the training data.
+
+    Returns
+    -------
+    positions : list of list of int
+        Columns of each view in X.
+    """
+    names = column_names(X) or []
+    if names == list(fitted):
+        return positions
+    users: dict[str, list[str]] = {}  # column -> views
     for view, columns in zip(views, positions, strict=True):
-        for other in {owner[c].name: owner[c] for c in columns if c in owner}.values():
-            shared = [_label(names, c) for c in columns if owner.get(c) is other]
-            raise _error(
-                view,
-                f"shares the column(s) {_some(shared)} with the view {other.name!r}. "
-                "Give each column to one view, or several kernels to one view.",
-            )
-        owner.update(dict.fromkeys(columns, view))
-    return positions
+        for c in columns:
+            users.setdefault(fitted[c], []).append(view.name)
+    found: dict[Any, list[int]] = {}
+    for c, name in enumerate(names):
+        found.setdefault(name, []).append(c)
+    absent = [name for name in users if name not in found]
+    if absent:
+        others = [name for name in found if isinstance(name, str) and name not in users]
+        close = difflib.get_close_matches(absent[0], others, n=1)
+        hint = f" Is {absent[0]!r} now called {close[0]!r}?" if close else ""
+        raise ValueError(
+            f"X lacks the column(s) {_used(absent, users)}, which were there in fit. "
+            f"Columns of views are found by name: add or rename them.{hint}"
+        )
+    repeated = [name for name in users if len(found[name]) > 1]
+    if repeated:
+        raise ValueError(
+            f"X has several columns of the name(s) {_used(repeated, users)}. Rename "
+            "all but those that are meant."
+        )
+    return [[found[fitted[c]][0] for c in columns] for columns in positions]
 
 
 def _positions(X: Any, view: View, lookup: Lookup) -> list[int]:
@@ -166,6 +214,16 @@ def _label(names: list[Any] | None, position: int) -> Any:
 def _some(values: list[Any]) -> str:
     shown = ", ".join(repr(value) for value in values[:5])
     return shown + (f" and {len(values) - 5} more" if len(values) > 5 else "")
+
+
+def _used(names: list[str], users: dict[str, list[str]]) -> str:
+    """Some columns with the views that use them."""
+    shown = []
+    for name in names[:5]:
+        views = users[name]
+        shown.append(f"{name!r} (view{'s' * (len(views) > 1)} {_some(views)})")
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return ", ".join(shown) + more
 
 
 def _error(view: View, text: str) -> ValueError:

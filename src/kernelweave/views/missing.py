@@ -221,7 +221,7 @@ def _rows_with(block: Array, view: str, labels: list[Any], imputed: bool) -> np.
 
 def _without_nan(X: Any, estimator: Any) -> tuple[np.ndarray | None, Any]:
     """Where X is NaN (None if nowhere), and X with 0 there, of the same kind."""
-    if column_names(X) is not None:
+    if column_names(X) is not None and hasattr(X, "to_numpy"):
         values = np.asarray(X.to_numpy())
         if values.dtype.kind != "f":
             return None, X

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_array, validate_data
 
 from kernelweave._array import is_array, is_numpy, namespace
 from kernelweave.views.spec import View
-from kernelweave.views.validate import split_views, validate_features
+from kernelweave.views.validate import split_views, validate_features, validate_new
 
 __all__ = [
     "ArrayStream",
@@ -22,6 +22,7 @@ __all__ = [
     "is_iterator",
     "open_stream",
     "split_rows",
+    "validate_new_rows",
     "validate_rows",
 ]
 
@@ -153,6 +154,15 @@ def validate_rows(estimator: Any, X: Any, *, reset: bool) -> Any:
     )
     validate_data(estimator, X, reset=reset, skip_check_array=True)
     return X
+
+
+def validate_new_rows(
+    estimator: Any, X: Any, views: list[View], positions: list[list[int]]
+) -> tuple[Any, list[list[int]]]:
+    """Like :func:`validate_new`, but sparse rows are welcome, as CSR."""
+    if issparse(X):
+        return validate_rows(estimator, X, reset=False), positions
+    return validate_new(estimator, X, views, positions)
 
 
 def split_rows(

@@ -16,7 +16,7 @@ from kernelweave._array import (
     namespace,
     to_numpy,
 )
-from kernelweave.views.columns import column_names
+from kernelweave.views.columns import column_names, find_columns, is_table
 from kernelweave.views.spec import View
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "take_columns",
     "to_float",
     "validate_features",
+    "validate_new",
 ]
 
 
@@ -32,8 +33,9 @@ def validate_features(estimator: Any, X: Any, *, reset: bool) -> Any:
     """Check the shape and the feature names of X, but not yet its entries.
 
     Sets ``n_features_in_`` and ``feature_names_in_`` on the estimator if ``reset``,
-    and refuses other features than those otherwise. The entries are left to
-    :func:`split_views`, since columns outside every view may hold anything.
+    and refuses other features than those otherwise; :func:`validate_new` looks for
+    them by name instead. The entries are left to :func:`split_views`, since columns
+    outside every view may hold anything.
 
     Parameters
     ----------
@@ -56,6 +58,42 @@ def validate_features(estimator: Any, X: Any, *, reset: bool) -> Any:
         _check_not_empty(X.shape, estimator)
     validate_data(estimator, X, reset=reset, skip_check_array=True)
     return checked
+
+
+def validate_new(
+    estimator: Any, X: Any, views: list[View], positions: list[list[int]]
+) -> tuple[Any, list[list[int]]]:
+    """Check new rows, and find the columns of each view among theirs.
+
+    Where the training data and X have column names, columns are found by name, as in
+    scikit-learn's ColumnTransformer: their order does not matter, and X need not have
+    columns that no view uses, but may have others. Otherwise columns are found by
+    position, and X must have as many as the training data.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Bears ``n_features_in_`` and, if there were names, ``feature_names_in_``.
+    X : array-like or DataFrame of shape (m, e)
+        New rows, as for :func:`validate_features`.
+    views : list of View
+        Named in messages.
+    positions : list of list of int
+        Columns of each view in the training data.
+
+    Returns
+    -------
+    X : array or DataFrame of shape (m, e)
+        The DataFrame itself, or an array in the namespace of the input.
+    positions : list of list of int
+        Columns of each view in X.
+    """
+    fitted = getattr(estimator, "feature_names_in_", None)
+    names = column_names(X)
+    if fitted is None or not any(isinstance(name, str) for name in names or ()):
+        return validate_features(estimator, X, reset=False), positions
+    _check_not_empty(X.shape, estimator)
+    return X, find_columns(X, views, positions, fitted)
 
 
 def as_dense_array(X: Any, estimator: Any, *, allow_nd: bool = False) -> Array:
@@ -170,6 +208,8 @@ def take_columns(X: Any, columns: list[int]) -> Any:
     """Some columns of an array or DataFrame, without a copy where that is possible."""
     if hasattr(X, "iloc"):
         return X.iloc[:, columns]
+    if is_table(X):
+        return X.select(columns)
     if not is_array(X):
         return X[:, columns]
     first, last = columns[0], columns[-1]
@@ -207,6 +247,13 @@ def to_float(block: Any, where: str, labels: list[Any]) -> Array:
             if first.dtype.kind in "mM":  # polars would turn times into numbers
                 _from_objects(first[:, None], where, [label])
         block = block.to_numpy()
+    elif is_table(block):
+        block = np.column_stack(
+            [
+                to_float(column.to_numpy()[:, None], where, [label])
+                for label, column in zip(labels, block.columns, strict=True)
+            ]
+        )
     if is_numpy(block) and block.dtype.kind not in "fiub":
         block = _from_objects(block, where, labels)
     xp = namespace(block)

@@ -1,0 +1,225 @@
+"""New data with column names: columns are found by them, in every estimator."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from sklearn.base import clone
+
+from kernelweave import (
+    KernelAlignment,
+    KernelFDA,
+    MixtureKDA,
+    MultipleKernelFDA,
+    MultipleKernelRidge,
+    MultipleKernelSVC,
+    ProbabilisticKDA,
+    SubspaceKernel,
+    SubspaceKernelSVC,
+    TransductiveKernelSVC,
+)
+from kernelweave.models import _explicit
+
+pd = pytest.importorskip("pandas")
+
+ESTIMATORS = [
+    KernelFDA(alpha=0.1),
+    MultipleKernelFDA(norm=1, alpha=0.1),
+    MultipleKernelRidge(norm=1, alpha=0.1),
+    MultipleKernelSVC(),
+    TransductiveKernelSVC(signed=False),
+    KernelAlignment(output="features"),
+    SubspaceKernel(norm=1, alpha=0.1),
+    SubspaceKernelSVC(alpha=0.1),
+    ProbabilisticKDA(),
+    MixtureKDA(),
+]
+EXPLICIT = [
+    MultipleKernelFDA(
+        norm=1, alpha=0.1, features="nystroem", n_features=8, random_state=0
+    ),
+    MultipleKernelRidge(
+        norm=1, alpha=0.1, features="nystroem", n_features=8, random_state=0
+    ),
+]
+every_estimator = pytest.mark.parametrize(
+    "estimator",
+    [
+        *(pytest.param(model, id=type(model).__name__) for model in ESTIMATORS),
+        *(pytest.param(m, id=f"{type(m).__name__}-features") for m in EXPLICIT),
+    ],
+)
+METHODS = (
+    "predict",
+    "transform",
+    "decision_function",
+    "predict_proba",
+    "predict_log_proba",
+    "kernel",
+    "sample_weights",
+)
+NAMES = list("abcdef")
+#: Ways to say the same; "unused" is a column of no view.
+VIEWS = {
+    "names": [("left", "linear", ["a", "b"]), ("right", "rbf", slice("b", "d"))],
+    "positions": [("left", "linear", [0, 1]), ("right", "rbf", slice(1, 4))],
+    "function": [
+        ("left", "linear", lambda X: [0, 1]),
+        ("right", "rbf", [False, True, True, True, False, False, False]),
+    ],
+}
+
+
+@pytest.fixture
+def table(rng):
+    """40 rows of two classes in six columns, and a text in a seventh."""
+    y = np.tile([0, 1], 20)
+    X = rng.normal(size=(40, 6))
+    X[:, 0] += 2 * y
+    X[:, 2] += y
+    index = [f"patient {i}" for i in range(40)]
+    return pd.DataFrame(X, columns=NAMES, index=index).assign(unused="text"), y
+
+
+def answers(model, X):
+    """What all methods say about the rows of X, by the name of the method."""
+    found = {name: getattr(model, name) for name in METHODS if hasattr(model, name)}
+    assert found
+    return {name: np.asarray(method(X)) for name, method in found.items()}
+
+
+def assert_same_answers(found, expected):
+    for name, values in expected.items():
+        assert_allclose(found[name], values, rtol=1e-9, atol=1e-11, err_msg=name)
+
+
+def mixed_up(frame):
+    """Other order, new columns of all kinds (one of them twice), one column gone."""
+    frame = frame.drop(columns="unused")[list("dcfbea")]
+    frame.insert(2, "new", "text")
+    frame.insert(0, "when", pd.Timestamp("2001-01-01"))
+    frame.insert(5, "when", np.nan, allow_duplicates=True)
+    return frame
+
+
+@every_estimator
+@pytest.mark.parametrize("views", VIEWS.values(), ids=VIEWS)
+def test_order_and_other_columns_do_not_matter(estimator, views, table):
+    X, y = table
+    model = clone(estimator).set_params(views=views).fit(X, y)
+    expected = answers(model, X)
+    assert_same_answers(answers(model, mixed_up(X)), expected)
+    assert model.feature_names_in_.tolist() == [*NAMES, "unused"]
+    assert model.n_features_in_ == 7
+    if hasattr(model, "score"):
+        assert model.score(mixed_up(X), y) == pytest.approx(model.score(X, y))
+
+
+@every_estimator
+def test_without_views_all_columns_of_fit_are_needed(estimator, table):
+    X, y = table[0][NAMES], table[1]
+    model = clone(estimator).fit(X, y)
+    expected = answers(model, X)
+    assert_same_answers(answers(model, mixed_up(X.assign(unused=1))), expected)
+    with pytest.raises(ValueError, match=r"lacks the column\(s\) 'e' \(view 'all'\)"):
+        answers(model, X.drop(columns="e"))
+
+
+@every_estimator
+@pytest.mark.parametrize("library", ["polars", "pyarrow"])
+def test_other_tables(estimator, library, table):
+    """Fitted on a pandas frame, asked with a table of another library."""
+    pytest.importorskip(library)
+    X, y = table
+    model = clone(estimator).set_params(views=VIEWS["names"]).fit(X, y)
+    frame = X[["unused", *"cabd"]]
+    if library == "polars":
+        import polars
+
+        new = polars.DataFrame(frame.to_dict("list"))
+    else:
+        import pyarrow
+
+        new = pyarrow.Table.from_pandas(frame, preserve_index=False)
+    assert_same_answers(answers(model, new), answers(model, X))
+
+
+@every_estimator
+def test_what_is_missing_is_named_and_nothing_changes(estimator, table):
+    X, y = table
+    model = clone(estimator).set_params(views=VIEWS["names"]).fit(X, y)
+    before, expected = dict(vars(model)), answers(model, X)
+    for name in expected:
+        method = getattr(model, name)
+        lacks = (
+            r"lacks the column\(s\) 'b' \(views 'left', 'right'\), 'c' \(view 'right'"
+        )
+        with pytest.raises(ValueError, match=lacks):
+            method(X[["a", "d", "unused"]])
+        several = r"several columns of the name\(s\) 'd' \(view 'right'\)"
+        with pytest.raises(ValueError, match=several):
+            method(X[[*"abcd", "d"]])
+        with (
+            pytest.warns(UserWarning, match="X does not have valid feature names"),
+            pytest.raises(ValueError, match=r"X has 6 features, .* expecting 7"),
+        ):
+            method(X[NAMES].to_numpy())
+    assert vars(model).keys() == before.keys()
+    assert all(vars(model)[name] is value for name, value in before.items())
+    assert_same_answers(answers(model, X), expected)
+
+
+@every_estimator
+def test_arrays_are_read_by_position(estimator, table):
+    X, y = table
+    model = clone(estimator).set_params(views=VIEWS["positions"]).fit(X, y)
+    expected = answers(model, X)
+    for name, values in expected.items():
+        with pytest.warns(UserWarning, match="X does not have valid feature names"):
+            found = getattr(model, name)(X.to_numpy())
+        assert_allclose(found, values, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("missing", ["available", "zero"])
+@pytest.mark.parametrize(
+    "estimator", [pytest.param(m, id=type(m).__name__) for m in ESTIMATORS]
+)
+def test_gaps_go_with_their_columns(estimator, missing, table):
+    X, y = table
+    views = [("left", "linear", ["a", "b"]), ("right", "rbf", ["c", "d"])]
+    X.loc[X.index[:4], ["a", "b"]] = np.nan
+    X.loc[X.index[8:11], ["c", "d"]] = np.nan
+    model = clone(estimator).set_params(views=views, missing=missing).fit(X, y)
+    assert_same_answers(answers(model, mixed_up(X)), answers(model, X))
+
+
+def test_output_keeps_the_index_of_new_rows(table):
+    X, y = table
+    model = KernelFDA(VIEWS["names"]).set_output(transform="pandas").fit(X, y)
+    found = model.transform(mixed_up(X)[::-1])
+    assert found.index.tolist() == X.index.tolist()[::-1]
+    assert_allclose(found[::-1], model.transform(X), rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("estimator", EXPLICIT, ids=["FDA", "Ridge"])
+def test_later_portions_find_their_columns(estimator, table, monkeypatch):
+    monkeypatch.setattr(_explicit, "SAMPLE_ROWS", 10)
+    X, y = table
+    model = clone(estimator).set_params(views=VIEWS["names"], n_features=2)
+    parts = [slice(0, 15), slice(15, 25), slice(25, 40)]
+    tables = [X, mixed_up(X), X[[*"dcba", "unused"]]]
+    plain = [(X[part], y[part]) for part in parts]
+    other = [(rows[part], y[part]) for rows, part in zip(tables, parts, strict=True)]
+    expected = answers(clone(model).fit(iter(plain)), X)
+    assert_same_answers(answers(clone(model).fit(iter(other)), X), expected)
+    found, expected = clone(model), clone(model)
+    for (rows, targets), (same_rows, _) in zip(other, plain, strict=True):
+        found.partial_fit(rows, targets)
+        expected.partial_fit(same_rows, targets)
+    expected = answers(expected, X)
+    assert_same_answers(answers(found, X), expected)
+    lacks = r"starts at row 40 .*lacks the column\(s\) 'd' \(view 'right'\)"
+    with pytest.raises(ValueError, match=lacks):
+        found.partial_fit(X[["a", "b", "c"]], y)
+    assert_same_answers(answers(found.partial_fit(), X), expected)
