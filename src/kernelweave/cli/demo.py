@@ -12,8 +12,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 import kernelweave
+from kernelweave.cli.folder import Draft, new_results
+from kernelweave.cli.held_out import new_rows
 from kernelweave.cli.output import (
-    prepare_folder,
     print_certificate,
     print_table,
     print_weights,
@@ -36,7 +37,11 @@ def run_demo(out: str) -> None:
     out : str
         Folder for the results.
     """
-    folder = prepare_folder(out)
+    with new_results(out) as draft:
+        _demo(draft)
+
+
+def _demo(draft: Draft) -> None:
     cancer = load_breast_cancer_views(as_frame=False)
     noise = np.random.default_rng(0).standard_normal((len(cancer.data), N_NOISE))
     X = np.hstack([cancer.data, noise])  # (569, 40)
@@ -61,7 +66,8 @@ def run_demo(out: str) -> None:
     print(f"\nAccuracy on the {len(test)} tumours the models have not seen:\n")
     _print_comparison(model, seconds, views, X, y, train, test)
     identity = {"row": rows[test], "class": y[test]}
-    write_results(folder, model, X[test], y[test], identity)
+    how = f"{len(test)} tumours that the model has not seen"
+    write_results(draft, model, new_rows(model, X[test], y[test], how), identity)
 
 
 def _timed_fit(model: Any, X: np.ndarray, y: np.ndarray) -> tuple[Any, float]:

@@ -9,8 +9,16 @@ from typing import Any
 
 import numpy as np
 
+from kernelweave.cli.classes import check_classes, given_classes
+from kernelweave.cli.folder import new_results
+from kernelweave.cli.held_out import (
+    HeldOut,
+    accuracy,
+    assign_folds,
+    new_rows,
+    out_of_fold,
+)
 from kernelweave.cli.output import (
-    prepare_folder,
     print_certificate,
     print_weights,
     shown_warnings,
@@ -34,6 +42,7 @@ class FitOptions:
 
     data: str
     label: str
+    task: str | None = None
     views: Sequence[str] = ()
     by_prefix: bool = False
     drop: Sequence[str] = ()
@@ -41,6 +50,7 @@ class FitOptions:
     norm: float | str = "loo"
     alpha: float | str = "loo"
     predict: str | None = None
+    folds: int = 5
     out: str = "kernelweave-fit"
 
 
@@ -55,26 +65,104 @@ def run_fit(options: FitOptions) -> None:
     table = read_table(options.data)
     views = _views(options, choose_columns(table, options.label, options.drop))
     columns = [name for members in views.values() for name in members]
-    y, X = table.labels(options.label), table.numbers(columns)
+    y = table.labels(options.label)
+    if options.task is None:
+        check_classes(y, options.label, table.path)
+    X = table.numbers(columns)
     new = None if options.predict is None else _read_new(options.predict, columns)
-    folder = prepare_folder(options.out)
     model = MultipleKernelFDA(
         _positions(views, options.kernel), norm=options.norm, alpha=options.alpha
     )
-    _print_data(table, options.label, y, views)
+    with new_results(options.out) as draft:
+        _print_data(table, options.label, y, views)
+        if new is None:
+            fold, remarks = assign_folds(y, options.folds)
+            told = _fit_and_print(model, X, y)
+            with shown_warnings(told, "out of fold: "):
+                rows = out_of_fold(model, X, y, fold)
+            _print_out_of_fold(rows, fold.max(), remarks)
+            write_results(draft, model, rows, _identity(table, options.label))
+        else:
+            _fit_and_print(model, X, y)
+            rows = _predict_new(model, X, new, options.label)
+            write_results(draft, model, rows, _identity(new[0], options.label))
+
+
+def _fit_and_print(model: Any, X: np.ndarray, y: np.ndarray) -> set[str]:
+    """Fit, print weights and certificate, and return the warnings there were."""
     started = time.perf_counter()
-    with shown_warnings():
+    told: set[str] = set()
+    with shown_warnings(told):
         model.fit(X, y)
     print(f"View weights, learned in {time.perf_counter() - started:.2f} s:\n")
     print_weights(model)
     print("\nCertificate:\n")
     print_certificate(model)
-    print(f"\nLeave-one-out accuracy: {100 * model.loo_score_:.1f} %")
-    if new is None:
-        write_results(folder, model, X, y, _identity(table, options.label))
+    return told
+
+
+def _print_out_of_fold(rows: HeldOut, n_folds: int, remarks: list[str]) -> None:
+    labels = rows.labels[rows.shown]
+    share, error = accuracy(rows.predicted[rows.shown] == labels)
+    classes, counts = np.unique(labels, return_counts=True)
+    print(
+        f"\nAccuracy out of fold ({n_folds} folds): {100 * share:.1f} % ± "
+        f"{100 * error:.1f}\n"
+        "  Each row was predicted by a model that has not seen it; ± is the standard "
+        "error.\n"
+        f"  The largest class, {str(classes[counts.argmax()])!r}, has "
+        f"{100 * counts.max() / len(labels):.1f} % of the rows."
+    )
+    for remark in remarks:
+        print(f"  {remark}")
+
+
+def _predict_new(
+    model: Any, X: np.ndarray, new: tuple[Table, np.ndarray], label: str
+) -> HeldOut:
+    """Predict the rows of another file, and print the score if it has classes."""
+    table, new_X = new
+    learned = {row.tobytes() for row in X}
+    n_seen = sum(row.tobytes() in learned for row in new_X)
+    which = f"rows of {table.path.name}"
+    if n_seen:
+        which += f", {n_seen} of them equal to rows that the model has learned from"
     else:
-        new_table, new_X = new
-        write_results(folder, model, new_X, None, _identity(new_table, options.label))
+        which += ", which the model has not seen"
+    given = given_classes(table, label, model.classes_)
+    known = given is not None and set(given) <= set(model.classes_)
+    labels = np.asarray(given).astype(model.classes_.dtype) if known else None
+    rows = new_rows(model, new_X, labels, which)
+    print(f"\nPredicted: {len(new_X)} {which}.")
+    if given is None:
+        print(
+            f"  There are no classes in it (column {label!r}), hence no score; without "
+            "--predict,\n  the accuracy is estimated out of fold."
+        )
+    elif n_seen == len(new_X):
+        print("  Their accuracy says nothing about new rows, hence no score.")
+    else:
+        _print_score(rows, given)
+    return rows
+
+
+def _print_score(rows: HeldOut, given: list[Any]) -> None:
+    pairs = [
+        (mine, true)
+        for mine, true in zip(rows.predicted, given, strict=True)
+        if true is not None
+    ]
+    share, error = accuracy([mine == true for mine, true in pairs])
+    print(
+        f"  Accuracy on {len(pairs)} rows with a class: {100 * share:.1f} % ± "
+        f"{100 * error:.1f} (standard error)."
+    )
+    strange = [true for _, true in pairs if true not in set(rows.classes)]
+    if strange:
+        print(
+            f"  {len(strange)} of them are of classes that the model does not know, "
+            f"such as {str(strange[0])!r}; they count as wrong."
+        )
 
 
 def _views(options: FitOptions, columns: list[str]) -> dict[str, list[str]]:
@@ -107,7 +195,8 @@ def _identity(table: Table, label: str) -> dict[str, Sequence[Any]]:
     """First columns of the table of predictions: where a row was, and its class."""
     identity: dict[str, Sequence[Any]] = {"line": table.lines}
     if label in table.header:
-        identity[label] = table.text(label)
+        name = f"given_{label}" if label in ("line", "fold", "predicted") else label
+        identity[name] = table.text(label)
     return identity
 
 

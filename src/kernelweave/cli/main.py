@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import sys
 from collections.abc import Callable, Sequence
 from fractions import Fraction
@@ -30,9 +31,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns
     -------
     status : int
-        0 if all went well, 2 for faults of the input.
+        0 if all went well, 2 for faults of the input, 130 after Ctrl-C.
     """
     arguments = build_parser().parse_args(argv)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal may lack a letter
     try:
         if arguments.command == "demo":
             run_demo(arguments.out)
@@ -46,6 +49,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         message = " ".join(str(error).split()) or type(error).__name__
         print(f"kernelweave: error: {message}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        if arguments.debug:
+            raise
+        kept = arguments.command == "reproduce"  # it keeps what is done
+        then = "the same command goes on from here" if kept else "nothing was written"
+        print(f"kernelweave: interrupted; {then}", file=sys.stderr)
+        return 130
     return 0
 
 
@@ -96,26 +106,43 @@ def _add_fit(
         parents=[common],
         help="learn the view weights of a CSV file",
         description="Learn which views of a table matter, and write weights, "
-        "certificate, predictions and pictures.",
+        "certificate, predictions and pictures. Every row is predicted by a model "
+        "that has not seen it: out of fold, or in another file (--predict).",
     )
     fit.add_argument(
-        "data", metavar="FILE.csv", help="table with a header, one row a sample"
+        "data", metavar="FILE.csv", help="table with a header, one row per sample"
     )
     fit.add_argument(
         "--label", required=True, metavar="COLUMN", help="column of the classes"
+    )
+    fit.add_argument(
+        "--task",
+        choices=["classification"],
+        help="take the values of the label column as classes even if they look like "
+        "measurements or names of rows",
     )
     _add_view_options(fit)
     _add_model_options(fit)
     fit.add_argument(
         "--predict",
         metavar="NEW.csv",
-        help="table of new rows to predict instead of the training rows",
+        help="table of new rows to predict, instead of the training rows out of fold; "
+        "if it has the label column, the accuracy is printed",
+    )
+    fit.add_argument(
+        "--folds",
+        type=_at_least(2),
+        default=5,
+        metavar="N",
+        help="fit N times without one N-th of the rows, to predict those; fewer if a "
+        "class has fewer rows (default: %(default)s)",
     )
     fit.add_argument(
         "--out",
         default="kernelweave-fit",
         metavar="DIR",
-        help="folder for the results (default: %(default)s)",
+        help="folder for the results, which appear there when all are complete "
+        "(default: %(default)s)",
     )
 
 
@@ -186,7 +213,7 @@ def _add_reproduce(
     )
     reproduce.add_argument(
         "--splits",
-        type=_positive,
+        type=_at_least(1),
         metavar="N",
         help="random splits of each row (default: as many as the paper has)",
     )
@@ -207,7 +234,7 @@ def _add_run_options(reproduce: argparse.ArgumentParser) -> None:
         type=int,
         default=1,
         metavar="N",
-        help="processes; -1 is one a processor (default: %(default)s)",
+        help="processes; -1 is one per processor (default: %(default)s)",
     )
     reproduce.add_argument(
         "--dask", metavar="ADDRESS", help="run splits on the workers of this scheduler"
@@ -245,6 +272,7 @@ def _fit_options(arguments: argparse.Namespace) -> FitOptions:
     return FitOptions(
         data=arguments.data,
         label=arguments.label,
+        task=arguments.task,
         views=arguments.view,
         by_prefix=arguments.view_prefix,
         drop=arguments.drop,
@@ -252,19 +280,26 @@ def _fit_options(arguments: argparse.Namespace) -> FitOptions:
         norm=arguments.norm,
         alpha=arguments.alpha,
         predict=arguments.predict,
+        folds=arguments.folds,
         out=arguments.out,
     )
 
 
-def _positive(text: str) -> int:
-    """A number of splits."""
-    try:
-        number = int(text)
-    except ValueError:
-        number = 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
-    return number
+def _at_least(least: int) -> Callable[[str], int]:
+    """A parser of numbers of splits."""
+
+    def parse(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            number = least - 1
+        if number < least:
+            raise argparse.ArgumentTypeError(
+                f"{text!r} is not a number above {least - 1}"
+            )
+        return number
+
+    return parse
 
 
 def _number_or(*words: str) -> Callable[[str], float | str]:

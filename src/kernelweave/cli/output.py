@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 
 import kernelweave
+from kernelweave.cli.folder import FILES_KEY, MARK_FILE, MARK_KEY, Draft
+from kernelweave.cli.held_out import HeldOut
 from kernelweave.inspection import (
     KernelWeightsDisplay,
     ProjectionDisplay,
@@ -23,8 +25,6 @@ from kernelweave.inspection import (
 )
 
 __all__ = [
-    "MARK_KEY",
-    "prepare_folder",
     "print_certificate",
     "print_table",
     "print_weights",
@@ -32,61 +32,26 @@ __all__ = [
     "write_results",
 ]
 
-#: Every file that a command may write, with what is in it.
-CONTENTS = {
-    "certificate.json": "value, lower bound and gap of the weights",
-    "weights.csv": "weight of every kernel",
-    "predictions.csv": "predicted classes with probabilities",
-    "weights.png": "picture of the weights",
-    "projection.png": "picture of the classes",
-}
-#: The file by which a folder is known to be ours, and its key that says so.
-MARK_FILE, MARK_KEY = "certificate.json", "kernelweave_version"
 
-
-def prepare_folder(name: str, mark: str = MARK_FILE) -> Path:
-    """Make the folder for the results; one with other people's files is refused.
+@contextmanager
+def shown_warnings(told: set[str] | None = None, prefix: str = "") -> Iterator[None]:
+    """Print each warning once, as one line on standard error.
 
     Parameters
     ----------
-    name : str
-        The folder. It may exist if it is empty or an earlier run wrote to it.
-    mark : str, default="certificate.json"
-        The file by which an earlier run is known.
-
-    Returns
-    -------
-    folder : Path
-        The folder, which now exists.
+    told : set of str, default=None
+        Warnings that were printed before and need no repetition; new ones are added.
+    prefix : str, default=""
+        Where they come from.
     """
-    folder = Path(name)
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"{name!r} is a file; name a folder with --out")
-    if folder.is_dir() and any(folder.iterdir()) and not _is_ours(folder / mark):
-        raise ValueError(
-            f"the folder {name!r} holds files that kernelweave did not write; name "
-            "another one with --out"
-        )
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
-def _is_ours(mark: Path) -> bool:
-    try:
-        content = json.loads(mark.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    return isinstance(content, dict) and MARK_KEY in content
-
-
-@contextmanager
-def shown_warnings() -> Iterator[None]:
-    """Print each warning once, as one line on standard error."""
+    told = set() if told is None else told
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
     for message in dict.fromkeys(" ".join(str(w.message).split()) for w in caught):
-        print(f"warning: {message}", file=sys.stderr)
+        if message not in told:
+            print(f"warning: {prefix}{message}", file=sys.stderr)
+            told.add(message)
 
 
 def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -155,41 +120,36 @@ def print_certificate(model: Any) -> None:
 
 
 def write_results(
-    folder: Path, model: Any, X: Any, y: Any, identity: dict[str, Sequence[Any]]
+    draft: Draft, model: Any, rows: HeldOut, identity: dict[str, Sequence[Any]]
 ) -> None:
-    """Write tables and pictures, and say where they are.
+    """Write tables and pictures.
 
     Parameters
     ----------
-    folder : Path
-        From :func:`prepare_folder`.
+    draft : Draft
+        From :func:`kernelweave.cli.folder.new_results`.
     model : estimator
         Fitted classifier.
-    X : array-like of shape (m, d)
-        Rows to predict and to draw.
-    y : array-like of shape (m,) or None
-        Their classes, if known.
+    rows : HeldOut
+        Rows that it has not seen, predicted and projected.
     identity : dict
         The first columns of the table of predictions.
     """
-    for name in CONTENTS:
-        (folder / name).unlink(missing_ok=True)
-    _write_certificate(folder / MARK_FILE, model)
-    to_csv(weights_table(model), folder / "weights.csv")
-    to_csv(_predictions(model, X, identity), folder / "predictions.csv")
-    drawn = _write_pictures(folder, model, X, y)
-    print(f"\nWritten to {folder}:")
-    for name, content in CONTENTS.items():
-        if (folder / name).exists():
-            print(f"  {folder / name}  ({content})")
-    if not drawn:
-        print(
-            "  no pictures: matplotlib is not installed "
-            "(pip install 'kernelweave[plot]')"
+    with draft.file("weights.csv", "weight of every kernel") as path:
+        to_csv(weights_table(model), path)
+    which = "" if rows.fold is None else ", out of fold"
+    content = f"predicted classes with probabilities{which}"
+    with draft.file("predictions.csv", content) as path:
+        to_csv(_predictions(rows, identity), path)
+    if not _write_pictures(draft, model, rows):
+        draft.remarks.append(
+            "no pictures: matplotlib is not installed (pip install 'kernelweave[plot]')"
         )
+    with draft.file(MARK_FILE, "value, lower bound and gap of the weights") as path:
+        _write_certificate(path, model, [*draft.written, MARK_FILE])
 
 
-def _write_certificate(path: Path, model: Any) -> None:
+def _write_certificate(path: Path, model: Any, files: list[str]) -> None:
     certificate = dataclasses.asdict(model.certificate_)
     content = {
         MARK_KEY: kernelweave.__version__,
@@ -197,7 +157,7 @@ def _write_certificate(path: Path, model: Any) -> None:
         "norm": model.norm_,
         "alpha": model.alpha_,
         "view_weights": model.view_weights_,
-        "loo_score": model.loo_score_,
+        FILES_KEY: files,
     }
     # JSON knows neither NaN nor infinity.
     for key, value in content.items():
@@ -208,20 +168,26 @@ def _write_certificate(path: Path, model: Any) -> None:
 
 
 def _predictions(
-    model: Any, X: Any, identity: dict[str, Sequence[Any]]
+    rows: HeldOut, identity: dict[str, Sequence[Any]]
 ) -> list[dict[str, Any]]:
-    probability = np.asarray(model.predict_proba(X))
+    """The table of predictions; the cells of rows without one stay empty."""
+
+    def cells(values: Any) -> list[Any]:
+        return [v if shown else "" for v, shown in zip(values, rows.shown, strict=True)]
+
     columns = dict(identity)
-    columns["predicted"] = model.predict(X)
-    for label, column in zip(model.classes_, probability.T, strict=True):
-        columns[f"probability_{label}"] = [f"{value:.6f}" for value in column]
+    if rows.fold is not None:
+        columns["fold"] = cells(rows.fold)
+    columns["predicted"] = cells(rows.predicted)
+    for label, column in zip(rows.classes, rows.probability.T, strict=True):
+        columns[f"probability_{label}"] = cells([f"{value:.6f}" for value in column])
     return [
         dict(zip(columns, row, strict=True))
         for row in zip(*columns.values(), strict=True)
     ]
 
 
-def _write_pictures(folder: Path, model: Any, X: Any, y: Any) -> bool:
+def _write_pictures(draft: Draft, model: Any, rows: HeldOut) -> bool:
     try:
         import matplotlib
     except ImportError:
@@ -229,10 +195,24 @@ def _write_pictures(folder: Path, model: Any, X: Any, y: Any) -> bool:
     matplotlib.use("Agg")  # no screen is needed to write files
     from matplotlib import pyplot
 
-    for name, display in (
-        ("weights.png", KernelWeightsDisplay.from_estimator(model)),
-        ("projection.png", ProjectionDisplay.from_estimator(model, X, y)),
+    for name, content, display in (
+        ("weights.png", "the weights", KernelWeightsDisplay.from_estimator(model)),
+        ("projection.png", "the classes", _projection(rows)),
     ):
-        display.figure_.savefig(folder / name, dpi=150)
+        with draft.file(name, f"picture of {content}") as path:
+            display.figure_.savefig(path, dpi=150)
         pyplot.close(display.figure_)
     return True
+
+
+def _projection(rows: HeldOut) -> ProjectionDisplay:
+    drawn = np.isfinite(rows.means).all(axis=1)  # (k,)
+    display = ProjectionDisplay(
+        coordinates=rows.coordinates[rows.shown],
+        labels=rows.labels[rows.shown],
+        classes=rows.classes[drawn],
+        means=rows.means[drawn],
+        legend_title="class" if rows.known else "predicted class",
+    ).plot()
+    display.figure_.suptitle(rows.how, fontsize=9)
+    return display

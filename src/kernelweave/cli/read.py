@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import csv
 import difflib
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +16,7 @@ import numpy as np
 __all__ = [
     "Table",
     "choose_columns",
+    "number",
     "read_table",
     "views_by_prefix",
     "views_from_text",
@@ -47,9 +50,14 @@ class Table:
     rows: list[list[str]]
     lines: list[int]
 
+    @cached_property
+    def _positions(self) -> dict[str, int]:
+        """Where each column is; searching the header for every one is quadratic."""
+        return {name: j for j, name in enumerate(self.header)}
+
     def text(self, column: str) -> list[str]:
         """One column as it stands in the file, without blanks around the cells."""
-        j = self.header.index(column)
+        j = self._positions[column]
         return [row[j].strip() for row in self.rows]
 
     def labels(self, column: str) -> np.ndarray:
@@ -61,16 +69,17 @@ class Table:
                     f"{self.path}, line {line}: the label column {column!r} is empty; "
                     "remove the row, or fill in its class"
                 )
-        numbers = [_number(text) for text in texts]
+        numbers = [number(text) for text in texts]
         if None in numbers:
             return np.asarray(texts)
         values = np.asarray(numbers, dtype=float)
         if np.all(values == np.round(values)):
             return values.astype(np.int64)
         raise ValueError(
-            f"the label column {column!r} of {self.path} holds numbers such as "
-            f"{texts[0]}, which are no classes; 'kernelweave fit' learns classes only "
-            "(MultipleKernelRidge is the regressor of the library)"
+            f"the label column {column!r} of {self.path} holds {len(set(numbers))} "
+            f"different numbers such as {_fraction(texts, values)}, which are no "
+            "classes; cut them into a few classes, or use MultipleKernelRidge in "
+            "Python, since 'kernelweave fit' learns classes only"
         )
 
     def numbers(self, columns: Sequence[str]) -> np.ndarray:
@@ -78,7 +87,7 @@ class Table:
         values = np.empty((len(self.rows), len(columns)))
         for out, name in enumerate(columns):
             for i, text in enumerate(self.text(name)):
-                value = _number(text)
+                value = number(text)
                 if value is None or not np.isfinite(value):
                     raise ValueError(self._not_a_number(name, i, text))
                 values[i, out] = value
@@ -86,7 +95,7 @@ class Table:
 
     def require(self, column: str, what: str) -> None:
         """Refuse a column that is not in the header."""
-        if column not in self.header:
+        if column not in self._positions:
             hint = _suggest(column, self.header)
             raise ValueError(f"{what} {column!r} is not in {self.path}; {hint}")
 
@@ -133,7 +142,9 @@ def read_table(path: str) -> Table:
     except csv.Error as error:
         raise ValueError(f"{path} is not a CSV file: {error}") from None
     if len(lines) < 2:
-        raise ValueError(f"{path} has no rows; it needs a header and one row a sample")
+        raise ValueError(
+            f"{path} has no rows; it needs a header and one row per sample"
+        )
     header = [name.strip() for name in lines[0][1]]
     _check_table(path, header, lines)
     return Table(
@@ -218,7 +229,7 @@ def _matches(view: str, item: str, columns: Sequence[str]) -> list[str]:
 def _check_table(
     path: str, header: list[str], lines: list[tuple[int, list[str]]]
 ) -> None:
-    repeated = sorted({name for name in header if header.count(name) > 1})
+    repeated = sorted(name for name, count in Counter(header).items() if count > 1)
     if repeated:
         raise ValueError(
             f"{path} has several columns called {repeated[0]!r}; rename them"
@@ -231,11 +242,17 @@ def _check_table(
             )
 
 
-def _number(text: str) -> float | None:
+def number(text: str) -> float | None:
+    """The number that a cell holds; None if it holds something else."""
     try:
         return float(text) if "_" not in text else None  # Python reads 1_0 as 10
     except ValueError:
         return None
+
+
+def _fraction(texts: list[str], values: np.ndarray) -> str:
+    """The first number that is not whole."""
+    return texts[int(np.argmax(values != np.round(values)))]
 
 
 def _suggest(name: str, known: Sequence[str]) -> str:

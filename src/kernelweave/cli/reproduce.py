@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import kernelweave
-from kernelweave.cli.output import MARK_KEY, prepare_folder, print_table
+from kernelweave.cli.folder import MARK_KEY, prepare_folder
+from kernelweave.cli.output import print_table
 from kernelweave.papers import load_paper
 from kernelweave.papers.experiment import Experiment
 from kernelweave.papers.progress import progress_bar

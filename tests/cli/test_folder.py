@@ -1,0 +1,332 @@
+"""Results appear whole or not at all, whatever happens, beside the files of others."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import kernelweave
+from kernelweave.cli import demo, fit, folder, output
+from kernelweave.cli.main import main
+
+TABLES = {"certificate.json", "weights.csv", "predictions.csv"}
+FIT = ["fit", "data.csv", "--label", "y", "--kernel", "linear", "--norm", "1"]
+FIT += ["--alpha", "1", "--folds", "2", "--out", "results"]
+INTERRUPTED = "kernelweave: interrupted; nothing was written\n"
+
+
+@pytest.fixture(autouse=True)
+def data(tmp_path, monkeypatch):
+    """A folder with a table, and a Ctrl-C that interrupts, as in a terminal."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    with open("data.csv", "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["a", "b", "y"])
+        writer.writerows([*rng.standard_normal(2), i % 2] for i in range(60))
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture
+def no_pictures(monkeypatch):
+    monkeypatch.setattr(output, "_write_pictures", lambda *arguments: True)
+
+
+@pytest.fixture(params=["first", "again", "beside a note"])
+def contents(request, tmp_path, no_pictures):
+    """What is in the folder of the results before a run; it must stay there."""
+    if request.param != "first":
+        assert main([*FIT, "--alpha", "3"]) == 0
+    if request.param == "beside a note":
+        (tmp_path / "results" / "note.txt").write_text("of the user")
+        (tmp_path / "results" / "figures").mkdir()
+        (tmp_path / "results" / "figures" / "weights.csv").write_text("too")
+    return snapshot(tmp_path)
+
+
+def snapshot(path):
+    return {
+        file.relative_to(path): file.read_bytes() if file.is_file() else None
+        for file in path.rglob("*")
+    }
+
+
+def alpha_of(path):
+    return json.loads((path / "certificate.json").read_text())["alpha"]
+
+
+STEPS = {
+    "reading": (fit, "read_table"),
+    "checking": (fit, "check_classes"),
+    "fitting": (fit.MultipleKernelFDA, "fit"),
+    "folds": (fit, "out_of_fold"),
+    "first file": (output, "to_csv"),
+    "pictures": (output, "_write_pictures"),
+    "last file": (output, "_write_certificate"),
+}
+
+
+def press(monkeypatch, owner, name):
+    """Let Ctrl-C be pressed in the middle of a step."""
+
+    def step(*arguments, **options):
+        signal.raise_signal(signal.SIGINT)
+        raise AssertionError("nobody reacted")
+
+    monkeypatch.setattr(owner, name, step)
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_interrupts(contents, tmp_path, monkeypatch, capsys, step):
+    capsys.readouterr()
+    press(monkeypatch, *STEPS[step])
+    assert main(FIT) == 130
+    assert capsys.readouterr().err == INTERRUPTED
+    assert snapshot(tmp_path) == contents
+
+
+def test_interrupt_of_the_demo(tmp_path, monkeypatch, capsys):
+    press(monkeypatch, demo, "load_breast_cancer_views")
+    assert main(["demo"]) == 130
+    assert capsys.readouterr().err == INTERRUPTED
+    assert {path.name for path in tmp_path.iterdir()} == {"data.csv"}
+
+
+def test_interrupt_is_too_late_once_all_is_written(contents, tmp_path, monkeypatch):
+    real = os.rename
+
+    def rename(source, target):
+        signal.raise_signal(signal.SIGINT)
+        real(source, target)
+
+    monkeypatch.setattr(os, "rename", rename)
+    assert main(FIT) == 0
+    assert alpha_of(tmp_path / "results") == 1
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs a named pipe")
+def test_interrupt_of_a_process(tmp_path):
+    os.mkfifo("slow.csv")  # whoever reads it waits until we have written
+    root = str(Path(kernelweave.__file__).parents[1])
+    paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kernelweave", "fit", "slow.csv", "--label", "y"],
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+    )
+    with open("slow.csv", "w", encoding="utf-8") as file:
+        file.write("a,y\n1,")
+        file.flush()
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert err == INTERRUPTED
+    assert process.returncode == 130
+    assert not (tmp_path / "kernelweave-fit").exists()
+
+
+def test_failed_fit_leaves_nothing(contents, tmp_path, monkeypatch, capsys):
+    capsys.readouterr()
+
+    def explode(*arguments):
+        raise ValueError("kernels are not what they were")
+
+    monkeypatch.setattr(fit.MultipleKernelFDA, "fit", explode)
+    assert main(FIT) == 2
+    assert "not what they were" in capsys.readouterr().err
+    assert snapshot(tmp_path) == contents
+
+
+@pytest.mark.parametrize(
+    ("size", "name"), [(50, "weights.csv"), (1000, "predictions.csv")]
+)
+def test_full_disk(contents, tmp_path, capsys, size, name):
+    resource = pytest.importorskip("resource")
+    capsys.readouterr()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        assert main(FIT) == 2
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    (line,) = capsys.readouterr().err.splitlines()
+    path = str(Path("results") / name)
+    assert f"error: cannot write {path!r}: File too large; nothing was written" in line
+    assert snapshot(tmp_path) == contents
+
+
+@pytest.mark.parametrize("name", ["weights.png", "projection.png"])
+def test_full_disk_for_a_picture(tmp_path, monkeypatch, capsys, name):
+    figure = pytest.importorskip("matplotlib.figure").Figure
+    real = figure.savefig
+
+    def savefig(self, path, **options):
+        if Path(path).name == name:
+            raise OSError(28, "No space left on device")
+        real(self, path, **options)
+
+    monkeypatch.setattr(figure, "savefig", savefig)
+    assert main(FIT) == 2
+    path = str(Path("results") / name)
+    assert f"cannot write {path!r}: No space left on device" in capsys.readouterr().err
+    assert {path.name for path in tmp_path.iterdir()} == {"data.csv"}
+
+
+@pytest.mark.parametrize("failing", range(1, 7))
+def test_swap_is_undone(tmp_path, monkeypatch, capsys, no_pictures, failing):
+    assert main([*FIT, "--alpha", "3"]) == 0
+    before = snapshot(tmp_path)
+    real, calls = os.rename, []
+
+    def rename(source, target):
+        calls.append(target)
+        if len(calls) == failing:  # three files out, three files in
+            raise PermissionError(13, "Permission denied")
+        real(source, target)
+
+    monkeypatch.setattr(os, "rename", rename)
+    assert main(FIT) == 2
+    assert "cannot write 'results': Permission denied" in capsys.readouterr().err
+    assert snapshot(tmp_path) == before
+
+
+def test_folder_that_cannot_be_made(tmp_path, monkeypatch, capsys):
+    def mkdir(*arguments, **options):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "mkdir", mkdir)
+    monkeypatch.setattr(fit.MultipleKernelFDA, "fit", None)  # refused before the fit
+    assert main(FIT) == 2
+    assert "cannot write 'results': Permission denied" in capsys.readouterr().err
+
+
+def test_results_of_an_earlier_run_are_replaced(tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    results = tmp_path / "results"
+    assert main([*FIT, "--alpha", "3"]) == 0
+    (results / "note.txt").write_text("of the user")
+    (results / "figures").mkdir()
+    inode = results.stat().st_ino
+    monkeypatch.setattr(output, "_write_pictures", lambda *arguments: True)
+    assert main(FIT) == 0
+    # The old pictures show other weights.
+    names = {path.name for path in results.iterdir()}
+    assert names == TABLES | {"note.txt", "figures"}
+    assert (results / "note.txt").read_text() == "of the user"
+    assert alpha_of(results) == 1
+    assert results.stat().st_ino == inode  # whoever is in the folder stays in it
+
+
+def test_files_of_the_user_with_our_names_are_not_replaced(
+    tmp_path, capsys, no_pictures
+):
+    assert main(FIT) == 0  # without pictures
+    mine = tmp_path / "results" / "weights.png"
+    mine.write_text("of the user")
+    assert main(FIT) == 2
+    path = str(Path("results") / "weights.png")
+    assert f"kernelweave did not write {path!r}" in capsys.readouterr().err
+    assert mine.read_text() == "of the user"
+
+
+def test_folders_of_earlier_versions(tmp_path, no_pictures):
+    results = tmp_path / "results"
+    results.mkdir()
+    (results / "certificate.json").write_text('{"kernelweave_version": "0.0.1"}')
+    for name in ("weights.csv", "predictions.csv", "weights.png", "projection.png"):
+        (results / name).write_text("old")
+    assert main(FIT) == 0
+    assert {path.name for path in results.iterdir()} == TABLES
+
+
+@pytest.mark.parametrize("out", ["results", "new/and/deep", "there"])
+def test_new_folders(tmp_path, no_pictures, out):
+    (tmp_path / "there").mkdir()
+    assert main([*FIT, "--out", out]) == 0
+    assert {path.name for path in (tmp_path / out).iterdir()} == TABLES
+    (tmp_path / "ordinary").mkdir()
+    for path in (tmp_path / out, tmp_path / "ordinary"):
+        assert stat.S_IMODE(path.stat().st_mode) == stat.S_IMODE(
+            (tmp_path / "ordinary").stat().st_mode
+        )
+    hidden = [p for p in tmp_path.rglob("*") if p.name.startswith(folder.HIDDEN)]
+    assert hidden == []
+
+
+def test_the_folder_one_is_in(tmp_path, monkeypatch, no_pictures):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir("here")
+    arguments = [text.replace("data.csv", "../data.csv") for text in FIT]
+    for _ in range(2):
+        assert main([*arguments, "--out", "."]) == 0
+        assert set(os.listdir()) == TABLES
+
+
+def test_below_a_file(capsys):
+    assert main([*FIT, "--out", "data.csv/results"]) == 2
+    assert "'data.csv' is a file; name a folder" in capsys.readouterr().err
+
+
+def write_all(draft, text):
+    for name in folder.OURS:
+        with draft.file(name, "text") as path:
+            content = {folder.MARK_KEY: text, folder.FILES_KEY: list(folder.OURS)}
+            path.write_text(json.dumps(content) if name == folder.MARK_FILE else text)
+
+
+def texts(path):
+    found = {file.name: file.read_text() for file in path.iterdir()}
+    assert set(found) == set(folder.OURS)
+    mark = json.loads(found.pop(folder.MARK_FILE))[folder.MARK_KEY]
+    return {mark, *found.values()}
+
+
+def test_the_last_of_two_runs_wins(contents, tmp_path):
+    with folder.new_results("both") as first:
+        write_all(first, "first")
+        with folder.new_results("both") as second:
+            write_all(second, "second")
+        assert texts(tmp_path / "both") == {"second"}
+    assert texts(tmp_path / "both") == {"first"}
+
+
+def test_runs_at_the_same_time_do_not_mix(tmp_path):
+    n_runs, n_rounds = 6, 10
+    barrier = threading.Barrier(n_runs)
+    found, errors = [], []
+
+    def run(k):
+        try:
+            for i in range(n_rounds):
+                with folder.new_results("both") as draft:
+                    write_all(draft, f"{k} {i}")
+                    barrier.wait(timeout=30)
+                barrier.wait(timeout=30)
+                if k == 0:
+                    found.append(texts(tmp_path / "both"))
+                barrier.wait(timeout=30)
+        except BaseException as error:
+            errors.append(error)
+            barrier.abort()
+
+    threads = [threading.Thread(target=run, args=(k,)) for k in range(n_runs)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert [len(names) for names in found] == [1] * n_rounds
+    assert {path.name for path in tmp_path.iterdir()} == {"data.csv", "both"}
