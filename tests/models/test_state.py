@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import inspect
 import sys
 import warnings
 import weakref
@@ -310,7 +311,11 @@ def interrupted(call, *arguments, number=0):
 
     def watch(frame, event, argument):
         nonlocal entered
-        if event == "call" and frame.f_code.co_filename.startswith(PACKAGE):
+        code = frame.f_code
+        # Python swallows what is raised where a generator is thrown away.
+        if code.co_flags & inspect.CO_GENERATOR:
+            return
+        if event == "call" and code.co_filename.startswith(PACKAGE):
             entered += 1
             if entered == number:
                 raise KeyboardInterrupt
