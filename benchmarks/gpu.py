@@ -21,10 +21,10 @@ from gpu_backends import Backend, cupy_backend, torch_backend
 from harness import RESULTS, Section, environment
 
 from kernelweave import Fisher, MultipleKernelFDA, Simplex, solve
-from kernelweave.criteria.targets import reduced_class_target
+from kernelweave.fits.targets import reduced_class_target
 from kernelweave.kernels import RBF, DenseBank
 from kernelweave.kernels.base import exp_
-from kernelweave.kernels.centering import center_in_place
+from kernelweave.kernels.maps.centering import center_in_place
 
 P, K, D = 10, 10, 20
 ALPHAS: tuple[Any, ...] = (0.1, "learn")

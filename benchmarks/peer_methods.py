@@ -17,8 +17,8 @@ from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.svm import SVC
 
 from kernelweave import Fisher, LpBall, MultipleKernelFDA, Simplex, solve
-from kernelweave.criteria.discriminant import fit_kernel
-from kernelweave.criteria.targets import binary_target, reduced_class_target
+from kernelweave.fits.discriminant import fit_kernel
+from kernelweave.fits.targets import binary_target, reduced_class_target
 from kernelweave.kernels import DenseBank, center_and_scale
 
 Fitted = Callable[[np.ndarray], np.ndarray]

@@ -21,8 +21,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from kernelweave import MultipleKernelFDA
-from kernelweave.criteria.gaussian import ClassGaussians
 from kernelweave.datasets import load_breast_cancer_views, load_digits_views
+from kernelweave.fits.gaussians import ClassGaussians
 
 N_BINS = 15
 

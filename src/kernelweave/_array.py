@@ -22,15 +22,22 @@ __all__ = [
     "cholesky",
     "detached",
     "device",
+    "dot",
     "eigh",
     "eps",
     "from_numpy",
+    "gram_of_stack",
+    "inner_products",
     "is_array",
     "is_numpy",
     "lower_inverse",
     "namespace",
     "same_home",
+    "solve_factored",
+    "solve_stack",
     "solve_triangular",
+    "squared_norm",
+    "tensor_sum",
     "to_numpy",
 ]
 
@@ -206,3 +213,48 @@ def eigh(a: Array) -> tuple[Array, Array]:
         )
     values, vectors = namespace(a).linalg.eigh(a)
     return values, vectors
+
+
+def solve_factored(factor: Array, b: Array) -> Array:
+    """``(L L')^-1 b``."""
+    return solve_triangular(factor, solve_triangular(factor, b), transpose=True)
+
+
+def solve_stack(factor: Array, products: Array) -> Array:
+    """``L^-1 P_i`` for a stack (m, n, k), as an array (n, m, k)."""
+    xp = namespace(products)
+    m, n, k = products.shape
+    flat = xp.reshape(xp.permute_dims(products, (1, 0, 2)), (n, m * k))
+    return xp.reshape(solve_triangular(factor, flat), (n, m, k))
+
+
+def gram_of_stack(half: Array) -> np.ndarray:
+    """``<T_i, T_j>`` for an array (n, m, k), as (m, m) in float64."""
+    xp = namespace(half)
+    flat = xp.reshape(xp.permute_dims(half, (1, 0, 2)), (half.shape[1], -1))
+    return to_numpy(flat @ flat.T).astype(np.float64)
+
+
+def tensor_sum(weights: np.ndarray, products: Array) -> Array:
+    """``sum_i w_i P_i`` for a stack (m, n, k)."""
+    xp = namespace(products)
+    flat = xp.reshape(products, (products.shape[0], -1))
+    total = from_numpy(np.asarray(weights), products) @ flat
+    return xp.reshape(total, products.shape[1:])
+
+
+def dot(a: Array, b: Array) -> float:
+    """``<a, b>``."""
+    return float(namespace(a).sum(a * b))
+
+
+def squared_norm(a: Array) -> float:
+    """``norm(a)^2``."""
+    return dot(a, a)
+
+
+def inner_products(products: Array, b: Array) -> Array:
+    """``<products_i, B>`` for a stack (p, n, k) and B (n, k): (p,)."""
+    xp = namespace(products)
+    flat = xp.reshape(products, (products.shape[0], -1))
+    return flat @ xp.reshape(b, (-1,))

@@ -9,11 +9,11 @@ import pytest
 from sklearn.datasets import load_breast_cancer, load_iris, load_wine
 
 from kernelweave._array import to_numpy
-from kernelweave.criteria.block import BlockDual, BlockFisher
-from kernelweave.criteria.elliptope import nearest_correlation
-from kernelweave.criteria.fisher import Fisher
-from kernelweave.criteria.targets import class_target
-from kernelweave.kernels.bank import DenseBank
+from kernelweave.criteria.fisher.block import BlockDual, BlockFisher
+from kernelweave.criteria.fisher.total import Fisher
+from kernelweave.fits.targets import class_target
+from kernelweave.inner.correlation import nearest_correlation
+from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.solvers.certify import certify
 from kernelweave.solvers.newton import newton
 from kernelweave.weights import LpBall, Simplex

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_wine
 
 from kernelweave._array import FactorizationError, to_numpy
-from kernelweave.criteria.fisher import Fisher
-from kernelweave.criteria.targets import binary_target, class_target
+from kernelweave.criteria.fisher.total import Fisher
+from kernelweave.fits.targets import binary_target, class_target
 from kernelweave.kernels import DenseBank, center_and_scale
 from kernelweave.weights import LpBall, Simplex, Uniform
 

@@ -7,8 +7,8 @@ import pytest
 
 from kernelweave import LpBall, Simplex, Uniform, solve
 from kernelweave.criteria import SubspaceMargin
-from kernelweave.criteria.svm import hinge, solve_svm
-from kernelweave.criteria.targets import signs_of_codes
+from kernelweave.fits.targets import signs_of_codes
+from kernelweave.inner.svm import hinge, solve_svm
 from kernelweave.kernels import DenseBank, center_and_scale
 
 

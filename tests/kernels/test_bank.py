@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from kernelweave._array import to_numpy
+from kernelweave._array import inner_products, to_numpy
 from kernelweave.kernels import DenseBank, center_and_scale
-from kernelweave.kernels import bank as bank_module
-from kernelweave.kernels.bank import inner_products
+from kernelweave.kernels.banks import dense as bank_module
 
 SHAPES = pytest.mark.parametrize(("p", "n", "k"), [(1, 2, 1), (3, 11, 1), (7, 20, 4)])
 DTYPES = pytest.mark.parametrize("dtype", ["float64", "float32"])

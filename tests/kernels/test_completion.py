@@ -10,13 +10,13 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from kernelweave import _chunks as chunks
 from kernelweave._array import to_numpy
-from kernelweave.criteria.remarks import identity_likeness
+from kernelweave.criteria.identifiability import identity_likeness
 from kernelweave.exceptions import KernelWarning
 from kernelweave.kernels import RBF, KernelMap, Laplacian, Linear, Pipe
-from kernelweave.kernels.completion import CompletedKernelMap, imputes, spread_out
-from kernelweave.kernels.sources import FeatureSource, PrecomputedSource
-from kernelweave.views import chunks
+from kernelweave.kernels.maps.missing import CompletedKernelMap, imputes, spread_out
+from kernelweave.kernels.maps.sources import FeatureSource, PrecomputedSource
 from kernelweave.views.missing import ObservedViews
 from kernelweave.views.spec import View
 

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 
 from kernelweave._array import to_numpy
 from kernelweave.kernels import DenseBank
-from kernelweave.kernels.feature_bank import FeatureBank
+from kernelweave.kernels.banks.features import FeatureBank
 
 WIDTHS = [3, 1, 9]
 

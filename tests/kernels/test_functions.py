@@ -24,6 +24,7 @@ from sklearn.preprocessing import (
     StandardScaler,
 )
 
+from kernelweave import _chunks as chunks
 from kernelweave._array import to_numpy
 from kernelweave.kernels import base as base_module
 from kernelweave.kernels.base import Kernel, base_matrix, median_distance
@@ -36,14 +37,13 @@ from kernelweave.kernels.functions import (
     Linear,
     Polynomial,
 )
-from kernelweave.kernels.pipe import Pipe, Standardizer
-from kernelweave.kernels.resolve import (
+from kernelweave.kernels.spec import (
     AUTO_WIDTHS,
     KERNELS,
     gram_stack,
     resolve_kernels,
 )
-from kernelweave.views import chunks
+from kernelweave.kernels.transformed import Pipe, Standardizer
 
 
 def my_kernel(X, Z):
@@ -610,7 +610,7 @@ def test_stack_equals_one_by_one_in_any_order(rng, xp_backend):
 
 
 def test_stack_shares_bases_and_features(monkeypatch):
-    from kernelweave.kernels import resolve
+    from kernelweave.kernels import spec as resolve
 
     calls = []
     original = resolve.base_matrix

@@ -201,7 +201,7 @@ def test_a_hundred_and_twenty_classes(estimator, rng):
 
 
 def test_many_rows_go_by_chunks(make_problem, monkeypatch):
-    from kernelweave.views import chunks
+    from kernelweave import _chunks as chunks
 
     problem = make_problem(3, n=40, m=101)
     model = KernelFDA(problem.views).fit(problem.X, problem.y)

@@ -19,7 +19,7 @@ from kernelweave import (
     SubspaceKernelSVC,
     TransductiveKernelSVC,
 )
-from kernelweave.models import _explicit
+from kernelweave.models.streaming import explicit as _explicit
 
 pd = pytest.importorskip("pandas")
 

@@ -19,7 +19,7 @@ pd = pytest.importorskip("pandas")
 from kernelweave import MultipleKernelFDA, MultipleKernelRidge  # noqa: E402
 from kernelweave.exceptions import MemoryRefusedError  # noqa: E402
 from kernelweave.kernels import RBF  # noqa: E402
-from kernelweave.models import _explicit  # noqa: E402
+from kernelweave.models.streaming import explicit  # noqa: E402
 
 # Dask and its friends warn about each other's coming changes.
 pytestmark = [
@@ -123,7 +123,7 @@ def test_ridge(chunked, table):
 
 
 def test_bad_partitions(model, chunked, table, monkeypatch):
-    monkeypatch.setattr(_explicit, "SAMPLE_ROWS", 20)
+    monkeypatch.setattr(explicit, "SAMPLE_ROWS", 20)
     model = clone(model).set_params(n_features=4)
     X, y = table
     dX, dy = chunked

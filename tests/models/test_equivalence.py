@@ -19,7 +19,7 @@ from kernelweave import (
     Simplex,
     solve,
 )
-from kernelweave.criteria.targets import binary_target, reduced_class_target
+from kernelweave.fits.targets import binary_target, reduced_class_target
 from kernelweave.kernels import DenseBank, Linear, center_and_scale
 
 CLASSIFIERS = [

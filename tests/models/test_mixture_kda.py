@@ -15,13 +15,13 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 
 from kernelweave import KernelFDA, MixtureKDA, ProbabilisticKDA
 from kernelweave._array import to_numpy
-from kernelweave.criteria.likelihood import PredictivePath
-from kernelweave.criteria.mixture_likelihood import MixtureLikelihood
-from kernelweave.criteria.targets import class_target
+from kernelweave.criteria.mixture import MixtureLikelihood
 from kernelweave.exceptions import KernelWarning, KernelWeaveConvergenceWarning
+from kernelweave.fits.predictive import PredictivePath
+from kernelweave.fits.targets import class_target
 from kernelweave.kernels import RBF, Linear, Pipe
-from kernelweave.models import _mixture_weights
-from kernelweave.models._projection import combine_weights
+from kernelweave.models.mixture import weights as _mixture_weights
+from kernelweave.models.mixture.projection import combine_weights
 from kernelweave.solvers import solve
 from kernelweave.weights import Simplex
 

@@ -15,9 +15,9 @@ from sklearn.metrics import log_loss
 
 from kernelweave import KernelFDA, MixtureKDA, ProbabilisticKDA
 from kernelweave._array import eigh, to_numpy
-from kernelweave.criteria import loo_path
-from kernelweave.criteria.targets import class_target
 from kernelweave.exceptions import KernelWarning
+from kernelweave.fits import loo_path
+from kernelweave.fits.targets import class_target
 from kernelweave.kernels import RBF, Linear
 
 ONE = [("all", RBF(gamma=0.1), slice(None))]

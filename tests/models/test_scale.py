@@ -15,8 +15,9 @@ from kernelweave import MultipleKernelFDA, MultipleKernelRidge
 from kernelweave import _memory as memory
 from kernelweave.exceptions import KernelWarning, MemoryRefusedError
 from kernelweave.kernels import RBF, Linear, Pipe, Polynomial, Standardizer
-from kernelweave.kernels.moments import ChunkRecipe
-from kernelweave.models import _explicit, _feature_choice
+from kernelweave.kernels.moments.sums import ChunkRecipe
+from kernelweave.models.streaming import explicit as _explicit
+from kernelweave.models.streaming import feature_choice as _feature_choice
 
 EXACT = [
     ("left", [Linear(), Polynomial(2)], [0, 1, 2]),

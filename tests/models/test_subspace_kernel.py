@@ -12,8 +12,10 @@ from sklearn.svm import SVC
 
 from kernelweave import MultipleKernelFDA, SubspaceKernel
 from kernelweave._array import device, namespace, to_numpy
-from kernelweave.criteria import Fisher, RegularizedKernel, label_factor
+from kernelweave.criteria import Fisher
 from kernelweave.exceptions import KernelWeaveConvergenceWarning
+from kernelweave.fits.label_kernels import label_factor
+from kernelweave.fits.subspace import RegularizedKernel
 from kernelweave.kernels import RBF, DenseBank, Linear, center_and_scale
 
 MODELS = [

@@ -11,10 +11,10 @@ from sklearn.svm import SVC
 from kernelweave import LpBall, Simplex, SubspaceKernelSVC, solve
 from kernelweave._array import to_numpy
 from kernelweave.criteria import SubspaceMargin
-from kernelweave.criteria.low_rank_svm import solve_low_rank_svm
-from kernelweave.criteria.svm import hinge
-from kernelweave.criteria.targets import signs_of_codes
 from kernelweave.exceptions import KernelWeaveConvergenceWarning
+from kernelweave.fits.targets import signs_of_codes
+from kernelweave.inner.low_rank_svm import solve_low_rank_svm
+from kernelweave.inner.svm import hinge
 from kernelweave.kernels import RBF, DenseBank, Linear, center_and_scale
 
 MODELS = [

@@ -7,8 +7,8 @@ import pytest
 from numpy.testing import assert_allclose
 
 from kernelweave import KernelFDA, MultipleKernelFDA, MultipleKernelRidge
-from kernelweave.criteria.loo_path import LooPath
-from kernelweave.criteria.targets import reduced_class_target
+from kernelweave.fits.loo_path import LooPath
+from kernelweave.fits.targets import reduced_class_target
 from kernelweave.kernels import DenseBank, center_and_scale
 
 CLASSES = pytest.mark.parametrize("k", [2, 3])

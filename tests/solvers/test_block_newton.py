@@ -7,9 +7,9 @@ import itertools
 import numpy as np
 import pytest
 
-from kernelweave.criteria.block import BlockFisher
-from kernelweave.criteria.targets import class_target
-from kernelweave.kernels.bank import DenseBank
+from kernelweave.criteria.fisher.block import BlockFisher
+from kernelweave.fits.targets import class_target
+from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.solvers.block_newton import joint_newton
 from kernelweave.solvers.certify import certify
 from kernelweave.solvers.solve import solve

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from kernelweave._array import FactorizationError
-from kernelweave.criteria.base import Evaluation
+from kernelweave.protocols import Evaluation
 from kernelweave.solvers import certify, solve
 from kernelweave.solvers.cutting_plane import cutting_plane
 from kernelweave.weights import LpBall, Simplex, Uniform

@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 from scipy.special import log_softmax, logsumexp
 
 from kernelweave._array import to_numpy
-from kernelweave.criteria.mixture_likelihood import MixtureLikelihood
+from kernelweave.criteria.mixture import MixtureLikelihood
 from kernelweave.solvers import solve
 from kernelweave.solvers.em import em, truncated_em, truncated_responsibilities
 from kernelweave.solvers.stacking import residual_moments, stack

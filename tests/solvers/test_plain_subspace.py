@@ -6,15 +6,16 @@ import numpy as np
 import pytest
 
 from kernelweave import LpBall, Simplex, solve
-from kernelweave.criteria import SubspaceMargin, label_factor
-from kernelweave.criteria.plain_subspace_margin import PlainSubspaceMargin
-from kernelweave.criteria.subspace import RegularizedKernel
-from kernelweave.criteria.subspace_svm import SubspaceSVM
-from kernelweave.criteria.svm import solve_svm
-from kernelweave.criteria.targets import signs_of_codes
+from kernelweave.criteria import SubspaceMargin
+from kernelweave.criteria.margin.plain_subspace import PlainSubspaceMargin
+from kernelweave.fits.label_kernels import label_factor
+from kernelweave.fits.subspace import RegularizedKernel
+from kernelweave.fits.subspace_svm import SubspaceSVM
+from kernelweave.fits.targets import signs_of_codes
+from kernelweave.inner.svm import solve_svm
 from kernelweave.kernels import DenseBank, center_and_scale
-from kernelweave.solvers.plain_subspace import solve_plain
-from kernelweave.solvers.subspace_joint import BestWeights, solve_joint
+from kernelweave.solvers.local.plain_subspace import solve_plain
+from kernelweave.solvers.local.subspace_joint import BestWeights, solve_joint
 
 SETS = [Simplex(), LpBall(1.5), LpBall(2)]
 every_set = pytest.mark.parametrize("weights", SETS, ids=repr)

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_wine
 
-from kernelweave.criteria import RegularizedKernel, label_factor
-from kernelweave.criteria.subspace_svm import SubspaceSVM
-from kernelweave.criteria.svm import hinge, solve_svm
-from kernelweave.criteria.targets import signs_of_codes
-from kernelweave.solvers.subspace_joint import solve_joint
+from kernelweave.fits.label_kernels import label_factor
+from kernelweave.fits.subspace import RegularizedKernel
+from kernelweave.fits.subspace_svm import SubspaceSVM
+from kernelweave.fits.targets import signs_of_codes
+from kernelweave.inner.svm import hinge, solve_svm
+from kernelweave.solvers.local.subspace_joint import solve_joint
 
 BOTH = pytest.mark.parametrize("uncorrelated", [False, True])
 

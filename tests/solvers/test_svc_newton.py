@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kernelweave.criteria import margin as margin_module
-from kernelweave.criteria.margin import Margin
+from kernelweave.criteria.margin import margin as margin_module
+from kernelweave.criteria.margin.margin import Margin
 from kernelweave.kernels import DenseBank
 from kernelweave.solvers import solve, svc_newton
 from kernelweave.weights import LpBall, Simplex

@@ -9,7 +9,7 @@ import pytest
 
 from kernelweave import Fisher, LpBall, Simplex, solve
 from kernelweave.kernels import DenseBank
-from kernelweave.kernels.feature_bank import FeatureBank
+from kernelweave.kernels.banks.features import FeatureBank
 
 #: The module; the package has a function of the same name.
 rounds = importlib.import_module("kernelweave.solvers.working_set")

@@ -10,7 +10,7 @@ from sklearn.compose import make_column_selector
 from sklearn.decomposition import PCA
 
 from kernelweave.kernels.functions import RBF, Linear, Polynomial
-from kernelweave.kernels.pipe import Pipe
+from kernelweave.kernels.transformed import Pipe
 from kernelweave.views.composition import ViewsParamsMixin
 
 

@@ -20,8 +20,8 @@ from sklearn.utils.validation import (
 
 from kernelweave._array import is_numpy, to_numpy
 from kernelweave.kernels.functions import RBF, Linear
-from kernelweave.kernels.pipe import Pipe
-from kernelweave.kernels.resolve import gram_stack, resolve_kernels
+from kernelweave.kernels.spec import gram_stack, resolve_kernels
+from kernelweave.kernels.transformed import Pipe
 from kernelweave.views.columns import column_names, resolve_columns
 from kernelweave.views.composition import ViewsParamsMixin
 from kernelweave.views.precomputed import validate_precomputed

@@ -7,8 +7,8 @@ import pytest
 from scipy import sparse
 from sklearn.base import BaseEstimator
 
+from kernelweave import _chunks as chunks
 from kernelweave._array import to_numpy
-from kernelweave.views import chunks
 from kernelweave.views.precomputed import check_symmetric, validate_precomputed
 
 

@@ -325,7 +325,7 @@ from sklearn.base import BaseEstimator
 from kernelweave.views.validate import validate_features, split_views
 from kernelweave.views.precomputed import validate_precomputed
 from kernelweave.views.spec import View
-from kernelweave.kernels.resolve import gram_stack, resolve_kernels
+from kernelweave.kernels.spec import gram_stack, resolve_kernels
 class Model(BaseEstimator):
     pass
 X = numpy.random.default_rng(0).uniform(size=(5, 4))

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from kernelweave._array import Array, to_numpy
-from kernelweave.criteria.base import CertificateTerms, Evaluation
-from kernelweave.criteria.kernel_moments import (
+from kernelweave.criteria.alignment_moments import (
     FactorTarget,
     KernelTarget,
     kernel_moments,
 )
-from kernelweave.criteria.remarks import weight_remarks
-from kernelweave.kernels.bank import DenseBank
+from kernelweave.criteria.identifiability import weight_remarks
+from kernelweave.kernels.banks.dense import DenseBank
+from kernelweave.protocols import CertificateTerms, Evaluation
 
 __all__ = ["Alignment", "AlignmentTerms"]
 

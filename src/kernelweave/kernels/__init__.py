@@ -1,10 +1,9 @@
 """Kernel functions, and banks of centred kernels."""
 
-from kernelweave.kernels.bank import DenseBank
+from kernelweave.kernels.banks.dense import DenseBank
+from kernelweave.kernels.banks.features import FeatureBank
+from kernelweave.kernels.banks.spectral import SpectralBank, spectral_bank
 from kernelweave.kernels.base import Kernel
-from kernelweave.kernels.centering import Centering, center_and_scale
-from kernelweave.kernels.completion import CompletedKernelMap
-from kernelweave.kernels.feature_bank import FeatureBank
 from kernelweave.kernels.functions import (
     RBF,
     CallableKernel,
@@ -14,10 +13,11 @@ from kernelweave.kernels.functions import (
     Linear,
     Polynomial,
 )
-from kernelweave.kernels.mapping import KernelMap
-from kernelweave.kernels.pipe import Pipe, Standardizer
-from kernelweave.kernels.resolve import AUTO_WIDTHS, resolve_kernels
-from kernelweave.kernels.spectral import SpectralBank, spectral_bank
+from kernelweave.kernels.maps.centering import Centering, center_and_scale
+from kernelweave.kernels.maps.kernel_map import KernelMap
+from kernelweave.kernels.maps.missing import CompletedKernelMap
+from kernelweave.kernels.spec import AUTO_WIDTHS, resolve_kernels
+from kernelweave.kernels.transformed import Pipe, Standardizer
 
 __all__ = [
     "AUTO_WIDTHS",

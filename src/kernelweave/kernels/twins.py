@@ -10,8 +10,8 @@ import numpy as np
 
 from kernelweave._array import is_array
 from kernelweave.exceptions import KernelWarning
-from kernelweave.kernels.pipe import Pipe
-from kernelweave.kernels.resolve import KERNELS
+from kernelweave.kernels.spec import KERNELS
+from kernelweave.kernels.transformed import Pipe
 from kernelweave.views.spec import View
 
 __all__ = ["warn_twins"]

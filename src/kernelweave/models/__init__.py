@@ -1,6 +1,5 @@
 """The estimators."""
 
-from kernelweave.models._certificate import Certificate
 from kernelweave.models.kernel_alignment import KernelAlignment
 from kernelweave.models.kernel_fda import KernelFDA
 from kernelweave.models.mixture_kda import MixtureKDA
@@ -8,6 +7,7 @@ from kernelweave.models.multiple_kernel_fda import MultipleKernelFDA
 from kernelweave.models.multiple_kernel_ridge import MultipleKernelRidge
 from kernelweave.models.multiple_kernel_svc import MultipleKernelSVC
 from kernelweave.models.probabilistic_kda import ProbabilisticKDA
+from kernelweave.models.shared.certificate import Certificate
 from kernelweave.models.subspace_kernel import SubspaceKernel
 from kernelweave.models.subspace_kernel_svc import SubspaceKernelSVC
 from kernelweave.models.transductive_kernel_svc import TransductiveKernelSVC

@@ -11,12 +11,17 @@ from sklearn.utils.validation import check_array, check_consistent_length
 
 from kernelweave._array import Array, as_float, is_array, to_numpy
 from kernelweave.criteria.alignment import Alignment
-from kernelweave.kernels.bank import DenseBank
-from kernelweave.kernels.spectral import feature_coefficients
-from kernelweave.models._base import KernelModel, check_choice, check_number, is_int
-from kernelweave.models._certificate import Certificate
-from kernelweave.models._progress import Progress
-from kernelweave.models._transaction import KernelTransformer, fit_method
+from kernelweave.kernels.banks.dense import DenseBank
+from kernelweave.kernels.banks.spectral import feature_coefficients
+from kernelweave.models.shared.base import (
+    KernelModel,
+    check_choice,
+    check_number,
+    is_int,
+)
+from kernelweave.models.shared.certificate import Certificate
+from kernelweave.models.shared.progress import Progress
+from kernelweave.models.shared.transaction import KernelTransformer, fit_method
 from kernelweave.solvers.solve import solve
 from kernelweave.weights import SignedSum, Simplex, WeightSet
 

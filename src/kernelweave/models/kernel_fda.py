@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from kernelweave._array import Array
-from kernelweave.criteria.discriminant import KernelFit
-from kernelweave.criteria.loo_path import LooPath
-from kernelweave.kernels.bank import DenseBank
-from kernelweave.models._base import check_number
-from kernelweave.models._discriminant import KernelDiscriminant
-from kernelweave.models._learner import Choice
-from kernelweave.models._progress import Progress
+from kernelweave.fits.discriminant import KernelFit
+from kernelweave.fits.loo_path import LooPath
+from kernelweave.kernels.banks.dense import DenseBank
+from kernelweave.models.shared.base import check_number
+from kernelweave.models.shared.discriminant import KernelDiscriminant
+from kernelweave.models.shared.learner import Choice
+from kernelweave.models.shared.progress import Progress
 
 __all__ = ["KernelFDA"]
 

@@ -9,22 +9,22 @@ import numpy as np
 
 from kernelweave._array import Array, detached, device, from_numpy, namespace
 from kernelweave._memory import require_memory
-from kernelweave.criteria.gaussian import ClassGaussians
-from kernelweave.criteria.targets import class_target
 from kernelweave.exceptions import KernelWarning
-from kernelweave.models._discriminant import KernelDiscriminant
-from kernelweave.models._experts import ExpertPanel, ViewMaps, sources_of
-from kernelweave.models._mixture_weights import (
+from kernelweave.fits.gaussians import ClassGaussians
+from kernelweave.fits.targets import class_target
+from kernelweave.models.mixture.experts import ExpertPanel, ViewMaps, sources_of
+from kernelweave.models.mixture.observed import ObservedRowsMixin
+from kernelweave.models.mixture.printed_em import printed_em
+from kernelweave.models.mixture.projection import MixtureProjector
+from kernelweave.models.mixture.weights import (
     Outcome,
     check_mixture_parameters,
     learn_weights,
     summarise,
 )
-from kernelweave.models._observed import ObservedRowsMixin
-from kernelweave.models._printed_em import printed_em
-from kernelweave.models._progress import Progress
-from kernelweave.models._projection import MixtureProjector
-from kernelweave.models._transaction import fit_method
+from kernelweave.models.shared.discriminant import KernelDiscriminant
+from kernelweave.models.shared.progress import Progress
+from kernelweave.models.shared.transaction import fit_method
 from kernelweave.solvers.em import truncated_responsibilities
 from kernelweave.views.missing import (
     ObservedViews,

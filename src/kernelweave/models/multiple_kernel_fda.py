@@ -7,18 +7,22 @@ from typing import Any
 import numpy as np
 
 from kernelweave._array import Array, from_numpy
-from kernelweave.criteria.base import Criterion
-from kernelweave.criteria.block import BlockFisher
-from kernelweave.criteria.fisher import Fisher
-from kernelweave.criteria.targets import binary_target, class_target
-from kernelweave.criteria.within import WithinFisher
-from kernelweave.kernels.bank import DenseBank
-from kernelweave.models._base import check_choice
-from kernelweave.models._discriminant import KernelDiscriminant
-from kernelweave.models._explicit import ExplicitFeatures
-from kernelweave.models._learner import Choice, WeightLearner, check_learner_parameters
-from kernelweave.models._primal import finish_classes
-from kernelweave.models._progress import Progress
+from kernelweave.criteria.fisher.block import BlockFisher
+from kernelweave.criteria.fisher.total import Fisher
+from kernelweave.criteria.fisher.within import WithinFisher
+from kernelweave.fits.targets import binary_target, class_target
+from kernelweave.kernels.banks.dense import DenseBank
+from kernelweave.models.shared.base import check_choice
+from kernelweave.models.shared.discriminant import KernelDiscriminant
+from kernelweave.models.shared.learner import (
+    Choice,
+    WeightLearner,
+    check_learner_parameters,
+)
+from kernelweave.models.shared.progress import Progress
+from kernelweave.models.streaming.explicit import ExplicitFeatures
+from kernelweave.models.streaming.primal import finish_classes
+from kernelweave.protocols import Criterion
 
 __all__ = ["MultipleKernelFDA"]
 

@@ -11,15 +11,15 @@ from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
 
 from kernelweave._array import Array, from_numpy, is_array, namespace, to_numpy
-from kernelweave.criteria.discriminant import fit_kernel
-from kernelweave.criteria.fisher import Fisher
-from kernelweave.kernels.bank import DenseBank
-from kernelweave.models._base import KernelModel
-from kernelweave.models._explicit import ExplicitFeatures
-from kernelweave.models._lazy import lazily
-from kernelweave.models._learner import WeightLearner, check_learner_parameters
-from kernelweave.models._primal import finish_outputs
-from kernelweave.models._progress import Progress
+from kernelweave.criteria.fisher.total import Fisher
+from kernelweave.fits.discriminant import fit_kernel
+from kernelweave.kernels.banks.dense import DenseBank
+from kernelweave.models.shared.base import KernelModel
+from kernelweave.models.shared.lazy import lazily
+from kernelweave.models.shared.learner import WeightLearner, check_learner_parameters
+from kernelweave.models.shared.progress import Progress
+from kernelweave.models.streaming.explicit import ExplicitFeatures
+from kernelweave.models.streaming.primal import finish_outputs
 
 __all__ = ["MultipleKernelRidge"]
 

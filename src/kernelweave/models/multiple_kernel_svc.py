@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from kernelweave.criteria.targets import signs_of_codes
-from kernelweave.models._base import check_choice
-from kernelweave.models._margin import MarginClassifier
-from kernelweave.models._progress import Progress
-from kernelweave.models._transaction import fit_method
+from kernelweave.fits.targets import signs_of_codes
+from kernelweave.models.shared.base import check_choice
+from kernelweave.models.shared.margin import MarginClassifier
+from kernelweave.models.shared.progress import Progress
+from kernelweave.models.shared.transaction import fit_method
 
 __all__ = ["MultipleKernelSVC"]
 

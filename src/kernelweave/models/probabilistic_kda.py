@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 
 from kernelweave._array import Array, from_numpy, is_array, namespace, to_numpy
-from kernelweave.criteria.gaussian import ClassGaussians
-from kernelweave.criteria.likelihood import PredictivePath, choose_noise
-from kernelweave.criteria.targets import class_target
-from kernelweave.kernels.watched import WatchedSource, centred_rows
-from kernelweave.models._base import check_choice, check_number
-from kernelweave.models._discriminant import KernelDiscriminant
-from kernelweave.models._progress import Progress
-from kernelweave.models._transaction import fit_method
+from kernelweave.fits.gaussians import ClassGaussians
+from kernelweave.fits.predictive import PredictivePath, choose_noise
+from kernelweave.fits.targets import class_target
+from kernelweave.kernels.maps.diagonals import WatchedSource, centred_rows
+from kernelweave.models.shared.base import check_choice, check_number
+from kernelweave.models.shared.discriminant import KernelDiscriminant
+from kernelweave.models.shared.progress import Progress
+from kernelweave.models.shared.transaction import fit_method
 from kernelweave.views.missing import ObservedViews
 
 __all__ = ["ProbabilisticKDA"]

@@ -11,20 +11,20 @@ from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_array, check_consistent_length
 
 from kernelweave._array import Array, from_numpy, is_array, to_numpy
-from kernelweave.criteria.label_kernels import label_factor, target_factor
-from kernelweave.criteria.subspace import RegularizedKernel, Subspace, decorrelated
-from kernelweave.criteria.subspace_alignment import align_subspace
 from kernelweave.exceptions import KernelWeaveConvergenceWarning
-from kernelweave.models._base import KernelModel, check_choice
-from kernelweave.models._learner import check_learner_parameters
-from kernelweave.models._progress import Progress
-from kernelweave.models._subspace import (
+from kernelweave.fits.label_kernels import label_factor, target_factor
+from kernelweave.fits.subspace import RegularizedKernel, Subspace, decorrelated
+from kernelweave.models.shared.base import KernelModel, check_choice
+from kernelweave.models.shared.learner import check_learner_parameters
+from kernelweave.models.shared.progress import Progress
+from kernelweave.models.shared.subspace import (
     check_components,
     in_unit_variance,
     learn_weights,
     usable_alpha,
 )
-from kernelweave.models._transaction import KernelTransformer, fit_method
+from kernelweave.models.shared.transaction import KernelTransformer, fit_method
+from kernelweave.solvers.local.subspace_alignment import align_subspace
 from kernelweave.solvers.solution import TraceRow
 
 __all__ = ["SubspaceKernel"]

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from kernelweave._array import Array, from_numpy, namespace, to_numpy
-from kernelweave.models._base import check_choice, check_number, is_int
-from kernelweave.models._classifier import KernelClassifier
-from kernelweave.models._joint_subspace import JointFit
-from kernelweave.models._progress import Progress
-from kernelweave.models._subspace import check_components
-from kernelweave.models._transaction import KernelTransformer, fit_method
+from kernelweave.models.shared.base import check_choice, check_number, is_int
+from kernelweave.models.shared.classifier import KernelClassifier
+from kernelweave.models.shared.joint_subspace import JointFit
+from kernelweave.models.shared.progress import Progress
+from kernelweave.models.shared.subspace import check_components
+from kernelweave.models.shared.transaction import KernelTransformer, fit_method
 
 __all__ = ["SubspaceKernelSVC"]
 

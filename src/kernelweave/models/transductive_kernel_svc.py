@@ -10,10 +10,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from kernelweave._array import Array, is_array, to_numpy
-from kernelweave.criteria.targets import signs_of_codes
-from kernelweave.models._margin import MarginClassifier
-from kernelweave.models._progress import Progress
-from kernelweave.models._transaction import fit_method
+from kernelweave.fits.targets import signs_of_codes
+from kernelweave.models.shared.margin import MarginClassifier
+from kernelweave.models.shared.progress import Progress
+from kernelweave.models.shared.transaction import fit_method
 
 __all__ = ["TransductiveKernelSVC"]
 

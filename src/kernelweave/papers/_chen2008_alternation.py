@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from kernelweave.criteria.label_kernels import label_factor
-from kernelweave.criteria.loo_path import LooPath
-from kernelweave.criteria.subspace import RegularizedKernel
-from kernelweave.criteria.subspace_svm import SubspaceSVM
+from kernelweave.fits.label_kernels import label_factor
+from kernelweave.fits.loo_path import LooPath
+from kernelweave.fits.subspace import RegularizedKernel
+from kernelweave.fits.subspace_svm import SubspaceSVM
 from kernelweave.papers._chen2008_closed_form import mean_kernels
 from kernelweave.papers.experiment import Split
 

@@ -16,9 +16,9 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.preprocessing import KernelCenterer
 from sklearn.svm import SVC
 
-from kernelweave.criteria.label_kernels import label_factor
-from kernelweave.criteria.loo_path import LooPath
-from kernelweave.criteria.subspace import RegularizedKernel
+from kernelweave.fits.label_kernels import label_factor
+from kernelweave.fits.loo_path import LooPath
+from kernelweave.fits.subspace import RegularizedKernel
 
 __all__ = ["best_joint_C", "joint_kernels", "mean_kernels"]
 

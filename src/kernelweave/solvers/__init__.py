@@ -2,7 +2,11 @@
 
 from kernelweave.solvers.certify import certify
 from kernelweave.solvers.em import truncated_em
-from kernelweave.solvers.free_kernel import FreeKernel, free_alignment, free_margin
+from kernelweave.solvers.reference.free_kernel import (
+    FreeKernel,
+    free_alignment,
+    free_margin,
+)
 from kernelweave.solvers.solution import Solution, TraceRow
 from kernelweave.solvers.solve import solve
 

@@ -11,8 +11,8 @@ import numpy as np
 from scipy import linalg
 
 from kernelweave._array import FactorizationError
-from kernelweave.criteria.block import BlockDual, BlockExpansion, BlockFisher
-from kernelweave.criteria.elliptope import (
+from kernelweave.criteria.fisher.block import BlockDual, BlockExpansion, BlockFisher
+from kernelweave.inner.correlation import (
     ComplementaryPair,
     dual_start,
     sym,

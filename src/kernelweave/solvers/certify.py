@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from kernelweave._array import Array
-from kernelweave.criteria.base import Criterion
+from kernelweave.protocols import Criterion
 from kernelweave.weights.base import WeightSet
 
 __all__ = ["certify", "relative_gap"]

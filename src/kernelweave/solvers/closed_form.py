@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from kernelweave.criteria.base import Criterion
+from kernelweave.protocols import Criterion
 from kernelweave.solvers.solution import Iterate
 from kernelweave.weights.base import WeightSet
 

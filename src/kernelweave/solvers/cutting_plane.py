@@ -11,7 +11,7 @@ from scipy import sparse
 from scipy.optimize import linprog
 
 from kernelweave._array import Array, FactorizationError
-from kernelweave.criteria.base import Criterion, Evaluation
+from kernelweave.protocols import Criterion, Evaluation
 from kernelweave.solvers.solution import Iterate
 from kernelweave.weights.base import WeightSet
 

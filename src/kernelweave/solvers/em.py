@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from kernelweave._array import Array, as_float, from_numpy, namespace, to_numpy
-from kernelweave.criteria.base import Criterion
+from kernelweave.protocols import Criterion
 from kernelweave.solvers.solution import Iterate, TraceRow
 from kernelweave.weights.base import WeightSet
 
@@ -24,7 +24,7 @@ LOWEST, LONGEST, KEEP = 1e-150, 256.0, 1e-2
 def em(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iterate]:
     """``w_l <- w_l g_l / sum_m w_m g_m`` with the scores ``g = -dJ/dw``.
 
-    For :class:`~kernelweave.criteria.mixture_likelihood.MixtureLikelihood` this is the
+    For :class:`~kernelweave.criteria.mixture.MixtureLikelihood` this is the
     E-step and the M-step in one: the new weights are the mean responsibilities, plus
     what the prior adds. Every step increases the likelihood; at the optimum no score
     exceeds the mean score, which is the condition that the certificate measures. The

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from kernelweave.criteria.base import Criterion, InfeasibleError
-from kernelweave.criteria.saddle_path import SEPARABLE, SaddlePath
+from kernelweave.inner.saddle_path import SEPARABLE, SaddlePath
+from kernelweave.protocols import Criterion, InfeasibleError
 from kernelweave.solvers.solution import Iterate
 from kernelweave.weights.base import WeightSet
 

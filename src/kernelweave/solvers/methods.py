@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from kernelweave.criteria.base import Criterion
+from kernelweave.protocols import Criterion
 from kernelweave.solvers.alignment import active_set, aligned_cuts
 from kernelweave.solvers.block_newton import block_newton
 from kernelweave.solvers.closed_form import closed_form
-from kernelweave.solvers.cone import sdp
 from kernelweave.solvers.cutting_plane import cutting_plane
 from kernelweave.solvers.em import em
 from kernelweave.solvers.interior_point import interior_point
-from kernelweave.solvers.margin_cone import margin_qcqp, margin_sdp
 from kernelweave.solvers.newton import newton
-from kernelweave.solvers.signed_cone import alignment_sdp, signed_sdp
+from kernelweave.solvers.reference.fisher import sdp
+from kernelweave.solvers.reference.margin import margin_qcqp, margin_sdp
+from kernelweave.solvers.reference.signed import alignment_sdp, signed_sdp
 from kernelweave.solvers.solution import Iterate
 from kernelweave.solvers.spectral_cuts import spectral_cuts
 from kernelweave.solvers.svc_newton import svc_newton

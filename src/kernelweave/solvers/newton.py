@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernelweave._array import FactorizationError
-from kernelweave.criteria.base import Criterion, Evaluation
+from kernelweave.protocols import Criterion, Evaluation
 from kernelweave.solvers.solution import Iterate
 from kernelweave.weights.base import WeightSet
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from kernelweave._array import FactorizationError
-from kernelweave.criteria.base import Criterion, Evaluation, InfeasibleError
+from kernelweave.protocols import Criterion, Evaluation, InfeasibleError
 from kernelweave.solvers.certify import certify, relative_gap
 from kernelweave.solvers.methods import METHODS, Method
 from kernelweave.solvers.solution import Iterate, Solution, TraceRow

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import linprog, nnls
 
-from kernelweave.criteria.base import Criterion, Evaluation
+from kernelweave.protocols import Criterion, Evaluation
 from kernelweave.solvers.cutting_plane import (
     FLOOR,
     LP_TOLERANCE,

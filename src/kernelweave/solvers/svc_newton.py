@@ -12,10 +12,10 @@ from scipy import linalg
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC
 
-from kernelweave._array import FactorizationError, to_numpy
-from kernelweave.criteria.base import Criterion, Evaluation, InfeasibleError
-from kernelweave.criteria.margin_bounds import balanced, primal_value
-from kernelweave.kernels.bank import DenseBank, inner_products
+from kernelweave._array import FactorizationError, inner_products, to_numpy
+from kernelweave.inner.margin_bounds import balanced, primal_value
+from kernelweave.kernels.banks.dense import DenseBank
+from kernelweave.protocols import Criterion, Evaluation, InfeasibleError
 from kernelweave.solvers.cutting_plane import cutting_plane
 from kernelweave.solvers.newton import newton
 from kernelweave.solvers.solution import Iterate

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelweave.criteria.base import Criterion
+from kernelweave.protocols import Criterion
 from kernelweave.solvers.certify import relative_gap
 from kernelweave.solvers.newton import newton
 from kernelweave.solvers.solution import Iterate

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from kernelweave._array import Array, as_float, device, is_array, namespace, to_numpy
-from kernelweave.views.chunks import row_chunks
+from kernelweave._chunks import row_chunks
 from kernelweave.views.columns import column_names
 from kernelweave.views.precomputed import validate_precomputed
 from kernelweave.views.spec import View

@@ -23,7 +23,7 @@ class View:
     name : str
         Name of the view; the prefix of its nested parameters.
     kernel : object
-        What :func:`kernelweave.kernels.resolve.resolve_kernels` accepts.
+        What :func:`kernelweave.kernels.spec.resolve_kernels` accepts.
     columns : object
         What :func:`kernelweave.views.columns.resolve_columns` accepts.
     """

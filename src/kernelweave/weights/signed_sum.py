@@ -7,9 +7,9 @@ from scipy import linalg
 from scipy.optimize import linprog
 
 from kernelweave._array import eps, namespace, to_numpy
+from kernelweave._chunks import row_chunks
 from kernelweave._memory import require_memory
-from kernelweave.kernels.bank import DenseBank
-from kernelweave.views.chunks import row_chunks
+from kernelweave.kernels.banks.dense import DenseBank
 
 __all__ = ["SignedSum", "box_maximum"]
 

@@ -15,8 +15,8 @@ from kernelweave.kernels.features.base import FeatureMap
 from kernelweave.kernels.features.choose import choose_map
 from kernelweave.kernels.features.exact import LinearFeatures
 from kernelweave.kernels.features.report import MapReport
-from kernelweave.kernels.pipe import Standardizer, apply_step
-from kernelweave.kernels.resolve import resolve_kernels
+from kernelweave.kernels.spec import resolve_kernels
+from kernelweave.kernels.transformed import Standardizer, apply_step
 from kernelweave.views.spec import View
 
 __all__ = ["FeatureRecipe"]

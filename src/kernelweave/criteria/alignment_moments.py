@@ -1,0 +1,154 @@
+"""Inner products of kernels with each other and with a target kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from kernelweave._array import Array, as_float, eps, from_numpy, namespace, to_numpy
+from kernelweave._chunks import row_chunks
+from kernelweave.kernels.banks.dense import DenseBank
+
+__all__ = ["FactorTarget", "KernelTarget", "kernel_moments"]
+
+#: Share of a kernel's norm, in units of n times machine precision, that centring leaves
+#: of a constant one.
+ROUNDING = 10.0
+
+
+class FactorTarget:
+    """A target kernel ``H H'``, by blocks of rows, from its factor (n, k).
+
+    Attributes
+    ----------
+    norm : float
+        The Frobenius norm of ``H H'``.
+    """
+
+    def __init__(self, factor: np.ndarray, centred: bool) -> None:
+        size = np.linalg.norm(factor)
+        self._factor = factor - np.mean(factor, axis=0) if centred else factor
+        self.norm = float(np.linalg.norm(self._factor.T @ self._factor))
+        if self.norm <= (10 * len(factor) * np.finfo(float).eps * size) ** 2:
+            self.norm = 0.0
+
+    def block(self, rows: slice) -> np.ndarray:
+        """(r, n)."""
+        return self._factor[rows] @ self._factor.T
+
+
+class KernelTarget:
+    """A target kernel T (n, n), by blocks of rows."""
+
+    def __init__(self, kernel: np.ndarray, centred: bool) -> None:
+        size = float(np.linalg.norm(kernel))
+        if centred:
+            means = np.mean(kernel, axis=1)
+            kernel = kernel - means[:, None] - means[None, :] + np.mean(means)
+        self._kernel = kernel
+        self.norm = float(np.linalg.norm(kernel))
+        if self.norm <= 10 * len(kernel) * np.finfo(float).eps * size:
+            self.norm = 0.0
+
+    def block(self, rows: slice) -> np.ndarray:
+        """(r, n)."""
+        return self._kernel[rows]
+
+
+def kernel_moments(
+    bank: DenseBank,
+    rows: np.ndarray,
+    target: FactorTarget | KernelTarget,
+    centred: bool,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Norms, correlations and cosines to the target of the kernels over some rows.
+
+    One pass over the kernels, two if they are to be centred. Blocks of rows are made
+    float64, so that nothing is lost in the sums over a bank of float32 kernels. Each
+    kernel is divided by its size first: scales that differ by many powers of ten do no
+    harm.
+
+    Parameters
+    ----------
+    bank : DenseBank
+        p kernels.
+    rows : ndarray of int, shape (n,)
+        Row numbers, sorted.
+    target : FactorTarget or KernelTarget
+        T over these rows.
+    centred : bool
+        Whether to centre the kernels over these rows.
+
+    Returns
+    -------
+    norms : ndarray of shape (p,)
+        ``norm(G_i)``, zero for a kernel that vanishes.
+    correlations : ndarray of shape (p, p)
+        ``<G_i, G_j> / (norm(G_i) norm(G_j))``, zero for one that vanishes.
+    cosines : ndarray of shape (p,)
+        ``<G_i, T> / (norm(G_i) norm(T))``.
+    """
+    p, n = bank.n_kernels, len(rows)
+    sizes = _largest_entries(bank, rows)
+    units = np.where(sizes > 0, sizes, 1.0)
+    means = _row_means(bank, rows) / units[:, None] if centred else None
+    gram, inner, before = np.zeros((p, p)), np.zeros(p), np.zeros(p)
+    for part, block in _blocks(bank, rows):
+        block = block / from_numpy(units, block)[:, None, None]
+        if means is not None:
+            before += to_numpy(namespace(block).sum(block * block, axis=(1, 2)))
+            block = _centre(block, means, part)
+        flat = namespace(block).reshape(block, (p, -1))
+        goal = from_numpy(target.block(part).reshape(-1), flat)
+        gram += to_numpy(flat @ flat.T)
+        inner += to_numpy(flat @ goal)
+    squares = np.diag(gram).copy()
+    if centred:
+        left = (ROUNDING * n * eps(bank.stack)) ** 2
+        squares[squares <= left * before] = 0.0
+    norms = np.sqrt(squares)
+    whole = np.where(norms > 0, norms, np.inf)
+    correlations = gram / whole[:, None] / whole[None, :]
+    return norms * units, correlations, inner / whole / target.norm
+
+
+def _blocks(bank: DenseBank, rows: np.ndarray) -> Iterator[tuple[slice, Array]]:
+    """The kernels between ``rows``, float64, a few rows (p, r, n) at a time."""
+    xp, n = namespace(bank.stack), len(rows)
+    every = n == bank.n_samples
+    columns = from_numpy(rows, bank.stack, dtype=xp.int64)
+    for part in row_chunks(n, bank.n_kernels * n):
+        if every:
+            block = bank.stack[:, part, :]
+        else:
+            block = xp.take(bank.stack, columns[part], axis=1)
+            block = xp.take(block, columns, axis=2)
+        yield part, as_float(block, xp.float64)
+
+
+def _largest_entries(bank: DenseBank, rows: np.ndarray) -> np.ndarray:
+    """(p,); a kernel is positive semidefinite, so they are on the diagonal."""
+    xp = namespace(bank.stack)
+    out = np.zeros(bank.n_kernels)
+    for i in range(bank.n_kernels):
+        diagonal = to_numpy(xp.linalg.diagonal(bank.stack[i, :, :]))
+        out[i] = np.max(np.abs(diagonal[rows]))
+    return out
+
+
+def _row_means(bank: DenseBank, rows: np.ndarray) -> np.ndarray:
+    """Means (p, n) of the rows of each kernel, over ``rows``."""
+    xp = namespace(bank.stack)
+    chosen = np.zeros((bank.n_samples, 1))
+    chosen[rows] = 1.0 / len(rows)
+    sums = bank.apply(from_numpy(chosen, bank.stack, dtype=xp.float64))
+    return to_numpy(sums)[:, rows, 0]
+
+
+def _centre(block: Array, means: np.ndarray, part: slice) -> Array:
+    """Subtract row and column means (p, n) from rows ``part`` of the kernels."""
+    home = from_numpy(means, block)
+    grand = from_numpy(np.mean(means, axis=1), block)
+    shift = home[:, part] - grand[:, None]
+    return block - home[:, None, :] - shift[:, :, None]

@@ -1,0 +1,201 @@
+"""Fisher discriminant criterion with total scatter: the heart of the package."""
+
+from __future__ import annotations
+
+import copy
+from typing import Literal
+
+import numpy as np
+
+from kernelweave._array import (
+    Array,
+    add_to_diagonal,
+    as_float,
+    cholesky,
+    dot,
+    gram_of_stack,
+    inner_products,
+    namespace,
+    solve_factored,
+    solve_stack,
+    squared_norm,
+    tensor_sum,
+    to_numpy,
+)
+from kernelweave.criteria.identifiability import weight_remarks
+from kernelweave.kernels.banks.dense import DenseBank
+from kernelweave.protocols import CertificateTerms, Evaluation
+
+__all__ = ["Fisher"]
+
+#: Kernels from which on a working set of them is used.
+MANY_KERNELS = 100
+
+
+class Fisher:
+    """``J(w) = s tr(H' M(w)^-1 H)``, ``M(w) = alpha I + sum_i w_i G_i``.
+
+    Ye et al. (2007): Eqs. 16 and 23 with the binary target of Eq. 8, Eq. 34 with the
+    multi-class target of Eq. 25; Yan et al. (2009): Eq. 9. With ``alpha="learn"`` the
+    identity joins the kernels as number 0 and its weight is the regularisation
+    (Eqs. 40 and 41). J is convex and decreasing in w. With ``B = M^-1 H``::
+
+        dJ/dw_i       = -s tr(B' G_i B)
+        d2J/dw_i dw_j = 2 s tr(B' G_i M^-1 G_j B)
+        J(w)         >= s [ 2 tr(B'H) - alpha tr(B'B) - sum_i w_i tr(B' G_i B) ]  any B
+        J(w)         <= s [ norm(H - G B)^2 / alpha + tr(B' G B) ]                any B
+
+    Kernels have trace n, so ``alpha = n lambda`` of the papers' unit-trace convention.
+    The factor s (alpha, or n if alpha is learned) makes J equal to the printed values.
+
+    Parameters
+    ----------
+    bank : DenseBank
+        Centred kernels of trace n.
+    target : array of shape (n, k)
+        Columns that sum to zero: class targets, or a centred regression target.
+    alpha : float or "learn"
+        Regularisation, relative to the mean eigenvalue of a kernel.
+    """
+
+    family = "fisher"
+
+    def __init__(
+        self, bank: DenseBank, target: Array, alpha: float | Literal["learn"]
+    ) -> None:
+        self.bank = bank
+        self.learns_alpha = isinstance(alpha, str)
+        if isinstance(alpha, str):
+            if alpha != "learn":
+                raise ValueError(f"alpha must be a float > 0 or 'learn', got {alpha!r}")
+        elif not (np.isfinite(alpha) and alpha > 0):
+            raise ValueError(f"alpha must be a float > 0 or 'learn', got {alpha!r}")
+        self.alpha = alpha
+        if target.ndim != 2 or target.shape[0] != bank.n_samples:
+            raise ValueError(
+                f"the target must have the shape ({bank.n_samples}, k) of one row a "
+                f"sample; got {tuple(target.shape)}"
+            )
+        if not namespace(target).all(namespace(target).isfinite(target)):
+            raise ValueError("the target contains NaN or infinite values")
+        like = bank.like
+        self.target = as_float(target, like.dtype)
+        self.target64 = as_float(target, namespace(like).float64)
+        self.scale = float(bank.n_rows if isinstance(alpha, str) else alpha)
+        self._work: Array | None = None  # (n, n), reused by every factorisation
+        self._judged: tuple[Array, Array] | None = None  # a coef and its products
+
+    @property
+    def n_weights(self) -> int:
+        """p, or p + 1 with the identity first if alpha is learned."""
+        return self.bank.n_kernels + int(self.learns_alpha)
+
+    @property
+    def n_kernels(self) -> int:
+        """The number p of kernels."""
+        return self.bank.n_kernels
+
+    @property
+    def preferred_method(self) -> str:
+        """Many kernels by their features: most can be left alone."""
+        many = self.bank.n_kernels >= MANY_KERNELS
+        return "working_set" if many and self.bank.is_cheap_to_cut else "newton"
+
+    def split(self, weights: np.ndarray) -> tuple[float, np.ndarray]:
+        """The regularisation and the kernel weights (p,) inside ``weights`` (m,)."""
+        if isinstance(self.alpha, str):
+            return float(weights[0]), weights[1:]
+        return float(self.alpha), weights
+
+    def factor(self, weights: np.ndarray) -> Array:
+        """Cholesky factor of ``M(w) + t 11'/n``, (n, n).
+
+        Every ``G_i`` and ``H'`` vanish on the vector of ones, so t changes no value;
+        it keeps M well conditioned when the regularisation is tiny or zero. The next
+        call overwrites the factor.
+        """
+        alpha, kernel_weights = self.split(np.asarray(weights, dtype=np.float64))
+        matrix = self._work = self.bank.combine(
+            kernel_weights, out=self._work, lower=True
+        )
+        n = self.bank.n_samples
+        matrix += (alpha + float(np.sum(kernel_weights))) / n
+        add_to_diagonal(matrix, alpha)
+        return cholesky(matrix, overwrite=True)
+
+    def scores(self, coef: Array) -> np.ndarray:
+        """``tr(B' G_i B)`` of all terms (m,), with the identity first if learned."""
+        scores = to_numpy(self.bank.quad(coef)).astype(np.float64)
+        if self.learns_alpha:
+            scores = np.append(squared_norm(coef), scores)
+        return scores
+
+    def restricted(self, kernels: np.ndarray) -> Fisher:
+        """The same problem with the kernels of these indices only."""
+        problem = copy.copy(self)
+        problem.bank = self.bank.subset(kernels)
+        problem._work = problem._judged = None
+        return problem
+
+    def evaluate(self, weights: np.ndarray, hessian: bool = True) -> Evaluation:
+        """Value, gradient, Hessian and B from one Cholesky factorisation."""
+        factor = self.factor(weights)
+        coef = solve_factored(factor, self.target)
+        products = self._apply(coef)
+        scores = to_numpy(inner_products(products, coef)).astype(np.float64)
+        value = float(inner_products(self.target[None, ...], coef)[0])
+        curvature = None
+        if hessian:
+            half = solve_stack(factor, products)
+            curvature = 2.0 * self.scale * gram_of_stack(half)
+        return Evaluation(self.scale * value, -self.scale * scores, curvature, coef)
+
+    def certificate_terms(
+        self, weights: np.ndarray, coef: Array, dual: Array
+    ) -> CertificateTerms:
+        """The two bounds of the class docstring, in float64.
+
+        ``coef`` serves the upper bound and ``dual`` the lower; they may be the same.
+        """
+        alpha, _ = self.split(weights)
+        same = dual is coef
+        coef, products = self._products(coef)
+        moved = tensor_sum(weights, products) - self._identity_part(alpha, coef)
+        residual = self.target64 - moved
+        upper = float("inf")  # without regularisation nothing bounds the residual
+        if alpha > 0:
+            upper = squared_norm(residual) / alpha + dot(coef, moved)
+        if same:
+            dual = coef
+        else:
+            dual = as_float(dual, self.target64.dtype)
+            products = self._apply(dual)
+        scores = to_numpy(inner_products(products, dual))
+        fixed = 0.0 if self.learns_alpha else alpha * squared_norm(dual)
+        linear = 2.0 * dot(dual, self.target64) - fixed
+        s = self.scale
+        return CertificateTerms(s * upper, s * linear, s * scores)
+
+    def remarks(self, weights: np.ndarray) -> tuple[str, ...]:
+        """Whether the weights, and a learned alpha, are identifiable."""
+        return weight_remarks(self.bank, weights[-self.n_kernels :], self.learns_alpha)
+
+    def _identity_part(self, alpha: float, coef: Array) -> Array | float:
+        return alpha * coef if self.learns_alpha else 0.0
+
+    def _products(self, coef: Array) -> tuple[Array, Array]:
+        """``coef`` and ``G_i coef`` in float64; the last ones are remembered.
+
+        One dual point is often judged with several weights: the pass over the kernels
+        is the same for all.
+        """
+        if self._judged is None or self._judged[0] is not coef:
+            self._judged = coef, self._apply(as_float(coef, self.target64.dtype))
+        return as_float(coef, self.target64.dtype), self._judged[1]
+
+    def _apply(self, coef: Array) -> Array:
+        """``G_i B`` (m, n, k), the identity first if alpha is learned."""
+        products = self.bank.apply(coef)
+        if self.learns_alpha:
+            products = namespace(coef).concat([coef[None, ...], products])
+        return products

@@ -1,0 +1,82 @@
+"""What is not unique about weights: duplicate kernels and kernels like the identity."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kernelweave._array import from_numpy, namespace, to_numpy
+from kernelweave.kernels.banks.dense import DenseBank
+
+__all__ = ["identity_likeness", "same_kernels", "weight_remarks"]
+
+#: Cosine to the centred identity above which a kernel plays its part.
+LIKE_IDENTITY = 0.95
+#: Sum of the kernel weights below which the identity has won.
+NO_KERNEL = 1e-6
+#: Weight, relative to the largest, that is not worth a remark.
+NEGLIGIBLE = 1e-3
+#: Relative difference of two kernels below which they count as one.
+SAME = 1e-8
+
+
+def weight_remarks(
+    bank: DenseBank, weights: np.ndarray, learns_alpha: bool, alpha: str = "alpha"
+) -> tuple[str, ...]:
+    """Sentences on what in the weights (p,) the data cannot determine.
+
+    ``alpha`` is what the weight of the identity is called, if it is learned.
+    """
+    remarks = []
+    counts = weights > NEGLIGIBLE * np.max(weights)
+    for group in same_kernels(bank):
+        if np.any(counts[group]):
+            names = " and ".join(repr(bank.names[i]) for i in group)
+            remarks.append(
+                f"kernels {names} are the same up to scale: the data cannot tell how "
+                "to share the weight between them"
+            )
+    if learns_alpha and np.sum(weights) < NO_KERNEL:
+        remarks.append(
+            f"the learned {alpha} outweighs every kernel: the target looks unrelated "
+            "to all of them"
+        )
+    if learns_alpha:
+        candidates = np.flatnonzero(counts)
+        alike = candidates[identity_likeness(bank, candidates) > LIKE_IDENTITY]
+        if len(alike):
+            names = ", ".join(repr(bank.names[i]) for i in alike)
+            remarks.append(
+                f"the learned {alpha} is not identifiable: on the training rows the "
+                f"kernel(s) {names} nearly equal the identity, so that their weight is "
+                "regularisation rather than information"
+            )
+    return tuple(remarks)
+
+
+def identity_likeness(bank: DenseBank, kernels: np.ndarray) -> np.ndarray:
+    """Cosine between the centred identity and each of ``kernels``, indices (c,)."""
+    sizes = bank.sizes(kernels)
+    sizes = np.where(sizes > 0, sizes, np.inf)
+    return bank.traces(kernels) / (sizes * np.sqrt(max(bank.n_rows - 1, 1)))
+
+
+def same_kernels(bank: DenseBank) -> list[np.ndarray]:
+    """Groups of indices whose kernels agree, seen through one random vector."""
+    probe = np.random.default_rng(0).standard_normal((bank.n_samples, 1))
+    sketch = to_numpy(bank.apply(from_numpy(probe, bank.like)))[:, :, 0]
+    sketch = sketch.astype(np.float64)
+    size = np.linalg.norm(sketch, axis=1)
+    tolerance = SAME if namespace(bank.like).finfo(bank.like.dtype).bits > 32 else 1e-4
+    order = np.argsort(size, kind="stable")
+    groups: list[list[int]] = []
+    for (
+        i
+    ) in order:  # equal kernels are neighbours once sorted by the size of the sketch
+        last = groups[-1][-1] if groups else None
+        if size[i] > 0 and last is not None and size[last] > 0:
+            difference = np.linalg.norm(sketch[i] - sketch[last])
+            if difference <= tolerance * size[i]:
+                groups[-1].append(int(i))
+                continue
+        groups.append([int(i)])
+    return [np.sort(group) for group in groups if len(group) > 1]

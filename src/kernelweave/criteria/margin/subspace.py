@@ -1,0 +1,207 @@
+"""Margin of an SVM on the uncorrelated subspace kernel, as a function of weights."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import linalg
+
+from kernelweave._array import (
+    Array,
+    from_numpy,
+    gram_of_stack,
+    inner_products,
+    lower_inverse,
+    namespace,
+    solve_factored,
+    solve_stack,
+    solve_triangular,
+    tensor_sum,
+    to_numpy,
+)
+from kernelweave.criteria.fisher.total import Fisher
+from kernelweave.criteria.identifiability import weight_remarks
+from kernelweave.inner.margin_bounds import balanced
+from kernelweave.inner.svm import hinge, solve_svm
+from kernelweave.kernels.banks.dense import DenseBank
+from kernelweave.protocols import CertificateTerms, Evaluation
+
+__all__ = ["SubspaceMargin"]
+
+#: Added to the diagonal of a kernel between support vectors, relative to its largest
+#: entry, before it is inverted: it may be singular.
+RIDGE = 1e-10
+#: Larger ones, tried in turn where rounding has made the matrix indefinite.
+RIDGES = (1e-9, 1e-6, 1e-3)
+
+
+class SubspaceMargin:
+    """``v(w) = max_A sum(a) - tr(A' T(w) A) / 2``, ``T(w) = G (G + alpha I)^-1``.
+
+    The joint problem of Chen et al. (2008), Eqs. 39 and 40, with the subspace of at
+    least k dimensions solved for: the best one for the dual variables A (n, k) of the
+    k support vector machines, ``0 <= a <= C`` and ``y'a = 0`` with ``A = Y a``, turns
+    the subspace kernel into T, which is concave in ``G = sum_i w_i G_i``. So v is
+    convex. With ``B = alpha (G + alpha I)^-1 A``::
+
+        v(w)    = max_{A,B}  sum(a) - norm(A - B)^2 / 2 - sum_i w_i tr(B'G_iB) / 2alpha
+        dv/dw_i = -tr(B' G_i B) / (2 alpha)
+        v(w)   <= norm(F)^2 / 2 + tr(B'F) / 2 + C hinge(F + b)    any B, F = G B / alpha
+
+    The last line is the primal: SVMs whose penalty is half of ``norm(f)^2`` over the
+    training rows plus alpha times the norm of f in the space of G. The Hessian adds to
+    that for fixed A what the free support vectors contribute by moving; where a
+    variable enters or leaves its bound, v has a kink in its gradient.
+
+    Parameters
+    ----------
+    bank : DenseBank
+        Centred kernels of trace n.
+    signs : ndarray of shape (n, m)
+        +1 and -1, a column for each machine.
+    alpha : float
+        Regularisation xi, relative to the mean eigenvalue of a kernel.
+    C : float
+        The bound on the dual variables. T has eigenvalues below 1, so that values of
+        order n are what values of order 1 are for other kernels.
+    tol : float, default=1e-9
+        Relative gap of the machines.
+    """
+
+    family = "fisher"
+    #: Where the box holds every variable, v is all but linear in w.
+    reciprocal_is_concave = False
+
+    def __init__(
+        self,
+        bank: DenseBank,
+        signs: np.ndarray,
+        alpha: float,
+        C: float,
+        tol: float = 1e-9,
+    ) -> None:
+        if not (np.isfinite(C) and C > 0):
+            raise ValueError(f"C must be a finite number > 0, got {C!r}")
+        if isinstance(alpha, str):
+            raise ValueError(f"alpha must be a finite number > 0, got {alpha!r}")
+        signs = np.asarray(signs, dtype=np.float64)
+        if signs.ndim != 2 or not np.all(np.abs(signs) == 1.0):
+            raise ValueError("signs must be +1 or -1, one column for each machine")
+        if np.any(np.abs(np.sum(signs, axis=0)) == len(signs)):
+            raise ValueError("every machine needs rows of both signs")
+        # The Fisher criterion knows how to factor alpha I + G.
+        self._ridge = Fisher(bank, from_numpy(signs, bank.stack), alpha)
+        self.bank, self.signs = bank, signs
+        self.alpha, self.C, self.tol = float(alpha), float(C), tol
+
+    @property
+    def n_weights(self) -> int:
+        """The number p of kernels."""
+        return self.bank.n_kernels
+
+    @property
+    def n_kernels(self) -> int:
+        """The number p of kernels."""
+        return self.bank.n_kernels
+
+    def evaluate(self, weights: np.ndarray, hessian: bool = True) -> Evaluation:
+        """Value, gradient, Hessian and (A, B) from one factorisation and m SVMs."""
+        factor = self._ridge.factor(weights)
+        kernel = self._kernel(factor)
+        a = solve_svm(kernel, self.signs, self.C, self.tol)
+        b = self.alpha * solve_factored(factor, from_numpy(a, self.bank.stack))
+        products = self.bank.apply(b)
+        scores = to_numpy(inner_products(products, b)).astype(np.float64)
+        scores /= 2.0 * self.alpha
+        b_host = to_numpy(b).astype(np.float64)
+        value = float(np.sum(a * self.signs)) - 0.5 * float(np.sum(a * (a - b_host)))
+        curvature = None
+        if hessian:
+            half = solve_stack(factor, products)
+            curvature = gram_of_stack(half) / self.alpha
+            curvature += self._from_moving(kernel, a, factor, half)
+        return Evaluation(value, -scores, curvature, np.concatenate([a, b_host], 1))
+
+    def certificate_terms(
+        self, weights: np.ndarray, coef: Array, dual: Array
+    ) -> CertificateTerms:
+        """The bounds of the class docstring, in float64, for any points (n, 2 m)."""
+        upper, _ = self.primal(weights, coef)
+        a, b = self.split(dual)
+        products = self._products(b)
+        scores = to_numpy(inner_products(products, self._like(b)))
+        a = balanced(a, self.signs, self.C)
+        linear = float(np.sum(a * self.signs)) - 0.5 * float(np.sum((a - b) ** 2))
+        return CertificateTerms(upper, linear, scores / (2.0 * self.alpha))
+
+    def primal(self, weights: np.ndarray, coef: Array) -> tuple[float, np.ndarray]:
+        """The primal value of ``f = G B / alpha``, and the best intercepts (m,)."""
+        _, b = self.split(coef)
+        f = to_numpy(tensor_sum(weights, self._products(b))) / self.alpha
+        loss, intercepts = hinge(f, self.signs)
+        value = 0.5 * float(np.sum(f * f)) + 0.5 * float(np.sum(b * f))
+        return value + self.C * loss, intercepts
+
+    def split(self, coef: Array) -> tuple[np.ndarray, np.ndarray]:
+        """A and B (n, m) of a dual point (n, 2 m)."""
+        points = np.asarray(coef, dtype=np.float64)
+        m = self.signs.shape[1]
+        return points[:, :m], points[:, m:]
+
+    def remarks(self, weights: np.ndarray) -> tuple[str, ...]:
+        """Whether the weights are identifiable."""
+        return weight_remarks(self.bank, weights, False)
+
+    def _kernel(self, factor: Array) -> np.ndarray:
+        """T up to a multiple of 11', which no feasible A sees: (n, n) in float64."""
+        inverse = lower_inverse(factor)
+        kernel = to_numpy(inverse.T @ inverse).astype(np.float64, copy=False)
+        kernel *= -self.alpha
+        kernel.reshape(-1)[:: len(kernel) + 1] += 1.0
+        return kernel
+
+    def _from_moving(
+        self, kernel: np.ndarray, a: np.ndarray, factor: Array, half: Array
+    ) -> np.ndarray:
+        """``sum_c u_i' (T^-1 - T^-1 1 (1'T^-1 1)^-1 1'T^-1) u_j`` over free rows.
+
+        ``u_i = dT/dw_i a`` are the changes of the machines' values, (n, p, m).
+        """
+        n, p, m = half.shape
+        flat = namespace(half).reshape(half, (n, p * m))
+        moved = to_numpy(solve_triangular(factor, flat, transpose=True))
+        moved = moved.astype(np.float64).reshape(n, p, m)
+        total = np.zeros((p, p))
+        for c in range(m):
+            size = np.abs(a[:, c])
+            free = np.flatnonzero((size > 0.0) & (size < self.C))
+            if len(free) < 2:
+                continue
+            root = _root(kernel[np.ix_(free, free)])
+            if root is None:  # a smaller Hessian makes a longer step, no wrong one
+                continue
+            right = np.column_stack([moved[free, :, c], np.ones(len(free))])
+            solved = linalg.solve_triangular(root, right, lower=True)
+            u, ones = solved[:, :-1], solved[:, -1]
+            total += u.T @ u - np.outer(u.T @ ones, ones @ u) / (ones @ ones)
+        return total
+
+    def _like(self, b: np.ndarray) -> Array:
+        xp = namespace(self.bank.stack)
+        return from_numpy(b, self.bank.stack, dtype=xp.float64)
+
+    def _products(self, b: np.ndarray) -> Array:
+        """``G_i B`` (p, n, m) in float64."""
+        return self.bank.apply(self._like(b))
+
+
+def _root(matrix: np.ndarray) -> np.ndarray | None:
+    """Cholesky factor of a PSD matrix, with as much of a ridge as rounding asks for."""
+    size = np.max(np.abs(matrix))
+    for ridge in (RIDGE, *RIDGES):
+        trial = matrix.copy()
+        trial[np.diag_indices(len(trial))] += ridge * size
+        try:
+            return linalg.cholesky(trial, lower=True, check_finite=False)
+        except linalg.LinAlgError:
+            continue
+    return None

@@ -1,0 +1,27 @@
+"""What follows from given weights: targets, coefficients, errors, class Gaussians."""
+
+from kernelweave.fits.cv_path import CvPath, GcvPath
+from kernelweave.fits.label_kernels import label_factor, target_factor
+from kernelweave.fits.loo_path import LooPath
+from kernelweave.fits.moment_problem import MomentProblem
+from kernelweave.fits.predictive import PredictivePath
+from kernelweave.fits.subspace import RegularizedKernel, Subspace
+from kernelweave.fits.targets import binary_target, class_target, reduced_class_target
+from kernelweave.fits.transduction_bound import TransductionBound, transduction_bound
+
+__all__ = [
+    "CvPath",
+    "GcvPath",
+    "LooPath",
+    "MomentProblem",
+    "PredictivePath",
+    "RegularizedKernel",
+    "Subspace",
+    "TransductionBound",
+    "binary_target",
+    "class_target",
+    "label_factor",
+    "reduced_class_target",
+    "target_factor",
+    "transduction_bound",
+]

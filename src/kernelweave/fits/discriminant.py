@@ -1,0 +1,71 @@
+"""Regularised kernel discriminant analysis on one kernel, given its weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from kernelweave._array import (
+    Array,
+    add_to_diagonal,
+    cholesky,
+    from_numpy,
+    lower_inverse,
+    namespace,
+    solve_factored,
+    to_numpy,
+)
+
+__all__ = ["KernelFit", "fit_kernel", "principal_axes"]
+
+
+@dataclass(frozen=True)
+class KernelFit:
+    """``B = (G + alpha I)^-1 H`` and the leave-one-out residuals ``B_i / q_i``.
+
+    Attributes
+    ----------
+    coef : array of shape (n, k)
+        B; new rows project to ``G(x) B``.
+    loo_residual : array of shape (n, k)
+        Target minus what the model without row i, re-centred, predicts for it.
+    """
+
+    coef: Array
+    loo_residual: Array
+
+
+def fit_kernel(gram: Array, target: Array, alpha: float) -> KernelFit:
+    """Fit the centred kernel ``gram`` (n, n) of trace n; its memory is reused.
+
+    ``q_i = (M^-1)_ii - 1/(n (alpha + t))`` with ``M = G + alpha I + t 11'/n`` is the
+    inverse variance of row i given the others when kernel and target are centred anew
+    without it; leaving out the last term would leak the label.
+    """
+    xp, n = namespace(gram), gram.shape[0]
+    shift = 1.0
+    gram += shift / n
+    add_to_diagonal(gram, alpha)
+    factor = cholesky(gram, overwrite=True)
+    coef = solve_factored(factor, target)
+    inverse = lower_inverse(factor)
+    precision = xp.vecdot(inverse.T, inverse.T) - 1.0 / (n * (alpha + shift))
+    return KernelFit(coef, coef / precision[:, None])
+
+
+def principal_axes(coef: Array, target: Array) -> Array:
+    """Rotate target columns so that projections come in order of discrimination.
+
+    The k x k matrix ``H' G M^-1 H = H' (H - alpha B)`` holds the between-class scatter
+    in units of the regularised total scatter (Ye et al. 2007, Eq. 29); its
+    eigenvectors, largest eigenvalue first, are the rotation. Signs are fixed by the
+    largest entry of each axis.
+    """
+    explained = to_numpy(target.T @ coef).astype(np.float64)
+    values, vectors = np.linalg.eigh((explained + explained.T) / 2)
+    # a small H' M^-1 H means that the kernel explains the direction well
+    vectors = vectors[:, np.argsort(values, kind="stable")]
+    largest = np.argmax(np.abs(vectors), axis=0)
+    vectors = vectors * np.sign(vectors[largest, np.arange(vectors.shape[1])])
+    return from_numpy(vectors, coef)

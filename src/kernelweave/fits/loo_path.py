@@ -1,0 +1,120 @@
+"""Leave-one-out error of one kernel for a path of alphas, in closed form."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+
+from kernelweave._array import Array, as_float, eigh, eps, from_numpy, namespace
+from kernelweave._chunks import row_chunks
+
+__all__ = ["LooPath"]
+
+#: Alphas tried first, relative to the mean eigenvalue.
+GRID = np.logspace(-6, 3, 46)
+#: Errors that differ by less than this, relatively, count as equal.
+SAME_ERROR = 1e-6
+
+
+class LooPath:
+    """``LOO(alpha)`` for every alpha from one eigendecomposition of a kernel.
+
+    For the centred kernel ``G = U diag(s) U'`` with ``U'1 = 0``, targets H and any
+    alpha, with ``d = 1/(s + alpha)`` and ``z = U'H``::
+
+        B = (G + alpha I)^-1 H = U (d * z),    q = (U * U) d,    e = B / q
+
+    Row i of e is what the model fitted without sample i, with kernel and target
+    centred anew on the others, gets wrong on it. The formula with
+    ``q_i = ((G + alpha I)^-1)_ii`` in its place keeps the centring of all samples and
+    thereby leaks the label that is left out.
+
+    Memory: the kernel's own n x n, which is overwritten, and the eigenvectors, plus
+    two n x n of workspace while they are computed.
+
+    Parameters
+    ----------
+    gram : array of shape (n, n)
+        Centred kernel; its memory is reused.
+    target : array of shape (n, k)
+        Columns that sum to zero.
+    """
+
+    def __init__(self, gram: Array, target: Array) -> None:
+        xp, n = namespace(gram), int(gram.shape[0])
+        if n < 2:
+            raise ValueError(f"leave-one-out needs at least 2 samples, got {n}")
+        self.n_samples = n
+        trace = float(xp.sum(xp.linalg.diagonal(gram)))
+        self.mean_eigenvalue = trace / n if trace > 0 else 1.0
+        flat = xp.reshape(gram, (-1,))
+        largest = float(flat @ flat) ** 0.5 or 1.0  # no eigenvalue is larger
+        # With this shift the vector of ones is the last eigenvector: it is dropped.
+        gram += 2.0 * largest / n
+        values, vectors = eigh(gram)
+        self.eigenvalues = xp.maximum(values[:-1], xp.zeros_like(values[:-1]))
+        self.vectors = vectors[:, :-1]
+        self.rotated = self.vectors.T @ as_float(target, vectors.dtype)
+        self.smallest_alpha = 10.0 * eps(vectors) * largest  # below is rounding
+
+    def coef(self, alpha: float) -> Array:
+        """``B = (G + alpha I)^-1 H``, (n, k)."""
+        return self.vectors @ (self.rotated / (self.eigenvalues[:, None] + alpha))
+
+    def residuals(self, alpha: float) -> Array:
+        """Target minus leave-one-out prediction, (n, k)."""
+        shrink = 1.0 / (self.eigenvalues + alpha)
+        return self.coef(alpha) / self._precision(shrink[:, None])
+
+    def press(self, alphas: np.ndarray) -> np.ndarray:
+        """Mean squared leave-one-out error for each of ``alphas`` (a,), (a,)."""
+        alphas = np.asarray(alphas, dtype=np.float64)
+        if alphas.ndim != 1 or not np.all(np.isfinite(alphas) & (alphas > 0)):
+            raise ValueError(f"alphas must be a vector of numbers > 0, got {alphas!r}")
+        grid = from_numpy(alphas, self.eigenvalues)
+        shrink = 1.0 / (self.eigenvalues[:, None] + grid[None, :])  # (n - 1, a)
+        precision = self._precision(shrink)
+        errors = np.empty(len(alphas))
+        for j in range(len(alphas)):
+            coef = self.vectors @ (self.rotated * shrink[:, j : j + 1])
+            residual = coef / precision[:, j : j + 1]
+            errors[j] = float(namespace(residual).mean(residual * residual))
+        return errors
+
+    def best_alpha(self, alphas: np.ndarray | None = None) -> float:
+        """The alpha with the smallest leave-one-out error.
+
+        Parameters
+        ----------
+        alphas : ndarray of shape (a,), optional
+            Choose among these. By default a grid of 1e-6 to 1e3 times the mean
+            eigenvalue (less what the precision of the kernel cannot resolve), refined
+            between the neighbours of its best point.
+        """
+        grid = self.mean_eigenvalue * GRID if alphas is None else np.sort(alphas)
+        if alphas is None:
+            grid = grid[grid > min(self.smallest_alpha, 0.5 * grid[-1])]
+        errors = self.press(grid)
+        # Among equals the strongest regularisation: a constant kernel has no best one.
+        best = int(np.flatnonzero(errors <= (1 + SAME_ERROR) * np.min(errors))[-1])
+        if alphas is not None:
+            return float(grid[best])
+        low, high = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
+        found = minimize_scalar(
+            lambda log_alpha: self.press(np.exp([log_alpha]))[0],
+            bounds=(np.log(low), np.log(high)),
+            method="bounded",
+            options={"xatol": 1e-4},
+        )
+        better = found.fun < (1 - SAME_ERROR) * errors[best]
+        return float(np.exp(found.x) if better else grid[best])
+
+    def _precision(self, shrink: Array) -> Array:
+        """``(U * U) D`` for D (n - 1, a), squaring a block of rows at a time."""
+        xp = namespace(shrink)
+        parts = [
+            (block * block) @ shrink
+            for rows in row_chunks(self.n_samples, self.n_samples)
+            for block in (self.vectors[rows, :],)
+        ]
+        return xp.concat(parts)

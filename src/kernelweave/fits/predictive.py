@@ -1,0 +1,338 @@
+"""What one kernel predicts for a class coordinate, with its uncertainty, row by row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import gammaln
+
+from kernelweave._array import Array, as_float, eps, from_numpy, namespace, to_numpy
+from kernelweave._chunks import row_chunks
+from kernelweave.fits.loo_path import LooPath
+
+__all__ = ["NOISE_GRID", "Expert", "LooTable", "PredictivePath", "choose_noise"]
+
+#: Noise levels tried, relative to the mean eigenvalue of the kernel.
+NOISE_GRID = np.logspace(-3, 2, 21)
+#: Log densities a row that differ by less than this count as equal.
+SAME_SCORE = 1e-6
+
+
+class PredictivePath(LooPath):
+    """``p(t | x)`` of one kernel at every noise level, from one eigendecomposition.
+
+    For each class coordinate c the model of Zhao et al. (2009), Eqs. 5-11, with a free
+    intercept and an amplitude a, is ``y_c = f + b + noise`` with ``f ~ N(0, a G)`` and
+    noise of variance ``a lambda``. With ``G = U diag(s) U'``, ``U'1 = 0``, ``z = U'y``
+    and ``d = 1 / (s + lambda)``, row i left out and all else centred anew has::
+
+        mean  y_i - alpha_i / q_i,    variance  a / q_i,
+        alpha = U (d * z),            q = (U * U) d
+
+    and the logarithm of the marginal likelihood of what is normal to the intercept is
+    ``-1/2 [ sum z^2 d / a + sum log(s + lambda) + (n - 1) log(2 pi a) ]``.
+
+    Parameters
+    ----------
+    gram : array of shape (n, n)
+        Centred kernel; its memory is reused.
+    target : array of shape (n, k)
+        One column a class coordinate; their means are the intercepts.
+    unknown : ndarray of shape (n,), optional
+        Prior variance, over the amplitude, of what the kernel leaves out of each row,
+        to be added where the row itself is predicted. None by default.
+    """
+
+    def __init__(
+        self, gram: Array, target: Array, unknown: np.ndarray | None = None
+    ) -> None:
+        super().__init__(gram, target)
+        self.unknown = np.zeros(self.n_samples) if unknown is None else unknown
+        self.target = to_numpy(target).astype(np.float64)
+        self.intercept = np.mean(self.target, axis=0)  # (k,)
+
+    def grid(self) -> np.ndarray:
+        """``NOISE_GRID`` for this kernel, no level near what rounding hides."""
+        return np.maximum(self.mean_eigenvalue * NOISE_GRID, 10 * self.smallest_alpha)
+
+    def class_coef(self, noise: np.ndarray) -> Array:
+        """``(G + lambda_c I)^-1 y_c`` for one noise level a column, (n, k)."""
+        levels = from_numpy(np.asarray(noise, dtype=np.float64), self.eigenvalues)
+        return self.vectors @ (
+            self.rotated / (self.eigenvalues[:, None] + levels[None, :])
+        )
+
+    def loo(self, noises: np.ndarray) -> LooTable:
+        """Every row left out once, at each of ``noises`` (g,): two products in all."""
+        noises = np.asarray(noises, dtype=np.float64)
+        xp, k = namespace(self.vectors), self.target.shape[1]
+        levels = from_numpy(noises, self.eigenvalues)
+        shrink = 1.0 / (self.eigenvalues[:, None] + levels[None, :])  # (n - 1, g)
+        scaled = shrink[:, :, None] * self.rotated[:, None, :]
+        coef = self.vectors @ xp.reshape(scaled, (shrink.shape[0], -1))
+        coef = to_numpy(coef).astype(np.float64)
+        coef = coef.reshape(self.n_samples, len(noises), k).transpose(1, 0, 2)
+        precision = to_numpy(self._precision(shrink)).astype(np.float64).T
+        residual = coef / precision[:, :, None]
+        return LooTable(noises, self.target, residual, precision, self.unknown)
+
+    def log_marginal(self, noises: np.ndarray, unit: bool = False) -> np.ndarray:
+        """Log marginal likelihood (g, k), at amplitude 1 or at the best one."""
+        fit, log_det = self._marginal_terms(noises)
+        rank = self.n_samples - 1
+        if unit:
+            return -0.5 * (fit + log_det[:, None] + rank * np.log(2 * np.pi))
+        scale = np.log(2 * np.pi * _positive(fit / rank))
+        return -0.5 * (log_det[:, None] + rank * (1.0 + scale))
+
+    def marginal_amplitude(self, noises: np.ndarray) -> np.ndarray:
+        """The amplitudes (g, k) that maximise the marginal likelihood."""
+        return self._marginal_terms(noises)[0] / (self.n_samples - 1)
+
+    def in_sample(self, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Means and variances at the training rows themselves, as printed, (n, k) each.
+
+        Eqs. 13-14 with amplitude 1 and one noise level (k,) a coordinate. The target of
+        a row is part of its own mean: such densities grow without bound as the noise
+        tends to zero. For study.
+        """
+        noise = np.asarray(noise, dtype=np.float64)
+        levels = from_numpy(noise, self.eigenvalues)
+        values = self.eigenvalues[:, None]
+        smooth = values / (values + levels[None, :])  # (n - 1, k)
+        mean = to_numpy(self.vectors @ (self.rotated * smooth)).astype(np.float64)
+        share = to_numpy(self._precision(smooth)).astype(np.float64)
+        return self.intercept + mean, noise * (1.0 + share)
+
+    def variance_factor(self, rows: Array, norms: Array, noise: np.ndarray) -> Array:
+        """Variance (m, k) of ``y(x)`` over the amplitude, at new rows.
+
+        ``lambda (1 + 1/n) + g(x, x) - g(x)' (G + lambda I)^-1 g(x)``: the form of the
+        Gaussian process, with the uncertain intercept. Eq. 14 has the squared length of
+        the projection of x onto the training rows in place of ``g(x, x)``, so that it
+        is too small away from them by what lies outside their span.
+
+        Parameters
+        ----------
+        rows : array of shape (m, n)
+            Centred kernel ``g(x)`` between new and training rows.
+        norms : array of shape (m,)
+            ``g(x, x)``; what is below the length of the projection is raised to it.
+        noise : ndarray of shape (k,)
+            Noise levels.
+        """
+        xp = namespace(rows)
+        values = self.eigenvalues
+        parts = []
+        for part in row_chunks(rows.shape[0], self.n_samples):
+            squares = (rows[part, :] @ self.vectors) ** 2  # (m, n - 1)
+            tiny = values <= self.smallest_alpha
+            safe = xp.where(tiny, xp.ones_like(values), values)
+            inside = squares @ xp.where(tiny, xp.zeros_like(values), 1.0 / safe)
+            columns = []
+            for level in np.asarray(noise, dtype=np.float64):
+                known = squares @ (1.0 / (values + float(level)))
+                free = xp.maximum(norms[part], inside) - known
+                free = xp.maximum(free, xp.zeros_like(free))
+                columns.append(free + float(level) * (1.0 + 1.0 / self.n_samples))
+            parts.append(xp.stack(columns, axis=1))
+        return as_float(xp.concat(parts), rows.dtype)
+
+    def _marginal_terms(self, noises: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """``sum z^2 d`` (g, k) and ``sum log(s + lambda)`` (g,)."""
+        values = to_numpy(self.eigenvalues).astype(np.float64)
+        shifted = values[None, :] + np.asarray(noises, dtype=np.float64)[:, None]
+        squares = to_numpy(self.rotated).astype(np.float64) ** 2
+        return (1.0 / shifted) @ squares, np.sum(np.log(shifted), axis=1)
+
+
+@dataclass(frozen=True)
+class LooTable:
+    """Leave-one-out residuals and precisions of one kernel at g noise levels.
+
+    Attributes
+    ----------
+    noises : ndarray of shape (g,)
+        Noise levels lambda.
+    target : ndarray of shape (n, k)
+        What is predicted.
+    residual : ndarray of shape (g, n, k)
+        Target minus its leave-one-out mean.
+    precision : ndarray of shape (g, n)
+        q; a leave-one-out variance is the amplitude over it.
+    unknown : ndarray of shape (n,)
+        What a variance is beyond that, over the amplitude.
+    """
+
+    noises: np.ndarray
+    target: np.ndarray
+    residual: np.ndarray
+    precision: np.ndarray
+    unknown: np.ndarray
+
+    @property
+    def spread(self) -> np.ndarray:
+        """Leave-one-out variances over the amplitude, (g, n)."""
+        return 1.0 / self.precision + self.unknown
+
+    def amplitude(self) -> np.ndarray:
+        """The amplitudes (g, k) that maximise the Gaussian leave-one-out density."""
+        return np.mean(self.residual**2 / self.spread[:, :, None], axis=1)
+
+    def log_density(
+        self, amplitude: np.ndarray, likelihood: str = "gaussian", dof: float = 4.0
+    ) -> np.ndarray:
+        """Log density (g, n, k) of each row's target, from all other rows.
+
+        Parameters
+        ----------
+        amplitude : ndarray of shape (g, k)
+            Amplitudes.
+        likelihood : {"gaussian", "student", "tprocess"}
+            The Gaussian; a Student density with its mean and variance; or what a
+            Student process with the same kernel says, whose degrees of freedom grow
+            with the rows.
+        dof : float
+            Degrees of freedom of the last two; more than 2.
+        """
+        precision = self.precision[:, :, None]
+        variance = _positive(amplitude)[:, None, :] * self.spread[:, :, None]
+        if likelihood == "gaussian":
+            square = self.residual**2 / variance
+            return -0.5 * (square + np.log(2 * np.pi * variance))
+        if likelihood == "student":
+            return _student(self.residual, variance * (dof - 2.0) / dof, dof)
+        n = self.target.shape[0]
+        coef = self.residual * precision
+        total = np.sum(self.target[None] * coef, axis=1, keepdims=True)
+        others = dof * amplitude[:, None, :] + total - self.residual * coef
+        more = dof + n - 2.0
+        return _student(self.residual, _positive(others) / more / precision, more)
+
+
+@dataclass(frozen=True)
+class Expert:
+    """One kernel at its noise levels: what it says of each training row left out.
+
+    Attributes
+    ----------
+    noise, amplitude : ndarray of shape (k,)
+        Noise level, relative to the amplitude, and amplitude of each coordinate.
+    mean, variance, log_density : ndarray of shape (n, k)
+        Leave-one-out mean and variance, and log density of the target.
+    coef : ndarray of shape (n, k)
+        ``(G + lambda_c I)^-1 y_c``; new rows have the mean ``intercept + g(x)' coef``.
+    held_out : ndarray of shape (n, k)
+        The leave-one-out mean around the intercept of all rows. Without row i the
+        intercept moves away from its target, so that the mean of a kernel that knows
+        nothing tells the label with the wrong sign; new rows see one intercept.
+    grid : LooTable
+        All noise levels that were tried.
+    tables, amplitudes : ndarray of shape (g, n, k) and (g, k)
+        Log densities, and amplitudes, at all of them.
+    """
+
+    noise: np.ndarray
+    amplitude: np.ndarray
+    mean: np.ndarray
+    variance: np.ndarray
+    log_density: np.ndarray
+    coef: np.ndarray
+    held_out: np.ndarray
+    grid: LooTable
+    tables: np.ndarray
+    amplitudes: np.ndarray
+
+    @classmethod
+    def at(
+        cls,
+        grid: LooTable,
+        amplitudes: np.ndarray,
+        tables: np.ndarray,
+        chosen: np.ndarray,
+    ) -> Expert:
+        """The expert with noise level ``chosen`` (k,) of the grid for each column."""
+        columns = np.arange(len(chosen))
+        residual = grid.residual[chosen, :, columns].T  # (n, k)
+        precision, spread = grid.precision[chosen, :].T, grid.spread[chosen, :].T
+        target, n = grid.target, grid.target.shape[0]
+        drift = (target - np.mean(target, axis=0)) / (n - 1)
+        amplitude = amplitudes[chosen, columns]
+        return cls(
+            noise=grid.noises[chosen],
+            amplitude=amplitude,
+            mean=target - residual,
+            variance=amplitude * spread,
+            log_density=tables[chosen, :, columns].T,
+            coef=residual * precision,
+            held_out=target - residual + drift,
+            grid=grid,
+            tables=tables,
+            amplitudes=amplitudes,
+        )
+
+    def moved(self, chosen: np.ndarray) -> Expert:
+        """The same kernel at other noise levels ``chosen`` (k,) of its grid."""
+        return Expert.at(self.grid, self.amplitudes, self.tables, chosen)
+
+
+def choose_noise(
+    path: PredictivePath,
+    noise: float | str | np.ndarray = "loo",
+    amplitude: str = "profile",
+    likelihood: str = "gaussian",
+    dof: float = 4.0,
+) -> Expert:
+    """Settle the noise of each coordinate, and say what follows for each row.
+
+    Parameters
+    ----------
+    path : PredictivePath
+        The kernel.
+    noise : float, ndarray of shape (k,), "loo" or "ml"
+        A level relative to the mean eigenvalue, or one for each coordinate, or the one
+        on the grid with the largest leave-one-out density or marginal likelihood, for
+        each coordinate.
+    amplitude : {"profile", "unit"}
+        The best amplitude for each noise level, or 1 as in Eq. 5.
+    likelihood : {"gaussian", "student", "tprocess"}
+        See :meth:`LooTable.log_density`.
+    dof : float
+        Degrees of freedom of the last two.
+    """
+    (n, k), marginal = path.target.shape, isinstance(noise, str) and noise == "ml"
+    chosen = None
+    if isinstance(noise, str):
+        levels = path.grid()
+    else:
+        levels, chosen = np.unique(
+            np.broadcast_to(np.asarray(noise, dtype=np.float64), k), return_inverse=True
+        )
+        levels = levels * path.mean_eigenvalue
+    grid = path.loo(levels)
+    if amplitude == "unit":
+        scale = np.ones((len(levels), k))
+    else:
+        scale = path.marginal_amplitude(levels) if marginal else grid.amplitude()
+    tables = grid.log_density(scale, likelihood, dof)
+    if chosen is None:
+        unit = amplitude == "unit"
+        score = path.log_marginal(levels, unit) if marginal else tables.sum(axis=1)
+        # Where noise and amplitude trade off the score is flat: then the most noise.
+        same = n * max(SAME_SCORE, 1e3 * eps(path.vectors))
+        good = score >= np.max(score, axis=0) - same
+        chosen = len(levels) - 1 - np.argmax(good[::-1], axis=0)
+    return Expert.at(grid, scale, tables, chosen)
+
+
+def _student(residual: np.ndarray, square: np.ndarray, dof: float) -> np.ndarray:
+    """Log density of Student's t with squared scale ``square``."""
+    constant = gammaln((dof + 1) / 2) - gammaln(dof / 2) - 0.5 * np.log(dof * np.pi)
+    tail = (dof + 1) / 2 * np.log1p(residual**2 / (dof * square))
+    return constant - 0.5 * np.log(square) - tail
+
+
+def _positive(x: np.ndarray) -> np.ndarray:
+    """A coordinate that is constant has amplitude 0; its density must stay a number."""
+    return np.maximum(x, np.finfo(np.float64).tiny)

@@ -1,0 +1,1 @@
+"""Inner problems of criteria: support vector machines, saddle points, correlations."""

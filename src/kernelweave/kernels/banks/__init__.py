@@ -1,0 +1,1 @@
+"""Banks: p kernels and the products that criteria need."""

@@ -1,0 +1,166 @@
+"""The bank of explicit features: p kernels as products of a tall matrix."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+from scipy import linalg
+
+from kernelweave._array import (
+    Array,
+    as_float,
+    device,
+    from_numpy,
+    inner_products,
+    is_numpy,
+    namespace,
+)
+
+__all__ = ["FeatureBank"]
+
+#: A weight this far below the largest adds nothing to a sum of doubles.
+NOTHING = 1e-18
+
+
+class FeatureBank:
+    """Kernels ``G_i = Z_i Z_i'`` of rank D_i, held as one array Z (n, D).
+
+    Does what :class:`DenseBank` does with ``n D`` numbers in place of ``n^2 p``. The
+    rows are those of the data, or fewer ones with the same second moments.
+
+    Parameters
+    ----------
+    features : array of shape (n, D)
+        Centred and scaled features, the kernels' side by side.
+    widths : sequence of int
+        The number D_i of features of each kernel.
+    names : sequence of str, optional
+        One name a kernel.
+    n_rows : int, optional
+        The number of data rows behind the kernels; by default n.
+    triangular : bool, default=False
+        Whether the features are upper triangular, with rows of zeros below: then a sum
+        of kernels takes a third of the work.
+    """
+
+    def __init__(
+        self,
+        features: Array,
+        widths: list[int],
+        names: list[str] | None = None,
+        n_rows: int | None = None,
+        triangular: bool = False,
+    ) -> None:
+        if features.ndim != 2 or features.shape[1] != sum(widths):
+            raise ValueError(
+                f"{sum(widths)} columns are needed for kernels of {widths} features; "
+                f"got shape {tuple(features.shape)}"
+            )
+        self.features = features
+        self.widths = [int(width) for width in widths]
+        self.n_kernels, self.n_samples = len(self.widths), int(features.shape[0])
+        self.names = list(names or (f"kernel {i}" for i in range(self.n_kernels)))
+        self.n_rows = self.n_samples if n_rows is None else int(n_rows)
+        self.triangular = triangular
+        ends = np.cumsum([0, *self.widths])
+        self.blocks = [slice(int(a), int(b)) for a, b in pairwise(ends)]
+
+    #: Whether a subset of the kernels takes no copy of n x n matrices.
+    is_cheap_to_cut = True
+
+    @property
+    def like(self) -> Array:
+        """An array with the namespace, device and dtype of the kernels."""
+        return self.features
+
+    def combine(
+        self, weights: np.ndarray, out: Array | None = None, lower: bool = False
+    ) -> Array:
+        """``sum_i w_i Z_i Z_i'``, (n, n); kernels without weight are not touched.
+
+        With ``lower``, the triangle that :func:`cholesky` reads is enough.
+        """
+        weights = np.asarray(weights, dtype=np.float64)
+        used = np.flatnonzero(np.abs(weights) > NOTHING * np.max(np.abs(weights)))
+        xp, n = namespace(self.features), self.n_samples
+        if len(used) == 0:
+            return xp.zeros((n, n), dtype=self.like.dtype, device=device(self.like))
+        if self.triangular and is_numpy(self.features) and np.all(weights >= 0):
+            return self._combine_triangular(weights, out, lower)
+        columns = self.columns(used)
+        spread = np.repeat(weights[used], [self.widths[i] for i in used])
+        if np.all(spread >= 0):  # a square: half the work where the library sees it
+            scaled = columns * from_numpy(np.sqrt(spread), self.like)[None, :]
+            if is_numpy(scaled):
+                return np.matmul(scaled, scaled.T, out=out)
+            return scaled @ scaled.T
+        return (columns * from_numpy(spread, self.like)[None, :]) @ columns.T
+
+    def _combine_triangular(
+        self, weights: np.ndarray, out: Array | None, one_triangle: bool
+    ) -> Array:
+        """``U U'`` for the upper triangle U of the weighted features, by LAPACK.
+
+        It overwrites U by the triangle of the product that :func:`cholesky` reads, so
+        that a factorisation takes no other memory than ``out``.
+        """
+        width, n = self.features.shape[1], self.n_samples
+        out = np.empty((n, n), dtype=self.features.dtype) if out is None else out
+        spread = np.sqrt(np.repeat(weights, self.widths))
+        np.multiply(self.features, spread[None, :], out=out[:, :width])
+        out[:, width:] = 0.0
+        lauum = linalg.get_lapack_funcs("lauum", (out,))
+        # The transpose of an array in the order of C costs no copy.
+        product, _ = lauum(out.T, lower=1, overwrite_c=1)
+        upper = product.T
+        if one_triangle:
+            return upper
+        upper = np.triu(upper)
+        upper += np.triu(upper, 1).T
+        return upper
+
+    def columns(self, kernels: np.ndarray) -> Array:
+        """The features of some kernels side by side, without a copy if it is all."""
+        if len(kernels) == self.n_kernels:
+            return self.features
+        parts = [self.features[:, self.blocks[int(i)]] for i in kernels]
+        return namespace(self.features).concat(parts, axis=1)
+
+    def subset(self, kernels: np.ndarray) -> FeatureBank:
+        """A bank of some of the kernels."""
+        widths = [self.widths[int(i)] for i in kernels]
+        names = [self.names[int(i)] for i in kernels]
+        return FeatureBank(self.columns(kernels), widths, names, self.n_rows)
+
+    def apply(self, b: Array) -> Array:
+        """``G_i B`` for every kernel, (p, n, k), in the precision of ``b`` (n, k)."""
+        xp = namespace(b)
+        features = as_float(self.features, b.dtype)
+        inner = features.T @ b  # (D, k)
+        parts = [features[:, block] @ inner[block, :] for block in self.blocks]
+        return xp.stack(parts)
+
+    def quad(self, b: Array) -> Array:
+        """``tr(B' G_i B) = norm(Z_i'B)^2`` for every kernel, (p,)."""
+        inner = as_float(self.features, b.dtype).T @ b
+        return self.block_sums(inner * inner)
+
+    def block_sums(self, values: Array) -> Array:
+        """Sums of ``values`` (D, k) over each kernel's features, (p,)."""
+        xp = namespace(values)
+        rows = xp.sum(values, axis=1)
+        return xp.stack([xp.sum(rows[block]) for block in self.blocks])
+
+    def traces(self, kernels: np.ndarray) -> np.ndarray:
+        """Traces of the kernels with these indices: the number of rows."""
+        return np.full(len(kernels), float(self.n_rows))
+
+    def sizes(self, kernels: np.ndarray) -> np.ndarray:
+        """Frobenius norms of the kernels with these indices."""
+        found = []
+        for i in kernels:
+            part = self.features[:, self.blocks[int(i)]]
+            small = part.T @ part if part.shape[1] < part.shape[0] else part @ part.T
+            found.append(float(inner_products(small[None, :, :], small)[0]) ** 0.5)
+        return np.array(found)

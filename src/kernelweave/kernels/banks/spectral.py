@@ -1,0 +1,139 @@
+"""Rank-one kernels, and explicit features, from the eigenvectors of one kernel."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kernelweave._array import Array, eigh, eps, from_numpy, namespace, to_numpy
+from kernelweave._memory import require_memory
+from kernelweave.kernels.banks.dense import DenseBank
+
+__all__ = ["SpectralBank", "feature_coefficients", "spectral_bank"]
+
+#: Asymmetry, in units of machine precision, above which a matrix is no kernel.
+ASYMMETRY = 1e4
+
+
+class SpectralBank(DenseBank):
+    """The kernels ``G_i = n v_i v_i'`` of orthonormal vectors, each of trace n.
+
+    A sum ``sum_i w_i G_i`` is positive semidefinite if and only if no weight is
+    negative: here a weight is an eigenvalue.
+
+    Parameters
+    ----------
+    vectors : array of shape (n, p)
+        Orthonormal columns.
+    eigenvalues : array of shape (p,)
+        The eigenvalues of the kernel they come from, all positive.
+    names : sequence of str, optional
+        One name a kernel.
+    """
+
+    def __init__(
+        self, vectors: Array, eigenvalues: Array, names: list[str] | None = None
+    ) -> None:
+        n, p = vectors.shape
+        xp = namespace(vectors)
+        require_memory(
+            p * n * n * (xp.finfo(vectors.dtype).bits // 8),
+            f"a bank of {p} rank-one kernels over {n} rows",
+            "ask for fewer components",
+            like=vectors,
+        )
+        columns = xp.permute_dims(vectors, (1, 0))
+        stack = columns[:, :, None] * (columns * float(n))[:, None, :]
+        super().__init__(stack, names)
+        self.vectors, self.eigenvalues = vectors, eigenvalues
+
+    def cross(self, K: Array) -> Array:
+        """The kernels between new rows and those of the bank, (p, m, n).
+
+        An eigenvector extends to a new row x by ``v_i(x) = sum_j k(x, x_j) v_ij /
+        lambda_i``, which gives back ``v_i`` on the rows of the bank (Nystrom). Small
+        eigenvalues make this extension sensitive to noise.
+
+        Parameters
+        ----------
+        K : array of shape (m, n)
+            The base kernel between new rows and those of the bank, centred in the same
+            way as the base kernel was.
+        """
+        n = self.vectors.shape[0]
+        if K.ndim != 2 or K.shape[1] != n:
+            raise ValueError(
+                f"K must have one column for each of the {n} rows of the bank; got the "
+                f"shape {tuple(K.shape)}"
+            )
+        xp = namespace(self.vectors)
+        extended = xp.permute_dims(K @ self.vectors / self.eigenvalues[None, :], (1, 0))
+        columns = xp.permute_dims(self.vectors, (1, 0)) * float(n)
+        return extended[:, :, None] * columns[:, None, :]
+
+
+def spectral_bank(K: Array, n_components: int | None = None) -> SpectralBank:
+    """``K_i = v_i v_i'`` for the leading eigenvectors of K, scaled to trace n.
+
+    Lanckriet et al. (2002), Section 4: learning the weights of these kernels is
+    learning the spectrum of K. Over weights that keep the sum positive semidefinite
+    every problem is the one over non-negative weights. Centre K first where the kernels
+    have to be centred: its eigenvectors are then orthogonal to the vector of ones.
+
+    Parameters
+    ----------
+    K : array of shape (n, n)
+        A symmetric positive semidefinite matrix, over all rows that are known, labelled
+        or not.
+    n_components : int, optional
+        How many eigenvectors, largest eigenvalue first; by default all those with an
+        eigenvalue beyond rounding.
+
+    Returns
+    -------
+    SpectralBank
+        p = ``n_components`` kernels, with the eigenvectors and eigenvalues beside them.
+    """
+    if K.ndim != 2 or K.shape[0] != K.shape[1]:
+        raise ValueError(
+            f"K must be a square matrix (n, n); got the shape {tuple(K.shape)}"
+        )
+    xp, n = namespace(K), K.shape[0]
+    if not bool(xp.all(xp.isfinite(K))):
+        raise ValueError("K contains NaN or infinite values")
+    size = float(xp.max(xp.abs(K)))
+    if float(xp.max(xp.abs(K - K.T))) > ASYMMETRY * eps(K) * size:
+        raise ValueError("K is not symmetric, so it is not a kernel matrix")
+    values, vectors = eigh(xp.asarray(K, copy=True))
+    values, vectors = xp.flip(values), xp.flip(vectors, axis=1)
+    spectrum = to_numpy(values).astype(np.float64)
+    rounding = n * eps(K) * abs(spectrum[0])
+    rank = int(np.count_nonzero(spectrum > rounding))
+    if rank == 0:
+        raise ValueError("K has no positive eigenvalue")
+    p = rank if n_components is None else n_components
+    if not 1 <= p <= rank:
+        raise ValueError(
+            f"n_components must lie between 1 and {rank}, the number of eigenvalues of "
+            f"K above {rounding:.1e}; got {n_components!r}"
+        )
+    names = [f"eigenvector {i}" for i in range(p)]
+    return SpectralBank(vectors[:, :p], values[:p], names)
+
+
+def feature_coefficients(gram: Array, n_components: int | None = None) -> Array:
+    """``V D^(-1/2)`` (n, r) for the r largest eigenvalues D of a kernel (n, n).
+
+    Rows of the kernel times this are features whose inner products are the kernel; the
+    largest entry of each eigenvector is made positive. The memory of ``gram`` is used.
+    """
+    xp, n = namespace(gram), gram.shape[0]
+    values, vectors = eigh(gram)
+    floor = 100 * n * eps(values) * float(values[-1])
+    keep = int(xp.sum(xp.astype(values > floor, xp.int64)))
+    keep = max(1, min(keep, n_components or keep))
+    values, vectors = xp.flip(values)[:keep], xp.flip(vectors, axis=1)[:, :keep]
+    host = to_numpy(vectors)
+    largest = np.argmax(np.abs(host), axis=0)
+    signs = np.sign(host[largest, np.arange(keep)])  # no sign is left to chance
+    scale = from_numpy(signs, vectors) / xp.sqrt(values)
+    return vectors * scale[None, :]

@@ -1,0 +1,1 @@
+"""From rows to centred kernels, for training and for new rows."""

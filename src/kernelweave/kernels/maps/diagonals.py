@@ -1,0 +1,229 @@
+"""A source of kernels that remembers what centring forgets: diagonals and signs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from kernelweave._array import Array, device, from_numpy, namespace
+from kernelweave._chunks import row_chunks
+from kernelweave.kernels.maps.centering import Centering
+from kernelweave.kernels.maps.kernel_map import KernelMap
+from kernelweave.kernels.maps.missing import CompletedKernelMap
+from kernelweave.kernels.maps.sources import FeatureSource, Source
+from kernelweave.kernels.spec import gram_stack
+from kernelweave.views.missing import ObservedViews, take_rows
+
+__all__ = ["WatchedSource", "centred_rows"]
+
+#: Rows whose Gram matrix is computed for its diagonal.
+DIAGONAL_ROWS = 32
+#: Relative deviation of the diagonal of a kernel that is constant up to rounding.
+SAME_DIAGONAL = 1e-6
+
+
+class WatchedSource:
+    """Any source, with the diagonal and the least entry of each raw kernel kept.
+
+    Parameters
+    ----------
+    source : Source
+        Where raw kernels come from.
+
+    Attributes
+    ----------
+    diagonals : list of arrays of shape (n_i,)
+        ``k(x_i, x_i)`` of each kernel over the rows that have it, known once ``fill``
+        is through.
+    lowest : list of float
+        The least entry of each kernel.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.names, self.view_names = source.names, source.view_names
+        self.observed: np.ndarray | None = source.observed
+        self.diagonals: list[Array] = []
+        self.lowest: list[float] = []
+
+    @property
+    def n_samples(self) -> int:
+        """The number n of training rows."""
+        return self.source.n_samples
+
+    @property
+    def like(self) -> Array:
+        """What the source has."""
+        return self.source.like
+
+    def fill(self, stack: Array) -> Iterator[bool]:
+        """Fill as the source does, and look at each matrix on the way."""
+        xp = namespace(stack)
+        for i, known_psd in enumerate(self.source.fill(stack)):
+            size = self._n_rows(i)
+            own = stack[i, :size, :size]
+            self.diagonals.append(xp.asarray(xp.linalg.diagonal(own), copy=True))
+            self.lowest.append(float(xp.min(own)))
+            yield known_psd
+
+    def cross(self, rows: Any, wanted: list[int]) -> Iterator[Array]:
+        """Gram matrices (m, n) of the kernels ``wanted`` for new rows."""
+        return self.source.cross(rows, wanted)
+
+    def diagonal(self, rows: Any, wanted: list[int]) -> Iterator[Array]:
+        """``k(x, x)`` (m,) of the kernels ``wanted`` for new rows.
+
+        A precomputed kernel tells only if its diagonal is constant; minus infinity
+        stands for what is not known.
+        """
+        if isinstance(self.source, FeatureSource):
+            yield from self._computed(self.source, rows, wanted)
+            return
+        for i in wanted:
+            xp = namespace(rows)
+            known = self.diagonals[i]
+            low, high = float(xp.min(known)), float(xp.max(known))
+            constant = high - low <= SAME_DIAGONAL * abs(high)
+            yield (high if constant else -np.inf) * xp.ones_like(rows[:, 0, 0])
+
+    def _n_rows(self, i: int) -> int:
+        """How many training rows have kernel i."""
+        if self.observed is None:
+            return self.n_samples
+        views = list(dict.fromkeys(self.view_names))
+        return int(np.sum(self.observed[:, views.index(self.view_names[i])]))
+
+    def _computed(
+        self, source: FeatureSource, rows: list[Array], wanted: list[int]
+    ) -> Iterator[Array]:
+        first = 0
+        for kernels, block in zip(source.kernels, rows, strict=True):
+            own = range(first, first + len(kernels))
+            chosen = [kernels[i - first] for i in wanted if i in own]
+            first += len(kernels)
+            if chosen:
+                xp = namespace(block)
+                parts = [
+                    xp.stack([xp.linalg.diagonal(K) for K in gram_stack(chosen, piece)])
+                    for part in row_chunks(block.shape[0], 1, DIAGONAL_ROWS)
+                    for piece in (block[part, :],)
+                ]
+                joined = xp.concat(parts, axis=1)  # (chosen, m)
+                yield from (joined[j, :] for j in range(len(chosen)))
+
+
+def centred_rows(
+    kernel_map: KernelMap, rows: Any, weights: Any, diagonal: Array | None = None
+) -> tuple[Array, Array]:
+    """``g(x)`` (m, n) and ``g(x, x)`` (m,) of the weighted sum of centred kernels.
+
+    Parameters
+    ----------
+    kernel_map : KernelMap
+        Fitted on a :class:`WatchedSource`.
+    rows : list of arrays, array of shape (m, n, p), or ObservedViews
+        New rows, as ``kernel_map.project`` takes them.
+    weights : ndarray of shape (p,)
+        Weights of all kernels.
+    diagonal : array of shape (m, p), optional
+        ``k(x, x)`` of all raw kernels where it is known better.
+    """
+    source = kernel_map.source
+    assert isinstance(source, WatchedSource)
+    wanted = [i for i, weight in enumerate(weights) if weight != 0]
+    if isinstance(kernel_map, CompletedKernelMap):
+        lengths = _CompletedLengths(kernel_map, rows, diagonal)
+        total = None
+        for i, centred in zip(
+            wanted, kernel_map.centred(rows, wanted, lengths), strict=True
+        ):
+            term = centred * float(weights[i])
+            total = term if total is None else total + term
+        return total, lengths.total(wanted, weights, total)
+    own: Iterator[Array]
+    if diagonal is None:
+        own = source.diagonal(rows, wanted)
+    else:
+        own = (diagonal[:, i] for i in wanted)
+    total, norms = None, None
+    for i, gram, same in zip(wanted, source.cross(rows, wanted), own, strict=True):
+        centering, weight = kernel_map.centerings[i], float(weights[i])
+        term = centering(gram) * weight
+        length = _centred_length(centering, gram, same) * weight
+        total = term if total is None else total + term
+        norms = length if norms is None else norms + length
+    return total, norms
+
+
+class _CompletedLengths:
+    """``g_i(x, x)`` of rows that may lack views, gathered while these are centred."""
+
+    def __init__(
+        self, kernel_map: CompletedKernelMap, rows: ObservedViews, given: Array | None
+    ) -> None:
+        self.kernel_map, self.rows, self.given = kernel_map, rows, given
+        self.seen = rows.observed[:, kernel_map.view_of]  # (m, p)
+        self.own: dict[int, Array] = {}
+        self.completed: dict[int, Array] = {}
+
+    def measure(self, i: int, gram: Array) -> None:
+        """From kernel i (m_i, n_i) between rows that have it; the others have 0."""
+        xp, mask = namespace(gram), self.seen[:, i]
+        centering = self.kernel_map.centerings[i]
+        length = _centred_length(centering, gram, self._diagonal(i))
+        where = xp.asarray(np.maximum(np.cumsum(mask) - 1, 0), device=device(gram))
+        length = xp.take(length, where, axis=0)
+        keep = xp.asarray(mask, device=device(gram))
+        self.own[i] = xp.where(keep, length, xp.zeros_like(length))
+
+    def complete(self, i: int, gram: Array) -> None:
+        """From the completed kernel i (m, n): means stand for what is not there."""
+        xp, active = namespace(gram), self.kernel_map.active
+        counts = np.sum(self.seen[:, active], axis=1)
+        mean = xp.zeros_like(gram[:, 0])
+        for length in self.own.values():
+            mean = mean + length
+        mean = mean / from_numpy(np.maximum(counts, 1), gram)
+        keep = xp.asarray(self.seen[:, i], device=device(gram))
+        length = xp.where(keep, self.own.get(i, mean), mean)
+        repair = self.kernel_map.repairs.get(i)
+        if repair is not None:
+            length = _centred_length(repair, gram, length)
+            known = xp.asarray(counts > 0, device=device(gram))
+            length = xp.where(known, length, xp.zeros_like(length))
+        self.completed[i] = length
+
+    def total(self, wanted: list[int], weights: np.ndarray, like: Array) -> Array:
+        """Their weighted sum, (m,); a kernel that no row has adds nothing."""
+        lengths = self.own | self.completed
+        found = namespace(like).zeros_like(like[:, 0])
+        for i in wanted:
+            if i in lengths:
+                found = found + lengths[i] * float(weights[i])
+        return found
+
+    def _diagonal(self, i: int) -> Array:
+        """``k_i(x, x)`` of the rows that have kernel i."""
+        if self.given is not None:
+            return take_rows(self.given[:, i], self.seen[:, i])
+        source, blocks = self.kernel_map.source, self.rows.blocks
+        assert isinstance(source, WatchedSource)
+        if isinstance(blocks, list):
+            pairs = zip(blocks, self.rows.observed.T, strict=True)
+            (own,) = source.diagonal([take_rows(*pair) for pair in pairs], [i])
+            return own
+        (own,) = source.diagonal(blocks, [i])
+        return take_rows(own, self.seen[:, i])
+
+
+def _centred_length(centering: Centering, gram: Array, same: Array) -> Array:
+    """``g(x, x)`` (m,) from ``k(x)`` (m, n) and ``k(x, x)`` (m,)."""
+    xp, projector = namespace(gram), centering.projector
+    length = same - 2.0 * xp.mean(gram, axis=1) + centering.grand_mean
+    scale = centering.scale
+    if projector is not None:  # r times a projection of rank k has trace r k
+        squares = float(xp.sum(projector * projector))
+        scale *= squares / float(xp.linalg.trace(projector))
+    return length * scale

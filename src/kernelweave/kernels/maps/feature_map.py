@@ -1,0 +1,120 @@
+"""From new rows to projections, through explicit features."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array, issparse
+
+from kernelweave._array import (
+    Array,
+    as_float,
+    device,
+    from_numpy,
+    namespace,
+    same_home,
+    to_numpy,
+)
+from kernelweave._chunks import row_chunks
+from kernelweave.kernels.features.recipe import FeatureRecipe, as_chunk
+from kernelweave.kernels.maps.kernel_map import KernelMap
+
+__all__ = ["FeatureKernelMap"]
+
+#: Entries of the features of a chunk of new rows.
+CHUNK_ENTRIES = 2**23
+
+
+class FeatureKernelMap(KernelMap):
+    """What :class:`KernelMap` is for n x n kernels, for explicit features.
+
+    Parameters
+    ----------
+    recipe : FeatureRecipe
+        The features, computed by NumPy.
+    mean : ndarray of shape (D,)
+        Their means over the training rows.
+    active : list of int
+        Kernels that vary over the training rows.
+    like : array
+        Where features are computed, and in which dtype.
+
+    Attributes
+    ----------
+    names, view_names : list of str
+        The name of each of the p kernels and of its view.
+    remarks : list of str
+        What was done to the kernels.
+    """
+
+    def __init__(
+        self, recipe: FeatureRecipe, mean: np.ndarray, active: list[int], like: Array
+    ) -> None:
+        self.recipe = recipe.to(like)
+        self.mean, self.active, self.like = mean, active, like[:0, ...]
+        self.names, self.view_names = recipe.names, recipe.view_names
+        self.remarks: list[str] = []
+        self._warn_constant()
+
+    def project(self, rows: list[Any], weights: np.ndarray, coef: Array) -> Array:
+        """``(z(rows) - mean) coef`` over the kernels with a weight, (m, k).
+
+        Parameters
+        ----------
+        rows : list of arrays of shape (m, d_view)
+            New rows.
+        weights : ndarray of shape (p,)
+            Only says which kernels are wanted: weights are a part of ``coef``.
+        coef : array of shape (D_wanted, k)
+            Coefficients of the features of these kernels, side by side.
+        """
+        wanted = [int(i) for i in np.flatnonzero(weights)]
+        blocks = self.recipe.blocks
+        places = np.concatenate(
+            [np.arange(blocks[i].start, blocks[i].stop) for i in wanted]
+        )
+        offset = self.mean[places] @ to_numpy(coef).astype(np.float64)  # (k,)
+        xp, m = namespace(coef), rows[0].shape[0]
+        out = xp.zeros((m, coef.shape[1]), dtype=coef.dtype, device=device(coef))
+        here = (
+            coef
+            if same_home(coef, self.like)
+            else from_numpy(to_numpy(coef), self.like)
+        )
+        for part in row_chunks(m, max(len(places), 1), CHUNK_ENTRIES):
+            piece = self._project([block[part, :] for block in rows], wanted, here)
+            piece = as_float(piece, here.dtype) - from_numpy(offset, here)[None, :]
+            home = same_home(piece, coef)
+            out[part, :] = piece if home else from_numpy(to_numpy(piece), coef)
+        return out
+
+    def _project(self, rows: list[Any], wanted: list[int], coef: Array) -> Array:
+        """``z(rows) coef``, dense features in one product, sparse ones apart."""
+        recipe, widths = self.recipe, self.recipe.widths
+        ends = np.cumsum([0, *(widths[i] for i in wanted)])
+        parts = dict(zip(wanted, pairwise(ends), strict=True))
+        dense = [i for i in wanted if not recipe.sparse[i]]
+        xp = namespace(coef)
+        m = rows[0].shape[0]
+        total = xp.zeros((m, coef.shape[1]), dtype=coef.dtype, device=device(coef))
+        if dense:
+            views = as_chunk(
+                [r.toarray() if issparse(r) else r for r in rows], self.like
+            )
+            width = sum(widths[i] for i in dense)
+            features = xp.empty(
+                (m, width), dtype=self.like.dtype, device=device(self.like)
+            )
+            recipe.write(views, features, dense)
+            kept = [coef[parts[i][0] : parts[i][1], :] for i in dense]
+            total = total + features @ xp.concat(kept, axis=0)
+        for i in wanted:
+            if recipe.sparse[i]:
+                block = rows[recipe.view_of[i]]
+                block = block if issparse(block) else csr_array(to_numpy(block))
+                features = recipe.sparse_features(i, block)
+                product = features @ to_numpy(coef[parts[i][0] : parts[i][1], :])
+                total = total + from_numpy(np.asarray(product), coef)
+        return total

@@ -1,0 +1,172 @@
+"""From rows to centred kernels: the training bank, and projections of new rows."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any, Literal
+
+import numpy as np
+
+from kernelweave._array import Array, device, from_numpy, is_numpy, namespace
+from kernelweave._chunks import row_chunks
+from kernelweave._memory import require_memory
+from kernelweave.exceptions import KernelWarning
+from kernelweave.kernels.banks.dense import DenseBank
+from kernelweave.kernels.checks import ensure_psd
+from kernelweave.kernels.maps.centering import Centering, center_in_place
+from kernelweave.kernels.maps.sources import Source
+
+__all__ = ["KernelMap"]
+
+#: n x n arrays a fit may hold beside the bank; counted before anything is allocated.
+WORK_MATRICES = 4
+
+
+class KernelMap:
+    """Turn rows into centred kernels of trace n against the training rows.
+
+    Parameters
+    ----------
+    source : Source
+        Where raw kernels come from.
+    psd : {"error", "clip", "trust"}
+        What to do with a kernel that is not positive semidefinite; "trust" does not
+        look.
+
+    Attributes
+    ----------
+    names, view_names : list of str
+        The name of each of the p kernels and of its view.
+    active : list of int
+        Kernels that vary over the training rows; the bank holds these only.
+    remarks : list of str
+        What was done to the kernels.
+    """
+
+    def __init__(
+        self, source: Source, psd: Literal["error", "clip", "trust"] = "error"
+    ) -> None:
+        self.source = source
+        self.psd = psd
+        self.names, self.view_names = source.names, source.view_names
+        self.centerings: list[Centering] = []
+        self.active: list[int] = []
+        self.remarks: list[str] = []
+        self._work: Array | None = None
+
+    def fit(self, progress: Callable[[int], object] | None = None) -> DenseBank:
+        """Compute, check, centre and scale all kernels: the bank of the active ones."""
+        stack = self._allocate(self.source.like)
+        for i, known_psd in enumerate(self.source.fill(stack)):
+            centering = self._center(i, stack[i, :, :], known_psd)
+            self.active += [i] if centering.scale > 0 else []
+            self.centerings.append(centering)
+            if progress is not None:
+                progress(i)
+        self._work = None
+        self._warn_constant()
+        if not self.active:
+            raise ValueError(
+                f"every one of the {len(self.names)} kernel(s) is constant on the "
+                "training rows, so there is nothing to learn from; check the features"
+            )
+        for slot_number, i in enumerate(self.active):  # close the gaps
+            if slot_number < i:
+                stack[slot_number, :, :] = stack[i, :, :]
+        names = [self.names[i] for i in self.active]
+        return DenseBank(stack[: len(self.active), :, :], names)
+
+    def _center(self, i: int, slot: Array, known_psd: bool) -> Centering:
+        """Centre and scale kernel i (n, n) in place; see that it is a kernel."""
+        centering = center_in_place(slot)
+        if centering.scale > 0 and not known_psd and self.psd != "trust":
+            fits = self._work is not None and self._work.shape == slot.shape
+            if is_numpy(slot) and not fits:
+                self._work = np.empty_like(slot)
+            projector, remark = ensure_psd(slot, self._title(i), self.psd, self._work)
+            centering = dataclasses.replace(centering, projector=projector)
+            self.remarks += [remark] if remark else []
+        return centering
+
+    def spread(self, weights: np.ndarray) -> np.ndarray:
+        """Weights of the bank's kernels as weights of all p, zero where constant."""
+        full = np.zeros(len(self.names))
+        full[self.active] = weights
+        return full
+
+    def project(self, rows: Any, weights: np.ndarray, coef: Array) -> Array:
+        """``sum_i w_i G_i(rows) coef``: (m, k) for all p weights and coef (n, k).
+
+        With weights (p, k) every column of ``coef`` has weights of its own. Kernels of
+        weight zero are not computed, and rows are taken a chunk at a time.
+        """
+        xp = namespace(coef)
+        used = weights if weights.ndim == 1 else np.any(weights != 0, axis=1)
+        wanted = [int(i) for i in np.flatnonzero(used)]
+        pieces = list(self.pieces(rows))
+        m = pieces[-1][0].stop
+        out = xp.zeros((m, coef.shape[1]), dtype=coef.dtype, device=device(coef))
+        for part, piece in pieces:
+            if weights.ndim == 1:
+                out[part, :] = self.cross(piece, weights) @ coef
+                continue
+            for i, centred in zip(wanted, self.centred(piece, wanted), strict=True):
+                own = coef * from_numpy(weights[i], coef)[None, :]
+                out[part, :] += centred @ own
+        return out
+
+    def cross(self, rows: Any, weights: np.ndarray) -> Array:
+        """``sum_i w_i G_i(rows)``, (m, n), for all p weights."""
+        wanted = [int(i) for i in np.flatnonzero(weights)]
+        total = None
+        for i, centred in zip(wanted, self.centred(rows, wanted), strict=True):
+            term = centred * float(weights[i])
+            total = term if total is None else total + term
+        return total
+
+    def pieces(self, rows: Any) -> Iterator[tuple[slice, Any]]:
+        """A chunk of rows at a time, in the form in which all rows came."""
+        blocks = rows if isinstance(rows, list) else [rows]
+        for part in row_chunks(blocks[0].shape[0], self.source.n_samples):
+            piece = [block[part, ...] for block in blocks]
+            yield part, piece if isinstance(rows, list) else piece[0]
+
+    def centred(self, rows: Any, wanted: list[int]) -> Iterator[Array]:
+        """``G_i(rows)``, (m, n), of the kernels ``wanted``, one after the other."""
+        for i, gram in zip(wanted, self.source.cross(rows, wanted), strict=True):
+            yield self.centerings[i](gram)
+
+    def _allocate(self, like: Array) -> Array:
+        xp, p, n = namespace(like), len(self.names), self.source.n_samples
+        itemsize, work = xp.finfo(like.dtype).bits // 8, self._work_matrices()
+        require_memory(
+            (p + work) * n * n * itemsize,
+            f"a dense bank of {p} kernels over {n} rows (with {work} work matrices)",
+            "use fewer kernels or rows, or float32 input",
+            like=like,
+        )
+        return xp.empty((p, n, n), dtype=like.dtype, device=device(like))
+
+    def _work_matrices(self) -> int:
+        return WORK_MATRICES
+
+    def _title(self, i: int) -> str:
+        return f"kernel {i} ({self.names[i]!r})"
+
+    def _warn_constant(self) -> None:
+        """One warning a view, which is what a user can do something about."""
+        active = set(self.active)
+        for view in dict.fromkeys(self.view_names):
+            own = [i for i, name in enumerate(self.view_names) if name == view]
+            constant = [i for i in own if i not in active]
+            if constant:
+                which = ", ".join(self._title(i) for i in constant[:3])
+                more = f" and {len(constant) - 3} more" if len(constant) > 3 else ""
+                remark = (
+                    f"view {view!r}: {which}{more} (of {len(own)} in the view) is "
+                    "constant on the training rows: weight 0"
+                )
+                self.remarks.append(remark)
+                warnings.warn(remark, KernelWarning, stacklevel=2)

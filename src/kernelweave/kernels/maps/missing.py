@@ -1,0 +1,296 @@
+"""Kernels over rows of which some lack a view: zeros, or the mean of what is there.
+
+With the rows ``O_i`` that have kernel i, ``n_i`` of them, and the centring
+``P_i = I - 11'/n_i`` over these rows alone::
+
+    on O_i x O_i   G_i = s_i P_i K_i P_i,   s_i = n_i / tr(P_i K_i P_i)
+    "zero"         G_i = 0 elsewhere
+    "available"    G_i(a, b) = mean of G_l(a, b) over all l with a and b in O_l, or 0
+
+Trace ``n_i``, not n, makes the mean square of an observed row one in every kernel: an
+entry says the same however many other rows lack the kernel, while trace n would magnify
+the few rows of a rare view by ``n / n_i``. Zero is the mean of the observed rows, so
+that a zero-filled kernel is centred over all n rows and positive semidefinite as it is.
+A kernel completed with available entries is neither: it is centred once more, scaled to
+trace n, and clipped. Both are linear in the kernels that come in, whatever the weights,
+so problems stay convex in the weights.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from sklearn.pipeline import Pipeline
+from sklearn.utils import get_tags
+
+from kernelweave._array import Array, device, from_numpy, namespace
+from kernelweave._chunks import row_chunks
+from kernelweave.kernels.banks.dense import DenseBank
+from kernelweave.kernels.checks import clip_to_psd
+from kernelweave.kernels.maps.centering import Centering, center_in_place
+from kernelweave.kernels.maps.kernel_map import KernelMap
+from kernelweave.kernels.maps.sources import Source
+from kernelweave.kernels.transformed import Pipe
+from kernelweave.views.missing import ObservedViews, take_rows
+
+__all__ = ["CompletedKernelMap", "imputes", "spread_out"]
+
+
+class Lengths(Protocol):
+    """Whoever wants to know of the kernels of new rows before they are centred."""
+
+    def measure(self, i: int, gram: Array) -> None:
+        """Kernel i (m_i, n_i) between the rows that have it."""
+        ...
+
+    def complete(self, i: int, gram: Array) -> None:
+        """Kernel i (m, n) with the entries of others where it has none."""
+        ...
+
+
+class CompletedKernelMap(KernelMap):
+    """Turn rows that may lack views into centred kernels against the training rows.
+
+    Without a gap, at fit or among new rows, it does what :class:`KernelMap` does.
+
+    Parameters
+    ----------
+    source : Source
+        Where raw kernels come from; knows which training rows have which view.
+    psd : {"error", "clip", "trust"}
+        What to do with a kernel that is not positive semidefinite on its own rows.
+    missing : {"available", "zero"}
+        What stands for the entries of rows that lack a kernel.
+    equal_trace : bool, default=False
+        Whether kernels filled with zeros are scaled to trace n instead of ``n_i``, as
+        weights need that may be negative: with unequal traces a sum of weights would
+        not bound the sum of kernels.
+
+    Attributes
+    ----------
+    observed : ndarray of bool of shape (n, p)
+        Which training rows have which kernel.
+    repairs : dict of int to Centering
+        The second centring, with its projector, of each kernel completed with available
+        entries.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        psd: Literal["error", "clip", "trust"],
+        missing: Literal["available", "zero"],
+        equal_trace: bool = False,
+    ) -> None:
+        super().__init__(source, psd)
+        assert source.observed is not None
+        self.missing, self.equal_trace = missing, equal_trace
+        views = list(dict.fromkeys(self.view_names))
+        self.view_of = np.array([views.index(name) for name in self.view_names])
+        self.observed = source.observed[:, self.view_of]
+        self.repairs: dict[int, Centering] = {}
+
+    def fit(self, progress: Callable[[int], object] | None = None) -> DenseBank:
+        """Compute, centre, scale and complete all kernels: the bank of those active."""
+        bank = super().fit(progress)
+        removed: dict[int, float] = {}
+        if self.missing == "available" and not np.all(self.observed[:, self.active]):
+            removed = self._complete(bank)
+        self._remark_gaps(removed)
+        return bank
+
+    def cross(self, rows: ObservedViews, weights: np.ndarray) -> Array:
+        """``sum_i w_i G_i(rows)``, (m, n), for all p weights."""
+        cross = super().cross
+        parts = [cross(piece, weights) for _, piece in self.pieces(rows)]
+        return parts[0] if len(parts) == 1 else namespace(*parts).concat(parts, axis=0)
+
+    def lacking(self, observed: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """Weight (m,) of the kernels that rows lack, whatever stands for them.
+
+        Parameters
+        ----------
+        observed : ndarray of bool of shape (m, v)
+            Which rows have which view.
+        weights : ndarray of shape (p,)
+            Weights of all kernels.
+        """
+        return ~observed[:, self.view_of] @ weights
+
+    def _center(self, i: int, slot: Array, known_psd: bool) -> Centering:
+        """Centre kernel i, in the corner of ``slot``, and put it where its rows are."""
+        rows = self.observed[:, i]
+        if np.all(rows):
+            return super()._center(i, slot, known_psd)
+        n, size = len(rows), int(np.sum(rows))
+        own = namespace(slot).asarray(slot[:size, :size], copy=True)
+        centering = super()._center(i, own, known_psd)
+        if self.equal_trace and self.missing == "zero":
+            own *= n / size
+            scale = centering.scale * n / size
+            centering = dataclasses.replace(centering, scale=scale)
+        slot[...] = spread_out(own, rows, rows)
+        return centering
+
+    def _complete(self, bank: DenseBank) -> dict[int, float]:
+        """Fill the gaps of zero-filled kernels; what share of each clipping took."""
+        n, stack = bank.n_samples, bank.stack
+        mean = bank.combine(np.ones(bank.n_kernels))  # zeros count for nothing
+        seen = self.observed[:, self.active]
+        for part in row_chunks(n, n):
+            mean[part, :] /= _shared(seen[part], seen, mean)
+        removed = {}
+        for slot, i in enumerate(self.active):
+            rows = self.observed[:, i]
+            if np.all(rows):
+                continue
+            for part in row_chunks(n, n):
+                stack[slot, part, :] += _outside(mean[part, :], rows[part], rows)
+            gram = stack[slot, :, :]
+            centering = center_in_place(gram)
+            projector, removed[i] = clip_to_psd(gram)
+            self.repairs[i] = dataclasses.replace(centering, projector=projector)
+        return removed
+
+    def _remark_gaps(self, removed: dict[int, float]) -> None:
+        """One remark a view: how many rows lack it, and what was done about them."""
+        n = len(self.observed)
+        for view in dict.fromkeys(self.view_names):
+            own = [i for i in self.active if self.view_names[i] == view]
+            lacking = n - int(np.sum(self.observed[:, own[0]])) if own else 0
+            if lacking == 0:
+                continue
+            remark = f"view {view!r}: {lacking} of {n} training rows lack it; "
+            if self.missing == "zero":
+                remark += "they are zero in its kernels"
+            else:
+                worst = 100 * max(removed[i] for i in own)
+                remark += (
+                    "their entries are means over the other kernels, and clipping "
+                    f"removed {worst:.2g} % of the spectrum (at most, of its kernels)"
+                )
+            self.remarks.append(remark)
+
+    def pieces(self, rows: ObservedViews) -> Iterator[tuple[slice, ObservedViews]]:
+        """A chunk of rows at a time; completing holds all kernels of a chunk."""
+        m, held = len(rows.observed), 1
+        if self.missing == "available":
+            held += len(self.names)
+        for part in row_chunks(m, self.source.n_samples * held):
+            if isinstance(rows.blocks, list):
+                blocks: Any = [block[part, :] for block in rows.blocks]
+            else:
+                blocks = rows.blocks[part, ...]
+            yield part, ObservedViews(blocks, rows.observed[part])
+
+    def centred(
+        self, rows: ObservedViews, wanted: list[int], lengths: Lengths | None = None
+    ) -> Iterator[Array]:
+        """``G_i(rows)``, (m, n), of the kernels ``wanted``, one after the other.
+
+        ``lengths`` is told each kernel as it is and, where others complete it, after.
+        """
+        seen = rows.observed[:, self.view_of]  # (m, p)
+        whole = np.all(seen[:, wanted]) and np.all(self.observed[:, wanted])
+        if self.missing == "zero" or whole:
+            yield from self._zero_filled(rows, seen, wanted, lengths)
+            return
+        kept, mean = {}, None
+        filled = self._zero_filled(rows, seen, self.active, lengths)
+        for i, gram in zip(self.active, filled, strict=True):
+            mean = gram if mean is None else mean + gram
+            if i in wanted:
+                kept[i] = gram
+        mean = mean / _shared(seen[:, self.active], self.observed[:, self.active], mean)
+        known = from_numpy(np.any(seen[:, self.active], axis=1), mean)
+        for i in wanted:
+            gram = kept.pop(i) + _outside(mean, seen[:, i], self.observed[:, i])
+            if lengths is not None:
+                lengths.complete(i, gram)
+            if i in self.repairs:  # a row of which nothing is known stays zero
+                gram = self.repairs[i](gram) * known[:, None]
+            yield gram
+
+    def _zero_filled(
+        self,
+        rows: ObservedViews,
+        seen: np.ndarray,
+        wanted: list[int],
+        lengths: Lengths | None = None,
+    ) -> Iterator[Array]:
+        """The same with zeros for every pair of rows that do not share the kernel."""
+        present = [i for i in wanted if np.any(seen[:, i])]
+        grams = self._on_shared_rows(rows, seen, present)
+        shape = (len(seen), self.source.n_samples)
+        for i in wanted:
+            if i in present:
+                gram = next(grams)
+                if lengths is not None:
+                    lengths.measure(i, gram)
+                own = self.centerings[i](gram)
+                yield spread_out(own, seen[:, i], self.observed[:, i])
+            else:
+                like = rows.blocks[0] if isinstance(rows.blocks, list) else rows.blocks
+                xp = namespace(like)
+                yield xp.zeros(shape, dtype=like.dtype, device=device(like))
+
+    def _on_shared_rows(
+        self, rows: ObservedViews, seen: np.ndarray, wanted: list[int]
+    ) -> Iterator[Array]:
+        """Raw kernels (m_i, n_i) between new and training rows that have them."""
+        if isinstance(rows.blocks, list):
+            pairs = zip(rows.blocks, rows.observed.T, strict=True)
+            yield from self.source.cross([take_rows(*pair) for pair in pairs], wanted)
+            return
+        for i, gram in zip(wanted, self.source.cross(rows.blocks, wanted), strict=True):
+            own = take_rows(gram, seen[:, i])
+            yield take_rows(own.T, self.observed[:, i]).T
+
+    def _work_matrices(self) -> int:
+        """Completed kernels need a projector each for new rows, and a mean."""
+        gaps = int(np.sum(~np.all(self.observed, axis=0)))
+        completed = self.missing == "available" and gaps > 0
+        return super()._work_matrices() + (gaps + 1 if completed else 0)
+
+
+def spread_out(own: Array, rows: np.ndarray, columns: np.ndarray) -> Array:
+    """``own`` (a, b) at the a rows and b columns that are True, zeros elsewhere."""
+    xp = namespace(own)
+    for axis, mask in enumerate((rows, columns)):
+        if np.all(mask):
+            continue
+        where = np.maximum(np.cumsum(mask) - 1, 0)  # any entry will do where False
+        own = xp.take(own, xp.asarray(where, device=device(own)), axis=axis)
+        keep = from_numpy(mask, own)
+        own = own * (keep[:, None] if axis == 0 else keep[None, :])
+    return own
+
+
+def imputes(kernel: Any) -> bool:
+    """Whether every kernel of a view begins with a transformer that takes NaN.
+
+    Single entries of a row may then be NaN: they are the transformer's business.
+    """
+    if isinstance(kernel, list | tuple):
+        return bool(kernel) and all(imputes(item) for item in kernel)
+    if not isinstance(kernel, Pipe) or isinstance(kernel.transformer, type):
+        return False
+    transformer = kernel.transformer
+    while isinstance(transformer, Pipeline):  # its own tags are silent about NaN
+        transformer = transformer.steps[0][1]
+    return hasattr(transformer, "fit") and get_tags(transformer).input_tags.allow_nan
+
+
+def _outside(values: Array, rows: np.ndarray, columns: np.ndarray) -> Array:
+    """``values`` (a, b) where row or column is False, zeros where both are True."""
+    both = from_numpy(rows, values)[:, None] * from_numpy(columns, values)[None, :]
+    return values * (1.0 - both)
+
+
+def _shared(rows: np.ndarray, columns: np.ndarray, like: Array) -> Array:
+    """How many kernels rows (a, p) and columns (b, p) share, (a, b), 1 for none."""
+    counts = from_numpy(rows, like) @ from_numpy(columns, like).T
+    return counts + namespace(like).astype(counts == 0, like.dtype)

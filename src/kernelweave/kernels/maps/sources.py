@@ -1,0 +1,203 @@
+"""Where raw Gram matrices come from: column groups, or kernels made elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import numpy as np
+
+from kernelweave._array import Array, detached, eps, namespace
+from kernelweave._chunks import CACHE_ENTRIES, row_chunks
+from kernelweave.kernels.base import Kernel
+from kernelweave.kernels.spec import gram_stack, resolve_kernels
+from kernelweave.views.missing import take_rows
+from kernelweave.views.precomputed import check_symmetric
+from kernelweave.views.spec import View
+
+__all__ = ["FeatureSource", "PrecomputedSource", "Source"]
+
+#: Asymmetry, relative to the largest entry, that is rounding and gets averaged away.
+ASYMMETRY = {"float64": 1e-8, "float32": 1e-4}
+
+
+class Source(Protocol):
+    """Raw kernels between the training rows, and between new rows and those.
+
+    Attributes
+    ----------
+    names, view_names : list of str
+        The name of each kernel and of the view it belongs to.
+    observed : ndarray of bool of shape (n, v) or None
+        Which training rows have which view; None if all rows have all of them.
+    """
+
+    names: list[str]
+    view_names: list[str]
+    observed: np.ndarray | None
+
+    @property
+    def n_samples(self) -> int:
+        """The number n of training rows."""
+        ...
+
+    @property
+    def like(self) -> Array:
+        """An array with the namespace, device and dtype of the kernels."""
+        ...
+
+    def fill(self, stack: Array) -> Iterator[bool]:
+        """Put symmetric Gram matrices into ``stack`` (p, n, n), one after the other.
+
+        A matrix over those rows only that have the view goes into the upper left
+        corner, and the rest of its slot may hold anything.
+
+        Yields
+        ------
+        bool
+            Once matrix i is in place: whether it is known to be PSD.
+        """
+        ...
+
+    def cross(self, rows: Any, wanted: list[int]) -> Iterator[Array]:
+        """Gram matrices (m, n) of the kernels ``wanted`` for new rows."""
+        ...
+
+
+class FeatureSource:
+    """Kernels on column groups, with their parameters fixed by the training rows.
+
+    Parameters
+    ----------
+    views : list of View
+        Names and kernels.
+    blocks : list of arrays of shape (n, d_view)
+        The training rows of each view. Those that share memory with an array of the
+        caller are copied, since they are needed for as long as there are predictions.
+    observed : ndarray of bool of shape (n, v), default=None
+        Which rows have which view, if not all have all; the others are not looked at.
+    """
+
+    def __init__(
+        self,
+        views: list[View],
+        blocks: list[Array],
+        observed: np.ndarray | None = None,
+    ) -> None:
+        self._n_samples = int(blocks[0].shape[0])
+        self.observed = observed
+        if observed is not None:
+            blocks = [take_rows(*pair) for pair in zip(blocks, observed.T, strict=True)]
+        self.blocks = [detached(block) for block in blocks]
+        self.kernels: list[list[Kernel]] = [
+            resolve_kernels(view.kernel, block, view.name)
+            for view, block in zip(views, self.blocks, strict=True)
+        ]
+        self.view_names = [
+            view.name
+            for view, kernels in zip(views, self.kernels, strict=True)
+            for _ in kernels
+        ]
+        self.names = [
+            f"{view.name}: {kernel.label}"
+            for view, kernels in zip(views, self.kernels, strict=True)
+            for kernel in kernels
+        ]
+
+    @property
+    def n_samples(self) -> int:
+        """The number n of training rows."""
+        return self._n_samples
+
+    @property
+    def like(self) -> Array:
+        """The first block."""
+        return self.blocks[0]
+
+    def fill(self, stack: Array) -> Iterator[bool]:
+        """Compute one Gram matrix (n, n) at a time."""
+        slots = iter(range(len(self.names)))
+        for kernels, block in zip(self.kernels, self.blocks, strict=True):
+            grams, size = gram_stack(kernels, block), block.shape[0]
+            for kernel in kernels:
+                i = next(slots)
+                stack[i, :size, :size] = next(grams)
+                if not kernel.psd:
+                    symmetrize(stack[i, :size, :size], self.names[i])
+                yield kernel.psd
+
+    def cross(self, rows: list[Array], wanted: list[int]) -> Iterator[Array]:
+        """Gram matrices (m, n) of the kernels ``wanted`` for the blocks ``rows``."""
+        first = 0
+        for kernels, block, new in zip(self.kernels, self.blocks, rows, strict=True):
+            chosen = [
+                kernels[i - first] for i in wanted if 0 <= i - first < len(kernels)
+            ]
+            first += len(kernels)
+            if chosen:
+                yield from gram_stack(chosen, new, block)
+
+
+class PrecomputedSource:
+    """Kernels made elsewhere, as a stack (n, n, p) and later (m, n, p).
+
+    Parameters
+    ----------
+    stack : array of shape (n, n, p)
+        The kernels.
+    names : list of str
+        One name a kernel.
+    observed : ndarray of bool of shape (n, p), default=None
+        Which rows have which kernel, if not all have all.
+    """
+
+    def __init__(
+        self, stack: Array, names: list[str], observed: np.ndarray | None = None
+    ) -> None:
+        self.observed = observed
+        self.stack: Array | None = stack
+        self._n_samples = int(stack.shape[0])
+        self.names = names
+        self.view_names = names
+
+    @property
+    def n_samples(self) -> int:
+        """The number n of training rows."""
+        return self._n_samples
+
+    @property
+    def like(self) -> Array:
+        """The stack itself."""
+        return self.stack
+
+    def fill(self, stack: Array) -> Iterator[bool]:
+        """Copy the kernels; the input is let go of afterwards."""
+        assert self.stack is not None
+        xp = namespace(stack)
+        # Kernels come last in the input: by blocks of rows it is read only once.
+        row_size = self.n_samples * len(self.names)
+        for rows in row_chunks(self.n_samples, row_size, CACHE_ENTRIES):
+            stack[:, rows, :] = xp.permute_dims(self.stack[rows, :, :], (2, 0, 1))
+        self.stack = None  # a fitted model needs none of the training kernels
+        for i, name in enumerate(self.names):
+            slot = stack[i, :, :]
+            if self.observed is not None and not np.all(self.observed[:, i]):
+                own = take_rows(
+                    take_rows(slot, self.observed[:, i]).T, self.observed[:, i]
+                )
+                slot = stack[i, : own.shape[0], : own.shape[0]]
+                slot[...] = own.T
+            symmetrize(slot, name)
+            yield False
+
+    def cross(self, rows: Array, wanted: list[int]) -> Iterator[Array]:
+        """Slices (m, n) of the stack ``rows``."""
+        for i in wanted:
+            yield rows[:, :, i]
+
+
+def symmetrize(gram: Array, name: str) -> None:
+    """Average away, in place, asymmetry beyond the last digits."""
+    tol = ASYMMETRY["float32" if "float32" in str(gram.dtype) else "float64"]
+    if check_symmetric(gram, name, tol) > 8 * eps(gram):
+        gram[...] = (gram + gram.T) * 0.5

@@ -1,0 +1,1 @@
+"""Sums over rows that stand for the rows."""

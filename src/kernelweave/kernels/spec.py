@@ -1,0 +1,174 @@
+"""From what a user writes in a view to kernels, and from kernels to Gram matrices."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from kernelweave._array import Array, namespace
+from kernelweave.kernels.base import Kernel, base_matrix
+from kernelweave.kernels.functions import (
+    RBF,
+    CallableKernel,
+    Chi2,
+    Cosine,
+    Laplacian,
+    Linear,
+    Polynomial,
+)
+from kernelweave.kernels.transformed import Pipe, Standardizer, apply_step
+
+__all__ = ["AUTO_WIDTHS", "KERNELS", "gram_stack", "resolve_kernels"]
+
+#: Widths of the Gaussian kernels of "auto", in median squared distances.
+AUTO_WIDTHS = (0.5, 2.0)
+
+KERNELS: dict[str, type[Kernel]] = {
+    "linear": Linear,
+    "rbf": RBF,
+    "polynomial": Polynomial,
+    "laplacian": Laplacian,
+    "chi2": Chi2,
+    "cosine": Cosine,
+}
+
+
+def resolve_kernels(spec: Any, X: Array, view_name: str) -> list[Kernel]:
+    """Kernels of one view, all their parameters fixed from the training rows.
+
+    Parameters
+    ----------
+    spec : str, Kernel, callable, or list of these
+        "auto" is a linear and several Gaussian kernels, on the columns as they are and
+        on standardised columns (once only where all columns vary alike); names such as
+        "rbf" are kernels with their default parameters on the columns as they are; a
+        callable takes (X, Z) and returns their Gram matrix. Lists may be nested.
+    X : array of shape (n, d)
+        Training rows of the view, floating.
+    view_name : str
+        Named in messages.
+
+    Returns
+    -------
+    kernels : list of Kernel
+        Resolved, never the user's own objects.
+    """
+    with _naming(view_name):
+        return _resolve(spec, X, {})
+
+
+def _resolve(spec: Any, X: Array, memo: dict[str, float]) -> list[Kernel]:
+    if isinstance(spec, Pipe):
+        fitted, features = spec.fit_transformer(X)
+        return [Pipe(fitted, kernel) for kernel in _resolve(spec.kernel, features, {})]
+    if isinstance(spec, Kernel):
+        return [spec.resolve(X, memo)]
+    if isinstance(spec, str):
+        return _auto(X) if spec == "auto" else _resolve(_named(spec), X, memo)
+    if isinstance(spec, list | tuple):
+        if not spec:
+            raise ValueError("the list of kernels is empty.")
+        return [kernel for item in spec for kernel in _resolve(item, X, memo)]
+    if isinstance(spec, type):
+        raise TypeError(
+            f"kernel is the class {spec.__name__}; give an object such as "
+            f"{spec.__name__}()."
+        )
+    if callable(spec):
+        return [CallableKernel(spec)]
+    raise TypeError(
+        "kernel must be a name, a kernel object such as RBF(gamma=0.1), a callable "
+        f"(X, Z) -> Gram, or a list of these; found {type(spec).__name__} {spec!r:.80}."
+    )
+
+
+def _auto(X: Array) -> list[Kernel]:
+    """Which scaling of the columns is right depends on the data: offer both."""
+    kernels = [Linear(), *(RBF(factor=1 / width) for width in AUTO_WIDTHS)]
+    scalings = [Standardizer(per_column=False)]
+    if not Standardizer().fit(X).is_even:
+        scalings.append(Standardizer())
+    return [k for scaling in scalings for k in _resolve(Pipe(scaling, kernels), X, {})]
+
+
+def _named(name: str) -> Kernel:
+    if name in KERNELS:
+        return KERNELS[name]()
+    names = ["auto", *KERNELS]
+    close = difflib.get_close_matches(name.lower(), names, n=1)
+    hint = f" Did you mean {close[0]!r}?" if close else ""
+    if name == "precomputed":
+        hint = " Ready-made kernels are for views='precomputed' as a whole."
+    known = ", ".join(map(repr, names))
+    raise ValueError(f"unknown kernel {name!r}; the names are {known}.{hint}")
+
+
+def gram_stack(
+    kernels: Sequence[Kernel], X: Array, Z: Array | None = None, *, view_name: str = ""
+) -> Iterator[Array]:
+    """Gram matrices of the resolved kernels of one view, one at a time.
+
+    Kernels with the same transformers and base share the base matrix, which is freed
+    after its last use. Where kernels of a base stand together, memory never holds more
+    than one base and the Gram matrix at hand.
+
+    Parameters
+    ----------
+    kernels : sequence of Kernel
+        From :func:`resolve_kernels`.
+    X : array of shape (n, d)
+        Rows of the view.
+    Z : array of shape (m, d), default=None
+        Reference rows (the training rows at prediction), X itself if None.
+    view_name : str, default=""
+        Named in messages.
+
+    Yields
+    ------
+    K : array of shape (n, m)
+        The caller's own: it may be overwritten, and should be let go of before the next
+        one is asked for.
+    """
+    paths = [tuple(id(step) for step in kernel.steps) for kernel in kernels]
+    keys = [(path, k.base) for path, k in zip(paths, kernels, strict=True)]
+    features: dict[Any, tuple[Array, Array | None]] = {}
+    bases: dict[Any, Array] = {}
+    for index, (kernel, path, key) in enumerate(zip(kernels, paths, keys, strict=True)):
+        with _naming(view_name):
+            if path not in features:
+                features[path] = _features(kernel, X, Z)
+            if kernel.base is None:
+                K = kernel.core.gram(*features[path])
+            else:
+                if key not in bases:
+                    bases[key] = base_matrix(kernel.base, *features[path])
+                K = kernel.from_base(bases[key])
+        if path not in paths[index + 1 :]:
+            del features[path]
+        if key in bases and key not in keys[index + 1 :]:
+            del bases[key]
+        elif K is bases.get(key):
+            K = namespace(K).asarray(K, copy=True)
+        yield K
+        del K  # else it would live on while the next one is computed
+
+
+def _features(kernel: Kernel, X: Array, Z: Array | None) -> tuple[Array, Array | None]:
+    for step in kernel.steps:
+        X = apply_step(step, X)
+        Z = None if Z is None else apply_step(step, Z)
+    return X, Z
+
+
+@contextmanager
+def _naming(view_name: str) -> Iterator[None]:
+    """Open the message of an error with the name of the view."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        if not view_name:
+            raise
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"View {view_name!r}: {error}") from error

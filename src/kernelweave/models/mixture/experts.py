@@ -1,0 +1,280 @@
+"""The experts of a mixture: one model a kernel, each on the rows that have its view."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from kernelweave._array import Array, device, from_numpy, namespace
+from kernelweave.fits.predictive import Expert, PredictivePath, choose_noise
+from kernelweave.kernels.maps.diagonals import WatchedSource
+from kernelweave.kernels.maps.kernel_map import KernelMap
+from kernelweave.kernels.maps.sources import FeatureSource, PrecomputedSource, Source
+from kernelweave.models.shared.progress import Progress
+from kernelweave.views.missing import ObservedViews, take_rows
+from kernelweave.views.spec import View
+
+__all__ = ["ExpertPanel", "ViewMaps", "sources_of"]
+
+
+class ViewMaps:
+    """One :class:`KernelMap` a view, over the training rows that have the view.
+
+    Parameters
+    ----------
+    sources : list of Source
+        The raw kernels of each view.
+    observed : ndarray of bool of shape (n, v)
+        Which training rows have which view.
+    psd : {"error", "clip", "trust"}
+        What to do with a kernel that is not positive semidefinite.
+
+    Attributes
+    ----------
+    maps : list of KernelMap
+        One a view.
+    names, view_names : list of str
+        The name of each of the p kernels and of its view.
+    view_of : ndarray of int of shape (p,)
+        The view of each kernel.
+    active : list of int
+        Kernels that vary over their rows.
+    remarks : list of str
+        What was done to the kernels.
+    """
+
+    def __init__(
+        self,
+        sources: list[Source],
+        observed: np.ndarray,
+        psd: Literal["error", "clip", "trust"],
+    ) -> None:
+        self.maps = [KernelMap(WatchedSource(source), psd) for source in sources]
+        self.observed = observed
+        self.names = [name for one in self.maps for name in one.names]
+        self.view_names = [name for one in self.maps for name in one.view_names]
+        counts = [len(one.names) for one in self.maps]
+        self.first = np.concatenate([[0], np.cumsum(counts)]).astype(int)
+        self.view_of = np.repeat(np.arange(len(counts)), counts)
+        self.active: list[int] = []
+        self.remarks: list[str] = []
+
+    def fit(self, progress: Progress) -> Iterator[tuple[int, Array]]:
+        """Centred kernels, one after the other: its number and (n_view, n_view).
+
+        Only the kernels of one view are in memory at a time, and each may be
+        overwritten by whoever gets it.
+        """
+        for v, one in enumerate(self.maps):
+            first = int(self.first[v])
+
+            def report(i: int, first: int = first) -> None:
+                progress.kernel(first + i)
+
+            try:
+                bank = one.fit(report)
+            except ValueError:
+                # Other views may still vary where all kernels of one are constant.
+                if one.active or len(one.centerings) < len(one.names):
+                    raise
+                self.remarks += one.remarks
+                continue
+            self.remarks += one.remarks
+            for slot, i in enumerate(one.active):
+                self.active.append(first + i)
+                yield first + i, bank.stack[slot, :, :]
+            del bank
+        if not self.active:
+            raise ValueError(
+                f"every one of the {len(self.names)} kernel(s) is constant on the "
+                "training rows, so there is nothing to learn from; check the features"
+            )
+
+    def spread(self, weights: np.ndarray) -> np.ndarray:
+        """Weights of all p kernels: they are what they are."""
+        return np.asarray(weights)
+
+
+def sources_of(
+    views: list[View], data: ObservedViews, names: list[str]
+) -> list[Source]:
+    """One source a view, over the rows that have it.
+
+    Parameters
+    ----------
+    views : list of View
+        Empty if kernels are precomputed.
+    data : ObservedViews
+        The training rows.
+    names : list of str
+        Names of views, or of precomputed kernels.
+    """
+    sources: list[Source] = []
+    for v, name in enumerate(names):
+        rows = data.observed[:, v]
+        if views:
+            block = take_rows(data.blocks[v], rows)
+            sources.append(FeatureSource([views[v]], [block]))
+        else:
+            sources.append(PrecomputedSource(_square(data.blocks, rows, v), [name]))
+    return sources
+
+
+def _square(stack: Array, rows: np.ndarray, kernel: int) -> Array:
+    """Rows and columns of one precomputed kernel, (n_view, n_view, 1)."""
+    one = stack[:, :, kernel : kernel + 1]
+    if np.all(rows):
+        return one
+    xp = namespace(stack)
+    index = xp.asarray(np.flatnonzero(rows), device=device(stack))
+    return xp.take(xp.take(one, index, axis=0), index, axis=1)
+
+
+@dataclass
+class ExpertPanel:
+    """What all experts say about the training rows, and how they speak about new ones.
+
+    Attributes
+    ----------
+    observed : ndarray of bool of shape (n, p)
+        Which experts have which row.
+    allowed : ndarray of bool of shape (p, k)
+        Which experts have seen enough of which class to speak about it.
+    noise, amplitude, intercept : ndarray of shape (p, k)
+        Parameters of each expert and class.
+    log_density, mean, variance, held_out : ndarray of shape (n, p, k)
+        Of each row left out; NaN where an expert lacks the row.
+    coef : list of arrays of shape (n_view, k)
+        Coefficients of the rows an expert was fitted on.
+    experts : dict of int to Expert
+        With their whole grids of noise levels, by number.
+    paths : dict of int to PredictivePath
+        The eigendecompositions, where they are kept.
+    rows : list of ndarray
+        The training rows in the order of each expert's; those with its kernel first.
+    scale : ndarray of shape (p,)
+        What kernels are multiplied by for rows of zeros to leave their trace at n.
+    """
+
+    target: np.ndarray
+    observed: np.ndarray
+    allowed: np.ndarray
+    noise: np.ndarray
+    amplitude: np.ndarray
+    intercept: np.ndarray
+    log_density: np.ndarray
+    mean: np.ndarray
+    variance: np.ndarray
+    held_out: np.ndarray
+    coef: list[Array | None]
+    experts: dict[int, Expert] = field(default_factory=dict)
+    paths: dict[int, PredictivePath] = field(default_factory=dict)
+    rows: list[np.ndarray] = field(default_factory=list)
+    scale: np.ndarray = field(default_factory=lambda: np.ones(0))
+
+    @classmethod
+    def empty(
+        cls, maps: ViewMaps, target: np.ndarray, codes: np.ndarray, zero: bool
+    ) -> ExpertPanel:
+        """A panel of p experts that have said nothing yet."""
+        (n, k), p = target.shape, len(maps.names)
+        seen = maps.observed[:, maps.view_of]  # (n, p)
+        table = np.full((n, p, k), np.nan)
+        flat = np.zeros((p, k))
+        counts = seen.sum(axis=0)
+        order = [
+            np.concatenate([np.flatnonzero(column), np.flatnonzero(~column)])
+            for column in seen.T
+        ]
+        return cls(
+            target=target,
+            observed=np.ones_like(seen) if zero else seen.copy(),
+            allowed=np.zeros((p, k), dtype=bool),
+            noise=flat.copy(),
+            amplitude=flat.copy(),
+            intercept=flat.copy(),
+            log_density=table.copy(),
+            mean=table.copy(),
+            variance=table.copy(),
+            held_out=table.copy(),
+            coef=[None] * p,
+            rows=[
+                rows if zero else rows[:count]
+                for rows, count in zip(order, counts, strict=True)
+            ],
+            scale=n / counts if zero else np.ones(p),
+        )
+
+    def add(self, e: int, gram: Array, model: Any) -> None:
+        """Fit expert ``e`` on its centred kernel (n_view, n_view)."""
+        rows = self.rows[e]
+        target = self.target[rows]
+        path = PredictivePath(
+            _embedded(gram, len(rows), float(self.scale[e])), from_numpy(target, gram)
+        )
+        printed = model.density == "insample"
+        noise = model.noise
+        if printed:
+            self.paths[e] = path
+            noise = 1.0 if isinstance(noise, str) else noise
+        elif noise == "em":
+            noise = "loo"
+        likelihood = (model.likelihood, model.dof)
+        expert = choose_noise(path, noise, model.amplitude, *likelihood)
+        self.intercept[e] = path.intercept
+        self.settle(e, expert, gram)
+        if model.noise == "em":
+            self.experts[e] = expert
+
+    def settle(self, e: int, expert: Expert, like: Array) -> None:
+        """Write down what expert ``e`` says."""
+        rows, seen = self.rows[e], self._kernel_rows(e)
+        self.noise[e], self.amplitude[e] = expert.noise, expert.amplitude
+        self.log_density[rows, e], self.mean[rows, e] = expert.log_density, expert.mean
+        self.variance[rows, e] = expert.variance
+        self.held_out[rows, e] = expert.held_out
+        self.coef[e] = from_numpy(self.scale[e] * expert.coef[:seen], like)
+
+    def allow(self, codes: np.ndarray, maps: ViewMaps) -> None:
+        """Let experts speak about the classes they have seen.
+
+        Two rows of a class are needed, so that one is left when one is left out, unless
+        the class has no more; and a row of another class.
+        """
+        k = self.allowed.shape[1]
+        sizes = np.bincount(codes, minlength=k)
+        for e in maps.active:
+            own = maps.observed[:, maps.view_of[e]]
+            counts = np.bincount(codes[own], minlength=k)
+            self.allowed[e] = (counts >= np.minimum(2, sizes)) & (counts < own.sum())
+
+    def remarks(self, maps: ViewMaps, classes: np.ndarray) -> Iterator[str]:
+        """Views whose experts cannot speak about a class, one sentence each."""
+        for v, one in enumerate(maps.maps):
+            if not one.active:
+                continue
+            allowed = self.allowed[int(maps.first[v]) + one.active[0]]
+            absent = ", ".join(map(repr, classes[~allowed].tolist()))
+            if absent:
+                yield (
+                    f"view {one.view_names[0]!r} has fewer than 2 rows of the "
+                    f"class(es) {absent} or none of another: its kernels have weight "
+                    "0 there"
+                )
+
+    def _kernel_rows(self, e: int) -> int:
+        """How many of an expert's rows have its kernel; they come first."""
+        return round(len(self.rows[e]) / float(self.scale[e]))
+
+
+def _embedded(gram: Array, n: int, scale: float) -> Array:
+    """``scale`` times the kernel with zeros for the rows that lack it, (n, n)."""
+    if gram.shape[0] == n:
+        return gram
+    xp, m = namespace(gram), gram.shape[0]
+    whole = xp.zeros((n, n), dtype=gram.dtype, device=device(gram))
+    whole[:m, :m] = gram * scale
+    return whole

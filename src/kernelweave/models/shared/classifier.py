@@ -1,0 +1,106 @@
+"""What all classifiers share: labels in, labels out, accuracy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.metrics import accuracy_score
+from sklearn.utils import assert_all_finite
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_consistent_length, column_or_1d
+
+from kernelweave._array import Array, is_array, namespace, to_numpy
+from kernelweave.models.shared.base import KernelModel
+from kernelweave.models.shared.lazy import lazily
+from kernelweave.views.spec import is_precomputed
+
+__all__ = ["KernelClassifier", "shown_once_square"]
+
+
+#: Classifiers with probabilities are tried on tables of features by those who do not
+#: know of precomputed kernels: there, probabilities appear once a kernel was seen.
+shown_once_square = available_if(
+    lambda self: hasattr(self, "classes_") or not is_precomputed(self.views)
+)
+
+
+class KernelClassifier(ClassifierMixin, KernelModel):
+    """Base of the classifiers; subclasses say how strongly a row speaks for a class."""
+
+    classes_: np.ndarray
+
+    def _check_targets(self, X: Any, y: Any) -> np.ndarray:
+        """Labels (n,) of the rows of X."""
+        if y is None:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is "
+                "None"
+            )
+        y = column_or_1d(to_numpy(y) if is_array(y) else y, warn=True)
+        if y.dtype.kind == "f":
+            assert_all_finite(y, input_name="y")
+        check_classification_targets(y)
+        check_consistent_length(X, y)
+        return y
+
+    def _encode(self, X: Any, y: Any) -> np.ndarray:
+        """Class codes (n,); sets ``classes_``."""
+        y = self._check_targets(X, y)
+        classes, codes = np.unique(y, return_inverse=True)
+        if len(classes) < 2:
+            raise ValueError(
+                f"{type(self).__name__} needs at least 2 classes in y; the "
+                f"{len(y)} sample(s) contain 1 class: {classes.tolist()[0]!r}"
+            )
+        self.classes_ = classes
+        return codes
+
+    def _class_scores(self, X: Any) -> Array:
+        """One column a class (m, k), the largest of which wins; for a subclass."""
+        raise TypeError(f"{type(self).__name__} does not score classes")
+
+    @lazily
+    def predict(self, X: Any) -> Array:
+        """Predict labels.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (m, d), or kernels of shape (m, n[, p])
+            Rows.
+
+        Returns
+        -------
+        labels : array of shape (m,)
+            In the namespace of X if labels are numbers, otherwise NumPy.
+        """
+        scores = self._class_scores(X)
+        xp = namespace(scores)
+        best = xp.argmax(scores, axis=1)
+        if self.classes_.dtype.kind in "OUSb":
+            return self.classes_[to_numpy(best)]
+        labels = xp.asarray(self.classes_, device=scores.device)
+        return xp.take(labels, best)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Accuracy.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (m, d), or kernels of shape (m, n[, p])
+            Rows.
+        y : array-like of shape (m,)
+            True labels.
+        sample_weight : array-like of shape (m,), default=None
+            Weights of the rows in the mean.
+
+        Returns
+        -------
+        score : float
+            Share of rows whose label is predicted.
+        """
+        truth = to_numpy(y) if is_array(y) else y
+        predicted = to_numpy(self.predict(X))
+        return float(accuracy_score(truth, predicted, sample_weight=sample_weight))

@@ -1,0 +1,251 @@
+"""What the classifiers with a margin share: from signs to weights and functions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from kernelweave._array import (
+    Array,
+    as_float,
+    from_numpy,
+    is_numpy,
+    namespace,
+    to_numpy,
+)
+from kernelweave.criteria.margin.margin import Margin, margins_of
+from kernelweave.kernels.banks.dense import DenseBank
+from kernelweave.models.shared.base import check_choice, check_number, is_int
+from kernelweave.models.shared.certificate import Certificate
+from kernelweave.models.shared.classifier import KernelClassifier
+from kernelweave.models.shared.learner import (
+    FLOAT32_TOL,
+    split_learned,
+    weight_set_of_norm,
+)
+from kernelweave.models.shared.progress import Progress
+from kernelweave.solvers.certify import relative_gap
+from kernelweave.solvers.methods import METHODS
+from kernelweave.solvers.solve import solve
+from kernelweave.weights import SignedSum, WeightSet
+
+__all__ = ["MarginClassifier", "MarginFit"]
+
+
+@dataclass(frozen=True)
+class MarginFit:
+    """Learned weights with the functions that go with them.
+
+    Attributes
+    ----------
+    weights : ndarray of shape (p,)
+        Weights of the bank's kernels; they lie on the boundary of their set.
+    coef : ndarray of shape (n, c)
+        Signed dual coefficients of the c two-class problems.
+    intercept, margin : ndarray of shape (c,)
+        The intercepts, and the margins ``1 / norm(w)``.
+    C : float
+        The price of errors, learned or given; infinite for a hard margin.
+    certificate : Certificate
+        The proof.
+    n_iter : int
+        Factorisations it took.
+    """
+
+    weights: np.ndarray
+    coef: np.ndarray
+    intercept: np.ndarray
+    margin: np.ndarray
+    C: float
+    certificate: Certificate
+    n_iter: int
+
+
+class MarginClassifier(KernelClassifier):
+    """Classifier whose functions are support vector machines on learned kernels."""
+
+    margin: str
+    C: Any
+    norm: float
+    signed: bool
+    weight_bound: float
+    solver: str
+    tol: float
+    max_iter: int | None
+
+    def _check_parameters(self) -> None:
+        """Refuse parameters that make no sense, before any work is done."""
+        check_choice(self, "margin", ("l1", "l2", "hard"))
+        positive = "a finite number > 0"
+        check_number(
+            self, "C", ("learn",), lambda v: np.isfinite(v) and v > 0, positive
+        )
+        if self.C == "learn" and self.margin != "l2":
+            raise ValueError(
+                f"C='learn' needs margin='l2', where 1/C is the weight of the identity "
+                f"kernel; got margin={self.margin!r}"
+            )
+        check_number(self, "norm", (), lambda v: v >= 1, "a number >= 1")
+        if not isinstance(self.signed, bool | np.bool_):
+            raise ValueError(
+                f"The 'signed' parameter must be a bool; got {self.signed!r}"
+            )
+        if self.signed and self.norm != 1:
+            raise ValueError(
+                "signed=True replaces w >= 0 by a positive semidefinite sum at a given "
+                f"trace, so it goes with norm=1; got norm={self.norm!r}"
+            )
+        check_number(
+            self,
+            "weight_bound",
+            (),
+            lambda v: np.isfinite(v) and v >= 1,
+            "a number >= 1",
+        )
+        family = METHODS["signed margin" if self.signed else "margin"]
+        check_choice(self, "solver", ("auto", *family))
+        check_number(self, "tol", (), lambda v: v > 0, "a number > 0")
+        if self.max_iter is not None:
+            check_number(
+                self, "max_iter", (), lambda v: is_int(v, 1), "None or an int >= 1"
+            )
+
+    def _weight_set(self, bank: DenseBank) -> WeightSet:
+        if self.signed:
+            return SignedSum(bank, bound=float(self.weight_bound))
+        return weight_set_of_norm(float(self.norm), fixed=self.C != "learn")
+
+    def _learn(
+        self, bank: DenseBank, signs: np.ndarray, progress: Progress
+    ) -> MarginFit:
+        """Weights shared by all columns of ``signs`` (n, c), and their functions."""
+        criterion = Margin(
+            bank,
+            from_numpy(signs, bank.stack),
+            self.margin,  # type: ignore[arg-type]
+            self.C,
+        )
+        weight_set = self._weight_set(bank)
+        single = namespace(bank.stack).finfo(bank.stack.dtype).bits == 32
+        solution = solve(
+            criterion,
+            weight_set,
+            method=self.solver,
+            tol=max(self.tol, FLOAT32_TOL) if single else self.tol,
+            max_iter=self.max_iter,
+            callback=progress.iteration,
+        )
+        if not np.isfinite(solution.value):
+            raise ValueError(f"{type(self).__name__}: {solution.status}")
+        certificate = Certificate.of(solution, self._problem())
+        if solution.method == "newton" and not is_numpy(bank.stack):
+            moved = "solver='newton' trained its support vector machines on the CPU"
+            certificate = certificate.with_remarks([moved])
+        coef = to_numpy(solution.coef).astype(np.float64)
+        intercept = criterion.intercept(solution.weights, solution.coef)
+        weights, price = solution.weights, self._fixed_price()
+        if criterion.learns_C:
+            # K / s with coefficients s a is the same function, at the price s C.
+            before = float(np.max(weights[1:]))
+            weights, tau = split_learned(weights, weight_set)
+            coef *= before / float(np.max(weights))
+            price = 1.0 / tau if tau > 0 else float("inf")
+        return MarginFit(
+            weights=weights,
+            coef=coef,
+            intercept=intercept,
+            margin=margins_of(bank, weights, coef),
+            C=price,
+            certificate=certificate,
+            n_iter=solution.n_factorizations,
+        )
+
+    def _fixed_price(self) -> float:
+        no_errors = self.margin == "hard" or self.C == "learn"
+        return float("inf") if no_errors else float(self.C)
+
+    def _problem(self) -> str:
+        """What was minimised, for the certificate."""
+        price = "learned C" if self.C == "learn" else f"C={float(self.C):.3g}"
+        what = (
+            "hard margin" if self.margin == "hard" else f"{self.margin} margin, {price}"
+        )
+        weights = (
+            "signed weights" if self.signed else f"l{float(self.norm):.3g} weights"
+        )
+        return f"Margin, {what}, {weights}"
+
+    def _set_fits(self, fits: list[MarginFit]) -> None:
+        """Set the fitted attributes from one fit, or from one a class."""
+        like = self._like
+        all_weights = np.stack([self.kernel_map_.spread(fit.weights) for fit in fits])
+        self._set_weights(np.mean([fit.weights for fit in fits], axis=0))
+        self.__dict__.pop("class_kernel_weights_", None)  # of an earlier fit
+        if len(fits) > 1:
+            self.class_kernel_weights_ = from_numpy(all_weights, like)
+        coef = np.concatenate([fit.coef for fit in fits], axis=1)
+        self.support_ = np.flatnonzero(np.any(coef != 0.0, axis=1))
+        self.dual_coef_ = as_float(from_numpy(coef, like), like.dtype)
+        intercept = np.concatenate([fit.intercept for fit in fits])
+        self.intercept_ = as_float(from_numpy(intercept, like), like.dtype)
+        self.margin_ = np.concatenate([fit.margin for fit in fits])
+        prices = np.array([fit.C for fit in fits])
+        self.C_ = float(prices[0]) if len(fits) == 1 else prices
+        self.n_iter_ = sum(fit.n_iter for fit in fits)
+        self._set_certificate(_joint_certificate([fit.certificate for fit in fits]))
+
+    def _functions(self, X: Any, method: str) -> Array:
+        """The functions of the two-class problems at new rows, (m, c)."""
+        rows = self._rows(X, method)
+        weights = getattr(self, "class_kernel_weights_", self.kernel_weights_)
+        values = self.kernel_map_.project(rows, to_numpy(weights).T, self.dual_coef_)
+        return values + self.intercept_[None, :]
+
+    def decision_function(self, X: Any) -> Array:
+        """Signed distance from the separating surface, in units of the margin.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (m, d), or kernels of shape (m, n[, p])
+            Rows.
+
+        Returns
+        -------
+        scores : array of shape (m,) or (m, k)
+            For two classes positive where ``classes_[1]`` is predicted, else one
+            column a class, each against the rest.
+        """
+        scores = self._functions(X, "decision_function")
+        return scores[:, 0] if len(self.classes_) == 2 else scores
+
+    def _class_scores(self, X: Any) -> Array:
+        scores = self._functions(X, "predict")
+        if len(self.classes_) > 2:
+            return scores
+        return namespace(scores).concat([-scores, scores], axis=1)
+
+
+def _joint_certificate(parts: list[Certificate]) -> Certificate:
+    """The certificate of independent problems: values and bounds add up."""
+    if len(parts) == 1:
+        return parts[0]
+    value = sum(part.value for part in parts)
+    lower = sum(part.lower_bound for part in parts)
+    gap = relative_gap(value, lower)
+    converged = all(part.converged for part in parts)
+    worst = max(parts, key=lambda part: part.gap)
+    status = f"{len(parts)} problems, the relative gap of their sum is {gap:.1e}; "
+    status += f"the worst of them: {worst.status}"
+    remarks = tuple(dict.fromkeys(note for part in parts for note in part.remarks))
+    return replace(
+        parts[0],
+        value=value,
+        lower_bound=lower,
+        gap=gap,
+        converged=converged,
+        status=status,
+        problem=f"{parts[0].problem}, one set of weights a class",
+        remarks=remarks,
+    )

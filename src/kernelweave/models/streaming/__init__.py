@@ -1,0 +1,1 @@
+"""Fits from explicit features and from rows in portions."""

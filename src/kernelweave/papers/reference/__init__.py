@@ -1,0 +1,1 @@
+"""Methods that only the papers need."""

@@ -1,0 +1,1 @@
+"""Searches for a stationary point, for problems that are not convex."""

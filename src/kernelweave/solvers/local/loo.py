@@ -1,0 +1,301 @@
+"""Leave-one-out error in closed form, to learn weights and alpha from it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from scipy.optimize import OptimizeResult, minimize
+
+from kernelweave._array import (
+    Array,
+    add_to_diagonal,
+    as_float,
+    cholesky,
+    eps,
+    lower_inverse,
+    namespace,
+    to_numpy,
+)
+from kernelweave.fits.loo_path import LooPath
+from kernelweave.kernels.banks.dense import DenseBank
+
+__all__ = ["LeaveOneOut", "LooResult", "LooStep", "learn"]
+
+#: The same for the start of :func:`learn`.
+COARSE_GRID = np.logspace(-4, 2, 13)
+#: Bounds of log theta: below, a weight is zero; above, alpha is below 1e-6.
+LOG_LOWEST, LOG_HIGHEST = -25.0, 14.0
+#: An error below this share of the target's own mean square is as good as zero.
+ZERO_ERROR = 1e-2
+#: Size of the projected gradient, relative to the value, that counts as stationary.
+STATIONARY = 1e-3
+
+
+class LeaveOneOut:
+    """``LOO(theta) = mean_i norm(e_i)^2 / k`` with ``e_i = B_i / q_i``.
+
+    ``M = I + sum_j theta_j G_j``, ``B = M^-1 H`` and ``q_i = (M^-1)_ii - 1/n``, the
+    last term from centring anew without sample i. The weights theta > 0 carry the
+    scale, so the regularisation ``alpha = 1 / sum theta`` is learned with them. With
+    ``E = 2 e / (q n k)`` and ``d_i = 2 norm(e_i)^2 / (q_i n k)``::
+
+        dLOO/dtheta_j = < G_j, M^-1 diag(d) M^-1 - sym(M^-1 E B') >
+
+    that is two n^3 products beside the inverse and one pass over the kernels. The
+    problem is smooth but not convex: a minimum found need not be the best one.
+
+    Memory beside the bank: at most three n x n arrays at a time (the factor of M, its
+    inverse and a copy of that; later M^-1 and one product).
+
+    Parameters
+    ----------
+    bank : DenseBank
+        Centred kernels of trace n.
+    target : array of shape (n, k)
+        Columns that sum to zero.
+    """
+
+    def __init__(self, bank: DenseBank, target: Array) -> None:
+        if bank.n_samples < 2:
+            raise ValueError(
+                f"leave-one-out needs at least 2 samples, got {bank.n_samples}"
+            )
+        self.bank = bank
+        self.target = as_float(target, bank.stack.dtype)
+
+    def value_and_gradient(self, log_theta: np.ndarray) -> tuple[float, np.ndarray]:
+        """The error and its gradient (p,) in ``log theta`` (p,)."""
+        theta = np.exp(np.asarray(log_theta, dtype=np.float64))
+        n, shift = self.bank.n_samples, float(np.sum(theta))
+        inverse = self._inverse(theta, shift)
+        xp = namespace(inverse)
+        precision = xp.linalg.diagonal(inverse) - 1.0 / (n * (1.0 + shift))
+        coef = inverse @ self.target
+        residual = coef / precision[:, None]
+        entries = n * coef.shape[1]
+        squares = xp.sum(residual * residual, axis=1)
+        pull = inverse @ (residual * (2.0 / entries / precision)[:, None])
+        # M^-1 is not needed any more: it becomes M^-1 diag(d)^(1/2).
+        inverse *= xp.sqrt(2.0 / entries * squares / precision)[None, :]
+        slope = inverse @ inverse.T
+        del inverse
+        gradient = matrix_products(self.bank, slope)
+        cross = xp.sum(self.bank.apply(coef) * pull[None, :, :], axis=(1, 2))
+        gradient -= to_numpy(cross).astype(np.float64)
+        return float(xp.sum(squares)) / entries, gradient * theta
+
+    def _inverse(self, theta: np.ndarray, shift: float) -> Array:
+        """``(M + shift 11'/n)^-1``, (n, n).
+
+        The shift only moves the eigenvalue of the vector of ones. Without it ``1/n``
+        would dwarf what is left of ``q_i`` when theta is large.
+        """
+        matrix = self.bank.combine(theta)
+        matrix += shift / self.bank.n_samples
+        add_to_diagonal(matrix, 1.0)
+        factor = cholesky(matrix, overwrite=True)
+        del matrix
+        half = lower_inverse(factor)
+        del factor
+        return half.T @ half
+
+
+@dataclass(frozen=True)
+class LooStep:
+    """One iteration of :func:`learn`; there is no lower bound, so no gap."""
+
+    iteration: int
+    value: float
+    seconds: float
+    lower_bound: float = float("nan")
+    gap: float = float("nan")
+
+
+@dataclass(frozen=True)
+class LooResult:
+    """Weights with a small leave-one-out error, and how stationary they are.
+
+    Attributes
+    ----------
+    weights : ndarray of shape (p,)
+        ``theta / sum theta``.
+    alpha : float
+        ``1 / sum theta``.
+    value : float
+        The mean squared leave-one-out error.
+    stationarity : float
+        Largest entry of the projected gradient in ``log theta``, relative to the value
+        (or to a hundredth of the target's mean square, if that is more).
+    converged : bool
+        Whether the stationarity reached the tolerance.
+    status : str
+        The outcome as a sentence.
+    n_iter, n_evaluations : int
+        Steps taken and factorisations spent.
+    trace : tuple of LooStep
+        The history.
+    """
+
+    weights: np.ndarray
+    alpha: float
+    value: float
+    stationarity: float
+    converged: bool
+    status: str
+    n_iter: int
+    n_evaluations: int
+    trace: tuple[LooStep, ...] = field(default=(), repr=False)
+
+
+def learn(
+    bank: DenseBank,
+    target: Array,
+    start: np.ndarray | None = None,
+    max_iter: int = 100,
+    callback: Callable[[Any], object] | None = None,
+) -> LooResult:
+    """Minimise the leave-one-out error over weights and regularisation together.
+
+    L-BFGS-B on ``log theta`` of :class:`LeaveOneOut`. The problem is not convex: the
+    result is a stationary point near the start, with no bound on what is possible.
+
+    Parameters
+    ----------
+    bank : DenseBank
+        Centred kernels of trace n.
+    target : array of shape (n, k)
+        Columns that sum to zero.
+    start : ndarray of shape (p,), optional
+        theta > 0 to start from; by default uniform weights with their best alpha.
+    max_iter : int, default=100
+        Steps allowed.
+    callback : callable, optional
+        Called with a :class:`LooStep` after each step; a true result stops.
+    """
+    theta = _uniform_start(bank, target) if start is None else _check_start(bank, start)
+    precision = eps(bank.stack)
+    highest = np.log(0.01 / (precision * bank.n_samples * bank.n_kernels))
+    highest = float(np.clip(highest, 0.0, LOG_HIGHEST))
+    bounds = (LOG_LOWEST, highest)
+    tol = STATIONARY if precision < 1e-10 else 10 * STATIONARY
+    first = np.clip(np.log(theta), *bounds)
+    search = _Search(LeaveOneOut(bank, target), first, callback)
+    found = minimize(
+        search.relative,
+        first,
+        jac=True,
+        method="L-BFGS-B",
+        bounds=[bounds] * bank.n_kernels,
+        callback=search.step,
+        options={"maxiter": max_iter, "gtol": 0.01 * tol, "ftol": precision},
+    )
+    value, gradient = search.unit * found.fun, search.unit * found.jac
+    size = max(value, ZERO_ERROR * _mean_square(search.objective.target))
+    stationarity = _stationarity(found.x, gradient, size, bounds)
+    theta = np.where(found.x <= LOG_LOWEST, 0.0, np.exp(found.x))
+    converged = stationarity <= tol
+    return LooResult(
+        weights=theta / np.sum(theta),
+        alpha=float(1.0 / np.sum(theta)),
+        value=value,
+        stationarity=stationarity,
+        converged=converged,
+        status=_status(converged, stationarity, found, max_iter, search.stopped),
+        n_iter=int(found.nit),
+        n_evaluations=int(found.nfev),
+        trace=tuple(search.trace),
+    )
+
+
+class _Search:
+    """The error relative to its value at the start, and the history of a search."""
+
+    def __init__(
+        self,
+        objective: LeaveOneOut,
+        first: np.ndarray,
+        callback: Callable[[Any], object] | None,
+    ) -> None:
+        self.objective, self.callback = objective, callback
+        self.unit = objective.value_and_gradient(first)[0] or 1.0
+        self.started = time.perf_counter()
+        self.trace: list[LooStep] = []
+        self.stopped = False
+
+    def relative(self, log_theta: np.ndarray) -> tuple[float, np.ndarray]:
+        value, gradient = self.objective.value_and_gradient(log_theta)
+        return value / self.unit, gradient / self.unit
+
+    def step(self, intermediate_result: OptimizeResult) -> None:
+        seconds = time.perf_counter() - self.started
+        value = self.unit * float(intermediate_result.fun)
+        self.trace.append(LooStep(len(self.trace) + 1, value, seconds))
+        if self.callback is not None and self.callback(self.trace[-1]):
+            self.stopped = True
+            raise StopIteration
+
+
+def matrix_products(bank: DenseBank, matrix: Array) -> np.ndarray:
+    """``<G_i, S>`` for every kernel and one S (n, n), in one pass: (p,)."""
+    xp, n = namespace(bank.stack), bank.n_samples
+    total = np.zeros(bank.n_kernels)
+    rows = max(1, min(n, 2**22 // (n * bank.n_kernels)))
+    for start in range(0, n, rows):
+        part = slice(start, min(start + rows, n))
+        block = xp.reshape(bank.stack[:, part, :], (bank.n_kernels, -1))
+        total += to_numpy(block @ xp.reshape(matrix[part, :], (-1,)))
+    return total
+
+
+def _uniform_start(bank: DenseBank, target: Array) -> np.ndarray:
+    uniform = np.full(bank.n_kernels, 1.0 / bank.n_kernels)
+    path = LooPath(bank.combine(uniform), target)
+    grid = np.maximum(path.mean_eigenvalue * COARSE_GRID, path.smallest_alpha)
+    return uniform / path.best_alpha(grid)
+
+
+def _check_start(bank: DenseBank, start: np.ndarray) -> np.ndarray:
+    theta = np.asarray(start, dtype=np.float64)
+    if theta.shape != (bank.n_kernels,) or not np.all(np.isfinite(theta) & (theta > 0)):
+        raise ValueError(
+            f"start must be {bank.n_kernels} numbers > 0, one for each kernel; "
+            f"got {start!r}"
+        )
+    return theta
+
+
+def _mean_square(a: Array) -> float:
+    return float(namespace(a).mean(a * a))
+
+
+def _stationarity(
+    x: np.ndarray, gradient: np.ndarray, size: float, bounds: tuple[float, float]
+) -> float:
+    """Largest entry of the gradient that points into the bounds, over ``size``."""
+    blocked = ((x <= bounds[0]) & (gradient > 0)) | ((x >= bounds[1]) & (gradient < 0))
+    largest = float(np.max(np.where(blocked, 0.0, np.abs(gradient))))
+    return largest / size if size > 0 else 0.0
+
+
+def _status(
+    converged: bool,
+    stationarity: float,
+    found: OptimizeResult,
+    max_iter: int,
+    stopped: bool,
+) -> str:
+    measure = f"the projected gradient is {stationarity:.1e} of the value"
+    if stopped:
+        return f"stopped by the callback: {measure}"
+    if converged:
+        return (
+            f"stationary: {measure}; the problem is not convex, so another start may "
+            "end elsewhere"
+        )
+    if found.nit >= max_iter:
+        return f"stopped at max_iter={max_iter}: {measure}"
+    return f"stopped: no step decreases the error further; {measure}"

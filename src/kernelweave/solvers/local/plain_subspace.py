@@ -1,0 +1,175 @@
+"""Weights for the subspace kernel of Eq. 6: a convex bound, then descent."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import minimize
+
+from kernelweave.criteria.margin.plain_subspace import PlainSubspaceMargin
+from kernelweave.protocols import Evaluation
+from kernelweave.solvers.certify import relative_gap
+from kernelweave.solvers.solution import TraceRow
+from kernelweave.solvers.solve import solve
+from kernelweave.weights.base import WeightSet
+
+__all__ = ["PlainSolution", "solve_plain"]
+
+#: Steps of the descent where none are asked for.
+MAX_ITER = 100
+#: Weights below this share of the largest are zero.
+ZERO = 1e-9
+
+Callback = Callable[[TraceRow], object]
+
+
+@dataclass(frozen=True)
+class PlainSolution:
+    """Weights of small value, and a bound on what any weights can reach.
+
+    Attributes
+    ----------
+    weights : ndarray of shape (p,)
+        The best weights found.
+    duals : ndarray of shape (n, m)
+        A of the machines there.
+    value : float
+        v at these weights.
+    lower_bound : float
+        No weights of the set have a smaller value.
+    stationarity : float
+        The most that v could fall, to first order, within the set, relative to v.
+    n_factorizations : int
+        Factorisations taken.
+    """
+
+    weights: np.ndarray
+    duals: np.ndarray
+    value: float
+    lower_bound: float
+    stationarity: float
+    n_factorizations: int
+
+
+def solve_plain(
+    criterion: PlainSubspaceMargin,
+    weights: WeightSet,
+    *,
+    tol: float = 1e-6,
+    max_iter: int | None = None,
+    callback: Callback | None = None,
+) -> PlainSolution:
+    """Minimise v of :class:`PlainSubspaceMargin`, which is not convex, locally.
+
+    The convex minorant gives a lower bound and a start; the start is its most important
+    kernel alone, its minimiser, or equal weights, whichever is best. From there v
+    descends along its exact gradient. If the bounds meet, the optimum is found.
+
+    Parameters
+    ----------
+    criterion : PlainSubspaceMargin
+        The problem.
+    weights : WeightSet
+        Which weights are allowed.
+    tol : float, default=1e-6
+        Relative gap of the bounds at which nothing is left to do.
+    max_iter : int, optional
+        Steps of the descent allowed.
+    callback : callable, optional
+        Called with a :class:`TraceRow` after each evaluation; a true result stops.
+
+    Returns
+    -------
+    PlainSolution
+        Best weights and bounds.
+    """
+    p = criterion.bank.n_kernels
+    largest_sum = weights.support(np.ones(p))
+    below = solve(criterion.minorant(largest_sum), weights, tol=tol)
+    search = _Search(criterion, weights, below.lower_bound / 2.0, tol, callback)
+    single = np.zeros(p)
+    single[int(np.argmax(below.weights))] = 1.0
+    try:
+        for start in (single, below.weights, weights.start(p)):
+            search.value(start)
+        _descend(search, max_iter or MAX_ITER)
+    except _EnoughError:
+        pass
+    return search.solution(p + below.n_factorizations)
+
+
+class _EnoughError(Exception):
+    """The bounds have met, or a callback said so."""
+
+
+class _Search:
+    """Evaluations of v, the best of which is kept."""
+
+    def __init__(
+        self,
+        criterion: PlainSubspaceMargin,
+        weights: WeightSet,
+        lower: float,
+        tol: float,
+        callback: Callback | None,
+    ) -> None:
+        self.criterion, self.weights, self.lower = criterion, weights, lower
+        self.tol, self.callback = tol, callback
+        self.best: np.ndarray | None = None
+        self.state: Evaluation | None = None
+        self.count = 0
+        self.started = time.perf_counter()
+
+    def value(self, w: np.ndarray) -> tuple[float, np.ndarray]:
+        """Value and gradient (p,) of v, both relative to the lower bound."""
+        w = self.weights.scale(np.where(w > ZERO * np.max(w), w, 0.0))
+        state = self.criterion.evaluate(w)
+        self.count += 1
+        if self.state is None or state.value < self.state.value:
+            self.best, self.state = w, state
+        gap = relative_gap(self.state.value, self.lower)
+        seconds = time.perf_counter() - self.started
+        row = TraceRow(self.count, state.value, self.lower, gap, seconds)
+        stop = self.callback is not None and self.callback(row)
+        if stop or gap <= self.tol:
+            raise _EnoughError
+        # The value does not change along the scale of w, so its slope is zero there.
+        normal = w ** (self.weights.norm - 1.0)
+        slope = state.gradient - float(state.gradient @ w) * normal
+        return state.value / self.lower, slope / self.lower
+
+    def solution(self, others: int) -> PlainSolution:
+        """The best point, with so many factorisations made elsewhere."""
+        assert self.best is not None and self.state is not None
+        gradient, value = self.state.gradient, self.state.value
+        fall = float(gradient @ self.best) + self.weights.support(-gradient)
+        return PlainSolution(
+            self.best,
+            np.asarray(self.state.coef),
+            value,
+            min(self.lower, value),
+            fall / value,
+            others + self.count,
+        )
+
+
+def _descend(search: _Search, max_iter: int) -> None:
+    """Sequential quadratic programming from the best point so far."""
+    start, norm = search.best, search.weights.norm
+    assert start is not None
+    minimize(
+        search.value,
+        start,
+        jac=True,
+        method="SLSQP",
+        bounds=[(0.0, 1.0)] * len(start),
+        constraints={
+            "type": "eq",
+            "fun": lambda w: np.sum(np.maximum(w, 0.0) ** norm) - 1.0,
+            "jac": lambda w: norm * np.maximum(w, 0.0) ** (norm - 1.0),
+        },
+        options={"maxiter": max_iter, "ftol": 1e-10},
+    )

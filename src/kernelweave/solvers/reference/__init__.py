@@ -1,0 +1,1 @@
+"""The papers' own programs, for a general solver: to compare with."""

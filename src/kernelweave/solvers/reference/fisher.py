@@ -1,0 +1,153 @@
+"""The semidefinite programs of Ye et al. (2007) as printed, through cvxpy."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from kernelweave._array import to_numpy
+from kernelweave.criteria.fisher.total import Fisher
+from kernelweave.protocols import Criterion
+from kernelweave.solvers.cutting_plane import into_set
+from kernelweave.solvers.solution import Iterate
+from kernelweave.weights.base import WeightSet
+
+__all__ = ["allowed_weights", "import_cvxpy", "run_solver", "sdp", "sdp_problem"]
+
+#: Entries of the semidefinite blocks up to which Clarabel is used (about n = 44 in one
+#: block, a second). Its time grows with n^6, so that larger ones go to SCS.
+CLARABEL_ENTRIES = 1000
+CLARABEL_TOLERANCE = 1e-10
+SCS_TOLERANCE = 1e-8
+SCS_ITERATIONS = 20_000
+
+
+def sdp(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iterate]:
+    """Solve one of the SDPs (16), (34), (37), (40), (41) with a cone solver.
+
+    It is here to compare with: the weights are those of the other methods, at a cost
+    that grows so fast with n that a few hundred rows are the limit.
+
+    Yields
+    ------
+    Iterate
+        One, evaluated at the weights the cone solver found.
+    """
+    problem, variable = sdp_problem(criterion, weight_set)
+    run_solver(problem)
+    if variable.value is None:
+        raise ArithmeticError(f"the cone solver found no weights: {problem.status}")
+    weights = into_set(criterion, weight_set, np.asarray(variable.value))
+    state = criterion.evaluate(weights, hessian=False)
+    yield Iterate(weights, state.value, state.gradient, state.coef)
+
+
+def sdp_problem(criterion: Criterion, weight_set: WeightSet) -> tuple[Any, Any]:
+    """The cvxpy problem for a criterion and its weights variable (m,), not yet solved.
+
+    ======  ==============  ===================  =====================================
+    Eq.     target          regularisation       constraint
+    ======  ==============  ===================  =====================================
+    (16)    one column      fixed                ``[[M, a], [a', t]] >= 0``
+    (34)    k columns       fixed                ``[[M, h_j], [h_j', t_j]] >= 0``
+    (37)    k columns       fixed, block form    ``[[M, H], [H', diag(t)]] >= 0``
+    (40)    one column      learned              as (16)
+    (41)    k columns       learned              as (34)
+    ======  ==============  ===================  =====================================
+
+    with ``M = I + (1/lambda) sum_i theta_i G_i``, or ``sum_i theta_i G_i`` with
+    ``G_0 = I`` if the regularisation is learned; each minimises ``sum_j t_j``. Rows and
+    columns of the blocks are multiplied by constants, which leaves them semidefinite
+    and saves a first-order solver thousands of iterations.
+
+    Raises
+    ------
+    ValueError
+        If the criterion is none of these.
+    """
+    fisher: Any = getattr(criterion, "_criterion", criterion)  # without its counter
+    block = fisher.family == "block"
+    if not (block or isinstance(fisher, Fisher)):
+        raise ValueError(
+            f"method='sdp' has no semidefinite program for {type(fisher).__name__}; "
+            "it knows the Fisher criterion with total scatter and its block form: "
+            "use method='newton'"
+        )
+    cp = import_cvxpy()
+    weights = cp.Variable(fisher.n_weights, nonneg=True, name="weights")
+    matrix = _combined(cp, fisher, weights)
+    target = to_numpy(fisher.target).astype(np.float64)
+    size = np.linalg.norm(target, axis=0)
+    size[size == 0] = 1.0
+    h = target / size
+    t = cp.Variable(h.shape[1], name="t")  # in units of scale * size^2
+    if block:
+        cones = [cp.bmat([[matrix, h], [h.T, cp.diag(t)]]) >> 0]
+    else:
+        cones = [
+            cp.bmat([[matrix, h_j[:, None]], [h_j[None, :], t[j : j + 1, None]]]) >> 0
+            for j, h_j in enumerate(h.T)
+        ]
+    total = cp.sum(cp.multiply(fisher.scale * size**2, t))
+    constraints = cones + allowed_weights(cp, weight_set, weights)
+    return cp.Problem(cp.Minimize(total), constraints), weights
+
+
+def _combined(cp: Any, fisher: Any, weights: Any) -> Any:
+    """The papers' combined kernel M, times alpha or n, in the weights: (n, n).
+
+    Kernels here have trace n, so that the papers' ``theta_i r_i`` is our ``w_i`` and
+    their ``theta_i G_i`` is our ``w_i G_i / n``. With ``alpha = n lambda`` then
+    ``alpha M = alpha I + sum_i w_i G_i``. The identity has trace n itself: if its
+    weight is learned, ``n M = w_0 I + sum_i w_i G_i``.
+    """
+    kernels = to_numpy(fisher.bank.stack).astype(np.float64)
+    identity = np.eye(kernels.shape[1])
+    if fisher.learns_alpha:
+        kernels = np.concatenate([identity[None], kernels])
+    flat = kernels.reshape(len(kernels), -1).T
+    total = cp.reshape(flat @ weights, identity.shape, order="C")
+    return total if fisher.learns_alpha else total + fisher.alpha * identity
+
+
+def allowed_weights(cp: Any, weight_set: WeightSet, weights: Any) -> list[Any]:
+    """``w`` in the set; the sign is part of the variable."""
+    if np.isinf(weight_set.norm):
+        return [weights == weight_set.start(weights.size)]
+    if weight_set.norm == 1:
+        return [cp.sum(weights) == 1]
+    return [cp.pnorm(weights, weight_set.norm) <= 1]
+
+
+def run_solver(problem: Any) -> None:
+    """Clarabel for small problems, SCS for the others."""
+    blocks = [c.shape[0] for c in problem.constraints if type(c).__name__ == "PSD"]
+    if sum(n * (n + 1) // 2 for n in blocks) <= CLARABEL_ENTRIES:
+        names = ("tol_gap_abs", "tol_gap_rel", "tol_feas")
+        options: dict[str, Any] = dict.fromkeys(names, CLARABEL_TOLERANCE)
+        options["solver"] = "CLARABEL"
+    else:
+        options = {
+            "solver": "SCS",
+            "eps_abs": SCS_TOLERANCE,
+            "eps_rel": SCS_TOLERANCE,
+            "max_iters": SCS_ITERATIONS,
+        }
+    with warnings.catch_warnings():
+        # How accurate the weights are is for the certificate to say.
+        warnings.filterwarnings("ignore", "Solution may be inaccurate", UserWarning)
+        problem.solve(**options)
+
+
+def import_cvxpy() -> Any:
+    """The module, or an error that says how to install it."""
+    try:
+        import cvxpy
+    except ImportError as error:
+        raise ImportError(
+            "method='sdp' needs cvxpy; install it with: pip install 'kernelweave[sdp]'"
+        ) from error
+    return cvxpy

@@ -1,0 +1,159 @@
+"""Problems in which the kernel matrix itself is the variable, for small n."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from kernelweave._array import Array, to_numpy
+from kernelweave.solvers.reference.fisher import import_cvxpy, run_solver
+from kernelweave.solvers.reference.signed import margin_lmi
+
+__all__ = ["FreeKernel", "free_alignment", "free_margin"]
+
+#: Rows beyond which a program with n^2 variables is not attempted.
+MOST_ROWS = 100
+
+
+@dataclass(frozen=True)
+class FreeKernel:
+    """The kernel matrix that is best among all, and how good it is.
+
+    Attributes
+    ----------
+    kernel : ndarray of shape (n, n)
+        Positive semidefinite.
+    value : float
+        The alignment, or the squared inverse margin.
+    optimum : float
+        The same in closed form: what a cone solver should have found.
+    status : str
+        What the cone solver said.
+    """
+
+    kernel: np.ndarray
+    value: float
+    optimum: float
+    status: str
+
+
+def free_alignment(labels: Array) -> FreeKernel:
+    """``max <K, yy'> / n`` over K PSD with ``<K, K> <= 1``.
+
+    Lanckriet et al. (2002), Eq. 5, with the norm as a matrix inequality: A is a
+    variable, ``[[A, K'], [K, I]]`` is PSD and ``trace(A) <= 1``. The answer is
+    ``yy'/n``, with alignment one: a kernel that is free knows nothing about rows
+    without a label, which is why the papers restrict it to a sum of given ones.
+
+    Parameters
+    ----------
+    labels : array of shape (n,)
+        +1 and -1.
+
+    Returns
+    -------
+    FreeKernel
+    """
+    y = _checked(labels)
+    n = len(y)
+    cp = import_cvxpy()
+    kernel, square = cp.Variable((n, n), PSD=True), cp.Variable((n, n), symmetric=True)
+    constraints = [
+        cp.trace(square) <= 1,
+        cp.bmat([[square, kernel.T], [kernel, np.eye(n)]]) >> 0,
+    ]
+    objective = cp.Maximize(cp.sum(cp.multiply(np.outer(y, y) / n, kernel)))
+    problem = cp.Problem(objective, constraints)
+    found = _solved(problem, kernel)
+    size = float(np.linalg.norm(found))
+    value = float(y @ found @ y) / (n * size) if size > 0 else 0.0
+    return FreeKernel(found, value, 1.0, problem.status)
+
+
+def free_margin(
+    labels: Array,
+    trace: float | None = None,
+    margin: Literal["hard", "l1", "l2"] = "hard",
+    C: float = 1.0,
+) -> FreeKernel:
+    """``min t`` over K PSD with ``trace(K) = c``, t the squared inverse margin.
+
+    Lanckriet et al. (2002), Eq. 8, and its soft forms. At the optimum all rows of a
+    class fall on one point, and the two points lie on a line through the origin, at the
+    distance d with ``d^2 = n c / (n+ n-)``. No kernel of trace c moves the class means
+    further apart, so with a equal to s over the size of each class the value is::
+
+        max_s  4 s - s^2 (d^2 + tau n / (n+ n-)),     0 <= s <= C min(n+, n-)
+
+    and ``4 n+ n- / (n c)`` for the hard margin.
+
+    Parameters
+    ----------
+    labels : array of shape (n,)
+        +1 and -1, both of them.
+    trace : float, optional
+        c; by default n.
+    margin : {"hard", "l1", "l2"}, default="hard"
+        Whether, and how, slacks are paid for; see
+        :class:`~kernelweave.criteria.Margin`.
+    C : float, default=1.0
+        Their price.
+
+    Returns
+    -------
+    FreeKernel
+    """
+    y = _checked(labels)
+    if not (np.any(y > 0) and np.any(y < 0)):
+        raise ValueError("a margin needs labels of both classes")
+    if margin not in ("hard", "l1", "l2"):
+        raise ValueError(f"margin must be 'hard', 'l1' or 'l2', got {margin!r}")
+    n = len(y)
+    total = float(n) if trace is None else trace
+    for name, number in (("trace", total), ("C", C)):
+        if not (np.isfinite(number) and number > 0):
+            raise ValueError(f"{name} must be a finite number > 0, got {number!r}")
+    cp = import_cvxpy()
+    kernel = cp.Variable((n, n), PSD=True)
+    bound = float(C) if margin == "l1" else np.inf
+    tau = 1.0 / C if margin == "l2" else 0.0
+    t, cones = margin_lmi(cp, kernel, y, bound, tau)
+    problem = cp.Problem(cp.Minimize(t), [cp.trace(kernel) == total, *cones])
+    found = _solved(problem, kernel)
+    exact = _two_points(y, total, bound, tau)
+    return FreeKernel(found, float(t.value), exact, problem.status)
+
+
+def _two_points(y: np.ndarray, trace: float, bound: float, tau: float) -> float:
+    """The squared inverse margin in closed form."""
+    n, plus, minus = len(y), int(np.sum(y > 0)), int(np.sum(y < 0))
+    square = (trace + tau) * n / (plus * minus)
+    s = min(2.0 / square, bound * min(plus, minus))
+    return 4.0 * s - s**2 * square
+
+
+def _checked(labels: Array) -> np.ndarray:
+    """Labels (n,) as float64."""
+    y = to_numpy(labels).astype(np.float64)
+    if y.ndim != 1 or len(y) < 2 or not np.all(np.isin(y, (-1.0, 1.0))):
+        raise ValueError(
+            "labels must be at least two values +1 or -1, one for each row; got "
+            f"{np.unique(y)[:5]} in the shape {y.shape}"
+        )
+    if len(y) > MOST_ROWS:
+        raise ValueError(
+            f"a free kernel over {len(y)} rows has {len(y) * (len(y) + 1) // 2} "
+            f"unknowns in a semidefinite program; at most {MOST_ROWS} rows are allowed"
+        )
+    return y
+
+
+def _solved(problem: Any, kernel: Any) -> np.ndarray:
+    """The kernel the cone solver found, with negative eigenvalues removed."""
+    run_solver(problem)
+    if kernel.value is None:
+        raise ArithmeticError(f"the cone solver found no kernel: {problem.status}")
+    values, vectors = np.linalg.eigh(0.5 * (kernel.value + kernel.value.T))
+    return (vectors * np.maximum(values, 0.0)) @ vectors.T

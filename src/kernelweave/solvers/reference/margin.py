@@ -1,0 +1,122 @@
+"""The margin programs of Lanckriet et al. (2002) for weights >= 0, through cvxpy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from kernelweave._array import to_numpy
+from kernelweave.protocols import Criterion
+from kernelweave.solvers.cutting_plane import into_set
+from kernelweave.solvers.reference.fisher import (
+    allowed_weights,
+    import_cvxpy,
+    run_solver,
+)
+from kernelweave.solvers.reference.signed import margin_lmi
+from kernelweave.solvers.solution import Iterate
+from kernelweave.weights.base import WeightSet
+
+__all__ = ["margin_qcqp", "margin_sdp"]
+
+#: Eigenvalues of a kernel below this multiple of the largest are rounding.
+RANK = 1e-13
+
+
+def margin_sdp(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iterate]:
+    """Lanckriet et al. (2002), Eq. 12 with its soft margins, as a semidefinite program.
+
+    It is here to compare with, for a few dozen rows.
+
+    Yields
+    ------
+    Iterate
+        One, evaluated at the weights the cone solver found.
+    """
+    cp, margin = import_cvxpy(), _plain(criterion)
+    weights = cp.Variable(margin.n_weights, nonneg=True, name="weights")
+    problem = margin.problem
+    kernels = to_numpy(problem.bank.stack).astype(np.float64)
+    flat = kernels.reshape(len(kernels), -1).T
+    own = weights[margin.n_weights - margin.n_kernels :]
+    total = cp.reshape(flat @ own, kernels.shape[1:], order="C")
+    tau = weights[0] if problem.identity else problem.tau
+    value, constraints = 0.0, allowed_weights(cp, weight_set, weights)
+    for column in problem.signs.T:
+        rows = np.flatnonzero(column)
+        block = total[np.ix_(rows, rows)]
+        t, cones = margin_lmi(cp, block, column[rows], problem.bound, tau)
+        value, constraints = value + t, constraints + cones
+    program = cp.Problem(cp.Minimize(value), constraints)
+    run_solver(program)
+    yield _evaluated(criterion, weight_set, weights.value, program.status)
+
+
+def margin_qcqp(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iterate]:
+    """The same problem from its dual side, a quadratically constrained program.
+
+    ``max 2 e'a - tau a'a - t`` subject to ``a'G_i a <= t``, the box and ``y'a = 0``;
+    the multipliers of the first are the weights. For an lq ball t bounds the dual norm
+    of the scores. It is here to compare with, for a few hundred rows.
+
+    Yields
+    ------
+    Iterate
+        One, evaluated at the weights the cone solver found.
+    """
+    cp, margin = import_cvxpy(), _plain(criterion)
+    problem, signs = margin.problem, margin.problem.signs
+    beta, t = cp.Variable(signs.shape), cp.Variable()
+    a = cp.multiply(signs, beta)
+    constraints = [a >= 0, cp.sum(beta, axis=0) == 0]
+    if not problem.all_labelled:
+        constraints.append(cp.multiply(signs == 0, beta) == 0)
+    if np.isfinite(problem.bound):
+        constraints.append(a <= problem.bound)
+    scores = [cp.sum_squares(root.T @ beta) for root in _roots(problem)]
+    weights: Any = None
+    if weight_set.norm == 1:
+        bounds = [score <= t for score in scores]
+    elif np.isinf(weight_set.norm):
+        weights = weight_set.start(margin.n_weights)
+        bounds = [sum(w * q for w, q in zip(weights, scores, strict=True)) <= t]
+    else:
+        dual_norm = weight_set.norm / (weight_set.norm - 1.0)
+        bounds = [cp.pnorm(cp.hstack(scores), dual_norm) <= t]
+    gain = 2.0 * cp.sum(a) - problem.tau * cp.sum_squares(beta) - t
+    program = cp.Problem(cp.Maximize(gain), constraints + bounds)
+    run_solver(program)
+    if weight_set.norm == 1:
+        duals = [bound.dual_value for bound in bounds]
+        weights = None if duals[0] is None else np.ravel(duals)
+    elif weights is None and beta.value is not None:
+        weights = weight_set.maximizer(np.array([q.value for q in scores]))
+    yield _evaluated(criterion, weight_set, weights, program.status)
+
+
+def _plain(criterion: Criterion) -> Any:
+    return getattr(criterion, "_criterion", criterion)  # without its counter
+
+
+def _roots(problem: Any) -> list[np.ndarray]:
+    """F_i (n, rank) with ``G_i = F_i F_i'``, the identity first if it is a kernel."""
+    roots = [np.eye(len(problem.signs))] if problem.identity else []
+    for kernel in to_numpy(problem.bank.stack).astype(np.float64):
+        values, vectors = np.linalg.eigh(kernel)
+        keep = values > RANK * max(float(values[-1]), 0.0)
+        roots.append(vectors[:, keep] * np.sqrt(values[keep]))
+    return roots
+
+
+def _evaluated(
+    criterion: Criterion, weight_set: WeightSet, raw: Any, status: str
+) -> Iterate:
+    """The iterate at the weights a cone solver found, moved into the set."""
+    if raw is None or not np.max(raw) > 0:
+        criterion.evaluate(weight_set.start(criterion.n_weights))  # or says why not
+        raise ArithmeticError(f"the cone solver found no weights: {status}")
+    weights = into_set(criterion, weight_set, np.asarray(raw, dtype=np.float64))
+    state = criterion.evaluate(weights, hessian=False)
+    return Iterate(weights, state.value, state.gradient, state.coef)

@@ -1,0 +1,99 @@
+"""What is said about weights that the data cannot determine."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kernelweave.criteria.identifiability import (
+    identity_likeness,
+    same_kernels,
+    weight_remarks,
+)
+from kernelweave.kernels import DenseBank, center_and_scale
+
+
+def random_bank(rng, p=4, n=20, extra=(), dtype=np.float64):
+    parts = rng.standard_normal((p, n, 3))
+    stack = parts @ parts.transpose(0, 2, 1)
+    if extra:
+        stack = np.concatenate([stack, [make(stack) for make in extra]])
+    return DenseBank(
+        center_and_scale(stack).astype(dtype), [f"k{i}" for i in range(len(stack))]
+    )
+
+
+def test_unrelated_kernels_need_no_remark(rng):
+    bank = random_bank(rng)
+    for learns_alpha in (False, True):
+        assert weight_remarks(bank, np.full(4, 0.25), learns_alpha) == ()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("factor", [1.0, 1e-5, 7.0])
+def test_kernels_that_agree_up_to_scale_are_named(rng, factor, dtype):
+    bank = random_bank(rng, extra=[lambda stack: factor * stack[1]], dtype=dtype)
+    (remark,) = weight_remarks(bank, np.full(5, 0.2), False)
+    assert "'k1' and 'k4'" in remark
+    assert "'k0'" not in remark
+    assert "share the weight between them" in remark
+
+
+def test_one_remark_for_each_group(rng):
+    bank = random_bank(
+        rng, extra=[lambda s: s[1], lambda s: s[3], lambda s: 2.0 * s[1]]
+    )
+    groups = sorted(group.tolist() for group in same_kernels(bank))
+    assert groups == [[1, 4, 6], [3, 5]]
+    assert len(weight_remarks(bank, np.full(7, 1 / 7), False)) == 2
+
+
+def test_no_remark_where_the_shared_weight_is_zero(rng):
+    bank = random_bank(rng, extra=[lambda stack: stack[1]])
+    assert weight_remarks(bank, np.array([1.0, 0, 0, 0, 0]), False) == ()
+
+
+def test_kernels_that_only_resemble_each_other_are_two(rng):
+    bank = random_bank(rng, extra=[lambda stack: stack[1] + 1e-3 * stack[2]])
+    assert same_kernels(bank) == []
+
+
+def test_zero_kernels_are_not_called_the_same(rng):
+    nothing = [lambda stack: 0.0 * stack[0]] * 2
+    bank = random_bank(rng, extra=nothing)
+    assert same_kernels(bank) == []
+    assert np.all(identity_likeness(bank, np.arange(bank.n_kernels))[-2:] == 0)
+
+
+def test_likeness_is_a_cosine(rng):
+    n = 20
+    bank = random_bank(rng, extra=[lambda stack: np.eye(n)])
+    likeness = identity_likeness(bank, np.arange(bank.n_kernels))
+    assert likeness[-1] == pytest.approx(1.0, rel=1e-12)
+    assert np.all((likeness[:-1] > 0) & (likeness[:-1] < 0.9))
+
+
+def test_a_narrow_kernel_makes_a_learned_alpha_unidentifiable(rng):
+    def narrow(stack):
+        X = np.random.default_rng(3).standard_normal((20, 5))
+        squared = np.sum((X[:, None] - X[None]) ** 2, axis=-1)
+        return np.exp(-squared / 0.1**2)
+
+    bank = random_bank(rng, extra=[narrow])
+    (remark,) = weight_remarks(bank, np.full(5, 0.2), True)
+    assert "alpha is not identifiable" in remark
+    assert "'k4'" in remark
+    assert weight_remarks(bank, np.full(5, 0.2), False) == ()
+
+
+def test_an_alpha_that_won_is_reported(rng):
+    bank = random_bank(rng)
+    (remark,) = weight_remarks(bank, np.full(4, 1e-9), True)
+    assert "outweighs every kernel" in remark
+
+
+def test_other_array_libraries_say_the_same(xp_backend):
+    bank = random_bank(np.random.default_rng(0), extra=[lambda stack: stack[2]])
+    there = DenseBank(xp_backend.asarray(bank.stack), bank.names)
+    weights = np.full(5, 0.2)
+    assert weight_remarks(there, weights, True) == weight_remarks(bank, weights, True)

@@ -1,0 +1,91 @@
+"""Target matrices: the identities they are built on, for any class sizes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kernelweave.fits.targets import (
+    binary_target,
+    class_target,
+    reduced_class_target,
+)
+
+SIZES = [[1, 1], [7, 3], [2, 5, 9], [1, 1, 1, 40], [4] * 11]
+
+
+def shuffled_codes(sizes, rng):
+    return rng.permutation(np.repeat(np.arange(len(sizes)), sizes))
+
+
+def shares(sizes):
+    return np.sqrt(np.array(sizes) / np.sum(sizes))
+
+
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+def test_class_target_identities(sizes, rng):
+    h = class_target(shuffled_codes(sizes, rng), len(sizes))
+    n, q = sum(sizes), shares(sizes)
+    assert np.allclose(h.sum(axis=0), 0, atol=1e-10)
+    assert np.allclose(h @ q, 0, atol=1e-12)
+    assert np.allclose(h.T @ h, n * (np.eye(len(q)) - np.outer(q, q)), atol=1e-10)
+
+
+def test_class_target_entries_use_the_count_of_their_column():
+    h = class_target(np.array([0, 1, 1, 1]), 2)
+    inside, outside = np.sqrt(4 / 1) - np.sqrt(1 / 4), -np.sqrt(1 / 4)
+    assert np.allclose(h[:, 0], [inside, outside, outside, outside])
+
+
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+def test_reduced_target_loses_nothing(sizes, rng):
+    codes = shuffled_codes(sizes, rng)
+    k, n = len(sizes), sum(sizes)
+    h = class_target(codes, k)
+    reduced, rotation = reduced_class_target(codes, k)
+    assert reduced.shape == (n, k - 1) and rotation.shape == (k, k - 1)
+    assert np.allclose(rotation.T @ rotation, np.eye(k - 1), atol=1e-12)
+    assert np.allclose(rotation.T @ shares(sizes), 0, atol=1e-12)
+    assert np.allclose(reduced @ rotation.T, h, atol=1e-10)
+    z = rng.normal(size=(n, n))
+    m = z @ z.T + np.eye(n)
+    full = np.trace(h.T @ np.linalg.solve(m, h))
+    assert np.isclose(np.trace(reduced.T @ np.linalg.solve(m, reduced)), full)
+
+
+@pytest.mark.parametrize("sizes", [[7, 3], [1, 12]], ids=str)
+def test_two_classes_agree_with_the_binary_target(sizes, rng):
+    codes = shuffled_codes(sizes, rng)
+    a = binary_target(codes)
+    assert a.shape == (sum(sizes), 1)
+    assert np.isclose(a.sum(), 0)
+    assert np.allclose(a[codes == 1], 1 / sizes[1])
+    assert np.allclose(a[codes == 0], -1 / sizes[0])
+    for column in class_target(codes, 2).T:
+        cosine = column @ a[:, 0] / np.linalg.norm(column) / np.linalg.norm(a)
+        assert np.isclose(abs(cosine), 1)
+
+
+def test_order_of_samples_does_not_matter(rng):
+    codes = shuffled_codes([3, 4, 5], rng)
+    order = rng.permutation(len(codes))
+    for make in (class_target, lambda c, k: reduced_class_target(c, k)[0]):
+        assert np.array_equal(make(codes[order], 3), make(codes, 3)[order])
+
+
+@pytest.mark.parametrize(
+    ("codes", "k", "message"),
+    [
+        ([0, 2, 0], 3, "class 1 of 3 has no samples"),
+        ([0, 1, 3], 3, r"must lie in 0 .. 2, found 0 .. 3"),
+        ([-1, 0, 1], 2, r"found -1 .. 1"),
+        ([0, 0], 1, "at least 2 classes, got 1"),
+        ([0.0, 1.0], 2, "vector of integers; got dtype float64"),
+        ([[0], [1]], 2, r"shape \(2, 1\)"),
+        (np.array([], dtype=int), 2, "found none"),
+    ],
+)
+def test_bad_codes_are_named(codes, k, message):
+    for make in (class_target, reduced_class_target):
+        with pytest.raises(ValueError, match=message):
+            make(np.asarray(codes), k)

@@ -1,0 +1,94 @@
+"""The inner machines: against each other, LIBSVM's answer and their own gap."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.svm import SVC
+
+from kernelweave.fits.targets import signs_of_codes
+from kernelweave.inner.low_rank_svm import solve_low_rank_svm
+from kernelweave.inner.svm import hinge, solve_svm
+
+
+def draw(rng, n=70, k=3, features=4):
+    y = np.arange(n) % k
+    F = rng.normal(size=(n, features))
+    F += 1.5 * rng.normal(size=(k, features))[y]
+    return F, signs_of_codes(y, k)
+
+
+def bounds(K, coef, signs, C):
+    f = K @ coef
+    loss, _ = hinge(f, signs)
+    square = 0.5 * np.sum(coef * f)
+    return np.sum(coef * signs) - square, square + C * loss
+
+
+def assert_feasible(coef, signs, C):
+    a = coef * signs
+    assert np.all(a >= 0) and np.all(a <= C)
+    np.testing.assert_allclose(coef.sum(axis=0), 0, atol=1e-10 * C * len(coef))
+
+
+@pytest.mark.parametrize("C", [1e-3, 1.0, 100.0])
+@pytest.mark.parametrize("k", [2, 3])
+def test_low_rank_and_dense_machines_agree(rng, C, k):
+    F, signs = draw(rng, k=k)
+    K = F @ F.T
+    dense = solve_svm(K, signs, C, 1e-8)
+    low_rank = solve_low_rank_svm(F, signs, C, 1e-9)
+    for coef in (dense, low_rank):
+        assert_feasible(coef, signs, C)
+        lower, upper = bounds(K, coef, signs, C)
+        # LIBSVM stops at a violation; kernels of low rank cannot be polished
+        assert -1e-12 * upper <= upper - lower <= 2e-5 * upper
+    values = [bounds(K, coef, signs, C)[0] for coef in (dense, low_rank)]
+    assert values[0] == pytest.approx(values[1], rel=2e-5)
+
+
+@pytest.mark.parametrize("C", [1e-2, 1.0, 1e4])
+def test_interior_point_on_separated_and_mixed_classes(rng, C):
+    for shift in (0.0, 20.0):  # noise, and classes far apart
+        F, signs = draw(rng, n=120, features=2)
+        F[:, 0] += shift * signs[:, 0]
+        coef = solve_low_rank_svm(F, signs, C, 1e-9)
+        assert_feasible(coef, signs, C)
+        lower, upper = bounds(F @ F.T, coef, signs, C)
+        # C = 1e4 costs digits, and the certificate would tell
+        assert (upper - lower) / upper < (1e-3 if C <= 1 else 1e-2)
+
+
+def test_machine_is_that_of_scikit_learn(rng):
+    F, signs = draw(rng, k=2)
+    machine = SVC(kernel="linear", C=0.7, tol=1e-8).fit(F, signs[:, 0])
+    coef = solve_low_rank_svm(F, signs, 0.7, 1e-10)
+    f = F @ (F.T @ coef)
+    found = (f + hinge(f, signs)[1])[:, 0]
+    np.testing.assert_allclose(found, machine.decision_function(F), atol=1e-4)
+
+
+def test_polished_digits(rng):
+    """The free variables are solved for: the gap is far below LIBSVM's tolerance."""
+    F, signs = draw(rng, n=50, features=60)
+    K = F @ F.T / 60
+    lower, upper = bounds(K, solve_svm(K, signs, 10.0, 1e-6), signs, 10.0)
+    assert (upper - lower) / upper < 1e-9
+
+
+def test_unbalanced_and_tiny_problems():
+    F = np.array([[0.0], [1.0], [5.0]])
+    signs = np.array([[-1.0], [-1.0], [1.0]])
+    for solver in (solve_low_rank_svm, lambda F, *rest: solve_svm(F @ F.T, *rest)):
+        coef = solver(F, signs, 1.0, 1e-8)
+        # the margin lies between 1 and 5: slope 1/2
+        np.testing.assert_allclose(F.T @ coef, [[0.5]], atol=1e-4)
+
+
+def test_hinge_takes_the_best_intercept(rng):
+    _, signs = draw(rng)
+    values = rng.normal(size=signs.shape)
+    loss, intercepts = hinge(values, signs)
+    for shift in (-0.1, 0.0, 0.1):
+        there = np.maximum(1 - signs * (values + intercepts + shift), 0)
+        assert np.sum(there) >= loss - 1e-9

@@ -1,0 +1,103 @@
+"""Kernels that are positive semidefinite, nearly so, or not at all."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from kernelweave import KernelFDA
+from kernelweave._array import to_numpy
+from kernelweave.exceptions import KernelWarning
+from kernelweave.kernels.checks import ensure_psd
+from kernelweave.kernels.maps.centering import center_in_place
+
+N = 30
+
+
+def with_lowest(rng, lowest, dtype=float):
+    """A centred kernel of trace n with one eigenvalue at ``lowest`` times n."""
+    basis, _ = np.linalg.qr(np.column_stack([np.ones(N), rng.normal(size=(N, N - 1))]))
+    values = rng.uniform(0.5, 1.5, size=N - 1)
+    values[0] = 0.0
+    values *= N * (1 - lowest) / np.sum(values)
+    values[0] = lowest * N
+    return (basis[:, 1:] * values) @ basis[:, 1:].T
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("rank", [1, 3, N - 1, 100])
+@pytest.mark.parametrize("policy", ["error", "clip"])
+def test_semidefinite_kernels_pass_unchanged(rank, dtype, policy, rng, xp_backend):
+    X = rng.normal(size=(N, rank))
+    K = xp_backend.asarray(X @ X.T, dtype)
+    center_in_place(K)
+    before = to_numpy(K).copy()
+    assert ensure_psd(K, "kernel 'a'", policy) == (None, None)
+    assert np.array_equal(to_numpy(K), before)
+
+
+@pytest.mark.parametrize("lowest", [-1e-10, -1e-8, -5e-7])
+@pytest.mark.parametrize("policy", ["error", "clip"])
+def test_within_rounding_the_diagonal_is_raised(lowest, policy, rng, xp_backend):
+    G = with_lowest(rng, lowest)
+    given = xp_backend.asarray(G.copy())
+    projector, remark = ensure_psd(given, "kernel 3 ('dna')", policy)
+    assert projector is None
+    assert remark.startswith("kernel 3 ('dna') has the eigenvalue -")
+    assert "within rounding" in remark and "was added to its diagonal" in remark
+    assert_allclose(to_numpy(given), G - lowest * N * np.eye(N), atol=1e-12)
+    assert np.linalg.eigvalsh(to_numpy(given))[0] > -1e-12
+
+
+def test_rounding_of_single_precision_is_larger(rng, xp_backend):
+    given = xp_backend.asarray(with_lowest(rng, -1e-6), "float32")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        projector, _ = ensure_psd(given, "k", "error")
+    assert projector is None
+
+
+@pytest.mark.parametrize("lowest", [-2e-6, -1e-3, -0.3])
+def test_indefinite_kernels_are_refused(lowest, rng, xp_backend):
+    given = xp_backend.asarray(with_lowest(rng, lowest))
+    with pytest.raises(ValueError) as caught:
+        ensure_psd(given, "kernel 3 ('dna')", "error")
+    message = str(caught.value)
+    assert message.startswith("kernel 3 ('dna') is not positive semidefinite")
+    assert f"smallest eigenvalue is {lowest * N:.3g}" in message
+    assert "trace 30" in message and "psd='clip'" in message
+
+
+@pytest.mark.parametrize("lowest", [-2e-6, -1e-3, -0.3])
+def test_clipping(lowest, rng, xp_backend):
+    G = with_lowest(rng, lowest)
+    given = xp_backend.asarray(G.copy())
+    with pytest.warns(KernelWarning, match=r"kernel 3 \('dna'\) was indefinite"):
+        projector, remark = ensure_psd(given, "kernel 3 ('dna')", "clip")
+    clipped, projector = to_numpy(given), to_numpy(projector)
+    values, vectors = np.linalg.eigh(G)
+    expected = (vectors * np.maximum(values, 0.0)) @ vectors.T
+    assert_allclose(clipped, expected * N / np.trace(expected), atol=1e-10)
+    assert_allclose(np.trace(clipped), N)
+    assert_allclose(clipped.sum(axis=0), 0.0, atol=1e-10)
+    # A training row that comes back as a new row finds itself.
+    assert_allclose(G @ projector, clipped, atol=1e-10)
+    share = -values[0] / np.sum(np.abs(values))
+    assert f"removed {100 * share:.2g} %" in remark
+
+
+def test_trust_does_not_look():
+    """An indefinite kernel passes unseen; a good one gives the same model."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 3))
+    y = np.repeat([0, 1], 15)
+    good, bad = X @ X.T, np.tanh(3 * X @ X.T - 2)
+    checked = KernelFDA("precomputed", alpha=100.0).fit(good, y)
+    trusted = KernelFDA("precomputed", alpha=100.0, psd="trust").fit(good, y)
+    np.testing.assert_array_equal(checked.dual_coef_, trusted.dual_coef_)
+    with pytest.raises(ValueError, match="not positive semidefinite"):
+        KernelFDA("precomputed", alpha=100.0).fit(bad, y)
+    KernelFDA("precomputed", alpha=100.0, psd="trust").fit(bad, y)

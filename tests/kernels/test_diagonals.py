@@ -1,0 +1,139 @@
+"""What a watched source remembers of raw kernels, and lengths of new rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from kernelweave._array import to_numpy
+from kernelweave.kernels import RBF, KernelMap, Linear
+from kernelweave.kernels.maps.diagonals import WatchedSource, centred_rows
+from kernelweave.kernels.maps.missing import CompletedKernelMap
+from kernelweave.kernels.maps.sources import FeatureSource, PrecomputedSource
+from kernelweave.views.missing import ObservedViews
+from kernelweave.views.spec import View
+
+KERNELS = [RBF(gamma=0.3), Linear()]
+WEIGHTS = np.array([0.25, 0.75])
+
+
+@pytest.fixture
+def rows(rng):
+    return rng.normal(size=(70, 3)), rng.normal(size=(45, 3))
+
+
+def feature_map(X):
+    view = View("all", KERNELS, slice(None))
+    return KernelMap(WatchedSource(FeatureSource([view], [X])))
+
+
+def test_diagonals_and_least_entries(rows):
+    X, new = rows
+    kernel_map = feature_map(X)
+    kernel_map.fit()
+    source = kernel_map.source
+    for i, kernel in enumerate(KERNELS):
+        assert_allclose(source.diagonals[i], np.diag(kernel(X)))
+        assert_allclose(source.lowest[i], kernel(X).min())
+    found = list(source.diagonal([new], [1]))
+    assert len(found) == 1
+    assert_allclose(found[0], np.sum(new**2, axis=1))
+    both = list(source.diagonal([new], [0, 1]))
+    assert_allclose(both[0], 1.0)
+
+
+def test_lengths_of_new_rows(rows, xp_backend):
+    """``g(x, x)`` is what centring with the training rows makes of ``k(x, x)``."""
+    X, new = rows
+    kernel_map = feature_map(xp_backend.asarray(X))
+    kernel_map.fit()
+    cross, norms = centred_rows(kernel_map, [xp_backend.asarray(new)], WEIGHTS)
+    wanted_cross, wanted = 0.0, 0.0
+    for kernel, weight in zip(KERNELS, WEIGHTS, strict=True):
+        K, k = kernel(X), kernel(new, X)
+        P = np.eye(70) - 1 / 70
+        scale = weight * 70 / np.trace(P @ K @ P)
+        own = np.diag(kernel(new)) - 2 * k.mean(axis=1) + K.mean()
+        wanted = wanted + scale * own
+        wanted_cross = wanted_cross + scale * (k - K.mean(axis=0)) @ P
+    assert_allclose(to_numpy(norms), wanted, atol=1e-10)
+    assert_allclose(to_numpy(cross), wanted_cross, atol=1e-10)
+    # at a training row it is the diagonal of the training kernel
+    own_cross, own = centred_rows(kernel_map, [xp_backend.asarray(X)], WEIGHTS)
+    assert_allclose(to_numpy(own), np.diag(to_numpy(own_cross)), atol=1e-10)
+
+
+def test_precomputed_kernels_tell_only_constant_diagonals(rows):
+    X, new = rows
+    stack = np.stack([kernel(X) for kernel in KERNELS], axis=-1)
+    kernel_map = KernelMap(WatchedSource(PrecomputedSource(stack, ["a", "b"])))
+    kernel_map.fit()
+    cross = np.stack([kernel(new, X) for kernel in KERNELS], axis=-1)
+    found = list(kernel_map.source.diagonal(cross, [0, 1]))
+    assert_allclose(found[0], 1.0)
+    assert np.all(np.isneginf(found[1]))
+    assert np.all(np.isneginf(centred_rows(kernel_map, cross, WEIGHTS)[1]))
+    given = np.stack([np.diag(kernel(new)) for kernel in KERNELS], axis=1)
+    _, norms = centred_rows(kernel_map, cross, WEIGHTS, given)
+    features = feature_map(X)
+    features.fit()
+    assert_allclose(norms, centred_rows(features, [new], WEIGHTS)[1], atol=1e-9)
+
+
+# Rows that lack views -----------------------------------------------------------------
+
+
+def completed_map(X, seen, missing):
+    views = [View(name, RBF(gamma=0.3), slice(None)) for name in "ab"]
+    source = WatchedSource(FeatureSource(views, [X[:, :2], X[:, 2:]], seen))
+    kernel_map = CompletedKernelMap(source, "error", missing)
+    kernel_map.fit()
+    return kernel_map
+
+
+@pytest.mark.parametrize("missing", ["zero", "available"])
+def test_lengths_of_rows_that_lack_views(rng, missing):
+    """Zero, or the mean of what is there, centred again as the kernel was."""
+    X, new = rng.normal(size=(30, 4)), rng.normal(size=(12, 4))
+    seen, there = np.ones((30, 2), bool), np.ones((12, 2), bool)
+    seen[:9, 0] = seen[9:14, 1] = there[:4, 0] = there[4:7, 1] = there[7] = False
+    kernel_map = completed_map(X, seen, missing)
+    rows = ObservedViews([new[:, :2], new[:, 2:]], there)
+    zero = completed_map(X, seen, "zero")
+    filled = np.stack([zero.cross(rows, weights) for weights in np.eye(2)])
+    lengths = np.zeros((2, 12))
+    for v, columns in enumerate((slice(0, 2), slice(2, 4))):
+        centering = kernel_map.centerings[v]
+        own = RBF(gamma=0.3)(new[:, columns], X[seen[:, v], columns]).mean(axis=1)
+        length = centering.scale * (1 - 2 * own + centering.grand_mean)
+        lengths[v] = np.where(there[:, v], length, 0.0)
+    if missing == "available":
+        shared = there[:, None, :] & seen[None, :, :]  # (m, n, v)
+        mean = filled.sum(axis=0) / np.maximum(shared.sum(axis=2), 1)
+        known = there.any(axis=1)
+        average = lengths.sum(axis=0) / np.maximum(there.sum(axis=1), 1)
+        for v in range(2):
+            cross = np.where(shared[:, :, v], filled[v], mean).mean(axis=1)
+            length = np.where(there[:, v], lengths[v], average)
+            repair = kernel_map.repairs[v]
+            length = repair.scale * (length - 2 * cross + repair.grand_mean)
+            kept = np.linalg.eigvalsh(repair.projector)[-1]  # what clipping scaled by
+            lengths[v] = np.where(known, kept * length, 0.0)
+    for v, weights in enumerate(np.eye(2)):
+        cross, norms = centred_rows(kernel_map, rows, weights)
+        assert_allclose(norms, lengths[v], atol=1e-9)
+        assert_allclose(cross, kernel_map.cross(rows, weights), atol=1e-12)
+    both = centred_rows(kernel_map, rows, np.array([0.3, 0.7]))[1]
+    assert_allclose(both, 0.3 * lengths[0] + 0.7 * lengths[1], atol=1e-9)
+    lacking = kernel_map.lacking(there, np.array([0.3, 0.7]))
+    assert_allclose(lacking[[0, 4, 7, 8]], [0.3, 0.7, 1.0, 0.0])
+
+
+def test_diagonals_of_kernels_that_rows_lack(rng):
+    X, seen = rng.normal(size=(20, 4)), np.ones((20, 2), bool)
+    seen[3:8, 1] = False
+    source = completed_map(X, seen, "zero").source
+    assert [len(diagonal) for diagonal in source.diagonals] == [20, 15]
+    assert_allclose(np.concatenate(source.diagonals), 1.0)
+    assert_allclose(source.lowest[1], RBF(gamma=0.3)(X[seen[:, 1], 2:]).min())

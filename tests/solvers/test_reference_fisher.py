@@ -1,0 +1,102 @@
+"""The papers' semidefinite programs: an oracle that shares no code with the solvers."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+from kernelweave.criteria import BlockFisher, WithinFisher
+from kernelweave.kernels import DenseBank
+from kernelweave.solvers import solve
+from kernelweave.solvers.reference import fisher as cone
+from kernelweave.weights import LpBall, Simplex
+
+every_set = pytest.mark.parametrize(
+    "weight_set", [Simplex(), LpBall(1.2), LpBall(2)], ids=repr
+)
+
+
+@pytest.fixture
+def cvxpy():
+    return pytest.importorskip("cvxpy")
+
+
+@every_set
+@pytest.mark.parametrize(
+    ("penalty", "k"), [(1e-4, 1), (1e-2, 3), ("learn", 1), ("learn", 3)]
+)
+def test_the_oracle_agrees_with_newton(cvxpy, small_problem, weight_set, penalty, k):
+    """Eqs. 16, 34, 40 and 41."""
+    criterion = small_problem(penalty, k=k, p=6)
+    problem, weights = cone.sdp_problem(criterion, weight_set)
+    problem.solve(solver="CLARABEL")
+    best = solve(criterion, weight_set, tol=1e-10)
+    assert problem.value == pytest.approx(best.value, rel=1e-6)
+    at_oracle = weight_set.scale(np.maximum(weights.value, 1e-12))
+    value = criterion.evaluate(at_oracle, hessian=False).value
+    assert value == pytest.approx(best.value, rel=1e-6)
+
+
+def test_reference_values_on_thirty_rows(cvxpy, small_problem):
+    """Eq. 34, and Eq. 37 which is not an approximation of it."""
+    exact = small_problem(1e-2)
+    solution = solve(exact, Simplex(), method="sdp", tol=1e-5)
+    assert solution.value == pytest.approx(4.834601868, rel=1e-7)
+    np.testing.assert_allclose(solution.weights[4:6], [0.0857812, 0.9142188], atol=1e-4)
+    block = BlockFisher(exact.bank, exact.target, exact.alpha)
+    problem, weights = cone.sdp_problem(block, Simplex())
+    problem.solve(solver="CLARABEL")
+    assert problem.value == pytest.approx(8.960434920, rel=1e-7)
+    np.testing.assert_allclose(weights.value[4:6], [0.25055406, 0.74944594], atol=1e-4)
+    solution = solve(block, Simplex(), method="sdp", tol=1e-5)
+    assert solution.value == pytest.approx(8.960434920, rel=1e-7)
+    assert solution.converged
+
+
+def test_large_problems_go_to_the_first_order_solver(cvxpy, small_problem, monkeypatch):
+    pytest.importorskip("scs")
+    monkeypatch.setattr(cone, "CLARABEL_ENTRIES", 0)
+    for penalty in (1e-2, "learn"):
+        criterion = small_problem(penalty, p=6)
+        solution = solve(criterion, Simplex(), method="sdp", tol=1e-5)
+        assert solution.converged
+        assert solution.n_factorizations == solution.n_iter == 1
+
+
+def test_an_inaccurate_answer_is_judged_not_hidden(cvxpy, small_problem, monkeypatch):
+    pytest.importorskip("scs")
+    monkeypatch.setattr(cone, "CLARABEL_ENTRIES", 0)
+    monkeypatch.setattr(cone, "SCS_ITERATIONS", 30)
+    criterion = small_problem(1e-4, p=6)
+    solution = solve(criterion, Simplex(), method="sdp")
+    best = solve(criterion, Simplex())
+    assert not solution.converged
+    assert "optimal" not in solution.status
+    assert solution.lower_bound <= best.value <= solution.value
+
+
+def test_a_criterion_without_a_program_is_named(cvxpy, small_problem):
+    exact = small_problem(1e-2)
+    within = WithinFisher(exact.bank, exact.target, 0.3, np.arange(30) % 3)
+    with pytest.raises(ValueError, match=r"no semidefinite program for WithinFisher"):
+        solve(within, Simplex(), method="sdp")
+
+
+def test_a_missing_package_is_named(small_problem, monkeypatch):
+    monkeypatch.setitem(sys.modules, "cvxpy", None)
+    with pytest.raises(ImportError, match=r"needs cvxpy.*kernelweave\[sdp\]"):
+        solve(small_problem(1e-2), Simplex(), method="sdp")
+
+
+def test_arrays_of_other_libraries_are_converted(cvxpy, xp_backend, small_problem):
+    criterion = small_problem(1e-2, p=3)
+    there = type(criterion)(
+        DenseBank(xp_backend.asarray(criterion.bank.stack)),
+        xp_backend.asarray(criterion.target),
+        criterion.alpha,
+    )
+    expected = solve(criterion, Simplex())
+    solution = solve(there, Simplex(), method="sdp", tol=1e-5)
+    assert solution.value == pytest.approx(expected.value, rel=1e-6)
