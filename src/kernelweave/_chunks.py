@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
-__all__ = ["CACHE_ENTRIES", "row_chunks"]
+__all__ = ["CACHE_ENTRIES", "numbered", "row_chunks"]
 
 #: A block of a few megabytes: large enough for BLAS, small beside a kernel matrix.
 CHUNK_ENTRIES = 2**20
@@ -34,3 +35,21 @@ def row_chunks(
     step = max(1, (entries or CHUNK_ENTRIES) // max(1, row_size))
     for start in range(0, n_rows, step):
         yield slice(start, min(start + step, n_rows))
+
+
+class numbered:
+    """Open the message of an error with the rows it is about, unless at the start."""
+
+    def __init__(self, start: int) -> None:
+        self.start = start
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if self.start and isinstance(error, TypeError | ValueError):
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            raise kind(
+                f"In the portion that starts at row {self.start:,} (rows are numbered "
+                f"from its first): {error}"
+            ) from error

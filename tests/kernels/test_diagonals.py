@@ -34,11 +34,18 @@ def test_diagonals_and_least_entries(rows):
     kernel_map.fit()
     source = kernel_map.source
     for i, kernel in enumerate(KERNELS):
-        assert_allclose(source.diagonals[i], np.diag(kernel(X)))
-        assert_allclose(source.lowest[i], kernel(X).min())
+        diagonal, lowest = source.as_defined(i)
+        assert_allclose(diagonal, np.diag(kernel(X)))
+        assert_allclose(lowest, kernel(X).min())
+        (gram,) = source.cross([new], [i])
+        assert_allclose(source.cross_as_defined(i, gram, [new]), kernel(new, X))
+        assert_allclose(source.diagonal_as_defined(i, [new]), np.diag(kernel(new)))
+    # a linear kernel is computed about the mean of the training rows
+    about = X.mean(axis=0)
+    assert_allclose(source.diagonals[1], np.sum((X - about) ** 2, axis=1))
     found = list(source.diagonal([new], [1]))
     assert len(found) == 1
-    assert_allclose(found[0], np.sum(new**2, axis=1))
+    assert_allclose(found[0], np.sum((new - about) ** 2, axis=1))
     both = list(source.diagonal([new], [0, 1]))
     assert_allclose(both[0], 1.0)
 

@@ -18,6 +18,7 @@ from kernelweave.kernels import (
     Polynomial,
     Standardizer,
 )
+from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.features import (
     FeatureRecipe,
     FourierFeatures,
@@ -59,10 +60,27 @@ def test_exact_maps_are_exact(kernel, rng, xp_backend):
     assert_allclose(out, Z, rtol=1e-12, atol=1e-12)
 
 
-def test_exact_linear_features_keep_the_digits_of_columns_far_from_zero(rng):
-    X = rng.normal(size=(50, 3))
-    Z = exact_map(Linear(), X + 1e8).transform(X + 1e8)
-    assert_allclose(centred(Z @ Z.T), centred(X @ X.T), atol=1e-5)
+@pytest.mark.parametrize("method", ["exact", "nystroem", "random"])
+@pytest.mark.parametrize(("dtype", "offset"), [("float64", 1e9), ("float32", 1e3)])
+def test_features_keep_the_digits_of_columns_far_from_zero(
+    method, dtype, offset, rng, xp_backend
+):
+    """Entries are multiples of 1/1024, so that an offset takes nothing from them."""
+    X = np.round(1024 * rng.normal(size=(50, 3))) / 1024
+    kernels = [Linear()] if method == "exact" else [Linear(), RBF(0.3), Laplacian(0.2)]
+    grams = []
+    for rows in (X, X + offset):
+        there = xp_backend.asarray(rows, dtype)
+        recipe = FeatureRecipe(
+            [View("v", kernels, slice(None))], [to_numpy(there)], method, 40
+        )
+        out = xp_backend.asarray(np.zeros((50, recipe.n_features)), dtype)
+        recipe.to(there).write([there], out)
+        Z = [to_numpy(out)[:, block].astype(float) for block in recipe.blocks]
+        grams.append([centred(z @ z.T) for z in Z])
+    for K, L in zip(*grams, strict=True):
+        # float32: landmarks leave directions out whose eigenvalues are rounding
+        assert_allclose(L, K, atol=1e-11 if dtype == "float64" else 2e-3)
 
 
 @pytest.mark.parametrize("kernel", [RBF(0.3), Laplacian(0.2)], ids=str)
@@ -114,6 +132,34 @@ def test_nystroem_of_all_rows_is_the_kernel_and_duplicates_are_no_trouble(rng):
     assert_allclose(Z @ Z.T, kernel.gram(X), atol=1e-7)
     constant = NystroemFeatures(Linear(), np.zeros((5, 2)), 3, rng)
     assert_allclose(constant.transform(np.ones((2, 2))), 0.0)
+
+
+class Loud(Kernel):
+    """``scale exp(-|x - z|^2 / 4)``: not one on its diagonal."""
+
+    base = "sqeuclidean"
+
+    def __init__(self, scale=1.0):
+        self.scale = scale
+
+    def from_base(self, base):
+        return self.scale * np.exp(-0.25 * base)
+
+
+@pytest.mark.parametrize("landmarks", sorted(LANDMARKS))
+@pytest.mark.parametrize("scale", [0.01, 100.0])
+def test_nystroem_does_not_depend_on_the_scale_of_a_kernel(landmarks, scale, rng):
+    X, new = rng.normal(size=(400, 2)), rng.normal(size=(200, 2))
+    made = [
+        NystroemFeatures(Loud(s), X, 60, np.random.default_rng(0), landmarks)
+        for s in (1.0, scale)
+    ]
+    # the same rows are drawn; which directions are rounding may differ by a few
+    assert_allclose(made[1].landmarks, made[0].landmarks)
+    assert abs(made[1].n_features - made[0].n_features) <= 2
+    errors = [kernel_error(one, new) for one in made]
+    assert errors[0] < 0.05
+    assert_allclose(errors[1], errors[0], rtol=1e-3)
 
 
 def test_landmarks_find_a_rare_cluster(rng):

@@ -28,6 +28,7 @@ from kernelweave import _chunks as chunks
 from kernelweave._array import to_numpy
 from kernelweave.kernels import base as base_module
 from kernelweave.kernels.base import Kernel, base_matrix, median_distance
+from kernelweave.kernels.frame import Framed
 from kernelweave.kernels.functions import (
     RBF,
     CallableKernel,
@@ -164,6 +165,18 @@ def test_squared_distances_survive_a_large_offset(rng):
         exact = cdist(A + 1e7, (A if B is None else B) + 1e7, "sqeuclidean")
         found = base_matrix("sqeuclidean", A + 1e7, None if B is None else B + 1e7)
         np.testing.assert_allclose(found, exact, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("value", [1e3, 1e9, 1e20])
+def test_squared_distances_survive_an_outlier(value, rng, xp_backend):
+    """The other rows keep their digits, and the kernel stays semidefinite."""
+    X = rng.normal(size=(100, 3))
+    X[rng.integers(100), 1] = value
+    K = to_numpy(RBF()(xp_backend.asarray(X)))
+    assert_allclose = np.testing.assert_allclose
+    median = np.median(pdist(X, "sqeuclidean"))
+    assert_allclose(K, np.exp(-cdist(X, X, "sqeuclidean") / median), atol=1e-12)
+    assert np.linalg.eigvalsh(K)[0] > -1e-12
 
 
 def test_rows_do_not_depend_on_their_neighbours(rng):
@@ -477,7 +490,8 @@ def test_names_work_on_columns_as_they_are():
     X = rows() * 10
     for name, make in KERNELS.items():
         (kernel,) = resolve_kernels(name, X, "v")
-        assert type(kernel) is make
+        assert type(kernel.core) is make
+        assert kernel.label.startswith(f"{make.__name__}(")
         np.testing.assert_array_equal(kernel(X), make()(X))
 
 
@@ -603,9 +617,13 @@ def test_stack_equals_one_by_one_in_any_order(rng, xp_backend):
         left = X if reference is None else Z
         stack = gram_stack(kernels, left, reference)
         for kernel, K in zip(kernels, stack, strict=True):
-            np.testing.assert_array_equal(
-                to_numpy(K), to_numpy(kernel.gram(left, reference))
-            )
+            expected = to_numpy(kernel.gram(left, reference))
+            if isinstance(kernel, Framed):  # with the mean of X as its origin
+                about = to_numpy(X).mean(axis=0)
+                expected = (to_numpy(left) - about) @ (to_numpy(X) - about).T
+                np.testing.assert_allclose(to_numpy(K), expected, atol=1e-14)
+            else:
+                np.testing.assert_array_equal(to_numpy(K), expected)
             K[:, :] = -1.0  # the caller may overwrite what it was given
 
 
@@ -620,7 +638,8 @@ def test_stack_shares_bases_and_features(monkeypatch):
     X = rows()
     kernels = resolve_kernels(["auto", "rbf", Polynomial(), "linear"], X, "v")
     assert len(list(gram_stack(kernels, X))) == 9
-    assert calls == ["dot", "sqeuclidean"] * 2 + ["sqeuclidean", "dot"]
+    # the linear kernel has an origin of its own, the polynomial must not
+    assert calls == ["dot", "sqeuclidean"] * 2 + ["sqeuclidean", "dot", "dot"]
 
 
 def test_memory_of_a_stack_is_one_base_and_one_gram(monkeypatch):

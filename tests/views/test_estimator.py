@@ -20,7 +20,7 @@ from sklearn.utils.validation import (
 
 from kernelweave._array import is_numpy, to_numpy
 from kernelweave.kernels.functions import RBF, Linear
-from kernelweave.kernels.spec import gram_stack, resolve_kernels
+from kernelweave.kernels.spec import resolve_kernels
 from kernelweave.kernels.transformed import Pipe
 from kernelweave.views.columns import column_names, resolve_columns
 from kernelweave.views.composition import ViewsParamsMixin
@@ -75,10 +75,10 @@ class MeanKernelRidge(ClassifierMixin, ViewsParamsMixin, BaseEstimator):
 
     def _mean_kernel(self, blocks, reference=None):
         grams = []
-        for i, view in enumerate(self.views_):
+        for i in range(len(self.views_)):
             Z = None if reference is None else reference[i]
-            stack = gram_stack(self.kernels_[i], blocks[i], Z, view_name=view.name)
-            grams.extend(to_numpy(K) for K in stack)
+            for kernel in self.kernels_[i]:  # not centred: as they are defined
+                grams.append(to_numpy(kernel.gram(blocks[i], Z)))
         return np.mean(grams, axis=0)
 
     def decision_function(self, X):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from kernelweave._array import Array, is_array, namespace
-from kernelweave.dependence import Estimator, check_pairs
+from kernelweave.dependence.hsic import Estimator, check_pairs
 from kernelweave.views.streams import is_iterator
 
 __all__ = ["hsic_of_features"]

@@ -54,6 +54,8 @@ class MomentProblem:
         Machine precision of the products behind ``gram``.
     origins : ndarray of shape (p,), optional
         Squared length of what was subtracted from the features of each kernel.
+    noise : ndarray of shape (p,), optional
+        Variance of the features of each kernel that is rounding of its columns.
 
     Attributes
     ----------
@@ -81,6 +83,7 @@ class MomentProblem:
         names: list[str],
         precision: float,
         origins: np.ndarray | None = None,
+        noise: np.ndarray | None = None,
     ) -> None:
         xp, head = namespace(gram), 1 + coding.shape[0]
         self.widths, self.coding = list(widths), coding
@@ -91,8 +94,9 @@ class MomentProblem:
         centred = gram - self.n_rows * means[:, None] * means[None, :]
         self.mean = means[head:]
         origins = np.zeros(len(widths)) if origins is None else origins
+        noise = np.zeros(len(widths)) if noise is None else noise
         self.scales = self._scales(
-            to_numpy(xp.linalg.diagonal(centred))[head:], second, origins
+            to_numpy(xp.linalg.diagonal(centred))[head:], second, origins, noise
         )
         self.active = [int(i) for i in np.flatnonzero(self.scales)]
         if not self.active:
@@ -132,12 +136,17 @@ class MomentProblem:
         )
 
     def _scales(
-        self, variances: np.ndarray, second: np.ndarray, origins: np.ndarray
+        self,
+        variances: np.ndarray,
+        second: np.ndarray,
+        origins: np.ndarray,
+        noise: np.ndarray,
     ) -> np.ndarray:
         ends = np.cumsum([0, *self.widths])[:-1]
         traces = np.add.reduceat(variances, ends)
         sizes = np.add.reduceat(second, ends) + self.n_rows * origins
-        varies = traces > CONSTANT * self.precision * sizes
+        rounding = CONSTANT * self.precision * sizes
+        varies = traces > np.maximum(rounding, self.n_rows * noise)
         return np.where(varies, self.n_rows / np.where(varies, traces, 1.0), 0.0)
 
     def scaled(self, centred: Array) -> Array:

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+
+from kernelweave._units import column_means, units_of
 
 __all__ = [
     "binary_target",
     "class_target",
+    "output_frame",
     "reduced_class_target",
     "signs_of_codes",
 ]
+
+#: Share of the largest number up to which outputs may go, since predictions are sums.
+ROOM = 1e-6
 
 
 def binary_target(codes: np.ndarray) -> np.ndarray:
@@ -114,3 +122,29 @@ def signs_of_codes(codes: np.ndarray, k: int) -> np.ndarray:
     classes = np.arange(k)[None, :] if k > 2 else np.array([[1]])
     signs = np.where(codes[:, None] == classes, 1.0, -1.0)
     return np.where(codes[:, None] < 0, 0.0, signs)
+
+
+def output_frame(outputs: np.ndarray, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and unit of each output (n, t), both (t,), so that squares can be computed.
+
+    The unit is 1 for deviations of ordinary size, else the power of two above them.
+
+    Parameters
+    ----------
+    outputs : ndarray of shape (n, t)
+        Outputs of a regression in float64.
+    dtype : numpy.dtype
+        Floating dtype of the predictions to come, which must have room for them.
+    """
+    limits = np.finfo(dtype)
+    limit = float(limits.max) * ROOM
+    if np.max(np.abs(outputs), initial=0.0) > limit:
+        i, j = (int(index) for index in np.argwhere(np.abs(outputs) > limit)[0])
+        column = f", column {j}" if outputs.shape[1] > 1 else ""
+        raise ValueError(
+            f"y holds {outputs[i, j]:.3g} in row {i}{column}, but predictions in "
+            f"{np.dtype(dtype)}, the dtype of X, must stay below {limit:.1g}. Divide y "
+            "by a constant, or pass X in float64."
+        )
+    mean = column_means(outputs)
+    return mean, units_of(np.max(np.abs(outputs - mean), axis=0), limits.bits)

@@ -26,6 +26,8 @@ from kernelweave._chunks import row_chunks
 __all__ = ["Kernel", "base_matrix", "median_distance"]
 
 MEDIAN_ROWS = 2000
+#: Rows among which the origin of distances lies.
+MIDDLE_ROWS = 31
 
 
 class Kernel(BaseEstimator):
@@ -42,10 +44,21 @@ class Kernel(BaseEstimator):
     base : {"dot", "sqeuclidean", "l1", "chi2"} or None
         The matrix that the Gram matrix is a function of, entry by entry. Kernels with
         the same base share it.
+    forgets : {"affine", "unit"} or None
+        What may happen to all columns at once without any change of the centred kernel
+        of trace n: another unit, or another origin, too, or neither.
+    noise : float
+        The trace for each row of the centred kernel that is rounding of its columns.
     """
 
     psd: bool = True
     base: str | None = None
+    noise: float = 0.0
+
+    @property
+    def forgets(self) -> str | None:
+        """What may happen to all columns at once; see above."""
+        return None
 
     @property
     def steps(self) -> tuple[Any, ...]:
@@ -208,13 +221,13 @@ def _dot(X: Array, Z: Array | None) -> Array:
 
 
 def _sqeuclidean(X: Array, Z: Array | None) -> Array:
-    """``|x|^2 + |z|^2 - 2 x'z`` after moving the origin to the mean of the references.
+    """``|x|^2 + |z|^2 - 2 x'z`` after moving the origin amidst the references.
 
     Moving the origin loses the fewest digits. What is within rounding of zero is set to
     zero, so that duplicates are at distance 0 exactly.
     """
     xp = namespace(X)
-    center = xp.mean(X if Z is None else Z, axis=0)
+    center = _middle(X if Z is None else Z)
     X = X - center
     norms = xp.sum(X * X, axis=1)  # (n,)
     norms_z = norms
@@ -235,6 +248,15 @@ def _sqeuclidean(X: Array, Z: Array | None) -> Array:
             eye = xp.eye(rows.stop - rows.start, dtype=D.dtype, device=device(D))
             D[rows, rows] *= 1 - eye
     return D
+
+
+def _middle(X: Array) -> Array:
+    """Medians (d,) of the columns over some rows: unlike means, no outlier moves them.
+
+    With a mean as its origin, one entry of 1e9 would cost all other rows their digits.
+    """
+    some = X[:: -(-X.shape[0] // MIDDLE_ROWS), :]
+    return namespace(X).sort(some, axis=0)[some.shape[0] // 2, :]
 
 
 def _sum_columns(X: Array, Z: Array | None, term: Any) -> Array:

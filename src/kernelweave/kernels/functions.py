@@ -36,6 +36,11 @@ class Linear(Kernel):
 
     base = "dot"
 
+    @property
+    def forgets(self) -> str | None:
+        """Origin and unit of the columns."""
+        return "affine"
+
     def from_base(self, base: Array) -> Array:
         """The base itself: no copy is made."""
         return base
@@ -63,6 +68,11 @@ class Polynomial(Kernel):
         self.degree = degree
         self.gamma = gamma
         self.coef0 = coef0
+
+    @property
+    def forgets(self) -> str | None:
+        """The unit of the columns, if gamma comes from them."""
+        return "unit" if self.gamma == "scale" else None
 
     def resolve(self, X: Array, memo: dict[str, float] | None = None) -> Kernel:
         """Fix gamma from the training rows X (n, d)."""
@@ -94,6 +104,11 @@ class _Exponential(Kernel):
     """``k(x, z) = exp(-gamma distance(x, z))`` for the distance in ``base``."""
 
     gamma: float | str
+
+    @property
+    def forgets(self) -> str | None:
+        """Origin and unit of the columns, if gamma comes from them."""
+        return "affine" if self.gamma == "median" else None
 
     def resolve(self, X: Array, memo: dict[str, float] | None = None) -> Kernel:
         """Fix gamma from the training rows X (n, d)."""
@@ -165,6 +180,11 @@ class Chi2(_Exponential):
 
     def __init__(self, gamma: float | str = 1.0) -> None:
         self.gamma = gamma
+
+    @property
+    def forgets(self) -> str | None:
+        """The unit of the columns, if gamma comes from them."""
+        return "unit" if self.gamma == "median" else None
 
 
 class Cosine(Kernel):

@@ -7,8 +7,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 from kernelweave._array import Array, namespace
 from kernelweave.kernels.base import Kernel, base_matrix
+from kernelweave.kernels.frame import Frame, Framed
 from kernelweave.kernels.functions import (
     RBF,
     CallableKernel,
@@ -35,7 +38,9 @@ KERNELS: dict[str, type[Kernel]] = {
 }
 
 
-def resolve_kernels(spec: Any, X: Array, view_name: str) -> list[Kernel]:
+def resolve_kernels(
+    spec: Any, X: Array, view_name: str, bits: int | None = None
+) -> list[Kernel]:
     """Kernels of one view, all their parameters fixed from the training rows.
 
     Parameters
@@ -49,28 +54,59 @@ def resolve_kernels(spec: Any, X: Array, view_name: str) -> list[Kernel]:
         Training rows of the view, floating.
     view_name : str
         Named in messages.
+    bits : {32, 64}, default=None
+        Precision of the rows that the kernels will see, by default that of X.
 
     Returns
     -------
     kernels : list of Kernel
         Resolved, never the user's own objects.
     """
+    bits = namespace(X).finfo(X.dtype).bits if bits is None else bits
     with _naming(view_name):
-        return _resolve(spec, X, {})
+        return _resolve(spec, _Rows(X, bits))
 
 
-def _resolve(spec: Any, X: Array, memo: dict[str, float]) -> list[Kernel]:
-    if isinstance(spec, Pipe):
-        fitted, features = spec.fit_transformer(X)
-        return [Pipe(fitted, kernel) for kernel in _resolve(spec.kernel, features, {})]
+class _Rows:
+    """Training rows, and what the kernels on them found out about them."""
+
+    def __init__(self, X: Array, bits: int, standardized: bool = False) -> None:
+        self.X, self.bits, self.standardized = X, bits, standardized
+        self.memo: dict[str, float] = {}
+        self._frames: dict[str, Frame] = {}
+        self._framed: dict[str, _Rows] = {}
+
+    def resolve(self, kernel: Kernel) -> Kernel:
+        """The kernel on these columns, or on those with a better origin and unit."""
+        kind = kernel.forgets
+        if kind is None or self.standardized:
+            return kernel.resolve(self.X, self.memo)
+        if kind not in self._frames:
+            self._frames[kind] = Frame(kind == "affine").fit(self.X, bits=self.bits)
+        frame = self._frames[kind]
+        # Distances see to the origin themselves.
+        moved = kind == "affine" and kernel.base == "dot"
+        if not moved and frame.unit_ == 1.0:
+            return kernel.resolve(self.X, self.memo)
+        if kind not in self._framed:
+            self._framed[kind] = _Rows(frame.transform(self.X), self.bits)
+        rows = self._framed[kind]
+        return Framed(frame, kernel.resolve(rows.X, rows.memo))
+
+
+def _resolve(spec: Any, rows: _Rows) -> list[Kernel]:
+    if isinstance(spec, Pipe) and not isinstance(spec, Framed):
+        fitted, features = spec.fit_transformer(rows.X)
+        inner = _Rows(features, rows.bits, isinstance(fitted, Standardizer))
+        return [Pipe(fitted, kernel) for kernel in _resolve(spec.kernel, inner)]
     if isinstance(spec, Kernel):
-        return [spec.resolve(X, memo)]
+        return [rows.resolve(spec)]
     if isinstance(spec, str):
-        return _auto(X) if spec == "auto" else _resolve(_named(spec), X, memo)
+        return _auto(rows) if spec == "auto" else _resolve(_named(spec), rows)
     if isinstance(spec, list | tuple):
         if not spec:
             raise ValueError("the list of kernels is empty.")
-        return [kernel for item in spec for kernel in _resolve(item, X, memo)]
+        return [kernel for item in spec for kernel in _resolve(item, rows)]
     if isinstance(spec, type):
         raise TypeError(
             f"kernel is the class {spec.__name__}; give an object such as "
@@ -84,13 +120,13 @@ def _resolve(spec: Any, X: Array, memo: dict[str, float]) -> list[Kernel]:
     )
 
 
-def _auto(X: Array) -> list[Kernel]:
+def _auto(rows: _Rows) -> list[Kernel]:
     """Which scaling of the columns is right depends on the data: offer both."""
     kernels = [Linear(), *(RBF(factor=1 / width) for width in AUTO_WIDTHS)]
     scalings = [Standardizer(per_column=False)]
-    if not Standardizer().fit(X).is_even:
+    if not Standardizer().fit(rows.X).is_even:
         scalings.append(Standardizer())
-    return [k for scaling in scalings for k in _resolve(Pipe(scaling, kernels), X, {})]
+    return [k for scaling in scalings for k in _resolve(Pipe(scaling, kernels), rows)]
 
 
 def _named(name: str) -> Kernel:
@@ -108,7 +144,10 @@ def _named(name: str) -> Kernel:
 def gram_stack(
     kernels: Sequence[Kernel], X: Array, Z: Array | None = None, *, view_name: str = ""
 ) -> Iterator[Array]:
-    """Gram matrices of the resolved kernels of one view, one at a time.
+    """Gram matrices of the resolved kernels of one view, one at a time, to be centred.
+
+    Kernels that forget the origin of their columns have the one that loses the fewest
+    digits; call them one by one for matrices as they are defined.
 
     Kernels with the same transformers and base share the base matrix, which is freed
     after its last use. Where kernels of a base stand together, memory never holds more
@@ -136,7 +175,8 @@ def gram_stack(
     features: dict[Any, tuple[Array, Array | None]] = {}
     bases: dict[Any, Array] = {}
     for index, (kernel, path, key) in enumerate(zip(kernels, paths, keys, strict=True)):
-        with _naming(view_name):
+        # What is not finite is for those to report who know the rows.
+        with _naming(view_name), np.errstate(over="ignore", invalid="ignore"):
             if path not in features:
                 features[path] = _features(kernel, X, Z)
             if kernel.base is None:

@@ -9,6 +9,7 @@ from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, clone
 
 from kernelweave._array import Array, as_float, eps, from_numpy, namespace, to_numpy
+from kernelweave._units import column_means
 from kernelweave.kernels.base import Kernel
 from kernelweave.views.composition import nested_params, with_params
 
@@ -50,8 +51,7 @@ class Standardizer(BaseEstimator):
         """Learn mean and deviation from the rows of X (n, d)."""
         xp = namespace(X)
         n = X.shape[0]
-        # Sums of many float32 need float64, the data themselves do not.
-        self.mean_ = as_float(xp.sum(X, axis=0, dtype=xp.float64) / n, X.dtype)
+        self.mean_ = column_means(X)
         largest = xp.max(xp.abs(X), axis=0)
         unit = largest + as_float(largest == 0, X.dtype)
         centered = (X - self.mean_) / unit
@@ -114,6 +114,11 @@ class Pipe(Kernel):
     def base(self) -> str | None:  # type: ignore[override]
         """The base matrix of the kernel behind the transformer."""
         return self.core.base
+
+    @property
+    def noise(self) -> float:  # type: ignore[override]
+        """The rounding of the columns that the kernel behind the transformer sees."""
+        return self.kernel.noise
 
     @property
     def steps(self) -> tuple[Any, ...]:

@@ -11,8 +11,10 @@ from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
 
 from kernelweave._array import Array, from_numpy, is_array, namespace, to_numpy
+from kernelweave._units import units_of
 from kernelweave.criteria.fisher.total import Fisher
 from kernelweave.fits.discriminant import fit_kernel
+from kernelweave.fits.targets import output_frame
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.models.shared.base import KernelModel
 from kernelweave.models.shared.lazy import lazily
@@ -192,10 +194,12 @@ class MultipleKernelRidge(ExplicitFeatures, RegressorMixin, KernelModel):
 
     def _learn(self, bank: DenseBank, outputs: np.ndarray, progress: Progress) -> None:
         """Choose weights and alpha for kernels and targets (n, n_outputs); fit."""
-        mean, spread = outputs.mean(axis=0), outputs.std(axis=0)
-        varies = spread > ROUNDING * np.max(np.abs(outputs), axis=0)
+        mean, unit = output_frame(outputs, to_numpy(bank.like[:0, ...]).dtype)
+        centred = (outputs - mean) / unit
+        spread = np.sqrt(np.mean(centred**2, axis=0))
+        varies = spread > ROUNDING * np.max(np.abs(outputs / unit), axis=0)
         spread = np.where(varies, spread, 1.0)
-        target = from_numpy(np.where(varies, outputs - mean, 0.0) / spread, bank.like)
+        target = from_numpy(np.where(varies, centred, 0.0) / spread, bank.like)
         learner = WeightLearner(
             self, bank, target, lambda alpha: Fisher(bank, target, alpha), progress
         )
@@ -206,7 +210,7 @@ class MultipleKernelRidge(ExplicitFeatures, RegressorMixin, KernelModel):
         fit = choice.fit
         if fit is None:
             fit = fit_kernel(bank.combine(choice.weights), target, choice.alpha)
-        self.dual_coef_ = fit.coef * from_numpy(spread, bank.like)[None, :]
+        self.dual_coef_ = fit.coef * from_numpy(spread * unit, bank.like)[None, :]
         self.intercept_ = from_numpy(mean, bank.like)
         self.loo_error_ = float(np.mean(to_numpy(fit.loo_residual) ** 2))
         self.alpha_, self.n_iter_ = float(choice.alpha), int(choice.n_iter)
@@ -268,6 +272,7 @@ class MultipleKernelRidge(ExplicitFeatures, RegressorMixin, KernelModel):
         score : float
             R^2.
         """
-        truth = to_numpy(y) if is_array(y) else y
-        predicted = to_numpy(self.predict(X))
-        return float(r2_score(truth, predicted, sample_weight=sample_weight))
+        truth = to_numpy(y) if is_array(y) else np.asarray(y, dtype=np.float64)
+        unit = float(units_of(np.max(np.abs(truth), initial=0.0), 64))
+        predicted = to_numpy(self.predict(X)) / unit
+        return float(r2_score(truth / unit, predicted, sample_weight=sample_weight))

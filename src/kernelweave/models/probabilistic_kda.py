@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from kernelweave._array import Array, from_numpy, is_array, namespace, to_numpy
+from kernelweave._chunks import numbered
 from kernelweave.fits.gaussians import ClassGaussians
 from kernelweave.fits.predictive import PredictivePath, choose_noise
 from kernelweave.fits.targets import class_target
@@ -246,7 +247,8 @@ class ProbabilisticKDA(KernelDiscriminant):
         means, variances = [], []
         for part, piece in self.kernel_map_.pieces(rows):
             own = None if known is None else known[part, :]
-            cross, norms = centred_rows(self.kernel_map_, piece, weights, own)
+            with numbered(part.start):
+                cross, norms = centred_rows(self.kernel_map_, piece, weights, own)
             means.append(cross @ self.dual_coef_)
             variance = self._path.variance_factor(cross, norms, noise)
             unknown = self._unknown(getattr(piece, "observed", None))

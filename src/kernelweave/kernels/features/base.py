@@ -33,8 +33,6 @@ class FeatureMap:
 
     exact: bool = False
     how: str = ""
-    #: What was subtracted from the features, to keep their digits.
-    shift: np.ndarray = np.zeros(1)
     #: Names of the attributes that are arrays and move with :meth:`to`.
     arrays: ClassVar[tuple[str, ...]] = ()
 

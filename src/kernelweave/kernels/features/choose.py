@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from kernelweave._units import column_means
 from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.features.base import FeatureMap
 from kernelweave.kernels.features.exact import exact_map, exact_width
@@ -60,5 +61,6 @@ def choose_map(
     if width is not None and width <= EXACT_FACTOR * n_features:
         return exact_map(kernel, sample)
     if method == "random" and FourierFeatures.supports(kernel):
-        return FourierFeatures(kernel, sample.shape[1], n_features, rng)
+        origin = column_means(sample)
+        return FourierFeatures(kernel, sample.shape[1], n_features, rng, origin)
     return NystroemFeatures(kernel, sample, n_features, rng, precision=precision)

@@ -35,7 +35,7 @@ def exact_width(kernel: Kernel, n_columns: int) -> int | None:
 def exact_map(kernel: Kernel, sample: np.ndarray) -> FeatureMap:
     """The exact map of a resolved kernel for rows like those of ``sample`` (m, d)."""
     if isinstance(kernel, Linear):
-        return LinearFeatures(kernel, sample)
+        return LinearFeatures(kernel, sample.shape[1])
     if isinstance(kernel, Cosine):
         return CosineFeatures(kernel, sample.shape[1])
     if isinstance(kernel, Polynomial):
@@ -44,29 +44,17 @@ def exact_map(kernel: Kernel, sample: np.ndarray) -> FeatureMap:
 
 
 class LinearFeatures(FeatureMap):
-    """``z(x) = x - c`` for ``k(x, y) = x'y``.
+    """``z(x) = x`` for ``k(x, y) = x'y``.
 
-    The constant c, the mean of the sample, leaves the centred kernel as it is and keeps
-    the digits of columns far from zero.
-
-    Parameters
-    ----------
-    kernel : Linear
-        The kernel.
-    sample : ndarray of shape (m, d)
-        Rows.
+    Columns far from zero keep their digits because they pass a
+    :class:`~kernelweave.kernels.frame.Frame` on their way here.
     """
 
     exact, how = True, "exact"
-    arrays = ("shift",)
-
-    def __init__(self, kernel: Kernel, sample: np.ndarray) -> None:
-        super().__init__(kernel, sample.shape[1])
-        self.shift = np.asarray(np.mean(sample, axis=0), dtype=np.float64)  # (d,)
 
     def transform(self, X: Array) -> Array:
-        """``X - c``."""
-        return X - self.shift[None, :]
+        """The rows themselves: no copy is made."""
+        return X
 
 
 class CosineFeatures(FeatureMap):

@@ -31,10 +31,13 @@ class FourierFeatures(FeatureMap):
         D; an odd number is rounded up.
     rng : numpy.random.Generator
         Draws the frequencies.
+    origin : ndarray of shape (d,), optional
+        Subtracted from all rows, so that phases keep the digits of columns far from
+        zero; the kernel does not see it.
     """
 
     how = "random Fourier"
-    arrays = ("frequencies",)
+    arrays = ("frequencies", "origin")
 
     def __init__(
         self,
@@ -42,6 +45,7 @@ class FourierFeatures(FeatureMap):
         n_columns: int,
         n_features: int,
         rng: np.random.Generator,
+        origin: np.ndarray | None = None,
     ) -> None:
         half = -(-n_features // 2)
         super().__init__(kernel, 2 * half)
@@ -53,6 +57,7 @@ class FourierFeatures(FeatureMap):
         else:
             raise ValueError(f"{kernel.label} has no random Fourier features")
         self.frequencies = draws  # (d, D / 2)
+        self.origin = np.zeros(n_columns) if origin is None else origin
 
     @staticmethod
     def supports(kernel: Kernel) -> bool:
@@ -62,14 +67,14 @@ class FourierFeatures(FeatureMap):
     def transform(self, X: Array) -> Array:
         """Cosines and sines (m, D) of the rows X (m, d)."""
         xp = namespace(X)
-        phase = X @ self.frequencies
+        phase = (X - self.origin) @ self.frequencies
         return xp.concat([xp.cos(phase), xp.sin(phase)], axis=1) * self.size
 
     def write(self, X: Array, out: Array) -> None:
         """The same into ``out`` (m, D), without temporaries of that size."""
         if not is_numpy(X):
             return super().write(X, out)
-        phase, half = X @ self.frequencies, self.n_features // 2
+        phase, half = (X - self.origin) @ self.frequencies, self.n_features // 2
         np.cos(phase, out=out[:, :half])
         np.sin(phase, out=out[:, half:])
         out *= self.size

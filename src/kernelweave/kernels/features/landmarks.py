@@ -121,8 +121,8 @@ def _recursive_scores(
 
 def _diagonal(kernel: Kernel, X: np.ndarray) -> np.ndarray:
     """``k(x, x)`` of each row, (n,)."""
-    if kernel.base in ("sqeuclidean", "l1", "chi2"):
-        return np.ones(X.shape[0])
+    if kernel.base in ("sqeuclidean", "l1", "chi2"):  # a row is at distance 0 of itself
+        return kernel.from_base(np.zeros((X.shape[0], 1)))[:, 0]
     parts = [
         np.diagonal(kernel.gram(X[i : i + 256])) for i in range(0, X.shape[0], 256)
     ]

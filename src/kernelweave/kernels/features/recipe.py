@@ -10,11 +10,13 @@ import numpy as np
 from scipy.sparse import csr_array, issparse
 
 from kernelweave._array import Array, as_float, from_numpy, is_numpy, to_numpy
+from kernelweave._units import is_square_safe
 from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.features.base import FeatureMap
 from kernelweave.kernels.features.choose import choose_map
 from kernelweave.kernels.features.exact import LinearFeatures
 from kernelweave.kernels.features.report import MapReport
+from kernelweave.kernels.oversize import check_outliers, name_largest
 from kernelweave.kernels.spec import resolve_kernels
 from kernelweave.kernels.transformed import Standardizer, apply_step
 from kernelweave.views.spec import View
@@ -57,6 +59,8 @@ class FeatureRecipe:
     sparse : list of bool
         Which kernels are linear on a view whose rows are sparse: no dense copy of
         these rows is made.
+    noise : list of float
+        The variance of the features of each kernel that is rounding of its columns.
     """
 
     def __init__(
@@ -73,17 +77,20 @@ class FeatureRecipe:
         self.steps: list[tuple[Any, ...]] = []
         self.view_of: list[int] = []
         self.sparse: list[bool] = []
+        self.noise: list[float] = []
+        self.views = views
         for number, (view, rows) in enumerate(zip(views, sample, strict=True)):
             dense = rows.toarray() if issparse(rows) else to_numpy(rows)
-            precision = float(np.finfo(dense.dtype).eps)
+            check_outliers(view, dense)
+            limits = np.finfo(dense.dtype)
             dense = np.ascontiguousarray(dense, dtype=np.float64)
             some = dense[:: -(-len(dense) // SOME_ROWS)]
-            for kernel in resolve_kernels(view.kernel, some, view.name):
+            for kernel in resolve_kernels(view.kernel, some, view.name, limits.bits):
                 rng = np.random.default_rng([seed, len(self.maps)])
                 seen = _through(kernel.steps, dense)
                 try:
                     made = choose_map(
-                        kernel.core, seen, method, n_features, rng, precision
+                        kernel.core, seen, method, n_features, rng, float(limits.eps)
                     )
                 except ValueError as error:
                     raise ValueError(f"View {view.name!r}: {error}") from error
@@ -95,6 +102,7 @@ class FeatureRecipe:
     def _add(self, view: str, number: int, kernel: Kernel, made: FeatureMap) -> None:
         self.maps.append(made)
         self.steps.append(kernel.steps)
+        self.noise.append(kernel.noise)
         self.view_of.append(number)
         self.names.append(f"{view}: {kernel.label}")
         self.view_names.append(view)
@@ -148,8 +156,21 @@ class FeatureRecipe:
                 rows = views[self.view_of[i]]
                 rows = rows.toarray() if issparse(rows) else rows
                 passed[key] = _through(self.steps[i], rows)
-            made.write(passed[key], out[:, start : start + made.n_features])
+            block = out[:, start : start + made.n_features]
+            with np.errstate(over="ignore", invalid="ignore"):
+                made.write(passed[key], block)
+            if not is_square_safe(block):
+                raise self._out_of_range(i, views[self.view_of[i]])
             start += made.n_features
+
+    def _out_of_range(self, i: int, rows: Any) -> ValueError:
+        """Which entry of the rows of a view is too much for kernel i."""
+        view, numbers = self.views[self.view_of[i]], None
+        if issparse(rows):  # one row is enough to be made dense
+            numbers = np.argmax(abs(rows).max(axis=1).toarray(), keepdims=True).ravel()
+            rows = rows.tocsr()[numbers].toarray()
+        label = self.names[i].removeprefix(f"{view.name}: ")
+        return ValueError(name_largest(view, label, self.steps[i], rows, numbers))
 
     def means(self, sample: list[Any]) -> np.ndarray:
         """Means of the features over rows in host memory, 0 for sparse ones: (D,)."""
@@ -166,13 +187,17 @@ class FeatureRecipe:
         """Features (m, d) of sparse rows under a linear kernel, not centred.
 
         A constant added to a feature changes no centred kernel, so that of a
-        standardised column only the division is left.
+        standardised column only the division is left. Subtracting the mean would fill
+        the zeros: columns far from zero lose their digits here, and are found constant
+        if none are left.
         """
         scale = np.ones(rows.shape[1])
         for step in self.steps[i]:
             scale *= np.asarray(step.scale_, dtype=np.float64)
-        rows = csr_array(rows)
-        return rows.multiply(1.0 / scale[None, :]).tocsr()
+        found = csr_array(rows).multiply(1.0 / scale[None, :]).tocsr()
+        if found.nnz and not is_square_safe(found.data):
+            raise self._out_of_range(i, rows)
+        return found
 
     def report(self, probe: list[Any]) -> tuple[MapReport, ...]:
         """The held-out kernel error of each map on the rows ``probe``, one list a view.

@@ -12,11 +12,16 @@ so that every kernel has mean eigenvalue one and its original scale is forgotten
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isfinite
 
 from kernelweave._array import Array, eps, is_numpy, namespace
 from kernelweave._chunks import CACHE_ENTRIES, row_chunks
 
-__all__ = ["Centering", "center_and_scale", "center_in_place"]
+__all__ = ["Centering", "OutOfRangeError", "center_and_scale", "center_in_place"]
+
+
+class OutOfRangeError(ValueError):
+    """Kernel values that are no numbers in this precision, or have no trace."""
 
 
 @dataclass(frozen=True)
@@ -48,10 +53,17 @@ class Centering:
         return centred if self.projector is None else centred @ self.projector
 
 
-def center_in_place(gram: Array) -> Centering:
+def center_in_place(gram: Array, noise: float = 0.0) -> Centering:
     """Centre a training Gram matrix (n, n) and scale it to trace n, in place.
 
     A kernel whose centred trace is rounding error is set to zero.
+
+    Parameters
+    ----------
+    gram : array of shape (n, n)
+        The kernel.
+    noise : float, default=0.0
+        The trace for each row that is rounding of what the kernel was computed from.
     """
     xp, n = namespace(gram), gram.shape[0]
     before = float(xp.linalg.trace(gram))
@@ -59,6 +71,9 @@ def center_in_place(gram: Array) -> Centering:
     grand_mean = float(xp.mean(row_means))
     trace = before - n * grand_mean  # of P K P
     rounding = 10 * n * eps(gram) * max(abs(before), n * abs(grand_mean))
+    rounding = max(rounding, n * noise)
+    if not (isfinite(trace) and isfinite(n / trace if trace > rounding else 0.0)):
+        raise OutOfRangeError("the kernel holds values that are no numbers")
     if trace <= rounding:
         _subtract_means(gram, row_means, grand_mean, 1.0)
         largest = max(float(xp.max(gram)), -float(xp.min(gram)))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from kernelweave._array import Array, device, from_numpy, namespace
 from kernelweave._chunks import row_chunks
+from kernelweave.kernels.base import Kernel
+from kernelweave.kernels.frame import Frame
 from kernelweave.kernels.maps.centering import Centering
 from kernelweave.kernels.maps.kernel_map import KernelMap
 from kernelweave.kernels.maps.missing import CompletedKernelMap
@@ -36,17 +39,19 @@ class WatchedSource:
     ----------
     diagonals : list of arrays of shape (n_i,)
         ``k(x_i, x_i)`` of each kernel over the rows that have it, known once ``fill``
-        is through.
+        is through; with the origin that centring may forget.
     lowest : list of float
-        The least entry of each kernel.
+        The least entry of each kernel, likewise.
     """
 
     def __init__(self, source: Source) -> None:
         self.source = source
         self.names, self.view_names = source.names, source.view_names
         self.observed: np.ndarray | None = source.observed
+        self.noise = source.noise
         self.diagonals: list[Array] = []
         self.lowest: list[float] = []
+        self._defined: dict[int, tuple[Array, float]] = {}
 
     @property
     def n_samples(self) -> int:
@@ -72,6 +77,10 @@ class WatchedSource:
         """Gram matrices (m, n) of the kernels ``wanted`` for new rows."""
         return self.source.cross(rows, wanted)
 
+    def out_of_range(self, i: int, rows: Any = None) -> str:
+        """What the source says."""
+        return self.source.out_of_range(i, rows)
+
     def diagonal(self, rows: Any, wanted: list[int]) -> Iterator[Array]:
         """``k(x, x)`` (m,) of the kernels ``wanted`` for new rows.
 
@@ -87,6 +96,40 @@ class WatchedSource:
             low, high = float(xp.min(known)), float(xp.max(known))
             constant = high - low <= SAME_DIAGONAL * abs(high)
             yield (high if constant else -np.inf) * xp.ones_like(rows[:, 0, 0])
+
+    def as_defined(self, i: int) -> tuple[Array, float]:
+        """Diagonal (n_i,) and least entry of kernel i, its origin at zero again."""
+        place = self._moved(i)
+        if place is None:
+            return self.diagonals[i], self.lowest[i]
+        if i not in self._defined:
+            block, kernel, _ = place
+            gram, xp = kernel.gram(block), namespace(block)
+            diagonal = xp.asarray(xp.linalg.diagonal(gram), copy=True)
+            self._defined[i] = diagonal, float(xp.min(gram))
+        return self._defined[i]
+
+    def cross_as_defined(self, i: int, gram: Array, rows: Any) -> Array:
+        """Kernel i (m, n) of new rows likewise, from what ``cross`` gave."""
+        place = self._moved(i)
+        return gram if place is None else place[1].gram(rows[place[2]], place[0])
+
+    def diagonal_as_defined(self, i: int, rows: Any) -> Array:
+        """``k(x, x)`` (m,) of new rows likewise."""
+        place = self._moved(i)
+        if place is None:
+            (own,) = self.diagonal(rows, [i])
+        else:
+            (own,) = _diagonals(lambda part: [place[1].gram(part)], rows[place[2]])
+        return own
+
+    def _moved(self, i: int) -> tuple[Array, Kernel, int] | None:
+        """Training rows, kernel and number of the view, if it has a better origin."""
+        if not isinstance(self.source, FeatureSource):
+            return None
+        v, kernel = self.source.place(i)
+        moved = any(isinstance(step, Frame) and step.affine for step in kernel.steps)
+        return (self.source.blocks[v], kernel, v) if moved else None
 
     def _n_rows(self, i: int) -> int:
         """How many training rows have kernel i."""
@@ -104,14 +147,18 @@ class WatchedSource:
             chosen = [kernels[i - first] for i in wanted if i in own]
             first += len(kernels)
             if chosen:
-                xp = namespace(block)
-                parts = [
-                    xp.stack([xp.linalg.diagonal(K) for K in gram_stack(chosen, piece)])
-                    for part in row_chunks(block.shape[0], 1, DIAGONAL_ROWS)
-                    for piece in (block[part, :],)
-                ]
-                joined = xp.concat(parts, axis=1)  # (chosen, m)
-                yield from (joined[j, :] for j in range(len(chosen)))
+                yield from _diagonals(partial(gram_stack, chosen), block)
+
+
+def _diagonals(grams: Callable[[Array], Iterable[Array]], rows: Array) -> list[Array]:
+    """``k(x, x)`` (m,) of each kernel whose Gram matrix ``grams`` gives for rows."""
+    xp = namespace(rows)
+    parts = [
+        xp.stack([xp.linalg.diagonal(K) for K in grams(rows[part, :])])
+        for part in row_chunks(rows.shape[0], 1, DIAGONAL_ROWS)
+    ]
+    joined = xp.concat(parts, axis=1)  # (kernels, m)
+    return [joined[j, :] for j in range(joined.shape[0])]
 
 
 def centred_rows(
@@ -128,11 +175,13 @@ def centred_rows(
     weights : ndarray of shape (p,)
         Weights of all kernels.
     diagonal : array of shape (m, p), optional
-        ``k(x, x)`` of all raw kernels where it is known better.
+        ``k(x, x)`` of all precomputed kernels; others are computed anyway.
     """
     source = kernel_map.source
     assert isinstance(source, WatchedSource)
     wanted = [i for i, weight in enumerate(weights) if weight != 0]
+    if isinstance(source.source, FeatureSource):
+        diagonal = None
     if isinstance(kernel_map, CompletedKernelMap):
         lengths = _CompletedLengths(kernel_map, rows, diagonal)
         total = None
@@ -150,7 +199,7 @@ def centred_rows(
     total, norms = None, None
     for i, gram, same in zip(wanted, source.cross(rows, wanted), own, strict=True):
         centering, weight = kernel_map.centerings[i], float(weights[i])
-        term = centering(gram) * weight
+        term = kernel_map.center(i, gram, rows) * weight
         length = _centred_length(centering, gram, same) * weight
         total = term if total is None else total + term
         norms = length if norms is None else norms + length

@@ -10,12 +10,17 @@ from typing import Any, Literal
 import numpy as np
 
 from kernelweave._array import Array, device, from_numpy, is_numpy, namespace
-from kernelweave._chunks import row_chunks
+from kernelweave._chunks import numbered, row_chunks
 from kernelweave._memory import require_memory
+from kernelweave._units import is_square_safe
 from kernelweave.exceptions import KernelWarning
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.kernels.checks import ensure_psd
-from kernelweave.kernels.maps.centering import Centering, center_in_place
+from kernelweave.kernels.maps.centering import (
+    Centering,
+    OutOfRangeError,
+    center_in_place,
+)
 from kernelweave.kernels.maps.sources import Source
 
 __all__ = ["KernelMap"]
@@ -80,7 +85,11 @@ class KernelMap:
 
     def _center(self, i: int, slot: Array, known_psd: bool) -> Centering:
         """Centre and scale kernel i (n, n) in place; see that it is a kernel."""
-        centering = center_in_place(slot)
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):
+                centering = center_in_place(slot, self.source.noise[i])
+        except OutOfRangeError as error:
+            raise ValueError(self.source.out_of_range(i)) from error
         if centering.scale > 0 and not known_psd and self.psd != "trust":
             fits = self._work is not None and self._work.shape == slot.shape
             if is_numpy(slot) and not fits:
@@ -89,6 +98,24 @@ class KernelMap:
             centering = dataclasses.replace(centering, projector=projector)
             self.remarks += [remark] if remark else []
         return centering
+
+    def center(self, i: int, gram: Array, rows: Any) -> Array:
+        """``G_i(rows)`` (m, n) from the raw kernel (m, n); a row beyond all is named.
+
+        Parameters
+        ----------
+        i : int
+            The kernel.
+        gram : array of shape (m, n)
+            Its values between new rows and training rows.
+        rows : list of arrays, or array of shape (m, n, p)
+            The new rows.
+        """
+        with np.errstate(over="ignore", invalid="ignore"):
+            centred = self.centerings[i](gram)
+        if not is_square_safe(centred):
+            raise ValueError(self.source.out_of_range(i, rows))
+        return centred
 
     def spread(self, weights: np.ndarray) -> np.ndarray:
         """Weights of the bank's kernels as weights of all p, zero where constant."""
@@ -109,12 +136,13 @@ class KernelMap:
         m = pieces[-1][0].stop
         out = xp.zeros((m, coef.shape[1]), dtype=coef.dtype, device=device(coef))
         for part, piece in pieces:
-            if weights.ndim == 1:
-                out[part, :] = self.cross(piece, weights) @ coef
-                continue
-            for i, centred in zip(wanted, self.centred(piece, wanted), strict=True):
-                own = coef * from_numpy(weights[i], coef)[None, :]
-                out[part, :] += centred @ own
+            with numbered(part.start):
+                if weights.ndim == 1:
+                    out[part, :] = self.cross(piece, weights) @ coef
+                    continue
+                for i, centred in zip(wanted, self.centred(piece, wanted), strict=True):
+                    own = coef * from_numpy(weights[i], coef)[None, :]
+                    out[part, :] += centred @ own
         return out
 
     def cross(self, rows: Any, weights: np.ndarray) -> Array:
@@ -136,7 +164,7 @@ class KernelMap:
     def centred(self, rows: Any, wanted: list[int]) -> Iterator[Array]:
         """``G_i(rows)``, (m, n), of the kernels ``wanted``, one after the other."""
         for i, gram in zip(wanted, self.source.cross(rows, wanted), strict=True):
-            yield self.centerings[i](gram)
+            yield self.center(i, gram, rows)
 
     def _allocate(self, like: Array) -> Array:
         xp, p, n = namespace(like), len(self.names), self.source.n_samples

@@ -27,7 +27,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 
 from kernelweave._array import Array, device, from_numpy, namespace
-from kernelweave._chunks import row_chunks
+from kernelweave._chunks import numbered, row_chunks
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.kernels.checks import clip_to_psd
 from kernelweave.kernels.maps.centering import Centering, center_in_place
@@ -105,7 +105,10 @@ class CompletedKernelMap(KernelMap):
     def cross(self, rows: ObservedViews, weights: np.ndarray) -> Array:
         """``sum_i w_i G_i(rows)``, (m, n), for all p weights."""
         cross = super().cross
-        parts = [cross(piece, weights) for _, piece in self.pieces(rows)]
+        parts = []
+        for part, piece in self.pieces(rows):
+            with numbered(part.start):
+                parts.append(cross(piece, weights))
         return parts[0] if len(parts) == 1 else namespace(*parts).concat(parts, axis=0)
 
     def lacking(self, observed: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -230,7 +233,7 @@ class CompletedKernelMap(KernelMap):
                 gram = next(grams)
                 if lengths is not None:
                     lengths.measure(i, gram)
-                own = self.centerings[i](gram)
+                own = self.center(i, gram, rows.blocks)
                 yield spread_out(own, seen[:, i], self.observed[:, i])
             else:
                 like = rows.blocks[0] if isinstance(rows.blocks, list) else rows.blocks

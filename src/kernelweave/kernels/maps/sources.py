@@ -7,9 +7,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from kernelweave._array import Array, detached, eps, namespace
+from kernelweave._array import Array, detached, eps, namespace, to_numpy
 from kernelweave._chunks import CACHE_ENTRIES, row_chunks
 from kernelweave.kernels.base import Kernel
+from kernelweave.kernels.oversize import check_outliers, name_largest
 from kernelweave.kernels.spec import gram_stack, resolve_kernels
 from kernelweave.views.missing import take_rows
 from kernelweave.views.precomputed import check_symmetric
@@ -30,11 +31,14 @@ class Source(Protocol):
         The name of each kernel and of the view it belongs to.
     observed : ndarray of bool of shape (n, v) or None
         Which training rows have which view; None if all rows have all of them.
+    noise : list of float
+        The trace for each row of each centred kernel that is rounding of its input.
     """
 
     names: list[str]
     view_names: list[str]
     observed: np.ndarray | None
+    noise: list[float]
 
     @property
     def n_samples(self) -> int:
@@ -63,6 +67,13 @@ class Source(Protocol):
         """Gram matrices (m, n) of the kernels ``wanted`` for new rows."""
         ...
 
+    def out_of_range(self, i: int, rows: Any = None) -> str:
+        """Which entry of new rows, or of the training rows, is too much for kernel i.
+
+        ``rows`` are as ``cross`` takes them, with NaN where rows lack a view.
+        """
+        ...
+
 
 class FeatureSource:
     """Kernels on column groups, with their parameters fixed by the training rows.
@@ -85,10 +96,12 @@ class FeatureSource:
         observed: np.ndarray | None = None,
     ) -> None:
         self._n_samples = int(blocks[0].shape[0])
-        self.observed = observed
+        self.views, self.observed = views, observed
         if observed is not None:
             blocks = [take_rows(*pair) for pair in zip(blocks, observed.T, strict=True)]
         self.blocks = [detached(block) for block in blocks]
+        for v, (view, block) in enumerate(zip(views, self.blocks, strict=True)):
+            check_outliers(view, block, self._numbers(v))
         self.kernels: list[list[Kernel]] = [
             resolve_kernels(view.kernel, block, view.name)
             for view, block in zip(views, self.blocks, strict=True)
@@ -103,6 +116,7 @@ class FeatureSource:
             for view, kernels in zip(views, self.kernels, strict=True)
             for kernel in kernels
         ]
+        self.noise = [kernel.noise for kernels in self.kernels for kernel in kernels]
 
     @property
     def n_samples(self) -> int:
@@ -137,6 +151,21 @@ class FeatureSource:
             if chosen:
                 yield from gram_stack(chosen, new, block)
 
+    def place(self, i: int) -> tuple[int, Kernel]:
+        """The number of the view of kernel i, and the kernel."""
+        return [(v, k) for v, kernels in enumerate(self.kernels) for k in kernels][i]
+
+    def _numbers(self, v: int) -> np.ndarray | None:
+        """The numbers of the training rows that have view v, None if all have it."""
+        return None if self.observed is None else np.flatnonzero(self.observed[:, v])
+
+    def out_of_range(self, i: int, rows: list[Array] | None = None) -> str:
+        """View, row, column and value of the entry that kernel i cannot take."""
+        v, kernel = self.place(i)
+        numbers = self._numbers(v) if rows is None else None
+        block = (self.blocks if rows is None else rows)[v]
+        return name_largest(self.views[v], kernel.label, kernel.steps, block, numbers)
+
 
 class PrecomputedSource:
     """Kernels made elsewhere, as a stack (n, n, p) and later (m, n, p).
@@ -159,6 +188,7 @@ class PrecomputedSource:
         self._n_samples = int(stack.shape[0])
         self.names = names
         self.view_names = names
+        self.noise = [0.0] * len(names)
 
     @property
     def n_samples(self) -> int:
@@ -194,6 +224,20 @@ class PrecomputedSource:
         """Slices (m, n) of the stack ``rows``."""
         for i in wanted:
             yield rows[:, :, i]
+
+    def out_of_range(self, i: int, rows: Array | None = None) -> str:
+        """The largest entry of kernel i for new rows; at fit, just its name."""
+        found = f"Kernel {self.names[i]!r}"
+        if rows is not None:
+            values = np.nan_to_num(to_numpy(rows[:, :, i]))
+            where = np.unravel_index(np.abs(values).argmax(), values.shape)
+            place = tuple(int(index) for index in where)
+            found += f": entry {place} is {values[where]:.3g}. It"
+        return (
+            f"{found} holds values that are too large or too small to compute with. "
+            "Multiply the kernel by a constant, for training and new rows alike: its "
+            "scale is forgotten anyway."
+        )
 
 
 def symmetrize(gram: Array, name: str) -> None:

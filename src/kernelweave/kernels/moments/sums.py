@@ -26,6 +26,7 @@ from kernelweave._array import (
     namespace,
     to_numpy,
 )
+from kernelweave._units import is_square_safe, largest_of
 from kernelweave.kernels.features.recipe import FeatureRecipe, as_chunk
 
 __all__ = ["ChunkRecipe", "Moments", "Probe"]
@@ -129,6 +130,8 @@ class ChunkRecipe:
         Subtracted from the outputs of a regression, to keep their digits.
     offset : ndarray of shape (D,) or None
         Subtracted from the features for the same reason; 0 for those that are sparse.
+    unit : ndarray of shape (t,) or None
+        What the outputs are divided by then, a power of two.
     """
 
     features: FeatureRecipe
@@ -138,6 +141,7 @@ class ChunkRecipe:
     seed: int = 0
     origin: np.ndarray | None = None
     offset: np.ndarray | None = None
+    unit: np.ndarray | None = None
 
     def __call__(self, views: list[Any], y: np.ndarray, number: int) -> Moments:
         """The moments of chunk ``number``: rows (m, d_view), y (m,) or (m, t)."""
@@ -166,7 +170,15 @@ class ChunkRecipe:
 
     def _target(self, y: np.ndarray) -> tuple[np.ndarray | None, np.ndarray]:
         if not self.classify:
-            return None, y if self.origin is None else y - self.origin
+            target = y if self.origin is None else y - self.origin
+            target = target if self.unit is None else target / self.unit
+            if not is_square_safe(from_numpy(target, self.like)):
+                raise ValueError(
+                    f"y holds {largest_of(y):.3g}, too large beside the outputs that "
+                    "came first to compute with. Correct the entry, or divide y by a "
+                    "constant."
+                )
+            return None, target
         labels, codes = np.unique(y, return_inverse=True)
         return labels, (codes[:, None] == np.arange(len(labels))).astype(np.float64)
 

@@ -200,7 +200,8 @@ class MixtureProjector:
             for i, gram in zip(one.active, grams, strict=True):
                 e, xp = first + i, namespace(gram)
                 here = xp.asarray(seen[:, v], dtype=gram.dtype, device=device(gram))
-                mean = (one.centerings[i](gram) @ self.coef[e]) * here[:, None]
+                centred = one.center(i, gram, rows[v])
+                mean = (centred @ self.coef[e]) * here[:, None]
                 means[e] = mean + from_numpy(self.intercept[e], gram)[None, :]
                 if near is not None:
                     kept = self.maps.observed[:, v]
@@ -214,14 +215,16 @@ class MixtureProjector:
 
 def _plain(source: WatchedSource, i: int) -> bool:
     """Whether a kernel is a similarity as it is: in [0, 1], with ones for equals."""
-    xp = namespace(source.diagonals[i])
-    off = float(xp.max(xp.abs(source.diagonals[i] - 1.0)))
-    return source.lowest[i] >= -ROUNDING and off <= ROUNDING
+    diagonal, lowest = source.as_defined(i)
+    xp = namespace(diagonal)
+    off = float(xp.max(xp.abs(diagonal - 1.0)))
+    return lowest >= -ROUNDING and off <= ROUNDING
 
 
 def _similarity(source: Any, i: int, gram: Array, rows: Any) -> Array:
     """The kernel itself where it is a similarity, else ``(1 + cosine) / 2``."""
     xp = namespace(gram)
+    gram = source.cross_as_defined(i, gram, rows)
     if _plain(source, i):
         lowest = float(xp.min(gram))
         if lowest < -ROUNDING:
@@ -231,8 +234,8 @@ def _similarity(source: Any, i: int, gram: Array, rows: Any) -> Array:
                 "compare rows by kernel values between 0 and 1"
             )
         return gram
-    (own,) = source.diagonal(rows, [i])
-    norms = xp.sqrt(own[:, None] * source.diagonals[i][None, :])
+    own = source.diagonal_as_defined(i, rows)
+    norms = xp.sqrt(own[:, None] * source.as_defined(i)[0][None, :])
     nothing = norms <= 0  # a row of zeros is like any other
     cosine = gram / xp.where(nothing, xp.ones_like(norms), norms)
     return 0.5 + 0.5 * xp.where(nothing, xp.zeros_like(cosine), cosine)

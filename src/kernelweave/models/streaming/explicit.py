@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from kernelweave._array import Array, detached, is_array, to_numpy
 from kernelweave._memory import require_memory
 from kernelweave.exceptions import MemoryRefusedError
+from kernelweave.fits.targets import output_frame
 from kernelweave.kernels.features import FeatureRecipe, FeatureReport
 from kernelweave.kernels.moments.accumulate import (
     CHUNK_ROWS,
@@ -291,14 +292,15 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
             "use a smaller n_features or fewer kernels",
             like=like,
         )
-        origin = None
+        origin = unit = None
         if not self._classifies:
-            origin = np.mean(np.asarray(targets, dtype=np.float64), axis=0)
+            outputs = np.asarray(targets, dtype=np.float64).reshape(len(targets), -1)
+            origin, unit = output_frame(outputs, to_numpy(like).dtype)
         # Double precision has digits to spare for means that are not zero.
         single = np.finfo(to_numpy(like).dtype).bits == 32
         offset = features.means(sample) if single else None
         return ChunkRecipe(
-            features, like, self._classifies, folds, self._seed(), origin, offset
+            features, like, self._classifies, folds, self._seed(), origin, offset, unit
         )
 
     def _keeps_rows(self, stream: Any, recipe: ChunkRecipe) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from kernelweave._array import Array, detached
+from kernelweave._chunks import numbered
 from kernelweave.kernels.twins import warn_twins
 from kernelweave.views.columns import resolve_columns
 from kernelweave.views.spec import parse_views
@@ -44,7 +45,7 @@ class Intake:
         The first call fixes columns, names and dtype for all others, which find their
         columns by name where there are names.
         """
-        with _numbered(start):
+        with numbered(start):
             if self.like is not None:
                 X, positions = validate_new_rows(
                     self.bearer, X, self.views, self.positions
@@ -73,7 +74,7 @@ class Intake:
 
     def targets(self, X: Any, y: Any, start: int = 0) -> np.ndarray:
         """Labels (m,), or outputs (m, t), of a portion."""
-        with _numbered(start):
+        with numbered(start):
             return self.bearer._check_targets(X, y)
 
     def lend(self, model: Any) -> None:
@@ -85,21 +86,3 @@ class Intake:
         model._views, model._positions = self.views, self.positions
         if hasattr(self.bearer, "_flat"):
             model._flat = self.bearer._flat
-
-
-class _numbered:
-    """Open the message of an error with the rows it is about, unless at the start."""
-
-    def __init__(self, start: int) -> None:
-        self.start = start
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        if self.start and isinstance(error, TypeError | ValueError):
-            kind = TypeError if isinstance(error, TypeError) else ValueError
-            raise kind(
-                f"In the portion that starts at row {self.start:,} (rows are numbered "
-                f"from its first): {error}"
-            ) from error

@@ -68,9 +68,9 @@ def _scale_blocks(rows: Any, recipe: ChunkRecipe, mean: np.ndarray) -> np.ndarra
     scales = np.zeros(len(features.maps))
     for i, block in enumerate(features.blocks):
         trace = float(xp.sum(rows[:, block] ** 2))
-        shift = float(np.sum(features.maps[i].shift ** 2))
-        size = n * (shift + float(np.sum(mean[block] ** 2))) + trace
-        if trace > CONSTANT * recipe.precision * size:
+        size = n * float(np.sum(mean[block] ** 2)) + trace
+        rounding = max(CONSTANT * recipe.precision * size, n * features.noise[i])
+        if trace > rounding:
             scales[i] = (n / trace) ** 0.5
             rows[:, block] *= float(scales[i])
     return scales

@@ -128,12 +128,10 @@ def output_coding(gram: Array, n_targets: int) -> tuple[np.ndarray, np.ndarray]:
 
 def _origins(recipe: ChunkRecipe) -> np.ndarray:
     """Squared length of what was subtracted from the features of each kernel."""
-    features = recipe.features
-    sizes = np.array([float(np.sum(made.shift**2)) for made in features.maps])
-    if recipe.offset is not None:
-        squares = recipe.offset**2
-        sizes += np.array([float(np.sum(squares[b])) for b in features.blocks])
-    return sizes
+    blocks = recipe.features.blocks
+    if recipe.offset is None:
+        return np.zeros(len(blocks))
+    return np.array([float(np.sum(recipe.offset[block] ** 2)) for block in blocks])
 
 
 @dataclass(frozen=True)
@@ -170,6 +168,7 @@ def solve_moments(
         features.names,
         recipe.precision,
         _origins(recipe),
+        np.array(features.noise),
     )
     learner = PrimalLearner(model, problem, moments.gram, coding[1], progress)
     choice, candidates = learner.choose()
@@ -297,8 +296,9 @@ def finish_outputs(
     coding, deviation = output_coding(gram, moments.n_targets)
     solved = solve_moments(model, recipe, moments, (coding, 1.0), progress)
     coef = set_weights(model, recipe, solved)
-    model.feature_coef_ = from_numpy(coef * deviation[None, :], model._like)
-    mean = to_numpy(gram[0, 1 : 1 + moments.n_targets]) / solved.problem.n_rows
+    unit = 1.0 if recipe.unit is None else recipe.unit
+    model.feature_coef_ = from_numpy(coef * (deviation * unit)[None, :], model._like)
+    mean = to_numpy(gram[0, 1 : 1 + moments.n_targets]) / solved.problem.n_rows * unit
     mean = mean if recipe.origin is None else mean + recipe.origin
     model.intercept_ = from_numpy(mean, model._like)
 

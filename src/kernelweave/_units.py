@@ -1,0 +1,76 @@
+"""Powers of two that bring numbers of any size to where their squares can be computed.
+
+In double precision squares overflow beyond 1e154 and vanish below 1e-162, in single
+precision beyond 1e19 and below 1e-22. Dividing by a power of two changes no digit, so
+that whatever forgets its unit in the end may be brought to size first.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kernelweave._array import Array, as_float, from_numpy, namespace, to_numpy
+
+__all__ = [
+    "column_means",
+    "is_square_safe",
+    "largest_of",
+    "ordinary_size",
+    "units_of",
+]
+
+#: Exponents of the range in which numbers stay as they are: squares, sums of many of
+#: them, and one over these have room.
+ORDINARY = {32: 128 // 3, 64: 1024 // 3}
+#: Share of the largest number up to which a sum of squares may go, since more is done
+#: with what was summed.
+ROOM = 1e-8
+#: Exponent of the largest unit; one over it is a number, too.
+EXTREME = {32: 125, 64: 1021}
+
+
+def units_of(sizes: np.ndarray | float, bits: int) -> np.ndarray:
+    """The power of two just above each size; 1 if the size is ordinary, or 0.
+
+    Parameters
+    ----------
+    sizes : ndarray or float
+        Largest absolute values of some numbers, not negative.
+    bits : {32, 64}
+        Precision in which they are multiplied.
+    """
+    _, exponents = np.frexp(np.asarray(sizes, dtype=np.float64))
+    ordinary = (np.abs(exponents) <= ORDINARY[bits]) | (np.asarray(sizes) == 0)
+    exponents = np.clip(exponents, -EXTREME[bits], EXTREME[bits])
+    return np.where(ordinary, 1.0, np.ldexp(1.0, exponents))
+
+
+def ordinary_size(bits: int) -> float:
+    """The largest number, in a precision of 32 or 64 bits, whose unit is 1."""
+    return 2.0 ** ORDINARY[bits]
+
+
+def largest_of(X: Array) -> float:
+    """The largest absolute value of an array, NaN if it holds one."""
+    xp = namespace(X)
+    return max(float(xp.max(X)), -float(xp.min(X)))
+
+
+def is_square_safe(X: Array) -> bool:
+    """Whether all entries are finite, and so is the sum of their squares."""
+    xp = namespace(X)
+    flat = xp.reshape(X, (-1,))
+    with np.errstate(over="ignore", invalid="ignore"):
+        return float(flat @ flat) <= ROOM * float(xp.finfo(X.dtype).max)
+
+
+def column_means(X: Array) -> Array:
+    """Means (d,) of the columns of X (n, d), whatever their size."""
+    xp = namespace(X)
+    largest = to_numpy(xp.max(xp.abs(X), axis=0))
+    units = units_of(largest, xp.finfo(X.dtype).bits)
+    plain = bool(np.all(units == 1))
+    units = from_numpy(units, X)
+    # Sums of many float32 need float64, the data themselves do not.
+    total = xp.sum(X if plain else X / units, axis=0, dtype=xp.float64)
+    return as_float(total / X.shape[0], X.dtype) * units

@@ -1,0 +1,375 @@
+"""Columns far from zero and numbers of any size: the answers of ordinary ones.
+
+An offset or a unit that a model does not know of must not change what it says. Entries
+are multiples of 1/1024, so that the offsets here take no digit from them, and whatever
+changes is the fault of the computation.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+
+from kernelweave import (
+    KernelAlignment,
+    KernelFDA,
+    MixtureKDA,
+    MultipleKernelFDA,
+    MultipleKernelRidge,
+    MultipleKernelSVC,
+    ProbabilisticKDA,
+    SubspaceKernel,
+    SubspaceKernelSVC,
+    TransductiveKernelSVC,
+)
+from kernelweave import _chunks as chunks
+from kernelweave.kernels import RBF, Polynomial
+
+ESTIMATORS = [
+    KernelFDA,
+    MultipleKernelFDA,
+    MultipleKernelRidge,
+    MultipleKernelSVC,
+    TransductiveKernelSVC,
+    KernelAlignment,
+    SubspaceKernel,
+    SubspaceKernelSVC,
+    ProbabilisticKDA,
+    MixtureKDA,
+]
+every_estimator = pytest.mark.parametrize("make", ESTIMATORS)
+
+
+def product(X, Z):
+    """A linear kernel of which nothing is known: its columns stay as they are."""
+    return X @ Z.T
+
+
+VIEWS = {
+    "linear": [("a", "linear", [0, 1]), ("b", "linear", [2, 3])],
+    "mixed": [("a", ["linear", "rbf"], [0, 1]), ("b", ["linear", "laplacian"], [2, 3])],
+    "auto": None,
+}
+#: Relative to the largest output. Nearly all agree to 1e-12; the interior point of the
+#: transductive problem stops at a gap, and its answer moved by up to 3e-9.
+RTOL = 1e-7
+
+
+@functools.cache
+def table(seed=0):
+    """40 rows of two classes, 20 new ones, an output, and labels of all 60 rows."""
+    rng = np.random.default_rng(seed)
+    labels = np.arange(60) % 2
+    X = rng.normal(size=(60, 4))
+    X[:, 0] += 2 * labels
+    X = np.round(1024 * X) / 1024
+    y = X[:, 0] * X[:, 1] + X[:, 2]
+    return X[:40], X[40:], y[:40], labels
+
+
+def outputs(model, X):
+    """What a model says about rows, as finite numbers."""
+    names = ("decision_function", "transform", "predict")
+    found = getattr(model, next(name for name in names if hasattr(model, name)))(X)
+    assert np.all(np.isfinite(found))
+    return np.asarray(found)
+
+
+@functools.cache
+def reference(make, views, seed=0, dtype="float64"):
+    X, new, _, labels = table(seed)
+    model = make(VIEWS[views]).fit(X.astype(dtype), labels[:40])
+    return outputs(model, new.astype(dtype)), np.asarray(label_of(model, new, dtype))
+
+
+def label_of(model, new, dtype="float64"):
+    return model.predict(new.astype(dtype)) if hasattr(model, "predict") else []
+
+
+def assert_close(found, expected, rtol=RTOL):
+    assert_allclose(found, expected, rtol=0, atol=rtol * np.abs(expected).max())
+
+
+# Offsets ------------------------------------------------------------------------------
+
+
+@every_estimator
+@pytest.mark.parametrize("views", VIEWS)
+def test_columns_far_from_zero(make, views, global_random_seed):
+    X, new, _, labels = table(global_random_seed)
+    expected, classes = reference(make, views, global_random_seed)
+    model = make(VIEWS[views]).fit(X + 1e9, labels[:40])
+    assert_close(outputs(model, new + 1e9), expected)
+    if not isinstance(model, MultipleKernelRidge):
+        assert_array_equal(label_of(model, new + 1e9), classes)
+
+
+@every_estimator
+def test_columns_far_from_zero_in_single_precision(make, global_random_seed):
+    """Without the offset, and in single precision, too: 1e-2 is ten times the worst."""
+    X, new, _, labels = table(global_random_seed)
+    X, new = X.astype(np.float32), new.astype(np.float32)
+    far, far_new = X + np.float32(1e3), new + np.float32(1e3)
+    assert_array_equal(far - np.float32(1e3), X)
+    expected, _ = reference(make, "linear", global_random_seed, "float32")
+    model = make(VIEWS["linear"]).fit(far, labels[:40])
+    assert_close(outputs(model, far_new), expected, 1e-2)
+
+
+def test_a_column_of_seconds_is_not_constant():
+    """Of a time stamp within the last hour that tells the classes apart."""
+    rng = np.random.default_rng(0)
+    y = np.arange(300) % 2
+    time = 1.7e9 + np.round(600 * rng.normal(size=300) + 1800 * y)
+    X = np.column_stack([time, rng.normal(size=300)])
+    views = [("time", "linear", [0]), ("other", "linear", [1])]
+    model = MultipleKernelFDA(views).fit(X[:200], y[:200])
+    # Two normal classes at a distance of 3 deviations: 93.3 % is the best there is.
+    assert model.score(X[200:], y[200:]) > 0.88
+    assert model.view_weights_["time"] > 0.9
+
+
+@every_estimator
+def test_a_linear_kernel_is_the_product_of_its_columns(make, global_random_seed):
+    """Moving the origin changes nothing: the kernel of a function stays where it is."""
+    X, new, _, labels = table(global_random_seed)
+    X, new = X + 3.0, new + 3.0
+    found = [
+        outputs(make([("a", kernel, [0, 1]), ("b", kernel, [2, 3])]).fit(X, y), new)
+        for kernel in ("linear", product)
+        for y in (labels[:40],)
+    ]
+    assert_close(found[0], found[1])
+
+
+def test_posterior_weights_compare_rows_by_the_kernel_as_it_is_defined():
+    """The cosine of two rows depends on the origin, which must stay at zero."""
+    X, new, _, labels = table()
+    found = [
+        MixtureKDA(
+            [("a", kernel, [0, 1]), ("b", kernel, [2, 3])], projection="posterior"
+        )
+        .fit(X + 1.0, labels[:40])
+        .predict_proba(new + 1.0)
+        for kernel in ("linear", product)
+    ]
+    assert_close(found[0], found[1], 1e-10)
+
+
+def test_variances_come_with_the_kernel_as_it_is_computed():
+    X, new, _, labels = table()
+    given = np.sum((new + 3.0) ** 2, axis=1)
+    found = []
+    for kernel in ("linear", product):
+        model = ProbabilisticKDA([("a", kernel, slice(None))]).fit(X + 3.0, labels[:40])
+        found += [
+            model.predict_distribution(new + 3.0),
+            model.predict_distribution(new + 3.0, diagonal=given),
+        ]
+    for mean, variance in found[1:]:
+        assert_close(mean, found[0][0])
+        assert_close(variance, found[0][1])
+
+
+# Any size -----------------------------------------------------------------------------
+
+SCALES = [1e-300, 1e-160, 1e-150, 1e-100, 1e100, 1e150, 1e160, 1e300]
+
+
+@every_estimator
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("views", ["mixed", "auto"])
+def test_columns_of_any_size(make, views, scale):
+    X, new, _, labels = table()
+    expected, classes = reference(make, views)
+    model = make(VIEWS[views]).fit(X * scale, labels[:40])
+    assert_close(outputs(model, new * scale), expected)
+    if not isinstance(model, MultipleKernelRidge):
+        assert_array_equal(label_of(model, new * scale), classes)
+
+
+@every_estimator
+@pytest.mark.parametrize("scale", [1e-30, 1e30])
+def test_columns_of_any_size_in_single_precision(make, scale):
+    X, new, _, labels = table()
+    expected, _ = reference(make, "linear", 0, "float32")
+    X, new = (rows.astype(np.float32) * np.float32(scale) for rows in (X, new))
+    model = make(VIEWS["linear"]).fit(X, labels[:40])
+    assert_close(outputs(model, new), expected, 1e-2)
+
+
+@every_estimator
+@pytest.mark.parametrize("scale", [1e-300, 1e-150, 1e150, 1e300])
+def test_precomputed_kernels_of_any_size(make, scale):
+    X, new, _, labels = table()
+    K, cross = (np.stack([rows @ X.T, RBF(0.3)(rows, X)], axis=-1) for rows in (X, new))
+    expected = outputs(make("precomputed").fit(K, labels[:40]), cross)
+    model = make("precomputed").fit(scale * K, labels[:40])
+    assert_close(outputs(model, scale * cross), expected)
+
+
+REPRESENTATIONS = [
+    {},
+    {"features": "nystroem", "n_features": 12},
+    {"features": "nystroem", "n_features": 12, "alpha": "cv"},
+    {"features": "random", "n_features": 60},  # more features than rows: rows are kept
+    {"features": "exact", "views": [("a", ["linear", "polynomial"], slice(None))]},
+]
+
+
+@pytest.mark.parametrize("options", REPRESENTATIONS, ids=str)
+@pytest.mark.parametrize("scale", [*SCALES, 1e-170])
+def test_outputs_of_any_size(options, scale):
+    X, new, y, _ = table()
+    expected = MultipleKernelRidge(**options).fit(X, y).predict(new)
+    model = MultipleKernelRidge(**options).fit(X, scale * y)
+    assert_close(model.predict(new) / scale, expected)
+    assert model.score(X, scale * y) > 0.3
+
+
+@pytest.mark.parametrize("options", REPRESENTATIONS, ids=str)
+@pytest.mark.parametrize("scale", [1e-30, 1e30])
+def test_outputs_of_any_size_in_single_precision(options, scale):
+    X, new, y, _ = table()
+    X, new = X.astype(np.float32), new.astype(np.float32)
+    expected = MultipleKernelRidge(**options).fit(X, y).predict(new)
+    found = MultipleKernelRidge(**options).fit(X, scale * y).predict(new)
+    assert_close(found / np.float32(scale), expected, 1e-3)
+
+
+@pytest.mark.parametrize("options", REPRESENTATIONS[1:], ids=str)
+@pytest.mark.parametrize("make", [MultipleKernelFDA, MultipleKernelRidge])
+@pytest.mark.parametrize("scale", SCALES)
+def test_explicit_features_of_columns_of_any_size(make, options, scale):
+    X, new, _, labels = table()
+    expected = outputs(make(**options).fit(X, labels[:40]), new)
+    found = outputs(make(**options).fit(scale * X, labels[:40]), scale * new)
+    assert_close(found, expected, 1e-6)  # up to 1e-7 with alpha="cv"
+
+
+@pytest.mark.parametrize("features", ["exact", "nystroem", "random"])
+@pytest.mark.parametrize("n_features", [8, 60])
+@pytest.mark.parametrize("make", [MultipleKernelFDA, MultipleKernelRidge])
+def test_explicit_features_of_columns_far_from_zero(make, features, n_features):
+    X, new, _, labels = table()
+    kernels = ["linear"] if features == "exact" else ["linear", "rbf"]
+    views = [("a", kernels, [0, 1]), ("b", kernels, [2, 3])]
+    model = make(views, features=features, n_features=n_features)
+    expected = outputs(model.fit(X, labels[:40]), new)
+    assert_close(outputs(model.fit(X + 1e9, labels[:40]), new + 1e9), expected, 1e-6)
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_sparse_rows_of_any_size(scale):
+    X, new, _, labels = table()
+    X, new = (np.where(np.abs(rows) > 0.5, rows, 0.0) for rows in (X, new))
+    model = MultipleKernelFDA(VIEWS["linear"], features="exact")
+    expected = outputs(model.fit(sparse.csr_array(X), labels[:40]), new)
+    model.fit(sparse.csr_array(X * scale), labels[:40])
+    assert_close(outputs(model, sparse.csr_array(new * scale)), expected)
+
+
+# What no unit helps -------------------------------------------------------------------
+
+
+@every_estimator
+@pytest.mark.parametrize("views", VIEWS)
+def test_a_new_row_beyond_all_is_named(make, views):
+    X, new, _, labels = table()
+    model = make(VIEWS[views]).fit(X, labels[:40])
+    far = new.copy()
+    far[5, 1] = 1e300
+    with pytest.raises(ValueError, match=r"^View '\w+': row 5, column 1 holds 1e\+300"):
+        outputs(model, far)
+    assert_close(outputs(model, new), reference(make, views)[0], 1e-12)
+
+
+@pytest.mark.parametrize("make", [MultipleKernelSVC, ProbabilisticKDA, KernelFDA])
+def test_rows_of_a_later_chunk_are_counted_from_its_first(make, monkeypatch):
+    X, new, _, labels = table()
+    model = make(VIEWS["linear"]).fit(X, labels[:40])
+    monkeypatch.setattr(chunks, "CHUNK_ENTRIES", 8 * 40)
+    far = new.copy()
+    far[13, 3] = -1e250
+    message = (
+        r"portion that starts at row 8 .*: View 'b': row 5, column 3 holds -1e\+250"
+    )
+    with pytest.raises(ValueError, match=message):
+        outputs(model, far)
+
+
+@pytest.mark.parametrize("options", REPRESENTATIONS[1:4], ids=str)
+def test_a_new_row_beyond_all_is_named_by_features_too(options):
+    X, new, _, labels = table()
+    model = MultipleKernelFDA(**options).fit(X, labels[:40])
+    far = new.copy()
+    far[5, 1] = 1e300
+    with pytest.raises(ValueError, match=r"'all': row 5, column 1 holds 1e\+300"):
+        model.predict(far)
+
+
+@every_estimator
+@pytest.mark.parametrize("views", VIEWS)
+def test_an_entry_that_dwarfs_its_column_is_named(make, views):
+    X, _, _, labels = table()
+    X = X.copy()
+    X[7, 2] = -1e300
+    with pytest.raises(ValueError, match=r"row 7, column 2 holds -1e\+300, more than"):
+        make(VIEWS[views]).fit(X, labels[:40])
+
+
+def test_an_entry_that_dwarfs_its_column_among_rows_that_lack_views():
+    X, _, _, labels = table()
+    X = X.copy()
+    X[2:5, 2:] = np.nan
+    X[7, 2] = 1e300
+    with pytest.raises(ValueError, match=r"View 'b': row 7, column 2 holds 1e\+300"):
+        KernelFDA(VIEWS["linear"], missing="zero").fit(X, labels[:40])
+
+
+@pytest.mark.parametrize(
+    "kernel", [RBF(0.3), Polynomial(gamma=0.5), Polynomial(9, gamma=1e3)], ids=str
+)
+@pytest.mark.parametrize("make", [KernelFDA, MixtureKDA])
+def test_a_kernel_with_a_unit_of_its_own_names_the_largest_entry(make, kernel):
+    """A fixed gamma means something in the unit of the columns: none other will do."""
+    X, _, _, labels = table()
+    frame = pd.DataFrame(np.abs(X) * 1e160, columns=["age", "dose", "g1", "g2"])
+    row = int(np.argmax(frame["dose"]))
+    frame[["g1", "g2"]] /= 1e160
+    views = [("v", kernel, ["age", "dose"])]
+    frame["age"] *= 1e-3
+    name = type(kernel).__name__
+    message = rf"View 'v': row {row}, column 'dose' holds \S+e\+160, .*kernel {name}\("
+    with pytest.raises(ValueError, match=message):
+        make(views).fit(frame, labels[:40])
+
+
+def test_outputs_that_predictions_have_no_room_for_are_named():
+    X, _, y, _ = table()
+    y = np.column_stack([y, y])
+    y[3, 1] = 1e40
+    with pytest.raises(
+        ValueError, match=r"y holds 1e\+40 in row 3, column 1, .*float32"
+    ):
+        MultipleKernelRidge().fit(X.astype(np.float32), y)
+    assert np.all(np.isfinite(MultipleKernelRidge().fit(X, y).predict(X)))
+    y[3, 1] = 1e306
+    for options in REPRESENTATIONS[:2]:
+        with pytest.raises(ValueError, match=r"y holds 1e\+306 in row 3, column 1"):
+            MultipleKernelRidge(**options).fit(X, y)
+
+
+def test_outputs_of_a_later_portion_that_dwarf_the_first_are_refused():
+    X, _, y, _ = table()
+    model = MultipleKernelRidge(n_features=8)
+    model.partial_fit(X[:20], y[:20])
+    before = model.predict(X)
+    with pytest.raises(ValueError, match=r"y holds \S+e\+200, too large"):
+        model.partial_fit(X[20:], 1e200 * y[20:]).predict(X)
+    assert np.all(np.isfinite(before))
