@@ -130,16 +130,20 @@ ARRAY_API_CHECKS = """
 import sys
 from unittest import SkipTest
 from sklearn.utils.estimator_checks import estimator_checks_generator
-from kernelweave import KernelFDA, MultipleKernelFDA, MultipleKernelRidge
-from kernelweave import MixtureKDA, ProbabilisticKDA
+from kernelweave import *
 
 passed, failed = 0, 0
 for model in (
+    KernelAlignment(),
     KernelFDA(),
+    MixtureKDA(),
     MultipleKernelFDA(norm=1, alpha=0.1),
     MultipleKernelRidge(norm=2, alpha="learn"),
+    MultipleKernelSVC(),
     ProbabilisticKDA(),
-    MixtureKDA(),
+    SubspaceKernel(norm=1, alpha=0.1),
+    SubspaceKernelSVC(),
+    TransductiveKernelSVC(signed=False),
 ):
     for estimator, check in estimator_checks_generator(model):
         if "array_api" not in repr(check) or sys.argv[1] not in repr(check):

@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 
-class FactorizationError(ArithmeticError):
+class FactorizationError(ValueError):
     """A matrix that had to be positive definite was not."""
 
 

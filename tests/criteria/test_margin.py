@@ -62,27 +62,49 @@ def test_gradient_and_hessian_are_those_of_the_value(rng, kind, k, unlabelled):
     np.testing.assert_allclose(state.hessian, state.hessian.T, atol=1e-9 * size)
 
 
+def gap_parts(criterion, weights, coef):
+    """Products of slacks and multipliers whose sum is the primal minus the dual value.
+
+    With ``m = y (K a y + b)`` and ``xi = max(1 - m, 0)``, as ``y'a = 0``::
+
+        l1    sum_i  2 a_i max(m_i - 1, 0) + 2 (C - a_i) xi_i
+        l2    sum_i  2 a_i max(m_i - 1, 0) + (xi_i - tau a_i)^2 / tau
+        hard  sum_i  2 a_i (m_i / rho - 1),  plus  a'K a (1 / rho - 1)^2,  rho = min m
+    """
+    tau, kernel_weights = criterion.split(weights)
+    f = np.tensordot(kernel_weights, criterion.bank.stack, 1) @ coef
+    f_and_b = f + criterion.intercept(weights, coef)
+    parts = []
+    for c, y in enumerate(criterion.signs.T):
+        a, m = (coef[:, c] * y)[y != 0], (f_and_b[:, c] * y)[y != 0]
+        xi, over = np.maximum(1 - m, 0), np.maximum(m - 1, 0)
+        if criterion.margin == "l1":
+            parts += [2 * a * over, 2 * (criterion.problem.bound - a) * xi]
+        elif criterion.margin == "l2":
+            parts += [2 * a * over, (xi - tau * a) ** 2 / tau]
+        else:
+            rho = np.min(m)
+            parts += [
+                2 * a * (m / rho - 1),
+                [coef[:, c] @ f[:, c] * (1 / rho - 1) ** 2],
+            ]
+    return np.concatenate(parts)
+
+
 @every_margin
 def test_the_dual_point_satisfies_its_conditions(rng, kind):
     criterion, weights = problem(rng, kind, k=2, unlabelled=4)
-    coef = to_numpy(criterion.evaluate(weights).coef)
+    state = criterion.evaluate(weights)
+    coef = to_numpy(state.coef)
     a = coef * criterion.signs
     assert np.all(coef[criterion.signs == 0] == 0)
     assert np.min(a) >= 0 and np.max(a) <= criterion.problem.bound
     np.testing.assert_allclose(coef.sum(axis=0), 0, atol=1e-12 * a.sum())
-    tau, kernel_weights = criterion.split(weights)
-    kernel = np.tensordot(kernel_weights, criterion.bank.stack, 1)
-    f = (kernel + tau * np.eye(len(kernel))) @ coef
-    f = criterion.signs * (f + criterion.intercept(weights, coef))
-    labelled = criterion.signs != 0
-    scale = np.max(a)
-    inside = (
-        labelled & (a > 1e-6 * scale) & (a < criterion.problem.bound - 1e-6 * scale)
-    )
-    np.testing.assert_allclose(f[inside], 1, atol=1e-4)
-    assert np.all(f[labelled & (a <= 1e-6 * scale)] >= 1 - 1e-4)
-    if kind["margin"] == "l1":
-        assert np.all(f[a >= criterion.problem.bound - 1e-6 * scale] <= 1 + 1e-4)
+    # No product exceeds their sum, the duality gap. Machines are solved to a gap of
+    # 1e-11 relative to the value; 1.1e-11 is the largest of 4,000.
+    parts = gap_parts(criterion, weights, coef)
+    assert np.min(parts) >= 0
+    assert np.sum(parts) <= 1e-10 * state.value
 
 
 def test_the_machine_is_that_of_scikit_learn(rng):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 from sklearn.base import clone
@@ -233,15 +234,59 @@ def test_transduction_labels_the_rows_without_labels(k, signed, make_problem):
     assert list(model.classes_) == list(range(k))
 
 
-def test_transduction_takes_any_labels_beside_minus_one(make_problem):
-    problem = make_problem(2)
-    names = np.array(["no", "yes"], dtype=object)[problem.y]
-    names[::4] = -1
-    model = TransductiveKernelSVC(problem.views[:1]).fit(problem.X, names)
-    assert set(model.transduction_) == {"no", "yes"}
+def as_objects(names, marker):
+    """Strings (n,) with ``marker`` in place of "-1", as Python objects."""
+    out = names.astype(object)
+    out[names == "-1"] = marker
+    return out
 
 
-@pytest.mark.parametrize("y", [[-1, 1] * 10, [-1] * 20, [-1, 3] * 10])
+#: One set of string labels in every form in which it may come; "-1" has no label.
+LABELS = {
+    "strings": lambda names: names,
+    "a list": lambda names: [-1 if name == "-1" else str(name) for name in names],
+    "objects, -1": lambda names: as_objects(names, -1),
+    "objects, -1.0": lambda names: as_objects(names, np.float64(-1)),
+    "objects, '-1'": lambda names: as_objects(names, "-1"),
+    "Series": lambda names: pd.Series(names),
+    "Series of objects": lambda names: pd.Series(as_objects(names, -1), dtype=object),
+    "Series of strings": lambda names: pd.Series(names, dtype="string"),
+    "categories": lambda names: pd.Series(names, dtype="category"),
+    "mixed categories": lambda names: pd.Series(
+        as_objects(names, -1), dtype="category"
+    ),
+}
+
+
+@CLASSES
+@pytest.mark.parametrize("form", list(LABELS))
+def test_transduction_takes_strings_with_minus_one_among_them(k, form, make_problem):
+    problem = make_problem(k, n=30)
+    codes = np.where(np.arange(30) % 5 == 0, -1, problem.y)
+    expected = TransductiveKernelSVC(problem.views[:1]).fit(problem.X, codes)
+    names = np.array(["maybe", "never", "no", "yes"][:k])  # in the order of the codes
+    partly = np.where(codes < 0, "-1", names[codes])
+    model = TransductiveKernelSVC(problem.views[:1])
+    model.fit(problem.X, LABELS[form](partly))
+    assert list(model.classes_) == list(names)
+    assert np.array_equal(model.transduction_, names[expected.transduction_])
+    assert_allclose(model.dual_coef_, expected.dual_coef_)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "float32", "Int64", "Float64", "category"])
+def test_transduction_takes_numbers_of_any_kind(dtype, make_problem):
+    problem = make_problem(2, n=30)
+    codes = np.where(np.arange(30) % 4 == 0, -1, problem.y)
+    expected = TransductiveKernelSVC(problem.views[:1]).fit(problem.X, codes)
+    model = TransductiveKernelSVC(problem.views[:1])
+    model.fit(problem.X, pd.Series(codes).astype(dtype))
+    assert np.array_equal(model.transduction_, expected.transduction_)
+
+
+@pytest.mark.parametrize(
+    "y",
+    [[-1, 1] * 10, [-1] * 20, [-1, 3] * 10, ["-1", "1"] * 10, ["a", -1] * 10],
+)
 def test_transduction_without_two_classes_says_what_minus_one_means(y, make_problem):
     problem = make_problem(2, n=20)
     with pytest.raises(ValueError, match="-1 marks a row without a label"):

@@ -7,7 +7,7 @@ import pytest
 
 from kernelweave._array import to_numpy
 from kernelweave.criteria.margin.margin import Margin
-from kernelweave.kernels import DenseBank
+from kernelweave.kernels import DenseBank, center_and_scale
 from kernelweave.solvers import certify, solve
 from kernelweave.weights import LpBall, Simplex, Uniform
 
@@ -293,6 +293,28 @@ def test_known_values_of_the_papers_data(data_dir, name, value):
     assert solution.converged
     assert solution.value == pytest.approx(value, rel=1e-6)
     np.testing.assert_allclose(solution.weights, [0, 1, 0], atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["hard", "l1", "l2"])
+@pytest.mark.parametrize("p", [5, 25, 60])
+def test_every_norm_and_number_of_kernels(make, rng, kind, p):
+    """A large norm gives many kernels weight: the start must be small enough for it."""
+    X = rng.normal(size=(40, p))
+    y = np.arange(40) % 2
+    X[:, 0] += 2 * y
+    stack = np.exp(-((X[:, None] - X[None]) ** 2)).transpose(2, 0, 1)
+    bank = DenseBank(center_and_scale(stack))
+    criterion = Margin(bank, np.where(y, 1.0, -1.0)[:, None], kind, 1.0)
+    for norm in (1, 4 / 3, 2, 4, 8, 12, 20, np.inf):
+        weight_set = make.weight_set(norm)
+        found = solve(criterion, weight_set, "interior_point", tol=1e-8)
+        assert found.converged, (norm, found.status)
+        assert found.n_iter <= 25  # 17 is the most of 2,880 such problems
+        other = solve(criterion, weight_set, "newton", tol=1e-5)
+        assert other.converged, (norm, other.status)
+        # Both values lie above the optimum, by no more than their gaps.
+        gaps = abs(found.gap) + abs(other.gap) + 1e-12
+        assert found.value == pytest.approx(other.value, rel=gaps)
 
 
 def test_too_few_iterations_are_not_optimal(margins, rng):

@@ -9,13 +9,13 @@ import numpy as np
 from kernelweave._array import (
     Array,
     add_to_diagonal,
-    cholesky,
     from_numpy,
     lower_inverse,
     namespace,
     solve_factored,
     to_numpy,
 )
+from kernelweave.fits.regularized import factor_regularized
 
 __all__ = ["KernelFit", "fit_kernel", "principal_axes"]
 
@@ -47,7 +47,7 @@ def fit_kernel(gram: Array, target: Array, alpha: float) -> KernelFit:
     shift = 1.0
     gram += shift / n
     add_to_diagonal(gram, alpha)
-    factor = cholesky(gram, overwrite=True)
+    factor = factor_regularized(gram, alpha)
     coef = solve_factored(factor, target)
     inverse = lower_inverse(factor)
     precision = xp.vecdot(inverse.T, inverse.T) - 1.0 / (n * (alpha + shift))

@@ -56,6 +56,17 @@ class PredictivePath(LooPath):
         """``NOISE_GRID`` for this kernel, no level near what rounding hides."""
         return np.maximum(self.mean_eigenvalue * NOISE_GRID, 10 * self.smallest_alpha)
 
+    def require_representable(self, noise: float) -> None:
+        """Refuse a level, relative to the mean eigenvalue, with an infinite square."""
+        precision = namespace(self.vectors).finfo(self.vectors.dtype)
+        level = noise * self.mean_eigenvalue
+        if level**2 < float(precision.smallest_normal):
+            enough = self.smallest_alpha / self.mean_eigenvalue
+            raise ValueError(
+                f"noise={noise:.3g} is too small for kernels in float{precision.bits}: "
+                f"the square of its inverse overflows; use noise >= {enough:.1g}"
+            )
+
     def class_coef(self, noise: np.ndarray) -> Array:
         """``(G + lambda_c I)^-1 y_c`` for one noise level a column, (n, k)."""
         levels = from_numpy(np.asarray(noise, dtype=np.float64), self.eigenvalues)
@@ -309,6 +320,7 @@ def choose_noise(
         levels, chosen = np.unique(
             np.broadcast_to(np.asarray(noise, dtype=np.float64), k), return_inverse=True
         )
+        path.require_representable(levels[0])
         levels = levels * path.mean_eigenvalue
     grid = path.loo(levels)
     if amplitude == "unit":

@@ -9,7 +9,6 @@ import numpy as np
 from kernelweave._array import (
     Array,
     add_to_diagonal,
-    cholesky,
     eps,
     from_numpy,
     namespace,
@@ -18,6 +17,7 @@ from kernelweave._array import (
     to_numpy,
 )
 from kernelweave.fits.label_kernels import column_signs
+from kernelweave.fits.regularized import factor_regularized
 
 __all__ = ["RegularizedKernel", "Subspace"]
 
@@ -84,7 +84,7 @@ class RegularizedKernel:
         # a centred matrix and keeps the factorisation well conditioned.
         matrix = gram + 1.0 / n
         add_to_diagonal(matrix, self.alpha)
-        self.factor = cholesky(matrix, overwrite=True)
+        self.factor = factor_regularized(matrix, self.alpha)
 
     def solve(self, b: Array) -> Array:
         """``(G + alpha I)^-1 b`` for centred columns b (n, k)."""

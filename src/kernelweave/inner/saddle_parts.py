@@ -17,7 +17,7 @@ from kernelweave._array import (
     to_numpy,
 )
 
-__all__ = ["FactoredColumn", "Point"]
+__all__ = ["FactoredColumn", "Point", "largest_sum"]
 
 #: Added to a diagonal that is not positive definite in float64, relative to it.
 JITTER = 1e-14
@@ -68,6 +68,18 @@ class Point:
         for name in ("a", "z", "u", "v", "w", "s", "lam"):
             getattr(self, name).__iadd__(length * getattr(step, name))
         self.eta += length * step.eta
+
+
+def largest_sum(scores: np.ndarray, q: float) -> float:
+    """The largest ``<scores, w>`` with ``w >= 0``, ``sum_i w_i^q = 1``; scores (m,).
+
+    Twice eta at the optimum, and the curvature that the linear term of a meets: from a
+    start much larger than that, the first step in eta ends below zero.
+    """
+    largest = float(np.max(scores))
+    if q == 1 or not largest > 0.0:
+        return largest
+    return largest * float(np.linalg.norm(scores / largest, q / (q - 1.0)))
 
 
 class FactoredColumn:

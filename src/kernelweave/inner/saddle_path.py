@@ -17,7 +17,7 @@ from kernelweave._array import (
 from kernelweave._memory import require_memory
 from kernelweave.inner.margin_bounds import balanced, best_intercept
 from kernelweave.inner.saddle import SaddleProblem
-from kernelweave.inner.saddle_parts import FactoredColumn, Point
+from kernelweave.inner.saddle_parts import FactoredColumn, Point, largest_sum
 from kernelweave.protocols import InfeasibleError
 
 __all__ = ["SEPARABLE", "SaddlePath"]
@@ -221,7 +221,8 @@ class SaddlePath:
         beta = a * signs
         self.products = self.size * self.problem.products(beta)
         scores = self._scores(beta)
-        curvature = float(np.max(scores)) + self.tau * float(np.sum(beta**2))
+        curvature = largest_sum(scores, self.norm or 1.0)
+        curvature += self.tau * float(np.sum(beta**2))
         factor = float(np.sum(a[used])) / curvature if curvature > 0 else 1.0
         factor = min(factor, 0.5 * self.bound / float(np.max(a[used])))
         self.products = self.products * factor

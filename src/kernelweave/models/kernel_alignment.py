@@ -9,7 +9,7 @@ from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_array, check_consistent_length
 
-from kernelweave._array import Array, as_float, is_array, to_numpy
+from kernelweave._array import Array, as_float, from_numpy, is_array, to_numpy
 from kernelweave.criteria.alignment import Alignment
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.kernels.banks.spectral import feature_coefficients
@@ -76,7 +76,7 @@ class KernelAlignment(KernelTransformer, KernelModel):
     ----------
     alignment_ : float
         A at the learned weights.
-    kernel_alignments_ : ndarray of shape (p,)
+    kernel_alignments_ : array of shape (p,)
         The alignment of each kernel alone; zero for one that is constant.
     kernel_weights_ : ndarray of shape (p,)
         The learned weight of each kernel; they sum to one.
@@ -180,7 +180,8 @@ class KernelAlignment(KernelTransformer, KernelModel):
         weights = self._learn(criterion, bank, progress)
         self._set_weights(weights)
         self.alignment_ = criterion.alignment(weights)
-        self.kernel_alignments_ = self.kernel_map_.spread(criterion.cosines)
+        alignments = self.kernel_map_.spread(criterion.cosines)
+        self.kernel_alignments_ = from_numpy(alignments, self._like)
         if self.output == "features":
             components = feature_coefficients(bank.combine(weights), self.n_components)
             self.components_ = as_float(components, self._like.dtype)

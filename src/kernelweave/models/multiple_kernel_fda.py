@@ -23,6 +23,7 @@ from kernelweave.models.shared.progress import Progress
 from kernelweave.models.streaming.explicit import ExplicitFeatures
 from kernelweave.models.streaming.primal import finish_classes
 from kernelweave.protocols import Criterion
+from kernelweave.solvers.methods import METHODS
 
 __all__ = ["MultipleKernelFDA"]
 
@@ -63,8 +64,11 @@ class MultipleKernelFDA(ExplicitFeatures, KernelDiscriminant):
         divided by the mean class size as the scatter is.
     formulation : {"exact", "block"}, default="exact"
         "block" is the multi-class problem of Eq. 37; equal to "exact" for two classes.
-    solver : {"auto", "newton", "closed_form", "cutting_plane", "sdp"}, default="auto"
+    solver : {"auto", "newton", "closed_form", "cutting_plane", "working_set", \
+"sdp"}, default="auto"
         How the convex problem is solved; all reach the same certified optimum.
+        "working_set" is for very many kernels, not with ``formulation="block"``;
+        "sdp" is for small data, not with ``scatter="within"``.
     tol : float, default=1e-6
         Relative gap to reach (1e-4 at best for float32 input).
     max_iter : int, default=None
@@ -221,6 +225,16 @@ class MultipleKernelFDA(ExplicitFeatures, KernelDiscriminant):
             )
         if self.scatter == "within" and self.formulation == "block":
             raise ValueError("formulation='block' exists for scatter='total' only")
+        if self.scatter == "within" and self.solver == "sdp":
+            raise ValueError(
+                "solver='sdp' has no semidefinite program for scatter='within'; use "
+                "another solver, or scatter='total'"
+            )
+        if self.formulation == "block" and self.solver == "working_set":
+            raise ValueError(
+                "solver='working_set' is for formulation='exact'; with "
+                f"formulation='block' use one of {['auto', *METHODS['block']]}"
+            )
 
     def _choose(
         self, bank: DenseBank, target: Array, codes: np.ndarray, progress: Progress

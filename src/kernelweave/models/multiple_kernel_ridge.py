@@ -55,7 +55,8 @@ class MultipleKernelRidge(ExplicitFeatures, RegressorMixin, KernelModel):
         :class:`MultipleKernelFDA`.
     objective : {"fisher", "loo"}, default="fisher"
         "loo" minimises the leave-one-out error over weights and alpha directly.
-    solver : {"auto", "newton", "closed_form", "cutting_plane", "sdp"}, default="auto"
+    solver : {"auto", "newton", "closed_form", "cutting_plane", "working_set", \
+"sdp"}, default="auto"
         How the convex problem is solved.
     tol : float, default=1e-6
         Relative gap to reach (1e-4 at best for float32 input).

@@ -80,9 +80,9 @@ class MultipleKernelSVC(MarginClassifier):
         Name of each kernel.
     view_weights_ : dict
         Sum of the weights of each view's kernels.
-    C_ : float or ndarray of shape (k,)
+    C_ : float or array of shape (k,)
         The price of errors, learned or given.
-    margin_ : ndarray of shape (1,) or (k,)
+    margin_ : array of shape (1,) or (k,)
         ``1 / norm(w)`` of each two-class problem: half the distance between the
         classes, if they are separated.
     certificate_ : Certificate
@@ -91,7 +91,7 @@ class MultipleKernelSVC(MarginClassifier):
         Signed coefficients of the training rows.
     intercept_ : array of shape (1,) or (k,)
         Intercepts.
-    support_ : ndarray of int
+    support_ : array of int
         Rows with a coefficient other than zero.
     n_iter_ : int
         Factorisations, or support vector machines trained, depending on the solver.

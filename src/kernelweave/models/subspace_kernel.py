@@ -80,7 +80,8 @@ callable, default="normalized"
         Regularisation, relative to the mean eigenvalue of a kernel. "learn" learns it
         as the weight of an identity kernel, "loo" then minimises the leave-one-out
         error of kernel ridge regression on L over it.
-    solver : {"auto", "newton", "closed_form", "cutting_plane", "sdp"}, default="auto"
+    solver : {"auto", "newton", "closed_form", "cutting_plane", "working_set", \
+"sdp"}, default="auto"
         How the weights are found; "cutting_plane" is the SILP (35) of the paper, "sdp"
         its semidefinite program (30).
     tol : float, default=1e-6

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-from kernelweave._array import Array, is_array, to_numpy
+from kernelweave._array import Array, from_numpy, is_array, namespace, to_numpy
 from kernelweave.fits.targets import signs_of_codes
 from kernelweave.models.shared.margin import MarginClassifier
 from kernelweave.models.shared.progress import Progress
@@ -63,12 +64,13 @@ class TransductiveKernelSVC(MarginClassifier):
 
     Attributes
     ----------
-    transduction_ : ndarray of shape (n,)
+    transduction_ : array of shape (n,)
         The label of every row of ``fit``: as given where there is one, else predicted.
+        In the namespace of X if labels are numbers, otherwise NumPy.
     kernel_ : array of shape (n, n)
         The learned kernel over all rows, centred.
     classes_ : ndarray of shape (k,)
-        Class labels, -1 not among them.
+        Class labels, neither -1 nor "-1" among them.
     kernel_weights_ : ndarray of shape (p,)
         The learned weight of each kernel.
     kernel_names_ : list of str
@@ -77,7 +79,7 @@ class TransductiveKernelSVC(MarginClassifier):
         Sum of the weights of each view's kernels.
     C_ : float
         The price of errors, learned or given.
-    margin_ : ndarray of shape (1,) or (k,)
+    margin_ : array of shape (1,) or (k,)
         ``1 / norm(w)`` of each two-class problem.
     certificate_ : Certificate
         Value, lower bound, relative gap and status of the weights.
@@ -85,7 +87,7 @@ class TransductiveKernelSVC(MarginClassifier):
         Signed coefficients; zero in rows without a label.
     intercept_ : array of shape (1,) or (k,)
         Intercepts.
-    support_ : ndarray of int
+    support_ : array of int
         Rows with a coefficient other than zero.
     n_iter_ : int
         Factorisations.
@@ -156,7 +158,8 @@ class TransductiveKernelSVC(MarginClassifier):
 (n, n) or (n, n, p)
             All rows, labelled or not.
         y : array-like of shape (n,)
-            Class labels, -1 where there is none.
+            Class labels, -1 where there is none. Among strings "-1" marks such rows as
+            well: ``np.array(["a", "b", -1])`` holds nothing but strings.
 
         Returns
         -------
@@ -183,10 +186,7 @@ class TransductiveKernelSVC(MarginClassifier):
         check_consistent_length(X, y)
         if y.dtype.kind == "f":
             assert_all_finite(y, input_name="y")
-        if y.dtype.kind in "US":
-            labelled = np.ones(len(y), dtype=bool)
-        else:
-            labelled = np.array([not _is_minus_one(label) for label in y], dtype=bool)
+        labelled = ~_unlabelled(y)
         if np.any(labelled):
             check_classification_targets(y[labelled])
         found = sorted(set(y[labelled].tolist()), key=str)
@@ -195,22 +195,32 @@ class TransductiveKernelSVC(MarginClassifier):
             raise ValueError(
                 f"{type(self).__name__} needs labelled rows of at least 2 classes; the "
                 f"{int(labelled.sum())} labelled sample(s) contain {count}: {found}. "
-                "-1 marks a row without a label: encode two classes as 0 and 1, not as "
-                "-1 and 1"
+                "-1 marks a row without a label, '-1' too: encode two classes as 0 and "
+                "1, not as -1 and 1"
             )
         codes = np.full(len(y), -1)
         codes[labelled] = self._encode(np.empty((int(labelled.sum()), 1)), y[labelled])
         return codes
 
-    def _label(self, codes: np.ndarray) -> np.ndarray:
+    def _label(self, codes: np.ndarray) -> Array:
         """Labels of all training rows (n,): given ones, and predicted ones."""
         scores = to_numpy(self.kernel_ @ self.dual_coef_ + self.intercept_[None, :])
         if len(self.classes_) == 2:
             predicted = (scores[:, 0] > 0).astype(int)
         else:
             predicted = np.argmax(scores, axis=1)
-        return self.classes_[np.where(codes < 0, predicted, codes)]
+        codes = np.where(codes < 0, predicted, codes)
+        return self._decode(from_numpy(codes, self._like, namespace(self._like).int64))
+
+
+def _unlabelled(y: np.ndarray) -> np.ndarray:
+    """Which labels (n,) are -1, or "-1" among strings and objects."""
+    if y.dtype.kind == "U":  # NumPy makes strings of all entries of ["a", "b", -1]
+        return y == "-1"
+    return np.array([_is_minus_one(label) for label in y], dtype=bool)
 
 
 def _is_minus_one(label: Any) -> bool:
-    return not isinstance(label, str) and label == -1
+    if isinstance(label, str):
+        return label == "-1"
+    return isinstance(label, Number) and bool(label == -1)

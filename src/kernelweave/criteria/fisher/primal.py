@@ -6,9 +6,10 @@ from typing import Literal
 
 import numpy as np
 
-from kernelweave._array import Array, add_to_diagonal, cholesky
+from kernelweave._array import Array, add_to_diagonal
 from kernelweave.criteria.fisher.total import Fisher
 from kernelweave.fits.moment_problem import MomentProblem
+from kernelweave.fits.regularized import factor_regularized
 
 __all__ = ["PrimalFisher"]
 
@@ -51,4 +52,4 @@ class PrimalFisher(Fisher):
             kernel_weights, out=self._work, lower=True
         )
         add_to_diagonal(matrix, alpha)
-        return cholesky(matrix, overwrite=True)
+        return factor_regularized(matrix, alpha)

@@ -11,7 +11,6 @@ from kernelweave._array import (
     Array,
     add_to_diagonal,
     as_float,
-    cholesky,
     dot,
     gram_of_stack,
     inner_products,
@@ -23,6 +22,7 @@ from kernelweave._array import (
     to_numpy,
 )
 from kernelweave.criteria.identifiability import weight_remarks
+from kernelweave.fits.regularized import factor_regularized
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.protocols import CertificateTerms, Evaluation
 
@@ -121,7 +121,7 @@ class Fisher:
         n = self.bank.n_samples
         matrix += (alpha + float(np.sum(kernel_weights))) / n
         add_to_diagonal(matrix, alpha)
-        return cholesky(matrix, overwrite=True)
+        return factor_regularized(matrix, alpha)
 
     def scores(self, coef: Array) -> np.ndarray:
         """``tr(B' G_i B)`` of all terms (m,), with the identity first if learned."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 
 from kernelweave._array import (
     Array,
     add_to_diagonal,
     as_float,
-    cholesky,
     dot,
     from_numpy,
     gram_of_stack,
@@ -22,6 +23,7 @@ from kernelweave._array import (
 )
 from kernelweave._chunks import row_chunks
 from kernelweave.criteria.identifiability import weight_remarks
+from kernelweave.fits.regularized import factor_regularized
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.protocols import CertificateTerms, Evaluation
 
@@ -108,7 +110,20 @@ class WithinFisher:
         moved = self.centring.apply(matrix @ self.target)
         self.centring.apply_both_sides(matrix)
         add_to_diagonal(matrix, self.alpha)
-        return cholesky(matrix, overwrite=True), moved
+        unit = self.centring.n_classes / self.bank.n_samples
+        return factor_regularized(matrix, self.alpha, unit), moved
+
+    def scores(self, coef: Array) -> np.ndarray:
+        """``tr(U' G_i U)`` with ``U = H - J V`` for any V (n, k), (p,)."""
+        direction = self.target - self.centring.apply(coef)
+        return to_numpy(self.bank.quad(direction)).astype(np.float64)
+
+    def restricted(self, kernels: np.ndarray) -> WithinFisher:
+        """The same problem with the kernels of these indices only."""
+        problem = copy.copy(self)
+        problem.bank = self.bank.subset(kernels)
+        problem._work = None
+        return problem
 
     def evaluate(self, weights: np.ndarray, hessian: bool = True) -> Evaluation:
         """Value, gradient, Hessian and V from one Cholesky factorisation."""
@@ -175,6 +190,7 @@ class ClassCentring:
         indicator[np.arange(len(codes)), index] = 1.0
         self.indicator = from_numpy(indicator, like)
         self.means_of = from_numpy((indicator / counts).T, like)
+        self.n_classes = len(counts)
         self.scaling = from_numpy(1.0 / np.sqrt(counts[index]), like)[:, None]
 
     def apply(self, b: Array) -> Array:

@@ -101,5 +101,6 @@ class PlainSubspaceMargin:
 
     def _alone(self, gram: Array, total: float) -> Array:
         """``G (G + (alpha / s) I)^-1 G`` of one kernel (n, n)."""
-        matrix = gram @ RegularizedKernel(gram, self.alpha / total).solve(gram)
+        scaled = total * gram
+        matrix = scaled @ RegularizedKernel(scaled, self.alpha).solve(gram)
         return (matrix + matrix.T) / 2

@@ -12,7 +12,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-from kernelweave._array import Array, is_array, namespace, to_numpy
+from kernelweave._array import Array, device, is_array, namespace, to_numpy
 from kernelweave.models.shared.base import KernelModel
 from kernelweave.models.shared.lazy import lazily
 from kernelweave.views.spec import is_precomputed
@@ -77,12 +77,14 @@ class KernelClassifier(ClassifierMixin, KernelModel):
             In the namespace of X if labels are numbers, otherwise NumPy.
         """
         scores = self._class_scores(X)
-        xp = namespace(scores)
-        best = xp.argmax(scores, axis=1)
+        return self._decode(namespace(scores).argmax(scores, axis=1))
+
+    def _decode(self, codes: Array) -> Array:
+        """The labels of class codes (m,), where the codes are if labels are numbers."""
         if self.classes_.dtype.kind in "OUSb":
-            return self.classes_[to_numpy(best)]
-        labels = xp.asarray(self.classes_, device=scores.device)
-        return xp.take(labels, best)
+            return self.classes_[to_numpy(codes)]
+        xp = namespace(codes)
+        return xp.take(xp.asarray(self.classes_, device=device(codes)), codes)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy.

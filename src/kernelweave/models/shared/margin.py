@@ -104,13 +104,23 @@ class MarginClassifier(KernelClassifier):
             lambda v: np.isfinite(v) and v >= 1,
             "a number >= 1",
         )
-        family = METHODS["signed margin" if self.signed else "margin"]
-        check_choice(self, "solver", ("auto", *family))
+        self._check_solver()
         check_number(self, "tol", (), lambda v: v > 0, "a number > 0")
         if self.max_iter is not None:
             check_number(
                 self, "max_iter", (), lambda v: is_int(v, 1), "None or an int >= 1"
             )
+
+    def _check_solver(self) -> None:
+        """Weights of either sign have solvers of their own."""
+        methods = METHODS["signed margin" if self.signed else "margin"]
+        others = METHODS["margin" if self.signed else "signed margin"]
+        if isinstance(self.solver, str) and self.solver in set(others) - set(methods):
+            raise ValueError(
+                f"solver={self.solver!r} is for signed={not self.signed}; with "
+                f"signed={bool(self.signed)} use one of {['auto', *methods]}"
+            )
+        check_choice(self, "solver", ("auto", *methods))
 
     def _weight_set(self, bank: DenseBank) -> WeightSet:
         if self.signed:
@@ -186,13 +196,15 @@ class MarginClassifier(KernelClassifier):
         if len(fits) > 1:
             self.class_kernel_weights_ = from_numpy(all_weights, like)
         coef = np.concatenate([fit.coef for fit in fits], axis=1)
-        self.support_ = np.flatnonzero(np.any(coef != 0.0, axis=1))
+        rows = np.flatnonzero(np.any(coef != 0.0, axis=1))
+        self.support_ = from_numpy(rows, like, namespace(like).int64)
         self.dual_coef_ = as_float(from_numpy(coef, like), like.dtype)
         intercept = np.concatenate([fit.intercept for fit in fits])
         self.intercept_ = as_float(from_numpy(intercept, like), like.dtype)
-        self.margin_ = np.concatenate([fit.margin for fit in fits])
+        margin = np.concatenate([fit.margin for fit in fits])
+        self.margin_ = from_numpy(margin, like)
         prices = np.array([fit.C for fit in fits])
-        self.C_ = float(prices[0]) if len(fits) == 1 else prices
+        self.C_ = float(prices[0]) if len(fits) == 1 else from_numpy(prices, like)
         self.n_iter_ = sum(fit.n_iter for fit in fits)
         self._set_certificate(_joint_certificate([fit.certificate for fit in fits]))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelweave._array import to_numpy
+from kernelweave._array import FactorizationError, to_numpy
 from kernelweave.criteria.fisher.total import Fisher
 from kernelweave.protocols import Criterion
 from kernelweave.solvers.cutting_plane import into_set
@@ -39,7 +39,7 @@ def sdp(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iterate]:
     problem, variable = sdp_problem(criterion, weight_set)
     run_solver(problem)
     if variable.value is None:
-        raise ArithmeticError(f"the cone solver found no weights: {problem.status}")
+        raise FactorizationError(f"the cone solver found no weights: {problem.status}")
     weights = into_set(criterion, weight_set, np.asarray(variable.value))
     state = criterion.evaluate(weights, hessian=False)
     yield Iterate(weights, state.value, state.gradient, state.coef)

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from kernelweave._array import Array, to_numpy
+from kernelweave._array import Array, FactorizationError, to_numpy
 from kernelweave.solvers.reference.fisher import import_cvxpy, run_solver
 from kernelweave.solvers.reference.signed import margin_lmi
 
@@ -154,6 +154,6 @@ def _solved(problem: Any, kernel: Any) -> np.ndarray:
     """The kernel the cone solver found, with negative eigenvalues removed."""
     run_solver(problem)
     if kernel.value is None:
-        raise ArithmeticError(f"the cone solver found no kernel: {problem.status}")
+        raise FactorizationError(f"the cone solver found no kernel: {problem.status}")
     values, vectors = np.linalg.eigh(0.5 * (kernel.value + kernel.value.T))
     return (vectors * np.maximum(values, 0.0)) @ vectors.T

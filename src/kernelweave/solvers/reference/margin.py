@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelweave._array import to_numpy
+from kernelweave._array import FactorizationError, to_numpy
 from kernelweave.protocols import Criterion
 from kernelweave.solvers.cutting_plane import into_set
 from kernelweave.solvers.reference.fisher import (
@@ -116,7 +116,7 @@ def _evaluated(
     """The iterate at the weights a cone solver found, moved into the set."""
     if raw is None or not np.max(raw) > 0:
         criterion.evaluate(weight_set.start(criterion.n_weights))  # or says why not
-        raise ArithmeticError(f"the cone solver found no weights: {status}")
+        raise FactorizationError(f"the cone solver found no weights: {status}")
     weights = into_set(criterion, weight_set, np.asarray(raw, dtype=np.float64))
     state = criterion.evaluate(weights, hessian=False)
     return Iterate(weights, state.value, state.gradient, state.coef)

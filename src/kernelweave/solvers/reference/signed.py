@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelweave._array import to_numpy
+from kernelweave._array import FactorizationError, to_numpy
 from kernelweave.solvers.alignment import square_root
 from kernelweave.solvers.reference.fisher import import_cvxpy, run_solver
 from kernelweave.solvers.solution import Iterate
@@ -111,7 +111,7 @@ def alignment_sdp(criterion: Any, weight_set: WeightSet) -> Iterator[Iterate]:
     problem = cp.Problem(cp.Maximize(plain.cosines @ weights), constraints)
     run_solver(problem)
     if weights.value is None:
-        raise ArithmeticError(f"the cone solver found no weights: {problem.status}")
+        raise FactorizationError(f"the cone solver found no weights: {problem.status}")
     raw = plain.unscaled(np.asarray(weights.value))
     if not signed:
         raw = np.maximum(raw, 0.0)
@@ -149,7 +149,7 @@ def _solved(
     """The iterate at what the cone solver found, moved into the set."""
     run_solver(problem)
     if weights.value is None:
-        raise ArithmeticError(f"the cone solver found no weights: {problem.status}")
+        raise FactorizationError(f"the cone solver found no weights: {problem.status}")
     raw = np.asarray(weights.value, dtype=np.float64)
     limits = weight_set.limits(len(raw))
     found = weight_set.separate(

@@ -1,0 +1,161 @@
+"""A regularisation smaller than the rounding of the kernels: an answer, or advice."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_wine
+
+from kernelweave import (
+    Fisher,
+    KernelFDA,
+    MixtureKDA,
+    MultipleKernelFDA,
+    MultipleKernelRidge,
+    ProbabilisticKDA,
+    Simplex,
+    SubspaceKernel,
+    SubspaceKernelSVC,
+    solve,
+)
+from kernelweave._array import FactorizationError
+from kernelweave.criteria.fisher.within import WithinFisher
+from kernelweave.exceptions import KernelWeaveConvergenceWarning
+from kernelweave.fits.targets import class_target
+from kernelweave.kernels import DenseBank, center_and_scale
+
+MODELS = [
+    KernelFDA(),
+    MultipleKernelFDA(norm=1),
+    MultipleKernelFDA(norm=2),
+    MultipleKernelFDA(norm=np.inf),
+    MultipleKernelFDA(),
+    MultipleKernelFDA(norm=1, scatter="within"),
+    MultipleKernelFDA(norm=1, formulation="block"),
+    MultipleKernelFDA(norm=1, solver="closed_form"),
+    MultipleKernelFDA(norm=1, solver="cutting_plane"),
+    MultipleKernelFDA(norm=1, features="nystroem", n_features=20),
+    MultipleKernelFDA(norm=2, features="random", n_features=20),
+    MultipleKernelRidge(norm=1),
+    MultipleKernelRidge(norm=1, features="nystroem", n_features=20),
+    SubspaceKernel(),
+    SubspaceKernel(uncorrelated=True),
+    SubspaceKernelSVC(),
+    SubspaceKernelSVC(uncorrelated=False),
+    SubspaceKernelSVC(solver="alternating", max_iter=2),
+    ProbabilisticKDA(),
+    MixtureKDA(),
+]
+#: Those that take kernels as they are. Centring within classes leaves no full rank.
+FULL_RANK = [
+    model
+    for model in MODELS
+    if getattr(model, "features", "auto") == "auto"
+    and getattr(model, "scatter", "total") == "total"
+]
+VIEWS = [("a", "rbf", slice(0, 4)), ("b", "linear", slice(4, 13))]
+ALPHAS = {
+    "float64": (1e-15, 1e-16, 1e-17, 1e-100, 1e-300),
+    "float32": (1e-7, 1e-9, 1e-40),
+}
+ADVICE = (
+    r"^(alpha|noise)=(\S+) is too small for kernels in (float\d+): "
+    r".*; use \1 >= ([^,]+)"
+)
+
+every_model = pytest.mark.parametrize("model", MODELS, ids=str)
+no_proof = pytest.mark.filterwarnings(
+    # at such an alpha rounding may well keep the certificate open
+    f"ignore::{KernelWeaveConvergenceWarning.__module__}.KernelWeaveConvergenceWarning"
+)
+
+
+def wine(dtype, rows=40):
+    """Few rows of wine and some of them twice: no kernel has full rank."""
+    X, y = load_wine(return_X_y=True)
+    take = np.arange(0, 178, 178 // rows)[:rows]
+    take = np.append(take, take[:6])
+    return X[take].astype(dtype), y[take]
+
+
+def regularized(model, alpha):
+    name = "alpha" if "alpha" in model.get_params() else "noise"
+    return clone(model).set_params(**{name: alpha})
+
+
+def fit(model, X, y):
+    model.fit(X, y)
+    answer = model.transform(X) if hasattr(model, "transform") else model.predict(X)
+    assert np.all(np.isfinite(answer))
+
+
+@no_proof
+@every_model
+@pytest.mark.parametrize("dtype", list(ALPHAS))
+def test_rounding_is_reported_with_an_alpha_that_works(model, dtype):
+    X, y = wine(dtype)
+    for alpha in ALPHAS[dtype]:
+        candidate = regularized(model, alpha).set_params(views=VIEWS)
+        try:
+            fit(candidate, X, y)
+        except ValueError as error:
+            found = re.match(ADVICE, str(error))
+            assert found is not None, error
+            assert float(found[2]) == pytest.approx(alpha, rel=1e-2)
+            assert found[3] == dtype
+            fit(regularized(candidate, float(found[4])), X, y)
+
+
+@no_proof
+@pytest.mark.parametrize("alpha", [1e-16, 1e-20, 1e-150])
+@pytest.mark.parametrize("model", FULL_RANK, ids=str)
+def test_kernels_of_full_rank_need_none(model, alpha):
+    rng = np.random.default_rng(0)
+    parts = rng.normal(size=(2, 30, 60))
+    K = np.moveaxis(parts @ parts.transpose(0, 2, 1), 0, 2)
+    fit(regularized(model, alpha).set_params(views="precomputed"), K, np.arange(30) % 3)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("alpha", [1e-17, 1e-20, 1e-100, 1e-300])
+@pytest.mark.parametrize("criterion", ["total", "within"])
+def test_solve_says_so_too(dtype, alpha, criterion):
+    X, y = wine("float64")
+    stack = center_and_scale(np.stack([X[:, :4] @ X[:, :4].T, X[:, 4:] @ X[:, 4:].T]))
+    bank, target = DenseBank(stack.astype(dtype)), class_target(y, 3)
+    for method in ("auto", "closed_form", "cutting_plane", "working_set"):
+        problem = (
+            Fisher(bank, target, alpha)
+            if criterion == "total"
+            else WithinFisher(bank, target, alpha, y)
+        )
+        with pytest.raises(ValueError, match=ADVICE):
+            solve(problem, Simplex(), method)
+
+
+def test_advice_is_never_what_was_tried(rng):
+    """Centring leaves a kernel with a large constant few digits: more than usual."""
+    z = rng.normal(size=(30, 1))
+    stack = center_and_scale(1e8 + (z @ z.T)[None])
+    target = class_target(np.arange(30) % 2, 2)
+    alpha = 1e-17
+    for _ in range(30):
+        try:
+            Fisher(DenseBank(stack), target, alpha).evaluate(np.ones(1))
+            break
+        except FactorizationError as error:
+            advised = float(re.match(ADVICE, str(error))[4])
+            assert advised > 2 * alpha
+            alpha = advised
+    else:
+        pytest.fail("thirty times the advice was not enough")
+
+
+def test_kernels_that_are_not_finite_are_no_matter_of_alpha():
+    stack = np.full((1, 6, 6), np.nan)
+    target = class_target(np.arange(6) % 2, 2)
+    with pytest.raises(ValueError, match="sum of kernels contains NaN"):
+        solve(Fisher(DenseBank(stack), target, 0.1), Simplex())

@@ -1,0 +1,117 @@
+"""Every solver of every convex problem: the same optimum, or a refusal by name."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from kernelweave import (
+    MultipleKernelFDA,
+    MultipleKernelRidge,
+    MultipleKernelSVC,
+    SubspaceKernel,
+    TransductiveKernelSVC,
+)
+from kernelweave.solvers.methods import METHODS
+
+TOL = 1e-2
+FISHER = tuple(METHODS["fisher"])
+MARGIN = tuple(METHODS["margin"])
+SIGNED = tuple(METHODS["signed margin"])
+#: Cone solvers take seconds for sixty kernels and are for comparison only.
+CONES = ("sdp", "qcqp")
+#: Combinations that do not exist, with what their message must name.
+REFUSED = {
+    ("within", "block", "*"): "formulation='block' exists for scatter='total' only",
+    ("within", "exact", "sdp"): "solver='sdp' has no .* for scatter='within'",
+    ("total", "block", "working_set"): "'working_set' is for formulation='exact'",
+}
+
+every_size = pytest.mark.parametrize("p", [6, 60])
+every_norm = pytest.mark.parametrize("norm", [1, 2])
+
+
+def kernels(p, k=3, n=20):
+    """Gaussian kernels of single features (n, n, p), the first informative."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, p))
+    y = np.arange(n) % k
+    X[:, 0] += 2 * y
+    return np.exp(-((X[:, None] - X[None]) ** 2)), y
+
+
+def check(model, K, y, best):
+    """A certified optimum, whose value differs from another by no more than gaps."""
+    found = model.fit(K, y).certificate_
+    assert found.converged and abs(found.gap) <= TOL
+    largest = max(abs(found.gap), abs(best.gap)) + 1e-9
+    assert found.value == pytest.approx(best.value, rel=largest / (1 - largest))
+
+
+@every_size
+@every_norm
+@pytest.mark.parametrize(
+    ("scatter", "formulation"), list(product(("total", "within"), ("exact", "block")))
+)
+def test_discriminants(p, norm, scatter, formulation):
+    K, y = kernels(p)
+    model = MultipleKernelFDA(
+        "precomputed",
+        norm=norm,
+        alpha=0.1,
+        scatter=scatter,
+        formulation=formulation,
+        tol=TOL,
+    )
+    best = None
+    for solver in ("auto", *FISHER):
+        model.set_params(solver=solver)
+        keys = [(scatter, formulation, name) for name in ("*", solver)]
+        message = next((REFUSED[key] for key in keys if key in REFUSED), None)
+        if message is not None:
+            with pytest.raises(ValueError, match=message):
+                model.fit(None, None)  # before any work: not even the data are seen
+        elif not (solver in CONES and p > 6):
+            best = best or model.fit(K, y).certificate_
+            check(model, K, y, best)
+
+
+@every_size
+@every_norm
+@pytest.mark.parametrize("estimator", [MultipleKernelRidge, SubspaceKernel])
+def test_other_users_of_the_fisher_criterion(p, norm, estimator):
+    K, y = kernels(p, k=2)
+    model = estimator("precomputed", norm=norm, alpha=0.1, tol=TOL)
+    best = model.fit(K, y.astype(float)).certificate_
+    for solver in FISHER:
+        if not (solver in CONES and p > 6):
+            check(model.set_params(solver=solver), K, y.astype(float), best)
+
+
+@every_size
+@every_norm
+@pytest.mark.parametrize("margin", ["l1", "l2", "hard"])
+def test_margins(p, norm, margin):
+    K, y = kernels(p, k=2)
+    model = MultipleKernelSVC("precomputed", norm=norm, margin=margin, tol=TOL)
+    best = model.fit(K, y).certificate_
+    for solver in MARGIN:
+        if not (solver in CONES and p > 6):
+            check(model.set_params(solver=solver), K, y, best)
+
+
+@pytest.mark.parametrize("estimator", [MultipleKernelSVC, TransductiveKernelSVC])
+@pytest.mark.parametrize("signed", [True, False])
+def test_signed_weights_have_solvers_of_their_own(estimator, signed):
+    K, y = kernels(6, k=2)
+    model = estimator("precomputed", signed=signed, tol=TOL)
+    best = model.fit(K, y).certificate_
+    mine, others = (SIGNED, MARGIN) if signed else (MARGIN, SIGNED)
+    for solver in mine:
+        check(model.set_params(solver=solver), K, y, best)
+    for solver in sorted(set(others) - set(mine)):
+        message = f"solver={solver!r} is for signed={not signed}; with signed={signed}"
+        with pytest.raises(ValueError, match=message):
+            model.set_params(solver=solver).fit(None, None)
