@@ -289,7 +289,9 @@ def test_a_new_row_beyond_all_is_named(make, views):
     assert_close(outputs(model, new), reference(make, views)[0], 1e-12)
 
 
-@pytest.mark.parametrize("make", [MultipleKernelSVC, ProbabilisticKDA, KernelFDA])
+@pytest.mark.parametrize(
+    "make", [MultipleKernelSVC, ProbabilisticKDA, KernelFDA, MixtureKDA]
+)
 def test_rows_of_a_later_chunk_are_counted_from_its_first(make, monkeypatch):
     X, new, _, labels = table()
     model = make(VIEWS["linear"]).fit(X, labels[:40])

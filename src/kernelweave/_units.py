@@ -15,13 +15,12 @@ __all__ = [
     "column_means",
     "is_square_safe",
     "largest_of",
-    "ordinary_size",
     "units_of",
 ]
 
 #: Exponents of the range in which numbers stay as they are: squares, sums of many of
 #: them, and one over these have room.
-ORDINARY = {32: 128 // 3, 64: 1024 // 3}
+ORDINARY = {32: 128 // 4, 64: 1024 // 3}
 #: Share of the largest number up to which a sum of squares may go, since more is done
 #: with what was summed.
 ROOM = 1e-8
@@ -43,11 +42,6 @@ def units_of(sizes: np.ndarray | float, bits: int) -> np.ndarray:
     ordinary = (np.abs(exponents) <= ORDINARY[bits]) | (np.asarray(sizes) == 0)
     exponents = np.clip(exponents, -EXTREME[bits], EXTREME[bits])
     return np.where(ordinary, 1.0, np.ldexp(1.0, exponents))
-
-
-def ordinary_size(bits: int) -> float:
-    """The largest number, in a precision of 32 or 64 bits, whose unit is 1."""
-    return 2.0 ** ORDINARY[bits]
 
 
 def largest_of(X: Array) -> float:

@@ -7,11 +7,14 @@ from typing import Any
 import numpy as np
 
 from kernelweave._array import Array, namespace, to_numpy
-from kernelweave._units import largest_of, ordinary_size
+from kernelweave._units import largest_of
 from kernelweave.kernels.transformed import Standardizer, apply_step
 from kernelweave.views.spec import View
 
 __all__ = ["check_outliers", "name_largest"]
+
+#: How many times as large as is usual an entry may be, by the precision in bits.
+DWARFS = {32: 2.0**42, 64: 2.0**341}
 
 
 def check_outliers(view: View, block: Array, numbers: np.ndarray | None = None) -> None:
@@ -29,7 +32,7 @@ def check_outliers(view: View, block: Array, numbers: np.ndarray | None = None) 
     numbers : ndarray of shape (n,), optional
         The numbers of these rows, by default from 0 on.
     """
-    limit = ordinary_size(namespace(block).finfo(block.dtype).bits)
+    limit = DWARFS[namespace(block).finfo(block.dtype).bits]
     if not largest_of(block) > limit:  # nor NaN, which is for others to judge
         return
     sizes = np.abs(to_numpy(block).astype(np.float64))

@@ -152,12 +152,12 @@ class FeatureRecipe:
         start = 0
         for i in range(len(self.maps)) if wanted is None else wanted:
             made, key = self.maps[i], (self.view_of[i], *map(id, self.steps[i]))
-            if key not in passed:
-                rows = views[self.view_of[i]]
-                rows = rows.toarray() if issparse(rows) else rows
-                passed[key] = _through(self.steps[i], rows)
             block = out[:, start : start + made.n_features]
             with np.errstate(over="ignore", invalid="ignore"):
+                if key not in passed:
+                    rows = views[self.view_of[i]]
+                    rows = rows.toarray() if issparse(rows) else rows
+                    passed[key] = _through(self.steps[i], rows)
                 made.write(passed[key], block)
             if not is_square_safe(block):
                 raise self._out_of_range(i, views[self.view_of[i]])

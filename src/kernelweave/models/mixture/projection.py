@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from kernelweave._array import Array, device, from_numpy, namespace, to_numpy
-from kernelweave._chunks import row_chunks
+from kernelweave._chunks import numbered, row_chunks
 from kernelweave.kernels.maps.diagonals import WatchedSource
 from kernelweave.kernels.maps.sources import FeatureSource
 from kernelweave.models.mixture.experts import ViewMaps
@@ -105,12 +105,14 @@ class MixtureProjector:
 
     def project(self, data: ObservedViews, form: str | None) -> Array:
         """Combined means (m, k) of rows; ``form`` of localised weights or None."""
-        parts = []
+        parts, first = [], 0
         for rows, seen in self._chunks(data):
-            means, similarity = self._speak(rows, seen, form is not None)
+            with numbered(first):
+                means, similarity = self._speak(rows, seen, form is not None)
             xp = namespace(means)
             share = from_numpy(self._share(seen, similarity, form), means)
             parts.append(xp.sum(share * means, axis=1))
+            first += len(seen)
         return xp.concat(parts)
 
     def shares(
