@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from kernelweave._array import FactorizationError
+from kernelweave.inner.interior_point import SimplexSystem, largest_step, predict
 from kernelweave.protocols import Criterion, Evaluation
 from kernelweave.solvers.solution import Iterate
 from kernelweave.weights.base import WeightSet
 
-__all__ = ["largest_step", "newton"]
+__all__ = ["newton", "onto_simplex", "safe_step"]
+
+State = TypeVar("State")
 
 #: Fraction of the way to the boundary of the positive orthant.
 TO_BOUNDARY = 0.995
@@ -80,17 +83,16 @@ def newton(
     gaps, values = [_relative_slack(weight_set, weights, state)], [state.value]
     while not _in_a_circle(gaps, values):
         system = _System(gradient, hessian, v, z, nu)
-        step_v, step_nu, step_z = system.predictor_corrector()
-        length = min(1.0, TO_BOUNDARY * largest_step(v, step_v))
+        predictor, mu = predict(system)
+        step = system.solve(mu, predictor)
+        primal, dual = system.lengths(step, TO_BOUNDARY)
         floor = np.full_like(v, TINY)
         if q > 1:  # no weight needs to be far below what the scores say now
             floor += np.minimum(v, KEEP * weight_set.maximizer(-state.gradient) ** q)
         elif bend:
             floor += _grown(v, -state.gradient)
-        step = _Step(v, step_v, length, floor, q)
-        v, state = _safe_step(criterion, step, state.value)
-        dual_length = min(1.0, TO_BOUNDARY * largest_step(z, step_z))
-        z, nu = z + dual_length * step_z, nu + dual_length * step_nu
+        v, state = _descend(criterion, v, primal * step.v, floor, state.value, q)
+        z, nu = z + dual * step.z, nu + dual * step.nu
         weights = v ** (1.0 / q)
         gradient, hessian = _on_simplex(state, weights, q, unit, bend)
         yield Iterate(weights, state.value, state.gradient, state.coef)
@@ -151,35 +153,39 @@ def _barrier(
     v /= np.sum(v)
     state = criterion.evaluate(v ** (1.0 / q))
     while True:
-        gradient, hessian = _on_simplex(state, v ** (1.0 / q), q, unit, bend)
-        system = _System(gradient, hessian, v, mu / v, 0.0)
-        step, _, _ = system.solve(np.zeros_like(v))
-        decrease = -float((gradient - mu / v) @ step)
-        merit = _merit(state.value, v, mu, q, unit, bend)
-        length = min(1.0, TO_BOUNDARY * largest_step(v, step))
-        for _ in range(MAX_HALVINGS):
-            trial = np.maximum(v + length * step, TINY)
-            trial /= np.sum(trial)
-            found = _evaluate_or_none(criterion, trial ** (1.0 / q))
-            if found is not None:
-                gained = merit - _merit(found.value, trial, mu, q, unit, bend)
-                if gained >= SUFFICIENT * length * decrease - ROUNDING:
-                    break
-            length *= 0.5
-        if found is None:
-            raise FactorizationError("no step of the barrier method is possible")
-        v, state = trial, found
+        v, state, decrease = _barrier_step(criterion, v, state, mu, q, unit, bend)
         yield Iterate(v ** (1.0 / q), state.value, state.gradient, state.coef)
         if decrease <= mu:
             mu = max(BARRIER_END, BARRIER_FACTOR * mu)
 
 
-def _evaluate_or_none(criterion: Criterion, weights: np.ndarray) -> Evaluation | None:
-    try:
-        state = criterion.evaluate(weights)
-    except FactorizationError:
-        return None
-    return state if np.isfinite(state.value) else None
+def _barrier_step(
+    criterion: Criterion,
+    v: np.ndarray,
+    state: Evaluation,
+    mu: float,
+    q: float,
+    unit: float,
+    bend: bool,
+) -> tuple[np.ndarray, Evaluation, float]:
+    """The next v and its evaluation, and the decrease that the slope promised."""
+    gradient, hessian = _on_simplex(state, v ** (1.0 / q), q, unit, bend)
+    slope = gradient - mu / v
+    step, _, _ = SimplexSystem(hessian, v, mu / v).solve(np.zeros_like(v), slope)
+    decrease = -float(slope @ step)
+    merit = _merit(state.value, v, mu, q, unit, bend)
+    length = min(1.0, TO_BOUNDARY * largest_step(v, step))
+
+    def accept(share: float, trial: np.ndarray, found: Evaluation) -> bool:
+        gained = merit - _merit(found.value, trial, mu, q, unit, bend)
+        return gained >= SUFFICIENT * share * length * decrease - ROUNDING
+
+    _, v, state = safe_step(
+        lambda trial: criterion.evaluate(trial ** (1.0 / q)),
+        lambda share: onto_simplex(v + share * length * step, TINY),
+        accept,
+    )
+    return v, state, decrease
 
 
 def _merit(
@@ -212,51 +218,43 @@ def _on_simplex(
     return gradient * first, hessian
 
 
+class _Step(NamedTuple):
+    v: np.ndarray
+    nu: float
+    z: np.ndarray
+
+
 class _System:
-    """The linearised conditions at one point, factored once and solved twice."""
+    """The conditions of :func:`newton`, linearised at one point."""
 
     def __init__(
         self,
-        g: np.ndarray,
+        gradient: np.ndarray,
         hessian: np.ndarray,
         v: np.ndarray,
         z: np.ndarray,
         nu: float,
     ) -> None:
-        m = len(v)
         self.v, self.z = v, z
-        self.residual = g + nu - z
-        # Scaling by v makes the diagonal of order one however small a weight is.
-        self.scaling = np.append(v, 1.0)
-        matrix = np.ones((m + 1, m + 1))
-        matrix[:m, :m] = hessian
-        matrix[m, m] = 0.0
-        matrix *= self.scaling[:, None] * self.scaling[None, :]
-        matrix[np.arange(m), np.arange(m)] += z * v
-        self.matrix = matrix
+        self.residual = gradient + nu - z
+        self.simplex = SimplexSystem(hessian, v, z)
 
-    def solve(
-        self, complementarity: np.ndarray
-    ) -> tuple[np.ndarray, float, np.ndarray]:
-        """Steps in (w, nu, z) towards ``w z = complementarity + w z`` (linearised)."""
-        right = np.append(-self.residual + complementarity / self.v, 0.0)
-        try:
-            steps = np.linalg.solve(self.matrix, right * self.scaling) * self.scaling
-        except np.linalg.LinAlgError as error:
-            raise FactorizationError("the system for a step is singular") from error
-        step_v = steps[:-1]
-        step_z = (complementarity - self.z * step_v) / self.v
-        return step_v, float(steps[-1]), step_z
+    def solve(self, mu: float, before: _Step | None = None) -> _Step:
+        change = mu - self.v * self.z
+        if before is not None:
+            change = change - before.v * before.z
+        return _Step(*self.simplex.solve(change, self.residual))
 
-    def predictor_corrector(self) -> tuple[np.ndarray, float, np.ndarray]:
-        """Mehrotra's step: try mu = 0, then centre as much as that try suggests."""
-        product = self.v * self.z
-        affine_v, _, affine_z = self.solve(-product)
-        after_v = self.v + min(1.0, largest_step(self.v, affine_v)) * affine_v
-        after_z = self.z + min(1.0, largest_step(self.z, affine_z)) * affine_z
-        mu = float(np.mean(product))
-        sigma = (float(np.mean(after_v * after_z)) / mu) ** 3 if mu > 0 else 0.0
-        return self.solve(sigma * mu - product - affine_v * affine_z)
+    def mu(self, step: _Step | None = None) -> float:
+        if step is None:
+            return float(np.mean(self.v * self.z))
+        primal, dual = self.lengths(step)
+        return float(np.mean((self.v + primal * step.v) * (self.z + dual * step.z)))
+
+    def lengths(self, step: _Step, share: float = 1.0) -> tuple[float, float]:
+        """Lengths for v and z: a share of the way to the boundary, at most 1."""
+        primal, dual = largest_step(self.v, step.v), largest_step(self.z, step.z)
+        return min(1.0, share * primal), min(1.0, share * dual)
 
 
 def _start_multipliers(g: np.ndarray, v: np.ndarray) -> tuple[float, np.ndarray]:
@@ -267,38 +265,69 @@ def _start_multipliers(g: np.ndarray, v: np.ndarray) -> tuple[float, np.ndarray]
     return nu, np.maximum(z, 0.1 * spread)
 
 
-def largest_step(x: np.ndarray, step: np.ndarray) -> float:
-    """The largest t with ``x + t step >= 0``."""
-    falling = step < 0
-    return float(np.min(-x[falling] / step[falling])) if np.any(falling) else np.inf
+def onto_simplex(v: np.ndarray, floor: np.ndarray | float) -> np.ndarray:
+    """The point (m,), but not below the floor, scaled to sum to one."""
+    v = np.maximum(v, floor)
+    return v / np.sum(v)
 
 
-@dataclass(frozen=True)
-class _Step:
-    """From v along ``direction``, but not below ``floor``; all of shape (m,)."""
-
-    v: np.ndarray
-    direction: np.ndarray
-    length: float
-    floor: np.ndarray
-    q: float
-
-    def trial(self, halvings: int) -> np.ndarray:
-        """The point on the simplex after a step halved so many times."""
-        moved = self.v + self.length * 0.5**halvings * self.direction
-        moved = np.maximum(moved, self.floor)
-        return moved / np.sum(moved)
-
-
-def _safe_step(
-    criterion: Criterion, step: _Step, value: float
+def _descend(
+    criterion: Criterion,
+    v: np.ndarray,
+    step: np.ndarray,
+    floor: np.ndarray,
+    value: float,
+    q: float,
 ) -> tuple[np.ndarray, Evaluation]:
-    """Halve the step while the criterion is infinite there or jumps."""
+    """Go along the step (m,), less far where the criterion is infinite or jumps."""
+    limit = value + (JUMP - 1) * abs(value)
+    _, v, state = safe_step(
+        lambda trial: criterion.evaluate(trial ** (1.0 / q)),
+        lambda share: onto_simplex(v + share * step, floor),
+        lambda _share, _trial, found: found.value <= limit,
+    )
+    return v, state
+
+
+def safe_step(
+    evaluate: Callable[[np.ndarray], State],
+    trial: Callable[[float], np.ndarray],
+    accept: Callable[[float, np.ndarray, State], bool],
+) -> tuple[float, np.ndarray, State]:
+    """Halve a step until its end can be evaluated and is accepted.
+
+    Parameters
+    ----------
+    evaluate : callable
+        The criterion at a point; it may raise FactorizationError.
+    trial : callable
+        The point after a share of the step.
+    accept : callable
+        Whether to take the share that leads to a point with this evaluation.
+
+    Returns
+    -------
+    share : float
+        1, 1/2, 1/4, ...
+    point : ndarray
+        The point it leads to.
+    state : object
+        The evaluation there.
+
+    Raises
+    ------
+    FactorizationError
+        If even the shortest step is refused.
+    """
     for halvings in range(MAX_HALVINGS):
-        v = step.trial(halvings)
-        state = _evaluate_or_none(criterion, v ** (1.0 / step.q))
-        if state is not None and state.value <= value + (JUMP - 1) * abs(value):
-            return v, state
+        share = 0.5**halvings
+        point = trial(share)
+        try:
+            state = evaluate(point)
+        except FactorizationError:
+            continue
+        if accept(share, point, state):
+            return share, point, state
     raise FactorizationError(
         "no step along the Newton direction keeps the combined kernel positive definite"
     )
