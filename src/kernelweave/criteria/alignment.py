@@ -15,6 +15,7 @@ from kernelweave.criteria.alignment_moments import (
 )
 from kernelweave.criteria.identifiability import weight_remarks
 from kernelweave.kernels.banks.dense import DenseBank
+from kernelweave.kernels.checks import symmetric
 from kernelweave.protocols import CertificateTerms, Evaluation
 
 __all__ = ["Alignment", "AlignmentTerms"]
@@ -24,8 +25,6 @@ OVERSHOOT = 1.0 + 1e-3
 MAX_STEPS = 60
 #: A correction of m, in units of its own length of at most one, that is rounding.
 ROUNDING = 1e-15
-#: Asymmetry of a target kernel, relative to its largest entry, that is rounding.
-ASYMMETRY = 1e-8
 #: Alignment below which a target has nothing to do with any kernel.
 UNRELATED = 1e-12
 
@@ -249,9 +248,7 @@ def _from_kernel(kernel: Array, n: int) -> np.ndarray:
         )
     if not np.all(np.isfinite(kernel)):
         raise ValueError("target_kernel contains NaN or infinite values")
-    if np.max(np.abs(kernel - kernel.T)) > ASYMMETRY * np.max(np.abs(kernel)):
-        raise ValueError("target_kernel is not symmetric")
-    return kernel
+    return symmetric(kernel, "target_kernel")
 
 
 def _row_numbers(rows: Array, n: int) -> np.ndarray:

@@ -10,6 +10,7 @@ from kernelweave.fits.targets import (
     normal_basis,
     reduced_class_target,
 )
+from kernelweave.kernels.checks import symmetric
 
 __all__ = ["column_signs", "label_factor", "target_factor"]
 
@@ -116,10 +117,7 @@ def _checked_kernel(kernel: Array, n_classes: int) -> np.ndarray:
     matrix = matrix.astype(np.float64)
     if not np.all(np.isfinite(matrix)):
         raise ValueError("the label kernel contains NaN or infinite values")
-    size = float(np.max(np.abs(matrix)))
-    if np.max(np.abs(matrix - matrix.T)) > ROUNDING * size:
-        raise ValueError("the label kernel is not symmetric; use (S + S.T) / 2")
-    return (matrix + matrix.T) / 2
+    return symmetric(matrix, "label_kernel")
 
 
 def _root(matrix: np.ndarray) -> np.ndarray:
