@@ -57,14 +57,14 @@ class ArrayStream:
         n = self.X.shape[0]
         for start in range(0, n, self.portion):
             part = slice(start, min(start + self.portion, n))
-            yield take_rows(self.X, part), self.y[part]
+            yield select_rows(self.X, part), self.y[part]
 
     def sample(self, size: int, rng: np.random.Generator) -> Any:
         """Rows drawn from all of them, in their order."""
         n = self.X.shape[0]
         if n <= size:
             return self.X
-        return take_rows(self.X, np.sort(rng.choice(n, size=size, replace=False)))
+        return select_rows(self.X, np.sort(rng.choice(n, size=size, replace=False)))
 
 
 class IteratorStream:
@@ -186,7 +186,7 @@ def split_rows(
     return blocks
 
 
-def take_rows(X: Any, rows: slice | np.ndarray) -> Any:
+def select_rows(X: Any, rows: slice | np.ndarray) -> Any:
     """Rows of an array, a sparse array or a DataFrame."""
     if hasattr(X, "iloc"):
         return X.iloc[rows]
