@@ -24,7 +24,7 @@ __all__ = ["Alignment", "AlignmentTerms"]
 OVERSHOOT = 1.0 + 1e-3
 MAX_STEPS = 60
 #: A correction of m, in units of its own length of at most one, that is rounding.
-ROUNDING = 1e-15
+SMALLEST_STEP = 1e-15
 #: Alignment below which a target has nothing to do with any kernel.
 UNRELATED = 1e-12
 
@@ -203,7 +203,7 @@ class AlignmentTerms(CertificateTerms):
         The largest value of the left side over the set is convex and falling in s, so
         that Newton's steps, from the point of the set that attains it, find the zero.
         """
-        s = ROUNDING
+        s = SMALLEST_STEP
         for _ in range(MAX_STEPS):
             scores = self.scores - s * self.slope
             excess = weight_set.support(scores)
@@ -214,7 +214,7 @@ class AlignmentTerms(CertificateTerms):
                 break
             step = excess / rise
             s += OVERSHOOT * step
-            if step * self.products[1, 1] ** 0.5 <= ROUNDING:
+            if step * self.products[1, 1] ** 0.5 <= SMALLEST_STEP:
                 return self._length(s)
         return -1.0  # no cosine is larger
 

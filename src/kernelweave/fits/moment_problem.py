@@ -12,6 +12,7 @@ from kernelweave._array import (
     robust_cholesky,
     to_numpy,
 )
+from kernelweave._tolerances import CONSTANT_VARIANCE
 from kernelweave.kernels.banks.features import FeatureBank
 
 __all__ = ["MomentProblem"]
@@ -19,8 +20,6 @@ __all__ = ["MomentProblem"]
 #: Before the factorisation each variance is raised by one machine precision for each
 #: column, and by ten times more whenever that fails, up to this share of the variance.
 LARGEST_JITTER = 1e-3
-#: Variance of a kernel, in machine precisions of its second moment, that is rounding.
-CONSTANT = 1e4
 
 
 class MomentProblem:
@@ -142,7 +141,7 @@ class MomentProblem:
         ends = np.cumsum([0, *self.widths])[:-1]
         traces = np.add.reduceat(variances, ends)
         sizes = np.add.reduceat(second, ends) + self.n_rows * origins
-        rounding = CONSTANT * self.precision * sizes
+        rounding = CONSTANT_VARIANCE * self.precision * sizes
         varies = traces > np.maximum(rounding, self.n_rows * noise)
         return np.where(varies, self.n_rows / np.where(varies, traces, 1.0), 0.0)
 

@@ -9,14 +9,13 @@ from scipy.special import gammaln
 
 from kernelweave._array import Array, as_float, eps, from_numpy, namespace, to_numpy
 from kernelweave._chunks import row_chunks
+from kernelweave._tolerances import SAME_SCORE
 from kernelweave.fits.loo_path import LooPath
 
 __all__ = ["NOISE_GRID", "Expert", "LooTable", "PredictivePath", "choose_noise"]
 
 #: Noise levels tried, relative to the mean eigenvalue of the kernel.
 NOISE_GRID = np.logspace(-3, 2, 21)
-#: Log densities a row that differ by less than this count as equal.
-SAME_SCORE = 1e-6
 
 
 class PredictivePath(LooPath):

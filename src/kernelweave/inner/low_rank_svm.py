@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import linalg
 
+from kernelweave._tolerances import SMALL_GAP
 from kernelweave.inner.interior_point import largest_step, predict
 from kernelweave.inner.margin_bounds import balanced
 
@@ -16,9 +17,8 @@ __all__ = ["solve_low_rank_svm"]
 MAX_ITER = 100
 #: Fraction of the way to the boundary.
 TO_BOUNDARY = 0.995
-#: Rounding is held to be the reason when a small gap got no smaller for a while.
+#: Iterations for which a small gap may get no smaller: then it is rounding.
 PATIENCE = 6
-SMALL_GAP = 1e-3
 #: Share of the bound C below which a variable counts as at its bound.
 AT_BOUND = 1e-9
 

@@ -16,6 +16,7 @@ from kernelweave._array import (
     solve_factored,
     solve_triangular,
 )
+from kernelweave._tolerances import NULL_EIGENVALUE
 from kernelweave.inner.low_rank_svm import solve_low_rank_svm
 from kernelweave.inner.margin_bounds import balanced, best_intercept, primal_value
 
@@ -35,8 +36,6 @@ VIOLATED = 1e-10
 #: Ridge per row on the kernel between free rows, relative to its mean diagonal, and the
 #: solves that undo it.
 RIDGE, REFINEMENTS = 1e-13, 3
-#: Eigenvalue of a kernel, relative to the largest, that is rounding.
-RANK = 1e-13
 
 
 def solve_svm(
@@ -80,7 +79,7 @@ def solve_svm(
 def _factor(kernel: np.ndarray) -> np.ndarray:
     """F (n, r) with ``F F' = K`` up to rounding."""
     values, vectors = linalg.eigh(kernel)
-    keep = values > RANK * values[-1]
+    keep = values > NULL_EIGENVALUE * values[-1]
     return vectors[:, keep] * np.sqrt(values[keep])
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from kernelweave._array import Array, as_float, from_numpy, namespace, to_numpy
+from kernelweave._tolerances import INVERTIBLE_SQUARE
 from kernelweave.protocols import Criterion
 from kernelweave.solvers.solution import Callback, Iterate, LocalSolution, Trace
 from kernelweave.weights.base import WeightSet
@@ -14,9 +15,8 @@ from kernelweave.weights.base import WeightSet
 __all__ = ["em", "truncated_em", "truncated_responsibilities"]
 
 
-#: The smallest weight that is told from zero, the longest leap in steps, and the share
-#: of a weight that a leap leaves.
-LOWEST, LONGEST, KEEP = 1e-150, 256.0, 1e-2
+#: The longest leap in steps, and the share of a weight that a leap leaves.
+LONGEST, KEEP = 256.0, 1e-2
 
 
 def em(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iterate]:
@@ -137,9 +137,9 @@ class _Truncated:
         """Value at ``weights`` (p,), and what each is to be multiplied by, (p,)."""
         xp, n = namespace(self.ratio), self.ratio.shape[0]
         own = from_numpy(weights, self.ratio)
-        mixed = xp.clip(self.ratio @ own, min=LOWEST)
-        share = xp.clip(self.observed @ own, min=LOWEST)  # W_i
-        safe = np.maximum(weights, LOWEST)
+        mixed = xp.clip(self.ratio @ own, min=INVERTIBLE_SQUARE)
+        share = xp.clip(self.observed @ own, min=INVERTIBLE_SQUARE)  # W_i
+        safe = np.maximum(weights, INVERTIBLE_SQUARE)
         value = -self.unit - float(xp.mean(xp.log(mixed) - xp.log(share)))
         if self.prior > 0:
             value -= self.prior * float(np.sum(np.log(safe))) / n
@@ -156,7 +156,9 @@ class _Truncated:
         second = _share(first * factor)
         value, after = self.step(second)
         third = _share(second * after)
-        logs = [np.log(np.maximum(w, LOWEST)) for w in (first, second, third)]
+        logs = [
+            np.log(np.maximum(w, INVERTIBLE_SQUARE)) for w in (first, second, third)
+        ]
         speed, bend = logs[1] - logs[0], logs[2] - 2 * logs[1] + logs[0]
         size = float(np.linalg.norm(bend))
         length = float(np.linalg.norm(speed)) / size if size > 0 else 1.0

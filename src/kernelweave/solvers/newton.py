@@ -35,7 +35,7 @@ UPHILL = 1e-8
 #: The barrier method: first and last parameter, factor, and what a step must decrease.
 BARRIER_START, BARRIER_END, BARRIER_FACTOR, SUFFICIENT = 1e-2, 1e-17, 0.1, 1e-4
 #: Differences of the merit that are noise.
-ROUNDING = 1e-13
+MERIT_NOISE = 1e-13
 
 
 def newton(
@@ -178,7 +178,7 @@ def _barrier_step(
 
     def accept(share: float, trial: np.ndarray, found: Evaluation) -> bool:
         gained = merit - _merit(found.value, trial, mu, q, unit, bend)
-        return gained >= SUFFICIENT * share * length * decrease - ROUNDING
+        return gained >= SUFFICIENT * share * length * decrease - MERIT_NOISE
 
     _, v, state = safe_step(
         lambda trial: criterion.evaluate(trial ** (1.0 / q)),

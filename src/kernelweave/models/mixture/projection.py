@@ -16,7 +16,7 @@ from kernelweave.views.missing import ObservedViews, fill_rows, take_rows
 __all__ = ["MixtureProjector", "combine_weights"]
 
 #: Deviation of a diagonal from 1, and of entries from 0, that is rounding.
-ROUNDING = 1e-6
+SAME_SIMILARITY = 1e-6
 
 
 def combine_weights(
@@ -220,7 +220,7 @@ def _plain(source: WatchedSource, i: int) -> bool:
     diagonal, lowest = source.as_defined(i)
     xp = namespace(diagonal)
     off = float(xp.max(xp.abs(diagonal - 1.0)))
-    return lowest >= -ROUNDING and off <= ROUNDING
+    return lowest >= -SAME_SIMILARITY and off <= SAME_SIMILARITY
 
 
 def _similarity(source: Any, i: int, gram: Array, rows: Any) -> Array:
@@ -229,7 +229,7 @@ def _similarity(source: Any, i: int, gram: Array, rows: Any) -> Array:
     gram = source.cross_as_defined(i, gram, rows)
     if _plain(source, i):
         lowest = float(xp.min(gram))
-        if lowest < -ROUNDING:
+        if lowest < -SAME_SIMILARITY:
             raise ValueError(
                 f"kernel {source.names[i]!r} has no negative entries between the "
                 f"training rows, but {lowest:.3g} for a new one; posterior weights "

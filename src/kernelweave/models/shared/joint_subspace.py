@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from kernelweave._array import dot, from_numpy, namespace
+from kernelweave._tolerances import reachable_tolerance
 from kernelweave.criteria.margin.plain_subspace import PlainSubspaceMargin
 from kernelweave.criteria.margin.subspace import SubspaceMargin
 from kernelweave.fits.label_kernels import label_factor
@@ -16,7 +17,7 @@ from kernelweave.fits.subspace_svm import SubspaceSVM
 from kernelweave.fits.targets import signs_of_codes
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.models.shared.certificate import Certificate
-from kernelweave.models.shared.learner import FLOAT32_TOL, weight_set_of_norm
+from kernelweave.models.shared.learner import weight_set_of_norm
 from kernelweave.models.shared.progress import Progress
 from kernelweave.models.shared.subspace import learn_weights
 from kernelweave.solvers.certify import relative_gap
@@ -49,8 +50,7 @@ class JointFit:
         self.model, self.bank, self.progress = model, bank, progress
         self.signs = signs_of_codes(codes, n_classes)
         self.labels = from_numpy(label_factor(codes, n_classes), bank.like)
-        single = namespace(bank.like).finfo(bank.like.dtype).bits == 32
-        self.tol = max(model.tol, FLOAT32_TOL) if single else float(model.tol)
+        self.tol = reachable_tolerance(model.tol, bank.like)
         self.alternating = model.solver == "alternating"
         self.weights = np.full(bank.n_kernels, 1.0 / bank.n_kernels)
         self.alpha = self._alpha()

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from kernelweave._array import FactorizationError, to_numpy
+from kernelweave._tolerances import NULL_EIGENVALUE
 from kernelweave.protocols import Criterion
 from kernelweave.solvers.cutting_plane import into_set
 from kernelweave.solvers.reference.fisher import (
@@ -20,9 +21,6 @@ from kernelweave.solvers.solution import Iterate
 from kernelweave.weights.base import WeightSet
 
 __all__ = ["margin_qcqp", "margin_sdp"]
-
-#: Eigenvalues of a kernel below this multiple of the largest are rounding.
-RANK = 1e-13
 
 
 def margin_sdp(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iterate]:
@@ -105,7 +103,7 @@ def _roots(problem: Any) -> list[np.ndarray]:
     roots = [np.eye(len(problem.signs))] if problem.identity else []
     for kernel in to_numpy(problem.bank.stack).astype(np.float64):
         values, vectors = np.linalg.eigh(kernel)
-        keep = values > RANK * max(float(values[-1]), 0.0)
+        keep = values > NULL_EIGENVALUE * max(float(values[-1]), 0.0)
         roots.append(vectors[:, keep] * np.sqrt(values[keep]))
     return roots
 
