@@ -40,7 +40,7 @@ class CorrelationMaximum:
     value, upper : float
         ``tr(X A)`` and ``sum t``: the maximum lies between them.
     mu : float
-        ``X = mu (diag(t) - A)^-1`` holds but for rounding: how blunt the maximum is.
+        ``X = mu (diag(t) - A)^-1`` up to rounding: how blunt the maximum is.
     n_iter : int
         Iterations taken.
     """
@@ -98,7 +98,7 @@ def maximize_correlation(a: np.ndarray, tol: float = 1e-12) -> CorrelationMaximu
         A symmetric matrix, usually positive semidefinite.
     tol : float, default=1e-12
         Gap to stop at, relative to ``sum t`` or to the largest entry of A if that is
-        larger. Rounding may stop the iteration before.
+        larger. Rounding may stop the iteration earlier.
     """
     a = np.asarray(a, dtype=np.float64)
     if a.ndim != 2 or a.shape[0] != a.shape[1] or not np.all(np.isfinite(a)):
@@ -210,7 +210,7 @@ def _follow_path(a: np.ndarray, tol: float) -> tuple[np.ndarray, np.ndarray, int
         try:
             pair = ComplementaryPair(x, np.diag(t) - a)
         except np.linalg.LinAlgError:
-            return *best, n_iter  # rounding ate what was left of a small eigenvalue
+            return *best, n_iter  # rounding has swallowed a small eigenvalue
         size = max(float(np.sum(t)), 1.0)  # sum t >= 1 if A is positive semidefinite
         relative = pair.gap / size
         if relative < best_gap:

@@ -28,8 +28,8 @@ def solve_low_rank_svm(
 ) -> np.ndarray:
     """The problem of :func:`solve_svm` for ``K = F F'``, with few features.
 
-    A primal-dual interior point; one iteration costs ``n l^2``, and their number hardly
-    depends on C, which LIBSVM's does.
+    One iteration of this primal-dual interior point costs ``n l^2``. Unlike LIBSVM's,
+    their number hardly depends on C.
 
     Parameters
     ----------

@@ -33,12 +33,12 @@ __all__ = ["SEPARABLE", "SaddlePath"]
 TO_BOUNDARY = 0.99
 #: A corrected step shorter than this is compared with one corrected less.
 SHORT = 0.1
-#: So many short steps in a row, and the residual goes where it can at any price.
+#: After more short steps in a row than this, the multipliers absorb all they can.
 MOST_SHORT = 8
 #: Multiple of mu that a multiplier may add to its product to remove a residual.
 ABSORB = 1.0
-#: Residuals worth more than this multiple of the complementarity get a second look.
-BETA = 1.0
+#: Residuals above this multiple of the complementarity ask for a second-order term.
+INFEASIBLE = 1.0
 #: A hard margin whose squared inverse exceeds this, for kernels of mean diagonal one,
 #: cannot be told from no margin in float64.
 SEPARABLE = 1e13
@@ -124,8 +124,8 @@ class SaddlePath:
         )
         predictor, mu = predict(system)
         length = min(1.0, point.longest(predictor))
-        if self._infeasibility() > BETA * point.complementarity():
-            system.bent = self._bent(predictor, length)
+        if self._infeasibility() > INFEASIBLE * point.complementarity():
+            system.second_order = self._second_order(predictor, length)
         step = system.solve(mu, predictor)
         allowed = point.longest(step)
         if allowed < SHORT:
@@ -142,7 +142,7 @@ class SaddlePath:
         self._n_short = 0 if stuck else self._n_short
         self._absorb(np.inf if stuck else ABSORB * system.mu())
 
-    def _bent(
+    def _second_order(
         self, predictor: Point, length: float
     ) -> tuple[np.ndarray, np.ndarray] | None:
         """What the products of w and b add to the conditions after a predictor."""
@@ -167,12 +167,9 @@ class SaddlePath:
         upper = problem.upper(f, beta, tau)
         scores = self.size * self.scores
         terms = problem.terms(beta, scores, upper)
-        penalty = (
-            2.0
-            * self.size
-            * float(np.abs(self.point.lam) @ np.abs(self.residuals.balance))
-        )
-        return upper, terms.lower_bound(support(scores)) - penalty
+        penalty = float(np.abs(self.point.lam) @ np.abs(self.residuals.balance))
+        lower = terms.lower_bound(support(scores)) - 2.0 * self.size * penalty
+        return upper, lower
 
     def run(self, gap: float, max_steps: int) -> None:
         """Follow the path at fixed weights until the relative gap is at most ``gap``.
@@ -279,7 +276,7 @@ class SaddlePath:
         )
 
     def _infeasibility(self) -> float:
-        """What the residuals are worth in units of the complementarity."""
+        """The size of the residuals, to be compared with the complementarity."""
         total = float(np.sum(np.abs(self.residuals.rows) * self.point.a))
         return total + float(np.abs(self.residuals.weights) @ self.point.w)
 

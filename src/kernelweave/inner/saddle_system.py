@@ -167,7 +167,7 @@ class SaddleSystem:
         self.n_pairs = np.sum(self.used) + np.sum(boxed) + len(point.w)
         #: What the products of w and b, which are not linear, add to the conditions on
         #: the rows (n, k) and on the weights (m,) after a predictor.
-        self.bent: tuple[np.ndarray, np.ndarray] | None = None
+        self.second_order: tuple[np.ndarray, np.ndarray] | None = None
 
     def mu(self, step: Point | None = None) -> float:
         """The mean complementary product: here, or after a step to the boundary."""
@@ -196,8 +196,9 @@ class SaddleSystem:
         gap_u = np.where(self.boxed, gaps[1], 0.0) / point.u
         right = -self.residuals.rows + signs * (gap_a - gap_u)
         weight_right = gaps[2] / point.w - self.residuals.weights
-        if before is not None and self.bent is not None:
-            right, weight_right = right - self.bent[0], weight_right + self.bent[1]
+        if before is not None and self.second_order is not None:
+            right = right - self.second_order[0]
+            weight_right = weight_right + self.second_order[1]
         halves = [part.forward(right[:, c]) for c, part in enumerate(self.columns)]
         w, lam, eta = self._solve_small(halves, weight_right)
         beta = np.stack(

@@ -44,7 +44,7 @@ def solve_svm(
     """``max sum(a) - a' (K o yy') a / 2`` over ``0 <= a <= C``, ``y'a = 0``: ``a y``.
 
     :func:`solve_machine` on each column of signs; where that leaves too large a gap, an
-    interior point. How good the result is, is for a certificate to say.
+    interior point. The result carries no promise: a certificate has to judge it.
 
     Parameters
     ----------

@@ -22,8 +22,9 @@ def interior_point(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iter
     al. (2002), Eq. 12, ``max 2 e'a - tau a'a - t`` with ``a'G_i a <= t``, whose p
     multipliers are the weights; the other norms replace ``max_i`` by the dual norm of
     the scores. Weights and all support vector machines advance together: a step costs
-    one pass to add up the kernels, one factorisation a column, and one product of each
-    kernel with the step. A set with one point leaves a plain support vector machine.
+    one pass to add up the kernels, one factorisation per column, and one product of
+    each kernel with the step. A set with one point leaves a plain support vector
+    machine.
 
     Yields
     ------

@@ -28,8 +28,8 @@ TINY = 1e-200
 KEEP = 0.2
 #: Multiple of the common score from which on a weight of the simplex is too small.
 TOO_SMALL = 2.0
-#: Steps within which the gap must halve; otherwise they are taken to go in a circle.
-CIRCLE = 6
+#: Steps within which the gap must halve; otherwise they may be cycling.
+CYCLE = 6
 #: A rise of the value, relative, that is more than rounding.
 UPHILL = 1e-8
 #: The barrier method: first and last parameter, factor, and what a step must decrease.
@@ -81,7 +81,7 @@ def newton(
     v = weights**q
     nu, z = _start_multipliers(gradient, v)
     gaps, values = [_relative_slack(weight_set, weights, state)], [state.value]
-    while not _in_a_circle(gaps, values):
+    while not _cycles(gaps, values):
         system = _System(gradient, hessian, v, z, nu)
         predictor, mu = predict(system)
         step = system.solve(mu, predictor)
@@ -124,14 +124,14 @@ def _relative_slack(
     return slack / (abs(state.value) or 1.0)
 
 
-def _in_a_circle(gaps: list[float], values: list[float]) -> bool:
+def _cycles(gaps: list[float], values: list[float]) -> bool:
     """Whether the last steps have not halved the best gap, and have gone uphill."""
-    recent, before = gaps[-CIRCLE:], gaps[:-CIRCLE]
+    recent, before = gaps[-CYCLE:], gaps[:-CYCLE]
     if not before or min(recent) <= 0.5 * min(before):
         return False
     if recent[-1] <= 0.5 * recent[-2] <= 0.25 * recent[-3]:  # on its way after a leap
         return False
-    rises = np.diff(values[-CIRCLE:])
+    rises = np.diff(values[-CYCLE:])
     return bool(np.max(rises) > UPHILL * abs(values[-1]))
 
 
@@ -146,7 +146,7 @@ def _barrier(
     """Newton's method on ``F(v) - mu sum_i log v_i`` with a line search, mu -> 0.
 
     F is convex, so this converges from anywhere. It takes more steps than predictor and
-    corrector, which on rare problems go round in a circle.
+    corrector, which on rare problems cycle.
     """
     mu = BARRIER_START
     v = np.maximum(v, 1e-6)

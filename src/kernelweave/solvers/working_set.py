@@ -43,7 +43,7 @@ def working_set(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iterate
     Yields
     ------
     Iterate
-        One a round, with the weights and the gradient of all kernels.
+        One per round, with the weights and the gradient of all kernels.
     """
     if weight_set.norm != 1 or criterion.n_kernels <= FIRST:
         yield from newton(criterion, weight_set)

@@ -240,7 +240,7 @@ def _checked_signs(signs: Array, n: int) -> np.ndarray:
     """The signs as float64, (n, k), or an error that says what is wrong."""
     if signs.ndim != 2 or signs.shape[0] != n or signs.shape[1] == 0:
         raise ValueError(
-            f"the signs must have the shape ({n}, k) of one row a sample; "
+            f"the signs must have the shape ({n}, k), one row per sample; "
             f"got {tuple(signs.shape)}"
         )
     values = to_numpy(signs).astype(np.float64)

@@ -33,7 +33,7 @@ class DenseBank:
     stack : array of shape (p, n, n)
         Symmetric positive semidefinite matrices whose rows sum to zero.
     names : sequence of str, optional
-        One name a kernel.
+        One name per kernel.
 
     Attributes
     ----------

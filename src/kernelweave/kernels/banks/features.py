@@ -36,7 +36,7 @@ class FeatureBank:
     widths : sequence of int
         The number D_i of features of each kernel.
     names : sequence of str, optional
-        One name a kernel.
+        One name per kernel.
     n_rows : int, optional
         The number of data rows behind the kernels; by default n.
     triangular : bool, default=False

@@ -25,7 +25,7 @@ class SpectralBank(DenseBank):
     eigenvalues : array of shape (p,)
         The eigenvalues of the kernel they come from, all positive.
     names : sequence of str, optional
-        One name a kernel.
+        One name per kernel.
     """
 
     def __init__(

@@ -55,7 +55,7 @@ class FeatureRecipe:
     names, view_names : list of str
         The name of each kernel and of its view.
     maps : list of FeatureMap
-        One a kernel.
+        One per kernel.
     sparse : list of bool
         Which kernels are linear on a view whose rows are sparse: no dense copy of
         these rows is made.

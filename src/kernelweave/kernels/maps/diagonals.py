@@ -19,7 +19,7 @@ from kernelweave.kernels.maps.sources import FeatureSource, Source
 from kernelweave.kernels.spec import gram_stack
 from kernelweave.views.missing import ObservedViews, take_rows
 
-__all__ = ["WatchedSource", "centred_rows"]
+__all__ = ["DiagonalSource", "centred_rows"]
 
 #: Rows whose Gram matrix is computed for its diagonal.
 DIAGONAL_ROWS = 32
@@ -27,8 +27,8 @@ DIAGONAL_ROWS = 32
 SAME_DIAGONAL = 1e-6
 
 
-class WatchedSource:
-    """Any source, with the diagonal and the least entry of each raw kernel kept.
+class DiagonalSource:
+    """Any source, but the diagonal and the least entry of each raw kernel are kept.
 
     Parameters
     ----------
@@ -169,7 +169,7 @@ def centred_rows(
     Parameters
     ----------
     kernel_map : KernelMap
-        Fitted on a :class:`WatchedSource`.
+        Fitted on a :class:`DiagonalSource`.
     rows : list of arrays, array of shape (m, n, p), or ObservedViews
         New rows, as ``kernel_map.project`` takes them.
     weights : ndarray of shape (p,)
@@ -178,7 +178,7 @@ def centred_rows(
         ``k(x, x)`` of all precomputed kernels; others are computed anyway.
     """
     source = kernel_map.source
-    assert isinstance(source, WatchedSource)
+    assert isinstance(source, DiagonalSource)
     wanted = [i for i, weight in enumerate(weights) if weight != 0]
     if isinstance(source.source, FeatureSource):
         diagonal = None
@@ -258,7 +258,7 @@ class _CompletedLengths:
         if self.given is not None:
             return take_rows(self.given[:, i], self.seen[:, i])
         source, blocks = self.kernel_map.source, self.rows.blocks
-        assert isinstance(source, WatchedSource)
+        assert isinstance(source, DiagonalSource)
         if isinstance(blocks, list):
             pairs = zip(blocks, self.rows.observed.T, strict=True)
             (own,) = source.diagonal([take_rows(*pair) for pair in pairs], [i])

@@ -172,7 +172,7 @@ class PrecomputedSource:
     stack : array of shape (n, n, p)
         The kernels.
     names : list of str
-        One name a kernel.
+        One name per kernel.
     observed : ndarray of bool of shape (n, p), default=None
         Which rows have which kernel, if not all have all.
     """

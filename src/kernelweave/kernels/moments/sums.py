@@ -183,7 +183,7 @@ class ChunkRecipe:
         return labels, (codes[:, None] == np.arange(len(labels))).astype(np.float64)
 
     def _gram(self, views: list[Any], target: np.ndarray, ends: list[int]) -> Array:
-        """``A'A`` for rows ends[f] to ends[f + 1], one matrix a fold f."""
+        """``A'A`` for rows ends[f] to ends[f + 1], one matrix per fold f."""
         like, recipe = self.like, self.moved
         xp, head = namespace(like), 1 + target.shape[1]
         kept = [i for i, sparse_ in enumerate(recipe.sparse) if sparse_]

@@ -8,7 +8,7 @@ import numpy as np
 
 from kernelweave._array import Array, device, from_numpy, namespace, to_numpy
 from kernelweave._chunks import numbered, row_chunks
-from kernelweave.kernels.maps.diagonals import WatchedSource
+from kernelweave.kernels.maps.diagonals import DiagonalSource
 from kernelweave.kernels.maps.sources import FeatureSource
 from kernelweave.models.mixture.experts import ViewMaps
 from kernelweave.views.missing import ObservedViews, fill_rows, take_rows
@@ -139,7 +139,7 @@ class MixtureProjector:
         """Refuse kernels that say nothing of similarity without a diagonal."""
         for v, one in enumerate(self.maps.maps):
             source = one.source
-            assert isinstance(source, WatchedSource)
+            assert isinstance(source, DiagonalSource)
             for i in one.active:
                 made = isinstance(source.source, FeatureSource)
                 if not made and not _plain(source, i):
@@ -215,7 +215,7 @@ class MixtureProjector:
         return namespace(silent).stack(means, axis=1), near
 
 
-def _plain(source: WatchedSource, i: int) -> bool:
+def _plain(source: DiagonalSource, i: int) -> bool:
     """Whether a kernel is a similarity as it is: in [0, 1], with ones for equals."""
     diagonal, lowest = source.as_defined(i)
     xp = namespace(diagonal)

@@ -106,7 +106,7 @@ def solve_joint(
     limit = max_iter or MAX_ITER
     if start is not None:
         rounds = _alternate(problem, start, n_components, reweigh)
-        return _collect(rounds, tol, limit, callback, may_circle=True)
+        return _collect(rounds, tol, limit, callback, may_cycle=True)
     if duals is None:
         duals = problem.closed_form_duals()
     whole = problem.subspace(duals)
@@ -244,7 +244,7 @@ def _collect(
     tol: float,
     limit: int,
     callback: Callback | None,
-    may_circle: bool = False,
+    may_cycle: bool = False,
 ) -> JointSolution:
     """Run the rounds; the best point, the best bound, and why it ended."""
     best: JointPoint | None = None
@@ -261,7 +261,7 @@ def _collect(
             break
         if gap <= tol:
             break
-        if may_circle and _circles(trace.rows):
+        if may_cycle and _cycles(trace.rows):
             status = (
                 "stopped: the alternation goes in circles; the best value is "
                 "{upper:.6g} and none is below {lower:.6g}, a relative gap of {gap:.1e}"
@@ -279,7 +279,7 @@ def _collect(
     return JointSolution(best, lower, gap, gap <= tol, status, len(rows), rows)
 
 
-def _circles(trace: list[TraceRow]) -> bool:
+def _cycles(trace: list[TraceRow]) -> bool:
     """Whether the values of the last rounds are those of the rounds before them."""
     if len(trace) < 5:
         return False
