@@ -81,7 +81,8 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _add_demo(
-    commands: argparse._SubParsersAction, common: argparse.ArgumentParser
+    commands: argparse._SubParsersAction[argparse.ArgumentParser],
+    common: argparse.ArgumentParser,
 ) -> None:
     demo = commands.add_parser(
         "demo",
@@ -99,7 +100,8 @@ def _add_demo(
 
 
 def _add_fit(
-    commands: argparse._SubParsersAction, common: argparse.ArgumentParser
+    commands: argparse._SubParsersAction[argparse.ArgumentParser],
+    common: argparse.ArgumentParser,
 ) -> None:
     fit = commands.add_parser(
         "fit",
@@ -194,7 +196,8 @@ def _add_model_options(fit: argparse.ArgumentParser) -> None:
 
 
 def _add_reproduce(
-    commands: argparse._SubParsersAction, common: argparse.ArgumentParser
+    commands: argparse._SubParsersAction[argparse.ArgumentParser],
+    common: argparse.ArgumentParser,
 ) -> None:
     reproduce = commands.add_parser(
         "reproduce",

@@ -229,14 +229,14 @@ def _solve_cone(
     return weights, as_multipliers(multipliers)
 
 
-def _second_order_ball(clarabel: Any, m: int) -> tuple[Any, np.ndarray, list]:
+def _second_order_ball(clarabel: Any, m: int) -> tuple[Any, np.ndarray, list[Any]]:
     """``norm_2(w) <= 1`` as rows (1 + m, m + 1): ``right - rows x = (1, w)``."""
     rows = sparse.vstack([sparse.csc_array((1, m + 1)), -sparse.eye_array(m, m + 1)])
     right = np.append(1.0, np.zeros(m))
     return rows, right, [clarabel.SecondOrderConeT(m + 1)]
 
 
-def _power_ball(clarabel: Any, m: int, q: float) -> tuple[Any, np.ndarray, list]:
+def _power_ball(clarabel: Any, m: int, q: float) -> tuple[Any, np.ndarray, list[Any]]:
     """``sum_i u_i = 1`` and ``w_i <= u_i^(1/q)``: m power cones ``(u_i, 1, w_i)``."""
     total = sparse.csc_array(np.append(np.zeros(m + 1), np.ones(m))[None, :])
     i = np.arange(m)

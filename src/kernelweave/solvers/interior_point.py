@@ -51,7 +51,7 @@ def interior_point(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iter
         counted = path.n_factorizations
         path.step()
         if criterion is not margin:
-            criterion.n_factorizations += path.n_factorizations - counted  # type: ignore
+            criterion.n_factorizations += path.n_factorizations - counted  # type: ignore[attr-defined]
 
 
 def _is_separable(

@@ -98,7 +98,7 @@ class _Machines:
         return self._evaluation(weights, coef, states, hessian)
 
     def _evaluation(
-        self, weights: np.ndarray, coef: np.ndarray, states: list, hessian: bool
+        self, weights: np.ndarray, coef: np.ndarray, states: list[Any], hessian: bool
     ) -> Evaluation:
         problem = self._problem
         products = self._bank.apply(coef)

@@ -72,7 +72,7 @@ class IteratorStream:
 
     n_rows: int | None = None
 
-    def __init__(self, iterator: Iterator[Portion]) -> None:
+    def __init__(self, iterator: Iterator[Any]) -> None:
         self.iterator = iterator
 
     def portions(self) -> Iterator[Portion]:

@@ -74,7 +74,7 @@ class WithinFisher:
     def __init__(
         self, bank: DenseBank, target: Array, alpha: float, codes: np.ndarray
     ) -> None:
-        if isinstance(alpha, str):
+        if isinstance(alpha, str):  # type: ignore[unreachable]
             raise ValueError(
                 f"WithinFisher cannot take alpha={alpha!r}: the within-class criterion "
                 "has no learned regularisation; give a float > 0 or use Fisher"

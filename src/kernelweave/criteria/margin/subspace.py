@@ -81,7 +81,7 @@ class SubspaceMargin:
     ) -> None:
         if not (np.isfinite(C) and C > 0):
             raise ValueError(f"C must be a finite number > 0, got {C!r}")
-        if isinstance(alpha, str):
+        if isinstance(alpha, str):  # type: ignore[unreachable]
             raise ValueError(f"alpha must be a finite number > 0, got {alpha!r}")
         signs = np.asarray(signs, dtype=np.float64)
         if signs.ndim != 2 or not np.all(np.abs(signs) == 1.0):

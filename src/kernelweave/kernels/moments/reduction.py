@@ -42,7 +42,7 @@ class FixedTree(Generic[T]):
         group: T | None = _add(self._group, part)
         levels = self._levels
         if (self.count + 1) % GROUP == 0:
-            levels, group = _carry(levels, group), None  # type: ignore[assignment]
+            levels, group = _carry(levels, group), None
         # One assignment, so that no interrupt can come between.
         self._group, self._levels, self.count = group, levels, self.count + 1
 
