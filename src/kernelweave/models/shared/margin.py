@@ -115,7 +115,7 @@ class MarginClassifier(KernelClassifier):
         """Weights of either sign have solvers of their own."""
         methods = METHODS["signed margin" if self.signed else "margin"]
         others = METHODS["margin" if self.signed else "signed margin"]
-        if isinstance(self.solver, str) and self.solver in set(others) - set(methods):
+        if self.solver in others and self.solver not in methods:
             raise ValueError(
                 f"solver={self.solver!r} is for signed={not self.signed}; with "
                 f"signed={bool(self.signed)} use one of {['auto', *methods]}"
