@@ -226,7 +226,7 @@ def page(results):
         np.mean([split[m][1] for s in results.values() for split in s.values()])
         for m in methods
     ]
-    lines.append("| CPU s a fit | " + " | ".join(f"{s:.2f}" for s in seconds) + " |")
+    lines.append("| CPU s per fit | " + " | ".join(f"{s:.2f}" for s in seconds) + " |")
     lines += [
         "",
         "| default minus | difference | standard error over sets | sets won / lost |",
