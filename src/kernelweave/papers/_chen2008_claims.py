@@ -271,7 +271,7 @@ TABLE_3_CLAIMS = (
     ),
     Claim("SVM_mkl is better than HSIC_mkl", svm_sum_is_better),
     Claim(
-        "learning the sum pays (our test: against the mean of the kernels)",
+        "learning the sum pays off (our test: against the mean of the kernels)",
         learning_pays,
     ),
 )
@@ -281,7 +281,7 @@ TABLE_4_CLAIMS = (
     Claim("the joint methods take longest", joint_is_slowest),
 )
 FIGURE_1_CLAIMS = (
-    Claim("errors fall until k - 1 dimensions", errors_fall),
+    Claim("errors fall up to k - 1 dimensions", errors_fall),
     Claim("they are smallest close to k - 1", smallest_near_rank),
 )
 FIGURE_2_CLAIMS = (Claim("the bounds meet in a few rounds", bounds_meet),)

@@ -138,19 +138,21 @@ FIGURE_2_CLAIMS = (
     Claim("both errors fall as kernels are added", errors_fall),
     Claim("l1 is slightly better with 5 kernels", l1_first),
     Claim("l2 is slightly better with 10 and 15 kernels", l2_next),
-    Claim("from 20 kernels on l2 is clearly better, more and more", l2_grows),
+    Claim("from 20 kernels on, l2 is clearly better, by a growing margin", l2_grows),
 )
 FIGURE_3_CLAIMS = (
     Claim(
-        "of 5 kernels all get a weight; of 30 kernels l1 gives some of them "
-        "none, l2 gives all of them one",
+        "with 5 kernels all weights are positive; with 30 kernels l1 sets some of "
+        "them to zero, l2 none",
         sparse_when_many,
     ),
 )
 FIGURE_5_CLAIMS = (
     Claim("l1 is better where most kernels are noise", l1_resists_noise),
     Claim("l2 is better where few kernels are noise", l2_without_noise),
-    Claim("l2 is better than uniform weights at any noise", l2_beats_uniform),
+    Claim(
+        "l2 is better than uniform weights at every level of noise", l2_beats_uniform
+    ),
 )
 TIME_CLAIMS = (
     Claim(

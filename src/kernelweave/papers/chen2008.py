@@ -275,7 +275,7 @@ def tables(per_class: int) -> tuple[Experiment, ...]:
         ),
         Experiment(
             key="table4",
-            title="Table 4: processor time",
+            title="Table 4: CPU time",
             rows=every_set(per_class),
             split=halves,
             columns={name: functools.partial(fast, method=name) for name in METHODS},
@@ -293,7 +293,7 @@ def figures(per_class: int) -> tuple[Experiment, ...]:
     return (
         Experiment(
             key="figure1",
-            title="Figure 1: error over the dimension, 100 rows of a class",
+            title="Figure 1: error against dimension, 100 rows per class",
             rows=with_dimensions(min(per_class, FIGURE_PER_CLASS)),
             split=halves_and_setting,
             columns={
@@ -309,7 +309,7 @@ def figures(per_class: int) -> tuple[Experiment, ...]:
         ),
         Experiment(
             key="figure2",
-            title="Figure 2: bounds of the printed alternation, gap after 10 rounds",
+            title="Figure 2: bounds of the alternation as printed, gap after 10 rounds",
             rows=with_prices("Wine", "Satimage", per_class=per_class),
             split=halves_and_setting,
             columns=ROUNDS,
@@ -323,7 +323,7 @@ def figures(per_class: int) -> tuple[Experiment, ...]:
         ),
         Experiment(
             key="figure3",
-            title="Figure 3: error after rounds 1 and 4 of the printed alternation",
+            title="Figure 3: error after rounds 1 and 4 of the alternation as printed",
             rows=with_prices("Segment", "Satimage", per_class=per_class),
             split=halves_and_setting,
             columns=ROUNDS,

@@ -272,8 +272,8 @@ def widest(results: Results) -> tuple[bool, str]:
         ratios[row] = float(np.mean(star) / np.mean(best))
     found = ", ".join(f"{row} {ratio:.2f}" for row, ratio in ratios.items())
     return least > 1, (
-        f"margin of K* over the largest of the three: {found}; at equal trace divide "
-        "by 1.73"
+        f"margin of K* over the largest of the three: {found}; for equal trace, "
+        "divide by 1.73"
     )
 
 
@@ -333,7 +333,7 @@ PAPER = Paper(
             quick=5,
             published=published(),
             claims=(
-                Claim("K* separates the labelled rows always", always_separates),
+                Claim("K* always separates the labelled rows", always_separates),
                 Claim("its margin is larger than that of each kernel", widest),
                 Claim(
                     "it makes fewer errors than each kernel that separates",
@@ -345,7 +345,7 @@ PAPER = Paper(
                 ),
                 Claim(
                     "nothing simpler than Eq. 12 will do (our test: weights >= 0, "
-                    "which need no semidefinite programme, make more errors)",
+                    "which need no semidefinite program, make more errors)",
                     needs_negative_weights,
                 ),
             ),

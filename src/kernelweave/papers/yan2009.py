@@ -317,7 +317,7 @@ SIMULATION = (
     ),
     Experiment(
         key="figure2",
-        title="Figure 2: error over the number of kernels",
+        title="Figure 2: error against the number of kernels",
         row_title="kernels",
         rows={f"{n} kernels": functools.partial(number, n) for n in SIZES},
         split=two_gaussians,
@@ -361,7 +361,7 @@ OBJECTS = (
     ),
     Experiment(
         key="figure5",
-        title="Figure 5: mean average precision over the share of noise (MSRC-v5)",
+        title="Figure 5: mean average precision against the share of noise (MSRC-v5)",
         row_title="kernels of 30",
         rows={f"{n} informative": functools.partial(objects, n) for n in INFORMATIVE},
         split=mixed_kernels,

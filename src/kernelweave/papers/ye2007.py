@@ -257,7 +257,9 @@ def block_is_fast(results: Results) -> tuple[bool, str]:
         for row in results.experiment.rows
     }
     found = ", ".join(f"{row} {ratio:.2f}" for row, ratio in ratios.items())
-    return min(ratios.values()) > 2, f"time of the exact form over approximate: {found}"
+    return min(ratios.values()) > 2, (
+        f"time of the exact form over that of the approximate: {found}"
+    )
 
 
 def learning_is_fast(results: Results) -> tuple[bool, str]:
@@ -268,7 +270,9 @@ def learning_is_fast(results: Results) -> tuple[bool, str]:
         for row in results.experiment.rows
     }
     found = ", ".join(f"{row} {ratio:.2f}" for row, ratio in ratios.items())
-    return min(ratios.values()) > 1.1, f"time at fixed lambda over learned: {found}"
+    return min(ratios.values()) > 1.1, (
+        f"time at fixed lambda over that at learned lambda: {found}"
+    )
 
 
 def draw_forms(results: Results) -> Any:

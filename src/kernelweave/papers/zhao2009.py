@@ -143,8 +143,8 @@ def unavailable(name: str) -> Microarray:
     """A set of the paper that is nowhere to be had with the paper's selection."""
     raise MissingDataError(
         f"its samples are {GEO[name]} of the Gene Expression Omnibus "
-        "(ncbi.nlm.nih.gov/geo); there is no row for it, because the paper's choice of "
-        "genes and of 15 pathways is not published"
+        "(ncbi.nlm.nih.gov/geo); there is no row for it, because the paper does not "
+        "publish its choice of genes and of 15 pathways"
     )
 
 
@@ -338,7 +338,7 @@ PAPER = Paper(
         ),
         Experiment(
             key="table2",
-            title="Table 2: accuracy, on TOX and on sets in place of the others",
+            title="Table 2: accuracy on TOX, and on substitutes for the other sets",
             rows={**SETS, **MISSING},
             split=halves,
             columns=COLUMNS,
@@ -348,7 +348,9 @@ PAPER = Paper(
             claims=(
                 Claim("MPKDA-Pri is the best of the four on average", says.pri_is_best),
                 Claim("it is better than MPKDA-Pos", says.pri_beats_pos),
-                Claim("it is like the best single kernel", says.like_the_best_kernel),
+                Claim(
+                    "it is as good as the best single kernel", says.like_the_best_kernel
+                ),
                 Claim(
                     "usually no more than five kernels are selected for a class",
                     says.few_kernels,
@@ -359,7 +361,7 @@ PAPER = Paper(
                 ),
                 Claim("the MAPK pathway is frequently selected", says.mapk_is_frequent),
                 Claim(
-                    "learning weights of kernels pays (our test: MPKDA-Pri against "
+                    "learning kernel weights pays off (our test: MPKDA-Pri against "
                     "equal weights)",
                     says.learning_pays,
                 ),
@@ -367,7 +369,7 @@ PAPER = Paper(
         ),
         Experiment(
             key="figure1",
-            title="Figure 1: accuracy where kernels lack training rows",
+            title="Figure 1: accuracy when kernels lack training rows",
             rows={
                 says.lacking(name, percent): functools.partial(
                     with_holes, name, percent
@@ -380,7 +382,7 @@ PAPER = Paper(
             measures=(ACCURACY,),
             splits=10,
             quick=1,
-            row_title="data set and rows lacking",
+            row_title="data set and rows missing",
             claims=(
                 Claim(
                     "MPKDA-Pri loses the least of the four at 25 percent",
