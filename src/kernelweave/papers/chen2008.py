@@ -293,7 +293,7 @@ def figures(per_class: int) -> tuple[Experiment, ...]:
     return (
         Experiment(
             key="figure1",
-            title="Figure 1: error against dimension, 100 rows per class",
+            title="Figure 1: error over the dimension, 100 rows per class",
             rows=with_dimensions(min(per_class, FIGURE_PER_CLASS)),
             split=halves_and_setting,
             columns={

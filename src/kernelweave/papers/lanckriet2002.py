@@ -272,8 +272,8 @@ def widest(results: Results) -> tuple[bool, str]:
         ratios[row] = float(np.mean(star) / np.mean(best))
     found = ", ".join(f"{row} {ratio:.2f}" for row, ratio in ratios.items())
     return least > 1, (
-        f"margin of K* over the largest of the three: {found}; for equal trace, "
-        "divide by 1.73"
+        f"margin of K* over the largest of the three: {found}; at equal trace divide "
+        "by 1.73"
     )
 
 
