@@ -1,4 +1,4 @@
-"""Sums over chunks in an order that depends on nothing but their number."""
+"""Sums over chunks, in an order that depends only on how many there are."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Generic, Protocol, TypeVar
 
 __all__ = ["FixedTree"]
 
-#: Neighbours that are summed one after the other before the tree begins. Fewer partial
-#: sums have to be kept, and sent, than there are chunks.
+#: Adjacent parts that are summed sequentially before the tree begins, so that far fewer
+#: partial sums than chunks have to be kept and sent.
 GROUP = 8
 
 
 class Mergeable(Protocol):
-    """What can be summed."""
+    """An object that can be summed."""
 
     def merge(self, other: object) -> object:
         """The sum, as a new object."""
