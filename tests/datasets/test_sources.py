@@ -95,8 +95,8 @@ def test_order_of_rows_and_last_digits_do_not_matter(folder, rng):
     ("values", "message"),
     [
         (VALUES[:2], "has 2 rows instead of 3"),
-        (VALUES + 0.01, "holds other numbers"),
-        (VALUES[:, ::-1], "holds other numbers"),
+        (VALUES + 0.01, "holds different numbers"),
+        (VALUES[:, ::-1], "holds different numbers"),
     ],
 )
 def test_another_copy_is_told(folder, values, message):
@@ -110,7 +110,7 @@ def test_another_copy_is_told(folder, values, message):
     [
         ("a,b,c\n1,2,3\n", "has no column 'label'"),
         ("a,b,label\n1,two,x\n", "is not a table of numbers"),
-        ("a,label\n1,x\n", "has 2 columns of numbers, but the copy found has 1"),
+        ("a,label\n1,x\n", "has 2 numeric columns, but the copy found has 1"),
     ],
 )
 def test_refuses_other_files(folder, content, message):
@@ -166,7 +166,7 @@ def test_scikit_learn_without_a_network(no_folder, monkeypatch, tmp_path):
 
     monkeypatch.setenv("SCIKIT_LEARN_DATA", str(tmp_path))
     monkeypatch.setattr("sklearn.datasets._openml.urlopen", refused)
-    with pytest.raises(MissingDataError, match="'heart' is not here"):
+    with pytest.raises(MissingDataError, match="'heart' was not found"):
         fetch_table("heart")
 
 
@@ -331,7 +331,7 @@ def test_gene_sets_are_views(folder):
     assert [name for name, _, _ in bunch.views] == ["one", "two_b"]
     np.testing.assert_array_equal(bunch.data, X[:, [0, 2, 0, 1]])
     assert bunch.target.tolist() == [0, 1, 0]
-    with pytest.raises(ValueError, match="no set of 'hallmark' has 5 genes"):
+    with pytest.raises(ValueError, match="no gene set of 'hallmark' has at least 5"):
         fetch_expression("p53")
     with pytest.raises(MissingDataError, match="singh_prostate_hgu95av2"):
         fetch_expression("prostate")
