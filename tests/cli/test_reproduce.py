@@ -1,4 +1,4 @@
-"""``kernelweave reproduce`` runs, goes on, writes, and refuses in one line."""
+"""``kernelweave reproduce`` runs, resumes, writes, and refuses in one line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PAPERS = Path(__file__).parents[1] / "papers"
 
 @pytest.fixture
 def fake(monkeypatch, tmp_path):
-    """The command knows one paper, which is made up; it runs in an empty folder."""
+    """The command knows only a made-up paper, and runs in an empty folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(PAPERS))
     sys.modules.pop("fake", None)
@@ -35,7 +35,7 @@ def test_prints_and_writes(fake, capsys):
         "Table 1: numbers",
         "not reproduced",
         "The paper: shifted is larger",
-        "moon is left out: the data set 'moon' is not here; fly there",
+        "moon is left out: the data set 'moon' was not found; fly there",
         "warning of warns in 8 split(s): the gap is #",
         "Of 3 cells, 1 reproduced, 1 better, 1 not reproduced",
     ):
@@ -119,7 +119,7 @@ def test_interruption_says_how_to_go_on(fake, capsys, monkeypatch):
     with pytest.raises(SystemExit) as caught:
         main(["reproduce", "fake"])
     assert caught.value.code == 130
-    assert "the same command goes on from here" in capsys.readouterr().err
+    assert "the same command resumes from here" in capsys.readouterr().err
     monkeypatch.setattr(reproduce, "load_paper", lambda key: fake.PAPER)
     assert main(["reproduce", "fake", "--figure", "3"]) == 0
 
@@ -146,7 +146,7 @@ def test_refusals(fake, capsys, options, message):
 def test_splits_must_be_positive(capsys, splits):
     with pytest.raises(SystemExit):
         main(["reproduce", "ye2007", "--splits", splits])
-    assert f"'{splits}' is not a number above 0" in capsys.readouterr().err
+    assert f"'{splits}' is not an integer of at least 1" in capsys.readouterr().err
 
 
 def test_unknown_paper(capsys, tmp_path, monkeypatch):
