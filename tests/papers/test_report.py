@@ -1,4 +1,4 @@
-"""Tables, files and pictures say what the results say."""
+"""Tables, files and plots agree with the results."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_markdown_has_paper_ours_and_verdict(results):
     assert "| half | paper | 0.50 | 0.50 | 0.50 | - |" in text
     assert "| | verdict | reproduced | better | not reproduced | - |" in text
     assert "the paper uses 8" in text
-    assert "- Left out: moon: the data set 'moon' is not here" in text
+    assert "- Left out: moon: the data set 'moon' was not found" in text
     assert "- Warning from warns in 4 split(s): the gap is #" in text
     assert "| the moon is cheese | not run |" in text
 

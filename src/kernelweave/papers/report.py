@@ -1,4 +1,4 @@
-"""Results as text, Markdown, CSV and pictures."""
+"""Results as text, Markdown, CSV files and plots."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MARK = "<!-- results -->\n"
 
 @dataclass(frozen=True)
 class Shown:
-    """A cell as texts: the paper's number, ours with its standard error, verdict."""
+    """A cell as text: the paper's number, ours with its standard error, the verdict."""
 
     paper: str
     ours: str
@@ -64,7 +64,7 @@ def cell_rows(results: Results) -> tuple[list[str], list[list[str]]]:
 
 
 def summary(all_results: Sequence[Results]) -> str:
-    """How many cells and claims came out which way, in one line."""
+    """How many cells and claims got which verdict, in one line."""
     cells = [cell.verdict for r in all_results for cell in r.cells() if cell.verdict]
     claims = [verdict for r in all_results for _, verdict, _ in r.claims()]
     parts = []
@@ -154,7 +154,7 @@ def _wide_table(results: Results, cells: list[Cell]) -> str:
 
 
 def insert_markdown(page: Path, text: str) -> None:
-    """Replace what follows :data:`MARK` on a page."""
+    """Replace everything after :data:`MARK` on a page."""
     before, mark, _ = page.read_text(encoding="utf-8").partition(MARK)
     if not mark:
         raise ValueError(f"{page} has no line {MARK.strip()!r} to write after")
@@ -162,7 +162,7 @@ def insert_markdown(page: Path, text: str) -> None:
 
 
 def write_csv(folder: Path, results: Results) -> list[Path]:
-    """Write the cells, and every split behind them; return the files."""
+    """Write the cells, and the values of all splits; return the files."""
     key = results.experiment.key
     cells = [
         {
@@ -199,14 +199,14 @@ def write_csv(folder: Path, results: Results) -> list[Path]:
 
 
 def write_picture(folder: Path, results: Results) -> Path | None:
-    """Draw a figure; None if there is none, or no matplotlib to draw it with."""
+    """Draw the figure; None if there is none, or matplotlib is not installed."""
     if results.experiment.draw is None or not results.rows:
         return None
     try:
         import matplotlib
     except ImportError:
         return None
-    matplotlib.use("Agg")  # no screen is needed to write files
+    matplotlib.use("Agg")  # needs no display
     from matplotlib import pyplot
 
     figure: Any = results.experiment.draw(results)
@@ -237,5 +237,5 @@ def commit() -> str:
         )
     except (OSError, subprocess.SubprocessError):
         return version
-    # An environment inside somebody else's repository is not a checkout of ours.
+    # An environment inside another repository is not a checkout of this one.
     return f"commit {found.stdout.strip()}" if tracked.returncode == 0 else version
