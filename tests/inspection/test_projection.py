@@ -1,4 +1,4 @@
-"""Rows are drawn where the model projects them, in the colour of their class."""
+"""Rows are drawn at their projections, in the colour of their class."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Views that compute the same kernel: which are called twins, and which are not."""
+"""Views that compute the same kernel: which count as twins, and which do not."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def other_gram(X, Z):
 
 
 def told(*views):
-    """What is said about views (kernel, columns) named v0, v1, ..."""
+    """The warnings about views (kernel, columns) named v0, v1, ..."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         warn_twins(
@@ -73,7 +73,7 @@ def test_other_kernels_are_no_twins(one, other):
 
 def test_other_columns_are_no_twins():
     assert told(("auto", [0, 1, 2]), ("auto", [2, 3]), ("auto", [0, 1])) == []
-    assert told((["rbf", RBF()], [0, 1])) == []  # within a view: that is for the user
+    assert told((["rbf", RBF()], [0, 1])) == []  # duplicates within a view
 
 
 def test_the_order_of_columns_counts_where_a_kernel_may_look_at_it():

@@ -1,4 +1,4 @@
-"""Columns of a view: every way to name them, on every container."""
+"""Columns of a view: every way to specify them, for every kind of container."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_views_may_share_columns():
 
 
 def found_in(X, *columns):
-    """Where columns of views on the five names are in X."""
+    """Positions in X of the columns of views that were fitted on NAMES."""
     views = [View(f"v{i}", "auto", c) for i, c in enumerate(columns)]
     return find_columns(X, views, resolve_columns(DATA, views), NAMES)
 
@@ -164,7 +164,7 @@ def test_columns_are_found_by_name_in_any_order(make):
     assert found_in(X, [0, 1], [1, 4]) == [[0, 1], [1, 4]]
     order = ["p3", "g2", "p2", "g1"]
     X = X[order] if make is pandas_frame else X.select(order)
-    assert found_in(X, [0, 1], [1, 4]) == [[3, 1], [1, 0]]  # p1 is of no view
+    assert found_in(X, [0, 1], [1, 4]) == [[3, 1], [1, 0]]  # no view uses p1
     lacks = (
         r"lacks the column\(s\) 'p1' \(views 'v0', 'v2'\), which were present in fit"
     )

@@ -35,7 +35,7 @@ class Centering:
     grand_mean : float
         The scalar g.
     scale : float
-        The scalar s; 0 for a kernel that is constant on the training rows.
+        The scalar s; 0 if the kernel is constant on the training rows.
     projector : array of shape (n, n) or None
         If the kernel was clipped, the projector onto the eigenvectors that were kept.
     """
