@@ -138,7 +138,7 @@ def test_projections_of_folds_are_turned_and_nothing_else(drawn):
 def test_axes_of_another_fit_are_found(rng):
     whole = rng.standard_normal((20, 3))
     turn = ortho_group.rvs(3, random_state=rng)
-    found = held_out._turn(whole @ turn, whole)
+    found = held_out._rotation(whole @ turn, whole)
     np.testing.assert_allclose(found, turn.T, atol=1e-12)
 
 

@@ -29,15 +29,15 @@ def check_classes(y: np.ndarray, column: str, path: Path) -> None:
     """
     n, k = len(y), len(np.unique(y))
     numeric = np.issubdtype(y.dtype, np.integer)
-    often_new = k > max(2, n / 2)  # two rows of two classes are still classes
-    if numeric and (k > MANY or often_new):
+    mostly_distinct = k > max(2, n / 2)  # two rows of two classes are still classes
+    if numeric and (k > MANY or mostly_distinct):
         raise ValueError(
             f"the label column {column!r} of {path} holds {k} different numbers in {n} "
             "rows, which look like a measurement rather than classes; bin them into a "
             "few classes, use MultipleKernelRidge in Python to predict numbers, or use "
             "--task classification if they are classes after all"
         )
-    if not numeric and often_new and (k > MANY or k == n):
+    if not numeric and mostly_distinct and (k > MANY or k == n):
         raise ValueError(
             f"the label column {column!r} of {path} holds {k} different texts in {n} "
             "rows, which look like row names rather than classes; name the column of "

@@ -77,8 +77,8 @@ def run_fit(options: FitOptions) -> None:
         _print_data(table, options.label, y, views)
         if new is None:
             fold, remarks = assign_folds(y, options.folds)
-            told = _fit_and_print(model, X, y)
-            with shown_warnings(told, "out of fold: "):
+            printed = _fit_and_print(model, X, y)
+            with shown_warnings(printed, "out of fold: "):
                 rows = out_of_fold(model, X, y, fold)
             _print_out_of_fold(rows, fold.max(), remarks)
             write_results(draft, model, rows, _identity(table, options.label))
@@ -91,14 +91,14 @@ def run_fit(options: FitOptions) -> None:
 def _fit_and_print(model: Any, X: np.ndarray, y: np.ndarray) -> set[str]:
     """Fit, print weights and certificate, and return the warnings issued."""
     started = time.perf_counter()
-    told: set[str] = set()
-    with shown_warnings(told):
+    printed: set[str] = set()
+    with shown_warnings(printed):
         model.fit(X, y)
     print(f"View weights, learned in {time.perf_counter() - started:.2f} s:\n")
     print_weights(model)
     print("\nCertificate:\n")
     print_certificate(model)
-    return told
+    return printed
 
 
 def _print_out_of_fold(rows: HeldOut, n_folds: int, remarks: list[str]) -> None:
@@ -157,11 +157,11 @@ def _print_score(rows: HeldOut, given: list[Any]) -> None:
         f"  Accuracy on {len(pairs)} rows with a class: {100 * share:.1f} % ± "
         f"{100 * error:.1f} (standard error)."
     )
-    strange = [true for _, true in pairs if true not in set(rows.classes)]
-    if strange:
+    unknown = [true for _, true in pairs if true not in set(rows.classes)]
+    if unknown:
         print(
-            f"  {len(strange)} of them belong to classes unknown to the model, "
-            f"such as {str(strange[0])!r}; they count as wrong."
+            f"  {len(unknown)} of them belong to classes unknown to the model, "
+            f"such as {str(unknown[0])!r}; they count as wrong."
         )
 
 

@@ -122,9 +122,9 @@ def _check(folder: Path, mark: str = MARK_FILE) -> None:
     if existing != folder:
         return
     there = {path.name for path in folder.iterdir()}
-    strange = [name for name in there if not name.startswith(HIDDEN)]
+    visible = [name for name in there if not name.startswith(HIDDEN)]
     ours = _our_files(folder / mark)
-    if strange and ours is None:
+    if visible and ours is None:
         raise ValueError(
             f"the folder {str(folder)!r} holds files that kernelweave did not write; "
             "name another folder with --out"

@@ -137,8 +137,8 @@ def out_of_fold(model: Any, X: np.ndarray, y: np.ndarray, fold: np.ndarray) -> H
         part = clone(model).fit(X[~test], y[~test])
         predicted[test] = part.predict(X[test])
         probability[test] = part.predict_proba(X[test])
-        turn = _turn(np.asarray(part.transform(X[~test])), whole[~test])
-        coordinates[test] = np.asarray(part.transform(X[test])) @ turn
+        rotation = _rotation(np.asarray(part.transform(X[~test])), whole[~test])
+        coordinates[test] = np.asarray(part.transform(X[test])) @ rotation
     return HeldOut(
         classes,
         predicted,
@@ -196,7 +196,7 @@ def accuracy(right: Sequence[bool] | np.ndarray) -> tuple[float, float]:
     return share, float(np.sqrt(likely * (1 - likely) / m))
 
 
-def _turn(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+def _rotation(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
     """The rotation (r, r) that takes the axes of one model to those of another.
 
     The axes of two fits differ by signs and rotations, which are determined from the

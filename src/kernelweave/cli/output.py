@@ -34,25 +34,25 @@ __all__ = [
 
 
 @contextmanager
-def shown_warnings(told: set[str] | None = None, prefix: str = "") -> Iterator[None]:
+def shown_warnings(printed: set[str] | None = None, prefix: str = "") -> Iterator[None]:
     """Print each warning once, as one line on standard error.
 
     Parameters
     ----------
-    told : set of str, default=None
+    printed : set of str, default=None
         Warnings that have already been printed and are not repeated; new ones are
         added.
     prefix : str, default=""
         Prefix that says where they come from.
     """
-    told = set() if told is None else told
+    printed = set() if printed is None else printed
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
     for message in dict.fromkeys(" ".join(str(w.message).split()) for w in caught):
-        if message not in told:
+        if message not in printed:
             print(f"warning: {prefix}{message}", file=sys.stderr)
-            told.add(message)
+            printed.add(message)
 
 
 def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

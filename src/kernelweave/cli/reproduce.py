@@ -116,8 +116,8 @@ def _print_results(results: Results) -> None:
         print(f"\n  The paper: {text}\n  {verdict}: {finding}")
     for row, why in results.missing.items():
         print(f"\n  {row} is left out: {why}")
-    for column, told in results.warnings.items():
-        for text, count in told.items():
+    for column, messages in results.warnings.items():
+        for text, count in messages.items():
             print(f"  warning of {column} in {count} split(s): {text}")
     print()
 

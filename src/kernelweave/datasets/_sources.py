@@ -41,7 +41,7 @@ ENDING = ".csv.gz"
 #: The column of a table that holds the classes.
 LABEL = "label"
 #: Relative tolerance to which the sums over two copies of a data set must agree.
-SAME = 1e-5
+SUM_RTOL = 1e-5
 
 
 class MissingDataError(FileNotFoundError):
@@ -239,7 +239,7 @@ def _compare(source: Source, cells: Cells) -> None:
         )
     if found[0] != source.rows:
         differs = f"has {found[0]} rows instead of {source.rows}"
-    elif not np.allclose(fingerprint(cells.values), source.sums, rtol=SAME, atol=0):
+    elif not np.allclose(fingerprint(cells.values), source.sums, rtol=SUM_RTOL, atol=0):
         differs = "holds different numbers"
     else:
         return

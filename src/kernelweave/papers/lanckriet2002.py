@@ -211,7 +211,7 @@ EXPLICIT: Columns = {
 }
 
 
-# ------------------------------------------------------------------ what it says
+# --------------------------------------------------- published results and claims
 
 
 #: Margin and errors; None stands for a dash.

@@ -121,10 +121,10 @@ def _experiment_blocks(results: Results) -> list[str]:
         ]
         blocks.append("\n".join(lines))
     notes = [f"- Left out: {row}: {why}" for row, why in results.missing.items()]
-    for column, told in results.warnings.items():
+    for column, messages in results.warnings.items():
         notes += [
             f"- Warning from {column} in {count} split(s): {text}"
-            for text, count in told.items()
+            for text, count in messages.items()
         ]
     if notes:
         blocks.append("\n".join(notes))

@@ -172,9 +172,9 @@ def run_split(experiment: Experiment, job: Job) -> None:
             warnings.simplefilter("always")
             measured = dict(experiment.columns[name](split))
         known[name] = {key: _plain(value) for key, value in measured.items()}
-        told = sorted({" ".join(str(w.message).split()) for w in caught})
-        if told:
-            known.setdefault(WARNINGS, {})[name] = told
+        messages = sorted({" ".join(str(w.message).split()) for w in caught})
+        if messages:
+            known.setdefault(WARNINGS, {})[name] = messages
         _write(job.path, known)
 
 
@@ -187,10 +187,10 @@ def _collect(results: Results, row: str, jobs: list[Job]) -> None:
     results.splits[row] = {}
     for job in jobs:
         known = job.done()
-        for column, told in known.pop(WARNINGS, {}).items():
+        for column, messages in known.pop(WARNINGS, {}).items():
             counts = Counter(results.warnings.get(column, {}))
             # numbers in a warning differ from split to split
-            texts = {re.sub(r"-?\d[\d.e+-]*", "#", text) for text in told}
+            texts = {re.sub(r"-?\d[\d.e+-]*", "#", text) for text in messages}
             counts.update(sorted(texts))
             results.warnings[column] = dict(counts)
         results.splits[row][job.number] = known

@@ -107,7 +107,7 @@ class ArrowStream:
         self.n_rows: int | None = None
         if not isinstance(label, str) or label not in data.schema.names:
             raise ValueError(
-                "for a pyarrow dataset, y must be the name of the target column, one "
+                "with a pyarrow dataset, y is the name of the column of targets, one "
                 f"of {data.schema.names}; got {label!r:.80}"
             )
         self.data, self.label, self.portion = data, label, portion

@@ -24,7 +24,7 @@ __all__ = ["WatchedSource", "centred_rows"]
 #: Diagonals are computed from Gram matrices of this many rows.
 DIAGONAL_ROWS = 32
 #: Relative spread up to which the diagonal of a kernel counts as constant.
-SAME_DIAGONAL = 1e-6
+CONSTANT_DIAGONAL = 1e-6
 
 
 class WatchedSource:
@@ -94,7 +94,7 @@ class WatchedSource:
             xp = namespace(rows)
             known = self.diagonals[i]
             low, high = float(xp.min(known)), float(xp.max(known))
-            constant = high - low <= SAME_DIAGONAL * abs(high)
+            constant = high - low <= CONSTANT_DIAGONAL * abs(high)
             yield (high if constant else -np.inf) * xp.ones_like(rows[:, 0, 0])
 
     def as_defined(self, i: int) -> tuple[Array, float]:

@@ -26,9 +26,9 @@ class FixedTree(Generic[T]):
     """Sum a stream of parts pairwise: ``(0..7) + (8..15)``, and so on upwards.
 
     Floating-point sums depend on the order of additions. Here the order follows from
-    the position of a part alone, so that a sum is the same bit for bit however long it
-    took and whoever computed the parts. At most ``log2(parts / 8) + 2`` partial sums
-    are alive. An exception, such as an interrupt from the keyboard, loses nothing:
+    the positions of the parts alone, so that a sum is the same, bit for bit, no matter
+    how long it took and where the parts were computed. At most ``log2(parts / 8) + 2``
+    partial sums are alive. An exception, such as a keyboard interrupt, loses nothing:
     either a part has been added, or it has not.
     """
 

@@ -175,8 +175,8 @@ class ChunkRecipe:
             target = target if self.unit is None else target / self.unit
             if not is_square_safe(from_numpy(target, self.like)):
                 raise ValueError(
-                    f"y holds {largest_of(y):.3g}, which overflows on the scale of the "
-                    "first outputs. Correct the entry, or divide y by a constant."
+                    f"y holds {largest_of(y):.3g}, too large on the scale of the first "
+                    "outputs. Correct the entry, or divide y by a constant."
                 )
             return None, target
         labels, codes = np.unique(y, return_inverse=True)
