@@ -17,8 +17,8 @@ __all__ = [
     "uniform",
 ]
 
-#: Leverage scores are computed recursively for more rows than this: a multiple of the
-#: number of landmarks, and an absolute number.
+#: Leverage scores are computed recursively if there are more rows than this multiple of
+#: the number of landmarks, and more than this absolute number.
 DIRECT_FACTOR, DIRECT_ROWS = 2, 64
 
 

@@ -21,7 +21,7 @@ __all__ = ["Centering", "OutOfRangeError", "center_and_scale", "center_in_place"
 
 
 class OutOfRangeError(ValueError):
-    """Kernel values, or their trace, overflow in this precision."""
+    """Kernel values, their trace or its reciprocal overflow in this precision."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def center_in_place(gram: Array, noise: float = 0.0) -> Centering:
     rounding = 10 * n * eps(gram) * max(abs(before), n * abs(grand_mean))
     rounding = max(rounding, n * noise)
     if not (isfinite(trace) and isfinite(n / trace if trace > rounding else 0.0)):
-        raise OutOfRangeError("the kernel or its trace overflows")
+        raise OutOfRangeError("the kernel is out of range")
     if trace <= rounding:
         _subtract_means(gram, row_means, grand_mean, 1.0)
         largest = max(float(xp.max(gram)), -float(xp.min(gram)))

@@ -43,7 +43,7 @@ class FixedTree(Generic[T]):
         levels = self._levels
         if (self.count + 1) % GROUP == 0:
             levels, group = _carry(levels, group), None
-        # One assignment, so that no interrupt can come between.
+        # A single assignment, so that no interrupt can separate them.
         self._group, self._levels, self.count = group, levels, self.count + 1
 
     def total(self, last: T | None = None) -> T:
