@@ -1,15 +1,16 @@
-"""What a criterion must be able to say about a weighted sum of kernels."""
+"""The seams: what a bank, a criterion and a weight set are, and what a method needs."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from kernelweave._array import Array, FactorizationError
 
-__all__ = ["CertificateTerms", "Criterion", "Evaluation", "InfeasibleError"]
+__all__ = ["Bank", "CertificateTerms", "Criterion", "Evaluation", "InfeasibleError"]
 
 
 class InfeasibleError(FactorizationError):
@@ -67,6 +68,78 @@ class CertificateTerms:
     def bound(self, weight_set: Any) -> float:
         """A bound on the optimum over a set of weights."""
         return self.lower_bound(weight_set.support(self.scores))
+
+
+@runtime_checkable
+class Bank(Protocol):
+    """Kernels ``G_1, ..., G_p`` over n rows, known by their products.
+
+    Criteria, weight sets and solvers reach the kernels through these methods only, so
+    that a bank may hold matrices or features, or make its kernels anew whenever they
+    are used. :class:`~kernelweave.kernels.banks.base.KernelBank` derives all of them
+    from ``kernel(i)``.
+
+    Attributes
+    ----------
+    n_kernels, n_samples : int
+        p and n.
+    n_rows : int
+        The number of data rows behind the n rows of the kernels.
+    names : list of str
+        One name per kernel.
+    like : array
+        Has the namespace, device and dtype of the kernels.
+    is_cheap_to_cut : bool
+        Whether a subset of the kernels takes no copy of n x n matrices.
+    """
+
+    n_kernels: int
+    n_samples: int
+    n_rows: int
+    names: list[str]
+    like: Array
+    is_cheap_to_cut: bool
+
+    def kernel(self, i: int) -> Array:
+        """``G_i``, (n, n), perhaps in the bank's own memory: not to be changed."""
+        ...
+
+    def row_blocks(self) -> Iterator[tuple[slice, Array]]:
+        """All kernels, a few rows at a time: which rows, and (p, r, n)."""
+        ...
+
+    def combine(
+        self, weights: np.ndarray, out: Array | None = None, lower: bool = False
+    ) -> Array:
+        """``sum_i w_i G_i``, (n, n), in memory of its own, perhaps that of ``out``.
+
+        With ``lower``, entries above the diagonal may be anything.
+        """
+        ...
+
+    def apply(self, b: Array) -> Array:
+        """``G_i B`` for every kernel, (p, n, k), in the precision of ``b`` (n, k)."""
+        ...
+
+    def quad(self, b: Array) -> Array:
+        """``tr(B' G_i B)`` for every kernel, (p,)."""
+        ...
+
+    def diagonals(self) -> np.ndarray:
+        """The diagonal of every kernel in float64, (p, n)."""
+        ...
+
+    def sizes(self, kernels: np.ndarray) -> np.ndarray:
+        """Frobenius norms of the kernels with these numbers."""
+        ...
+
+    def restrict(self, rows: np.ndarray) -> Bank:
+        """The same kernels between the rows with these numbers."""
+        ...
+
+    def subset(self, kernels: np.ndarray) -> Bank:
+        """The kernels with these numbers."""
+        ...
 
 
 class Criterion(Protocol):

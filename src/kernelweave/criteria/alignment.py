@@ -14,8 +14,7 @@ from kernelweave.criteria.alignment_moments import (
     kernel_moments,
 )
 from kernelweave.criteria.identifiability import weight_remarks
-from kernelweave.kernels.banks.dense import DenseBank
-from kernelweave.protocols import CertificateTerms, Evaluation
+from kernelweave.protocols import Bank, CertificateTerms, Evaluation
 
 __all__ = ["Alignment", "AlignmentTerms"]
 
@@ -49,7 +48,7 @@ class Alignment:
 
     Parameters
     ----------
-    bank : DenseBank
+    bank : Bank
         Kernels over all rows, labelled or not.
     target : array of shape (n,) or (n, k), optional
         H of ``T = H H'``: labels +1 and -1, or one indicator column for each class.
@@ -75,7 +74,7 @@ class Alignment:
 
     def __init__(
         self,
-        bank: DenseBank,
+        bank: Bank,
         target: Array | None = None,
         *,
         target_kernel: Array | None = None,

@@ -12,8 +12,9 @@ from scipy import linalg
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC
 
-from kernelweave._array import FactorizationError, inner_products, to_numpy
+from kernelweave._array import FactorizationError, inner_products, is_numpy
 from kernelweave.inner.margin_bounds import balanced, primal_value
+from kernelweave.kernels.banks.base import host_stack
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.protocols import Criterion, Evaluation, InfeasibleError
 from kernelweave.solvers.cutting_plane import cutting_plane
@@ -70,8 +71,9 @@ class _Machines:
         self._counted = criterion
         self._margin: Any = getattr(criterion, "_criterion", criterion)
         self._problem = self._margin.problem
-        stack = to_numpy(self._problem.bank.stack).astype(np.float64, copy=False)
-        self._bank = DenseBank(stack)
+        bank = self._problem.bank
+        home = is_numpy(bank.like) and bank.like.dtype == np.float64
+        self._bank = bank if home else DenseBank(host_stack(bank))
         self._last: list[np.ndarray | None] = [None] * self._problem.signs.shape[1]
         self._work: np.ndarray | None = None
 

@@ -6,10 +6,10 @@ import numpy as np
 from scipy import linalg
 from scipy.optimize import linprog
 
-from kernelweave._array import eps, namespace, to_numpy
-from kernelweave._chunks import row_chunks
+from kernelweave._array import eps, to_numpy
 from kernelweave._memory import require_memory
-from kernelweave.kernels.banks.dense import DenseBank
+from kernelweave.kernels.banks.base import combine_in_double
+from kernelweave.protocols import Bank
 
 __all__ = ["SignedSum", "box_maximum"]
 
@@ -54,7 +54,7 @@ class SignedSum:
 
     Parameters
     ----------
-    bank : DenseBank
+    bank : Bank
         The kernels over all rows.
     bound : float, default=100.0
         The largest weight in absolute value.
@@ -70,14 +70,14 @@ class SignedSum:
     norm = 1.0
     signed = True
 
-    def __init__(self, bank: DenseBank, bound: float = 100.0) -> None:
+    def __init__(self, bank: Bank, bound: float = 100.0) -> None:
         if not (np.isfinite(bound) and bound >= 1.0):
             raise ValueError(f"bound must be a finite number >= 1, got {bound!r}")
         self.bank, self.bound = bank, float(bound)
         self._traces = _positive_traces(bank)
         self.cuts, self.n_eigen = np.zeros((0, bank.n_kernels)), 0
         self._last: tuple[bytes, float, np.ndarray] | None = None
-        self._null = max(NULL, ROUNDING * bank.n_samples * eps(bank.stack))
+        self._null = max(NULL, ROUNDING * bank.n_samples * eps(bank.like))
         self._whitener, self._largest = _whitening(bank, self._null)
         self._whitened = _whitened(bank, self._whitener)
 
@@ -154,11 +154,10 @@ class SignedSum:
 
     def condition(self) -> float:
         """Condition of the matrix of cosines between the kernels."""
-        p, n = self.bank.n_kernels, self.bank.n_samples
+        p = self.bank.n_kernels
         gram = np.zeros((p, p))
-        for rows in row_chunks(n, p * n):
-            flat = to_numpy(self.bank.stack[:, rows, :]).reshape(p, -1)
-            flat = flat.astype(np.float64)
+        for _, block in self.bank.row_blocks():
+            flat = to_numpy(block).reshape(p, -1).astype(np.float64)
             gram += flat @ flat.T
         size = np.sqrt(np.diag(gram))
         size[size == 0.0] = 1.0
@@ -214,7 +213,7 @@ class SignedSum:
         products = self._whitened @ vectors
         rows = np.einsum("pri,ri->ip", products, vectors)
         length = np.sum((self._whitener @ vectors) ** 2, axis=0)
-        noise = 8.0 * eps(self.bank.stack) * self._largest * length
+        noise = 8.0 * eps(self.bank.like) * self._largest * length
         self.cuts = np.concatenate([self.cuts, rows + noise[:, None]])
         self._last = None
 
@@ -279,11 +278,9 @@ def box_maximum(scores: np.ndarray, limits: np.ndarray) -> float:
     return float(scores[order] @ (low + filled))
 
 
-def _positive_traces(bank: DenseBank) -> np.ndarray:
+def _positive_traces(bank: Bank) -> np.ndarray:
     """(p,). A kernel without a trace could take any weight, and free the others."""
-    xp = namespace(bank.stack)
-    stack = (bank.stack[i, :, :] for i in range(bank.n_kernels))
-    traces = np.array([float(xp.linalg.trace(kernel)) for kernel in stack])
+    traces = np.sum(bank.diagonals(), axis=1)
     if not np.all(traces > 0.0):
         i = int(np.argmin(traces > 0.0))
         raise ValueError(
@@ -293,17 +290,12 @@ def _positive_traces(bank: DenseBank) -> np.ndarray:
     return traces
 
 
-def _sum(bank: DenseBank, weights: np.ndarray) -> np.ndarray:
+def _sum(bank: Bank, weights: np.ndarray) -> np.ndarray:
     """``sum_i w_i G_i`` in float64, (n, n)."""
-    if bank.stack.dtype == namespace(bank.stack).float64:
-        return to_numpy(bank.combine(weights))
-    total = np.zeros((bank.n_samples, bank.n_samples))
-    for i, weight in enumerate(weights):
-        total += float(weight) * to_numpy(bank.stack[i, :, :])
-    return total
+    return to_numpy(combine_in_double(bank, weights))
 
 
-def _whitening(bank: DenseBank, null: float) -> tuple[np.ndarray, float]:
+def _whitening(bank: Bank, null: float) -> tuple[np.ndarray, float]:
     """W (n, r) with ``W'(mean kernel) W = I``, and its largest eigenvalue."""
     p, n = bank.n_kernels, bank.n_samples
     require_memory(
@@ -318,12 +310,12 @@ def _whitening(bank: DenseBank, null: float) -> tuple[np.ndarray, float]:
     return vectors[:, keep] / np.sqrt(values[keep]), largest
 
 
-def _whitened(bank: DenseBank, whitener: np.ndarray) -> np.ndarray:
+def _whitened(bank: Bank, whitener: np.ndarray) -> np.ndarray:
     """``W'G_i W`` of every kernel, (p, r, r)."""
     r = whitener.shape[1]
     out = np.empty((bank.n_kernels, r, r))
     for i in range(bank.n_kernels):
-        kernel = to_numpy(bank.stack[i, :, :]).astype(np.float64)
+        kernel = to_numpy(bank.kernel(i)).astype(np.float64)
         product = whitener.T @ (kernel @ whitener)
         out[i] = 0.5 * (product + product.T)
     return out

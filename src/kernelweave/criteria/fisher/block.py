@@ -122,7 +122,7 @@ class BlockFisher(Fisher):
 
     Parameters
     ----------
-    bank : DenseBank
+    bank : Bank
         Centred kernels of trace n.
     target : array of shape (n, k)
         The class target, all k columns.

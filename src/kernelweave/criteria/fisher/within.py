@@ -24,8 +24,7 @@ from kernelweave._array import (
 from kernelweave._chunks import row_chunks
 from kernelweave.criteria.identifiability import weight_remarks
 from kernelweave.fits.regularized import factor_regularized
-from kernelweave.kernels.banks.dense import DenseBank
-from kernelweave.protocols import CertificateTerms, Evaluation
+from kernelweave.protocols import Bank, CertificateTerms, Evaluation
 
 __all__ = ["WithinFisher"]
 
@@ -56,7 +55,7 @@ class WithinFisher:
 
     Parameters
     ----------
-    bank : DenseBank
+    bank : Bank
         Centred kernels of trace n.
     target : array of shape (n, k)
         Columns that sum to zero; the binary target of Eq. 8 gives the printed form.
@@ -72,7 +71,7 @@ class WithinFisher:
     family = "fisher"
 
     def __init__(
-        self, bank: DenseBank, target: Array, alpha: float, codes: np.ndarray
+        self, bank: Bank, target: Array, alpha: float, codes: np.ndarray
     ) -> None:
         if isinstance(alpha, str):  # type: ignore[unreachable]
             raise ValueError(
@@ -83,7 +82,7 @@ class WithinFisher:
             raise ValueError(f"alpha must be a float > 0, got {alpha!r}")
         if not namespace(target).all(namespace(target).isfinite(target)):
             raise ValueError("the target contains NaN or infinite values")
-        like = bank.stack
+        like = bank.like
         self.bank, self.alpha, self.scale = bank, float(alpha), 1.0 / float(alpha)
         self.target = as_float(target, like.dtype)
         self.target64 = as_float(target, namespace(like).float64)

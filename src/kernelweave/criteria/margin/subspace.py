@@ -22,8 +22,7 @@ from kernelweave.criteria.fisher.total import Fisher
 from kernelweave.criteria.identifiability import weight_remarks
 from kernelweave.inner.margin_bounds import balanced
 from kernelweave.inner.svm import hinge, solve_svm
-from kernelweave.kernels.banks.dense import DenseBank
-from kernelweave.protocols import CertificateTerms, Evaluation
+from kernelweave.protocols import Bank, CertificateTerms, Evaluation
 
 __all__ = ["SubspaceMargin"]
 
@@ -54,7 +53,7 @@ class SubspaceMargin:
 
     Parameters
     ----------
-    bank : DenseBank
+    bank : Bank
         Centred kernels of trace n.
     signs : ndarray of shape (n, m)
         +1 and -1, a column for each machine.
@@ -73,7 +72,7 @@ class SubspaceMargin:
 
     def __init__(
         self,
-        bank: DenseBank,
+        bank: Bank,
         signs: np.ndarray,
         alpha: float,
         C: float,
@@ -89,7 +88,7 @@ class SubspaceMargin:
         if np.any(np.abs(np.sum(signs, axis=0)) == len(signs)):
             raise ValueError("every machine needs rows of both signs")
         # The Fisher criterion knows how to factor alpha I + G.
-        self._ridge = Fisher(bank, from_numpy(signs, bank.stack), alpha)
+        self._ridge = Fisher(bank, from_numpy(signs, bank.like), alpha)
         self.bank, self.signs = bank, signs
         self.alpha, self.C, self.tol = float(alpha), float(C), tol
 
@@ -108,7 +107,7 @@ class SubspaceMargin:
         factor = self._ridge.factor(weights)
         kernel = self._kernel(factor)
         a = solve_svm(kernel, self.signs, self.C, self.tol)
-        b = self.alpha * solve_factored(factor, from_numpy(a, self.bank.stack))
+        b = self.alpha * solve_factored(factor, from_numpy(a, self.bank.like))
         products = self.bank.apply(b)
         scores = to_numpy(inner_products(products, b)).astype(np.float64)
         scores /= 2.0 * self.alpha
@@ -186,8 +185,8 @@ class SubspaceMargin:
         return total
 
     def _like(self, b: np.ndarray) -> Array:
-        xp = namespace(self.bank.stack)
-        return from_numpy(b, self.bank.stack, dtype=xp.float64)
+        xp = namespace(self.bank.like)
+        return from_numpy(b, self.bank.like, dtype=xp.float64)
 
     def _products(self, b: np.ndarray) -> Array:
         """``G_i B`` (p, n, m) in float64."""

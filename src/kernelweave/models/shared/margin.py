@@ -133,12 +133,12 @@ class MarginClassifier(KernelClassifier):
         """Weights shared by all columns of ``signs`` (n, c), and their functions."""
         criterion = Margin(
             bank,
-            from_numpy(signs, bank.stack),
+            from_numpy(signs, bank.like),
             self.margin,  # type: ignore[arg-type]
             self.C,
         )
         weight_set = self._weight_set(bank)
-        single = namespace(bank.stack).finfo(bank.stack.dtype).bits == 32
+        single = namespace(bank.like).finfo(bank.like.dtype).bits == 32
         solution = solve(
             criterion,
             weight_set,
@@ -150,7 +150,7 @@ class MarginClassifier(KernelClassifier):
         if not np.isfinite(solution.value):
             raise ValueError(f"{type(self).__name__}: {solution.status}")
         certificate = Certificate.of(solution, self._problem())
-        if solution.method == "newton" and not is_numpy(bank.stack):
+        if solution.method == "newton" and not is_numpy(bank.like):
             moved = "solver='newton' trained its support vector machines on the CPU"
             certificate = certificate.with_remarks([moved])
         coef = to_numpy(solution.coef).astype(np.float64)

@@ -72,5 +72,5 @@ def _distance_of_means(bank: DenseBank, signs: np.ndarray) -> np.ndarray:
             f"labels must hold both classes; got {plus} of +1 and {minus} of -1"
         )
     contrast = np.where(signs > 0, 1.0 / plus, np.where(signs < 0, -1.0 / minus, 0.0))
-    dtype = namespace(bank.stack).float64
-    return to_numpy(bank.quad(from_numpy(contrast[:, None], bank.stack, dtype)))
+    dtype = namespace(bank.like).float64
+    return to_numpy(bank.quad(from_numpy(contrast[:, None], bank.like, dtype)))

@@ -10,6 +10,7 @@ import numpy as np
 
 from kernelweave._array import FactorizationError, to_numpy
 from kernelweave.criteria.fisher.total import Fisher
+from kernelweave.kernels.banks.base import host_stack
 from kernelweave.protocols import Criterion
 from kernelweave.solvers.cutting_plane import into_set
 from kernelweave.solvers.solution import Iterate
@@ -104,7 +105,7 @@ def _combined(cp: Any, fisher: Any, weights: Any) -> Any:
     ``alpha M = alpha I + sum_i w_i G_i``. The identity has trace n itself: if its
     weight is learned, ``n M = w_0 I + sum_i w_i G_i``.
     """
-    kernels = to_numpy(fisher.bank.stack).astype(np.float64)
+    kernels = host_stack(fisher.bank)
     identity = np.eye(kernels.shape[1])
     if fisher.learns_alpha:
         kernels = np.concatenate([identity[None], kernels])

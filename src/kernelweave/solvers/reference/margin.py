@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from kernelweave._array import FactorizationError, to_numpy
+from kernelweave._array import FactorizationError
+from kernelweave.kernels.banks.base import host_stack
 from kernelweave.protocols import Criterion
 from kernelweave.solvers.cutting_plane import into_set
 from kernelweave.solvers.reference.fisher import (
@@ -38,7 +39,7 @@ def margin_sdp(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iterate]
     cp, margin = import_cvxpy(), _plain(criterion)
     weights = cp.Variable(margin.n_weights, nonneg=True, name="weights")
     problem = margin.problem
-    kernels = to_numpy(problem.bank.stack).astype(np.float64)
+    kernels = host_stack(problem.bank)
     flat = kernels.reshape(len(kernels), -1).T
     own = weights[margin.n_weights - margin.n_kernels :]
     total = cp.reshape(flat @ own, kernels.shape[1:], order="C")
@@ -103,7 +104,7 @@ def _plain(criterion: Criterion) -> Any:
 def _roots(problem: Any) -> list[np.ndarray]:
     """F_i (n, rank) with ``G_i = F_i F_i'``, the identity first if it is a kernel."""
     roots = [np.eye(len(problem.signs))] if problem.identity else []
-    for kernel in to_numpy(problem.bank.stack).astype(np.float64):
+    for kernel in host_stack(problem.bank):
         values, vectors = np.linalg.eigh(kernel)
         keep = values > RANK * max(float(values[-1]), 0.0)
         roots.append(vectors[:, keep] * np.sqrt(values[keep]))

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from kernelweave._array import FactorizationError, to_numpy
+from kernelweave._array import FactorizationError
+from kernelweave.kernels.banks.base import host_stack
 from kernelweave.solvers.alignment import square_root
 from kernelweave.solvers.reference.fisher import import_cvxpy, run_solver
 from kernelweave.solvers.solution import Iterate
@@ -128,7 +129,7 @@ def alignment_sdp(criterion: Any, weight_set: WeightSet) -> Iterator[Iterate]:
 
 def _combined(cp: Any, bank: Any, weights: Any) -> Any:
     """``sum_i w_i G_i`` over all rows, (n, n)."""
-    kernels = to_numpy(bank.stack).astype(np.float64)
+    kernels = host_stack(bank)
     flat = kernels.reshape(len(kernels), -1).T
     return cp.reshape(flat @ weights, kernels.shape[1:], order="C")
 
