@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -14,7 +13,13 @@ from kernelweave.criteria.alignment_moments import (
     kernel_moments,
 )
 from kernelweave.criteria.identifiability import weight_remarks
-from kernelweave.protocols import Bank, CertificateTerms, Evaluation
+from kernelweave.protocols import (
+    Bank,
+    CertificateTerms,
+    Criterion,
+    Evaluation,
+    WeightSet,
+)
 
 __all__ = ["Alignment", "AlignmentTerms"]
 
@@ -29,7 +34,7 @@ ASYMMETRY = 1e-8
 UNRELATED = 1e-12
 
 
-class Alignment:
+class Alignment(Criterion):
     """``J(w) = -A(w)``, the alignment of ``K = sum_i w_i G_i`` with a target kernel T.
 
     Cristianini et al. (2001); Lanckriet et al. (2002), Eq. 11; with ``centred=True``
@@ -70,7 +75,7 @@ class Alignment:
         ``sqrt(S_ii)``.
     """
 
-    family = "alignment"
+    offers = frozenset({"cosines"})
 
     def __init__(
         self,
@@ -107,11 +112,6 @@ class Alignment:
             )
         moments = kernel_moments(bank, self.rows, known, self.centred)
         self.norms, self.correlations, self.cosines = moments
-
-    @property
-    def n_weights(self) -> int:
-        """The number p of kernels."""
-        return self.bank.n_kernels
 
     @property
     def n_kernels(self) -> int:
@@ -197,7 +197,7 @@ class AlignmentTerms(CertificateTerms):
     slope: np.ndarray
     products: np.ndarray
 
-    def bound(self, weight_set: Any) -> float:
+    def bound(self, weight_set: WeightSet) -> float:
         """``-norm(m + s v)`` for the least s with ``(b - S(m + s v))'u <= 0``.
 
         The largest value of the left side over the set is convex and falling in s, so

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
+from typing import Any
 
 import numpy as np
 from scipy import linalg
@@ -17,9 +18,8 @@ from kernelweave.inner.correlation import (
     dual_start,
     sym,
 )
+from kernelweave.protocols import Iterate, NormSet
 from kernelweave.solvers.newton import largest_step, newton
-from kernelweave.solvers.solution import Iterate
-from kernelweave.weights.base import WeightSet
 
 __all__ = ["block_newton", "joint_newton"]
 
@@ -34,7 +34,7 @@ PATIENCE = 12
 TINY = 1e-200
 
 
-def block_newton(criterion: BlockFisher, weight_set: WeightSet) -> Iterator[Iterate]:
+def block_newton(criterion: BlockFisher, weight_set: Any) -> Iterator[Iterate]:
     """Newton's method on the weights and, if a kink stalls it, on X as well.
 
     Where the criterion is smooth the first needs fewer factorisations and gets closer
@@ -45,7 +45,7 @@ def block_newton(criterion: BlockFisher, weight_set: WeightSet) -> Iterator[Iter
     yield from joint_newton(criterion, weight_set)
 
 
-def joint_newton(criterion: BlockFisher, weight_set: WeightSet) -> Iterator[Iterate]:
+def joint_newton(criterion: BlockFisher, weight_set: NormSet) -> Iterator[Iterate]:
     """Minimise ``sum t`` over w and t with ``S = diag(t) - A(w)`` PSD (Eq. 37).
 
     The criterion has kinks wherever its inner maximiser X is not unique, and its
@@ -66,17 +66,17 @@ def joint_newton(criterion: BlockFisher, weight_set: WeightSet) -> Iterator[Iter
     """
     q = weight_set.norm
     weights = weight_set.start(criterion.n_weights)
-    if np.isinf(q) or len(weights) == 1:
-        state = criterion.evaluate(weights, hessian=False)
-        yield Iterate(weights, state.value, state.gradient, state.coef)
+    if weight_set.is_point(len(weights)):
+        yield Iterate.at(weights, criterion.evaluate(weights, hessian=False))
         return
-    at = criterion.expand(weights)
+    at, count = criterion.expand(weights), 1
     unit = float(np.trace(at.matrix)) or 1.0  # one scale for all problems
     point = _start(at, weights, q, unit)
     while True:
-        yield _iterate(criterion, weight_set, at, point, unit)
+        iterate = _iterate(criterion, weight_set, at, point, unit)
+        yield replace(iterate, n_factorizations=count)
         system = _System(at, point, q, unit)
-        point, at = _safe_step(criterion, system, system.predictor_corrector())
+        point, at, count = _safe_step(criterion, system, system.predictor_corrector())
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def _start(at: BlockExpansion, weights: np.ndarray, q: float, unit: float) -> _P
 
 def _iterate(
     criterion: BlockFisher,
-    weight_set: WeightSet,
+    weight_set: NormSet,
     at: BlockExpansion,
     point: _Point,
     unit: float,
@@ -211,11 +211,12 @@ class _System:
 
 def _safe_step(
     criterion: BlockFisher, system: _System, step: _Step
-) -> tuple[_Point, BlockExpansion]:
-    """Halve the primal step while A is infinite there or jumps."""
+) -> tuple[_Point, BlockExpansion, int]:
+    """Halve the primal step while A is infinite there or jumps; and expansions."""
     point = system.point
     primal, dual = system.lengths(step, TO_BOUNDARY)
     limit = JUMP * system.unit * float(np.trace(system.matrix))
+    count = 0
     for _ in range(MAX_HALVINGS):
         v = np.maximum(point.v + primal * step.v, TINY)
         v /= np.sum(v)
@@ -224,6 +225,7 @@ def _safe_step(
         except FactorizationError:
             primal *= 0.5
             continue
+        count += 1
         if np.trace(at.matrix) <= limit:
             break
         primal *= 0.5
@@ -243,4 +245,4 @@ def _safe_step(
         nu=point.nu + dual * step.nu,
         x=x / (size[:, None] * size),
     )
-    return new, at
+    return new, at, count

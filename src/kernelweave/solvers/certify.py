@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from kernelweave._array import Array
-from kernelweave.protocols import Criterion
-from kernelweave.weights.base import WeightSet
+from kernelweave.protocols import Criterion, WeightSet
 
 __all__ = ["certify", "relative_gap"]
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 from scipy import linalg
-from scipy.optimize import linprog
 
 from kernelweave._array import eps, to_numpy
 from kernelweave._memory import require_memory
 from kernelweave.kernels.banks.base import combine_in_double
-from kernelweave.protocols import Bank
+from kernelweave.protocols import Bank, Polyhedron, WeightSet
+from kernelweave.weights.programs import box_maximizer, linear_program
 
-__all__ = ["SignedSum", "box_maximum"]
+__all__ = ["SignedSum"]
 
 #: Eigenvalues of the mean kernel, relative to the largest, that count as zero: at least
 #: this, and n times machine precision times the second number.
@@ -24,8 +24,6 @@ SUPPORT_TOLERANCE = 1e-10
 SUPPORT_ROUNDS = 200
 #: Programs in a row without progress after which rounding is held responsible.
 IDLE = 3
-#: The tightest feasibility and optimality tolerance that HiGHS accepts.
-LP_TOLERANCE = 1e-10
 #: A kernel keeps this share of the mean kernel when it is pulled to the boundary.
 INSIDE = 1e-12
 #: Share of the bound at which a weight counts as held by it.
@@ -36,7 +34,7 @@ EQUAL = 1e-3
 COLLINEAR = 1e8
 
 
-class SignedSum:
+class SignedSum(WeightSet):
     """``{ w : sum_i w_i = 1, sum_i w_i G_i PSD over all rows, abs(w_i) <= bound }``.
 
     The set of Lanckriet et al. (2002), Eqs. 11 and 12, which constrain the sum and not
@@ -67,8 +65,7 @@ class SignedSum:
         Eigenvalue decompositions spent so far.
     """
 
-    norm = 1.0
-    signed = True
+    offers = frozenset({"cuts"})
 
     def __init__(self, bank: Bank, bound: float = 100.0) -> None:
         if not (np.isfinite(bound) and bound >= 1.0):
@@ -81,9 +78,9 @@ class SignedSum:
         self._whitener, self._largest = _whitening(bank, self._null)
         self._whitened = _whitened(bank, self._whitener)
 
-    def start(self, p: int) -> np.ndarray:
+    def start(self, m: int) -> np.ndarray:
         """Uniform weights."""
-        return np.full(p, 1.0 / p)
+        return np.full(m, 1.0 / m)
 
     def support(self, scores: np.ndarray) -> float:
         """An upper bound on ``max <scores, w>``, by linear programs over the cuts.
@@ -147,10 +144,12 @@ class SignedSum:
         out[: m - self.bank.n_kernels] = [0.0, 1.0]
         return out
 
-    def padded_cuts(self, m: int) -> np.ndarray:
-        """The cuts with zeros for weights of other terms, (c, m)."""
+    def polyhedron(self, m: int) -> Polyhedron:
+        """What the cuts say about m weights: a polyhedron around the set."""
         zeros = np.zeros((len(self.cuts), m - self.bank.n_kernels))
-        return np.concatenate([zeros, self.cuts], axis=1)
+        below = -np.concatenate([zeros, self.cuts], axis=1)
+        low, high = self.limits(m).T
+        return Polyhedron.sum_to_one(m, low, high, below)
 
     def condition(self) -> float:
         """Condition of the matrix of cosines between the kernels."""
@@ -225,15 +224,16 @@ class SignedSum:
             return self._last[1], self._last[2]
         limits, best = self.limits(len(scores)), self.start(len(scores))
         size = float(np.max(np.abs(scores))) or 1.0
-        upper, idle = box_maximum(scores, limits), 0
+        upper, idle = float(scores @ box_maximizer(scores, limits)), 0
         for _ in range(SUPPORT_ROUNDS):
             before = upper - scores @ best
-            answer = self._linear_program(scores / size, limits)
+            outside = self.polyhedron(len(scores))
+            answer = linear_program(-scores / size, outside)
             if answer is None:
                 break
-            point, multipliers = answer
-            relaxed = scores + size * multipliers @ self.padded_cuts(len(scores))
-            upper = min(upper, box_maximum(relaxed, limits))
+            point, prices, _ = answer
+            relaxed = scores - size * prices @ outside.below
+            upper = min(upper, float(relaxed @ box_maximizer(relaxed, limits)))
             inside = self.separate(point)
             if scores @ inside > scores @ best:
                 best = inside
@@ -244,38 +244,6 @@ class SignedSum:
                 break
         self._last = (key, upper, best)
         return upper, best
-
-    def _linear_program(
-        self, scores: np.ndarray, limits: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray] | None:
-        """The best point (m,) under all cuts, and their multipliers (c,)."""
-        m = len(scores)
-        cuts = self.padded_cuts(m)
-        result = linprog(
-            -scores,
-            A_ub=-cuts,
-            b_ub=np.zeros(len(cuts)),
-            A_eq=np.ones((1, m)),
-            b_eq=[1.0],
-            bounds=limits,
-            method="highs-ds",
-            options={
-                "primal_feasibility_tolerance": LP_TOLERANCE,
-                "dual_feasibility_tolerance": LP_TOLERANCE,
-            },
-        )
-        if result.status != 0:
-            return None
-        return result.x, np.maximum(-result.ineqlin.marginals, 0.0)
-
-
-def box_maximum(scores: np.ndarray, limits: np.ndarray) -> float:
-    """``max <scores, w>`` over ``sum_i w_i = 1`` and limits (m, 2): fill the best."""
-    order = np.argsort(-scores)
-    low, room = limits[order, 0], limits[order, 1] - limits[order, 0]
-    before = np.cumsum(room) - room
-    filled = np.clip(1.0 - np.sum(low) - before, 0.0, room)
-    return float(scores[order] @ (low + filled))
 
 
 def _positive_traces(bank: Bank) -> np.ndarray:

@@ -23,7 +23,7 @@ from kernelweave._array import (
 )
 from kernelweave.criteria.identifiability import weight_remarks
 from kernelweave.fits.regularized import factor_regularized
-from kernelweave.protocols import Bank, CertificateTerms, Evaluation
+from kernelweave.protocols import Bank, CertificateTerms, Criterion, Evaluation
 
 __all__ = ["Fisher"]
 
@@ -31,7 +31,7 @@ __all__ = ["Fisher"]
 MANY_KERNELS = 100
 
 
-class Fisher:
+class Fisher(Criterion):
     """``J(w) = s tr(H' M(w)^-1 H)``, ``M(w) = alpha I + sum_i w_i G_i``.
 
     Ye et al. (2007): Eqs. 16 and 23 with the binary target of Eq. 8, Eq. 34 with the
@@ -57,7 +57,16 @@ class Fisher:
         Regularisation, relative to the mean eigenvalue of a kernel.
     """
 
-    family = "fisher"
+    offers = frozenset(
+        {
+            "hessian",
+            "concave reciprocal",
+            "averages",
+            "parts",
+            "kernel scores",
+            "printed program",
+        }
+    )
 
     def __init__(
         self, bank: Bank, target: Array, alpha: float | Literal["learn"]

@@ -22,14 +22,15 @@ from kernelweave._array import (
     to_numpy,
 )
 from kernelweave._chunks import row_chunks
+from kernelweave.criteria.fisher.total import Fisher
 from kernelweave.criteria.identifiability import weight_remarks
 from kernelweave.fits.regularized import factor_regularized
-from kernelweave.protocols import Bank, CertificateTerms, Evaluation
+from kernelweave.protocols import Bank, CertificateTerms, Criterion, Evaluation
 
 __all__ = ["WithinFisher"]
 
 
-class WithinFisher:
+class WithinFisher(Criterion):
     """``J(w) = -F_1(w)``, the within-class Fisher ratio of Ye et al. (2007), Eq. 9.
 
     With ``G = sum_i w_i G_i``, ``N(w) = alpha I + J G J`` and J, below Eq. 8, the
@@ -68,7 +69,7 @@ class WithinFisher:
 
     learns_alpha = False
 
-    family = "fisher"
+    offers = Fisher.offers - {"printed program"}
 
     def __init__(
         self, bank: Bank, target: Array, alpha: float, codes: np.ndarray
@@ -89,11 +90,6 @@ class WithinFisher:
         self.centring = ClassCentring(codes, self.target)
         self.centring64 = ClassCentring(codes, self.target64)
         self._work: Array | None = None  # (n, n), reused by every factorisation
-
-    @property
-    def n_weights(self) -> int:
-        """The number p of kernels."""
-        return self.bank.n_kernels
 
     @property
     def n_kernels(self) -> int:

@@ -23,7 +23,7 @@ from kernelweave.inner.margin_bounds import (
 )
 from kernelweave.inner.saddle import SaddleProblem
 from kernelweave.inner.saddle_path import SaddlePath
-from kernelweave.protocols import Bank, Evaluation, InfeasibleError
+from kernelweave.protocols import Bank, Criterion, Evaluation, InfeasibleError
 
 __all__ = ["Margin", "margins_of"]
 
@@ -37,7 +37,7 @@ MANY_ROWS = 1000
 MODERATE = 1.0
 
 
-class Margin:
+class Margin(Criterion):
     """``J(w) = sum_c max_a 2 e'a - a'(G(w) + tau I) a, 0 <= a <= C, y_c'a = 0``.
 
     Lanckriet et al. (2002), Eq. 12, with ``G(w) = diag(y) sum_i w_i K_i diag(y)`` over
@@ -72,7 +72,7 @@ class Margin:
         of trace n over all rows it shares their constraint on the trace.
     """
 
-    family = "margin"
+    offers = frozenset({"hessian", "concave reciprocal", "averages", "parts", "saddle"})
 
     def __init__(
         self,

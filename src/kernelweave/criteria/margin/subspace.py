@@ -22,7 +22,7 @@ from kernelweave.criteria.fisher.total import Fisher
 from kernelweave.criteria.identifiability import weight_remarks
 from kernelweave.inner.margin_bounds import balanced
 from kernelweave.inner.svm import hinge, solve_svm
-from kernelweave.protocols import Bank, CertificateTerms, Evaluation
+from kernelweave.protocols import Bank, CertificateTerms, Criterion, Evaluation
 
 __all__ = ["SubspaceMargin"]
 
@@ -33,7 +33,7 @@ RIDGE = 1e-10
 RIDGES = (1e-9, 1e-6, 1e-3)
 
 
-class SubspaceMargin:
+class SubspaceMargin(Criterion):
     """``v(w) = max_A sum(a) - tr(A' T(w) A) / 2``, ``T(w) = G (G + alpha I)^-1``.
 
     The joint problem of Chen et al. (2008), Eqs. 39 and 40, with the subspace of at
@@ -66,9 +66,8 @@ class SubspaceMargin:
         Relative gap of the machines.
     """
 
-    family = "fisher"
-    #: Where the box holds every variable, v is all but linear in w.
-    reciprocal_is_concave = False
+    #: No concave reciprocal: where the box holds every variable, v is all but linear.
+    offers = frozenset({"hessian", "averages", "parts"})
 
     def __init__(
         self,
@@ -91,11 +90,6 @@ class SubspaceMargin:
         self._ridge = Fisher(bank, from_numpy(signs, bank.like), alpha)
         self.bank, self.signs = bank, signs
         self.alpha, self.C, self.tol = float(alpha), float(C), tol
-
-    @property
-    def n_weights(self) -> int:
-        """The number p of kernels."""
-        return self.bank.n_kernels
 
     @property
     def n_kernels(self) -> int:

@@ -27,9 +27,9 @@ from kernelweave.models.shared.learner import (
 )
 from kernelweave.models.shared.progress import Progress
 from kernelweave.solvers.certify import relative_gap
-from kernelweave.solvers.methods import METHODS
+from kernelweave.solvers.methods import fitting_methods
 from kernelweave.solvers.solve import solve
-from kernelweave.weights import SignedSum, WeightSet
+from kernelweave.weights import SignedSum, Simplex, WeightSet
 
 __all__ = ["MarginClassifier", "MarginFit"]
 
@@ -113,8 +113,8 @@ class MarginClassifier(KernelClassifier):
 
     def _check_solver(self) -> None:
         """Weights of either sign have solvers of their own."""
-        methods = METHODS["signed margin" if self.signed else "margin"]
-        others = METHODS["margin" if self.signed else "signed margin"]
+        methods = fitting_methods(Margin, SignedSum if self.signed else Simplex)
+        others = fitting_methods(Margin, Simplex if self.signed else SignedSum)
         if self.solver in others and self.solver not in methods:
             raise ValueError(
                 f"solver={self.solver!r} is for signed={not self.signed}; with "
