@@ -1,18 +1,24 @@
 # Everything happens in .venv, which is made on first use. Needs Python >= 3.11, pip, make.
+# On Windows, run it in the shell that comes with Git, which has rm, touch and the like.
 
-PYTHON ?= python3
+VENV := .venv
+ifeq ($(OS),Windows_NT)
+    PYTHON ?= python
+    BIN := $(VENV)/Scripts
+else
+    PYTHON ?= python3
+    BIN := $(VENV)/bin
+endif
 # Processes that run the test suite; each of them uses one thread.
 WORKERS ?= 2
 PYTEST_ARGS ?=
 # How long "make fuzz" looks for a seed that fails.
 FUZZ_MINUTES ?= 10
 BENCH_ARGS ?=
-# What the benchmarks compare with beyond the extra "bench"; MKLpy needs torch.
+# What the benchmarks compare with beyond the group "bench"; MKLpy needs torch.
 TORCH ?= torch==2.13.0
 MKLPY ?= MKLpy==0.6
 
-VENV := .venv
-BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 
@@ -86,21 +92,26 @@ $(VENV)/.demo: pyproject.toml | $(VENV)/.python
 	$(PIP) install --quiet -e ".[plot]"
 	@touch $@
 
-$(VENV)/.dev: pyproject.toml | $(VENV)/.python
-	@echo "Installing kernelweave with its development tools (a few minutes at most)"
-	$(PIP) install --quiet -e ".[dev]"
+# Dependency groups need a newer pip than some versions of Python bring.
+$(VENV)/.pip: | $(VENV)/.python
+	$(PIP) install --quiet --upgrade "pip>=25.1"
 	@touch $@
 
-$(VENV)/.docs: pyproject.toml | $(VENV)/.python
+$(VENV)/.dev: pyproject.toml | $(VENV)/.pip
+	@echo "Installing kernelweave with its development tools (a few minutes at most)"
+	$(PIP) install --quiet -e ".[all]" --group dev
+	@touch $@
+
+$(VENV)/.docs: pyproject.toml | $(VENV)/.pip
 	@echo "Installing kernelweave with the documentation tools"
-	$(PIP) install --quiet -e ".[docs]"
+	$(PIP) install --quiet -e ".[all]" --group docs
 	@touch $@
 
 # MKLpy asks for any torch, and the newest one may bring gigabytes of GPU libraries: torch
 # is named here, and MKLpy comes without dependencies. It is under the GPL, so that it
 # stays a tool of the benchmarks and out of the metadata of the package.
-$(VENV)/.bench: pyproject.toml | $(VENV)/.python
+$(VENV)/.bench: pyproject.toml | $(VENV)/.pip
 	@echo "Installing kernelweave with the software it is compared to"
-	$(PIP) install --quiet -e ".[bench]" "$(TORCH)"
+	$(PIP) install --quiet -e ".[plot,sdp,dask]" --group bench "$(TORCH)"
 	$(PIP) install --quiet --no-deps "$(MKLPY)"
 	@touch $@

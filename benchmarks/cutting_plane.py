@@ -1,4 +1,4 @@
-"""Newton against the cutting plane of Yan et al. (2009), both of this package."""
+"""Newton against the cutting planes of Yan et al. (2009), both of this package."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ from problems import digits_bank
 from kernelweave import Fisher, Simplex, Solution, solve
 
 TOL = 1e-6
-#: What the cutting plane is given: iterations, and seconds of processor time.
+#: Limits of the cutting-plane method: iterations, and CPU seconds.
 MAX_CUTS, MAX_SECONDS = 400, 60.0
 REQUIRED = {10: 2.0, 50: 12.0}
 
 
 def run(quick: bool = False) -> Section:
-    """Time both to the same gap over sizes, numbers of kernels and of targets."""
+    """Time both to the same gap, over sizes and numbers of kernels and targets."""
     section = Section(
-        "Against the papers' cutting plane",
+        "Against the papers' cutting-plane method",
         "Digits, p Gaussian kernels (5 widths from 0.3 to 3 median distances, on all "
-        "pixels and on random halves of them), simplex, relative gap 1e-6, LP masters "
-        "by HiGHS. k = 1: digits below 5 against the rest; k = 10: ten classes. "
-        f"The cutting plane may take {MAX_CUTS} cuts and {MAX_SECONDS:.0f} s; where it "
-        "did not get there, its time and the ratio are lower bounds.",
+        "pixels and on random halves of them), simplex, relative gap 1e-6, linear "
+        "master problems solved by HiGHS. k = 1: digits below 5 against the rest; k "
+        f"= 10: ten classes. The cutting-plane method is limited to {MAX_CUTS} cuts "
+        f"and {MAX_SECONDS:.0f} s; where it did not reach the gap, its time and the "
+        "ratio are lower bounds.",
         [
             "n",
             "p",
@@ -66,7 +67,7 @@ def run(quick: bool = False) -> Section:
 def _compare(
     section: Section, n: int, p: int, k: int, alpha: Any
 ) -> tuple[float, bool]:
-    """Add one row; the ratio, and whether it is only a lower bound."""
+    """Add one row; return the ratio, and whether it is only a lower bound."""
     bank, target = digits_bank(n, p, k)
 
     def newton() -> Solution:
@@ -83,7 +84,7 @@ def _compare(
             callback=lambda row: time.process_time() > end,
         )
 
-    newton()  # the memory of the process grows to its size before the clock starts
+    newton()  # let the process grow to its full size before the clock starts
     timings = alternate(
         {"newton": newton, "cuts": cuts}, repeats=5, budget_s=8.0, warm_up=False
     )

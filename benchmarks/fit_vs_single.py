@@ -1,4 +1,4 @@
-"""A whole multiple-kernel fit, counted in fits of one kernel."""
+"""The cost of a whole multiple-kernel fit, in single-kernel fits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kernelweave.kernels import RBF, DenseBank, center_and_scale
 
 P = 10
 REQUIRED = 15.0
-#: Our settings, and those of the single-kernel fit each is compared with.
+#: Our settings, each with those of the single-kernel fit it is compared with.
 SETTINGS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "norm=1, alpha=0.1": ({"norm": 1, "alpha": 0.1}, {"alpha": 0.1}),
     'norm=1, alpha="learn"': ({"norm": 1, "alpha": "learn"}, {"alpha": 0.1}),
@@ -29,15 +29,15 @@ def run(quick: bool = False) -> Section:
     """Ratios of fit times for precomputed kernels, features, and a bare bank."""
     n = 500 if quick else 2000
     section = Section(
-        "A whole fit in single-kernel fits",
-        f"`MultipleKernelFDA` with p = {P} Gaussian kernels against `KernelFDA` with "
-        f"one of them; n = {n}, k = 10 classes (synthetic, 20 columns). Precomputed: "
-        f"X is a stack (n, n, {P}), which both estimators check for symmetry and, by "
-        "one Cholesky factorisation a kernel, for positive semidefiniteness. Features: "
-        "kernels are computed inside the fit. Bank: `DenseBank`, `solve` and "
-        "`fit_kernel` by hand on centred kernels, nothing checked. A single fit has "
-        "alpha fixed beside alpha fixed or learned, and chosen by leave-one-out "
-        "beside leave-one-out.",
+        "The cost of a fit, in single-kernel fits",
+        f"`MultipleKernelFDA` with p = {P} Gaussian kernels compared with `KernelFDA` "
+        f"with one of them; n = {n}, k = 10 classes (synthetic, 20 columns). "
+        f"Precomputed: X is a stack (n, n, {P}), which both estimators check for "
+        "symmetry and, by one Cholesky factorisation per kernel, for positive "
+        "semidefiniteness. Features: kernels are computed inside the fit. Bank: "
+        "`DenseBank`, `solve` and `fit_kernel` called directly on centred kernels, "
+        "without any checks. The single fit has a fixed alpha where ours is fixed or "
+        "learned, and chooses alpha by leave-one-out where ours does.",
         [
             "kernels",
             "setting",
@@ -81,7 +81,7 @@ def _fit(model: Any, X: np.ndarray, y: np.ndarray) -> Callable[[], Any]:
 
 
 def _bank_rows(section: Section, stack: np.ndarray, y: np.ndarray) -> None:
-    """The same without an estimator: what the mathematics alone costs."""
+    """Without an estimator: the cost of the mathematics alone."""
     bank = DenseBank(center_and_scale(stack))
     target = reduced_class_target(y, 10)[0]
 

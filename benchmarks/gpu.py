@@ -1,7 +1,7 @@
 """On one GPU: ``benchmarks/gpu.py [--out FILE] [--device cuda|cpu] [--scale S]``.
 
-Needs numpy, scipy, scikit-learn, array-api-compat and torch; CuPy is measured where it
-is installed. ``--device cpu --scale 0.05`` tries the program out without a GPU.
+Needs numpy, scipy, scikit-learn, array-api-compat and torch; CuPy is measured if it is
+installed. ``--device cpu --scale 0.05`` tries out the program without a GPU.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ALPHAS: tuple[Any, ...] = (0.1, "learn")
 #: Seconds allowed for a solve: (library, n, dtype) -> seconds.
 REQUIRED = {("torch", 20_000, "float64"): 1.5, ("torch", 40_000, "float32"): 7.5}
 TOL = {"float64": 1e-6, "float32": 1e-4}
-#: Largest relative difference to NumPy in float64.
+#: Largest relative difference from NumPy in float64.
 AGREEMENT = 1e-9
 
 
@@ -80,8 +80,9 @@ def main() -> int:
         "On a GPU",
         f"p = {P} Gaussian kernels, k = {K} classes, synthetic data in {D} columns. "
         "Solve: `solve(Fisher(bank, target, alpha), Simplex())` with the bank on the "
-        "GPU. Fit: the whole `MultipleKernelFDA.fit` from features on the GPU. Elapsed "
-        "seconds (median of the repeats), peak GPU memory with the bank in it.",
+        "GPU. Fit: the whole of `MultipleKernelFDA.fit` from features on the GPU. "
+        "Times are elapsed seconds (median of the repeats); peak GPU memory includes "
+        "the bank.",
         [
             "library",
             "what",
@@ -99,7 +100,7 @@ def main() -> int:
         started = time.perf_counter()
         try:
             case(section, where, *arguments)
-        except Exception as error:  # one case must not cost the others their results
+        except Exception as error:  # one failed case must not cost the others
             section.remarks.append(f"{name}: {type(error).__name__}: {error}")
         where.free()
         print(f"{name}: {time.perf_counter() - started:.1f} s", flush=True)
@@ -145,7 +146,7 @@ def _cases(
 def solves(
     section: Section, backend: Backend, n: int, dtype: str, repeats: int
 ) -> None:
-    """Time ``solve`` on a bank that is ready, alpha fixed and learned."""
+    """Time ``solve`` on an existing bank, with alpha fixed and learned."""
     X, codes = rows(n)
 
     def prepared(count: int) -> Callable[[Any], Any]:
@@ -155,7 +156,7 @@ def solves(
             Fisher(bank, target, alpha), Simplex(), tol=TOL[dtype]
         )
 
-    prepared(500)(0.1)  # libraries are loaded before the clock starts
+    prepared(500)(0.1)  # load libraries before the clock starts
     ready = prepared(n)
     for alpha in ALPHAS:
         task = functools.partial(ready, alpha)
@@ -173,7 +174,7 @@ def solves(
 def fits(
     section: Section, backend: Backend, n: int, dtype: str, settings: dict[str, Any]
 ) -> None:
-    """Time a whole fit from features; no settings are the default model."""
+    """Time a whole fit from features; without settings, that of the default model."""
     X, codes = rows(n)
     views = [("all", [RBF(gamma=float(g)) for g in gammas(X)], slice(0, D))]
     data = backend.asarray(X, dtype)
@@ -233,7 +234,7 @@ def _time(
     seconds = []
     result = None
     for _ in range(repeats):
-        result = None  # its memory must not stand beside that of the next one
+        result = None  # free its memory before the next one
         backend.synchronize()
         started = time.perf_counter()
         with warnings.catch_warnings():

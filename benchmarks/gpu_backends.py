@@ -1,4 +1,4 @@
-"""What :mod:`gpu` needs of torch and CuPy that the array API does not name."""
+"""What :mod:`gpu` needs from torch and CuPy beyond the array API."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Backend:
 
 
 def torch_backend(device: str) -> Backend | None:
-    """torch on ``device``, or None where that is a GPU that is not there."""
+    """torch on ``device``, or None if that is a GPU and there is none."""
     import torch
 
     on_gpu = device != "cpu"
@@ -59,12 +59,12 @@ def torch_backend(device: str) -> Backend | None:
 
 
 def cupy_backend() -> Backend | None:
-    """CuPy on the current GPU, or None where it is missing."""
+    """CuPy on the current GPU, or None if it is unavailable."""
     try:
         import cupy
 
         cupy.cuda.runtime.getDeviceCount()
-    except Exception as error:  # not installed, or no driver: each says it differently
+    except Exception as error:  # not installed, or no driver: each has its own error
         print(f"gpu: CuPy is left out ({type(error).__name__}: {error})")
         return None
     pool = cupy.get_default_memory_pool()

@@ -1,4 +1,4 @@
-"""Fair timing: one thread, tasks in turn, medians; and where it was measured."""
+"""Fair timing (one thread, tasks in turn, medians) and a record of the machine."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ PACKAGES = (
 
 
 class OutOfTimeError(Exception):
-    """A task used up the processor time it was given."""
+    """A task used up its CPU time."""
 
 
 @dataclass
 class Timing:
-    """Seconds of each repeat of one task, and what the task returned last."""
+    """Seconds of each repeat of one task, and its last return value."""
 
     cpu: list[float] = field(default_factory=list)
     wall: list[float] = field(default_factory=list)
@@ -50,18 +50,18 @@ class Timing:
 
     @property
     def cpu_s(self) -> float:
-        """Median processor seconds, or the limit at which it was stopped."""
+        """Median CPU seconds, or the limit at which the task was stopped."""
         return self.stopped_at or statistics.median(self.cpu)
 
     @property
     def wall_s(self) -> float:
-        """Median elapsed seconds, or NaN if it was stopped."""
+        """Median elapsed seconds, or NaN if the task was stopped."""
         return statistics.median(self.wall) if self.wall else float("nan")
 
 
 @dataclass
 class Section:
-    """One table of the page, and what was required of it."""
+    """One table of the page, and its requirements."""
 
     title: str
     setting: str
@@ -71,7 +71,7 @@ class Section:
     remarks: list[str] = field(default_factory=list)
 
     def check(self, what: str, measured: str, required: str, passed: bool) -> None:
-        """Note whether a requirement is met."""
+        """Record whether a requirement is met."""
         self.checks.append(
             {"what": what, "measured": measured, "required": required, "passed": passed}
         )
@@ -85,10 +85,10 @@ def alternate(
     limit_s: float | None = None,
     warm_up: bool = True,
 ) -> dict[str, Timing]:
-    """Time tasks in turn, so that a busy moment of the machine hits all of them.
+    """Time tasks in turn, so that a busy moment of the machine affects all of them.
 
-    A task leaves the rounds once it has used ``budget_s`` of processor time, and is
-    stopped at ``limit_s``. The first call of each is not counted if it was quick.
+    A task is not repeated once it has used ``budget_s`` of CPU time, and is stopped at
+    ``limit_s``. The first call of each task is not counted if it was quick.
     """
     timings = {name: Timing() for name in tasks}
     for number in range(repeats):
@@ -122,13 +122,13 @@ def _measure(task: Callable[[], Any], timing: Timing, limit_s: float | None) -> 
 
 @contextlib.contextmanager
 def cpu_limit(seconds: float | None) -> Iterator[None]:
-    """Raise :class:`OutOfTimeError` inside the block after so much processor time."""
+    """Raise :class:`OutOfTimeError` inside the block after that much CPU time."""
     if seconds is None or not hasattr(signal, "SIGPROF"):
         yield
         return
 
     def stop(*_: Any) -> None:
-        raise OutOfTimeError(f"more than {seconds} s of processor time")
+        raise OutOfTimeError(f"more than {seconds} s of CPU time")
 
     before = signal.signal(signal.SIGPROF, stop)
     signal.setitimer(signal.ITIMER_PROF, seconds)
@@ -140,8 +140,8 @@ def cpu_limit(seconds: float | None) -> Iterator[None]:
 
 
 def one_thread() -> None:
-    """Hold every thread pool of this process to one thread; call it first of all."""
-    # Read by libraries when they are loaded, and by processes started from this one.
+    """Limit every thread pool of this process to one thread; call this first."""
+    # Read by libraries as they are loaded, and by child processes.
     for library in ("OMP", "OPENBLAS", "MKL", "RAYON"):
         os.environ[f"{library}_NUM_THREADS"] = "1"
     import numpy as np  # noqa: F401  its BLAS must be loaded for the next line to find it
@@ -167,7 +167,7 @@ def environment() -> dict[str, Any]:
 
 
 def load_average() -> list[float]:
-    """Processes that want to run, over the last 1, 5 and 15 minutes."""
+    """Average number of runnable processes over the last 1, 5 and 15 minutes."""
     return [round(value, 2) for value in os.getloadavg()]
 
 

@@ -17,7 +17,7 @@ from kernelweave.criteria import Margin
 from kernelweave.kernels import DenseBank, center_and_scale
 
 TOL = 1e-5
-#: Processor seconds that another package, and a cone solver, may take.
+#: CPU seconds allowed for another package, and for a cone solver.
 PEER_LIMIT_S, CONE_LIMIT_S = 60.0, 150.0
 MARGINS: list[tuple[str, float]] = [("l1", 1.0), ("l1", 10.0), ("l2", 1.0)]
 OURS = "kernelweave MultipleKernelSVC"
@@ -29,13 +29,15 @@ def run(quick: bool = False) -> Section:
     section = Section(
         "Learning the kernel of a support vector machine",
         "Digits below 5 against the rest, p = 10 Gaussians (widths 0.1 to 100 on "
-        "standardised pixels), relative gap 1e-5. One machine: the same interior point "
-        "at equal weights, on the mean kernel. MKLpy and the estimator start from "
-        "ready kernels and end with a classifier (C = 10; RMKL and GRAM take 100 steps "
-        "of their own). The estimator also copies and checks the kernels: finite, "
-        "symmetric, and positive semidefinite, which is a factorisation each; `solve` "
-        "centres and learns only. SOCP: breast cancer, the quadratically constrained "
-        'program through cvxpy and Clarabel (`method="qcqp"`), against `solve`.',
+        "standardised pixels), relative gap 1e-5. One machine: the same "
+        "interior-point method with equal weights, on the mean kernel. MKLpy and the "
+        "estimator start from precomputed kernels and end with a classifier (C = 10; "
+        "RMKL and GRAM take 100 of their own steps). The estimator also copies the "
+        "kernels and checks that they are finite, symmetric and positive "
+        "semidefinite, which costs one factorisation per kernel; `solve` only "
+        "centres and learns. SOCP: on breast cancer, the quadratically constrained "
+        'program through cvxpy and Clarabel (`method="qcqp"`), compared with '
+        "`solve`.",
         ["comparison", "n", "method", "CPU s", "wall s", "ratio", "test accuracy %"],
     )
     n = 300 if quick else 1000
@@ -76,7 +78,7 @@ def _peers(section: Section, split: Split) -> None:
     for name, make in PEERS.items():
         tasks[name] = mklpy(make)(split)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # those of the others about their own inputs
+        warnings.simplefilter("ignore")  # other packages warn about their own inputs
         timings = alternate(tasks, repeats=5, budget_s=4.0, limit_s=PEER_LIMIT_S)
     for name, timing in timings.items():
         accuracy = ""
@@ -147,7 +149,7 @@ def _bare(split: Split) -> Task:
 def _predict(
     split: Split, test: np.ndarray, solution: Any, intercept: np.ndarray
 ) -> np.ndarray:
-    """Class codes (m,); y'a = 0, so that test rows need no centring of columns."""
+    """Class codes (m,); y'a = 0, so the columns of test kernels need no centring."""
     n = len(split.y_train)
     values, coef = intercept[0], solution.coef[:, 0]
     for w, K, new in zip(solution.weights, split.train, test, strict=True):

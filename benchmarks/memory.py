@@ -21,18 +21,19 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 def run(quick: bool = False) -> Section:
-    """Every setting in a process of its own."""
+    """Every setting in its own process."""
     n = 1000 if quick else 2000
     section = Section(
         "Peak memory of a fit",
-        f"n = {n}, p = {P} Gaussian kernels, ten classes, each fit in a process of its "
-        "own. Peak minus what the process held before the fit (for precomputed "
-        "kernels: with the user's stack in it), minus the bank of "
-        f"{P} n x n matrices, in units of one n x n matrix of doubles (8 n^2 bytes). "
-        "Arrays: the peak that tracemalloc sees, all of NumPy's arrays. Process: the "
-        "growth of the resident set, which adds LAPACK's and BLAS's own buffers (with "
-        "MALLOC_MMAP_THRESHOLD_ at 1 MiB; by default glibc keeps freed arrays for "
-        "reuse, which can add about one n x n).",
+        f"n = {n}, p = {P} Gaussian kernels, ten classes, each fit in its own "
+        "process. The table shows the peak memory, minus what the process held "
+        "before the fit (including, for precomputed kernels, the user's stack), "
+        f"minus the bank of {P} n x n matrices, in units of one n x n matrix of "
+        "doubles (8 n^2 bytes). Arrays: the peak seen by tracemalloc, which covers "
+        "all NumPy arrays. Process: the growth of the resident set, which includes "
+        "LAPACK's and BLAS's own buffers (with MALLOC_MMAP_THRESHOLD_ at 1 MiB; by "
+        "default glibc keeps freed arrays for reuse, which can add about one n x n "
+        "matrix).",
         ["kernels", "setting", "arrays", "process", "allowed"],
     )
     for kernels in ("features", "precomputed"):
@@ -53,9 +54,9 @@ def run(quick: bool = False) -> Section:
 
 
 def _in_child(kernels: str, setting: str, n: int, how: str) -> float:
-    """Bytes at the peak of one fit beyond those before it."""
+    """Peak bytes of one fit beyond those held before it."""
     command = [sys.executable, __file__, kernels, setting, str(n), how]
-    # Freed arrays go back to the system at once, else luck decides what is reused.
+    # Freed arrays go back to the system at once; otherwise reuse is a matter of luck.
     settings = os.environ | {"MALLOC_MMAP_THRESHOLD_": str(2**20)}
     done = subprocess.run(
         command, env=settings, capture_output=True, text=True, check=False
@@ -73,7 +74,7 @@ def _child(kernels: str, setting: str, n: int, how: str) -> float:
 
     X, y = ten_classes(n)
     widths = widths_around_median(X, P)
-    # Once on few rows: imports and BLAS's buffers are there before the fit.
+    # A first fit on few rows loads modules and allocates BLAS's buffers.
     few = slice(0, 200)
     if kernels == "features":
         views: Any = [
@@ -104,7 +105,7 @@ def _resident() -> float:
 
 
 def _reset_peak() -> None:
-    """Let the kernel forget the peak of the preparation (Linux)."""
+    """Reset the recorded peak of the process (Linux)."""
     with open("/proc/self/clear_refs", "w", encoding="ascii") as file:
         file.write("5")
 

@@ -1,4 +1,4 @@
-"""Accuracy while more and more rows lack views, on real multi-view sets."""
+"""Accuracy as more and more rows lack views, on real multi-view data sets."""
 
 from __future__ import annotations
 
@@ -36,16 +36,17 @@ DESIGNS = ("training rows", "training and test rows")
 
 
 def run(quick: bool = False) -> Section:
-    """Mean accuracy for each set, design, method and share of missing rows."""
+    """Mean accuracy for each data set, design, method and fraction of missing rows."""
     n_splits = 1 if quick else 5
     section = Section(
         "Rows that lack views",
-        "Each view is taken away from a share of the rows, drawn for each view by "
-        "itself; no row loses all of them. One Gaussian kernel of median width a view; "
-        f"stratified 60/40 splits, mean accuracy in percent over {n_splits}. "
-        "'available' trains each expert on its rows (for the mean kernel: averages "
-        "over the pairs that have the view), 'zeros' fills centred kernels with zeros. "
-        "Nothing is required of these numbers.",
+        "Each view is removed from a fraction of the rows, drawn independently for "
+        "each view; no row loses all of its views. One Gaussian kernel of median "
+        f"width per view; mean accuracy in percent over {n_splits} stratified 60/40 "
+        "splits. 'available' trains each expert on the rows that have its view (for "
+        "the mean kernel: averages over the kernels that both rows of a pair have); "
+        "'zeros' fills centred kernels with zeros. There are no requirements on "
+        "these numbers.",
         ["set", "missing in", "method", *(f"{100 * s:.0f} %" for s in SHARES)],
     )
     curves = {}

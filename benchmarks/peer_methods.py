@@ -1,7 +1,7 @@
 """The methods of :mod:`peers`, each as ``prepare(split) -> task``.
 
-``prepare`` brings the kernels into the form the method takes, outside the clock. The
-task trains; what it returns maps test kernels (p, m, n) to class codes (m,).
+``prepare`` converts the kernels to the form the method takes and is not timed. The
+task trains, and returns a function from test kernels (p, m, n) to class codes (m,).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ C_GRID = np.logspace(-2, 4, 7)
 
 @dataclass(frozen=True)
 class Method:
-    """How to prepare a method, what to say about it, and how many kernels it takes."""
+    """How to prepare a method, its description, and how many kernels it can take."""
 
     prepare: Callable[[Split], Task]
     text: str
@@ -39,7 +39,7 @@ class Method:
 
 
 def estimator(**parameters: Any) -> Callable[[Split], Task]:
-    """Our estimator on a stack (n, n, p)."""
+    """The estimator of kernelweave on a stack (n, n, p)."""
 
     def prepare(split: Split) -> Task:
         stack = np.ascontiguousarray(np.moveaxis(split.train, 0, -1))
@@ -55,7 +55,7 @@ def estimator(**parameters: Any) -> Callable[[Split], Task]:
 
 
 def bare_solver(norm: float) -> Callable[[Split], Task]:
-    """Our solver on a bank, without the checks of an estimator."""
+    """The solver of kernelweave on a bank, without the checks of an estimator."""
 
     def prepare(split: Split) -> Task:
         target = _target(split.y_train)
@@ -74,7 +74,7 @@ def bare_solver(norm: float) -> Callable[[Split], Task]:
 
 
 def _target(codes: np.ndarray) -> np.ndarray:
-    """The target of two classes (n, 1) or of k (n, k - 1)."""
+    """The target for two classes, (n, 1), or for k classes, (n, k - 1)."""
     k = int(codes.max()) + 1
     return binary_target(codes) if k == 2 else reduced_class_target(codes, k)[0]
 
@@ -82,7 +82,7 @@ def _target(codes: np.ndarray) -> np.ndarray:
 def _project(
     split: Split, test: np.ndarray, weights: np.ndarray, coef: np.ndarray
 ) -> np.ndarray:
-    """Class codes (m,) by the nearest class mean in the discriminant space."""
+    """Class codes (m,) of the nearest class means in discriminant space."""
     centred = coef - coef.mean(axis=0)
     train_rows, test_rows = 0.0, 0.0
     for w, K, new in zip(weights, split.train, test, strict=True):
@@ -104,7 +104,7 @@ def _nearest(seen: np.ndarray, codes: np.ndarray, new: np.ndarray) -> np.ndarray
 
 
 def mklpy(make: Callable[[], Any]) -> Callable[[Split], Task]:
-    """A learner of MKLpy on torch tensors that share our memory."""
+    """An MKLpy learner on torch tensors that share memory with our arrays."""
 
     def prepare(split: Split) -> Task:
         import torch
@@ -140,7 +140,7 @@ def _rmkl() -> Any:
 
 
 def himalaya(solver: str, **solver_params: Any) -> Callable[[Split], Task]:
-    """MultipleKernelRidgeCV on targets -1 and 1, one column a class."""
+    """MultipleKernelRidgeCV on targets -1 and 1, one column per class."""
 
     def prepare(split: Split) -> Task:
         from himalaya.kernel_ridge import MultipleKernelRidgeCV
@@ -166,7 +166,7 @@ def himalaya(solver: str, **solver_params: Any) -> Callable[[Split], Task]:
 
 
 def _decide(scores: np.ndarray) -> np.ndarray:
-    """Class codes (m,) from one score a row, or from one a class."""
+    """Class codes (m,) from one score per row, or from one per row and class."""
     return (scores > 0).astype(int) if scores.ndim == 1 else np.argmax(scores, axis=1)
 
 
@@ -223,15 +223,15 @@ def _rkda_path(K: np.ndarray, y: np.ndarray) -> Callable[..., np.ndarray]:
 METHODS: dict[str, Method] = {
     'kernelweave norm=1, alpha="learn"': Method(
         estimator(norm=1, alpha="learn"),
-        "weights and regularisation learned in one convex problem, relative gap 1e-6; "
-        "the estimator on a stack (n, n, p), every check included.",
+        "weights and regularisation learned in one convex problem to a relative gap of "
+        "1e-6; the estimator on a stack (n, n, p), including all checks.",
     ),
     'kernelweave norm=2, alpha="learn"': Method(
-        estimator(norm=2, alpha="learn"), "the same with l2 weights."
+        estimator(norm=2, alpha="learn"), "as above, with l2 weights."
     ),
     "kernelweave default": Method(
         estimator(),
-        "weights for four norms, and norm and regularisation chosen by exact "
+        "weights for four norms; norm and regularisation chosen by exact "
         "leave-one-out.",
     ),
     "kernelweave norm=1, bare solver": Method(
@@ -240,17 +240,17 @@ METHODS: dict[str, Method] = {
     ),
     "MKLpy EasyMKL": Method(
         mklpy(_easy_komd),
-        "one-shot weights, lam = 0.1, then MKLpy's own KOMD, as `EasyMKL()` comes; no "
-        "tuning.",
+        "one-shot weights with lam = 0.1, then MKLpy's own KOMD, as in a plain "
+        "`EasyMKL()`; no tuning.",
     ),
     "MKLpy EasyMKL with SVC": Method(
         mklpy(_easy_svc),
-        "the same weights with an SVC at C = 10 in place of KOMD; no tuning, and "
-        "no check of the kernels, which costs ours a factorisation each.",
+        "the same weights, with an SVC at C = 10 instead of KOMD; no tuning, and no "
+        "check of the kernels, which costs kernelweave one factorisation per kernel.",
     ),
     "MKLpy RMKL": Method(
         mklpy(_rmkl),
-        "radius-margin ratio, 100 steps, then an SVC, C = 10; no tuning.",
+        "radius-margin ratio, 100 steps, then an SVC with C = 10; no tuning.",
     ),
     "himalaya random search": Method(
         himalaya("random_search", alphas=np.logspace(-4, 4, 9), n_iter=100),
@@ -264,8 +264,8 @@ METHODS: dict[str, Method] = {
     ),
     "RKDA, double cross-validation": Method(
         rkda_double_cv,
-        "one kernel and one of 9 lambdas by 5 folds, a plain NumPy program (450 "
-        "Cholesky factorisations); not run at p = 200.",
+        "one kernel and one of 9 lambdas chosen by 5-fold cross-validation, in plain "
+        "NumPy (450 Cholesky factorisations); not run at p = 200.",
         most_kernels=10,
     ),
 }

@@ -1,4 +1,4 @@
-"""Against the software people use for several kernels today: time and accuracy."""
+"""Time and accuracy against the software people use for several kernels today."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from peer_methods import METHODS, Fitted
 from problems import Split, cancer, digits, digits_halves
 
 LEARNED = 'kernelweave norm=1, alpha="learn"'
-#: Processor seconds a method may take, by the number of kernels.
+#: CPU seconds allowed per method, by number of kernels.
 LIMIT_S = {10: 20.0, 50: 10.0, 200: 10.0}
 EASY = ("MKLpy EasyMKL", "MKLpy EasyMKL with SVC")
 
@@ -22,16 +22,18 @@ def run(quick: bool = False) -> Section:
     """Every method on two data sets and two numbers of kernels."""
     section = Section(
         "Against what people use today",
-        "Training time and test accuracy with the same precomputed kernels: p = 10 "
-        "Gaussians (widths 0.1 to 100 on standardised columns), p = 200 the same on "
-        "all columns and on 19 random halves of them. Cancer: breast cancer, 400 rows "
-        "to learn, 169 to test; digits: below 5 against the rest, 1000 and 797 rows; "
-        "ten digits: the same rows in ten classes (EasyMKL and RMKL go one against "
-        "rest, himalaya and ours learn one set of weights a column or for all). "
-        "What each method does is said below. "
-        'A time after ">" is where a method was stopped. Ratio: '
-        f"to `{LEARNED}` through the estimator, which is the time that counts. "
-        "Accuracies differ by chance: one row is 0.6 % on cancer and 0.13 % on digits.",
+        "Training time and test accuracy with the same precomputed kernels: for p = "
+        "10, Gaussians (widths 0.1 to 100 on standardised columns); for p = 200, the "
+        "same Gaussians on all columns and on 19 random halves of them. Cancer: "
+        "breast cancer, 400 training and 169 test rows. Digits: digits below 5 "
+        "against the rest, 1000 and 797 rows. Ten digits: the same rows in ten "
+        "classes (EasyMKL and RMKL train one machine per class against the rest; "
+        "himalaya learns one set of weights per target column, kernelweave one for "
+        'all classes). The methods are described below the table. A time after ">" '
+        "is the limit at which a method was stopped. Ratio: CPU time relative to "
+        f"`{LEARNED}` through the estimator, which is the time that counts. Small "
+        "differences in accuracy are due to chance: one row is 0.6 % on cancer and "
+        "0.13 % on digits.",
         ["data", "n", "p", "method", "CPU s", "wall s", "ratio", "test accuracy %"],
     )
     section.remarks += [f"{name}: {method.text}" for name, method in METHODS.items()]
@@ -54,14 +56,14 @@ def run(quick: bool = False) -> Section:
 
 
 def _time(split: Split, limit_s: float) -> dict[str, Timing]:
-    """All methods in turn; ``result`` becomes the accuracy."""
+    """Time all methods in turn; ``result`` becomes the accuracy."""
     tasks = {}
     p = len(split.train)
     for name, method in METHODS.items():
         if p <= method.most_kernels:
             tasks[name] = method.prepare(split)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # those of the others about their own inputs
+        warnings.simplefilter("ignore")  # other packages warn about their own inputs
         timings = alternate(tasks, repeats=5, budget_s=4.0, limit_s=limit_s)
         for name, timing in timings.items():
             if timing.stopped_at is None:

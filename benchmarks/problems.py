@@ -1,4 +1,4 @@
-"""Data and kernels of the benchmarks, made before any clock starts."""
+"""Data and kernels of the benchmarks, computed before any clock starts."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def gaussians(
 ) -> np.ndarray:
     """``exp(-d^2 / sigma^2)`` for every group of columns and width, (p, n, m).
 
-    Widths are multiplied by the square root of the share of columns in the group, so
-    that they mean the same for large and small groups.
+    Widths are multiplied by the square root of the fraction of columns in the group,
+    so that they mean the same for large and small groups.
     """
     stack = np.empty((len(groups) * len(widths), len(X), len(Z)))
     for g, columns in enumerate(groups):

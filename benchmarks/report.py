@@ -28,24 +28,24 @@ ORDER = (
 OPENING = """\
 # Benchmarks
 
-What was measured, what was required of it, and where the requirement was missed. All
-of it comes from these programs:
+This page lists what was measured, what was required, and where a requirement was
+missed. Everything on it comes from these programs:
 
 ```console
 $ make bench                                 # on one core, about half an hour
 $ make bench-scale                           # on two cores, about eight minutes
 $ python benchmarks/gpu.py --out benchmarks/results/gpu.json   # on a machine with a GPU
-$ python benchmarks/run.py --write-docs      # makes this page of the results
+$ python benchmarks/run.py --write-docs      # build this page from the results
 ```
 
-Ratios are measured in one process, with one BLAS thread, the tasks in turn, and are
-those of the medians of processor time. Kernels are made before the clock starts unless
-a table says otherwise.
+Ratios compare median CPU times, measured in one process with one BLAS thread and with
+the tasks taking turns. Kernels are computed before the clock starts unless a table says
+otherwise.
 """
 
 
 def write_docs(folder: Path = RESULTS, page: Path = PAGE) -> Path:
-    """Make the page of all results in ``folder``."""
+    """Write the page from all results in ``folder``."""
     results = [
         json.loads(path.read_text(encoding="utf-8"))
         for name in ORDER
@@ -76,7 +76,7 @@ def as_text(result: dict[str, Any]) -> str:
 
 
 def markdown_table(columns: list[str], rows: list[list[Any]]) -> str:
-    """A table whose columns line up in the source as well."""
+    """A table whose columns are aligned in the source as well."""
     cells = [columns, *([_cell(value) for value in row] for row in rows)]
     widths = [max(len(row[i]) for row in cells) for i in range(len(columns))]
     lines = [

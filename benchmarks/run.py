@@ -2,9 +2,9 @@
 
 Sections: sdp, cutting_plane, fit_vs_single, peers, margins, memory, mixture, missing,
 subspace. Each writes its results to ``benchmarks/results/<section>.json``, and
-``--write-docs`` makes docs/benchmarks.md of them; "missing" needs the data folder in
+``--write-docs`` builds docs/benchmarks.md from them; "missing" needs the data folder in
 KERNELWEAVE_DATA.
-``benchmarks/gpu.py`` is a program of its own, for a machine with a GPU.
+``benchmarks/gpu.py`` is a separate program, for a machine with a GPU.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ def main() -> int:
     """Run the sections named on the command line, all of them by default."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("sections", nargs="*", metavar="section", help=str(SECTIONS))
-    parser.add_argument("--quick", action="store_true", help="small sizes, not kept")
+    parser.add_argument("--quick", action="store_true", help="small sizes, not saved")
     parser.add_argument("--write-docs", action="store_true", help="docs/benchmarks.md")
     options = parser.parse_args()
     if unknown := set(options.sections) - set(SECTIONS):
         parser.error(f"unknown section(s) {sorted(unknown)}; there are {SECTIONS}")
-    # With --write-docs alone, the page is made of the results there are.
+    # With --write-docs alone, the page is built from the results that exist.
     chosen = options.sections or (() if options.write_docs else SECTIONS)
     one_thread()
     missed = 0
@@ -48,7 +48,7 @@ def main() -> int:
         section = importlib.import_module(name).run(options.quick)
         result = {
             **dataclasses.asdict(section),
-            # The sources are those of the start, the load is that of the run.
+            # The commit is that at the start, the load that of the run.
             "environment": place | {"load_average": load_average()},
             "seconds": round(time.perf_counter() - started, 1),
         }

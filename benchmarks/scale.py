@@ -1,8 +1,8 @@
-"""A million rows: one pass, its memory, Dask, and what else could be used.
+"""A million rows: one pass, its memory, Dask, and alternatives.
 
-``benchmarks/scale.py [--quick]`` measures, writes ``results/scale.json`` and makes the
-page of benchmarks anew. Every task runs in a process of its own, so that its memory can
-be told; rows are on disk and are read through a memory map.
+``benchmarks/scale.py [--quick]`` measures, writes ``results/scale.json`` and rewrites
+the benchmarks page. Every task runs in its own process, so that its memory can be
+measured; rows are on disk and are read through a memory map.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ def make_model(**settings: Any) -> Any:
     return MultipleKernelFDA(view_list(), norm=1, **(chosen | settings))
 
 
-# Tasks: (folder, n) -> what was found -------------------------------------------------
+# Tasks: (folder, n) -> measurements ---------------------------------------------------
 
 
 def bare(folder: Path, n: int) -> dict[str, Any]:
-    """The pass itself in NumPy: features, Z'Z and Z'Y, no more."""
+    """The bare pass in NumPy: features, Z'Z and Z'Y only."""
     X, y = load(folder, n)
     rng = np.random.default_rng(0)
     W = rng.normal(size=(VIEWS, 2, WIDTH // 2))
@@ -91,17 +91,17 @@ def fit(folder: Path, n: int, **settings: Any) -> dict[str, Any]:
 
 
 def fit_nystroem(folder: Path, n: int) -> dict[str, Any]:
-    """The same with Nystroem features, which "auto" would take."""
+    """The whole fit with Nystroem features, which "auto" would choose."""
     return fit(folder, n, features="nystroem")
 
 
 def fit_cv(folder: Path, n: int) -> dict[str, Any]:
-    """The same with Nystroem features and alpha='cv', chosen by five folds."""
+    """The whole fit with Nystroem features and alpha='cv' (five folds)."""
     return fit(folder, n, features="nystroem", alpha="cv")
 
 
 def fit_dask(folder: Path, n: int) -> dict[str, Any]:
-    """The same on two workers of Dask; processor time of all three processes."""
+    """The whole fit on two Dask workers; CPU time of all three processes."""
     import dask.array as da
     from distributed import Client, LocalCluster
 
@@ -131,19 +131,19 @@ def fit_dask(folder: Path, n: int) -> dict[str, Any]:
 
 
 def read_block(start: np.ndarray, path: str, size: int, n: int) -> np.ndarray:
-    """Rows of one partition, read by the worker that needs them."""
+    """Rows of one partition, read by the worker that processes it."""
     first = int(start[0])
     return np.asarray(np.load(path, mmap_mode="r")[first : min(first + size, n)])
 
 
 def fit_dual(folder: Path, n: int) -> dict[str, Any]:
-    """n x n kernels, nothing approximated."""
+    """n x n kernels, no approximation."""
     X, y = load(folder, n)
     return judged(make_model(features="exact").fit(np.asarray(X), y), folder)
 
 
 def nystroem_sgd(folder: Path, n: int) -> dict[str, Any]:
-    """scikit-learn: Nystroem a view, concatenated, one epoch of SGDClassifier."""
+    """scikit-learn: Nystroem per view, concatenated, one epoch of SGDClassifier."""
     from sklearn.linear_model import SGDClassifier
 
     X, y = load(folder, n)
@@ -226,7 +226,7 @@ def load(folder: Path, n: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def child(name: str, folder: str, n: int) -> None:
-    """Run one task and print what it took."""
+    """Run one task and print its time and memory."""
     import sklearn.ensemble
 
     import kernelweave  # noqa: F401  loading is not measured
@@ -241,7 +241,7 @@ def child(name: str, folder: str, n: int) -> None:
 
 
 def measure(name: str, folder: Path, n: int, threads: int = 2) -> dict[str, Any]:
-    """One task in a process of its own."""
+    """One task in its own process."""
     settings = {f"{lib}_NUM_THREADS": str(threads) for lib in ("OMP", "OPENBLAS")}
     done = subprocess.run(
         [sys.executable, __file__, "--child", name, str(folder), str(n)],
@@ -259,7 +259,7 @@ def measure(name: str, folder: Path, n: int, threads: int = 2) -> dict[str, Any]
 
 
 def run(quick: bool = False) -> Any:
-    """All tasks, as a section of the page of benchmarks."""
+    """All tasks, as a section of the benchmarks page."""
     from harness import Section
 
     large, small, dual = (50_000, 5_000, 1_000) if quick else (10**6, 10**5, 5_000)
@@ -267,11 +267,10 @@ def run(quick: bool = False) -> Any:
         "A million rows",
         f"{COLUMNS} columns, {VIEWS} Gaussian views of two columns, {WIDTH} random "
         f"features each (D = {VIEWS * WIDTH:,}), {CLASSES} classes, norm=1, "
-        "alpha='learn' unless a task says otherwise; two threads. Each task in a "
-        "process of its own, reading rows through a memory map; features, weights, "
-        "certificate and class Gaussians are "
-        "a part of every fit. Peak: resident memory of the process with everything in "
-        f"it. Accuracy on {TEST_ROWS:,} further rows.",
+        "alpha='learn' unless a task says otherwise; two threads. Each task runs in "
+        "its own process and reads rows through a memory map; every fit includes "
+        "features, weights, certificate and class Gaussians. Peak: resident memory "
+        f"of the whole process. Accuracy is measured on {TEST_ROWS:,} further rows.",
         ["task", "rows", "CPU s", "wall s", "peak MB", "accuracy %"],
     )
     plan = [
@@ -290,7 +289,7 @@ def run(quick: bool = False) -> Any:
         for task, n in plan:
             try:
                 result = found[task, n] = measure(task, folder, n)
-            except RuntimeError as error:  # one task must not cost the others
+            except RuntimeError as error:  # one failed task must not cost the others
                 section.remarks.append(str(error))
                 continue
             title = (TASKS[task].__doc__ or task).splitlines()[0].rstrip(".")
@@ -300,16 +299,16 @@ def run(quick: bool = False) -> Any:
                 [title, n, cpu, result["wall"], round(result["peak_mb"]), accuracy]
             )
     section.remarks.append(
-        f"RidgeClassifierCV holds the features of all rows and their decomposition, "
-        f"several times {8e-9 * large * VIEWS * WIDTH:.1f} GB for {large:,} rows, and "
-        f"was given {small:,}."
+        f"RidgeClassifierCV stores the features of all rows and their decomposition, "
+        f"several times {8e-9 * large * VIEWS * WIDTH:.1f} GB for {large:,} rows, so "
+        f"it was given only {small:,}."
     )
     _check(section, found, large, small, dual)
     return section
 
 
 def _check(section: Any, found: Any, large: int, small: int, dual: int) -> None:
-    """What was required."""
+    """Compare the measurements with the requirements."""
 
     def ratio(what: str, a: Any, b: Any, required: str, test: Any) -> None:
         if a in found and b in found:
@@ -348,7 +347,7 @@ def _check(section: Any, found: Any, large: int, small: int, dual: int) -> None:
     if all(key in found for key in pair):
         off = found[pair[1]]["accuracy"] - found[pair[0]]["accuracy"]
         section.check(
-            f"accuracy below that of the exact dual, n = {dual:,}",
+            f"loss of accuracy against the exact dual, n = {dual:,}",
             f"{off:.2f} points",
             "at most 1 point",
             off <= 1.0,
@@ -356,9 +355,9 @@ def _check(section: Any, found: Any, large: int, small: int, dual: int) -> None:
 
 
 def main() -> int:
-    """Run everything, print it, and keep it unless it was quick."""
+    """Run everything, print it, and save it unless it was a quick run."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="small sizes, not kept")
+    parser.add_argument("--quick", action="store_true", help="small sizes, not saved")
     parser.add_argument("--child", nargs=3, metavar=("TASK", "FOLDER", "N"))
     options = parser.parse_args()
     if options.child:

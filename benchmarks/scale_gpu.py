@@ -2,8 +2,8 @@
 
 ``benchmarks/scale_gpu.py [--out FILE] [--rows N] [--device cuda]``: a whole
 ``MultipleKernelFDA.fit`` from rows in host memory with ``device=``, in float64 and
-float32, by torch and, where there is one, by CuPy. A small problem is compared with
-NumPy first.
+float32, with torch and, if it is installed, CuPy. A small problem is first compared
+with NumPy.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kernelweave.kernels import RBF
 COLUMNS, VIEWS, CLASSES, FEATURES = 20, 10, 10, 5000
 #: Seconds allowed for 1e6 rows at D = 5,000 in float64.
 ALLOWED = 3.0
-#: Largest relative difference to NumPy.
+#: Largest relative difference from NumPy.
 AGREEMENT = {"float64": 1e-6, "float32": 1e-2}
 
 
@@ -46,7 +46,7 @@ def make_model(features: str, width: int, device: str | None) -> MultipleKernelF
 
 
 def agreement(section: Section, backend: Backend, device: str, n: int) -> None:
-    """The same fit by NumPy and on the device."""
+    """Compare the same fit by NumPy and on the device."""
     X, codes = rows(n)
     for features in ("random", "nystroem"):
         here = make_model(features, 40, None).fit(X, codes)
@@ -71,7 +71,7 @@ def whole_fit(
     settings: tuple[str, int],
     repeats: int,
 ) -> None:
-    """Seconds of fits from rows in host memory; the first one warms up."""
+    """Seconds of fits from rows in host memory, after a warm-up fit."""
     features, dtype = case
     device, total = settings
     X, codes = data
@@ -134,9 +134,9 @@ def main() -> int:
         return 0
     section = Section(
         "A million rows through a GPU",
-        f"{COLUMNS} columns, {VIEWS} Gaussian views of two columns, {CLASSES} classes, "
-        "rows in host memory, sent in chunks; a whole fit with norm=1, alpha='learn'. "
-        "Elapsed seconds, median of the repeats.",
+        f"{COLUMNS} columns, {VIEWS} Gaussian views of two columns, {CLASSES} "
+        "classes, rows in host memory, sent in chunks; a whole fit with norm=1, "
+        "alpha='learn'. Times are elapsed seconds, median of the repeats.",
         [
             "library",
             "features",
@@ -172,7 +172,7 @@ def main() -> int:
             else:
                 settings = (device, options.features)
                 whole_fit(section, backend, case, data, settings, options.repeats)
-        except Exception as error:  # one case must not cost the others their results
+        except Exception as error:  # one failed case must not cost the others
             section.remarks.append(f"{name}: {type(error).__name__}: {error}")
         backend.free()
         print(f"{name}: {time.perf_counter() - started:.1f} s", flush=True)

@@ -1,11 +1,11 @@
-"""Which default serves people best? Accuracy on real multi-view sets.
+"""Which default serves users best? Accuracy on real multi-view data sets.
 
     KERNELWEAVE_DATA=folder python benchmarks/study.py [--splits 10] [--write-docs]
 
-Stratified 60/40 splits; every method sees the same rows and, where it takes kernels,
-the same kernels ("auto" on each view). Hyperparameters are chosen inside the training
-rows: by cross-validation for the others, by leave-one-out for ours. Results are kept in
-benchmarks/results/study.json a split at a time, so an interrupted run resumes.
+Stratified 60/40 splits; every method sees the same rows, and kernel methods use the
+same kernels ("auto" on each view). Hyperparameters are chosen within the training rows:
+by leave-one-out for ours, by cross-validation for the others. Results are saved to
+benchmarks/results/study.json after every split, so an interrupted run resumes.
 """
 
 from __future__ import annotations
@@ -226,7 +226,7 @@ def page(results):
         np.mean([split[m][1] for s in results.values() for split in s.values()])
         for m in methods
     ]
-    lines.append("| CPU s a fit | " + " | ".join(f"{s:.2f}" for s in seconds) + " |")
+    lines.append("| CPU s per fit | " + " | ".join(f"{s:.2f}" for s in seconds) + " |")
     lines += [
         "",
         "| default minus | difference | standard error over sets | sets won / lost |",

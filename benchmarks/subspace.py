@@ -1,4 +1,4 @@
-"""Subspace kernels against the eigenproblems of the paper, and its cutting plane."""
+"""Subspace kernels against the paper's eigenproblems and its cutting planes."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ REQUIRED_EIGEN, REQUIRED_EQUAL, REQUIRED_CUTS = 20.0, 1e-10, 2.0
 
 
 def run(quick: bool = False) -> Section:
-    """Theorems 3.1 and 4.1 by two ways, then the weights by two ways."""
+    """Theorems 3.1 and 4.1, then the weights, each in two ways."""
     section = Section(
         "Subspace kernels",
-        "Synthetic rows in ten classes, Gaussian kernels. Theorems 3.1 (HSIC) and 4.1 "
-        f"(uHSIC) at alpha = {ALPHA} by one Cholesky factorisation and a problem of "
-        "the size of the classes, against SciPy's symmetric generalised eigensolver, "
-        "the matrices ready: `eigh(A, B)`, and `eigh` for the k - 1 leading "
-        "eigenvectors only. Weights of Eq. 27: Newton against the paper's SILP, both "
-        f"of this package, to a relative gap of {TOL:.0e}.",
+        "Synthetic rows in ten classes, Gaussian kernels. Theorems 3.1 (HSIC) and "
+        f"4.1 (uHSIC) at alpha = {ALPHA}, by one Cholesky factorisation and an "
+        "eigenproblem whose size is the number of classes, are compared with SciPy's "
+        "symmetric generalised eigensolver on matrices computed beforehand: `eigh(A, "
+        "B)`, and `eigh` for the k - 1 leading eigenvectors only. Weights of Eq. 27: "
+        "Newton's method compared with the paper's SILP, both as implemented in this "
+        f"package, to a relative gap of {TOL:.0e}.",
         ["task", "n", "p", "CPU s", "other", "other CPU s", "ratio", "difference"],
     )
     n = 400 if quick else 3000
@@ -55,7 +56,7 @@ def _eigen(
     n, size = target.shape
     products = gram @ target
     left = products @ products.T
-    if uncorrelated:  # singular along the ones, where there is nothing to find
+    if uncorrelated:  # singular along the vector of ones, which carries no information
         right = gram @ gram + ALPHA * gram + 1.0 / n
     else:
         right = gram + ALPHA * np.eye(n)
@@ -97,7 +98,7 @@ def _eigen(
 
 
 def _bound_by_cholesky(section: Section, gram: np.ndarray, target: np.ndarray) -> None:
-    """The share of the one factorisation, below which no method here can come."""
+    """The share of time of the factorisation, which no method here can do without."""
     tasks = {
         "factor": lambda: RegularizedKernel(gram, ALPHA),
         "all": lambda: RegularizedKernel(gram, ALPHA).subspace(target),
@@ -105,8 +106,8 @@ def _bound_by_cholesky(section: Section, gram: np.ndarray, target: np.ndarray) -
     timings = alternate(tasks, repeats=5, budget_s=8.0)
     share = timings["factor"].cpu_s / timings["all"].cpu_s
     section.remarks.append(
-        f"The Cholesky factorisation is {100 * share:.0f} % of the time of HSIC and "
-        "bounds both ratios; SciPy's solver begins with the same one."
+        f"The Cholesky factorisation takes {100 * share:.0f} % of the time of HSIC and "
+        "limits both ratios; SciPy's solver begins with the same factorisation."
     )
 
 

@@ -25,7 +25,7 @@ exclude_patterns = ["_build", "**/GALLERY_HEADER.rst"]
 templates_path = ["_templates"]
 default_role = "literal"
 
-# Links to other projects need the network, and a build must not depend on it.
+# Links to other projects need the network, on which a build must not depend.
 if os.environ.get("KERNELWEAVE_DOCS_INTERSPHINX"):
     extensions.append("sphinx.ext.intersphinx")
     intersphinx_mapping = {
@@ -39,7 +39,7 @@ myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 
 autosummary_generate = True
-# A summary ends at its first full stop; these are none, nor is "G_1 .. G_p".
+# A summary ends at its first full stop; these are not, nor is "G_1 .. G_p".
 autosummary.WELL_KNOWN_ABBREVIATIONS += ("Eq.", "Eqs.", " .")
 autodoc_typehints = "none"
 # scikit-learn adds these to every estimator; their text refers to its own user guide.

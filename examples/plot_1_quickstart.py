@@ -2,8 +2,8 @@
 Which views matter?
 ===================
 
-Three views of the same tumours and one of pure noise: learn one classifier, the weight
-of each view, and a proof that the weights are the best ones.
+Given three views of the same tumours and one view of pure noise, learn one classifier,
+the weight of each view, and a proof that the weights are optimal.
 """
 
 # %%
@@ -11,7 +11,7 @@ of each view, and a proof that the weights are the best ones.
 # --------
 # Each tumour is described by ten measurements of its cell nuclei, in three ways: their
 # mean, the standard error of the mean, and the worst values in the picture. To see what
-# happens to a view that knows nothing, ten columns of noise are a fourth one.
+# happens to an uninformative view, we add a fourth one of ten columns of noise.
 
 import numpy as np
 from sklearn.model_selection import train_test_split
@@ -31,7 +31,7 @@ X_train, X_test, y_train, y_test = train_test_split(X, y, stratify=y, random_sta
 # ---------
 # The kernel ``"auto"`` of a view stands for a linear kernel and Gaussian kernels of
 # several widths. Nothing has to be tuned: the norm of the weights and the
-# regularisation are chosen by their leave-one-out error, which comes in closed form.
+# regularisation are chosen by their leave-one-out error, which has a closed form.
 
 model = MultipleKernelFDA(views).fit(X_train, y_train)
 print(f"accuracy on new tumours: {model.score(X_test, y_test):.3f}")
@@ -40,7 +40,7 @@ print(f"norm {model.norm_:.3g}, alpha {model.alpha_:.3g}")
 # %%
 # The weights
 # -----------
-# Strong bars are the views, light ones their kernels.
+# Dark bars show the views, light bars their kernels.
 
 from kernelweave.inspection import KernelWeightsDisplay
 
@@ -49,23 +49,23 @@ display = KernelWeightsDisplay.from_estimator(model)
 # %%
 # The certificate
 # ---------------
-# No weights that are allowed have a smaller value than the lower bound, which was
-# computed apart from the solver: the weights in the picture are optimal up to the gap.
+# No allowed weights have a value below the lower bound, which is computed independently
+# of the solver: the weights in the picture are optimal up to the gap.
 
 print(model.certificate_)
 
 # %%
 # The projection
 # --------------
-# Two classes have one discriminant coordinate. The rows are the new tumours, the lines
-# are the class means of the model.
+# Two classes have one discriminant coordinate. The rows shown are the new tumours; the
+# lines are the class means of the model.
 
 from kernelweave.inspection import ProjectionDisplay
 
 display = ProjectionDisplay.from_estimator(model, X_test, y_test)
 
 # %%
-# Three or more classes are drawn in a plane, here wines of three growers.
+# Three or more classes are shown in a plane, here wines from three growers.
 
 from sklearn.datasets import load_wine
 

@@ -9,7 +9,7 @@ One problem under four norms, and one norm under three solvers.
 # The problem
 # -----------
 # Five views of synthetic data, each with a bank of five kernels; the first two views
-# know the classes, the other three are noise.
+# are informative about the classes, the other three are noise.
 
 from kernelweave import MultipleKernelFDA
 from kernelweave.datasets import make_views
@@ -19,9 +19,9 @@ data = make_views(n_samples=240, n_views=5, n_informative=2, random_state=0)
 # %%
 # The norm of the weights
 # -----------------------
-# A norm of 1 makes weights sparse: views of noise get next to nothing. Larger norms
-# spread them, down to the uniform mean at infinity. What serves a data set best depends
-# on how many of its kernels matter; ``norm="loo"``, the default, finds out.
+# A norm of 1 makes the weights sparse: views of noise get next to nothing. Larger norms
+# spread them, down to the uniform mean at infinity. Which norm is best for a data set
+# depends on how many of its kernels matter; ``norm="loo"``, the default, finds out.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -57,9 +57,10 @@ ax.spines[["top", "right"]].set_visible(False)
 # %%
 # The solver
 # ----------
-# Underneath is ``solve(criterion, weights)``. Newton's method with the exact Hessian
-# needs a handful of factorisations; the closed-form update and the cutting planes of
-# the papers reach the same optimum, and the same certificate judges all three.
+# The function underneath is ``solve(criterion, weights)``. Newton's method with the
+# exact Hessian needs a handful of factorisations; the closed-form update and the
+# cutting planes of the papers reach the same optimum, and the same certificate applies
+# to all three.
 
 from kernelweave import Fisher, LpBall, solve
 from kernelweave.kernels import RBF, DenseBank, center_and_scale
@@ -84,14 +85,14 @@ for method, solution in solutions.items():
     )
 
 # %%
-# The gap between value and lower bound is known in every iteration, so that a solve
-# can stop as soon as the weights are good enough, with a proof that they are.
+# The gap between value and lower bound is known at every iteration, so the solver can
+# stop as soon as the weights are good enough, with a proof that they are.
 
 from kernelweave.inspection import ConvergenceDisplay
 
 display = ConvergenceDisplay.from_solution(solutions)
 
 # %%
-# The same seen from both sides: the best weights have a value between the lines.
+# The value and the lower bound themselves: the optimum lies between the two lines.
 
 display = ConvergenceDisplay.from_solution(solutions["newton"], kind="bounds")

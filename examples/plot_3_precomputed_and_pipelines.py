@@ -2,17 +2,17 @@
 Precomputed kernels and pipelines
 =================================
 
-Kernels made elsewhere go in as one stack, parameters of kernels are searched like those
-of a pipeline, and cross-validation cuts both rightly.
+Precomputed kernels are passed as one stack, kernel parameters are searched like those
+of a pipeline, and cross-validation splits both correctly.
 """
 
 # %%
 # A stack of kernels
 # ------------------
-# Three views of handwritten digits, one kernel each, made by hand. Kernels come last,
-# ``(n, n, p)``: then the cut that scikit-learn makes in cross-validation, rows first
-# and columns next, is right for the whole stack. Widths come from a rule that looks at
-# rows only, never at labels.
+# We compute one kernel for each of three views of handwritten digits. The kernels are
+# in the last axis, ``(n, n, p)``, so that the indexing used by scikit-learn in
+# cross-validation, rows first and then columns, is correct for the whole stack. The
+# widths follow from a rule that uses the rows only, never the labels.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -48,7 +48,7 @@ for ax, title, kernel in zip(axes, [*titles, "weighted sum"], panels, strict=Tru
 # %%
 # Cross-validation of a stack
 # ---------------------------
-# ``cross_val_predict`` gives each row the label of a model that has not seen it.
+# ``cross_val_predict`` labels each row by a model that has not seen it.
 
 from sklearn.metrics import ConfusionMatrixDisplay, accuracy_score
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
@@ -66,8 +66,8 @@ display = ConfusionMatrixDisplay.from_predictions(
 # %%
 # Search over a parameter of one kernel
 # -------------------------------------
-# On features, the parameter of a kernel is reached by the name of its view:
-# ``pixels__gamma``. The estimator may stand at the end of a pipeline as well.
+# With features as input, a kernel parameter is addressed through the name of its view:
+# ``pixels__gamma``. The estimator may also be the last step of a pipeline.
 
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline
@@ -85,8 +85,8 @@ grid = {"fda__pixels__gamma": gammas}
 search = GridSearchCV(pipeline, grid, cv=folds).fit(X, y)
 
 # %%
-# A search finds one width. A list of widths lets the weights choose in a single fit,
-# and may mix them: here all seven go in together, without a search.
+# A search finds one width. With a list of widths, the weights choose in a single fit,
+# and may combine several: here all seven are used together, without a search.
 
 mixed = pipeline.set_params(fda__pixels=[RBF(gamma=gamma) for gamma in gammas])
 together = accuracy_score(y, cross_val_predict(mixed, X, y, cv=folds))

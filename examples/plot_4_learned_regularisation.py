@@ -2,20 +2,20 @@
 Learned regularisation against leave-one-out
 ============================================
 
-The papers learn alpha with the weights, in one convex problem. The leave-one-out error
-shows how good that alpha is for rows that were not seen.
+The papers learn alpha together with the weights, in one convex problem. The
+leave-one-out error shows how good that alpha is for unseen rows.
 """
 
 # %%
-# Two ways to an alpha
-# --------------------
+# Two ways to choose alpha
+# ------------------------
 # ``alpha="learn"`` adds the identity to the kernels, and its weight is alpha: the best
 # value for the criterion. ``alpha="loo"`` keeps the weights and takes the alpha with
 # the smallest leave-one-out error, in closed form for a whole path of alphas.
 #
-# The data are two views of synthetic samples that overlap, and one view of noise, with
-# Gaussian kernels of three widths on each. A thousand further samples tell what is
-# right.
+# The data are two views of synthetic samples from overlapping classes, and one view of
+# noise, with Gaussian kernels of three widths on each. A thousand further samples show
+# which alpha is right.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -42,9 +42,9 @@ def stack_of(rows, factors):
 
 
 # %%
-# For a fitted model, the combined kernel gives the leave-one-out error of every alpha.
-# The error on new samples takes a fit for each alpha. Both are in units of the variance
-# of the class target, so that 1 is as bad as guessing the mean.
+# For a fitted model, the combined kernel gives the leave-one-out error for every alpha.
+# The error on new samples needs one fit per alpha. Both are in units of the variance of
+# the class target, so an error of 1 is no better than predicting the mean.
 
 alphas = np.logspace(-6, 2.5, 35)
 
@@ -52,8 +52,8 @@ alphas = np.logspace(-6, 2.5, 35)
 def error_curves(model, factors):
     """Leave-one-out error, and error on new samples, for each alpha."""
     stack = stack_of(X, factors)
-    # The model's weights are for kernels of trace n; 1 - mean(K) is what centring
-    # leaves of the trace of a Gaussian kernel, for each row.
+    # The model's weights refer to kernels of trace n; 1 - mean(K) is the mean diagonal
+    # of a Gaussian kernel after centring.
     weights = model.kernel_weights_ / (1 - stack.mean(axis=(0, 1)))
     kernel, kernel_new = stack @ weights, stack_of(X_new, factors) @ weights
 
@@ -67,7 +67,7 @@ def error_curves(model, factors):
 
 
 def draw(ax, title, factors):
-    """Both curves, and where the two ways end; returns the learned model."""
+    """Plot both curves and both choices of alpha; return the learned model."""
     stack = stack_of(X, factors)
     learned = MultipleKernelFDA("precomputed", norm=1, alpha="learn").fit(stack, y)
     chosen = MultipleKernelFDA("precomputed", norm=1, alpha="loo").fit(stack, y)
@@ -94,22 +94,22 @@ def draw(ax, title, factors):
 # %%
 # The curves
 # ----------
-# On the left, the learned alpha is more than leave-one-out asks for, at nearly the same
-# error. On the right, a very narrow Gaussian joins the kernels of each view. To the
-# training rows such a kernel is nearly the identity, so it takes over the part of
-# alpha, and alpha itself goes to zero: below 0.1 the curve is flat.
+# On the left, the learned alpha is larger than leave-one-out would choose, with nearly
+# the same error. On the right, a very narrow Gaussian is added to the kernels of each
+# view. On the training rows such a kernel is nearly the identity, so it takes over the
+# role of alpha, and alpha itself goes to zero: below 0.1 the curve is flat.
 
 figure, axes = plt.subplots(1, 2, figsize=(9, 3.8), layout="constrained", sharey=True)
-wide = draw(axes[0], "three widths a view", (0.3, 1, 3))
-narrow = draw(axes[1], "and a very narrow one", (0.3, 1, 3, 100))
+wide = draw(axes[0], "three widths per view", (0.3, 1, 3))
+narrow = draw(axes[1], "three widths and a very narrow one", (0.3, 1, 3, 100))
 axes[0].set_ylabel("squared error / variance")
 axes[0].set_ylim(0.3, 1.3)
 
 # %%
 # The certificate says so
 # -----------------------
-# The weights on the right are optimal all the same. What cannot be known from them is
-# noted beside the proof.
+# The weights on the right are optimal nonetheless. A note next to the proof says what
+# they do not determine.
 
 print(wide.certificate_)
 print()

@@ -2,14 +2,14 @@
 Margins, alignment and rows without labels
 ==========================================
 
-Three ways to weigh the same kernels, and what unlabelled rows add.
+Three ways to weight the same kernels, and what unlabelled rows add.
 """
 
 # %%
-# Two moons, one of eight rows labelled
-# -------------------------------------
-# The bank has Gaussians of four widths and a linear kernel. The widest are too smooth
-# for the moons, the narrowest sees nothing but single rows.
+# Two moons with one row in eight labelled
+# ----------------------------------------
+# The kernels are Gaussians of four widths and a linear kernel. The widest are too
+# smooth for the moons; the narrowest sees every row in isolation.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -29,9 +29,9 @@ names = ["linear", *(f"Gaussian\n$\\gamma$ = {gamma:g}" for gamma in gammas)]
 # %%
 # Three answers
 # -------------
-# The margin and the alignment look at the 30 labelled rows. The transductive machine
-# sees all 240, and may use negative weights as long as the sum stays a kernel over all
-# of them.
+# The margin and the alignment use the 30 labelled rows. The transductive machine sees
+# all 240, and may use negative weights as long as the sum remains a kernel over all of
+# them.
 
 margin = MultipleKernelSVC(views, C=10).fit(X[labelled], y[labelled])
 aligned = KernelAlignment(views).fit(X[labelled], y[labelled])

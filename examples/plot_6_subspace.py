@@ -1,17 +1,17 @@
 """
-Subspace kernels: few features that know the labels
-===================================================
+Subspace kernels: a few features that depend on the labels
+==========================================================
 
-A kernel has as many directions as there are rows, most of which say nothing about the
-labels. Subspace kernels keep those that do.
+A kernel has as many directions as there are rows, and most of them say nothing about
+the labels. Subspace kernels keep those that do.
 """
 
 # %%
 # Two directions for three classes
 # --------------------------------
-# The data are five views of synthetic samples, of which three are noise. Three classes
-# have two directions: more do not exist. Kernel principal components do not know the
-# labels and look for what varies most; that this is mostly the classes here is luck.
+# The data are five views of synthetic samples, three of which are noise. Three classes
+# have two directions and no more. Kernel principal components ignore the labels and
+# look for the largest variance; that this mostly reflects the classes here is luck.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -48,20 +48,20 @@ for ax, (name, model) in zip(axes, models.items(), strict=True):
 
 # %%
 # All points are new samples. The weights of the views were learned with the subspace,
-# and leave the noise out. (A subspace that is learned together with the machines needs
-# a C and an alpha that keep them from fitting every row: with C = 1 and a small alpha
-# any kernel will do, and the noise has its share of the weight.)
+# and exclude the noise. (A subspace learned together with the machines needs a C and an
+# alpha that keep them from fitting every row: with C = 1 and a small alpha any kernel
+# will do, and the noise gets a share of the weight.)
 
 for name in ("HSIC", "joint with the SVM"):
     weights = models[name].view_weights_
     print(name, {view: round(weight, 2) for view, weight in weights.items()})
 
 # %%
-# The printed alternation, and where it should go
-# -----------------------------------------------
+# The alternation as printed, and where it should converge
+# --------------------------------------------------------
 # To learn subspace and machines together, the paper alternates between them. Each round
 # gives a value no smaller and a bound no larger than the optimum. With enough
-# dimensions the optimum is known in closed form, and the alternation circles around it.
+# dimensions the optimum is known in closed form, and the alternation cycles around it.
 
 # center_and_scale takes a stack of kernels
 gram = center_and_scale(RBF(factor=1.0)(X, X)[None])[0]
@@ -89,6 +89,6 @@ axes[0].legend(frameon=False, fontsize=8)
 
 # %%
 # With a small C the machines hardly depend on the kernel and the bounds are close; with
-# C = 1 they stay apart for ever. The estimator uses the closed form, which it proves:
+# C = 1 they never meet. The estimator uses the closed form and certifies it:
 
 print(models["joint with the SVM"].certificate_)

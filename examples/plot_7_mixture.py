@@ -1,17 +1,17 @@
 """
-Which view spoke for this sample?
-=================================
+Which views does a prediction rest on?
+======================================
 
-A mixture of probabilistic discriminants has one expert a kernel. Its weights can depend
-on the sample, and on the views that the sample has.
+A mixture of probabilistic discriminants has one expert per kernel. Its weights can
+depend on the sample, and on the views that the sample has.
 """
 
 # %%
-# Views that know half of the samples each
-# ----------------------------------------
+# Views that are informative for half of the samples
+# --------------------------------------------------
 # Two sensors measure a position and a signal. The class shows in the signal of the
-# first sensor on the left, and in that of the second one on the right; elsewhere a
-# signal is noise. A third sensor knows nothing.
+# first sensor on the left, and in that of the second on the right; elsewhere the
+# signals are noise. A third sensor carries no information.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -27,7 +27,7 @@ left = position < 0
 
 
 def sensor(good):
-    """Position and signal; the signal tells the class where ``good`` is True."""
+    """Position and signal; the signal reveals the class where ``good`` is True."""
     signal = np.where(good, 2.0 * y - 1, rng.choice([-1.0, 1.0], size=n))
     return np.column_stack([position, signal + 0.4 * rng.normal(size=n)])
 
@@ -43,8 +43,8 @@ train = np.arange(n) < 200
 # %%
 # Weights of the mixture, and of each sample
 # ------------------------------------------
-# The weights of the mixture are those with the largest likelihood of each row given all
-# others, with a certificate.
+# The weights of the mixture maximise the likelihood of each row given all others, and
+# come with a certificate.
 
 model = MixtureKDA(views, projection="posterior").fit(X[train], y[train])
 print(model.certificate_)
@@ -52,9 +52,9 @@ print({name: round(weight, 2) for name, weight in model.view_weights_.items()})
 print(f"accuracy on new samples {model.score(X[~train], y[~train]):.2f}")
 
 # %%
-# The training rows say which expert predicted them best (``responsibilities_``). A new
-# sample takes the weights of the rows it is similar to (``sample_weights``): on the
-# left the first sensor speaks, on the right the second one.
+# For each training row, ``responsibilities_`` shows which expert predicted it best. A
+# new sample takes the weights of the rows it is similar to (``sample_weights``): the
+# first sensor dominates on the left, the second on the right.
 
 share = model.sample_weights(X[~train])
 responsible = model.responsibilities_.mean(axis=2)
@@ -75,9 +75,9 @@ axes[1].legend(frameon=False, fontsize=9)
 # %%
 # Sensors that fail
 # -----------------
-# A row of NaN says that a sample lacks a view. Each expert learns from its own rows,
-# and the weights of a sample are divided by the sum of those it has. Here more and more
-# readings are lost, in training and in new samples.
+# A row of NaN means that a sample lacks a view. Each expert learns from the rows that
+# have its view, and the weights of a sample are renormalised over the views it has.
+# Here more and more readings are lost, in training and in new samples.
 
 shares = np.linspace(0, 0.5, 6)
 accuracy = {"available": [], "zero": []}

@@ -2,15 +2,16 @@
 How many features are enough?
 =============================
 
-Explicit features replace n x n kernels by second moments that take one pass over the
-rows. Accuracy and the held-out kernel error show when there are enough of them.
+Explicit features replace n x n kernels by second moments that need only one pass over
+the rows. Accuracy and the held-out kernel error show when there are enough features.
 """
 
 # %%
 # Data and the exact answer
 # -------------------------
-# Three classes that differ in the phase of a wave in the first view and in the spread
-# of the second; the third is noise. With 2,000 rows the exact kernels still fit.
+# Three classes differ in the phase of a wave in the first view and in the spread of the
+# second view; the third view is noise. With 2,000 rows the exact kernels still fit in
+# memory.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -22,7 +23,7 @@ rng = np.random.default_rng(0)
 
 
 def draw(n):
-    """Rows and classes."""
+    """Draw n rows and their classes."""
     y = rng.integers(3, size=n)
     X = rng.normal(size=(n, 6))
     X[:, 1] = np.sin(2 * X[:, 0] + 2.1 * y) + 0.4 * rng.normal(size=n)
@@ -40,8 +41,8 @@ print(f"accuracy {exact.score(X_new, y_new):.3f}")
 # %%
 # Nystroem and random features
 # ----------------------------
-# The same model from moments. The error is that of the kernels on rows the features
-# were not built on.
+# We now fit the same model from moments. The kernel error is measured on rows that were
+# not used to build the features.
 
 sizes = [4, 8, 16, 32, 64, 128]
 found = {}
@@ -74,13 +75,13 @@ for ax in axes:
 # %%
 # A stream
 # --------
-# Rows may come in portions, and the answer does not depend on how they were cut. What
-# the certificate proves, it proves for the kernels of the features; it says how good
-# these are.
+# Rows may come in portions, and the result does not depend on how they are divided. The
+# certificate holds for the approximate kernels given by the features, and says how good
+# the approximation is.
 
 
 def portions(size):
-    """The rows again, a few at a time."""
+    """The same rows, a few at a time."""
     for start in range(0, len(y), size):
         yield X[start : start + size], y[start : start + size]
 

@@ -2,17 +2,17 @@
 Rows that lack a view
 =====================
 
-Not every sample was measured in every way. What a kernel does not know about a row can
-be zero, or be taken from the other kernels; both are compared with the two ways around
-the question, which are to fill in column means, or to drop every row with a gap.
+Some samples lack some of the views. The missing entries of a kernel can be set to zero
+or taken from the other kernels. We compare both with two simple alternatives: filling
+in column means, and dropping every row with a gap.
 """
 
 # %%
 # The data
 # --------
-# Views of tumours say nearly the same three times over. The views of the synthetic
-# samples are independent of each other given the class: two of four know something,
-# and what one of them says about a sample is not in the other.
+# The three views of the tumours contain nearly the same information. The views of the
+# synthetic samples are independent of each other given the class: two of the four are
+# informative, and what one of them says about a sample is not contained in the other.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -33,7 +33,7 @@ tables = {
 def with_gaps(data, rate, rng):
     """A copy of the rows in which each view is missing with probability ``rate``."""
     X, lacks = data.data.copy(), rng.random((len(data.data), len(data.views))) < rate
-    spared = rng.integers(len(data.views), size=len(X))  # nobody loses every view
+    spared = rng.integers(len(data.views), size=len(X))  # no row loses every view
     lacks[np.arange(len(X)), spared] = False
     for v, (_, _, columns) in enumerate(data.views):
         X[np.ix_(lacks[:, v], np.arange(X.shape[1])[columns])] = np.nan
@@ -41,15 +41,16 @@ def with_gaps(data, rate, rng):
 
 
 # %%
-# Four ways
-# ---------
-# A row whose columns of a view are all NaN lacks the view. ``missing="zero"`` makes it
-# the mean of those that have the view, kernel by kernel; ``missing="available"`` fills
-# each gap of a kernel with the mean of the kernels that both rows have.
+# Four methods
+# ------------
+# A row lacks a view if all its entries in the columns of that view are NaN. With
+# ``missing="zero"`` it is treated, kernel by kernel, as the mean of the rows that have
+# the view; ``missing="available"`` fills each gap of a kernel with the mean of the
+# kernels that both rows have.
 
 
 def fit_and_score(way, views, X, y, X_new, y_new):
-    """Accuracy on new rows; NaN where the way does not lead there."""
+    """Accuracy on new rows; NaN where the method does not apply."""
     if way == "complete rows only":
         whole = ~np.isnan(X).any(axis=1)
         X, y = X[whole], y[whole]
@@ -73,7 +74,7 @@ rates, n_splits = np.linspace(0, 0.5, 5), 5
 
 
 def accuracies(data, everywhere):
-    """Mean accuracy (ways, rates); gaps among new rows too, or in training only."""
+    """Mean accuracy (ways, rates), with gaps in all rows or in training only."""
     scores = np.zeros((len(ways), len(rates), n_splits))
     for r, rate in enumerate(rates):
         for split in range(n_splits):
@@ -97,11 +98,11 @@ def accuracies(data, everywhere):
 # %%
 # What it costs
 # -------------
-# With gaps in the training rows only, filling is nearly free, and dropping rows is not.
-# With gaps among the new rows too, nobody can know what was not measured. No way of
-# filling is far ahead of another, column means included: the differences are of the
-# size that five splits cannot tell from chance. The grey line ends where too few rows
-# have every view.
+# With gaps in the training rows only, filling costs almost nothing, and dropping rows
+# costs a lot. With gaps in the new rows too, no method can recover what was not
+# measured. No way of filling is far ahead of the others, column means included: with
+# five splits the differences cannot be told from chance. The grey line ends where too
+# few rows have every view.
 
 figure, axes = plt.subplots(
     2, 2, figsize=(9, 6.4), layout="constrained", sharex=True, sharey="row"
@@ -121,11 +122,11 @@ for ax in axes[1]:
 axes[0, 0].legend(frameon=False, fontsize=8, loc="lower left")
 
 # %%
-# What is on record
-# -----------------
-# The certificate tells how many rows lack each view, and how much of a completed kernel
-# had to be removed to make it positive semidefinite: the more, the less do the views
-# stand in for each other.
+# What the certificate reports
+# ----------------------------
+# The certificate says how many rows lack each view, and how much of a completed kernel
+# had to be removed to make it positive semidefinite: the larger that part, the less
+# the views can stand in for each other.
 
 data = tables["synthetic, two of four views"]
 X = with_gaps(data, 0.3, np.random.default_rng(0))[:200]

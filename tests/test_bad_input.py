@@ -559,7 +559,7 @@ def test_24_kernels_with_names_in_another_order(estimator, stack):
 @pytest.mark.parametrize(
     ("columns", "text"),
     [
-        ([], r"'right': columns=\[\] selects nothing of X. Remove the view"),
+        ([], r"'right': columns=\[\] selects no columns of X. Remove the view"),
         ([3, 6], r"'right': the column position\(s\) 6 are out of range.*6 columns"),
         ([3, 3], r"'right': the column\(s\) 3 are selected twice"),
         (["g3"], r"'right': the column 'g3' is given by name.*Pass a DataFrame"),
@@ -719,7 +719,7 @@ def test_31_no_columns(estimator, table):
     with pytest.raises(ValueError, match=r"0 feature\(s\) \(shape=\(40, 0\)\)"):
         with_views(estimator, None).fit(X[:, :0], y)
     with pytest.raises(
-        ValueError, match=r"View 'right': columns=slice.*selects nothing"
+        ValueError, match=r"View 'right': columns=slice.*selects no columns"
     ):
         views = [("left", "linear", [0]), ("right", "linear", slice(3, 3))]
         with_views(estimator, views).fit(X, y)

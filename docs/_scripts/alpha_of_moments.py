@@ -1,9 +1,9 @@
-"""Which alpha serves explicit features best? Shares of new rows that are right.
+"""Which alpha suits explicit features best? Accuracy on new rows.
 
     python docs/_scripts/alpha_of_moments.py [--draws 5]
 
-Draws of the problem of benchmarks/scale.py, 20,000 rows to learn from and as many new
-ones, 60 Nystroem features a view. Prints the table of docs/user_guide/scale.md.
+Draws from the problem of benchmarks/scale.py, with 20,000 training rows and as many new
+ones, and 60 Nystroem features per view. Prints the table in docs/user_guide/scale.md.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ ALPHAS: tuple[Any, ...] = ("learn", "loo", "cv", 0.01, 1.0, 100.0)
 NORMS = (1, 2)
 
 
-def share(alpha: Any, norm: float, number: int) -> float:
-    """Of new rows that are right, in percent."""
+def accuracy(alpha: Any, norm: float, number: int) -> float:
+    """Accuracy on new rows, in percent."""
     X, y = draw(2 * ROWS, seed=number)
     model = make_model(
         features="nystroem", n_features=WIDTH, alpha=alpha, random_state=number
@@ -42,7 +42,7 @@ def main() -> None:
     for norm in NORMS:
         cells = []
         for alpha in ALPHAS:
-            found = [share(alpha, norm, i) for i in draws]
+            found = [accuracy(alpha, norm, i) for i in draws]
             error = np.std(found, ddof=1) / np.sqrt(len(found))
             cells.append(f"{np.mean(found):.1f} ± {error:.1f}")
         print(f"| {norm} | " + " | ".join(cells) + " |", flush=True)

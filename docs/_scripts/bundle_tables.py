@@ -1,11 +1,11 @@
-"""Write the tables that come with the package, from packages that hold them.
+"""Write the tables bundled with the package, from other packages that hold them.
 
     apt-get download r-cran-mlbench && dpkg-deb -x r-cran-mlbench_*.deb mlbench
     pip install rdata && pip download --no-deps river
     python docs/_scripts/bundle_tables.py --mlbench mlbench --river river-*.whl
 
 Sonar, ionosphere, breast cancer and satimage are in Debian's r-cran-mlbench, segment is
-in river. Both took them from the UCI repository, whose licence and authors are named in
+in river. Both took them from the UCI repository; their licence and authors are named in
 src/kernelweave/datasets/data/README.md. Only names of columns and classes are changed.
 """
 
@@ -43,12 +43,12 @@ MLBENCH: dict[str, tuple[str, Sequence[str], dict[str, str]]] = {
     "breast_cancer_wisconsin": ("BreastCancer", BREAST_CANCER, {}),
     "satimage": ("Satellite", [f"x{j}" for j in range(1, 37)], {}),
 }
-#: river leaves out a column of nines; it stood here.
+#: A column of nines that river leaves out: position, name and value.
 PIXEL_COUNT = (2, "region-pixel-count", "9")
 
 
 def number(value: object) -> str:
-    """A number as short as it can be; blank where there is none."""
+    """The shortest form of a number; blank if it is missing."""
     text = str(value)
     if text in ("nan", "<NA>", "None"):
         return ""
@@ -56,7 +56,7 @@ def number(value: object) -> str:
 
 
 def from_mlbench(folder: Path, name: str) -> tuple[list[str], list[list[str]]]:
-    """Header and rows of a data frame of R."""
+    """Header and rows of an R data frame."""
     import rdata
 
     title, columns, short = MLBENCH[name]
@@ -79,7 +79,7 @@ def from_river(wheel: Path) -> tuple[list[str], list[list[str]]]:
     header, *rows = [line.split(",") for line in lines]
     place, title, value = PIXEL_COUNT
     header = [*header[:place], title, *header[place:-1], "label"]
-    # they were numbers of single precision: the digits beyond are noise
+    # the numbers had single precision: further digits are noise
     numbers = [[f"{float(cell):.7g}" for cell in row[:-1]] for row in rows]
     return header, [
         [*cells[:place], value, *cells[place:], row[-1]]
@@ -88,7 +88,7 @@ def from_river(wheel: Path) -> tuple[list[str], list[list[str]]]:
 
 
 def write(name: str, header: list[str], rows: Iterable[list[str]]) -> None:
-    """The table as the package reads it; the same bytes every time."""
+    """Write the table as the package reads it, with the same bytes every time."""
     text = "\n".join(",".join(row) for row in [header, *rows]) + "\n"
     packed = gzip.compress(text.encode(), compresslevel=9, mtime=0)
     (TARGET / f"{name}.csv.gz").write_bytes(packed)

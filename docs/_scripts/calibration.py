@@ -2,7 +2,7 @@
 
     python docs/_scripts/calibration.py [--splits 10]
 
-Stratified 60/40 splits. Prints the table of docs/user_guide/probabilities.md.
+Stratified 60/40 splits. Prints the table in docs/user_guide/probabilities.md.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ def calibration_error(proba: np.ndarray, codes: np.ndarray) -> float:
 
 
 def with_training_gaussians(model, X, codes):
-    """The same model, its Gaussians fitted to the training rows as they project."""
+    """The same model, with Gaussians fitted to the projections of the training rows."""
     naive = copy.copy(model)
-    # No row is left out here: its target is that of its class among these rows.
+    # No row is left out here: the target of a row is the mean of its class.
     projected = model.transform(X)
     targets = np.stack([projected[codes == c].mean(axis=0) for c in np.unique(codes)])
     naive.gaussians_ = ClassGaussians.fit(projected, targets[codes], codes)
@@ -88,7 +88,7 @@ def main() -> None:
                 pooled.setdefault(name, []).append((proba, y[test]))
         for name, pairs in pooled.items():
             losses = [log_loss(truth, proba) for proba, truth in pairs]
-            # Bins need many rows, so those of all splits go into them together.
+            # Bins need many rows, so the rows of all splits are pooled.
             proba = np.vstack([p for p, _ in pairs])
             truth = np.concatenate([t for _, t in pairs])
             print(

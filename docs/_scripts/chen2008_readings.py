@@ -1,10 +1,10 @@
-"""Which reading of Chen et al. (2008) is nearest to what the paper prints?
+"""Which interpretation of Chen et al. (2008) comes closest to its results?
 
     KERNELWEAVE_DATA=folder python docs/_scripts/chen2008_readings.py [--splits 3]
 
-Errors of discriminant analysis, the classifier behind uHSIC, with the width of the
-smallest leave-one-out error: over scalings of the columns and choices of 300 rows a
-class, on other splits than those of the tables. Prints the table of
+Errors of discriminant analysis, the classifier behind uHSIC, with the width of smallest
+leave-one-out error, for several scalings of the columns and choices of 300 rows per
+class, on splits other than those of the tables. Prints the table in
 docs/papers/chen2008.md.
 """
 
@@ -32,7 +32,7 @@ SETS = {
 
 
 def over(X: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Divided by sizes, where they are not zero."""
+    """X divided by sizes, except where they are zero."""
     return X / np.where(sizes > 0, sizes, 1.0)
 
 
@@ -56,24 +56,30 @@ def unit_interval(X: np.ndarray) -> np.ndarray:
     return over(X - X.min(axis=0), np.ptp(X, axis=0))
 
 
-#: Scaling, and whether rows are drawn at random.
+#: Scaling function, and whether rows are drawn at random.
 READINGS: dict[str, tuple[Callable[[np.ndarray], np.ndarray], bool]] = {
     "centred, unit length; at random": (lambda X: unit_columns(centred(X)), True),
     "unit length; at random": (unit_columns, True),
     "unit variance; at random": (unit_variance, True),
-    "as they are, rows of unit length; at random": (unit_rows, True),
+    "unscaled, rows of unit length; at random": (unit_rows, True),
     "unit variance, rows of unit length; at random": (
         lambda X: unit_rows(unit_variance(X)),
         True,
     ),
     "[0, 1]; at random": (unit_interval, True),
-    "[0, 1] over the root of their number; at random": (chen2008.normalised, True),
-    "[0, 1] over the root of their number; the first 300": (chen2008.normalised, False),
+    "[0, 1] over the root of the number of columns; at random": (
+        chen2008.normalised,
+        True,
+    ),
+    "[0, 1] over the root of the number of columns; the first 300": (
+        chen2008.normalised,
+        False,
+    ),
 }
 
 
 def error(name: str, reading: str, number: int) -> float:
-    """In percent, on the half that was left out."""
+    """Error in percent on the held-out half."""
     scale, at_random = READINGS[reading]
     bunch = load_wine(as_frame=False) if name == "wine" else None
     bunch = bunch or fetch_table(name, as_frame=False)
@@ -92,7 +98,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1)
     options = parser.parse_args()
     run = Parallel(n_jobs=options.jobs)
-    print("| columns, rows of a class | " + " | ".join(SETS) + " |")
+    print("| columns; rows of each class | " + " | ".join(SETS) + " |")
     print("|" + " --- |" * (len(SETS) + 1))
     printed = [f"{TABLE_2[row][3]:.1f}" for row in SETS]
     print("| **paper** | " + " | ".join(printed) + " |")

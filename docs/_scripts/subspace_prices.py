@@ -2,8 +2,8 @@
 
     KERNELWEAVE_DATA=folder python docs/_scripts/subspace_prices.py [--splits 10]
 
-Random splits that keep the shares of the classes, at most 200 training rows and 600 new
-ones. Prints the table of docs/user_guide/subspace.md: errors in percent on new rows.
+Stratified random splits with at most 200 training rows and 600 new ones. Prints the
+table in docs/user_guide/subspace.md: errors in percent on new rows.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def data_of(name: str) -> tuple[np.ndarray, np.ndarray, Any]:
 
 
 def errors(name: str, number: int) -> dict[str, float]:
-    """Of every model on one split."""
+    """Errors of every model on one split."""
     X, y, views = data_of(name)
     rows = min(TRAIN, len(y) // 2)
     new = min(TEST, len(y) - rows)

@@ -1,11 +1,11 @@
-"""Which reading of Ye, Chen, Ji (2007) is nearest to what the paper prints?
+"""Which interpretation of Ye, Chen, Ji (2007) comes closest to its results?
 
     KERNELWEAVE_DATA=folder python docs/_scripts/ye2007_readings.py [--splits 100]
 
-Accuracy of SDP_theta,lambda on other splits than those of the tables: over scalings of
-the columns, over choices of a hundred rows a class of USPS, and over classifiers after
-projection; and what Sonar would have with choices made in hindsight, by the test rows.
-Prints the tables of docs/papers/ye2007.md.
+Accuracy of SDP_theta,lambda on splits other than those of the tables: for several
+scalings of the columns, choices of a hundred rows per class of USPS, and classifiers
+after projection; and for Sonar with choices made in hindsight, on the test rows. Prints
+the tables in docs/papers/ye2007.md.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kernelweave.papers.experiment import Split
 from kernelweave.papers.run import split_generator
 
 Data = tuple[np.ndarray, np.ndarray]
-#: Name of the table and how many classes of it; None: all of them, with all rows.
+#: Name of the table and number of classes used; None: all classes, with all rows.
 ROWS: dict[str, tuple[str, int | None]] = {
     "Sonar": ("sonar", None),
     "Heart": ("heart", None),
@@ -41,7 +41,7 @@ PRINTED = {row: cells[1] for row, cells in (ye2007.TABLE_1 | ye2007.TABLE_2).ite
 
 
 def spread(values: np.ndarray) -> np.ndarray:
-    """Numbers to divide columns by; constant ones stay as they are."""
+    """Numbers to divide columns by; 1 for constant columns."""
     return np.where(values > 0, values, 1.0)
 
 
@@ -54,13 +54,13 @@ def unit_rows(X: np.ndarray) -> np.ndarray:
 
 
 SCALINGS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "as it is": lambda X: X,
+    "unscaled": lambda X: X,
     "unit variance": lambda X: (X - X.mean(axis=0)) / spread(X.std(axis=0)),
     "[0, 1]": unit_interval,
     "[-1, 1]": lambda X: 2.0 * unit_interval(X) - 1.0,
     "rows of unit length": unit_rows,
 }
-#: Widths of kernels are a factor of 2.15 apart: these shift them against the data.
+#: Kernel widths are a factor of 2.15 apart; these shift the data relative to them.
 FACTORS = (0.25, 0.35, 0.5, 0.7, 1.4, 2.0, 2.8, 4.0)
 
 
@@ -70,12 +70,12 @@ def principal(X: np.ndarray, rank: int, whiten: bool = False) -> np.ndarray:
 
 
 def more_scalings(X: np.ndarray) -> dict[str, np.ndarray]:
-    """Of columns that are not negative, as those of Sonar."""
+    """Further scalings of non-negative columns, such as those of Sonar."""
     unit, standard = unit_interval(X), SCALINGS["unit variance"](X)
     ranks = np.argsort(np.argsort(X, axis=0), axis=0) / (len(X) - 1)
     found = {f"[0, 1] times {c:g}": c * unit for c in FACTORS}
     bases = {
-        "as it is": X,
+        "unscaled": X,
         "[0, 1]": unit,
         "unit variance": standard,
         "roots in [0, 1]": unit_interval(np.sqrt(X)),
@@ -94,7 +94,7 @@ def more_scalings(X: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def fit(split: Split) -> MultipleKernelFDA:
-    """SDP_theta,lambda: (40) for two classes, (37) with lambda learned for more."""
+    """SDP_theta,lambda: (40) for two classes, (37) with learned lambda for more."""
     several = len(np.unique(split.y_train)) > 2
     model = MultipleKernelFDA(
         ye2007.gaussians(split),
@@ -106,7 +106,7 @@ def fit(split: Split) -> MultipleKernelFDA:
 
 
 def split_of(data: Data, number: int) -> Split:
-    """A partition that is in none of the tables."""
+    """A split that is used in none of the tables."""
     several = len(np.unique(data[1])) > 2
     draw = ye2007.three_to_two if several else ye2007.four_to_one
     return draw(data, split_generator("readings", number))
@@ -159,7 +159,7 @@ def scalings(run: Parallel, splits: int) -> Iterator[list[str]]:
 
 
 def choices_of_usps(run: Parallel, splits: int) -> Iterator[list[str]]:
-    """A random choice of rows is drawn anew for every tenth of the splits."""
+    """Choices of rows, a new random one for every tenth of the splits."""
     yield ["data set", "paper", "first rows", "random rows", "random rows, 1 to k"]
     draws = max(2, splits // 10)
     for classes in (3, 6, 8):
@@ -189,7 +189,7 @@ SHIFTS = np.linspace(-0.3, 0.3, 25)
 
 
 def by_threshold(data: Data, number: int) -> np.ndarray:
-    """Thresholds between the centroids of two classes, up to 0.3 off half-way."""
+    """Thresholds between the centroids of two classes, up to 0.3 from the middle."""
     split = split_of(data, number)
     model = fit(split)
     train, test = (model.transform(X)[:, 0] for X in (split.train, split.test))
@@ -200,7 +200,7 @@ def by_threshold(data: Data, number: int) -> np.ndarray:
 
 
 def by_single_kernel(data: Data, number: int) -> np.ndarray:
-    """One kernel, its width and alpha from a grid."""
+    """A single kernel, with width and alpha from a grid."""
     split = split_of(data, number)
     name, _, columns = ye2007.gaussians(split)[0]
     found = []

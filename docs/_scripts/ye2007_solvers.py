@@ -1,11 +1,11 @@
-"""What do general solvers make of the programme of Ye, Chen, Ji (2007), as printed?
+"""How do general solvers handle the program of Ye, Chen, Ji (2007), as printed?
 
     KERNELWEAVE_DATA=folder python docs/_scripts/ye2007_solvers.py [--rows 60]
 
-The semidefinite programme (16) at lambda = 1e-8, solved by Clarabel and SCS through
-cvxpy with their default settings, and by the library; value of (23) at the weights that
-came back, and accuracy on all rows that were not learned from. Prints the table of
-docs/papers/not_reproduced.md.
+The semidefinite program (16) at lambda = 1e-8 is solved by Clarabel and SCS through
+cvxpy with their default settings, and by kernelweave. Prints the table in
+docs/papers/not_reproduced.md: the value of (23) at the weights returned, and the
+accuracy on all rows not used for training.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ SOLVERS = {"Clarabel": cp.CLARABEL, "SCS": cp.SCS}
 
 
 def printed(grams: list[np.ndarray], a: np.ndarray, solver: str) -> np.ndarray | None:
-    """Weights of (16): kernels (m, m) centred, of trace one; a is that of (8).
+    """Weights of (16), or None if the solver gave up.
 
-    None if the solver gave up.
+    Kernels (m, m) are centred and of trace one; a is defined in (8).
     """
     theta, t = cp.Variable(len(grams), nonneg=True), cp.Variable((1, 1))
     G = np.eye(len(a)) + sum(w * K for w, K in zip(theta, grams, strict=True)) / LAMBDA
     block = cp.bmat([[G, a[:, None]], [a[None, :], t]])
     problem = cp.Problem(cp.Minimize(t[0, 0]), [block >> 0, cp.sum(theta) == 1])
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that the answer may be inaccurate
+        warnings.simplefilter("ignore")  # the answer may be inaccurate
         try:
             problem.solve(solver=solver)
         except cp.SolverError:
@@ -47,7 +47,7 @@ def printed(grams: list[np.ndarray], a: np.ndarray, solver: str) -> np.ndarray |
 
 
 def certified(grams: list[np.ndarray], a: np.ndarray) -> np.ndarray:
-    """Weights of the same optimum, with a proof."""
+    """Weights of the certified optimum."""
     criterion = Fisher(DenseBank(np.stack(grams)), a[:, None], alpha=LAMBDA)
     solution = solve(criterion, Simplex(), tol=1e-6)
     assert solution.converged
@@ -55,7 +55,7 @@ def certified(grams: list[np.ndarray], a: np.ndarray) -> np.ndarray:
 
 
 def judged(split: dict[str, np.ndarray], weights: np.ndarray | None) -> str:
-    """Value of (23), and accuracy in percent with the threshold half-way."""
+    """Value of (23), and accuracy in percent with the threshold in the middle."""
     if weights is None:
         return "gives up"
     G = np.tensordot(weights, split["grams"], 1)
@@ -69,7 +69,7 @@ def judged(split: dict[str, np.ndarray], weights: np.ndarray | None) -> str:
 
 
 def problem_of(name: str, rows: int, number: int) -> dict[str, np.ndarray]:
-    """Ten kernels on so many rows, and between them and all others."""
+    """Ten kernels on the training rows, and between these and all other rows."""
     X, y = ye2007.table(name)
     order = split_generator("solvers", number).permutation(len(y))
     train, test = order[:rows], order[rows:]

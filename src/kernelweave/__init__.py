@@ -15,13 +15,14 @@ from kernelweave.models import (
     TransductiveKernelSVC,
 )
 from kernelweave.solvers import Solution, certify, solve
-from kernelweave.weights import LpBall, SignedSum, Simplex, Uniform
+from kernelweave.weights import CappedSimplex, LpBall, SignedSum, Simplex, Uniform
 
 __version__ = "0.1.0.dev0"
 
 __all__ = [
     "Alignment",
     "BlockFisher",
+    "CappedSimplex",
     "Certificate",
     "Fisher",
     "KernelAlignment",

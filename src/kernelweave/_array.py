@@ -1,4 +1,4 @@
-"""The few things the array API standard lacks, for NumPy, torch, CuPy and friends.
+"""The few operations missing from the array API, for NumPy, torch, CuPy and others.
 
 The namespace always comes from the data. Nothing here keeps state.
 """
@@ -74,7 +74,7 @@ def eps(x: Array) -> float:
 
 
 def to_numpy(x: Array) -> np.ndarray:
-    """Copy ``x`` to host memory as a NumPy array (no copy where it is one)."""
+    """``x`` in host memory as a NumPy array (no copy if it already is one)."""
     if is_numpy(x) or not is_array(x):
         return np.asarray(x)
     if compat.is_torch_array(x):
@@ -101,15 +101,15 @@ def same_home(x: Array, like: Array) -> bool:
 
 
 def as_float(x: Array, dtype: Any) -> Array:
-    """``x`` with the floating dtype ``dtype`` (no copy where it has it already)."""
+    """``x`` in the floating dtype ``dtype`` (no copy if it already has it)."""
     return namespace(x).astype(x, dtype, copy=False)
 
 
 def detached(x: Array) -> Array:
     """``x`` in memory of its own, so that nobody else can change it.
 
-    A copy in the order of C, unless ``x`` is a NumPy array that owns its memory: hand
-    over a slice of an array that others hold on to. Sparse arrays stay as they are.
+    A copy in C order, unless ``x`` is a NumPy array that owns its memory: pass a slice
+    of an array to which others hold a reference. Sparse arrays are returned unchanged.
     """
     if not is_array(x) or (type(x) is np.ndarray and x.flags.owndata):
         return x
@@ -119,18 +119,18 @@ def detached(x: Array) -> Array:
 
 
 def add_to_diagonal(a: Array, value: float | Array) -> None:
-    """``a += value I`` in place for a contiguous square ``a``, value () or (n,)."""
+    """``a += value I`` in place for contiguous square ``a`` and value () or (n,)."""
     if compat.is_torch_array(a):
         a.diagonal().add_(value)
     elif is_numpy(a) or compat.is_cupy_array(a):
         a.reshape(-1)[:: a.shape[0] + 1] += value
-    else:  # the standard promises no views: go through a mask
+    else:  # the standard does not guarantee views: use a mask
         xp = namespace(a)
         a += value * xp.eye(a.shape[0], dtype=a.dtype, device=device(a))
 
 
 def add_scaled(out: Array, x: Array, factor: float) -> Array:
-    """``out += factor x``, without a temporary where the library can."""
+    """``out += factor x``, without a temporary where the library allows it."""
     if compat.is_torch_array(out):
         return out.add_(x, alpha=factor)
     out += x * factor
@@ -163,7 +163,7 @@ def cholesky(a: Array, *, overwrite: bool = False) -> Array:
         return factor
     try:
         factor = namespace(a).linalg.cholesky(a)
-    except Exception as error:  # each library has an exception class of its own
+    except Exception as error:  # every library raises its own class
         raise FactorizationError(str(error)) from error
     if not bool(namespace(a).isfinite(factor[-1, -1])):  # CuPy returns NaN instead
         raise FactorizationError("the matrix is not positive definite")

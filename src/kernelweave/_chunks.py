@@ -1,4 +1,4 @@
-"""Walk over a large matrix a few rows at a time, so that temporaries stay small."""
+"""Process a large matrix a few rows at a time, so that temporaries stay small."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 __all__ = ["CACHE_ENTRIES", "numbered", "row_chunks"]
 
-#: A block of a few megabytes: large enough for BLAS, small beside a kernel matrix.
+#: A block of a few megabytes: large enough for BLAS, small next to a kernel matrix.
 CHUNK_ENTRIES = 2**20
-#: A block that stays in a processor's cache while several things are done to it.
+#: A block that stays in cache while several operations are applied to it.
 CACHE_ENTRIES = 2**16
 
 
@@ -21,16 +21,16 @@ def row_chunks(
     Parameters
     ----------
     n_rows : int
-        Number of rows to walk over.
+        Number of rows.
     row_size : int
         Number of entries in one row.
     entries : int, optional
-        Number of entries to aim at; by default ``CHUNK_ENTRIES``.
+        Target number of entries per slice; ``CHUNK_ENTRIES`` by default.
 
     Yields
     ------
     rows : slice
-        Consecutive row ranges that cover all rows once.
+        Consecutive ranges that together cover every row once.
     """
     step = max(1, (entries or CHUNK_ENTRIES) // max(1, row_size))
     for start in range(0, n_rows, step):
@@ -38,7 +38,7 @@ def row_chunks(
 
 
 class numbered:
-    """Open the message of an error with the rows it is about, unless at the start."""
+    """Prefix error messages with the first row of the portion, unless it is row 0."""
 
     def __init__(self, start: int) -> None:
         self.start = start
@@ -50,6 +50,6 @@ class numbered:
         if self.start and isinstance(error, TypeError | ValueError):
             kind = TypeError if isinstance(error, TypeError) else ValueError
             raise kind(
-                f"In the portion that starts at row {self.start:,} (rows are numbered "
-                f"from its first): {error}"
+                f"In the portion that starts at row {self.start:,} (row numbers below "
+                f"count from there): {error}"
             ) from error

@@ -1,4 +1,4 @@
-"""How much memory there is, asked before it is taken."""
+"""How much memory is free, checked before any of it is allocated."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["available_bytes", "require_memory"]
 
 
 def available_bytes(like: Any = None) -> int | None:
-    """Free memory where ``like`` lives, in bytes, or None where nobody can say."""
+    """Free memory on the device of ``like``, in bytes; None if it is unknown."""
     if like is not None and compat.is_torch_array(like) and like.is_cuda:
         import torch
 
@@ -29,7 +29,7 @@ def available_bytes(like: Any = None) -> int | None:
 
 
 def require_memory(n_bytes: int, purpose: str, advice: str, like: Any = None) -> None:
-    """Refuse, with the numbers, what would not fit; allocate nothing."""
+    """Refuse a request that would not fit, stating the sizes; allocate nothing."""
     available = available_bytes(like)
     if available is not None and n_bytes > available:
         raise MemoryRefusedError(

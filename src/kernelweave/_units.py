@@ -1,8 +1,8 @@
-"""Powers of two that bring numbers of any size to where their squares can be computed.
+"""Powers of two that scale numbers of any size so that their squares can be computed.
 
-In double precision squares overflow beyond 1e154 and vanish below 1e-162, in single
-precision beyond 1e19 and below 1e-22. Dividing by a power of two changes no digit, so
-that whatever forgets its unit in the end may be brought to size first.
+In double precision squares overflow beyond 1e154 and underflow below 1e-162, in single
+precision beyond 1e19 and below 1e-22. Division by a power of two is exact, so any
+quantity whose final result is independent of its unit may be rescaled first.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ __all__ = [
     "units_of",
 ]
 
-#: Exponents of the range in which numbers stay as they are: squares, sums of many of
-#: them, and one over these have room.
+#: Largest binary exponent of numbers that are not rescaled: their squares, sums of many
+#: squares, and the reciprocals of these sums neither overflow nor underflow.
 ORDINARY = {32: 128 // 4, 64: 1024 // 3}
-#: Share of the largest number up to which a sum of squares may go, since more is done
-#: with what was summed.
+#: Largest sum of squares allowed, as a fraction of the largest finite number: it leaves
+#: room for the computations that follow.
 ROOM = 1e-8
-#: Exponent of the largest unit; one over it is a number, too.
+#: Binary exponent of the largest unit; its reciprocal is a normal number, too.
 EXTREME = {32: 125, 64: 1021}
 
 
 def units_of(sizes: np.ndarray | float, bits: int) -> np.ndarray:
-    """The power of two just above each size; 1 if the size is ordinary, or 0.
+    """The power of two just above each size; 1 if the size is ordinary or zero.
 
     Parameters
     ----------
     sizes : ndarray or float
-        Largest absolute values of some numbers, not negative.
+        Largest absolute values, nonnegative.
     bits : {32, 64}
-        Precision in which they are multiplied.
+        Precision in which the numbers are multiplied.
     """
     _, exponents = np.frexp(np.asarray(sizes, dtype=np.float64))
     ordinary = (np.abs(exponents) <= ORDINARY[bits]) | (np.asarray(sizes) == 0)
@@ -45,13 +45,13 @@ def units_of(sizes: np.ndarray | float, bits: int) -> np.ndarray:
 
 
 def largest_of(X: Array) -> float:
-    """The largest absolute value of an array, NaN if it holds one."""
+    """The largest absolute value of an array; NaN if it contains one."""
     xp = namespace(X)
     return max(float(xp.max(X)), -float(xp.min(X)))
 
 
 def is_square_safe(X: Array) -> bool:
-    """Whether all entries are finite, and so is the sum of their squares."""
+    """Whether all entries and the sum of their squares are finite, with room left."""
     xp = namespace(X)
     flat = xp.reshape(X, (-1,))
     with np.errstate(over="ignore", invalid="ignore"):
@@ -65,6 +65,6 @@ def column_means(X: Array) -> Array:
     units = units_of(largest, xp.finfo(X.dtype).bits)
     plain = bool(np.all(units == 1))
     units = from_numpy(units, X)
-    # Sums of many float32 need float64, the data themselves do not.
+    # Sums of many float32 numbers need float64; the data themselves do not.
     total = xp.sum(X if plain else X / units, axis=0, dtype=xp.float64)
     return as_float(total / X.shape[0], X.dtype) * units

@@ -1,4 +1,4 @@
-"""Warnings and errors of kernelweave, so that users can filter them by class."""
+"""Warnings and errors of kernelweave, as classes that users can filter."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["KernelWarning", "KernelWeaveConvergenceWarning", "MemoryRefusedError
 
 
 class KernelWarning(UserWarning):
-    """A kernel was accepted, but something about it deserves a look."""
+    """A kernel was accepted, but something about it deserves attention."""
 
 
 class KernelWeaveConvergenceWarning(ConvergenceWarning):
@@ -16,4 +16,4 @@ class KernelWeaveConvergenceWarning(ConvergenceWarning):
 
 
 class MemoryRefusedError(MemoryError):
-    """An array would not fit into memory; nothing was allocated."""
+    """An array would not fit in memory; nothing was allocated."""

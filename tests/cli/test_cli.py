@@ -1,4 +1,4 @@
-"""The commands print what they should, write what they say and refuse in one line."""
+"""The commands print results, write what they announce, and refuse in one line."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def data(made, tmp_path):
 
 @pytest.fixture
 def no_pictures(monkeypatch):
-    """Save the time that pictures take."""
+    """Skip the plots, which take time."""
     monkeypatch.setattr(output, "_write_pictures", lambda *arguments: True)
 
 
@@ -187,7 +187,7 @@ def test_a_column_in_two_views(data, no_pictures, capsys):
 
 
 def refusal(capsys, arguments):
-    """The one line on standard error of a command that fails."""
+    """The only line on standard error of a command that fails."""
     assert main(arguments) == 2
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 1
@@ -208,10 +208,10 @@ def refusal(capsys, arguments):
             "line 2: column 'patient' holds 'p0', which is not a finite number; "
             "encode the column as numbers, or leave it out with --drop 'patient'",
         ),
-        (["data.csv", "--label", "view0_0"], "which are no classes"),
+        (["data.csv", "--label", "view0_0"], "which are not classes"),
         (["data.csv", *FIT, "--drop", "age"], "the column to drop 'age' is not in"),
         (["data.csv", *FIT, "--view", "a"], "--view must be NAME=COLUMNS; got 'a'"),
-        (["data.csv", *FIT, "--view", "a=age"], "the view 'a': no column is called,"),
+        (["data.csv", *FIT, "--view", "a=age"], "view 'a': no column is called,"),
         (["data.csv", *FIT, "--view", "a=view0", "--view", "a=view1"], "given twice"),
         (["data.csv", *FIT, "--kernel", "rbff"], "Did you mean 'rbf'?"),
         (["data.csv", *FIT, "--norm", "0.5"], "'norm' parameter of MultipleKernelFDA"),
@@ -237,7 +237,7 @@ def test_refusals(data, capsys, arguments, message):
         (b"a,y\n1,0\n2,0\n", "needs at least 2 classes"),
         (b"y\n1\n2\n", "has no columns besides the label 'y'"),
         (b'a,y\n"1,0\n', "is not a CSV file"),
-        (b"a,y\n\xff,0\n", "is not text in UTF-8"),
+        (b"a,y\n\xff,0\n", "is not UTF-8 text"),
     ],
 )
 def test_refuses_files(tmp_path, capsys, content, message):
@@ -246,7 +246,7 @@ def test_refuses_files(tmp_path, capsys, content, message):
 
 
 class Unsearchable(list):
-    """A header of so many columns that each search in it is felt."""
+    """A header that must not be searched, as if it had very many columns."""
 
     def index(self, *arguments):
         raise AssertionError("searched for one column")
@@ -289,7 +289,7 @@ def test_debug_shows_the_traceback():
 def test_without_matplotlib(data, tmp_path, capsys, monkeypatch):
     hide(monkeypatch, "matplotlib")
     assert main(["fit", data, *FIT, "--out", "results"]) == 0
-    assert "no pictures: matplotlib is not installed" in capsys.readouterr().out
+    assert "no plots: matplotlib is not installed" in capsys.readouterr().out
     assert {path.name for path in (tmp_path / "results").iterdir()} == TABLES
 
 

@@ -1,4 +1,4 @@
-"""Results appear whole or not at all, whatever happens, beside the files of others."""
+"""Results appear completely or not at all, and other files are never touched."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ INTERRUPTED = "kernelweave: interrupted; nothing was written\n"
 
 @pytest.fixture(autouse=True)
 def data(tmp_path, monkeypatch):
-    """A folder with a table, and a Ctrl-C that interrupts, as in a terminal."""
+    """A folder with a table, and a Ctrl-C that interrupts as in a terminal."""
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
     with open("data.csv", "w", newline="", encoding="utf-8") as file:
@@ -46,7 +46,7 @@ def no_pictures(monkeypatch):
 
 @pytest.fixture(params=["first", "again", "beside a note"])
 def contents(request, tmp_path, no_pictures):
-    """What is in the folder of the results before a run; it must stay there."""
+    """The contents of the results folder before a run, which must be preserved."""
     if request.param != "first":
         assert main([*FIT, "--alpha", "3"]) == 0
     if request.param == "beside a note":
@@ -79,7 +79,7 @@ STEPS = {
 
 
 def press(monkeypatch, owner, name):
-    """Let Ctrl-C be pressed in the middle of a step."""
+    """Press Ctrl-C in the middle of a step."""
 
     def step(*arguments, **options):
         signal.raise_signal(signal.SIGINT)
@@ -119,7 +119,7 @@ def test_interrupt_is_too_late_once_all_is_written(contents, tmp_path, monkeypat
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs a named pipe")
 def test_interrupt_of_a_process(tmp_path):
-    os.mkfifo("slow.csv")  # whoever reads it waits until we have written
+    os.mkfifo("slow.csv")  # readers block until we have written
     root = str(Path(kernelweave.__file__).parents[1])
     paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
     process = subprocess.Popen(
@@ -222,18 +222,18 @@ def test_results_of_an_earlier_run_are_replaced(tmp_path, monkeypatch):
     inode = results.stat().st_ino
     monkeypatch.setattr(output, "_write_pictures", lambda *arguments: True)
     assert main(FIT) == 0
-    # The old pictures show other weights.
+    # The old plots, which show other weights, are gone.
     names = {path.name for path in results.iterdir()}
     assert names == TABLES | {"note.txt", "figures"}
     assert (results / "note.txt").read_text() == "of the user"
     assert alpha_of(results) == 1
-    assert results.stat().st_ino == inode  # whoever is in the folder stays in it
+    assert results.stat().st_ino == inode  # still the same folder
 
 
 def test_files_of_the_user_with_our_names_are_not_replaced(
     tmp_path, capsys, no_pictures
 ):
-    assert main(FIT) == 0  # without pictures
+    assert main(FIT) == 0  # without plots
     mine = tmp_path / "results" / "weights.png"
     mine.write_text("of the user")
     assert main(FIT) == 2

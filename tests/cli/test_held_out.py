@@ -1,4 +1,4 @@
-"""What ``kernelweave fit`` shows are rows that the model behind it has not seen."""
+"""``kernelweave fit`` shows predictions only for rows that the model has not seen."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def in_empty_folder(tmp_path, monkeypatch):
 
 @pytest.fixture
 def drawn(monkeypatch):
-    """Save the time that pictures take; the rows to draw are in this list."""
+    """Skip the plots, which take time; the rows to draw are in this list."""
     rows = []
     monkeypatch.setattr(
         output, "_write_pictures", lambda draft, model, shown: rows.append(shown) or 1
@@ -64,8 +64,8 @@ def test_noise_is_not_predicted(rng, drawn, capsys, name):
     assert main(["fit", "noise.csv", "--label", "y", *SIMPLE]) == 0
     rows = read_predictions()
     right = np.mean(column(rows, "y") == column(rows, "predicted"))
-    # Folds share rows, so that the spread over 60 seeds is 1.4 binomial standard errors
-    # and the largest deviation 3.8; training rows are ten or more above chance.
+    # Folds share rows, so the spread over 60 seeds is 1.4 binomial standard errors, and
+    # the largest deviation 3.8; training rows are at least ten above chance.
     chance = np.unique(y, return_counts=True)[1].max() / len(y)
     assert abs(right - chance) < 6 * np.sqrt(chance * (1 - chance) / len(y))
     out = capsys.readouterr().out
@@ -85,7 +85,7 @@ def test_predictions_are_those_of_cross_validation(rng, drawn, name):
     rows = read_predictions()
     fold = column(rows, "fold", int)
     assert set(fold) == {1, 2, 3, 4, 5}
-    for label in np.unique(y):  # stratified: sizes differ by one at most
+    for label in np.unique(y):  # stratified: sizes differ by at most one
         sizes = np.bincount(fold[y == label])[1:]
         assert sizes.max() - sizes.min() <= 1
     model = MultipleKernelFDA([("all", "rbf", slice(0, 4))], norm=1, alpha=1.0)
@@ -108,7 +108,7 @@ def test_classes_of_noise_are_drawn_upon_each_other(rng, drawn):
     for c, label in enumerate(rows.classes):
         cloud = rows.coordinates[rows.labels == label]
         np.testing.assert_allclose(rows.means[c], cloud.mean(axis=0))
-        # Over 60 seeds means are at most 4.2 standard errors apart, and those of
+        # Over 60 seeds, means are at most 4.2 standard errors apart, and those of
         # training rows at least 11.
         error = np.sqrt(2 / len(cloud)) * cloud.std(axis=0)
         assert np.all(np.abs(rows.means[c] - rows.means[c - 1]) < 7 * error)
@@ -127,7 +127,7 @@ def test_projections_of_folds_are_turned_and_nothing_else(drawn):
         np.testing.assert_allclose(
             pdist(rows.coordinates[test]), pdist(part.transform(X[test])), atol=1e-10
         )
-        # In the axes of the whole model: each class is where it is there.
+        # In the axes of the whole model, each class is near its own mean there.
         for label in np.unique(y):
             mine = rows.coordinates[test & (y == label)].mean(axis=0)
             others = [whole[y == other].mean(axis=0) for other in np.unique(y)]
@@ -138,7 +138,7 @@ def test_projections_of_folds_are_turned_and_nothing_else(drawn):
 def test_axes_of_another_fit_are_found(rng):
     whole = rng.standard_normal((20, 3))
     turn = ortho_group.rvs(3, random_state=rng)
-    found = held_out._turn(whole @ turn, whole)
+    found = held_out._rotation(whole @ turn, whole)
     np.testing.assert_allclose(found, turn.T, atol=1e-12)
 
 
@@ -165,7 +165,7 @@ def test_small_classes(rng, drawn, capsys):
     out = capsys.readouterr().out
     assert "Accuracy out of fold (3 folds)" in out
     assert "3 folds instead of 5: the class 'few' has 3 rows." in out
-    assert "Classes of one row cannot be predicted out of fold" in out
+    assert "Classes with a single row cannot be predicted out of fold" in out
     rows = read_predictions()
     assert set(column(rows[:-1], "fold")) == {"1", "2", "3"}
     written = [value for name, value in rows[-1].items() if name not in ("line", "y")]
@@ -200,9 +200,9 @@ def test_accuracy_is_never_certain(m):
         (lambda c: c if c < 2 else "", ["Accuracy on 43 rows with a class: "]),
         (
             lambda c: c if c < 2 else "new",
-            ["Accuracy on 59 rows", "16 of them are of classes", "such as 'new'"],
+            ["Accuracy on 59 rows", "16 of them belong to classes", "such as 'new'"],
         ),
-        (lambda c: "", ["There are no classes in it (column 'y')"]),
+        (lambda c: "", ["The file has no classes (column 'y')"]),
     ],
 )
 def test_score_of_new_rows(drawn, capsys, given, messages):
@@ -238,7 +238,7 @@ def test_rows_that_were_learned_from_have_no_score(drawn, capsys):
     arguments = ["fit", "wine.csv", "--label", "y", *SIMPLE, "--predict", "wine.csv"]
     assert main(arguments) == 0
     out = capsys.readouterr().out
-    assert "178 of them equal to rows that the model has learned from" in out
+    assert "178 of them equal to training rows" in out
     assert "Accuracy" not in out
 
 
@@ -273,7 +273,7 @@ def test_labels_that_are_no_classes(tmp_path, capsys, name):
     assert "the label column 'what' of data.csv" in line
     assert message in line
     if isinstance(y, np.ndarray):
-        assert "cut them into a few classes" in line
+        assert "bin them into a few classes" in line
         assert "MultipleKernelRidge" in line
     assert set(tmp_path.iterdir()) == before
 
@@ -293,4 +293,4 @@ def test_number_of_folds(capsys, text):
     with pytest.raises(SystemExit) as stop:
         main(["fit", "data.csv", "--label", "y", "--folds", text])
     assert stop.value.code == 2
-    assert f"{text!r} is not a number above 1" in capsys.readouterr().err
+    assert f"{text!r} is not an integer of at least 2" in capsys.readouterr().err

@@ -258,7 +258,7 @@ def test_other_libraries_and_float32(alpha, rng, xp_backend):
 
 
 def test_is_marked_as_the_block_form(rng):
-    assert BlockFisher(*random_bank(rng), 1.0).family == "block"
-    assert not getattr(Fisher(*random_bank(rng), 1.0), "block", False)
+    assert "expansion" in BlockFisher.offers
+    assert "expansion" not in Fisher.offers
     with pytest.raises(ValueError, match="alpha must be a float > 0 or 'learn'"):
         BlockFisher(*random_bank(rng), -1.0)

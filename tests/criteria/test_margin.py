@@ -217,8 +217,8 @@ def test_bad_parameters_are_named(arguments, message):
 @pytest.mark.parametrize(
     ("signs", "message"),
     [
-        (np.ones(4), r"shape \(4, k\), one row per sample; got \(4,\)"),
-        (np.ones((3, 1)), r"shape \(4, k\), one row per sample; got \(3, 1\)"),
+        (np.ones(4), r"shape \(4, k\) with one row per sample; got \(4,\)"),
+        (np.ones((3, 1)), r"shape \(4, k\) with one row per sample; got \(3, 1\)"),
         (np.ones((4, 0)), r"got \(4, 0\)"),
         (np.array([[1.0], [2.0], [-1.0], [0.0]]), "row 1, column 0 has"),
         (np.array([[1.0], [np.nan], [-1.0], [0.0]]), "row 1, column 0 has"),

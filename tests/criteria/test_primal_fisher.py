@@ -52,7 +52,7 @@ def rows(rng):
 def test_same_function_as_over_all_rows(rows, alpha, rng, xp_backend):
     primal = PrimalFisher(rows.problem(xp_backend.asarray), alpha)
     dual = Fisher(rows.bank, rows.target, alpha)
-    assert primal.n_weights == dual.n_weights and primal.family == dual.family
+    assert primal.n_weights == dual.n_weights and primal.offers == dual.offers
     for _ in range(3):
         weights = rng.dirichlet(np.ones(dual.n_weights))
         found, expected = primal.evaluate(weights), dual.evaluate(weights)

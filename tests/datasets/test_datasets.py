@@ -1,4 +1,4 @@
-"""The data sets come in one form, are the same each time and mean what they say."""
+"""The data sets have a common form, are reproducible, and match their descriptions."""
 
 from __future__ import annotations
 

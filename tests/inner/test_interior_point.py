@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kernelweave._array import FactorizationError
-from kernelweave.inner.interior_point import SimplexSystem, largest_step, predict
+from kernelweave.inner.interior_point import BorderedSystem, largest_step, predict
 
 
 @pytest.mark.parametrize(
@@ -26,24 +26,24 @@ def test_largest_step(x, step, expected):
 
 
 @pytest.mark.parametrize("smallest", [1e-1, 1e-150])
-def test_simplex_system_satisfies_its_equations(rng, smallest):
+def test_bordered_system_satisfies_its_equations(rng, smallest):
     """Near the central path, where ``v z`` is about mu however small v is."""
     m = 6
     root = rng.normal(size=(m, m))
     hessian, v = root @ root.T, rng.uniform(0.1, 1, m)
     v[0] = smallest
     z = rng.uniform(0.1, 0.3, m) / v
-    change, residual = -v * z, rng.normal(size=m)
-    dv, dnu, dz = SimplexSystem(hessian, v, z).solve(change, residual)
-    assert abs(np.sum(dv)) < 1e-12
-    left = v * (hessian @ dv + dnu - dz + residual)
-    np.testing.assert_allclose(left, 0, atol=1e-11)
-    np.testing.assert_allclose(z * dv + v * dz, change, atol=1e-14)
+    force, equal = rng.normal(size=m) / v, rng.normal(size=(2, m))
+    missing = rng.normal(size=2)
+    dv, dnu = BorderedSystem(hessian, v, z, equal).solve(force, missing)
+    np.testing.assert_allclose(equal @ dv, missing, atol=1e-11)
+    left = v * (hessian @ dv + equal.T @ dnu - force) + z * dv
+    np.testing.assert_allclose(left, 0, atol=1e-10)
 
 
 def test_singular_systems_are_refused():
     with pytest.raises(FactorizationError, match="singular"):
-        SimplexSystem(np.zeros((2, 2)), np.array([0.5, 0.5]), np.zeros(2))
+        BorderedSystem(np.zeros((2, 2)), np.full(2, 0.5), np.zeros(2), np.ones((1, 2)))
 
 
 class Pair(NamedTuple):

@@ -1,4 +1,4 @@
-"""Fitted models that the tests of this folder look at."""
+"""Fitted models for the tests in this folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lines are the history of the solve."""
+"""The lines show the history of the solve."""
 
 from __future__ import annotations
 

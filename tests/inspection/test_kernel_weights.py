@@ -1,4 +1,4 @@
-"""The bars are the weights, however many kernels there are."""
+"""The bars show the weights, for any number of kernels."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kernelweave.inspection import KernelWeightsDisplay
 
 
 def make_display(sizes, rng, share_of_zeros=0.3):
-    """A display of random weights for views with those numbers of kernels."""
+    """A display of random weights for views with the given numbers of kernels."""
     views = [f"view{v}" for v, size in enumerate(sizes) for _ in range(size)]
     names = [f"{view}: RBF(gamma={i})" for i, view in enumerate(views)]
     weights = rng.exponential(size=len(views)) ** 2
@@ -36,7 +36,7 @@ def widths(display):
 
 
 def overlaps(display):
-    """Whether a label at the left runs into the next one."""
+    """Whether a label on the left overlaps the next one."""
     display.figure_.canvas.draw()
     boxes = [label.get_window_extent() for label in tick_labels(display)]
     return any(a.overlaps(b) for a, b in itertools.pairwise(boxes))
@@ -70,7 +70,7 @@ def test_readable_for_1_to_200_kernels(sizes):
     assert len(set(labels(display))) >= min(len(sizes), 10)
     assert not overlaps(display)
     grouped = max(sizes) > 1
-    if grouped:  # the sums over views are everything
+    if grouped:  # the sums over views include everything
         counted = [label.get_fontweight() == "bold" for label in tick_labels(display)]
     else:
         counted = [True] * len(display.bars_)

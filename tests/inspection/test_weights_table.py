@@ -1,4 +1,4 @@
-"""The table of weights agrees with the model and survives a CSV file."""
+"""The table of weights agrees with the model and survives a round trip through CSV."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def test_apply_and_quad(p, n, k, dtype, b_dtype, rng, xp_backend):
         pytest.skip("certificates go the other way")
     bank = DenseBank(xp_backend.asarray(stack, dtype))
     right = xp_backend.asarray(b, b_dtype)
-    # The kernels as they are stored, in the precision of b.
+    # The kernels as stored, widened to the precision of b.
     kept = to_numpy(bank.stack).astype(np.float64)
     applied, quad = bank.apply(right), bank.quad(right)
     assert applied.dtype == quad.dtype == right.dtype

@@ -43,7 +43,7 @@ def test_new_rows(m, dtype, rng, xp_backend):
     X, Z = rng.normal(size=(25, 4)) + 3.0, rng.normal(size=(m, 4)) - 1.0
     centering = center_in_place(xp_backend.asarray(X @ X.T, dtype))
     found = to_numpy(centering(xp_backend.asarray(Z @ X.T, dtype)))
-    mean = X.mean(axis=0)  # in the space of a linear kernel this can be done openly
+    mean = X.mean(axis=0)  # the feature space of a linear kernel is explicit
     scale = 25 / np.sum((X - mean) ** 2)
     assert_allclose(
         found, scale * (Z - mean) @ (X - mean).T, atol=10 * tolerance(dtype)

@@ -23,7 +23,7 @@ N = 30
 
 
 def with_lowest(rng, lowest, dtype=float):
-    """A centred kernel of trace n with one eigenvalue at ``lowest`` times n."""
+    """A centred kernel of trace n with one eigenvalue equal to ``lowest`` times n."""
     basis, _ = np.linalg.qr(np.column_stack([np.ones(N), rng.normal(size=(N, N - 1))]))
     values = rng.uniform(0.5, 1.5, size=N - 1)
     values[0] = 0.0
@@ -88,14 +88,14 @@ def test_clipping(lowest, rng, xp_backend):
     assert_allclose(clipped, expected * N / np.trace(expected), atol=1e-10)
     assert_allclose(np.trace(clipped), N)
     assert_allclose(clipped.sum(axis=0), 0.0, atol=1e-10)
-    # A training row that comes back as a new row finds itself.
+    # A training row passed as a new row gives the row of the training kernel.
     assert_allclose(G @ projector, clipped, atol=1e-10)
     share = -values[0] / np.sum(np.abs(values))
     assert f"removed {100 * share:.2g} %" in remark
 
 
 def test_trust_does_not_look():
-    """An indefinite kernel passes unseen; a good one gives the same model."""
+    """An indefinite kernel passes unchecked; a valid one gives the same model."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(30, 3))
     y = np.repeat([0, 1], 15)

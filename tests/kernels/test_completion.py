@@ -1,4 +1,4 @@
-"""Kernels over rows that lack views: zeros, available means, and what test rows see."""
+"""Kernels over rows that lack views: zeros or available means, also for test rows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ every_mode = pytest.mark.parametrize("missing", MODES)
 
 
 def draw_mask(rng, n, rate=0.3):
-    """Which of n rows have which of three views; each row and view has some."""
+    """Which of n rows have which of three views; no row and no view is empty."""
     mask = rng.random((n, 3)) > rate
     mask[np.arange(n), rng.integers(3, size=n)] = True
     mask[:3] = True
@@ -35,7 +35,7 @@ def draw_mask(rng, n, rate=0.3):
 
 
 def hide(X, mask):
-    """X (n, 6) with NaN in the two columns of each view that is missing."""
+    """X (n, 6) with NaN in the two columns of each missing view."""
     return np.where(np.repeat(mask, 2, axis=1), X, np.nan)
 
 
@@ -68,7 +68,7 @@ def precomputed_map(X, mask, missing, **options):
 
 
 def oracle(raw, mask, missing, new=None, new_mask=None):
-    """The definition, pair by pair: kernels (p, n, n), and (p, m, n) of new rows."""
+    """The definition, pair by pair: kernels (p, n, n), and (p, m, n) for new rows."""
     mask = mask[:, VIEW_OF]
     n, p = mask.shape
     m = 0 if new is None else len(new)
@@ -132,7 +132,7 @@ def test_the_definition_pair_by_pair(make, missing, rng):
     weights, coef = rng.random(4), rng.normal(size=(22, 3))
     expected = np.einsum("i,imn,nk->mk", weights, wanted_new, coef)
     assert_allclose(kernel_map.project(rows, weights, coef), expected, atol=1e-9)
-    each = rng.random((4, 3))  # weights of its own for every column
+    each = rng.random((4, 3))  # separate weights for every column
     expected = np.einsum("ik,imn,nk->mk", each, wanted_new, coef)
     assert_allclose(kernel_map.project(rows, each, coef), expected, atol=1e-9)
 
@@ -174,7 +174,7 @@ def test_kernels_are_kernels(missing, rng):
 
 
 def test_few_rows_are_not_taken_for_the_identity(rng):
-    """A remark on learned alpha compares kernels with the identity over all rows."""
+    """The remark on a learned alpha compares kernels to the identity over all rows."""
     X, mask = rng.normal(size=(40, 6)), np.ones((40, 3), bool)
     mask[8:, 0] = False
     narrow = [[RBF(gamma=1e9)], [Linear()], [RBF(gamma=1e9)]]
@@ -263,7 +263,7 @@ def test_complete_kernels_are_left_alone(rng):
 
 
 def test_equal_kernels_complete_each_other(rng):
-    """What is missing in one kernel stands in the other, so nothing is lost."""
+    """Entries missing in one kernel are present in the other, so nothing is lost."""
     X = rng.normal(size=(20, 2))
     whole = np.repeat(RBF(gamma=0.3)(X)[:, :, None], 2, axis=2)
     seen = np.ones((20, 2), bool)
@@ -272,7 +272,7 @@ def test_equal_kernels_complete_each_other(rng):
     kernel_map = CompletedKernelMap(source, "error", "available")
     completed = kernel_map.fit().stack
     plain = KernelMap(PrecomputedSource(whole, ["a", "b"])).fit().stack
-    # The two kernels were centred over different rows, which is all that differs.
+    # They differ only because the two kernels were centred over different rows.
     cosine = np.sum(completed[0] * plain[0]) / np.linalg.norm(plain[0])
     assert cosine / np.linalg.norm(completed[0]) > 0.97
 
@@ -284,7 +284,7 @@ def test_pairs_without_a_common_view_are_zero_before_centring(rng):
     K = np.stack([RBF(gamma=0.3)(rng.normal(size=(n, 2)))] * 2, axis=-1)
     source = PrecomputedSource(K, ["a", "b"], seen)
     G = CompletedKernelMap(source, "error", "available").fit().stack
-    # Both kernels are then the same: the two blocks side by side.
+    # Both kernels are then equal, with one diagonal block from each.
     assert_allclose(G[0], G[1], atol=1e-10)
     assert_allclose(G[0][:6, 6:], 0, atol=1e-10)
 
@@ -343,7 +343,7 @@ def test_array_libraries(missing, dtype, rng, xp_backend):
     projected = kernel_map.project(rows, weights, move(coef))
     assert projected.dtype == move(X).dtype
     wanted = expected.project(plain, weights, coef)
-    # Which of the smallest eigenvalues count as zero depends on the precision.
+    # The number of small eigenvalues that count as zero depends on the precision.
     atol = 1e-8 if dtype == "float64" else 0.1 * np.abs(wanted).max()
     assert_allclose(to_numpy(projected), wanted, atol=atol)
 

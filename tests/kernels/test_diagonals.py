@@ -1,4 +1,4 @@
-"""What a diagonal source remembers of raw kernels, and lengths of new rows."""
+"""What a diagonal source records of raw kernels, and squared norms of new rows."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_diagonals_and_least_entries(rows):
         (gram,) = source.cross([new], [i])
         assert_allclose(source.cross_as_defined(i, gram, [new]), kernel(new, X))
         assert_allclose(source.diagonal_as_defined(i, [new]), np.diag(kernel(new)))
-    # a linear kernel is computed about the mean of the training rows
+    # the origin of a linear kernel is the mean of the training rows
     about = X.mean(axis=0)
     assert_allclose(source.diagonals[1], np.sum((X - about) ** 2, axis=1))
     found = list(source.diagonal([new], [1]))
@@ -51,7 +51,7 @@ def test_diagonals_and_least_entries(rows):
 
 
 def test_lengths_of_new_rows(rows, xp_backend):
-    """``g(x, x)`` is what centring with the training rows makes of ``k(x, x)``."""
+    """``g(x, x)`` is ``k(x, x)``, centred by the training rows."""
     X, new = rows
     kernel_map = feature_map(xp_backend.asarray(X))
     kernel_map.fit()
@@ -66,7 +66,7 @@ def test_lengths_of_new_rows(rows, xp_backend):
         wanted_cross = wanted_cross + scale * (k - K.mean(axis=0)) @ P
     assert_allclose(to_numpy(norms), wanted, atol=1e-10)
     assert_allclose(to_numpy(cross), wanted_cross, atol=1e-10)
-    # at a training row it is the diagonal of the training kernel
+    # for training rows it is the diagonal of the training kernel
     own_cross, own = centred_rows(kernel_map, [xp_backend.asarray(X)], WEIGHTS)
     assert_allclose(to_numpy(own), np.diag(to_numpy(own_cross)), atol=1e-10)
 
@@ -101,7 +101,7 @@ def completed_map(X, seen, missing):
 
 @pytest.mark.parametrize("missing", ["zero", "available"])
 def test_lengths_of_rows_that_lack_views(rng, missing):
-    """Zero, or the mean of what is there, centred again as the kernel was."""
+    """Zero, or the mean over available kernels, centred again like the kernel."""
     X, new = rng.normal(size=(30, 4)), rng.normal(size=(12, 4))
     seen, there = np.ones((30, 2), bool), np.ones((12, 2), bool)
     seen[:9, 0] = seen[9:14, 1] = there[:4, 0] = there[4:7, 1] = there[7] = False
@@ -125,7 +125,7 @@ def test_lengths_of_rows_that_lack_views(rng, missing):
             length = np.where(there[:, v], lengths[v], average)
             repair = kernel_map.repairs[v]
             length = repair.scale * (length - 2 * cross + repair.grand_mean)
-            kept = np.linalg.eigvalsh(repair.projector)[-1]  # what clipping scaled by
+            kept = np.linalg.eigvalsh(repair.projector)[-1]  # the factor of clipping
             lengths[v] = np.where(known, kept * length, 0.0)
     for v, weights in enumerate(np.eye(2)):
         cross, norms = centred_rows(kernel_map, rows, weights)

@@ -1,4 +1,4 @@
-"""A bank of features does what a bank of the same kernels does."""
+"""A bank of features agrees with a bank of the corresponding kernels."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_triangular_features_take_a_short_cut(rng):
         out = short.combine(np.array(weights), out=out)
         assert_allclose(out, long.combine(np.array(weights)), atol=1e-12)
         assert_allclose(out, out.T)
-    # a part of the columns is not triangular any more
+    # a subset of the columns is no longer triangular
     part = short.subset(np.array([1, 2]))
     assert not part.triangular
 

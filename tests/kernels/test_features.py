@@ -1,4 +1,4 @@
-"""Feature maps against the kernels they stand for."""
+"""Feature maps against the kernels that they represent."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_exact_maps_are_exact(kernel, rng, xp_backend):
 def test_features_keep_the_digits_of_columns_far_from_zero(
     method, dtype, offset, rng, xp_backend
 ):
-    """Entries are multiples of 1/1024, so that an offset takes nothing from them."""
+    """Entries are multiples of 1/1024, so that adding an offset is exact."""
     X = np.round(1024 * rng.normal(size=(50, 3))) / 1024
     kernels = [Linear()] if method == "exact" else [Linear(), RBF(0.3), Laplacian(0.2)]
     grams = []
@@ -79,7 +79,7 @@ def test_features_keep_the_digits_of_columns_far_from_zero(
         Z = [to_numpy(out)[:, block].astype(float) for block in recipe.blocks]
         grams.append([centred(z @ z.T) for z in Z])
     for K, L in zip(*grams, strict=True):
-        # float32: landmarks leave directions out whose eigenvalues are rounding
+        # float32: Nystroem drops directions whose eigenvalues are rounding errors
         assert_allclose(L, K, atol=1e-11 if dtype == "float64" else 2e-3)
 
 
@@ -96,7 +96,7 @@ def test_fourier_features_tend_to_the_kernel(kernel, rng):
         out = np.empty_like(Z)
         made.write(X, out)
         assert_allclose(out, Z)
-    # The error falls like one over the root of the size; the bound is loose.
+    # The error decreases like one over the root of the size; the bound is loose.
     assert errors[2] < 5 / np.sqrt(10000) and errors[2] < errors[0]
     assert FourierFeatures(kernel, 4, 7, rng).n_features == 8
 
@@ -135,7 +135,7 @@ def test_nystroem_of_all_rows_is_the_kernel_and_duplicates_are_no_trouble(rng):
 
 
 class Loud(Kernel):
-    """``scale exp(-|x - z|^2 / 4)``: not one on its diagonal."""
+    """``scale exp(-|x - z|^2 / 4)``, whose diagonal is not one."""
 
     base = "sqeuclidean"
 
@@ -154,7 +154,7 @@ def test_nystroem_does_not_depend_on_the_scale_of_a_kernel(landmarks, scale, rng
         NystroemFeatures(Loud(s), X, 60, np.random.default_rng(0), landmarks)
         for s in (1.0, scale)
     ]
-    # the same rows are drawn; which directions are rounding may differ by a few
+    # the same rows are drawn; the number of directions kept may differ slightly
     assert_allclose(made[1].landmarks, made[0].landmarks)
     assert abs(made[1].n_features - made[0].n_features) <= 2
     errors = [kernel_error(one, new) for one in made]
@@ -168,7 +168,7 @@ def test_landmarks_find_a_rare_cluster(rng):
     for name, choose in LANDMARKS.items():
         draws = [choose(RBF(0.3), X, 40, rng) for _ in range(5)]
         found[name] = np.mean([np.any(draw >= 1990) for draw in draws])
-    # 40 of 2000 rows, drawn blindly, find one of 10 in a fifth of the cases
+    # 40 of 2000 rows drawn uniformly include one of the 10 a fifth of the time
     assert found["pivoted"] == 1.0
 
 
@@ -178,7 +178,7 @@ def test_held_out_error_measures_what_it_says(rng):
     errors = [kernel_error(NystroemFeatures(kernel, X, m, rng), new) for m in (5, 150)]
     assert errors[1] < 0.05 < errors[0] < 1.5
     made = NystroemFeatures(kernel, X, 100, rng)
-    # On its own landmarks the map is exact; they are left out of the estimate.
+    # The map is exact on its landmarks, so they are excluded from the estimate.
     assert np.isnan(kernel_error(made, made.landmarks))
     Z = made.transform(new)
     off = centred(kernel.gram(new) - Z @ Z.T)
@@ -233,7 +233,7 @@ def test_recipe_of_all_views(method, rng, xp_backend):
     host = np.empty((70, recipe.n_features))
     recipe.write(blocks, host)
     assert_allclose(to_numpy(out), host, atol=1e-9)
-    # a seed gives the same features again, another one does not
+    # the same seed gives the same features, another one does not
     again = np.empty_like(host)
     FeatureRecipe(VIEWS, blocks, method, 12, seed=3).write(blocks, again)
     assert np.array_equal(host, again)

@@ -1,4 +1,4 @@
-"""Origin and unit of columns: what centring forgets is taken off before products."""
+"""Origin and unit of columns are removed before products if the kernel ignores them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from kernelweave.kernels.maps.sources import FeatureSource
 from kernelweave.kernels.spec import gram_stack
 from kernelweave.views.spec import View
 
-#: A kernel, and what it forgets.
+#: Kernels, and the changes of the columns that do not affect them.
 FORGETS = [
     (Linear(), "affine"),
     (RBF(), "affine"),
@@ -46,7 +46,7 @@ FORGETS = [
 
 
 def dyadic(rng, shape, low=0.0):
-    """Multiples of 1/1024: an offset of 1e9, or 1e3 in float32, takes no digit."""
+    """Multiples of 1/1024: adding 1e9, or 1e3 in float32, is exact."""
     return low + np.round(1024 * np.abs(rng.normal(size=shape))) / 1024
 
 
@@ -57,7 +57,7 @@ def bank_of(kernel, X):
 
 @pytest.mark.parametrize(("kernel", "forgets"), FORGETS, ids=str)
 def test_what_a_kernel_says_it_forgets_it_does(kernel, forgets, rng):
-    """Affine maps by powers of two and integers are exact, so equality is tight."""
+    """Affine maps by powers of two and integers are exact, so tolerances are tight."""
     assert kernel.forgets == forgets
     X = dyadic(rng, (25, 3))
     expected = bank_of(kernel, X)
@@ -125,7 +125,7 @@ def test_standardised_columns_need_no_frame(rng):
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_rounding_does_not_vary(dtype, xp_backend):
-    """0.1 + 0.2 and 0.3 differ in the last digit: no column that says something."""
+    """0.1 + 0.2 and 0.3 differ in the last bit: such a column has no information."""
     X = np.where(np.arange(12)[:, None] % 2, 1 / 3, np.nextafter(1 / 3, 1))
     if dtype == "float32":
         third = np.float32(1 / 3)
@@ -136,7 +136,7 @@ def test_rounding_does_not_vary(dtype, xp_backend):
         pytest.raises(ValueError, match="is constant"),
     ):
         bank_of("linear", there)
-    # next to a column that varies it is no matter
+    # next to a column that varies, it has no effect
     column = np.arange(12.0)[:, None]
     both = xp_backend.asarray(np.concatenate([X, column], axis=1), dtype)
     alone = bank_of("linear", xp_backend.asarray(column, dtype))

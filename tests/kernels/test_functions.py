@@ -51,7 +51,7 @@ def my_kernel(X, Z):
     return (X @ Z.T) ** 2
 
 
-#: (kernel with fixed parameters, the same in scikit-learn)
+#: (kernel with fixed parameters, its counterpart in scikit-learn)
 REFERENCES = [
     (Linear(), pairwise.linear_kernel),
     (RBF(gamma=0.3), lambda X, Z: pairwise.rbf_kernel(X, Z, gamma=0.3)),
@@ -66,12 +66,12 @@ REFERENCES = [
 ]
 
 
-#: Every kernel with its defaults, and kernels that wrap kernels.
 def kernel_id(kernel):
-    """A name without the address of a function, the same in every test process."""
+    """A name without function addresses, which differ between test processes."""
     return re.sub(r" at 0x\w+", "", str(kernel))
 
 
+#: Every kernel with its defaults, and kernels that wrap kernels.
 KERNEL_OBJECTS = [
     *(make() for make in KERNELS.values()),
     RBF(factor=3.0),
@@ -169,7 +169,7 @@ def test_squared_distances_survive_a_large_offset(rng):
 
 @pytest.mark.parametrize("value", [1e3, 1e9, 1e20])
 def test_squared_distances_survive_an_outlier(value, rng, xp_backend):
-    """The other rows keep their digits, and the kernel stays semidefinite."""
+    """The other rows keep their digits, and the kernel remains semidefinite."""
     X = rng.normal(size=(100, 3))
     X[rng.integers(100), 1] = value
     K = to_numpy(RBF()(xp_backend.asarray(X)))
@@ -519,10 +519,10 @@ def test_lists_flatten_in_order():
         ("rfb", ValueError, "unknown kernel 'rfb'.*'linear', 'rbf'.*mean 'rbf'"),
         ("polynom", ValueError, "Did you mean 'polynomial'"),
         ("precomputed", ValueError, "views='precomputed'"),
-        ("zzz", ValueError, "the names are 'auto', 'linear'.*'cosine'.$"),
+        ("zzz", ValueError, "the known names are 'auto', 'linear'.*'cosine'.$"),
         ([], ValueError, "the list of kernels is empty"),
         (["rbf", []], ValueError, "the list of kernels is empty"),
-        (RBF, TypeError, r"the class RBF; give an object such as RBF\(\)"),
+        (RBF, TypeError, r"the class RBF; pass an instance such as RBF\(\)"),
         (None, TypeError, "must be a name.*found NoneType None"),
         (3, TypeError, "found int 3"),
         (Pipe(PCA, "rbf"), TypeError, "transformer must be a scikit-learn"),
@@ -624,7 +624,7 @@ def test_stack_equals_one_by_one_in_any_order(rng, xp_backend):
                 np.testing.assert_allclose(to_numpy(K), expected, atol=1e-14)
             else:
                 np.testing.assert_array_equal(to_numpy(K), expected)
-            K[:, :] = -1.0  # the caller may overwrite what it was given
+            K[:, :] = -1.0  # the caller may overwrite it
 
 
 def test_stack_shares_bases_and_features(monkeypatch):
@@ -638,7 +638,7 @@ def test_stack_shares_bases_and_features(monkeypatch):
     X = rows()
     kernels = resolve_kernels(["auto", "rbf", Polynomial(), "linear"], X, "v")
     assert len(list(gram_stack(kernels, X))) == 9
-    # the linear kernel has an origin of its own, the polynomial must not
+    # the linear kernel uses its own origin, which the polynomial must not
     assert calls == ["dot", "sqeuclidean"] * 2 + ["sqeuclidean", "dot", "dot"]
 
 

@@ -1,4 +1,4 @@
-"""From rows to the bank and to projections of new rows."""
+"""From rows to the bank, and to projections of new rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Moments of chunks: what they hold, and that order and portions do not matter."""
+"""Moments of chunks: their values, and their independence of order and portions."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ def test_moments_on_other_libraries(rng, xp_backend):
     expected = recipe(blocks, y, 5)
     assert_allclose(to_numpy(found.gram), expected.gram, atol=1e-9)
     assert np.array_equal(found.probe.keys, expected.probe.keys)
-    # rows in host memory are sent there
+    # rows in host memory are moved there
     assert_allclose(to_numpy(there(blocks, y, 5).gram), expected.gram, atol=1e-9)
-    # ... and a chunk without one of the classes is no trouble
+    # and a chunk may lack some of the classes
     few = there([xp_backend.asarray(b[:9]) for b in blocks], np.repeat(["w"], 9), 6)
     both = found.merge(few)
     assert both.labels.tolist() == ["u", "v", "w"] and both.n_rows == 109
@@ -98,7 +98,7 @@ def test_sparse_and_dense_rows_have_the_same_moments(rng):
     dense = [b.toarray() for b in thin]
     features.sparse = [False] * 3
     for step in {step for steps in features.steps for step in steps}:
-        step.mean_ = np.zeros_like(step.mean_)  # what sparse rows go without
+        step.mean_ = np.zeros_like(step.mean_)  # sparse rows are not centred
     expected = ChunkRecipe(features, blocks[0][:0], True, 2)(dense, y, 0)
     assert_allclose(found.gram, expected.gram, atol=1e-12)
 
@@ -113,7 +113,7 @@ def test_portions_do_not_matter(portions, rng):
     for size in portions:
         part = slice(start, start + size)
         accumulator = accumulator.added([b[part] for b in blocks], y[part])
-        accumulator.total()  # looking changes nothing
+        accumulator.total()  # does not change the state
         start += size
     found = accumulator.total()
     assert np.array_equal(found.gram, expected.gram)  # bit for bit
@@ -151,7 +151,7 @@ def test_a_refused_or_interrupted_portion_leaves_no_trace(rng):
 
 
 class Part:
-    """What is summed, as text: the order of additions can be read off."""
+    """A summand that records the order of additions as text."""
 
     def __init__(self, text):
         self.text = text
@@ -185,7 +185,7 @@ def test_probe_is_a_sample_of_all_rows_in_any_order(rng):
     assert len(forth.keys) == PROBE_ROWS
     assert np.array_equal(np.sort(forth.keys), np.sort(back.keys))
     assert np.array_equal(np.sort(forth.keys), forth.keys)
-    # each quarter of the rows is there, and rows and labels still belong together
+    # rows keep their labels, and every quarter of the rows is represented
     known = {tuple(row): label for row, label in zip(blocks[0], y, strict=True)}
     assert all(
         known[tuple(r)] == t for r, t in zip(forth.views[0], forth.y, strict=True)

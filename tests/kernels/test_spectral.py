@@ -1,4 +1,4 @@
-"""Rank-one kernels from eigenvectors: what they add up to, and new rows."""
+"""Rank-one kernels from eigenvectors: their sum, and new rows."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_new_rows_extend_old_ones(rng):
     np.testing.assert_allclose(bank.cross(gaussian(X, X)), bank.stack, atol=1e-9)
     cross = bank.cross(gaussian(new, X))
     assert cross.shape == (5, 4, 12)
-    # With all eigenvectors at their own eigenvalues the base kernel comes back.
+    # All eigenvectors, weighted by their eigenvalues, recover the base kernel.
     every = spectral_bank(gaussian(X, X))
     total = np.tensordot(every.eigenvalues / 12, every.cross(gaussian(new, X)), 1)
     np.testing.assert_allclose(total, gaussian(new, X), atol=1e-6)
@@ -70,7 +70,7 @@ def test_every_array_library(xp_backend, rng):
     np.testing.assert_allclose(
         to_numpy(bank.stack), spectral_bank(K, 3).stack, atol=1e-10
     )
-    np.testing.assert_allclose(to_numpy(there), K)  # the input stays as it was
+    np.testing.assert_allclose(to_numpy(there), K)  # the input is unchanged
 
 
 BAD = {

@@ -1,4 +1,4 @@
-"""Views that compute the same kernel: which are called twins, and which are not."""
+"""Views that compute the same kernel: which count as twins, and which do not."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def other_gram(X, Z):
     return X @ Z.T
 
 
-def told(*views):
-    """What is said about views (kernel, columns) named v0, v1, ..."""
+def warnings_of(*views):
+    """The warnings about views (kernel, columns) named v0, v1, ..."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         warn_twins(
@@ -50,7 +50,7 @@ def told(*views):
     ],
 )
 def test_twins(one, other):
-    (message,) = told((one, [0, 2]), (other, [0, 2]))
+    (message,) = warnings_of((one, [0, 2]), (other, [0, 2]))
     assert "the views 'v0' and 'v1' have a kernel" in message
     assert "cannot be told apart" in message
 
@@ -68,22 +68,22 @@ def test_twins(one, other):
     ],
 )
 def test_other_kernels_are_no_twins(one, other):
-    assert told((one, [0, 2]), (other, [0, 2])) == []
+    assert warnings_of((one, [0, 2]), (other, [0, 2])) == []
 
 
 def test_other_columns_are_no_twins():
-    assert told(("auto", [0, 1, 2]), ("auto", [2, 3]), ("auto", [0, 1])) == []
-    assert told((["rbf", RBF()], [0, 1])) == []  # within a view: that is for the user
+    assert warnings_of(("auto", [0, 1, 2]), ("auto", [2, 3]), ("auto", [0, 1])) == []
+    assert warnings_of((["rbf", RBF()], [0, 1])) == []  # duplicates within a view
 
 
 def test_the_order_of_columns_counts_where_a_kernel_may_look_at_it():
     for kernel in ("auto", "rbf", Polynomial(3)):
-        assert len(told((kernel, [0, 2]), (kernel, [2, 0]))) == 1
-    assert told((gram, [0, 2]), (gram, [2, 0])) == []
+        assert len(warnings_of((kernel, [0, 2]), (kernel, [2, 0]))) == 1
+    assert warnings_of((gram, [0, 2]), (gram, [2, 0])) == []
 
 
 def test_one_warning_for_all():
-    (message,) = told(
+    (message,) = warnings_of(
         (["rbf", "linear"], [0]), ("auto", [1]), ("auto", [1]), (["linear", "rbf"], [0])
     )
     assert "the views 'v0' and 'v3'; 'v1' and 'v2' have" in message

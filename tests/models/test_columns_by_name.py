@@ -157,7 +157,7 @@ def test_what_is_missing_is_named_and_nothing_changes(estimator, table):
         )
         with pytest.raises(ValueError, match=lacks):
             method(X[["a", "d", "unused"]])
-        several = r"several columns of the name\(s\) 'd' \(view 'right'\)"
+        several = r"several columns with the name\(s\) 'd' \(view 'right'\)"
         with pytest.raises(ValueError, match=several):
             method(X[[*"abcd", "d"]])
         with (

@@ -8,18 +8,22 @@ import numpy as np
 import pytest
 
 from kernelweave import (
+    Fisher,
+    Margin,
     MultipleKernelFDA,
     MultipleKernelRidge,
     MultipleKernelSVC,
+    SignedSum,
+    Simplex,
     SubspaceKernel,
     TransductiveKernelSVC,
 )
-from kernelweave.solvers.methods import METHODS
+from kernelweave.solvers.methods import fitting_methods
 
 TOL = 1e-2
-FISHER = tuple(METHODS["fisher"])
-MARGIN = tuple(METHODS["margin"])
-SIGNED = tuple(METHODS["signed margin"])
+FISHER = tuple(fitting_methods(Fisher, Simplex))
+MARGIN = tuple(fitting_methods(Margin, Simplex))
+SIGNED = tuple(fitting_methods(Margin, SignedSum))
 #: Cone solvers take seconds for sixty kernels and are for comparison only.
 CONES = ("sdp", "qcqp")
 #: Combinations that do not exist, with what their message must name.

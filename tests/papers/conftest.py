@@ -1,4 +1,4 @@
-"""The fake paper is importable, in other processes too."""
+"""Make the fake paper importable, also in other processes."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ def half():
 
 
 def nowhere():
-    raise MissingDataError("the data set 'moon' is not here; fly there")
+    raise MissingDataError("the data set 'moon' was not found; fly there")
 
 
 def draw_number(data, rng):
@@ -38,7 +38,7 @@ def warns(split):
 
 
 def count_threads(split):
-    """Threads of the library for linear algebra that has most of them."""
+    """The largest number of threads of any linear algebra library."""
     return {"score": float(max(pool["num_threads"] for pool in threadpool_info()))}
 
 

@@ -42,7 +42,7 @@ def test_scaling(rng):
 
 def test_halves_choose_a_width(split):
     assert len(split.y_train) == len(split.y_test) == 45
-    assert split.sigma in splits.WIDTHS[1:]  # the narrowest knows nothing
+    assert split.sigma in splits.WIDTHS[1:]  # the narrowest is useless
 
 
 def test_a_width_that_is_given_is_taken(data, rng):
@@ -60,7 +60,7 @@ def test_the_first_rows_of_each_class(rng):
 @pytest.mark.parametrize("uncorrelated", [False, True])
 @pytest.mark.parametrize("sigmas", [(0.1,), (0.05, 0.5)])
 def test_closed_form_of_the_joint_machines(split, sigmas, uncorrelated):
-    """One against the rest on the closed form decides as the estimator does."""
+    """One-against-rest machines on the closed form agree with the estimator."""
     rows = (split.train, split.y_train)
     inner, cross = joint_kernels(*rows, split.test, sigmas, uncorrelated)
     model = SubspaceKernelSVC(
@@ -130,7 +130,7 @@ def test_centred_kernels(split):
 
 
 def made_up(key, cell, sign):
-    """Two splits; columns get worse in their order by ``sign`` points each."""
+    """Two splits; each column is worse than the previous one by ``sign`` points."""
     experiment = load_paper("chen2008").select(part=key)[0]
 
     def columns(i):

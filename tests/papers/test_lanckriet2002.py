@@ -60,7 +60,7 @@ def test_more_freedom_gives_a_larger_margin(split):
 
 def test_rows_that_are_not_separated_have_no_margin(rng):
     X = rng.standard_normal((60, 2))
-    y = np.where(X[:, 0] * X[:, 1] > 0, 1.0, -1.0)  # no line tells them apart
+    y = np.where(X[:, 0] * X[:, 1] > 0, 1.0, -1.0)  # no line separates them
     split = lanckriet2002.partition((lanckriet2002.three_kernels(X, 0.5), y), rng)
     assert lanckriet2002.COLUMNS["K3"](split) == {"separated": 0.0}
 
@@ -73,8 +73,8 @@ def test_separability(rng, degree):
     assert found == {"separable": 100.0 if degree == 2 else 0.0}
 
 
-#: Mean margins and errors of 30 splits, by an interior point or an active set other
-#: than ours; None where they depend on rounding.
+#: Mean margins and errors of 30 splits, from interior-point or active-set solvers other
+#: than ours.
 INDEPENDENT = [
     ("breast_cancer_wisconsin", 0.5, "K1", 0.0093, 19.2),
     ("breast_cancer_wisconsin", 0.5, "K2", 0.137, 31.7),
@@ -107,7 +107,7 @@ def test_means_of_thirty_splits(data_dir, name, sigma, column, margin, errors):
 
 
 def test_breast_cancer_to_all_digits():
-    """The first split of all: w of Lanckriet et al. (2002), Eq. 12, weights >= 0."""
+    """The first split: Eq. 12 of Lanckriet et al. (2002) with weights >= 0."""
     data = lanckriet2002.kernels_of("breast_cancer_wisconsin", 0.5)
     split = lanckriet2002.partition(data, np.random.default_rng(1000))
     bank = DenseBank(3 * split.kernels)
@@ -119,7 +119,7 @@ def test_breast_cancer_to_all_digits():
 
 
 def made_up(star_errors, spread=0.0):
-    """Three splits of each row in which K1 and K2 separate, and K3 does not."""
+    """Three splits of each row, in which K1 and K2 separate and K3 does not."""
 
     def cell(margin, errors, i):
         weights = [0.6, 0.9, -0.5]
@@ -163,7 +163,7 @@ def test_cells_without_a_margin_in_every_split_are_left_out():
 
 @pytest.mark.parametrize("row", ["Sonar", "Heart"])
 def test_margins_of_the_table(row, request):
-    if row == "Heart":  # the other one comes with the package
+    if row == "Heart":  # Sonar comes with the package
         request.getfixturevalue("data_dir")
     split = EXPERIMENT.split(EXPERIMENT.rows[row](), split_generator("table1", 0))
     for column in ("K2", "K*"):

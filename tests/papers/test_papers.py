@@ -144,7 +144,7 @@ def test_l1_is_sparse_and_l2_is_not(tmp_path):
 
 @pytest.fixture
 def few_pictures(monkeypatch):
-    """Views of 90 made-up pictures of three kinds in place of the real ones."""
+    """Views of 90 made-up images of three kinds in place of the real ones."""
     rng = np.random.default_rng(0)
     y = np.arange(90) % 3
     views = [rng.standard_normal((90, 4)) + 1.5 * np.eye(3, 4)[y] for _ in range(5)]
@@ -172,7 +172,7 @@ def test_informative_kernels_come_first(few_pictures):
     assert kernels.train.shape == (18, 18, 30)
     assert kernels.test.shape == (72, 18, 30)
     same = kernels.y_train[:, None] == kernels.y_train[None, :]
-    np.fill_diagonal(same, False)  # a row is equal to itself under every kernel
+    np.fill_diagonal(same, False)  # every row is equal to itself
     other = kernels.y_train[:, None] != kernels.y_train[None, :]
     contrast = kernels.train[same].mean(axis=0) - kernels.train[other].mean(axis=0)
     informative, noise = np.abs(contrast[:12]), np.abs(contrast[12:])
@@ -180,7 +180,7 @@ def test_informative_kernels_come_first(few_pictures):
 
 
 def made_up(key, values):
-    """Results with these values: row -> column -> measures of each split."""
+    """Results with these values: row -> column -> measure -> splits."""
     experiment = load_paper("yan2009").select(part=key)[0]
     splits = {
         row: {

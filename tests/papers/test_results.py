@@ -62,7 +62,7 @@ def test_cells_of_an_experiment(fake, tmp_path):
 
 
 def test_error_of_the_paper_counts(fake, tmp_path):
-    """Ours over 4 splits and theirs over 8: variances 1/4 and 1/8 of a split's."""
+    """Means over 4 and 8 splits: 1/4 and 1/8 of the variance of a single split."""
     results = run_experiment(fake.TABLE, 4, tmp_path)
     error = results.error("half", "same", "score")
     both = error * np.sqrt(1 + 4 / 8)

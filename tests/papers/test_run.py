@@ -1,4 +1,4 @@
-"""Splits run once, are the same each time, and can be interrupted."""
+"""Splits run once, are reproducible, and can be interrupted."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_every_split_of_every_row_and_column(fake, tmp_path):
     assert results.values("half", "same", "list").shape == (5, 2)
     drawn = [fake.draw_number(0.5, split_generator("table1", i)) for i in range(5)]
     np.testing.assert_array_equal(results.values("half", "same", "score"), drawn)
-    assert results.missing == {"moon": "the data set 'moon' is not here; fly there"}
+    assert results.missing == {"moon": "the data set 'moon' was not found; fly there"}
 
 
 def test_warnings_are_counted_without_their_numbers(fake, tmp_path):
@@ -98,7 +98,7 @@ def test_interrupted_run_goes_on(fake, tmp_path):
     )
     with pytest.raises(KeyboardInterrupt):
         run_experiment(broken, 3, tmp_path)
-    assert len(calls) == 1  # was kept, although its split did not end
+    assert len(calls) == 1  # kept, although its split did not finish
     run_experiment(experiment, 3, tmp_path)
     assert len(calls) == 3
 

@@ -14,7 +14,7 @@ from kernelweave.papers.run import run_experiment
 
 @pytest.fixture
 def array(rng):
-    """Three groups of genes, the first of which knows the three classes."""
+    """Three groups of genes, the first of which depends on the three classes."""
     y = np.arange(48) % 3
     X = rng.standard_normal((48, 12))
     X[:, :4] += 4 * np.eye(3, 4)[y]
@@ -38,7 +38,7 @@ def test_holes_are_in_training_rows_and_whole_groups(array, rng):
     for columns in array.groups.values():
         lacking = np.isnan(split.train[:, columns])
         assert lacking.any(axis=1).sum() == lacking.all(axis=1).sum() == 6
-    split = zhao2009.holes((array, 60), rng)  # without care some would keep nothing
+    split = zhao2009.holes((array, 60), rng)  # some rows could lose every group
     assert not np.isnan(split.train).all(axis=1).any()
 
 
@@ -76,7 +76,7 @@ def test_claims_without_data_are_not_run():
 
 
 def made_up(shift):
-    """Ten splits of a set in which MPKDA-Pri is ahead by ``shift``."""
+    """Ten splits of a data set on which MPKDA-Pri is ahead by ``shift``."""
     experiment = load_paper("zhao2009").select(table=2)[0]
     weights = np.zeros(15)
     weights[says.PATHWAYS.index(says.MAPK)] = 1.0

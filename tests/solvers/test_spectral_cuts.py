@@ -7,6 +7,7 @@ import pytest
 
 from kernelweave import Fisher, LpBall, Simplex, certify, solve
 from kernelweave.criteria import BlockFisher, Margin
+from kernelweave.criteria.mixture import MixtureLikelihood
 from kernelweave.fits.targets import binary_target
 from kernelweave.kernels import DenseBank, center_and_scale
 from kernelweave.solvers.spectral_cuts import nearest_point
@@ -147,11 +148,20 @@ def test_the_fisher_criterion_too(margin_data, alpha):
     assert signed.value <= solve(criterion, Simplex()).value * (1 + 1e-6)
 
 
-def test_other_criteria_are_refused_by_name(margin_data):
+def test_the_block_form_takes_weights_of_any_sign(margin_data):
     X, y = margin_data.rows(20, 0)
     bank = DenseBank(center_and_scale(margin_data.three(X)))
     criterion = BlockFisher(bank, binary_target((y > 0).astype(int)), 1.0)
-    with pytest.raises(ValueError, match="no method minimises BlockFisher"):
+    signed = solve(criterion, SignedSum(bank), tol=1e-6)
+    assert signed.converged
+    assert signed.value <= solve(criterion, Simplex()).value * (1 + 1e-6)
+
+
+def test_other_criteria_are_refused_by_name(margin_data, rng):
+    X, _ = margin_data.rows(20, 0)
+    bank = DenseBank(center_and_scale(margin_data.three(X)))
+    criterion = MixtureLikelihood(rng.normal(size=(20, 3)))
+    with pytest.raises(ValueError, match="no method minimises MixtureLikelihood"):
         solve(criterion, SignedSum(bank))
 
 

@@ -1,4 +1,4 @@
-"""Columns of a view: every way to name them, on every container."""
+"""Columns of a view: every way to specify them, for every kind of container."""
 
 from __future__ import annotations
 
@@ -108,9 +108,9 @@ def test_mask_from_each_array_library(xp_backend):
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ([], r"'v0'.*columns=\[\] selects nothing"),
-        (slice(3, 3), "'v0'.*selects nothing"),
-        ([False] * 5, "'v0'.*selects nothing"),
+        ([], r"'v0'.*columns=\[\] selects no columns"),
+        (slice(3, 3), "'v0'.*selects no columns"),
+        ([False] * 5, "'v0'.*selects no columns"),
         ([0, 7, -6], r"'v0'.*position\(s\) 7, -6 are out of range: X has 5"),
         ([True, False], "'v0'.*mask has length 2, but X has 5"),
         ([0, "p1"], "'v0'.*found a list of int, str"),
@@ -121,8 +121,8 @@ def test_mask_from_each_array_library(xp_backend):
         ({"g1"}, "'v0'.*found set"),
         (slice(0.5, 2), "'v0'.*found slice"),
         ([1, 1, -4], r"'v0'.*column\(s\) 'g2' are selected twice"),
-        ("pp1", "'v0'.*'pp1' is not among the 5 of X. Did you mean 'p1'"),
-        (["g1", "zzz"], "'v0'.*'zzz' is not among the 5 of X"),
+        ("pp1", "'v0'.*'pp1' is not among the 5 columns of X. Did you mean 'p1'"),
+        (["g1", "zzz"], "'v0'.*'zzz' is not among the 5 columns of X"),
         (slice("g1", "zzz"), "'v0'.*'zzz' is not among"),
     ],
 )
@@ -153,7 +153,7 @@ def test_views_may_share_columns():
 
 
 def found_in(X, *columns):
-    """Where columns of views on the five names are in X."""
+    """Positions in X of the columns of views that were fitted on NAMES."""
     views = [View(f"v{i}", "auto", c) for i, c in enumerate(columns)]
     return find_columns(X, views, resolve_columns(DATA, views), NAMES)
 
@@ -164,8 +164,10 @@ def test_columns_are_found_by_name_in_any_order(make):
     assert found_in(X, [0, 1], [1, 4]) == [[0, 1], [1, 4]]
     order = ["p3", "g2", "p2", "g1"]
     X = X[order] if make is pandas_frame else X.select(order)
-    assert found_in(X, [0, 1], [1, 4]) == [[3, 1], [1, 0]]  # p1 is of no view
-    lacks = r"lacks the column\(s\) 'p1' \(views 'v0', 'v2'\), which were there in fit"
+    assert found_in(X, [0, 1], [1, 4]) == [[3, 1], [1, 0]]  # no view uses p1
+    lacks = (
+        r"lacks the column\(s\) 'p1' \(views 'v0', 'v2'\), which were present in fit"
+    )
     with pytest.raises(ValueError, match=lacks):
         found_in(X, [0, 2], [3], [2, 4])
 
@@ -185,7 +187,7 @@ def test_repeated_names_matter_only_where_they_are_used():
     X = pandas_frame()
     twice = X[["g1", "g2", "p1", "g1", "p2", "p3"]]
     assert found_in(twice, [1, 2], [4]) == [[1, 2], [5]]
-    with pytest.raises(ValueError, match=r"several columns of .* 'g1' \(view 'v1'\)"):
+    with pytest.raises(ValueError, match=r"several columns with .* 'g1' \(view 'v1'\)"):
         found_in(twice, [1], [0, 4])
 
 

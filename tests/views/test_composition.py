@@ -1,4 +1,4 @@
-"""Nested parameters of kernels: get, set, clone, and objects left alone."""
+"""Nested parameters of kernels: get, set and clone, without changing user objects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The smallest estimator on views: scikit-learn's checks, pipelines and searches."""
+"""A minimal estimator on views: scikit-learn's checks, pipelines and searches."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from kernelweave.views.validate import split_views, validate_features, validate_
 
 
 class MeanKernelRidge(ClassifierMixin, ViewsParamsMixin, BaseEstimator):
-    """Ridge on class indicators with the mean of all kernels."""
+    """Ridge regression on class indicators with the mean of all kernels."""
 
     def __init__(self, views=None, alpha=1.0):
         self.views = views
@@ -77,7 +77,7 @@ class MeanKernelRidge(ClassifierMixin, ViewsParamsMixin, BaseEstimator):
         grams = []
         for i in range(len(self.views_)):
             Z = None if reference is None else reference[i]
-            for kernel in self.kernels_[i]:  # not centred: as they are defined
+            for kernel in self.kernels_[i]:  # as defined, not centred
                 grams.append(to_numpy(kernel.gram(blocks[i], Z)))
         return np.mean(grams, axis=0)
 

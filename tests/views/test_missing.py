@@ -1,4 +1,4 @@
-"""Which rows lack which view: found, or refused by name."""
+"""Rows that lack views are found, and other missing entries refused by name."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ VIEWS = [("left", "rbf", [0, 1]), ("right", "rbf", [3, 4])]
 
 
 class Model(BaseEstimator):
-    """Bears the attributes."""
+    """Receives ``n_features_in_``."""
 
 
 @pytest.fixture
 def table():
-    """Ten rows; 1 and 4 lack the left view, 4 and 7 the right one; column 2 is free."""
+    """Ten rows; 1 and 4 lack the left view, 4 and 7 the right; no view has column 2."""
     X = np.arange(50.0).reshape(10, 5)
     X[[1, 4], :2] = np.nan
     X[[4, 7], 3:] = np.nan

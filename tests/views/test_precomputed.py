@@ -1,4 +1,4 @@
-"""Ready-made kernels: shapes, missing entries, symmetry."""
+"""Precomputed kernels: shapes, missing entries, symmetry."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_symmetry(monkeypatch, xp_backend, scale, entries):
 
 
 def test_asymmetry_is_measured_by_the_largest_entry(xp_backend):
-    K = np.array([[1e-9, 2.0], [2.0 + 1e-12, 1e-9]])  # no kernel, but symmetric
+    K = np.array([[1e-9, 2.0], [2.0 + 1e-12, 1e-9]])  # symmetric, but not a kernel
     assert check_symmetric(xp_backend.asarray(K), "a", 1e-10) < 1e-11
     with pytest.raises(ValueError, match="not symmetric"):
         check_symmetric(xp_backend.asarray(K), "a", 1e-14)

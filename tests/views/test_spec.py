@@ -1,4 +1,4 @@
-"""What ``views`` may be, and the message for everything else."""
+"""Valid values of ``views``, and the messages for all others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""X comes in: dtypes, containers, missing and infinite entries, feature names."""
+"""Checks of X: dtypes, containers, missing and infinite entries, feature names."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_frames_use_only_their_views_columns(library):
     views = [View("x", "auto", ["i", "b"]), View("y", "auto", "f32")]
     x, y = blocks_of(X, views)
     np.testing.assert_array_equal(x, [[1, 1], [2, 0]])
-    assert x.dtype == y.dtype == np.float64  # float32 beside integers: one dtype
+    assert x.dtype == y.dtype == np.float64  # float32 next to integers: a common dtype
     (y,) = blocks_of(X, views[1:])
     assert y.dtype == np.float32
     with pytest.raises(ValueError, match=r"'t'.*row 0, column 'text' holds 'a'"):
@@ -268,7 +268,7 @@ def test_names_that_are_no_text_are_no_names():
     with pytest.warns(UserWarning, match=r"was fitted without feature names"):
         validate_new(model, named, views, [[0]])
     validate_features(model, named, reset=True)
-    named[7] = 1.0  # one name that is no text is a column of no view
+    named[7] = 1.0  # a name that is not a string belongs to no view
     assert validate_new(model, named[[7, *"cba"]], views, [[0]])[1] == [[3]]
 
 

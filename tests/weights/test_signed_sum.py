@@ -9,7 +9,7 @@ from scipy.optimize import linprog
 from kernelweave.kernels import DenseBank, center_and_scale
 from kernelweave.solvers.reference.fisher import run_solver
 from kernelweave.weights import SignedSum, Simplex, WeightSet
-from kernelweave.weights.signed_sum import box_maximum
+from kernelweave.weights.programs import box_maximizer
 
 
 def make(rng, n=10, p=4, bound=100.0, rank=None):
@@ -27,7 +27,7 @@ def test_follows_the_protocol(rng):
     weight_set = make(rng)
     assert isinstance(weight_set, WeightSet)
     assert repr(weight_set) == "SignedSum(bound=100)"
-    assert weight_set.signed
+    assert "cuts" in weight_set.offers
     start = weight_set.start(4)
     np.testing.assert_allclose(start, 0.25)
     assert weight_set.violation(start) == 0.0
@@ -157,12 +157,14 @@ def test_remarks(rng):
     assert any("equal trace" in remark for remark in scaled.remarks(scaled.start(4)))
 
 
-def test_box_maximum_is_a_linear_program(rng):
+def test_box_maximizer_solves_a_linear_program(rng):
     limits = np.array([[0.0, 1.0], [-2.0, 2.0], [-2.0, 2.0], [-2.0, 2.0]])
     for _ in range(10):
         scores = rng.standard_normal(4)
         best = linprog(-scores, A_eq=np.ones((1, 4)), b_eq=[1.0], bounds=limits)
-        assert box_maximum(scores, limits) == pytest.approx(-best.fun, abs=1e-9)
+        assert scores @ box_maximizer(scores, limits) == pytest.approx(
+            -best.fun, abs=1e-9
+        )
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])

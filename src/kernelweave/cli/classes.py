@@ -1,4 +1,4 @@
-"""A column of classes: is it one, and what do the rows of another file say?"""
+"""Columns of classes: check that of the training rows, and read that of new rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kernelweave.cli.read import MISSING, Table, number
 
 __all__ = ["check_classes", "given_classes"]
 
-#: More different values than this are hardly ever classes.
+#: A column with more distinct values than this hardly ever holds classes.
 MANY = 20
 
 
@@ -21,33 +21,33 @@ def check_classes(y: np.ndarray, column: str, path: Path) -> None:
     Parameters
     ----------
     y : ndarray of shape (n,)
-        Whole numbers or texts.
+        Integers or strings.
     column : str
-        Where they come from.
+        The label column.
     path : Path
         The file.
     """
     n, k = len(y), len(np.unique(y))
     numeric = np.issubdtype(y.dtype, np.integer)
-    often_new = k > max(2, n / 2)  # two rows of two classes are few, but classes
-    if numeric and (k > MANY or often_new):
+    mostly_distinct = k > max(2, n / 2)  # two rows of two classes are still classes
+    if numeric and (k > MANY or mostly_distinct):
         raise ValueError(
             f"the label column {column!r} of {path} holds {k} different numbers in {n} "
-            "rows, which look like a measurement and not like classes; cut them into a "
-            "few classes, use MultipleKernelRidge in Python to predict numbers, or say "
+            "rows, which look like a measurement rather than classes; bin them into a "
+            "few classes, use MultipleKernelRidge in Python to predict numbers, or use "
             "--task classification if they are classes after all"
         )
-    if not numeric and often_new and (k > MANY or k == n):
+    if not numeric and mostly_distinct and (k > MANY or k == n):
         raise ValueError(
             f"the label column {column!r} of {path} holds {k} different texts in {n} "
-            "rows, which look like names of rows and not like classes; name the "
-            "column of the classes with --label, or say --task classification if they "
-            "are classes after all"
+            "rows, which look like row names rather than classes; name the column of "
+            "the classes with --label, or use --task classification if they are "
+            "classes after all"
         )
 
 
 def given_classes(table: Table, column: str, classes: np.ndarray) -> list[Any] | None:
-    """What a file says about the classes of its rows, in the terms of a model.
+    """The classes given in a file of new rows, as values of the model's dtype.
 
     Parameters
     ----------
@@ -61,8 +61,8 @@ def given_classes(table: Table, column: str, classes: np.ndarray) -> list[Any] |
     Returns
     -------
     given : list of length m, or None
-        Class of each row, of the model or not, and None where the cell is empty. None
-        if there is no such column, or nothing in it.
+        Class of each row, known to the model or not, and None where the cell is empty.
+        None instead of a list if the column is absent or entirely empty.
     """
     if column not in table.header:
         return None
@@ -71,7 +71,7 @@ def given_classes(table: Table, column: str, classes: np.ndarray) -> list[Any] |
     empty = [text.lower() in MISSING for text in texts]
     if all(empty):
         return None
-    # Text that is no number is a class that a model of numbers does not know.
+    # If the classes are numbers, any other text is a class unknown to the model.
     return [
         None if skip else text if (value := read(text)) is None else value
         for text, skip in zip(texts, empty, strict=True)

@@ -30,7 +30,7 @@ N_NOISE = 10
 
 
 def run_demo(out: str) -> None:
-    """Learn view weights of bundled data, compare, print and write.
+    """Learn view weights on bundled data, compare models, print and write results.
 
     Parameters
     ----------

@@ -38,7 +38,7 @@ __all__ = ["FitOptions", "run_fit"]
 
 @dataclass(frozen=True)
 class FitOptions:
-    """What the command line says; see ``kernelweave fit --help``."""
+    """The command-line options; see ``kernelweave fit --help``."""
 
     data: str
     label: str
@@ -55,12 +55,12 @@ class FitOptions:
 
 
 def run_fit(options: FitOptions) -> None:
-    """Fit a table, print the weights, write tables and pictures.
+    """Fit a table, print the weights, and write tables and plots.
 
     Parameters
     ----------
     options : FitOptions
-        What the command line says.
+        The command-line options.
     """
     table = read_table(options.data)
     views = _views(options, choose_columns(table, options.label, options.drop))
@@ -77,8 +77,8 @@ def run_fit(options: FitOptions) -> None:
         _print_data(table, options.label, y, views)
         if new is None:
             fold, remarks = assign_folds(y, options.folds)
-            told = _fit_and_print(model, X, y)
-            with shown_warnings(told, "out of fold: "):
+            printed = _fit_and_print(model, X, y)
+            with shown_warnings(printed, "out of fold: "):
                 rows = out_of_fold(model, X, y, fold)
             _print_out_of_fold(rows, fold.max(), remarks)
             write_results(draft, model, rows, _identity(table, options.label))
@@ -89,16 +89,16 @@ def run_fit(options: FitOptions) -> None:
 
 
 def _fit_and_print(model: Any, X: np.ndarray, y: np.ndarray) -> set[str]:
-    """Fit, print weights and certificate, and return the warnings there were."""
+    """Fit, print weights and certificate, and return the warnings issued."""
     started = time.perf_counter()
-    told: set[str] = set()
-    with shown_warnings(told):
+    printed: set[str] = set()
+    with shown_warnings(printed):
         model.fit(X, y)
     print(f"View weights, learned in {time.perf_counter() - started:.2f} s:\n")
     print_weights(model)
     print("\nCertificate:\n")
     print_certificate(model)
-    return told
+    return printed
 
 
 def _print_out_of_fold(rows: HeldOut, n_folds: int, remarks: list[str]) -> None:
@@ -108,7 +108,7 @@ def _print_out_of_fold(rows: HeldOut, n_folds: int, remarks: list[str]) -> None:
     print(
         f"\nAccuracy out of fold ({n_folds} folds): {100 * share:.1f} % ± "
         f"{100 * error:.1f}\n"
-        "  Each row was predicted by a model that has not seen it; ± is the standard "
+        "  Each row was predicted by a model that had not seen it; ± is the standard "
         "error.\n"
         f"  The largest class, {str(classes[counts.argmax()])!r}, has "
         f"{100 * counts.max() / len(labels):.1f} % of the rows."
@@ -120,13 +120,13 @@ def _print_out_of_fold(rows: HeldOut, n_folds: int, remarks: list[str]) -> None:
 def _predict_new(
     model: Any, X: np.ndarray, new: tuple[Table, np.ndarray], label: str
 ) -> HeldOut:
-    """Predict the rows of another file, and print the score if it has classes."""
+    """Predict the rows of another file, and print the accuracy if it has classes."""
     table, new_X = new
     learned = {row.tobytes() for row in X}
     n_seen = sum(row.tobytes() in learned for row in new_X)
     which = f"rows of {table.path.name}"
     if n_seen:
-        which += f", {n_seen} of them equal to rows that the model has learned from"
+        which += f", {n_seen} of them equal to training rows"
     else:
         which += ", which the model has not seen"
     given = given_classes(table, label, model.classes_)
@@ -136,11 +136,11 @@ def _predict_new(
     print(f"\nPredicted: {len(new_X)} {which}.")
     if given is None:
         print(
-            f"  There are no classes in it (column {label!r}), hence no score; without "
+            f"  The file has no classes (column {label!r}), hence no accuracy; without "
             "--predict,\n  the accuracy is estimated out of fold."
         )
     elif n_seen == len(new_X):
-        print("  Their accuracy says nothing about new rows, hence no score.")
+        print("  Their accuracy would say nothing about new rows, so none is given.")
     else:
         _print_score(rows, given)
     return rows
@@ -157,11 +157,11 @@ def _print_score(rows: HeldOut, given: list[Any]) -> None:
         f"  Accuracy on {len(pairs)} rows with a class: {100 * share:.1f} % ± "
         f"{100 * error:.1f} (standard error)."
     )
-    strange = [true for _, true in pairs if true not in set(rows.classes)]
-    if strange:
+    unknown = [true for _, true in pairs if true not in set(rows.classes)]
+    if unknown:
         print(
-            f"  {len(strange)} of them are of classes that the model does not know, "
-            f"such as {str(strange[0])!r}; they count as wrong."
+            f"  {len(unknown)} of them belong to classes unknown to the model, "
+            f"such as {str(unknown[0])!r}; they count as wrong."
         )
 
 
@@ -176,7 +176,7 @@ def _views(options: FitOptions, columns: list[str]) -> dict[str, list[str]]:
 def _positions(
     views: dict[str, list[str]], kernel: str
 ) -> list[tuple[str, str, slice]]:
-    """The ``views`` parameter for columns in the order of the views."""
+    """The ``views`` parameter, for columns sorted by view."""
     parameter, start = [], 0
     for name, members in views.items():
         parameter.append((name, kernel, slice(start, start + len(members))))
@@ -192,7 +192,7 @@ def _read_new(path: str, columns: list[str]) -> tuple[Table, np.ndarray]:
 
 
 def _identity(table: Table, label: str) -> dict[str, Sequence[Any]]:
-    """First columns of the table of predictions: where a row was, and its class."""
+    """First columns of the table of predictions: line number and class of each row."""
     identity: dict[str, Sequence[Any]] = {"line": table.lines}
     if label in table.header:
         name = f"given_{label}" if label in ("line", "fold", "predicted") else label

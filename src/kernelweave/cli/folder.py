@@ -1,4 +1,4 @@
-"""A folder of results: all of a run or nothing of it, beside the files of others."""
+"""A folder of results: all files of a run or none, leaving other files untouched."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ __all__ = [
     "prepare_folder",
 ]
 
-#: The file by which a folder is known to be ours, its key that says so, and the key
-#: that lists the files of the run.
+#: The file that marks a folder as ours, the key in it that says so, and the key that
+#: lists the files of the run.
 MARK_FILE, MARK_KEY, FILES_KEY = "certificate.json", "kernelweave_version", "files"
 #: Every file that a run may write; earlier versions did not list theirs.
 OURS = (MARK_FILE, "weights.csv", "predictions.csv", "weights.png", "projection.png")
-#: How the names of folders begin that are only there during a run.
+#: Prefix of the temporary folders that exist only during a run.
 HIDDEN = ".kernelweave-"
 
 
 @dataclass(frozen=True)
 class Draft:
-    """Results on the way.
+    """Results in preparation.
 
     Attributes
     ----------
     folder : Path
-        Where they will be.
+        Their final place.
     staging : Path
-        Where they are until they are complete.
+        Their place until they are complete.
     written : dict
-        What is in each file so far.
+        The files written so far, each with a description of its contents.
     remarks : list of str
-        What else to say about them.
+        Further remarks to print.
     """
 
     folder: Path
@@ -54,7 +54,7 @@ class Draft:
 
     @contextmanager
     def file(self, name: str, content: str) -> Iterator[Path]:
-        """The path to write one file to; errors of the disk name the file."""
+        """Path to which a file is to be written; disk errors name the file."""
         with _named_errors(self.folder / name):
             yield self.staging / name
         self.written[name] = content
@@ -62,20 +62,20 @@ class Draft:
 
 @contextmanager
 def new_results(name: str) -> Iterator[Draft]:
-    """Collect files, and show them in the folder ``name`` when all are complete.
+    """Collect files, and move them to the folder ``name`` once all are complete.
 
-    If anything goes wrong before, the folder is as it was. Of two runs at a time, the
-    one that ends last replaces all files of the other.
+    If anything goes wrong before that, the folder is unchanged. If two runs overlap,
+    the one that ends last replaces all files of the other.
 
     Parameters
     ----------
     name : str
-        The folder. It may exist if it is empty or an earlier run wrote to it.
+        The folder. It may exist if it is empty or was written by an earlier run.
 
     Yields
     ------
     draft : Draft
-        Where to write.
+        The results in preparation, to which files are written.
     """
     folder = Path(name)
     _check(folder)
@@ -94,14 +94,14 @@ def new_results(name: str) -> Iterator[Draft]:
 
 
 def prepare_folder(name: str, mark: str = MARK_FILE) -> Path:
-    """Make a folder that is written to step by step; see :func:`new_results`.
+    """Make a folder for results written one by one; compare :func:`new_results`.
 
     Parameters
     ----------
     name : str
-        The folder. It may exist if it is empty or an earlier run wrote to it.
+        The folder. It may exist if it is empty or was written by an earlier run.
     mark : str, default="certificate.json"
-        The file by which an earlier run is known.
+        The file that identifies an earlier run.
 
     Returns
     -------
@@ -115,19 +115,19 @@ def prepare_folder(name: str, mark: str = MARK_FILE) -> Path:
 
 
 def _check(folder: Path, mark: str = MARK_FILE) -> None:
-    """Refuse files, and folders of others."""
+    """Refuse anything that is not a folder, and folders that are not ours."""
     existing = _existing(folder)
     if not existing.is_dir():
         raise ValueError(f"{str(existing)!r} is a file; name a folder with --out")
     if existing != folder:
         return
     there = {path.name for path in folder.iterdir()}
-    strange = [name for name in there if not name.startswith(HIDDEN)]
+    visible = [name for name in there if not name.startswith(HIDDEN)]
     ours = _our_files(folder / mark)
-    if strange and ours is None:
+    if visible and ours is None:
         raise ValueError(
             f"the folder {str(folder)!r} holds files that kernelweave did not write; "
-            "name another one with --out"
+            "name another folder with --out"
         )
     foreign = sorted(there.intersection(OURS).difference(ours or ()))
     if foreign and mark == MARK_FILE:
@@ -138,7 +138,7 @@ def _check(folder: Path, mark: str = MARK_FILE) -> None:
 
 
 def _existing(folder: Path) -> Path:
-    """The folder, or the nearest one above it that exists: on the same disk."""
+    """The folder or its nearest existing parent, which is on the same disk."""
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
     return folder
@@ -155,30 +155,29 @@ def _our_files(mark: Path) -> list[str] | None:
     listed = content.get(FILES_KEY)
     if not isinstance(listed, list):
         return list(OURS)
-    # Anyone may edit the list: no other names count than those that we give.
+    # Anyone may edit the list, so only names that we use count.
     return [name for name in OURS if name in listed]
 
 
 def _publish(staging: Path, folder: Path) -> None:
-    """Rename the whole folder; if there is one already, swap the files in it."""
+    """Rename the whole folder; if it exists already, replace the files in it."""
     if not folder.exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
         try:
             os.rename(staging, folder)
             return
-        except OSError:  # perhaps another run was faster
+        except OSError:  # perhaps another run created it first
             if not folder.is_dir():
                 raise
     with _locked(folder):
-        _check(folder)  # a fit takes its time: the folder may have changed
+        _check(folder)  # again, since it may have changed during a long fit
         _swap(staging, folder)
 
 
 def _swap(staging: Path, folder: Path) -> None:
-    """Old files out, new files in; if a step fails, undo those before it.
+    """Move old files out and new files in; if a step fails, undo all earlier ones.
 
-    Other files in the folder are not touched, which is why the folder itself is not
-    swapped.
+    The folder itself is not replaced, because other files in it must not be touched.
     """
     aside = folder / f"{HIDDEN}old-{uuid.uuid4().hex[:12]}"
     old = [
@@ -193,7 +192,7 @@ def _swap(staging: Path, folder: Path) -> None:
     aside.mkdir()
     try:
         for move in moves:
-            begun.append(move)  # first, since an interrupt may come in between
+            begun.append(move)  # recorded first, in case of an interrupt
             os.rename(*move)
     except BaseException:
         for source, target in reversed(begun):
@@ -206,26 +205,26 @@ def _swap(staging: Path, folder: Path) -> None:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Wait until no other run swaps files in this folder."""
+    """Wait until no other run is replacing files in this folder."""
     try:
         import fcntl
-    except ImportError:  # Windows has no locks on folders
+    except ImportError:  # folders cannot be locked on Windows
         yield
         return
     handle = os.open(folder, os.O_RDONLY)
     try:
-        with suppress(OSError):  # nor have some network disks
+        with suppress(OSError):  # nor on some network file systems
             fcntl.flock(handle, fcntl.LOCK_EX)
         yield
     finally:
-        os.close(handle)  # and unlock
+        os.close(handle)  # also unlocks
 
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Ignore Ctrl-C for an instant: the results are complete, and so is the run."""
+    """Ignore Ctrl-C for an instant: the results are already complete."""
     if threading.current_thread() is not threading.main_thread():
-        yield  # other threads get no signals
+        yield  # other threads receive no signals
         return
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
@@ -236,13 +235,13 @@ def _uninterrupted() -> Iterator[None]:
 
 @contextmanager
 def _named_errors(path: Path) -> Iterator[None]:
-    """Say which file could not be written: a full disk does not."""
+    """Name the file that could not be written, which a full disk does not do."""
     try:
         yield
     except OSError as error:
         raise OSError(
             f"cannot write {str(path)!r}: {error.strerror or error}; nothing was "
-            "written; name a folder with --out that can be written to"
+            "written; name a writable folder with --out"
         ) from error
 
 

@@ -16,7 +16,7 @@ __all__ = ["HeldOut", "accuracy", "assign_folds", "new_rows", "out_of_fold"]
 
 @dataclass(frozen=True)
 class HeldOut:
-    """What models say about m rows that they have not seen.
+    """Predictions for m rows by models that have not seen them.
 
     Attributes
     ----------
@@ -29,14 +29,14 @@ class HeldOut:
     coordinates : ndarray of shape (m, k - 1)
         Projections.
     means : ndarray of shape (k, k - 1)
-        Class means to draw; NaN for a class of which no row is shown.
+        Class means to draw; NaN for a class without predicted rows.
     labels : ndarray of shape (m,)
-        Class of each row, or the predicted one where they are not known.
+        Class of each row, or the predicted class if the true one is unknown.
     known : bool
         Whether the labels are true classes.
     fold : ndarray of shape (m,) or None
-        The fold that was left out to predict the row, from 1; 0 if none was, and then
-        the row has no prediction. None if the rows are no folds of the training rows.
+        The fold of the row, from 1, which was held out to predict it; 0 if the row is
+        in no fold and has no prediction. None if the rows are not training rows.
     how : str
         How the projections were made.
     """
@@ -60,10 +60,10 @@ class HeldOut:
 
 
 def assign_folds(y: np.ndarray, most: int) -> tuple[np.ndarray, list[str]]:
-    """Divide rows among folds that are like the whole, class by class.
+    """Divide the rows into stratified folds.
 
     Every class has a row in every fold, so that no model lacks a class. The only row
-    of a class is in no fold: a model that has not seen it does not know its class.
+    of a class is in no fold: a model that had not seen it would not know its class.
 
     Parameters
     ----------
@@ -83,8 +83,8 @@ def assign_folds(y: np.ndarray, most: int) -> tuple[np.ndarray, list[str]]:
     several = counts > 1
     if not several.any():
         raise ValueError(
-            "no class has two rows, so that no row can be predicted by a model that "
-            "has not seen it; more rows are needed"
+            "no class has two rows, so no row can be predicted by a model that has "
+            "not seen it; more rows are needed"
         )
     rows = np.flatnonzero(several[codes])
     size = counts[several].min()
@@ -98,8 +98,8 @@ def assign_folds(y: np.ndarray, most: int) -> tuple[np.ndarray, list[str]]:
         single = ", ".join(repr(str(label)) for label in classes[~several][:5])
         more = " and others" if np.count_nonzero(~several) > 5 else ""
         remarks.append(
-            f"Classes of one row cannot be predicted out of fold, and their rows have "
-            f"no prediction: {single}{more}."
+            f"Classes with a single row cannot be predicted out of fold, so their rows "
+            f"have no prediction: {single}{more}."
         )
     fold = np.zeros(len(y), dtype=int)
     splitter = StratifiedKFold(min(most, size), shuffle=True, random_state=0)
@@ -109,12 +109,12 @@ def assign_folds(y: np.ndarray, most: int) -> tuple[np.ndarray, list[str]]:
 
 
 def out_of_fold(model: Any, X: np.ndarray, y: np.ndarray, fold: np.ndarray) -> HeldOut:
-    """Fit once without each fold, and predict its rows.
+    """For each fold, fit on all others and predict its rows.
 
     Parameters
     ----------
     model : estimator
-        Classifier that is fitted to all rows; its axes are those of the projections.
+        Classifier fitted on all rows; projections are aligned with its axes.
     X : ndarray of shape (n, d)
         Rows.
     y : ndarray of shape (n,)
@@ -137,8 +137,8 @@ def out_of_fold(model: Any, X: np.ndarray, y: np.ndarray, fold: np.ndarray) -> H
         part = clone(model).fit(X[~test], y[~test])
         predicted[test] = part.predict(X[test])
         probability[test] = part.predict_proba(X[test])
-        turn = _turn(np.asarray(part.transform(X[~test])), whole[~test])
-        coordinates[test] = np.asarray(part.transform(X[test])) @ turn
+        rotation = _rotation(np.asarray(part.transform(X[~test])), whole[~test])
+        coordinates[test] = np.asarray(part.transform(X[test])) @ rotation
     return HeldOut(
         classes,
         predicted,
@@ -186,21 +186,21 @@ def new_rows(model: Any, X: np.ndarray, labels: np.ndarray | None, how: str) -> 
 
 
 def accuracy(right: Sequence[bool] | np.ndarray) -> tuple[float, float]:
-    """The share of right answers, and its standard error.
+    """The share of correct predictions, and its standard error.
 
-    The error is that of a share of ``(right + 1) / (m + 2)``: if every answer is right,
-    the next one need not be.
+    The standard error uses ``(right + 1) / (m + 2)`` in place of the share, so that it
+    is positive even if every prediction is correct.
     """
     m, share = len(right), float(np.mean(right))
     likely = (m * share + 1) / (m + 2)
     return share, float(np.sqrt(likely * (1 - likely) / m))
 
 
-def _turn(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    """The rotation that takes one model's axes to those of another, (r, r).
+def _rotation(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    """The rotation (r, r) that takes the axes of one model to those of another.
 
-    The axes of two fits differ by signs and rotations; the rows that both have learned
-    from, (m, r) in either, tell by which.
+    The axes of two fits differ by signs and rotations, which are determined from the
+    coordinates (m, r) of the training rows that they share.
     """
     return orthogonal_procrustes(part, whole)[0]
 

@@ -1,4 +1,4 @@
-"""What ``kernelweave`` understands; the jobs themselves are in the modules beside."""
+"""The command-line parser of ``kernelweave``; each command has its own module."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kernelweave.papers import PAPERS
 
 __all__ = ["main"]
 
-#: Faults of the input, which get one line, and not of the programme.
+#: Errors in the input rather than in the program: reported in one line.
 EXPECTED = (ValueError, OSError, MemoryError)
 
 
@@ -26,16 +26,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     argv : sequence of str, default=None
-        The arguments; None takes those of the process.
+        The arguments; None uses those of the process.
 
     Returns
     -------
     status : int
-        0 if all went well, 2 for faults of the input, 130 after Ctrl-C.
+        0 on success, 2 for errors in the input, 130 after Ctrl-C.
     """
     arguments = build_parser().parse_args(argv)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # a terminal may lack a letter
+        sys.stdout.reconfigure(errors="replace")  # for terminals without Unicode
     try:
         if arguments.command == "demo":
             run_demo(arguments.out)
@@ -52,8 +52,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         if arguments.debug:
             raise
-        kept = arguments.command == "reproduce"  # it keeps what is done
-        then = "the same command goes on from here" if kept else "nothing was written"
+        kept = arguments.command == "reproduce"  # finished splits are kept
+        then = "the same command resumes from here" if kept else "nothing was written"
         print(f"kernelweave: interrupted; {then}", file=sys.stderr)
         return 130
     return 0
@@ -81,14 +81,15 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _add_demo(
-    commands: argparse._SubParsersAction, common: argparse.ArgumentParser
+    commands: argparse._SubParsersAction[argparse.ArgumentParser],
+    common: argparse.ArgumentParser,
 ) -> None:
     demo = commands.add_parser(
         "demo",
         parents=[common],
-        help="learn the view weights of bundled data",
+        help="learn view weights on bundled data",
         description="Learn which views of bundled data matter (one of them is pure "
-        "noise), compare with two baselines, and write tables and pictures.",
+        "noise), compare with two baselines, and write tables and plots.",
     )
     demo.add_argument(
         "--out",
@@ -99,14 +100,15 @@ def _add_demo(
 
 
 def _add_fit(
-    commands: argparse._SubParsersAction, common: argparse.ArgumentParser
+    commands: argparse._SubParsersAction[argparse.ArgumentParser],
+    common: argparse.ArgumentParser,
 ) -> None:
     fit = commands.add_parser(
         "fit",
         parents=[common],
-        help="learn the view weights of a CSV file",
+        help="learn view weights from a CSV file",
         description="Learn which views of a table matter, and write weights, "
-        "certificate, predictions and pictures. Every row is predicted by a model "
+        "certificate, predictions and plots. Every row is predicted by a model "
         "that has not seen it: out of fold, or in another file (--predict).",
     )
     fit.add_argument(
@@ -118,8 +120,8 @@ def _add_fit(
     fit.add_argument(
         "--task",
         choices=["classification"],
-        help="take the values of the label column as classes even if they look like "
-        "measurements or names of rows",
+        help="treat the values of the label column as classes even if they look like "
+        "measurements or row names",
     )
     _add_view_options(fit)
     _add_model_options(fit)
@@ -134,14 +136,14 @@ def _add_fit(
         type=_at_least(2),
         default=5,
         metavar="N",
-        help="fit N times without one N-th of the rows, to predict those; fewer if a "
-        "class has fewer rows (default: %(default)s)",
+        help="number of folds, each predicted by a model fitted on the others; fewer "
+        "if a class has fewer rows (default: %(default)s)",
     )
     fit.add_argument(
         "--out",
         default="kernelweave-fit",
         metavar="DIR",
-        help="folder for the results, which appear there when all are complete "
+        help="folder for the results, which appear there once all are complete "
         "(default: %(default)s)",
     )
 
@@ -160,7 +162,7 @@ def _add_view_options(fit: argparse.ArgumentParser) -> None:
     grouping.add_argument(
         "--view-prefix",
         action="store_true",
-        help="make a view of the columns that agree up to their first underscore",
+        help="group columns into views by their prefix up to the first underscore",
     )
     fit.add_argument(
         "--drop",
@@ -194,15 +196,16 @@ def _add_model_options(fit: argparse.ArgumentParser) -> None:
 
 
 def _add_reproduce(
-    commands: argparse._SubParsersAction, common: argparse.ArgumentParser
+    commands: argparse._SubParsersAction[argparse.ArgumentParser],
+    common: argparse.ArgumentParser,
 ) -> None:
     reproduce = commands.add_parser(
         "reproduce",
         parents=[common],
         help="run the experiments of a paper and compare",
-        description="Run the experiments of a paper again, compare every cell of its "
-        "tables with ours, and write tables, CSV files and pictures. Every split is "
-        "kept, so that an interrupted run goes on where it was.",
+        description="Rerun the experiments of a paper, compare every cell of its "
+        "tables with ours, and write tables, CSV files and plots. Every finished split "
+        "is kept, so that an interrupted run resumes where it stopped.",
     )
     reproduce.add_argument("paper", metavar="PAPER", help=f"one of {', '.join(PAPERS)}")
     which = reproduce.add_mutually_exclusive_group()
@@ -215,7 +218,7 @@ def _add_reproduce(
         "--splits",
         type=_at_least(1),
         metavar="N",
-        help="random splits of each row (default: as many as the paper has)",
+        help="number of random splits per row (default: as many as in the paper)",
     )
     reproduce.add_argument(
         "--quick", action="store_true", help="few splits: minutes instead of hours"
@@ -223,7 +226,7 @@ def _add_reproduce(
     reproduce.add_argument(
         "--cached",
         action="store_true",
-        help="run nothing: report on the splits that earlier runs have finished",
+        help="run nothing, and report on the splits that earlier runs finished",
     )
     _add_run_options(reproduce)
 
@@ -234,7 +237,7 @@ def _add_run_options(reproduce: argparse.ArgumentParser) -> None:
         type=int,
         default=1,
         metavar="N",
-        help="processes; -1 is one per processor (default: %(default)s)",
+        help="number of processes; -1: one per processor (default: %(default)s)",
     )
     reproduce.add_argument(
         "--dask", metavar="ADDRESS", help="run splits on the workers of this scheduler"
@@ -242,7 +245,7 @@ def _add_run_options(reproduce: argparse.ArgumentParser) -> None:
     reproduce.add_argument(
         "--markdown",
         metavar="PAGE.md",
-        help="write the tables into this page too, after its mark",
+        help="also write the tables into this page, after its mark",
     )
     reproduce.add_argument(
         "--out",
@@ -286,7 +289,7 @@ def _fit_options(arguments: argparse.Namespace) -> FitOptions:
 
 
 def _at_least(least: int) -> Callable[[str], int]:
-    """A parser of numbers of splits."""
+    """A parser of integers with a lower bound."""
 
     def parse(text: str) -> int:
         try:
@@ -295,7 +298,7 @@ def _at_least(least: int) -> Callable[[str], int]:
             number = least - 1
         if number < least:
             raise argparse.ArgumentTypeError(
-                f"{text!r} is not a number above {least - 1}"
+                f"{text!r} is not an integer of at least {least}"
             )
         return number
 

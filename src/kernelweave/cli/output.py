@@ -34,28 +34,29 @@ __all__ = [
 
 
 @contextmanager
-def shown_warnings(told: set[str] | None = None, prefix: str = "") -> Iterator[None]:
+def shown_warnings(printed: set[str] | None = None, prefix: str = "") -> Iterator[None]:
     """Print each warning once, as one line on standard error.
 
     Parameters
     ----------
-    told : set of str, default=None
-        Warnings that were printed before and need no repetition; new ones are added.
+    printed : set of str, default=None
+        Warnings that have already been printed and are not repeated; new ones are
+        added.
     prefix : str, default=""
-        Where they come from.
+        Prefix that says where they come from.
     """
-    told = set() if told is None else told
+    printed = set() if printed is None else printed
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
     for message in dict.fromkeys(" ".join(str(w.message).split()) for w in caught):
-        if message not in told:
+        if message not in printed:
             print(f"warning: {prefix}{message}", file=sys.stderr)
-            told.add(message)
+            printed.add(message)
 
 
 def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table, the first column to the left and the others to the right."""
+    """Print a table, the first column left-aligned and the others right-aligned."""
     try:
         from rich.box import SIMPLE_HEAD
         from rich.console import Console
@@ -93,7 +94,7 @@ def print_weights(model: Any) -> None:
         kernels = [row for row in table if row["view"] == view]
         used = [row for row in kernels if row["weight"] > 0]
         heaviest = max(kernels, key=lambda row: row["weight"])["kernel"]
-        heaviest = heaviest.rpartition(" > ")[2]  # without the steps before it
+        heaviest = heaviest.rpartition(" > ")[2]  # without its transformers
         lines.append(
             (
                 view,
@@ -107,7 +108,7 @@ def print_weights(model: Any) -> None:
 
 
 def print_certificate(model: Any) -> None:
-    """Print how good the weights are, and what was chosen on the way."""
+    """Print the certificate of the weights, and the chosen norm and alpha."""
     certificate = model.certificate_
     print(f"  status       {certificate.status}")
     print(f"  value        {certificate.value:.10g}")
@@ -122,7 +123,7 @@ def print_certificate(model: Any) -> None:
 def write_results(
     draft: Draft, model: Any, rows: HeldOut, identity: dict[str, Sequence[Any]]
 ) -> None:
-    """Write tables and pictures.
+    """Write tables and plots.
 
     Parameters
     ----------
@@ -133,7 +134,7 @@ def write_results(
     rows : HeldOut
         Rows that it has not seen, predicted and projected.
     identity : dict
-        The first columns of the table of predictions.
+        First columns of the table of predictions.
     """
     with draft.file("weights.csv", "weight of every kernel") as path:
         to_csv(weights_table(model), path)
@@ -143,7 +144,7 @@ def write_results(
         to_csv(_predictions(rows, identity), path)
     if not _write_pictures(draft, model, rows):
         draft.remarks.append(
-            "no pictures: matplotlib is not installed (pip install 'kernelweave[plot]')"
+            "no plots: matplotlib is not installed (pip install 'kernelweave[plot]')"
         )
     with draft.file(MARK_FILE, "value, lower bound and gap of the weights") as path:
         _write_certificate(path, model, [*draft.written, MARK_FILE])
@@ -159,7 +160,7 @@ def _write_certificate(path: Path, model: Any, files: list[str]) -> None:
         "view_weights": model.view_weights_,
         FILES_KEY: files,
     }
-    # JSON knows neither NaN nor infinity.
+    # JSON has neither NaN nor infinity.
     for key, value in content.items():
         if isinstance(value, float) and not math.isfinite(value):
             content[key] = "inf" if value > 0 else None
@@ -170,7 +171,7 @@ def _write_certificate(path: Path, model: Any, files: list[str]) -> None:
 def _predictions(
     rows: HeldOut, identity: dict[str, Sequence[Any]]
 ) -> list[dict[str, Any]]:
-    """The table of predictions; the cells of rows without one stay empty."""
+    """The table of predictions, with empty cells for rows without one."""
 
     def cells(values: Any) -> list[Any]:
         return [v if shown else "" for v, shown in zip(values, rows.shown, strict=True)]
@@ -192,14 +193,14 @@ def _write_pictures(draft: Draft, model: Any, rows: HeldOut) -> bool:
         import matplotlib
     except ImportError:
         return False
-    matplotlib.use("Agg")  # no screen is needed to write files
+    matplotlib.use("Agg")  # needs no display
     from matplotlib import pyplot
 
     for name, content, display in (
         ("weights.png", "the weights", KernelWeightsDisplay.from_estimator(model)),
         ("projection.png", "the classes", _projection(rows)),
     ):
-        with draft.file(name, f"picture of {content}") as path:
+        with draft.file(name, f"plot of {content}") as path:
             display.figure_.savefig(path, dpi=150)
         pyplot.close(display.figure_)
     return True

@@ -1,4 +1,4 @@
-"""A CSV file, and the views in its header."""
+"""Read a CSV file, and find views in its header."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = [
     "views_from_text",
 ]
 
-#: Texts that stand for an empty cell, in lower case.
+#: Texts that count as an empty cell, in lower case.
 MISSING = ("", "na", "n/a", "nan", "null")
 DELIMITERS = ",;\t"
 #: The view of columns without an underscore, for :func:`views_by_prefix`.
@@ -31,18 +31,18 @@ OTHER_VIEW = "other"
 
 @dataclass(frozen=True)
 class Table:
-    """A table of texts.
+    """A table of strings.
 
     Attributes
     ----------
     path : Path
-        Where it came from.
+        The file.
     header : list of str
         Column names.
     rows : list of list of str
         The cells.
     lines : list of int
-        The line of the file that each row ends on.
+        The line of the file on which each row ends.
     """
 
     path: Path
@@ -52,16 +52,16 @@ class Table:
 
     @cached_property
     def _positions(self) -> dict[str, int]:
-        """Where each column is; searching the header for every one is quadratic."""
+        """Position of each column; searching the header each time is quadratic."""
         return {name: j for j, name in enumerate(self.header)}
 
     def text(self, column: str) -> list[str]:
-        """One column as it stands in the file, without blanks around the cells."""
+        """A column as written in the file, without blanks around the cells."""
         j = self._positions[column]
         return [row[j].strip() for row in self.rows]
 
     def labels(self, column: str) -> np.ndarray:
-        """A column of classes (n,): integers if all of them are, otherwise texts."""
+        """A column of classes (n,): integers if all of them are, otherwise strings."""
         texts = self.text(column)
         for line, text in zip(self.lines, texts, strict=True):
             if text.lower() in MISSING:
@@ -77,13 +77,13 @@ class Table:
             return values.astype(np.int64)
         raise ValueError(
             f"the label column {column!r} of {self.path} holds {len(set(numbers))} "
-            f"different numbers such as {_fraction(texts, values)}, which are no "
-            "classes; cut them into a few classes, or use MultipleKernelRidge in "
-            "Python, since 'kernelweave fit' learns classes only"
+            f"different numbers such as {_fraction(texts, values)}, which are not "
+            "classes; bin them into a few classes, or use MultipleKernelRidge in "
+            "Python, since 'kernelweave fit' only learns classes"
         )
 
     def numbers(self, columns: Sequence[str]) -> np.ndarray:
-        """Columns as finite numbers, (n, len(columns))."""
+        """The columns as finite numbers, (n, len(columns))."""
         values = np.empty((len(self.rows), len(columns)))
         for out, name in enumerate(columns):
             for i, text in enumerate(self.text(name)):
@@ -103,7 +103,7 @@ class Table:
         where = f"{self.path}, line {self.lines[row]}: column {column!r}"
         drop = f"leave it out with --drop {column!r}"
         if text.lower() in MISSING:
-            return f"{where} is empty; fill such cells in, drop the row, or {drop}"
+            return f"{where} is empty; fill in such cells, drop the row, or {drop}"
         return (
             f"{where} holds {text!r:.60}, which is not a finite number; encode the "
             f"column as numbers, or {drop}"
@@ -111,7 +111,7 @@ class Table:
 
 
 def read_table(path: str) -> Table:
-    """Read a file with a header, separated by commas, semicolons or tabs.
+    """Read a table with a header, separated by commas, semicolons or tabs.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def read_table(path: str) -> Table:
     Returns
     -------
     table : Table
-        Its cells; every row has as many as the header.
+        The cells; every row has as many as the header.
     """
     file_path = Path(path)
     if not file_path.exists():
@@ -138,7 +138,7 @@ def read_table(path: str) -> Table:
                 (reader.line_num, row) for row in reader if any(map(str.strip, row))
             ]
     except UnicodeDecodeError:
-        raise ValueError(f"{path} is not text in UTF-8; save it as UTF-8") from None
+        raise ValueError(f"{path} is not UTF-8 text; save it as UTF-8") from None
     except csv.Error as error:
         raise ValueError(f"{path} is not a CSV file: {error}") from None
     if len(lines) < 2:
@@ -179,7 +179,7 @@ def views_from_text(
     specifications : sequence of str
         ``NAME=COLUMNS`` with names, patterns or prefixes separated by commas.
     columns : sequence of str
-        The columns there are.
+        The columns available.
 
     Returns
     -------
@@ -203,7 +203,7 @@ def views_from_text(
 
 
 def views_by_prefix(columns: Sequence[str]) -> dict[str, list[str]]:
-    """Views of the columns that agree up to their first underscore."""
+    """Views of columns that share their prefix up to the first underscore."""
     views: dict[str, list[str]] = {}
     for column in columns:
         prefix, underscore, _ = column.partition("_")
@@ -213,14 +213,14 @@ def views_by_prefix(columns: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _matches(view: str, item: str, columns: Sequence[str]) -> list[str]:
-    """Columns with that name, else that match the pattern, else with that prefix."""
+    """The column of that name, else those that match the pattern, else the prefix."""
     if item in columns:
         return [item]
     found = [name for name in columns if fnmatchcase(name, item)]
     found = found or [name for name in columns if name.startswith(item)]
     if not found:
         raise ValueError(
-            f"the view {view!r}: no column is called, matches or begins with {item!r}; "
+            f"view {view!r}: no column is called, matches or begins with {item!r}; "
             f"{_suggest(item, columns)}"
         )
     return found
@@ -243,7 +243,7 @@ def _check_table(
 
 
 def number(text: str) -> float | None:
-    """The number that a cell holds; None if it holds something else."""
+    """The number in a cell; None if the cell holds anything else."""
     try:
         return float(text) if "_" not in text else None  # Python reads 1_0 as 10
     except ValueError:
@@ -251,7 +251,7 @@ def number(text: str) -> float | None:
 
 
 def _fraction(texts: list[str], values: np.ndarray) -> str:
-    """The first number that is not whole."""
+    """The first number that is not an integer."""
     return texts[int(np.argmax(values != np.round(values)))]
 
 

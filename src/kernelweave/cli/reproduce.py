@@ -1,4 +1,4 @@
-"""``kernelweave reproduce``: run the experiments of a paper, and compare."""
+"""``kernelweave reproduce``: rerun the experiments of a paper, and compare."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from kernelweave.papers.run import run_experiment
 
 __all__ = ["ReproduceOptions", "run_reproduce"]
 
-#: The file by which a folder is known to be ours.
+#: The file that marks a folder as ours.
 MARK_FILE = "reproduce.json"
 
 
 @dataclass(frozen=True)
 class ReproduceOptions:
-    """What the command line says; see ``kernelweave reproduce --help``."""
+    """The command-line options; see ``kernelweave reproduce --help``."""
 
     paper: str
     table: int | None = None
@@ -48,7 +48,7 @@ class ReproduceOptions:
     out: str = "kernelweave-reproduce"
 
     def command(self) -> str:
-        """The command that gives the same results."""
+        """The command that reproduces these results."""
         words = ["kernelweave reproduce", self.paper]
         for name in ("table", "figure", "part", "splits"):
             value = getattr(self, name)
@@ -58,17 +58,17 @@ class ReproduceOptions:
 
 
 def run_reproduce(options: ReproduceOptions) -> None:
-    """Run experiments, print the verdicts, write tables and pictures.
+    """Run experiments, print the verdicts, and write tables and plots.
 
     Parameters
     ----------
     options : ReproduceOptions
-        What the command line says.
+        The command-line options.
     """
     paper = load_paper(options.paper)
     experiments = paper.select(options.table, options.figure, options.part)
     folder = prepare_folder(str(Path(options.out) / paper.key), mark=MARK_FILE)
-    # At once, so that an interrupted run finds its folder again.
+    # Now, so that an interrupted run can recognise its folder.
     _write_mark(folder, options, [])
     print(f"{paper.reference}\n")
     all_results = []
@@ -79,7 +79,7 @@ def run_reproduce(options: ReproduceOptions) -> None:
             all_results.append(results)
     except KeyboardInterrupt:
         print(
-            "\nInterrupted; the same command goes on from here. What is done is in "
+            "\nInterrupted; the same command resumes from here. Finished splits are in "
             f"{folder / 'cache'}.",
             file=sys.stderr,
         )
@@ -116,8 +116,8 @@ def _print_results(results: Results) -> None:
         print(f"\n  The paper: {text}\n  {verdict}: {finding}")
     for row, why in results.missing.items():
         print(f"\n  {row} is left out: {why}")
-    for column, told in results.warnings.items():
-        for text, count in told.items():
+    for column, messages in results.warnings.items():
+        for text, count in messages.items():
             print(f"  warning of {column} in {count} split(s): {text}")
     print()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -14,9 +13,14 @@ from kernelweave.criteria.alignment_moments import (
     kernel_moments,
 )
 from kernelweave.criteria.identifiability import weight_remarks
-from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.kernels.checks import symmetric
-from kernelweave.protocols import CertificateTerms, Evaluation
+from kernelweave.protocols import (
+    Bank,
+    CertificateTerms,
+    Criterion,
+    Evaluation,
+    WeightSet,
+)
 
 __all__ = ["Alignment", "AlignmentTerms"]
 
@@ -29,7 +33,7 @@ SMALLEST_STEP = 1e-15
 UNRELATED = 1e-12
 
 
-class Alignment:
+class Alignment(Criterion):
     """``J(w) = -A(w)``, the alignment of ``K = sum_i w_i G_i`` with a target kernel T.
 
     Cristianini et al. (2001); Lanckriet et al. (2002), Eq. 11; with ``centred=True``
@@ -48,7 +52,7 @@ class Alignment:
 
     Parameters
     ----------
-    bank : DenseBank
+    bank : Bank
         Kernels over all rows, labelled or not.
     target : array of shape (n,) or (n, k), optional
         H of ``T = H H'``: labels +1 and -1, or one indicator column for each class.
@@ -70,11 +74,11 @@ class Alignment:
         ``sqrt(S_ii)``.
     """
 
-    family = "alignment"
+    offers = frozenset({"cosines"})
 
     def __init__(
         self,
-        bank: DenseBank,
+        bank: Bank,
         target: Array | None = None,
         *,
         target_kernel: Array | None = None,
@@ -107,11 +111,6 @@ class Alignment:
             )
         moments = kernel_moments(bank, self.rows, known, self.centred)
         self.norms, self.correlations, self.cosines = moments
-
-    @property
-    def n_weights(self) -> int:
-        """The number p of kernels."""
-        return self.bank.n_kernels
 
     @property
     def n_kernels(self) -> int:
@@ -197,7 +196,7 @@ class AlignmentTerms(CertificateTerms):
     slope: np.ndarray
     products: np.ndarray
 
-    def bound(self, weight_set: Any) -> float:
+    def bound(self, weight_set: WeightSet) -> float:
         """``-norm(m + s v)`` for the least s with ``(b - S(m + s v))'u <= 0``.
 
         The largest value of the left side over the set is convex and falling in s, so

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from kernelweave._array import Array, as_float, eps, from_numpy, namespace, to_numpy
-from kernelweave._chunks import row_chunks
 from kernelweave._tolerances import ROUNDING_UNITS
-from kernelweave.kernels.banks.dense import DenseBank
+from kernelweave.protocols import Bank
 
 __all__ = ["FactorTarget", "KernelTarget", "kernel_moments"]
 
@@ -54,7 +53,7 @@ class KernelTarget:
 
 
 def kernel_moments(
-    bank: DenseBank,
+    bank: Bank,
     rows: np.ndarray,
     target: FactorTarget | KernelTarget,
     centred: bool,
@@ -68,7 +67,7 @@ def kernel_moments(
 
     Parameters
     ----------
-    bank : DenseBank
+    bank : Bank
         p kernels.
     rows : ndarray of int, shape (n,)
         Row numbers, sorted.
@@ -87,7 +86,8 @@ def kernel_moments(
         ``<G_i, T> / (norm(G_i) norm(T))``.
     """
     p, n = bank.n_kernels, len(rows)
-    sizes = _largest_entries(bank, rows)
+    # A kernel is positive semidefinite: its largest entry is on the diagonal.
+    sizes = np.max(np.abs(bank.diagonals()[:, rows]), axis=1)
     units = np.where(sizes > 0, sizes, 1.0)
     means = _row_means(bank, rows) / units[:, None] if centred else None
     gram, inner, before = np.zeros((p, p)), np.zeros(p), np.zeros(p)
@@ -103,7 +103,7 @@ def kernel_moments(
     squares = np.diag(gram).copy()
     if centred:
         # What centring leaves of a constant kernel.
-        left = (ROUNDING_UNITS * n * eps(bank.stack)) ** 2
+        left = (ROUNDING_UNITS * n * eps(bank.like)) ** 2
         squares[squares <= left * before] = 0.0
     norms = np.sqrt(squares)
     whole = np.where(norms > 0, norms, np.inf)
@@ -111,36 +111,25 @@ def kernel_moments(
     return norms * units, correlations, inner / whole / target.norm
 
 
-def _blocks(bank: DenseBank, rows: np.ndarray) -> Iterator[tuple[slice, Array]]:
+def _blocks(bank: Bank, rows: np.ndarray) -> Iterator[tuple[slice, Array]]:
     """The kernels between ``rows``, float64, a few rows (p, r, n) at a time."""
-    xp, n = namespace(bank.stack), len(rows)
-    every = n == bank.n_samples
-    columns = from_numpy(rows, bank.stack, dtype=xp.int64)
-    for part in row_chunks(n, bank.n_kernels * n):
-        if every:
-            block = bank.stack[:, part, :]
-        else:
-            block = xp.take(bank.stack, columns[part], axis=1)
+    xp, every = namespace(bank.like), len(rows) == bank.n_samples
+    columns = from_numpy(rows, bank.like, dtype=xp.int64)
+    for part, block in bank.row_blocks():
+        if not every:
+            first = part.start
+            part = slice(*map(int, np.searchsorted(rows, (first, part.stop))))
+            block = xp.take(block, columns[part] - first, axis=1)
             block = xp.take(block, columns, axis=2)
         yield part, as_float(block, xp.float64)
 
 
-def _largest_entries(bank: DenseBank, rows: np.ndarray) -> np.ndarray:
-    """(p,); a kernel is positive semidefinite, so they are on the diagonal."""
-    xp = namespace(bank.stack)
-    out = np.zeros(bank.n_kernels)
-    for i in range(bank.n_kernels):
-        diagonal = to_numpy(xp.linalg.diagonal(bank.stack[i, :, :]))
-        out[i] = np.max(np.abs(diagonal[rows]))
-    return out
-
-
-def _row_means(bank: DenseBank, rows: np.ndarray) -> np.ndarray:
+def _row_means(bank: Bank, rows: np.ndarray) -> np.ndarray:
     """Means (p, n) of the rows of each kernel, over ``rows``."""
-    xp = namespace(bank.stack)
     chosen = np.zeros((bank.n_samples, 1))
     chosen[rows] = 1.0 / len(rows)
-    sums = bank.apply(from_numpy(chosen, bank.stack, dtype=xp.float64))
+    dtype = namespace(bank.like).float64
+    sums = bank.apply(from_numpy(chosen, bank.like, dtype))
     return to_numpy(sums)[:, rows, 0]
 
 

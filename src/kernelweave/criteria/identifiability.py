@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from kernelweave._array import from_numpy, namespace, to_numpy
-from kernelweave.kernels.banks.dense import DenseBank
+from kernelweave.protocols import Bank
 
 __all__ = ["identity_likeness", "same_kernels", "weight_remarks"]
 
@@ -20,7 +20,7 @@ SAME = 1e-8
 
 
 def weight_remarks(
-    bank: DenseBank, weights: np.ndarray, learns_alpha: bool, alpha: str = "alpha"
+    bank: Bank, weights: np.ndarray, learns_alpha: bool, alpha: str = "alpha"
 ) -> tuple[str, ...]:
     """Sentences on what in the weights (p,) the data cannot determine.
 
@@ -53,14 +53,15 @@ def weight_remarks(
     return tuple(remarks)
 
 
-def identity_likeness(bank: DenseBank, kernels: np.ndarray) -> np.ndarray:
+def identity_likeness(bank: Bank, kernels: np.ndarray) -> np.ndarray:
     """Cosine between the centred identity and each of ``kernels``, indices (c,)."""
     sizes = bank.sizes(kernels)
     sizes = np.where(sizes > 0, sizes, np.inf)
-    return bank.traces(kernels) / (sizes * np.sqrt(max(bank.n_rows - 1, 1)))
+    traces = np.sum(bank.diagonals()[kernels], axis=1)
+    return traces / (sizes * np.sqrt(max(bank.n_rows - 1, 1)))
 
 
-def same_kernels(bank: DenseBank) -> list[np.ndarray]:
+def same_kernels(bank: Bank) -> list[np.ndarray]:
     """Groups of indices whose kernels agree, seen through one random vector."""
     probe = np.random.default_rng(0).standard_normal((bank.n_samples, 1))
     sketch = to_numpy(bank.apply(from_numpy(probe, bank.like)))[:, :, 0]

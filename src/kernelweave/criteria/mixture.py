@@ -6,12 +6,12 @@ import numpy as np
 
 from kernelweave._array import Array, as_float, from_numpy, namespace, to_numpy
 from kernelweave._tolerances import INVERTIBLE_SQUARE
-from kernelweave.protocols import CertificateTerms, Evaluation
+from kernelweave.protocols import CertificateTerms, Criterion, Evaluation
 
 __all__ = ["MixtureLikelihood"]
 
 
-class MixtureLikelihood:
+class MixtureLikelihood(Criterion):
     """``-(1/n) [ sum_i log sum_l w_l p_il + kappa sum_l log w_l ]`` of weights w.
 
     The mixture likelihood of Zhao et al. (2009), Eq. 16, over the weights alone, with
@@ -39,7 +39,7 @@ class MixtureLikelihood:
         What to add to a value.
     """
 
-    family = "mixture"
+    offers = frozenset({"hessian", "concave reciprocal", "likelihood"})
 
     def __init__(self, log_density: Array, prior: float = 0.0) -> None:
         xp = namespace(log_density)
@@ -54,14 +54,9 @@ class MixtureLikelihood:
         self.offset = 1.0 - unit + self.prior * p * np.log(p) / n
 
     @property
-    def n_weights(self) -> int:
-        """The number p of weights."""
-        return int(self.ratio.shape[1])
-
-    @property
     def n_kernels(self) -> int:
-        """The number p of kernels."""
-        return self.n_weights
+        """The number p of experts."""
+        return int(self.ratio.shape[1])
 
     def evaluate(self, weights: np.ndarray, hessian: bool = True) -> Evaluation:
         """Value, gradient and Hessian at ``weights`` (p,), from one pass over rows.
@@ -109,10 +104,6 @@ class MixtureLikelihood:
         """``w_l p_il / sum_m w_m p_im``, (n, p): Eq. 19."""
         joint = self.ratio * from_numpy(weights, self.ratio)[None, :]
         return joint / namespace(joint).sum(joint, axis=1, keepdims=True)
-
-    def remarks(self, weights: np.ndarray) -> tuple[str, ...]:
-        """Experts that say the same share a weight that belongs to all of them."""
-        return ()
 
     def _mixed(self, weights: np.ndarray) -> Array:
         """Mixed densities (n,), relative to those of uniform weights."""

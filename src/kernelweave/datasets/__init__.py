@@ -1,4 +1,4 @@
-"""Data in several views, to try things on, and the data sets of the papers."""
+"""Multi-view data for examples and experiments, and the data sets of the papers."""
 
 from kernelweave.datasets._sources import MissingDataError
 from kernelweave.datasets.bundled import load_breast_cancer_views, load_digits_views

@@ -1,4 +1,4 @@
-"""The form in which every data set of the package comes."""
+"""The common form in which the package returns data sets."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ def views_bunch(
     as_frame: bool | str,
     **more: Any,
 ) -> Bunch:
-    """Put the views side by side.
+    """Join the views column by column.
 
     Parameters
     ----------
     blocks : dict
-        For each view its array (n, d_view) and its column names.
+        For each view, its array (n, d_view) and its column names.
     target : ndarray of shape (n,)
         Class codes.
     target_names : list of str
         Names of the classes.
     description : str
-        Becomes ``DESCR``.
+        The text of ``DESCR``.
     as_frame : bool or "auto"
         Whether ``data`` is a pandas DataFrame; "auto": if pandas is installed.
     **more : object
-        Further entries.
+        Additional entries of the bunch.
 
     Returns
     -------

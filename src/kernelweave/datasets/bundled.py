@@ -1,4 +1,4 @@
-"""Data that comes with scikit-learn, cut or turned into views."""
+"""Data sets of scikit-learn, split or transformed into views."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from kernelweave.datasets._bunch import views_bunch
 __all__ = ["load_breast_cancer_views", "load_digits_views"]
 
 BREAST_CANCER = """\
-Breast cancer in Wisconsin (Street, Wolberg, Mangasarian 1993): 569 tumours, benign or
-malignant. Ten properties of cell nuclei were measured in one picture a tumour. Views:
+Wisconsin breast cancer (Street, Wolberg, Mangasarian 1993): 569 tumours, benign or
+malignant. Ten properties of the cell nuclei were measured in one image per tumour.
+Views:
 
 mean    mean of each property over all nuclei (10 columns)
 error   standard error of that mean (10 columns)
@@ -20,17 +21,17 @@ worst   mean over the three nuclei with the largest values (10 columns)
 """
 
 DIGITS = """\
-Handwritten digits (Alpaydin, Kaynak 1998): 1797 pictures of 8 x 8 grey values. Views:
+Handwritten digits (Alpaydin, Kaynak 1998): 1797 images of 8 x 8 grey values. Views:
 
 pixels   the grey values (64 columns)
-fourier  magnitudes of the two-dimensional Fourier transform, which do not change when
-         a digit is shifted around; each of the 34 distinct frequencies once
-zones    means of grey values over 2 x 2 pixels, a coarser picture (16 columns)
+fourier  magnitudes of the two-dimensional Fourier transform, which are invariant under
+         cyclic shifts; each of the 34 distinct frequencies once
+zones    means of grey values over 2 x 2 pixels, a coarser image (16 columns)
 """
 
 
 def load_breast_cancer_views(*, as_frame: bool | str = "auto") -> Bunch:
-    """Breast cancer in Wisconsin in three views of ten columns: two classes, 569 rows.
+    """Wisconsin breast cancer in three views of ten columns: two classes, 569 rows.
 
     Parameters
     ----------
@@ -100,7 +101,7 @@ def load_digits_views(*, as_frame: bool | str = "auto") -> Bunch:
 
 
 def _fourier(images: np.ndarray) -> tuple[np.ndarray, list[str]]:
-    """Magnitudes (n, 34); the frequencies left out repeat others by symmetry."""
+    """Magnitudes (n, 34); the other frequencies are redundant by symmetry."""
     magnitude = np.abs(np.fft.rfft2(images))  # (n, 8, 5)
     distinct = [(i, j) for i in range(8) for j in range(5) if i <= 4 or 0 < j < 4]
     rows, columns = (list(index) for index in zip(*distinct, strict=True))

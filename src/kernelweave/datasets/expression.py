@@ -1,4 +1,4 @@
-"""Gene expression in which every view is a set of genes that work together."""
+"""Gene expression data in which every view is a set of related genes."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ GENE_SETS = {
 
 @dataclass(frozen=True)
 class Chip:
-    """An archive with X, y and features, and what it is about.
+    """An archive with X, y and features, and a description.
 
     Attributes
     ----------
     file : str
-        The archive's name, without ``.npz``.
+        Name of the archive, without ``.npz``.
     about : str
         What was measured.
     probes : bool
-        Whether features are probes of the chip HG-U95Av2, and not symbols of genes.
+        Whether features are probes of the HG-U95Av2 chip rather than gene symbols.
     target : str
         The entry with the classes.
     cells : str
-        If given, only rows whose entry ``y`` is this are kept ...
+        If given, only rows with this value of the entry ``y`` are kept.
     kinds : tuple of str
-        ... and of these the rows of these classes.
+        If given, only rows of these classes are kept.
     """
 
     file: str
@@ -60,17 +60,17 @@ CHIPS = {
     ),
     "all_fusion": Chip(
         "all_hgu95av2",
-        "Leukaemia of B cells with the fusion BCR/ABL or without (Chiaretti et al. "
+        "Leukaemia of B cells, with or without the BCR/ABL fusion (Chiaretti et al. "
         "2004).",
         target="y_mol",
         cells="B",
         kinds=("BCR/ABL", "NEG"),
     ),
     "leukemia": Chip("leukemia_hgu95av2", "Acute leukaemia, lymphoid or myeloid."),
-    "p53": Chip("p53_symbols", "Cell lines with p53 mutated or not.", probes=False),
+    "p53": Chip("p53_symbols", "Cell lines with p53 mutated or intact.", probes=False),
     "tox": Chip(
         "tox_171",
-        "Toxicity in four classes (TOX-171), genes without names.",
+        "Toxicity in four classes (TOX-171); the genes have no names.",
         probes=False,
     ),
 }
@@ -83,22 +83,22 @@ def fetch_expression(
     smallest: int = 5,
     as_frame: bool | str = "auto",
 ) -> Bunch:
-    """A microarray, with the columns of each set of genes as a view.
+    """A microarray data set in which every gene set is a view.
 
-    Files come from the folder named by the environment variable ``KERNELWEAVE_DATA``:
-    ``.npz`` archives with ``X``, ``y`` and ``features``, gene sets in the GMT format,
-    and a table of probes with the symbols of their genes. A gene in several sets has a
-    column in each of these views.
+    Files are read from the folder given by the environment variable
+    ``KERNELWEAVE_DATA``: ``.npz`` archives with ``X``, ``y`` and ``features``, gene
+    sets in GMT format, and a table that maps probes to gene symbols. A gene in several
+    sets has a column in each of these views.
 
     Parameters
     ----------
     name : {"prostate", "all_lineage", "all_fusion", "leukemia", "p53", "tox"}
-        Which microarray.
+        Which microarray data set.
     gene_sets : {"hallmark", "kegg", "kegg_msigdb"} or None, default="hallmark"
-        Which gene sets; None makes one view of all columns, the only choice for "tox",
+        Which gene sets; None puts all columns into one view, the only choice for "tox",
         whose genes have no names.
     smallest : int, default=5
-        Sets with fewer columns on the chip are left out.
+        Gene sets with fewer columns than this on the chip are omitted.
     as_frame : bool or "auto", default="auto"
         Whether ``data`` is a pandas DataFrame; "auto": if pandas is installed.
 
@@ -106,12 +106,12 @@ def fetch_expression(
     -------
     bunch : Bunch
         ``data`` (n, d), ``target`` (n,), ``target_names``, ``feature_names``,
-        ``views`` (one a gene set) and ``DESCR``.
+        ``views`` (one per gene set) and ``DESCR``.
 
     Raises
     ------
     MissingDataError
-        If a file is not there; the message says how to get it.
+        If a file is missing; the message says how to get it.
     """
     if name not in CHIPS:
         raise ValueError(f"name must be one of {', '.join(CHIPS)}; got {name!r}")
@@ -137,7 +137,8 @@ def fetch_expression(
             blocks[view] = (values[:, columns], names)
     if not blocks:
         raise ValueError(
-            f"no set of {gene_sets!r} has {smallest} genes on the chip of {name!r}"
+            f"no gene set of {gene_sets!r} has at least {smallest} genes on the chip "
+            f"of {name!r}"
         )
     codes, classes = encode_labels(labels)
     about = f"{chip.about} Views: gene sets of {gene_sets!r}.\n"
@@ -170,7 +171,7 @@ def _read_gene_sets(path: Path, prefix: str) -> dict[str, list[str]]:
     with gzip.open(path, "rt", encoding="utf-8") as file:
         for line in file:
             name, _, *genes = line.rstrip("\n").split("\t")
-            # estimators keep double underscores for parameters inside parameters
+            # double underscores are reserved for nested parameters
             view = name.removeprefix(prefix).lower().replace("__", "_")
             sets[view] = genes
     return sets

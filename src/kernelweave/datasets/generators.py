@@ -1,4 +1,4 @@
-"""Draws from the distributions that papers define."""
+"""Samples from distributions that are defined in papers."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from kernelweave.datasets._bunch import views_bunch
 __all__ = ["make_gaussian_views", "make_waveform"]
 
 WAVEFORM = """\
-Made by kernelweave.datasets.make_waveform: {rows} mixtures of two of three waves with
-noise (Breiman et al. 1984), {columns} columns. The best rule there is errs in about 14
-of 100 cases.
+Made by kernelweave.datasets.make_waveform: {rows} noisy mixtures of two of three waves
+(Breiman et al. 1984), {columns} columns. The Bayes error is about 14 per cent.
 """
 GAUSSIANS = """\
 Made by kernelweave.datasets.make_gaussian_views: {rows} rows of two classes in {views}
@@ -30,7 +29,7 @@ def make_waveform(
     random_state: Any = None,
     as_frame: bool | str = "auto",
 ) -> Bunch:
-    """Draw mixtures of two of three waves, one pair of waves a class.
+    """Draw mixtures of two of three waves, one pair of waves per class.
 
     With ``h_1(j) = max(6 - |j - 7|, 0)``, ``h_2(j) = h_1(j - 8)``,
     ``h_3(j) = h_1(j - 4)`` for j = 1 .. 21, u uniform in [0, 1] and standard normal
@@ -43,9 +42,9 @@ def make_waveform(
     Parameters
     ----------
     n_samples : int, default=300
-        Rows; classes are as equal in size as they can be.
+        Number of rows; the classes are as equal in size as possible.
     noise_features : int, default=19
-        Further columns of pure noise; 19 in the set at UCI.
+        Number of additional columns of pure noise; 19 in the UCI data set.
     random_state : int, RandomState instance or None, default=None
         Seed; pass an int to draw the same rows each time.
     as_frame : bool or "auto", default="auto"
@@ -89,23 +88,22 @@ def make_gaussian_views(
     random_state: Any = None,
     as_frame: bool | str = "auto",
 ) -> Bunch:
-    """Draw two classes that overlap heavily in every one of many small views.
+    """Draw two classes that overlap heavily in each of many small views.
 
-    A row of class c is in view v normal in two dimensions. Its mean has coordinates
-    that are uniform between 1 and 2, its covariance is
-    ``spread (I / 2 + B B' / 4)`` with standard normal entries of the 2 x 2 matrix B,
-    and both are drawn anew for each class and view (Yan et al. 2009, Section IV A,
-    which leaves the covariances open; these overlap as much as the paper says).
+    In each view, a row of class c is normal in two dimensions. The coordinates of the
+    mean are uniform between 1 and 2, the covariance is ``spread (I / 2 + B B' / 4)``
+    for a 2 x 2 matrix B with standard normal entries, and both are drawn independently
+    for each class and view (Yan et al. 2009, Section IV A; the paper does not specify
+    the covariances, and these give the overlap that it describes).
 
     Parameters
     ----------
     n_samples : int, default=200
-        Rows. Classes alternate, so that any even number of rows from the beginning has
-        as many of either.
+        Number of rows. Classes alternate, so the first 2k rows contain k of each class.
     n_views : int, default=5
-        Views; they are called "view0", "view1" and so on.
+        Number of views, named "view0", "view1" and so on.
     spread : float, default=1.0
-        Mean variance of a coordinate in its class.
+        Expected variance of a coordinate within its class.
     random_state : int, RandomState instance or None, default=None
         Seed; pass an int to draw the same rows each time.
     as_frame : bool or "auto", default="auto"
@@ -134,7 +132,7 @@ def make_gaussian_views(
     blocks = {}
     for v in range(n_views):
         means = rng.uniform(1.0, 2.0, size=(2, 2))
-        B = rng.standard_normal((2, 2, 2))  # a matrix a class
+        B = rng.standard_normal((2, 2, 2))  # one matrix per class
         covariances = spread * (np.eye(2) / 2 + B @ B.transpose(0, 2, 1) / 4)
         factors = np.linalg.cholesky(covariances)
         noise = rng.standard_normal((n_samples, 2))

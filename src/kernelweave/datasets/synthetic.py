@@ -1,4 +1,4 @@
-"""Views with a known answer: some of them tell the classes apart, the others do not."""
+"""Views with a known answer: some of them separate the classes, the others do not."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ __all__ = ["make_views"]
 
 DESCRIPTION = """\
 Made by kernelweave.datasets.make_views: {rows} rows of {classes} classes in {views}
-views of {columns} columns. Each class has a centre of its own in {informative}
-view(s), at a distance of about {separation:g} standard deviations from the mean of all;
-the other views are noise.
+views of {columns} columns. In {informative} view(s), each class has its own centre, at
+a distance of about {separation:g} standard deviations from the overall mean; the other
+views are noise.
 """
 
 
@@ -30,9 +30,9 @@ def make_views(
     random_state: Any = None,
     as_frame: bool | str = "auto",
 ) -> Bunch:
-    """Draw rows in several views, of which only the first ones know the classes.
+    """Draw rows in several views, only the first of which depend on the class.
 
-    A row x of class c is in each informative view v and in each other view u::
+    In each informative view v and each other view u, a row x of class c is::
 
         x_v = separation * centre_vc + noise,   x_u = noise
 
@@ -41,17 +41,17 @@ def make_views(
     Parameters
     ----------
     n_samples : int, default=200
-        Rows.
+        Number of rows.
     n_views : int, default=5
-        Views; they are called "view0", "view1" and so on.
+        Number of views, named "view0", "view1" and so on.
     n_informative : int, default=2
-        Views that tell the classes apart; they come first.
+        Number of views that separate the classes; they come first.
     n_classes : int, default=3
-        Classes, as equal in size as they can be.
+        Number of classes, which are as equal in size as possible.
     n_features : int, default=5
-        Columns of each view.
+        Number of columns per view.
     separation : float, default=2.0
-        Distance of the class centres from the mean of all, in standard deviations of
+        Distance of the class centres from the overall mean, in standard deviations of
         the noise.
     random_state : int, RandomState instance or None, default=None
         Seed; pass an int to draw the same rows each time.

@@ -1,4 +1,4 @@
-"""Tables in one view that papers on kernel learning share."""
+"""Single-view tables that are common in papers on kernel learning."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ALL = "all"
 
 @dataclass(frozen=True)
 class Table:
-    """A source, and what the table is about."""
+    """A source, and a description of the table."""
 
     source: Source
     about: str
@@ -32,12 +32,12 @@ TABLES = {
     ),
     "heart": Table(
         Source("heart", 270, 13, (161586.5, 97780079.1, 849002), (("", 53),)),
-        "Heart disease absent or present, 13 findings a patient. Statlog, UCI.",
+        "Heart disease absent or present, 13 findings per patient. Statlog, UCI.",
     ),
     "breast_cancer_wisconsin": Table(
         Source("breast_cancer_wisconsin", 683, 9, (19353, 828611, 89235), (("", 15),)),
         "Breast tumours, benign or malignant, nine properties of cells graded 1 to 10; "
-        "the 16 of 699 rows with a missing grade are left out. UCI, CC BY 4.0.",
+        "the 16 of 699 rows with a missing grade are omitted. UCI, CC BY 4.0.",
     ),
     "ionosphere": Table(
         Source(
@@ -53,18 +53,17 @@ TABLES = {
     ),
     "satimage": Table(
         Source("satimage", 6435, 36, (19337086, 5.930507e10, 359193360), (("", 182),)),
-        "Landsat pictures: 3 x 3 pixels in four bands, six kinds of ground. Statlog, "
+        "Landsat images: 3 x 3 pixels in four bands, six kinds of ground. Statlog, "
         "UCI, CC BY 4.0.",
     ),
     "segment": Table(
         Source("segment", 2310, 19, (1081148.7, 617585815, 6935880.89), (("", 36),)),
-        "Regions of seven outdoor pictures, 19 properties each. Statlog, UCI, "
-        "CC BY 4.0.",
+        "Regions of seven outdoor images, 19 properties each. Statlog, UCI, CC BY 4.0.",
     ),
     "waveform": Table(
         Source("waveform", 5000, 40, (179897.64, 6670451.71, 1986629.5), (("", 60),)),
-        "Mixtures of three waves (Breiman et al. 1984) in 21 columns, and 19 of "
-        "noise. UCI; make_waveform draws more of them.",
+        "Mixtures of three waves (Breiman et al. 1984) in 21 columns, and 19 columns "
+        "of noise. UCI; make_waveform draws more rows.",
     ),
     "brain_tumor1": Table(
         Source("brain_tumor1", 90, 5920, (387847148, 1.78636118e15, 1.11016429e12)),
@@ -82,10 +81,10 @@ def fetch_table(
 ) -> Bunch:
     """One of the tables of the papers.
 
-    The first five come with the package. Others are read from the folder named by the
+    The first five come with the package. Others are read from the folder given by the
     environment variable ``KERNELWEAVE_DATA`` (``<name>.csv.gz`` or ``<name>.csv``: a
-    header, one row a sample, the class in the column "label"), else from OpenML through
-    :func:`sklearn.datasets.fetch_openml`, which checks what it downloads and keeps it.
+    header, one row per sample, the class in the column "label"), otherwise from OpenML
+    through :func:`sklearn.datasets.fetch_openml`, which verifies and caches downloads.
 
     Parameters
     ----------
@@ -95,7 +94,7 @@ def fetch_table(
     as_frame : bool or "auto", default="auto"
         Whether ``data`` is a pandas DataFrame; "auto": if pandas is installed.
     download_if_missing : bool, default=True
-        Whether OpenML may be asked.
+        Whether to try OpenML.
 
     Returns
     -------
@@ -106,7 +105,7 @@ def fetch_table(
     Raises
     ------
     MissingDataError
-        If the table is in no such place; the message says how to get it.
+        If the table is in none of these places; the message says how to get it.
 
     Examples
     --------
@@ -135,7 +134,7 @@ def load_wine(*, as_frame: bool | str = "auto") -> Bunch:
     -------
     bunch : Bunch
         ``data`` (178, 13), ``target`` (178,), ``target_names``, ``feature_names``,
-        ``views`` (one of all columns) and ``DESCR``; the rows are scikit-learn's.
+        ``views`` (one of all columns) and ``DESCR``; the data are scikit-learn's.
 
     Examples
     --------

@@ -21,24 +21,24 @@ def hsic_of_features(
 ) -> float:
     """:func:`hsic` of the kernels ``K = ZZ'`` and ``L = YY'``, without n x n matrices.
 
-    With explicit features on both sides the two estimates of :func:`hsic` need sums
-    over the rows only: for the biased one (Chen et al. 2008, Eq. 5)::
+    With explicit features on both sides, the two estimates of :func:`hsic` need only
+    sums over the rows: for the biased one (Chen et al. 2008, Eq. 5)::
 
         tr(K P L P) = norm(Z' P Y)^2,      P = I - 11'/n
 
     and for the unbiased one also ``sum_i |z_i|^2 y_i``, ``sum_i |y_i|^2 z_i`` and the
-    like. So rows may come in portions, and memory is D_z x D_y whatever n is.
+    like. So rows may arrive in portions, and the memory needed is D_z x D_y for any n.
 
     Parameters
     ----------
     Z : array of shape (n, D_z), or iterator of pairs of arrays (m, D_z) and (m, D_y)
-        Features of the first sample: columns of a linear kernel, or what a map such as
-        :class:`~kernelweave.kernels.features.NystroemFeatures` makes of them.
+        Features of the first sample: the columns of a linear kernel, or the output of a
+        map such as :class:`~kernelweave.kernels.features.NystroemFeatures`.
     Y : array of shape (n, D_y), optional
-        Features of the second sample, such as indicators of classes; nothing if Z is an
+        Features of the second sample, such as class indicators; None if Z is an
         iterator.
     estimator : {"biased", "unbiased"}, default="biased"
-        Which estimate.
+        Which estimate to compute.
 
     Returns
     -------
@@ -47,7 +47,7 @@ def hsic_of_features(
 
     See Also
     --------
-    hsic : The same for any two kernels between n rows.
+    hsic : The estimate for any two n x n kernels.
 
     Examples
     --------
@@ -68,7 +68,7 @@ def hsic_of_features(
             raise ValueError("an iterator yields pairs (Z, Y): leave out Y")
         pairs: Any = Z
     elif Y is None:
-        raise ValueError("Y is missing; only an iterator of pairs (Z, Y) goes without")
+        raise ValueError("Y is missing; it is optional only if Z yields pairs (Z, Y)")
     else:
         pairs = [(Z, Y)]
     sums: _Sums | None = None
@@ -88,10 +88,10 @@ def hsic_of_features(
 
 
 class _Sums:
-    """Sums over rows of features moved by the means of the first portion.
+    """Sums over rows of features, shifted by the means of the first portion.
 
-    Neither estimate changes when features are moved, and rounding is smallest where
-    they are about zero.
+    Both estimates are invariant under a shift of the features, and rounding errors are
+    smallest when the features are centred near zero.
     """
 
     def __init__(self, z: Array, y: Array) -> None:
@@ -106,7 +106,7 @@ class _Sums:
         if (z.shape[1], y.shape[1]) != widths or z.shape[0] != y.shape[0]:
             raise ValueError(
                 f"portion {number} must have as many rows in Z as in Y, and {widths} "
-                f"columns like the first; got the shapes {tuple(z.shape)} and "
+                f"columns as in the first portion; got the shapes {tuple(z.shape)} and "
                 f"{tuple(y.shape)}"
             )
         xp = namespace(z, y)

@@ -14,7 +14,7 @@ from kernelweave.kernels.checks import symmetric
 __all__ = ["DependenceTest", "hsic", "hsic_test"]
 
 Estimator = Literal["biased", "unbiased"]
-#: Difference, relative to the sizes involved, below which statistics count as tied.
+#: Relative difference below which two statistics count as tied.
 TIE = 1e-10
 
 
@@ -25,9 +25,9 @@ class DependenceTest:
     Attributes
     ----------
     statistic : float
-        HSIC of the samples as they are paired.
+        HSIC of the samples as paired.
     p_value : float
-        Share of all pairings, this one included, with a statistic as large.
+        Share of all pairings, including this one, with a statistic at least as large.
     null : ndarray of shape (n_permutations,)
         HSIC under random pairings.
     """
@@ -38,7 +38,7 @@ class DependenceTest:
 
 
 def hsic(K: Array, L: Array, estimator: Estimator = "biased") -> float:
-    """How much two samples of n pairs depend on each other, seen by two kernels.
+    """The dependence between two paired samples, as measured by two kernels.
 
     The squared Hilbert-Schmidt norm of the cross-covariance between the feature spaces
     of K and L, estimated (Chen et al. 2008, Eq. 5; Song et al. 2007) by::
@@ -46,17 +46,17 @@ def hsic(K: Array, L: Array, estimator: Estimator = "biased") -> float:
         biased     (n - 1)^-2  tr(K P L P),                 P = I - 11'/n
         unbiased   [ tr(A B) + 1'A1 1'B1 / ((n-1)(n-2)) - 2 1'AB1 / (n-2) ] / (n(n-3))
 
-    with A and B the kernels K and L whose diagonal is set to zero. For characteristic
-    kernels, such as the Gaussian, zero in the population means independence. The
-    unbiased estimate may be negative.
+    where A and B are K and L with their diagonals set to zero. For characteristic
+    kernels, such as the Gaussian, the population value is zero if and only if the
+    samples are independent. The unbiased estimate may be negative.
 
     Parameters
     ----------
     K, L : array of shape (n, n)
         Symmetric kernels between the rows of the first and the second sample, row i of
-        one paired with row i of the other. Neither needs to be centred.
+        one paired with row i of the other. They need not be centred.
     estimator : {"biased", "unbiased"}, default="biased"
-        Which estimate.
+        Which estimate to compute.
 
     Returns
     -------
@@ -65,8 +65,8 @@ def hsic(K: Array, L: Array, estimator: Estimator = "biased") -> float:
 
     See Also
     --------
-    hsic_test : Is it more than chance?
-    hsic_of_features : The same from explicit features, in one pass over the rows.
+    hsic_test : Is the dependence significant?
+    hsic_of_features : The estimate from explicit features, in one pass over the rows.
 
     Examples
     --------
@@ -92,20 +92,19 @@ def hsic_test(
     n_permutations: int = 999,
     rng: Any = None,
 ) -> DependenceTest:
-    """Test independence by permuting which row of L belongs to which row of K.
+    """Test independence by permuting the pairing between the rows of K and L.
 
-    ``p = (1 + #{ null >= statistic }) / (1 + n_permutations)``, a valid level for any
-    number of permutations when the pairs are exchangeable. Ties count against
-    dependence.
+    ``p = (1 + #{ null >= statistic }) / (1 + n_permutations)``, which is valid for any
+    number of permutations if the pairs are exchangeable. Ties count against dependence.
 
     Parameters
     ----------
     K, L : array of shape (n, n)
-        Kernels as for :func:`hsic`.
+        Kernels, as for :func:`hsic`.
     estimator : {"biased", "unbiased"}, default="unbiased"
-        Which statistic; the p-value of the biased one is the same up to the diagonal.
+        Which statistic to use; the two differ only in their treatment of the diagonal.
     n_permutations : int, default=999
-        Random pairings to compare with; each costs one pass over both kernels.
+        Number of random pairings; each costs one pass over both kernels.
     rng : None, int or numpy.random.Generator, default=None
         Source of the permutations.
 
@@ -142,7 +141,7 @@ def hsic_test(
 
 
 def check_pairs(n: int, estimator: str) -> None:
-    """Refuse unknown estimates, and fewer pairs than an estimate needs."""
+    """Refuse unknown estimators, and fewer pairs than an estimator needs."""
     if estimator not in ("biased", "unbiased"):
         raise ValueError(f"estimator must be 'biased' or 'unbiased', got {estimator!r}")
     least = 4 if estimator == "unbiased" else 2
@@ -153,12 +152,12 @@ def check_pairs(n: int, estimator: str) -> None:
 
 
 class _Pair:
-    """Two kernels centred so that HSIC is a multiple of their inner product.
+    """Two kernels, centred so that HSIC is a multiple of their inner product.
 
-    P K P does so for the biased estimate. For the unbiased one it is the U-centring of
-    Szekely and Rizzo (2014): ``a_ij - r_i/(n-2) - r_j/(n-2) + s/((n-1)(n-2))`` off the
-    diagonal, with the row sums r and the sum s of the kernel without its diagonal.
-    Centring before multiplying keeps digits that a large constant would cost.
+    For the biased estimate, this is P K P. For the unbiased one, it is the U-centring
+    of Szekely and Rizzo (2014): ``a_ij - r_i/(n-2) - r_j/(n-2) + s/((n-1)(n-2))`` off
+    the diagonal, with the row sums r and the total s of the kernel without its
+    diagonal. Centring before multiplying avoids cancellation of large constants.
     """
 
     def __init__(self, K: Array, L: Array, estimator: str) -> None:
@@ -175,7 +174,7 @@ class _Pair:
         self.K, self.L = centre(K), centre(L)
 
     def statistic(self, order: np.ndarray | None) -> float:
-        """HSIC with the rows of L in another order (n,), or as they are."""
+        """HSIC with the rows of L permuted by ``order`` (n,), or unpermuted if None."""
         xp = namespace(self.K)
         if order is not None:
             order = from_numpy(order, self.L, dtype=xp.int64)
@@ -199,7 +198,7 @@ def _centred(kernel: Array) -> Array:
 def _u_centred(kernel: Array) -> Array:
     """The U-centred kernel (n, n), zero on the diagonal."""
     xp, n = namespace(kernel), kernel.shape[0]
-    # Any constant may be taken off first, and this one keeps the most digits.
+    # The result is invariant under any shift; this one minimises cancellation.
     kernel = kernel - xp.mean(kernel)
     sums = xp.sum(kernel, axis=1) - xp.linalg.diagonal(kernel)
     kernel = kernel - (sums[:, None] + sums[None, :]) / (n - 2)

@@ -9,7 +9,7 @@ from scipy import linalg
 
 from kernelweave._array import FactorizationError
 
-__all__ = ["LinearizedConditions", "SimplexSystem", "largest_step", "predict"]
+__all__ = ["BorderedSystem", "LinearizedConditions", "largest_step", "predict"]
 
 Step = TypeVar("Step")
 
@@ -53,12 +53,12 @@ def largest_step(x: np.ndarray, step: np.ndarray) -> float:
         return float(np.min(-x[falling] / step[falling]))
 
 
-class SimplexSystem:
-    """The step of a Newton-like method on ``{ v >= 0 : sum_i v_i = 1 }``.
+class BorderedSystem:
+    """``(H + diag(z / v)) dv + A'dnu = force``, ``A dv = missing``, factored once.
 
-    Eliminating dz from ``H dv + dnu e - dz = -residual``, ``e'dv = 0`` and
-    ``z dv + v dz = change`` leaves m + 1 unknowns. They are scaled by v, which makes
-    the diagonal of order one however small a weight is.
+    This is what remains of a step on ``{ v >= 0 : A v = b }`` once the multipliers z
+    of ``v >= 0`` are eliminated. The unknowns are scaled by v, which keeps the diagonal
+    of order mu however small a weight is.
 
     Parameters
     ----------
@@ -66,6 +66,8 @@ class SimplexSystem:
         H.
     v, z : ndarray of shape (m,)
         The point and its multipliers, all positive.
+    equal : ndarray of shape (e, m)
+        A.
 
     Raises
     ------
@@ -73,13 +75,14 @@ class SimplexSystem:
         If the system is singular.
     """
 
-    def __init__(self, hessian: np.ndarray, v: np.ndarray, z: np.ndarray) -> None:
-        m = len(v)
-        self.v, self.z = v, z
-        self._scaling = np.append(v, 1.0)
-        matrix = np.ones((m + 1, m + 1))
+    def __init__(
+        self, hessian: np.ndarray, v: np.ndarray, z: np.ndarray, equal: np.ndarray
+    ) -> None:
+        m, e = len(v), len(equal)
+        self._scaling = np.append(v, np.ones(e))
+        matrix = np.zeros((m + e, m + e))
         matrix[:m, :m] = hessian
-        matrix[m, m] = 0.0
+        matrix[m:, :m], matrix[:m, m:] = equal, equal.T
         matrix *= self._scaling[:, None] * self._scaling[None, :]
         matrix[np.arange(m), np.arange(m)] += z * v
         getrf, self._getrs = linalg.get_lapack_funcs(("getrf", "getrs"), (matrix,))
@@ -88,11 +91,10 @@ class SimplexSystem:
             raise FactorizationError("the system for a step is singular")
 
     def solve(
-        self, change: np.ndarray, residual: np.ndarray
-    ) -> tuple[np.ndarray, float, np.ndarray]:
-        """Steps (dv, dnu, dz) for a change of the products and a residual, (m,)."""
-        right = np.append(change / self.v - residual, 0.0) * self._scaling
+        self, force: np.ndarray, missing: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Steps dv (m,) and dnu (e,)."""
+        right = np.append(force, missing) * self._scaling
         steps, _ = self._getrs(*self._factors, right)
         steps *= self._scaling
-        dv = steps[:-1]
-        return dv, float(steps[-1]), (change - self.z * dv) / self.v
+        return steps[: len(force)], steps[len(force) :]

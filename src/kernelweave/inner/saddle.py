@@ -9,14 +9,15 @@ import numpy as np
 
 from kernelweave._array import (
     Array,
-    as_float,
     from_numpy,
     inner_products,
     namespace,
     to_numpy,
 )
 from kernelweave.inner.margin_bounds import MarginTerms, primal_value
+from kernelweave.kernels.banks.base import combine_in_double
 from kernelweave.kernels.banks.dense import DenseBank
+from kernelweave.protocols import Bank
 
 __all__ = ["SaddleProblem"]
 
@@ -27,7 +28,7 @@ class SaddleProblem:
 
     Attributes
     ----------
-    bank : DenseBank
+    bank : Bank
         Kernels over the n rows with a label in some column.
     signs : ndarray of shape (n, k)
         +1, -1, or 0 for a row that takes no part in a column.
@@ -39,7 +40,7 @@ class SaddleProblem:
         Whether the identity is a kernel too, number 0.
     """
 
-    bank: DenseBank
+    bank: Bank
     signs: np.ndarray
     bound: float
     tau: float
@@ -59,23 +60,16 @@ class SaddleProblem:
 
     def combine(self, weights: np.ndarray, out: Array | None = None) -> Array:
         """``sum_i w_i G_i`` of the kernels alone in float64, (n, n)."""
-        stack = self.bank.stack
-        xp = namespace(stack)
         weights = np.asarray(weights, dtype=np.float64)[-self.bank.n_kernels :]
-        if stack.dtype == xp.float64:
-            return self.bank.combine(weights, out=out)
-        total = as_float(stack[0, :, :], xp.float64) * float(weights[0])
-        for i in range(1, self.bank.n_kernels):
-            total += as_float(stack[i, :, :], xp.float64) * float(weights[i])
-        return total
+        return combine_in_double(self.bank, weights, out)
 
     def products(self, beta: np.ndarray) -> Array:
         """``G_i beta`` where the bank lives, (m, n, k), for beta (n, k)."""
-        stack = self.bank.stack
-        moved = from_numpy(beta, stack, namespace(stack).float64)
+        like = self.bank.like
+        moved = from_numpy(beta, like, namespace(like).float64)
         out = self.bank.apply(moved)
         if self.identity:
-            out = namespace(stack).concat([moved[None, ...], out])
+            out = namespace(like).concat([moved[None, ...], out])
         return out
 
     def scores(self, beta: np.ndarray) -> np.ndarray:
@@ -114,13 +108,8 @@ class SaddleProblem:
 
     def unit(self) -> float:
         """The size of a: where its linear and quadratic terms meet, or the box."""
-        stack = self.bank.stack
-        xp = namespace(stack)
-        means = [
-            float(xp.mean(as_float(xp.linalg.diagonal(stack[i, :, :]), xp.float64)))
-            for i in range(self.bank.n_kernels)
-        ]
-        curvature = max([*means, float(self.identity)]) + self.tau
+        means = np.mean(self.bank.diagonals(), axis=1)
+        curvature = max([*map(float, means), float(self.identity)]) + self.tau
         free = 1.0 / curvature if curvature > 0 else np.inf
         size = min(self.bound, free)
         return size if np.isfinite(size) else 1.0

@@ -101,7 +101,7 @@ class SaddlePath:
             8 * n * n * (k + 2),
             f"an interior point for {n} rows and {k} column(s)",
             "use fewer rows or classes",
-            problem.bank.stack,
+            problem.bank.like,
         )
         self._work: Array | None = None
         self._start(weights)

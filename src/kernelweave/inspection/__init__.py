@@ -1,4 +1,4 @@
-"""Look at a fitted model: pictures of weights, classes and convergence, and a table."""
+"""Inspect a fitted model: plots of weights, classes and convergence, and a table."""
 
 from kernelweave.inspection.convergence import ConvergenceDisplay
 from kernelweave.inspection.kernel_weights import KernelWeightsDisplay

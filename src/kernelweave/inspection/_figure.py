@@ -1,4 +1,4 @@
-"""What the pictures share: matplotlib on demand, colours, markers."""
+"""What all plots share: matplotlib on demand, colours, markers."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from typing import Any
 
 __all__ = ["COLORS", "GREY", "axes", "color", "marker", "pyplot"]
 
-#: Okabe and Ito's colours, which everybody can tell apart, without their yellow.
+#: The colours of Okabe and Ito, safe for colour-blind readers, without the yellow.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#4D4D4D")
 GREY = "#8C8C8C"
-# Their number and that of the colours have no common divisor: 42 distinct pairs.
+# Six is coprime to the number of colours, which gives 42 distinct pairs.
 MARKERS = ("o", "s", "^", "D", "v", "P")
 
 
 def pyplot(caller: str) -> Any:
-    """Import ``matplotlib.pyplot``, which only pictures need."""
+    """Import ``matplotlib.pyplot``, which only plots need."""
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:
@@ -26,7 +26,7 @@ def pyplot(caller: str) -> Any:
 
 
 def axes(caller: str, ax: Any, width: float, height: float) -> tuple[Any, Any]:
-    """Figure and axes to draw in; without ``ax`` new ones of that size in inches."""
+    """Figure and axes to draw in; new ones, of that size in inches, without ``ax``."""
     plt = pyplot(caller)
     if ax is not None:
         return ax.figure, ax

@@ -12,7 +12,7 @@ from kernelweave.solvers.solution import Solution, TraceRow
 
 __all__ = ["ConvergenceDisplay"]
 
-#: Gaps that rounding made zero or negative are drawn here.
+#: Gaps that are zero or negative because of rounding are drawn here.
 SMALLEST_GAP = 1e-16
 #: Lines with more points than this have no markers.
 MAX_MARKERS = 40
@@ -21,27 +21,27 @@ AGAINST = {"iteration": "iteration", "seconds": "time in seconds"}
 
 
 class ConvergenceDisplay:
-    """Relative gap, or value and lower bound, of one solve or several.
+    """Relative gap, or value and lower bound, of one or several solves.
 
     Parameters
     ----------
     traces : dict
-        For each name the history of its solve, a sequence of ``TraceRow``.
+        The history of each named solve, a sequence of ``TraceRow``.
     tol : float, default=None
-        The tolerance asked for, drawn as a line.
+        The requested tolerance, drawn as a line.
 
     Attributes
     ----------
     ax_, figure_ : matplotlib Axes and Figure
-        Where it was drawn.
+        The axes and figure of the plot.
     lines_ : dict
-        For each name its line: the gap, or the value.
+        The line of each solve: the gap, or the value.
     lower_bounds_ : dict
-        For each name the line of its lower bound; empty for ``kind="gap"``.
+        The line of each lower bound; empty for ``kind="gap"``.
     tol_line_ : matplotlib Line2D or None
         The tolerance.
     legend_ : matplotlib Legend or None
-        The legend; None where there is nothing to tell apart.
+        The legend; None if there is only one line.
 
     Examples
     --------
@@ -76,24 +76,24 @@ class ConvergenceDisplay:
         against: str = "iteration",
         ax: Any = None,
     ) -> ConvergenceDisplay:
-        """Draw the history of what :func:`kernelweave.solve` returned.
+        """Draw the history of solutions returned by :func:`kernelweave.solve`.
 
         Parameters
         ----------
         solution : Solution or dict of Solution
-            One solve, or several to compare with a name each.
+            One solution, or several to compare, each with a name.
         kind : {"gap", "bounds"}, default="gap"
             "gap" draws the relative gap on a logarithmic scale, "bounds" the value and
             the lower bound.
         against : {"iteration", "seconds"}, default="iteration"
             The horizontal axis.
         ax : matplotlib Axes, default=None
-            Where to draw; None makes a new figure.
+            Axes to draw in; None creates a new figure.
 
         Returns
         -------
         display : ConvergenceDisplay
-            The picture.
+            The plot.
         """
         if isinstance(solution, Solution):
             solutions: Mapping[str, Solution] = {solution.method: solution}
@@ -116,7 +116,7 @@ class ConvergenceDisplay:
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            Where to draw; None makes a new figure.
+            Axes to draw in; None creates a new figure.
         kind : {"gap", "bounds"}, default="gap"
             "gap" draws the relative gap on a logarithmic scale, "bounds" the value and
             the lower bound.
@@ -126,7 +126,7 @@ class ConvergenceDisplay:
         Returns
         -------
         display : ConvergenceDisplay
-            The picture.
+            The plot.
         """
         _check_choice("kind", kind, KINDS)
         _check_choice("against", against, tuple(AGAINST))
@@ -184,7 +184,7 @@ class ConvergenceDisplay:
             )
 
     def _finish_bounds(self, ax: Any) -> None:
-        """Leave out of the picture the first bounds, which may lie far below."""
+        """Crop the first bounds, which may lie far below the rest."""
         values = np.concatenate([line.get_ydata() for line in self.lines_.values()])
         bounds = [line.get_ydata() for line in self.lower_bounds_.values()]
         top, bottom = np.nanmax(values), np.nanmin(values)
@@ -213,7 +213,7 @@ def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
 
 
 def _columns(trace: tuple[TraceRow, ...]) -> dict[str, np.ndarray]:
-    """The columns of a history as arrays."""
+    """The columns of a trace as arrays."""
     if not trace:
         raise ValueError("a solution without a trace cannot be drawn")
     return {

@@ -1,4 +1,4 @@
-"""Which kernels and views matter, as bars."""
+"""A bar chart of which kernels and views matter."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kernelweave.inspection.weights_table import fitted_model
 
 __all__ = ["KernelWeightsDisplay"]
 
-#: Height of a row of the picture in inches.
+#: Height of a row of the plot in inches.
 ROW_HEIGHT = 0.24
 #: Space above a view, in rows.
 VIEW_GAP = 0.45
@@ -21,7 +21,7 @@ VIEW_GAP = 0.45
 
 @dataclass(frozen=True)
 class _Row:
-    """One bar: a view, one of its kernels, or what is not shown one by one."""
+    """A bar: a view, one of its kernels, or a sum of those not shown individually."""
 
     kind: Literal["view", "kernel", "rest", "others"]
     label: str
@@ -30,7 +30,7 @@ class _Row:
 
     @property
     def length(self) -> float:
-        """Length of the bar: none for a sum over views, which would dwarf the rest."""
+        """Length of the bar: 0 for a sum over views, which would dwarf the rest."""
         summed = self.view is None and self.kind in ("rest", "others")
         return 0.0 if summed else self.weight
 
@@ -38,9 +38,10 @@ class _Row:
 class KernelWeightsDisplay:
     """Horizontal bars of kernel weights, grouped by view, the heaviest view first.
 
-    A strong bar is the sum of a view, the light bars beneath it are its kernels, and
-    numbers are shares of the sum of all weights. Kernels of weight zero are counted,
-    and beyond ``max_rows`` rows only the heaviest kernels are shown one by one.
+    A dark bar is the total weight of a view, the light bars below it are its kernels,
+    and the numbers are shares of the sum of all weights. Kernels of weight zero are
+    only counted, and if there are more than ``max_rows`` rows, only the heaviest
+    kernels are shown individually.
 
     Parameters
     ----------
@@ -51,20 +52,20 @@ class KernelWeightsDisplay:
     view_names : list of str of length p
         The view each kernel belongs to.
     title : str, default=None
-        Says what is known about the weights.
+        Title of the plot.
 
     Attributes
     ----------
     ax_, figure_ : matplotlib Axes and Figure
-        Where it was drawn.
+        The axes and figure of the plot.
     bars_ : matplotlib BarContainer
-        The bars, from the top.
+        The bars, from top to bottom.
     texts_ : list of matplotlib Text
-        The shares beside the bars.
+        The shares next to the bars.
 
     See Also
     --------
-    weights_table : The same as a table.
+    weights_table : The weights as a table.
 
     Examples
     --------
@@ -102,14 +103,14 @@ class KernelWeightsDisplay:
         estimator : estimator
             Fitted estimator of this package, or a Pipeline or search that ends in one.
         ax : matplotlib Axes, default=None
-            Where to draw; None makes a new figure.
+            Axes to draw in; None creates a new figure.
         max_rows : int, default=30
-            Bars to draw at most.
+            Maximum number of bars.
 
         Returns
         -------
         display : KernelWeightsDisplay
-            The picture.
+            The plot.
         """
         model = fitted_model(estimator)
         display = cls(
@@ -126,14 +127,14 @@ class KernelWeightsDisplay:
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            Where to draw; None makes a new figure, as high as the bars need.
+            Axes to draw in; None creates a new figure, tall enough for the bars.
         max_rows : int, default=30
-            Bars to draw at most.
+            Maximum number of bars.
 
         Returns
         -------
         display : KernelWeightsDisplay
-            The picture.
+            The plot.
         """
         rows = self._rows(max_rows)
         heights = _positions(rows)
@@ -157,7 +158,7 @@ class KernelWeightsDisplay:
         return self
 
     def _rows(self, max_rows: int) -> list[_Row]:
-        """As many of the heaviest kernels one by one as ``max_rows`` allows."""
+        """The rows, with as many individual kernels as ``max_rows`` allows."""
         if max_rows < 4:
             raise ValueError(f"max_rows must be at least 4; got {max_rows!r}")
         weights = np.asarray(self.weights, dtype=float)
@@ -179,7 +180,7 @@ class KernelWeightsDisplay:
     def _flat_rows(
         self, weights: np.ndarray, ranking: np.ndarray, shown: set[int]
     ) -> list[_Row]:
-        """Rows where each view is one kernel."""
+        """Rows for the case of one kernel per view."""
         rows = [
             _Row("kernel", self.kernel_names[i], float(weights[i]))
             for i in map(int, ranking)
@@ -195,7 +196,7 @@ class KernelWeightsDisplay:
         shown: set[int],
         max_views: int,
     ) -> list[_Row]:
-        """A row for each view, followed by those of its kernels."""
+        """One row per view, followed by the rows of its kernels."""
         rows: list[_Row] = []
         for view, members in list(views.items())[:max_views]:
             total = float(weights[members].sum())
@@ -218,7 +219,7 @@ class KernelWeightsDisplay:
         return rows
 
     def _colors(self) -> dict[str | None, str]:
-        """Colours of the heaviest views; one for all if each view is one kernel."""
+        """Colours of the heaviest views; a single colour with one kernel per view."""
         weights = np.asarray(self.weights, dtype=float)
         views = _by_weight(weights, self.view_names)
         if all(len(members) == 1 for members in views.values()):
@@ -263,7 +264,7 @@ class KernelWeightsDisplay:
 
 
 def _by_weight(weights: np.ndarray, view_names: Sequence[str]) -> dict[str, list[int]]:
-    """Kernels of each view, views and kernels from the heaviest to the lightest."""
+    """The kernels of each view, with views and kernels sorted by decreasing weight."""
     members: dict[str, list[int]] = {}
     for i in np.argsort(-weights, kind="stable"):
         members.setdefault(view_names[int(i)], []).append(int(i))
@@ -272,13 +273,13 @@ def _by_weight(weights: np.ndarray, view_names: Sequence[str]) -> dict[str, list
 
 
 def _without_steps(names: list[str]) -> list[str]:
-    """Names of kernels without what comes before them, if that tells none apart."""
+    """Kernel names without their transformers, if they are still distinct."""
     short = [name.rpartition(" > ")[2] for name in names]
     return short if len(set(short)) == len(short) else names
 
 
 def _rest_row(weights: np.ndarray, rest: list[int], view: str | None) -> list[_Row]:
-    """One row for the kernels of ``rest``, or none if there are none."""
+    """One row for all kernels in ``rest``, or no row if there are none."""
     if not rest:
         return []
     n_zero = sum(weights[i] == 0 for i in rest)

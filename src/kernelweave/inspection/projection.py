@@ -1,4 +1,4 @@
-"""Rows in the space that tells the classes apart."""
+"""A plot of rows in discriminant coordinates."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from kernelweave.inspection.weights_table import fitted_model
 
 __all__ = ["ProjectionDisplay"]
 
-#: Above this number of classes their names are written at their means too,
+#: With more classes than this, their names are also written at their means.
 MAX_UNNAMED = 6
-#: and above this number there is no legend.
+#: With more classes than this, there is no legend.
 MAX_LEGEND = 24
 
 
 class ProjectionDisplay:
     """Rows in their first two discriminant coordinates, coloured by class.
 
-    Large markers are the class means of the model. Two classes have one coordinate
-    only, which is drawn as histograms with a line at each mean.
+    Large markers are the class means of the model. With two classes there is only one
+    coordinate, which is drawn as histograms with a line at each mean.
 
     Parameters
     ----------
@@ -36,18 +36,18 @@ class ProjectionDisplay:
     means : ndarray of shape (k, r)
         Class means.
     legend_title : str, default="class"
-        What the labels are.
+        Title of the legend.
 
     Attributes
     ----------
     ax_, figure_ : matplotlib Axes and Figure
-        Where it was drawn.
+        The axes and figure of the plot.
     points_ : dict
-        For each class its scatter, or its histogram bars.
+        The scatter of each class, or its histogram bars.
     means_ : dict
-        For each class its mean: a scatter, or a line.
+        The mean of each class: a scatter, or a line.
     legend_ : matplotlib Legend or None
-        The legend; None for more classes than fit beside the picture.
+        The legend; None if there are too many classes.
 
     Examples
     --------
@@ -85,16 +85,16 @@ class ProjectionDisplay:
         estimator : estimator
             Fitted discriminant classifier, or a Pipeline or search that ends in one.
         X : array-like or DataFrame of shape (m, d), or kernels of shape (m, n[, p])
-            Rows; new rows show better than those of the fit how well classes separate.
+            Rows; new rows show the separation more honestly than the training rows.
         y : array-like of shape (m,), default=None
-            Their classes; None takes those that the model predicts.
+            Their classes; None uses the predictions of the model.
         ax : matplotlib Axes, default=None
-            Where to draw; None makes a new figure.
+            Axes to draw in; None creates a new figure.
 
         Returns
         -------
         display : ProjectionDisplay
-            The picture.
+            The plot.
         """
         model = fitted_model(estimator)
         if not hasattr(model, "gaussians_"):
@@ -107,8 +107,8 @@ class ProjectionDisplay:
         unknown = np.setdiff1d(labels, model.classes_)
         if unknown.size:
             raise ValueError(
-                f"y contains the label {unknown.tolist()[0]!r}, which the model was "
-                f"not fitted on; its classes are {model.classes_.tolist()!r:.200}"
+                f"y contains the label {unknown.tolist()[0]!r}, on which the model was "
+                f"not fitted; its classes are {model.classes_.tolist()!r:.200}"
             )
         coordinates = to_numpy(estimator.transform(X))
         if len(labels) != len(coordinates):
@@ -130,12 +130,12 @@ class ProjectionDisplay:
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            Where to draw; None makes a new figure.
+            Axes to draw in; None creates a new figure.
 
         Returns
         -------
         display : ProjectionDisplay
-            The picture.
+            The plot.
         """
         figure, ax = axes("ProjectionDisplay.plot", ax, 7.0, 4.8)
         self.points_: dict[Any, Any] = {}
@@ -151,7 +151,7 @@ class ProjectionDisplay:
         return self
 
     def _plot_line(self, ax: Any) -> None:
-        """Histograms over the one coordinate of two classes, a line at each mean."""
+        """Histograms of the only coordinate of two classes, a line at each mean."""
         values = self.coordinates[:, 0]
         edges = np.histogram_bin_edges(values, bins=min(40, 10 + len(values) // 20))
         for c, label in enumerate(self.classes):
@@ -176,7 +176,7 @@ class ProjectionDisplay:
         ax.set_ylabel("rows")
 
     def _plot_plane(self, ax: Any) -> None:
-        """Points over the first two coordinates, and a large marker at each mean."""
+        """Points in the first two coordinates, with a large marker at each mean."""
         crowded = len(self.labels) > 500
         for c, label in enumerate(self.classes):
             chosen = self.labels == label
@@ -199,7 +199,7 @@ class ProjectionDisplay:
             )
         if len(self.classes) > MAX_UNNAMED:
             self._name_means(ax)
-        # Distances to the means decide the class, so both axes have one scale.
+        # Distances to the means decide the class, so both axes share a scale.
         ax.set_aspect("equal", adjustable="datalim")
         ax.set_ylabel("discriminant coordinate 2")
 

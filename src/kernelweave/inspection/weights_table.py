@@ -1,4 +1,4 @@
-"""The learned weights as a table, for people and for other programmes."""
+"""The learned weights as a table, for people and for other programs."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ def weights_table(model: Any) -> list[dict[str, Any]]:
     Returns
     -------
     rows : list of dict
-        One a kernel, in the order of ``kernel_weights_``: ``view``, ``kernel``,
+        One row per kernel, in the order of ``kernel_weights_``: ``view``, ``kernel``,
         ``weight``, ``share`` (of the sum of all weights, so that shares sum to one) and
-        ``view_weight`` (sum over the view). ``pandas.DataFrame(rows)`` makes a frame.
+        ``view_weight`` (the sum over the view). ``pandas.DataFrame(rows)`` converts
+        them to a DataFrame.
 
     Examples
     --------
@@ -77,7 +78,7 @@ def to_csv(rows: Sequence[Mapping[str, Any]], path: str | PathLike[str]) -> None
 
 
 def fitted_model(estimator: Any) -> Any:
-    """The fitted estimator of this package inside pipelines and searches."""
+    """The fitted estimator of this package inside a Pipeline or search."""
     while True:
         if hasattr(estimator, "best_estimator_"):
             estimator = estimator.best_estimator_

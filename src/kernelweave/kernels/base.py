@@ -1,4 +1,4 @@
-"""What a kernel is, and the pairwise matrices that kernels are made of."""
+"""The base class of kernels, and the pairwise matrices from which they are computed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from kernelweave._chunks import row_chunks
 __all__ = ["Kernel", "base_matrix", "median_distance"]
 
 MEDIAN_ROWS = 2000
-#: Rows among which the origin of distances lies.
+#: The origin used to compute distances is determined from at most this many rows.
 MIDDLE_ROWS = 31
 
 
@@ -35,20 +35,21 @@ class Kernel(BaseEstimator):
 
     Subclasses store their parameters in ``__init__``, fix those that depend on data in
     :meth:`resolve`, and define either ``base`` and :meth:`from_base`, or :meth:`gram`.
-    Only resolved kernels compute; calling a kernel resolves it first.
+    Only resolved kernels can be evaluated; calling a kernel resolves it first.
 
     Attributes
     ----------
     psd : bool
         Whether every Gram matrix is positive semidefinite, so that no check is needed.
     base : {"dot", "sqeuclidean", "l1", "chi2"} or None
-        The matrix that the Gram matrix is a function of, entry by entry. Kernels with
-        the same base share it.
+        The pairwise matrix of which the Gram matrix is an entrywise function. Kernels
+        with the same base share it.
     forgets : {"affine", "unit"} or None
-        What may happen to all columns at once without any change of the centred kernel
-        of trace n: another unit, or another origin, too, or neither.
+        Changes of the columns that leave the kernel, centred and scaled to trace n,
+        unchanged: a common change of unit ("unit"), a change of unit and origin
+        ("affine"), or neither.
     noise : float
-        The trace for each row of the centred kernel that is rounding of its columns.
+        Trace per row of the centred kernel that rounding of the columns accounts for.
     """
 
     psd: bool = True
@@ -57,22 +58,22 @@ class Kernel(BaseEstimator):
 
     @property
     def forgets(self) -> str | None:
-        """What may happen to all columns at once; see above."""
+        """Changes of the columns that do not affect the kernel; see above."""
         return None
 
     @property
     def steps(self) -> tuple[Any, ...]:
-        """Fitted transformers that the features pass before the kernel sees them."""
+        """Fitted transformers applied to the features before the kernel."""
         return ()
 
     @property
     def core(self) -> Kernel:
-        """The kernel behind the steps."""
+        """The kernel that is applied after the steps."""
         return self
 
     @property
     def label(self) -> str:
-        """Name for tables: the class and the parameters that are not the default."""
+        """Name for tables: the class and its non-default parameters."""
         params = self.get_params(deep=False)
         shown = [
             f"{name}={value:.3g}" if isinstance(value, float) else f"{name}={value}"
@@ -82,7 +83,7 @@ class Kernel(BaseEstimator):
         return f"{type(self).__name__}({', '.join(shown)})"
 
     def __eq__(self, other: object) -> bool:
-        """Kernels are equal if they are of one class and have equal parameters."""
+        """Kernels are equal if they have the same class and equal parameters."""
         if type(self) is not type(other):
             return NotImplemented
         return self.get_params(deep=False) == other.get_params(deep=False)
@@ -97,7 +98,7 @@ class Kernel(BaseEstimator):
         X : array of shape (n, d)
             Training rows of the view.
         memo : dict, default=None
-            Where kernels on the same rows share what they found about them.
+            Cache shared by kernels on the same rows.
 
         Returns
         -------
@@ -106,7 +107,7 @@ class Kernel(BaseEstimator):
         return clone(self)
 
     def from_base(self, base: Array) -> Array:
-        """Gram matrix (n, m) from the base matrix (n, m), which stays unchanged."""
+        """Gram matrix (n, m) from the base matrix (n, m), which is not modified."""
         raise TypeError(f"{type(self).__name__} is not computed from a base matrix.")
 
     def gram(self, X: Array, Z: Array | None = None) -> Array:
@@ -121,8 +122,8 @@ class Kernel(BaseEstimator):
         X : array-like of shape (n, d)
             Rows.
         Z : array-like of shape (m, d), default=None
-            Reference rows, X itself if None. A kernel that is not resolved yet takes
-            its data-dependent parameters from them.
+            Reference rows, X itself if None. Data-dependent parameters that are not yet
+            fixed are taken from them.
 
         Returns
         -------
@@ -151,7 +152,7 @@ def _as_rows(X: Any) -> Array:
 def check_parameter(
     kernel: Kernel, name: str, *, word: str | None = None, zero: bool = False
 ) -> None:
-    """Refuse a parameter that is neither a positive number nor the given word."""
+    """Refuse a parameter that is neither a positive number nor ``word``."""
     value = getattr(kernel, name)
     if word is not None and isinstance(value, str) and value == word:
         return
@@ -165,7 +166,7 @@ def check_parameter(
 
 
 def exp_(a: Array) -> Array:
-    """``exp(a)``, in the memory of ``a`` where the library can."""
+    """``exp(a)``, overwriting ``a`` where the library allows it."""
     xp = namespace(a)
     try:
         return xp.exp(a, out=a)
@@ -174,7 +175,7 @@ def exp_(a: Array) -> Array:
 
 
 def base_matrix(base: str, X: Array, Z: Array | None = None) -> Array:
-    """Pairwise matrix of shape (n, m) that several kernels are functions of.
+    """Pairwise matrix of shape (n, m) from which several kernels are computed.
 
     Parameters
     ----------
@@ -211,7 +212,7 @@ def _dot(X: Array, Z: Array | None) -> Array:
     if Z is not None:
         return X @ Z.T
     if is_numpy(X):
-        X = np.ascontiguousarray(X)  # then NumPy computes one triangle and mirrors it
+        X = np.ascontiguousarray(X)  # lets NumPy compute one triangle and mirror it
         return X @ X.T
     K = X @ X.T
     for rows in row_chunks(K.shape[0], K.shape[0]):
@@ -221,10 +222,10 @@ def _dot(X: Array, Z: Array | None) -> Array:
 
 
 def _sqeuclidean(X: Array, Z: Array | None) -> Array:
-    """``|x|^2 + |z|^2 - 2 x'z`` after moving the origin amidst the references.
+    """``|x|^2 + |z|^2 - 2 x'z`` after moving the origin to the middle of the rows.
 
-    Moving the origin loses the fewest digits. What is within rounding of zero is set to
-    zero, so that duplicates are at distance 0 exactly.
+    Moving the origin reduces cancellation. Distances within rounding error of zero are
+    set to zero, so that duplicates are at distance exactly 0.
     """
     xp = namespace(X)
     center = _middle(X if Z is None else Z)
@@ -251,9 +252,9 @@ def _sqeuclidean(X: Array, Z: Array | None) -> Array:
 
 
 def _middle(X: Array) -> Array:
-    """Medians (d,) of the columns over some rows: unlike means, no outlier moves them.
+    """Medians (d,) of the columns over a few rows: unlike means, robust to outliers.
 
-    With a mean as its origin, one entry of 1e9 would cost all other rows their digits.
+    With the mean as origin, a single entry of 1e9 would cost all other rows digits.
     """
     some = X[:: -(-X.shape[0] // MIDDLE_ROWS), :]
     return namespace(X).sort(some, axis=0)[some.shape[0] // 2, :]
@@ -288,10 +289,10 @@ def _check_nonnegative(X: Array) -> None:
 
 
 def median_distance(X: Array, base: str, memo: dict[str, float] | None = None) -> float:
-    """Median over the pairs of different rows of the distance in ``base``.
+    """Median distance over all pairs of distinct rows.
 
-    All pairs count up to 2000 rows; beyond, only every s-th row is used, s the smallest
-    step that leaves at most 2000. The mean replaces a median of 0.
+    Up to 2000 rows, all pairs are used; beyond that, only every s-th row, with s the
+    smallest step that leaves at most 2000 rows. A median of 0 is replaced by the mean.
 
     Parameters
     ----------
@@ -300,12 +301,12 @@ def median_distance(X: Array, base: str, memo: dict[str, float] | None = None) -
     base : {"sqeuclidean", "l1"}
         The distance.
     memo : dict, default=None
-        Remembers the answer by ``base``.
+        Cache of the result, with the key ``base``.
 
     Returns
     -------
     median : float
-        0 only if all rows used are equal.
+        0 only if all the rows used are equal.
     """
     memo = {} if memo is None else memo
     if base not in memo:

@@ -1,4 +1,4 @@
-"""Is a given matrix a kernel at all? Accept, shift, clip or refuse."""
+"""Is the given matrix a kernel at all? Accept, shift, clip or refuse it."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from kernelweave.exceptions import KernelWarning
 
 __all__ = ["check_symmetric", "clip_to_psd", "ensure_psd", "symmetric"]
 
-#: Smallest eigenvalue, relative to the trace, below which a kernel is indefinite.
-#: Kernels computed in single precision and handed over in double are not.
+#: A kernel with an eigenvalue below minus this times its trace is indefinite. Kernels
+#: computed in single precision and passed in double precision are within this bound.
 INDEFINITE = 1e-6
-#: Asymmetry, relative to the largest entry, that is rounding and gets averaged away:
-#: what long sums in single precision leave, also where they are handed over in double.
+#: Asymmetry, relative to the largest entry, that is rounding and gets averaged out:
+#: what long sums in single precision leave, even if passed in double precision.
 #: A matrix that is not a kernel is off by far more.
 ASYMMETRY = 1e-4
-#: Eigenvalues, in units of their mean, that are noise in a matrix that is no kernel.
+#: Eigenvalues up to this multiple of the mean are noise in a matrix that is no kernel.
 NOISE = 1e-2
 
 
@@ -41,24 +41,24 @@ def ensure_psd(
 ) -> tuple[Array | None, str | None]:
     """Make a centred kernel of trace n positive semidefinite, in place.
 
-    One Cholesky factorisation answers for a kernel that is; eigenvalues are computed
-    only for one that is not.
+    If the kernel is positive semidefinite, one Cholesky factorisation shows it;
+    eigenvalues are computed only if it is not.
 
     Parameters
     ----------
     gram : array of shape (n, n)
         The kernel.
     name : str
-        Names it in messages.
+        Its name in messages.
     policy : {"error", "clip"}
         What to do with negative eigenvalues beyond rounding.
     work : ndarray of shape (n, n), optional
-        Memory for the factorisation, to be used for many kernels in turn.
+        Workspace for the factorisation, which many kernels can share in turn.
 
     Returns
     -------
     projector : array of shape (n, n) or None
-        For test rows, if negative eigenvalues were clipped.
+        The projector for test rows, if negative eigenvalues were clipped.
     remark : str or None
         What was done, if anything.
     """
@@ -85,7 +85,8 @@ def ensure_psd(
             f"{largest:.3g}); use a positive semidefinite kernel, or psd='clip' to set "
             "negative eigenvalues to zero"
         )
-    # The sign of a zero eigenvalue is chance, and test rows may see its eigenvector.
+    # The sign of a zero eigenvalue is random, and test rows need not be orthogonal to
+    # its eigenvector.
     projector, share = _clip(gram, values, vectors, rounding * n)
     remark = (
         f"{name} was indefinite (smallest eigenvalue {lowest:.3g} at trace {n}); "
@@ -98,16 +99,16 @@ def ensure_psd(
 def clip_to_psd(gram: Array) -> tuple[Array | None, float]:
     """Clip a centred matrix of trace n that is not expected to be a kernel, in place.
 
-    New rows need not lie in the range of such a matrix, so that an eigenvector of a
-    tiny eigenvalue would carry nothing but their noise: if anything is clipped,
-    eigenvalues below 1 % of the mean are, too.
+    New rows need not lie in the range of such a matrix, so eigenvectors with tiny
+    eigenvalues would carry nothing but noise: if anything is clipped, eigenvalues below
+    1 % of the mean are clipped, too.
 
     Returns
     -------
     projector : array of shape (n, n) or None
-        For test rows, if negative eigenvalues were clipped.
+        The projector for test rows, if negative eigenvalues were clipped.
     share : float
-        What was removed of the sum of absolute eigenvalues.
+        Share of the sum of absolute eigenvalues that was removed.
     """
     shift = 100 * eps(gram) * gram.shape[0]
     if _is_psd(gram, shift):
@@ -121,7 +122,7 @@ def clip_to_psd(gram: Array) -> tuple[Array | None, float]:
 def _clip(
     gram: Array, values: Array, vectors: Array, zero: float
 ) -> tuple[Array, float]:
-    """Drop eigenvalues up to ``zero``, the rest to trace n: projector, share."""
+    """Drop eigenvalues up to ``zero``, and scale to trace n: projector and share."""
     xp, n = namespace(gram), gram.shape[0]
     first = int(xp.sum(xp.astype(values <= zero, xp.int64)))
     positive, vectors = values[first:], vectors[:, first:]
@@ -133,8 +134,8 @@ def _clip(
 
 
 def _is_psd(gram: Array, shift: float, work: Array | None = None) -> bool:
-    # The vector of ones is in the null space by design.
-    if work is not None:  # new memory costs more than it seems
+    # Centring puts the vector of ones in the null space, so lift that direction.
+    if work is not None:  # avoids the cost of fresh memory
         trial = np.add(gram, 1.0 / gram.shape[0], out=work)
     else:
         trial = gram + 1.0 / gram.shape[0]
@@ -165,15 +166,15 @@ def check_symmetric(K: Array, name: str, tol: float = ASYMMETRY) -> float:
     K : array of shape (n, n)
         Kernel matrix with finite entries.
     name : str
-        Names the kernel in the message.
+        Name of the kernel in the error message.
     tol : float, default=1e-4
         Largest ``|K_ij - K_ji|`` allowed, relative to the largest ``|K_ij|``.
 
     Returns
     -------
     asymmetry : float
-        Largest ``|K_ij - K_ji|`` relative to the largest ``|K_ii|``, which is the
-        largest entry of a kernel, or to that where the two differ; 0 if symmetric.
+        Largest ``|K_ij - K_ji|`` relative to the largest ``|K_ii|`` or, if that ratio
+        exceeds ``tol``, to the largest ``|K_ij|``; 0 if symmetric.
     """
     xp = namespace(K)
     worst, where = 0.0, slice(0, 0)
@@ -185,7 +186,7 @@ def check_symmetric(K: Array, name: str, tol: float = ASYMMETRY) -> float:
             worst, where = largest, rows
     if worst == 0.0:
         return 0.0
-    # The largest entry of a kernel is on its diagonal; only a suspect is read again.
+    # The largest entry of a kernel is on its diagonal; read all of K only if in doubt.
     scale = float(xp.max(xp.abs(xp.linalg.diagonal(K))))
     if worst > tol * scale:
         scale = max(float(xp.max(K)), -float(xp.min(K)))

@@ -1,8 +1,9 @@
-"""Where a kernel that cannot tell puts the origin and the unit of its columns.
+"""A convenient origin and unit for columns whose kernel does not depend on them.
 
-Centring and scaling to trace n make a linear kernel forget both, but only after the
-products were formed: at 1.7e9 a column of seconds has lost half of its digits by then,
-and at 1e160 everything. So both are taken off the columns first.
+Centring and scaling to trace n make a linear kernel independent of both, but only after
+the products have been formed: by then a column of timestamps around 1.7e9 seconds has
+lost half of its digits, and a column around 1e160 has overflowed. So the origin is
+subtracted from the columns, and the unit divided out, first.
 """
 
 from __future__ import annotations
@@ -21,22 +22,22 @@ __all__ = ["Frame", "Framed"]
 
 
 class Frame(Standardizer):
-    """``(x - origin) / unit``, the unit a power of two and 1 for ordinary numbers.
+    """``(x - origin) / unit``, where unit is a power of two, 1 for ordinary numbers.
 
     Parameters
     ----------
     affine : bool, default=True
-        Whether the origin moves to the mean of the columns; else it stays at zero.
+        Whether to move the origin to the column means; otherwise it stays at zero.
 
     Attributes
     ----------
     mean_, scale_ : arrays of shape (d,)
-        The origin, and the unit for each column.
+        The origin, and the unit repeated for each column.
     unit_ : float
-        The unit, the same for all columns.
+        The unit, common to all columns.
     noise_ : float
-        The variance of all columns together if it is nothing but the rounding of their
-        entries, 0 if any column has more.
+        Bound on the total variance of the columns if rounding of their entries explains
+        all of it; 0 if any column varies more than that.
     """
 
     def __init__(self, affine: bool = True) -> None:
@@ -45,7 +46,7 @@ class Frame(Standardizer):
     def fit(self, X: Array, y: Any = None, bits: int | None = None) -> Frame:
         """Learn origin and unit from the rows of X (n, d).
 
-        ``bits`` is the precision of the rows to come, by default that of X.
+        ``bits`` is the precision of the rows to be transformed; that of X by default.
         """
         xp = namespace(X)
         own = xp.finfo(X.dtype).bits
@@ -62,27 +63,27 @@ class Frame(Standardizer):
         return self
 
     def transform(self, X: Array) -> Array:
-        """The rows of X (m, d) as the kernel sees them."""
+        """The rows of X (m, d), with the new origin and unit."""
         X = X - self.mean_ if self.affine else X
         return X if self.unit_ == 1.0 else X / self.scale_
 
 
 class Framed(Pipe):
-    """A resolved kernel on columns with an origin and a unit of their own.
+    """A resolved kernel on columns with an origin and unit chosen by a :class:`Frame`.
 
-    The centred kernel of trace n is that on the columns as they are. Called directly,
-    it gives the plain definition: nothing is subtracted, and the unit is 1 unless the
-    columns are of a size whose squares are no numbers.
+    Centred and scaled to trace n, it equals the kernel on the original columns. Called
+    directly, it follows the plain definition: no origin is subtracted, and the unit is
+    1 unless squares of the entries would overflow or underflow.
     """
 
     @property
     def noise(self) -> float:  # type: ignore[override]
-        """The trace for each row of a centred linear kernel that is rounding."""
+        """Trace per row of the centred linear kernel that is rounding error."""
         return float(self.transformer.noise_)
 
     @property
     def label(self) -> str:
-        """The name of the kernel, and the unit if it is not 1."""
+        """Name of the kernel, with the unit if that is not 1."""
         unit = self.transformer.unit_
         if unit == 1.0:
             return self.kernel.label
@@ -93,7 +94,7 @@ class Framed(Pipe):
         return self
 
     def gram(self, X: Array, Z: Array | None = None) -> Array:
-        """Gram matrix (n, m) of the rows of X (n, d) and Z (m, d), origin at zero."""
+        """Gram matrix (n, m) of X (n, d) and Z (m, d), with the origin at zero."""
         unit = self.transformer.unit_
         if unit != 1.0:
             X, Z = X / unit, None if Z is None else Z / unit

@@ -1,4 +1,4 @@
-"""The kernel functions. Each opens with its formula."""
+"""The kernel functions, each documented by its formula."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Linear(Kernel):
         return "affine"
 
     def from_base(self, base: Array) -> Array:
-        """The base itself: no copy is made."""
+        """The base matrix itself: no copy is made."""
         return base
 
 
@@ -59,10 +59,10 @@ class Polynomial(Kernel):
     degree : int, default=3
         Degree, at least 1.
     gamma : float or "scale", default="scale"
-        Positive factor. "scale" is 1 over the mean of ``x'x`` over the training rows,
-        so that the kernel does not depend on the unit of the features.
+        Positive factor. "scale" is the reciprocal of the mean of ``x'x`` over the
+        training rows, which makes the kernel independent of the unit of the features.
     coef0 : float, default=1.0
-        Constant, not negative, else the kernel need not be positive semidefinite.
+        Nonnegative constant; with a negative one the kernel might be indefinite.
     """
 
     base = "dot"
@@ -106,7 +106,7 @@ class Polynomial(Kernel):
 
 
 class _Exponential(Kernel):
-    """``k(x, z) = exp(-gamma distance(x, z))`` for the distance in ``base``."""
+    """``k(x, z) = exp(-gamma distance(x, z))`` for the distance named by ``base``."""
 
     gamma: float | str
 
@@ -134,11 +134,11 @@ class RBF(_Exponential):
     Parameters
     ----------
     gamma : float or "median", default="median"
-        Positive factor. "median" is 1 over the median squared distance between training
-        rows (of about 2000 rows where there are more; the mean if the median is 0; 1 if
-        all rows are equal).
+        Positive factor. "median" is the reciprocal of the median squared distance
+        between training rows (a subset of at most 2000 rows if there are more; the mean
+        distance if the median is 0; gamma = 1 if all rows are equal).
     factor : float, default=1.0
-        Positive multiple of gamma, of use next to "median".
+        Positive multiplier of gamma, useful with "median".
     """
 
     base = "sqeuclidean"
@@ -148,7 +148,7 @@ class RBF(_Exponential):
         self.factor = factor
 
     def resolve(self, X: Array, memo: dict[str, float] | None = None) -> Kernel:
-        """Fix gamma from the training rows X (n, d); factor becomes a part of it."""
+        """Fix gamma from the training rows X (n, d) and absorb factor into it."""
         check_parameter(self, "factor")
         kernel = super().resolve(X, memo)
         gamma = float(kernel.get_params()["gamma"]) * float(self.factor)
@@ -161,8 +161,8 @@ class Laplacian(_Exponential):
     Parameters
     ----------
     gamma : float or "median", default="median"
-        Positive factor. "median" is 1 over the median l1 distance between training
-        rows, found as for :class:`RBF`.
+        Positive factor. "median" is the reciprocal of the median l1 distance between
+        training rows, computed as for :class:`RBF`.
     """
 
     base = "l1"
@@ -177,8 +177,8 @@ class Chi2(_Exponential):
     Parameters
     ----------
     gamma : float or "median", default=1.0
-        Positive factor. "median" is 1 over the median chi2 distance between training
-        rows, found as for :class:`RBF`.
+        Positive factor. "median" is the reciprocal of the median chi2 distance between
+        training rows, computed as for :class:`RBF`.
     """
 
     base = "chi2"
@@ -202,7 +202,7 @@ class Cosine(Kernel):
 
 def unit_rows(X: Array) -> Array:
     xp = namespace(X)
-    # Dividing by the largest entry first keeps squares of tiny entries above zero.
+    # Dividing by the largest entry first keeps squares of tiny entries from underflow.
     largest = xp.max(xp.abs(X), axis=1, keepdims=True)
     X = X / (largest + as_float(largest == 0, X.dtype))
     norms = xp.sqrt(xp.sum(X * X, axis=1, keepdims=True))
@@ -210,13 +210,13 @@ def unit_rows(X: Array) -> Array:
 
 
 class CallableKernel(Kernel):
-    """``k(x, z) = function(X, Z)[i, j]`` for the row i of X and j of Z.
+    """``k(x, z) = function(X, Z)[i, j]`` for row i of X and row j of Z.
 
     Parameters
     ----------
     function : callable
         Takes two arrays of rows, (n, d) and (m, d), and returns their Gram matrix
-        (n, m). Nothing is known about it, so its matrices are checked.
+        (n, m), which is checked for symmetry and definiteness.
     """
 
     psd = False
@@ -232,7 +232,7 @@ class CallableKernel(Kernel):
     def gram(self, X: Array, Z: Array | None = None) -> Array:
         """Gram matrix (n, m) of the rows of X (n, d) and Z (m, d)."""
         xp = namespace(X)
-        # Copies, since the function may write to what it gets.
+        # Copies, since the function may overwrite its arguments.
         X = xp.asarray(X, copy=True)
         Z = X if Z is None else xp.asarray(Z, copy=True)
         K = self.function(X, Z)
@@ -241,15 +241,15 @@ class CallableKernel(Kernel):
         if tuple(K.shape) != wanted:
             raise ValueError(
                 f"The kernel function {self.label!r} returned the shape "
-                f"{tuple(K.shape)} instead of {wanted}. It is called once with all "
-                "rows of two arrays and returns the matrix of kernel values."
+                f"{tuple(K.shape)} instead of {wanted}. It is called once with two "
+                "arrays of rows and must return the matrix of all kernel values."
             )
         K = K if same_home(K, X) else from_numpy(to_numpy(K), X)
-        # A copy, since the function may hold on to what it returned.
+        # A copy, since the function may keep a reference to its result.
         K = namespace(K).astype(K, X.dtype, copy=True)
         if not bool(namespace(K).all(namespace(K).isfinite(K))):
             raise ValueError(
                 f"The kernel function {self.label!r} returned NaN or infinity. Check "
-                "it on the rows of this view."
+                "its values on the rows of this view."
             )
         return K

@@ -1,4 +1,4 @@
-"""Name the cell that is too much for a kernel, or for the rest of its column."""
+"""Name the entry that makes a kernel overflow, or dwarfs the rest of its column."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from kernelweave.views.spec import View
 
 __all__ = ["check_outliers", "name_largest"]
 
-#: How many times as large as is usual an entry may be, by the precision in bits.
+#: How many times the typical size of its column an entry may be, per precision in bits.
 DWARFS = {32: 2.0**42, 64: 2.0**341}
 
 
 def check_outliers(view: View, block: Array, numbers: np.ndarray | None = None) -> None:
-    """Refuse a training column that one entry dwarfs so that its others are lost.
+    """Refuse a training column in which one entry is so large that all others are lost.
 
-    No unit helps there: beside the square of 1e300 those of all other rows are zero.
-    Columns of ordinary size are not looked at one by one.
+    No change of unit helps: next to the square of 1e300, the squares of all other
+    entries vanish. Blocks of ordinary size are accepted without a look at each column.
 
     Parameters
     ----------
     view : View
-        Whose columns they are.
+        The view of these columns.
     block : array of shape (n, d)
         The training rows.
     numbers : ndarray of shape (n,), optional
-        The numbers of these rows, by default from 0 on.
+        Indices of these rows in X; 0, 1, ... by default.
     """
     limit = DWARFS[namespace(block).finfo(block.dtype).bits]
-    if not largest_of(block) > limit:  # nor NaN, which is for others to judge
+    if not largest_of(block) > limit:  # NaN passes, too: it is checked elsewhere
         return
     sizes = np.abs(to_numpy(block).astype(np.float64))
     for j, column in enumerate(sizes.T):
@@ -43,9 +43,9 @@ def check_outliers(view: View, block: Array, numbers: np.ndarray | None = None) 
             raise ValueError(
                 f"View {view.name!r}: row {row}, column "
                 f"{_column(view, j, len(sizes.T))} holds {float(block[i, j]):.3g}, "
-                f"more than {limit:.0e} times what is usual in this column: beside its "
-                "square those of the other rows are zero. Correct the entry, drop the "
-                "row, or take logarithms."
+                f"more than {limit:.0e} times the typical value of this column: next "
+                "to its square, those of the other rows vanish. Correct the entry, "
+                "drop the row, or take logarithms."
             )
 
 
@@ -56,29 +56,29 @@ def name_largest(
     block: Array,
     numbers: np.ndarray | None = None,
 ) -> str:
-    """A message about the entry that a kernel whose values are not finite sees largest.
+    """A message that names the largest entry seen by a kernel with non-finite values.
 
     Parameters
     ----------
     view : View
-        Whose columns they are.
+        The view of these columns.
     label : str
         The name of the kernel.
     steps : tuple of transformers
-        What rows pass before the kernel sees them.
+        The transformers that are applied before the kernel.
     block : array of shape (m, d)
-        The rows; NaN where one lacks the view.
+        The rows; NaN where a row lacks the view.
     numbers : ndarray of shape (m,), optional
-        The numbers of these rows, by default from 0 on.
+        Indices of these rows in X; 0, 1, ... by default.
     """
     values = to_numpy(block)
     seen = block
     with np.errstate(over="ignore", invalid="ignore"):
         for step in steps:
             if not isinstance(step, Standardizer):
-                break  # its columns are no longer those of the view
+                break  # from here on, columns are no longer those of the view
             seen = apply_step(step, seen)
-    # A row that lacks the view is NaN throughout; one whose square overflows is not.
+    # A row that lacks the view is NaN in the input; an overflow only after the steps.
     sizes = np.where(np.isnan(values), -1.0, np.abs(to_numpy(seen)))
     sizes = np.where(np.isnan(sizes), np.inf, sizes)
     i, j = (int(index) for index in np.unravel_index(sizes.argmax(), sizes.shape))
@@ -87,13 +87,13 @@ def name_largest(
         f"View {view.name!r}: row {row}, column {_column(view, j, values.shape[1])} "
         f"holds {values[i, j]:.3g}, so that values of the kernel {label} are "
         f"beyond the range of {values.dtype}. Correct the entry or drop the row; if "
-        "the number is right, divide the column, or standardise it: "
+        "the number is right, rescale the column, or standardise it with "
         "Pipe(Standardizer(), ...)."
     )
 
 
 def _column(view: View, j: int, width: int) -> str:
-    """The name of column j of a view, or its number."""
+    """Name of column j of a view, or its position."""
     columns = view.columns
     if isinstance(columns, str):
         return repr(columns)

@@ -1,4 +1,4 @@
-"""From what a user writes in a view to kernels, and from kernels to Gram matrices."""
+"""From the kernel specification of a view to kernels, and on to Gram matrices."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from kernelweave.kernels.transformed import Pipe, Standardizer, apply_step
 
 __all__ = ["AUTO_WIDTHS", "KERNELS", "gram_stack", "resolve_kernels"]
 
-#: Widths of the Gaussian kernels of "auto", in median squared distances.
+#: Widths of the Gaussian kernels of "auto", in units of the median squared distance.
 AUTO_WIDTHS = (0.5, 2.0)
 
 KERNELS: dict[str, type[Kernel]] = {
@@ -41,26 +41,28 @@ KERNELS: dict[str, type[Kernel]] = {
 def resolve_kernels(
     spec: Any, X: Array, view_name: str, bits: int | None = None
 ) -> list[Kernel]:
-    """Kernels of one view, all their parameters fixed from the training rows.
+    """Kernels of one view, with all parameters fixed from the training rows.
 
     Parameters
     ----------
     spec : str, Kernel, callable, or list of these
-        "auto" is a linear and several Gaussian kernels, on the columns as they are and
-        on standardised columns (once only where all columns vary alike); names such as
-        "rbf" are kernels with their default parameters on the columns as they are; a
-        callable takes (X, Z) and returns their Gram matrix. Lists may be nested.
+        "auto" stands for a linear and several Gaussian kernels, on the columns as given
+        and on standardised columns (only once if all columns have equal variance). A
+        name such as "rbf" stands for the kernel with default parameters on the columns
+        as given. A callable takes (X, Z) and returns the Gram matrix. Lists may be
+        nested.
     X : array of shape (n, d)
         Training rows of the view, floating.
     view_name : str
-        Named in messages.
+        Name of the view in error messages.
     bits : {32, 64}, default=None
-        Precision of the rows that the kernels will see, by default that of X.
+        Precision of the rows to which the kernels will be applied; that of X by
+        default.
 
     Returns
     -------
     kernels : list of Kernel
-        Resolved, never the user's own objects.
+        Resolved copies, never the user's own objects.
     """
     bits = namespace(X).finfo(X.dtype).bits if bits is None else bits
     with _naming(view_name):
@@ -68,7 +70,7 @@ def resolve_kernels(
 
 
 class _Rows:
-    """Training rows, and what the kernels on them found out about them."""
+    """Training rows, with a cache of what several kernels need to know about them."""
 
     def __init__(self, X: Array, bits: int, standardized: bool = False) -> None:
         self.X, self.bits, self.standardized = X, bits, standardized
@@ -77,14 +79,14 @@ class _Rows:
         self._framed: dict[str, _Rows] = {}
 
     def resolve(self, kernel: Kernel) -> Kernel:
-        """The kernel on these columns, or on those with a better origin and unit."""
+        """The kernel on these columns, or on columns with a better origin and unit."""
         kind = kernel.forgets
         if kind is None or self.standardized:
             return kernel.resolve(self.X, self.memo)
         if kind not in self._frames:
             self._frames[kind] = Frame(kind == "affine").fit(self.X, bits=self.bits)
         frame = self._frames[kind]
-        # Distances see to the origin themselves.
+        # Distances choose their own origin.
         moved = kind == "affine" and kernel.base == "dot"
         if not moved and frame.unit_ == 1.0:
             return kernel.resolve(self.X, self.memo)
@@ -109,7 +111,7 @@ def _resolve(spec: Any, rows: _Rows) -> list[Kernel]:
         return [kernel for item in spec for kernel in _resolve(item, rows)]
     if isinstance(spec, type):
         raise TypeError(
-            f"kernel is the class {spec.__name__}; give an object such as "
+            f"kernel is the class {spec.__name__}; pass an instance such as "
             f"{spec.__name__}()."
         )
     if callable(spec):
@@ -121,7 +123,7 @@ def _resolve(spec: Any, rows: _Rows) -> list[Kernel]:
 
 
 def _auto(rows: _Rows) -> list[Kernel]:
-    """Which scaling of the columns is right depends on the data: offer both."""
+    """The kernels of "auto": the right scaling depends on the data, so offer both."""
     kernels = [Linear(), *(RBF(factor=1 / width) for width in AUTO_WIDTHS)]
     scalings = [Standardizer(per_column=False)]
     if not Standardizer().fit(rows.X).is_even:
@@ -136,22 +138,22 @@ def _named(name: str) -> Kernel:
     close = difflib.get_close_matches(name.lower(), names, n=1)
     hint = f" Did you mean {close[0]!r}?" if close else ""
     if name == "precomputed":
-        hint = " Ready-made kernels are for views='precomputed' as a whole."
+        hint = " For precomputed kernels, set views='precomputed' as a whole."
     known = ", ".join(map(repr, names))
-    raise ValueError(f"unknown kernel {name!r}; the names are {known}.{hint}")
+    raise ValueError(f"unknown kernel {name!r}; the known names are {known}.{hint}")
 
 
 def gram_stack(
     kernels: Sequence[Kernel], X: Array, Z: Array | None = None, *, view_name: str = ""
 ) -> Iterator[Array]:
-    """Gram matrices of the resolved kernels of one view, one at a time, to be centred.
+    """Gram matrices, not yet centred, of the resolved kernels of a view, one at a time.
 
-    Kernels that forget the origin of their columns have the one that loses the fewest
-    digits; call them one by one for matrices as they are defined.
+    If centring makes a kernel independent of the origin of its columns, the origin that
+    loses the fewest digits is used; call the kernel itself for its defining matrix.
 
     Kernels with the same transformers and base share the base matrix, which is freed
-    after its last use. Where kernels of a base stand together, memory never holds more
-    than one base and the Gram matrix at hand.
+    after its last use. If kernels with the same base are adjacent, at most one base
+    matrix and one Gram matrix are in memory at a time.
 
     Parameters
     ----------
@@ -160,22 +162,22 @@ def gram_stack(
     X : array of shape (n, d)
         Rows of the view.
     Z : array of shape (m, d), default=None
-        Reference rows (the training rows at prediction), X itself if None.
+        Reference rows (the training rows at prediction); X itself if None.
     view_name : str, default=""
-        Named in messages.
+        Name of the view in error messages.
 
     Yields
     ------
     K : array of shape (n, m)
-        The caller's own: it may be overwritten, and should be let go of before the next
-        one is asked for.
+        Owned by the caller, who may overwrite it and should release it before asking
+        for the next one.
     """
     paths = [tuple(id(step) for step in kernel.steps) for kernel in kernels]
     keys = [(path, k.base) for path, k in zip(paths, kernels, strict=True)]
     features: dict[Any, tuple[Array, Array | None]] = {}
     bases: dict[Any, Array] = {}
     for index, (kernel, path, key) in enumerate(zip(kernels, paths, keys, strict=True)):
-        # What is not finite is for those to report who know the rows.
+        # Non-finite values are reported by the callers, who can name the rows.
         with _naming(view_name), np.errstate(over="ignore", invalid="ignore"):
             if path not in features:
                 features[path] = _features(kernel, X, Z)
@@ -192,7 +194,7 @@ def gram_stack(
         elif K is bases.get(key):
             K = namespace(K).asarray(K, copy=True)
         yield K
-        del K  # else it would live on while the next one is computed
+        del K  # otherwise it would stay alive while the next one is computed
 
 
 def _features(kernel: Kernel, X: Array, Z: Array | None) -> tuple[Array, Array | None]:
@@ -204,7 +206,7 @@ def _features(kernel: Kernel, X: Array, Z: Array | None) -> tuple[Array, Array |
 
 @contextmanager
 def _naming(view_name: str) -> Iterator[None]:
-    """Open the message of an error with the name of the view."""
+    """Prefix error messages with the name of the view."""
     try:
         yield
     except (TypeError, ValueError) as error:

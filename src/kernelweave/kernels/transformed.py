@@ -24,8 +24,8 @@ class Standardizer(BaseEstimator):
     Parameters
     ----------
     per_column : bool, default=True
-        False divides all columns by one number, the root mean square of their
-        deviations, so that columns that vary more go on counting for more.
+        If False, all columns are divided by the same number, the root mean square of
+        their deviations, so that columns with more variance keep more influence.
 
     Attributes
     ----------
@@ -72,17 +72,17 @@ class Standardizer(BaseEstimator):
 
 
 class Pipe(Kernel):
-    """A kernel on features that pass a transformer first: ``k(t(x), t(z))``.
+    """A kernel on transformed features: ``k(t(x), t(z))``.
 
     Parameters
     ----------
     transformer : transformer
         Any scikit-learn transformer that needs no y, such as ``PCA(10)``. A clone of it
-        is fitted on the training rows. It sees NumPy arrays, except for
-        :class:`Standardizer`, which works in the library of the data.
+        is fitted on the training rows. It receives NumPy arrays, except for
+        :class:`Standardizer`, which works in the array library of the data.
     kernel : Kernel, str, callable or list of these
-        What is computed on the transformed features. The kernels of a list share the
-        fitted transformer and their base matrices.
+        The kernel, or kernels, on the transformed features. The kernels of a list share
+        the fitted transformer and their base matrices.
     """
 
     def __init__(self, transformer: Any, kernel: Any) -> None:
@@ -97,7 +97,7 @@ class Pipe(Kernel):
         return params
 
     def set_params(self, **params: Any) -> Pipe:
-        """Set parameters; the kernels that were handed in stay as they are."""
+        """Set parameters; the kernel objects passed by the user are not modified."""
         nested = {k: params.pop(k) for k in list(params) if k.startswith("kernel__")}
         super().set_params(**params)
         if nested:
@@ -107,27 +107,27 @@ class Pipe(Kernel):
 
     @property
     def psd(self) -> bool:  # type: ignore[override]
-        """Whether the kernel behind the transformer is."""
+        """Whether the kernel after the transformer is positive semidefinite."""
         return self.core.psd
 
     @property
     def base(self) -> str | None:  # type: ignore[override]
-        """The base matrix of the kernel behind the transformer."""
+        """The base matrix of the kernel after the transformer."""
         return self.core.base
 
     @property
     def noise(self) -> float:  # type: ignore[override]
-        """The rounding of the columns that the kernel behind the transformer sees."""
+        """Trace per row that is rounding error of the transformed columns."""
         return self.kernel.noise
 
     @property
     def steps(self) -> tuple[Any, ...]:
-        """The transformers on the way, outermost first."""
+        """The transformers, in the order in which they are applied."""
         return (self.transformer, *self.kernel.steps)
 
     @property
     def core(self) -> Kernel:
-        """The kernel behind all transformers."""
+        """The kernel after all transformers."""
         return self.kernel.core
 
     @property
@@ -139,7 +139,7 @@ class Pipe(Kernel):
         return f"{type(self.transformer).__name__} > {inner}"
 
     def fit_transformer(self, X: Array) -> tuple[Any, Array]:
-        """A clone of the transformer fitted on X (n, d), and what it makes of X."""
+        """A clone of the transformer fitted on X (n, d), and the transformed X."""
         usable = all(hasattr(self.transformer, name) for name in ("fit", "transform"))
         if not usable or isinstance(self.transformer, type):
             raise TypeError(
@@ -147,7 +147,7 @@ class Pipe(Kernel):
                 f"{self.transformer!r}."
             )
         fitted = clone(self.transformer)
-        # A copy, since some keep what they are fitted on, or work in place.
+        # A copy, since some transformers keep the training data or work in place.
         fitted.fit(X if isinstance(fitted, Standardizer) else np.array(to_numpy(X)))
         return fitted, apply_step(fitted, X)
 
@@ -156,7 +156,7 @@ class Pipe(Kernel):
         if not isinstance(self.kernel, Kernel):
             raise TypeError(
                 f"Pipe: a single kernel object is needed here; found {self.kernel!r}. "
-                "Names and lists are for the views of an estimator."
+                "Names and lists are allowed only in the views of an estimator."
             )
         fitted, features = self.fit_transformer(X)
         return Pipe(fitted, self.kernel.resolve(features))
@@ -173,7 +173,7 @@ class Pipe(Kernel):
 
 
 def apply_step(fitted: Any, X: Array) -> Array:
-    """Features (n, e) that the fitted transformer makes of X (n, d), where X lives."""
+    """X (n, d) transformed to features (n, e), in the library and device of X."""
     if isinstance(fitted, Standardizer):
         return fitted.transform(X)
     features = fitted.transform(np.array(to_numpy(X)))  # it may work in place

@@ -18,36 +18,36 @@ __all__ = ["warn_twins"]
 
 
 def warn_twins(views: list[View], positions: list[list[int]]) -> None:
-    """Warn of views with the same columns and the same kernel, once for all of them.
+    """Issue one warning about all views that share both columns and a kernel.
 
     Parameters
     ----------
     views : list of View
-        Names and kernels.
+        The names and kernels of the views.
     positions : list of list of int
         Columns of each view; views may share some.
     """
     owners: dict[Hashable, dict[str, None]] = {}
     for view, columns in zip(views, positions, strict=True):
         for kernel in _single(view.kernel):
-            # The order of columns is nothing to these kernels; others may look at it.
-            blind = kernel == "auto" or type(kernel) in KERNELS.values()
-            place = tuple(sorted(columns) if blind else columns)
+            # Built-in kernels ignore the order of the columns; others may not.
+            any_order = kernel == "auto" or type(kernel) in KERNELS.values()
+            place = tuple(sorted(columns) if any_order else columns)
             owners.setdefault((place, _key(kernel)), {})[view.name] = None
     groups = dict.fromkeys(tuple(names) for names in owners.values() if len(names) > 1)
     if groups:
         which = "; ".join(" and ".join(map(repr, names)) for names in groups)
         warnings.warn(
             f"the views {which} have a kernel with equal parameters on the same "
-            "columns: their weights cannot be told apart. Keep one of them, or read "
-            "the sum of their weights",
+            "columns: their weights cannot be told apart. Keep one of them, or "
+            "interpret only the sum of their weights",
             KernelWarning,
             stacklevel=2,
         )
 
 
 def _single(spec: Any) -> Iterator[Any]:
-    """The kernels of a view one by one, with objects in place of names."""
+    """The kernels of a view one by one, with kernel objects in place of names."""
     if isinstance(spec, list | tuple):
         for item in spec:
             yield from _single(item)
@@ -59,7 +59,7 @@ def _single(spec: Any) -> Iterator[Any]:
 
 
 def _key(value: Any) -> Hashable:
-    """Equal for kernels, transformers and parameters that do the same."""
+    """A hashable key, equal for kernels, transformers or parameters that are equal."""
     if isinstance(value, list | tuple):
         return tuple(map(_key, value))
     if hasattr(value, "get_params") and not isinstance(value, type):

@@ -223,7 +223,7 @@ class MixtureKDA(ObservedRowsMixin, KernelDiscriminant):
         progress = Progress(self, X, y)
         sources = sources_of(self._views, data, names)
         self._like = detached(sources[0].like[:0, ...])
-        self.kernel_map_ = ViewMaps(sources, data.observed, self.psd)  # type: ignore
+        self.kernel_map_ = ViewMaps(sources, data.observed, self.psd)  # type: ignore[arg-type]
         self.kernel_names_ = list(self.kernel_map_.names)
         target = class_target(codes, len(self.classes_))
         zero = self.missing == "zero"

@@ -23,7 +23,8 @@ from kernelweave.models.shared.progress import Progress
 from kernelweave.models.streaming.explicit import ExplicitFeatures
 from kernelweave.models.streaming.primal import finish_classes
 from kernelweave.protocols import Criterion
-from kernelweave.solvers.methods import METHODS
+from kernelweave.solvers.methods import fitting_methods
+from kernelweave.weights import Simplex
 
 __all__ = ["MultipleKernelFDA"]
 
@@ -231,9 +232,10 @@ class MultipleKernelFDA(ExplicitFeatures, KernelDiscriminant):
                 "another solver, or scatter='total'"
             )
         if self.formulation == "block" and self.solver == "working_set":
+            methods = fitting_methods(BlockFisher, Simplex)
             raise ValueError(
                 "solver='working_set' is for formulation='exact'; with "
-                f"formulation='block' use one of {['auto', *METHODS['block']]}"
+                f"formulation='block' use one of {['auto', *methods]}"
             )
 
     def _choose(

@@ -167,7 +167,7 @@ class ProbabilisticKDA(KernelDiscriminant):
         target = class_target(codes, len(self.classes_))
         self._path = PredictivePath(
             bank.combine(weights),
-            from_numpy(target, bank.stack),
+            from_numpy(target, bank.like),
             self._unknown(source.observed),
         )
         noise = self.noise

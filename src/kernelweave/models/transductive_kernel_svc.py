@@ -223,4 +223,4 @@ def _unlabelled(y: np.ndarray) -> np.ndarray:
 def _is_minus_one(label: Any) -> bool:
     if isinstance(label, str):
         return label == "-1"
-    return isinstance(label, Number) and bool(label == -1)
+    return isinstance(label, Number) and complex(label) == -1  # type: ignore[call-overload]

@@ -1,6 +1,6 @@
-"""The alternation that Chen et al. (2008) print for their joint problem, by rounds.
+"""The printed alternation of Chen et al. (2008) for their joint problem, by rounds.
 
-The estimator keeps the best point only; the paper's Figures 2 and 3 need all of them.
+The estimator keeps only the best point; Figures 2 and 3 of the paper need all of them.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ ROUNDS = 10
 
 @dataclass(frozen=True)
 class Rounds:
-    """What each round gave.
+    """The results of all rounds.
 
     Attributes
     ----------
     upper, lower : list of float
         Bounds on the value of the joint problem, as multiples of ``saddle``.
     error : list of float
-        Error in percent on the test rows.
+        Error on the test rows, in percent.
     saddle : float
-        The value, in closed form.
+        The value of the joint problem, in closed form.
     """
 
     upper: list[float]
@@ -43,10 +43,10 @@ class Rounds:
 
 
 def alternation(split: Split, sigma: float, C: float, uncorrelated: bool) -> Rounds:
-    """Train machines on a subspace, take the best subspace for them, and so on.
+    """Alternate between machines on a subspace and the best subspace for them.
 
-    Starts at the subspace of the largest dependence. C is that of a kernel
-    ``G (G + alpha I)^-1 [G]`` with trace n, as in the estimator.
+    It starts at the subspace with the largest dependence. C refers to the kernel
+    ``G (G + alpha I)^-1 [G]`` scaled to trace n, as in the estimator.
     """
     train, test = mean_kernels(split.train, split.test, (sigma,))
     classes, codes = np.unique(split.y_train, return_inverse=True)
@@ -71,7 +71,7 @@ def alternation(split: Split, sigma: float, C: float, uncorrelated: bool) -> Rou
 
 
 def rounds(data: tuple[Any, float], uncorrelated: bool) -> dict[str, Any]:
-    """A row of Figures 2 and 3: bounds and errors of a split (with a width) and C."""
+    """A row of Figures 2 and 3: bounds and errors for a split (with a width) and C."""
     split, C = data
     found = alternation(split, split.sigma, C, uncorrelated)
     upper, lower = found.upper[-1], found.lower[-1]

@@ -1,4 +1,4 @@
-"""What Chen et al. (2008) say about their results, and the pictures."""
+"""The claims of Chen et al. (2008) about their results, and their figures."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def better(
 ) -> tuple[bool, str]:
     """Whether the first of each pair has the smaller mean error on every data set.
 
-    With ``ties`` it may be larger by two standard errors.
+    With ``ties``, it may be larger by up to two standard errors.
     """
     holds, found = True, []
     for first, second in pairs:
@@ -106,28 +106,28 @@ def better(
 
 
 def beat_org(results: Results) -> tuple[bool, str]:
-    """Whether the four methods beat SVM_org on every set."""
+    """Whether the four methods beat SVM_org on every data set."""
     return better(results, [(name, ORG) for name in (HSIC, UHSIC, JOINT, UJOINT)])
 
 
 def beat_skfe(results: Results) -> tuple[bool, str]:
-    """Whether the four methods are not worse than SKFE on any set."""
+    """Whether the four methods are nowhere worse than SKFE."""
     pairs = [(name, SKFE) for name in (HSIC, UHSIC, JOINT, UJOINT)]
     return better(results, pairs, ties=True)
 
 
 def uncorrelated_is_better(results: Results) -> tuple[bool, str]:
-    """Whether the uncorrelated forms win on every set."""
+    """Whether the uncorrelated forms win on every data set."""
     return better(results, [(UHSIC, HSIC), (UJOINT, JOINT)])
 
 
 def joint_is_better(results: Results) -> tuple[bool, str]:
-    """Whether the joint forms win on every set."""
+    """Whether the joint forms win on every data set."""
     return better(results, [(JOINT, HSIC), (UJOINT, UHSIC)])
 
 
 def ujoint_is_best(results: Results) -> tuple[bool, str]:
-    """Which method has the smallest error where."""
+    """Whether uSVM_joint has the smallest error everywhere except on Segment."""
     best = {
         row: min(
             results.experiment.columns, key=lambda c: results.mean(row, c, "error")
@@ -139,7 +139,7 @@ def ujoint_is_best(results: Results) -> tuple[bool, str]:
 
 
 def sums_beat_kernels(results: Results) -> tuple[bool, str]:
-    """Whether learned sums beat each kernel on four sets."""
+    """Whether learned sums beat every single kernel on four data sets."""
     holds, found = True, []
     for row in ("Satimage", "Waveform", "Segment", "USPS"):
         for family in ("HSIC", "SVM"):
@@ -153,17 +153,17 @@ def sums_beat_kernels(results: Results) -> tuple[bool, str]:
 
 
 def svm_sum_is_better(results: Results) -> tuple[bool, str]:
-    """Whether SVM_mkl has the smaller error on every set."""
+    """Whether SVM_mkl has a smaller error than HSIC_mkl on every data set."""
     return better(results, [("SVM_mkl", "HSIC_mkl")])
 
 
 def learning_pays(results: Results) -> tuple[bool, str]:
-    """Whether learned sums beat the mean of the kernels on every set."""
+    """Whether learned sums beat the mean of the kernels on every data set."""
     return better(results, [(f"{f}_mkl", f"{f}_mean") for f in ("HSIC", "SVM")])
 
 
 def _times(results: Results, column: str) -> float:
-    """Median over sets of the time as a multiple of that of HSIC."""
+    """Time relative to HSIC, as the median over data sets."""
     rows = _rows(results)
     return float(np.median([results.mean(r, column, "times HSIC") for r in rows]))
 
@@ -181,7 +181,7 @@ def skfe_is_slower(results: Results) -> tuple[bool, str]:
 
 
 def joint_is_slowest(results: Results) -> tuple[bool, str]:
-    """Whether joint methods take longer than the others."""
+    """Whether the joint methods take longer than all others."""
     times = {name: _times(results, name) for name in (UHSIC, SKFE, JOINT, UJOINT)}
     found = ", ".join(f"{name} {ratio:.1f}" for name, ratio in times.items())
     slowest = min(times[JOINT], times[UJOINT]) > max(times[UHSIC], times[SKFE])
@@ -194,7 +194,7 @@ def _errors(results: Results, name: str, column: str) -> list[float]:
 
 
 def errors_fall(results: Results) -> tuple[bool, str]:
-    """Whether errors with k - 1 dimensions are below those with one."""
+    """Whether errors in k - 1 dimensions are below those in one dimension."""
     holds, found = True, []
     for name, k in CLASSES.items():
         last = DIMENSIONS[name].index(k - 1)
@@ -206,7 +206,7 @@ def errors_fall(results: Results) -> tuple[bool, str]:
 
 
 def smallest_near_rank(results: Results) -> tuple[bool, str]:
-    """Whether the dimension of the smallest error is k - 2 to k."""
+    """Whether the dimension with the smallest error is between k - 2 and k."""
     holds, found = True, []
     for name, k in CLASSES.items():
         for column in results.experiment.columns:
@@ -240,7 +240,7 @@ def rounds_help(results: Results) -> tuple[bool, str]:
 
 
 def rounds_settle(results: Results) -> tuple[bool, str]:
-    """Whether the error moves by less than a point after the fourth round."""
+    """Whether the error changes by less than one point after the fourth round."""
     holds, found = True, []
     for row in _rows(results):
         for column in results.experiment.columns:
@@ -271,7 +271,7 @@ TABLE_3_CLAIMS = (
     ),
     Claim("SVM_mkl is better than HSIC_mkl", svm_sum_is_better),
     Claim(
-        "learning the sum pays (our test: against the mean of the kernels)",
+        "learning the sum pays off (our test: against the mean of the kernels)",
         learning_pays,
     ),
 )
@@ -281,7 +281,7 @@ TABLE_4_CLAIMS = (
     Claim("the joint methods take longest", joint_is_slowest),
 )
 FIGURE_1_CLAIMS = (
-    Claim("errors fall until k - 1 dimensions", errors_fall),
+    Claim("errors fall up to k - 1 dimensions", errors_fall),
     Claim("they are smallest close to k - 1", smallest_near_rank),
 )
 FIGURE_2_CLAIMS = (Claim("the bounds meet in a few rounds", bounds_meet),)
@@ -292,7 +292,7 @@ FIGURE_3_CLAIMS = (
 
 
 def draw_dimensions(results: Results) -> Any:
-    """Figure 1: a panel a set, error over the dimension."""
+    """Figure 1: error against dimension, one panel per data set."""
     plt = pyplot("draw_dimensions")
     figure, panels = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
     for panel, (name, sizes) in zip(panels, DIMENSIONS.items(), strict=True):

@@ -1,8 +1,8 @@
-"""Kernels of the joint machines of Chen et al. (2008), and a choice of C on them.
+"""Kernels of the joint machines of Chen et al. (2008), used to choose C.
 
-At their saddle point the machines of SVM_joint are those on ``G (G + alpha I)^-1 G``,
-and those of uSVM_joint are the ones on ``G (G + alpha I)^-1``: to try a value of C no
-subspace has to be learned.
+At the saddle point, the machines of SVM_joint are ordinary machines on the kernel
+``G (G + alpha I)^-1 G``, and those of uSVM_joint on ``G (G + alpha I)^-1``: trying a
+value of C does not require learning a subspace.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["best_joint_C", "joint_kernels", "mean_kernels"]
 def mean_kernels(
     train: np.ndarray, test: np.ndarray, sigmas: Sequence[float]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The mean of centred Gaussian kernels of trace n: (n, n), and (t, n) for test."""
+    """The mean of centred Gaussian kernels of trace n: (n, n), and (t, n) for tests."""
     n = len(train)
     inner, cross = np.zeros((n, n)), np.zeros((len(test), n))
     for sigma in sigmas:
@@ -45,7 +45,7 @@ def joint_kernels(
     sigmas: Sequence[float],
     uncorrelated: bool,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The kernel of the joint machines in trace n: (n, n), and (t, n) for test."""
+    """The kernel of the joint machines, of trace n: (n, n), and (t, n) for tests."""
     gram, cross = mean_kernels(train, test, sigmas)
     classes, codes = np.unique(y, return_inverse=True)
     labels = label_factor(codes, len(classes))
@@ -67,10 +67,10 @@ def best_joint_C(
     grid: Sequence[float],
     folds: int,
 ) -> float:
-    """The C of the fewest errors over folds, with the mean of the kernels."""
+    """The C with the fewest errors over the folds, using the mean of the kernels."""
     wrong = np.zeros(len(grid))
     with warnings.catch_warnings():
-        # a brain tumour may be in fewer rows than there are folds
+        # some kinds of brain tumours have fewer rows than there are folds
         warnings.filterwarnings("ignore", "The least populated class")
         parts = list(StratifiedKFold(folds).split(train, y))
     for inside, outside in parts:

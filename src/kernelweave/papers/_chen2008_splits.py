@@ -1,4 +1,4 @@
-"""Rows of Chen et al. (2008), and their halves with a width for the kernel."""
+"""The data of Chen et al. (2008), split into halves, with a width for the kernel."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ __all__ = [
     "with_setting",
 ]
 
-#: Rows of a class at most, as in the paper.
+#: Maximum number of rows per class, as in the paper.
 PER_CLASS = 300
 WIDTHS = (1e-3, 1e-2, 0.1, 0.5, 1.0)
 GENE_WIDTHS = (10.0, 50.0, 100.0, 200.0)
-#: The widths of the figures, where none is chosen.
+#: The widths in the figures, where they are not chosen.
 FIGURE_WIDTHS = {"satimage": 0.01, "segment": 0.01, "wine": 0.5, "usps": 0.1}
 
 
 @dataclass(frozen=True)
 class Halves(Split):
-    """A split and the widths that its Gaussian kernel may have.
+    """A split, and the widths among which its Gaussian kernel is chosen.
 
     Attributes
     ----------
@@ -68,7 +68,7 @@ Rows = tuple[np.ndarray, np.ndarray, tuple[float, ...]]
 
 @functools.cache
 def rows_of(name: str, per_class: int = PER_CLASS) -> Rows:
-    """The rows of a table that are used, scaled."""
+    """The rows of a table that are used, after scaling."""
     bunch = load_wine(as_frame=False) if name == "wine" else None
     bunch = bunch or fetch_table(name, as_frame=False)
     X, y = first_rows(bunch.data, bunch.target, per_class)
@@ -78,26 +78,26 @@ def rows_of(name: str, per_class: int = PER_CLASS) -> Rows:
 def first_rows(
     X: np.ndarray, y: np.ndarray, per_class: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """So many rows of each class, or all if there are fewer."""
+    """The first ``per_class`` rows of each class, or all if there are fewer."""
     first = [np.flatnonzero(y == c)[:per_class] for c in np.unique(y)]
     return X[np.concatenate(first)], y[np.concatenate(first)]
 
 
 def normalised(X: np.ndarray) -> np.ndarray:
-    """Columns in [0, 1], over the root of their number."""
+    """Columns in [0, 1], divided by the square root of their number."""
     span = np.ptp(X, axis=0)
     return (X - X.min(axis=0)) / np.where(span > 0, span, 1.0) / np.sqrt(X.shape[1])
 
 
 def halves(data: Rows, rng: np.random.Generator) -> Halves:
-    """Rows to learn from and as many to test on."""
+    """A split into training rows and as many test rows."""
     X, y, widths = data
     split = Split.draw(X, y, 0.5, rng)
     return Halves(split.train, split.y_train, split.test, split.y_test, widths)
 
 
 def with_setting(name: str, setting: float, per_class: int) -> tuple[Rows, float]:
-    """A row of a figure: a data set with one width, and a dimension or C."""
+    """A row of a figure: a data set with a fixed width, and a dimension or C."""
     X, y, _ = rows_of(name, per_class)
     return (X, y, (FIGURE_WIDTHS[name],)), setting
 
@@ -105,5 +105,5 @@ def with_setting(name: str, setting: float, per_class: int) -> tuple[Rows, float
 def halves_and_setting(
     data: tuple[Rows, float], rng: np.random.Generator
 ) -> tuple[Halves, float]:
-    """A split of a figure."""
+    """A split of a row of a figure."""
     return halves(data[0], rng), data[1]

@@ -1,4 +1,4 @@
-"""What Yan et al. (2009) say about their figures, as tests of our results."""
+"""The claims of Yan et al. (2009) about their figures, as tests of our results."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ UNIFORM, L1, L2 = "uniform", "l1", "l2"
 
 
 def gap(results: Results, row: str, measure: str, first: str, second: str) -> str:
-    """A difference with its standard error, as text."""
+    """A difference and its standard error, as text."""
     mean, error = results.difference(row, first, second, measure)
     return f"{row}: {mean:+.3f} ± {error:.3f}"
 
@@ -58,7 +58,7 @@ def l2_next(results: Results) -> tuple[bool, str]:
 
 
 def l2_grows(results: Results) -> tuple[bool, str]:
-    """Whether the advantage of l2 is beyond its error from 20 kernels on, and grows."""
+    """Whether the advantage of l2 is significant from 20 kernels on, and grows."""
     rows = list(results.experiment.rows)[3:]
     gaps = [results.difference(row, L1, L2, "error") for row in rows]
     clear = all(mean > 2 * error for mean, error in gaps)
@@ -68,7 +68,7 @@ def l2_grows(results: Results) -> tuple[bool, str]:
 
 
 def sparse_when_many(results: Results) -> tuple[bool, str]:
-    """Whether l1 uses all of 5 kernels but not all of 30, and l2 all of both."""
+    """Whether l1 uses all of 5 kernels but not all of 30, and l2 uses all of them."""
     used = {
         (row, column): results.mean(row, column, "used")
         for row in results.experiment.rows
@@ -81,7 +81,7 @@ def sparse_when_many(results: Results) -> tuple[bool, str]:
 
 
 def l1_resists_noise(results: Results) -> tuple[bool, str]:
-    """Whether l1 is ahead where most kernels are random."""
+    """Whether l1 is better when most kernels are random."""
     rows = list(results.experiment.rows)[1:4]
     holds = all(results.difference(row, L1, L2, "precision")[0] > 0 for row in rows)
     found = "; ".join(gap(results, row, "precision", L1, L2) for row in rows)
@@ -89,7 +89,7 @@ def l1_resists_noise(results: Results) -> tuple[bool, str]:
 
 
 def l2_without_noise(results: Results) -> tuple[bool, str]:
-    """Whether l2 is ahead where most kernels are informative."""
+    """Whether l2 is better when most kernels are informative."""
     rows = list(results.experiment.rows)[-3:]
     holds = all(results.difference(row, L2, L1, "precision")[0] > 0 for row in rows)
     found = "; ".join(gap(results, row, "precision", L2, L1) for row in rows)
@@ -97,7 +97,7 @@ def l2_without_noise(results: Results) -> tuple[bool, str]:
 
 
 def l2_beats_uniform(results: Results) -> tuple[bool, str]:
-    """Whether l2 is never behind uniform weights by more than its error."""
+    """Whether l2 is nowhere worse than uniform weights beyond a standard error."""
     rows = list(results.experiment.rows)[1:]
     gaps = {row: results.difference(row, L2, UNIFORM, "precision") for row in rows}
     holds = all(mean > -error for mean, error in gaps.values())
@@ -107,7 +107,7 @@ def l2_beats_uniform(results: Results) -> tuple[bool, str]:
 
 
 def tens_and_five(results: Results) -> tuple[bool, str]:
-    """Whether cutting planes take more than ten iterations for l1, under 6 for l2."""
+    """Whether cutting planes take over ten iterations for l1, and under six for l2."""
     names = [f"{norm}, cutting plane" for norm in (L1, L2)]
     rows = results.experiment.rows
     l1, l2 = ([results.mean(r, name, "iterations") for r in rows] for name in names)
@@ -119,7 +119,7 @@ def tens_and_five(results: Results) -> tuple[bool, str]:
 
 
 def l1_is_slow(results: Results) -> tuple[bool, str]:
-    """Whether l1 takes at least three times as long as l2, and what Newton changes."""
+    """Whether l1 takes over three times as long as l2, with Newton for comparison."""
     ratios = {
         solver: np.mean(
             [
@@ -138,19 +138,21 @@ FIGURE_2_CLAIMS = (
     Claim("both errors fall as kernels are added", errors_fall),
     Claim("l1 is slightly better with 5 kernels", l1_first),
     Claim("l2 is slightly better with 10 and 15 kernels", l2_next),
-    Claim("from 20 kernels on l2 is clearly better, more and more", l2_grows),
+    Claim("from 20 kernels on, l2 is clearly better, by a growing margin", l2_grows),
 )
 FIGURE_3_CLAIMS = (
     Claim(
-        "of 5 kernels all get a weight; of 30 kernels l1 gives some of them "
-        "none, l2 gives all of them one",
+        "with 5 kernels all weights are positive; with 30 kernels l1 sets some of "
+        "them to zero, l2 none",
         sparse_when_many,
     ),
 )
 FIGURE_5_CLAIMS = (
     Claim("l1 is better where most kernels are noise", l1_resists_noise),
     Claim("l2 is better where few kernels are noise", l2_without_noise),
-    Claim("l2 is better than uniform weights at any noise", l2_beats_uniform),
+    Claim(
+        "l2 is better than uniform weights at every level of noise", l2_beats_uniform
+    ),
 )
 TIME_CLAIMS = (
     Claim(

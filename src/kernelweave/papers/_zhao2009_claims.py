@@ -1,4 +1,4 @@
-"""What Zhao et al. (2009) say about their results, and the picture."""
+"""The claims of Zhao et al. (2009) about their results, and their figure."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ PATHWAYS = (
     "vegf_signaling_pathway",
     "wnt_signaling_pathway",
 )
-#: Kernels with a larger weight count as selected.
+#: Kernels with a weight above this count as selected.
 SELECTED = 1e-3
 #: Accuracies closer than this are called similar.
 SIMILAR = 0.02
-#: The sets of Figure 1.
+#: The data sets of Figure 1.
 PANELS = ("Prostate", "ALL, fusion")
 
 
@@ -62,7 +62,7 @@ def lacking(name: str, percent: int) -> str:
 def against(
     results: Results, column: str, other: str
 ) -> tuple[float, float, dict[str, float]]:
-    """Mean difference in accuracy over all rows, its error, and that of each row."""
+    """Mean difference in accuracy over all rows, its error, and that of every row."""
     each = {
         row: results.difference(row, column, other, "accuracy")
         for row in _rows(results)
@@ -83,14 +83,14 @@ def _shown(gap: float, error: float, other: str) -> str:
 
 
 def pri_is_best(results: Results) -> tuple[bool, str]:
-    """Whether prior projections have the highest mean accuracy of four methods."""
+    """Whether prior projections have the highest mean accuracy of the four methods."""
     gaps = {other: against(results, PRI, other) for other in (POS, KDA, SVM)}
     found = ", ".join(_shown(g, e, other) for other, (g, e, _) in gaps.items())
     return all(gap > 0 for gap, _, _ in gaps.values()), found
 
 
 def pri_beats_pos(results: Results) -> tuple[bool, str]:
-    """Whether prior projections beat posterior ones, beyond the error."""
+    """Whether prior projections beat posterior ones by two standard errors."""
     gap, error, _ = against(results, PRI, POS)
     printed, other, _ = against(results, PRI, PRINTED)
     found = f"{_shown(gap, error, POS)}; {_shown(printed, other, PRINTED)}"
@@ -98,7 +98,7 @@ def pri_beats_pos(results: Results) -> tuple[bool, str]:
 
 
 def like_the_best_kernel(results: Results) -> tuple[bool, str]:
-    """Whether prior projections are as good as the kernel that is best by the test."""
+    """Whether prior projections match the kernel that is best on the test rows."""
     gap, error, each = against(results, PRI, BEST)
     rows = ", ".join(f"{row} {mean:+.2f}" for row, mean in each.items())
     return abs(gap) <= max(SIMILAR, 2 * error), f"{_shown(gap, error, BEST)} ({rows})"
@@ -117,7 +117,7 @@ def _selected(results: Results, column: str) -> float:
 
 
 def few_kernels(results: Results) -> tuple[bool, str]:
-    """Whether a class has at most five kernels, in most splits."""
+    """Whether a class has at most five kernels in most splits."""
     numbers = [results.values(row, PRI, "kernels") for row in _rows(results)]
     share = float(np.mean(np.concatenate(numbers) <= 5))
     mean = _selected(results, PRI)
@@ -149,7 +149,7 @@ def mapk_is_frequent(results: Results) -> tuple[bool, str]:
 
 
 def _losses(results: Results, column: str) -> tuple[float, float]:
-    """Mean accuracy lost between the fewest and the most rows lacking, its error."""
+    """Mean loss in accuracy from the fewest to the most missing rows, and its error."""
     drops = []
     for name in PANELS:
         rows = [row for row in results.rows if row.startswith(f"{name}, ")]
@@ -177,7 +177,7 @@ def pos_loses_more(results: Results) -> tuple[bool, str]:
 
 
 def draw_lacking(results: Results, percentages: Sequence[int]) -> Any:
-    """Figure 1: a panel a set, accuracy over the percentage of rows lacking."""
+    """Figure 1: accuracy against the percentage of missing rows, a panel per set."""
     plt = pyplot("draw_lacking")
     figure, panels = plt.subplots(
         1, len(PANELS), figsize=(9, 3.6), sharex=True, layout="constrained"

@@ -1,24 +1,23 @@
 """Chen et al. (2008): subspace kernels, from labels or jointly with the classifier.
 
-Protocol (Section 6): seven data sets, halves drawn at random 20 times; error in percent
-of a support vector machine on the original kernel (SVM_org), on subspace kernels of the
-largest dependence (HSIC, uHSIC) or alignment (SKFE), and of machines that are learned
-with their subspace (SVM_joint, uSVM_joint); the same with four kernels (Table 3).
+Protocol (Section 6): seven data sets, split at random into halves 20 times; error in
+percent of a support vector machine on the original kernel (SVM_org), on subspace
+kernels of the largest dependence (HSIC, uHSIC) or alignment (SKFE), and of machines
+that are learned jointly with their subspace (SVM_joint, uSVM_joint). Table 3 repeats
+this with four kernels.
 
-What the paper leaves open, and the reading taken here (``docs/papers/chen2008.md`` has
-more):
+What the paper leaves open, and our reading (``docs/papers/chen2008.md`` has more):
 
-* Rows: the first 300 of each class in the tables as they are published, as in Ye et
-  al. (2007); drawn at random, the errors on USPS and Satimage are 0.7 and 1.5 points
+* Rows: the first 300 of each class in the published tables, as in Ye et al. (2007).
+  With rows drawn at random, the errors on USPS and Satimage are 0.7 and 1.5 points
   higher.
-* "Normalised": columns in [0, 1], over the root of their number, so that the squared
-  distance of two rows is a mean over the columns. Of seven scalings it is the nearest
-  to Table 2, and the one under which most widths of Table 3 make sense.
-* The width is the one with the smallest leave-one-out error of discriminant analysis,
-  the same for all methods; lambda and xi have the smallest leave-one-out error of
-  kernel ridge regression on the labels; C by three folds, for learned sums of kernels
-  with their mean.
-* The joint methods are solved exactly; the printed alternation is in Figures 2 and 3.
+* "Normalised": columns in [0, 1], divided by the square root of their number, so that
+  the squared distance between two rows is a mean over the columns. Of seven scalings it
+  is the closest to Table 2, and the one under which most widths of Table 3 make sense.
+* The width, common to all methods, minimises the leave-one-out error of discriminant
+  analysis; lambda and xi minimise that of kernel ridge regression on the labels; C is
+  chosen in three folds, for learned sums of kernels on the mean of the kernels.
+* The joint methods are solved exactly; Figures 2 and 3 show the printed alternation.
 * SKFE is rebuilt from its abstract: 50 steps of a local search for the alignment.
 """
 
@@ -56,14 +55,14 @@ from kernelweave.papers.experiment import (
 
 __all__ = ["PAPER"]
 
-#: Rows of a class at most in a quick run, and in Figure 1: in fewer dimensions than
-#: classes the joint methods are a local search, which takes long.
+#: Maximum number of rows per class in a quick run, and in Figure 1: with fewer
+#: dimensions than classes the joint methods are a local search, which is slow.
 QUICK_PER_CLASS, FIGURE_PER_CLASS = 60, 100
 FOLDS = 3
-#: For kernels of trace n; those of SVM_org are as they are.
+#: For kernels of trace n; the kernel of SVM_org is not scaled.
 C_GRID = (0.1, 1.0, 10.0, 100.0)
 ORG_GRID = (1.0, 10.0, 100.0, 1000.0)
-#: Where C is not chosen: Table 4 and the figures.
+#: C of Table 4 and of the figures, where it is not chosen.
 FIXED_C = 10.0
 #: The other C of Figures 2 and 3.
 SMALL_C = 0.01
@@ -71,7 +70,7 @@ SKFE_STEPS = 50
 #: The four kernels of Table 3.
 FOUR = (1e-3, 1e-2, 0.5, 0.1)
 
-#: Splits of Table 4 and of the figures, for which the paper does not say how many.
+#: Splits of Table 4 and of the figures, for which the paper does not state a number.
 FEW = 5
 
 ERROR = Measure("error", digits=2, better="lower")
@@ -92,17 +91,17 @@ def percent_wrong(model: Any, X: np.ndarray, y: np.ndarray) -> float:
 def choose_C(
     machine: SVC, X: np.ndarray, y: np.ndarray, grid: Sequence[float]
 ) -> SVC | GridSearchCV:
-    """The machine with C by cross-validation, if there is a choice; fitted."""
+    """The fitted machine, with C by cross-validation if the grid has several values."""
     if len(grid) == 1:
         return machine.set_params(C=grid[0]).fit(X, y)
     with warnings.catch_warnings():
-        # a brain tumour may be in fewer rows than there are folds
+        # some kinds of brain tumours have fewer rows than there are folds
         warnings.filterwarnings("ignore", "The least populated class")
         return GridSearchCV(machine, {"C": grid}, cv=FOLDS).fit(X, y)
 
 
 def svm_org(split: Halves) -> dict[str, float]:
-    """A support vector machine on the kernel itself."""
+    """A support vector machine on the original kernel."""
     machine = SVC(gamma=1.0 / split.sigma)
     model = choose_C(machine, split.train, split.y_train, ORG_GRID)
     return {"error": percent_wrong(model, split.test, split.y_test)}
@@ -134,7 +133,7 @@ def joint(
     uncorrelated: bool = False,
     **setting: Any,
 ) -> dict[str, float]:
-    """Machines that are learned with their subspace, at the saddle point."""
+    """Machines learned jointly with their subspace, at the saddle point."""
     sigmas = sigmas or (split.sigma,)
     if C is None:
         rows = (split.train, split.y_train)
@@ -150,14 +149,14 @@ def joint(
 
 
 def fast(split: Halves, method: str) -> dict[str, float]:
-    """Seconds of a method with C given, and as a multiple of HSIC on the same rows."""
+    """Time of a method at fixed C, in seconds and relative to HSIC on the same rows."""
     seconds = METHODS[method](split, C=FIXED_C)["seconds"]
     reference = METHODS[says.HSIC](split, C=FIXED_C)["seconds"]
     return {"seconds": seconds, "times HSIC": seconds / reference}
 
 
 def with_dimension(data: tuple[Halves, float], method: str) -> dict[str, float]:
-    """The error of a method in so many dimensions."""
+    """The error of a method at the given dimension."""
     split, components = data
     found = METHODS[method](split, C=FIXED_C, n_components=int(components))
     return {"error": found["error"]}
@@ -192,7 +191,7 @@ ROUNDS: Columns = {
 }
 
 
-# ------------------------------------------------------------------ what it says
+# --------------------------------------------------- published results and claims
 
 
 ROWS = {
@@ -214,7 +213,7 @@ def every_set(per_class: int) -> dict[str, Any]:
 
 
 def with_prices(*names: str, per_class: int) -> dict[str, Any]:
-    """Rows of these data sets with a small and a usual C."""
+    """Rows for these data sets, each with a small and an ordinary C."""
     return {
         f"{row}, C = {C:g}": functools.partial(with_setting, ROWS[row], C, per_class)
         for row in names
@@ -223,7 +222,7 @@ def with_prices(*names: str, per_class: int) -> dict[str, Any]:
 
 
 def with_dimensions(per_class: int) -> dict[str, Any]:
-    """Rows of two data sets with several dimensions."""
+    """Rows for two data sets, each with several dimensions."""
     return {
         says.dimension_row(row, size): functools.partial(
             with_setting, ROWS[row], size, per_class
@@ -233,12 +232,12 @@ def with_dimensions(per_class: int) -> dict[str, Any]:
     }
 
 
-#: Of experiments for which the paper names no number of splits.
+#: For experiments whose number of splits the paper does not state.
 UNSTATED_SPLITS: dict[str, Any] = {"splits": FEW, "stated": False}
 
 
 def experiments(per_class: int) -> tuple[Experiment, ...]:
-    """The tables and figures with so many rows of each class."""
+    """The tables and figures, with at most ``per_class`` rows per class."""
     return (*tables(per_class), *figures(per_class))
 
 
@@ -275,7 +274,7 @@ def tables(per_class: int) -> tuple[Experiment, ...]:
         ),
         Experiment(
             key="table4",
-            title="Table 4: processor time",
+            title="Table 4: CPU time",
             rows=every_set(per_class),
             split=halves,
             columns={name: functools.partial(fast, method=name) for name in METHODS},
@@ -293,7 +292,7 @@ def figures(per_class: int) -> tuple[Experiment, ...]:
     return (
         Experiment(
             key="figure1",
-            title="Figure 1: error over the dimension, 100 rows of a class",
+            title="Figure 1: error over the dimension, 100 rows per class",
             rows=with_dimensions(min(per_class, FIGURE_PER_CLASS)),
             split=halves_and_setting,
             columns={
@@ -309,7 +308,7 @@ def figures(per_class: int) -> tuple[Experiment, ...]:
         ),
         Experiment(
             key="figure2",
-            title="Figure 2: bounds of the printed alternation, gap after 10 rounds",
+            title="Figure 2: bounds of the alternation as printed, gap after 10 rounds",
             rows=with_prices("Wine", "Satimage", per_class=per_class),
             split=halves_and_setting,
             columns=ROUNDS,
@@ -323,7 +322,7 @@ def figures(per_class: int) -> tuple[Experiment, ...]:
         ),
         Experiment(
             key="figure3",
-            title="Figure 3: error after rounds 1 and 4 of the printed alternation",
+            title="Figure 3: error after rounds 1 and 4 of the alternation as printed",
             rows=with_prices("Segment", "Satimage", per_class=per_class),
             split=halves_and_setting,
             columns=ROUNDS,
@@ -339,8 +338,8 @@ def figures(per_class: int) -> tuple[Experiment, ...]:
 
 
 def small(experiment: Experiment) -> Experiment:
-    """An experiment on fewer rows, as such."""
-    title = f"{experiment.title} (quick: {QUICK_PER_CLASS} rows of a class)"
+    """Mark an experiment as one on fewer rows."""
+    title = f"{experiment.title} (quick: {QUICK_PER_CLASS} rows per class)"
     return replace(experiment, title=title, variant="-small")
 
 

@@ -1,4 +1,4 @@
-"""What an experiment of a paper is made of."""
+"""The parts of an experiment of a paper."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = [
     "Value",
 ]
 
-#: What a method may report: a number or a list of numbers.
+#: A method may report a number or a list of numbers.
 Value = float | list[float]
 #: Methods by name.
 Columns = Mapping[str, Callable[[Any], Mapping[str, Any]]]
@@ -30,7 +30,7 @@ Columns = Mapping[str, Callable[[Any], Mapping[str, Any]]]
 
 @dataclass(frozen=True)
 class Split:
-    """Rows to learn from and rows to test on.
+    """Training rows and test rows.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class Split:
     def draw(
         cls, X: np.ndarray, y: np.ndarray, share: float, rng: np.random.Generator
     ) -> Split:
-        """Partition rows at random; ``share`` of them are there to learn from."""
+        """Partition rows at random; a fraction ``share`` of them are training rows."""
         order = rng.permutation(len(y))
         m = round(share * len(y))
         train, test = order[:m], order[m:]
@@ -63,11 +63,11 @@ class Measure:
     Attributes
     ----------
     name : str
-        Its key in what a column returns.
+        Its key in the dict that a column returns.
     digits : int
-        Digits after the point, in tables.
+        Number of decimals in tables.
     better : {"higher", "lower", ""}
-        Which way is better; "" if neither is, then there is no verdict "better".
+        Which direction is better; "" if neither, and then no cell can be "better".
     """
 
     name: str
@@ -77,17 +77,17 @@ class Measure:
 
 @dataclass(frozen=True)
 class Published:
-    """What the paper reports.
+    """A number that the paper reports.
 
     Attributes
     ----------
     value : float
         The number in the table.
     tolerance : float or None
-        How far ours may be from it to be a reproduction; None: two standard errors of
+        Largest deviation that counts as a reproduction; None: two standard errors of
         the difference of two means.
     error : float
-        Standard error of ``value`` beyond that of drawing splits, if known.
+        Standard error of ``value`` beyond that of the random splits, if known.
     """
 
     value: float
@@ -104,7 +104,7 @@ class Claim:
     text : str
         What the paper says.
     check : callable
-        Takes the :class:`Results`; returns whether it holds, and what was found.
+        Takes the :class:`Results`; returns whether the claim holds, and the finding.
     """
 
     text: str
@@ -113,7 +113,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Experiment:
-    """One table or figure of a paper; see the package's docstring for each field."""
+    """A table or figure of a paper; the package docstring explains each field."""
 
     key: str
     title: str
@@ -160,7 +160,7 @@ class Paper:
     def select(
         self, table: int | None = None, figure: int | None = None, part: str = ""
     ) -> list[Experiment]:
-        """All experiments, or the one that is named."""
+        """All experiments, or only the one named."""
         wanted = part
         if table is not None:
             wanted = f"table{table}"

@@ -1,4 +1,4 @@
-"""Pictures that several papers need."""
+"""Plots that several papers need."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["bars", "curves"]
 
 
 def bars(results: Results, measures: Sequence[str], labels: Sequence[str]) -> Any:
-    """A panel a measure, a group of bars a row, a bar a column, with errors."""
+    """One panel per measure, one group of bars per row, one bar per column."""
     plt = pyplot("bars")
     figure, panels = plt.subplots(
         1, len(measures), figsize=(4.5 * len(measures), 3.4), layout="constrained"
@@ -39,7 +39,7 @@ def bars(results: Results, measures: Sequence[str], labels: Sequence[str]) -> An
         panel.set_xticks(np.arange(len(rows)), rows)
         panel.set_ylabel(label)
     lowest = min(results.mean(r, c, measures[0]) for r in rows for c in columns)
-    if lowest > 50:  # accuracies are told apart near the top only
+    if lowest > 50:  # accuracies differ only near the top of the scale
         np.atleast_1d(panels)[0].set_ylim(max(0.0, lowest - 10), 100)
     figure.legend(
         *np.atleast_1d(panels)[0].get_legend_handles_labels(),
@@ -61,24 +61,24 @@ def curves(
     spread: bool = False,
     ax: Any = None,
 ) -> Any:
-    """A curve a column over the rows, with a band of errors.
+    """One curve per column over the rows, with an error band.
 
     Parameters
     ----------
     results : Results
-        What to draw.
+        The results to draw.
     x : sequence of float
-        Where each row is on the axis.
+        Position of each row on the axis.
     measure : str
-        What to draw.
+        The measure to draw.
     xlabel, ylabel : str
-        What the axes are called.
+        Labels of the axes.
     columns : sequence of str, optional
-        Which columns; by default all.
+        Which columns; all by default.
     spread : bool, default=False
         Whether the band is the standard deviation instead of the standard error.
     ax : Axes, optional
-        Where to draw.
+        Axes to draw in.
     """
     plt = pyplot("curves")
     if ax is None:

@@ -1,21 +1,22 @@
-"""Lanckriet et al. (2002): the kernel matrix of the largest margin.
+"""Lanckriet et al. (2002): the kernel matrix with the largest margin.
 
 Protocol (Section 6): 30 random partitions, 60 percent of the rows labelled; a
 polynomial kernel of degree 2 (K1), a Gaussian (K2) and a linear one (K3), normalised,
 and their best combination K* (Eq. 12) of trace ``sum_i trace(K_i)`` over all rows.
-Table 1 has the hard margin of the labelled rows and the number of errors in the others.
+Table 1 has the hard margin of the labelled rows and the number of errors on the others.
 
-What the paper leaves open, and the reading taken here (``docs/papers/lanckriet2002.md``
-has the numbers):
+What the paper leaves open, and our reading (``docs/papers/lanckriet2002.md`` has the
+numbers):
 
-* Features as they come. Scaled columns give margins several times too large.
+* Features are not scaled. Scaled columns give margins several times too large.
 * "Normalised" is ``k(x, z) / sqrt(k(x, x) k(z, z))``, before any centring.
-* "Margin" is the distance between the classes, ``2 / norm(w)``; the text has half.
+* "Margin" is the distance between the classes, ``2 / norm(w)``; the text has half of
+  that.
 * Weights of K* may be negative as long as K* is positive semidefinite over all rows.
-  With weights >= 0 (the last column here) K* of Sonar and Heart is K2 again.
-* A dash means that no classifier was found. ``separated`` is the share of the splits
-  in which one is found here, and a linear programme on the explicit features of K1 and
-  K3 says in how many there is one.
+  With weights >= 0 (our last column), K* of Sonar and Heart reduces to K2.
+* A dash means that no classifier was found. ``separated`` is the share of splits in
+  which we find one, and a linear program on the explicit features of K1 and K3 shows in
+  how many splits one exists.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ __all__ = ["PAPER"]
 
 #: Share of the rows that have labels.
 SHARE = 0.6
-#: Relative gap of the squared inverse margin: its margin is right to four digits.
+#: Relative gap of the squared inverse margin: the margin is accurate to four digits.
 GAP = 1e-4
 
 MARGIN = Measure("margin", digits=3, better="")
@@ -71,7 +72,7 @@ class Transduction:
     signs : ndarray of shape (n,)
         +1 and -1.
     labelled : ndarray of bool, shape (n,)
-        Rows to learn from; the others are there to test on.
+        The training rows; the others are test rows.
     """
 
     kernels: np.ndarray
@@ -81,7 +82,7 @@ class Transduction:
 
 @functools.cache
 def rows_of(name: str) -> tuple[np.ndarray, np.ndarray]:
-    """A table as it comes (n, d), and its signs (n,)."""
+    """An unscaled table (n, d), and its signs (n,)."""
     bunch = fetch_table(name, as_frame=False)
     return bunch.data, np.where(bunch.target == 1, 1.0, -1.0)
 
@@ -102,7 +103,7 @@ def three_kernels(X: np.ndarray, sigma: float) -> np.ndarray:
     )
     stack = np.stack([function(X, X) for function in functions])
     size = np.sqrt(np.diagonal(stack, axis1=1, axis2=2))  # (3, n)
-    # a row of zeros has no direction: its linear kernel is zero
+    # a zero row has no direction: its linear kernel is zero
     size = np.where(size > 0.0, size, 1.0)
     return stack / size[:, :, None] / size[:, None, :]
 
@@ -110,7 +111,7 @@ def three_kernels(X: np.ndarray, sigma: float) -> np.ndarray:
 def partition(
     data: tuple[np.ndarray, np.ndarray], rng: np.random.Generator
 ) -> Transduction:
-    """Labels for 60 percent of the rows, chosen at random."""
+    """Label 60 percent of the rows, chosen at random."""
     kernels, signs = data
     labelled = np.zeros(len(signs), dtype=bool)
     labelled[rng.permutation(len(signs))[: round(SHARE * len(signs))]] = True
@@ -120,7 +121,7 @@ def partition(
 def labelled_rows(
     data: tuple[np.ndarray, np.ndarray], rng: np.random.Generator
 ) -> Split:
-    """The same choice of rows, without kernels."""
+    """The split of :func:`partition`, without kernels."""
     return Split.draw(*data, share=SHARE, rng=rng)
 
 
@@ -132,8 +133,8 @@ def largest_margin(
 ) -> dict[str, float | list[float]]:
     """The hard margin of the best combination of some kernels (Eq. 12).
 
-    The trace of the combination is that of the kernels together; of one kernel, its
-    own. Rows that no combination separates have no margin and no errors.
+    The trace of the combination is the sum of the traces of the kernels. Rows that no
+    combination separates have no margin and no errors.
     """
     bank = DenseBank(len(kernels) * split.kernels[list(kernels)])
     signs = np.where(split.labelled, split.signs, 0.0)[:, None]
@@ -157,8 +158,8 @@ def largest_margin(
 def separable(split: Split, degree: int) -> dict[str, float]:
     """Whether the explicit features of K1 (degree 2) or K3 (degree 1) separate.
 
-    Any invertible map of the features leaves the answer as it is, and centred columns
-    of unit variance are kind to the linear programme.
+    The answer is invariant under invertible maps of the features, so columns are
+    centred and scaled to unit variance, which conditions the linear program.
     """
     features = monomials(split.train) if degree == 2 else directions(split.train)
     features = features - np.mean(features, axis=0)
@@ -177,8 +178,8 @@ def separable(split: Split, degree: int) -> dict[str, float]:
 def monomials(X: np.ndarray) -> np.ndarray:
     """Columns and their products: with a constant, the features of ``(1 + x'z)^2``.
 
-    Normalising divides them by ``1 + x'x``, which is one of their combinations, so that
-    an intercept after it changes nothing.
+    Normalising divides them by ``1 + x'x``, which is one of their linear combinations,
+    so an intercept afterwards changes nothing.
     """
     X = (X - np.mean(X, axis=0)) / np.std(X, axis=0)
     first, second = np.triu_indices(X.shape[1])
@@ -203,23 +204,23 @@ COLUMNS: Columns = {
 }
 
 
-#: Degrees of the kernels with few explicit features; a Gaussian separates always.
+#: Degrees of the kernels with few explicit features; a Gaussian always separates.
 EXPLICIT: Columns = {
     "K1": functools.partial(separable, degree=2),
     "K3": functools.partial(separable, degree=1),
 }
 
 
-# ------------------------------------------------------------------ what it says
+# --------------------------------------------------- published results and claims
 
 
-#: Margin and errors; None is a dash.
+#: Margin and errors; None stands for a dash.
 TABLE_1: dict[str, tuple[tuple[float, float] | None, ...]] = {
     "Breast cancer": ((0.010, 19.7), (0.136, 28.8), None, (0.300, 11.4)),
     "Sonar": ((0.035, 15.5), (0.198, 19.4), (0.006, 21.9), (0.352, 13.8)),
     "Heart": (None, (0.159, 49.2), None, (0.285, 36.6)),
 }
-#: How far margins may be off, by column: those of K1 and K3 are small themselves.
+#: Tolerance of the margins in each column; the margins of K1 and K3 are small.
 TOLERANCE = {"K1": 0.001, "K2": 0.005, "K3": 0.001, STAR: 0.005}
 
 
@@ -240,7 +241,7 @@ def published() -> dict[tuple[str, str], dict[str, Published]]:
 
 
 def dashes() -> dict[tuple[str, str], dict[str, Published]]:
-    """What the dashes of Table 1 say about K1 and K3."""
+    """What the dashes of Table 1 imply for K1 and K3."""
     return {
         (row, column): {"separable": Published(0.0 if entry is None else 100.0)}
         for row, entries in TABLE_1.items()
@@ -262,7 +263,7 @@ def separating(results: Results, row: str) -> list[str]:
 
 
 def widest(results: Results) -> tuple[bool, str]:
-    """Whether the margin of K* is the largest in every split."""
+    """Whether K* has the largest margin in every split."""
     ratios, least = {}, np.inf
     for row in TABLE_1:
         star = results.values(row, STAR, "margin")
@@ -278,7 +279,7 @@ def widest(results: Results) -> tuple[bool, str]:
 
 
 def fewest_errors(results: Results) -> tuple[bool, str]:
-    """Whether K* makes fewer errors than each kernel that separates."""
+    """Whether K* makes fewer errors than every single kernel that separates."""
     holds, found = True, []
     for row in TABLE_1:
         for column in separating(results, row):
@@ -333,7 +334,7 @@ PAPER = Paper(
             quick=5,
             published=published(),
             claims=(
-                Claim("K* separates the labelled rows always", always_separates),
+                Claim("K* always separates the labelled rows", always_separates),
                 Claim("its margin is larger than that of each kernel", widest),
                 Claim(
                     "it makes fewer errors than each kernel that separates",
@@ -345,7 +346,7 @@ PAPER = Paper(
                 ),
                 Claim(
                     "nothing simpler than Eq. 12 will do (our test: weights >= 0, "
-                    "which need no semidefinite programme, make more errors)",
+                    "which need no semidefinite program, make more errors)",
                     needs_negative_weights,
                 ),
             ),

@@ -1,4 +1,4 @@
-"""A bar for long runs: rich's on a terminal if it is installed, else lines of text."""
+"""Progress of long runs: rich's bar on a terminal if installed, else lines of text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TextIO
 
 __all__ = ["progress_bar"]
 
-#: Lines of text come no more often than this, in seconds.
+#: Shortest time between two lines of text, in seconds.
 PAUSE = 10.0
 
 Advance = Callable[[int, int], None]
@@ -18,19 +18,19 @@ Advance = Callable[[int, int], None]
 
 @contextlib.contextmanager
 def progress_bar(label: str, stream: TextIO | None = None) -> Iterator[Advance]:
-    """Show how far a run is.
+    """Show the progress of a run.
 
     Parameters
     ----------
     label : str
         What is running.
     stream : file, default=None
-        Where to show it; None is standard error.
+        Where to show it; None: standard error.
 
     Yields
     ------
     advance : callable
-        To be called with the number of parts that are done, and that of all parts.
+        To be called with the number of finished parts and the total number.
     """
     stream = sys.stderr if stream is None else stream
     bar = _rich_bar(label, stream) if stream.isatty() else None
@@ -73,12 +73,12 @@ def _rich_bar(
 
 
 class _Lines:
-    """A line for the first call, for the last, and now and then between."""
+    """A line for the first call, for the last, and now and then in between."""
 
     def __init__(self, label: str, stream: TextIO) -> None:
         self.label, self.stream = label, stream
         self.started = self.shown = time.monotonic()
-        self.found: int | None = None  # parts that were done before this run
+        self.found: int | None = None  # parts finished before this run
 
     def __call__(self, done: int, total: int) -> None:
         now = time.monotonic()

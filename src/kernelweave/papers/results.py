@@ -12,7 +12,7 @@ from kernelweave.papers.experiment import Experiment, Measure, Published, Value
 __all__ = ["BETTER", "NOT_REPRODUCED", "REPRODUCED", "Cell", "Results", "judge"]
 
 REPRODUCED, BETTER, NOT_REPRODUCED = "reproduced", "better", "not reproduced"
-#: A difference is one when it exceeds this many standard errors.
+#: A difference is significant if it exceeds this many standard errors.
 ERRORS = 2.0
 
 #: The measures of each column on one split.
@@ -21,23 +21,23 @@ SplitValues = Mapping[str, Mapping[str, Value]]
 
 @dataclass(frozen=True)
 class Cell:
-    """One number of a table: the paper's and ours.
+    """A number of a table: the paper's and ours.
 
     Attributes
     ----------
     row, column : str
-        Where it is.
+        Its place in the table.
     measure : Measure
-        What it counts.
+        What it measures.
     mean, error : float
-        Our mean over splits, and its standard error (nan for one split).
+        Our mean over splits, and its standard error (nan for a single split).
     splits : int
-        How many there were.
+        Number of splits.
     published : Published or None
-        The paper's.
+        The number in the paper.
     verdict : str
         "reproduced", "better" or "not reproduced"; "" if the paper has no number, or
-        ours no standard error.
+        ours has no standard error.
     """
 
     row: str
@@ -59,11 +59,11 @@ class Results:
     experiment : Experiment
         What was run.
     splits : dict
-        For each row, what each split gave: column -> measure -> value.
+        The values of each row and split: column -> measure -> value.
     missing : dict
-        For each row that was left out, why.
+        The reason for each row that was left out.
     warnings : dict
-        For each column, warnings with the number of splits that had them.
+        The warnings of each column, with the number of splits that issued them.
     """
 
     experiment: Experiment
@@ -77,16 +77,16 @@ class Results:
         return [row for row in self.experiment.rows if self.splits.get(row)]
 
     def values(self, row: str, column: str, measure: str) -> np.ndarray:
-        """What each split gave, (splits,) or (splits, length of the list)."""
+        """The values of all splits, (splits,) or (splits, length of the list)."""
         numbers = self.splits[row]
         return np.array([numbers[i][column][measure] for i in sorted(numbers)])
 
     def mean(self, row: str, column: str, measure: str) -> float:
-        """Mean over splits of a number."""
+        """Mean of a number over splits."""
         return float(np.mean(self.values(row, column, measure)))
 
     def error(self, row: str, column: str, measure: str) -> float:
-        """Standard error of that mean; nan for one split."""
+        """Standard error of that mean; nan for a single split."""
         values = self.values(row, column, measure)
         if len(values) < 2:
             return float("nan")
@@ -102,7 +102,7 @@ class Results:
         return float(np.mean(gap)), float(np.std(gap, ddof=1) / np.sqrt(len(gap)))
 
     def cells(self) -> list[Cell]:
-        """Every row, column and measure that all splits have."""
+        """The cell of every row, column and measure that all splits have."""
         return [
             self._cell(row, column, measure)
             for row in self.rows
@@ -119,7 +119,7 @@ class Results:
         published = experiment.published.get((row, column), {}).get(measure.name)
         verdict = ""
         if published is not None:
-            # The paper's mean is over splits of the same kind as ours.
+            # The paper's mean is over splits drawn in the same way as ours.
             theirs = error * np.sqrt(n / experiment.splits)
             both = float(np.sqrt(error**2 + theirs**2 + published.error**2))
             verdict = judge(measure, published, mean, both)
@@ -143,7 +143,7 @@ class Results:
 def judge(measure: Measure, published: Published, mean: float, error: float) -> str:
     """Compare a mean with the paper's; ``error`` is that of their difference.
 
-    One split has no error to judge by, so that there is no verdict ("").
+    With a single split there is no error to judge by, hence no verdict ("").
     """
     difference = mean - published.value
     allowed = ERRORS * error if published.tolerance is None else published.tolerance

@@ -1,8 +1,8 @@
 """Run the splits of an experiment, each of them once.
 
-Every split has a file of its own, so that an interrupted run goes on where it was, and
-a run with more splits or more methods adds to one with fewer. Its random numbers depend
-on the experiment and on its number alone.
+Every split has its own file, so that an interrupted run resumes where it stopped, and a
+run with more splits or more methods adds to one with fewer. Its random numbers depend
+only on the experiment and on the number of the split.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Job:
     number : int
         The number of the split, from 0.
     path : Path
-        The file with its results.
+        The file of its results.
     """
 
     row: str
@@ -51,7 +51,7 @@ class Job:
     path: Path
 
     def done(self) -> dict[str, Any]:
-        """What is known already: column -> measures; empty if nothing is."""
+        """The results so far: column -> measures; empty if there are none."""
         try:
             known = json.loads(self.path.read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -68,29 +68,29 @@ def run_experiment(
     advance: Callable[[int, int], object] | None = None,
     cached: bool = False,
 ) -> Results:
-    """Run what is not in the cache yet.
+    """Run the splits that are not in the cache yet.
 
     Parameters
     ----------
     experiment : Experiment
         What to run.
     n_splits : int
-        How many splits of each row.
+        Number of splits per row.
     cache : Path
         Folder for the results of splits.
     jobs : int, default=1
-        Processes; 1 stays in this one, -1 is as many as there are processors.
+        Number of processes; 1: only this one, -1: one per processor.
     dask : str, optional
         Address of a Dask scheduler, whose workers then run the splits.
     advance : callable, optional
-        Called with the number of splits that are done and that of all splits.
+        Called with the number of finished splits and the total number.
     cached : bool, default=False
-        Run nothing: what an earlier run has finished is all there is.
+        Run nothing, and return only what earlier runs finished.
 
     Returns
     -------
     results : Results
-        All splits, from the cache or new.
+        All splits, cached or new.
     """
     if cached:
         return finished_splits(experiment, n_splits, cache)
@@ -123,7 +123,7 @@ def run_experiment(
 
 
 def finished_splits(experiment: Experiment, n_splits: int, cache: Path) -> Results:
-    """What the cache holds; rows without a whole split are left out."""
+    """The contents of the cache; rows without a complete split are left out."""
     results = Results(experiment)
     for row, jobs in list_jobs(experiment, n_splits, cache).items():
         whole = [job for job in jobs if _complete(experiment, job)]
@@ -150,16 +150,16 @@ def list_jobs(
 
 
 def split_generator(key: str, number: int) -> np.random.Generator:
-    """The random numbers of a split.
+    """The random number generator of a split.
 
-    They are the same for all rows of an experiment: figures whose rows share data then
+    It is the same for all rows of an experiment, so that figures whose rows share data
     compare like with like.
     """
     return np.random.default_rng([zlib.crc32(key.encode()), number])
 
 
 def run_split(experiment: Experiment, job: Job) -> None:
-    """Run the columns of one split that are not known yet, and keep them."""
+    """Run the columns of a split that have no results yet, and save them."""
     known = job.done()
     missing = [name for name in experiment.columns if name not in known]
     if not missing:
@@ -172,9 +172,9 @@ def run_split(experiment: Experiment, job: Job) -> None:
             warnings.simplefilter("always")
             measured = dict(experiment.columns[name](split))
         known[name] = {key: _plain(value) for key, value in measured.items()}
-        told = sorted({" ".join(str(w.message).split()) for w in caught})
-        if told:
-            known.setdefault(WARNINGS, {})[name] = told
+        messages = sorted({" ".join(str(w.message).split()) for w in caught})
+        if messages:
+            known.setdefault(WARNINGS, {})[name] = messages
         _write(job.path, known)
 
 
@@ -187,10 +187,10 @@ def _collect(results: Results, row: str, jobs: list[Job]) -> None:
     results.splits[row] = {}
     for job in jobs:
         known = job.done()
-        for column, told in known.pop(WARNINGS, {}).items():
+        for column, messages in known.pop(WARNINGS, {}).items():
             counts = Counter(results.warnings.get(column, {}))
             # numbers in a warning differ from split to split
-            texts = {re.sub(r"-?\d[\d.e+-]*", "#", text) for text in told}
+            texts = {re.sub(r"-?\d[\d.e+-]*", "#", text) for text in messages}
             counts.update(sorted(texts))
             results.warnings[column] = dict(counts)
         results.splits[row][job.number] = known
@@ -198,7 +198,7 @@ def _collect(results: Results, row: str, jobs: list[Job]) -> None:
 
 @contextlib.contextmanager
 def _workers(jobs: int, dask: str | None) -> Iterator[None]:
-    """Where splits run; a process uses one thread for linear algebra."""
+    """Configure where splits run; each process uses one thread for linear algebra."""
     if dask is not None:
         try:
             from distributed import Client
@@ -210,7 +210,7 @@ def _workers(jobs: int, dask: str | None) -> Iterator[None]:
         with Client(dask), parallel_config(backend="dask"):
             yield
     elif jobs == 1:
-        # several threads for matrices of a few hundred rows mostly wait for each other
+        # on matrices of a few hundred rows, threads mostly wait for each other
         with parallel_config(backend="sequential"), threadpool_limits(limits=1):
             yield
     else:
@@ -219,7 +219,7 @@ def _workers(jobs: int, dask: str | None) -> Iterator[None]:
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:
-    """Replace the file at once: an interruption leaves the old one or the new one."""
+    """Replace the file atomically: an interrupt leaves the old or the new one."""
     draft = path.with_suffix(f".{os.getpid()}.tmp")
     draft.write_text(json.dumps(content), encoding="utf-8")
     os.replace(draft, path)
@@ -231,6 +231,6 @@ def _plain(value: Any) -> Any:
 
 
 def _slug(text: str) -> str:
-    """A name for a folder; the number keeps names apart that look alike."""
+    """A folder name; the number distinguishes texts with the same letters."""
     letters = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
     return f"{letters}-{zlib.crc32(text.encode()) & 0xFFFF:04x}"

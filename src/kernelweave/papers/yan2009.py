@@ -1,22 +1,23 @@
-"""Yan, Kittler, Mikolajczyk, Tahir (2009): the norm of the weights, l1 or l2.
+"""Yan, Kittler, Mikolajczyk, Tahir (2009): the l1 or the l2 norm for the weights.
 
-Simulation (Section IV A): each of n views holds two Gaussians in two dimensions that
-overlap heavily, 50 + 50 points to learn from and as many to test on, one Gaussian
-kernel a view, n = 5, 10 .. 50, 100 repetitions.
+Simulation (Section IV A): each of n views holds two heavily overlapping Gaussians in
+two dimensions, with 50 + 50 training points and as many test points; one Gaussian
+kernel per view; n = 5, 10, ..., 50; 100 repetitions.
 
 Objects (Section IV B): 30 kernels, of which a growing number is informative and the
 rest are Gaussian kernels of random vectors in ten dimensions; one class against the
-others, average precision, lambda = 1e-4. The pictures of VOC 2008 and their descriptors
-cannot be had. In their place stand the 210 pictures of seven kinds of objects of
-MSRC-v5 with five descriptors, whose Gaussian kernels at six widths make 30 informative
-kernels. Six pictures of each kind are to learn from, for with half of them every method
-is nearly perfect. The number of informative kernels goes in steps of three.
+others, average precision, lambda = 1e-4. The images of VOC 2008 and their descriptors
+are not available. In their place we use the 210 images of MSRC-v5, which show seven
+kinds of objects and have five descriptors; Gaussian kernels of six widths on these make
+30 informative kernels. Six images of each kind are used for training, since with half
+of the images every method is nearly perfect. The number of informative kernels
+increases in steps of three.
 
-What the paper leaves open about the simulation, and the reading taken here
+What the paper leaves open about the simulation, and our reading
 (``docs/papers/yan2009.md`` has the numbers): the covariances are those of
 :func:`~kernelweave.datasets.make_gaussian_views`, the kernel is ``exp(-|x - z|^2)``,
-and lambda is 1e-4 as in Section IV B. With these one kernel errs as often as the paper
-says.
+and lambda is 1e-4 as in Section IV B. With these, the error of a single kernel is that
+given in the paper.
 """
 
 from __future__ import annotations
@@ -52,9 +53,9 @@ __all__ = ["PAPER"]
 
 LAMBDA = 1e-4
 GAMMA = 1.0
-POINTS = 100  # to learn from, and to test on
+POINTS = 100  # for training, and as many for testing
 SIZES = tuple(range(5, 51, 5))
-#: Widths of the informative kernels, in median squared distances.
+#: Widths of the informative kernels, in units of the median squared distance.
 WIDTHS = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0)
 KERNELS = 30
 INFORMATIVE = tuple(range(0, KERNELS + 1, 3))
@@ -62,7 +63,7 @@ RANDOM_COLUMNS = 10
 TRAIN_SHARE = 0.2
 #: The stopping threshold of both methods (Section IV B 3).
 THRESHOLD = 5e-4
-#: Shares of the largest weight below this are zero.
+#: Weights below this fraction of the largest one count as zero.
 ZERO = 1e-6
 
 ERROR = Measure("error", digits=3, better="lower")
@@ -81,7 +82,7 @@ def number(n: int) -> int:
 
 
 def two_gaussians(n_views: int, rng: np.random.Generator) -> Split:
-    """Views with points to learn from and points to test on."""
+    """Training and test points in all views."""
     bunch = make_gaussian_views(
         2 * POINTS, n_views, random_state=int(rng.integers(2**31)), as_frame=False
     )
@@ -89,15 +90,15 @@ def two_gaussians(n_views: int, rng: np.random.Generator) -> Split:
     return Split(X[:POINTS], y[:POINTS], X[POINTS:], y[POINTS:])
 
 
-def one_kernel_a_view(split: Split) -> list[tuple[str, RBF, slice]]:
+def one_kernel_per_view(split: Split) -> list[tuple[str, RBF, slice]]:
     """A Gaussian kernel on each pair of columns."""
     columns = [slice(j, j + 2) for j in range(0, split.train.shape[1], 2)]
     return [(f"view{v}", RBF(gamma=GAMMA), own) for v, own in enumerate(columns)]
 
 
 def discriminant(views: Any, norm: float, m: int, **options: Any) -> Any:
-    """The estimator of a norm at the lambda of the paper; ``inf`` is uniform."""
-    # the library's kernels have trace m where the paper's have trace one
+    """The estimator for a norm, at the paper's lambda; ``inf`` has uniform weights."""
+    # kernels have trace m in this library, and trace one in the paper
     alpha = LAMBDA * m
     if np.isinf(norm):
         return KernelFDA(views, alpha=alpha, psd="trust")
@@ -105,8 +106,8 @@ def discriminant(views: Any, norm: float, m: int, **options: Any) -> Any:
 
 
 def simulate(split: Split, norm: float) -> dict[str, Any]:
-    """Error on the test points, the weights, and the share of kernels in use."""
-    model = discriminant(one_kernel_a_view(split), norm, len(split.y_train))
+    """Test error, weights, and the share of kernels in use."""
+    model = discriminant(one_kernel_per_view(split), norm, len(split.y_train))
     model.fit(split.train, split.y_train)
     weights = np.asarray(model.kernel_weights_)
     return {
@@ -127,14 +128,14 @@ SIMULATED = {
 
 @dataclass(frozen=True)
 class Kernels:
-    """A split of the pictures with kernels, informative ones first.
+    """Kernels of a split of the images, informative ones first.
 
     Attributes
     ----------
     train : ndarray of shape (m, m, p)
-        Kernels between rows to learn from.
+        Kernels among the training rows.
     test : ndarray of shape (t, m, p)
-        Kernels between rows to test on and rows to learn from.
+        Kernels between test rows and training rows.
     y_train, y_test : ndarray of shape (m,) and (t,)
         Classes.
     """
@@ -158,12 +159,12 @@ def pictures() -> tuple[np.ndarray, np.ndarray]:
 
 
 def objects(informative: int) -> tuple[int, np.ndarray, np.ndarray]:
-    """The data of a row: how many kernels are informative, the kernels, the classes."""
+    """The data of a row: number of informative kernels, the kernels, the classes."""
     return informative, *pictures()
 
 
 def gaussians(X: np.ndarray, widths: tuple[float, ...]) -> list[np.ndarray]:
-    """Gaussian kernels (n, n), their widths in median squared distances."""
+    """Gaussian kernels (n, n), with widths in units of the median squared distance."""
     distances = euclidean_distances(X, squared=True)
     median = np.median(distances[np.triu_indices(len(X), 1)])
     return [np.exp(-distances / (width * median)) for width in widths]
@@ -172,7 +173,7 @@ def gaussians(X: np.ndarray, widths: tuple[float, ...]) -> list[np.ndarray]:
 def mixed_kernels(
     data: tuple[int, np.ndarray, np.ndarray], rng: np.random.Generator
 ) -> Kernels:
-    """A split of the pictures; informative kernels at random, then random kernels."""
+    """A split of the images: randomly chosen informative kernels, then random ones."""
     informative, stack, y = data
     seed = int(rng.integers(2**31))
     train, test = train_test_split(
@@ -190,7 +191,7 @@ def mixed_kernels(
 
 
 def recognise(kernels: Kernels, norm: float) -> dict[str, Any]:
-    """Mean average precision over the classes, each against the rest; weights."""
+    """Mean average precision over the classes, each against the rest, and weights."""
     precision, weights = [], []
     for c in np.unique(kernels.y_train):
         model = discriminant("precomputed", norm, len(kernels.y_train))
@@ -207,7 +208,7 @@ def recognise(kernels: Kernels, norm: float) -> dict[str, Any]:
 
 
 def iterate(kernels: Kernels, norm: float, solver: str) -> dict[str, float]:
-    """Iterations and seconds a problem, up to the threshold of the paper."""
+    """Iterations and seconds for one problem, at the paper's stopping threshold."""
     problem = kernels.y_train == kernels.y_train[0]
     model = discriminant(
         "precomputed", norm, len(problem), solver=solver, tol=THRESHOLD
@@ -263,7 +264,7 @@ def draw_errors(results: Results) -> Any:
 
 
 def draw_weights(results: Results) -> Any:
-    """Figures 3 and 4: the weights of the first split, a panel a row."""
+    """Figures 3 and 4: the weights of the first split, one panel per row."""
     rows = results.rows
     figure, panels = pyplot("draw_weights").subplots(
         1, len(rows), figsize=(4.2 * len(rows), 3), layout="constrained", squeeze=False
@@ -289,7 +290,7 @@ def draw_precision(results: Results) -> Any:
         label = "informative kernels of 30"
         what = "mean average precision"
         curves(results, INFORMATIVE, "precision", label, what, ax=panel)
-    start = INFORMATIVE[2]  # the curves cross beyond
+    start = INFORMATIVE[2]  # the curves cross beyond this point
     row = f"{start} informative"
     lowest = min(results.mean(row, column, "precision") for column in RECOGNISED)
     close.set_xlim(left=start)
@@ -317,7 +318,7 @@ SIMULATION = (
     ),
     Experiment(
         key="figure2",
-        title="Figure 2: error over the number of kernels",
+        title="Figure 2: error against the number of kernels",
         row_title="kernels",
         rows={f"{n} kernels": functools.partial(number, n) for n in SIZES},
         split=two_gaussians,
@@ -361,7 +362,7 @@ OBJECTS = (
     ),
     Experiment(
         key="figure5",
-        title="Figure 5: mean average precision over the share of noise (MSRC-v5)",
+        title="Figure 5: mean average precision against the share of noise (MSRC-v5)",
         row_title="kernels of 30",
         rows={f"{n} informative": functools.partial(objects, n) for n in INFORMATIVE},
         split=mixed_kernels,

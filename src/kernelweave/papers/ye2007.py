@@ -1,24 +1,26 @@
-"""Ye, Chen, Ji (2007): kernels and regularisation learned for discriminant analysis.
+"""Ye, Chen, Ji (2007): learning kernels and regularisation in discriminant analysis.
 
 Protocol (Section 5): 30 random partitions, 4:1 for two classes and 3:2 for more; ten
-Gaussian kernels ``exp(-|x - z|^2 / sigma^2)``, sigma evenly spaced on the logarithmic
-scale in [0.1, 100]; where they are not learned, lambda = 1e-8 and C = 1.
+Gaussian kernels ``exp(-|x - z|^2 / sigma^2)``, sigma logarithmically spaced in
+[0.1, 100]; lambda = 1e-8 and C = 1 unless they are learned.
 
-What the paper leaves open, and the reading taken here, with accuracies of
-SDP_theta,lambda (``docs/papers/ye2007.md`` has all of them):
+What the paper leaves open, and our reading, with accuracies of SDP_theta,lambda
+(``docs/papers/ye2007.md`` has all of them):
 
-* Scaling of the columns: each to [0, 1], but the pixels of USPS and the amplitudes of
-  Waveform as they are. Heart and Wine need a scaling (83.5 and 98.5 with, 67 and 74
-  without; the paper has 81.5 and 98.7), Sonar is nearer to the paper with it (87.3 and
-  86.1; 90.2, which no reading reaches), Waveform without (82.1 and 83.8; 83.1).
+* Scaling of the columns: each to [0, 1], except for the pixels of USPS and the
+  amplitudes of Waveform, which are not scaled. Heart and Wine need scaling (83.5 and
+  98.5 with, 67 and 74 without; the paper has 81.5 and 98.7). Sonar is closer to the
+  paper with scaling (87.3, against 86.1 without; no reading reaches the paper's 90.2),
+  Waveform without (83.8, against 82.1 with; the paper has 83.1).
 * "100 samples of each class" of USPS: the *first* 100 of the training set. For six
-  classes they give 97.8, a random choice 95.2 and the paper 97.9.
+  classes these give 97.8, a random choice gives 95.2, and the paper has 97.9.
 * The classifier after projection: Gaussians of equal variance in the projected space;
-  nearest centroids and nearest neighbours differ by 0.2 points at most.
-* C = 1 is that of Lanckriet et al., where the learned sum has the trace of all ten
-  kernels together.
-* Double cross-validation: over the ten widths and all lambda by leaving one row out, in
-  closed form, for RKDA; over the ten widths and five values of C in five folds for SVM.
+  nearest centroids and nearest neighbours differ by at most 0.2 points.
+* C = 1 as in Lanckriet et al., where the learned sum has the total trace of all ten
+  kernels.
+* Double cross-validation: for RKDA, over the ten widths and all lambda by leaving one
+  row out, in closed form; for SVM, over the ten widths and five values of C in five
+  folds.
 """
 
 from __future__ import annotations
@@ -52,12 +54,12 @@ __all__ = ["PAPER"]
 SIGMAS = np.logspace(-1, 2, 10)
 LAMBDA = 1e-8
 PER_CLASS = 100
-#: C = 1 where the sum of kernels has the trace of all ten, as in Lanckriet et al.; the
-#: library's sum has the trace of one.
+#: The paper's C = 1 is for a sum with the total trace of all ten kernels, as in
+#: Lanckriet et al.; the sum in this library has the trace of one kernel.
 PRICE = float(len(SIGMAS))
 FOLDS = 5
 C_GRID = (0.1, 1.0, 10.0, 100.0, 1000.0)
-#: Accuracies closer than this, in percent, are called comparable.
+#: Accuracies closer than this, in percentage points, are called comparable.
 COMPARABLE = 1.0
 
 ACCURACY = Measure("accuracy", digits=2)
@@ -71,7 +73,7 @@ SECONDS = Measure("seconds", digits=3, better="lower")
 def table(
     name: str, classes: int | None = None, scaled: bool = True
 ) -> tuple[np.ndarray, np.ndarray]:
-    """A table with columns in [0, 1]; of ``classes`` classes the first rows of each."""
+    """A table with columns in [0, 1]; if given, the first rows of some ``classes``."""
     bunch = load_wine(as_frame=False) if name == "wine" else None
     bunch = bunch or fetch_table(name, as_frame=False)
     X, y = bunch.data, bunch.target
@@ -106,7 +108,7 @@ def gaussians(split: Split) -> list[tuple[str, list[RBF], slice]]:
 
 
 def measured(model: Any, split: Split) -> dict[str, float]:
-    """Fit; accuracy in percent on the test rows, and seconds of processor time."""
+    """Fit; return the test accuracy in percent and the CPU time in seconds."""
     started = time.process_time()
     model.fit(split.train, split.y_train)
     seconds = time.process_time() - started
@@ -118,7 +120,7 @@ def fisher(
     split: Split, learn: bool = True, scatter: str = "total", formulation: str = "exact"
 ) -> dict[str, float]:
     """SDP_theta (16), (34), (37); with lambda learned (40), (41); and SDP_Kim (9)."""
-    # the library's kernels have trace m where the paper's have trace one
+    # kernels have trace m in this library, and trace one in the paper
     alpha = "learn" if learn else LAMBDA * len(split.y_train)
     model = MultipleKernelFDA(
         gaussians(split), norm=1, alpha=alpha, scatter=scatter, formulation=formulation
@@ -132,9 +134,9 @@ def margin(split: Split, loss: str = "l1", C: float | str = PRICE) -> dict[str, 
 
 
 def rkda_cv(split: Split) -> dict[str, float]:
-    """Discriminant analysis on one kernel; sigma and lambda by cross-validation.
+    """Discriminant analysis with one kernel; sigma and lambda by cross-validation.
 
-    Each row is a fold of its own: leaving one out has a closed form.
+    Every row is a fold: leaving one out has a closed form.
     """
     started = time.process_time()
     name, kernels, columns = gaussians(split)[0]
@@ -188,13 +190,13 @@ FORMS: Columns = {
 }
 
 
-# ------------------------------------------------------------------ what it says
+# --------------------------------------------------- published results and claims
 
 
 def accuracies(
     columns: Columns, rows: dict[str, tuple[float | None, ...]]
 ) -> dict[tuple[str, str], dict[str, Published]]:
-    """The cells of a printed table; None is a dash."""
+    """The cells of a printed table; None stands for a dash."""
     return {
         (row, column): {"accuracy": Published(value)}
         for row, values in rows.items()
@@ -221,7 +223,7 @@ TABLE_2: dict[str, tuple[float | None, ...]] = {
 def ahead(
     results: Results, others: tuple[str, ...], rows: tuple[str, ...]
 ) -> tuple[bool, str]:
-    """Whether the learned lambda beats others in every row, beyond its error."""
+    """Whether learning lambda beats the others in every row by two standard errors."""
     gaps = {
         f"{row} over {other}": results.difference(row, LEARNED, other, "accuracy")
         for row in rows
@@ -230,7 +232,7 @@ def ahead(
     if not any(gap or error for gap, error in gaps.values()):
         return False, "no difference on any split"
     holds = all(gap > 2 * error for gap, error in gaps.values())
-    # a difference of minus nothing would look odd
+    # adding zero avoids printing -0.00
     texts = [f"{k} {round(g, 2) + 0.0:+.2f} ± {e:.2f}" for k, (g, e) in gaps.items()]
     return holds, "; ".join(texts)
 
@@ -238,7 +240,7 @@ def ahead(
 def comparable(
     results: Results, others: tuple[str, ...], first: str = LEARNED
 ) -> tuple[bool, str]:
-    """Whether ``first`` is as good as others, to a point or two standard errors."""
+    """Whether ``first`` is within one point, or two standard errors, of the others."""
     worst, where, holds = 0.0, "", True
     for row in results.experiment.rows:
         for other in others:
@@ -257,7 +259,9 @@ def block_is_fast(results: Results) -> tuple[bool, str]:
         for row in results.experiment.rows
     }
     found = ", ".join(f"{row} {ratio:.2f}" for row, ratio in ratios.items())
-    return min(ratios.values()) > 2, f"time of the exact form over approximate: {found}"
+    return min(ratios.values()) > 2, (
+        f"time of the exact form over that of the approximate: {found}"
+    )
 
 
 def learning_is_fast(results: Results) -> tuple[bool, str]:
@@ -268,11 +272,13 @@ def learning_is_fast(results: Results) -> tuple[bool, str]:
         for row in results.experiment.rows
     }
     found = ", ".join(f"{row} {ratio:.2f}" for row, ratio in ratios.items())
-    return min(ratios.values()) > 1.1, f"time at fixed lambda over learned: {found}"
+    return min(ratios.values()) > 1.1, (
+        f"time at fixed lambda over that at learned lambda: {found}"
+    )
 
 
 def draw_forms(results: Results) -> Any:
-    """Figure 1: accuracy and time of the exact and of the approximate forms."""
+    """Figure 1: accuracy and time of the exact and approximate forms."""
     return bars(results, ("accuracy", "seconds"), ("accuracy in %", "CPU seconds"))
 
 

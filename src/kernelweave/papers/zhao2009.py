@@ -1,22 +1,23 @@
 """Zhao, Yu, Ye, Liu (2009): mixtures of probabilistic kernel discriminants.
 
-Protocol (Section 5): nine microarrays, 15 kernels each, one a biological pathway; ten
-random partitions; accuracy of MPKDA with prior (Eq. 23) and posterior (Eq. 26)
+Protocol (Section 5): nine microarrays with 15 kernels each, one per biological pathway;
+ten random partitions; accuracy of MPKDA with prior (Eq. 23) and posterior (Eq. 26)
 projections, against discriminant analysis and support vector machines that learn a sum
-of kernels. Figure 1 takes 5 to 25 percent of the training rows out of each kernel.
+of kernels. Figure 1 removes 5 to 25 percent of the training rows from each kernel.
 
-What the paper leaves open or what cannot be had, and what is done here
+What the paper leaves open or is not available, and what is done here
 (``docs/papers/zhao2009.md`` has more):
 
-* Of the nine sets only TOX can be had, without the names of its genes: its 15 kernels
-  are clusters of genes. Four other microarrays with named genes stand in for the rest,
-  with 15 pathways of KEGG that are known in cancer, the same for all of them. So there
-  is no cell of Table 2 to compare with, but its sentences can be tested.
+* Of the nine data sets only TOX is available, without the names of its genes: its 15
+  kernels are clusters of genes. Four other microarrays with named genes replace the
+  rest, all with the same 15 KEGG pathways that are known to matter in cancer. So no
+  cell of Table 2 can be compared, but the claims about it can be tested.
 * Gaussian kernels whose squared width is the median squared distance; genes have mean
-  zero and variance one; half of each class is there to learn from.
-* MPKDA has maximum likelihood weights from densities of rows left out. The algorithm as
-  printed has no maximum; it is a column of its own, stopped where the estimator stops.
-* C of the support vector machines by three folds from 1, 10 and 100.
+  zero and variance one; half of each class is used for training.
+* MPKDA has maximum likelihood weights from leave-one-out densities. The likelihood of
+  the printed algorithm has no maximum; it has a separate column, and stops where the
+  estimator stops.
+* C of the support vector machines is chosen from 1, 10 and 100 in three folds.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ from kernelweave.papers.experiment import (
 __all__ = ["PAPER"]
 
 KERNELS = 15
-#: Genes of TOX with the largest variance that are put into clusters.
+#: Number of genes of TOX, those with the largest variance, that are clustered.
 CLUSTERED = 1500
 C_GRID = (1.0, 10.0, 100.0)
 #: Percentages of training rows that each kernel lacks.
@@ -68,12 +69,12 @@ SELECTED = Measure("kernels", digits=1, better="")
 
 @dataclass(frozen=True)
 class Microarray:
-    """Rows of genes, grouped.
+    """Gene expression with genes in groups.
 
     Attributes
     ----------
     data : ndarray of shape (n, d)
-        Genes of all groups, of mean zero and variance one.
+        Genes of all groups, with mean zero and variance one.
     classes : ndarray of shape (n,)
         Class of each row.
     groups : dict
@@ -98,13 +99,13 @@ class Halves(Split):
     groups: Mapping[str, slice]
 
     def views(self) -> list[tuple[str, RBF, slice]]:
-        """One Gaussian kernel a group."""
+        """One Gaussian kernel per group."""
         return [(name, RBF(), columns) for name, columns in self.groups.items()]
 
 
 @functools.cache
 def pathways(name: str) -> Microarray:
-    """A microarray with a group a pathway, in the order of their names."""
+    """A microarray with one group per pathway, in alphabetical order."""
     bunch = fetch_expression(name, gene_sets="kegg_msigdb", smallest=1, as_frame=False)
     where = {view: columns for view, _, columns in bunch.views}
     blocks = [bunch.data[:, where[view]] for view in says.PATHWAYS]
@@ -114,14 +115,14 @@ def pathways(name: str) -> Microarray:
 
 @functools.cache
 def tox() -> tuple[np.ndarray, np.ndarray]:
-    """TOX as it comes: genes without names (171, 5748), and classes (171,)."""
+    """TOX as published: genes without names (171, 5748), and classes (171,)."""
     bunch = fetch_expression("tox", gene_sets=None, as_frame=False)
     return bunch.data, bunch.target
 
 
 @functools.cache
 def clusters() -> Microarray:
-    """TOX in 15 groups of genes that go up and down together."""
+    """TOX in 15 clusters of genes that vary together."""
     raw, classes = tox()
     most = np.argsort(np.var(raw, axis=0))[-CLUSTERED:]
     values = standard(raw[:, np.sort(most)])
@@ -133,18 +134,18 @@ def clusters() -> Microarray:
 
 
 def columns_of(names: Sequence[str], sizes: Sequence[int]) -> dict[str, slice]:
-    """Groups of these sizes, one beside the other."""
+    """Adjacent groups of columns with these sizes."""
     ends = np.cumsum(sizes).tolist()
     starts = [0, *ends[:-1]]
     return {n: slice(a, b) for n, a, b in zip(names, starts, ends, strict=True)}
 
 
 def unavailable(name: str) -> Microarray:
-    """A set of the paper that is nowhere to be had with the paper's selection."""
+    """A data set that is not available in the paper's selection of genes."""
     raise MissingDataError(
         f"its samples are {GEO[name]} of the Gene Expression Omnibus "
-        "(ncbi.nlm.nih.gov/geo); there is no row for it, because the paper's choice of "
-        "genes and of 15 pathways is not published"
+        "(ncbi.nlm.nih.gov/geo); there is no row for it, because the paper does not "
+        "publish its choice of genes and of 15 pathways"
     )
 
 
@@ -155,7 +156,7 @@ def standard(values: np.ndarray) -> np.ndarray:
 
 
 def halves(array: Microarray, rng: np.random.Generator) -> Halves:
-    """Half of each class to learn from."""
+    """A split with half of each class for training."""
     train, test = train_test_split(
         np.arange(len(array.classes)),
         test_size=0.5,
@@ -167,10 +168,10 @@ def halves(array: Microarray, rng: np.random.Generator) -> Halves:
 
 
 def holes(data: tuple[Microarray, int], rng: np.random.Generator) -> Halves:
-    """Halves, and a share of the training rows out of each group.
+    """Halves, with a share of the training rows removed from each group.
 
-    Rows of a lower percentage lack their groups at a higher one, too. A row keeps its
-    last group, and the next one of the draw goes without in its place.
+    Rows that lack a group at some percentage also lack it at every higher one. A row
+    never loses its last group; the next row drawn loses the group instead.
     """
     array, percent = data
     split = halves(array, rng)
@@ -206,7 +207,7 @@ def counts(data: tuple[np.ndarray, np.ndarray]) -> dict[str, float]:
 
 
 def measured(model: Any, split: Halves, weights: Any = None) -> dict[str, Any]:
-    """Accuracy on the test rows; how many kernels have a weight, and their weights."""
+    """Test accuracy, the number of kernels with a nonzero weight, and the weights."""
     accuracy = float(np.mean(model.predict(split.test) == split.y_test))
     if weights is None:
         weights = model.kernel_weights_
@@ -217,7 +218,7 @@ def measured(model: Any, split: Halves, weights: Any = None) -> dict[str, Any]:
 
 
 def mixture(split: Halves, **setting: Any) -> dict[str, Any]:
-    """MPKDA; each expert learns from the rows that have its kernel."""
+    """MPKDA; each expert is trained on the rows that have its kernel."""
     setting = {"concentration": 0.0, **setting}
     model = MixtureKDA(split.views(), missing="available", **setting)
     model.fit(split.train, split.y_train)
@@ -225,13 +226,13 @@ def mixture(split: Halves, **setting: Any) -> dict[str, Any]:
 
 
 def discriminant(split: Halves) -> dict[str, Any]:
-    """KDA_QCQP: the sum of kernels of Ye et al. (2007); zeros for what lacks."""
+    """KDA_QCQP: the sum of kernels of Ye et al. (2007); zeros where missing."""
     model = MultipleKernelFDA(split.views(), norm=1, missing="zero")
     return measured(model.fit(split.train, split.y_train), split)
 
 
 def machine(split: Halves) -> dict[str, Any]:
-    """SVM_SILP: the sum of kernels with the largest margin; zeros for what lacks."""
+    """SVM_SILP: the sum of kernels with the largest margin; zeros where missing."""
     model = MultipleKernelSVC(split.views(), missing="zero")
     search = GridSearchCV(model, {"C": C_GRID}, cv=3)
     search.fit(split.train, split.y_train)
@@ -245,7 +246,7 @@ def mean_kernel(split: Halves) -> dict[str, Any]:
 
 
 def single(split: Halves, best: bool) -> dict[str, float]:
-    """PKDA with each kernel by itself: the best one, by the test rows, or the mean."""
+    """PKDA with single kernels: accuracy of the best one on the test rows, or mean."""
     found = [
         ProbabilisticKDA([view])
         .fit(split.train, split.y_train)
@@ -277,7 +278,7 @@ COLUMNS: Columns = {
     **REFERENCES,
 }
 
-#: What is run: TOX, and microarrays in place of the other eight.
+#: The data sets that are run: TOX, and substitutes for the other eight.
 SETS: dict[str, Callable[[], Microarray]] = {
     "TOX, clusters": clusters,
     "Prostate": functools.partial(pathways, "prostate"),
@@ -285,7 +286,7 @@ SETS: dict[str, Callable[[], Microarray]] = {
     "Leukaemia": functools.partial(pathways, "leukemia"),
     "p53": functools.partial(pathways, "p53"),
 }
-#: Instances, features and classes of the paper's sets.
+#: Instances, features and classes of the paper's data sets.
 TABLE_1 = {
     "HRT": (89, 2759, 2),
     "CLL-SUB": (100, 11340, 2),
@@ -297,7 +298,7 @@ TABLE_1 = {
     "GLI-III-IV": (85, 22283, 2),
     "BRE-CAN-REC": (118, 19200, 2),
 }
-#: Where the paper has its sets from, in its order.
+#: Sources of the paper's data sets, in its order.
 GEO = dict(
     zip(
         TABLE_1,
@@ -338,7 +339,7 @@ PAPER = Paper(
         ),
         Experiment(
             key="table2",
-            title="Table 2: accuracy, on TOX and on sets in place of the others",
+            title="Table 2: accuracy on TOX, and on substitutes for the other sets",
             rows={**SETS, **MISSING},
             split=halves,
             columns=COLUMNS,
@@ -348,7 +349,9 @@ PAPER = Paper(
             claims=(
                 Claim("MPKDA-Pri is the best of the four on average", says.pri_is_best),
                 Claim("it is better than MPKDA-Pos", says.pri_beats_pos),
-                Claim("it is like the best single kernel", says.like_the_best_kernel),
+                Claim(
+                    "it is as good as the best single kernel", says.like_the_best_kernel
+                ),
                 Claim(
                     "usually no more than five kernels are selected for a class",
                     says.few_kernels,
@@ -359,7 +362,7 @@ PAPER = Paper(
                 ),
                 Claim("the MAPK pathway is frequently selected", says.mapk_is_frequent),
                 Claim(
-                    "learning weights of kernels pays (our test: MPKDA-Pri against "
+                    "learning kernel weights pays off (our test: MPKDA-Pri against "
                     "equal weights)",
                     says.learning_pays,
                 ),
@@ -367,7 +370,7 @@ PAPER = Paper(
         ),
         Experiment(
             key="figure1",
-            title="Figure 1: accuracy where kernels lack training rows",
+            title="Figure 1: accuracy when kernels lack training rows",
             rows={
                 says.lacking(name, percent): functools.partial(
                     with_holes, name, percent
@@ -380,7 +383,7 @@ PAPER = Paper(
             measures=(ACCURACY,),
             splits=10,
             quick=1,
-            row_title="data set and rows lacking",
+            row_title="data set and rows missing",
             claims=(
                 Claim(
                     "MPKDA-Pri loses the least of the four at 25 percent",

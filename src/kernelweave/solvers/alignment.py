@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from scipy.optimize import nnls
 
 from kernelweave._tolerances import NULL_EIGENVALUE
-from kernelweave.solvers.solution import Iterate
-from kernelweave.weights.base import WeightSet
+from kernelweave.criteria.alignment import Alignment
+from kernelweave.protocols import Iterate, WeightSet
 from kernelweave.weights.signed_sum import SignedSum
 
 __all__ = ["active_set", "aligned_cuts"]
 
 
-def active_set(criterion: Any, weight_set: WeightSet) -> Iterator[Iterate]:
+def active_set(criterion: Alignment, weight_set: WeightSet) -> Iterator[Iterate]:
     """``min_w w'S w - 2 b'w`` over ``w >= 0``, then scaled onto the set.
 
     The non-negative case of Lanckriet et al. (2002), Eq. 11: the minimiser is the best
@@ -31,7 +30,7 @@ def active_set(criterion: Any, weight_set: WeightSet) -> Iterator[Iterate]:
         One, at the optimum, or at the only point of a set of one point.
     """
     start = weight_set.start(criterion.n_weights)
-    if np.isinf(weight_set.norm):
+    if weight_set.is_point(len(start)):
         yield _iterate(criterion, weight_set, start)
         return
     root, goal = square_root(criterion.correlations, criterion.cosines)
@@ -43,7 +42,7 @@ def active_set(criterion: Any, weight_set: WeightSet) -> Iterator[Iterate]:
     yield _iterate(criterion, weight_set, weights)
 
 
-def aligned_cuts(criterion: Any, weight_set: SignedSum) -> Iterator[Iterate]:
+def aligned_cuts(criterion: Alignment, weight_set: SignedSum) -> Iterator[Iterate]:
     """``max b'w`` subject to ``w'S w <= 1`` and ``sum_i w_i G_i`` PSD over all rows.
 
     Lanckriet et al. (2002), Eq. 11, without a semidefinite program. Under cuts
@@ -59,7 +58,7 @@ def aligned_cuts(criterion: Any, weight_set: SignedSum) -> Iterator[Iterate]:
     root, goal = square_root(criterion.correlations, criterion.cosines)
     values = np.sum(root**2, axis=1)
     start = weight_set.start(criterion.n_weights)
-    if not np.max(criterion.cosines) > 0.0 or len(start) == 1:
+    if not np.max(criterion.cosines) > 0.0 or weight_set.is_point(len(start)):
         yield _iterate(criterion, weight_set, start)
         return
     state = criterion.evaluate(start, hessian=False)
@@ -112,13 +111,9 @@ def square_root(
     return roots[:, None] * vectors.T, (vectors.T @ cosines) / roots
 
 
-def _iterate(criterion: Any, weight_set: WeightSet, weights: np.ndarray) -> Iterate:
+def _iterate(
+    criterion: Alignment, weight_set: WeightSet, weights: np.ndarray
+) -> Iterate:
     state = criterion.evaluate(weights, hessian=False)
     terms = criterion.certificate_terms(weights, state.coef, state.coef)
-    return Iterate(
-        weights,
-        state.value,
-        state.gradient,
-        state.coef,
-        lower_bound=terms.bound(weight_set),
-    )
+    return replace(Iterate.at(weights, state), lower_bound=terms.bound(weight_set))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
+from typing import Any
 
 import numpy as np
 
@@ -17,10 +18,9 @@ from kernelweave.inner.correlation import (
     sym,
     unit_diagonal,
 )
-from kernelweave.inner.interior_point import SimplexSystem, largest_step, predict
+from kernelweave.inner.interior_point import BorderedSystem, largest_step, predict
+from kernelweave.protocols import Iterate, NormSet
 from kernelweave.solvers.newton import JUMP, TINY, newton, onto_simplex, safe_step
-from kernelweave.solvers.solution import Iterate
-from kernelweave.weights.base import WeightSet
 
 __all__ = ["block_newton", "joint_newton"]
 
@@ -30,7 +30,7 @@ TO_BOUNDARY = 0.9
 PATIENCE = 12
 
 
-def block_newton(criterion: BlockFisher, weight_set: WeightSet) -> Iterator[Iterate]:
+def block_newton(criterion: BlockFisher, weight_set: Any) -> Iterator[Iterate]:
     """Newton's method on the weights and, if a kink stalls it, on X as well.
 
     Where the criterion is smooth the first needs fewer factorisations and gets closer
@@ -41,7 +41,7 @@ def block_newton(criterion: BlockFisher, weight_set: WeightSet) -> Iterator[Iter
     yield from joint_newton(criterion, weight_set)
 
 
-def joint_newton(criterion: BlockFisher, weight_set: WeightSet) -> Iterator[Iterate]:
+def joint_newton(criterion: BlockFisher, weight_set: NormSet) -> Iterator[Iterate]:
     """Minimise ``sum t`` over w and t with ``S = diag(t) - A(w)`` PSD (Eq. 37).
 
     The criterion has kinks wherever its inner maximiser X is not unique, and its
@@ -62,18 +62,18 @@ def joint_newton(criterion: BlockFisher, weight_set: WeightSet) -> Iterator[Iter
     """
     q = weight_set.norm
     weights = weight_set.start(criterion.n_weights)
-    if np.isinf(q) or len(weights) == 1:
-        state = criterion.evaluate(weights, hessian=False)
-        yield Iterate(weights, state.value, state.gradient, state.coef)
+    if weight_set.is_point(len(weights)):
+        yield Iterate.at(weights, criterion.evaluate(weights, hessian=False))
         return
-    at = criterion.expand(weights)
+    at, count = criterion.expand(weights), 1
     unit = float(np.trace(at.matrix)) or 1.0  # one scale for all problems
     point = _start(at, weights, q, unit)
     while True:
-        yield _iterate(criterion, weight_set, at, point, unit)
+        iterate = _iterate(criterion, weight_set, at, point, unit)
+        yield replace(iterate, n_factorizations=count)
         system = _System(at, point, q, unit)
         predictor, mu = predict(system)
-        point, at = _move(criterion, system, system.solve(mu, predictor))
+        point, at, count = _move(criterion, system, system.solve(mu, predictor))
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def _start(at: BlockExpansion, weights: np.ndarray, q: float, unit: float) -> _P
 
 def _iterate(
     criterion: BlockFisher,
-    weight_set: WeightSet,
+    weight_set: NormSet,
     at: BlockExpansion,
     point: _Point,
     unit: float,
@@ -154,7 +154,7 @@ class _System:
         self.diagonals = np.einsum("ikk->ki", moved)  # (k, m)
         hessian += sym(moved.reshape(m, -1) @ self.slopes.reshape(m, -1).T)
         hessian -= self.diagonals.T @ self.pair.diagonal_step(self.diagonals)
-        self.simplex = SimplexSystem(hessian, v, point.z)
+        self.bordered = BorderedSystem(hessian, v, point.z, np.ones((1, m)))
 
     def solve(self, mu: float, before: _Step | None = None) -> _Step:
         """The step towards ``v z = mu`` and ``X S = mu I``, corrected by another."""
@@ -167,10 +167,11 @@ class _System:
         dt = pair.diagonal_step(np.diag(part))
         x = point.x + pair.answer(part, np.diag(dt))
         residual = np.einsum("kl,ikl->i", x, self.slopes) + point.nu - point.z
-        dv, dnu, dz = self.simplex.solve(change, residual)
+        dv, dnu = self.bordered.solve(change / point.v - residual, np.zeros(1))
+        dz = (change - point.z * dv) / point.v
         dt = dt + pair.diagonal_step(self.diagonals @ dv)
         ds = np.diag(dt) - self.moved(dv)
-        return _Step(dv, dt, dz, dnu, pair.answer(part, ds), ds)
+        return _Step(dv, dt, dz, float(dnu[0]), pair.answer(part, ds), ds)
 
     def mu(self, step: _Step | None = None) -> float:
         point, pair = self.point, self.pair
@@ -195,17 +196,17 @@ class _System:
 
 def _move(
     criterion: BlockFisher, system: _System, step: _Step
-) -> tuple[_Point, BlockExpansion]:
-    """Go along the step, less far where A is infinite or jumps."""
+) -> tuple[_Point, BlockExpansion, int]:
+    """Go along the step, less far where A is infinite or jumps; and expansions."""
     point = system.point
     primal, dual = system.lengths(step, TO_BOUNDARY)
     limit = JUMP * system.unit * float(np.trace(system.matrix))
-    share, v, at = safe_step(
+    share, v, tried = safe_step(
         lambda trial: criterion.expand(trial ** (1.0 / system.q)),
         lambda share: onto_simplex(point.v + share * primal * step.v, TINY),
         lambda _share, _trial, found: float(np.trace(found.matrix)) <= limit,
     )
-    primal *= share
+    at, primal = tried[-1], share * primal
     foreseen = system.matrix + primal * system.moved(step.v)
     surprise = np.sum(np.abs(at.matrix / system.unit - foreseen), axis=1)
     new = _Point(
@@ -215,4 +216,4 @@ def _move(
         nu=point.nu + dual * step.nu,
         x=unit_diagonal(point.x + dual * step.x),
     )
-    return new, at
+    return new, at, len(tried)

@@ -6,8 +6,7 @@ import numpy as np
 
 from kernelweave._array import Array
 from kernelweave._tolerances import ALLOWED_VIOLATION
-from kernelweave.protocols import Criterion
-from kernelweave.weights.base import WeightSet
+from kernelweave.protocols import Criterion, WeightSet
 
 __all__ = ["certify", "relative_gap"]
 

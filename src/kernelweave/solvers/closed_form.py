@@ -6,14 +6,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from kernelweave.protocols import Criterion
-from kernelweave.solvers.solution import Iterate
-from kernelweave.weights.base import WeightSet
+from kernelweave.protocols import Criterion, Iterate, NormSet
 
 __all__ = ["closed_form"]
 
 
-def closed_form(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iterate]:
+def closed_form(criterion: Criterion, weight_set: NormSet) -> Iterator[Iterate]:
     """Alternate between the dual point and ``w_i ~ (w_i^2 s_i)^(1/(q+1))``.
 
     In block form the problem is ``min sum_i norm(f_i)^2 / w_i + loss(sum_i f_i)``
@@ -31,8 +29,8 @@ def closed_form(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iterate
     weights = weight_set.start(criterion.n_weights)
     while True:
         state = criterion.evaluate(weights, hessian=False)
-        yield Iterate(weights, state.value, state.gradient, state.coef)
-        if np.isinf(q) or len(weights) == 1:
+        yield Iterate.at(weights, state)
+        if weight_set.is_point(len(weights)):
             return
         scores = np.maximum(-state.gradient, 0.0)
         weights = weight_set.scale((weights**2 * scores) ** (1.0 / (q + 1.0)))

@@ -8,12 +8,17 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
-from scipy.optimize import linprog
 
 from kernelweave._array import Array, FactorizationError
-from kernelweave.protocols import Criterion, Evaluation
-from kernelweave.solvers.solution import Iterate
-from kernelweave.weights.base import WeightSet
+from kernelweave.protocols import (
+    Criterion,
+    Evaluation,
+    Iterate,
+    LinearSet,
+    Polyhedron,
+    WeightSet,
+)
+from kernelweave.weights.programs import master_program
 
 __all__ = [
     "Cuts",
@@ -28,14 +33,12 @@ JUMP = 100.0
 MAX_HALVINGS = 30
 #: The smallest regularisation, where it is a weight: the certificate divides by it.
 FLOOR = 1e-10
-#: The tightest feasibility and optimality tolerances that HiGHS accepts.
-LP_TOLERANCE = 1e-10
 CONE_TOLERANCE = 1e-11
 
 Master = Callable[[np.ndarray, np.ndarray], "tuple[np.ndarray, np.ndarray] | None"]
 
 
-def cutting_plane(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iterate]:
+def cutting_plane(criterion: Criterion, weight_set: LinearSet) -> Iterator[Iterate]:
     """``min_w max_a [ linear(a) - <scores(a), w> ]`` with one cut for each known a.
 
     The SILP / SIP of Yan et al. (2009), Eqs. 16 to 21 and Table I. Step t evaluates
@@ -44,10 +47,10 @@ def cutting_plane(criterion: Criterion, weight_set: WeightSet) -> Iterator[Itera
 
         min_{t, w}  t    subject to  t >= linear_r - <scores_r, w>,  r = 1 .. t,
 
-    over the weight set: an LP for the simplex (HiGHS), a second-order or power cone
-    program for the lp balls (Clarabel). The master's multipliers mu of the cuts give
-    a dual point ``sum_r mu_r a_r``. Because ``linear`` is concave and ``scores`` are
-    convex in a, the bound it certifies is at least the master's value.
+    over the weight set: an LP where its constraints are linear (HiGHS), a second-order
+    or power cone program for the lp balls (Clarabel). The master's multipliers mu of
+    the cuts give a dual point ``sum_r mu_r a_r``. Because ``linear`` is concave and
+    ``scores`` are convex in a, the bound it certifies is at least the master's value.
 
     Yields
     ------
@@ -55,8 +58,8 @@ def cutting_plane(criterion: Criterion, weight_set: WeightSet) -> Iterator[Itera
         After each evaluation, the best weights so far with the best lower bound so far.
     """
     weights = weight_set.start(criterion.n_weights)
-    single = np.isinf(weight_set.norm) or len(weights) == 1
-    solve_master = None if single else _master(weight_set)
+    single = weight_set.is_point(len(weights))
+    solve_master = None if single else _master(weight_set, len(weights))
     cuts = Cuts()
     best: Iterate | None = None
     bound, dual = -np.inf, None
@@ -64,7 +67,8 @@ def cutting_plane(criterion: Criterion, weight_set: WeightSet) -> Iterator[Itera
         weights, state = evaluate_nearby(criterion, weights, best)
         cuts.add(weights, state)
         if best is None or state.value < best.value:
-            best = Iterate(weights, state.value, state.gradient, state.coef)
+            best = Iterate.at(weights, state)
+        best = replace(best, n_factorizations=state.n_factorizations)
         if solve_master is None:
             yield best
             return
@@ -140,14 +144,16 @@ def evaluate_nearby(
     """
     if best is None:
         return weights, criterion.evaluate(weights, hessian=False)
+    count = 0
     for _ in range(MAX_HALVINGS):
         try:
             state = criterion.evaluate(weights, hessian=False)
         except FactorizationError:
             pass
         else:
+            count += state.n_factorizations
             if state.value <= best.value + (JUMP - 1.0) * abs(best.value):
-                return weights, state
+                return weights, replace(state, n_factorizations=count)
         weights = 0.5 * (weights + best.weights)
     raise FactorizationError(
         "the criterion explodes between the best weights and the cut"
@@ -160,37 +166,21 @@ def as_multipliers(values: np.ndarray) -> np.ndarray:
     return positive / np.sum(positive)
 
 
-def _master(weight_set: WeightSet) -> Master:
+def _master(weight_set: LinearSet, m: int) -> Master:
     """The master that fits the set: cuts (r,), (r, m) to weights and multipliers."""
-    if weight_set.norm == 1:
-        return _solve_linear
-    clarabel = _import_clarabel()
-    return lambda linear, scores: _solve_cone(clarabel, weight_set.norm, linear, scores)
+    if weight_set.power == 1:
+        allowed = weight_set.polyhedron(m)
+        return lambda linear, scores: _solve_linear(linear, scores, allowed)
+    clarabel, q = _import_clarabel(), weight_set.power
+    return lambda linear, scores: _solve_cone(clarabel, q, linear, scores)
 
 
 def _solve_linear(
-    linear: np.ndarray, scores: np.ndarray
+    linear: np.ndarray, scores: np.ndarray, allowed: Polyhedron
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """The master on the simplex, an LP in ``(w, t)``."""
-    r, m = scores.shape
-    tolerances = {
-        "primal_feasibility_tolerance": LP_TOLERANCE,
-        "dual_feasibility_tolerance": LP_TOLERANCE,
-    }
-    for method in ("highs-ds", "highs-ipm"):
-        result = linprog(
-            np.append(np.zeros(m), 1.0),
-            A_ub=-np.column_stack([scores, np.ones(r)]),
-            b_ub=-linear,
-            A_eq=np.append(np.ones(m), 0.0)[None, :],
-            b_eq=[1.0],
-            bounds=[(0.0, None)] * m + [(None, None)],
-            method=method,
-            options=tolerances,
-        )
-        if result.status == 0:
-            return result.x[:m], as_multipliers(-result.ineqlin.marginals)
-    return None
+    """The master under linear constraints."""
+    answer = master_program(linear, scores, allowed)
+    return None if answer is None else (answer[0], as_multipliers(answer[1]))
 
 
 def _solve_cone(
@@ -229,14 +219,14 @@ def _solve_cone(
     return weights, as_multipliers(multipliers)
 
 
-def _second_order_ball(clarabel: Any, m: int) -> tuple[Any, np.ndarray, list]:
+def _second_order_ball(clarabel: Any, m: int) -> tuple[Any, np.ndarray, list[Any]]:
     """``norm_2(w) <= 1`` as rows (1 + m, m + 1): ``right - rows x = (1, w)``."""
     rows = sparse.vstack([sparse.csc_array((1, m + 1)), -sparse.eye_array(m, m + 1)])
     right = np.append(1.0, np.zeros(m))
     return rows, right, [clarabel.SecondOrderConeT(m + 1)]
 
 
-def _power_ball(clarabel: Any, m: int, q: float) -> tuple[Any, np.ndarray, list]:
+def _power_ball(clarabel: Any, m: int, q: float) -> tuple[Any, np.ndarray, list[Any]]:
     """``sum_i u_i = 1`` and ``w_i <= u_i^(1/q)``: m power cones ``(u_i, 1, w_i)``."""
     total = sparse.csc_array(np.append(np.zeros(m + 1), np.ones(m))[None, :])
     i = np.arange(m)

@@ -8,9 +8,8 @@ import numpy as np
 
 from kernelweave._array import Array, as_float, from_numpy, namespace, to_numpy
 from kernelweave._tolerances import INVERTIBLE_SQUARE
-from kernelweave.protocols import Criterion
-from kernelweave.solvers.solution import Callback, Iterate, LocalSolution, Trace
-from kernelweave.weights.base import WeightSet
+from kernelweave.protocols import Criterion, Iterate, WeightSet
+from kernelweave.solvers.solution import Callback, LocalSolution, Trace
 
 __all__ = ["em", "truncated_em", "truncated_responsibilities"]
 
@@ -36,8 +35,8 @@ def em(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iterate]:
     weights = weight_set.start(criterion.n_weights)
     while True:
         state = criterion.evaluate(weights, hessian=False)
-        yield Iterate(weights, state.value, state.gradient, state.coef)
-        if len(weights) == 1:
+        yield Iterate.at(weights, state)
+        if weight_set.is_point(len(weights)):
             return
         weights = weight_set.scale(weights * np.maximum(-state.gradient, 0.0))
 

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
+from kernelweave.criteria.margin.margin import Margin
 from kernelweave.inner.saddle_path import SEPARABLE, SaddlePath
-from kernelweave.protocols import Criterion, InfeasibleError
-from kernelweave.solvers.solution import Iterate
-from kernelweave.weights.base import WeightSet
+from kernelweave.protocols import InfeasibleError, Iterate, NormSet
 
 __all__ = ["interior_point"]
 
 
-def interior_point(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iterate]:
+def interior_point(margin: Margin, weight_set: NormSet) -> Iterator[Iterate]:
     """Minimise a margin criterion over ``{ w >= 0 : sum_i w_i^q = 1 }``.
 
     For the simplex this is the quadratically constrained program behind Lanckriet et
@@ -23,19 +21,18 @@ def interior_point(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iter
     multipliers are the weights; the other norms replace ``max_i`` by the dual norm of
     the scores. Weights and all support vector machines advance together: a step costs
     one pass to add up the kernels, one factorisation per column, and one product of
-    each kernel with the step. A set with one point leaves a plain support vector
-    machine.
+    each kernel with the step. A set of one point leaves a plain support
+    vector machine.
 
     Yields
     ------
     Iterate
         One for each point of the path, with its own upper and lower bound.
     """
-    margin: Any = getattr(criterion, "_criterion", criterion)  # without its counter
-    start = weight_set.start(criterion.n_weights)
-    fixed = np.isinf(weight_set.norm) or len(start) == 1
+    start = weight_set.start(margin.n_weights)
+    fixed = weight_set.is_point(len(start))
     path = _path(margin, weight_set, start, fixed)
-    separable = False
+    separable, counted = False, 0
     while True:
         beta = path.coef()
         if fixed:
@@ -46,17 +43,15 @@ def interior_point(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iter
             gradient = -path.size * path.scores
             upper, lower = path.bounds(weights, weight_set.support)
         coef = margin.over_all_rows(beta)
-        yield Iterate(weights, upper, gradient, coef, lower_bound=lower)
+        spent, counted = path.n_factorizations - counted, path.n_factorizations
+        yield Iterate(weights, upper, gradient, coef, None, lower, spent)
         if not separable:
-            separable = _is_separable(criterion, path, start, upper, lower)
-        counted = path.n_factorizations
+            separable = _is_separable(margin, path, start, upper, lower)
         path.step()
-        if criterion is not margin:
-            criterion.n_factorizations += path.n_factorizations - counted  # type: ignore
 
 
 def _is_separable(
-    criterion: Criterion,
+    margin: Margin,
     path: SaddlePath,
     start: np.ndarray,
     upper: float,
@@ -75,7 +70,7 @@ def _is_separable(
     try:
         path.require_separable(upper, lower)
     except InfeasibleError as error:
-        state = criterion.evaluate(start, hessian=False)
+        state = margin.evaluate(start, hessian=False)
         if state.value > SEPARABLE * path.size:  # separated by rounding alone
             error.coef = state.coef
             raise
@@ -84,7 +79,7 @@ def _is_separable(
 
 
 def _path(
-    margin: Any, weight_set: WeightSet, start: np.ndarray, fixed: bool
+    margin: Margin, weight_set: NormSet, start: np.ndarray, fixed: bool
 ) -> SaddlePath:
     """The path in weights and a, or in a alone where the weights cannot move."""
     if fixed:

@@ -1,10 +1,11 @@
-"""Which solver goes with which family of problems."""
+"""All methods, and which of them fit a problem."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
-from kernelweave.protocols import Criterion
+from kernelweave.protocols import Iterate, Method
 from kernelweave.solvers.alignment import active_set, aligned_cuts
 from kernelweave.solvers.block_newton import block_newton
 from kernelweave.solvers.closed_form import closed_form
@@ -15,50 +16,85 @@ from kernelweave.solvers.newton import newton
 from kernelweave.solvers.reference.fisher import sdp
 from kernelweave.solvers.reference.margin import margin_qcqp, margin_sdp
 from kernelweave.solvers.reference.signed import alignment_sdp, signed_sdp
-from kernelweave.solvers.solution import Iterate
 from kernelweave.solvers.spectral_cuts import spectral_cuts
 from kernelweave.solvers.svc_newton import svc_newton
 from kernelweave.solvers.working_set import working_set
-from kernelweave.weights.base import WeightSet
 
-__all__ = ["METHODS", "Method"]
+__all__ = ["METHODS", "choose_method", "fitting_methods"]
 
-Method = Callable[[Criterion, WeightSet], Iterator[Iterate]]
 
-#: Solvers of each family of problems by name, each with the number of iterations it may
-#: take by default. The first of a family is what "auto" means there, unless the
-#: criterion has a ``preferred_method``.
-METHODS: dict[str, dict[str, tuple[Method, int]]] = {
-    "fisher": {
-        "newton": (newton, 60),
-        "closed_form": (closed_form, 2000),
-        "cutting_plane": (cutting_plane, 1000),
-        "working_set": (working_set, 100),
-        "sdp": (sdp, 2),
-    },
-    "margin": {
-        "interior_point": (interior_point, 400),
-        "newton": (svc_newton, 60),
-        "closed_form": (closed_form, 2000),
-        "cutting_plane": (cutting_plane, 1000),
-        "qcqp": (margin_qcqp, 2),
-        "sdp": (margin_sdp, 2),
-    },
-    "alignment": {"active_set": (active_set, 2), "sdp": (alignment_sdp, 2)},
-    "signed alignment": {
-        "spectral_cuts": (aligned_cuts, 200),  # type: ignore[dict-item]
-        "sdp": (alignment_sdp, 2),
-    },
-    "signed margin": {
-        "spectral_cuts": (spectral_cuts, 300),  # type: ignore[dict-item]
-        "sdp": (signed_sdp, 2),  # type: ignore[dict-item]
-    },
-    "signed fisher": {"spectral_cuts": (spectral_cuts, 300)},  # type: ignore[dict-item]
-    "mixture": {"newton": (newton, 100), "em": (em, 20_000)},
-    "block": {
-        "newton": (block_newton, 60),  # type: ignore[dict-item]
-        "closed_form": (closed_form, 2000),
-        "cutting_plane": (cutting_plane, 1000),
-        "sdp": (sdp, 2),
-    },
-}
+def _method(
+    name: str,
+    run: Callable[[Any, Any], Iterator[Iterate]],
+    max_iter: int,
+    needs: set[str],
+    set_needs: set[str],
+) -> Method:
+    return Method(name, run, max_iter, frozenset(needs), frozenset(set_needs))
+
+
+#: Where several of one name fit a problem, the first is taken; and the first of all is
+#: what "auto" means, unless the criterion prefers another.
+METHODS: tuple[Method, ...] = (
+    _method("newton", block_newton, 60, {"expansion"}, {"norm"}),
+    _method("interior_point", interior_point, 400, {"saddle"}, {"norm"}),
+    _method("newton", svc_newton, 60, {"saddle"}, {"polyhedron"}),
+    _method("newton", newton, 100, {"hessian", "likelihood"}, {"polyhedron"}),
+    _method("newton", newton, 60, {"hessian"}, {"polyhedron"}),
+    _method("active_set", active_set, 2, {"cosines"}, {"norm"}),
+    _method("closed_form", closed_form, 2000, {"parts"}, {"norm"}),
+    _method("cutting_plane", cutting_plane, 1000, {"averages"}, {"polyhedron"}),
+    _method("working_set", working_set, 100, {"hessian", "kernel scores"}, {"norm"}),
+    _method("em", em, 20_000, {"likelihood"}, {"norm"}),
+    _method("qcqp", margin_qcqp, 2, {"saddle"}, {"norm"}),
+    _method("sdp", sdp, 2, {"printed program"}, {"polyhedron"}),
+    _method("sdp", margin_sdp, 2, {"saddle"}, {"polyhedron"}),
+    _method("sdp", alignment_sdp, 2, {"cosines"}, {"norm"}),
+    _method("spectral_cuts", aligned_cuts, 200, {"cosines"}, {"cuts"}),
+    _method("spectral_cuts", spectral_cuts, 300, {"averages"}, {"cuts"}),
+    _method("sdp", signed_sdp, 2, {"saddle"}, {"cuts"}),
+    _method("sdp", alignment_sdp, 2, {"cosines"}, {"cuts"}),
+)
+
+
+def fitting_methods(criterion: Any, weight_set: Any) -> dict[str, Method]:
+    """The methods for a criterion and a weight set, or for their classes, by name."""
+    found: dict[str, Method] = {}
+    for method in METHODS:
+        if not method.lacks(criterion, weight_set):
+            found.setdefault(method.name, method)
+    return found
+
+
+def choose_method(criterion: Any, weight_set: Any, method: str | Method) -> Method:
+    """The method of that name for a problem; "auto" is what suits it best.
+
+    Raises
+    ------
+    ValueError
+        If it does not fit: the message says what is missing, and which methods fit.
+    """
+    fitting = fitting_methods(criterion, weight_set)
+    problem = f"{type(criterion).__name__} over {weight_set!r}"
+    if isinstance(method, str) and method in fitting:
+        return fitting[method]
+    if method == "auto" and fitting:
+        return fitting.get(criterion.preferred_method, next(iter(fitting.values())))
+    if isinstance(method, Method):
+        named, method = [method], method.name
+    else:
+        named = [m for m in METHODS if m.name == method]
+    lacking = min((m.lacks(criterion, weight_set) for m in named), key=len, default=[])
+    if named and not lacking:
+        return named[0]
+    missing = f"; it needs {' and '.join(lacking)}" if lacking else ""
+    if not fitting:
+        raise ValueError(
+            f"no method minimises {problem}: the criterion offers "
+            f"{sorted(criterion.offers)}, the weight set {sorted(weight_set.offers)}"
+            + missing
+        )
+    raise ValueError(
+        f"method must be 'auto' or one of {sorted(fitting)} for {problem}, got "
+        f"{method!r}{missing}"
+    )

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from kernelweave._array import FactorizationError
-from kernelweave.inner.interior_point import SimplexSystem, largest_step, predict
-from kernelweave.protocols import Criterion, Evaluation
-from kernelweave.solvers.solution import Iterate
-from kernelweave.weights.base import WeightSet
+from kernelweave.inner.interior_point import BorderedSystem, largest_step, predict
+from kernelweave.protocols import (
+    Criterion,
+    Evaluation,
+    Iterate,
+    LinearSet,
+    Polyhedron,
+    WeightSet,
+)
 
 __all__ = ["newton", "onto_simplex", "safe_step"]
 
@@ -30,6 +36,8 @@ KEEP = 0.2
 TOO_SMALL = 2.0
 #: Steps within which the gap must halve; otherwise they may be cycling.
 CYCLE = 6
+#: Share of the way back to the start, where the iteration was too close to a boundary.
+INWARD = 1e-3
 #: A rise of the value, relative, that is more than rounding.
 UPHILL = 1e-8
 #: The barrier method: first and last parameter, factor, and what a step must decrease.
@@ -39,66 +47,109 @@ MERIT_NOISE = 1e-13
 
 
 def newton(
-    criterion: Criterion, weight_set: WeightSet, start: np.ndarray | None = None
+    criterion: Criterion, weight_set: LinearSet, start: np.ndarray | None = None
 ) -> Iterator[Iterate]:
-    """Minimise a criterion over ``{ w >= 0 : sum_i w_i^q = 1 }``.
+    """Minimise a criterion over ``{ w >= 0 : A v = b, C v <= d }`` with ``v = w^q``.
 
-    In the variables ``v = w^q`` the set is the simplex for every q. Criteria of this
-    package grow like 1/w where a weight is too small, which a quadratic model foresees
-    badly. So ``F(v) = -J(v^(1/q))^(-q/2)`` is minimised in place of J: the reciprocal
-    of ``tr(H' M(w)^-1 H)`` is concave in w, increasing and homogeneous in (alpha, w),
-    so that its q-th power is concave in v, and the root of that is too. (Of the powers
+    For a ball of norm q that is the simplex, for every q. Criteria of this package grow
+    like 1/w where a weight is too small, which a quadratic model foresees badly. So
+    ``F(v) = -J(v^(1/q))^(-q/2)`` is minimised in place of J: the reciprocal of
+    ``tr(H' M(w)^-1 H)`` is concave in w, increasing and homogeneous in (alpha, w), so
+    that its q-th power is concave in v, and the root of that is too. (Of the powers
     that keep F convex this one took the fewest steps. A criterion with negative values,
-    or whose ``reciprocal_is_concave`` is false, is minimised as it is.) The optimality
-    conditions are::
+    or that offers no "concave reciprocal", is minimised as it is.) With slacks
+    ``s = d - C v`` the optimality conditions are::
 
-        dF/dv_i + nu - z_i = 0,     v_i z_i = mu,     sum_i v_i = 1,     mu -> 0.
+        dF/dv + A'nu + C'y - z = 0,   A v = b,   v_i z_i = s_j y_j = mu,   mu -> 0.
 
     Each step evaluates the criterion once (one factorisation, gradient and Hessian)
-    and takes Mehrotra's predictor and corrector on a system of m + 1 unknowns.
+    and takes Mehrotra's predictor and corrector on a system of m unknowns and one for
+    each equation.
 
     Parameters
     ----------
     criterion, weight_set : Criterion, WeightSet
         The problem.
     start : ndarray of shape (m,), optional
-        Positive weights of the set; by default the start of the weight set.
+        A point inside the set; by default its start.
 
     Yields
     ------
     Iterate
         One for each evaluation, the first at the start.
     """
-    q = weight_set.norm
+    q = weight_set.power
     weights = weight_set.start(criterion.n_weights) if start is None else start
     state = criterion.evaluate(weights)
-    yield Iterate(weights, state.value, state.gradient, state.coef)
-    if np.isinf(q) or len(weights) == 1:
+    yield Iterate.at(weights, state)
+    if weight_set.is_point(len(weights)):
         return
-    bend = bool(getattr(criterion, "reciprocal_is_concave", True))
-    unit = abs(state.value) or 1.0  # work on J / J(start): one scale for all problems
-    gradient, hessian = _on_simplex(state, weights, q, unit, bend)
-    v = weights**q
-    nu, z = _start_multipliers(gradient, v)
+    # Work on J / J(start): one scale for all problems.
+    bend = _Bend(q, abs(state.value) or 1.0, "concave reciprocal" in criterion.offers)
+    region = _Region(weight_set.polyhedron(len(weights)))
+    gradient, hessian = bend.derivatives(state, weights)
+    x = region.point(weights**q)
+    nu, z = _start_multipliers(region, gradient, x)
     gaps, values = [_relative_slack(weight_set, weights, state)], [state.value]
     while not _cycles(gaps, values):
-        system = _System(gradient, hessian, v, z, nu)
+        system = _System(region, gradient, hessian, x, z, nu)
         predictor, mu = predict(system)
         step = system.solve(mu, predictor)
         primal, dual = system.lengths(step, TO_BOUNDARY)
-        floor = np.full_like(v, TINY)
-        if q > 1:  # no weight needs to be far below what the scores say now
-            floor += np.minimum(v, KEEP * weight_set.maximizer(-state.gradient) ** q)
-        elif bend:
-            floor += _grown(v, -state.gradient)
-        v, state = _descend(criterion, v, primal * step.v, floor, state.value, q)
+        floor = np.full(len(weights), TINY)
+        if region.is_simplex and q > 1:  # no weight needs to be far below its score
+            asked = weight_set.maximizer(-state.gradient) ** q
+            floor += np.minimum(x, KEEP * asked)
+        elif region.is_simplex and bend.concave:
+            floor += _grown(x, -state.gradient)
+        move = _Move(criterion, region, x, primal * step.x, floor, q)
+        x, state = move.until(_no_jump(state.value))
         z, nu = z + dual * step.z, nu + dual * step.nu
-        weights = v ** (1.0 / q)
-        gradient, hessian = _on_simplex(state, weights, q, unit, bend)
-        yield Iterate(weights, state.value, state.gradient, state.coef)
+        weights = x[: len(weights)] ** (1.0 / q)
+        gradient, hessian = bend.derivatives(state, weights)
+        yield Iterate.at(weights, state)
         gaps.append(_relative_slack(weight_set, weights, state))
         values.append(state.value)
-    yield from _barrier(criterion, v, state, q, unit, bend)
+    start = weight_set.start(len(weights))
+    yield from _barrier(criterion, region, region.inward(x, start**q), bend)
+
+
+class _Region:
+    """``{ v >= 0 : A v = b, C v <= d }``; a point x is v (m,), then its slacks (r,).
+
+    Limits other than zero are rows of C.
+    """
+
+    def __init__(self, allowed: Polyhedron) -> None:
+        one, (low, high) = np.eye(len(allowed.limits)), allowed.limits.T
+        below, above = low > 0.0, np.isfinite(high)
+        self.equal, self.equal_to = allowed.equal, allowed.equal_to
+        self.below = np.concatenate([allowed.below, one[above], -one[below]])
+        self.below_to = np.concatenate([allowed.below_to, high[above], -low[below]])
+        self.is_simplex = len(self.below) == 0 and bool(
+            np.array_equal(self.equal, np.ones((1, len(one)))) and self.equal_to == 1.0
+        )
+
+    def point(self, v: np.ndarray) -> np.ndarray:
+        """The point of v (m,)."""
+        return np.append(v, self.below_to - self.below @ v)
+
+    def move(self, step: np.ndarray) -> np.ndarray:
+        """A step in v (m,) with what it does to the slacks."""
+        return np.append(step, -self.below @ step)
+
+    def pull(self, z: np.ndarray) -> np.ndarray:
+        """The adjoint of :meth:`move`: multipliers of x as a force on v, (m,)."""
+        m = self.equal.shape[1]
+        return z[:m] - self.below.T @ z[m:]
+
+    def inward(self, x: np.ndarray, centre: np.ndarray) -> np.ndarray:
+        """A point near x, (m + r,), that is not too close to any boundary."""
+        v = x[: len(centre)]
+        if self.is_simplex:
+            v = np.maximum(v, 1e-6)
+            return v / np.sum(v)
+        return self.point(v + INWARD * (centre - v))
 
 
 def _grown(v: np.ndarray, scores: np.ndarray) -> np.ndarray:
@@ -136,91 +187,94 @@ def _cycles(gaps: list[float], values: list[float]) -> bool:
 
 
 def _barrier(
-    criterion: Criterion,
-    v: np.ndarray,
-    state: Evaluation,
-    q: float,
-    unit: float,
-    bend: bool,
+    criterion: Criterion, region: _Region, x: np.ndarray, bend: _Bend
 ) -> Iterator[Iterate]:
-    """Newton's method on ``F(v) - mu sum_i log v_i`` with a line search, mu -> 0.
+    """Newton's method on ``F(v) - mu sum_i log x_i`` with a line search, mu -> 0.
 
     F is convex, so this converges from anywhere. It takes more steps than predictor and
     corrector, which on rare problems cycle.
     """
-    mu = BARRIER_START
-    v = np.maximum(v, 1e-6)
-    v /= np.sum(v)
-    state = criterion.evaluate(v ** (1.0 / q))
+    mu, m, root = BARRIER_START, region.equal.shape[1], 1.0 / bend.q
+    state = criterion.evaluate(x[:m] ** root)
+    spent = state.n_factorizations
     while True:
-        v, state, decrease = _barrier_step(criterion, v, state, mu, q, unit, bend)
-        yield Iterate(v ** (1.0 / q), state.value, state.gradient, state.coef)
+        x, state, decrease = _barrier_step(criterion, region, x, state, mu, bend)
+        count = spent + state.n_factorizations
+        yield Iterate.at(x[:m] ** root, replace(state, n_factorizations=count))
+        spent = 0
         if decrease <= mu:
             mu = max(BARRIER_END, BARRIER_FACTOR * mu)
 
 
 def _barrier_step(
     criterion: Criterion,
-    v: np.ndarray,
+    region: _Region,
+    x: np.ndarray,
     state: Evaluation,
     mu: float,
-    q: float,
-    unit: float,
-    bend: bool,
+    bend: _Bend,
 ) -> tuple[np.ndarray, Evaluation, float]:
-    """The next v and its evaluation, and the decrease that the slope promised."""
-    gradient, hessian = _on_simplex(state, v ** (1.0 / q), q, unit, bend)
-    slope = gradient - mu / v
-    step, _, _ = SimplexSystem(hessian, v, mu / v).solve(np.zeros_like(v), slope)
-    decrease = -float(slope @ step)
-    merit = _merit(state.value, v, mu, q, unit, bend)
-    length = min(1.0, TO_BOUNDARY * largest_step(v, step))
+    """The next point and its evaluation, and the decrease that the slope promised."""
+    m = region.equal.shape[1]
+    gradient, hessian = bend.derivatives(state, x[:m] ** (1.0 / bend.q))
+    system = _System(region, gradient, hessian, x, mu / x, np.zeros(len(region.equal)))
+    step = system.solve(mu)
+    decrease = -float((gradient - region.pull(mu / x)) @ step.x[:m])
+    merit = bend.merit(state.value, x, mu)
+    length, _ = system.lengths(step, TO_BOUNDARY)
 
     def accept(share: float, trial: np.ndarray, found: Evaluation) -> bool:
-        gained = merit - _merit(found.value, trial, mu, q, unit, bend)
+        if not np.isfinite(found.value):
+            return False
+        gained = merit - bend.merit(found.value, trial, mu)
         return gained >= SUFFICIENT * share * length * decrease - MERIT_NOISE
 
-    _, v, state = safe_step(
-        lambda trial: criterion.evaluate(trial ** (1.0 / q)),
-        lambda share: onto_simplex(v + share * length * step, TINY),
-        accept,
-    )
-    return v, state, decrease
+    floor = np.full(m, TINY)
+    move = _Move(criterion, region, x, length * step.x, floor, bend.q)
+    return *move.until(accept), decrease
 
 
-def _merit(
-    value: float, v: np.ndarray, mu: float, q: float, unit: float, bend: bool
-) -> float:
-    scaled = value / unit
-    objective = -(scaled ** (-0.5 * q)) if bend and scaled > 0 else scaled
-    return objective - mu * float(np.sum(np.log(v)))
+@dataclass(frozen=True)
+class _Bend:
+    """F in place of J: ``-(J / unit)^(-q/2)``, or ``J / unit`` where J is negative.
 
-
-def _on_simplex(
-    state: Evaluation, w: np.ndarray, q: float, unit: float, bend: bool
-) -> tuple[np.ndarray, np.ndarray]:
-    """Gradient (m,) and Hessian (m, m) in v of ``-(J / unit)^(-q/2)``, or of J / unit.
-
-    The second is for negative J, and without ``bend``.
+    Also the second where the reciprocal of J is not ``concave``.
     """
-    assert state.hessian is not None
-    value, gradient = state.value / unit, state.gradient / unit
-    hessian = state.hessian / unit
-    if bend and value > 0:
-        power = 0.5 * q
-        hessian = hessian - (power + 1.0) / value * np.outer(gradient, gradient)
-        slope = power * value ** (-power - 1.0)
-        gradient, hessian = slope * gradient, slope * hessian
-    first = w ** (1.0 - q) / q  # dw/dv
-    second = first * (1.0 - q) / q * w**-q  # d2w/dv2, negative
-    hessian = hessian * first[:, None] * first[None, :]
-    hessian[np.diag_indices(len(w))] += gradient * second
-    return gradient * first, hessian
+
+    q: float
+    unit: float
+    concave: bool
+
+    def merit(self, value: float, x: np.ndarray, mu: float) -> float:
+        """F with the barrier, for J = ``value`` at a point x (m + r,)."""
+        scaled = value / self.unit
+        bent = self.concave and scaled > 0
+        objective = -(scaled ** (-0.5 * self.q)) if bent else scaled
+        return objective - mu * float(np.sum(np.log(x)))
+
+    def derivatives(
+        self, state: Evaluation, w: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Gradient (m,) and Hessian (m, m) of F in v."""
+        assert state.hessian is not None
+        q, unit = self.q, self.unit
+        value, gradient = state.value / unit, state.gradient / unit
+        hessian = state.hessian / unit
+        if self.concave and value > 0:
+            power = 0.5 * q
+            hessian = hessian - (power + 1.0) / value * np.outer(gradient, gradient)
+            slope = power * value ** (-power - 1.0)
+            gradient, hessian = slope * gradient, slope * hessian
+        first = w ** (1.0 - q) / q  # dw/dv
+        second = first * (1.0 - q) / q * w**-q  # d2w/dv2, negative
+        hessian = hessian * first[:, None] * first[None, :]
+        hessian[np.diag_indices(len(w))] += gradient * second
+        return gradient * first, hessian
 
 
 class _Step(NamedTuple):
-    v: np.ndarray
-    nu: float
+    x: np.ndarray
+    nu: np.ndarray
     z: np.ndarray
 
 
@@ -229,40 +283,89 @@ class _System:
 
     def __init__(
         self,
-        gradient: np.ndarray,
+        region: _Region,
+        g: np.ndarray,
         hessian: np.ndarray,
-        v: np.ndarray,
+        x: np.ndarray,
         z: np.ndarray,
-        nu: float,
+        nu: np.ndarray,
     ) -> None:
-        self.v, self.z = v, z
-        self.residual = gradient + nu - z
-        self.simplex = SimplexSystem(hessian, v, z)
+        m = len(g)
+        self.region, self.x, self.z = region, x, z
+        self.residual = g + region.equal.T @ nu - region.pull(z)
+        self.missing = region.equal_to - region.equal @ x[:m]
+        if len(region.below):
+            stiffness = z[m:] / x[m:]
+            hessian = hessian + region.below.T @ (stiffness[:, None] * region.below)
+        self.bordered = BorderedSystem(hessian, x[:m], z[:m], region.equal)
 
     def solve(self, mu: float, before: _Step | None = None) -> _Step:
-        change = mu - self.v * self.z
+        change = mu - self.x * self.z
         if before is not None:
-            change = change - before.v * before.z
-        return _Step(*self.simplex.solve(change, self.residual))
+            change = change - before.x * before.z
+        force = self.region.pull(change / self.x)
+        dv, dnu = self.bordered.solve(force - self.residual, self.missing)
+        dx = self.region.move(dv)
+        return _Step(dx, dnu, (change - self.z * dx) / self.x)
 
     def mu(self, step: _Step | None = None) -> float:
         if step is None:
-            return float(np.mean(self.v * self.z))
+            return float(np.mean(self.x * self.z))
         primal, dual = self.lengths(step)
-        return float(np.mean((self.v + primal * step.v) * (self.z + dual * step.z)))
+        return float(np.mean((self.x + primal * step.x) * (self.z + dual * step.z)))
 
     def lengths(self, step: _Step, share: float = 1.0) -> tuple[float, float]:
-        """Lengths for v and z: a share of the way to the boundary, at most 1."""
-        primal, dual = largest_step(self.v, step.v), largest_step(self.z, step.z)
+        """Lengths for x and z: a share of the way to the boundary, at most 1."""
+        primal, dual = largest_step(self.x, step.x), largest_step(self.z, step.z)
         return min(1.0, share * primal), min(1.0, share * dual)
 
 
-def _start_multipliers(g: np.ndarray, v: np.ndarray) -> tuple[float, np.ndarray]:
+def _start_multipliers(
+    region: _Region, g: np.ndarray, x: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """A dual start: z positive and of the size of the spread of the gradient."""
-    nu = -float(np.mean(g))
-    z = g + nu
+    nu = np.linalg.lstsq(region.equal.T, -g, rcond=None)[0]
+    z = g + region.equal.T @ nu
     spread = float(np.max(np.abs(z))) or 1.0
-    return nu, np.maximum(z, 0.1 * spread)
+    z = np.maximum(z, 0.1 * spread)
+    centre = float(np.mean(x[: len(z)] * z))
+    return nu, np.append(z, centre / x[len(z) :])
+
+
+Accept = Callable[[float, np.ndarray, Evaluation], bool]
+
+
+def _no_jump(value: float) -> Accept:
+    """Whether the criterion stays below a multiple of its present value."""
+    limit = value + (JUMP - 1) * abs(value)
+    return lambda _share, _point, state: state.value <= limit
+
+
+@dataclass(frozen=True)
+class _Move:
+    """From x along ``step``, both (m + r,), but with no v below ``floor`` (m,)."""
+
+    criterion: Criterion
+    region: _Region
+    x: np.ndarray
+    step: np.ndarray
+    floor: np.ndarray
+    q: float
+
+    def until(self, accept: Accept) -> tuple[np.ndarray, Evaluation]:
+        """The end of the longest accepted step; counts all factorisations."""
+        _, x, tried = safe_step(self._evaluate, self._trial, accept)
+        count = sum(state.n_factorizations for state in tried)
+        return x, replace(tried[-1], n_factorizations=count)
+
+    def _evaluate(self, x: np.ndarray) -> Evaluation:
+        return self.criterion.evaluate(x[: len(self.floor)] ** (1.0 / self.q))
+
+    def _trial(self, share: float) -> np.ndarray:
+        moved = self.x + share * self.step
+        if self.region.is_simplex:
+            return onto_simplex(moved, self.floor)
+        return np.maximum(moved, TINY)
 
 
 def onto_simplex(v: np.ndarray, floor: np.ndarray | float) -> np.ndarray:
@@ -271,29 +374,11 @@ def onto_simplex(v: np.ndarray, floor: np.ndarray | float) -> np.ndarray:
     return v / np.sum(v)
 
 
-def _descend(
-    criterion: Criterion,
-    v: np.ndarray,
-    step: np.ndarray,
-    floor: np.ndarray,
-    value: float,
-    q: float,
-) -> tuple[np.ndarray, Evaluation]:
-    """Go along the step (m,), less far where the criterion is infinite or jumps."""
-    limit = value + (JUMP - 1) * abs(value)
-    _, v, state = safe_step(
-        lambda trial: criterion.evaluate(trial ** (1.0 / q)),
-        lambda share: onto_simplex(v + share * step, floor),
-        lambda _share, _trial, found: found.value <= limit,
-    )
-    return v, state
-
-
 def safe_step(
     evaluate: Callable[[np.ndarray], State],
     trial: Callable[[float], np.ndarray],
     accept: Callable[[float, np.ndarray, State], bool],
-) -> tuple[float, np.ndarray, State]:
+) -> tuple[float, np.ndarray, list[State]]:
     """Halve a step until its end can be evaluated and is accepted.
 
     Parameters
@@ -311,23 +396,24 @@ def safe_step(
         1, 1/2, 1/4, ...
     point : ndarray
         The point it leads to.
-    state : object
-        The evaluation there.
+    tried : list
+        All evaluations, the last one there.
 
     Raises
     ------
     FactorizationError
         If even the shortest step is refused.
     """
+    tried = []
     for halvings in range(MAX_HALVINGS):
         share = 0.5**halvings
         point = trial(share)
         try:
-            state = evaluate(point)
+            tried.append(evaluate(point))
         except FactorizationError:
             continue
-        if accept(share, point, state):
-            return share, point, state
+        if accept(share, point, tried[-1]):
+            return share, point, tried
     raise FactorizationError(
         "no step along the Newton direction keeps the combined kernel positive definite"
     )

@@ -1,4 +1,4 @@
-"""What solvers hand over and what users get back."""
+"""What users get back from a solver."""
 
 from __future__ import annotations
 
@@ -10,35 +10,7 @@ import numpy as np
 
 from kernelweave._array import Array
 
-__all__ = ["Callback", "Iterate", "LocalSolution", "Solution", "Trace", "TraceRow"]
-
-
-@dataclass(frozen=True)
-class Iterate:
-    """One evaluated point of a solver.
-
-    Attributes
-    ----------
-    weights : ndarray of shape (m,)
-        The point.
-    value : float
-        The criterion there.
-    gradient : ndarray of shape (m,)
-        Its gradient there.
-    coef : array
-        The dual point of the criterion there.
-    dual : array or None
-        A better dual point for the lower bound, where the solver has one.
-    lower_bound : float or None
-        A lower bound that belongs to ``dual``.
-    """
-
-    weights: np.ndarray
-    value: float
-    gradient: np.ndarray
-    coef: Array
-    dual: Array | None = None
-    lower_bound: float | None = None
+__all__ = ["Callback", "LocalSolution", "Solution", "Trace", "TraceRow"]
 
 
 @dataclass(frozen=True)

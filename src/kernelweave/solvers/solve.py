@@ -8,11 +8,16 @@ from collections.abc import Callable
 import numpy as np
 
 from kernelweave._array import FactorizationError
-from kernelweave.protocols import Criterion, Evaluation, InfeasibleError
+from kernelweave.protocols import (
+    Criterion,
+    InfeasibleError,
+    Iterate,
+    Method,
+    WeightSet,
+)
 from kernelweave.solvers.certify import certify, relative_gap
-from kernelweave.solvers.methods import METHODS, Method
-from kernelweave.solvers.solution import Iterate, Solution, TraceRow
-from kernelweave.weights.base import WeightSet
+from kernelweave.solvers.methods import choose_method
+from kernelweave.solvers.solution import Solution, TraceRow
 
 __all__ = ["solve"]
 
@@ -27,7 +32,7 @@ SMALL_GAP = 1e-3
 def solve(
     criterion: Criterion,
     weights: WeightSet,
-    method: str = "auto",
+    method: str | Method = "auto",
     tol: float = 1e-8,
     max_iter: int | None = None,
     callback: Callback | None = None,
@@ -40,10 +45,10 @@ def solve(
         What makes a sum of kernels good, e.g. ``Fisher(bank, target, alpha)``.
     weights : WeightSet
         Which weights are allowed, e.g. ``Simplex()`` or ``LpBall(2)``.
-    method : str, default="auto"
-        A key of ``METHODS`` for the family of the criterion, such as "newton",
-        "interior_point", "closed_form", "cutting_plane" or "sdp"; "auto" is the one
-        that needs the fewest factorisations.
+    method : str or Method, default="auto"
+        The name of a method that fits, such as "newton", "interior_point",
+        "closed_form", "cutting_plane" or "sdp", or a method of your own; "auto" is the
+        one that needs the fewest factorisations.
     tol : float, default=1e-8
         Relative gap between value and lower bound at which to stop.
     max_iter : int, optional
@@ -72,11 +77,14 @@ def solve(
     >>> solution.converged, int(solution.weights.argmax())
     (True, 0)
     """
-    name, run, limit = _lookup(criterion, weights, method, max_iter)
+    chosen = choose_method(criterion, weights, method)
+    limit = chosen.max_iter if max_iter is None else max_iter
+    if limit < 1:
+        raise ValueError(f"max_iter must be at least 1, got {max_iter!r}")
     if not tol > 0:
         raise ValueError(f"tol must be > 0, got {tol!r}")
-    counted = _Counted(criterion)
-    best, trace, status = _iterate(counted, weights, run, tol, limit, callback)
+    run = _iterate(criterion, weights, chosen, tol, limit, callback)
+    best, trace, status, n_factorizations = run
     tidy, (value, lower, gap) = _tidy(criterion, weights, best, tol)
     if status.startswith("infeasible"):
         value = gap = np.inf
@@ -90,88 +98,35 @@ def solve(
         gap=gap,
         converged=converged,
         status=status.format(gap=gap, tol=tol),
-        remarks=criterion.remarks(tidy) + _set_remarks(weights, tidy),
+        remarks=criterion.remarks(tidy) + weights.remarks(tidy),
         n_iter=len(trace),
-        n_factorizations=counted.n_factorizations,
+        n_factorizations=n_factorizations,
         coef=best.coef,
         dual=best.coef if best.dual is None else best.dual,
-        method=name,
+        method=chosen.name,
         tol=tol,
         trace=tuple(trace),
     )
 
 
-class _Counted:
-    """A criterion that counts its factorisations; all else passes through."""
-
-    def __init__(self, criterion: Criterion) -> None:
-        self._criterion = criterion
-        self.n_factorizations = 0
-
-    def evaluate(self, weights: np.ndarray, hessian: bool = True) -> Evaluation:
-        state = self._criterion.evaluate(weights, hessian=hessian)
-        self.n_factorizations += state.n_factorizations
-        return state
-
-    def expand(self, weights: np.ndarray) -> object:
-        self.n_factorizations += 1
-        return self._criterion.expand(weights)  # type: ignore[attr-defined]
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._criterion, name)
-
-
-def _lookup(
-    criterion: Criterion, weight_set: WeightSet, method: str, max_iter: int | None
-) -> tuple[str, Method, int]:
-    family = criterion.family
-    if getattr(weight_set, "signed", False):
-        family = f"signed {family}"
-    if family not in METHODS:
-        raise ValueError(
-            f"no method minimises {type(criterion).__name__} over {weight_set!r}; "
-            "weights of any sign go with Margin, Alignment and Fisher"
-        )
-    methods = METHODS[family]
-    name = method
-    if method == "auto":
-        name = getattr(criterion, "preferred_method", "")
-        name = name if name in methods else next(iter(methods))
-    if name not in methods:
-        raise ValueError(
-            f"method must be 'auto' or one of {sorted(methods)} for "
-            f"{type(criterion).__name__}, got {method!r}"
-        )
-    run, limit = methods[name]
-    if max_iter is not None:
-        if max_iter < 1:
-            raise ValueError(f"max_iter must be at least 1, got {max_iter!r}")
-        limit = max_iter
-    return name, run, limit
-
-
-def _set_remarks(weight_set: WeightSet, weights: np.ndarray) -> tuple[str, ...]:
-    """What a set that has something to say says about the weights (m,)."""
-    remarks = getattr(weight_set, "remarks", None)
-    return () if remarks is None else remarks(weights)
-
-
 def _iterate(
-    criterion: _Counted,
+    criterion: Criterion,
     weight_set: WeightSet,
-    run: Method,
+    method: Method,
     tol: float,
     limit: int,
     callback: Callback | None,
-) -> tuple[Iterate, list[TraceRow], str]:
-    """Run a method; the best iterate, the history and why it ended."""
+) -> tuple[Iterate, list[TraceRow], str, int]:
+    """Run a method; the best iterate, the history, why it ended, factorisations."""
     best: Iterate | None = None
     best_row: TraceRow | None = None
     trace: list[TraceRow] = []
+    n_factorizations = 0
     status = "stopped: the method has no further step; the relative gap is {gap:.1e}"
     started = time.perf_counter()
     try:
-        for iterate in run(criterion, weight_set):  # type: ignore[arg-type]
+        for iterate in method.run(criterion, weight_set):
+            n_factorizations += iterate.n_factorizations
             row = _row(iterate, weight_set, len(trace) + 1, started)
             trace.append(row)
             if best_row is None or _better(row, best_row):
@@ -200,7 +155,7 @@ def _iterate(
         if best is None:
             raise
     assert best is not None
-    return best, trace, status
+    return best, trace, status, n_factorizations
 
 
 def _better(row: TraceRow, best: TraceRow) -> bool:
@@ -216,10 +171,10 @@ def _hopeless(best: TraceRow | None) -> bool:
 
 
 def _nowhere(
-    criterion: _Counted, weight_set: WeightSet, error: InfeasibleError
+    criterion: Criterion, weight_set: WeightSet, error: InfeasibleError
 ) -> Iterate:
     """What is known about a problem without a solution: a dual point."""
-    weights = weight_set.start(criterion.n_weights)  # type: ignore[arg-type]
+    weights = weight_set.start(criterion.n_weights)
     return Iterate(weights, np.inf, np.zeros(len(weights)), error.coef)
 
 
@@ -245,19 +200,20 @@ def _tidy(
     tolerance, only smaller weights are dropped.
     """
     weights, scores = iterate.weights, -iterate.gradient
-    if getattr(weight_set, "signed", False):  # a negative weight is not a small one
+    cuttable = weight_set.offers & {"sparse", "norm"}
+    if not cuttable or weight_set.is_point(len(weights)):
         judged = certify(criterion, weight_set, weights, iterate.coef, iterate.dual)
         return weights, judged
     slack = weight_set.support(scores) - float(scores @ weights)
     largest = np.sqrt(max(slack / abs(iterate.value or 1.0), 0.0) + 1e-16)
     first = criterion.n_weights - criterion.n_kernels
     for cut in min(1e-4, largest) * np.array([1.0, 1e-2, 1e-4]):
-        if weight_set.norm == 1:
+        if "sparse" in cuttable:
             drop = weights < cut
-        else:  # off the simplex only a kernel that contributes nothing has weight zero
+        else:  # on a sphere only a kernel that contributes nothing has weight zero
             drop = scores <= 1e-12 * np.max(scores)
         drop[:first] = False
-        if not np.any(drop) or np.all(drop[first:]) or np.isinf(weight_set.norm):
+        if not np.any(drop) or np.all(drop[first:]):
             break
         tidy = weight_set.scale(np.where(drop, 0.0, weights))
         judged = certify(criterion, weight_set, tidy, iterate.coef, iterate.dual)

@@ -7,18 +7,17 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from scipy.optimize import linprog, nnls
+from scipy.optimize import nnls
 
-from kernelweave.protocols import Criterion, Evaluation
+from kernelweave.protocols import Criterion, Evaluation, Iterate
 from kernelweave.solvers.cutting_plane import (
     FLOOR,
-    LP_TOLERANCE,
     Cuts,
     as_multipliers,
     evaluate_nearby,
 )
-from kernelweave.solvers.solution import Iterate
-from kernelweave.weights.signed_sum import SignedSum, box_maximum
+from kernelweave.weights.programs import box_maximizer, master_program
+from kernelweave.weights.signed_sum import SignedSum
 
 __all__ = ["nearest_point", "spectral_cuts"]
 
@@ -55,8 +54,9 @@ def spectral_cuts(criterion: Criterion, weight_set: SignedSum) -> Iterator[Itera
         cuts.add(weights, state)
         reached = min(reached, state.value)
         if best is None or value < best.value:
-            best = Iterate(weights, value, state.gradient, state.coef)
-        if len(weights) == 1:
+            best = replace(Iterate.at(weights, state), value=value)
+        best = replace(best, n_factorizations=state.n_factorizations)
+        if weight_set.is_point(len(weights)):
             yield best
             return
         unit = abs(best.value) or 1.0
@@ -91,7 +91,9 @@ def _judged(
     if not np.isfinite(upper) and np.min(others, initial=1.0) < FLOOR:
         raised = np.append(np.maximum(others, FLOOR), weights[len(others) :])
         raised = raised / np.sum(raised)
+        spent = state.n_factorizations
         weights, state = evaluate_nearby(criterion, raised, best)
+        state = replace(state, n_factorizations=spent + state.n_factorizations)
         upper = criterion.certificate_terms(weights, state.coef, state.coef).upper
     return weights, state, upper if np.isfinite(upper) else state.value
 
@@ -104,35 +106,15 @@ def _master(
     The bound is computed from the multipliers, so that it holds however well the
     program was solved.
     """
-    r, m = scores.shape
-    walls, limits = weight_set.padded_cuts(m), weight_set.limits(m)
-    rows = np.concatenate(
-        [
-            np.column_stack([scores, np.ones(r)]),
-            np.column_stack([walls, np.zeros(len(walls))]),
-        ]
-    )
-    for method in ("highs-ds", "highs-ipm"):
-        result = linprog(
-            np.append(np.zeros(m), 1.0),
-            A_ub=-rows,
-            b_ub=-np.concatenate([linear, np.zeros(len(walls))]),
-            A_eq=np.append(np.ones(m), 0.0)[None, :],
-            b_eq=[1.0],
-            bounds=[*limits, (None, None)],
-            method=method,
-            options={
-                "primal_feasibility_tolerance": LP_TOLERANCE,
-                "dual_feasibility_tolerance": LP_TOLERANCE,
-            },
-        )
-        if result.status == 0:
-            prices = np.maximum(-result.ineqlin.marginals, 0.0)
-            multipliers = as_multipliers(prices[:r])
-            slope = multipliers @ scores + prices[r:] @ walls
-            bound = float(multipliers @ linear) - box_maximum(slope, limits)
-            return result.x[:m], multipliers, bound
-    return None
+    allowed = weight_set.polyhedron(scores.shape[1])
+    answer = master_program(linear, scores, allowed)
+    if answer is None:
+        return None
+    point, multipliers, prices = answer
+    multipliers = as_multipliers(multipliers)
+    slope = multipliers @ scores - prices @ allowed.below
+    highest = float(slope @ box_maximizer(slope, allowed.limits))
+    return point, multipliers, float(multipliers @ linear) - highest
 
 
 def _level_point(
@@ -143,13 +125,10 @@ def _level_point(
     fallback: np.ndarray,
 ) -> np.ndarray:
     """The point nearest to ``centre`` (m,) where all cuts lie below ``level``."""
-    m = len(centre)
-    limits = weight_set.limits(m)
-    walls, one = weight_set.padded_cuts(m), np.eye(m)
-    rows = np.concatenate([cuts.scores, walls, one, -one])
-    right = np.concatenate(
-        [cuts.linear - level, np.zeros(len(walls)), limits[:, 0], -limits[:, 1]]
-    )
+    allowed, one = weight_set.polyhedron(len(centre)), np.eye(len(centre))
+    low, high = allowed.limits.T
+    rows = np.concatenate([cuts.scores, -allowed.below, one, -one])
+    right = np.concatenate([cuts.linear - level, -allowed.below_to, low, -high])
     point = nearest_point(rows, right, centre)
     return fallback if point is None else point
 

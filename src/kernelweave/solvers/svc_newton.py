@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
-from kernelweave._array import FactorizationError, inner_products, to_numpy
+from kernelweave._array import Array, FactorizationError, inner_products, is_numpy
+from kernelweave.criteria.margin.margin import Margin
 from kernelweave.inner.svm import Machine, solve_machine
+from kernelweave.kernels.banks.base import host_stack
 from kernelweave.kernels.banks.dense import DenseBank
-from kernelweave.protocols import Criterion, Evaluation, InfeasibleError
+from kernelweave.protocols import (
+    CertificateTerms,
+    Criterion,
+    Evaluation,
+    InfeasibleError,
+    Iterate,
+    LinearSet,
+)
 from kernelweave.solvers.cutting_plane import cutting_plane
 from kernelweave.solvers.newton import newton
-from kernelweave.solvers.solution import Iterate
-from kernelweave.weights.base import WeightSet
 
 __all__ = ["svc_newton"]
 
@@ -22,7 +29,7 @@ __all__ = ["svc_newton"]
 INNER_GAP = 1e-9
 
 
-def svc_newton(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iterate]:
+def svc_newton(criterion: Margin, weight_set: LinearSet) -> Iterator[Iterate]:
     """Minimise a margin criterion with few support vector machines of libsvm.
 
     The machines at given weights come from libsvm, or from the active set of the last
@@ -41,7 +48,7 @@ def svc_newton(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iterate]
     Iterate
         One for each evaluation.
     """
-    machines: Any = _Machines(criterion)
+    machines = _Machines(criterion)
     try:
         yield from newton(machines, weight_set)
     except InfeasibleError:
@@ -50,20 +57,34 @@ def svc_newton(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iterate]
         yield from cutting_plane(machines, weight_set)
 
 
-class _Machines:
-    """A margin criterion evaluated through libsvm; all else passes through."""
+class _Machines(Criterion):
+    """A margin criterion evaluated through libsvm."""
 
-    def __init__(self, criterion: Criterion) -> None:
-        self._counted = criterion
-        self._margin: Any = getattr(criterion, "_criterion", criterion)
-        self._problem = self._margin.problem
-        stack = to_numpy(self._problem.bank.stack).astype(np.float64, copy=False)
-        self._bank = DenseBank(stack)
+    offers = Margin.offers
+
+    def __init__(self, margin: Margin) -> None:
+        self._margin, self._problem = margin, margin.problem
+        bank = self._problem.bank
+        home = is_numpy(bank.like) and bank.like.dtype == np.float64
+        self._bank = bank if home else DenseBank(host_stack(bank))
         self._last: list[np.ndarray | None] = [None] * self._problem.signs.shape[1]
         self._work: np.ndarray | None = None
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._counted, name)
+    @property
+    def n_kernels(self) -> int:
+        """The number p of kernels."""
+        return self._margin.n_kernels
+
+    @property
+    def n_weights(self) -> int:
+        """The number m of weights."""
+        return self._margin.n_weights
+
+    def certificate_terms(
+        self, weights: np.ndarray, coef: Array, dual: Array
+    ) -> CertificateTerms:
+        """Those of the margin."""
+        return self._margin.certificate_terms(weights, coef, dual)
 
     def evaluate(self, weights: np.ndarray, hessian: bool = True) -> Evaluation:
         """Value, gradient, Hessian and coefficients at weights (m,)."""
@@ -71,18 +92,19 @@ class _Machines:
         tau, kernel_weights = self._margin.split(weights)
         kernel = self._work = self._bank.combine(kernel_weights, out=self._work)
         kernel[np.diag_indices(len(kernel))] += tau
-        states, coef = [], np.zeros(problem.signs.shape)
-        for c in range(coef.shape[1]):
+        states, coef = [], np.zeros_like(problem.signs)
+        for c in range(problem.signs.shape[1]):
             rows, y = problem.column(c)
             part = kernel if isinstance(rows, slice) else kernel[np.ix_(rows, rows)]
             state = solve_machine(part, y, problem.bound, INNER_GAP, self._last[c])
             if state.gap > INNER_GAP:
-                return self._counted.evaluate(weights, hessian=hessian)
+                return self._margin.evaluate(weights, hessian=hessian)
             self._last[c] = state.coef
             states.append(state)
             coef[rows, c] = state.coef
-        self._count(sum(state.n_factorizations for state in states))
-        return self._evaluation(weights, coef, states, hessian)
+        found = self._evaluation(weights, coef, states, hessian)
+        count = sum(state.n_factorizations for state in states)
+        return replace(found, n_factorizations=count)
 
     def _evaluation(
         self,
@@ -105,7 +127,3 @@ class _Machines:
                 rows, _ = problem.column(c)
                 curvature += state.curvature(products[:, rows, c])
         return Evaluation(value, -scores, curvature, self._margin.over_all_rows(coef))
-
-    def _count(self, n: int) -> None:
-        if self._counted is not self._margin:
-            self._counted.n_factorizations += n  # type: ignore[attr-defined]

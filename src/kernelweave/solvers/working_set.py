@@ -7,11 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from kernelweave.protocols import Criterion
+from kernelweave.protocols import Criterion, Iterate, LinearSet
 from kernelweave.solvers.certify import relative_gap
 from kernelweave.solvers.newton import newton
-from kernelweave.solvers.solution import Iterate
-from kernelweave.weights.base import WeightSet
 
 __all__ = ["working_set"]
 
@@ -27,7 +25,7 @@ MOST_STEPS = 60
 SPREAD = 0.05
 
 
-def working_set(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iterate]:
+def working_set(criterion: Criterion, weight_set: LinearSet) -> Iterator[Iterate]:
     """Minimise over the simplex, where most of very many kernels get no weight.
 
     A round solves the problem restricted to the kernels of the working set by
@@ -35,7 +33,7 @@ def working_set(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iterate
     ``tr(B' G_i B)`` of every kernel, inside or out. If no score outside exceeds the
     common one inside, the optimum is found, and the scores are its certificate;
     otherwise the kernels with the largest scores join, and the next round starts near
-    the weights of this one. Kernels outside are touched once a round for their score,
+    the weights of this one. Kernels outside are touched once per round for their score,
     and never factored or combined.
 
     For other sets, where every kernel has a weight, this is :func:`newton` itself.
@@ -45,7 +43,7 @@ def working_set(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iterate
     Iterate
         One per round, with the weights and the gradient of all kernels.
     """
-    if weight_set.norm != 1 or criterion.n_kernels <= FIRST:
+    if "sparse" not in weight_set.offers or criterion.n_kernels <= FIRST:
         yield from newton(criterion, weight_set)
         return
     problem: Any = criterion
@@ -58,12 +56,12 @@ def working_set(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iterate
         places = np.concatenate([np.arange(fixed), fixed + inside])
         restricted = problem.restricted(inside)
         tol = max(SHARE * gap, SMALLEST_GAP)
-        best = _round(restricted, weight_set, tol, _spread(weights[places]), problem)
+        start = _spread(weights[places])
+        best, count = _round(restricted, weight_set, tol, start)
         weights = np.zeros(criterion.n_weights)
         weights[places] = best.weights
         scores = problem.scores(best.coef) * problem.scale
-        iterate = Iterate(weights, best.value, -scores, best.coef)
-        yield iterate
+        yield Iterate(weights, best.value, -scores, best.coef, n_factorizations=count)
         bound = best.value + scores @ weights - weight_set.support(scores)
         gap = relative_gap(best.value, bound)
         outside = np.setdiff1d(np.arange(criterion.n_kernels), inside)
@@ -83,16 +81,14 @@ def _spread(weights: np.ndarray) -> np.ndarray:
 
 def _round(
     restricted: Criterion,
-    weight_set: WeightSet,
+    weight_set: LinearSet,
     tol: float,
     start: np.ndarray,
-    counter: Any,
-) -> Iterate:
-    """The best iterate of Newton's method on the working set."""
-    best, smallest = None, np.inf
+) -> tuple[Iterate, int]:
+    """The best iterate of Newton's method on the working set, and factorisations."""
+    best, smallest, count = None, np.inf, 0
     for number, iterate in enumerate(newton(restricted, weight_set, start)):
-        if hasattr(counter, "n_factorizations"):
-            counter.n_factorizations += 1
+        count += iterate.n_factorizations
         slope = -iterate.gradient
         bound = iterate.value + slope @ iterate.weights - weight_set.support(slope)
         gap = relative_gap(iterate.value, bound)
@@ -101,4 +97,4 @@ def _round(
         if gap <= tol or number >= MOST_STEPS:
             break
     assert best is not None
-    return best
+    return best, count

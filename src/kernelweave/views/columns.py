@@ -34,7 +34,7 @@ def column_names(X: Any) -> list[Any] | None:
 
 
 def is_table(X: Any) -> bool:
-    """Whether X is a table of pyarrow."""
+    """Whether X is a pyarrow table."""
     is_arrow = type(X).__module__.split(".")[0] == "pyarrow"
     return is_arrow and hasattr(X, "column_names") and hasattr(X, "to_batches")
 
@@ -47,15 +47,15 @@ def resolve_columns(X: Any, views: list[View]) -> list[list[int]]:
     X : array or DataFrame of shape (n, d)
         The training data.
     views : list of View
-        ``columns`` of each may be a name or an integer (negative ones count from the
-        end), a list or a slice of either (a slice of names includes its end), a boolean
-        mask of length d, or a callable of X such as
+        The ``columns`` of each may be a name or an integer (negative integers count
+        from the end), a list or slice of either (a slice of names includes its end), a
+        boolean mask of length d, or a callable of X such as
         :class:`sklearn.compose.make_column_selector`.
 
     Returns
     -------
     positions : list of list of int
-        One list for each view; never empty. Views may share columns.
+        One list per view, never empty. Views may share columns.
     """
     names = column_names(X)
     lookup = None if names is None else {name: c for c, name in enumerate(names)}
@@ -65,15 +65,15 @@ def resolve_columns(X: Any, views: list[View]) -> list[list[int]]:
 def find_columns(
     X: Any, views: list[View], positions: list[list[int]], fitted: Sequence[str]
 ) -> list[list[int]]:
-    """Positions in new data of the columns of each view, found by their names.
+    """Positions of the columns of each view in new data, found by name.
 
     Parameters
     ----------
     X : DataFrame of shape (m, e)
-        New rows. The order of the columns does not matter; those of no view may be
-        absent, and there may be new ones.
+        New rows. The order of the columns does not matter; columns that no view uses
+        may be absent, and there may be additional ones.
     views : list of View
-        Named in messages.
+        Their names appear in error messages.
     positions : list of list of int
         Columns of each view in the training data, from :func:`resolve_columns`.
     fitted : sequence of str of length d
@@ -100,14 +100,14 @@ def find_columns(
         close = difflib.get_close_matches(absent[0], others, n=1)
         hint = f" Is {absent[0]!r} now called {close[0]!r}?" if close else ""
         raise ValueError(
-            f"X lacks the column(s) {_used(absent, users)}, which were there in fit. "
-            f"Columns of views are found by name: add or rename them.{hint}"
+            f"X lacks the column(s) {_used(absent, users)}, which were present in fit. "
+            f"Columns are matched by name: add or rename them.{hint}"
         )
     repeated = [name for name in users if len(found[name]) > 1]
     if repeated:
         raise ValueError(
-            f"X has several columns of the name(s) {_used(repeated, users)}. Rename "
-            "all but those that are meant."
+            f"X has several columns with the name(s) {_used(repeated, users)}. Rename "
+            "all but the intended ones."
         )
     return [[found[fitted[c]][0] for c in columns] for columns in positions]
 
@@ -127,7 +127,7 @@ def _positions(X: Any, view: View, lookup: Lookup) -> list[int]:
     if not positions:
         raise _error(
             view,
-            f"columns={view.columns!r:.80} selects nothing of X. Remove the view.",
+            f"columns={view.columns!r:.80} selects no columns of X. Remove the view.",
         )
     if len(set(positions)) < len(positions):
         counts = Counter(positions)
@@ -198,7 +198,7 @@ def _named(name: str, view: View, lookup: Lookup) -> int:
         hint = f" Did you mean {close[0]!r}?" if close else ""
         raise _error(
             view,
-            f"the column {name!r} is not among the {len(lookup)} of X.{hint}",
+            f"the column {name!r} is not among the {len(lookup)} columns of X.{hint}",
         )
     return lookup[name]
 
@@ -217,7 +217,7 @@ def _some(values: list[Any]) -> str:
 
 
 def _used(names: list[str], users: dict[str, list[str]]) -> str:
-    """Some columns with the views that use them."""
+    """The first few columns, each with the views that use it."""
     shown = []
     for name in names[:5]:
         views = users[name]

@@ -11,12 +11,12 @@ __all__ = ["ViewsParamsMixin", "nested_params", "with_params"]
 
 
 class ViewsParamsMixin(BaseEstimator):
-    """Reach the kernels in ``views`` by name in ``get_params`` and ``set_params``.
+    """Address the kernels in ``views`` by name in ``get_params`` and ``set_params``.
 
     For ``views=[("rna", kernel, columns), ...]``, ``rna`` is the kernel as a whole,
-    ``rna__gamma`` a parameter of it, and ``rna__0__gamma`` a parameter of the first
-    kernel where a list of kernels was given. Setting replaces ``views`` by a new list
-    with new kernels: objects that were handed in are never changed.
+    ``rna__gamma`` one of its parameters, and ``rna__0__gamma`` a parameter of the first
+    kernel if a list of kernels was given. Setting a parameter replaces ``views`` by a
+    new list with new kernels: the objects passed by the user are never modified.
     """
 
     views: Any
@@ -81,7 +81,7 @@ class ViewsParamsMixin(BaseEstimator):
 
 
 def nested_params(kernel: Any) -> Iterator[tuple[str, Any]]:
-    """Names and values of the parameters inside a kernel object or list of them."""
+    """Names and values of the parameters of a kernel, or of a list of kernels."""
     if isinstance(kernel, list):
         for index, item in enumerate(kernel):
             yield str(index), item
@@ -91,16 +91,16 @@ def nested_params(kernel: Any) -> Iterator[tuple[str, Any]]:
 
 
 def with_params(kernel: Any, params: dict[str, Any], path: str) -> Any:
-    """A copy of ``kernel`` (an object or a list of them) with ``params`` changed.
+    """A copy of ``kernel`` (an object or a list of objects) with ``params`` changed.
 
     Parameters
     ----------
     kernel : object
-        The kernel, which stays as it is.
+        The kernel, which is not modified.
     params : dict
         Nested names, such as ``gamma`` or ``0__gamma``, mapped to values.
     path : str
-        Name of the kernel in messages.
+        Name of the kernel in error messages.
 
     Returns
     -------
@@ -112,7 +112,7 @@ def with_params(kernel: Any, params: dict[str, Any], path: str) -> Any:
             if not (head.isdecimal() and int(head) < len(kernel)):
                 raise ValueError(
                     f"{path!r} is a list of {len(kernel)} kernels: {path}__{head} is "
-                    f"not one of {path}__0 ... {path}__{len(kernel) - 1}."
+                    f"not one of {path}__0, ..., {path}__{len(kernel) - 1}."
                 )
             item = kernel[int(head)]
             kernel[int(head)] = _changed(item, changes, f"{path}__{head}")
@@ -121,13 +121,13 @@ def with_params(kernel: Any, params: dict[str, Any], path: str) -> Any:
         raise ValueError(
             f"Cannot set {path}__{next(iter(params))}: the kernel of {path!r} is "
             f"{kernel!r}, which has no parameters to set. Use a kernel object such as "
-            "RBF(gamma=...) in its place."
+            "RBF(gamma=...) instead."
         )
     return clone(kernel).set_params(**params)
 
 
 def _by_head(params: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Group ``{"a__b": v}`` as ``{"a": {"b": v}}``; the key "" stands for all of a."""
+    """Group ``{"a__b": v}`` as ``{"a": {"b": v}}``; the key "" stands for a itself."""
     grouped: dict[str, dict[str, Any]] = {}
     for key, value in params.items():
         head, _, rest = key.partition("__")

@@ -1,7 +1,8 @@
-"""Rows that lack a view: which they are, and what is left of the others.
+"""Rows that lack a view: find them, and check the entries of all other rows.
 
-A row lacks a view if all its entries there are NaN or, with precomputed kernels, if its
-row or its column of that kernel is. Anything else that is not finite is an error.
+A row lacks a view if all its entries in the view are NaN or, for precomputed kernels,
+if its row or its column of the kernel is all NaN. Any other non-finite entry is an
+error.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ class ObservedViews:
     Attributes
     ----------
     blocks : list of arrays of shape (n, d_view), or one array of shape (m, n, p)
-        Entries of rows that lack the view are NaN in blocks, and 0 in kernels.
+        Rows that lack the view are NaN in the list of blocks, and 0 in the array.
     observed : ndarray of bool of shape (n, v)
-        One column a view (or precomputed kernel).
+        One column per view (or precomputed kernel).
     """
 
     blocks: Any
@@ -59,21 +60,21 @@ def split_with_missing(
     partial: Sequence[bool] | None = None,
     dtype: Any = None,
 ) -> ObservedViews:
-    """Cut X into one block of floats a view, with NaN where a row lacks the view.
+    """Cut X into one block of floats per view, with NaN where a row lacks the view.
 
     Parameters
     ----------
     X : array or DataFrame of shape (n, d)
         What :func:`~kernelweave.views.validate.validate_features` returned.
     views : list of View
-        Name the blocks in messages.
+        Their names appear in error messages.
     positions : list of list of int
         Columns of each view, from :func:`~kernelweave.views.columns.resolve_columns`.
     partial : sequence of bool, optional
-        For each view whether single entries may be NaN, because its kernels begin with
-        an imputer. By default none may.
+        For each view, whether individual entries may be NaN because its kernels begin
+        with an imputer. By default they may not.
     dtype : floating dtype, default=None
-        Dtype of all blocks. None: float32 where every view is float32, else float64.
+        Dtype of all blocks. None: float32 if every view is float32, else float64.
 
     Returns
     -------
@@ -104,22 +105,22 @@ def precomputed_with_missing(
     n_kernels: int | None = None,
     trained: np.ndarray | None = None,
 ) -> tuple[ObservedViews, list[str]]:
-    """Check a stack of kernels in which rows of NaN stand for samples without the view.
+    """Check a stack of kernels in which rows of NaN mark samples without the kernel.
 
     Parameters
     ----------
     estimator : estimator
-        ``n_features_in_`` is set to n if ``reset``, and compared otherwise.
+        If ``reset``, its ``n_features_in_`` is set to n; otherwise it is compared to n.
     X : array-like of shape (n, n) or (n, n, p); (m, n) or (m, n, p) if not ``reset``
-        Kernel values. At fit, a sample whose row or column is NaN throughout lacks the
-        kernel, and all its values are ignored; at prediction, a new sample whose
-        values at the samples that had the kernel in training are all NaN.
+        Kernel values. At fit, a sample lacks the kernel if its row or column is all
+        NaN, and all its values are ignored. At prediction, a new sample lacks it if its
+        values are NaN for all training samples that had the kernel.
     reset : bool
         True in ``fit``, False afterwards.
     n_kernels : int, default=None
-        p of the training kernels, to be compared where given.
+        If given, the number p of training kernels, which X must match.
     trained : ndarray of bool of shape (n, p), default=None
-        Which training samples had which kernel; values at the others are ignored.
+        Which training samples had which kernel; the values for the others are ignored.
 
     Returns
     -------
@@ -148,16 +149,16 @@ def precomputed_with_missing(
             i, j = (int(index) for index in np.argwhere(left)[0])
             raise ValueError(
                 f"Input X contains NaN: precomputed kernel {kernel} holds nan at "
-                f"position ({i}, {j}), but row {i} is not NaN throughout. A sample "
-                "without this kernel has NaN in its whole row and column; recompute "
-                "single values, or drop the sample."
+                f"position ({i}, {j}), but row {i} is not all NaN. A sample without "
+                "this kernel has NaN in its entire row and column; recompute the "
+                "value, or drop the sample."
             )
         observed[:, kernel] = ~lacks
     return ObservedViews(K, observed), names
 
 
 def check_every_view(observed: np.ndarray, names: Sequence[str]) -> None:
-    """Refuse a view that none of the training rows has; ``observed`` is (n, v)."""
+    """Refuse a view that every training row lacks; ``observed`` is (n, v)."""
     for name, rows in zip(names, observed.T, strict=True):
         if not np.any(rows):
             raise ValueError(
@@ -173,7 +174,7 @@ def check_some_view(observed: np.ndarray, kind: str) -> None:
         shown = ", ".join(map(str, empty[:5])) + (", ..." if len(empty) > 5 else "")
         raise ValueError(
             f"Input X contains NaN: {len(empty)} {kind} row(s) lack every view, row(s) "
-            f"{shown}: nothing is known about them. Drop these rows."
+            f"{shown}. Nothing is known about them; drop these rows."
         )
 
 
@@ -196,7 +197,7 @@ def fill_rows(block: Array, rows: np.ndarray, filler: Array) -> Array:
 
 
 def _rows_with(block: Array, view: str, labels: list[Any], imputed: bool) -> np.ndarray:
-    """Which rows (n,) have the view; all they hold must be finite."""
+    """Which rows (n,) have the view; all entries of these must be finite."""
     xp, n = namespace(block), int(block.shape[0])
     if bool(xp.all(xp.isfinite(block))):
         return np.ones(n, dtype=bool)
@@ -212,15 +213,15 @@ def _rows_with(block: Array, view: str, labels: list[Any], imputed: bool) -> np.
             raise ValueError(
                 f"Input X contains {found}: view {view!r}, row {part.start + i}, "
                 f"column {labels[j]!r} holds {values[i, j]}, but other "
-                "entries of the row are there. A row lacks a view if all its entries "
-                "are NaN; impute single entries, for example with "
+                "entries of the row are present. A row lacks a view if all its entries "
+                "are NaN; impute individual entries, for example with "
                 "sklearn.impute.SimpleImputer in a Pipeline."
             )
     return ~lacks
 
 
 def _without_nan(X: Any, estimator: Any) -> tuple[np.ndarray | None, Any]:
-    """Where X is NaN (None if nowhere), and X with 0 there, of the same kind."""
+    """A mask of the NaNs in X (None if there are none), and X with 0 in their place."""
     if column_names(X) is not None and hasattr(X, "to_numpy"):
         values = np.asarray(X.to_numpy())
         if values.dtype.kind != "f":

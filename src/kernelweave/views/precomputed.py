@@ -1,4 +1,4 @@
-"""X holds ready-made kernels: (n, n) or (n, n, p) at fit, (m, n[, p]) afterwards."""
+"""X holds precomputed kernels: (n, n) or (n, n, p) at fit, (m, n[, p]) afterwards."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ def validate_precomputed(
 ) -> tuple[Array, list[str]]:
     """Check a stack of p precomputed kernels and name them.
 
-    Kernels come last, so that scikit-learn's cross-validation cuts rows and columns of
-    a stack as it does for one kernel. A stack of n kernels of shape (n, n, n) cannot be
-    told from one with its kernels first; it is read as (n, n, p).
+    The kernels are the last axis, so that scikit-learn's cross-validation cuts rows and
+    columns of a stack as it does for a single kernel. A stack of shape (n, n, n) is
+    ambiguous; it is read with the kernels last.
 
     Parameters
     ----------
     estimator : estimator
-        ``n_features_in_`` is set to n if ``reset``, and compared otherwise.
+        If ``reset``, its ``n_features_in_`` is set to n; otherwise it is compared to n.
     X : array-like of shape (n, n) or (n, n, p); (m, n) or (m, n, p) if not ``reset``
-        Kernel values, at prediction between m new rows and the n training rows.
+        Kernel values; at prediction, those between m new rows and the n training rows.
     reset : bool
         True in ``fit``, False afterwards.
     n_kernels : int, default=None
-        p of the training kernels, to be compared where given.
+        If given, the number p of training kernels, which X must match.
 
     Returns
     -------
     K : array of shape (n, n, p) or (m, n, p)
-        float32 where X is, else float64. It may share memory with X.
+        float32 if X is, else float64. It may share memory with X.
     names : list of str
         ``kernel_0``, ``kernel_1``, ...
     """
@@ -56,7 +56,7 @@ def validate_precomputed(
     _check_finite(K)
     if reset:
         _check_square(shape)
-    elif column_names(X) is None:  # else the names are the better thing to report
+    elif column_names(X) is None:  # with names, validate_data reports those instead
         _check_columns(shape, estimator)
     validate_data(estimator, X, reset=reset, skip_check_array=True)
     if n_kernels is not None and K.shape[2] != n_kernels:
@@ -88,7 +88,7 @@ def _check_square(shape: tuple[int, ...]) -> None:
         )
     raise ValueError(
         f"A precomputed kernel must be square, (n, n) or (n, n, p), at fit; found the "
-        f"shape {shape}. For a table of features leave views='precomputed' out."
+        f"shape {shape}. If X is a table of features, remove views='precomputed'."
     )
 
 
@@ -98,12 +98,12 @@ def _check_columns(shape: tuple[int, ...], estimator: Any) -> None:
         return
     hint = ""
     if len(shape) == 3 and shape[2] == n_train:
-        hint = " The kernels come first here: use numpy.moveaxis(X, 0, -1)."
+        hint = " The kernels are the first axis: use numpy.moveaxis(X, 0, -1)."
     elif shape[0] == n_train:
         hint = " Is X transposed? Rows are the new samples."
     raise ValueError(
         f"X has {shape[1]} features, but {type(estimator).__name__} is expecting "
-        f"{n_train} features as input: precomputed kernels between m new and the "
+        f"{n_train} features as input: precomputed kernels between m new rows and the "
         f"{n_train} training rows have the shape (m, {n_train}) or (m, {n_train}, p); "
         f"found {shape}.{hint}"
     )
@@ -112,7 +112,8 @@ def _check_columns(shape: tuple[int, ...], estimator: Any) -> None:
 def _check_finite(K: Array) -> None:
     xp = namespace(K)
     chunks = list(row_chunks(K.shape[0], K.shape[1] * K.shape[2]))
-    # One pass and one answer: a GPU need not wait for each chunk. A sum may overflow.
+    # One test for all chunks, so that a GPU does not synchronise after each of them.
+    # A finite chunk may have an infinite sum, hence the second look.
     if bool(xp.all(xp.isfinite(xp.stack([xp.sum(K[rows, :, :]) for rows in chunks])))):
         return
     finite = [bool(xp.all(xp.isfinite(K[rows, :, :]))) for rows in chunks]
@@ -125,5 +126,5 @@ def _check_finite(K: Array) -> None:
     raise ValueError(
         f"Input X contains {'NaN' if np.isnan(value) else 'infinity'}: precomputed "
         f"kernel {kernel} holds {value} at position ({rows.start + i}, {j}). Recompute "
-        "it, or drop the row and the column of the sample concerned."
+        "it, or drop the row and column of the affected sample."
     )

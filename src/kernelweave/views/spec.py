@@ -16,16 +16,16 @@ EXPECTED = (
 
 @dataclass(frozen=True)
 class View:
-    """One group of columns and the kernels to be computed on it.
+    """A group of columns and the kernels to be computed on it.
 
     Parameters
     ----------
     name : str
         Name of the view; the prefix of its nested parameters.
     kernel : object
-        What :func:`kernelweave.kernels.spec.resolve_kernels` accepts.
+        Anything that :func:`kernelweave.kernels.spec.resolve_kernels` accepts.
     columns : object
-        What :func:`kernelweave.views.columns.resolve_columns` accepts.
+        Anything that :func:`kernelweave.views.columns.resolve_columns` accepts.
     """
 
     name: str
@@ -34,7 +34,7 @@ class View:
 
 
 def is_precomputed(views: object) -> bool:
-    """Whether ``views`` says that X holds ready-made kernel matrices."""
+    """Whether ``views`` says that X holds precomputed kernel matrices."""
     return isinstance(views, str) and views == "precomputed"
 
 
@@ -44,14 +44,14 @@ def parse_views(views: object, *, reserved: Collection[str] = ()) -> list[View]:
     Parameters
     ----------
     views : None, "precomputed" or list of (name, kernel, columns) tuples
-        None is one view named "all" of all columns with the kernel "auto".
+        None stands for a single view named "all": every column, with the kernel "auto".
     reserved : collection of str
-        Parameter names of the estimator, which no view may bear.
+        Parameter names of the estimator, which no view may use.
 
     Returns
     -------
     parsed : list of View
-        Empty for "precomputed": there are no column groups then.
+        Empty for "precomputed", where there are no column groups.
     """
     if views is None:
         return [View("all", "auto", slice(None))]
@@ -102,8 +102,8 @@ def _check_names(names: list[str], reserved: Collection[str]) -> None:
         if name in names[:index]:
             raise ValueError(
                 f"The view name {name!r} is used twice, at positions "
-                f"{names.index(name)} and {index} of views. To put several kernels on "
-                "the same columns give a list of kernels to one view."
+                f"{names.index(name)} and {index} of views. To use several kernels on "
+                "the same columns, give one view a list of kernels."
             )
 
 

@@ -1,4 +1,4 @@
-"""Rows that come in portions: arrays cut up, iterators, Arrow data sets."""
+"""Rows that arrive in portions: slices of arrays, iterators, Arrow datasets."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ Portion = tuple[Any, Any]
 
 
 def is_iterator(X: object) -> bool:
-    """Whether X yields portions: an iterator or a generator, not a list."""
+    """Whether X yields portions: an iterator or generator, not a list."""
     return hasattr(X, "__next__")
 
 
 def is_arrow(X: object) -> bool:
-    """Whether X is a data set or a table of pyarrow."""
+    """Whether X is a pyarrow dataset or table."""
     module = type(X).__module__.split(".")[0]
     return module == "pyarrow" and (hasattr(X, "to_batches"))
 
 
 def is_dask(X: object) -> bool:
-    """Whether X is an array, DataFrame or Series of Dask."""
+    """Whether X is a Dask array, DataFrame or Series."""
     return hasattr(X, "__dask_graph__") and hasattr(X, "dask")
 
 
 class ArrayStream:
-    """An array, memory map, sparse array or DataFrame, read by slices of rows."""
+    """An array, memory map, sparse array or DataFrame, read in slices of rows."""
 
     def __init__(self, X: Any, y: Any, portion: int) -> None:
         self.X, self.y, self.portion = X, y, portion
@@ -60,7 +60,7 @@ class ArrayStream:
             yield select_rows(self.X, part), self.y[part]
 
     def sample(self, size: int, rng: np.random.Generator) -> Any:
-        """Rows drawn from all of them, in their order."""
+        """A random sample of all rows, in their original order."""
         n = self.X.shape[0]
         if n <= size:
             return self.X
@@ -68,15 +68,15 @@ class ArrayStream:
 
 
 class IteratorStream:
-    """An iterator of ``(X, y)`` pairs, gone through once."""
+    """An iterator over ``(X, y)`` pairs, consumed once."""
 
     n_rows: int | None = None
 
-    def __init__(self, iterator: Iterator[Portion]) -> None:
+    def __init__(self, iterator: Iterator[Any]) -> None:
         self.iterator = iterator
 
     def portions(self) -> Iterator[Portion]:
-        """The pairs, checked for being pairs."""
+        """The pairs, after checking that each is a pair."""
         for number, pair in enumerate(self.iterator):
             if not isinstance(pair, tuple) or len(pair) != 2:
                 raise TypeError(
@@ -86,12 +86,12 @@ class IteratorStream:
             yield pair
 
     def sample(self, size: int, rng: np.random.Generator) -> Any:
-        """None: the first portions have to do, since there is no going back."""
+        """None: an iterator cannot be rewound, so the first portions must suffice."""
         return None
 
 
 class ArrowStream:
-    """A pyarrow data set (Parquet, Feather, CSV) or table, one column of which is y.
+    """A pyarrow dataset (Parquet, Feather, CSV) or table, one column of which is y.
 
     Parameters
     ----------
@@ -100,20 +100,20 @@ class ArrowStream:
     label : str
         The column with the targets; all others are features.
     portion : int
-        Rows read at a time.
+        Number of rows read at a time.
     """
 
     def __init__(self, data: Any, label: Any, portion: int) -> None:
         self.n_rows: int | None = None
         if not isinstance(label, str) or label not in data.schema.names:
             raise ValueError(
-                "with a pyarrow data set, y is the name of the column of targets, one "
+                "with a pyarrow dataset, y is the name of the column of targets, one "
                 f"of {data.schema.names}; got {label!r:.80}"
             )
         self.data, self.label, self.portion = data, label, portion
 
     def portions(self) -> Iterator[Portion]:
-        """Batches of rows as data frames of pandas."""
+        """Batches of rows as pandas DataFrames."""
         table = hasattr(self.data, "num_columns") and not hasattr(self.data, "scanner")
         size = {"max_chunksize" if table else "batch_size": self.portion}
         for batch in self.data.to_batches(**size):
@@ -122,17 +122,16 @@ class ArrowStream:
                 yield frame.drop(columns=self.label), frame[self.label].to_numpy()
 
     def sample(self, size: int, rng: np.random.Generator) -> Any:
-        """None: the first portions have to do, since reading is what takes the time."""
+        """None: reading is the expensive part, so the first portions must suffice."""
         return None
 
 
 def open_stream(X: Any, y: Any, portion: int) -> Any:
-    """The stream of any input but Dask's."""
+    """The stream for any input except Dask collections."""
     if is_iterator(X):
         if y is not None:
             raise ValueError(
-                "an iterator yields pairs (X, y): leave out y, which was "
-                f"{type(y).__name__}"
+                f"an iterator yields pairs (X, y): leave out y, here {type(y).__name__}"
             )
         return IteratorStream(X)
     if is_arrow(X):
@@ -141,7 +140,7 @@ def open_stream(X: Any, y: Any, portion: int) -> Any:
 
 
 def validate_rows(estimator: Any, X: Any, *, reset: bool) -> Any:
-    """Like :func:`validate_features`, but sparse rows are welcome, as CSR."""
+    """Like :func:`validate_features`, but accepts sparse rows, returned as CSR."""
     if not issparse(X):
         return validate_features(estimator, X, reset=reset)
     X = check_array(
@@ -159,7 +158,7 @@ def validate_rows(estimator: Any, X: Any, *, reset: bool) -> Any:
 def validate_new_rows(
     estimator: Any, X: Any, views: list[View], positions: list[list[int]]
 ) -> tuple[Any, list[list[int]]]:
-    """Like :func:`validate_new`, but sparse rows are welcome, as CSR."""
+    """Like :func:`validate_new`, but accepts sparse rows, returned as CSR."""
     if issparse(X):
         return validate_rows(estimator, X, reset=False), positions
     return validate_new(estimator, X, views, positions)
@@ -168,7 +167,7 @@ def validate_new_rows(
 def split_rows(
     X: Any, views: list[View], positions: list[list[int]], dtype: Any = None
 ) -> list[Any]:
-    """Like :func:`split_views`, but sparse rows stay sparse: a CSR block a view."""
+    """Like :func:`split_views`, but sparse rows stay sparse: one CSR block per view."""
     if not issparse(X):
         return split_views(X, views, positions, dtype=dtype)
     dtype = X.dtype if dtype is None and X.dtype == np.float32 else dtype or np.float64
@@ -187,7 +186,7 @@ def split_rows(
 
 
 def select_rows(X: Any, rows: slice | np.ndarray) -> Any:
-    """Rows of an array, a sparse array or a DataFrame."""
+    """The given rows of an array, sparse array or DataFrame."""
     if hasattr(X, "iloc"):
         return X.iloc[rows]
     if issparse(X) or is_numpy(X) or not is_array(X):

@@ -1,4 +1,4 @@
-"""X comes in: features agree with those seen at fit, every entry is a finite number."""
+"""Check X: its features are those seen at fit, and every entry is a finite number."""
 
 from __future__ import annotations
 
@@ -30,19 +30,20 @@ __all__ = [
 
 
 def validate_features(estimator: Any, X: Any, *, reset: bool) -> Any:
-    """Check the shape and the feature names of X, but not yet its entries.
+    """Check the shape and feature names of X, but not yet its entries.
 
-    Sets ``n_features_in_`` and ``feature_names_in_`` on the estimator if ``reset``,
-    and refuses other features than those otherwise; :func:`validate_new` looks for
-    them by name instead. The entries are left to :func:`split_views`, since columns
-    outside every view may hold anything.
+    If ``reset``, sets ``n_features_in_`` and ``feature_names_in_`` on the estimator;
+    otherwise refuses any other features (:func:`validate_new` finds columns by name
+    instead). The entries are checked by :func:`split_views`, since columns that belong
+    to no view may hold anything.
 
     Parameters
     ----------
     estimator : estimator
-        Bears the attributes; its class names it in messages.
+        Receives ``n_features_in_``; messages name its class.
     X : array-like or DataFrame of shape (n, d)
-        Lists, NumPy arrays, arrays of any array API library, pandas and polars frames.
+        A list, a NumPy array, an array of any array API library, or a pandas or polars
+        DataFrame.
     reset : bool
         True in ``fit``, False afterwards.
 
@@ -63,21 +64,21 @@ def validate_features(estimator: Any, X: Any, *, reset: bool) -> Any:
 def validate_new(
     estimator: Any, X: Any, views: list[View], positions: list[list[int]]
 ) -> tuple[Any, list[list[int]]]:
-    """Check new rows, and find the columns of each view among theirs.
+    """Check new rows, and find the columns of each view in them.
 
-    Where the training data and X have column names, columns are found by name, as in
-    scikit-learn's ColumnTransformer: their order does not matter, and X need not have
-    columns that no view uses, but may have others. Otherwise columns are found by
-    position, and X must have as many as the training data.
+    If both the training data and X have column names, columns are matched by name, as
+    in scikit-learn's ColumnTransformer: their order does not matter, columns that no
+    view uses may be absent, and there may be additional ones. Otherwise columns are
+    matched by position, and X must have as many as the training data.
 
     Parameters
     ----------
     estimator : estimator
-        Bears ``n_features_in_`` and, if there were names, ``feature_names_in_``.
+        Has ``n_features_in_`` and, if there were names, ``feature_names_in_``.
     X : array-like or DataFrame of shape (m, e)
         New rows, as for :func:`validate_features`.
     views : list of View
-        Named in messages.
+        Their names appear in error messages.
     positions : list of list of int
         Columns of each view in the training data.
 
@@ -97,19 +98,19 @@ def validate_new(
 
 
 def as_dense_array(X: Any, estimator: Any, *, allow_nd: bool = False) -> Array:
-    """X as a dense, real, nonempty array of at least two dimensions, any dtype.
+    """X as a dense, real, nonempty array of at least two dimensions and any dtype.
 
-    NumPy's own arrays and what converts to them go through scikit-learn. Its check of
-    other libraries' arrays depends on a global switch, so those are checked here.
+    NumPy arrays, and whatever converts to them, are checked by scikit-learn. Its check
+    of other arrays depends on a global switch, so those are checked here.
 
     Parameters
     ----------
     X : array-like
         The input.
     estimator : estimator
-        Named in messages.
+        Its class appears in error messages.
     allow_nd : bool, default=False
-        Whether more than two dimensions are fine.
+        Whether more than two dimensions are allowed.
 
     Returns
     -------
@@ -123,7 +124,7 @@ def as_dense_array(X: Any, estimator: Any, *, allow_nd: bool = False) -> Array:
         )
     if not is_array(X) or is_numpy(X):
         if isinstance(X, list | tuple) and np.asarray(X).dtype.kind in "US":
-            # One text would otherwise turn every number into text.
+            # Otherwise a single string would turn every number into a string.
             X = np.asarray(X, dtype=object)
         return check_array(
             X,
@@ -167,23 +168,23 @@ def _check_not_empty(shape: Any, estimator: Any) -> None:
 def split_views(
     X: Any, views: list[View], positions: list[list[int]], *, dtype: Any = None
 ) -> list[Array]:
-    """Cut X into one block of finite floats a view.
+    """Cut X into one block of finite floats per view.
 
     Parameters
     ----------
     X : array or DataFrame of shape (n, d)
         What :func:`validate_features` returned.
     views : list of View
-        Name the blocks in messages.
+        Their names appear in error messages.
     positions : list of list of int
         Columns of each view, from :func:`~kernelweave.views.columns.resolve_columns`.
     dtype : floating dtype, default=None
-        Dtype of all blocks. None: float32 where every view is float32, else float64.
+        Dtype of all blocks. None: float32 if every view is float32, else float64.
 
     Returns
     -------
     blocks : list of arrays of shape (n, d_view)
-        They may share memory with X, so nothing may be written to them.
+        Read-only for the caller: they may share memory with X.
     """
     names = column_names(X)
     labels = [
@@ -205,7 +206,7 @@ def split_views(
 
 
 def take_columns(X: Any, columns: list[int]) -> Any:
-    """Some columns of an array or DataFrame, without a copy where that is possible."""
+    """The given columns of an array or DataFrame, without a copy if possible."""
     if hasattr(X, "iloc"):
         return X.iloc[:, columns]
     if is_table(X):
@@ -220,16 +221,16 @@ def take_columns(X: Any, columns: list[int]) -> Any:
 
 
 def to_float(block: Any, where: str, labels: list[Any]) -> Array:
-    """``block`` as float32 if that is its dtype, and as float64 otherwise.
+    """``block`` as float32 if that is its dtype, otherwise as float64.
 
     Parameters
     ----------
     block : array or DataFrame of shape (n, d)
-        Numbers of any dtype, also as objects; None and pandas' NA become NaN.
+        Numbers of any dtype, including object; None and pandas' NA become NaN.
     where : str
-        Opens the messages, such as ``View 'rna'``.
+        Prefix of error messages, such as ``View 'rna'``.
     labels : list
-        Names of the d columns in messages.
+        Names of the d columns in error messages.
 
     Returns
     -------
@@ -295,7 +296,7 @@ def _check_finite(block: Array, view: View, labels: list[Any]) -> None:
         shown = ", ".join(map(str, absent[:5])) + (", ..." if len(absent) > 5 else "")
         raise ValueError(
             f"Input X contains NaN: {len(absent)} sample(s) lack the view "
-            f"{view.name!r}, since all its entries are NaN in row(s) {shown}. "
+            f"{view.name!r}: all its entries are NaN in row(s) {shown}. "
             "Drop these rows, impute the view, or set missing='available' or "
             "missing='zero' in an estimator that allows missing views."
         )

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from kernelweave.protocols import Polyhedron, WeightSet
+
 __all__ = ["LpBall"]
 
 
-class LpBall:
+class LpBall(WeightSet):
     """``{ w >= 0 : norm_q(w) <= 1 }`` with ``1 < q <= inf``: non-sparse weights.
 
     Criteria that decrease in every weight attain their minimum on the sphere, so the
@@ -19,21 +21,23 @@ class LpBall:
         The exponent q.
     """
 
+    offers = frozenset({"norm", "polyhedron"})
+
     def __init__(self, norm: float = 2.0) -> None:
         if not norm > 1:
             raise ValueError(
                 f"LpBall needs norm > 1, got {norm!r}; use Simplex() for norm 1"
             )
-        self.norm = float(norm)
+        self.norm = self.power = float(norm)
 
     @property
     def dual_norm(self) -> float:
         """The exponent ``q* = q / (q - 1)`` of the support function."""
         return 1.0 if np.isinf(self.norm) else self.norm / (self.norm - 1.0)
 
-    def start(self, p: int) -> np.ndarray:
+    def start(self, m: int) -> np.ndarray:
         """Equal weights on the sphere."""
-        return self.scale(np.ones(p))
+        return self.scale(np.ones(m))
 
     def support(self, scores: np.ndarray) -> float:
         """The dual norm of the positive part of the scores."""
@@ -55,6 +59,14 @@ class LpBall:
     def violation(self, weights: np.ndarray) -> float:
         """Largest negative weight, or the excess of the norm over 1."""
         return max(-float(np.min(weights)), _norm(weights, self.norm) - 1.0, 0.0)
+
+    def is_point(self, m: int) -> bool:
+        """Whether it is a cube, of which the corner of ones is the best point."""
+        return m == 1 or bool(np.isinf(self.norm))
+
+    def polyhedron(self, m: int) -> Polyhedron:
+        """The simplex, for ``w^q``: the sphere is where criteria are smallest."""
+        return Polyhedron.sum_to_one(m)
 
     def __repr__(self) -> str:
         return f"LpBall({self.norm:g})"

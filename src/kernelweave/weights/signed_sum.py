@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 from scipy import linalg
-from scipy.optimize import linprog
 
-from kernelweave._array import eps, namespace, to_numpy
-from kernelweave._chunks import row_chunks
+from kernelweave._array import eps, to_numpy
 from kernelweave._memory import require_memory
 from kernelweave._tolerances import ROUNDING_UNITS
-from kernelweave.kernels.banks.dense import DenseBank
+from kernelweave.kernels.banks.base import combine_in_double
+from kernelweave.protocols import Bank, Polyhedron, WeightSet
+from kernelweave.weights.programs import box_maximizer, linear_program
 
-__all__ = ["SignedSum", "box_maximum"]
+__all__ = ["SignedSum"]
 
 #: Eigenvalues of the mean kernel, relative to the largest, that count as zero, however
 #: few rows there are.
@@ -25,8 +25,6 @@ SUPPORT_TOLERANCE = 1e-10
 SUPPORT_ROUNDS = 200
 #: Programs in a row without progress after which rounding is held responsible.
 IDLE = 3
-#: The tightest feasibility and optimality tolerance that HiGHS accepts.
-LP_TOLERANCE = 1e-10
 #: A kernel keeps this share of the mean kernel when it is pulled to the boundary.
 INSIDE = 1e-12
 #: Share of the bound at which a weight counts as held by it.
@@ -37,7 +35,7 @@ EQUAL = 1e-3
 COLLINEAR = 1e8
 
 
-class SignedSum:
+class SignedSum(WeightSet):
     """``{ w : sum_i w_i = 1, sum_i w_i G_i PSD over all rows, abs(w_i) <= bound }``.
 
     The set of Lanckriet et al. (2002), Eqs. 11 and 12, which constrain the sum and not
@@ -55,7 +53,7 @@ class SignedSum:
 
     Parameters
     ----------
-    bank : DenseBank
+    bank : Bank
         The kernels over all rows.
     bound : float, default=100.0
         The largest weight in absolute value.
@@ -68,23 +66,22 @@ class SignedSum:
         Eigenvalue decompositions spent so far.
     """
 
-    norm = 1.0
-    signed = True
+    offers = frozenset({"cuts"})
 
-    def __init__(self, bank: DenseBank, bound: float = 100.0) -> None:
+    def __init__(self, bank: Bank, bound: float = 100.0) -> None:
         if not (np.isfinite(bound) and bound >= 1.0):
             raise ValueError(f"bound must be a finite number >= 1, got {bound!r}")
         self.bank, self.bound = bank, float(bound)
         self._traces = _positive_traces(bank)
         self.cuts, self.n_eigen = np.zeros((0, bank.n_kernels)), 0
         self._last: tuple[bytes, float, np.ndarray] | None = None
-        self._null = max(NULL, ROUNDING_UNITS * bank.n_samples * eps(bank.stack))
+        self._null = max(NULL, ROUNDING_UNITS * bank.n_samples * eps(bank.like))
         self._whitener, self._largest = _whitening(bank, self._null)
         self._whitened = _whitened(bank, self._whitener)
 
-    def start(self, p: int) -> np.ndarray:
+    def start(self, m: int) -> np.ndarray:
         """Uniform weights."""
-        return np.full(p, 1.0 / p)
+        return np.full(m, 1.0 / m)
 
     def support(self, scores: np.ndarray) -> float:
         """An upper bound on ``max <scores, w>``, by linear programs over the cuts.
@@ -148,18 +145,19 @@ class SignedSum:
         out[: m - self.bank.n_kernels] = [0.0, 1.0]
         return out
 
-    def padded_cuts(self, m: int) -> np.ndarray:
-        """The cuts with zeros for weights of other terms, (c, m)."""
+    def polyhedron(self, m: int) -> Polyhedron:
+        """What the cuts say about m weights: a polyhedron around the set."""
         zeros = np.zeros((len(self.cuts), m - self.bank.n_kernels))
-        return np.concatenate([zeros, self.cuts], axis=1)
+        below = -np.concatenate([zeros, self.cuts], axis=1)
+        low, high = self.limits(m).T
+        return Polyhedron.sum_to_one(m, low, high, below)
 
     def condition(self) -> float:
         """Condition of the matrix of cosines between the kernels."""
-        p, n = self.bank.n_kernels, self.bank.n_samples
+        p = self.bank.n_kernels
         gram = np.zeros((p, p))
-        for rows in row_chunks(n, p * n):
-            flat = to_numpy(self.bank.stack[:, rows, :]).reshape(p, -1)
-            flat = flat.astype(np.float64)
+        for _, block in self.bank.row_blocks():
+            flat = to_numpy(block).reshape(p, -1).astype(np.float64)
             gram += flat @ flat.T
         size = np.sqrt(np.diag(gram))
         size[size == 0.0] = 1.0
@@ -215,7 +213,7 @@ class SignedSum:
         products = self._whitened @ vectors
         rows = np.einsum("pri,ri->ip", products, vectors)
         length = np.sum((self._whitener @ vectors) ** 2, axis=0)
-        noise = 8.0 * eps(self.bank.stack) * self._largest * length
+        noise = 8.0 * eps(self.bank.like) * self._largest * length
         self.cuts = np.concatenate([self.cuts, rows + noise[:, None]])
         self._last = None
 
@@ -227,15 +225,16 @@ class SignedSum:
             return self._last[1], self._last[2]
         limits, best = self.limits(len(scores)), self.start(len(scores))
         size = float(np.max(np.abs(scores))) or 1.0
-        upper, idle = box_maximum(scores, limits), 0
+        upper, idle = float(scores @ box_maximizer(scores, limits)), 0
         for _ in range(SUPPORT_ROUNDS):
             before = upper - scores @ best
-            answer = self._linear_program(scores / size, limits)
+            outside = self.polyhedron(len(scores))
+            answer = linear_program(-scores / size, outside)
             if answer is None:
                 break
-            point, multipliers = answer
-            relaxed = scores + size * multipliers @ self.padded_cuts(len(scores))
-            upper = min(upper, box_maximum(relaxed, limits))
+            point, prices, _ = answer
+            relaxed = scores - size * prices @ outside.below
+            upper = min(upper, float(relaxed @ box_maximizer(relaxed, limits)))
             inside = self.separate(point)
             if scores @ inside > scores @ best:
                 best = inside
@@ -247,44 +246,10 @@ class SignedSum:
         self._last = (key, upper, best)
         return upper, best
 
-    def _linear_program(
-        self, scores: np.ndarray, limits: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray] | None:
-        """The best point (m,) under all cuts, and their multipliers (c,)."""
-        m = len(scores)
-        cuts = self.padded_cuts(m)
-        result = linprog(
-            -scores,
-            A_ub=-cuts,
-            b_ub=np.zeros(len(cuts)),
-            A_eq=np.ones((1, m)),
-            b_eq=[1.0],
-            bounds=limits,
-            method="highs-ds",
-            options={
-                "primal_feasibility_tolerance": LP_TOLERANCE,
-                "dual_feasibility_tolerance": LP_TOLERANCE,
-            },
-        )
-        if result.status != 0:
-            return None
-        return result.x, np.maximum(-result.ineqlin.marginals, 0.0)
 
-
-def box_maximum(scores: np.ndarray, limits: np.ndarray) -> float:
-    """``max <scores, w>`` over ``sum_i w_i = 1`` and limits (m, 2): fill the best."""
-    order = np.argsort(-scores)
-    low, room = limits[order, 0], limits[order, 1] - limits[order, 0]
-    before = np.cumsum(room) - room
-    filled = np.clip(1.0 - np.sum(low) - before, 0.0, room)
-    return float(scores[order] @ (low + filled))
-
-
-def _positive_traces(bank: DenseBank) -> np.ndarray:
+def _positive_traces(bank: Bank) -> np.ndarray:
     """(p,). A kernel without a trace could take any weight, and free the others."""
-    xp = namespace(bank.stack)
-    stack = (bank.stack[i, :, :] for i in range(bank.n_kernels))
-    traces = np.array([float(xp.linalg.trace(kernel)) for kernel in stack])
+    traces = np.sum(bank.diagonals(), axis=1)
     if not np.all(traces > 0.0):
         i = int(np.argmin(traces > 0.0))
         raise ValueError(
@@ -294,17 +259,12 @@ def _positive_traces(bank: DenseBank) -> np.ndarray:
     return traces
 
 
-def _sum(bank: DenseBank, weights: np.ndarray) -> np.ndarray:
+def _sum(bank: Bank, weights: np.ndarray) -> np.ndarray:
     """``sum_i w_i G_i`` in float64, (n, n)."""
-    if bank.stack.dtype == namespace(bank.stack).float64:
-        return to_numpy(bank.combine(weights))
-    total = np.zeros((bank.n_samples, bank.n_samples))
-    for i, weight in enumerate(weights):
-        total += float(weight) * to_numpy(bank.stack[i, :, :])
-    return total
+    return to_numpy(combine_in_double(bank, weights))
 
 
-def _whitening(bank: DenseBank, null: float) -> tuple[np.ndarray, float]:
+def _whitening(bank: Bank, null: float) -> tuple[np.ndarray, float]:
     """W (n, r) with ``W'(mean kernel) W = I``, and its largest eigenvalue."""
     p, n = bank.n_kernels, bank.n_samples
     require_memory(
@@ -319,12 +279,12 @@ def _whitening(bank: DenseBank, null: float) -> tuple[np.ndarray, float]:
     return vectors[:, keep] / np.sqrt(values[keep]), largest
 
 
-def _whitened(bank: DenseBank, whitener: np.ndarray) -> np.ndarray:
+def _whitened(bank: Bank, whitener: np.ndarray) -> np.ndarray:
     """``W'G_i W`` of every kernel, (p, r, r)."""
     r = whitener.shape[1]
     out = np.empty((bank.n_kernels, r, r))
     for i in range(bank.n_kernels):
-        kernel = to_numpy(bank.stack[i, :, :]).astype(np.float64)
+        kernel = to_numpy(bank.kernel(i)).astype(np.float64)
         product = whitener.T @ (kernel @ whitener)
         out[i] = 0.5 * (product + product.T)
     return out

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import numpy as np
 
+from kernelweave.protocols import Polyhedron, WeightSet
+
 __all__ = ["Simplex"]
 
 
-class Simplex:
+class Simplex(WeightSet):
     """``{ w >= 0 : sum_i w_i = 1 }`` for kernels of equal trace: sparse weights.
 
     For kernels scaled to trace n this is ``theta' r = 1`` of Ye et al. (2007),
     Eq. 11, with ``w_i = theta_i r_i``.
     """
 
-    norm = 1.0
+    offers = frozenset({"norm", "polyhedron", "sparse"})
+    norm = power = 1.0
 
-    def start(self, p: int) -> np.ndarray:
+    def start(self, m: int) -> np.ndarray:
         """Uniform weights."""
-        return np.full(p, 1.0 / p)
+        return np.full(m, 1.0 / m)
 
     def support(self, scores: np.ndarray) -> float:
         """The largest score."""
@@ -37,6 +40,10 @@ class Simplex:
     def violation(self, weights: np.ndarray) -> float:
         """Largest negative weight, or the distance of the sum from 1."""
         return float(max(-np.min(weights), abs(np.sum(weights) - 1.0), 0.0))
+
+    def polyhedron(self, m: int) -> Polyhedron:
+        """The sum and the signs."""
+        return Polyhedron.sum_to_one(m)
 
     def __repr__(self) -> str:
         return "Simplex()"

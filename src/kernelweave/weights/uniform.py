@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 
+from kernelweave.protocols import Polyhedron, WeightSet
+
 __all__ = ["Uniform"]
 
 
-class Uniform:
+class Uniform(WeightSet):
     """``{ (1/p, ..., 1/p) }``: the mean kernel, the baseline every method must beat."""
 
-    norm = float("inf")
+    offers = frozenset({"norm", "polyhedron"})
+    norm, power = float("inf"), 1.0
 
-    def start(self, p: int) -> np.ndarray:
+    def start(self, m: int) -> np.ndarray:
         """The only point."""
-        return np.full(p, 1.0 / p)
+        return np.full(m, 1.0 / m)
 
     def support(self, scores: np.ndarray) -> float:
         """The mean score."""
@@ -31,6 +34,14 @@ class Uniform:
     def violation(self, weights: np.ndarray) -> float:
         """Distance from the only point."""
         return float(np.max(np.abs(weights - 1.0 / len(weights))))
+
+    def is_point(self, m: int) -> bool:
+        """Always."""
+        return True
+
+    def polyhedron(self, m: int) -> Polyhedron:
+        """The only point."""
+        return Polyhedron.sum_to_one(m, 1.0 / m, 1.0 / m)
 
     def __repr__(self) -> str:
         return "Uniform()"

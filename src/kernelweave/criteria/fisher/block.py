@@ -122,7 +122,7 @@ class BlockFisher(Fisher):
 
     Parameters
     ----------
-    bank : DenseBank
+    bank : Bank
         Centred kernels of trace n.
     target : array of shape (n, k)
         The class target, all k columns.
@@ -130,7 +130,7 @@ class BlockFisher(Fisher):
         Regularisation, relative to the mean eigenvalue of a kernel.
     """
 
-    family = "block"
+    offers = Fisher.offers - {"kernel scores"} | {"expansion"}
 
     def expand(self, weights: np.ndarray, second: bool = True) -> BlockExpansion:
         """A(w) with its derivatives from one Cholesky factorisation."""

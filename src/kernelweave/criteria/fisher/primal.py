@@ -40,7 +40,7 @@ class PrimalFisher(Fisher):
         alpha: float | Literal["learn"],
         factor: float = 1.0,
     ) -> None:
-        super().__init__(problem.bank, problem.target * factor, alpha)  # type: ignore[arg-type]
+        super().__init__(problem.bank, problem.target * factor, alpha)
 
     def factor(self, weights: np.ndarray) -> Array:
         """Cholesky factor of M(w) over the D + k rows; the next call overwrites it.

@@ -23,8 +23,7 @@ from kernelweave._array import (
 )
 from kernelweave.criteria.identifiability import weight_remarks
 from kernelweave.fits.regularized import factor_regularized
-from kernelweave.kernels.banks.dense import DenseBank
-from kernelweave.protocols import CertificateTerms, Evaluation
+from kernelweave.protocols import Bank, CertificateTerms, Criterion, Evaluation
 
 __all__ = ["Fisher"]
 
@@ -32,7 +31,7 @@ __all__ = ["Fisher"]
 MANY_KERNELS = 100
 
 
-class Fisher:
+class Fisher(Criterion):
     """``J(w) = s tr(H' M(w)^-1 H)``, ``M(w) = alpha I + sum_i w_i G_i``.
 
     Ye et al. (2007): Eqs. 16 and 23 with the binary target of Eq. 8, Eq. 34 with the
@@ -50,7 +49,7 @@ class Fisher:
 
     Parameters
     ----------
-    bank : DenseBank
+    bank : Bank
         Centred kernels of trace n.
     target : array of shape (n, k)
         Columns that sum to zero: class targets, or a centred regression target.
@@ -58,10 +57,19 @@ class Fisher:
         Regularisation, relative to the mean eigenvalue of a kernel.
     """
 
-    family = "fisher"
+    offers = frozenset(
+        {
+            "hessian",
+            "concave reciprocal",
+            "averages",
+            "parts",
+            "kernel scores",
+            "printed program",
+        }
+    )
 
     def __init__(
-        self, bank: DenseBank, target: Array, alpha: float | Literal["learn"]
+        self, bank: Bank, target: Array, alpha: float | Literal["learn"]
     ) -> None:
         self.bank = bank
         self.learns_alpha = isinstance(alpha, str)
@@ -73,8 +81,8 @@ class Fisher:
         self.alpha = alpha
         if target.ndim != 2 or target.shape[0] != bank.n_samples:
             raise ValueError(
-                f"the target must have the shape ({bank.n_samples}, k) of one row a "
-                f"sample; got {tuple(target.shape)}"
+                f"the target must have the shape ({bank.n_samples}, k) with one row "
+                f"per sample; got {tuple(target.shape)}"
             )
         if not namespace(target).all(namespace(target).isfinite(target)):
             raise ValueError("the target contains NaN or infinite values")

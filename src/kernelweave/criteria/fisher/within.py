@@ -22,15 +22,15 @@ from kernelweave._array import (
     to_numpy,
 )
 from kernelweave._chunks import row_chunks
+from kernelweave.criteria.fisher.total import Fisher
 from kernelweave.criteria.identifiability import weight_remarks
 from kernelweave.fits.regularized import factor_regularized
-from kernelweave.kernels.banks.dense import DenseBank
-from kernelweave.protocols import CertificateTerms, Evaluation
+from kernelweave.protocols import Bank, CertificateTerms, Criterion, Evaluation
 
 __all__ = ["WithinFisher"]
 
 
-class WithinFisher:
+class WithinFisher(Criterion):
     """``J(w) = -F_1(w)``, the within-class Fisher ratio of Ye et al. (2007), Eq. 9.
 
     With ``G = sum_i w_i G_i``, ``N(w) = alpha I + J G J`` and J, below Eq. 8, the
@@ -56,7 +56,7 @@ class WithinFisher:
 
     Parameters
     ----------
-    bank : DenseBank
+    bank : Bank
         Centred kernels of trace n.
     target : array of shape (n, k)
         Columns that sum to zero; the binary target of Eq. 8 gives the printed form.
@@ -69,12 +69,12 @@ class WithinFisher:
 
     learns_alpha = False
 
-    family = "fisher"
+    offers = Fisher.offers - {"printed program"}
 
     def __init__(
-        self, bank: DenseBank, target: Array, alpha: float, codes: np.ndarray
+        self, bank: Bank, target: Array, alpha: float, codes: np.ndarray
     ) -> None:
-        if isinstance(alpha, str):
+        if isinstance(alpha, str):  # type: ignore[unreachable]
             raise ValueError(
                 f"WithinFisher cannot take alpha={alpha!r}: the within-class criterion "
                 "has no learned regularisation; give a float > 0 or use Fisher"
@@ -83,18 +83,13 @@ class WithinFisher:
             raise ValueError(f"alpha must be a float > 0, got {alpha!r}")
         if not namespace(target).all(namespace(target).isfinite(target)):
             raise ValueError("the target contains NaN or infinite values")
-        like = bank.stack
+        like = bank.like
         self.bank, self.alpha, self.scale = bank, float(alpha), 1.0 / float(alpha)
         self.target = as_float(target, like.dtype)
         self.target64 = as_float(target, namespace(like).float64)
         self.centring = ClassCentring(codes, self.target)
         self.centring64 = ClassCentring(codes, self.target64)
         self._work: Array | None = None  # (n, n), reused by every factorisation
-
-    @property
-    def n_weights(self) -> int:
-        """The number p of kernels."""
-        return self.bank.n_kernels
 
     @property
     def n_kernels(self) -> int:

@@ -8,7 +8,6 @@ import numpy as np
 
 from kernelweave._array import (
     Array,
-    device,
     from_numpy,
     inner_products,
     is_numpy,
@@ -16,7 +15,6 @@ from kernelweave._array import (
     tensor_sum,
     to_numpy,
 )
-from kernelweave._memory import require_memory
 from kernelweave.criteria.identifiability import weight_remarks
 from kernelweave.inner.margin_bounds import (
     MarginTerms,
@@ -25,8 +23,7 @@ from kernelweave.inner.margin_bounds import (
 )
 from kernelweave.inner.saddle import SaddleProblem
 from kernelweave.inner.saddle_path import SaddlePath
-from kernelweave.kernels.banks.dense import DenseBank
-from kernelweave.protocols import Evaluation, InfeasibleError
+from kernelweave.protocols import Bank, Criterion, Evaluation, InfeasibleError
 
 __all__ = ["Margin", "margins_of"]
 
@@ -40,7 +37,7 @@ MANY_ROWS = 1000
 MODERATE = 1.0
 
 
-class Margin:
+class Margin(Criterion):
     """``J(w) = sum_c max_a 2 e'a - a'(G(w) + tau I) a, 0 <= a <= C, y_c'a = 0``.
 
     Lanckriet et al. (2002), Eq. 12, with ``G(w) = diag(y) sum_i w_i K_i diag(y)`` over
@@ -63,11 +60,11 @@ class Margin:
 
     Parameters
     ----------
-    bank : DenseBank
+    bank : Bank
         The kernels over all rows, as they come: whether they are centred or share a
         trace is for the caller to decide.
     signs : array of shape (n, k)
-        One two-class problem a column: +1, -1, and 0 for a row without a label.
+        One two-class problem per column: +1, -1, and 0 for a row without a label.
     margin : {"l1", "l2", "hard"}, default="l1"
         The row of the table.
     C : float or "learn", default=1.0
@@ -75,11 +72,11 @@ class Margin:
         of trace n over all rows it shares their constraint on the trace.
     """
 
-    family = "margin"
+    offers = frozenset({"hessian", "concave reciprocal", "averages", "parts", "saddle"})
 
     def __init__(
         self,
-        bank: DenseBank,
+        bank: Bank,
         signs: Array,
         margin: Literal["l1", "l2", "hard"] = "l1",
         C: float | Literal["learn"] = 1.0,
@@ -89,7 +86,7 @@ class Margin:
         self.learns_C = margin == "l2" and isinstance(C, str)
         self.signs = _checked_signs(signs, bank.n_samples)  # (N, k), NumPy
         self.rows = np.flatnonzero(np.any(self.signs != 0, axis=1))
-        self.labelled = _restrict(bank, self.rows)
+        self.labelled = bank.restrict(self.rows)
         bound = float(C) if margin == "l1" else np.inf
         tau = 1.0 / float(C) if margin == "l2" and not self.learns_C else 0.0
         self.problem = SaddleProblem(
@@ -112,7 +109,7 @@ class Margin:
         problem = self.problem
         rows = problem.bank.n_samples
         moderate = problem.bound <= MODERATE * problem.unit()
-        if moderate and rows > MANY_ROWS and is_numpy(self.bank.stack):
+        if moderate and rows > MANY_ROWS and is_numpy(self.bank.like):
             return "newton"
         return "interior_point"
 
@@ -199,7 +196,7 @@ class Margin:
         """Coefficients of the labelled rows as an array (N, k) like the bank's."""
         full = np.zeros(self.signs.shape)
         full[self.rows] = coef
-        return from_numpy(full, self.bank.stack, namespace(self.bank.stack).float64)
+        return from_numpy(full, self.bank.like, namespace(self.bank.like).float64)
 
     def _on_labelled(self, coef: Array) -> np.ndarray:
         return to_numpy(coef).astype(np.float64)[self.rows]
@@ -240,7 +237,7 @@ def _checked_signs(signs: Array, n: int) -> np.ndarray:
     """The signs as float64, (n, k), or an error that says what is wrong."""
     if signs.ndim != 2 or signs.shape[0] != n or signs.shape[1] == 0:
         raise ValueError(
-            f"the signs must have the shape ({n}, k), one row per sample; "
+            f"the signs must have the shape ({n}, k) with one row per sample; "
             f"got {tuple(signs.shape)}"
         )
     values = to_numpy(signs).astype(np.float64)
@@ -260,28 +257,9 @@ def _checked_signs(signs: Array, n: int) -> np.ndarray:
     return values
 
 
-def _restrict(bank: DenseBank, rows: np.ndarray) -> DenseBank:
-    """The bank over the labelled rows; the same object if those are all."""
-    n = len(rows)
-    if n == bank.n_samples:
-        return bank
-    stack = bank.stack
-    xp = namespace(stack)
-    size = bank.n_kernels * n * n * xp.finfo(stack.dtype).bits // 8
-    require_memory(
-        size, f"{bank.n_kernels} kernels of {n} labelled rows", "use fewer rows", stack
-    )
-    out = xp.empty((bank.n_kernels, n, n), dtype=stack.dtype, device=device(stack))
-    index = xp.asarray(rows, device=device(stack))
-    for i in range(bank.n_kernels):
-        part = xp.take(stack[i, :, :], index, axis=0)
-        out[i, :, :] = xp.take(part, index, axis=1)
-    return DenseBank(out, bank.names)
-
-
-def margins_of(bank: DenseBank, weights: np.ndarray, coef: np.ndarray) -> np.ndarray:
+def margins_of(bank: Bank, weights: np.ndarray, coef: np.ndarray) -> np.ndarray:
     """``1 / norm(w_c)`` with ``norm(w_c)^2 = a_c' K a_c`` for each column, (c,)."""
-    coef = from_numpy(coef, bank.stack, namespace(bank.stack).float64)
+    coef = from_numpy(coef, bank.like, namespace(bank.like).float64)
     moved = tensor_sum(weights, bank.apply(coef))
     squared = to_numpy(namespace(coef).sum(coef * moved, axis=0))
     with np.errstate(divide="ignore"):  # a function that is constant has no margin

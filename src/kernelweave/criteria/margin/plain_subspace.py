@@ -11,7 +11,7 @@ from kernelweave.criteria.margin.margin import Margin
 from kernelweave.fits.subspace import RegularizedKernel
 from kernelweave.fits.subspace_svm import SubspaceSVM
 from kernelweave.kernels.banks.dense import DenseBank
-from kernelweave.protocols import Evaluation
+from kernelweave.protocols import Bank, Evaluation
 
 __all__ = ["PlainSubspaceMargin"]
 
@@ -37,7 +37,7 @@ class PlainSubspaceMargin:
 
     Parameters
     ----------
-    bank : DenseBank
+    bank : Bank
         Centred kernels of trace n.
     signs : ndarray of shape (n, m)
         +1 and -1, a column for each machine.
@@ -51,7 +51,7 @@ class PlainSubspaceMargin:
 
     def __init__(
         self,
-        bank: DenseBank,
+        bank: Bank,
         signs: np.ndarray,
         alpha: float,
         C: float,
@@ -83,16 +83,16 @@ class PlainSubspaceMargin:
         total : float
             s, the largest sum of weights allowed.
         """
-        stack = self.bank.stack
+        p, n = self.bank.n_kernels, self.bank.n_samples
         itemsize = np.dtype(np.float64).itemsize
         require_memory(
-            int(np.prod(stack.shape)) * itemsize,
+            p * n * n * itemsize,
             "a second set of kernels, for the lower bound of uncorrelated=False,",
             "use uncorrelated=True, which needs none, or fewer kernels",
-            stack,
+            self.bank.like,
         )
-        parts = [self._alone(stack[i, :, :], total) for i in range(stack.shape[0])]
-        bank = DenseBank(namespace(stack).stack(parts), self.bank.names)
+        parts = [self._alone(self.bank.kernel(i), total) for i in range(p)]
+        bank = DenseBank(namespace(self.bank.like).stack(parts), self.bank.names)
         return Margin(bank, self.signs, "l1", self.C)
 
     def remarks(self, weights: np.ndarray) -> tuple[str, ...]:

@@ -23,8 +23,7 @@ from kernelweave.criteria.fisher.total import Fisher
 from kernelweave.criteria.identifiability import weight_remarks
 from kernelweave.inner.margin_bounds import balanced
 from kernelweave.inner.svm import hinge, solve_svm
-from kernelweave.kernels.banks.dense import DenseBank
-from kernelweave.protocols import CertificateTerms, Evaluation
+from kernelweave.protocols import Bank, CertificateTerms, Criterion, Evaluation
 
 __all__ = ["SubspaceMargin"]
 
@@ -34,7 +33,7 @@ __all__ = ["SubspaceMargin"]
 RIDGES = (1e-10, 1e-9, 1e-6, 1e-3)
 
 
-class SubspaceMargin:
+class SubspaceMargin(Criterion):
     """``v(w) = max_A sum(a) - tr(A' T(w) A) / 2``, ``T(w) = G (G + alpha I)^-1``.
 
     The joint problem of Chen et al. (2008), Eqs. 39 and 40, with the subspace of at
@@ -54,7 +53,7 @@ class SubspaceMargin:
 
     Parameters
     ----------
-    bank : DenseBank
+    bank : Bank
         Centred kernels of trace n.
     signs : ndarray of shape (n, m)
         +1 and -1, a column for each machine.
@@ -67,13 +66,12 @@ class SubspaceMargin:
         Relative gap of the machines.
     """
 
-    family = "fisher"
-    #: Where the box holds every variable, v is all but linear in w.
-    reciprocal_is_concave = False
+    #: No concave reciprocal: where the box holds every variable, v is all but linear.
+    offers = frozenset({"hessian", "averages", "parts"})
 
     def __init__(
         self,
-        bank: DenseBank,
+        bank: Bank,
         signs: np.ndarray,
         alpha: float,
         C: float,
@@ -81,7 +79,7 @@ class SubspaceMargin:
     ) -> None:
         if not (np.isfinite(C) and C > 0):
             raise ValueError(f"C must be a finite number > 0, got {C!r}")
-        if isinstance(alpha, str):
+        if isinstance(alpha, str):  # type: ignore[unreachable]
             raise ValueError(f"alpha must be a finite number > 0, got {alpha!r}")
         signs = np.asarray(signs, dtype=np.float64)
         if signs.ndim != 2 or not np.all(np.abs(signs) == 1.0):
@@ -89,14 +87,9 @@ class SubspaceMargin:
         if np.any(np.abs(np.sum(signs, axis=0)) == len(signs)):
             raise ValueError("every machine needs rows of both signs")
         # The Fisher criterion knows how to factor alpha I + G.
-        self._ridge = Fisher(bank, from_numpy(signs, bank.stack), alpha)
+        self._ridge = Fisher(bank, from_numpy(signs, bank.like), alpha)
         self.bank, self.signs = bank, signs
         self.alpha, self.C, self.tol = float(alpha), float(C), tol
-
-    @property
-    def n_weights(self) -> int:
-        """The number p of kernels."""
-        return self.bank.n_kernels
 
     @property
     def n_kernels(self) -> int:
@@ -108,7 +101,7 @@ class SubspaceMargin:
         factor = self._ridge.factor(weights)
         kernel = self._kernel(factor)
         a = solve_svm(kernel, self.signs, self.C, self.tol)
-        b = self.alpha * solve_factored(factor, from_numpy(a, self.bank.stack))
+        b = self.alpha * solve_factored(factor, from_numpy(a, self.bank.like))
         products = self.bank.apply(b)
         scores = to_numpy(inner_products(products, b)).astype(np.float64)
         scores /= 2.0 * self.alpha
@@ -188,8 +181,8 @@ class SubspaceMargin:
         return total
 
     def _like(self, b: np.ndarray) -> Array:
-        xp = namespace(self.bank.stack)
-        return from_numpy(b, self.bank.stack, dtype=xp.float64)
+        xp = namespace(self.bank.like)
+        return from_numpy(b, self.bank.like, dtype=xp.float64)
 
     def _products(self, b: np.ndarray) -> Array:
         """``G_i B`` (p, n, m) in float64."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from kernelweave._array import (
@@ -10,11 +12,12 @@ from kernelweave._array import (
     as_float,
     device,
     from_numpy,
-    inner_products,
     is_numpy,
     namespace,
 )
 from kernelweave._chunks import row_chunks
+from kernelweave._memory import require_memory
+from kernelweave.kernels.banks.base import KernelBank, take_square
 
 __all__ = ["DenseBank"]
 
@@ -22,11 +25,8 @@ __all__ = ["DenseBank"]
 BLOCK_ENTRIES = 2**25
 
 
-class DenseBank:
+class DenseBank(KernelBank):
     """Centred kernels ``G_1, ..., G_p`` of trace n, held as one array (p, n, n).
-
-    Solvers touch kernels through the products below only, so a bank of explicit
-    features or a bank on a cluster can stand in for this one.
 
     Parameters
     ----------
@@ -47,41 +47,40 @@ class DenseBank:
                 "a DenseBank takes an array of shape (p, n, n); "
                 f"got shape {tuple(stack.shape)}"
             )
+        super().__init__(stack, stack.shape[0], stack.shape[1], names)
         self.stack = stack
-        self.n_kernels, self.n_samples = int(stack.shape[0]), int(stack.shape[1])
-        self.names = list(names or (f"kernel {i}" for i in range(self.n_kernels)))
 
-    @property
-    def like(self) -> Array:
-        """An array with the namespace, device and dtype of the kernels."""
-        return self.stack
+    def kernel(self, i: int) -> Array:
+        """``G_i``, (n, n), in the memory of the bank."""
+        return self.stack[i, :, :]
 
-    @property
-    def n_rows(self) -> int:
-        """The number of data rows behind the kernels."""
-        return self.n_samples
-
-    def traces(self, kernels: np.ndarray) -> np.ndarray:
-        """Traces of the kernels with these indices: n, or less if rows lack a view."""
-        trace = namespace(self.stack).linalg.trace
-        return np.array([float(trace(self.stack[int(i), :, :])) for i in kernels])
-
-    #: Whether a subset of the kernels takes no copy of n x n matrices.
-    is_cheap_to_cut = False
+    def row_blocks(self) -> Iterator[tuple[slice, Array]]:
+        """All kernels, a few rows at a time: which rows, and (p, r, n)."""
+        for rows in row_chunks(self.n_samples, self.n_kernels * self.n_samples):
+            yield rows, self.stack[:, rows, :]
 
     def subset(self, kernels: np.ndarray) -> DenseBank:
         """A bank of some of the kernels, copied."""
-        xp = namespace(self.stack)
-        parts = [self.stack[int(i), :, :] for i in kernels]
-        return DenseBank(xp.stack(parts), [self.names[int(i)] for i in kernels])
+        parts = [self.kernel(int(i)) for i in kernels]
+        stack = namespace(self.stack).stack(parts)
+        return DenseBank(stack, [self.names[int(i)] for i in kernels])
 
-    def sizes(self, kernels: np.ndarray) -> np.ndarray:
-        """Frobenius norms of the kernels with these indices."""
-        flat = (
-            namespace(self.stack).reshape(self.stack[int(i), :, :], (-1,))
-            for i in kernels
+    def restrict(self, rows: np.ndarray) -> DenseBank:
+        """The kernels between some of the rows, copied unless those are all."""
+        n = len(rows)
+        if n == self.n_samples:
+            return self
+        xp, shape = namespace(self.stack), (self.n_kernels, n, n)
+        require_memory(
+            self.n_kernels * n * n * xp.finfo(self.stack.dtype).bits // 8,
+            f"{self.n_kernels} kernels of {n} rows",
+            "use fewer rows",
+            self.stack,
         )
-        return np.array([float(x @ x) ** 0.5 for x in flat])
+        out = xp.empty(shape, dtype=self.stack.dtype, device=device(self.stack))
+        for i in range(self.n_kernels):
+            out[i, :, :] = take_square(self.kernel(i), rows)
+        return DenseBank(out, self.names)
 
     def combine(
         self, weights: np.ndarray, out: Array | None = None, lower: bool = False
@@ -131,7 +130,3 @@ class DenseBank:
             for rows in row_chunks(self.n_samples, self.n_samples, BLOCK_ENTRIES):
                 out[i, rows, :] = as_float(self.stack[i, rows, :], b.dtype) @ b
         return out
-
-    def quad(self, b: Array) -> Array:
-        """``tr(B' G_i B)`` for every kernel, (p,)."""
-        return inner_products(self.apply(b), b)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -15,7 +16,10 @@ from kernelweave._array import (
     inner_products,
     is_numpy,
     namespace,
+    to_numpy,
 )
+from kernelweave._chunks import row_chunks
+from kernelweave.kernels.banks.base import KernelBank
 
 __all__ = ["FeatureBank"]
 
@@ -23,11 +27,11 @@ __all__ = ["FeatureBank"]
 NOTHING = 1e-18
 
 
-class FeatureBank:
+class FeatureBank(KernelBank):
     """Kernels ``G_i = Z_i Z_i'`` of rank D_i, held as one array Z (n, D).
 
-    Does what :class:`DenseBank` does with ``n D`` numbers in place of ``n^2 p``. The
-    rows are those of the data, or fewer ones with the same second moments.
+    Takes ``n D`` numbers where a :class:`DenseBank` takes ``n^2 p``. The rows are those
+    of the data, or fewer ones with the same second moments.
 
     Parameters
     ----------
@@ -57,11 +61,9 @@ class FeatureBank:
                 f"{sum(widths)} columns are needed for kernels of {widths} features; "
                 f"got shape {tuple(features.shape)}"
             )
+        super().__init__(features, len(widths), features.shape[0], names, n_rows)
         self.features = features
         self.widths = [int(width) for width in widths]
-        self.n_kernels, self.n_samples = len(self.widths), int(features.shape[0])
-        self.names = list(names or (f"kernel {i}" for i in range(self.n_kernels)))
-        self.n_rows = self.n_samples if n_rows is None else int(n_rows)
         self.triangular = triangular
         ends = np.cumsum([0, *self.widths])
         self.blocks = [slice(int(a), int(b)) for a, b in pairwise(ends)]
@@ -69,10 +71,22 @@ class FeatureBank:
     #: Whether a subset of the kernels takes no copy of n x n matrices.
     is_cheap_to_cut = True
 
-    @property
-    def like(self) -> Array:
-        """An array with the namespace, device and dtype of the kernels."""
-        return self.features
+    def kernel(self, i: int) -> Array:
+        """``G_i = Z_i Z_i'``, (n, n)."""
+        own = self.features[:, self.blocks[i]]
+        return own @ own.T
+
+    def row_blocks(self) -> Iterator[tuple[slice, Array]]:
+        """All kernels, a few rows at a time: which rows, and (p, r, n)."""
+        xp, n = namespace(self.features), self.n_samples
+        own = [self.features[:, columns] for columns in self.blocks]
+        for rows in row_chunks(n, self.n_kernels * n):
+            yield rows, xp.stack([part[rows, :] @ part.T for part in own])
+
+    def diagonals(self) -> np.ndarray:
+        """The diagonal of every kernel in float64, (p, n)."""
+        squares = to_numpy(self.features).astype(np.float64) ** 2
+        return np.stack([np.sum(squares[:, part], axis=1) for part in self.blocks])
 
     def combine(
         self, weights: np.ndarray, out: Array | None = None, lower: bool = False
@@ -133,6 +147,14 @@ class FeatureBank:
         names = [self.names[int(i)] for i in kernels]
         return FeatureBank(self.columns(kernels), widths, names, self.n_rows)
 
+    def restrict(self, rows: np.ndarray) -> FeatureBank:
+        """The kernels between some of the rows."""
+        if len(rows) == self.n_samples:
+            return self
+        index = from_numpy(rows, self.features, namespace(self.features).int64)
+        features = namespace(self.features).take(self.features, index, axis=0)
+        return FeatureBank(features, self.widths, self.names)
+
     def apply(self, b: Array) -> Array:
         """``G_i B`` for every kernel, (p, n, k), in the precision of ``b`` (n, k)."""
         xp = namespace(b)
@@ -151,10 +173,6 @@ class FeatureBank:
         xp = namespace(values)
         rows = xp.sum(values, axis=1)
         return xp.stack([xp.sum(rows[block]) for block in self.blocks])
-
-    def traces(self, kernels: np.ndarray) -> np.ndarray:
-        """Traces of the kernels with these indices: the number of rows."""
-        return np.full(len(kernels), float(self.n_rows))
 
     def sizes(self, kernels: np.ndarray) -> np.ndarray:
         """Frobenius norms of the kernels with these indices."""

@@ -1,4 +1,4 @@
-"""What an explicit feature map of a kernel is."""
+"""The base class of explicit feature maps."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ __all__ = ["FeatureMap"]
 
 
 class FeatureMap:
-    """``z(x)`` with ``k(x, y) = z(x)'z(y)``, exactly or nearly.
+    """``z(x)`` with ``k(x, y) = z(x)'z(y)``, exactly or approximately.
 
-    A map is fitted on a sample of rows with NumPy and may then be moved to another
-    array library or device. It holds numbers only, so that it can be sent to workers.
+    A map is fitted with NumPy on a sample of rows and may then be moved to another
+    array library or device. It holds nothing but numbers, so it can be sent to workers.
 
     Attributes
     ----------
     kernel : Kernel
-        The kernel behind the map, resolved, without the steps of a pipe.
+        The kernel that is mapped, resolved and without the steps of a pipe.
     n_features : int
         Length of z.
     how : str
-        What kind of map it is, for remarks.
+        The kind of map, for remarks.
     exact : bool
         Whether ``k(x, y) = z(x)'z(y)`` holds up to rounding.
     """
 
     exact: bool = False
     how: str = ""
-    #: Names of the attributes that are arrays and move with :meth:`to`.
+    #: Names of the array attributes that :meth:`to` moves.
     arrays: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, kernel: Kernel, n_features: int) -> None:
@@ -45,18 +45,18 @@ class FeatureMap:
         raise TypeError(f"{type(self).__name__} does not compute features")
 
     def write(self, X: Array, out: Array) -> None:
-        """Put the features of the rows X (m, d) into ``out`` (m, D)."""
+        """Write the features of the rows X (m, d) to ``out`` (m, D)."""
         out[...] = self.transform(X)
 
     def is_reference(self, X: np.ndarray) -> np.ndarray:
-        """Which of the rows X (m, d) the map was built on and so knows exactly, (m,).
+        """Mask (m,) of the rows X (m, d) from which the map was built.
 
-        An error measured on these would look too good.
+        The map may be exact there: an error measured on these rows is too optimistic.
         """
         return np.zeros(X.shape[0], dtype=bool)
 
     def to(self, like: Array) -> Any:
-        """A copy whose arrays live where ``like`` does, in its dtype."""
+        """A copy whose arrays have the library, device and dtype of ``like``."""
         moved = copy.copy(self)
         for name in self.arrays:
             setattr(moved, name, from_numpy(np.asarray(getattr(self, name)), like))

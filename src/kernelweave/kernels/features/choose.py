@@ -1,4 +1,4 @@
-"""Which feature map each kernel gets."""
+"""The choice of a feature map for each kernel."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kernelweave.kernels.features.nystroem import NystroemFeatures
 __all__ = ["METHODS", "choose_map", "has_exact_map"]
 
 METHODS = ("exact", "nystroem", "random")
-#: Exact features are taken up to this many times the number asked for.
+#: Exact features are used if they are at most this many times ``n_features``.
 EXACT_FACTOR = 4
 
 
@@ -31,24 +31,24 @@ def choose_map(
     rng: np.random.Generator,
     precision: float,
 ) -> FeatureMap:
-    """A map of one resolved kernel (without the steps of a pipe).
+    """A feature map of a resolved kernel (without the steps of a pipe).
 
     Parameters
     ----------
     kernel : Kernel
         The kernel.
     sample : ndarray of shape (s, d)
-        Rows as the kernel sees them.
+        Rows after the steps of the pipe.
     method : {"exact", "nystroem", "random"}
-        Linear, cosine and polynomial kernels are exact whatever the method, unless
-        their features are more than four times ``n_features``. "random" falls back on
-        Nystroem features for kernels that have no random ones.
+        Linear, cosine and polynomial kernels are mapped exactly whatever the method,
+        unless that takes more than four times ``n_features`` features. "random" falls
+        back on Nystroem features for kernels that have no random ones.
     n_features : int
         Length of an approximate map.
     rng : numpy.random.Generator
         Draws landmarks or frequencies.
     precision : float
-        Machine precision of the rows to come.
+        Machine precision of the rows to be mapped.
     """
     width = exact_width(kernel, sample.shape[1])
     if method == "exact":

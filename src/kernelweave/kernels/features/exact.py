@@ -1,4 +1,4 @@
-"""Feature maps without any error: linear, cosine and low-degree polynomial kernels."""
+"""Exact feature maps: linear, cosine and low-degree polynomial kernels."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = [
 
 
 def exact_width(kernel: Kernel, n_columns: int) -> int | None:
-    """Length of the exact features of a kernel on d columns, None if there are none."""
+    """Number of exact features of a kernel on d columns, None if there are none."""
     core = kernel.core
     if isinstance(core, Linear | Cosine):
         return n_columns
@@ -46,8 +46,8 @@ def exact_map(kernel: Kernel, sample: np.ndarray) -> FeatureMap:
 class LinearFeatures(FeatureMap):
     """``z(x) = x`` for ``k(x, y) = x'y``.
 
-    Columns far from zero keep their digits because they pass a
-    :class:`~kernelweave.kernels.frame.Frame` on their way here.
+    Columns far from zero keep their digits because a
+    :class:`~kernelweave.kernels.frame.Frame` has already been applied to them.
     """
 
     exact, how = True, "exact"
@@ -68,7 +68,7 @@ class CosineFeatures(FeatureMap):
 
 
 class PolynomialFeatures(FeatureMap):
-    """All monomials of ``(gamma x'y + c)^q``, each times the root of its coefficient.
+    """The monomials of ``(gamma x'y + c)^q``, each times the root of its coefficient.
 
     With ``x_0 = sqrt(c / gamma)``, ``k(x, y) = gamma^q (x_0 y_0 + x'y)^q``, and the
     monomial with exponents e has the coefficient ``gamma^q q! / prod e_j!``.
@@ -78,7 +78,7 @@ class PolynomialFeatures(FeatureMap):
     kernel : Polynomial
         The kernel, resolved.
     n_columns : int
-        d.
+        Number d of columns.
     """
 
     exact, how = True, "exact"

@@ -15,25 +15,25 @@ __all__ = ["FourierFeatures"]
 class FourierFeatures(FeatureMap):
     """``z(x) = sqrt(2/D) [cos(W'x), sin(W'x)]``, so that ``E z(x)'z(y) = k(x, y)``.
 
-    Rahimi and Recht (2007): the columns of W come from the spectrum of the kernel, a
-    Gaussian of variance ``2 gamma`` for ``exp(-gamma |x - y|^2)`` and a Cauchy
-    distribution of width gamma a coordinate for ``exp(-gamma |x - y|_1)``. Gaussian
-    frequencies are made orthogonal in blocks of d, which lowers the error (Yu et al.
-    2016). Cosine and sine at the same frequency make ``z(x)'z(x) = 1`` exactly.
+    Rahimi and Recht (2007): the columns of W are drawn from the spectrum of the kernel,
+    a Gaussian of variance ``2 gamma`` for ``exp(-gamma |x - y|^2)`` and, in each
+    coordinate, a Cauchy distribution of scale gamma for ``exp(-gamma |x - y|_1)``.
+    Gaussian frequencies are made orthogonal in blocks of d, which lowers the error (Yu
+    et al. 2016). Cosine and sine at the same frequency make ``z(x)'z(x) = 1`` exactly.
 
     Parameters
     ----------
     kernel : RBF or Laplacian
         The kernel, resolved.
     n_columns : int
-        d.
+        Number d of columns.
     n_features : int
-        D; an odd number is rounded up.
+        Number D of features; an odd number is rounded up.
     rng : numpy.random.Generator
         Draws the frequencies.
     origin : ndarray of shape (d,), optional
-        Subtracted from all rows, so that phases keep the digits of columns far from
-        zero; the kernel does not see it.
+        Subtracted from all rows, so that the phases of columns far from zero keep their
+        digits; the kernel does not depend on it.
     """
 
     how = "random Fourier"
@@ -61,7 +61,7 @@ class FourierFeatures(FeatureMap):
 
     @staticmethod
     def supports(kernel: Kernel) -> bool:
-        """Whether the kernel has such features."""
+        """Whether the kernel has random Fourier features."""
         return isinstance(kernel, RBF | Laplacian)
 
     def transform(self, X: Array) -> Array:
@@ -71,7 +71,7 @@ class FourierFeatures(FeatureMap):
         return xp.concat([xp.cos(phase), xp.sin(phase)], axis=1) * self.size
 
     def write(self, X: Array, out: Array) -> None:
-        """The same into ``out`` (m, D), without temporaries of that size."""
+        """Write the features to ``out`` (m, D), without temporaries of that size."""
         if not is_numpy(X):
             return super().write(X, out)
         phase, half = (X - self.origin) @ self.frequencies, self.n_features // 2
@@ -81,7 +81,7 @@ class FourierFeatures(FeatureMap):
 
     @property
     def size(self) -> float:
-        """What makes ``z(x)'z(x) = 1``."""
+        """The factor that makes ``z(x)'z(x) = 1``."""
         return float(np.sqrt(2.0 / self.n_features))
 
 

@@ -1,4 +1,4 @@
-"""Which rows of a sample stand for all rows in a Nystroem map."""
+"""Ways to choose the landmarks of a Nystroem map from a sample of rows."""
 
 from __future__ import annotations
 
@@ -17,25 +17,26 @@ __all__ = [
     "uniform",
 ]
 
-#: Rows from which on leverage scores are found recursively, in landmarks or in all.
+#: Leverage scores are computed recursively if there are more rows than this multiple of
+#: the number of landmarks, and more than this absolute number.
 DIRECT_FACTOR, DIRECT_ROWS = 2, 64
 
 
 def uniform(
     kernel: Kernel, X: np.ndarray, m: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """M of the rows X (n, d), all equally likely: indices (m,)."""
+    """Indices (m,) of m rows of X (n, d), all equally likely."""
     return np.sort(rng.choice(X.shape[0], size=m, replace=False))
 
 
 def kernel_kmeans_plus_plus(
     kernel: Kernel, X: np.ndarray, m: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """M rows far from each other: indices (m,).
+    """Indices (m,) of m rows far from each other.
 
-    The seeding of k-means++ (Arthur and Vassilvitskii 2007) with the distance of the
-    kernel: a row is drawn with a probability proportional to
-    ``min_l k(x, x) + k(l, l) - 2 k(x, l)`` over the landmarks l drawn before.
+    The seeding of k-means++ (Arthur and Vassilvitskii 2007) with the kernel distance: a
+    row is drawn with probability proportional to the minimum of
+    ``k(x, x) + k(l, l) - 2 k(x, l)`` over the landmarks l drawn so far.
     """
     n = X.shape[0]
     diagonal = _diagonal(kernel, X)
@@ -48,7 +49,7 @@ def kernel_kmeans_plus_plus(
         distance = np.maximum(distance, 0.0)
         distance[chosen] = 0.0
         total = float(np.sum(distance))
-        if not total > 0:  # all further rows are duplicates of landmarks
+        if not total > 0:  # all remaining rows are duplicates of landmarks
             break
         chosen.append(int(np.searchsorted(np.cumsum(distance), rng.random() * total)))
     return np.sort(np.unique(chosen))
@@ -57,11 +58,11 @@ def kernel_kmeans_plus_plus(
 def pivoted_cholesky(
     kernel: Kernel, X: np.ndarray, m: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """M rows, each drawn by what the ones before leave unexplained: indices (m,).
+    """Indices (m,) of m rows, each drawn according to the residual diagonal.
 
     Chen, Epperly, Tropp and Webber (2022): a partial Cholesky factorisation of the
-    kernel whose pivots are drawn with a probability proportional to the diagonal that
-    is left. Rows that no landmark resembles, such as a rare cluster, are found.
+    kernel whose pivots are drawn with probability proportional to the diagonal of the
+    residual. It finds rows that resemble no landmark, such as those of a rare cluster.
     """
     left = _diagonal(kernel, X)
     factor = np.zeros((X.shape[0], m))
@@ -83,12 +84,12 @@ def pivoted_cholesky(
 def leverage_scores(
     kernel: Kernel, X: np.ndarray, m: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """M rows drawn by their ridge leverage scores: indices (m,).
+    """Indices (m,) of m rows drawn according to their ridge leverage scores.
 
-    Musco and Musco (2017), recursive: the scores ``(K (K + lambda I)^-1)_ii`` of all
-    rows are estimated through landmarks drawn from half of them, whose scores come
-    from a half of that half, and so on. lambda is the mean eigenvalue that m
-    landmarks leave over.
+    The recursion of Musco and Musco (2017): the scores ``(K (K + lambda I)^-1)_ii`` of
+    all rows are estimated through landmarks drawn from half of them, whose own scores
+    are estimated from half of that half, and so on. lambda is the sum of all but the m
+    largest eigenvalues, divided by m.
     """
     probability = _recursive_scores(kernel, X, np.arange(X.shape[0]), m, rng)
     probability = probability / np.sum(probability)
@@ -98,7 +99,7 @@ def leverage_scores(
 def _recursive_scores(
     kernel: Kernel, X: np.ndarray, rows: np.ndarray, m: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Estimated leverage scores of X[rows], > 0."""
+    """Estimated leverage scores of X[rows], all positive."""
     size = max(DIRECT_FACTOR * m, DIRECT_ROWS)
     if len(rows) <= size:
         landmarks = rows
@@ -112,7 +113,7 @@ def _recursive_scores(
     tail = max(float(np.sum(values[: max(len(values) - m, 1)])), 0.0)
     penalty = max(tail / m, 1e-4 * float(values[-1]))
     cross = kernel.gram(X[rows], X[landmarks])  # (r, l)
-    # k_ii - k_i'(K + lambda I)^-1 k_i is lambda times the score seen through landmarks
+    # k_ii - k_i'(K + lambda I)^-1 k_i is lambda times the score, given the landmarks
     factor = np.linalg.cholesky(square + penalty * np.eye(len(landmarks)))
     explained = np.sum(solve_triangular(factor, cross.T, lower=True) ** 2, axis=0)
     left = (_diagonal(kernel, X[rows]) - explained) / penalty
@@ -121,7 +122,7 @@ def _recursive_scores(
 
 def _diagonal(kernel: Kernel, X: np.ndarray) -> np.ndarray:
     """``k(x, x)`` of each row, (n,)."""
-    if kernel.base in ("sqeuclidean", "l1", "chi2"):  # a row is at distance 0 of itself
+    if kernel.base in ("sqeuclidean", "l1", "chi2"):  # at distance 0 from itself
         return kernel.from_base(np.zeros((X.shape[0], 1)))[:, 0]
     parts = [
         np.diagonal(kernel.gram(X[i : i + 256])) for i in range(0, X.shape[0], 256)

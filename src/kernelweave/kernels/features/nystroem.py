@@ -15,24 +15,26 @@ __all__ = ["NystroemFeatures"]
 class NystroemFeatures(FeatureMap):
     """``z(x) = L^(-1/2) V' k(X_m, x)`` with ``k(X_m, X_m) = V L V'``.
 
-    Williams and Seeger (2001): the projection of the kernel's feature vectors onto
-    those of m landmarks ``X_m``. It is exact for the landmarks, never overestimates
-    ``k(x, x)``, and follows the data where random features know the kernel only.
+    Williams and Seeger (2001): the projection of the kernel's feature vectors onto the
+    span of those of m landmarks ``X_m``. It is exact for the landmarks, never
+    overestimates ``k(x, x)``, and adapts to the data, whereas random features depend on
+    the kernel alone.
 
     Parameters
     ----------
     kernel : Kernel
         Any kernel, resolved.
     sample : ndarray of shape (s, d)
-        Rows to take landmarks from.
+        Rows from which landmarks are chosen.
     n_features : int
-        m, at most s. Directions that are rounding error are left out.
+        Number m of landmarks, at most s. Directions that are rounding error are
+        dropped.
     rng : numpy.random.Generator
         Draws the landmarks.
     landmarks : {"uniform", "kmeans++", "leverage", "pivoted"}, default="pivoted"
         How they are drawn.
     precision : float, default=2.2e-16
-        Machine precision of the rows to come.
+        Machine precision of the rows to be mapped.
     """
 
     how = "Nystroem"

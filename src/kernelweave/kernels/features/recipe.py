@@ -1,4 +1,4 @@
-"""Rows of views in, the features of all kernels out."""
+"""From the rows of all views to the explicit features of all kernels."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from kernelweave.views.spec import View
 
 __all__ = ["FeatureRecipe"]
 
-#: Kernel parameters such as a median distance are taken from this many rows of the
-#: sample, evenly spaced: the median over their 130,816 pairs is known to a per cent.
+#: Kernel parameters such as a median distance are computed on this many evenly spaced
+#: rows of the sample: the median over their 130,816 pairs is accurate to one per cent.
 SOME_ROWS = 512
-#: Fewer held-out rows than this say nothing about the error of a map.
+#: With fewer held-out rows than this, the error of a map is not estimated.
 FEWEST_ROWS = 8
 
 
@@ -34,33 +34,33 @@ class FeatureRecipe:
     """How to compute the features of every kernel of every view, chunk by chunk.
 
     Everything that depends on data (gamma, the mean and deviation of standardised
-    columns, landmarks) is fixed once by a sample of rows and stays as it is, so that
-    chunks can be processed in any order and anywhere.
+    columns, landmarks) is fixed once, from a sample of rows, so that chunks can be
+    processed anywhere and in any order.
 
     Parameters
     ----------
     views : list of View
-        Names and kernels.
+        The names and kernels of the views.
     sample : list of ndarrays of shape (s, d_view)
-        Rows of each view; sparse ones are made dense here.
+        Rows of each view; sparse rows are converted to dense ones.
     method : {"exact", "nystroem", "random"}
         See :func:`~kernelweave.kernels.features.choose_map`.
     n_features : int
-        Features of an approximate map.
+        Number of features of an approximate map.
     seed : int
-        Fixes landmarks and frequencies; kernel i draws from the stream (seed, i).
+        Seed of the landmarks and frequencies; kernel i uses the stream (seed, i).
 
     Attributes
     ----------
     names, view_names : list of str
         The name of each kernel and of its view.
     maps : list of FeatureMap
-        One per kernel.
+        One map per kernel.
     sparse : list of bool
-        Which kernels are linear on a view whose rows are sparse: no dense copy of
-        these rows is made.
+        Which kernels are linear on a view with sparse rows: for these kernels no dense
+        copy of the rows is made.
     noise : list of float
-        The variance of the features of each kernel that is rounding of its columns.
+        Variance of the features of each kernel that is rounding error of its columns.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class FeatureRecipe:
 
     @property
     def n_features(self) -> int:
-        """D."""
+        """Total number D of features."""
         return sum(self.widths)
 
     @property
@@ -119,12 +119,12 @@ class FeatureRecipe:
 
     @property
     def blocks(self) -> list[slice]:
-        """The columns of each kernel among all D."""
+        """The columns of each kernel among all D features."""
         ends = np.cumsum([0, *self.widths])
         return [slice(int(a), int(b)) for a, b in pairwise(ends)]
 
     def to(self, like: Array) -> FeatureRecipe:
-        """A copy that computes where ``like`` lives, in its dtype."""
+        """A copy that computes in the library, device and dtype of ``like``."""
         moved = copy.copy(self)
         moved.maps = [made.to(like) for made in self.maps]
         known: dict[int, Any] = {}  # kernels of a view share their steps
@@ -137,16 +137,16 @@ class FeatureRecipe:
     def write(
         self, views: list[Any], out: Array, wanted: list[int] | None = None
     ) -> None:
-        """Put the features of some kernels side by side into ``out`` (m, D).
+        """Write the features of some kernels side by side to ``out`` (m, D).
 
         Parameters
         ----------
         views : list of arrays of shape (m, d_view)
             Rows.
         out : array of shape (m, sum of the widths of the kernels wanted)
-            Where they go.
+            Receives the features.
         wanted : list of int, optional
-            Kernels; by default all.
+            The kernels; all of them by default.
         """
         passed: dict[Any, Array] = {}
         start = 0
@@ -164,16 +164,16 @@ class FeatureRecipe:
             start += made.n_features
 
     def _out_of_range(self, i: int, rows: Any) -> ValueError:
-        """Which entry of the rows of a view is too much for kernel i."""
+        """The error that names the entry of a view for which kernel i overflows."""
         view, numbers = self.views[self.view_of[i]], None
-        if issparse(rows):  # one row is enough to be made dense
+        if issparse(rows):  # make only one row dense
             numbers = np.argmax(abs(rows).max(axis=1).toarray(), keepdims=True).ravel()
             rows = rows.tocsr()[numbers].toarray()
         label = self.names[i].removeprefix(f"{view.name}: ")
         return ValueError(name_largest(view, label, self.steps[i], rows, numbers))
 
     def means(self, sample: list[Any]) -> np.ndarray:
-        """Means of the features over rows in host memory, 0 for sparse ones: (D,)."""
+        """Means (D,) of the features over rows in host memory; 0 for sparse kernels."""
         means = np.zeros(self.n_features)
         dense = [i for i, is_sparse in enumerate(self.sparse) if not is_sparse]
         rows = [r.toarray() if issparse(r) else to_numpy(r) for r in sample]
@@ -186,9 +186,9 @@ class FeatureRecipe:
     def sparse_features(self, i: int, rows: Any) -> Any:
         """Features (m, d) of sparse rows under a linear kernel, not centred.
 
-        A constant added to a feature changes no centred kernel, so that of a
-        standardised column only the division is left. Subtracting the mean would fill
-        the zeros: columns far from zero lose their digits here, and are found constant
+        Adding a constant to a feature does not change the centred kernel, so columns
+        are standardised by division alone: subtracting the mean would destroy sparsity.
+        The price is that columns far from zero lose digits here, and count as constant
         if none are left.
         """
         scale = np.ones(rows.shape[1])
@@ -200,12 +200,12 @@ class FeatureRecipe:
         return found
 
     def report(self, probe: list[Any]) -> tuple[MapReport, ...]:
-        """The held-out kernel error of each map on the rows ``probe``, one list a view.
+        """The held-out kernel error of each map, measured on the rows ``probe``.
 
         Parameters
         ----------
         probe : list of ndarrays of shape (q, d_view)
-            Rows, in host memory.
+            Rows of each view, in host memory.
         """
         rows = [r.toarray() if issparse(r) else to_numpy(r) for r in probe]
         rows = [r.astype(np.float64) for r in rows]
@@ -221,7 +221,7 @@ class FeatureRecipe:
 
 
 def kernel_error(made: FeatureMap, rows: np.ndarray) -> float:
-    """``norm(P(K - ZZ')P) / norm(PKP)`` on rows (q, d) that the map does not know."""
+    """``norm(P(K - ZZ')P) / norm(PKP)`` on those of the rows (q, d) not in the map."""
     rows = rows[~made.is_reference(rows)]
     if len(rows) < FEWEST_ROWS:
         return float("nan")
@@ -245,7 +245,7 @@ def _through(steps: tuple[Any, ...], rows: Array) -> Array:
 
 def _move_step(step: Any, like: Array) -> Any:
     if not isinstance(step, Standardizer):
-        return step  # other transformers work on NumPy arrays wherever rows live
+        return step  # other transformers always work on NumPy arrays
     moved = copy.copy(step)
     moved.mean_ = from_numpy(to_numpy(step.mean_), like)
     moved.scale_ = from_numpy(to_numpy(step.scale_), like)
@@ -253,10 +253,10 @@ def _move_step(step: Any, like: Array) -> Any:
 
 
 def as_chunk(views: list[Any], like: Array) -> list[Any]:
-    """Blocks of rows in the library, device and dtype of ``like``; sparse ones stay.
+    """Blocks of rows in the library, device and dtype of ``like``; sparse ones as is.
 
-    NumPy's come in the order of C: the last bits of a product depend on the order of
-    its factors in memory, which should not depend on where rows came from.
+    NumPy arrays are returned in C order: the last bits of a product depend on the
+    memory layout of its factors, which must not depend on where the rows came from.
     """
     return [rows if issparse(rows) else _as_rows(rows, like) for rows in views]
 

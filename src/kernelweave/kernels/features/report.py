@@ -1,4 +1,4 @@
-"""What was chosen for each kernel, why, and how good it is."""
+"""How each kernel was represented, why, and how accurately."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 __all__ = ["FeatureReport", "MapReport"]
 
-#: A held-out kernel error above this deserves a remark beside the certificate.
+#: A held-out kernel error above this earns a remark in the certificate.
 POOR = 0.2
 
 
 @dataclass(frozen=True)
 class MapReport:
-    """One kernel and its features.
+    """A kernel and its features.
 
     Attributes
     ----------
@@ -21,10 +21,10 @@ class MapReport:
     how : str
         "exact", "Nystroem" or "random Fourier".
     n_features : int
-        Length of the features.
+        Number of features.
     error : float
-        ``norm(P(K - ZZ')P) / norm(PKP)`` on rows the map was not built on (Frobenius
-        norms); 0 for an exact map, NaN where too few such rows were seen.
+        ``norm(P(K - ZZ')P) / norm(PKP)`` (Frobenius norms) on rows that were not used
+        to build the map; 0 for an exact map, NaN if there were too few such rows.
     """
 
     kernel: str
@@ -40,13 +40,13 @@ class FeatureReport:
     Attributes
     ----------
     representation : {"kernels", "rows", "moments"}
-        n x n kernels; features of all rows; or one-pass moments of the features.
+        n x n kernel matrices, features of all rows, or one-pass moments of features.
     why : str
         The reason, as a sentence.
     n_features : int
-        D, the features of all kernels together; 0 for kernels.
+        Number D of features of all kernels together; 0 for "kernels".
     maps : tuple of MapReport
-        One for each kernel; empty for kernels.
+        One per kernel; empty for "kernels".
     """
 
     representation: str
@@ -76,8 +76,8 @@ class FeatureReport:
             shown = ", ".join(repr(name) for name in poor[:3])
             more = f" and {len(poor) - 3} more" if len(poor) > 3 else ""
             lines.append(
-                f"the features of {shown}{more} are a poor copy of the kernel: more "
-                "n_features would change the answer"
+                f"the features of {shown}{more} are a poor copy of the kernel: a "
+                "larger n_features would change the answer"
             )
         return lines
 

@@ -21,23 +21,23 @@ __all__ = ["Centering", "OutOfRangeError", "center_and_scale", "center_in_place"
 
 
 class OutOfRangeError(ValueError):
-    """Kernel values that are no numbers in this precision, or have no trace."""
+    """Kernel values, their trace or its reciprocal overflow in this precision."""
 
 
 @dataclass(frozen=True)
 class Centering:
-    """What the training rows say about how to centre a test row of one kernel.
+    """What centring a test row of one kernel requires from the training rows.
 
     Attributes
     ----------
     row_means : array of shape (n,)
-        m.
+        The vector m.
     grand_mean : float
-        g.
+        The scalar g.
     scale : float
-        s; 0 for a kernel that is constant on the training rows.
+        The scalar s; 0 if the kernel is constant on the training rows.
     projector : array of shape (n, n) or None
-        Onto the eigenvectors that clipping kept, where the kernel was clipped.
+        If the kernel was clipped, the projector onto the eigenvectors that were kept.
     """
 
     row_means: Array
@@ -56,14 +56,14 @@ class Centering:
 def center_in_place(gram: Array, noise: float = 0.0) -> Centering:
     """Centre a training Gram matrix (n, n) and scale it to trace n, in place.
 
-    A kernel whose centred trace is rounding error is set to zero.
+    A kernel whose centred trace is within rounding error is set to zero.
 
     Parameters
     ----------
     gram : array of shape (n, n)
         The kernel.
     noise : float, default=0.0
-        The trace for each row that is rounding of what the kernel was computed from.
+        Trace per row that rounding of the kernel's input accounts for.
     """
     xp, n = namespace(gram), gram.shape[0]
     before = float(xp.linalg.trace(gram))
@@ -73,14 +73,14 @@ def center_in_place(gram: Array, noise: float = 0.0) -> Centering:
     rounding = 10 * n * eps(gram) * max(abs(before), n * abs(grand_mean))
     rounding = max(rounding, n * noise)
     if not (isfinite(trace) and isfinite(n / trace if trace > rounding else 0.0)):
-        raise OutOfRangeError("the kernel holds values that are no numbers")
+        raise OutOfRangeError("the kernel is out of range")
     if trace <= rounding:
         _subtract_means(gram, row_means, grand_mean, 1.0)
         largest = max(float(xp.max(gram)), -float(xp.min(gram)))
         if largest <= rounding:
             gram *= 0.0
             return Centering(row_means, grand_mean, 0.0)
-        gram *= 1.0 / largest  # not a kernel, whatever its scale: for ensure_psd to say
+        gram *= 1.0 / largest  # not a kernel: ensure_psd will report it
         return Centering(row_means, grand_mean, 1.0 / largest)
     _subtract_means(gram, row_means, grand_mean, n / trace)
     return Centering(row_means, grand_mean, n / trace)
@@ -104,5 +104,5 @@ def _subtract_means(
         part -= row_means[None, :]
         part -= (row_means[rows] - grand_mean)[:, None]
         part *= scale
-        if not is_numpy(gram):  # the standard promises no views
+        if not is_numpy(gram):  # the standard does not guarantee views
             gram[rows, :] = part

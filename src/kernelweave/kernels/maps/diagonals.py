@@ -1,4 +1,4 @@
-"""A source of kernels that remembers what centring forgets: diagonals and signs."""
+"""A source of kernels that records what centring discards: diagonals and signs."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from kernelweave.views.missing import ObservedViews, take_rows
 
 __all__ = ["DiagonalSource", "centred_rows"]
 
-#: Rows whose Gram matrix is computed for its diagonal.
+#: Diagonals are computed from Gram matrices of this many rows.
 DIAGONAL_ROWS = 32
-#: Relative deviation of the diagonal of a kernel that is constant up to rounding.
-SAME_DIAGONAL = 1e-6
+#: Relative spread up to which the diagonal of a kernel counts as constant.
+CONSTANT_DIAGONAL = 1e-6
 
 
 class DiagonalSource:
-    """Any source, but the diagonal and the least entry of each raw kernel are kept.
+    """Any source, recording the diagonal and the smallest entry of each raw kernel.
 
     Parameters
     ----------
     source : Source
-        Where raw kernels come from.
+        The source of the raw kernels.
 
     Attributes
     ----------
     diagonals : list of arrays of shape (n_i,)
-        ``k(x_i, x_i)`` of each kernel over the rows that have it, known once ``fill``
-        is through; with the origin that centring may forget.
+        ``k(x_i, x_i)`` of each kernel over the rows that have it, complete once
+        ``fill`` is exhausted. The origin of the columns may have been moved.
     lowest : list of float
-        The least entry of each kernel, likewise.
+        The smallest entry of each kernel, with the same proviso.
     """
 
     def __init__(self, source: Source) -> None:
@@ -60,11 +60,11 @@ class DiagonalSource:
 
     @property
     def like(self) -> Array:
-        """What the source has."""
+        """An array with the namespace, device and dtype of the kernels."""
         return self.source.like
 
     def fill(self, stack: Array) -> Iterator[bool]:
-        """Fill as the source does, and look at each matrix on the way."""
+        """Fill the stack as the source does, and record what is needed on the way."""
         xp = namespace(stack)
         for i, known_psd in enumerate(self.source.fill(stack)):
             size = self._n_rows(i)
@@ -78,14 +78,14 @@ class DiagonalSource:
         return self.source.cross(rows, wanted)
 
     def out_of_range(self, i: int, rows: Any = None) -> str:
-        """What the source says."""
+        """The message of the source."""
         return self.source.out_of_range(i, rows)
 
     def diagonal(self, rows: Any, wanted: list[int]) -> Iterator[Array]:
         """``k(x, x)`` (m,) of the kernels ``wanted`` for new rows.
 
-        A precomputed kernel tells only if its diagonal is constant; minus infinity
-        stands for what is not known.
+        For a precomputed kernel this is known only if its diagonal is constant; minus
+        infinity stands for unknown values.
         """
         if isinstance(self.source, FeatureSource):
             yield from self._computed(self.source, rows, wanted)
@@ -94,11 +94,11 @@ class DiagonalSource:
             xp = namespace(rows)
             known = self.diagonals[i]
             low, high = float(xp.min(known)), float(xp.max(known))
-            constant = high - low <= SAME_DIAGONAL * abs(high)
+            constant = high - low <= CONSTANT_DIAGONAL * abs(high)
             yield (high if constant else -np.inf) * xp.ones_like(rows[:, 0, 0])
 
     def as_defined(self, i: int) -> tuple[Array, float]:
-        """Diagonal (n_i,) and least entry of kernel i, its origin at zero again."""
+        """Diagonal (n_i,) and smallest entry of kernel i, with the origin at zero."""
         place = self._moved(i)
         if place is None:
             return self.diagonals[i], self.lowest[i]
@@ -110,12 +110,12 @@ class DiagonalSource:
         return self._defined[i]
 
     def cross_as_defined(self, i: int, gram: Array, rows: Any) -> Array:
-        """Kernel i (m, n) of new rows likewise, from what ``cross`` gave."""
+        """Kernel i (m, n) of new rows with the origin at zero, given its ``cross``."""
         place = self._moved(i)
         return gram if place is None else place[1].gram(rows[place[2]], place[0])
 
     def diagonal_as_defined(self, i: int, rows: Any) -> Array:
-        """``k(x, x)`` (m,) of new rows likewise."""
+        """``k(x, x)`` (m,) of new rows with the origin at zero."""
         place = self._moved(i)
         if place is None:
             (own,) = self.diagonal(rows, [i])
@@ -124,7 +124,7 @@ class DiagonalSource:
         return own
 
     def _moved(self, i: int) -> tuple[Array, Kernel, int] | None:
-        """Training rows, kernel and number of the view, if it has a better origin."""
+        """Training rows, kernel and view number of kernel i, if its origin moved."""
         if not isinstance(self.source, FeatureSource):
             return None
         v, kernel = self.source.place(i)
@@ -132,7 +132,7 @@ class DiagonalSource:
         return (self.source.blocks[v], kernel, v) if moved else None
 
     def _n_rows(self, i: int) -> int:
-        """How many training rows have kernel i."""
+        """Number of training rows that have kernel i."""
         if self.observed is None:
             return self.n_samples
         views = list(dict.fromkeys(self.view_names))
@@ -151,7 +151,7 @@ class DiagonalSource:
 
 
 def _diagonals(grams: Callable[[Array], Iterable[Array]], rows: Array) -> list[Array]:
-    """``k(x, x)`` (m,) of each kernel whose Gram matrix ``grams`` gives for rows."""
+    """``k(x, x)`` (m,) of each kernel whose Gram matrices ``grams`` computes."""
     xp = namespace(rows)
     parts = [
         xp.stack([xp.linalg.diagonal(K) for K in grams(rows[part, :])])
@@ -171,11 +171,11 @@ def centred_rows(
     kernel_map : KernelMap
         Fitted on a :class:`DiagonalSource`.
     rows : list of arrays, array of shape (m, n, p), or ObservedViews
-        New rows, as ``kernel_map.project`` takes them.
+        New rows, in the form that ``kernel_map.project`` accepts.
     weights : ndarray of shape (p,)
         Weights of all kernels.
     diagonal : array of shape (m, p), optional
-        ``k(x, x)`` of all precomputed kernels; others are computed anyway.
+        ``k(x, x)`` of all precomputed kernels; those of other kernels are computed.
     """
     source = kernel_map.source
     assert isinstance(source, DiagonalSource)
@@ -207,7 +207,7 @@ def centred_rows(
 
 
 class _CompletedLengths:
-    """``g_i(x, x)`` of rows that may lack views, gathered while these are centred."""
+    """``g_i(x, x)`` of rows that may lack views, collected while they are centred."""
 
     def __init__(
         self, kernel_map: CompletedKernelMap, rows: ObservedViews, given: Array | None
@@ -218,7 +218,7 @@ class _CompletedLengths:
         self.completed: dict[int, Array] = {}
 
     def measure(self, i: int, gram: Array) -> None:
-        """From kernel i (m_i, n_i) between rows that have it; the others have 0."""
+        """Use kernel i (m_i, n_i) between the rows that have it; all others get 0."""
         xp, mask = namespace(gram), self.seen[:, i]
         centering = self.kernel_map.centerings[i]
         length = _centred_length(centering, gram, self._diagonal(i))
@@ -228,7 +228,7 @@ class _CompletedLengths:
         self.own[i] = xp.where(keep, length, xp.zeros_like(length))
 
     def complete(self, i: int, gram: Array) -> None:
-        """From the completed kernel i (m, n): means stand for what is not there."""
+        """Use the completed kernel i (m, n); means replace what a row lacks."""
         xp, active = namespace(gram), self.kernel_map.active
         counts = np.sum(self.seen[:, active], axis=1)
         mean = xp.zeros_like(gram[:, 0])
@@ -245,7 +245,7 @@ class _CompletedLengths:
         self.completed[i] = length
 
     def total(self, wanted: list[int], weights: np.ndarray, like: Array) -> Array:
-        """Their weighted sum, (m,); a kernel that no row has adds nothing."""
+        """The weighted sum of the lengths, (m,); a kernel no row has adds nothing."""
         lengths = self.own | self.completed
         found = namespace(like).zeros_like(like[:, 0])
         for i in wanted:

@@ -1,4 +1,4 @@
-"""From new rows to projections, through explicit features."""
+"""From new rows to projections by way of explicit features."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ from kernelweave.kernels.maps.kernel_map import KernelMap
 
 __all__ = ["FeatureKernelMap"]
 
-#: Entries of the features of a chunk of new rows.
+#: Number of feature entries per chunk of new rows.
 CHUNK_ENTRIES = 2**23
 
 
 class FeatureKernelMap(KernelMap):
-    """What :class:`KernelMap` is for n x n kernels, for explicit features.
+    """The counterpart of :class:`KernelMap` for explicit features.
 
     Parameters
     ----------
     recipe : FeatureRecipe
-        The features, computed by NumPy.
+        The features, with NumPy arrays.
     mean : ndarray of shape (D,)
-        Their means over the training rows.
+        Means of the features over the training rows.
     active : list of int
         Kernels that vary over the training rows.
     like : array
-        Where features are computed, and in which dtype.
+        Gives the library, device and dtype in which features are computed.
 
     Attributes
     ----------
@@ -59,16 +59,16 @@ class FeatureKernelMap(KernelMap):
         self._warn_constant()
 
     def project(self, rows: list[Any], weights: np.ndarray, coef: Array) -> Array:
-        """``(z(rows) - mean) coef`` over the kernels with a weight, (m, k).
+        """``(z(rows) - mean) coef`` over the kernels with nonzero weight, (m, k).
 
         Parameters
         ----------
         rows : list of arrays of shape (m, d_view)
             New rows.
         weights : ndarray of shape (p,)
-            Only says which kernels are wanted: weights are a part of ``coef``.
+            Only selects the kernels: the weights themselves are part of ``coef``.
         coef : array of shape (D_wanted, k)
-            Coefficients of the features of these kernels, side by side.
+            Coefficients of the features of these kernels, concatenated.
         """
         wanted = [int(i) for i in np.flatnonzero(weights)]
         blocks = self.recipe.blocks
@@ -91,7 +91,7 @@ class FeatureKernelMap(KernelMap):
         return out
 
     def _project(self, rows: list[Any], wanted: list[int], coef: Array) -> Array:
-        """``z(rows) coef``, dense features in one product, sparse ones apart."""
+        """``z(rows) coef``: dense features in one product, sparse ones separately."""
         recipe, widths = self.recipe, self.recipe.widths
         ends = np.cumsum([0, *(widths[i] for i in wanted)])
         parts = dict(zip(wanted, pairwise(ends), strict=True))

@@ -25,7 +25,7 @@ from kernelweave.kernels.maps.sources import Source
 
 __all__ = ["KernelMap"]
 
-#: n x n arrays a fit may hold beside the bank; counted before anything is allocated.
+#: n x n arrays that a fit may hold besides the bank; counted before any allocation.
 WORK_MATRICES = 4
 
 
@@ -35,17 +35,17 @@ class KernelMap:
     Parameters
     ----------
     source : Source
-        Where raw kernels come from.
+        The source of the raw kernels.
     psd : {"error", "clip", "trust"}
-        What to do with a kernel that is not positive semidefinite; "trust" does not
-        look.
+        What to do with a kernel that is not positive semidefinite; "trust" skips the
+        check.
 
     Attributes
     ----------
     names, view_names : list of str
         The name of each of the p kernels and of its view.
     active : list of int
-        Kernels that vary over the training rows; the bank holds these only.
+        Kernels that vary over the training rows; the bank holds only these.
     remarks : list of str
         What was done to the kernels.
     """
@@ -62,7 +62,7 @@ class KernelMap:
         self._work: Array | None = None
 
     def fit(self, progress: Callable[[int], object] | None = None) -> DenseBank:
-        """Compute, check, centre and scale all kernels: the bank of the active ones."""
+        """Compute, check, centre and scale all kernels; return the active ones."""
         stack = self._allocate(self.source.like)
         for i, known_psd in enumerate(self.source.fill(stack)):
             centering = self._center(i, stack[i, :, :], known_psd)
@@ -84,7 +84,7 @@ class KernelMap:
         return DenseBank(stack[: len(self.active), :, :], names)
 
     def _center(self, i: int, slot: Array, known_psd: bool) -> Centering:
-        """Centre and scale kernel i (n, n) in place; see that it is a kernel."""
+        """Centre and scale kernel i (n, n) in place, and check that it is a kernel."""
         try:
             with np.errstate(over="ignore", invalid="ignore"):
                 centering = center_in_place(slot, self.source.noise[i])
@@ -100,7 +100,7 @@ class KernelMap:
         return centering
 
     def center(self, i: int, gram: Array, rows: Any) -> Array:
-        """``G_i(rows)`` (m, n) from the raw kernel (m, n); a row beyond all is named.
+        """``G_i(rows)`` (m, n) from the raw kernel (m, n); errors name a row too large.
 
         Parameters
         ----------
@@ -118,7 +118,7 @@ class KernelMap:
         return centred
 
     def spread(self, weights: np.ndarray) -> np.ndarray:
-        """Weights of the bank's kernels as weights of all p, zero where constant."""
+        """Weights of all p kernels from those of the bank; constant kernels get 0."""
         full = np.zeros(len(self.names))
         full[self.active] = weights
         return full
@@ -126,8 +126,8 @@ class KernelMap:
     def project(self, rows: Any, weights: np.ndarray, coef: Array) -> Array:
         """``sum_i w_i G_i(rows) coef``: (m, k) for all p weights and coef (n, k).
 
-        With weights (p, k) every column of ``coef`` has weights of its own. Kernels of
-        weight zero are not computed, and rows are taken a chunk at a time.
+        With weights (p, k), every column of ``coef`` has its own weights. Kernels with
+        weight zero are not computed, and rows are processed one chunk at a time.
         """
         xp = namespace(coef)
         used = weights if weights.ndim == 1 else np.any(weights != 0, axis=1)
@@ -155,14 +155,14 @@ class KernelMap:
         return total
 
     def pieces(self, rows: Any) -> Iterator[tuple[slice, Any]]:
-        """A chunk of rows at a time, in the form in which all rows came."""
+        """The rows, one chunk at a time, in the form in which they were given."""
         blocks = rows if isinstance(rows, list) else [rows]
         for part in row_chunks(blocks[0].shape[0], self.source.n_samples):
             piece = [block[part, ...] for block in blocks]
             yield part, piece if isinstance(rows, list) else piece[0]
 
     def centred(self, rows: Any, wanted: list[int]) -> Iterator[Array]:
-        """``G_i(rows)``, (m, n), of the kernels ``wanted``, one after the other."""
+        """``G_i(rows)``, (m, n), of the kernels ``wanted``, one at a time."""
         for i, gram in zip(wanted, self.source.cross(rows, wanted), strict=True):
             yield self.center(i, gram, rows)
 
@@ -184,7 +184,7 @@ class KernelMap:
         return f"kernel {i} ({self.names[i]!r})"
 
     def _warn_constant(self) -> None:
-        """One warning a view, which is what a user can do something about."""
+        """Warn once per view, since views are what the user can change."""
         active = set(self.active)
         for view in dict.fromkeys(self.view_names):
             own = [i for i, name in enumerate(self.view_names) if name == view]
@@ -194,7 +194,7 @@ class KernelMap:
                 more = f" and {len(constant) - 3} more" if len(constant) > 3 else ""
                 remark = (
                     f"view {view!r}: {which}{more} (of {len(own)} in the view) is "
-                    "constant on the training rows: weight 0"
+                    "constant on the training rows and gets weight 0"
                 )
                 self.remarks.append(remark)
                 warnings.warn(remark, KernelWarning, stacklevel=2)

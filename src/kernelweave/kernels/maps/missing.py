@@ -1,19 +1,19 @@
-"""Kernels over rows of which some lack a view: zeros, or the mean of what is there.
+"""Kernels over rows some of which lack a view: fill in zeros, or available means.
 
-With the rows ``O_i`` that have kernel i, ``n_i`` of them, and the centring
-``P_i = I - 11'/n_i`` over these rows alone::
+Let ``O_i`` be the ``n_i`` rows that have kernel i, and ``P_i = I - 11'/n_i`` the
+centring over these rows alone::
 
     on O_i x O_i   G_i = s_i P_i K_i P_i,   s_i = n_i / tr(P_i K_i P_i)
     "zero"         G_i = 0 elsewhere
     "available"    G_i(a, b) = mean of G_l(a, b) over all l with a and b in O_l, or 0
 
-Trace ``n_i``, not n, makes the mean square of an observed row one in every kernel: an
-entry says the same however many other rows lack the kernel, while trace n would magnify
-the few rows of a rare view by ``n / n_i``. Zero is the mean of the observed rows, so
-that a zero-filled kernel is centred over all n rows and positive semidefinite as it is.
-A kernel completed with available entries is neither: it is centred once more, scaled to
-trace n, and clipped. Both are linear in the kernels that come in, whatever the weights,
-so problems stay convex in the weights.
+With trace ``n_i``, not n, the mean squared norm of an observed row is one in every
+kernel: the meaning of an entry does not depend on how many other rows lack the kernel,
+whereas trace n would magnify the few rows of a rare view by ``n / n_i``. Zero is the
+mean of the observed rows, so a zero-filled kernel is already centred over all n rows
+and positive semidefinite. A kernel completed with available entries is neither: it is
+centred once more, scaled to trace n, and clipped. In both cases the kernels are
+completed before any weight is applied, so problems stay convex in the weights.
 """
 
 from __future__ import annotations
@@ -40,42 +40,42 @@ __all__ = ["CompletedKernelMap", "imputes", "spread_out"]
 
 
 class Lengths(Protocol):
-    """Whoever wants to know of the kernels of new rows before they are centred."""
+    """An observer that is shown the kernels of new rows before they are centred."""
 
     def measure(self, i: int, gram: Array) -> None:
-        """Kernel i (m_i, n_i) between the rows that have it."""
+        """Receive kernel i (m_i, n_i) between the rows that have it."""
         ...
 
     def complete(self, i: int, gram: Array) -> None:
-        """Kernel i (m, n) with the entries of others where it has none."""
+        """Receive kernel i (m, n), completed with the entries of other kernels."""
         ...
 
 
 class CompletedKernelMap(KernelMap):
     """Turn rows that may lack views into centred kernels against the training rows.
 
-    Without a gap, at fit or among new rows, it does what :class:`KernelMap` does.
+    If no row lacks a view, at fit or at prediction, it agrees with :class:`KernelMap`.
 
     Parameters
     ----------
     source : Source
-        Where raw kernels come from; knows which training rows have which view.
+        The source of the raw kernels; knows which training rows have which view.
     psd : {"error", "clip", "trust"}
         What to do with a kernel that is not positive semidefinite on its own rows.
     missing : {"available", "zero"}
-        What stands for the entries of rows that lack a kernel.
+        What replaces the entries of rows that lack a kernel.
     equal_trace : bool, default=False
-        Whether kernels filled with zeros are scaled to trace n instead of ``n_i``, as
-        weights need that may be negative: with unequal traces a sum of weights would
-        not bound the sum of kernels.
+        Whether kernels filled with zeros are scaled to trace n instead of ``n_i``.
+        Weights that may be negative require this: with unequal traces, the sum of the
+        weights would not bound the sum of the kernels.
 
     Attributes
     ----------
     observed : ndarray of bool of shape (n, p)
         Which training rows have which kernel.
     repairs : dict of int to Centering
-        The second centring, with its projector, of each kernel completed with available
-        entries.
+        The second centring, with its projector, of each kernel that was completed with
+        available entries.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class CompletedKernelMap(KernelMap):
         self.repairs: dict[int, Centering] = {}
 
     def fit(self, progress: Callable[[int], object] | None = None) -> DenseBank:
-        """Compute, centre, scale and complete all kernels: the bank of those active."""
+        """Compute, centre, scale and complete all kernels; return the active ones."""
         bank = super().fit(progress)
         removed: dict[int, float] = {}
         if self.missing == "available" and not np.all(self.observed[:, self.active]):
@@ -112,7 +112,7 @@ class CompletedKernelMap(KernelMap):
         return parts[0] if len(parts) == 1 else namespace(*parts).concat(parts, axis=0)
 
     def lacking(self, observed: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """Weight (m,) of the kernels that rows lack, whatever stands for them.
+        """Total weight (m,) of the kernels that each row lacks.
 
         Parameters
         ----------
@@ -124,7 +124,7 @@ class CompletedKernelMap(KernelMap):
         return ~observed[:, self.view_of] @ weights
 
     def _center(self, i: int, slot: Array, known_psd: bool) -> Centering:
-        """Centre kernel i, in the corner of ``slot``, and put it where its rows are."""
+        """Centre kernel i, in a corner of ``slot``, and move its entries into place."""
         rows = self.observed[:, i]
         if np.all(rows):
             return super()._center(i, slot, known_psd)
@@ -139,9 +139,9 @@ class CompletedKernelMap(KernelMap):
         return centering
 
     def _complete(self, bank: DenseBank) -> dict[int, float]:
-        """Fill the gaps of zero-filled kernels; what share of each clipping took."""
+        """Complete zero-filled kernels; return the share that clipping removed."""
         n, stack = bank.n_samples, bank.stack
-        mean = bank.combine(np.ones(bank.n_kernels))  # zeros count for nothing
+        mean = bank.combine(np.ones(bank.n_kernels))  # a sum so far: zeros add nothing
         seen = self.observed[:, self.active]
         for part in row_chunks(n, n):
             mean[part, :] /= _shared(seen[part], seen, mean)
@@ -159,7 +159,7 @@ class CompletedKernelMap(KernelMap):
         return removed
 
     def _remark_gaps(self, removed: dict[int, float]) -> None:
-        """One remark a view: how many rows lack it, and what was done about them."""
+        """One remark per view: how many rows lack it, and what replaced them."""
         n = len(self.observed)
         for view in dict.fromkeys(self.view_names):
             own = [i for i in self.active if self.view_names[i] == view]
@@ -178,7 +178,7 @@ class CompletedKernelMap(KernelMap):
             self.remarks.append(remark)
 
     def pieces(self, rows: ObservedViews) -> Iterator[tuple[slice, ObservedViews]]:
-        """A chunk of rows at a time; completing holds all kernels of a chunk."""
+        """The rows, one chunk at a time; completion needs all kernels of a chunk."""
         m, held = len(rows.observed), 1
         if self.missing == "available":
             held += len(self.names)
@@ -192,9 +192,9 @@ class CompletedKernelMap(KernelMap):
     def centred(
         self, rows: ObservedViews, wanted: list[int], lengths: Lengths | None = None
     ) -> Iterator[Array]:
-        """``G_i(rows)``, (m, n), of the kernels ``wanted``, one after the other.
+        """``G_i(rows)``, (m, n), of the kernels ``wanted``, one at a time.
 
-        ``lengths`` is told each kernel as it is and, where others complete it, after.
+        ``lengths`` is shown each raw kernel and, if it is completed, the result.
         """
         seen = rows.observed[:, self.view_of]  # (m, p)
         whole = np.all(seen[:, wanted]) and np.all(self.observed[:, wanted])
@@ -213,7 +213,7 @@ class CompletedKernelMap(KernelMap):
             gram = kept.pop(i) + _outside(mean, seen[:, i], self.observed[:, i])
             if lengths is not None:
                 lengths.complete(i, gram)
-            if i in self.repairs:  # a row of which nothing is known stays zero
+            if i in self.repairs:  # a row that lacks every view stays zero
                 gram = self.repairs[i](gram) * known[:, None]
             yield gram
 
@@ -224,7 +224,7 @@ class CompletedKernelMap(KernelMap):
         wanted: list[int],
         lengths: Lengths | None = None,
     ) -> Iterator[Array]:
-        """The same with zeros for every pair of rows that do not share the kernel."""
+        """``G_i(rows)`` with zeros for pairs of rows that do not share the kernel."""
         present = [i for i in wanted if np.any(seen[:, i])]
         grams = self._on_shared_rows(rows, seen, present)
         shape = (len(seen), self.source.n_samples)
@@ -243,7 +243,7 @@ class CompletedKernelMap(KernelMap):
     def _on_shared_rows(
         self, rows: ObservedViews, seen: np.ndarray, wanted: list[int]
     ) -> Iterator[Array]:
-        """Raw kernels (m_i, n_i) between new and training rows that have them."""
+        """Raw kernels (m_i, n_i) between the new and training rows that have them."""
         if isinstance(rows.blocks, list):
             pairs = zip(rows.blocks, rows.observed.T, strict=True)
             yield from self.source.cross([take_rows(*pair) for pair in pairs], wanted)
@@ -253,19 +253,19 @@ class CompletedKernelMap(KernelMap):
             yield take_rows(own.T, self.observed[:, i]).T
 
     def _work_matrices(self) -> int:
-        """Completed kernels need a projector each for new rows, and a mean."""
+        """Each completed kernel needs a projector for new rows; they share a mean."""
         gaps = int(np.sum(~np.all(self.observed, axis=0)))
         completed = self.missing == "available" and gaps > 0
         return super()._work_matrices() + (gaps + 1 if completed else 0)
 
 
 def spread_out(own: Array, rows: np.ndarray, columns: np.ndarray) -> Array:
-    """``own`` (a, b) at the a rows and b columns that are True, zeros elsewhere."""
+    """``own`` (a, b) placed in the rows and columns that are True, zeros elsewhere."""
     xp = namespace(own)
     for axis, mask in enumerate((rows, columns)):
         if np.all(mask):
             continue
-        where = np.maximum(np.cumsum(mask) - 1, 0)  # any entry will do where False
+        where = np.maximum(np.cumsum(mask) - 1, 0)  # arbitrary where mask is False
         own = xp.take(own, xp.asarray(where, device=device(own)), axis=axis)
         keep = from_numpy(mask, own)
         own = own * (keep[:, None] if axis == 0 else keep[None, :])
@@ -273,27 +273,27 @@ def spread_out(own: Array, rows: np.ndarray, columns: np.ndarray) -> Array:
 
 
 def imputes(kernel: Any) -> bool:
-    """Whether every kernel of a view begins with a transformer that takes NaN.
+    """Whether every kernel of a view begins with a transformer that accepts NaN.
 
-    Single entries of a row may then be NaN: they are the transformer's business.
+    Individual entries of a row may then be NaN: the transformer handles them.
     """
     if isinstance(kernel, list | tuple):
         return bool(kernel) and all(imputes(item) for item in kernel)
     if not isinstance(kernel, Pipe) or isinstance(kernel.transformer, type):
         return False
     transformer = kernel.transformer
-    while isinstance(transformer, Pipeline):  # its own tags are silent about NaN
+    while isinstance(transformer, Pipeline):  # its own tags do not mention NaN
         transformer = transformer.steps[0][1]
     return hasattr(transformer, "fit") and get_tags(transformer).input_tags.allow_nan
 
 
 def _outside(values: Array, rows: np.ndarray, columns: np.ndarray) -> Array:
-    """``values`` (a, b) where row or column is False, zeros where both are True."""
+    """``values`` (a, b) where row or column is False, zero where both are True."""
     both = from_numpy(rows, values)[:, None] * from_numpy(columns, values)[None, :]
     return values * (1.0 - both)
 
 
 def _shared(rows: np.ndarray, columns: np.ndarray, like: Array) -> Array:
-    """How many kernels rows (a, p) and columns (b, p) share, (a, b), 1 for none."""
+    """Number (a, b) of kernels that rows (a, p) and columns (b, p) share, or 1."""
     counts = from_numpy(rows, like) @ from_numpy(columns, like).T
     return counts + namespace(like).astype(counts == 0, like.dtype)

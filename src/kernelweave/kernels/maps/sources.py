@@ -1,4 +1,4 @@
-"""Where raw Gram matrices come from: column groups, or kernels made elsewhere."""
+"""Sources of raw Gram matrices: groups of columns, or precomputed kernels."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ __all__ = ["FeatureSource", "PrecomputedSource", "Source"]
 
 
 class Source(Protocol):
-    """Raw kernels between the training rows, and between new rows and those.
+    """Raw kernels among the training rows, and between new rows and training rows.
 
     Attributes
     ----------
     names, view_names : list of str
         The name of each kernel and of the view it belongs to.
     observed : ndarray of bool of shape (n, v) or None
-        Which training rows have which view; None if all rows have all of them.
+        Which training rows have which view; None if no row lacks a view.
     noise : list of float
-        The trace for each row of each centred kernel that is rounding of its input.
+        Trace per row of each centred kernel that rounding of its input accounts for.
     """
 
     names: list[str]
@@ -48,15 +48,15 @@ class Source(Protocol):
         ...
 
     def fill(self, stack: Array) -> Iterator[bool]:
-        """Put symmetric Gram matrices into ``stack`` (p, n, n), one after the other.
+        """Write symmetric Gram matrices to ``stack`` (p, n, n), one at a time.
 
-        A matrix over those rows only that have the view goes into the upper left
-        corner, and the rest of its slot may hold anything.
+        If some rows lack the view, the matrix over the others goes into the upper left
+        corner of its slot, and the rest of the slot is undefined.
 
         Yields
         ------
         bool
-            Once matrix i is in place: whether it is known to be PSD.
+            Once matrix i is in place, whether it is known to be PSD.
         """
         ...
 
@@ -65,25 +65,26 @@ class Source(Protocol):
         ...
 
     def out_of_range(self, i: int, rows: Any = None) -> str:
-        """Which entry of new rows, or of the training rows, is too much for kernel i.
+        """The entry of new rows, or of the training rows, for which kernel i overflows.
 
-        ``rows`` are as ``cross`` takes them, with NaN where rows lack a view.
+        ``rows`` has the form that ``cross`` accepts, with NaN where a row lacks a view.
         """
         ...
 
 
 class FeatureSource:
-    """Kernels on column groups, with their parameters fixed by the training rows.
+    """Kernels on groups of columns, with parameters fixed by the training rows.
 
     Parameters
     ----------
     views : list of View
-        Names and kernels.
+        The names and kernels of the views.
     blocks : list of arrays of shape (n, d_view)
-        The training rows of each view. Those that share memory with an array of the
-        caller are copied, since they are needed for as long as there are predictions.
+        The training rows of each view. Blocks that share memory with an array of the
+        caller are copied, since predictions need them for the life of the model.
     observed : ndarray of bool of shape (n, v), default=None
-        Which rows have which view, if not all have all; the others are not looked at.
+        Which rows have which view, if some lack one; rows that lack a view are ignored
+        there.
     """
 
     def __init__(
@@ -149,15 +150,15 @@ class FeatureSource:
                 yield from gram_stack(chosen, new, block)
 
     def place(self, i: int) -> tuple[int, Kernel]:
-        """The number of the view of kernel i, and the kernel."""
+        """The view number of kernel i, and the kernel itself."""
         return [(v, k) for v, kernels in enumerate(self.kernels) for k in kernels][i]
 
     def _numbers(self, v: int) -> np.ndarray | None:
-        """The numbers of the training rows that have view v, None if all have it."""
+        """Indices of the training rows that have view v; None if all of them do."""
         return None if self.observed is None else np.flatnonzero(self.observed[:, v])
 
     def out_of_range(self, i: int, rows: list[Array] | None = None) -> str:
-        """View, row, column and value of the entry that kernel i cannot take."""
+        """View, row, column and value of the entry for which kernel i overflows."""
         v, kernel = self.place(i)
         numbers = self._numbers(v) if rows is None else None
         block = (self.blocks if rows is None else rows)[v]
@@ -165,7 +166,7 @@ class FeatureSource:
 
 
 class PrecomputedSource:
-    """Kernels made elsewhere, as a stack (n, n, p) and later (m, n, p).
+    """Precomputed kernels: a stack (n, n, p) at fit, (m, n, p) for new rows.
 
     Parameters
     ----------
@@ -174,7 +175,7 @@ class PrecomputedSource:
     names : list of str
         One name per kernel.
     observed : ndarray of bool of shape (n, p), default=None
-        Which rows have which kernel, if not all have all.
+        Which rows have which kernel, if some lack one.
     """
 
     def __init__(
@@ -198,14 +199,14 @@ class PrecomputedSource:
         return self.stack
 
     def fill(self, stack: Array) -> Iterator[bool]:
-        """Copy the kernels; the input is let go of afterwards."""
+        """Copy the kernels, and then release the input."""
         assert self.stack is not None
         xp = namespace(stack)
-        # Kernels come last in the input: by blocks of rows it is read only once.
+        # Kernels are the last axis of the input: in blocks of rows, it is read once.
         row_size = self.n_samples * len(self.names)
         for rows in row_chunks(self.n_samples, row_size, CACHE_ENTRIES):
             stack[:, rows, :] = xp.permute_dims(self.stack[rows, :, :], (2, 0, 1))
-        self.stack = None  # a fitted model needs none of the training kernels
+        self.stack = None  # a fitted model no longer needs the training kernels
         for i, name in enumerate(self.names):
             slot = stack[i, :, :]
             if self.observed is not None and not np.all(self.observed[:, i]):
@@ -223,7 +224,7 @@ class PrecomputedSource:
             yield rows[:, :, i]
 
     def out_of_range(self, i: int, rows: Array | None = None) -> str:
-        """The largest entry of kernel i for new rows; at fit, just its name."""
+        """A message with the largest entry of kernel i; at fit, with its name only."""
         found = f"Kernel {self.names[i]!r}"
         if rows is not None:
             values = np.nan_to_num(to_numpy(rows[:, :, i]))
@@ -233,12 +234,12 @@ class PrecomputedSource:
         return (
             f"{found} holds values that are too large or too small to compute with. "
             "Multiply the kernel by a constant, for training and new rows alike: its "
-            "scale is forgotten anyway."
+            "scale is normalised away anyway."
         )
 
 
 def _symmetrize(gram: Array, name: str) -> None:
-    """Average away, in place, asymmetry beyond the last digits."""
+    """Average out, in place, any asymmetry beyond the last few bits."""
     average = symmetric(gram, name)
     if average is not gram:
         gram[...] = average

@@ -1,1 +1,1 @@
-"""Sums over rows that stand for the rows."""
+"""Sums over rows that replace the rows themselves."""

@@ -1,4 +1,4 @@
-"""Rows in, as they come; the moments of all of them out."""
+"""Accumulate the moments of rows that arrive in portions of any size."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from kernelweave.kernels.moments.sums import ChunkRecipe, Moments
 
 __all__ = ["CHUNK_ROWS", "RowAccumulator", "concatenate_rows"]
 
-#: Rows of a chunk on a processor, and on a graphics card.
+#: Rows per chunk on a CPU and on a GPU.
 CHUNK_ROWS = {"cpu": 8192, "gpu": 32768}
 
 
 class RowAccumulator:
-    """Cut rows into chunks of one size and sum their moments in a fixed tree.
+    """Cut rows into chunks of equal size and sum their moments in a fixed tree.
 
-    The result depends on the rows and their order, not on the portions in which they
-    came: portions are joined or cut to chunks of ``chunk_rows``, and rows that do not
-    fill a chunk wait for the next ones.
+    The result depends on the rows and their order, but not on the portions in which
+    they arrived: portions are joined or cut into chunks of ``chunk_rows``, and rows
+    that do not fill a chunk wait for the next ones.
 
     Parameters
     ----------
     recipe : ChunkRecipe
-        What becomes of a chunk.
+        Computes the moments of a chunk.
     chunk_rows : int
-        Rows of a chunk.
+        Rows per chunk.
     first : int, default=0
-        Number of the first chunk; the others count from there.
+        Number of the first chunk.
     """
 
     def __init__(self, recipe: ChunkRecipe, chunk_rows: int, first: int = 0) -> None:
@@ -41,7 +41,7 @@ class RowAccumulator:
         self.waiting: tuple[list[Any], np.ndarray] | None = None
 
     def push(self, views: list[Any], y: np.ndarray) -> None:
-        """Add rows: one block (m, d_view) a view, and y (m,) or (m, t)."""
+        """Add rows: one block (m, d_view) per view, and y (m,) or (m, t)."""
         if self.waiting is not None:
             pairs = zip(self.waiting[0], views, strict=True)
             views = [concatenate_rows([old, new]) for old, new in pairs]
@@ -54,12 +54,12 @@ class RowAccumulator:
             self.tree.push(self.recipe(rows, y[part], self._number))
             start = part.stop
         if start < y.shape[0]:
-            # The caller may overwrite what is still to be summed.
+            # The caller may overwrite rows that have not been summed yet.
             rows = [detached(block[start:, :]) for block in views]
             self.waiting = rows, np.array(y[start:])
 
     def added(self, views: list[Any], y: np.ndarray) -> RowAccumulator:
-        """A copy with more rows; this one stays as it is, whatever happens."""
+        """A copy with more rows; this object is unchanged even if an error occurs."""
         new = copy.copy(self)
         new.tree = copy.copy(self.tree)
         new.push(views, y)
@@ -78,7 +78,7 @@ class RowAccumulator:
 
 
 def concatenate_rows(blocks: list[Any]) -> Any:
-    """Blocks of rows below each other, in their library."""
+    """Blocks of rows stacked vertically, in their own library."""
     if len(blocks) == 1:
         return blocks[0]
     if sparse.issparse(blocks[0]):

@@ -1,4 +1,4 @@
-"""Sums over chunks in an order that depends on nothing but their number."""
+"""Sums over chunks, in an order that depends only on how many there are."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Generic, Protocol, TypeVar
 
 __all__ = ["FixedTree"]
 
-#: Neighbours that are summed one after the other before the tree begins. Fewer partial
-#: sums have to be kept, and sent, than there are chunks.
+#: Adjacent parts that are summed sequentially before the tree begins, so that far fewer
+#: partial sums than chunks have to be kept and sent.
 GROUP = 8
 
 
 class Mergeable(Protocol):
-    """What can be summed."""
+    """An object that can be summed."""
 
     def merge(self, other: object) -> object:
         """The sum, as a new object."""
@@ -26,9 +26,9 @@ class FixedTree(Generic[T]):
     """Sum a stream of parts pairwise: ``(0..7) + (8..15)``, and so on upwards.
 
     Floating-point sums depend on the order of additions. Here the order follows from
-    the position of a part alone, so that a sum is the same bit for bit however long it
-    took and whoever computed the parts. At most ``log2(parts / 8) + 2`` partial sums
-    are alive. An exception, such as an interrupt from the keyboard, loses nothing:
+    the positions of the parts alone, so that a sum is the same, bit for bit, no matter
+    how long it took and where the parts were computed. At most ``log2(parts / 8) + 2``
+    partial sums are alive. An exception, such as a keyboard interrupt, loses nothing:
     either a part has been added, or it has not.
     """
 
@@ -42,8 +42,8 @@ class FixedTree(Generic[T]):
         group: T | None = _add(self._group, part)
         levels = self._levels
         if (self.count + 1) % GROUP == 0:
-            levels, group = _carry(levels, group), None  # type: ignore[assignment]
-        # One assignment, so that no interrupt can come between.
+            levels, group = _carry(levels, group), None
+        # A single assignment, so that no interrupt can separate them.
         self._group, self._levels, self.count = group, levels, self.count + 1
 
     def total(self, last: T | None = None) -> T:

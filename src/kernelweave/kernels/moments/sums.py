@@ -1,9 +1,10 @@
 """Second moments of features and targets, summed over chunks of rows.
 
-With a row ``a(x) = [1, t(x), z(x)]`` of a one, the target (an indicator of the class,
-or the outputs of a regression) and the features of all kernels, everything the Fisher
-and ridge problems need of n rows is ``A'A = sum_x a(x) a(x)'``: a square matrix,
-whatever n is. Sums of chunks are sums of matrices, so that they can be taken anywhere.
+Let the row ``a(x) = [1, t(x), z(x)]`` consist of a one, the target (an indicator of the
+class, or the outputs of a regression) and the features of all kernels. Then all that
+the Fisher and ridge problems need of n rows is ``A'A = sum_x a(x) a(x)'``, a square
+matrix whose size does not depend on n. The moments of chunks simply add up, so chunks
+can be processed anywhere.
 """
 
 from __future__ import annotations
@@ -31,16 +32,16 @@ from kernelweave.kernels.features.recipe import FeatureRecipe, as_chunk
 
 __all__ = ["ChunkRecipe", "Moments", "Probe"]
 
-#: Rows that are kept as they are, to measure errors on.
+#: Rows kept for measuring errors.
 PROBE_ROWS = 512
 
 
 @dataclass(frozen=True)
 class Probe:
-    """A few rows of all, drawn without knowing how many there will be.
+    """A random sample of all rows, drawn without knowing how many there will be.
 
-    Every row gets a random key, and the rows with the smallest keys stay. Which rows
-    these are depends neither on the order of chunks nor on how they are merged.
+    Every row gets a random key, and the rows with the smallest keys are kept. Which
+    rows these are depends neither on the order of chunks nor on how they are merged.
     """
 
     keys: np.ndarray  # (q,)
@@ -67,16 +68,16 @@ class Probe:
 
 @dataclass(frozen=True)
 class Moments:
-    """``A'A`` of some rows, in float64, one matrix for each fold of cross-validation.
+    """``A'A`` of some rows, in float64, one matrix per fold of cross-validation.
 
     Attributes
     ----------
     gram : array of shape (folds, 1 + t + D, 1 + t + D)
-        The sums; columns are the one, the target, the features.
+        The sums; rows and columns are ordered as one, targets, features.
     labels : ndarray of shape (t,) or None
-        The classes met so far, sorted; None for a regression.
+        The classes seen so far, sorted; None for a regression.
     probe : Probe
-        Some of the rows.
+        A random sample of the rows.
     """
 
     gram: Array
@@ -85,7 +86,7 @@ class Moments:
 
     @property
     def n_targets(self) -> int:
-        """T."""
+        """Number of target columns."""
         return self.probe.y.shape[1] if self.labels is None else len(self.labels)
 
     @property
@@ -112,26 +113,26 @@ class Moments:
 
 @dataclass(frozen=True)
 class ChunkRecipe:
-    """From a chunk of rows to its moments: a function without memory.
+    """From a chunk of rows to its moments: a function without state.
 
     Attributes
     ----------
     features : FeatureRecipe
-        What is computed of a row, with the arrays of NumPy.
+        The features of a row, with NumPy arrays.
     like : array
-        Where, and in which dtype; sums are kept in float64.
+        Gives the library, device and dtype of the features; sums are in float64.
     classify : bool
-        Whether y are classes.
+        Whether y holds classes.
     n_folds : int
-        Folds of a cross-validation to come, 1 for none.
+        Number of folds for cross-validation, 1 for none.
     seed : int
-        Decides which row is in which fold, together with the number of the chunk.
+        Assigns rows to folds, together with the number of the chunk.
     origin : ndarray of shape (t,) or None
-        Subtracted from the outputs of a regression, to keep their digits.
+        Subtracted from the outputs of a regression, to preserve their digits.
     offset : ndarray of shape (D,) or None
-        Subtracted from the features for the same reason; 0 for those that are sparse.
+        Subtracted from the features for the same reason; 0 for sparse features.
     unit : ndarray of shape (t,) or None
-        What the outputs are divided by then, a power of two.
+        Power of two by which the outputs are divided after the subtraction.
     """
 
     features: FeatureRecipe
@@ -160,7 +161,7 @@ class ChunkRecipe:
 
     @functools.cached_property
     def moved(self) -> FeatureRecipe:
-        """The features, computed where chunks are."""
+        """The feature recipe, moved to the library and device of ``like``."""
         return self.features.to(self.like)
 
     @property
@@ -174,9 +175,8 @@ class ChunkRecipe:
             target = target if self.unit is None else target / self.unit
             if not is_square_safe(from_numpy(target, self.like)):
                 raise ValueError(
-                    f"y holds {largest_of(y):.3g}, too large beside the outputs that "
-                    "came first to compute with. Correct the entry, or divide y by a "
-                    "constant."
+                    f"y holds {largest_of(y):.3g}, too large on the scale of the first "
+                    "outputs. Correct the entry, or divide y by a constant."
                 )
             return None, target
         labels, codes = np.unique(y, return_inverse=True)
@@ -224,7 +224,7 @@ def _with_sparse(
     recipe: FeatureRecipe,
     head: int,
 ) -> np.ndarray:
-    """Put the products of sparse features where they belong among the dense ones."""
+    """Insert the products of sparse features among those of the dense ones."""
     blocks = recipe.blocks
     columns = np.arange(head + recipe.n_features)
     where = np.concatenate(
@@ -242,7 +242,7 @@ def _with_sparse(
 
 
 def _with_labels(gram: Array, labels: np.ndarray | None, wanted: np.ndarray) -> Array:
-    """Rows and columns of zeros for the classes that these rows lack."""
+    """Insert zero rows and columns for the classes that these rows lack."""
     assert labels is not None
     t, size = len(labels), gram.shape[1] + len(wanted) - len(labels)
     place = np.concatenate(

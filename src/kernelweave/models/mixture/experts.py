@@ -85,7 +85,7 @@ class ViewMaps:
             self.remarks += one.remarks
             for slot, i in enumerate(one.active):
                 self.active.append(first + i)
-                yield first + i, bank.stack[slot, :, :]
+                yield first + i, bank.kernel(slot)
             del bank
         if not self.active:
             raise ValueError(

@@ -10,6 +10,7 @@ import numpy as np
 
 from kernelweave._array import Array, namespace
 from kernelweave._tolerances import reachable_tolerance
+from kernelweave.criteria.fisher import Fisher
 from kernelweave.fits.discriminant import KernelFit, fit_kernel
 from kernelweave.fits.loo_path import LooPath
 from kernelweave.kernels.banks.dense import DenseBank
@@ -18,7 +19,7 @@ from kernelweave.models.shared.certificate import Certificate
 from kernelweave.models.shared.progress import Progress
 from kernelweave.protocols import Criterion
 from kernelweave.solvers.local.loo import learn
-from kernelweave.solvers.methods import METHODS
+from kernelweave.solvers.methods import fitting_methods
 from kernelweave.solvers.solve import solve
 from kernelweave.weights import LpBall, Simplex, Uniform, WeightSet
 
@@ -80,7 +81,7 @@ def check_learner_parameters(model: Any) -> None:
         "a finite number > 0",
     )
     check_choice(model, "objective", ("fisher", "loo"))
-    check_choice(model, "solver", ("auto", *METHODS["fisher"]))
+    check_choice(model, "solver", ("auto", *fitting_methods(Fisher, Simplex)))
     check_number(model, "tol", (), lambda v: v > 0, "a number > 0")
     if model.max_iter is not None:
         check_number(
@@ -205,7 +206,7 @@ def _problem(criterion: Criterion, norm: float, alpha: float | str) -> str:
     return f"{type(criterion).__name__}, l{norm:.3g} weights, {how}"
 
 
-def weight_set_of_norm(norm: float, fixed: bool) -> WeightSet:
+def weight_set_of_norm(norm: float, fixed: bool) -> Simplex | LpBall | Uniform:
     """The weights of one norm; ``fixed`` if no regularisation is among them."""
     if norm == 1:
         return Simplex()
@@ -222,7 +223,7 @@ def split_learned(
     The identity comes first in ``weights`` (p + 1,).
     """
     identity, kernels = float(weights[0]), weights[1:]
-    uniform = np.isinf(weight_set.norm)  # a mean of kernels, not their sum
+    uniform = weight_set.is_point(len(kernels))  # a mean of kernels, not their sum
     scaled = Uniform().scale(kernels) if uniform else weight_set.scale(kernels)
     largest = int(np.argmax(kernels))
     return scaled, identity * float(scaled[largest] / kernels[largest])

@@ -27,9 +27,9 @@ from kernelweave.models.shared.learner import (
 )
 from kernelweave.models.shared.progress import Progress
 from kernelweave.solvers.certify import relative_gap
-from kernelweave.solvers.methods import METHODS
+from kernelweave.solvers.methods import fitting_methods
 from kernelweave.solvers.solve import solve
-from kernelweave.weights import SignedSum, WeightSet
+from kernelweave.weights import SignedSum, Simplex, WeightSet
 
 __all__ = ["MarginClassifier", "MarginFit"]
 
@@ -113,9 +113,9 @@ class MarginClassifier(KernelClassifier):
 
     def _check_solver(self) -> None:
         """Weights of either sign have solvers of their own."""
-        methods = METHODS["signed margin" if self.signed else "margin"]
-        others = METHODS["margin" if self.signed else "signed margin"]
-        if isinstance(self.solver, str) and self.solver in set(others) - set(methods):
+        methods = fitting_methods(Margin, SignedSum if self.signed else Simplex)
+        others = fitting_methods(Margin, Simplex if self.signed else SignedSum)
+        if self.solver in others and self.solver not in methods:
             raise ValueError(
                 f"solver={self.solver!r} is for signed={not self.signed}; with "
                 f"signed={bool(self.signed)} use one of {['auto', *methods]}"
@@ -133,7 +133,7 @@ class MarginClassifier(KernelClassifier):
         """Weights shared by all columns of ``signs`` (n, c), and their functions."""
         criterion = Margin(
             bank,
-            from_numpy(signs, bank.stack),
+            from_numpy(signs, bank.like),
             self.margin,  # type: ignore[arg-type]
             self.C,
         )
@@ -142,14 +142,14 @@ class MarginClassifier(KernelClassifier):
             criterion,
             weight_set,
             method=self.solver,
-            tol=reachable_tolerance(self.tol, bank.stack),
+            tol=reachable_tolerance(self.tol, bank.like),
             max_iter=self.max_iter,
             callback=progress.iteration,
         )
         if not np.isfinite(solution.value):
             raise ValueError(f"{type(self).__name__}: {solution.status}")
         certificate = Certificate.of(solution, self._problem())
-        if solution.method == "newton" and not is_numpy(bank.stack):
+        if solution.method == "newton" and not is_numpy(bank.like):
             moved = "solver='newton' trained its support vector machines on the CPU"
             certificate = certificate.with_remarks([moved])
         coef = to_numpy(solution.coef).astype(np.float64)

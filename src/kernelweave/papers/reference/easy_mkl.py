@@ -20,34 +20,34 @@ def easy_mkl_weights(bank: DenseBank, labels: Array, lam: float = 0.1) -> np.nda
         min_g  (1 - lam) sum_i g'Y K_i Y g + lam g'g
         subject to  g >= 0,  sum of g over each of the two classes = 1
 
-    g are convex weights of the two classes, so that this is the distance of their
-    hulls. Up to its length the minimiser is that of the margin with squared slacks at
-    uniform weights and ``C = p (1 - lam) / lam``: EasyMKL goes one step along the
-    gradient of the criterion that :class:`Margin` with ``margin="l2"`` minimises. With
-    ``lam = 1`` the hulls shrink to the means of the classes. It is a heuristic: the
-    weights minimise nothing, and no certificate goes with them.
+    g holds convex weights for each of the two classes, so this is the regularised
+    distance between their convex hulls. Up to its length, the minimiser is that of the
+    margin with squared slacks at uniform weights and ``C = p (1 - lam) / lam``: EasyMKL
+    takes one step along the gradient of the criterion that :class:`Margin` with
+    ``margin="l2"`` minimises. With ``lam = 1`` the hulls shrink to the class means. It
+    is a heuristic: the weights minimise nothing, and have no certificate.
 
     Parameters
     ----------
     bank : DenseBank
         Kernels; the software divides each by its trace or by its diagonal first.
     labels : array of shape (n,)
-        +1 and -1, and 0 for rows that take no part. For more classes call it with one
-        class against the others, or with one pair, at a time.
+        +1 and -1, and 0 for rows to ignore. With more classes, call it for one class
+        against the rest, or for one pair of classes, at a time.
     lam : float, default=0.1
-        0 for the hard margin, 1 for the distance of the means.
+        0 for the hard margin, 1 for the distance between the class means.
 
     Returns
     -------
     weights : ndarray of shape (p,)
-        Non-negative with sum one.
+        Nonnegative, with sum one.
     """
     if not 0 <= lam <= 1:
         raise ValueError(f"lam must lie between 0 and 1, got {lam!r}")
     signs = to_numpy(labels).astype(np.float64)
     if signs.shape != (bank.n_samples,):
         raise ValueError(
-            f"labels must have the shape ({bank.n_samples},) of one a row; got "
+            f"labels must have the shape ({bank.n_samples},), one per row; got "
             f"{tuple(signs.shape)}"
         )
     p = bank.n_kernels
@@ -65,12 +65,12 @@ def easy_mkl_weights(bank: DenseBank, labels: Array, lam: float = 0.1) -> np.nda
 
 
 def _distance_of_means(bank: DenseBank, signs: np.ndarray) -> np.ndarray:
-    """The squared distance of the two class means under each kernel, (p,)."""
+    """The squared distance (p,) between the two class means under each kernel."""
     plus, minus = int(np.sum(signs > 0)), int(np.sum(signs < 0))
     if plus == 0 or minus == 0:
         raise ValueError(
             f"labels must hold both classes; got {plus} of +1 and {minus} of -1"
         )
     contrast = np.where(signs > 0, 1.0 / plus, np.where(signs < 0, -1.0 / minus, 0.0))
-    dtype = namespace(bank.stack).float64
-    return to_numpy(bank.quad(from_numpy(contrast[:, None], bank.stack, dtype)))
+    dtype = namespace(bank.like).float64
+    return to_numpy(bank.quad(from_numpy(contrast[:, None], bank.like, dtype)))

@@ -13,12 +13,13 @@ from kernelweave._array import (
     as_float,
     cholesky,
     eps,
+    inner_products,
     lower_inverse,
     namespace,
     to_numpy,
 )
 from kernelweave.fits.loo_path import LooPath
-from kernelweave.kernels.banks.dense import DenseBank
+from kernelweave.protocols import Bank
 from kernelweave.solvers.solution import Callback, LocalSolution, Trace
 
 __all__ = ["LeaveOneOut", "LooSolution", "learn"]
@@ -51,19 +52,19 @@ class LeaveOneOut:
 
     Parameters
     ----------
-    bank : DenseBank
+    bank : Bank
         Centred kernels of trace n.
     target : array of shape (n, k)
         Columns that sum to zero.
     """
 
-    def __init__(self, bank: DenseBank, target: Array) -> None:
+    def __init__(self, bank: Bank, target: Array) -> None:
         if bank.n_samples < 2:
             raise ValueError(
                 f"leave-one-out needs at least 2 samples, got {bank.n_samples}"
             )
         self.bank = bank
-        self.target = as_float(target, bank.stack.dtype)
+        self.target = as_float(target, bank.like.dtype)
 
     def value_and_gradient(self, log_theta: np.ndarray) -> tuple[float, np.ndarray]:
         """The error and its gradient (p,) in ``log theta`` (p,)."""
@@ -110,7 +111,7 @@ class LooSolution(LocalSolution):
 
 
 def learn(
-    bank: DenseBank,
+    bank: Bank,
     target: Array,
     start: np.ndarray | None = None,
     max_iter: int = 100,
@@ -123,7 +124,7 @@ def learn(
 
     Parameters
     ----------
-    bank : DenseBank
+    bank : Bank
         Centred kernels of trace n.
     target : array of shape (n, k)
         Columns that sum to zero.
@@ -142,7 +143,7 @@ def learn(
         (or to a hundredth of the target's mean square, if that is more).
     """
     theta = _uniform_start(bank, target) if start is None else _check_start(bank, start)
-    precision = eps(bank.stack)
+    precision = eps(bank.like)
     highest = np.log(0.01 / (precision * bank.n_samples * bank.n_kernels))
     highest = float(np.clip(highest, 0.0, LOG_HIGHEST))
     bounds = (LOG_LOWEST, highest)
@@ -199,26 +200,22 @@ class _Search:
             raise StopIteration
 
 
-def matrix_products(bank: DenseBank, matrix: Array) -> np.ndarray:
+def matrix_products(bank: Bank, matrix: Array) -> np.ndarray:
     """``<G_i, S>`` for every kernel and one S (n, n), in one pass: (p,)."""
-    xp, n = namespace(bank.stack), bank.n_samples
     total = np.zeros(bank.n_kernels)
-    rows = max(1, min(n, 2**22 // (n * bank.n_kernels)))
-    for start in range(0, n, rows):
-        part = slice(start, min(start + rows, n))
-        block = xp.reshape(bank.stack[:, part, :], (bank.n_kernels, -1))
-        total += to_numpy(block @ xp.reshape(matrix[part, :], (-1,)))
+    for rows, block in bank.row_blocks():
+        total += to_numpy(inner_products(block, matrix[rows, :]))
     return total
 
 
-def _uniform_start(bank: DenseBank, target: Array) -> np.ndarray:
+def _uniform_start(bank: Bank, target: Array) -> np.ndarray:
     uniform = np.full(bank.n_kernels, 1.0 / bank.n_kernels)
     path = LooPath(bank.combine(uniform), target)
     grid = np.maximum(path.mean_eigenvalue * COARSE_GRID, path.smallest_alpha)
     return uniform / path.best_alpha(grid)
 
 
-def _check_start(bank: DenseBank, start: np.ndarray) -> np.ndarray:
+def _check_start(bank: Bank, start: np.ndarray) -> np.ndarray:
     theta = np.asarray(start, dtype=np.float64)
     if theta.shape != (bank.n_kernels,) or not np.all(np.isfinite(theta) & (theta > 0)):
         raise ValueError(

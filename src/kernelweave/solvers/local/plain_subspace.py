@@ -6,11 +6,10 @@ import numpy as np
 from scipy.optimize import minimize
 
 from kernelweave.criteria.margin.plain_subspace import PlainSubspaceMargin
-from kernelweave.protocols import Evaluation
+from kernelweave.protocols import Evaluation, NormSet
 from kernelweave.solvers.certify import relative_gap
 from kernelweave.solvers.solution import Callback, LocalSolution, Trace
 from kernelweave.solvers.solve import solve
-from kernelweave.weights.base import WeightSet
 
 __all__ = ["solve_plain"]
 
@@ -24,7 +23,7 @@ ZERO = 1e-9
 
 def solve_plain(
     criterion: PlainSubspaceMargin,
-    weights: WeightSet,
+    weights: NormSet,
     *,
     tol: float = 1e-6,
     max_iter: int | None = None,
@@ -41,7 +40,7 @@ def solve_plain(
     criterion : PlainSubspaceMargin
         The problem.
     weights : WeightSet
-        Which weights are allowed.
+        Which weights are allowed: a ball of some norm.
     tol : float, default=1e-6
         Relative gap of the bounds at which nothing is left to do.
     max_iter : int, optional
@@ -81,7 +80,7 @@ class _Search:
     def __init__(
         self,
         criterion: PlainSubspaceMargin,
-        weights: WeightSet,
+        weights: NormSet,
         lower: float,
         tol: float,
         callback: Callback | None,

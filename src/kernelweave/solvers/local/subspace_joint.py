@@ -12,10 +12,10 @@ from kernelweave.criteria.fisher.total import Fisher
 from kernelweave.fits.subspace import RegularizedKernel, Subspace
 from kernelweave.fits.subspace_svm import JointPoint, SubspaceSVM
 from kernelweave.kernels.banks.dense import DenseBank
+from kernelweave.protocols import WeightSet
 from kernelweave.solvers.certify import relative_gap
 from kernelweave.solvers.solution import Callback, Trace, TraceRow
 from kernelweave.solvers.solve import solve
-from kernelweave.weights.base import WeightSet
 
 __all__ = ["BestWeights", "JointSolution", "solve_joint"]
 

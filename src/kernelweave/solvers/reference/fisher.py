@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 
 from kernelweave._array import FactorizationError, to_numpy
-from kernelweave.criteria.fisher.total import Fisher
-from kernelweave.protocols import Criterion
+from kernelweave.criteria.fisher import BlockFisher, Fisher
+from kernelweave.kernels.banks.base import host_stack
+from kernelweave.protocols import Iterate, LinearSet
 from kernelweave.solvers.cutting_plane import into_set
-from kernelweave.solvers.solution import Iterate
-from kernelweave.weights.base import WeightSet
 
 __all__ = ["allowed_weights", "import_cvxpy", "run_solver", "sdp", "sdp_problem"]
 
@@ -25,7 +24,7 @@ SCS_TOLERANCE = 1e-8
 SCS_ITERATIONS = 20_000
 
 
-def sdp(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iterate]:
+def sdp(criterion: Fisher, weight_set: LinearSet) -> Iterator[Iterate]:
     """Solve one of the SDPs (16), (34), (37), (40), (41) with a cone solver.
 
     It is here to compare with: the weights are those of the other methods, at a cost
@@ -41,11 +40,10 @@ def sdp(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iterate]:
     if variable.value is None:
         raise FactorizationError(f"the cone solver found no weights: {problem.status}")
     weights = into_set(criterion, weight_set, np.asarray(variable.value))
-    state = criterion.evaluate(weights, hessian=False)
-    yield Iterate(weights, state.value, state.gradient, state.coef)
+    yield Iterate.at(weights, criterion.evaluate(weights, hessian=False))
 
 
-def sdp_problem(criterion: Criterion, weight_set: WeightSet) -> tuple[Any, Any]:
+def sdp_problem(fisher: Fisher, weight_set: LinearSet) -> tuple[Any, Any]:
     """The cvxpy problem for a criterion and its weights variable (m,), not yet solved.
 
     ======  ==============  ===================  =====================================
@@ -62,20 +60,7 @@ def sdp_problem(criterion: Criterion, weight_set: WeightSet) -> tuple[Any, Any]:
     ``G_0 = I`` if the regularisation is learned; each minimises ``sum_j t_j``. Rows and
     columns of the blocks are multiplied by constants, which leaves them semidefinite
     and saves a first-order solver thousands of iterations.
-
-    Raises
-    ------
-    ValueError
-        If the criterion is none of these.
     """
-    fisher: Any = getattr(criterion, "_criterion", criterion)  # without its counter
-    block = fisher.family == "block"
-    if not (block or isinstance(fisher, Fisher)):
-        raise ValueError(
-            f"method='sdp' has no semidefinite program for {type(fisher).__name__}; "
-            "it knows the Fisher criterion with total scatter and its block form: "
-            "use method='newton'"
-        )
     cp = import_cvxpy()
     weights = cp.Variable(fisher.n_weights, nonneg=True, name="weights")
     matrix = _combined(cp, fisher, weights)
@@ -84,7 +69,7 @@ def sdp_problem(criterion: Criterion, weight_set: WeightSet) -> tuple[Any, Any]:
     size[size == 0] = 1.0
     h = target / size
     t = cp.Variable(h.shape[1], name="t")  # in units of scale * size^2
-    if block:
+    if isinstance(fisher, BlockFisher):
         cones = [cp.bmat([[matrix, h], [h.T, cp.diag(t)]]) >> 0]
     else:
         cones = [
@@ -104,7 +89,7 @@ def _combined(cp: Any, fisher: Any, weights: Any) -> Any:
     ``alpha M = alpha I + sum_i w_i G_i``. The identity has trace n itself: if its
     weight is learned, ``n M = w_0 I + sum_i w_i G_i``.
     """
-    kernels = to_numpy(fisher.bank.stack).astype(np.float64)
+    kernels = host_stack(fisher.bank)
     identity = np.eye(kernels.shape[1])
     if fisher.learns_alpha:
         kernels = np.concatenate([identity[None], kernels])
@@ -113,13 +98,21 @@ def _combined(cp: Any, fisher: Any, weights: Any) -> Any:
     return total if fisher.learns_alpha else total + fisher.alpha * identity
 
 
-def allowed_weights(cp: Any, weight_set: WeightSet, weights: Any) -> list[Any]:
+def allowed_weights(cp: Any, weight_set: LinearSet, weights: Any) -> list[Any]:
     """``w`` in the set; the sign is part of the variable."""
-    if np.isinf(weight_set.norm):
-        return [weights == weight_set.start(weights.size)]
-    if weight_set.norm == 1:
-        return [cp.sum(weights) == 1]
-    return [cp.pnorm(weights, weight_set.norm) <= 1]
+    m = weights.size
+    if weight_set.is_point(m):
+        return [weights == weight_set.start(m)]
+    if weight_set.power != 1:
+        return [cp.pnorm(weights, weight_set.power) <= 1]
+    allowed = weight_set.polyhedron(m)
+    low, high = allowed.limits.T
+    constraints = [allowed.equal @ weights == allowed.equal_to, weights >= low]
+    if len(allowed.below):
+        constraints.append(allowed.below @ weights <= allowed.below_to)
+    if np.any(np.isfinite(high)):
+        constraints.append(weights <= np.minimum(high, 1e9))
+    return constraints
 
 
 def run_solver(problem: Any) -> None:

@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from kernelweave._array import FactorizationError, to_numpy
+from kernelweave._array import FactorizationError
 from kernelweave._tolerances import NULL_EIGENVALUE
-from kernelweave.protocols import Criterion
+from kernelweave.criteria.margin.margin import Margin
+from kernelweave.kernels.banks.base import host_stack
+from kernelweave.protocols import Criterion, Iterate, LinearSet, NormSet, WeightSet
 from kernelweave.solvers.cutting_plane import into_set
 from kernelweave.solvers.reference.fisher import (
     allowed_weights,
@@ -17,13 +19,11 @@ from kernelweave.solvers.reference.fisher import (
     run_solver,
 )
 from kernelweave.solvers.reference.signed import margin_lmi
-from kernelweave.solvers.solution import Iterate
-from kernelweave.weights.base import WeightSet
 
 __all__ = ["margin_qcqp", "margin_sdp"]
 
 
-def margin_sdp(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iterate]:
+def margin_sdp(margin: Margin, weight_set: LinearSet) -> Iterator[Iterate]:
     """Lanckriet et al. (2002), Eq. 12 with its soft margins, as a semidefinite program.
 
     It is here to compare with, for a few dozen rows.
@@ -33,10 +33,10 @@ def margin_sdp(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iterate]
     Iterate
         One, evaluated at the weights the cone solver found.
     """
-    cp, margin = import_cvxpy(), _plain(criterion)
+    cp = import_cvxpy()
     weights = cp.Variable(margin.n_weights, nonneg=True, name="weights")
     problem = margin.problem
-    kernels = to_numpy(problem.bank.stack).astype(np.float64)
+    kernels = host_stack(problem.bank)
     flat = kernels.reshape(len(kernels), -1).T
     own = weights[margin.n_weights - margin.n_kernels :]
     total = cp.reshape(flat @ own, kernels.shape[1:], order="C")
@@ -49,10 +49,10 @@ def margin_sdp(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iterate]
         value, constraints = value + t, constraints + cones
     program = cp.Problem(cp.Minimize(value), constraints)
     run_solver(program)
-    yield _evaluated(criterion, weight_set, weights.value, program.status)
+    yield _evaluated(margin, weight_set, weights.value, program.status)
 
 
-def margin_qcqp(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iterate]:
+def margin_qcqp(margin: Margin, weight_set: NormSet) -> Iterator[Iterate]:
     """The same problem from its dual side, a quadratically constrained program.
 
     ``max 2 e'a - tau a'a - t`` subject to ``a'G_i a <= t``, the box and ``y'a = 0``;
@@ -64,7 +64,7 @@ def margin_qcqp(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iterate
     Iterate
         One, evaluated at the weights the cone solver found.
     """
-    cp, margin = import_cvxpy(), _plain(criterion)
+    cp = import_cvxpy()
     problem, signs = margin.problem, margin.problem.signs
     beta, t = cp.Variable(signs.shape), cp.Variable()
     a = cp.multiply(signs, beta)
@@ -75,33 +75,29 @@ def margin_qcqp(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iterate
         constraints.append(a <= problem.bound)
     scores = [cp.sum_squares(root.T @ beta) for root in _roots(problem)]
     weights: Any = None
-    if weight_set.norm == 1:
-        bounds = [score <= t for score in scores]
-    elif np.isinf(weight_set.norm):
+    if weight_set.is_point(margin.n_weights):
         weights = weight_set.start(margin.n_weights)
         bounds = [sum(w * q for w, q in zip(weights, scores, strict=True)) <= t]
+    elif weight_set.norm == 1:
+        bounds = [score <= t for score in scores]
     else:
         dual_norm = weight_set.norm / (weight_set.norm - 1.0)
         bounds = [cp.pnorm(cp.hstack(scores), dual_norm) <= t]
     gain = 2.0 * cp.sum(a) - problem.tau * cp.sum_squares(beta) - t
     program = cp.Problem(cp.Maximize(gain), constraints + bounds)
     run_solver(program)
-    if weight_set.norm == 1:
+    if weights is None and weight_set.norm == 1:
         duals = [bound.dual_value for bound in bounds]
         weights = None if duals[0] is None else np.ravel(duals)
     elif weights is None and beta.value is not None:
         weights = weight_set.maximizer(np.array([q.value for q in scores]))
-    yield _evaluated(criterion, weight_set, weights, program.status)
-
-
-def _plain(criterion: Criterion) -> Any:
-    return getattr(criterion, "_criterion", criterion)  # without its counter
+    yield _evaluated(margin, weight_set, weights, program.status)
 
 
 def _roots(problem: Any) -> list[np.ndarray]:
     """F_i (n, rank) with ``G_i = F_i F_i'``, the identity first if it is a kernel."""
     roots = [np.eye(len(problem.signs))] if problem.identity else []
-    for kernel in to_numpy(problem.bank.stack).astype(np.float64):
+    for kernel in host_stack(problem.bank):
         values, vectors = np.linalg.eigh(kernel)
         keep = values > NULL_EIGENVALUE * max(float(values[-1]), 0.0)
         roots.append(vectors[:, keep] * np.sqrt(values[keep]))
@@ -116,5 +112,4 @@ def _evaluated(
         criterion.evaluate(weight_set.start(criterion.n_weights))  # or says why not
         raise FactorizationError(f"the cone solver found no weights: {status}")
     weights = into_set(criterion, weight_set, np.asarray(raw, dtype=np.float64))
-    state = criterion.evaluate(weights, hessian=False)
-    return Iterate(weights, state.value, state.gradient, state.coef)
+    return Iterate.at(weights, criterion.evaluate(weights, hessian=False))

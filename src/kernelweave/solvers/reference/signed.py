@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from kernelweave._array import FactorizationError, to_numpy
+from kernelweave._array import FactorizationError
+from kernelweave.criteria.alignment import Alignment
+from kernelweave.criteria.margin.margin import Margin
+from kernelweave.kernels.banks.base import host_stack
+from kernelweave.protocols import Iterate, WeightSet
 from kernelweave.solvers.alignment import square_root
 from kernelweave.solvers.reference.fisher import import_cvxpy, run_solver
-from kernelweave.solvers.solution import Iterate
-from kernelweave.weights.base import WeightSet
 from kernelweave.weights.signed_sum import SignedSum
 
 __all__ = ["alignment_sdp", "margin_lmi", "signed_sdp"]
@@ -54,7 +57,7 @@ def margin_lmi(
     return t, [cp.bmat([[top, column], [column.T, corner]]) >> 0]
 
 
-def signed_sdp(criterion: Any, weight_set: SignedSum) -> Iterator[Iterate]:
+def signed_sdp(margin: Margin, weight_set: SignedSum) -> Iterator[Iterate]:
     """Lanckriet et al. (2002), Eq. 12, and its soft margins, with a cone solver.
 
     It is here to compare with: n is limited to a few dozen rows, and with nearly
@@ -67,7 +70,6 @@ def signed_sdp(criterion: Any, weight_set: SignedSum) -> Iterator[Iterate]:
         One, evaluated at the weights the cone solver found.
     """
     cp = import_cvxpy()
-    margin = getattr(criterion, "_criterion", criterion)  # without its counter
     weights = cp.Variable(margin.n_weights, name="weights")
     own = weights[margin.n_weights - margin.n_kernels :]
     total = _combined(cp, margin.bank, own)
@@ -80,11 +82,11 @@ def signed_sdp(criterion: Any, weight_set: SignedSum) -> Iterator[Iterate]:
         t, cones = margin_lmi(cp, block, column[rows], problem.bound, tau)
         objective, constraints = objective + t, constraints + cones
     yield _solved(
-        cp.Problem(cp.Minimize(objective), constraints), weights, criterion, weight_set
+        cp.Problem(cp.Minimize(objective), constraints), weights, margin, weight_set
     )
 
 
-def alignment_sdp(criterion: Any, weight_set: WeightSet) -> Iterator[Iterate]:
+def alignment_sdp(plain: Alignment, weight_set: WeightSet) -> Iterator[Iterate]:
     """Lanckriet et al. (2002), Eq. 11, with a cone solver: to compare with.
 
     Its first blocks say ``norm(sum_i mu_i K_i) <= 1`` over the labelled rows, which a
@@ -97,11 +99,10 @@ def alignment_sdp(criterion: Any, weight_set: WeightSet) -> Iterator[Iterate]:
         One, evaluated at the weights the cone solver found.
     """
     cp = import_cvxpy()
-    plain = getattr(criterion, "_criterion", criterion)
     weights = cp.Variable(plain.n_weights, name="weights")  # of kernels of norm one
     root, _ = square_root(plain.correlations, plain.cosines)
     constraints = [cp.norm(root @ weights) <= 1]
-    signed = getattr(weight_set, "signed", False)
+    signed = "cuts" in weight_set.offers
     if signed:
         units = plain.unscaled(np.ones(plain.n_weights))
         total = _combined(cp, plain.bank, cp.multiply(units, weights))
@@ -120,15 +121,14 @@ def alignment_sdp(criterion: Any, weight_set: WeightSet) -> Iterator[Iterate]:
     found = weight_set.scale(raw)
     if isinstance(weight_set, SignedSum):
         found = weight_set.separate(found)
-    state = criterion.evaluate(found, hessian=False)
-    terms = criterion.certificate_terms(found, state.coef, state.coef)
-    lower = terms.bound(weight_set)
-    yield Iterate(found, state.value, state.gradient, state.coef, lower_bound=lower)
+    state = plain.evaluate(found, hessian=False)
+    lower = plain.certificate_terms(found, state.coef, state.coef).bound(weight_set)
+    yield replace(Iterate.at(found, state), lower_bound=lower)
 
 
 def _combined(cp: Any, bank: Any, weights: Any) -> Any:
     """``sum_i w_i G_i`` over all rows, (n, n)."""
-    kernels = to_numpy(bank.stack).astype(np.float64)
+    kernels = host_stack(bank)
     flat = kernels.reshape(len(kernels), -1).T
     return cp.reshape(flat @ weights, kernels.shape[1:], order="C")
 
@@ -155,5 +155,4 @@ def _solved(
     found = weight_set.separate(
         weight_set.scale(np.clip(raw, limits[:, 0], limits[:, 1]))
     )
-    state = criterion.evaluate(found, hessian=False)
-    return Iterate(found, state.value, state.gradient, state.coef)
+    return Iterate.at(found, criterion.evaluate(found, hessian=False))

@@ -1,0 +1,153 @@
+"""Every criterion sees the same kernels through every bank."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from kernelweave.criteria.alignment import Alignment
+from kernelweave.criteria.fisher import BlockFisher, Fisher, WithinFisher
+from kernelweave.criteria.margin import Margin, SubspaceMargin
+from kernelweave.criteria.margin.plain_subspace import PlainSubspaceMargin
+from kernelweave.fits.targets import class_target
+from kernelweave.kernels import DenseBank, FeatureBank
+from kernelweave.kernels.banks.base import KernelBank
+from kernelweave.protocols import Bank
+from kernelweave.solvers import certify, solve
+from kernelweave.solvers.local.loo import LeaveOneOut
+from kernelweave.weights import SignedSum, Simplex
+
+N, WIDTHS = 24, [3, 5, 4]
+CODES = np.arange(N) % 3
+SIGNS = np.where(CODES == 0, 1.0, -1.0)[:, None]
+PARTLY = np.where(np.arange(N)[:, None] < 18, SIGNS, 0.0)
+
+
+class LazyBank(KernelBank):
+    """Makes a kernel from its features whenever it is asked for it."""
+
+    def __init__(self, Z):
+        super().__init__(Z, len(WIDTHS), len(Z))
+        self.Z = np.split(Z, np.cumsum(WIDTHS)[:-1], axis=1)
+
+    def kernel(self, i):
+        return self.Z[i] @ self.Z[i].T
+
+
+def features(rng):
+    """Centred features whose kernels have trace N."""
+    Z = rng.normal(size=(N, sum(WIDTHS)))
+    Z[:, 0] += 2.0 * SIGNS[:, 0]
+    Z -= Z.mean(axis=0)
+    parts = np.split(Z, np.cumsum(WIDTHS)[:-1], axis=1)
+    return np.hstack([part * np.sqrt(N / np.sum(part**2)) for part in parts])
+
+
+BANKS = {
+    "dense": lambda Z: DenseBank(_stack(Z)),
+    "features": lambda Z: FeatureBank(Z, WIDTHS),
+    "lazy": LazyBank,
+}
+CRITERIA = {
+    "fisher": lambda bank: Fisher(bank, class_target(CODES, 3), 0.5),
+    "fisher, learned": lambda bank: Fisher(bank, class_target(CODES, 3), "learn"),
+    "block": lambda bank: BlockFisher(bank, class_target(CODES, 3), 0.5),
+    "within": lambda bank: WithinFisher(bank, class_target(CODES, 3), 0.5, CODES),
+    "margin, l1": lambda bank: Margin(bank, SIGNS, "l1", 0.3),
+    "margin, l2": lambda bank: Margin(bank, PARTLY, "l2", 1.0),
+    "margin, learned": lambda bank: Margin(bank, SIGNS, "l2", "learn"),
+    "alignment": lambda bank: Alignment(bank, SIGNS),
+    "alignment, some rows": lambda bank: Alignment(bank, PARTLY, centred=False),
+    "subspace margin": lambda bank: SubspaceMargin(bank, SIGNS, 0.5, 2.0),
+}
+
+
+def _stack(Z):
+    lazy = LazyBank(Z)
+    return np.stack([lazy.kernel(i) for i in range(lazy.n_kernels)])
+
+
+every_bank = pytest.mark.parametrize("kind", BANKS)
+every_criterion = pytest.mark.parametrize("name", CRITERIA)
+
+
+@every_bank
+def test_banks_follow_the_protocol(kind, rng):
+    """... and all their products are those of the matrices."""
+    Z = features(rng)
+    bank, stack, b = BANKS[kind](Z), _stack(Z), rng.normal(size=(N, 2))
+    assert isinstance(bank, Bank)
+    rows, some = np.array([1, 2, 5, 20]), np.array([2, 0])
+    views = [
+        (bank, stack),
+        (bank.restrict(rows), stack[:, rows][:, :, rows]),
+        (bank.subset(some), stack[some]),
+        (bank.subset(some).restrict(rows), stack[some][:, rows][:, :, rows]),
+    ]
+    for view, kernels in views:
+        p, n = len(kernels), kernels.shape[1]
+        assert (view.n_kernels, view.n_samples, view.n_rows) == (p, n, n)
+        w, c = rng.normal(size=p), b[:n]
+        assert_allclose(view.combine(w), np.tensordot(w, kernels, 1), atol=1e-12)
+        assert_allclose(view.apply(c), kernels @ c, atol=1e-12)
+        assert_allclose(view.quad(c), np.einsum("nk,pnk->p", c, kernels @ c))
+        assert_allclose(view.kernel(1), kernels[1], atol=1e-12)
+        assert_allclose(view.diagonals(), np.einsum("pnn->pn", kernels))
+        assert_allclose(
+            view.sizes(some % p), np.linalg.norm(kernels, axis=(1, 2))[some % p]
+        )
+        for part, block in view.row_blocks():
+            assert_allclose(block, kernels[:, part, :], atol=1e-12)
+
+
+@every_criterion
+@pytest.mark.parametrize("kind", ["features", "lazy"])
+def test_values_derivatives_and_certificates_agree(name, kind, rng):
+    Z = features(rng)
+    dense, other = CRITERIA[name](BANKS["dense"](Z)), CRITERIA[name](BANKS[kind](Z))
+    w = rng.dirichlet(np.ones(dense.n_weights))
+    expected, found = dense.evaluate(w), other.evaluate(w)
+    assert found.value == pytest.approx(expected.value, rel=1e-7)
+    assert_allclose(found.gradient, expected.gradient, rtol=1e-5, atol=1e-7)
+    assert_allclose(
+        found.hessian,
+        expected.hessian,
+        rtol=1e-4,
+        atol=1e-4 * np.max(np.abs(expected.hessian)),
+    )
+    # The dual point of one is as good for the other: the same arithmetic.
+    for a, b in zip(
+        certify(other, Simplex(), w, expected.coef),
+        certify(dense, Simplex(), w, expected.coef),
+        strict=True,
+    ):
+        assert a == pytest.approx(b, rel=1e-9, abs=1e-9)
+    assert other.remarks(w) == dense.remarks(w)
+
+
+@every_criterion
+@every_bank
+def test_problems_are_solved_with_a_certificate(name, kind, rng):
+    Z = features(rng)
+    solution = solve(CRITERIA[name](BANKS[kind](Z)), Simplex(), tol=1e-7)
+    best = solve(CRITERIA[name](BANKS["dense"](Z)), Simplex(), tol=1e-7)
+    assert solution.converged
+    assert solution.value == pytest.approx(best.value, rel=1e-6)
+
+
+@every_bank
+def test_signed_weights_and_local_searches_take_any_bank(kind, rng):
+    Z = features(rng)
+    dense, bank = BANKS["dense"](Z), BANKS[kind](Z)
+    scores = rng.normal(size=3)
+    assert SignedSum(bank).support(scores) == pytest.approx(
+        SignedSum(dense).support(scores), rel=1e-8
+    )
+    theta = rng.normal(size=3)
+    ours = LeaveOneOut(bank, class_target(CODES, 3)).value_and_gradient(theta)
+    theirs = LeaveOneOut(dense, class_target(CODES, 3)).value_and_gradient(theta)
+    assert_allclose(ours[1], theirs[1], rtol=1e-8)
+    below = PlainSubspaceMargin(bank, SIGNS, 0.5, 2.0).minorant()
+    above = PlainSubspaceMargin(dense, SIGNS, 0.5, 2.0).minorant()
+    assert_allclose(below.bank.stack, above.bank.stack, atol=1e-10)

@@ -1,0 +1,177 @@
+"""What fits is solved with a certificate; what does not is refused by name."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kernelweave import (
+    Alignment,
+    BlockFisher,
+    CappedSimplex,
+    Fisher,
+    LpBall,
+    Margin,
+    SignedSum,
+    Simplex,
+    Uniform,
+    WithinFisher,
+    solve,
+)
+from kernelweave.criteria.margin import SubspaceMargin
+from kernelweave.criteria.mixture import MixtureLikelihood
+from kernelweave.kernels import DenseBank, center_and_scale
+from kernelweave.protocols import Iterate, Method, Polyhedron
+from kernelweave.solvers.methods import METHODS, fitting_methods
+from kernelweave.weights import PolyhedralSet
+
+N, P = 22, 5
+SIGNS = np.where(np.arange(N) % 2, 1.0, -1.0)[:, None]
+CODES = np.arange(N) % 2
+
+
+class Budgets(PolyhedralSet):
+    """No weight below 0.02, none above 0.7, and the first two share at most 0.3."""
+
+    def polyhedron(self, m):
+        first = (np.arange(m) < 2).astype(float)[None, :]
+        return Polyhedron.sum_to_one(m, 0.02, 0.7, first, np.array([0.3]))
+
+
+def bank():
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(N, P))
+    X[:, 0] += 1.5 * SIGNS[:, 0]
+    X[:, 1] += SIGNS[:, 0]
+    squared = (X.T[:, :, None] - X.T[:, None, :]) ** 2
+    return DenseBank(center_and_scale(np.exp(-squared)))
+
+
+CRITERIA = {
+    "fisher": lambda: Fisher(bank(), SIGNS, 0.5),
+    "learned": lambda: Fisher(bank(), SIGNS, "learn"),
+    "within": lambda: WithinFisher(bank(), SIGNS, 0.5, CODES),
+    "block": lambda: BlockFisher(bank(), np.hstack([SIGNS, -SIGNS]), 0.5),
+    "l1": lambda: Margin(bank(), SIGNS, "l1", 0.5),
+    "l2": lambda: Margin(bank(), SIGNS, "l2", 1.0),
+    "subspace": lambda: SubspaceMargin(bank(), SIGNS, 0.5, 2.0),
+}
+POLYHEDRA = [CappedSimplex(0.25), CappedSimplex(0.4), CappedSimplex(0.8), Budgets()]
+every_polyhedron = pytest.mark.parametrize(
+    "weight_set", POLYHEDRA, ids=["0.25", "0.4", "0.8", "budgets"]
+)
+
+
+@every_polyhedron
+@pytest.mark.parametrize("name", CRITERIA)
+def test_linear_constraints_are_solved_with_a_certificate(name, weight_set):
+    criterion = CRITERIA[name]()
+    best = solve(criterion, weight_set, tol=1e-7)
+    assert (best.method, best.converged) == ("newton", True)
+    assert weight_set.violation(best.weights) <= 1e-9
+    cuts = solve(criterion, weight_set, method="cutting_plane", tol=1e-5)
+    assert cuts.converged
+    assert cuts.value == pytest.approx(best.value, rel=2e-5)
+    # No linearised criterion promises more over the set: the conditions of optimality.
+    slope = -criterion.evaluate(best.weights).gradient
+    gain = weight_set.support(slope) - slope @ best.weights
+    assert gain <= 1e-5 * abs(best.value)
+
+
+@every_polyhedron
+def test_fisher_agrees_with_cvxpy(weight_set):
+    cp = pytest.importorskip("cvxpy")
+    criterion = CRITERIA["fisher"]()
+    w, allowed = cp.Variable(P), weight_set.polyhedron(P)
+    total = sum(w[i] * criterion.bank.kernel(i) for i in range(P))
+    value = cp.matrix_frac(SIGNS[:, 0], total + 0.5 * np.eye(N))
+    low, high = allowed.limits.T
+    constraints = [cp.sum(w) == 1, w >= low, w <= high]
+    if len(allowed.below):
+        constraints.append(allowed.below @ w <= allowed.below_to)
+    expected = 0.5 * cp.Problem(cp.Minimize(value), constraints).solve("CLARABEL")
+    found = solve(criterion, weight_set)
+    assert found.value == pytest.approx(expected, rel=1e-6)
+    np.testing.assert_allclose(found.weights, w.value, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["l1", "l2"])
+def test_margins_agree_with_the_semidefinite_program(name):
+    pytest.importorskip("cvxpy")
+    criterion = CRITERIA[name]()
+    exact = solve(criterion, CappedSimplex(0.4), method="sdp", tol=1e-5)
+    found = solve(criterion, CappedSimplex(0.4))
+    assert exact.converged
+    assert found.value == pytest.approx(exact.value, rel=1e-5)
+
+
+def test_a_loose_cap_is_no_cap():
+    criterion = CRITERIA["fisher"]()
+    loose, free = solve(criterion, CappedSimplex(1.0)), solve(criterion, Simplex())
+    assert loose.value == pytest.approx(free.value, rel=1e-7)
+    tight = solve(criterion, CappedSimplex(1.0 / P))
+    assert tight.value == pytest.approx(solve(criterion, Uniform()).value, rel=1e-12)
+    assert tight.n_factorizations == 1
+
+
+#: A problem, a method that does not fit it, and what the refusal has to name.
+REFUSALS = [
+    (
+        "fisher",
+        CappedSimplex(0.3),
+        "closed_form",
+        "Fisher over CappedSimplex",
+        "'norm'",
+    ),
+    ("l1", CappedSimplex(0.3), "interior_point", "Margin over CappedSimplex", "'norm'"),
+    ("fisher", Simplex(), "em", r"Fisher over Simplex\(\)", "'likelihood'"),
+    ("within", LpBall(2), "sdp", r"WithinFisher over LpBall\(2\)", "'printed program'"),
+    ("block", Simplex(), "working_set", "BlockFisher", "'kernel scores'"),
+    ("subspace", Simplex(), "interior_point", "SubspaceMargin", "'saddle'"),
+    ("fisher", Simplex(), "spectral_cuts", "Fisher", "'cuts' of the weight set"),
+]
+
+
+@pytest.mark.parametrize(("name", "weight_set", "method", "problem", "need"), REFUSALS)
+def test_what_does_not_fit_is_refused_by_name(name, weight_set, method, problem, need):
+    criterion = CRITERIA[name]()
+    criterion.evaluate = None  # no work is done
+    message = rf"one of \[.*\] for {problem}.*, got '{method}'; it needs .*{need}"
+    with pytest.raises(ValueError, match=message):
+        solve(criterion, weight_set, method=method)
+
+
+def test_a_problem_without_any_method_is_refused_by_name():
+    with pytest.raises(ValueError, match=r"minimises Alignment over CappedSimplex\(0"):
+        solve(Alignment(bank(), SIGNS), CappedSimplex(0.3))
+
+
+def test_every_method_fits_some_problem_of_its_name():
+    """... and "auto" is a method that fits, for every pair that has one."""
+    kinds = [Fisher, WithinFisher, BlockFisher, Margin, Alignment, MixtureLikelihood]
+    sets = [Simplex, LpBall, Uniform, CappedSimplex, SignedSum]
+    pairs = [(kind, some) for kind in kinds for some in sets]
+    for method in METHODS:
+        assert any(method in fitting_methods(*pair).values() for pair in pairs)
+    none = [pair for pair in pairs if not fitting_methods(*pair)]
+    assert none == [(Alignment, CappedSimplex), (MixtureLikelihood, SignedSum)]
+
+
+def test_a_method_of_ones_own_and_its_count():
+    """An iterate carries its factorisations; the solution adds them up."""
+
+    def vertices(criterion, weight_set):
+        for i in range(criterion.n_weights):
+            weights = weight_set.maximizer(np.eye(criterion.n_weights)[i])
+            state = criterion.evaluate(weights, hessian=False)
+            assert state.n_factorizations == 1
+            yield Iterate(
+                weights, state.value, state.gradient, state.coef, None, None, 3
+            )
+
+    method = Method("vertices", vertices, 100, frozenset({"parts"}))
+    solution = solve(CRITERIA["fisher"](), Simplex(), method=method)
+    assert (solution.method, solution.n_iter) == ("vertices", P)
+    assert solution.n_factorizations == 3 * P
+    with pytest.raises(ValueError, match="got 'vertices'; it needs 'parts' of"):
+        solve(Alignment(bank(), SIGNS), Simplex(), method=method)

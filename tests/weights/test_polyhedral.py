@@ -1,0 +1,113 @@
+"""Sets known by their linear constraints, against linear programs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy.optimize import linprog
+
+from kernelweave.protocols import Polyhedron, WeightSet
+from kernelweave.weights import CappedSimplex, PolyhedralSet
+
+
+class Budgets(PolyhedralSet):
+    """``sum_i w_i = 1, 0.02 <= w_i <= 0.6`` and half of them share 0.4 at most."""
+
+    def polyhedron(self, m):
+        half = (np.arange(m) < m / 2).astype(float)[None, :]
+        return Polyhedron.sum_to_one(m, 0.02, 0.6, half, np.array([0.4]))
+
+    def __repr__(self):
+        return "Budgets()"
+
+
+SETS = [CappedSimplex(0.3), CappedSimplex(0.999), CappedSimplex(2.0), Budgets()]
+every_set = pytest.mark.parametrize("weight_set", SETS, ids=repr)
+M = 7
+
+
+def truth(weight_set, scores):
+    """The largest ``<scores, w>`` by another call of a linear program."""
+    allowed = weight_set.polyhedron(len(scores))
+    found = linprog(
+        -scores,
+        A_ub=allowed.below,
+        b_ub=allowed.below_to,
+        A_eq=allowed.equal,
+        b_eq=allowed.equal_to,
+        bounds=allowed.limits,
+    )
+    return -found.fun
+
+
+@every_set
+def test_support_is_attained_and_never_too_small(weight_set, rng):
+    for scale in (1e-8, 1.0, 1e8):
+        scores = scale * rng.normal(size=M)
+        expected = scale * truth(weight_set, scores / scale)
+        found = weight_set.support(scores)
+        assert found == pytest.approx(expected, rel=1e-8, abs=1e-9 * scale)
+        best = weight_set.maximizer(scores)
+        assert weight_set.violation(best) <= 1e-9
+        assert scores @ best == pytest.approx(expected, rel=1e-7, abs=1e-7 * scale)
+        assert scores @ best <= found + 1e-9 * scale
+
+
+@every_set
+def test_start_is_inside_every_inequality(weight_set):
+    assert isinstance(weight_set, WeightSet)
+    start, allowed = weight_set.start(M), weight_set.polyhedron(M)
+    assert np.all(allowed.below @ start < allowed.below_to)
+    assert np.all((allowed.limits[:, 0] < start) & (start < allowed.limits[:, 1]))
+    assert_allclose(allowed.equal @ start, allowed.equal_to, atol=1e-9)
+    assert not weight_set.is_point(M)
+    assert weight_set.is_point(1) or not isinstance(weight_set, CappedSimplex)
+
+
+@every_set
+def test_anything_is_moved_onto_the_set_and_what_is_inside_stays(weight_set, rng):
+    for _ in range(20):
+        anything = rng.exponential(size=M) * (rng.uniform(size=M) < 0.6)
+        inside = weight_set.scale(anything)
+        assert weight_set.violation(inside) <= 1e-9
+        assert_allclose(weight_set.scale(inside), inside, atol=1e-9)
+
+
+@every_set
+def test_violation_names_what_is_wrong(weight_set):
+    start = weight_set.start(M)
+    negative = start.copy()
+    negative[2] = -0.25
+    assert weight_set.violation(negative) >= 0.25
+    assert weight_set.violation(start + 0.5) >= 0.4
+    assert weight_set.violation(start) <= 1e-9
+    assert np.isnan(weight_set.violation(start * np.nan))
+
+
+def test_weights_are_capped_in_proportion():
+    """``min(cap, t w)``: the free ones keep their ratios."""
+    found = CappedSimplex(0.4).scale(np.array([8.0, 1.0, 2.0, 0.0]))
+    assert_allclose(found, [0.4, 0.2, 0.4, 0.0], atol=1e-12)
+    few = CappedSimplex(0.4).scale(np.array([1.0, 0.0, 0.0, 0.0]))
+    assert_allclose(few, [0.4, 0.2, 0.2, 0.2], atol=1e-12)
+    each = CappedSimplex([1.0, 0.1, 0.1])
+    assert_allclose(each.scale(np.ones(3)), [0.8, 0.1, 0.1], atol=1e-12)
+
+
+def test_caps_without_room_leave_one_point():
+    tight = CappedSimplex(1.0 / 6.0)
+    assert tight.is_point(6)
+    assert_allclose(tight.scale(np.arange(6.0)), np.full(6, 1 / 6), atol=1e-12)
+
+
+def test_impossible_sets_are_named():
+    with pytest.raises(ValueError, match=r"CappedSimplex\(0.1\): 5 weights .* 0.5 at"):
+        CappedSimplex(0.1).start(5)
+    with pytest.raises(ValueError, match=r"has 2 caps for 5 weights"):
+        CappedSimplex([0.5, 0.6]).start(5)
+    with pytest.raises(ValueError, match=r"no 1 weights satisfy .* Budgets\(\)"):
+        Budgets().start(1)
+    for cap in (0.0, -1.0, float("nan"), np.inf, [[0.5]]):
+        with pytest.raises(ValueError, match="cap must be a number > 0"):
+            CappedSimplex(cap)
