@@ -59,6 +59,27 @@ def test_cholesky_says_when_it_fails(n, dtype, make, xp_backend):
         _array.cholesky(xp_backend.asarray(make(n), dtype))
 
 
+@DTYPES
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_robust_cholesky_takes_the_first_share_that_works(
+    dtype, order, rng, xp_backend
+):
+    """Eigenvalues 1 and -0.05: a share of 0.01 fails, 0.1 and more succeed."""
+    basis, _ = np.linalg.qr(rng.normal(size=(5, 5)))
+    A = np.array((basis * [1.0, 1.0, 1.0, 1.0, -0.05]) @ basis.T, order=order)
+    given = xp_backend.asarray(A, dtype)
+    ones = xp_backend.asarray(np.ones(5), dtype)
+    for unit, diagonal, wanted in ((1.0, 0.0, 0.1), (ones, 0.06 * ones, 0.0)):
+        factor, share = _array.robust_cholesky(given, (0, 0.01, 0.1, 1), unit, diagonal)
+        L = np.tril(to_numpy(factor))
+        raised = A + (wanted + (0.06 if wanted == 0 else 0.0)) * np.eye(5)
+        assert share == wanted
+        assert_allclose(L @ L.T, raised, atol=tolerance(dtype))
+        assert_allclose(to_numpy(given), A, atol=1e-6)
+    with pytest.raises(FactorizationError):
+        _array.robust_cholesky(given, (0.0, 0.01))
+
+
 @SIZES
 @DTYPES
 @pytest.mark.parametrize("k", [1, 3])

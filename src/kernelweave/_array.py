@@ -5,6 +5,7 @@ The namespace always comes from the data. Nothing here keeps state.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import array_api_compat as compat
@@ -32,6 +33,7 @@ __all__ = [
     "is_numpy",
     "lower_inverse",
     "namespace",
+    "robust_cholesky",
     "same_home",
     "solve_factored",
     "solve_stack",
@@ -166,6 +168,48 @@ def cholesky(a: Array, *, overwrite: bool = False) -> Array:
     if not bool(namespace(a).isfinite(factor[-1, -1])):  # CuPy returns NaN instead
         raise FactorizationError("the matrix is not positive definite")
     return factor
+
+
+def robust_cholesky(
+    a: Array,
+    shares: Iterable[float],
+    unit: float | Array = 1.0,
+    diagonal: float | Array = 0.0,
+) -> tuple[Array, float]:
+    """Factor ``a + diag(diagonal + share unit)`` for the first share that works.
+
+    Rounding may have made a positive semidefinite matrix indefinite. Of the result only
+    the lower triangle is defined, as after ``cholesky(overwrite=True)``.
+
+    Parameters
+    ----------
+    a : array of shape (n, n)
+        The matrix, which is left as it is.
+    shares : iterable of float
+        What to try, in ascending order.
+    unit, diagonal : float or array of shape (n,)
+        As above.
+
+    Returns
+    -------
+    factor : array of shape (n, n)
+        L.
+    share : float
+        The share that was needed.
+
+    Raises
+    ------
+    FactorizationError
+        If not even the last share suffices.
+    """
+    for share in shares:
+        trial = np.array(a, order="C") if is_numpy(a) else detached(a)
+        add_to_diagonal(trial, diagonal + share * unit)
+        try:
+            return cholesky(trial, overwrite=True), share
+        except FactorizationError as error:
+            failure = error
+    raise failure
 
 
 def solve_triangular(factor: Array, b: Array, *, transpose: bool = False) -> Array:

@@ -122,7 +122,7 @@ def test_other_libraries(rng, xp_backend):
         (np.eye(4), np.eye(5), {}, "same pairs"),
         (np.ones((4, 3)), np.eye(4), {}, "square kernel"),
         (np.eye(4), np.full((4, 4), np.nan), {}, "L contains NaN"),
-        (np.triu(np.ones((4, 4))), np.eye(4), {}, "K is not symmetric"),
+        (np.triu(np.ones((4, 4))), np.eye(4), {}, "'K' is not symmetric"),
         (np.eye(4), np.eye(4), {"estimator": "other"}, "'biased' or 'unbiased'"),
         (np.eye(3), np.eye(3), {"estimator": "unbiased"}, "at least 4 pairs"),
         (np.eye(1), np.eye(1), {}, "at least 2 pairs"),

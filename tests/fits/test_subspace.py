@@ -271,7 +271,7 @@ def test_alignment_improves_on_hsic():
     W = found.subspace.coef
     M = kernel.gram + 0.1 * np.eye(60)
     np.testing.assert_allclose(W.T @ M @ W, np.eye(2), atol=1e-9)
-    stopped = align_subspace(kernel, L, callback=lambda number, value: number >= 3)
+    stopped = align_subspace(kernel, L, callback=lambda row: row.iteration >= 3)
     assert stopped.n_iter == 3 and not stopped.converged
 
 

@@ -10,7 +10,12 @@ from numpy.testing import assert_allclose
 
 from kernelweave import KernelFDA
 from kernelweave._array import to_numpy
+from kernelweave.criteria.alignment import Alignment
+from kernelweave.dependence import hsic
 from kernelweave.exceptions import KernelWarning
+from kernelweave.fits.label_kernels import label_factor
+from kernelweave.kernels import DenseBank
+from kernelweave.kernels.banks.spectral import spectral_bank
 from kernelweave.kernels.checks import ensure_psd
 from kernelweave.kernels.maps.centering import center_in_place
 
@@ -101,3 +106,25 @@ def test_trust_does_not_look():
     with pytest.raises(ValueError, match="not positive semidefinite"):
         KernelFDA("precomputed", alpha=100.0).fit(bad, y)
     KernelFDA("precomputed", alpha=100.0, psd="trust").fit(bad, y)
+
+
+#: Everything that is handed a symmetric matrix by its user.
+TAKERS = {
+    "hsic": lambda K: hsic(K, np.eye(len(K))),
+    "spectral_bank": lambda K: spectral_bank(K).eigenvalues,
+    "Alignment": lambda K: Alignment(DenseBank(K[None]), target_kernel=K).cosines,
+    "label_factor": lambda K: label_factor(np.arange(len(K)), len(K), K),
+}
+
+
+@pytest.mark.parametrize("take", TAKERS.values(), ids=TAKERS)
+def test_rounding_of_single_precision_is_no_asymmetry(take, rng):
+    """A kernel that was computed in float32 and handed over in float64."""
+    F = rng.normal(size=(12, 12)).astype(np.float32)
+    K = (F @ F.T + 12 * np.eye(12)).astype(np.float64)
+    bent = K.copy()
+    bent[3, 5] += 1e-6 * np.max(K)
+    np.testing.assert_allclose(take(bent), take((bent + bent.T) / 2), rtol=1e-12)
+    bent[3, 5] += 1e-2 * np.max(K)
+    with pytest.raises(ValueError, match=r"is not symmetric: entry \((3, 5|5, 3)\)"):
+        take(bent)

@@ -1,4 +1,4 @@
-"""What a watched source records of raw kernels, and squared norms of new rows."""
+"""What a diagonal source remembers of raw kernels, and lengths of new rows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 
 from kernelweave._array import to_numpy
 from kernelweave.kernels import RBF, KernelMap, Linear
-from kernelweave.kernels.maps.diagonals import WatchedSource, centred_rows
+from kernelweave.kernels.maps.diagonals import DiagonalSource, centred_rows
 from kernelweave.kernels.maps.missing import CompletedKernelMap
 from kernelweave.kernels.maps.sources import FeatureSource, PrecomputedSource
 from kernelweave.views.missing import ObservedViews
@@ -25,7 +25,7 @@ def rows(rng):
 
 def feature_map(X):
     view = View("all", KERNELS, slice(None))
-    return KernelMap(WatchedSource(FeatureSource([view], [X])))
+    return KernelMap(DiagonalSource(FeatureSource([view], [X])))
 
 
 def test_diagonals_and_least_entries(rows):
@@ -74,7 +74,7 @@ def test_lengths_of_new_rows(rows, xp_backend):
 def test_precomputed_kernels_tell_only_constant_diagonals(rows):
     X, new = rows
     stack = np.stack([kernel(X) for kernel in KERNELS], axis=-1)
-    kernel_map = KernelMap(WatchedSource(PrecomputedSource(stack, ["a", "b"])))
+    kernel_map = KernelMap(DiagonalSource(PrecomputedSource(stack, ["a", "b"])))
     kernel_map.fit()
     cross = np.stack([kernel(new, X) for kernel in KERNELS], axis=-1)
     found = list(kernel_map.source.diagonal(cross, [0, 1]))
@@ -93,7 +93,7 @@ def test_precomputed_kernels_tell_only_constant_diagonals(rows):
 
 def completed_map(X, seen, missing):
     views = [View(name, RBF(gamma=0.3), slice(None)) for name in "ab"]
-    source = WatchedSource(FeatureSource(views, [X[:, :2], X[:, 2:]], seen))
+    source = DiagonalSource(FeatureSource(views, [X[:, :2], X[:, 2:]], seen))
     kernel_map = CompletedKernelMap(source, "error", missing)
     kernel_map.fit()
     return kernel_map

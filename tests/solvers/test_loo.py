@@ -163,7 +163,7 @@ def test_learning_descends(rng):
     uniform = LooPath(bank.combine(np.full(4, 0.25)), target)
     assert result.value <= uniform.press([uniform.best_alpha()])[0] * (1 + 1e-6)
     values = [step.value for step in result.trace]
-    assert len(values) == result.n_iter == len(seen) <= result.n_evaluations
+    assert len(values) == result.n_iter == len(seen) <= result.n_factorizations
     assert np.all(np.diff(values) <= 1e-12)
     assert [step.iteration for step in seen] == list(range(1, len(seen) + 1))
     assert all(np.isnan(step.gap) and np.isnan(step.lower_bound) for step in seen)

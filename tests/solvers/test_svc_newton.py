@@ -7,6 +7,7 @@ import pytest
 
 from kernelweave.criteria.margin import margin as margin_module
 from kernelweave.criteria.margin.margin import Margin
+from kernelweave.inner import svm
 from kernelweave.kernels import DenseBank
 from kernelweave.solvers import solve, svc_newton
 from kernelweave.weights import LpBall, Simplex
@@ -52,8 +53,8 @@ def test_several_columns_and_missing_labels(margins, rng):
 
 
 def test_where_libsvm_fails_the_interior_point_helps(margins, monkeypatch):
-    monkeypatch.setattr(svc_newton, "MAX_SVC_ITERATIONS", 1)
-    monkeypatch.setattr(svc_newton, "MAX_ROUNDS", 1)
+    monkeypatch.setattr(svm, "MAX_STEPS", 1)
+    monkeypatch.setattr(svm, "MAX_ROUNDS", 1)
     criterion, _ = margins.reference(60, 0, 3, "l1")
     solution = solve(criterion, Simplex(), "newton", tol=1e-6)
     assert solution.converged

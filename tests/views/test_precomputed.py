@@ -9,7 +9,8 @@ from sklearn.base import BaseEstimator
 
 from kernelweave import _chunks as chunks
 from kernelweave._array import to_numpy
-from kernelweave.views.precomputed import check_symmetric, validate_precomputed
+from kernelweave.kernels.checks import check_symmetric
+from kernelweave.views.precomputed import validate_precomputed
 
 
 class Model(BaseEstimator):

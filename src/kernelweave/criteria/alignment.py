@@ -13,6 +13,7 @@ from kernelweave.criteria.alignment_moments import (
     kernel_moments,
 )
 from kernelweave.criteria.identifiability import weight_remarks
+from kernelweave.kernels.checks import symmetric
 from kernelweave.protocols import (
     Bank,
     CertificateTerms,
@@ -27,9 +28,7 @@ __all__ = ["Alignment", "AlignmentTerms"]
 OVERSHOOT = 1.0 + 1e-3
 MAX_STEPS = 60
 #: A correction of m, in units of its own length of at most one, that is rounding.
-ROUNDING = 1e-15
-#: Asymmetry of a target kernel, relative to its largest entry, that is rounding.
-ASYMMETRY = 1e-8
+SMALLEST_STEP = 1e-15
 #: Alignment below which a target has nothing to do with any kernel.
 UNRELATED = 1e-12
 
@@ -203,7 +202,7 @@ class AlignmentTerms(CertificateTerms):
         The largest value of the left side over the set is convex and falling in s, so
         that Newton's steps, from the point of the set that attains it, find the zero.
         """
-        s = ROUNDING
+        s = SMALLEST_STEP
         for _ in range(MAX_STEPS):
             scores = self.scores - s * self.slope
             excess = weight_set.support(scores)
@@ -214,7 +213,7 @@ class AlignmentTerms(CertificateTerms):
                 break
             step = excess / rise
             s += OVERSHOOT * step
-            if step * self.products[1, 1] ** 0.5 <= ROUNDING:
+            if step * self.products[1, 1] ** 0.5 <= SMALLEST_STEP:
                 return self._length(s)
         return -1.0  # no cosine is larger
 
@@ -248,9 +247,7 @@ def _from_kernel(kernel: Array, n: int) -> np.ndarray:
         )
     if not np.all(np.isfinite(kernel)):
         raise ValueError("target_kernel contains NaN or infinite values")
-    if np.max(np.abs(kernel - kernel.T)) > ASYMMETRY * np.max(np.abs(kernel)):
-        raise ValueError("target_kernel is not symmetric")
-    return kernel
+    return symmetric(kernel, "target_kernel")
 
 
 def _row_numbers(rows: Array, n: int) -> np.ndarray:

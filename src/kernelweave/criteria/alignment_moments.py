@@ -7,13 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from kernelweave._array import Array, as_float, eps, from_numpy, namespace, to_numpy
+from kernelweave._tolerances import ROUNDING_UNITS
 from kernelweave.protocols import Bank
 
 __all__ = ["FactorTarget", "KernelTarget", "kernel_moments"]
-
-#: Share of a kernel's norm, in units of n times machine precision, that centring leaves
-#: of a constant one.
-ROUNDING = 10.0
 
 
 class FactorTarget:
@@ -105,7 +102,8 @@ def kernel_moments(
         inner += to_numpy(flat @ goal)
     squares = np.diag(gram).copy()
     if centred:
-        left = (ROUNDING * n * eps(bank.like)) ** 2
+        # What centring leaves of a constant kernel.
+        left = (ROUNDING_UNITS * n * eps(bank.like)) ** 2
         squares[squares <= left * before] = 0.0
     norms = np.sqrt(squares)
     whole = np.where(norms > 0, norms, np.inf)

@@ -5,12 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from kernelweave._array import Array, as_float, from_numpy, namespace, to_numpy
+from kernelweave._tolerances import INVERTIBLE_SQUARE
 from kernelweave.protocols import CertificateTerms, Criterion, Evaluation
 
 __all__ = ["MixtureLikelihood"]
-
-#: The smallest number whose inverse can be squared.
-LOWEST = 1e-150
 
 
 class MixtureLikelihood(Criterion):
@@ -67,7 +65,10 @@ class MixtureLikelihood(Criterion):
         """
         n = self.ratio.shape[0]
         mixed = self._mixed(weights)
-        rows, columns = 1.0 / _positive(mixed), 1.0 / np.maximum(weights, LOWEST)
+        rows, columns = (
+            1.0 / _positive(mixed),
+            1.0 / np.maximum(weights, INVERTIBLE_SQUARE),
+        )
         gradient = -(to_numpy(rows @ self.ratio) + self.prior * columns) / n
         second = None
         if hessian:
@@ -120,4 +121,4 @@ class MixtureLikelihood(Criterion):
 
 def _positive(x: Array) -> Array:
     """``x``, and for 0 a number whose inverse can still be squared."""
-    return namespace(x).clip(x, min=LOWEST)
+    return namespace(x).clip(x, min=INVERTIBLE_SQUARE)

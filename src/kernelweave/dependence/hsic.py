@@ -9,15 +9,13 @@ import numpy as np
 
 from kernelweave._array import Array, device, from_numpy, is_array, namespace
 from kernelweave._chunks import row_chunks
+from kernelweave.kernels.checks import symmetric
 
 __all__ = ["DependenceTest", "hsic", "hsic_test"]
 
 Estimator = Literal["biased", "unbiased"]
 #: Relative difference below which two statistics count as tied.
 TIE = 1e-10
-#: Largest asymmetry, relative to the largest entry, that counts as rounding; generous
-#: enough for kernels in single precision.
-ASYMMETRY = 1e-5
 
 
 @dataclass(frozen=True)
@@ -210,7 +208,7 @@ def _u_centred(kernel: Array) -> Array:
 
 
 def _checked(kernel: Array, name: str) -> Array:
-    """A finite square kernel in double precision."""
+    """A finite, symmetric kernel in double precision."""
     if not is_array(kernel):
         kernel = np.asarray(kernel, dtype=np.float64)
     xp = namespace(kernel)
@@ -222,7 +220,4 @@ def _checked(kernel: Array, name: str) -> Array:
         )
     if not bool(xp.all(xp.isfinite(kernel))):
         raise ValueError(f"{name} contains NaN or infinite values")
-    skew = float(xp.max(xp.abs(kernel - kernel.T)))
-    if skew > ASYMMETRY * float(xp.max(xp.abs(kernel))):
-        raise ValueError(f"{name} is not symmetric; use ({name} + {name}.T) / 2")
-    return kernel
+    return symmetric(kernel, name)

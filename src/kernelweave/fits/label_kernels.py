@@ -5,18 +5,18 @@ from __future__ import annotations
 import numpy as np
 
 from kernelweave._array import Array, to_numpy
+from kernelweave._tolerances import NULL_EIGENVALUE
 from kernelweave.fits.targets import (
     checked_codes,
     normal_basis,
     reduced_class_target,
 )
+from kernelweave.kernels.checks import symmetric
 
 __all__ = ["column_signs", "label_factor", "target_factor"]
 
-#: Negative eigenvalue, relative to the largest, that is still rounding.
-ROUNDING = 1e-8
-#: Eigenvalue, relative to the largest, below which a direction carries nothing.
-RANK = 1e-13
+#: What rounding leaves in the root of a matrix: half of the digits.
+HALF_OF_THE_DIGITS = 1e-8
 #: Difference, relative, below which two entries count as equally large.
 TIE = 1e-6
 
@@ -65,7 +65,7 @@ def label_factor(
         root = _root(_checked_kernel(kernel, n_classes))
     share = np.bincount(codes, minlength=n_classes) / len(codes)
     centred = root - share @ root
-    if np.max(np.abs(centred)) <= ROUNDING * np.max(np.abs(root)):
+    if np.max(np.abs(centred)) <= HALF_OF_THE_DIGITS * np.max(np.abs(root)):
         raise ValueError(
             "the label kernel calls all classes alike, so that there is nothing to "
             "depend on"
@@ -95,7 +95,9 @@ def target_factor(y: np.ndarray) -> np.ndarray:
         raise ValueError("the target contains NaN or infinite values")
     centred = outputs - outputs.mean(axis=0)
     size = np.linalg.norm(centred, axis=0)
-    constant = size <= ROUNDING**2 * np.sqrt(len(y)) * np.max(np.abs(outputs), axis=0)
+    constant = size <= HALF_OF_THE_DIGITS**2 * np.sqrt(len(y)) * np.max(
+        np.abs(outputs), axis=0
+    )
     if np.all(constant):
         raise ValueError(
             "every output is constant, so that there is nothing to depend on"
@@ -116,10 +118,7 @@ def _checked_kernel(kernel: Array, n_classes: int) -> np.ndarray:
     matrix = matrix.astype(np.float64)
     if not np.all(np.isfinite(matrix)):
         raise ValueError("the label kernel contains NaN or infinite values")
-    size = float(np.max(np.abs(matrix)))
-    if np.max(np.abs(matrix - matrix.T)) > ROUNDING * size:
-        raise ValueError("the label kernel is not symmetric; use (S + S.T) / 2")
-    return (matrix + matrix.T) / 2
+    return symmetric(matrix, "label_kernel")
 
 
 def _root(matrix: np.ndarray) -> np.ndarray:
@@ -128,12 +127,12 @@ def _root(matrix: np.ndarray) -> np.ndarray:
     The first has no arbitrary signs; the second is for a rank below k.
     """
     values, vectors = np.linalg.eigh(matrix)
-    if values[0] < -ROUNDING * max(abs(values[-1]), abs(values[0])):
+    if values[0] < -HALF_OF_THE_DIGITS * max(abs(values[-1]), abs(values[0])):
         raise ValueError(
             "the label kernel is not positive semidefinite: its smallest eigenvalue is "
             f"{values[0]:.3g}, its largest {values[-1]:.3g}"
         )
-    keep = values > RANK * len(values) * values[-1]
+    keep = values > NULL_EIGENVALUE * len(values) * values[-1]
     if np.all(keep):
         return (vectors * np.sqrt(values)) @ vectors.T
     if not np.any(keep):

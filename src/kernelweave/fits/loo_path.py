@@ -7,13 +7,12 @@ from scipy.optimize import minimize_scalar
 
 from kernelweave._array import Array, as_float, eigh, eps, from_numpy, namespace
 from kernelweave._chunks import row_chunks
+from kernelweave._tolerances import SAME_SCORE
 
 __all__ = ["LooPath"]
 
 #: Alphas tried first, relative to the mean eigenvalue.
 GRID = np.logspace(-6, 3, 46)
-#: Errors that differ by less than this, relatively, count as equal.
-SAME_ERROR = 1e-6
 
 
 class LooPath:
@@ -96,7 +95,7 @@ class LooPath:
             grid = grid[grid > min(self.smallest_alpha, 0.5 * grid[-1])]
         errors = self.press(grid)
         # Among equals the strongest regularisation: a constant kernel has no best one.
-        best = int(np.flatnonzero(errors <= (1 + SAME_ERROR) * np.min(errors))[-1])
+        best = int(np.flatnonzero(errors <= (1 + SAME_SCORE) * np.min(errors))[-1])
         if alphas is not None:
             return float(grid[best])
         low, high = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
@@ -106,7 +105,7 @@ class LooPath:
             method="bounded",
             options={"xatol": 1e-4},
         )
-        better = found.fun < (1 - SAME_ERROR) * errors[best]
+        better = found.fun < (1 - SAME_SCORE) * errors[best]
         return float(np.exp(found.x) if better else grid[best])
 
     def _precision(self, shrink: Array) -> Array:

@@ -7,23 +7,19 @@ import numpy as np
 from kernelweave._array import (
     Array,
     FactorizationError,
-    add_to_diagonal,
-    cholesky,
     from_numpy,
     namespace,
+    robust_cholesky,
     to_numpy,
 )
+from kernelweave._tolerances import CONSTANT_VARIANCE
 from kernelweave.kernels.banks.features import FeatureBank
 
 __all__ = ["MomentProblem"]
 
-#: Each variance is raised by this many machine precisions a column before the
-#: factorisation, and by ten times more whenever that fails ...
-FIRST_JITTER = 1.0
-#: ... up to this share of the variance.
+#: Before the factorisation each variance is raised by one machine precision for each
+#: column, and by ten times more whenever that fails, up to this share of the variance.
 LARGEST_JITTER = 1e-3
-#: Variance of a kernel, in machine precisions of its second moment, that is rounding.
-CONSTANT = 1e4
 
 
 class MomentProblem:
@@ -145,7 +141,7 @@ class MomentProblem:
         ends = np.cumsum([0, *self.widths])[:-1]
         traces = np.add.reduceat(variances, ends)
         sizes = np.add.reduceat(second, ends) + self.n_rows * origins
-        rounding = CONSTANT * self.precision * sizes
+        rounding = CONSTANT_VARIANCE * self.precision * sizes
         varies = traces > np.maximum(rounding, self.n_rows * noise)
         return np.where(varies, self.n_rows / np.where(varies, traces, 1.0), 0.0)
 
@@ -171,18 +167,16 @@ class MomentProblem:
         """``R`` (D + k, D + k), upper triangular, with ``R'R`` the joint matrix."""
         xp, size = namespace(joint), int(joint.shape[0])
         diagonal = xp.linalg.diagonal(joint)
-        floor = float(xp.sum(diagonal)) / size
-        share = FIRST_JITTER * self.precision * size
-        while True:
-            raised = xp.asarray(joint, copy=True)
-            add_to_diagonal(raised, share * (diagonal + 1e-3 * floor))
-            try:
-                return xp.triu(cholesky(raised).T), share
-            except FactorizationError as error:
-                if share >= LARGEST_JITTER:
-                    raise FactorizationError(
-                        "the second moments of the features are not positive "
-                        f"semidefinite, even with {share:.0e} of every variance added: "
-                        "sums in this precision have lost too many digits; use float64"
-                    ) from error
-                share *= 10.0
+        unit = diagonal + 1e-3 * float(xp.sum(diagonal)) / size
+        first = self.precision * size
+        tries = 1 + max(0, int(np.ceil(np.log10(LARGEST_JITTER / first))))
+        shares = first * 10.0 ** np.arange(tries)
+        try:
+            factor, share = robust_cholesky(joint, map(float, shares), unit)
+        except FactorizationError as error:
+            raise FactorizationError(
+                "the second moments of the features are not positive semidefinite, "
+                f"even with {shares[-1]:.0e} of every variance added: sums in this "
+                "precision have lost too many digits; use float64"
+            ) from error
+        return xp.triu(factor.T), share

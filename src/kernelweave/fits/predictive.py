@@ -9,14 +9,13 @@ from scipy.special import gammaln
 
 from kernelweave._array import Array, as_float, eps, from_numpy, namespace, to_numpy
 from kernelweave._chunks import row_chunks
+from kernelweave._tolerances import SAME_SCORE
 from kernelweave.fits.loo_path import LooPath
 
 __all__ = ["NOISE_GRID", "Expert", "LooTable", "PredictivePath", "choose_noise"]
 
 #: Noise levels tried, relative to the mean eigenvalue of the kernel.
 NOISE_GRID = np.logspace(-3, 2, 21)
-#: Log densities a row that differ by less than this count as equal.
-SAME_SCORE = 1e-6
 
 
 class PredictivePath(LooPath):
@@ -38,7 +37,7 @@ class PredictivePath(LooPath):
     gram : array of shape (n, n)
         Centred kernel; its memory is reused.
     target : array of shape (n, k)
-        One column a class coordinate; their means are the intercepts.
+        One column per class coordinate; their means are the intercepts.
     unknown : ndarray of shape (n,), optional
         Prior variance, over the amplitude, of what the kernel leaves out of each row,
         to be added where the row itself is predicted. None by default.
@@ -68,7 +67,7 @@ class PredictivePath(LooPath):
             )
 
     def class_coef(self, noise: np.ndarray) -> Array:
-        """``(G + lambda_c I)^-1 y_c`` for one noise level a column, (n, k)."""
+        """``(G + lambda_c I)^-1 y_c`` with one noise level per column, (n, k)."""
         levels = from_numpy(np.asarray(noise, dtype=np.float64), self.eigenvalues)
         return self.vectors @ (
             self.rotated / (self.eigenvalues[:, None] + levels[None, :])

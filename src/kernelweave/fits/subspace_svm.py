@@ -49,7 +49,7 @@ class SubspaceSVM:
     """``min_S max_A sum(a) - tr(A' K_S A) / 2`` over subspaces S of l dimensions.
 
     Chen et al. (2008), Eqs. 9 and 20: K_S is the subspace kernel of Eq. 6 or of
-    Eq. 18, and A holds the dual variables of one SVM a class. For fixed A the best
+    Eq. 18, and A holds the dual variables of one SVM per class. For fixed A the best
     subspace is that of Theorem 3.1 or 4.1 with A in place of the label factor. If l is
     at least rank(A), it turns K_S into ::
 

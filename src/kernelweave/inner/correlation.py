@@ -7,11 +7,17 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import linalg
 
+from kernelweave.inner.interior_point import predict
+
 __all__ = ["ComplementaryPair", "CorrelationMaximum", "maximize_correlation"]
+
+_Step = tuple[np.ndarray, np.ndarray]
 
 MAX_ITER = 100
 #: Relative gap below which the iteration keeps close to the central path.
 LATE = 1e-7
+#: Share of the way to the boundary, and what a predictor that meets none adds to it.
+TO_BOUNDARY, BOLDER = 0.9, 0.09
 #: Reduction of the gap in one step along the path.
 SHORT = 0.3
 #: Distance from the central path at which the last point counts as central, and the
@@ -34,7 +40,7 @@ class CorrelationMaximum:
     value, upper : float
         ``tr(X A)`` and ``sum t``: the maximum lies between them.
     mu : float
-        ``X = mu (diag(t) - A)^-1`` holds but for rounding: how blunt the maximum is.
+        ``X = mu (diag(t) - A)^-1`` up to rounding: how blunt the maximum is.
     n_iter : int
         Iterations taken.
     """
@@ -92,7 +98,7 @@ def maximize_correlation(a: np.ndarray, tol: float = 1e-12) -> CorrelationMaximu
         A symmetric matrix, usually positive semidefinite.
     tol : float, default=1e-12
         Gap to stop at, relative to ``sum t`` or to the largest entry of A if that is
-        larger. Rounding may stop the iteration before.
+        larger. Rounding may stop the iteration earlier.
     """
     a = np.asarray(a, dtype=np.float64)
     if a.ndim != 2 or a.shape[0] != a.shape[1] or not np.all(np.isfinite(a)):
@@ -189,9 +195,10 @@ def sym(matrix: np.ndarray) -> np.ndarray:
     return 0.5 * (matrix + matrix.T)
 
 
-def to_boundary(length: float, other: float) -> float:
-    """The share of the way to the boundary, bolder when the predictor got far."""
-    return 0.9 + 0.09 * min(length, other, 1.0)
+def unit_diagonal(x: np.ndarray) -> np.ndarray:
+    """X (k, k), symmetric and scaled to a diagonal of ones, which rounding moved."""
+    size = np.sqrt(np.diag(x))
+    return sym(x) / (size[:, None] * size)
 
 
 def _follow_path(a: np.ndarray, tol: float) -> tuple[np.ndarray, np.ndarray, int]:
@@ -203,7 +210,7 @@ def _follow_path(a: np.ndarray, tol: float) -> tuple[np.ndarray, np.ndarray, int
         try:
             pair = ComplementaryPair(x, np.diag(t) - a)
         except np.linalg.LinAlgError:
-            return *best, n_iter  # rounding ate what was left of a small eigenvalue
+            return *best, n_iter  # rounding has swallowed a small eigenvalue
         size = max(float(np.sum(t)), 1.0)  # sum t >= 1 if A is positive semidefinite
         relative = pair.gap / size
         if relative < best_gap:
@@ -213,53 +220,53 @@ def _follow_path(a: np.ndarray, tol: float) -> tuple[np.ndarray, np.ndarray, int
             if pair.off_centre <= CENTRED or within_goal > MAX_CENTRING:
                 return x, t, n_iter
         mu_goal = 0.5 * tol * size / k
-        if relative > max(LATE, tol):
-            x, t = _predictor_corrector(pair, t, mu_goal)
-        else:
-            x, t = _short_step(pair, t, mu_goal)
+        x, t = _next(pair, t, mu_goal, late=relative <= max(LATE, tol))
     return *best, MAX_ITER
 
 
-def _predictor_corrector(
-    pair: ComplementaryPair, t: np.ndarray, mu_goal: float
+class _System:
+    """The conditions linearised at a pair; a step is (dX, dt) with ``diag dX = 0``."""
+
+    def __init__(self, pair: ComplementaryPair) -> None:
+        self.pair = pair
+
+    def solve(self, mu: float, before: _Step | None = None) -> _Step:
+        correction = None if before is None else before[0] * before[1]  # dX diag(dt)
+        part = self.pair.centring(mu, correction)
+        dt = self.pair.diagonal_step(np.diag(part))
+        return self.pair.answer(part, np.diag(dt)), dt
+
+    def mu(self, step: _Step | None = None) -> float:
+        pair, k = self.pair, len(self.pair.x)
+        if step is None:
+            return pair.gap / k
+        length_x, length_t = self.lengths(step)
+        ahead = pair.s + length_t * np.diag(step[1])
+        return float(np.sum((pair.x + length_x * step[0]) * ahead)) / k
+
+    def lengths(self, step: _Step, share: float = 1.0) -> tuple[float, float]:
+        """Lengths for X and t: a share of the way to the boundary, at most 1."""
+        reach_x, reach_t = self.pair.lengths(step[0], np.diag(step[1]))
+        return min(1.0, share * reach_x), min(1.0, share * reach_t)
+
+
+def _next(
+    pair: ComplementaryPair, t: np.ndarray, mu_goal: float, late: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Mehrotra's step: see how far ``mu_goal`` can be reached, then centre to match."""
-    dx, dt = _direction(pair, pair.centring(mu_goal))
-    reach_x, reach_t = pair.lengths(dx, np.diag(dt))
-    length_x, length_t = min(1.0, reach_x), min(1.0, reach_t)
-    after = np.sum((pair.x + length_x * dx) * (pair.s + length_t * np.diag(dt)))
-    shrink = (max(float(after), 0.0) / pair.gap) ** 3
-    mu = max(shrink * pair.gap / len(t), mu_goal)
-    part = pair.centring(mu, dx * dt)
-    return _move(pair, t, part, to_boundary(length_x, length_t))
+    """X and t after Mehrotra's step, or after a short one along the central path.
 
-
-def _short_step(
-    pair: ComplementaryPair, t: np.ndarray, mu_goal: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """A step along the central path: what still works when rounding is near."""
-    shrink = SHORT if pair.off_centre < 0.5 else 1.0
-    part = pair.centring(max(shrink * pair.gap / len(t), mu_goal))
-    return _move(pair, t, part, to_boundary(0.0, 0.0))
-
-
-def _move(
-    pair: ComplementaryPair, t: np.ndarray, part: np.ndarray, share: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """X and t after a step with the given centring part."""
-    dx, dt = _direction(pair, part)
-    reach_x, reach_t = pair.lengths(dx, np.diag(dt))
-    x = sym(pair.x + min(1.0, share * reach_x) * dx)
-    size = np.sqrt(np.diag(x))  # 1 but for rounding
-    return x / (size[:, None] * size), t + min(1.0, share * reach_t) * dt
-
-
-def _direction(
-    pair: ComplementaryPair, part: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """(dX, dt) that keep the diagonal of X."""
-    dt = pair.diagonal_step(np.diag(part))
-    return pair.answer(part, np.diag(dt)), dt
+    The latter still works when rounding is near.
+    """
+    system, share = _System(pair), TO_BOUNDARY
+    if late:
+        shrink = SHORT if pair.off_centre < 0.5 else 1.0
+        step = system.solve(max(shrink * system.mu(), mu_goal))
+    else:
+        predictor, mu = predict(system, mu_goal)
+        share += BOLDER * min(system.lengths(predictor))
+        step = system.solve(mu, predictor)
+    length_x, length_t = system.lengths(step, share)
+    return unit_diagonal(pair.x + length_x * step[0]), t + length_t * step[1]
 
 
 def _inverse_factor(matrix: np.ndarray) -> np.ndarray:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import linalg
 
+from kernelweave._tolerances import SMALL_GAP
+from kernelweave.inner.interior_point import largest_step, predict
 from kernelweave.inner.margin_bounds import balanced
 
 __all__ = ["solve_low_rank_svm"]
@@ -15,9 +17,8 @@ __all__ = ["solve_low_rank_svm"]
 MAX_ITER = 100
 #: Fraction of the way to the boundary.
 TO_BOUNDARY = 0.995
-#: Rounding is held to be the reason when a small gap got no smaller for a while.
+#: Iterations for which a small gap may get no smaller: then it is rounding.
 PATIENCE = 6
-SMALL_GAP = 1e-3
 #: Share of the bound C below which a variable counts as at its bound.
 AT_BOUND = 1e-9
 
@@ -27,8 +28,8 @@ def solve_low_rank_svm(
 ) -> np.ndarray:
     """The problem of :func:`solve_svm` for ``K = F F'``, with few features.
 
-    A primal-dual interior point; one iteration costs ``n l^2``, and their number hardly
-    depends on C, which LIBSVM's does.
+    One iteration of this primal-dual interior point costs ``n l^2``. Unlike LIBSVM's,
+    their number hardly depends on C.
 
     Parameters
     ----------
@@ -61,10 +62,6 @@ class _State:
     w: np.ndarray  # (l + 1,), the intercept last
     below: np.ndarray
     above: np.ndarray
-
-    def complementarity(self) -> float:
-        """Mean of the products that tend to zero."""
-        return float(np.mean(self.s * self.below + self.t * self.above)) / 2
 
     def moved(self, step: _State, lengths: tuple[float, float]) -> _State:
         """The point after a step of these lengths, primal and dual."""
@@ -116,14 +113,8 @@ def _interior_point(
         if gap <= tol or (idle >= PATIENCE and best_gap < SMALL_GAP):
             break
         system = _System(q, state, slack, moments)
-        affine = system.solve(-state.s * state.below, -state.t * state.above)
-        mu = state.complementarity()
-        after = state.moved(affine, state.lengths(affine)).complementarity()
-        centre = (after / mu) ** 3 * mu
-        step = system.solve(
-            centre - state.s * state.below - affine.s * affine.below,
-            centre - state.t * state.above - affine.t * affine.above,
-        )
+        predictor, mu = predict(system)
+        step = system.solve(mu, predictor)
         if not np.all(np.isfinite(step.s)):
             break
         state = state.moved(step, state.lengths(step, TO_BOUNDARY))
@@ -152,9 +143,12 @@ class _System:
         core[np.arange(len(core) - 1), np.arange(len(core) - 1)] += 1.0
         self.core = linalg.cho_factor(core, check_finite=False)
 
-    def solve(self, low: np.ndarray, high: np.ndarray) -> _State:
-        """The step to ``s below = s below + low`` and ``t above = t above + high``."""
+    def solve(self, mu: float, before: _State | None = None) -> _State:
+        """The step to ``s below = t above = mu``."""
         state = self.state
+        low, high = mu - state.s * state.below, mu - state.t * state.above
+        if before is not None:
+            low, high = low - before.s * before.below, high - before.t * before.above
         right = -self.dual_residual + low / state.s - high / state.t
         both = self.q.T @ (self.weight * right) + self.primal_residual
         d_w = linalg.cho_solve(self.core, both, check_finite=False)
@@ -167,8 +161,8 @@ class _System:
             (high + state.above * d_s) / state.t,
         )
 
-
-def largest_step(x: np.ndarray, step: np.ndarray) -> float:
-    """The largest t with ``x + t step >= 0``."""
-    falling = step < 0
-    return float(np.min(-x[falling] / step[falling])) if np.any(falling) else np.inf
+    def mu(self, step: _State | None = None) -> float:
+        state = self.state
+        if step is not None:
+            state = state.moved(step, state.lengths(step))
+        return float(np.mean(state.s * state.below + state.t * state.above)) / 2

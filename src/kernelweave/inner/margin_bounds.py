@@ -17,7 +17,7 @@ __all__ = [
 ]
 
 #: Difference of the sums of the two classes, relative to either, that is rounding.
-ROUNDING = 1e-14
+BALANCED = 1e-14
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def balanced(coef: np.ndarray, signs: np.ndarray, bound: float) -> np.ndarray:
     minus = np.sum(np.where(signs < 0, a, 0.0), axis=0)
     smaller, larger = np.minimum(plus, minus), np.maximum(plus, minus)
     scale = smaller / np.where(larger > 0, larger, 1.0)
-    scale = np.where(larger - smaller <= ROUNDING * larger, 1.0, scale)
+    scale = np.where(larger - smaller <= BALANCED * larger, 1.0, scale)
     too_large = np.where(plus > minus, 1.0, -1.0)
     return np.where(signs == too_large, a * scale, a) * signs
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -15,9 +16,15 @@ from kernelweave._array import (
     to_numpy,
 )
 from kernelweave._memory import require_memory
+from kernelweave.inner.interior_point import predict
 from kernelweave.inner.margin_bounds import balanced, best_intercept
 from kernelweave.inner.saddle import SaddleProblem
-from kernelweave.inner.saddle_parts import FactoredColumn, Point, largest_sum
+from kernelweave.inner.saddle_system import (
+    FactoredColumn,
+    Point,
+    Residuals,
+    SaddleSystem,
+)
 from kernelweave.protocols import InfeasibleError
 
 __all__ = ["SEPARABLE", "SaddlePath"]
@@ -26,23 +33,21 @@ __all__ = ["SEPARABLE", "SaddlePath"]
 TO_BOUNDARY = 0.99
 #: A corrected step shorter than this is compared with one corrected less.
 SHORT = 0.1
-#: So many short steps in a row, and the residual goes where it can at any price.
+#: After more short steps in a row than this, the multipliers absorb all they can.
 MOST_SHORT = 8
 #: Multiple of mu that a multiplier may add to its product to remove a residual.
 ABSORB = 1.0
-#: Residuals worth more than this multiple of the complementarity get a second look.
-BETA = 1.0
+#: Residuals above this multiple of the complementarity ask for a second-order term.
+INFEASIBLE = 1.0
 #: A hard margin whose squared inverse exceeds this, for kernels of mean diagonal one,
 #: cannot be told from no margin in float64.
 SEPARABLE = 1e13
 
-
 Support = Callable[[np.ndarray], float]
-Curvature = tuple[np.ndarray, np.ndarray]
 
 
 class SaddlePath:
-    """A primal-dual path to the saddle point, one factorisation a step and column.
+    """A primal-dual path to the saddle point, one factorisation per step and column.
 
     In signed variables ``b = a y`` and with multipliers z of ``a >= 0``, v of
     ``u = C - a >= 0``, s of ``w >= 0``, lam of ``e'b = 0`` and eta of
@@ -74,6 +79,7 @@ class SaddlePath:
     """
 
     point: Point
+    residuals: Residuals
     products: Array  # size G_i b, (m, n, k), where the bank lives
 
     def __init__(
@@ -89,8 +95,6 @@ class SaddlePath:
         self.used = problem.signs != 0
         self.boxed = self.used & np.isfinite(self.bound)
         weights = np.ones(problem.n_weights) if start is None else np.array(start)
-        self.n_pairs = int(np.sum(self.used)) + int(np.sum(self.boxed))
-        self.n_pairs += 0 if norm is None else len(weights)
         self.n_factorizations = self._n_short = 0
         n, k = problem.signs.shape
         require_memory(
@@ -114,19 +118,18 @@ class SaddlePath:
 
     def step(self) -> None:
         """One predictor and corrector."""
-        point, mu = self.point, self.point.complementarity() / self.n_pairs
-        columns = self._factor()
-        affine = self._direction(columns, 0.0)
-        length = min(1.0, point.longest(affine))
-        after = point.complementarity(affine, length) / self.n_pairs
-        center = mu * min(max(after / mu, 0.0), 1.0) ** 3 if mu > 0 else 0.0
-        curved = None
-        if self._infeasibility() > BETA * mu * self.n_pairs:
-            curved = self._bent(affine, length)
-        step = self._direction(columns, center, affine, 1.0, curved)
+        point = self.point
+        system = SaddleSystem(
+            point, self.residuals, self._factor(), self.signs, self.boxed, self.norm
+        )
+        predictor, mu = predict(system)
+        length = min(1.0, point.longest(predictor))
+        if self._infeasibility() > INFEASIBLE * point.complementarity():
+            system.second_order = self._second_order(predictor, length)
+        step = system.solve(mu, predictor)
         allowed = point.longest(step)
         if allowed < SHORT:
-            careful = self._direction(columns, center, affine, length**2, curved)
+            careful = system.solve(mu, predictor, trust=length**2)
             if point.longest(careful) > allowed:
                 step, allowed = careful, point.longest(careful)
         length = min(1.0, TO_BOUNDARY * allowed)
@@ -137,15 +140,17 @@ class SaddlePath:
         self._n_short = self._n_short + 1 if length < SHORT else 0
         stuck = self._n_short > MOST_SHORT
         self._n_short = 0 if stuck else self._n_short
-        self._absorb(np.inf if stuck else ABSORB)
+        self._absorb(np.inf if stuck else ABSORB * system.mu())
 
-    def _bent(self, affine: Point, length: float) -> Curvature | None:
-        """What the products of w and b add to the conditions after an affine step."""
+    def _second_order(
+        self, predictor: Point, length: float
+    ) -> tuple[np.ndarray, np.ndarray] | None:
+        """What the products of w and b add to the conditions after a predictor."""
         if self.norm is None:
             return None
-        beta = length * affine.a * self.signs
+        beta = length * predictor.a * self.signs
         moved = self.size * self.problem.products(beta)
-        change = to_numpy(tensor_sum(length * affine.w, moved))
+        change = to_numpy(tensor_sum(length * predictor.w, moved))
         scores = to_numpy(inner_products(moved, from_numpy(beta, moved)))
         return np.where(self.used, change, 0.0), 0.5 * scores
 
@@ -162,10 +167,9 @@ class SaddlePath:
         upper = problem.upper(f, beta, tau)
         scores = self.size * self.scores
         terms = problem.terms(beta, scores, upper)
-        penalty = (
-            2.0 * self.size * float(np.abs(self.point.lam) @ np.abs(self.imbalance))
-        )
-        return upper, terms.lower_bound(support(scores)) - penalty
+        penalty = float(np.abs(self.point.lam) @ np.abs(self.residuals.balance))
+        lower = terms.lower_bound(support(scores)) - 2.0 * self.size * penalty
+        return upper, lower
 
     def run(self, gap: float, max_steps: int) -> None:
         """Follow the path at fixed weights until the relative gap is at most ``gap``.
@@ -221,7 +225,7 @@ class SaddlePath:
         beta = a * signs
         self.products = self.size * self.problem.products(beta)
         scores = self._scores(beta)
-        curvature = largest_sum(scores, self.norm or 1.0)
+        curvature = _largest_sum(scores, self.norm or 1.0)
         curvature += self.tau * float(np.sum(beta**2))
         factor = float(np.sum(a[used])) / curvature if curvature > 0 else 1.0
         factor = min(factor, 0.5 * self.bound / float(np.max(a[used])))
@@ -260,52 +264,52 @@ class SaddlePath:
         point, signs = self.point, self.signs
         beta = point.a * signs
         self.scores = self._scores(beta)
-        self.f = to_numpy(tensor_sum(self.weights, self.products))
-        residual = self.f + self.tau * beta + point.lam
-        self.residual = np.where(
-            self.used, residual - signs * (1.0 + point.z - point.v), 0.0
-        )
-        self.imbalance = np.sum(beta, axis=0)
+        f = to_numpy(tensor_sum(self.weights, self.products))
+        rows = f + self.tau * beta + point.lam - signs * (1.0 + point.z - point.v)
+        weights, norm = np.empty(0), 0.0
         if self.norm is not None:
             slope = point.eta * point.w ** (self.norm - 1.0)
-            self.weight_residual = slope - 0.5 * self.scores - point.s
-            self.norm_residual = (np.sum(point.w**self.norm) - 1.0) / self.norm
+            weights = slope - 0.5 * self.scores - point.s
+            norm = (np.sum(point.w**self.norm) - 1.0) / self.norm
+        self.residuals = Residuals(
+            np.where(self.used, rows, 0.0), np.sum(beta, axis=0), weights, norm
+        )
 
     def _infeasibility(self) -> float:
-        """What the residuals are worth in units of the complementarity."""
-        total = float(np.sum(np.abs(self.residual) * self.point.a))
-        if self.norm is not None:
-            total += float(np.abs(self.weight_residual) @ self.point.w)
-        return total
+        """The size of the residuals, to be compared with the complementarity."""
+        total = float(np.sum(np.abs(self.residuals.rows) * self.point.a))
+        return total + float(np.abs(self.residuals.weights) @ self.point.w)
 
     def _absorb(self, most: float) -> None:
         """Let z and v take over what remains of the residual where that is cheap.
 
         A step that ends at a bound leaves a multiplier far too small for the residual
         there; the next steps would be short for its sake. Cheap is what adds at most
-        ``most`` times mu to a product.
+        ``most`` to a product.
         """
         point, signs = self.point, self.signs
-        mu = point.complementarity() / self.n_pairs
-        residual = self.residual * signs
-        more_z = np.where(self.used, np.minimum(residual, most * mu / point.a), 0.0)
-        more_v = np.where(self.boxed, np.minimum(-residual, most * mu / point.u), 0.0)
+        residual = self.residuals.rows * signs
+        more_z = np.where(self.used, np.minimum(residual, most / point.a), 0.0)
+        more_v = np.where(self.boxed, np.minimum(-residual, most / point.u), 0.0)
         more_z, more_v = np.maximum(more_z, 0.0), np.maximum(more_v, 0.0)
         point.z += more_z
         point.v += more_v
-        self.residual = self.residual - signs * (more_z - more_v)
+        rows = self.residuals.rows - signs * (more_z - more_v)
+        self.residuals = replace(self.residuals, rows=rows)
 
     def _factor(self) -> list[FactoredColumn]:
-        """Factors of M, one a column."""
+        """Factors of M, one per column."""
         point = self.point
         weights = self.size * self.weights
         kernel = self._work = self.problem.combine(weights, out=self._work)
         ridge = self.tau
         if self.problem.identity:
             ridge += self.size * float(self.weights[0])
-        diagonal = np.where(
-            self.used, ridge + point.z / point.a + point.v / point.u, 1.0
-        )
+        with np.errstate(over="ignore"):
+            diagonal = ridge + point.z / point.a + point.v / point.u
+        if not np.all(np.isfinite(diagonal)):
+            raise FactorizationError("the path ends: it has reached its boundary")
+        diagonal = np.where(self.used, diagonal, 1.0)
         columns = []
         for c in range(diagonal.shape[1]):
             mask = None if self.problem.all_labelled else self.used[:, c]
@@ -314,83 +318,14 @@ class SaddlePath:
             self.n_factorizations += 1
         return columns
 
-    def _direction(
-        self,
-        columns: list[FactoredColumn],
-        center: float,
-        affine: Point | None = None,
-        trust: float = 1.0,
-        curved: Curvature | None = None,
-    ) -> Point:
-        """The step to ``a z = u v = w s = center``, linearised.
 
-        ``trust`` times the products of the affine step correct the linearisation: where
-        that step was short they say little.
-        """
-        point, signs = self.point, self.signs
-        gaps = []
-        for index, (x, y) in enumerate(point.pairs):
-            change = center - x * y
-            if affine is not None:
-                dx, dy = affine.pairs[index]
-                change = change - trust * dx * dy
-            gaps.append(change)
-        gap_a = np.where(self.used, gaps[0], 0.0) / point.a
-        gap_u = np.where(self.boxed, gaps[1], 0.0) / point.u
-        right = -self.residual + signs * (gap_a - gap_u)
-        weight_right = gaps[2] / point.w
-        if self.norm is not None:
-            weight_right = weight_right - self.weight_residual
-        if curved is not None:
-            right, weight_right = right - curved[0], weight_right + curved[1]
-        halves = [column.forward(right[:, c]) for c, column in enumerate(columns)]
-        w, lam, eta = self._solve_small(columns, halves, weight_right)
-        beta = np.stack(
-            [
-                column.backward(halves[c], np.append(w, lam[c]))
-                for c, column in enumerate(columns)
-            ],
-            axis=1,
-        )
-        a = beta * signs
-        z = gap_a - point.z / point.a * a
-        u = np.where(self.boxed, -a, 0.0)
-        v = gap_u - point.v / point.u * u
-        s = (gaps[2] - point.s * w) / point.w
-        return Point(a, z, u, v, w, s, lam, eta)
+def _largest_sum(scores: np.ndarray, q: float) -> float:
+    """The largest ``<scores, w>`` with ``w >= 0``, ``sum_i w_i^q = 1``; scores (m,).
 
-    def _solve_small(
-        self,
-        columns: list[FactoredColumn],
-        halves: list[Array],
-        weight_right: np.ndarray,
-    ) -> tuple[np.ndarray, np.ndarray, float]:
-        """Steps in (w, lam, eta) once those in b are eliminated."""
-        point, k = self.point, len(columns)
-        m = len(point.w)
-        size = m + k + (self.norm is not None)
-        matrix, right = np.zeros((size, size)), np.zeros(size)
-        for c, column in enumerate(columns):
-            index = np.append(np.arange(m), m + c)
-            matrix[np.ix_(index, index)] += column.gram
-            right[index] += column.against(halves[c])
-            right[m + c] += self.imbalance[c]
-        scaling = np.ones(size)
-        if self.norm is not None:
-            q, w = self.norm, point.w
-            powers = w ** (q - 1.0)
-            diagonal = np.arange(m)
-            matrix[diagonal, diagonal] += (
-                q - 1.0
-            ) * point.eta * powers / w + point.s / w
-            matrix[:m, -1] = matrix[-1, :m] = powers
-            right[:m] += weight_right
-            right[-1] = -self.norm_residual
-            scaling[:m] = w
-        scaling[m : m + k] = 1.0 / np.sqrt(np.diagonal(matrix)[m : m + k])
-        matrix *= scaling[:, None] * scaling[None, :]
-        try:
-            x = np.linalg.solve(matrix, right * scaling) * scaling
-        except np.linalg.LinAlgError as error:
-            raise FactorizationError("the system for a step is singular") from error
-        return x[:m], x[m : m + k], float(x[-1]) if self.norm is not None else 0.0
+    Twice eta at the optimum, and the curvature that the linear term of a meets: from a
+    start much larger than that, the first step in eta ends below zero.
+    """
+    largest = float(np.max(scores))
+    if q == 1 or not largest > 0.0:
+        return largest
+    return largest * float(np.linalg.norm(scores / largest, q / (q - 1.0)))

@@ -3,26 +3,39 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass
 
 import numpy as np
 from scipy import linalg
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC
 
+from kernelweave._array import (
+    FactorizationError,
+    robust_cholesky,
+    solve_factored,
+    solve_triangular,
+)
+from kernelweave._tolerances import NULL_EIGENVALUE
 from kernelweave.inner.low_rank_svm import solve_low_rank_svm
-from kernelweave.inner.margin_bounds import balanced, best_intercept
+from kernelweave.inner.margin_bounds import balanced, best_intercept, primal_value
 
-__all__ = ["hinge", "solve_svm"]
+__all__ = ["Machine", "hinge", "solve_machine", "solve_svm"]
 
 #: What LIBSVM is asked for, in units of the margin, one after the other.
 VIOLATIONS = (1e-3, 1e-5)
-#: Steps of LIBSVM: one changes two variables, so that many are normal.
-MAX_STEPS = 1_000_000
-#: Eigenvalue of a kernel, relative to the largest, that is rounding.
-RANK = 1e-13
-#: Ridge on the kernel between free support vectors, relative, and steps that undo it.
-POLISH = 1e-12
-REFINEMENTS = 3
+#: Steps of LIBSVM, each of which changes two variables, and corrections of its active
+#: set that a machine may take.
+MAX_STEPS, MAX_ROUNDS = 100_000, 30
+#: The box of LIBSVM where there is none, for a kernel of mean diagonal one.
+NO_BOX = 1e4
+#: Share of the box, or of the largest variable, within which one is at its bound.
+AT_BOUND = 1e-9
+#: What a condition on a variable at its bound may be violated by, in margins.
+VIOLATED = 1e-10
+#: Ridge per row on the kernel between free rows, relative to its mean diagonal, and the
+#: solves that undo it.
+RIDGE, REFINEMENTS = 1e-13, 3
 
 
 def solve_svm(
@@ -30,9 +43,8 @@ def solve_svm(
 ) -> np.ndarray:
     """``max sum(a) - a' (K o yy') a / 2`` over ``0 <= a <= C``, ``y'a = 0``: ``a y``.
 
-    LIBSVM on each column of signs, its free variables solved for exactly; where that
-    leaves too large a gap, an interior point. How good the result is, is for a
-    certificate to say.
+    :func:`solve_machine` on each column of signs; where that leaves too large a gap, an
+    interior point. The result carries no promise: a certificate has to judge it.
 
     Parameters
     ----------
@@ -50,89 +62,188 @@ def solve_svm(
     coef : ndarray of shape (n, m)
         Feasible to the last digit.
     """
-    coef = np.column_stack([_libsvm(kernel, y, bound, tol) for y in signs.T])
-    late = np.array(
-        [
-            _relative_gap(kernel, a, y, bound) > tol
-            for a, y in zip(coef.T, signs.T, strict=True)
-        ]
-    )
-    if np.any(late):  # kernels of low rank, large C: the interior point has no trouble
-        features = _factor(kernel)
-        others = solve_low_rank_svm(features, signs[:, late], bound, tol)
-        for j, other in zip(np.flatnonzero(late), others.T, strict=True):
-            pair = (coef[:, j], other)
-            gaps = [_relative_gap(kernel, a, signs[:, j], bound) for a in pair]
-            coef[:, j] = pair[int(np.argmin(gaps))]
+    machines = [solve_machine(kernel, y, bound, tol) for y in signs.T]
+    coef = np.column_stack([machine.coef for machine in machines])
+    late = np.flatnonzero([machine.gap > tol for machine in machines])
+    if len(late):  # kernels of low rank, large C: the interior point has no trouble
+        others = solve_low_rank_svm(_factor(kernel), signs[:, late], bound, tol)
+        for j, other in zip(late, others.T, strict=True):
+            if (
+                _relative_gap(kernel @ other, other, signs[:, j], bound)
+                < machines[j].gap
+            ):
+                coef[:, j] = other
     return coef
 
 
 def _factor(kernel: np.ndarray) -> np.ndarray:
-    """F (n, r) with ``F F' = K`` but for what rounding makes of it."""
+    """F (n, r) with ``F F' = K`` up to rounding."""
     values, vectors = linalg.eigh(kernel)
-    keep = values > RANK * values[-1]
+    keep = values > NULL_EIGENVALUE * values[-1]
     return vectors[:, keep] * np.sqrt(values[keep])
 
 
-def _libsvm(kernel: np.ndarray, y: np.ndarray, bound: float, tol: float) -> np.ndarray:
-    """One machine, asked for more until its gap is small enough, or enough is tried."""
-    best, smallest = np.zeros(len(y)), np.inf
+@dataclass(frozen=True)
+class Machine:
+    """A solved machine, with what its derivatives need.
+
+    Attributes
+    ----------
+    coef : ndarray of shape (n,)
+        ``a y``, feasible to the last digit.
+    gap : float
+        Primal minus dual value, relative to the primal.
+    free : ndarray of int
+        Rows strictly inside the box.
+    factor : ndarray or None
+        Cholesky factor of the kernel between them.
+    n_factorizations : int
+        Factorisations taken.
+    """
+
+    coef: np.ndarray
+    gap: float
+    free: np.ndarray
+    factor: np.ndarray | None
+    n_factorizations: int
+
+    def curvature(self, products: np.ndarray) -> np.ndarray:
+        """``2 b'G_i R G_j b`` on the free rows, (m, m), from products (m, n)."""
+        m = len(products)
+        if self.factor is None:
+            return np.zeros((m, m))
+        block = np.column_stack([products[:, self.free].T, np.ones(len(self.free))])
+        half = solve_triangular(self.factor, block)
+        gram = half.T @ half
+        return 2.0 * (gram[:m, :m] - np.outer(gram[:m, m], gram[m, :m]) / gram[m, m])
+
+
+def solve_machine(
+    kernel: np.ndarray,
+    y: np.ndarray,
+    bound: float,
+    tol: float,
+    start: np.ndarray | None = None,
+) -> Machine:
+    """One machine, with or without a box, polished until its gap is small enough.
+
+    LIBSVM knows which variables are at a bound long before it knows the digits of the
+    others; those then follow from a linear system. It is asked for more where that is
+    not enough.
+
+    Parameters
+    ----------
+    kernel : ndarray of shape (n, n)
+        K.
+    y : ndarray of shape (n,)
+        +1 and -1.
+    bound : float
+        C, or infinity.
+    tol : float
+        Relative gap to reach.
+    start : ndarray of shape (n,), optional
+        ``a y`` of a similar machine, whose active set is tried first.
+
+    Returns
+    -------
+    Machine
+        The best one found; its gap says how good that is.
+    """
+    best = None if start is None else _polish(kernel, y, bound, start, tol)
+    scale = float(np.mean(np.diagonal(kernel))) or 1.0
+    box = bound if np.isfinite(bound) else NO_BOX / scale
     for violation in VIOLATIONS:
-        machine = SVC(C=bound, kernel="precomputed", tol=violation, max_iter=MAX_STEPS)
-        with warnings.catch_warnings():
-            # A machine that stops early has a gap, and that is measured.
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            machine.fit(kernel, y)
-        coef = np.zeros(len(y))
-        coef[machine.support_] = machine.dual_coef_[0]
-        for some in (coef, _polished(kernel, coef, y, bound)):
-            some = balanced(some[:, None], y[:, None], bound)[:, 0]
-            gap = _relative_gap(kernel, some, y, bound)
-            if gap < smallest:
-                best, smallest = some, gap
-        if smallest <= tol:
+        if best is not None and best.gap <= tol:
             break
+        svc = SVC(C=box, kernel="precomputed", tol=violation, max_iter=MAX_STEPS)
+        with warnings.catch_warnings():  # how good the answer is will be measured
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            svc.fit(kernel, y)
+        coef = np.zeros(len(y))
+        coef[svc.support_] = svc.dual_coef_[0]
+        machine = _polish(kernel, y, bound, coef, tol)
+        if best is None or machine.gap < best.gap:
+            best = machine
+    assert best is not None
     return best
 
 
-def _polished(
-    kernel: np.ndarray, coef: np.ndarray, y: np.ndarray, bound: float
-) -> np.ndarray:
-    """Solve for the free variables exactly, given which of them are at a bound.
+def _polish(
+    kernel: np.ndarray, y: np.ndarray, bound: float, coef: np.ndarray, tol: float
+) -> Machine:
+    """Solve on the free rows and correct the active set until nothing is violated."""
+    coef = balanced(coef[:, None], y[:, None], bound)[:, 0]
+    gap = _relative_gap(kernel @ coef, coef, y, bound)
+    best = Machine(coef, gap, np.arange(0), None, 0)
+    a = coef * y
+    room = AT_BOUND * (bound if np.isfinite(bound) else float(np.max(a)))
+    free = (a > room) & (a < bound - room)
+    upper = a >= bound - room
+    for rounds in range(1, MAX_ROUNDS + 1):
+        inside, fixed = np.flatnonzero(free), np.flatnonzero(upper & ~free)
+        beta = np.zeros(len(y))
+        beta[fixed] = bound * y[fixed]
+        answer = _solve_free(kernel, y, beta, inside, fixed)
+        if answer is None:
+            break
+        beta[inside], b, factor = answer
+        a = beta * y
+        low, high = inside[a[inside] < 0.0], inside[a[inside] > bound]
+        if len(low) or len(high):
+            free[low] = free[high] = False
+            upper[low], upper[high] = False, True
+            continue
+        used = np.append(inside, fixed)
+        f = kernel[:, used] @ beta[used]
+        gap = _relative_gap(f, beta, y, bound)
+        if gap < best.gap or gap <= tol:
+            feasible = balanced(beta[:, None], y[:, None], bound)[:, 0]
+            best = Machine(feasible, gap, inside, factor, rounds)
+        slack = y * (f + b) - 1.0
+        wrong = ~free & np.where(upper, slack > VIOLATED, slack < -VIOLATED)
+        if gap <= tol or not np.any(wrong):
+            break
+        free |= wrong
+    return best
 
-    ``K_ff a_f + b = y_f - K_fb a_b`` and ``1'a = 0``. LIBSVM knows the bounds long
-    before it knows the digits.
+
+def _solve_free(
+    kernel: np.ndarray,
+    y: np.ndarray,
+    beta: np.ndarray,
+    inside: np.ndarray,
+    fixed: np.ndarray,
+) -> tuple[np.ndarray, float, np.ndarray] | None:
+    """Coefficients of the free rows and the intercept, with the factor behind them.
+
+    ``K_ff b_f + b = y_f - K_fb b_b`` and ``1'b = 0``.
     """
-    size = np.abs(coef)
-    free = np.flatnonzero((size > 0.0) & (size < bound))
-    if len(free) < 2:
-        return coef
-    part = kernel[np.ix_(free, free)]
-    ridge = POLISH * float(np.max(np.diagonal(part)))
-    root = part.copy()
-    root[np.diag_indices(len(free))] += ridge
+    if not len(inside):
+        return None
+    matrix = kernel[np.ix_(inside, inside)]
+    size = float(np.mean(np.diagonal(matrix))) or 1.0
     try:
-        factor = linalg.cho_factor(root, lower=True, check_finite=False)
-    except linalg.LinAlgError:
-        return coef
-    ones = linalg.cho_solve(factor, np.ones(len(free)))
-    polished = coef.copy()
+        factor, _ = robust_cholesky(matrix, [RIDGE], size * len(inside))
+    except FactorizationError:
+        return None
+    right = y[inside] - kernel[np.ix_(inside, fixed)] @ beta[fixed]
+    ones = solve_factored(factor, np.ones((len(inside), 1)))[:, 0]
+    total, free = -float(np.sum(beta[fixed])), np.zeros(len(inside))
     for _ in range(REFINEMENTS):  # the ridge is taken back step by step
-        residual = y[free] - kernel[free] @ polished
-        step = linalg.cho_solve(factor, residual)
-        b = (np.sum(step) + np.sum(polished)) / np.sum(ones)
-        polished[free] += step - b * ones
-    return polished
+        step = solve_factored(factor, (right - matrix @ free)[:, None])[:, 0]
+        b = float(np.sum(step) + np.sum(free) - total) / float(np.sum(ones))
+        free += step - b * ones
+    return free, b, factor
 
 
 def _relative_gap(
-    kernel: np.ndarray, coef: np.ndarray, y: np.ndarray, bound: float
+    f: np.ndarray, coef: np.ndarray, y: np.ndarray, bound: float
 ) -> float:
-    """Primal minus dual value of one machine, relative to the primal."""
-    f = kernel @ coef
-    square = float(coef @ f)
-    primal = 0.5 * square + bound * hinge(f[:, None], y[:, None])[0]
-    return (primal - float(coef @ y) + 0.5 * square) / primal
+    """Primal minus dual value of ``f = K coef``, relative to the primal; all (n,)."""
+    primal = primal_value(f, coef, y, bound, 0.0)
+    if np.isinf(primal):
+        return np.inf
+    return (primal - 2.0 * float(coef @ y) + float(coef @ f)) / abs(primal)
 
 
 def hinge(values: np.ndarray, signs: np.ndarray) -> tuple[float, np.ndarray]:

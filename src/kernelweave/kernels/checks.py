@@ -15,14 +15,20 @@ from kernelweave._array import (
     eigh,
     eps,
     namespace,
+    to_numpy,
 )
+from kernelweave._chunks import CACHE_ENTRIES, row_chunks
 from kernelweave.exceptions import KernelWarning
 
-__all__ = ["clip_to_psd", "ensure_psd"]
+__all__ = ["check_symmetric", "clip_to_psd", "ensure_psd", "symmetric"]
 
 #: A kernel with an eigenvalue below minus this times its trace is indefinite. Kernels
 #: computed in single precision and passed in double precision are within this bound.
 INDEFINITE = 1e-6
+#: Asymmetry, relative to the largest entry, that is rounding and gets averaged away:
+#: what long sums in single precision leave, also where they are handed over in double.
+#: A matrix that is not a kernel is off by far more.
+ASYMMETRY = 1e-4
 #: Eigenvalues up to this multiple of the mean are noise in a matrix that is no kernel.
 NOISE = 1e-2
 
@@ -139,3 +145,58 @@ def _is_psd(gram: Array, shift: float, work: Array | None = None) -> bool:
     except FactorizationError:
         return False
     return True
+
+
+def symmetric(K: Array, name: str) -> Array:
+    """K (n, n), or ``(K + K') / 2`` if they differ by more than the last digits.
+
+    Raises
+    ------
+    ValueError
+        If they differ by more than rounding.
+    """
+    return (K + K.T) * 0.5 if check_symmetric(K, name) > 8 * eps(K) else K
+
+
+def check_symmetric(K: Array, name: str, tol: float = ASYMMETRY) -> float:
+    """Refuse a kernel whose asymmetry is more than rounding.
+
+    Parameters
+    ----------
+    K : array of shape (n, n)
+        Kernel matrix with finite entries.
+    name : str
+        Names the kernel in the message.
+    tol : float, default=1e-4
+        Largest ``|K_ij - K_ji|`` allowed, relative to the largest ``|K_ij|``.
+
+    Returns
+    -------
+    asymmetry : float
+        Largest ``|K_ij - K_ji|`` relative to the largest ``|K_ii|``, which is the
+        largest entry of a kernel, or to that where the two differ; 0 if symmetric.
+    """
+    xp = namespace(K)
+    worst, where = 0.0, slice(0, 0)
+    for rows in row_chunks(K.shape[0], K.shape[1], CACHE_ENTRIES):
+        before = slice(0, rows.stop)  # each pair of entries is compared once
+        difference = K[rows, before] - K[before, rows].T
+        largest = max(float(xp.max(difference)), -float(xp.min(difference)))
+        if largest > worst:
+            worst, where = largest, rows
+    if worst == 0.0:
+        return 0.0
+    # The largest entry of a kernel is on its diagonal; only a suspect is read again.
+    scale = float(xp.max(xp.abs(xp.linalg.diagonal(K))))
+    if worst > tol * scale:
+        scale = max(float(xp.max(K)), -float(xp.min(K)))
+    if worst > tol * scale:
+        gap = np.abs(to_numpy(K[where, :] - K[:, where].T))
+        i, j = (int(index) for index in np.unravel_index(gap.argmax(), gap.shape))
+        i += where.start
+        raise ValueError(
+            f"Kernel {name!r} is not symmetric: entry ({i}, {j}) is {float(K[i, j])} "
+            f"but ({j}, {i}) is {float(K[j, i])}. If either value may be used, pass "
+            "(K + K.T) / 2."
+        )
+    return worst / scale if scale > 0 else 0.0

@@ -13,15 +13,12 @@ from typing import Any
 import numpy as np
 
 from kernelweave._array import Array, eps, namespace, to_numpy
+from kernelweave._tolerances import ROUNDING_UNITS
 from kernelweave._units import column_means, units_of
 from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.transformed import Pipe, Standardizer
 
 __all__ = ["Frame", "Framed"]
-
-#: A column whose deviation is at most this many machine epsilons of its largest entry
-#: is constant up to rounding.
-ROUNDING = 10.0
 
 
 class Frame(Standardizer):
@@ -60,7 +57,7 @@ class Frame(Standardizer):
         self.unit_ = float(units_of(spread.max(), bits))
         self.scale_ = xp.ones_like(self.mean_) * self.unit_
         precision = eps(X) if bits == own else float(np.finfo(np.float32).eps)
-        rounding = ROUNDING * precision * sizes
+        rounding = ROUNDING_UNITS * precision * sizes
         varies = not self.affine or bool(np.any(spread > rounding))
         self.noise_ = 0.0 if varies else float(np.sum((rounding / self.unit_) ** 2))
         return self

@@ -19,7 +19,7 @@ from kernelweave.models.mixture.projection import MixtureProjector
 from kernelweave.models.mixture.weights import (
     Outcome,
     check_mixture_parameters,
-    learn_weights,
+    learn_mixture_weights,
     summarise,
 )
 from kernelweave.models.shared.discriminant import KernelDiscriminant
@@ -270,7 +270,7 @@ class MixtureKDA(ObservedRowsMixin, KernelDiscriminant):
         if self.density == "insample":
             weights, outcomes = printed_em(self, panel, self._like)
         else:
-            weights, outcomes = learn_weights(
+            weights, outcomes = learn_mixture_weights(
                 self, panel, self._like, progress.iteration
             )
         self._set_weights(np.mean(weights, axis=1))

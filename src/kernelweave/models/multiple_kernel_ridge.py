@@ -26,7 +26,7 @@ from kernelweave.models.streaming.primal import finish_outputs
 __all__ = ["MultipleKernelRidge"]
 
 #: Deviation of an output, relative to its largest entry, that makes it a constant.
-ROUNDING = 1e-14
+CONSTANT_OUTPUT = 1e-14
 
 
 class MultipleKernelRidge(ExplicitFeatures, RegressorMixin, KernelModel):
@@ -198,7 +198,7 @@ class MultipleKernelRidge(ExplicitFeatures, RegressorMixin, KernelModel):
         mean, unit = output_frame(outputs, to_numpy(bank.like[:0, ...]).dtype)
         centred = (outputs - mean) / unit
         spread = np.sqrt(np.mean(centred**2, axis=0))
-        varies = spread > ROUNDING * np.max(np.abs(outputs / unit), axis=0)
+        varies = spread > CONSTANT_OUTPUT * np.max(np.abs(outputs / unit), axis=0)
         spread = np.where(varies, spread, 1.0)
         target = from_numpy(np.where(varies, centred, 0.0) / spread, bank.like)
         learner = WeightLearner(

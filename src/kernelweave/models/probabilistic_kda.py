@@ -11,7 +11,7 @@ from kernelweave._chunks import numbered
 from kernelweave.fits.gaussians import ClassGaussians
 from kernelweave.fits.predictive import PredictivePath, choose_noise
 from kernelweave.fits.targets import class_target
-from kernelweave.kernels.maps.diagonals import WatchedSource, centred_rows
+from kernelweave.kernels.maps.diagonals import DiagonalSource, centred_rows
 from kernelweave.models.shared.base import check_choice, check_number
 from kernelweave.models.shared.discriminant import KernelDiscriminant
 from kernelweave.models.shared.progress import Progress
@@ -158,7 +158,7 @@ class ProbabilisticKDA(KernelDiscriminant):
             Fitted estimator.
         """
         self._check_parameters()
-        source = WatchedSource(self._open(X))
+        source = DiagonalSource(self._open(X))
         codes = self._encode(X, y)
         progress = Progress(self, X, y)
         bank = self._fit_bank(source, progress)

@@ -25,7 +25,6 @@ from kernelweave.models.shared.subspace import (
 )
 from kernelweave.models.shared.transaction import KernelTransformer, fit_method
 from kernelweave.solvers.local.subspace_alignment import align_subspace
-from kernelweave.solvers.solution import TraceRow
 
 __all__ = ["SubspaceKernel"]
 
@@ -324,16 +323,13 @@ callable, default="normalized"
     def _align(
         self, kernel: RegularizedKernel, target: Array, progress: Progress
     ) -> Subspace:
-        nan = float("nan")
         found = align_subspace(
             kernel,
             target,
             self.n_components,
             self.max_iter or ALIGNMENT_ITER,
             STATIONARY,
-            lambda number, value: progress.iteration(
-                TraceRow(number, value, nan, nan, nan)
-            ),
+            progress.iteration,
         )
         if not found.converged:
             warnings.warn(

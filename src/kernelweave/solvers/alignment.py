@@ -8,14 +8,12 @@ from dataclasses import replace
 import numpy as np
 from scipy.optimize import nnls
 
+from kernelweave._tolerances import NULL_EIGENVALUE
 from kernelweave.criteria.alignment import Alignment
 from kernelweave.protocols import Iterate, WeightSet
 from kernelweave.weights.signed_sum import SignedSum
 
 __all__ = ["active_set", "aligned_cuts"]
-
-#: Share of the largest eigenvalue of the correlations below which one is rounding.
-RANK = 1e-13
 
 
 def active_set(criterion: Alignment, weight_set: WeightSet) -> Iterator[Iterate]:
@@ -107,7 +105,7 @@ def square_root(
 ) -> tuple[np.ndarray, np.ndarray]:
     """R (r, p) with ``R'R = S`` and g (r,) with ``R'g = b``, without a null space."""
     values, vectors = np.linalg.eigh(correlations)
-    keep = values > RANK * max(float(values[-1]), 0.0)
+    keep = values > NULL_EIGENVALUE * max(float(values[-1]), 0.0)
     roots = np.sqrt(values[keep])
     vectors = vectors[:, keep]
     return roots[:, None] * vectors.T, (vectors.T @ cosines) / roots

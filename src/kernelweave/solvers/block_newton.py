@@ -9,7 +9,6 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-from scipy import linalg
 
 from kernelweave._array import FactorizationError
 from kernelweave.criteria.fisher.block import BlockDual, BlockExpansion, BlockFisher
@@ -17,21 +16,18 @@ from kernelweave.inner.correlation import (
     ComplementaryPair,
     dual_start,
     sym,
+    unit_diagonal,
 )
+from kernelweave.inner.interior_point import SimplexSystem, largest_step, predict
 from kernelweave.protocols import Iterate, NormSet
-from kernelweave.solvers.newton import largest_step, newton
+from kernelweave.solvers.newton import JUMP, TINY, newton, onto_simplex, safe_step
 
 __all__ = ["block_newton", "joint_newton"]
 
 #: Fraction of the way to the boundary of the cones; bolder steps lose the central path.
 TO_BOUNDARY = 0.9
-#: A step is halved when the trace of A(w) exceeds this multiple of the last one.
-JUMP = 3.0
-MAX_HALVINGS = 30
 #: Steps on the weights alone before X joins in.
 PATIENCE = 12
-#: The smallest weight the iteration keeps.
-TINY = 1e-200
 
 
 def block_newton(criterion: BlockFisher, weight_set: Any) -> Iterator[Iterate]:
@@ -76,7 +72,8 @@ def joint_newton(criterion: BlockFisher, weight_set: NormSet) -> Iterator[Iterat
         iterate = _iterate(criterion, weight_set, at, point, unit)
         yield replace(iterate, n_factorizations=count)
         system = _System(at, point, q, unit)
-        point, at, count = _safe_step(criterion, system, system.predictor_corrector())
+        predictor, mu = predict(system)
+        point, at, count = _move(criterion, system, system.solve(mu, predictor))
 
 
 @dataclass(frozen=True)
@@ -157,33 +154,32 @@ class _System:
         self.diagonals = np.einsum("ikk->ki", moved)  # (k, m)
         hessian += sym(moved.reshape(m, -1) @ self.slopes.reshape(m, -1).T)
         hessian -= self.diagonals.T @ self.pair.diagonal_step(self.diagonals)
-        # Scaling by v makes the diagonal of order one however small a weight is.
-        self.scaling = np.append(v, 1.0)
-        bordered = np.ones((m + 1, m + 1))
-        bordered[:m, :m] = hessian
-        bordered[m, m] = 0.0
-        bordered *= self.scaling[:, None] * self.scaling[None, :]
-        bordered[np.arange(m), np.arange(m)] += point.z * v
-        self.factors = linalg.lu_factor(bordered, check_finite=False)
+        self.simplex = SimplexSystem(hessian, v, point.z)
 
     def solve(self, mu: float, before: _Step | None = None) -> _Step:
         """The step towards ``v z = mu`` and ``X S = mu I``, corrected by another."""
         point, pair = self.point, self.pair
-        complementarity = mu - point.v * point.z
-        part = pair.centring(mu)
+        change, correction = mu - point.v * point.z, None
         if before is not None:
-            complementarity = complementarity - before.v * before.z
-            part = pair.centring(mu, before.x @ before.s)
+            change = change - before.v * before.z
+            correction = before.x @ before.s
+        part = pair.centring(mu, correction)
         dt = pair.diagonal_step(np.diag(part))
         x = point.x + pair.answer(part, np.diag(dt))
         residual = np.einsum("kl,ikl->i", x, self.slopes) + point.nu - point.z
-        right = np.append(complementarity / point.v - residual, 0.0)
-        steps = linalg.lu_solve(self.factors, right * self.scaling) * self.scaling
-        dv = steps[:-1]
+        dv, dnu, dz = self.simplex.solve(change, residual)
         dt = dt + pair.diagonal_step(self.diagonals @ dv)
         ds = np.diag(dt) - self.moved(dv)
-        dz = (complementarity - point.z * dv) / point.v
-        return _Step(dv, dt, dz, float(steps[-1]), pair.answer(part, ds), ds)
+        return _Step(dv, dt, dz, dnu, pair.answer(part, ds), ds)
+
+    def mu(self, step: _Step | None = None) -> float:
+        point, pair = self.point, self.pair
+        v, z, x, s = point.v, point.z, pair.x, pair.s
+        if step is not None:
+            primal, dual = self.lengths(step)
+            v, s = v + primal * step.v, s + primal * step.s
+            z, x = z + dual * step.z, x + dual * step.x
+        return (float(np.sum(x * s)) + float(v @ z)) / (len(v) + len(x))
 
     def moved(self, dv: np.ndarray) -> np.ndarray:
         """``sum_i dv_i dA/dv_i``, (k, k)."""
@@ -196,53 +192,34 @@ class _System:
         dual = min(reach_x, largest_step(self.point.z, step.z))
         return min(1.0, share * primal), min(1.0, share * dual)
 
-    def predictor_corrector(self) -> _Step:
-        """Mehrotra's step: try mu = 0, then centre as much as that try suggests."""
-        point, pair = self.point, self.pair
-        total = pair.gap + float(point.v @ point.z)
-        affine = self.solve(0.0)
-        primal, dual = self.lengths(affine)
-        after = float(np.sum((pair.x + dual * affine.x) * (pair.s + primal * affine.s)))
-        after += float((point.v + primal * affine.v) @ (point.z + dual * affine.z))
-        mean = total / (len(point.v) + len(point.t))
-        mu = (max(after, 0.0) / total) ** 3 * mean
-        return self.solve(mu, affine)
 
-
-def _safe_step(
+def _move(
     criterion: BlockFisher, system: _System, step: _Step
 ) -> tuple[_Point, BlockExpansion, int]:
-    """Halve the primal step while A is infinite there or jumps; and expansions."""
-    point = system.point
+    """Go along the step, less far where A is infinite or jumps; and expansions."""
+    point, count = system.point, 0
     primal, dual = system.lengths(step, TO_BOUNDARY)
     limit = JUMP * system.unit * float(np.trace(system.matrix))
-    count = 0
-    for _ in range(MAX_HALVINGS):
-        v = np.maximum(point.v + primal * step.v, TINY)
-        v /= np.sum(v)
-        try:
-            at = criterion.expand(v ** (1.0 / system.q))
-        except FactorizationError:
-            primal *= 0.5
-            continue
+
+    def expand(trial: np.ndarray) -> BlockExpansion:
+        nonlocal count
+        expansion = criterion.expand(trial ** (1.0 / system.q))
         count += 1
-        if np.trace(at.matrix) <= limit:
-            break
-        primal *= 0.5
-    else:
-        raise FactorizationError(
-            "no step along the Newton direction keeps the combined kernel positive "
-            "definite"
-        )
+        return expansion
+
+    share, v, at = safe_step(
+        expand,
+        lambda share: onto_simplex(point.v + share * primal * step.v, TINY),
+        lambda _share, _trial, found: float(np.trace(found.matrix)) <= limit,
+    )
+    primal *= share
     foreseen = system.matrix + primal * system.moved(step.v)
     surprise = np.sum(np.abs(at.matrix / system.unit - foreseen), axis=1)
-    x = sym(point.x + dual * step.x)
-    size = np.sqrt(np.diag(x))  # 1 but for rounding
     new = _Point(
         v=v,
         t=point.t + primal * step.t + surprise,
         z=point.z + dual * step.z,
         nu=point.nu + dual * step.nu,
-        x=x / (size[:, None] * size),
+        x=unit_diagonal(point.x + dual * step.x),
     )
     return new, at, count

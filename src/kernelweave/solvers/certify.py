@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from kernelweave._array import Array
+from kernelweave._tolerances import ALLOWED_VIOLATION
 from kernelweave.protocols import Criterion, WeightSet
 
 __all__ = ["certify", "relative_gap"]
@@ -46,7 +47,7 @@ def certify(
         If the weights are not in the set: then nothing can be certified.
     """
     violation = weight_set.violation(weights)
-    if not violation <= 1e-9:
+    if not violation <= ALLOWED_VIOLATION:
         raise ValueError(
             f"the weights violate {weight_set!r} by {violation:.3g}; "
             "only allowed weights can be certified"

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 
 import numpy as np
 
 from kernelweave._array import Array, as_float, from_numpy, namespace, to_numpy
+from kernelweave._tolerances import INVERTIBLE_SQUARE
 from kernelweave.protocols import Criterion, Iterate, WeightSet
-from kernelweave.solvers.solution import TraceRow
+from kernelweave.solvers.solution import Callback, LocalSolution, Trace
 
-__all__ = ["TruncatedResult", "em", "truncated_em", "truncated_responsibilities"]
+__all__ = ["em", "truncated_em", "truncated_responsibilities"]
 
 
-#: The smallest weight that is told from zero, the longest leap in steps, and the share
-#: of a weight that a leap leaves.
-LOWEST, LONGEST, KEEP = 1e-150, 256.0, 1e-2
+#: The longest leap in steps, and the share of a weight that a leap leaves.
+LONGEST, KEEP = 256.0, 1e-2
 
 
 def em(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iterate]:
@@ -43,46 +41,14 @@ def em(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iterate]:
         weights = weight_set.scale(weights * np.maximum(-state.gradient, 0.0))
 
 
-@dataclass(frozen=True)
-class TruncatedResult:
-    """Weights of a mixture whose rows lack some of the experts.
-
-    Attributes
-    ----------
-    weights : ndarray of shape (p,)
-        The weights.
-    value : float
-        Negative log likelihood a row, prior included.
-    stationarity : float
-        The largest relative growth of a weight in the next step; 0 at a stationary
-        point. The problem is not concave, so there is no bound on the optimum.
-    converged : bool
-        Whether the stationarity reached the tolerance.
-    status : str
-        The outcome as a sentence.
-    n_iter : int
-        Evaluations of the likelihood.
-    trace : tuple of TraceRow
-        The history; it has no lower bounds.
-    """
-
-    weights: np.ndarray
-    value: float
-    stationarity: float
-    converged: bool
-    status: str
-    n_iter: int
-    trace: tuple[TraceRow, ...] = field(default=(), repr=False)
-
-
 def truncated_em(
     log_density: Array,
     observed: np.ndarray,
     prior: float = 0.0,
     tol: float = 1e-6,
     max_iter: int = 20_000,
-    callback: Callable[[TraceRow], object] | None = None,
-) -> TruncatedResult:
+    callback: Callback | None = None,
+) -> LocalSolution:
     """Maximise ``sum_i log [ sum_{l in O_i} w_l p_il / sum_{l in O_i} w_l ]``.
 
     A row speaks of the experts ``O_i`` it has only. The mean of its responsibilities
@@ -110,31 +76,34 @@ def truncated_em(
         Evaluations after which to stop.
     callback : callable, optional
         Called with a :class:`TraceRow` after every few steps; a true result stops.
+
+    Returns
+    -------
+    LocalSolution
+        The value is the negative log likelihood per row, prior included; the
+        stationarity is the largest relative growth of a weight in the next step. The
+        problem is not concave, so there is no bound on the optimum.
     """
     problem = _Truncated(log_density, observed, prior)
     weights = np.full(observed.shape[1], 1.0 / observed.shape[1])
     value, factor = problem.step(weights)
-    n_iter, started, stopped = 1, time.perf_counter(), False
-    trace: list[TraceRow] = []
-    nan = float("nan")
+    n_iter, trace = 1, Trace(callback)
     while True:
         stationarity = float(np.max(factor)) - 1.0
-        seconds = time.perf_counter() - started
-        trace.append(TraceRow(len(trace) + 1, value, nan, nan, seconds))
-        stopped = callback is not None and bool(callback(trace[-1]))
-        if stopped or stationarity <= tol or n_iter >= max_iter:
+        trace.add(value)
+        if trace.stopped or stationarity <= tol or n_iter >= max_iter:
             break
         weights, value, factor, used = problem.advance(weights, factor)
         n_iter += used
     converged = stationarity <= tol
-    return TruncatedResult(
-        weights,
-        value,
-        max(stationarity, 0.0),
-        converged,
-        _status(converged, stopped, stationarity, tol, max_iter),
-        n_iter,
-        tuple(trace),
+    return LocalSolution(
+        weights=weights,
+        value=value,
+        stationarity=max(stationarity, 0.0),
+        converged=converged,
+        status=_status(converged, trace.stopped, stationarity, tol, max_iter),
+        n_iter=n_iter,
+        trace=tuple(trace.rows),
     )
 
 
@@ -167,9 +136,9 @@ class _Truncated:
         """Value at ``weights`` (p,), and what each is to be multiplied by, (p,)."""
         xp, n = namespace(self.ratio), self.ratio.shape[0]
         own = from_numpy(weights, self.ratio)
-        mixed = xp.clip(self.ratio @ own, min=LOWEST)
-        share = xp.clip(self.observed @ own, min=LOWEST)  # W_i
-        safe = np.maximum(weights, LOWEST)
+        mixed = xp.clip(self.ratio @ own, min=INVERTIBLE_SQUARE)
+        share = xp.clip(self.observed @ own, min=INVERTIBLE_SQUARE)  # W_i
+        safe = np.maximum(weights, INVERTIBLE_SQUARE)
         value = -self.unit - float(xp.mean(xp.log(mixed) - xp.log(share)))
         if self.prior > 0:
             value -= self.prior * float(np.sum(np.log(safe))) / n
@@ -186,7 +155,9 @@ class _Truncated:
         second = _share(first * factor)
         value, after = self.step(second)
         third = _share(second * after)
-        logs = [np.log(np.maximum(w, LOWEST)) for w in (first, second, third)]
+        logs = [
+            np.log(np.maximum(w, INVERTIBLE_SQUARE)) for w in (first, second, third)
+        ]
         speed, bend = logs[1] - logs[0], logs[2] - 2 * logs[1] + logs[0]
         size = float(np.linalg.norm(bend))
         length = float(np.linalg.norm(speed)) / size if size > 0 else 1.0

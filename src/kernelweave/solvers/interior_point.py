@@ -21,8 +21,8 @@ def interior_point(margin: Margin, weight_set: NormSet) -> Iterator[Iterate]:
     multipliers are the weights; the other norms replace ``max_i`` by the dual norm of
     the scores. Weights and all support vector machines advance together: a step costs
     one pass to add up the kernels, one factorisation per column, and one product of
-    each kernel with the step. A set of one point leaves a plain support
-    vector machine.
+    each kernel with the step. A set with one point leaves a plain support vector
+    machine.
 
     Yields
     ------

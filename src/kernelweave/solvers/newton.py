@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from kernelweave._array import FactorizationError
+from kernelweave.inner.interior_point import largest_step, predict
 from kernelweave.protocols import (
     Criterion,
     Evaluation,
@@ -17,7 +19,9 @@ from kernelweave.protocols import (
     WeightSet,
 )
 
-__all__ = ["largest_step", "newton"]
+__all__ = ["newton", "onto_simplex", "safe_step"]
+
+State = TypeVar("State")
 
 #: Fraction of the way to the boundary of the positive orthant.
 TO_BOUNDARY = 0.995
@@ -30,8 +34,8 @@ TINY = 1e-200
 KEEP = 0.2
 #: Multiple of the common score from which on a weight of the simplex is too small.
 TOO_SMALL = 2.0
-#: Steps within which the gap must halve; otherwise they are taken to go in a circle.
-CIRCLE = 6
+#: Steps within which the gap must halve; otherwise they may be cycling.
+CYCLE = 6
 #: Share of the way back to the start, where the iteration was too close to a boundary.
 INWARD = 1e-3
 #: A rise of the value, relative, that is more than rounding.
@@ -39,7 +43,7 @@ UPHILL = 1e-8
 #: The barrier method: first and last parameter, factor, and what a step must decrease.
 BARRIER_START, BARRIER_END, BARRIER_FACTOR, SUFFICIENT = 1e-2, 1e-17, 0.1, 1e-4
 #: Differences of the merit that are noise.
-ROUNDING = 1e-13
+MERIT_NOISE = 1e-13
 
 
 def newton(
@@ -87,20 +91,19 @@ def newton(
     x = region.point(weights**q)
     nu, z = _start_multipliers(region, gradient, x)
     gaps, values = [_relative_slack(weight_set, weights, state)], [state.value]
-    while not _in_a_circle(gaps, values):
+    while not _cycles(gaps, values):
         system = _System(region, gradient, hessian, x, z, nu)
-        step_x, step_nu, step_z = system.predictor_corrector()
-        length = min(1.0, TO_BOUNDARY * largest_step(x, step_x))
+        predictor, mu = predict(system)
+        step = system.solve(mu, predictor)
+        primal, dual = system.lengths(step, TO_BOUNDARY)
         floor = np.full(len(weights), TINY)
         if region.is_simplex and q > 1:  # no weight needs to be far below its score
             asked = weight_set.maximizer(-state.gradient) ** q
             floor += np.minimum(x, KEEP * asked)
         elif region.is_simplex and bend.concave:
             floor += _grown(x, -state.gradient)
-        step = _Step(region, x, step_x, length, floor, q)
-        x, state = _safe_step(criterion, step, state.value)
-        dual_length = min(1.0, TO_BOUNDARY * largest_step(z, step_z))
-        z, nu = z + dual_length * step_z, nu + dual_length * step_nu
+        x, state = _descend(criterion, region, x, primal * step.x, floor, state, q)
+        z, nu = z + dual * step.z, nu + dual * step.nu
         weights = x[: len(weights)] ** (1.0 / q)
         gradient, hessian = bend.derivatives(state, weights)
         yield Iterate.at(weights, state)
@@ -139,12 +142,15 @@ class _Region:
         m = self.equal.shape[1]
         return z[:m] - self.below.T @ z[m:]
 
+    def onto(self, x: np.ndarray, floor: np.ndarray | float) -> np.ndarray:
+        """A point (m + r,) after a step; on the simplex, with no v below the floor."""
+        return onto_simplex(x, floor) if self.is_simplex else np.maximum(x, TINY)
+
     def inward(self, x: np.ndarray, centre: np.ndarray) -> np.ndarray:
         """A point near x, (m + r,), that is not too close to any boundary."""
         v = x[: len(centre)]
         if self.is_simplex:
-            v = np.maximum(v, 1e-6)
-            return v / np.sum(v)
+            return onto_simplex(v, 1e-6)
         return self.point(v + INWARD * (centre - v))
 
 
@@ -171,14 +177,14 @@ def _relative_slack(
     return slack / (abs(state.value) or 1.0)
 
 
-def _in_a_circle(gaps: list[float], values: list[float]) -> bool:
+def _cycles(gaps: list[float], values: list[float]) -> bool:
     """Whether the last steps have not halved the best gap, and have gone uphill."""
-    recent, before = gaps[-CIRCLE:], gaps[:-CIRCLE]
+    recent, before = gaps[-CYCLE:], gaps[:-CYCLE]
     if not before or min(recent) <= 0.5 * min(before):
         return False
     if recent[-1] <= 0.5 * recent[-2] <= 0.25 * recent[-3]:  # on its way after a leap
         return False
-    rises = np.diff(values[-CIRCLE:])
+    rises = np.diff(values[-CYCLE:])
     return bool(np.max(rises) > UPHILL * abs(values[-1]))
 
 
@@ -188,44 +194,60 @@ def _barrier(
     """Newton's method on ``F(v) - mu sum_i log x_i`` with a line search, mu -> 0.
 
     F is convex, so this converges from anywhere. It takes more steps than predictor and
-    corrector, which on rare problems go round in a circle.
+    corrector, which on rare problems cycle.
     """
     mu, m, root = BARRIER_START, region.equal.shape[1], 1.0 / bend.q
     state = criterion.evaluate(x[:m] ** root)
     count = state.n_factorizations
     while True:
-        gradient, hessian = bend.derivatives(state, x[:m] ** root)
-        system = _System(
-            region, gradient, hessian, x, mu / x, np.zeros(len(region.equal))
-        )
-        step, _, _ = system.solve(np.zeros_like(x))
-        decrease = -float((gradient - region.pull(mu / x)) @ step[:m])
-        merit = bend.merit(state.value, x, mu)
-        length = min(1.0, TO_BOUNDARY * largest_step(x, step))
-        for _ in range(MAX_HALVINGS):
-            trial = _Step(region, x, step, length, np.full(m, TINY), bend.q).trial(0)
-            found = _evaluate_or_none(criterion, trial[:m] ** root)
-            if found is not None:
-                count += found.n_factorizations
-                gained = merit - bend.merit(found.value, trial, mu)
-                if gained >= SUFFICIENT * length * decrease - ROUNDING:
-                    break
-            length *= 0.5
-        if found is None:
-            raise FactorizationError("no step of the barrier method is possible")
-        x, state = trial, found
+        x, found, decrease = _barrier_step(criterion, region, x, state, mu, bend)
+        count += found.n_factorizations
+        state = found
         yield Iterate.at(x[:m] ** root, replace(state, n_factorizations=count))
         count = 0
         if decrease <= mu:
             mu = max(BARRIER_END, BARRIER_FACTOR * mu)
 
 
-def _evaluate_or_none(criterion: Criterion, weights: np.ndarray) -> Evaluation | None:
-    try:
-        state = criterion.evaluate(weights)
-    except FactorizationError:
-        return None
-    return state if np.isfinite(state.value) else None
+def _barrier_step(
+    criterion: Criterion,
+    region: _Region,
+    x: np.ndarray,
+    state: Evaluation,
+    mu: float,
+    bend: _Bend,
+) -> tuple[np.ndarray, Evaluation, float]:
+    """The next point, its evaluation, and the decrease that the slope promised."""
+    m, root = region.equal.shape[1], 1.0 / bend.q
+    gradient, hessian = bend.derivatives(state, x[:m] ** root)
+    system = _System(region, gradient, hessian, x, mu / x, np.zeros(len(region.equal)))
+    step = system.toward(np.zeros_like(x)).x
+    decrease = -float((gradient - region.pull(mu / x)) @ step[:m])
+    merit = bend.merit(state.value, x, mu)
+    length = min(1.0, TO_BOUNDARY * largest_step(x, step))
+
+    def accept(share: float, trial: np.ndarray, found: Evaluation) -> bool:
+        gained = merit - bend.merit(found.value, trial, mu)
+        return gained >= SUFFICIENT * share * length * decrease - MERIT_NOISE
+
+    evaluate = _Counting(criterion, m, bend.q)
+    _, x, found = safe_step(
+        evaluate, lambda share: region.onto(x + share * length * step, TINY), accept
+    )
+    return x, replace(found, n_factorizations=evaluate.count), decrease
+
+
+class _Counting:
+    """The criterion at points x (m + r,), and the factorisations that it took."""
+
+    def __init__(self, criterion: Criterion, m: int, q: float) -> None:
+        self.criterion, self.m, self.root = criterion, m, 1.0 / q
+        self.count = 0
+
+    def __call__(self, x: np.ndarray) -> Evaluation:
+        state = self.criterion.evaluate(x[: self.m] ** self.root)
+        self.count += state.n_factorizations
+        return state
 
 
 @dataclass(frozen=True)
@@ -266,22 +288,31 @@ class _Bend:
         return gradient * first, hessian
 
 
+class _Step(NamedTuple):
+    x: np.ndarray
+    nu: np.ndarray
+    z: np.ndarray
+
+
 class _System:
-    """The linearised conditions at one point, factored once and solved twice."""
+    """The conditions of :func:`newton`, linearised at one point.
+
+    Eliminating the slacks and all multipliers but nu leaves m + e unknowns.
+    """
 
     def __init__(
         self,
         region: _Region,
-        g: np.ndarray,
+        gradient: np.ndarray,
         hessian: np.ndarray,
         x: np.ndarray,
         z: np.ndarray,
         nu: np.ndarray,
     ) -> None:
-        m, e = len(g), len(nu)
+        m, e = len(gradient), len(nu)
         v = x[:m]
         self.region, self.x, self.z = region, x, z
-        self.residual = g + region.equal.T @ nu - region.pull(z)
+        self.residual = gradient + region.equal.T @ nu - region.pull(z)
         self.missing = region.equal_to - region.equal @ v
         # Scaling by v makes the diagonal of order one however small a weight is.
         self.scaling = np.append(v, np.ones(e))
@@ -296,30 +327,32 @@ class _System:
         matrix[np.arange(m), np.arange(m)] += z[:m] * v
         self.matrix = matrix
 
-    def solve(
-        self, complementarity: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Steps in (x, nu, z) towards ``x z = complementarity + x z`` (linearised)."""
+    def toward(self, change: np.ndarray) -> _Step:
+        """The step that changes the products ``x z`` by ``change`` (m + r,)."""
         m = len(self.residual)
-        force = self.region.pull(complementarity / self.x)
+        force = self.region.pull(change / self.x)
         right = np.append(force - self.residual, self.missing)
         try:
             steps = np.linalg.solve(self.matrix, right * self.scaling) * self.scaling
         except np.linalg.LinAlgError as error:
             raise FactorizationError("the system for a step is singular") from error
-        step_x = self.region.move(steps[:m])
-        step_z = (complementarity - self.z * step_x) / self.x
-        return step_x, steps[m:], step_z
+        step = self.region.move(steps[:m])
+        return _Step(step, steps[m:], (change - self.z * step) / self.x)
 
-    def predictor_corrector(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Mehrotra's step: try mu = 0, then centre as much as that try suggests."""
-        product = self.x * self.z
-        affine_x, _, affine_z = self.solve(-product)
-        after_x = self.x + min(1.0, largest_step(self.x, affine_x)) * affine_x
-        after_z = self.z + min(1.0, largest_step(self.z, affine_z)) * affine_z
-        mu = float(np.mean(product))
-        sigma = (float(np.mean(after_x * after_z)) / mu) ** 3 if mu > 0 else 0.0
-        return self.solve(sigma * mu - product - affine_x * affine_z)
+    def solve(self, mu: float, before: _Step | None = None) -> _Step:
+        change = mu - self.x * self.z
+        return self.toward(change if before is None else change - before.x * before.z)
+
+    def mu(self, step: _Step | None = None) -> float:
+        if step is None:
+            return float(np.mean(self.x * self.z))
+        primal, dual = self.lengths(step)
+        return float(np.mean((self.x + primal * step.x) * (self.z + dual * step.z)))
+
+    def lengths(self, step: _Step, share: float = 1.0) -> tuple[float, float]:
+        """Lengths for x and z: a share of the way to the boundary, at most 1."""
+        primal, dual = largest_step(self.x, step.x), largest_step(self.z, step.z)
+        return min(1.0, share * primal), min(1.0, share * dual)
 
 
 def _start_multipliers(
@@ -334,46 +367,71 @@ def _start_multipliers(
     return nu, np.append(z, centre / x[len(z) :])
 
 
-def largest_step(x: np.ndarray, step: np.ndarray) -> float:
-    """The largest t with ``x + t step >= 0``."""
-    falling = step < 0
-    return float(np.min(-x[falling] / step[falling])) if np.any(falling) else np.inf
+def onto_simplex(v: np.ndarray, floor: np.ndarray | float) -> np.ndarray:
+    """The point (m,), but not below the floor, scaled to sum to one."""
+    v = np.maximum(v, floor)
+    return v / np.sum(v)
 
 
-@dataclass(frozen=True)
-class _Step:
-    """From x along ``direction``, both (m + r,), but with no v below ``floor`` (m,)."""
-
-    region: _Region
-    x: np.ndarray
-    direction: np.ndarray
-    length: float
-    floor: np.ndarray
-    q: float
-
-    def trial(self, halvings: int) -> np.ndarray:
-        """The point after a step halved so many times."""
-        moved = self.x + self.length * 0.5**halvings * self.direction
-        if not self.region.is_simplex:
-            return np.maximum(moved, TINY)
-        moved = np.maximum(moved, self.floor)
-        return moved / np.sum(moved)
-
-
-def _safe_step(
-    criterion: Criterion, step: _Step, value: float
+def _descend(
+    criterion: Criterion,
+    region: _Region,
+    x: np.ndarray,
+    step: np.ndarray,
+    floor: np.ndarray,
+    state: Evaluation,
+    q: float,
 ) -> tuple[np.ndarray, Evaluation]:
-    """Halve the step while the criterion is infinite there or jumps."""
-    count = 0
+    """Go along the step (m + r,), less far where the criterion is infinite or jumps."""
+    limit = state.value + (JUMP - 1) * abs(state.value)
+    evaluate = _Counting(criterion, len(floor), q)
+    _, x, found = safe_step(
+        evaluate,
+        lambda share: region.onto(x + share * step, floor),
+        lambda _share, _trial, found: found.value <= limit,
+    )
+    return x, replace(found, n_factorizations=evaluate.count)
+
+
+def safe_step(
+    evaluate: Callable[[np.ndarray], State],
+    trial: Callable[[float], np.ndarray],
+    accept: Callable[[float, np.ndarray, State], bool],
+) -> tuple[float, np.ndarray, State]:
+    """Halve a step until its end can be evaluated and is accepted.
+
+    Parameters
+    ----------
+    evaluate : callable
+        The criterion at a point; it may raise FactorizationError.
+    trial : callable
+        The point after a share of the step.
+    accept : callable
+        Whether to take the share that leads to a point with this evaluation.
+
+    Returns
+    -------
+    share : float
+        1, 1/2, 1/4, ...
+    point : ndarray
+        The point it leads to.
+    state : object
+        The evaluation there.
+
+    Raises
+    ------
+    FactorizationError
+        If even the shortest step is refused.
+    """
     for halvings in range(MAX_HALVINGS):
-        x = step.trial(halvings)
-        v = x[: len(step.floor)]
-        state = _evaluate_or_none(criterion, v ** (1.0 / step.q))
-        if state is None:
+        share = 0.5**halvings
+        point = trial(share)
+        try:
+            state = evaluate(point)
+        except FactorizationError:
             continue
-        count += state.n_factorizations
-        if state.value <= value + (JUMP - 1) * abs(value):
-            return x, replace(state, n_factorizations=count)
+        if accept(share, point, state):
+            return share, point, state
     raise FactorizationError(
         "no step along the Newton direction keeps the combined kernel positive definite"
     )

@@ -2,24 +2,62 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from kernelweave._array import Array
 
-__all__ = ["Solution", "TraceRow"]
+__all__ = ["Callback", "LocalSolution", "Solution", "Trace", "TraceRow"]
 
 
 @dataclass(frozen=True)
 class TraceRow:
-    """One line of the history of a solve."""
+    """One line of the history of a solve; NaN where nothing bounds the optimum."""
 
     iteration: int
     value: float
     lower_bound: float
     gap: float
     seconds: float
+
+
+Callback = Callable[[TraceRow], object]
+
+
+class Trace:
+    """The history of a solve, shown to a callback as it grows.
+
+    Parameters
+    ----------
+    callback : callable, optional
+        Called with each new row; a true result asks for an early end.
+
+    Attributes
+    ----------
+    rows : list of TraceRow
+        The history.
+    stopped : bool
+        Whether the callback has asked for the end.
+    """
+
+    def __init__(self, callback: Callback | None = None) -> None:
+        self.rows: list[TraceRow] = []
+        self.stopped = False
+        self._callback, self._started = callback, time.perf_counter()
+
+    def add(
+        self, value: float, lower_bound: float = np.nan, gap: float = np.nan
+    ) -> TraceRow:
+        """Record one more iteration."""
+        seconds = time.perf_counter() - self._started
+        row = TraceRow(len(self.rows) + 1, value, lower_bound, gap, seconds)
+        self.rows.append(row)
+        if self._callback is not None and self._callback(row):
+            self.stopped = True
+        return row
 
 
 @dataclass(frozen=True)
@@ -67,4 +105,42 @@ class Solution:
     dual: Array = field(repr=False)
     method: str = "newton"
     tol: float = 1e-8
+    trace: tuple[TraceRow, ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalSolution:
+    """Weights of a problem that is not convex, and how stationary they are.
+
+    Attributes
+    ----------
+    weights : ndarray of shape (p,)
+        The weights found.
+    value : float
+        The criterion there.
+    stationarity : float
+        What is left to gain to first order, in the measure that the search defines.
+    converged : bool
+        Whether the stationarity reached the tolerance.
+    status : str
+        The outcome as a sentence.
+    n_iter, n_factorizations : int
+        Steps taken, and factorisations (or evaluations) spent.
+    lower_bound : float
+        No allowed weights have a smaller value; NaN where nothing is known.
+    coef : array or None
+        The dual point that belongs to the weights, where there is one.
+    trace : tuple of TraceRow
+        The history.
+    """
+
+    weights: np.ndarray
+    value: float
+    stationarity: float
+    converged: bool
+    status: str
+    n_iter: int
+    n_factorizations: int = 0
+    lower_bound: float = np.nan
+    coef: Array | None = field(default=None, repr=False)
     trace: tuple[TraceRow, ...] = field(default=(), repr=False)

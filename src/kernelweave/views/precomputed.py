@@ -8,11 +8,11 @@ import numpy as np
 from sklearn.utils.validation import validate_data
 
 from kernelweave._array import Array, as_float, is_numpy, namespace, to_numpy
-from kernelweave._chunks import CACHE_ENTRIES, row_chunks
+from kernelweave._chunks import row_chunks
 from kernelweave.views.columns import column_names
 from kernelweave.views.validate import as_dense_array
 
-__all__ = ["check_symmetric", "validate_precomputed"]
+__all__ = ["validate_precomputed"]
 
 
 def validate_precomputed(
@@ -128,47 +128,3 @@ def _check_finite(K: Array) -> None:
         f"kernel {kernel} holds {value} at position ({rows.start + i}, {j}). Recompute "
         "it, or drop the row and column of the affected sample."
     )
-
-
-def check_symmetric(K: Array, name: str, tol: float) -> float:
-    """Refuse a kernel whose asymmetry is more than rounding.
-
-    Parameters
-    ----------
-    K : array of shape (n, n)
-        Kernel matrix with finite entries.
-    name : str
-        Name of the kernel in the error message.
-    tol : float
-        Largest ``|K_ij - K_ji|`` allowed, relative to the largest ``|K_ij|``.
-
-    Returns
-    -------
-    asymmetry : float
-        Largest ``|K_ij - K_ji|`` relative to the largest ``|K_ii|`` or, if that ratio
-        exceeds ``tol``, to the largest ``|K_ij|``; 0 if symmetric.
-    """
-    xp = namespace(K)
-    worst, where = 0.0, slice(0, 0)
-    for rows in row_chunks(K.shape[0], K.shape[1], CACHE_ENTRIES):
-        before = slice(0, rows.stop)  # each pair of entries is compared once
-        difference = K[rows, before] - K[before, rows].T
-        largest = max(float(xp.max(difference)), -float(xp.min(difference)))
-        if largest > worst:
-            worst, where = largest, rows
-    if worst == 0.0:
-        return 0.0
-    # The largest entry of a kernel is on its diagonal; read all of K only if in doubt.
-    scale = float(xp.max(xp.abs(xp.linalg.diagonal(K))))
-    if worst > tol * scale:
-        scale = max(float(xp.max(K)), -float(xp.min(K)))
-    if worst > tol * scale:
-        gap = np.abs(to_numpy(K[where, :] - K[:, where].T))
-        i, j = (int(index) for index in np.unravel_index(gap.argmax(), gap.shape))
-        i += where.start
-        raise ValueError(
-            f"Kernel {name!r} is not symmetric: entry ({i}, {j}) is {float(K[i, j])} "
-            f"but ({j}, {i}) is {float(K[j, i])}. If either value may be used, pass "
-            "(K + K.T) / 2."
-        )
-    return worst / scale if scale > 0 else 0.0

@@ -57,14 +57,14 @@ class ArrayStream:
         n = self.X.shape[0]
         for start in range(0, n, self.portion):
             part = slice(start, min(start + self.portion, n))
-            yield take_rows(self.X, part), self.y[part]
+            yield select_rows(self.X, part), self.y[part]
 
     def sample(self, size: int, rng: np.random.Generator) -> Any:
         """A random sample of all rows, in their original order."""
         n = self.X.shape[0]
         if n <= size:
             return self.X
-        return take_rows(self.X, np.sort(rng.choice(n, size=size, replace=False)))
+        return select_rows(self.X, np.sort(rng.choice(n, size=size, replace=False)))
 
 
 class IteratorStream:
@@ -185,7 +185,7 @@ def split_rows(
     return blocks
 
 
-def take_rows(X: Any, rows: slice | np.ndarray) -> Any:
+def select_rows(X: Any, rows: slice | np.ndarray) -> Any:
     """The given rows of an array, sparse array or DataFrame."""
     if hasattr(X, "iloc"):
         return X.iloc[rows]

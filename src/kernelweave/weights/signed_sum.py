@@ -7,15 +7,16 @@ from scipy import linalg
 
 from kernelweave._array import eps, to_numpy
 from kernelweave._memory import require_memory
+from kernelweave._tolerances import ROUNDING_UNITS
 from kernelweave.kernels.banks.base import combine_in_double
 from kernelweave.protocols import Bank, Polyhedron, WeightSet
 from kernelweave.weights.programs import box_maximizer, linear_program
 
 __all__ = ["SignedSum"]
 
-#: Eigenvalues of the mean kernel, relative to the largest, that count as zero: at least
-#: this, and n times machine precision times the second number.
-NULL, ROUNDING = 1e-12, 10.0
+#: Eigenvalues of the mean kernel, relative to the largest, that count as zero, however
+#: few rows there are.
+NULL = 1e-12
 #: Eigenvectors that become cuts at a point outside the set.
 VECTORS = 3
 #: Where the support function is close enough, relative to the largest score, and the
@@ -74,7 +75,7 @@ class SignedSum(WeightSet):
         self._traces = _positive_traces(bank)
         self.cuts, self.n_eigen = np.zeros((0, bank.n_kernels)), 0
         self._last: tuple[bytes, float, np.ndarray] | None = None
-        self._null = max(NULL, ROUNDING * bank.n_samples * eps(bank.like))
+        self._null = max(NULL, ROUNDING_UNITS * bank.n_samples * eps(bank.like))
         self._whitener, self._largest = _whitening(bank, self._null)
         self._whitened = _whitened(bank, self._whitener)
 

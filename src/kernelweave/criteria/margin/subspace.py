@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy import linalg
 
 from kernelweave._array import (
     Array,
+    FactorizationError,
     from_numpy,
     gram_of_stack,
     inner_products,
     lower_inverse,
     namespace,
+    robust_cholesky,
     solve_factored,
     solve_stack,
     solve_triangular,
@@ -27,10 +28,9 @@ from kernelweave.protocols import Bank, CertificateTerms, Criterion, Evaluation
 __all__ = ["SubspaceMargin"]
 
 #: Added to the diagonal of a kernel between support vectors, relative to its largest
-#: entry, before it is inverted: it may be singular.
-RIDGE = 1e-10
-#: Larger ones, tried in turn where rounding has made the matrix indefinite.
-RIDGES = (1e-9, 1e-6, 1e-3)
+#: entry, before it is inverted: it may be singular, and rounding may have made it
+#: indefinite.
+RIDGES = (1e-10, 1e-9, 1e-6, 1e-3)
 
 
 class SubspaceMargin(Criterion):
@@ -169,11 +169,13 @@ class SubspaceMargin(Criterion):
             free = np.flatnonzero((size > 0.0) & (size < self.C))
             if len(free) < 2:
                 continue
-            root = _root(kernel[np.ix_(free, free)])
-            if root is None:  # a smaller Hessian makes a longer step, no wrong one
+            part = kernel[np.ix_(free, free)]
+            try:
+                root, _ = robust_cholesky(part, RIDGES, float(np.max(np.abs(part))))
+            except FactorizationError:  # a smaller Hessian only makes a longer step
                 continue
             right = np.column_stack([moved[free, :, c], np.ones(len(free))])
-            solved = linalg.solve_triangular(root, right, lower=True)
+            solved = solve_triangular(root, right)
             u, ones = solved[:, :-1], solved[:, -1]
             total += u.T @ u - np.outer(u.T @ ones, ones @ u) / (ones @ ones)
         return total
@@ -185,16 +187,3 @@ class SubspaceMargin(Criterion):
     def _products(self, b: np.ndarray) -> Array:
         """``G_i B`` (p, n, m) in float64."""
         return self.bank.apply(self._like(b))
-
-
-def _root(matrix: np.ndarray) -> np.ndarray | None:
-    """Cholesky factor of a PSD matrix, with as much of a ridge as rounding asks for."""
-    size = np.max(np.abs(matrix))
-    for ridge in (RIDGE, *RIDGES):
-        trial = matrix.copy()
-        trial[np.diag_indices(len(trial))] += ridge * size
-        try:
-            return linalg.cholesky(trial, lower=True, check_finite=False)
-        except linalg.LinAlgError:
-            continue
-    return None

@@ -7,11 +7,9 @@ import numpy as np
 from kernelweave._array import Array, eigh, eps, from_numpy, namespace, to_numpy
 from kernelweave._memory import require_memory
 from kernelweave.kernels.banks.dense import DenseBank
+from kernelweave.kernels.checks import symmetric
 
 __all__ = ["SpectralBank", "feature_coefficients", "spectral_bank"]
-
-#: Asymmetry, in units of machine precision, above which a matrix is no kernel.
-ASYMMETRY = 1e4
 
 
 class SpectralBank(DenseBank):
@@ -27,7 +25,7 @@ class SpectralBank(DenseBank):
     eigenvalues : array of shape (p,)
         The eigenvalues of the kernel they come from, all positive.
     names : sequence of str, optional
-        One name a kernel.
+        One name per kernel.
     """
 
     def __init__(
@@ -100,10 +98,7 @@ def spectral_bank(K: Array, n_components: int | None = None) -> SpectralBank:
     xp, n = namespace(K), K.shape[0]
     if not bool(xp.all(xp.isfinite(K))):
         raise ValueError("K contains NaN or infinite values")
-    size = float(xp.max(xp.abs(K)))
-    if float(xp.max(xp.abs(K - K.T))) > ASYMMETRY * eps(K) * size:
-        raise ValueError("K is not symmetric, so it is not a kernel matrix")
-    values, vectors = eigh(xp.asarray(K, copy=True))
+    values, vectors = eigh(xp.asarray(symmetric(K, "K"), copy=True))
     values, vectors = xp.flip(values), xp.flip(vectors, axis=1)
     spectrum = to_numpy(values).astype(np.float64)
     rounding = n * eps(K) * abs(spectrum[0])

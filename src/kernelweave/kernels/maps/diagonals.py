@@ -19,7 +19,7 @@ from kernelweave.kernels.maps.sources import FeatureSource, Source
 from kernelweave.kernels.spec import gram_stack
 from kernelweave.views.missing import ObservedViews, take_rows
 
-__all__ = ["WatchedSource", "centred_rows"]
+__all__ = ["DiagonalSource", "centred_rows"]
 
 #: Diagonals are computed from Gram matrices of this many rows.
 DIAGONAL_ROWS = 32
@@ -27,7 +27,7 @@ DIAGONAL_ROWS = 32
 CONSTANT_DIAGONAL = 1e-6
 
 
-class WatchedSource:
+class DiagonalSource:
     """Any source, recording the diagonal and the smallest entry of each raw kernel.
 
     Parameters
@@ -169,7 +169,7 @@ def centred_rows(
     Parameters
     ----------
     kernel_map : KernelMap
-        Fitted on a :class:`WatchedSource`.
+        Fitted on a :class:`DiagonalSource`.
     rows : list of arrays, array of shape (m, n, p), or ObservedViews
         New rows, in the form that ``kernel_map.project`` accepts.
     weights : ndarray of shape (p,)
@@ -178,7 +178,7 @@ def centred_rows(
         ``k(x, x)`` of all precomputed kernels; those of other kernels are computed.
     """
     source = kernel_map.source
-    assert isinstance(source, WatchedSource)
+    assert isinstance(source, DiagonalSource)
     wanted = [i for i, weight in enumerate(weights) if weight != 0]
     if isinstance(source.source, FeatureSource):
         diagonal = None
@@ -258,7 +258,7 @@ class _CompletedLengths:
         if self.given is not None:
             return take_rows(self.given[:, i], self.seen[:, i])
         source, blocks = self.kernel_map.source, self.rows.blocks
-        assert isinstance(source, WatchedSource)
+        assert isinstance(source, DiagonalSource)
         if isinstance(blocks, list):
             pairs = zip(blocks, self.rows.observed.T, strict=True)
             (own,) = source.diagonal([take_rows(*pair) for pair in pairs], [i])

@@ -7,19 +7,16 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from kernelweave._array import Array, detached, eps, namespace, to_numpy
+from kernelweave._array import Array, detached, namespace, to_numpy
 from kernelweave._chunks import CACHE_ENTRIES, row_chunks
 from kernelweave.kernels.base import Kernel
+from kernelweave.kernels.checks import symmetric
 from kernelweave.kernels.oversize import check_outliers, name_largest
 from kernelweave.kernels.spec import gram_stack, resolve_kernels
 from kernelweave.views.missing import take_rows
-from kernelweave.views.precomputed import check_symmetric
 from kernelweave.views.spec import View
 
 __all__ = ["FeatureSource", "PrecomputedSource", "Source"]
-
-#: Asymmetry, relative to the largest entry, that is rounding and gets averaged out.
-ASYMMETRY = {"float64": 1e-8, "float32": 1e-4}
 
 
 class Source(Protocol):
@@ -138,7 +135,7 @@ class FeatureSource:
                 i = next(slots)
                 stack[i, :size, :size] = next(grams)
                 if not kernel.psd:
-                    symmetrize(stack[i, :size, :size], self.names[i])
+                    _symmetrize(stack[i, :size, :size], self.names[i])
                 yield kernel.psd
 
     def cross(self, rows: list[Array], wanted: list[int]) -> Iterator[Array]:
@@ -218,7 +215,7 @@ class PrecomputedSource:
                 )
                 slot = stack[i, : own.shape[0], : own.shape[0]]
                 slot[...] = own.T
-            symmetrize(slot, name)
+            _symmetrize(slot, name)
             yield False
 
     def cross(self, rows: Array, wanted: list[int]) -> Iterator[Array]:
@@ -241,8 +238,8 @@ class PrecomputedSource:
         )
 
 
-def symmetrize(gram: Array, name: str) -> None:
+def _symmetrize(gram: Array, name: str) -> None:
     """Average out, in place, any asymmetry beyond the last few bits."""
-    tol = ASYMMETRY["float32" if "float32" in str(gram.dtype) else "float64"]
-    if check_symmetric(gram, name, tol) > 8 * eps(gram):
-        gram[...] = (gram + gram.T) * 0.5
+    average = symmetric(gram, name)
+    if average is not gram:
+        gram[...] = average

@@ -10,7 +10,7 @@ import numpy as np
 
 from kernelweave._array import Array, device, from_numpy, namespace
 from kernelweave.fits.predictive import Expert, PredictivePath, choose_noise
-from kernelweave.kernels.maps.diagonals import WatchedSource
+from kernelweave.kernels.maps.diagonals import DiagonalSource
 from kernelweave.kernels.maps.kernel_map import KernelMap
 from kernelweave.kernels.maps.sources import FeatureSource, PrecomputedSource, Source
 from kernelweave.models.shared.progress import Progress
@@ -52,7 +52,7 @@ class ViewMaps:
         observed: np.ndarray,
         psd: Literal["error", "clip", "trust"],
     ) -> None:
-        self.maps = [KernelMap(WatchedSource(source), psd) for source in sources]
+        self.maps = [KernelMap(DiagonalSource(source), psd) for source in sources]
         self.observed = observed
         self.names = [name for one in self.maps for name in one.names]
         self.view_names = [name for one in self.maps for name in one.view_names]

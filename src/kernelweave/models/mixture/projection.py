@@ -8,7 +8,7 @@ import numpy as np
 
 from kernelweave._array import Array, device, from_numpy, namespace, to_numpy
 from kernelweave._chunks import numbered, row_chunks
-from kernelweave.kernels.maps.diagonals import WatchedSource
+from kernelweave.kernels.maps.diagonals import DiagonalSource
 from kernelweave.kernels.maps.sources import FeatureSource
 from kernelweave.models.mixture.experts import ViewMaps
 from kernelweave.views.missing import ObservedViews, fill_rows, take_rows
@@ -16,7 +16,7 @@ from kernelweave.views.missing import ObservedViews, fill_rows, take_rows
 __all__ = ["MixtureProjector", "combine_weights"]
 
 #: Deviation of a diagonal from 1, and of entries from 0, that is rounding.
-ROUNDING = 1e-6
+SAME_SIMILARITY = 1e-6
 
 
 def combine_weights(
@@ -139,7 +139,7 @@ class MixtureProjector:
         """Refuse kernels that say nothing of similarity without a diagonal."""
         for v, one in enumerate(self.maps.maps):
             source = one.source
-            assert isinstance(source, WatchedSource)
+            assert isinstance(source, DiagonalSource)
             for i in one.active:
                 made = isinstance(source.source, FeatureSource)
                 if not made and not _plain(source, i):
@@ -215,12 +215,12 @@ class MixtureProjector:
         return namespace(silent).stack(means, axis=1), near
 
 
-def _plain(source: WatchedSource, i: int) -> bool:
+def _plain(source: DiagonalSource, i: int) -> bool:
     """Whether a kernel is a similarity as it is: in [0, 1], with ones for equals."""
     diagonal, lowest = source.as_defined(i)
     xp = namespace(diagonal)
     off = float(xp.max(xp.abs(diagonal - 1.0)))
-    return lowest >= -ROUNDING and off <= ROUNDING
+    return lowest >= -SAME_SIMILARITY and off <= SAME_SIMILARITY
 
 
 def _similarity(source: Any, i: int, gram: Array, rows: Any) -> Array:
@@ -229,7 +229,7 @@ def _similarity(source: Any, i: int, gram: Array, rows: Any) -> Array:
     gram = source.cross_as_defined(i, gram, rows)
     if _plain(source, i):
         lowest = float(xp.min(gram))
-        if lowest < -ROUNDING:
+        if lowest < -SAME_SIMILARITY:
             raise ValueError(
                 f"kernel {source.names[i]!r} has no negative entries between the "
                 f"training rows, but {lowest:.3g} for a new one; posterior weights "

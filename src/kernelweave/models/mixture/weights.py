@@ -20,7 +20,7 @@ from kernelweave.solvers.solve import solve
 from kernelweave.solvers.stacking import residual_moments, stack
 from kernelweave.weights import Simplex
 
-__all__ = ["Outcome", "check_mixture_parameters", "learn_weights", "summarise"]
+__all__ = ["Outcome", "check_mixture_parameters", "learn_mixture_weights", "summarise"]
 
 Callback = Callable[[TraceRow], object]
 #: Rounds of noise and weights in turn; each increases the likelihood.
@@ -110,7 +110,7 @@ def check_mixture_parameters(model: Any) -> None:
             )
 
 
-def learn_weights(
+def learn_mixture_weights(
     model: Any, panel: ExpertPanel, like: Array, callback: Callback
 ) -> tuple[np.ndarray, list[Outcome]]:
     """Weights (p, k) of all experts and classes; noise levels too if they join in."""

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from kernelweave._array import dot, from_numpy, namespace
+from kernelweave._tolerances import reachable_tolerance
 from kernelweave.criteria.margin.plain_subspace import PlainSubspaceMargin
 from kernelweave.criteria.margin.subspace import SubspaceMargin
 from kernelweave.fits.label_kernels import label_factor
@@ -16,22 +17,21 @@ from kernelweave.fits.subspace_svm import SubspaceSVM
 from kernelweave.fits.targets import signs_of_codes
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.models.shared.certificate import Certificate
-from kernelweave.models.shared.learner import FLOAT32_TOL, weight_set_of_norm
+from kernelweave.models.shared.learner import weight_set_of_norm
 from kernelweave.models.shared.progress import Progress
 from kernelweave.models.shared.subspace import learn_weights
 from kernelweave.solvers.certify import relative_gap
-from kernelweave.solvers.local.plain_subspace import PlainSolution, solve_plain
+from kernelweave.solvers.local.plain_subspace import solve_plain
 from kernelweave.solvers.local.subspace_joint import (
     BestWeights,
     JointSolution,
     solve_joint,
 )
+from kernelweave.solvers.solution import LocalSolution
 from kernelweave.solvers.solve import solve
 
 __all__ = ["JointFit"]
 
-#: First-order fall, relative to the value, at which a local minimum counts as found.
-STATIONARY = 1e-3
 #: ``alpha="auto"`` for uncorrelated subspaces.
 AUTO_ALPHA = 10.0
 
@@ -50,8 +50,7 @@ class JointFit:
         self.model, self.bank, self.progress = model, bank, progress
         self.signs = signs_of_codes(codes, n_classes)
         self.labels = from_numpy(label_factor(codes, n_classes), bank.like)
-        single = namespace(bank.like).finfo(bank.like.dtype).bits == 32
-        self.tol = max(model.tol, FLOAT32_TOL) if single else float(model.tol)
+        self.tol = reachable_tolerance(model.tol, bank.like)
         self.alternating = model.solver == "alternating"
         self.weights = np.full(bank.n_kernels, 1.0 / bank.n_kernels)
         self.alpha = self._alpha()
@@ -63,7 +62,7 @@ class JointFit:
         #: Whether there are weights to choose.
         self.several = bank.n_kernels > 1 and np.isfinite(float(model.norm))
         self.relaxed: Certificate | None = None
-        self.plain: PlainSolution | None = None
+        self.plain: LocalSolution | None = None
         self.remarks: tuple[str, ...] = ()
 
     def run(self) -> tuple[JointSolution, Certificate]:
@@ -99,10 +98,7 @@ class JointFit:
             return False
         few = self.model.n_components
         missing = few is not None and few < self.signs.shape[1]
-        return missing or (self.plain is not None and self._is_stationary())
-
-    def _is_stationary(self) -> bool:
-        return self.plain is not None and self.plain.stationarity <= STATIONARY
+        return missing or (self.plain is not None and self.plain.converged)
 
     def _alpha(self) -> float:
         alpha = self.model.alpha
@@ -145,7 +141,7 @@ class JointFit:
         )
         self.weights, self.n_iter = self.plain.weights, self.plain.n_factorizations
         self.remarks = criterion.remarks(self.weights)
-        return self.plain.duals
+        return self.plain.coef
 
     def _joint_weights(self) -> np.ndarray:
         """Weights of Eq. 39 for a subspace of any dimension, with the duals (n, m)."""
@@ -221,10 +217,9 @@ class JointFit:
                 "the best of a local search: with fewer dimensions than machines no "
                 "optimum is certified"
             )
-        found = "a local minimum" if self._is_stationary() else "stopped early"
         return (
-            f"{found}, stationary to {self.plain.stationarity:.0e}: the problem is not "
-            "convex in the weights, and no optimum is certified"
+            f"{self.plain.status}: the problem is not convex in the weights, and no "
+            "optimum is certified"
         )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from kernelweave._array import Array, namespace
+from kernelweave._tolerances import reachable_tolerance
 from kernelweave.criteria.fisher import Fisher
 from kernelweave.fits.discriminant import KernelFit, fit_kernel
 from kernelweave.fits.loo_path import LooPath
@@ -23,7 +24,6 @@ from kernelweave.solvers.solve import solve
 from kernelweave.weights import LpBall, Simplex, Uniform, WeightSet
 
 __all__ = [
-    "FLOAT32_TOL",
     "NORM_GRID",
     "Choice",
     "WeightLearner",
@@ -34,8 +34,6 @@ __all__ = [
 
 #: Norms that ``norm="loo"`` chooses from; infinity is the uniform mean.
 NORM_GRID = (1.0, 4.0 / 3.0, 2.0, float("inf"))
-#: The gap that kernels in single precision can be asked for.
-FLOAT32_TOL = 1e-4
 
 
 @dataclass(frozen=True)
@@ -127,8 +125,7 @@ class WeightLearner:
         self.model, self.bank, self.target = model, bank, target
         self.criterion, self.progress = criterion, progress
         self.learnable = learnable
-        single = namespace(bank.like).finfo(bank.like.dtype).bits == 32
-        self.tol = max(model.tol, FLOAT32_TOL) if single else model.tol
+        self.tol = reachable_tolerance(model.tol, bank.like)
 
     def choose(self) -> tuple[Choice, dict[float, Choice]]:
         """The best choice, and all candidates by norm."""

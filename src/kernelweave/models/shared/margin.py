@@ -15,13 +15,13 @@ from kernelweave._array import (
     namespace,
     to_numpy,
 )
+from kernelweave._tolerances import reachable_tolerance
 from kernelweave.criteria.margin.margin import Margin, margins_of
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.models.shared.base import check_choice, check_number, is_int
 from kernelweave.models.shared.certificate import Certificate
 from kernelweave.models.shared.classifier import KernelClassifier
 from kernelweave.models.shared.learner import (
-    FLOAT32_TOL,
     split_learned,
     weight_set_of_norm,
 )
@@ -138,12 +138,11 @@ class MarginClassifier(KernelClassifier):
             self.C,
         )
         weight_set = self._weight_set(bank)
-        single = namespace(bank.like).finfo(bank.like.dtype).bits == 32
         solution = solve(
             criterion,
             weight_set,
             method=self.solver,
-            tol=max(self.tol, FLOAT32_TOL) if single else self.tol,
+            tol=reachable_tolerance(self.tol, bank.stack),
             max_iter=self.max_iter,
             callback=progress.iteration,
         )

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from kernelweave._array import device, from_numpy, namespace, to_numpy
+from kernelweave._tolerances import CONSTANT_VARIANCE
 from kernelweave.kernels.banks.features import FeatureBank
 from kernelweave.kernels.maps.feature_map import FeatureKernelMap
 from kernelweave.kernels.moments.sums import ChunkRecipe
@@ -15,9 +16,6 @@ from kernelweave.models.streaming.intake import Intake
 from kernelweave.models.streaming.primal import feature_coef
 
 __all__ = ["fit_rows"]
-
-#: Variance of a kernel, in machine precisions of its second moment, that is rounding.
-CONSTANT = 1e4
 
 
 def fit_rows(
@@ -69,7 +67,9 @@ def _scale_blocks(rows: Any, recipe: ChunkRecipe, mean: np.ndarray) -> np.ndarra
     for i, block in enumerate(features.blocks):
         trace = float(xp.sum(rows[:, block] ** 2))
         size = n * float(np.sum(mean[block] ** 2)) + trace
-        rounding = max(CONSTANT * recipe.precision * size, n * features.noise[i])
+        rounding = max(
+            CONSTANT_VARIANCE * recipe.precision * size, n * features.noise[i]
+        )
         if trace > rounding:
             scales[i] = (n / trace) ** 0.5
             rows[:, block] *= float(scales[i])

@@ -33,7 +33,7 @@ __all__ = ["class_coding", "feature_coef", "finish_classes", "finish_outputs"]
 #: A share of all variance added to the moments that deserves a remark.
 NOTABLE_JITTER = 1e-9
 #: Deviation of an output, relative to its size, that makes it a constant.
-ROUNDING = 1e-12
+CONSTANT_OUTPUT = 1e-12
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def output_coding(gram: Array, n_targets: int) -> tuple[np.ndarray, np.ndarray]:
     n = head[0, 0]
     second = np.diagonal(head)[1:] / n
     variance = second - (head[0, 1:] / n) ** 2
-    varies = variance > ROUNDING * second
+    varies = variance > CONSTANT_OUTPUT * second
     deviation = np.sqrt(np.where(varies, variance, 1.0))
     return np.diag(np.where(varies, 1.0 / deviation, 0.0)), deviation
 

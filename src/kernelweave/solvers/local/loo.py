@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import OptimizeResult, minimize
@@ -23,10 +20,11 @@ from kernelweave._array import (
 )
 from kernelweave.fits.loo_path import LooPath
 from kernelweave.protocols import Bank
+from kernelweave.solvers.solution import Callback, LocalSolution, Trace
 
-__all__ = ["LeaveOneOut", "LooResult", "LooStep", "learn"]
+__all__ = ["LeaveOneOut", "LooSolution", "learn"]
 
-#: The same for the start of :func:`learn`.
+#: Alphas tried at the start of :func:`learn`, in units of the mean eigenvalue.
 COARSE_GRID = np.logspace(-4, 2, 13)
 #: Bounds of log theta: below, a weight is zero; above, alpha is below 1e-6.
 LOG_LOWEST, LOG_HIGHEST = -25.0, 14.0
@@ -105,51 +103,11 @@ class LeaveOneOut:
         return half.T @ half
 
 
-@dataclass(frozen=True)
-class LooStep:
-    """One iteration of :func:`learn`; there is no lower bound, so no gap."""
+@dataclass(frozen=True, kw_only=True)
+class LooSolution(LocalSolution):
+    """The weights ``theta / sum theta`` with ``alpha = 1 / sum theta``."""
 
-    iteration: int
-    value: float
-    seconds: float
-    lower_bound: float = float("nan")
-    gap: float = float("nan")
-
-
-@dataclass(frozen=True)
-class LooResult:
-    """Weights with a small leave-one-out error, and how stationary they are.
-
-    Attributes
-    ----------
-    weights : ndarray of shape (p,)
-        ``theta / sum theta``.
-    alpha : float
-        ``1 / sum theta``.
-    value : float
-        The mean squared leave-one-out error.
-    stationarity : float
-        Largest entry of the projected gradient in ``log theta``, relative to the value
-        (or to a hundredth of the target's mean square, if that is more).
-    converged : bool
-        Whether the stationarity reached the tolerance.
-    status : str
-        The outcome as a sentence.
-    n_iter, n_evaluations : int
-        Steps taken and factorisations spent.
-    trace : tuple of LooStep
-        The history.
-    """
-
-    weights: np.ndarray
     alpha: float
-    value: float
-    stationarity: float
-    converged: bool
-    status: str
-    n_iter: int
-    n_evaluations: int
-    trace: tuple[LooStep, ...] = field(default=(), repr=False)
 
 
 def learn(
@@ -157,8 +115,8 @@ def learn(
     target: Array,
     start: np.ndarray | None = None,
     max_iter: int = 100,
-    callback: Callable[[Any], object] | None = None,
-) -> LooResult:
+    callback: Callback | None = None,
+) -> LooSolution:
     """Minimise the leave-one-out error over weights and regularisation together.
 
     L-BFGS-B on ``log theta`` of :class:`LeaveOneOut`. The problem is not convex: the
@@ -175,7 +133,14 @@ def learn(
     max_iter : int, default=100
         Steps allowed.
     callback : callable, optional
-        Called with a :class:`LooStep` after each step; a true result stops.
+        Called with a :class:`TraceRow` after each step; a true result stops.
+
+    Returns
+    -------
+    LooSolution
+        The value is the mean squared leave-one-out error; the stationarity is the
+        largest entry of the projected gradient in ``log theta``, relative to the value
+        (or to a hundredth of the target's mean square, if that is more).
     """
     theta = _uniform_start(bank, target) if start is None else _check_start(bank, start)
     precision = eps(bank.like)
@@ -199,16 +164,16 @@ def learn(
     stationarity = _stationarity(found.x, gradient, size, bounds)
     theta = np.where(found.x <= LOG_LOWEST, 0.0, np.exp(found.x))
     converged = stationarity <= tol
-    return LooResult(
+    return LooSolution(
         weights=theta / np.sum(theta),
         alpha=float(1.0 / np.sum(theta)),
         value=value,
         stationarity=stationarity,
         converged=converged,
-        status=_status(converged, stationarity, found, max_iter, search.stopped),
+        status=_status(converged, stationarity, found, max_iter, search.trace.stopped),
         n_iter=int(found.nit),
-        n_evaluations=int(found.nfev),
-        trace=tuple(search.trace),
+        n_factorizations=int(found.nfev),
+        trace=tuple(search.trace.rows),
     )
 
 
@@ -219,24 +184,19 @@ class _Search:
         self,
         objective: LeaveOneOut,
         first: np.ndarray,
-        callback: Callable[[Any], object] | None,
+        callback: Callback | None,
     ) -> None:
-        self.objective, self.callback = objective, callback
+        self.objective = objective
         self.unit = objective.value_and_gradient(first)[0] or 1.0
-        self.started = time.perf_counter()
-        self.trace: list[LooStep] = []
-        self.stopped = False
+        self.trace = Trace(callback)
 
     def relative(self, log_theta: np.ndarray) -> tuple[float, np.ndarray]:
         value, gradient = self.objective.value_and_gradient(log_theta)
         return value / self.unit, gradient / self.unit
 
     def step(self, intermediate_result: OptimizeResult) -> None:
-        seconds = time.perf_counter() - self.started
-        value = self.unit * float(intermediate_result.fun)
-        self.trace.append(LooStep(len(self.trace) + 1, value, seconds))
-        if self.callback is not None and self.callback(self.trace[-1]):
-            self.stopped = True
+        self.trace.add(self.unit * float(intermediate_result.fun))
+        if self.trace.stopped:
             raise StopIteration
 
 

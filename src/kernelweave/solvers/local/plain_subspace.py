@@ -2,55 +2,23 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from dataclasses import dataclass
-
 import numpy as np
 from scipy.optimize import minimize
 
 from kernelweave.criteria.margin.plain_subspace import PlainSubspaceMargin
 from kernelweave.protocols import Evaluation, NormSet
 from kernelweave.solvers.certify import relative_gap
-from kernelweave.solvers.solution import TraceRow
+from kernelweave.solvers.solution import Callback, LocalSolution, Trace
 from kernelweave.solvers.solve import solve
 
-__all__ = ["PlainSolution", "solve_plain"]
+__all__ = ["solve_plain"]
 
 #: Steps of the descent where none are asked for.
 MAX_ITER = 100
+#: First-order fall, relative to the value, at which a local minimum counts as found.
+STATIONARY = 1e-3
 #: Weights below this share of the largest are zero.
 ZERO = 1e-9
-
-Callback = Callable[[TraceRow], object]
-
-
-@dataclass(frozen=True)
-class PlainSolution:
-    """Weights of small value, and a bound on what any weights can reach.
-
-    Attributes
-    ----------
-    weights : ndarray of shape (p,)
-        The best weights found.
-    duals : ndarray of shape (n, m)
-        A of the machines there.
-    value : float
-        v at these weights.
-    lower_bound : float
-        No weights of the set have a smaller value.
-    stationarity : float
-        The most that v could fall, to first order, within the set, relative to v.
-    n_factorizations : int
-        Factorisations taken.
-    """
-
-    weights: np.ndarray
-    duals: np.ndarray
-    value: float
-    lower_bound: float
-    stationarity: float
-    n_factorizations: int
 
 
 def solve_plain(
@@ -60,7 +28,7 @@ def solve_plain(
     tol: float = 1e-6,
     max_iter: int | None = None,
     callback: Callback | None = None,
-) -> PlainSolution:
+) -> LocalSolution:
     """Minimise v of :class:`PlainSubspaceMargin`, which is not convex, locally.
 
     The convex minorant gives a lower bound and a start; the start is its most important
@@ -82,8 +50,10 @@ def solve_plain(
 
     Returns
     -------
-    PlainSolution
-        Best weights and bounds.
+    LocalSolution
+        The best weights, a bound on what any weights can reach, and A (n, m) of the
+        machines; the stationarity is the most that v could fall, to first order, within
+        the set, relative to v.
     """
     p = criterion.bank.n_kernels
     largest_sum = weights.support(np.ones(p))
@@ -116,42 +86,44 @@ class _Search:
         callback: Callback | None,
     ) -> None:
         self.criterion, self.weights, self.lower = criterion, weights, lower
-        self.tol, self.callback = tol, callback
+        self.tol, self.trace = tol, Trace(callback)
         self.best: np.ndarray | None = None
         self.state: Evaluation | None = None
-        self.count = 0
-        self.started = time.perf_counter()
 
     def value(self, w: np.ndarray) -> tuple[float, np.ndarray]:
         """Value and gradient (p,) of v, both relative to the lower bound."""
         w = self.weights.scale(np.where(w > ZERO * np.max(w), w, 0.0))
         state = self.criterion.evaluate(w)
-        self.count += 1
         if self.state is None or state.value < self.state.value:
             self.best, self.state = w, state
         gap = relative_gap(self.state.value, self.lower)
-        seconds = time.perf_counter() - self.started
-        row = TraceRow(self.count, state.value, self.lower, gap, seconds)
-        stop = self.callback is not None and self.callback(row)
-        if stop or gap <= self.tol:
+        self.trace.add(state.value, self.lower, gap)
+        if self.trace.stopped or gap <= self.tol:
             raise _EnoughError
         # The value does not change along the scale of w, so its slope is zero there.
         normal = w ** (self.weights.norm - 1.0)
         slope = state.gradient - float(state.gradient @ w) * normal
         return state.value / self.lower, slope / self.lower
 
-    def solution(self, others: int) -> PlainSolution:
+    def solution(self, others: int) -> LocalSolution:
         """The best point, with so many factorisations made elsewhere."""
         assert self.best is not None and self.state is not None
         gradient, value = self.state.gradient, self.state.value
         fall = float(gradient @ self.best) + self.weights.support(-gradient)
-        return PlainSolution(
-            self.best,
-            np.asarray(self.state.coef),
-            value,
-            min(self.lower, value),
-            fall / value,
-            others + self.count,
+        stationarity, rows = fall / value, self.trace.rows
+        converged = stationarity <= STATIONARY
+        found = "a local minimum" if converged else "stopped early"
+        return LocalSolution(
+            weights=self.best,
+            value=value,
+            stationarity=stationarity,
+            converged=converged,
+            status=f"{found}, stationary to {stationarity:.0e}",
+            n_iter=len(rows),
+            n_factorizations=others + len(rows),
+            lower_bound=min(self.lower, value),
+            coef=np.asarray(self.state.coef),
+            trace=tuple(rows),
         )
 
 

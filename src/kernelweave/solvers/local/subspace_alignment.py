@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize
+from scipy.optimize import OptimizeResult, minimize
 
 from kernelweave._array import (
     Array,
@@ -19,13 +16,9 @@ from kernelweave._array import (
     to_numpy,
 )
 from kernelweave.fits.subspace import RegularizedKernel, Subspace, normalized
+from kernelweave.solvers.solution import Callback, Trace
 
 __all__ = ["AlignmentResult", "align_subspace"]
-
-#: What SciPy answers when a callback stopped it.
-STOPPED = 99
-
-Callback = Callable[[int, float], object]
 
 
 @dataclass(frozen=True)
@@ -112,7 +105,7 @@ def align_subspace(
     tol : float, default=1e-5
         Stationarity to reach.
     callback : callable, optional
-        Called with the number and the value of each iteration; a true result stops.
+        Called with a :class:`TraceRow` after each iteration; a true result stops.
 
     Returns
     -------
@@ -124,14 +117,14 @@ def align_subspace(
     # U = R'W, which is R^-1 (G + alpha I) W: no use of the upper triangle of R.
     u = solve_triangular(kernel.factor, kernel.gram @ start + kernel.alpha * start)
     first, _ = problem.evaluate(u)
-    size, n_iter, report = np.inf, 0, _reporter(callback)
+    size, n_iter, trace = np.inf, 0, Trace(callback)
     while size > tol and n_iter < max_iter:
-        found = _ascend(problem, u, max_iter - n_iter, tol, report)
+        found = _ascend(problem, u, max_iter - n_iter, tol, trace)
         n_iter += max(int(found.nit), 1)
         u = _orthonormal(from_numpy(found.x.reshape(u.shape), u))
         value, slope = problem.evaluate(u)
         size = np.sqrt(squared_norm(slope) * squared_norm(u)) / value
-        if found.status == STOPPED or found.nit == 0:
+        if trace.stopped or found.nit == 0:
             break
     coef = solve_triangular(kernel.factor, u, transpose=True)
     subspace = normalized(kernel, coef, target)
@@ -141,8 +134,8 @@ def align_subspace(
 
 
 def _ascend(
-    problem: _Alignment, u: Array, max_iter: int, tol: float, report: Any
-) -> Any:
+    problem: _Alignment, u: Array, max_iter: int, tol: float, trace: Trace
+) -> OptimizeResult:
     """L-BFGS from U (n, l) with orthonormal columns, where one tolerance fits all.
 
     Steps are normal to U, so that its norm grows and the gradient shrinks with it.
@@ -151,6 +144,11 @@ def _ascend(
     def negative(flat: np.ndarray) -> tuple[float, np.ndarray]:
         value, slope = problem.evaluate(from_numpy(flat.reshape(u.shape), u))
         return -value, -to_numpy(slope).astype(np.float64).ravel()
+
+    def report(intermediate_result: OptimizeResult) -> None:
+        trace.add(-float(intermediate_result.fun))
+        if trace.stopped:
+            raise StopIteration
 
     value, _ = problem.evaluate(u)
     return minimize(
@@ -172,16 +170,3 @@ def _orthonormal(u: Array) -> Array:
     """The same columns' span with ``U'U = I``."""
     values, vectors = np.linalg.eigh(to_numpy(u.T @ u).astype(np.float64))
     return u @ from_numpy(vectors / np.sqrt(values), u)
-
-
-def _reporter(callback: Callback | None) -> Any:
-    """SciPy's callback for ours."""
-    if callback is None:
-        return None
-    numbers = itertools.count(1)
-
-    def report(intermediate_result: Any) -> None:
-        if callback(next(numbers), -float(intermediate_result.fun)):
-            raise StopIteration
-
-    return report

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
@@ -15,21 +14,20 @@ from kernelweave.fits.subspace_svm import JointPoint, SubspaceSVM
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.protocols import WeightSet
 from kernelweave.solvers.certify import relative_gap
-from kernelweave.solvers.solution import TraceRow
+from kernelweave.solvers.solution import Callback, Trace, TraceRow
 from kernelweave.solvers.solve import solve
 
 __all__ = ["BestWeights", "JointSolution", "solve_joint"]
 
 #: Rounds of the search for fewer dimensions than machines, and of the alternation.
 MAX_ITER = 50
-#: Relative change over two rounds, as a share of the gap, that leads nowhere.
+#: Relative change over two rounds, as a share of the gap, that counts as cycling.
 SAME = 1e-2
 #: Step lengths tried between two dual points.
 LENGTHS = np.linspace(0.05, 1.0, 20)
 #: A descent step is made so many times shorter before it is given up.
 MAX_CUTS = 8
 
-Callback = Callable[[TraceRow], object]
 Round = tuple[JointPoint, float]
 #: From A (n, m): the problem of the best weights for A, these (p,), and a lower bound.
 Reweigh = Callable[[np.ndarray], tuple[SubspaceSVM, np.ndarray, float]]
@@ -108,7 +106,7 @@ def solve_joint(
     limit = max_iter or MAX_ITER
     if start is not None:
         rounds = _alternate(problem, start, n_components, reweigh)
-        return _collect(rounds, tol, limit, callback, may_circle=True)
+        return _collect(rounds, tol, limit, callback, may_cycle=True)
     if duals is None:
         duals = problem.closed_form_duals()
     whole = problem.subspace(duals)
@@ -246,32 +244,30 @@ def _collect(
     tol: float,
     limit: int,
     callback: Callback | None,
-    may_circle: bool = False,
+    may_cycle: bool = False,
 ) -> JointSolution:
     """Run the rounds; the best point, the best bound, and why it ended."""
     best: JointPoint | None = None
-    lower, started = -np.inf, time.perf_counter()
-    trace: list[TraceRow] = []
+    lower, trace = -np.inf, Trace(callback)
     status = "stopped: no step finds a smaller value; the relative gap is {gap:.1e}"
     for point, bound in rounds:
         lower = max(lower, bound)
         if best is None or point.upper < best.upper:
             best = point
         gap = relative_gap(best.upper, lower)
-        seconds = time.perf_counter() - started
-        trace.append(TraceRow(len(trace) + 1, point.upper, lower, gap, seconds))
-        if callback is not None and callback(trace[-1]):
+        trace.add(point.upper, lower, gap)
+        if trace.stopped:
             status = "stopped by the callback at relative gap {gap:.1e}"
             break
         if gap <= tol:
             break
-        if may_circle and _circles(trace):
+        if may_cycle and _cycles(trace.rows):
             status = (
                 "stopped: the alternation goes in circles; the best value is "
                 "{upper:.6g} and none is below {lower:.6g}, a relative gap of {gap:.1e}"
             )
             break
-        if len(trace) >= limit:
+        if len(trace.rows) >= limit:
             status = f"stopped at max_iter={limit}: " + "relative gap {gap:.1e}"
             break
     assert best is not None
@@ -279,10 +275,11 @@ def _collect(
     if gap <= tol:
         status = f"optimal: the relative gap {gap:.1e} is within tol={tol:.0e}"
     status = status.format(gap=gap, upper=best.upper, lower=lower)
-    return JointSolution(best, lower, gap, gap <= tol, status, len(trace), tuple(trace))
+    rows = tuple(trace.rows)
+    return JointSolution(best, lower, gap, gap <= tol, status, len(rows), rows)
 
 
-def _circles(trace: list[TraceRow]) -> bool:
+def _cycles(trace: list[TraceRow]) -> bool:
     """Whether the values of the last rounds are those of the rounds before them."""
     if len(trace) < 5:
         return False

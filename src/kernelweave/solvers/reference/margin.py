@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from kernelweave._array import FactorizationError
+from kernelweave._tolerances import NULL_EIGENVALUE
 from kernelweave.criteria.margin.margin import Margin
 from kernelweave.kernels.banks.base import host_stack
 from kernelweave.protocols import Criterion, Iterate, LinearSet, NormSet, WeightSet
@@ -20,9 +21,6 @@ from kernelweave.solvers.reference.fisher import (
 from kernelweave.solvers.reference.signed import margin_lmi
 
 __all__ = ["margin_qcqp", "margin_sdp"]
-
-#: Eigenvalues of a kernel below this multiple of the largest are rounding.
-RANK = 1e-13
 
 
 def margin_sdp(margin: Margin, weight_set: LinearSet) -> Iterator[Iterate]:
@@ -101,7 +99,7 @@ def _roots(problem: Any) -> list[np.ndarray]:
     roots = [np.eye(len(problem.signs))] if problem.identity else []
     for kernel in host_stack(problem.bank):
         values, vectors = np.linalg.eigh(kernel)
-        keep = values > RANK * max(float(values[-1]), 0.0)
+        keep = values > NULL_EIGENVALUE * max(float(values[-1]), 0.0)
         roots.append(vectors[:, keep] * np.sqrt(values[keep]))
     return roots
 

@@ -1,0 +1,93 @@
+"""The parts that all interior points share, on problems with known answers."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from kernelweave._array import FactorizationError
+from kernelweave.inner.interior_point import SimplexSystem, largest_step, predict
+
+
+@pytest.mark.parametrize(
+    ("x", "step", "expected"),
+    [
+        ([1.0, 2.0], [-0.5, -4.0], 0.5),
+        ([1.0, 2.0], [0.5, 0.0], np.inf),
+        ([1.0], [-1e-320], np.inf),  # the quotient overflows
+        ([0.0], [0.0], np.inf),
+        ([], [], np.inf),
+    ],
+)
+def test_largest_step(x, step, expected):
+    assert largest_step(np.array(x), np.array(step)) == expected
+
+
+@pytest.mark.parametrize("smallest", [1e-1, 1e-150])
+def test_simplex_system_satisfies_its_equations(rng, smallest):
+    """Near the central path, where ``v z`` is about mu however small v is."""
+    m = 6
+    root = rng.normal(size=(m, m))
+    hessian, v = root @ root.T, rng.uniform(0.1, 1, m)
+    v[0] = smallest
+    z = rng.uniform(0.1, 0.3, m) / v
+    change, residual = -v * z, rng.normal(size=m)
+    dv, dnu, dz = SimplexSystem(hessian, v, z).solve(change, residual)
+    assert abs(np.sum(dv)) < 1e-12
+    left = v * (hessian @ dv + dnu - dz + residual)
+    np.testing.assert_allclose(left, 0, atol=1e-11)
+    np.testing.assert_allclose(z * dv + v * dz, change, atol=1e-14)
+
+
+def test_singular_systems_are_refused():
+    with pytest.raises(FactorizationError, match="singular"):
+        SimplexSystem(np.zeros((2, 2)), np.array([0.5, 0.5]), np.zeros(2))
+
+
+class Pair(NamedTuple):
+    x: np.ndarray
+    z: np.ndarray
+
+
+class Cheapest:
+    """``min c'x`` over ``x >= 0``: here ``z = c``, and the optimum is x = 0."""
+
+    def __init__(self, c, x):
+        self.c, self.x = c, x
+
+    def solve(self, mu, before=None):
+        assert before is None or before.z.shape == self.c.shape
+        return Pair(mu / self.c - self.x, np.zeros_like(self.c))
+
+    def mu(self, step=None):
+        length = 0.0 if step is None else min(1.0, largest_step(self.x, step.x))
+        dx = 0.0 if step is None else step.x
+        return float(np.mean(self.c * (self.x + length * dx)))
+
+
+def test_predictor_that_reaches_the_goal_needs_no_centring(rng):
+    system = Cheapest(rng.uniform(1, 2, 5), rng.uniform(1, 2, 5))
+    for goal in (0.0, 1e-3):
+        predictor, mu = predict(system, goal)
+        np.testing.assert_allclose(system.x + predictor.x, goal / system.c)
+        assert mu == pytest.approx(max(goal, (goal / system.mu()) ** 3 * system.mu()))
+
+
+class Stuck(Cheapest):
+    """A point whose steps reduce mu to the same share, however large."""
+
+    def __init__(self, share):
+        super().__init__(np.ones(2), np.ones(2))
+        self.share = share
+
+    def mu(self, step=None):
+        return 2.0 if step is None else 2.0 * self.share
+
+
+@pytest.mark.parametrize(
+    ("share", "expected"), [(0.5, 0.25), (1.0, 2.0), (3.0, 2.0), (-1e-17, 0.0)]
+)
+def test_centring_is_the_cube_of_the_share_and_never_more_than_mu(share, expected):
+    assert predict(Stuck(share))[1] == expected
