@@ -149,7 +149,7 @@ def _as_rows(X: Any) -> Array:
     return X if xp.isdtype(X.dtype, "real floating") else as_float(X, xp.float64)
 
 
-def check_kernel_parameter(
+def check_parameter(
     kernel: Kernel, name: str, *, word: str | None = None, zero: bool = False
 ) -> None:
     """Refuse a parameter that is neither a positive number nor ``word``."""

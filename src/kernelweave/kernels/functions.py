@@ -20,7 +20,7 @@ from kernelweave._array import (
 )
 from kernelweave.kernels.base import (
     Kernel,
-    check_kernel_parameter,
+    check_parameter,
     exp_,
     median_distance,
 )
@@ -81,9 +81,9 @@ class Polynomial(Kernel):
 
     def resolve(self, X: Array, memo: dict[str, float] | None = None) -> Kernel:
         """Fix gamma from the training rows X (n, d)."""
-        check_kernel_parameter(self, "gamma", word="scale")
-        check_kernel_parameter(self, "coef0", zero=True)
-        check_kernel_parameter(self, "degree")
+        check_parameter(self, "gamma", word="scale")
+        check_parameter(self, "coef0", zero=True)
+        check_parameter(self, "degree")
         degree: Any = self.degree
         if not isinstance(degree, Integral):
             raise ValueError(
@@ -117,7 +117,7 @@ class _Exponential(Kernel):
 
     def resolve(self, X: Array, memo: dict[str, float] | None = None) -> Kernel:
         """Fix gamma from the training rows X (n, d)."""
-        check_kernel_parameter(self, "gamma", word="median")
+        check_parameter(self, "gamma", word="median")
         if self.gamma != "median":
             return clone(self)
         median = median_distance(X, str(self.base), memo)
@@ -149,7 +149,7 @@ class RBF(_Exponential):
 
     def resolve(self, X: Array, memo: dict[str, float] | None = None) -> Kernel:
         """Fix gamma from the training rows X (n, d) and absorb factor into it."""
-        check_kernel_parameter(self, "factor")
+        check_parameter(self, "factor")
         kernel = super().resolve(X, memo)
         gamma = float(kernel.get_params()["gamma"]) * float(self.factor)
         return kernel.set_params(gamma=gamma, factor=1.0)
