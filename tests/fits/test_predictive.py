@@ -225,7 +225,8 @@ def test_chosen_noise_is_the_best_of_the_grid(problem, noise):
     assert np.array_equal(expert.noise, grid[np.argmax(score, axis=0)])
     again = choose_noise(path, expert.noise / path.mean_eigenvalue)
     assert_allclose(again.mean, expert.mean, atol=1e-12)
-    assert_allclose(again.coef, path.class_coef(expert.noise), atol=1e-10)
+    for c, level in enumerate(expert.noise):
+        assert_allclose(again.coef[:, c], path.coef(level)[:, c], atol=1e-10)
 
 
 def test_levels_can_be_changed_later(problem):
@@ -433,7 +434,6 @@ def test_rows_that_would_underflow():
     w = np.array([0.25, 0.75])
     wanted = -(np.log(0.75) - 4000 + np.log(0.25) - 3) / 2
     assert_allclose(criterion.evaluate(w).value + criterion.offset, wanted)
-    assert_allclose(criterion.responsibilities(w), [[0, 1], [1, 0]])
 
 
 def test_gaussians_with_a_spread_of_their_own(rng):

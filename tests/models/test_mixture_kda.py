@@ -23,6 +23,7 @@ from kernelweave.kernels import RBF, Linear, Pipe
 from kernelweave.models.mixture import weights as _mixture_weights
 from kernelweave.models.mixture.projection import combine_weights
 from kernelweave.solvers import solve
+from kernelweave.solvers.em import truncated_responsibilities
 from kernelweave.weights import Simplex
 
 SETTINGS = [
@@ -98,7 +99,9 @@ def oracle():
         found = solve(criterion, Simplex(), tol=1e-12)
         weights[:, c] = found.weights
         values.append(-12 * (found.value + criterion.offset))
-        gamma[:, :, c] = criterion.responsibilities(found.weights)
+        gamma[:, :, c] = truncated_responsibilities(
+            log_density[:, :, c], np.ones((12, 3), dtype=bool), found.weights
+        )
     near = np.stack([crosses[e] @ gamma[:, e] for e in range(3)], axis=1)
     return weights, values, means, near, gamma.sum(axis=0)
 

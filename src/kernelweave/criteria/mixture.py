@@ -104,11 +104,6 @@ class MixtureLikelihood:
         upper = self._value(weights, self._mixed(weights))
         return CertificateTerms(upper, linear, factor * scores)
 
-    def responsibilities(self, weights: np.ndarray) -> Array:
-        """``w_l p_il / sum_m w_m p_im``, (n, p): Eq. 19."""
-        joint = self.ratio * from_numpy(weights, self.ratio)[None, :]
-        return joint / namespace(joint).sum(joint, axis=1, keepdims=True)
-
     def remarks(self, weights: np.ndarray) -> tuple[str, ...]:
         """Experts that say the same share a weight that belongs to all of them."""
         return ()

@@ -67,13 +67,6 @@ class PredictivePath(LooPath):
                 f"the square of its inverse overflows; use noise >= {enough:.1g}"
             )
 
-    def class_coef(self, noise: np.ndarray) -> Array:
-        """``(G + lambda_c I)^-1 y_c`` for one noise level a column, (n, k)."""
-        levels = from_numpy(np.asarray(noise, dtype=np.float64), self.eigenvalues)
-        return self.vectors @ (
-            self.rotated / (self.eigenvalues[:, None] + levels[None, :])
-        )
-
     def loo(self, noises: np.ndarray) -> LooTable:
         """Every row left out once, at each of ``noises`` (g,): two products in all."""
         noises = np.asarray(noises, dtype=np.float64)
