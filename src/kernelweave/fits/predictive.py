@@ -94,21 +94,6 @@ class PredictivePath(LooPath):
         """The amplitudes (g, k) that maximise the marginal likelihood."""
         return self._marginal_terms(noises)[0] / (self.n_samples - 1)
 
-    def in_sample(self, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Means and variances at the training rows themselves, as printed, (n, k) each.
-
-        Eqs. 13-14 with amplitude 1 and one noise level (k,) a coordinate. The target of
-        a row is part of its own mean: such densities grow without bound as the noise
-        tends to zero. For study.
-        """
-        noise = np.asarray(noise, dtype=np.float64)
-        levels = from_numpy(noise, self.eigenvalues)
-        values = self.eigenvalues[:, None]
-        smooth = values / (values + levels[None, :])  # (n - 1, k)
-        mean = to_numpy(self.vectors @ (self.rotated * smooth)).astype(np.float64)
-        share = to_numpy(self._precision(smooth)).astype(np.float64)
-        return self.intercept + mean, noise * (1.0 + share)
-
     def variance_factor(self, rows: Array, norms: Array, noise: np.ndarray) -> Array:
         """Variance (m, k) of ``y(x)`` over the amplitude, at new rows.
 
