@@ -1,0 +1,147 @@
+"""The printed alternation of Chen et al. (2008): its bounds, and where it leads."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_wine
+
+from kernelweave import LpBall, Simplex, SubspaceKernelSVC, solve
+from kernelweave.criteria import SubspaceMargin
+from kernelweave.fits.label_kernels import label_factor
+from kernelweave.fits.subspace import RegularizedKernel
+from kernelweave.fits.subspace_svm import SubspaceSVM
+from kernelweave.fits.targets import signs_of_codes
+from kernelweave.kernels import RBF, DenseBank, center_and_scale
+from kernelweave.papers.reference.alternation import BestWeights, solve_alternating
+from kernelweave.solvers.local.subspace_joint import solve_joint
+
+BOTH = pytest.mark.parametrize("uncorrelated", [False, True])
+
+
+@pytest.fixture(scope="module")
+def wine():
+    """Half of wine, a Gaussian kernel: the data on which the alternation cycles."""
+    X, y = load_wine(return_X_y=True)
+    X, y = X[::2], y[::2]
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    return X, center_and_scale(RBF(factor=1.0)(X)[None])[0], y
+
+
+def on_wine(wine, uncorrelated, alpha, C):
+    """The problem, and the subspace of the labels to start from."""
+    _, gram, y = wine
+    kernel = RegularizedKernel(gram.copy(), alpha)
+    problem = SubspaceSVM(kernel, signs_of_codes(y, 3), C, uncorrelated)
+    return problem, kernel.subspace(label_factor(y, 3), 3, uncorrelated)
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("alpha", "C"), [(0.1, 0.1), (0.1, 1.0), (0.1, 100.0), (10.0, 3.0), (1e3, 19.0)]
+)
+def test_bounds_of_any_round_enclose_the_saddle(wine, uncorrelated, alpha, C):
+    problem, start = on_wine(wine, uncorrelated, alpha, C)
+    saddle = solve_joint(problem).point.upper
+    found = solve_alternating(problem, start, 3, max_iter=6)
+    assert found.lower_bound <= saddle * (1 + 1e-9)
+    for row in found.trace:
+        assert row.value >= saddle * (1 - 1e-9)
+        assert row.lower_bound <= saddle * (1 + 1e-9)
+    assert found.converged == (found.gap <= 1e-6)
+    assert found.point.upper == min(row.value for row in found.trace)
+
+
+@BOTH
+def test_it_agrees_where_it_converges(wine, uncorrelated):
+    """For small C the quadratic term hardly counts, and the bounds meet."""
+    problem, start = on_wine(wine, uncorrelated, 100.0, 1e-3)
+    found = solve_alternating(problem, start, 3, tol=1e-4, max_iter=30)
+    saddle = solve_joint(problem).point.upper
+    assert found.converged, found.status
+    assert found.point.upper == pytest.approx(saddle, rel=1e-4)
+
+
+@BOTH
+def test_it_goes_in_circles_and_says_so(wine, uncorrelated):
+    problem, start = on_wine(wine, uncorrelated, 0.1, 1.0)
+    found = solve_alternating(problem, start, 3, max_iter=200)
+    assert not found.converged
+    assert "circles" in found.status
+    assert found.n_iter < 200
+
+
+@BOTH
+def test_the_estimator_is_never_worse(wine, uncorrelated):
+    """One kernel and the C of Eq. 9 or 20: the closed form is below every round."""
+    X, _, y = wine
+    model = SubspaceKernelSVC(
+        [("all", RBF(factor=1.0), slice(None))], uncorrelated=uncorrelated, alpha=0.1
+    ).fit(X, y)
+    problem, start = on_wine(wine, uncorrelated, 0.1, 1.0)
+    gram = problem.kernel.gram
+    smooth = problem.kernel.solve(gram)
+    trace = np.trace(smooth) if uncorrelated else np.sum(gram * smooth)
+    problem, start = on_wine(wine, uncorrelated, 0.1, len(y) / trace)
+    found = solve_alternating(problem, start, 3, max_iter=5)
+    value = model.certificate_.value
+    assert found.lower_bound <= value * (1 + 1e-6)
+    assert value <= found.point.upper * (1 + 1e-6)
+
+
+# Weights of several kernels -----------------------------------------------------------
+
+
+@pytest.fixture
+def bank(rng):
+    """Three kernels over 36 rows of three classes, and the classes."""
+    y = np.arange(36) % 3
+    parts = []
+    for i in range(3):
+        X = rng.normal(size=(36, 3))
+        X[:, 0] += (2.0 - 0.6 * i) * (y == 1)
+        X[:, 1] -= (1.5 - 0.4 * i) * (y == 2)
+        parts.append(RBF(gamma=0.25)(X))
+    return DenseBank(center_and_scale(np.array(parts))), y
+
+
+@pytest.mark.parametrize("weights", [Simplex(), LpBall(2)], ids=repr)
+def test_best_weights_for_fixed_duals(bank, rng, weights):
+    """Eq. 40: no weights explain more of A, and the bound is below the optimum."""
+    bank, y = bank
+    signs = signs_of_codes(y, 3)
+    start = RegularizedKernel(bank.combine(weights.start(3)), 0.5)
+    problem = SubspaceSVM(start, signs, 5.0, True, 1e-9)
+    duals = problem.closed_form_duals()
+    there, best, bound = BestWeights(bank, weights, problem)(duals)
+
+    def explained(w):
+        G = bank.combine(w)
+        return np.sum(duals * (G @ np.linalg.solve(G + 0.5 * np.eye(len(G)), duals)))
+
+    for w in rng.dirichlet(np.ones(3), size=5):
+        assert explained(weights.scale(w)) <= explained(best) * (1 + 1e-7)
+    np.testing.assert_allclose(there.kernel.gram, bank.combine(best))
+    total = np.sum(duals * signs)
+    assert bound == pytest.approx(total - 0.5 * explained(best), rel=1e-6)
+    optimum = solve(SubspaceMargin(bank, signs, 0.5, 5.0), weights, tol=1e-7)
+    assert bound <= optimum.value
+
+
+@pytest.mark.parametrize(("alpha", "C", "meets"), [(50.0, 1e-2, True), (0.1, 1.0, 0)])
+def test_over_weights(bank, alpha, C, meets):
+    """Eqs. 39 and 40 in turn: bounds always enclose the optimum, and may meet it."""
+    bank, y = bank
+    signs = signs_of_codes(y, 3)
+    kernel = RegularizedKernel(bank.combine(Simplex().start(3)), alpha)
+    problem = SubspaceSVM(kernel, signs, C, True, 1e-8)
+    start = kernel.subspace(label_factor(y, 3), None, True)
+    reweigh = BestWeights(bank, Simplex(), problem)
+    found = solve_alternating(problem, start, reweigh=reweigh, tol=1e-4, max_iter=30)
+    optimum = solve(SubspaceMargin(bank, signs, alpha, C), Simplex(), tol=1e-7)
+    for row in found.trace:
+        assert row.lower_bound <= optimum.value * (1 + 1e-7)
+        assert row.value >= optimum.lower_bound * (1 - 1e-7)
+    assert found.converged == bool(meets), found.status
+    if meets:
+        assert found.point.upper == pytest.approx(optimum.value, rel=1e-4)
