@@ -38,18 +38,18 @@ class KernelAlignment(KernelTransformer, KernelModel):
 
     (Cristianini et al. 2001; Lanckriet et al. 2002, Eq. 11; Cortes et al. 2012). That
     is one non-negative least-squares problem in the weights: the cheapest way to learn
-    them, and independent of the classifier that comes after.
+    them, and independent of the classifier that follows.
 
     Parameters
     ----------
     views : None, "precomputed" or list of (name, kernel, columns), default=None
         Column groups and their kernels; see :class:`MultipleKernelFDA`.
     method : {"joint", "independent"}, default="joint"
-        "joint" maximises A (the "alignf" of Cortes et al.); "independent" gives each
-        kernel the weight of its own alignment ("align"), which ignores redundancy.
+        "joint" maximises A ("alignf" of Cortes et al.); "independent" weights each
+        kernel by its own alignment ("align"), which ignores redundancy.
     centred : bool, default=True
-        Whether T is centred as the kernels are. Without, a target of unbalanced classes
-        is mostly its mean.
+        Whether T is centred as the kernels are. If not, that of unbalanced classes is
+        mostly its mean.
     signed : bool, default=False
         Whether weights may be negative as long as the sum stays positive semidefinite
         over the rows of ``fit``.
@@ -88,7 +88,7 @@ class KernelAlignment(KernelTransformer, KernelModel):
         Value (minus the alignment), lower bound, gap and status; only for
         ``method="joint"``.
     components_ : array of shape (n, r)
-        What kernels are multiplied with to become features, if ``output="features"``.
+        Kernel times this gives the features, if ``output="features"``.
     n_iter_ : int
         Least-squares problems solved.
     n_features_in_ : int
@@ -177,14 +177,20 @@ class KernelAlignment(KernelTransformer, KernelModel):
         progress = Progress(self, X, y)
         bank = self._fit_bank(source, progress)
         criterion = Alignment(bank, target, centred=bool(self.centred))
-        weights = self._learn(criterion, bank, progress)
-        self._set_weights(weights)
-        self.alignment_ = criterion.alignment(weights)
-        alignments = self.kernel_map_.spread(criterion.cosines)
-        self.kernel_alignments_ = from_numpy(alignments, self._like)
+        weights, n_iter, certificate = self._learn(criterion, bank, progress)
+        components = None
         if self.output == "features":
             components = feature_coefficients(bank.combine(weights), self.n_components)
+        self._set_weights(weights)
+        self.n_iter_, self.alignment_ = n_iter, criterion.alignment(weights)
+        alignments = self.kernel_map_.spread(criterion.cosines)
+        self.kernel_alignments_ = from_numpy(alignments, self._like)
+        for name in ("components_", "certificate_"):
+            self.__dict__.pop(name, None)  # of an earlier fit
+        if components is not None:
             self.components_ = as_float(components, self._like.dtype)
+        if certificate is not None:
+            self._set_certificate(certificate)
         progress.end()
         return self
 
@@ -252,26 +258,23 @@ class KernelAlignment(KernelTransformer, KernelModel):
 
     def _learn(
         self, criterion: Alignment, bank: DenseBank, progress: Progress
-    ) -> np.ndarray:
+    ) -> tuple[np.ndarray, int, Certificate | None]:
+        """Weights (p,), problems solved, and the proof of the joint problem."""
         if self.method == "independent":
-            self.__dict__.pop("certificate_", None)  # of an earlier fit
-            self.n_iter_ = 1
             positive = np.maximum(criterion.cosines, 0.0)
             if not np.any(positive > 0):
-                return np.full(len(positive), 1.0 / len(positive))
-            return positive / np.sum(positive)
+                positive = np.ones_like(positive)
+            return positive / np.sum(positive), 1, None
         weight_set: WeightSet = Simplex()
         if self.signed:
             weight_set = SignedSum(bank, bound=float(self.weight_bound))
         solution = solve(
             criterion, weight_set, tol=self.tol, callback=progress.iteration
         )
-        self.n_iter_ = solution.n_iter
         sign = "signed" if self.signed else "non-negative"
         centred = "centred " if self.centred else ""
         problem = f"minus the {centred}alignment, {sign} weights"
-        self._set_certificate(Certificate.of(solution, problem))
-        return solution.weights
+        return solution.weights, solution.n_iter, Certificate.of(solution, problem)
 
     @property
     def _n_features_out(self) -> int:

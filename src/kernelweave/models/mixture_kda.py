@@ -14,6 +14,7 @@ from kernelweave.models.mixture.options import MixtureOptions, check_mixture_par
 from kernelweave.models.mixture.projection import MixtureProjector, posterior_weights
 from kernelweave.models.mixture.weights import Mixture, learn_mixture
 from kernelweave.models.shared.discriminant import KernelDiscriminant
+from kernelweave.models.shared.options import read_options
 from kernelweave.models.shared.progress import Progress
 from kernelweave.models.shared.transaction import fit_method
 from kernelweave.views.columns import resolve_columns
@@ -243,7 +244,7 @@ class MixtureKDA(KernelDiscriminant):
         self, maps: ViewMaps, codes: np.ndarray, progress: Progress
     ) -> Mixture:
         """Experts and their weights, for class codes (n,)."""
-        options = MixtureOptions.of(self)
+        options = read_options(MixtureOptions, self)
         return learn_mixture(maps, codes, self.classes_, options, progress)
 
     def _publish(

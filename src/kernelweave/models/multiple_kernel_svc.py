@@ -6,7 +6,12 @@ from typing import Any
 
 from kernelweave.fits.targets import signs_of_codes
 from kernelweave.models.shared.base import check_choice
-from kernelweave.models.shared.margin import MarginClassifier
+from kernelweave.models.shared.margin import (
+    MarginClassifier,
+    MarginOptions,
+    learn_margin,
+)
+from kernelweave.models.shared.options import read_options
 from kernelweave.models.shared.progress import Progress
 from kernelweave.models.shared.transaction import fit_method
 
@@ -182,6 +187,12 @@ class MultipleKernelSVC(MarginClassifier):
         groups = [slice(0, None)]
         if self.weights == "per_class":
             groups = [slice(c, c + 1) for c in range(signs.shape[1])]
-        self._set_fits([self._learn(bank, signs[:, own], progress) for own in groups])
+        options = read_options(MarginOptions, self)
+        self._publish(
+            [
+                learn_margin(bank, signs[:, own], options, progress.iteration)
+                for own in groups
+            ]
+        )
         progress.end()
         return self

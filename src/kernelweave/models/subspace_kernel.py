@@ -1,4 +1,4 @@
-"""Subspace kernels that depend on the labels as much as can be."""
+"""Subspace kernels that depend on the labels as much as possible."""
 
 from __future__ import annotations
 
@@ -15,16 +15,15 @@ from kernelweave.exceptions import KernelWeaveConvergenceWarning
 from kernelweave.fits.label_kernels import label_factor, target_factor
 from kernelweave.fits.subspace import RegularizedKernel, Subspace, decorrelated
 from kernelweave.models.shared.base import KernelModel, check_choice
-from kernelweave.models.shared.learner import check_learner_parameters
+from kernelweave.models.shared.learner import Choice, check_learner_parameters
 from kernelweave.models.shared.progress import Progress
 from kernelweave.models.shared.subspace import (
     check_components,
     in_unit_variance,
     learn_weights,
-    usable_alpha,
 )
 from kernelweave.models.shared.transaction import KernelTransformer, fit_method
-from kernelweave.solvers.local.subspace_alignment import align_subspace
+from kernelweave.solvers.local.subspace_alignment import AlignmentResult, align_subspace
 from kernelweave.solvers.solution import TraceRow
 
 __all__ = ["SubspaceKernel"]
@@ -35,7 +34,7 @@ STATIONARY = 1e-2
 
 
 class SubspaceKernel(KernelTransformer, KernelModel):
-    """Few features of many kernels that depend on the labels as much as can be.
+    """The few features of many kernels that depend on the labels most.
 
     With a centred kernel G of trace n, or a learned sum of several, and a label kernel
     ``H = L L'``, finds (Chen et al. 2008, Theorems 3.1 and 4.1)::
@@ -53,8 +52,8 @@ class SubspaceKernel(KernelTransformer, KernelModel):
     views : None, "precomputed" or list of (name, kernel, columns), default=None
         Column groups and their kernels; see :class:`MultipleKernelFDA`.
     n_components : int, default=None
-        Features at most. There are never more than ``rank(G L)``, which for k classes
-        is at most k - 1: what exceeds it is left out, and None keeps all of them.
+        Maximum number of features. There are never more than ``rank(G L)``, at most
+        k - 1 for k classes; None keeps all of them.
     method : {"hsic", "alignment"}, default="hsic"
         "alignment" maximises the alignment of the subspace kernel with H instead, by
         local search from the "hsic" solution (Wu and Farquhar 2007): the baseline of
@@ -110,7 +109,7 @@ callable, default="normalized"
     embedding_ : array of shape (n, r)
         Features of the training rows.
     dependence_ : array of shape (r,)
-        What each feature adds to the maximised trace.
+        Contribution of each feature to the maximised trace.
     kernel_weights_ : ndarray of shape (p,)
         The learned weight of each kernel.
     kernel_names_ : list of str
@@ -126,7 +125,7 @@ callable, default="normalized"
     alignment_ : float
         Alignment of the subspace kernel with H, for ``method="alignment"``.
     n_iter_ : int
-        Factorisations the weights took, and iterations of the alignment.
+        Factorisations for the weights, and iterations of the alignment.
     n_features_in_ : int
         Number of features (of training rows if precomputed).
     feature_names_in_ : ndarray of shape (d,)
@@ -219,13 +218,8 @@ callable, default="normalized"
         bank = self._fit_bank(source, progress)
         target = from_numpy(factor, bank.like)
         choice = learn_weights(self, bank, target, progress)
-        self._set_weights(choice.weights)
-        assert choice.certificate is not None
-        self._set_certificate(choice.certificate)
-        self.alpha_ = usable_alpha(choice.alpha, target)
-        self.norm_, self.n_iter_ = choice.norm, int(choice.n_iter)
-        kernel = RegularizedKernel(bank.combine(choice.weights), self.alpha_)
-        self._set_subspace(self._find(kernel, target, progress))
+        kernel = RegularizedKernel(bank.combine(choice.weights), choice.alpha)
+        self._publish(choice, *self._find(kernel, target, progress))
         progress.end()
         return self
 
@@ -311,46 +305,51 @@ callable, default="normalized"
 
     def _find(
         self, kernel: RegularizedKernel, target: Array, progress: Progress
-    ) -> Subspace:
-        """The subspace, in the scale of its features."""
-        self.__dict__.pop("alignment_", None)  # of an earlier fit
+    ) -> tuple[Subspace, AlignmentResult | None]:
+        """The subspace in the scale of its features, and how it was aligned."""
         if self.method == "alignment":
-            return self._align(kernel, target, progress)
-        subspace = kernel.subspace(target, self.n_components, bool(self.uncorrelated))
-        if not self.uncorrelated:
-            return subspace
-        return in_unit_variance(decorrelated(subspace, target))
-
-    def _align(
-        self, kernel: RegularizedKernel, target: Array, progress: Progress
-    ) -> Subspace:
-        nan = float("nan")
-        found = align_subspace(
-            kernel,
-            target,
-            self.n_components,
-            self.max_iter or ALIGNMENT_ITER,
-            STATIONARY,
-            lambda number, value: progress.iteration(
-                TraceRow(number, value, nan, nan, nan)
-            ),
-        )
-        if not found.converged:
-            warnings.warn(
-                f"{type(self).__name__}: the alignment {found.value:.6g} is stationary "
-                f"to {found.stationarity:.1e} only, not {STATIONARY:.0e}, after "
-                f"{found.n_iter} iterations; raise max_iter",
-                KernelWeaveConvergenceWarning,
-                stacklevel=4,
+            nan = float("nan")
+            found = align_subspace(
+                kernel,
+                target,
+                self.n_components,
+                self.max_iter or ALIGNMENT_ITER,
+                STATIONARY,
+                lambda number, value: progress.iteration(
+                    TraceRow(number, value, nan, nan, nan)
+                ),
             )
-        self.alignment_ = found.value
-        self.n_iter_ += found.n_iter
-        return found.subspace
+            return found.subspace, found
+        subspace = kernel.subspace(target, self.n_components, bool(self.uncorrelated))
+        if self.uncorrelated:
+            subspace = in_unit_variance(decorrelated(subspace, target))
+        return subspace, None
 
-    def _set_subspace(self, subspace: Subspace) -> None:
+    def _publish(
+        self, choice: Choice, subspace: Subspace, aligned: AlignmentResult | None
+    ) -> None:
+        """Set the fitted attributes."""
+        self._set_weights(choice.weights)
+        self.norm_, self.n_iter_ = choice.norm, int(choice.n_iter)
+        self.alpha_ = choice.alpha
         self.dual_coef_, self.embedding_ = subspace.coef, subspace.features
         self.dependence_ = from_numpy(subspace.dependence, subspace.coef)
         self.n_components_ = int(subspace.coef.shape[1])
+        assert choice.certificate is not None
+        self._set_certificate(choice.certificate)
+        self.__dict__.pop("alignment_", None)  # of an earlier fit
+        if aligned is None:
+            return
+        self.alignment_ = aligned.value
+        self.n_iter_ += aligned.n_iter
+        if not aligned.converged:
+            warnings.warn(
+                f"{type(self).__name__}: the alignment {aligned.value:.6g} is "
+                f"stationary to {aligned.stationarity:.1e} only, not {STATIONARY:.0e}, "
+                f"after {aligned.n_iter} iterations; raise max_iter",
+                KernelWeaveConvergenceWarning,
+                stacklevel=5,
+            )
 
     @property
     def _n_features_out(self) -> int:
@@ -362,7 +361,7 @@ callable, default="normalized"
         return self.embedding_ @ self.embedding_.T
 
     def transform(self, X: Any) -> Array:
-        """Features of rows, those that depend on the labels most first.
+        """Features of rows, those that depend most on the labels first.
 
         Parameters
         ----------

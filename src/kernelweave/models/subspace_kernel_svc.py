@@ -10,6 +10,7 @@ from kernelweave._array import Array, from_numpy, namespace, to_numpy
 from kernelweave.models.shared.base import check_choice, check_number, is_int
 from kernelweave.models.shared.classifier import KernelClassifier
 from kernelweave.models.shared.joint_subspace import JointFit, JointOptions, fit_joint
+from kernelweave.models.shared.options import read_options
 from kernelweave.models.shared.progress import Progress
 from kernelweave.models.shared.subspace import check_components
 from kernelweave.models.shared.transaction import KernelTransformer, fit_method
@@ -175,7 +176,7 @@ class SubspaceKernelSVC(KernelTransformer, KernelClassifier):
         codes = self._encode(X, y)
         progress = Progress(self, X, y)
         bank = self._fit_bank(source, progress)
-        options = JointOptions.of(self)
+        options = read_options(JointOptions, self)
         self._publish(
             fit_joint(bank, codes, len(self.classes_), options, progress.iteration)
         )

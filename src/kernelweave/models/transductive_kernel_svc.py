@@ -12,7 +12,12 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from kernelweave._array import Array, from_numpy, is_array, namespace, to_numpy
 from kernelweave.fits.targets import signs_of_codes
-from kernelweave.models.shared.margin import MarginClassifier
+from kernelweave.models.shared.margin import (
+    MarginClassifier,
+    MarginOptions,
+    learn_margin,
+)
+from kernelweave.models.shared.options import read_options
 from kernelweave.models.shared.progress import Progress
 from kernelweave.models.shared.transaction import fit_method
 
@@ -171,8 +176,10 @@ class TransductiveKernelSVC(MarginClassifier):
         codes = self._encode_partly(X, y)
         progress = Progress(self, X, y)
         bank = self._fit_bank(source, progress)
-        fit = self._learn(bank, signs_of_codes(codes, len(self.classes_)), progress)
-        self._set_fits([fit])
+        signs = signs_of_codes(codes, len(self.classes_))
+        options = read_options(MarginOptions, self)
+        fit = learn_margin(bank, signs, options, progress.iteration)
+        self._publish([fit])
         self.kernel_: Array = bank.combine(fit.weights)
         self.transduction_ = self._label(codes)
         progress.end()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,11 +26,6 @@ class MixtureOptions:
     solver: str
     tol: float
     max_iter: int | None
-
-    @classmethod
-    def of(cls, model: Any) -> MixtureOptions:
-        """The options of an estimator, as they are now."""
-        return cls(**{field.name: getattr(model, field.name) for field in fields(cls)})
 
     def expert(self, path: PredictivePath) -> Expert:
         """One kernel at the noise level chosen for it (at the start, for "em")."""

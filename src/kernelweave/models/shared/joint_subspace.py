@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -47,11 +47,6 @@ class JointOptions:
     solver: str
     tol: float
     max_iter: int | None
-
-    @classmethod
-    def of(cls, model: Any) -> JointOptions:
-        """The options of an estimator, as they are now."""
-        return cls(**{field.name: getattr(model, field.name) for field in fields(cls)})
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,10 @@
-"""What the classifiers with a margin share: from signs to weights and functions."""
+"""What the margin classifiers share: from signs to weights and functions."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -25,13 +26,15 @@ from kernelweave.models.shared.learner import (
     split_learned,
     weight_set_of_norm,
 )
-from kernelweave.models.shared.progress import Progress
 from kernelweave.solvers.certify import relative_gap
 from kernelweave.solvers.methods import METHODS
+from kernelweave.solvers.solution import TraceRow
 from kernelweave.solvers.solve import solve
 from kernelweave.weights import SignedSum, WeightSet
 
-__all__ = ["MarginClassifier", "MarginFit"]
+__all__ = ["MarginClassifier", "MarginFit", "MarginOptions", "learn_margin"]
+
+Callback = Callable[[TraceRow], object]
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,77 @@ class MarginFit:
     C: float
     certificate: Certificate
     n_iter: int
+
+
+@dataclass(frozen=True)
+class MarginOptions:
+    """The parameters of a :class:`MarginClassifier` that a fit depends on."""
+
+    margin: Literal["l1", "l2", "hard"]
+    C: Any
+    norm: float
+    signed: bool
+    weight_bound: float
+    solver: str
+    tol: float
+    max_iter: int | None
+
+    def weight_set(self, bank: DenseBank) -> WeightSet:
+        """Which weights are allowed."""
+        if self.signed:
+            return SignedSum(bank, bound=float(self.weight_bound))
+        return weight_set_of_norm(float(self.norm), fixed=self.C != "learn")
+
+    @property
+    def problem(self) -> str:
+        """What is minimised, for the certificate."""
+        price = "learned C" if self.C == "learn" else f"C={float(self.C):.3g}"
+        what = "hard margin"
+        if self.margin != "hard":
+            what = f"{self.margin} margin, {price}"
+        sign = "signed" if self.signed else f"l{float(self.norm):.3g}"
+        return f"Margin, {what}, {sign} weights"
+
+
+def learn_margin(
+    bank: DenseBank, signs: np.ndarray, options: MarginOptions, callback: Callback
+) -> MarginFit:
+    """Weights shared by all columns of ``signs`` (n, c), and their functions."""
+    criterion = Margin(bank, from_numpy(signs, bank.stack), options.margin, options.C)
+    weight_set = options.weight_set(bank)
+    single = namespace(bank.stack).finfo(bank.stack.dtype).bits == 32
+    solution = solve(
+        criterion,
+        weight_set,
+        method=options.solver,
+        tol=max(options.tol, FLOAT32_TOL) if single else options.tol,
+        max_iter=options.max_iter,
+        callback=callback,
+    )
+    if not np.isfinite(solution.value):
+        raise ValueError(solution.status)
+    certificate = Certificate.of(solution, options.problem)
+    if solution.method == "newton" and not is_numpy(bank.stack):
+        moved = "solver='newton' trained its support vector machines on the CPU"
+        certificate = certificate.with_remarks([moved])
+    coef = to_numpy(solution.coef).astype(np.float64)
+    weights = solution.weights
+    price = float("inf") if options.margin == "hard" else options.C
+    if criterion.learns_C:
+        # K / s with coefficients s a is the same function, at the price s C.
+        before = float(np.max(weights[1:]))
+        weights, tau = split_learned(weights, weight_set)
+        coef *= before / float(np.max(weights))
+        price = 1.0 / tau if tau > 0 else float("inf")
+    return MarginFit(
+        weights=weights,
+        coef=coef,
+        intercept=criterion.intercept(solution.weights, solution.coef),
+        margin=margins_of(bank, weights, coef),
+        C=float(price),
+        certificate=certificate,
+        n_iter=solution.n_factorizations,
+    )
 
 
 class MarginClassifier(KernelClassifier):
@@ -122,73 +196,8 @@ class MarginClassifier(KernelClassifier):
             )
         check_choice(self, "solver", ("auto", *methods))
 
-    def _weight_set(self, bank: DenseBank) -> WeightSet:
-        if self.signed:
-            return SignedSum(bank, bound=float(self.weight_bound))
-        return weight_set_of_norm(float(self.norm), fixed=self.C != "learn")
-
-    def _learn(
-        self, bank: DenseBank, signs: np.ndarray, progress: Progress
-    ) -> MarginFit:
-        """Weights shared by all columns of ``signs`` (n, c), and their functions."""
-        criterion = Margin(
-            bank,
-            from_numpy(signs, bank.stack),
-            self.margin,  # type: ignore[arg-type]
-            self.C,
-        )
-        weight_set = self._weight_set(bank)
-        single = namespace(bank.stack).finfo(bank.stack.dtype).bits == 32
-        solution = solve(
-            criterion,
-            weight_set,
-            method=self.solver,
-            tol=max(self.tol, FLOAT32_TOL) if single else self.tol,
-            max_iter=self.max_iter,
-            callback=progress.iteration,
-        )
-        if not np.isfinite(solution.value):
-            raise ValueError(f"{type(self).__name__}: {solution.status}")
-        certificate = Certificate.of(solution, self._problem())
-        if solution.method == "newton" and not is_numpy(bank.stack):
-            moved = "solver='newton' trained its support vector machines on the CPU"
-            certificate = certificate.with_remarks([moved])
-        coef = to_numpy(solution.coef).astype(np.float64)
-        intercept = criterion.intercept(solution.weights, solution.coef)
-        weights, price = solution.weights, self._fixed_price()
-        if criterion.learns_C:
-            # K / s with coefficients s a is the same function, at the price s C.
-            before = float(np.max(weights[1:]))
-            weights, tau = split_learned(weights, weight_set)
-            coef *= before / float(np.max(weights))
-            price = 1.0 / tau if tau > 0 else float("inf")
-        return MarginFit(
-            weights=weights,
-            coef=coef,
-            intercept=intercept,
-            margin=margins_of(bank, weights, coef),
-            C=price,
-            certificate=certificate,
-            n_iter=solution.n_factorizations,
-        )
-
-    def _fixed_price(self) -> float:
-        no_errors = self.margin == "hard" or self.C == "learn"
-        return float("inf") if no_errors else float(self.C)
-
-    def _problem(self) -> str:
-        """What was minimised, for the certificate."""
-        price = "learned C" if self.C == "learn" else f"C={float(self.C):.3g}"
-        what = (
-            "hard margin" if self.margin == "hard" else f"{self.margin} margin, {price}"
-        )
-        weights = (
-            "signed weights" if self.signed else f"l{float(self.norm):.3g} weights"
-        )
-        return f"Margin, {what}, {weights}"
-
-    def _set_fits(self, fits: list[MarginFit]) -> None:
-        """Set the fitted attributes from one fit, or from one a class."""
+    def _publish(self, fits: list[MarginFit]) -> None:
+        """Set the fitted attributes from one fit, or from one per class."""
         like = self._like
         all_weights = np.stack([self.kernel_map_.spread(fit.weights) for fit in fits])
         self._set_weights(np.mean([fit.weights for fit in fits], axis=0))
@@ -227,7 +236,7 @@ class MarginClassifier(KernelClassifier):
         -------
         scores : array of shape (m,) or (m, k)
             For two classes positive where ``classes_[1]`` is predicted, else one
-            column a class, each against the rest.
+            column per class, each against the rest.
         """
         scores = self._functions(X, "decision_function")
         return scores[:, 0] if len(self.classes_) == 2 else scores
@@ -258,6 +267,6 @@ def _joint_certificate(parts: list[Certificate]) -> Certificate:
         gap=gap,
         converged=converged,
         status=status,
-        problem=f"{parts[0].problem}, one set of weights a class",
+        problem=f"{parts[0].problem}, one set of weights per class",
         remarks=remarks,
     )

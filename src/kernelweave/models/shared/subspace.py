@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,7 +16,7 @@ from kernelweave.models.shared.base import check_number, is_int
 from kernelweave.models.shared.learner import Choice, WeightLearner
 from kernelweave.models.shared.progress import Progress
 
-__all__ = ["check_components", "in_unit_variance", "learn_weights", "usable_alpha"]
+__all__ = ["check_components", "in_unit_variance", "learn_weights"]
 
 
 def check_components(model: Any) -> None:
@@ -42,12 +43,10 @@ def learn_weights(
     learner = WeightLearner(
         settings, bank, target, lambda alpha: Fisher(bank, target, alpha), progress
     )
-    return learner.choose()[0]
-
-
-def usable_alpha(alpha: float, like: Array) -> float:
-    """A learned regularisation may be zero; the least that can be factored with."""
-    return max(float(alpha), like.shape[0] * eps(like))
+    choice = learner.choose()[0]
+    # A learned regularisation may be zero: take the least that can be factored with.
+    smallest = target.shape[0] * eps(target)
+    return replace(choice, alpha=max(float(choice.alpha), smallest))
 
 
 def in_unit_variance(subspace: Subspace) -> Subspace:

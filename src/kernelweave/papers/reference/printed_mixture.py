@@ -15,6 +15,7 @@ from kernelweave.models.mixture.experts import ExpertPanel, ViewMaps, ask_expert
 from kernelweave.models.mixture.options import MixtureOptions
 from kernelweave.models.mixture.weights import Mixture, Outcome
 from kernelweave.models.mixture_kda import MixtureKDA
+from kernelweave.models.shared.options import read_options
 from kernelweave.models.shared.progress import Progress
 from kernelweave.solvers.em import truncated_responsibilities
 
@@ -97,7 +98,7 @@ class PrintedMixtureKDA(PrintedPosteriorKDA):
             "use MixtureKDA, or fewer kernels or rows",
             like=like,
         )
-        options = MixtureOptions.of(self)
+        options = read_options(MixtureOptions, self)
         paths: Paths = {}
 
         def start(e: int, path: PredictivePath) -> Expert:
