@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -28,6 +26,13 @@ from kernelweave.kernels.maps.missing import CompletedKernelMap, imputes
 from kernelweave.kernels.maps.sources import FeatureSource, PrecomputedSource, Source
 from kernelweave.kernels.twins import warn_twins
 from kernelweave.models.shared.certificate import Certificate
+from kernelweave.models.shared.parameters import (
+    COMMON,
+    check_choice,
+    check_number,
+    check_parameters,
+    is_int,
+)
 from kernelweave.models.shared.progress import Progress
 from kernelweave.models.shared.transaction import all_or_nothing
 from kernelweave.views.columns import resolve_columns
@@ -70,9 +75,7 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
 
     def _open(self, X: Any) -> Source:
         """Validate X and fix the parameters of its kernels; computes none yet."""
-        check_choice(self, "psd", ("error", "clip", "trust"))
-        check_choice(self, "missing", ("error", "available", "zero"))
-        check_number(self, "verbose", (), lambda v: is_int(v, 0), "an int >= 0")
+        check_parameters(self, COMMON)
         if is_precomputed(self.views):
             if self.missing == "error":
                 return PrecomputedSource(*validate_precomputed(self, X, reset=True))
@@ -169,43 +172,6 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
                 KernelWeaveConvergenceWarning,
                 stacklevel=4,
             )
-
-
-def is_int(value: Any, lowest: int) -> bool:
-    """Whether ``value`` is a whole number of at least ``lowest``."""
-    return isinstance(value, Integral) and int(value) >= lowest
-
-
-def check_choice(estimator: Any, name: str, choices: tuple[str, ...]) -> None:
-    """Refuse a parameter that is none of ``choices``."""
-    value = getattr(estimator, name)
-    if not (isinstance(value, str) and value in choices):
-        raise ValueError(
-            f"The {name!r} parameter of {type(estimator).__name__} must be one of "
-            f"{', '.join(map(repr, choices))}; got {value!r}"
-        )
-
-
-def check_number(
-    estimator: Any,
-    name: str,
-    words: tuple[str, ...],
-    test: Callable[[Any], bool],
-    text: str,
-) -> None:
-    """Refuse a parameter that is neither a word nor a number that passes a test."""
-    value = getattr(estimator, name)
-    if isinstance(value, str):
-        fine = value in words
-    else:
-        number = isinstance(value, int | float | np.number)
-        fine = number and not isinstance(value, bool | np.bool_) and bool(test(value))
-    if not fine:
-        allowed = " or ".join([text, *map(repr, words)])
-        raise ValueError(
-            f"The {name!r} parameter of {type(estimator).__name__} must be {allowed}; "
-            f"got {value!r}"
-        )
 
 
 def _home(x: Array) -> str:

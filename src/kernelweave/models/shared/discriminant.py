@@ -11,7 +11,7 @@ from kernelweave.fits.discriminant import KernelFit, fit_kernel, principal_axes
 from kernelweave.fits.gaussians import ClassGaussians
 from kernelweave.fits.targets import reduced_class_target
 from kernelweave.kernels.banks.dense import DenseBank
-from kernelweave.models.shared.classifier import KernelClassifier, shown_once_square
+from kernelweave.models.shared.classifier import KernelClassifier, hidden_until_fitted
 from kernelweave.models.shared.lazy import lazily
 from kernelweave.models.shared.learner import Choice
 from kernelweave.models.shared.progress import Progress
@@ -145,7 +145,7 @@ class KernelDiscriminant(KernelTransformer, KernelClassifier):
     def _class_scores(self, X: Any) -> Array:
         return self._log_joint(X, "predict")
 
-    @shown_once_square
+    @hidden_until_fitted
     @lazily
     def predict_proba(self, X: Any) -> Array:
         """Class probabilities from Gaussians in the projected space.
