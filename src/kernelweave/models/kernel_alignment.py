@@ -5,27 +5,39 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.utils import assert_all_finite
-from sklearn.utils.multiclass import type_of_target
-from sklearn.utils.validation import check_array, check_consistent_length
 
-from kernelweave._array import Array, as_float, from_numpy, is_array, to_numpy
+from kernelweave._array import Array, as_float, from_numpy, to_numpy
 from kernelweave.criteria.alignment import Alignment
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.kernels.banks.spectral import feature_coefficients
-from kernelweave.models.shared.base import (
-    KernelModel,
-    check_choice,
-    check_number,
-    is_int,
-)
+from kernelweave.models.shared.base import KernelModel
 from kernelweave.models.shared.certificate import Certificate
+from kernelweave.models.shared.margin import WEIGHT_BOUND
+from kernelweave.models.shared.parameters import (
+    boolean,
+    check_parameters,
+    number,
+    one_of,
+    whole,
+)
 from kernelweave.models.shared.progress import Progress
+from kernelweave.models.shared.targets import as_outputs, check_targets, encode_labels
 from kernelweave.models.shared.transaction import KernelTransformer, fit_method
 from kernelweave.solvers.solve import solve
 from kernelweave.weights import SignedSum, Simplex, WeightSet
 
 __all__ = ["KernelAlignment"]
+
+#: Which values the parameters may take.
+RULES = {
+    "method": one_of("joint", "independent"),
+    "output": one_of("kernel", "features"),
+    "centred": boolean(),
+    "signed": boolean(),
+    "n_components": whole(1, optional=True),
+    "tol": number("a number > 0", lambda v: v > 0),
+    "weight_bound": WEIGHT_BOUND,
+}
 
 
 class KernelAlignment(KernelTransformer, KernelModel):
@@ -195,58 +207,20 @@ class KernelAlignment(KernelTransformer, KernelModel):
         return self
 
     def _check_parameters(self) -> None:
-        check_choice(self, "method", ("joint", "independent"))
-        check_choice(self, "output", ("kernel", "features"))
-        for name in ("centred", "signed"):
-            value = getattr(self, name)
-            if not isinstance(value, bool | np.bool_):
-                raise ValueError(
-                    f"The {name!r} parameter must be a bool; got {value!r}"
-                )
+        check_parameters(self, RULES)
         if self.signed and self.method == "independent":
             raise ValueError("method='independent' has no signed form; use 'joint'")
-        if self.n_components is not None:
-            check_number(
-                self, "n_components", (), lambda v: is_int(v, 1), "None or an int >= 1"
-            )
-        check_number(self, "tol", (), lambda v: v > 0, "a number > 0")
-        check_number(
-            self,
-            "weight_bound",
-            (),
-            lambda v: np.isfinite(v) and v >= 1,
-            "a number >= 1",
-        )
 
     def _target(self, X: Any, y: Any) -> np.ndarray:
         """H of ``T = H H'``: +-1 (n, 1), class indicators (n, k), or scaled outputs."""
-        if y is None:
-            raise ValueError(
-                f"{type(self).__name__} requires y to be passed, but the target y is "
-                "None"
-            )
-        y = np.asarray(to_numpy(y) if is_array(y) else y)
-        check_consistent_length(X, y)
-        if y.dtype.kind == "f":
-            assert_all_finite(y, input_name="y")
-        kind = type_of_target(y, input_name="y")
+        owner = type(self).__name__
+        y, kind = check_targets(X, y, owner)
         if kind in ("binary", "multiclass"):
-            classes, codes = np.unique(y, return_inverse=True)
-            codes = codes.reshape(-1)
+            classes, codes = encode_labels(y, owner)
             if len(classes) == 2:
                 return np.where(codes == 1, 1.0, -1.0)[:, None]
-            if len(classes) > 2:
-                return np.eye(len(classes))[codes]
-            raise ValueError(
-                f"{type(self).__name__} needs at least 2 classes in y; the {len(y)} "
-                f"sample(s) contain 1 class: {classes.tolist()[0]!r}"
-            )
-        if y.dtype.kind not in "fiub":
-            raise ValueError(
-                f"Unknown label type: {kind!r}. {type(self).__name__} takes class "
-                "labels or numbers"
-            )
-        outputs = check_array(y.reshape(len(y), -1), dtype=np.float64, input_name="y")
+            return np.eye(len(classes))[codes]
+        outputs = as_outputs(y, kind, owner)
         centred = outputs - outputs.mean(axis=0)
         spread = centred.std(axis=0)
         if not np.any(spread > 0):

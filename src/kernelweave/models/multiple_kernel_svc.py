@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from kernelweave.fits.targets import signs_of_codes
-from kernelweave.models.shared.base import check_choice
 from kernelweave.models.shared.margin import (
     MarginClassifier,
     MarginOptions,
     learn_margin,
 )
 from kernelweave.models.shared.options import read_options
+from kernelweave.models.shared.parameters import check_choice
 from kernelweave.models.shared.progress import Progress
 from kernelweave.models.shared.transaction import fit_method
 

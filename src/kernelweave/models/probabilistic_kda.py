@@ -12,13 +12,16 @@ from kernelweave.fits.gaussians import ClassGaussians
 from kernelweave.fits.predictive import Expert, PredictivePath, choose_noise
 from kernelweave.fits.targets import class_target
 from kernelweave.kernels.maps.diagonals import WatchedSource, centred_rows
-from kernelweave.models.shared.base import check_choice, check_number
 from kernelweave.models.shared.discriminant import KernelDiscriminant
+from kernelweave.models.shared.parameters import check_parameters, one_of, positive
 from kernelweave.models.shared.progress import Progress
 from kernelweave.models.shared.transaction import fit_method
 from kernelweave.views.missing import ObservedViews
 
 __all__ = ["ProbabilisticKDA"]
+
+#: Which values the parameters may take.
+RULES = {"noise": positive("loo", "ml"), "amplitude": one_of("profile", "unit")}
 
 
 class ProbabilisticKDA(KernelDiscriminant):
@@ -131,14 +134,7 @@ class ProbabilisticKDA(KernelDiscriminant):
         self.verbose = verbose
 
     def _check_parameters(self) -> None:
-        check_number(
-            self,
-            "noise",
-            ("loo", "ml"),
-            lambda v: np.isfinite(v) and v > 0,
-            "a finite number > 0",
-        )
-        check_choice(self, "amplitude", ("profile", "unit"))
+        check_parameters(self, RULES)
 
     @fit_method
     def fit(self, X: Any, y: Any) -> ProbabilisticKDA:

@@ -6,21 +6,25 @@ import warnings
 from typing import Any
 
 import numpy as np
-from sklearn.utils import assert_all_finite
-from sklearn.utils.multiclass import type_of_target
-from sklearn.utils.validation import check_array, check_consistent_length
 
-from kernelweave._array import Array, from_numpy, is_array, to_numpy
+from kernelweave._array import Array, from_numpy
 from kernelweave.exceptions import KernelWeaveConvergenceWarning
 from kernelweave.fits.label_kernels import label_factor, target_factor
 from kernelweave.fits.subspace import RegularizedKernel, Subspace, decorrelated
-from kernelweave.models.shared.base import KernelModel, check_choice
+from kernelweave.models.shared.base import KernelModel
 from kernelweave.models.shared.learner import Choice, check_learner_parameters
+from kernelweave.models.shared.parameters import check_choice
 from kernelweave.models.shared.progress import Progress
 from kernelweave.models.shared.subspace import (
     check_components,
     in_unit_variance,
     learn_weights,
+)
+from kernelweave.models.shared.targets import (
+    as_outputs,
+    check_targets,
+    encode_labels,
+    require_rows,
 )
 from kernelweave.models.shared.transaction import KernelTransformer, fit_method
 from kernelweave.solvers.local.subspace_alignment import AlignmentResult, align_subspace
@@ -242,66 +246,39 @@ callable, default="normalized"
 
     def _label_factor(self, X: Any, y: Any) -> np.ndarray:
         """Factor L (n, r) of the label kernel; sets ``classes_`` for classes."""
-        if y is None:
-            raise ValueError(
-                f"{type(self).__name__} requires y to be passed, but the target y is "
-                "None"
-            )
-        y = np.asarray(to_numpy(y) if is_array(y) else y)
-        check_consistent_length(X, y)
-        if y.dtype.kind == "f":
-            assert_all_finite(y, input_name="y")
-        kind = type_of_target(y, input_name="y")
+        y, kind = check_targets(X, y, type(self).__name__)
         self.__dict__.pop("classes_", None)  # of an earlier fit
         given = self.label_kernel
         named = isinstance(given, str)
         if callable(given):
             return self._called_factor(y, kind)
         if not (named and given == "linear") and kind in ("binary", "multiclass"):
-            classes, codes = np.unique(y, return_inverse=True)
-            if len(classes) < 2:
-                raise ValueError(
-                    f"{type(self).__name__} needs at least 2 classes in y; the "
-                    f"{len(y)} sample(s) contain 1 class: {classes.tolist()[0]!r}"
-                )
-            self.classes_ = classes
-            return label_factor(codes.reshape(-1), len(classes), given)
+            self.classes_, codes = encode_labels(y, type(self).__name__)
+            return label_factor(codes, len(self.classes_), given)
         if not named or given == "indicator":
             raise ValueError(
                 f"label_kernel={given!r} needs class labels, but y is {kind}; use "
                 "'linear' or a callable for numbers"
             )
-        return self._numbers(y, kind)
+        outputs = as_outputs(y, kind, type(self).__name__)
+        require_rows(outputs, type(self).__name__)
+        return target_factor(outputs)
 
     def _called_factor(self, y: np.ndarray, kind: str) -> np.ndarray:
         """Factor of the label kernel that a function of the distinct labels returns."""
-        table = y.reshape(len(y), -1)
         if kind in ("binary", "multiclass"):
-            self.classes_, codes = np.unique(table[:, 0], return_inverse=True)
+            self.classes_, codes = encode_labels(y, type(self).__name__)
             values = self.classes_[:, None]
         else:
+            table = y.reshape(len(y), -1)
             values, codes = np.unique(table, axis=0, return_inverse=True)
         if len(values) < 2:
             raise ValueError(
-                f"{type(self).__name__} needs at least 2 classes in y; the {len(y)} "
-                f"sample(s) contain 1 class: {values.tolist()[0]!r}"
+                f"{type(self).__name__} needs at least 2 distinct rows of outputs in "
+                f"y; all {len(y)} are {values.tolist()[0]!r}"
             )
         kernel = self.label_kernel(values, values)
         return label_factor(codes.reshape(-1), len(values), kernel)
-
-    def _numbers(self, y: np.ndarray, kind: str) -> np.ndarray:
-        """Centred outputs (n, m) of y with numbers in it."""
-        if y.dtype.kind not in "fiub":
-            raise ValueError(
-                f"Unknown label type: {kind!r}. {type(self).__name__} takes class "
-                "labels or numbers"
-            )
-        y = check_array(y.reshape(len(y), -1), dtype=np.float64, input_name="y")
-        if len(y) < 2:
-            raise ValueError(
-                f"{type(self).__name__} needs at least 2 rows; found 1 sample"
-            )
-        return target_factor(y)
 
     def _find(
         self, kernel: RegularizedKernel, target: Array, progress: Progress

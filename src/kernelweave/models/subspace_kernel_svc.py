@@ -4,20 +4,34 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from kernelweave._array import Array, from_numpy, namespace, to_numpy
-from kernelweave.models.shared.base import check_choice, check_number, is_int
 from kernelweave.models.shared.classifier import KernelClassifier
 from kernelweave.models.shared.joint_subspace import JointFit, JointOptions, fit_joint
 from kernelweave.models.shared.options import read_options
+from kernelweave.models.shared.parameters import (
+    boolean,
+    check_parameters,
+    number,
+    one_of,
+    positive,
+    whole,
+)
 from kernelweave.models.shared.progress import Progress
-from kernelweave.models.shared.subspace import check_components
 from kernelweave.models.shared.transaction import KernelTransformer, fit_method
 
 __all__ = ["SubspaceKernelSVC"]
 
-SOLVERS = ("auto", "newton", "closed_form", "cutting_plane")
+#: Which values the parameters may take.
+RULES = {
+    "C": positive(),
+    "alpha": positive("loo", "auto"),
+    "norm": number("a number >= 1", lambda v: v >= 1),
+    "solver": one_of("auto", "newton", "closed_form", "cutting_plane"),
+    "tol": number("a number > 0", lambda v: v > 0),
+    "max_iter": whole(1, optional=True),
+    "n_components": whole(1, optional=True),
+    "uncorrelated": boolean(),
+}
 
 
 class SubspaceKernelSVC(KernelTransformer, KernelClassifier):
@@ -197,24 +211,12 @@ class SubspaceKernelSVC(KernelTransformer, KernelClassifier):
             self._set_certificate(fit.certificate)
 
     def _check_parameters(self) -> None:
-        positive = "a finite number > 0"
-        check_number(self, "C", (), lambda v: np.isfinite(v) and v > 0, positive)
-        check_number(
-            self, "alpha", ("loo", "auto"), lambda v: np.isfinite(v) and v > 0, positive
-        )
-        check_number(self, "norm", (), lambda v: v >= 1, "a number >= 1")
-        check_choice(self, "solver", SOLVERS)
+        check_parameters(self, RULES)
         if not self.uncorrelated and self.solver != "auto":
             raise ValueError(
                 f"solver={self.solver!r} is for uncorrelated=True, where the weights "
                 "are a convex problem; use 'auto'"
             )
-        check_number(self, "tol", (), lambda v: v > 0, "a number > 0")
-        if self.max_iter is not None:
-            check_number(
-                self, "max_iter", (), lambda v: is_int(v, 1), "None or an int >= 1"
-            )
-        check_components(self)
 
     @property
     def _n_features_out(self) -> int:

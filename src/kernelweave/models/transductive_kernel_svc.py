@@ -10,7 +10,7 @@ from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-from kernelweave._array import Array, from_numpy, is_array, namespace, to_numpy
+from kernelweave._array import Array, from_numpy, namespace, to_numpy
 from kernelweave.fits.targets import signs_of_codes
 from kernelweave.models.shared.margin import (
     MarginClassifier,
@@ -19,6 +19,7 @@ from kernelweave.models.shared.margin import (
 )
 from kernelweave.models.shared.options import read_options
 from kernelweave.models.shared.progress import Progress
+from kernelweave.models.shared.targets import require_targets
 from kernelweave.models.shared.transaction import fit_method
 
 __all__ = ["TransductiveKernelSVC"]
@@ -187,9 +188,7 @@ class TransductiveKernelSVC(MarginClassifier):
 
     def _encode_partly(self, X: Any, y: Any) -> np.ndarray:
         """Class codes (n,) with -1 for rows without a label; sets ``classes_``."""
-        if y is None:
-            return self._encode(X, y)
-        y = column_or_1d(to_numpy(y) if is_array(y) else y, warn=True)
+        y = column_or_1d(require_targets(y, type(self).__name__), warn=True)
         check_consistent_length(X, y)
         if y.dtype.kind == "f":
             assert_all_finite(y, input_name="y")

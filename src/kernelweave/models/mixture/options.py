@@ -3,14 +3,34 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any
 
-import numpy as np
-
 from kernelweave.fits.predictive import Expert, PredictivePath, choose_noise
-from kernelweave.models.shared.base import check_choice, check_number, is_int
+from kernelweave.models.shared.parameters import (
+    COMMON,
+    check_parameters,
+    number,
+    one_of,
+    positive,
+    whole,
+)
 
 __all__ = ["MixtureOptions", "check_mixture_parameters"]
+
+#: Which values the parameters of a mixture may take.
+RULES = {
+    "weights": one_of("per_class", "shared", "uniform", "stacking"),
+    "concentration": number("a finite number >= 0", lambda v: isfinite(v) and v >= 0),
+    "projection": one_of("prior", "posterior"),
+    "noise": positive("loo", "ml", "em"),
+    "likelihood": one_of("gaussian", "student", "tprocess"),
+    "dof": number("a number > 2", lambda v: isfinite(v) and v > 2),
+    "solver": one_of("auto", "newton", "em"),
+    "tol": number("a number > 0", lambda v: v > 0),
+    "max_iter": whole(1, optional=True),
+    **COMMON,
+}
 
 
 @dataclass(frozen=True)
@@ -45,35 +65,7 @@ class MixtureOptions:
 
 def check_mixture_parameters(model: Any) -> None:
     """Refuse parameter values and combinations that make no sense."""
-    choices = {
-        "weights": ("per_class", "shared", "uniform", "stacking"),
-        "projection": ("prior", "posterior"),
-        "likelihood": ("gaussian", "student", "tprocess"),
-        "missing": ("error", "available", "zero"),
-        "solver": ("auto", "newton", "em"),
-        "psd": ("error", "clip", "trust"),
-    }
-    for name, allowed in choices.items():
-        check_choice(model, name, allowed)
-
-    def positive(value: float) -> bool:
-        return bool(np.isfinite(value) and value > 0)
-
-    check_number(model, "noise", ("loo", "ml", "em"), positive, "a finite number > 0")
-    check_number(
-        model,
-        "concentration",
-        (),
-        lambda v: np.isfinite(v) and v >= 0,
-        "a finite number >= 0",
-    )
-    check_number(model, "dof", (), lambda v: np.isfinite(v) and v > 2, "a number > 2")
-    check_number(model, "tol", (), lambda v: v > 0, "a number > 0")
-    check_number(model, "verbose", (), lambda v: is_int(v, 0), "an int >= 0")
-    if model.max_iter is not None:
-        check_number(
-            model, "max_iter", (), lambda v: is_int(v, 1), "None or an int >= 1"
-        )
+    check_parameters(model, RULES)
     if model.noise == "em" and model.weights not in ("per_class", "shared"):
         raise ValueError(
             "noise='em' is chosen together with weights by likelihood; got "

@@ -85,33 +85,15 @@ class JointFit:
 
 @dataclass(frozen=True)
 class _Learned:
-    """Weights for a subspace of any dimension, and what is known about them.
+    """Weights for a subspace of any dimension, and what is known about them."""
 
-    Attributes
-    ----------
-    weights : ndarray of shape (p,)
-        Kernel weights.
-    duals : ndarray of shape (n, m) or None
-        The dual variables of the closed form, where they came with the weights.
-    lower_bound : float
-        No weights allowed, and no subspace, have a smaller value.
-    n_iter : int
-        Factorisations.
-    remarks : tuple of str
-        What a reader of the weights should know.
-    proof : Certificate or None
-        Of the convex problem, if it is one.
-    stationarity : float or None
-        Relative first-order fall, if it is not.
-    """
-
-    weights: np.ndarray
-    duals: np.ndarray | None = None
-    lower_bound: float = -np.inf
+    weights: np.ndarray  # (p,)
+    duals: np.ndarray | None = None  # (n, m), of the closed form
+    lower_bound: float = -np.inf  # for all weights and subspaces
     n_iter: int = 0
     remarks: tuple[str, ...] = ()
-    proof: Certificate | None = None
-    stationarity: float | None = None
+    proof: Certificate | None = None  # of a convex problem
+    stationarity: float | None = None  # of one that is not
 
 
 def fit_joint(
@@ -123,18 +105,7 @@ def fit_joint(
 ) -> JointFit:
     """Learn the weights (Eq. 39), then the subspace with its machines (Eqs. 9 and 20).
 
-    Parameters
-    ----------
-    bank : DenseBank
-        Centred kernels of trace n.
-    codes : ndarray of shape (n,)
-        Class codes.
-    n_classes : int
-        The number k of classes.
-    options : JointOptions
-        Parameters of the estimator.
-    callback : callable
-        Called with a :class:`TraceRow` after each iteration; a true result stops.
+    ``bank`` holds centred kernels of trace n, ``codes`` (n,) the classes of the rows.
     """
     signs = signs_of_codes(codes, n_classes)
     labels = from_numpy(label_factor(codes, n_classes), bank.like)
@@ -201,11 +172,8 @@ def _learn_weights(
 ) -> _Learned:
     """The weights of Eq. 39 for machines with ``signs`` (n, m)."""
     weight_set = weight_set_of_norm(float(options.norm), True)
-    settings: dict[str, Any] = {
-        "tol": options.tol,
-        "max_iter": options.max_iter,
-        "callback": callback,
-    }
+    settings: Any = {"max_iter": options.max_iter, "callback": callback}
+    settings["tol"] = options.tol
     arguments = (bank, signs, float(options.alpha), options.C, 1e-2 * options.tol)
     if options.uncorrelated:
         criterion = SubspaceMargin(*arguments)

@@ -18,13 +18,21 @@ from kernelweave._array import (
 )
 from kernelweave.criteria.margin.margin import Margin, margins_of
 from kernelweave.kernels.banks.dense import DenseBank
-from kernelweave.models.shared.base import check_choice, check_number, is_int
 from kernelweave.models.shared.certificate import Certificate
 from kernelweave.models.shared.classifier import KernelClassifier
 from kernelweave.models.shared.learner import (
     FLOAT32_TOL,
     split_learned,
     weight_set_of_norm,
+)
+from kernelweave.models.shared.parameters import (
+    boolean,
+    check_choice,
+    check_parameters,
+    number,
+    one_of,
+    positive,
+    whole,
 )
 from kernelweave.solvers.certify import relative_gap
 from kernelweave.solvers.methods import METHODS
@@ -35,6 +43,18 @@ from kernelweave.weights import SignedSum, WeightSet
 __all__ = ["MarginClassifier", "MarginFit", "MarginOptions", "learn_margin"]
 
 Callback = Callable[[TraceRow], object]
+#: The largest absolute weight, where weights may be negative.
+WEIGHT_BOUND = number("a number >= 1", lambda v: np.isfinite(v) and v >= 1)
+#: Which values the parameters of a margin classifier may take.
+RULES = {
+    "margin": one_of("l1", "l2", "hard"),
+    "C": positive("learn"),
+    "norm": number("a number >= 1", lambda v: v >= 1),
+    "signed": boolean(),
+    "weight_bound": WEIGHT_BOUND,
+    "tol": number("a number > 0", lambda v: v > 0),
+    "max_iter": whole(1, optional=True),
+}
 
 
 @dataclass(frozen=True)
@@ -151,39 +171,18 @@ class MarginClassifier(KernelClassifier):
 
     def _check_parameters(self) -> None:
         """Refuse parameters that make no sense, before any work is done."""
-        check_choice(self, "margin", ("l1", "l2", "hard"))
-        positive = "a finite number > 0"
-        check_number(
-            self, "C", ("learn",), lambda v: np.isfinite(v) and v > 0, positive
-        )
+        check_parameters(self, RULES)
         if self.C == "learn" and self.margin != "l2":
             raise ValueError(
                 f"C='learn' needs margin='l2', where 1/C is the weight of the identity "
                 f"kernel; got margin={self.margin!r}"
-            )
-        check_number(self, "norm", (), lambda v: v >= 1, "a number >= 1")
-        if not isinstance(self.signed, bool | np.bool_):
-            raise ValueError(
-                f"The 'signed' parameter must be a bool; got {self.signed!r}"
             )
         if self.signed and self.norm != 1:
             raise ValueError(
                 "signed=True replaces w >= 0 by a positive semidefinite sum at a given "
                 f"trace, so it goes with norm=1; got norm={self.norm!r}"
             )
-        check_number(
-            self,
-            "weight_bound",
-            (),
-            lambda v: np.isfinite(v) and v >= 1,
-            "a number >= 1",
-        )
         self._check_solver()
-        check_number(self, "tol", (), lambda v: v > 0, "a number > 0")
-        if self.max_iter is not None:
-            check_number(
-                self, "max_iter", (), lambda v: is_int(v, 1), "None or an int >= 1"
-            )
 
     def _check_solver(self) -> None:
         """Weights of either sign have solvers of their own."""

@@ -6,14 +6,12 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
-
 from kernelweave._array import Array, eps
 from kernelweave.criteria.fisher.total import Fisher
 from kernelweave.fits.subspace import Subspace
 from kernelweave.kernels.banks.dense import DenseBank
-from kernelweave.models.shared.base import check_number, is_int
 from kernelweave.models.shared.learner import Choice, WeightLearner
+from kernelweave.models.shared.parameters import boolean, check_parameters, whole
 from kernelweave.models.shared.progress import Progress
 
 __all__ = ["check_components", "in_unit_variance", "learn_weights"]
@@ -21,15 +19,8 @@ __all__ = ["check_components", "in_unit_variance", "learn_weights"]
 
 def check_components(model: Any) -> None:
     """Refuse a dimension or a kind of subspace that does not exist."""
-    if model.n_components is not None:
-        check_number(
-            model, "n_components", (), lambda v: is_int(v, 1), "None or an int >= 1"
-        )
-    if not isinstance(model.uncorrelated, bool | np.bool_):
-        raise ValueError(
-            f"The 'uncorrelated' parameter of {type(model).__name__} must be a bool; "
-            f"got {model.uncorrelated!r}"
-        )
+    rules = {"n_components": whole(1, optional=True), "uncorrelated": boolean()}
+    check_parameters(model, rules)
 
 
 def learn_weights(

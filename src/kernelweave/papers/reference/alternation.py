@@ -12,21 +12,10 @@ from kernelweave.criteria.fisher.total import Fisher
 from kernelweave.fits.subspace import RegularizedKernel, Subspace
 from kernelweave.fits.subspace_svm import JointPoint, SubspaceSVM
 from kernelweave.kernels.banks.dense import DenseBank
-from kernelweave.solvers.certify import relative_gap
-from kernelweave.solvers.local.subspace_joint import (
-    MAX_ITER,
-    Callback,
-    JointSolution,
-    Round,
-    collect,
-)
 from kernelweave.solvers.solve import solve
 from kernelweave.weights.base import WeightSet
 
-__all__ = ["BestWeights", "alternate", "solve_alternating"]
-
-#: Relative change over two rounds, as a share of the gap, that counts as cycling.
-SAME = 1e-2
+__all__ = ["BestWeights", "WeightedPoint", "alternate"]
 
 #: From A (n, m): the problem at the best weights for A, these (p,), and a lower bound.
 Reweigh = Callable[[np.ndarray], tuple[SubspaceSVM, np.ndarray, float]]
@@ -78,11 +67,12 @@ def alternate(
     subspace: Subspace,
     n_components: int | None = None,
     reweigh: Reweigh | None = None,
-) -> Iterator[Round]:
+) -> Iterator[tuple[WeightedPoint, float]]:
     """Train machines on a subspace, take the best subspace for them, and so on.
 
     Eqs. 9 and 20, with ``reweigh`` (a :class:`BestWeights`) also over the weights of
-    several kernels, Eqs. 39 and 40. It need not converge.
+    several kernels, Eqs. 39 and 40. It need not converge: the bounds of the rounds
+    often stay apart, and the rounds repeat.
 
     Yields
     ------
@@ -102,43 +92,3 @@ def alternate(
             problem, weights, bound = reweigh(point.duals)
         yield point, bound
         subspace = problem.subspace(point.duals, n_components)
-
-
-def solve_alternating(
-    problem: SubspaceSVM,
-    start: Subspace,
-    n_components: int | None = None,
-    *,
-    reweigh: Reweigh | None = None,
-    tol: float = 1e-6,
-    max_iter: int = MAX_ITER,
-    callback: Callback | None = None,
-) -> JointSolution:
-    """The best point and bound of the alternation, until they meet or it cycles.
-
-    ``start`` is the subspace to begin with; the other arguments are those of
-    :func:`~kernelweave.solvers.local.subspace_joint.solve_joint` and
-    :func:`alternate`.
-    """
-    rounds = _until_cycling(alternate(problem, start, n_components, reweigh))
-    status = (
-        "stopped: the alternation goes in circles; the best value is {upper:.6g} and "
-        "none is below {lower:.6g}, a relative gap of {gap:.1e}"
-    )
-    return collect(rounds, tol, max_iter, callback, status)
-
-
-def _until_cycling(rounds: Iterator[Round]) -> Iterator[Round]:
-    """Rounds until the last values are those of two rounds before."""
-    values: list[float] = []
-    lower = -np.inf
-    for point, bound in rounds:
-        yield point, bound
-        values.append(point.upper)
-        lower = max(lower, bound)
-        if len(values) >= 5:
-            gap = min(relative_gap(min(values), lower), 1.0)
-            last = np.array(values[-5:])
-            change = np.abs(last[2:] - last[:-2]) / np.abs(last[2:])
-            if np.all(change <= SAME * gap):
-                return

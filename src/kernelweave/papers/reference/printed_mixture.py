@@ -216,7 +216,4 @@ def _log_normal(residual: np.ndarray, variance: np.ndarray) -> np.ndarray:
 def _log_likelihood(density: np.ndarray, seen: np.ndarray, share: np.ndarray) -> float:
     with np.errstate(divide="ignore"):
         joint = np.where(seen, density + np.log(share)[None, :], -np.inf)
-    largest = np.max(joint, axis=1, keepdims=True)
-    largest = np.where(np.isfinite(largest), largest, 0.0)
-    total = np.sum(np.exp(joint - largest), axis=1)
-    return float(np.sum(np.log(total) + largest[:, 0]))
+    return float(np.sum(np.logaddexp.reduce(joint, axis=1)))

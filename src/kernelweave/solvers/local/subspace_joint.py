@@ -12,7 +12,7 @@ from kernelweave.fits.subspace_svm import JointPoint, SubspaceSVM
 from kernelweave.solvers.certify import relative_gap
 from kernelweave.solvers.solution import TraceRow
 
-__all__ = ["JointSolution", "collect", "solve_joint"]
+__all__ = ["JointSolution", "solve_joint"]
 
 #: Rounds of the search for fewer dimensions than machines.
 MAX_ITER = 50
@@ -20,7 +20,6 @@ MAX_ITER = 50
 LENGTHS = np.linspace(0.05, 1.0, 20)
 #: A descent step is made so many times shorter before it is given up.
 MAX_CUTS = 8
-STUCK = "stopped: no step finds a smaller value; the relative gap is {gap:.1e}"
 
 Callback = Callable[[TraceRow], object]
 Round = tuple[JointPoint, float]
@@ -98,7 +97,7 @@ def solve_joint(
         rounds = iter([(problem.point(whole, duals), bound)])
     else:
         rounds = _search(problem, duals, n_components, limit)
-    return collect(rounds, tol, limit, callback)
+    return _collect(rounds, tol, limit, callback)
 
 
 def _search(
@@ -165,20 +164,17 @@ def _descend(problem: SubspaceSVM, here: _Placed, n_components: int) -> Iterator
         here, eta = candidate, 3.0 * eta
 
 
-def collect(
+def _collect(
     rounds: Iterator[Round],
     tol: float,
     limit: int,
     callback: Callback | None,
-    status: str = STUCK,
 ) -> JointSolution:
-    """Run the rounds; the best point, the best bound, and why it ended.
-
-    ``status`` is the sentence for rounds that end by themselves.
-    """
+    """Run the rounds; the best point, the best bound, and why it ended."""
     best: JointPoint | None = None
     lower, started = -np.inf, time.perf_counter()
     trace: list[TraceRow] = []
+    status = "stopped: no step finds a smaller value; the relative gap is {gap:.1e}"
     for point, bound in rounds:
         lower = max(lower, bound)
         if best is None or point.upper < best.upper:
@@ -198,5 +194,5 @@ def collect(
     gap = relative_gap(best.upper, lower)
     if gap <= tol:
         status = f"optimal: the relative gap {gap:.1e} is within tol={tol:.0e}"
-    status = status.format(gap=gap, upper=best.upper, lower=lower)
+    status = status.format(gap=gap)
     return JointSolution(best, lower, gap, gap <= tol, status, len(trace), tuple(trace))
