@@ -8,6 +8,7 @@ from kernelweave.fits.targets import signs_of_codes
 from kernelweave.models.shared.margin import (
     MarginClassifier,
     MarginOptions,
+    check_margin_parameters,
     learn_margin,
 )
 from kernelweave.models.shared.options import read_options
@@ -177,7 +178,7 @@ class MultipleKernelSVC(MarginClassifier):
         self : estimator
             Fitted estimator.
         """
-        self._check_parameters()
+        check_margin_parameters(self)
         check_choice(self, "weights", ("shared", "per_class"))
         source = self._open(X)
         codes = self._encode(X, y)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from kernelweave._array import Array, from_numpy, namespace, to_numpy
-from kernelweave.models.shared.classifier import KernelClassifier
-from kernelweave.models.shared.joint_subspace import JointFit, JointOptions, fit_joint
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+
+from kernelweave._array import Array, from_numpy, to_numpy
+from kernelweave.models.shared.joint_subspace import JointOptions, fit_joint
+from kernelweave.models.shared.margin import MarginClassifier
 from kernelweave.models.shared.options import read_options
 from kernelweave.models.shared.parameters import (
     boolean,
@@ -17,7 +19,7 @@ from kernelweave.models.shared.parameters import (
     whole,
 )
 from kernelweave.models.shared.progress import Progress
-from kernelweave.models.shared.transaction import KernelTransformer, fit_method
+from kernelweave.models.shared.transaction import all_or_nothing, fit_method
 
 __all__ = ["SubspaceKernelSVC"]
 
@@ -34,7 +36,9 @@ RULES = {
 }
 
 
-class SubspaceKernelSVC(KernelTransformer, KernelClassifier):
+class SubspaceKernelSVC(
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, MarginClassifier
+):
     """Support vector machines and the subspace kernel they share, learned jointly.
 
     With one machine per class, ``A = Y a`` their dual variables and K_S the kernel of a
@@ -191,14 +195,7 @@ class SubspaceKernelSVC(KernelTransformer, KernelClassifier):
         progress = Progress(self, X, y)
         bank = self._fit_bank(source, progress)
         options = read_options(JointOptions, self)
-        self._publish(
-            fit_joint(bank, codes, len(self.classes_), options, progress.iteration)
-        )
-        progress.end()
-        return self
-
-    def _publish(self, fit: JointFit) -> None:
-        """Set the fitted attributes."""
+        fit = fit_joint(bank, codes, len(self.classes_), options, progress.iteration)
         self._set_weights(fit.weights)
         self.alpha_, self.n_iter_ = fit.alpha, fit.n_iter
         self.subspace_coef_ = fit.subspace_coef
@@ -209,6 +206,10 @@ class SubspaceKernelSVC(KernelTransformer, KernelClassifier):
             self.certificate_ = fit.certificate.with_remarks(self.kernel_map_.remarks)
         else:
             self._set_certificate(fit.certificate)
+        progress.end()
+        return self
+
+    fit_transform = all_or_nothing(TransformerMixin.fit_transform)
 
     def _check_parameters(self) -> None:
         check_parameters(self, RULES)
@@ -238,28 +239,3 @@ class SubspaceKernelSVC(KernelTransformer, KernelClassifier):
         rows = self._rows(X, "transform")
         weights = to_numpy(self.kernel_weights_)
         return self.kernel_map_.project(rows, weights, self.subspace_coef_)
-
-    def decision_function(self, X: Any) -> Array:
-        """Values of the machines.
-
-        Parameters
-        ----------
-        X : array-like or DataFrame of shape (m, d), or kernels of shape (m, n[, p])
-            Rows.
-
-        Returns
-        -------
-        scores : array of shape (m,) or (m, k)
-            For two classes positive for ``classes_[1]``, else one column per class.
-        """
-        values = self._values(X, "decision_function")
-        return values[:, 0] if len(self.classes_) == 2 else values
-
-    def _values(self, X: Any, method: str) -> Array:
-        return self._predict_target(X, method) + self.intercept_[None, :]
-
-    def _class_scores(self, X: Any) -> Array:
-        values = self._values(X, "predict")
-        if len(self.classes_) > 2:
-            return values
-        return namespace(values).concat([-values, values], axis=1)

@@ -15,6 +15,7 @@ from kernelweave.fits.targets import signs_of_codes
 from kernelweave.models.shared.margin import (
     MarginClassifier,
     MarginOptions,
+    check_margin_parameters,
     learn_margin,
 )
 from kernelweave.models.shared.options import read_options
@@ -172,7 +173,7 @@ class TransductiveKernelSVC(MarginClassifier):
         self : estimator
             Fitted estimator.
         """
-        self._check_parameters()
+        check_margin_parameters(self)
         source = self._open(X)
         codes = self._encode_partly(X, y)
         progress = Progress(self, X, y)

@@ -40,7 +40,13 @@ from kernelweave.solvers.solution import TraceRow
 from kernelweave.solvers.solve import solve
 from kernelweave.weights import SignedSum, WeightSet
 
-__all__ = ["MarginClassifier", "MarginFit", "MarginOptions", "learn_margin"]
+__all__ = [
+    "MarginClassifier",
+    "MarginFit",
+    "MarginOptions",
+    "check_margin_parameters",
+    "learn_margin",
+]
 
 Callback = Callable[[TraceRow], object]
 #: The largest absolute weight, where weights may be negative.
@@ -157,43 +163,32 @@ def learn_margin(
     )
 
 
+def check_margin_parameters(model: Any) -> None:
+    """Refuse parameter values and combinations that make no sense."""
+    check_parameters(model, RULES)
+    if model.C == "learn" and model.margin != "l2":
+        raise ValueError(
+            f"C='learn' needs margin='l2', where 1/C is the weight of the identity "
+            f"kernel; got margin={model.margin!r}"
+        )
+    if model.signed and model.norm != 1:
+        raise ValueError(
+            "signed=True replaces w >= 0 by a positive semidefinite sum at a given "
+            f"trace, so it goes with norm=1; got norm={model.norm!r}"
+        )
+    # Weights of either sign have solvers of their own.
+    methods = METHODS["signed margin" if model.signed else "margin"]
+    others = METHODS["margin" if model.signed else "signed margin"]
+    if isinstance(model.solver, str) and model.solver in set(others) - set(methods):
+        raise ValueError(
+            f"solver={model.solver!r} is for signed={not model.signed}; with "
+            f"signed={bool(model.signed)} use one of {['auto', *methods]}"
+        )
+    check_choice(model, "solver", ("auto", *methods))
+
+
 class MarginClassifier(KernelClassifier):
     """Classifier whose functions are support vector machines on learned kernels."""
-
-    margin: str
-    C: Any
-    norm: float
-    signed: bool
-    weight_bound: float
-    solver: str
-    tol: float
-    max_iter: int | None
-
-    def _check_parameters(self) -> None:
-        """Refuse parameters that make no sense, before any work is done."""
-        check_parameters(self, RULES)
-        if self.C == "learn" and self.margin != "l2":
-            raise ValueError(
-                f"C='learn' needs margin='l2', where 1/C is the weight of the identity "
-                f"kernel; got margin={self.margin!r}"
-            )
-        if self.signed and self.norm != 1:
-            raise ValueError(
-                "signed=True replaces w >= 0 by a positive semidefinite sum at a given "
-                f"trace, so it goes with norm=1; got norm={self.norm!r}"
-            )
-        self._check_solver()
-
-    def _check_solver(self) -> None:
-        """Weights of either sign have solvers of their own."""
-        methods = METHODS["signed margin" if self.signed else "margin"]
-        others = METHODS["margin" if self.signed else "signed margin"]
-        if isinstance(self.solver, str) and self.solver in set(others) - set(methods):
-            raise ValueError(
-                f"solver={self.solver!r} is for signed={not self.signed}; with "
-                f"signed={bool(self.signed)} use one of {['auto', *methods]}"
-            )
-        check_choice(self, "solver", ("auto", *methods))
 
     def _publish(self, fits: list[MarginFit]) -> None:
         """Set the fitted attributes from one fit, or from one per class."""
