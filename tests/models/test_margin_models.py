@@ -182,7 +182,7 @@ def test_the_hard_margin_separates_or_says_why_not(make_problem, rng):
     assert np.min(signs * model.decision_function(problem.X)) > 1 - 1e-3
     assert np.isinf(model.C_)
     X, y = np.concatenate([problem.X, problem.X[:1]]), problem.y
-    with pytest.raises(ValueError, match=r"infeasible.*separa"):
+    with pytest.raises(ValueError, match=r"MultipleKernelSVC: infeasible.*separa"):
         model.fit(X, np.append(y, 1 - y[0]))
 
 

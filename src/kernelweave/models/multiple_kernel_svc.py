@@ -7,11 +7,9 @@ from typing import Any
 from kernelweave.fits.targets import signs_of_codes
 from kernelweave.models.shared.margin import (
     MarginClassifier,
-    MarginOptions,
     check_margin_parameters,
     learn_margin,
 )
-from kernelweave.models.shared.options import read_options
 from kernelweave.models.shared.parameters import check_choice
 from kernelweave.models.shared.progress import Progress
 from kernelweave.models.shared.transaction import fit_method
@@ -188,12 +186,8 @@ class MultipleKernelSVC(MarginClassifier):
         groups = [slice(0, None)]
         if self.weights == "per_class":
             groups = [slice(c, c + 1) for c in range(signs.shape[1])]
-        options = read_options(MarginOptions, self)
-        self._publish(
-            [
-                learn_margin(bank, signs[:, own], options, progress.iteration)
-                for own in groups
-            ]
-        )
+        report = progress.iteration
+        fits = [learn_margin(self, bank, signs[:, own], report) for own in groups]
+        self._publish(fits)
         progress.end()
         return self

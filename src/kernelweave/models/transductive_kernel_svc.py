@@ -14,11 +14,9 @@ from kernelweave._array import Array, from_numpy, namespace, to_numpy
 from kernelweave.fits.targets import signs_of_codes
 from kernelweave.models.shared.margin import (
     MarginClassifier,
-    MarginOptions,
     check_margin_parameters,
     learn_margin,
 )
-from kernelweave.models.shared.options import read_options
 from kernelweave.models.shared.progress import Progress
 from kernelweave.models.shared.targets import require_targets
 from kernelweave.models.shared.transaction import fit_method
@@ -179,8 +177,7 @@ class TransductiveKernelSVC(MarginClassifier):
         progress = Progress(self, X, y)
         bank = self._fit_bank(source, progress)
         signs = signs_of_codes(codes, len(self.classes_))
-        options = read_options(MarginOptions, self)
-        fit = learn_margin(bank, signs, options, progress.iteration)
+        fit = learn_margin(self, bank, signs, progress.iteration)
         self._publish([fit])
         self.kernel_: Array = bank.combine(fit.weights)
         self.transduction_ = self._label(codes)

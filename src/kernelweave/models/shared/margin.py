@@ -25,6 +25,7 @@ from kernelweave.models.shared.learner import (
     split_learned,
     weight_set_of_norm,
 )
+from kernelweave.models.shared.options import read_options
 from kernelweave.models.shared.parameters import (
     boolean,
     check_choice,
@@ -43,7 +44,6 @@ from kernelweave.weights import SignedSum, WeightSet
 __all__ = [
     "MarginClassifier",
     "MarginFit",
-    "MarginOptions",
     "check_margin_parameters",
     "learn_margin",
 ]
@@ -123,9 +123,10 @@ class MarginOptions:
 
 
 def learn_margin(
-    bank: DenseBank, signs: np.ndarray, options: MarginOptions, callback: Callback
+    model: MarginClassifier, bank: DenseBank, signs: np.ndarray, callback: Callback
 ) -> MarginFit:
     """Weights shared by all columns of ``signs`` (n, c), and their functions."""
+    options = read_options(MarginOptions, model)
     criterion = Margin(bank, from_numpy(signs, bank.stack), options.margin, options.C)
     weight_set = options.weight_set(bank)
     single = namespace(bank.stack).finfo(bank.stack.dtype).bits == 32
@@ -138,7 +139,7 @@ def learn_margin(
         callback=callback,
     )
     if not np.isfinite(solution.value):
-        raise ValueError(solution.status)
+        raise ValueError(f"{type(model).__name__}: {solution.status}")
     certificate = Certificate.of(solution, options.problem)
     if solution.method == "newton" and not is_numpy(bank.stack):
         moved = "solver='newton' trained its support vector machines on the CPU"
