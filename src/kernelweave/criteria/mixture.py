@@ -23,10 +23,9 @@ class MixtureLikelihood:
 
         (1/n) [ sum_i (1 + log a_i) + kappa sum_l (1 + log b_l) - <w, p'a + kappa b> ].
 
-    Values are counted in nats a row from those of uniform weights, which are set to -1,
-    so that a gap relative to the value is one in nats a row; add ``offset`` for the
-    formula above. Sums over rows are taken where the densities are, in float64; what
-    has p entries is NumPy's.
+    Values are in nats per row, shifted so that uniform weights have the value -1 and a
+    relative gap is one in nats per row; add ``offset`` for the formula above. Sums over
+    rows are taken where the densities are, in float64; arrays of p entries are NumPy's.
 
     Parameters
     ----------

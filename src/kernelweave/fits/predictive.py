@@ -38,7 +38,7 @@ class PredictivePath(LooPath):
     gram : array of shape (n, n)
         Centred kernel; its memory is reused.
     target : array of shape (n, k)
-        One column a class coordinate; their means are the intercepts.
+        One column per class coordinate; their means are the intercepts.
     unknown : ndarray of shape (n,), optional
         Prior variance, over the amplitude, of what the kernel leaves out of each row,
         to be added where the row itself is predicted. None by default.

@@ -1,6 +1,6 @@
 """Zhao, Yu, Ye, Liu (2009): mixtures of probabilistic kernel discriminants.
 
-Protocol (Section 5): nine microarrays, 15 kernels each, one a biological pathway; ten
+Protocol (Section 5): nine microarrays, 15 kernels each, one per biological pathway; ten
 random partitions; accuracy of MPKDA with prior (Eq. 23) and posterior (Eq. 26)
 projections, against discriminant analysis and support vector machines that learn a sum
 of kernels. Figure 1 takes 5 to 25 percent of the training rows out of each kernel.
@@ -102,13 +102,13 @@ class Halves(Split):
     groups: Mapping[str, slice]
 
     def views(self) -> list[tuple[str, RBF, slice]]:
-        """One Gaussian kernel a group."""
+        """One Gaussian kernel per group."""
         return [(name, RBF(), columns) for name, columns in self.groups.items()]
 
 
 @functools.cache
 def pathways(name: str) -> Microarray:
-    """A microarray with a group a pathway, in the order of their names."""
+    """A microarray with one group per pathway, in the order of their names."""
     bunch = fetch_expression(name, gene_sets="kegg_msigdb", smallest=1, as_frame=False)
     where = {view: columns for view, _, columns in bunch.views}
     blocks = [bunch.data[:, where[view]] for view in says.PATHWAYS]

@@ -55,11 +55,11 @@ class MixtureOptions:
     def problem(self, n_experts: int) -> str:
         """What is maximised or minimised, for the certificate."""
         if self.weights == "stacking":
-            return "leave-one-out squared error of the mixed mean, a class each"
+            return "leave-one-out squared error of the mixed mean of each class"
         share = "shared" if self.weights == "shared" else "per-class"
         return (
             f"mixture likelihood of {n_experts} experts, {share} weights, "
-            f"leave-one-out {self.likelihood} densities, nats a row"
+            f"leave-one-out {self.likelihood} densities, nats per row"
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -139,24 +140,26 @@ def learn_weights(
     return weights, outcomes
 
 
+@dataclass(frozen=True)
 class _Group:
     """The problem of some classes that share their weights."""
 
-    def __init__(
-        self,
-        options: MixtureOptions,
-        panel: ExpertPanel,
-        members: np.ndarray,
-        classes: list[int],
-        like: Array,
-        callback: Callback,
-    ) -> None:
-        self.options, self.panel, self.callback = options, panel, callback
-        self.like = like
-        self.members, self.classes = members, classes
-        seen = panel.observed[:, members]
-        self.rows = np.any(seen, axis=1)  # the others know nothing of these classes
-        self.seen = seen[self.rows]
+    options: MixtureOptions
+    panel: ExpertPanel
+    members: np.ndarray  # the experts that may speak about all of them
+    classes: list[int]
+    like: Array
+    callback: Callback
+
+    @cached_property
+    def rows(self) -> np.ndarray:
+        """Rows (n,) that some member has: the others know nothing of these classes."""
+        return np.any(self.panel.observed[:, self.members], axis=1)
+
+    @cached_property
+    def seen(self) -> np.ndarray:
+        """Which of these rows have which member."""
+        return self.panel.observed[:, self.members][self.rows]
 
     def likely(self) -> Outcome:
         """Largest likelihood of leave-one-out densities."""
@@ -184,7 +187,9 @@ class _Group:
         options, host = self.options, self._table()
         prior = float(options.concentration) * len(host) / len(self.members)
         # Steps on a small table take microseconds: a device would spend more on calls.
-        table = host if host.size < LARGE_TABLE else self._on_device(host)
+        table: Array = host
+        if host.size >= LARGE_TABLE:
+            table = from_numpy(host, self.like, namespace(self.like).float64)
         if np.all(self.seen):
             criterion = MixtureLikelihood(table, prior)
             found = solve(
@@ -195,12 +200,14 @@ class _Group:
                 max_iter=options.max_iter,
                 callback=self.callback,
             )
-            value, lower = (
-                bound + criterion.offset for bound in (found.value, found.lower_bound)
+            return Outcome(
+                self._spread(found.weights),
+                found.value + criterion.offset,
+                found.lower_bound + criterion.offset,
+                found.converged,
+                found.status,
+                before + found.n_iter,
             )
-            n_iter = before + found.n_iter
-            weights = self._spread(found.weights)
-            return Outcome(weights, value, lower, found.converged, found.status, n_iter)
         limit = {} if options.max_iter is None else {"max_iter": options.max_iter}
         result = truncated_em(
             table, self.seen, prior, tol=options.tol, callback=self.callback, **limit
@@ -219,9 +226,6 @@ class _Group:
         """Log densities (rows, members), summed over the classes of the group."""
         table = self.panel.log_density[self.rows][:, self.members]
         return np.sum(table[:, :, self.classes], axis=2)
-
-    def _on_device(self, table: np.ndarray) -> Array:
-        return from_numpy(table, self.like, namespace(self.like).float64)
 
     def _move_noise(self, weights: np.ndarray) -> bool:
         """Take the best noise levels at these weights; return whether any moved."""
