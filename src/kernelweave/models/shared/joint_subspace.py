@@ -16,7 +16,11 @@ from kernelweave.fits.subspace_svm import SubspaceSVM
 from kernelweave.fits.targets import signs_of_codes
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.models.shared.certificate import Certificate
-from kernelweave.models.shared.learner import FLOAT32_TOL, weight_set_of_norm
+from kernelweave.models.shared.learner import (
+    FLOAT32_TOL,
+    LearnerOptions,
+    weight_set_of_norm,
+)
 from kernelweave.models.shared.progress import Progress
 from kernelweave.models.shared.subspace import learn_weights
 from kernelweave.solvers.certify import relative_gap
@@ -166,8 +170,8 @@ class JointFit:
 
     def _label_weights(self) -> None:
         """Weights of Eq. 27."""
-        settings = _Settings(self.model, self.alpha, self.tol)
-        choice = learn_weights(settings, self.bank, self.labels, self.progress)
+        options = LearnerOptions(self.model.norm, self.alpha, tol=self.tol)
+        choice = learn_weights(options, self.bank, self.labels, self.progress)
         self.weights, self.n_iter = choice.weights, int(choice.n_iter)
 
     def _problem(self) -> str:
@@ -226,13 +230,3 @@ class JointFit:
             f"{found}, stationary to {self.plain.stationarity:.0e}: the problem is not "
             "convex in the weights, and no optimum is certified"
         )
-
-
-class _Settings:
-    """What the weight learner of the label kernel asks a model for."""
-
-    objective, solver = "fisher", "auto"
-
-    def __init__(self, model: Any, alpha: float, tol: float) -> None:
-        self.norm, self.alpha = model.norm, alpha
-        self.tol, self.max_iter = tol, None

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+from dataclasses import replace
 from typing import Any
-
-import numpy as np
 
 from kernelweave._array import Array, eps
 from kernelweave.criteria.fisher.total import Fisher
 from kernelweave.fits.subspace import Subspace
 from kernelweave.kernels.banks.dense import DenseBank
-from kernelweave.models.shared.base import check_number, is_int
-from kernelweave.models.shared.learner import Choice, WeightLearner
+from kernelweave.models.shared.learner import Choice, LearnerOptions, choose_weights
+from kernelweave.models.shared.parameters import boolean, check_parameters, whole
 from kernelweave.models.shared.progress import Progress
 
 __all__ = ["check_components", "in_unit_variance", "learn_weights", "usable_alpha"]
@@ -20,29 +18,25 @@ __all__ = ["check_components", "in_unit_variance", "learn_weights", "usable_alph
 
 def check_components(model: Any) -> None:
     """Refuse a dimension or a kind of subspace that does not exist."""
-    if model.n_components is not None:
-        check_number(
-            model, "n_components", (), lambda v: is_int(v, 1), "None or an int >= 1"
-        )
-    if not isinstance(model.uncorrelated, bool | np.bool_):
-        raise ValueError(
-            f"The 'uncorrelated' parameter of {type(model).__name__} must be a bool; "
-            f"got {model.uncorrelated!r}"
-        )
+    check_parameters(
+        model, {"n_components": whole(1, optional=True), "uncorrelated": boolean()}
+    )
 
 
 def learn_weights(
     model: Any, bank: DenseBank, target: Array, progress: Progress
 ) -> Choice:
     """Weights and alpha by Eq. 27: the Fisher criterion with the label factor."""
-    names = ("alpha", "solver", "tol", "max_iter", "objective")
-    settings = SimpleNamespace(**{name: getattr(model, name) for name in names})
-    # Every norm gives one kernel the same weight.
-    settings.norm = 1.0 if bank.n_kernels == 1 else model.norm
-    learner = WeightLearner(
-        settings, bank, target, lambda alpha: Fisher(bank, target, alpha), progress
-    )
-    return learner.choose()[0]
+    options = LearnerOptions.of(model)
+    if bank.n_kernels == 1:  # every norm gives one kernel the same weight
+        options = replace(options, norm=1.0)
+    return choose_weights(
+        options,
+        bank,
+        target,
+        lambda alpha: Fisher(bank, target, alpha),
+        progress.iteration,
+    ).choice
 
 
 def usable_alpha(alpha: float, like: Array) -> float:
