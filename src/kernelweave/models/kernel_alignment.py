@@ -185,6 +185,7 @@ class KernelAlignment(KernelTransformer, KernelModel):
         """
         self._check_parameters()
         source = self._open(X)
+        self._forget()
         target = self._target(X, y)
         progress = Progress(self, X, y)
         bank = self._fit_bank(source, progress)
@@ -197,8 +198,6 @@ class KernelAlignment(KernelTransformer, KernelModel):
         self.n_iter_, self.alignment_ = n_iter, criterion.alignment(weights)
         alignments = self.kernel_map_.spread(criterion.cosines)
         self.kernel_alignments_ = from_numpy(alignments, self._like)
-        for name in ("components_", "certificate_"):
-            self.__dict__.pop(name, None)  # of an earlier fit
         if components is not None:
             self.components_ = as_float(components, self._like.dtype)
         if certificate is not None:

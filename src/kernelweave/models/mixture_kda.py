@@ -16,6 +16,7 @@ from kernelweave.models.mixture.weights import Mixture, learn_mixture
 from kernelweave.models.shared.discriminant import KernelDiscriminant
 from kernelweave.models.shared.options import read_options
 from kernelweave.models.shared.progress import Progress
+from kernelweave.models.shared.rows import split_observed
 from kernelweave.models.shared.transaction import fit_method
 from kernelweave.views.columns import resolve_columns
 from kernelweave.views.missing import (
@@ -198,6 +199,7 @@ class MixtureKDA(KernelDiscriminant):
         """
         check_mixture_parameters(self)
         data, names = self._read(X)
+        self._forget()
         codes = self._encode(X, y)
         check_every_view(data.observed, names)
         check_some_view(data.observed, "training")
@@ -225,7 +227,7 @@ class MixtureKDA(KernelDiscriminant):
         X = validate_features(self, X, reset=True)
         self._positions = resolve_columns(X, self._views)
         if self.missing != "error":
-            data = self._split_with_missing(X, self._positions)
+            data = split_observed(X, self._views, self._positions)
         else:
             data = _complete(split_views(X, self._views, self._positions))
         warn_twins(self._views, self._positions)
@@ -273,7 +275,6 @@ class MixtureKDA(KernelDiscriminant):
         self.loo_error_ = float(np.mean((panel.target - mean) ** 2))
         self.n_iter_ = mixture.n_iter
         self._set_gaussians(ClassGaussians.fit(held_out, panel.target, codes))
-        self.__dict__.pop("certificate_", None)  # of an earlier fit
         if mixture.certificate is not None:
             self._set_certificate(mixture.certificate)
 

@@ -179,6 +179,7 @@ class MultipleKernelSVC(MarginClassifier):
         check_margin_parameters(self)
         check_choice(self, "weights", ("shared", "per_class"))
         source = self._open(X)
+        self._forget()
         codes = self._encode(X, y)
         progress = Progress(self, X, y)
         bank = self._fit_bank(source, progress)

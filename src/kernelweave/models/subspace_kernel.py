@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from kernelweave._array import Array, from_numpy
+from kernelweave._array import Array, eps, from_numpy
+from kernelweave.criteria.fisher.total import Fisher
 from kernelweave.exceptions import KernelWeaveConvergenceWarning
 from kernelweave.fits.label_kernels import label_factor, target_factor
 from kernelweave.fits.subspace import RegularizedKernel, Subspace, decorrelated
+from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.models.shared.base import KernelModel
-from kernelweave.models.shared.learner import Choice, check_learner_parameters
-from kernelweave.models.shared.parameters import check_choice
-from kernelweave.models.shared.progress import Progress
-from kernelweave.models.shared.subspace import (
-    check_components,
-    in_unit_variance,
-    learn_weights,
+from kernelweave.models.shared.learner import (
+    LEARNER,
+    Choice,
+    LearnerOptions,
+    choose_weights,
 )
+from kernelweave.models.shared.parameters import (
+    boolean,
+    check_choice,
+    check_parameters,
+    one_of,
+    whole,
+)
+from kernelweave.models.shared.progress import Progress
 from kernelweave.models.shared.targets import (
     as_outputs,
     check_targets,
@@ -35,6 +44,13 @@ __all__ = ["SubspaceKernel"]
 #: Iterations of the alignment, where none are asked for, and what it should reach.
 ALIGNMENT_ITER = 2000
 STATIONARY = 1e-2
+#: Which values the parameters may take.
+RULES = {
+    **{name: LEARNER[name] for name in ("norm", "alpha", "solver", "tol", "max_iter")},
+    "n_components": whole(1, optional=True),
+    "uncorrelated": boolean(),
+    "method": one_of("hsic", "alignment"),
+}
 
 
 class SubspaceKernel(KernelTransformer, KernelModel):
@@ -158,9 +174,6 @@ callable, default="normalized"
     2
     """
 
-    #: The weight learner minimises the Fisher criterion.
-    objective = "fisher"
-
     def __init__(
         self,
         views: Any = None,
@@ -217,20 +230,19 @@ callable, default="normalized"
         """
         self._check_parameters()
         source = self._open(X)
+        self._forget()
         factor = self._label_factor(X, y)
         progress = Progress(self, X, y)
         bank = self._fit_bank(source, progress)
         target = from_numpy(factor, bank.like)
-        choice = learn_weights(self, bank, target, progress)
+        choice = self._choose(bank, target, progress)
         kernel = RegularizedKernel(bank.combine(choice.weights), choice.alpha)
         self._publish(choice, *self._find(kernel, target, progress))
         progress.end()
         return self
 
     def _check_parameters(self) -> None:
-        check_learner_parameters(self)
-        check_components(self)
-        check_choice(self, "method", ("hsic", "alignment"))
+        check_parameters(self, RULES)
         if self.method == "alignment" and self.uncorrelated:
             raise ValueError(
                 "method='alignment' has no uncorrelated form; use method='hsic'"
@@ -247,7 +259,6 @@ callable, default="normalized"
     def _label_factor(self, X: Any, y: Any) -> np.ndarray:
         """Factor L (n, r) of the label kernel; sets ``classes_`` for classes."""
         y, kind = check_targets(X, y, type(self).__name__)
-        self.__dict__.pop("classes_", None)  # of an earlier fit
         given = self.label_kernel
         named = isinstance(given, str)
         if callable(given):
@@ -280,6 +291,27 @@ callable, default="normalized"
         kernel = self.label_kernel(values, values)
         return label_factor(codes.reshape(-1), len(values), kernel)
 
+    def _choose(self, bank: DenseBank, target: Array, progress: Progress) -> Choice:
+        """Weights and alpha by Eq. 27: the Fisher criterion with L (n, r) as target."""
+        options = LearnerOptions(
+            # Every norm gives one kernel the same weight.
+            norm=1.0 if bank.n_kernels == 1 else self.norm,
+            alpha=self.alpha,
+            solver=self.solver,
+            tol=self.tol,
+            max_iter=self.max_iter,
+        )
+        choice = choose_weights(
+            options,
+            bank,
+            target,
+            lambda alpha: Fisher(bank, target, alpha),
+            progress.iteration,
+        ).choice
+        # A learned regularisation may be zero: take the least that can be factored.
+        smallest = target.shape[0] * eps(target)
+        return replace(choice, alpha=max(float(choice.alpha), smallest))
+
     def _find(
         self, kernel: RegularizedKernel, target: Array, progress: Progress
     ) -> tuple[Subspace, AlignmentResult | None]:
@@ -299,7 +331,11 @@ callable, default="normalized"
             return found.subspace, found
         subspace = kernel.subspace(target, self.n_components, bool(self.uncorrelated))
         if self.uncorrelated:
-            subspace = in_unit_variance(decorrelated(subspace, target))
+            # The features of Eq. 19 have norms, not variances, of one.
+            subspace = decorrelated(subspace, target)
+            scale = float(target.shape[0]) ** 0.5
+            coef, features = scale * subspace.coef, scale * subspace.features
+            subspace = Subspace(coef, features, subspace.dependence)
         return subspace, None
 
     def _publish(
@@ -314,7 +350,6 @@ callable, default="normalized"
         self.n_components_ = int(subspace.coef.shape[1])
         assert choice.certificate is not None
         self._set_certificate(choice.certificate)
-        self.__dict__.pop("alignment_", None)  # of an earlier fit
         if aligned is None:
             return
         self.alignment_ = aligned.value

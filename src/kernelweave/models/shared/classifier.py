@@ -30,14 +30,10 @@ class KernelClassifier(ClassifierMixin, KernelModel):
 
     classes_: np.ndarray
 
-    def _check_targets(self, X: Any, y: Any) -> np.ndarray:
-        """Labels (n,) of the rows of X."""
-        return check_labels(X, y, type(self).__name__)
-
     def _encode(self, X: Any, y: Any) -> np.ndarray:
         """Class codes (n,); sets ``classes_``."""
-        labels = self._check_targets(X, y)
-        self.classes_, codes = encode_labels(labels, type(self).__name__)
+        owner = type(self).__name__
+        self.classes_, codes = encode_labels(check_labels(X, y, owner), owner)
         return codes
 
     def _class_scores(self, X: Any) -> Array:

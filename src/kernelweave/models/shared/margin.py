@@ -196,7 +196,6 @@ class MarginClassifier(KernelClassifier):
         like = self._like
         all_weights = np.stack([self.kernel_map_.spread(fit.weights) for fit in fits])
         self._set_weights(np.mean([fit.weights for fit in fits], axis=0))
-        self.__dict__.pop("class_kernel_weights_", None)  # of an earlier fit
         if len(fits) > 1:
             self.class_kernel_weights_ = from_numpy(all_weights, like)
         coef = np.concatenate([fit.coef for fit in fits], axis=1)

@@ -9,6 +9,7 @@ import numpy as np
 from kernelweave._array import Array, detached
 from kernelweave._chunks import numbered
 from kernelweave.kernels.twins import warn_twins
+from kernelweave.models.shared.fitted import Columns, Task
 from kernelweave.views.columns import resolve_columns
 from kernelweave.views.spec import parse_views
 from kernelweave.views.streams import split_rows, validate_new_rows, validate_rows
@@ -24,6 +25,8 @@ class Intake:
     model : estimator
         Whose ``views`` say which columns are used. A bare copy of it bears
         ``n_features_in_`` and ``feature_names_in_``, so that this can go to workers.
+    task : Task
+        Says what targets are.
 
     Attributes
     ----------
@@ -33,8 +36,9 @@ class Intake:
         No rows, in the namespace, device and dtype of the first portion.
     """
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, task: Task) -> None:
         self.bearer = type(model)(**model.get_params(deep=False))
+        self.task = task
         self.views = parse_views(model.views, reserved=model._get_param_names())
         self.positions: list[list[int]] = []
         self.like: Array = None
@@ -75,14 +79,10 @@ class Intake:
     def targets(self, X: Any, y: Any, start: int = 0) -> np.ndarray:
         """Labels (m,), or outputs (m, t), of a portion."""
         with numbered(start):
-            return self.bearer._check_targets(X, y)
+            return self.task.targets(X, y)
 
-    def lend(self, model: Any) -> None:
-        """Set on the model what prediction needs to know about rows."""
-        for name in ("n_features_in_", "feature_names_in_"):
-            vars(model).pop(name, None)
-            if hasattr(self.bearer, name):
-                setattr(model, name, getattr(self.bearer, name))
-        model._views, model._positions = self.views, self.positions
-        if hasattr(self.bearer, "_flat"):
-            model._flat = self.bearer._flat
+    def columns(self) -> Columns:
+        """What prediction needs to know about rows."""
+        names = ("n_features_in_", "feature_names_in_")
+        noted = {n: v for n, v in vars(self.bearer).items() if n in names}
+        return Columns(self.views, self.positions, noted)
