@@ -286,21 +286,6 @@ class MixtureKDA(KernelDiscriminant):
         data = self._rows(X, method)
         return self._projector.project(data, self.projection == "posterior")
 
-    def transform(self, X: Any) -> Array:
-        """Combined means of the class coordinates.
-
-        Parameters
-        ----------
-        X : array-like or DataFrame of shape (m, d), or kernels of shape (m, n[, p])
-            Rows.
-
-        Returns
-        -------
-        Z : array of shape (m, k)
-            One column per class.
-        """
-        return self._predict_target(X, "transform")
-
     def kernel(self, X: Any, Z: Any = None) -> Array:
         """The learned kernel ``z(x)' z(z)``, linear in the projections.
 

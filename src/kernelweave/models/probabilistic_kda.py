@@ -210,21 +210,6 @@ class ProbabilisticKDA(KernelDiscriminant):
             return None
         return self.kernel_map_.lacking(observed, weights)
 
-    def transform(self, X: Any) -> Array:
-        """Means of the class coordinates.
-
-        Parameters
-        ----------
-        X : array-like or DataFrame of shape (m, d), or kernels of shape (m, n[, p])
-            Rows.
-
-        Returns
-        -------
-        Z : array of shape (m, k)
-            One column per class.
-        """
-        return self._predict_target(X, "transform")
-
     def predict_distribution(self, X: Any, diagonal: Any = None) -> tuple[Array, Array]:
         """Mean and variance of the class coordinates of rows.
 

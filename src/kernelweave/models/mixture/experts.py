@@ -277,20 +277,8 @@ def ask_experts(
 ) -> ExpertPanel:
     """Fit an expert on each kernel; adds remarks to ``maps``, with a warning each.
 
-    Parameters
-    ----------
-    maps : ViewMaps
-        The kernels, not computed yet.
-    codes : ndarray of shape (n,)
-        Class codes.
-    classes : ndarray of shape (k,)
-        Class labels.
-    options : MixtureOptions
-        How noise levels are chosen.
-    progress : Progress
-        Told about each kernel.
-    settle : callable, optional
-        ``settle(e, path)`` chooses the noise levels instead of ``options``.
+    The rows have the class codes ``codes`` (n,) of the labels ``classes`` (k,).
+    ``settle(e, path)``, if given, chooses the noise levels instead of ``options``.
     """
     target = class_target(codes, len(classes))
     panel = ExpertPanel.empty(maps, target, classes, options.missing == "zero")

@@ -97,7 +97,7 @@ class KernelDiscriminant(
 
     @lazily
     def transform(self, X: Any) -> Array:
-        """Project rows to discriminant coordinates, the most discriminating first.
+        """Project rows to discriminant coordinates, or to those of the classes.
 
         Parameters
         ----------
@@ -106,8 +106,9 @@ class KernelDiscriminant(
 
         Returns
         -------
-        Z : array of shape (m, k - 1)
-            Coordinates.
+        Z : array of shape (m, k - 1) or (m, k)
+            Discriminant coordinates, the most discriminating first; for probabilistic
+            models, the mean of each class coordinate.
         """
         return self._predict_target(X, "transform")
 
