@@ -175,6 +175,11 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
             self.__dict__.pop("feature_names_in_", None)
             self.__dict__.update(columns.noted)
 
+    def _set_portions(self, portions: Any) -> None:
+        """Keep the rows of ``partial_fit`` so far."""
+        self._set_columns(portions.intake.columns())
+        self._portions = portions
+
     def _set_certificate(self, certificate: Certificate) -> None:
         self.certificate_ = certificate.with_remarks(self.kernel_map_.remarks)
         if not certificate.converged:
