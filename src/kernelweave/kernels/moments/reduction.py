@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 __all__ = ["FixedTree"]
 
 #: Neighbours that are summed one after the other before the tree begins. Fewer partial
 #: sums have to be kept, and sent, than there are chunks.
 GROUP = 8
-
-
-class Mergeable(Protocol):
-    """What can be summed."""
-
-    def merge(self, other: object) -> object:
-        """The sum, as a new object."""
-        ...
-
 
 T = TypeVar("T")
 

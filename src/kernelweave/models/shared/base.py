@@ -103,7 +103,7 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
             p = len(self.kernel_names_)
             if self.missing == "error":
                 return validate_precomputed(self, X, reset=False, n_kernels=p)[0]
-            trained = self.kernel_map_.source.observed
+            trained = self.kernel_map_.observed
             return precomputed_with_missing(
                 self, X, reset=False, n_kernels=p, trained=trained
             )[0]

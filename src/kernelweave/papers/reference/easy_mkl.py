@@ -47,7 +47,7 @@ def easy_mkl_weights(bank: DenseBank, labels: Array, lam: float = 0.1) -> np.nda
     signs = to_numpy(labels).astype(np.float64)
     if signs.shape != (bank.n_samples,):
         raise ValueError(
-            f"labels must have the shape ({bank.n_samples},) of one a row; got "
+            f"labels must have the shape ({bank.n_samples},), one per row; got "
             f"{tuple(signs.shape)}"
         )
     p = bank.n_kernels
