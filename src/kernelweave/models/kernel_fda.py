@@ -9,7 +9,7 @@ import numpy as np
 from kernelweave._array import from_numpy
 from kernelweave.fits.targets import reduced_class_target
 from kernelweave.models.shared.discriminant import KernelDiscriminant, fit_discriminant
-from kernelweave.models.shared.fitted import Columns, Fitted, Trained
+from kernelweave.models.shared.fitted import Columns, Trained
 from kernelweave.models.shared.learner import Choice, Learned, RowJudge
 from kernelweave.models.shared.parameters import COMMON, check_parameters, positive
 from kernelweave.models.shared.progress import Progress
@@ -149,14 +149,8 @@ class KernelFDA(KernelDiscriminant):
         else:
             found = judge.at(weights, float(self.alpha))
         assert found.fit is not None
-        discriminant = fit_discriminant(found.fit, target, codes)
-        fitted = Fitted(
-            Learned(Choice(weights, found.alpha, 1), {}),
-            discriminant.loo_error,
-            dual_coef=discriminant.coef,
-            classes=classes,
-            gaussians=discriminant.gaussians,
-        )
+        learned = Learned(Choice(weights, found.alpha, 1), {})
+        fitted = fit_discriminant(learned, found.fit, target, classes, codes)
         columns = Columns(rows.views, rows.positions)
         self._set_discriminant(Trained(fitted, kernel_map, rows.like, columns))
         progress.end()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -36,7 +35,7 @@ from kernelweave.models.shared.targets import check_labels, encode_labels
 from kernelweave.models.shared.transaction import fit_method
 from kernelweave.models.streaming.explicit import train
 from kernelweave.models.streaming.feature_choice import FEATURES, check_columns, refused
-from kernelweave.models.streaming.portions import add_portion, check_again
+from kernelweave.models.streaming.portions import next_portions
 from kernelweave.models.streaming.primal import fit_class_moments
 from kernelweave.protocols import Criterion
 from kernelweave.solvers.methods import METHODS
@@ -257,7 +256,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         """
         self._check_parameters()
         progress = Progress(self, X, y)
-        self._assign(train(self, self._task(), X, y, progress))
+        self._assign(train(self, X, y, progress))
         progress.end()
         return self
 
@@ -296,21 +295,14 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
             Fitted once two classes have been seen.
         """
         self._check_parameters()
-        task, portions = self._task(), getattr(self, "_portions", None)
-        if X is None:
-            portions, solve = check_again(self, portions), True
-        else:
-            first = portions is None
-            portions = add_portion(self, task, portions, X, y, classes)
-            solve = solve and portions.can_train()
-            if first:
-                self._forget()
-        if solve:
+        portions, due = next_portions(self, X, y, classes, solve)
+        if portions.is_first:
+            self._forget()
+        if due:
             progress = Progress(self, X, y)
-            self._assign(portions.train(task, progress))
+            self._assign(portions.train(self, progress))
             progress.end()
-        self._set_columns(portions.intake.columns())
-        self._portions = portions
+        self._set_portions(portions)
         return self
 
     def _check_parameters(self) -> None:
@@ -335,54 +327,17 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
                 f"formulation='block' use one of {['auto', *METHODS['block']]}"
             )
 
-    def _task(self) -> Discrimination:
-        return Discrimination(
-            type(self).__name__,
-            LearnerOptions.of(self),
-            self.scatter == "within",
-            self.formulation == "block",
-        )
+    def _check_targets(self, X: Any, y: Any) -> np.ndarray:
+        return check_labels(X, y, type(self).__name__)
 
-    def _assign(self, trained: Trained) -> None:
-        learned = trained.fitted.learned
-        self._set_discriminant(trained)
-        self.norm_ = learned.choice.norm
-        self.candidates_ = learned.summary()
+    def _require_enough(self, labels: np.ndarray) -> None:
+        encode_labels(labels, type(self).__name__)
 
-
-@dataclass(frozen=True)
-class Discrimination:
-    """Labels in, a discriminant out: the task of the estimator ``owner``.
-
-    Attributes
-    ----------
-    owner : str
-        Name of the estimator, for messages.
-    options : LearnerOptions
-        What weights are asked for.
-    within, block : bool
-        Whether the criterion is that of Eq. 9, or the multi-class one of Eq. 37.
-    """
-
-    owner: str
-    options: LearnerOptions
-    within: bool
-    block: bool
-    classify = True
-
-    def targets(self, X: Any, y: Any) -> np.ndarray:
-        """Labels (n,) of the rows of X."""
-        return check_labels(X, y, self.owner)
-
-    def require_enough(self, targets: np.ndarray) -> None:
-        """Refuse labels of a single class."""
-        encode_labels(targets, self.owner)
-
-    def from_kernels(
-        self, bank: DenseBank, targets: np.ndarray, callback: Callback
+    def _from_kernels(
+        self, bank: DenseBank, labels: np.ndarray, callback: Callback
     ) -> Fitted:
         """Choose weights and alpha for kernels and labels (n,), and discriminate."""
-        classes, codes = encode_labels(targets, self.owner)
+        classes, codes = encode_labels(labels, type(self).__name__)
         k = len(classes)
         target = from_numpy(reduced_class_target(codes, k)[0], bank.like)
 
@@ -391,29 +346,33 @@ class Discrimination:
                 goal = from_numpy(binary_target(codes), bank.like)
             else:
                 goal = target
-            if self.within:
+            if self.scatter == "within":
                 # Eq. 9 divides the scatter of each class by its size; so must alpha be.
                 return WithinFisher(bank, goal, alpha * k / bank.n_samples, codes)
-            if self.block and k > 2:
+            if self.formulation == "block" and k > 2:
                 goal = from_numpy(class_target(codes, k), bank.like)
                 return BlockFisher(bank, goal, alpha)
             return Fisher(bank, goal, alpha)
 
         learned = choose_weights(
-            self.options, bank, target, criterion, callback, not self.within
+            LearnerOptions.of(self),
+            bank,
+            target,
+            criterion,
+            callback,
+            learnable=self.scatter == "total",
         )
         fit = learned.choice.fit_on(bank, target)
-        found = fit_discriminant(fit, target, codes)
-        return Fitted(
-            learned,
-            found.loo_error,
-            dual_coef=found.coef,
-            classes=classes,
-            gaussians=found.gaussians,
-        )
+        return fit_discriminant(learned, fit, target, classes, codes)
 
-    def from_moments(
+    def _from_moments(
         self, recipe: ChunkRecipe, moments: Moments, like: Array, callback: Callback
     ) -> tuple[FeatureKernelMap, Fitted]:
-        """The same from second moments of explicit features."""
-        return fit_class_moments(self.options, recipe, moments, like, callback)
+        options = LearnerOptions.of(self)
+        return fit_class_moments(options, recipe, moments, like, callback)
+
+    def _assign(self, trained: Trained) -> None:
+        learned = trained.fitted.learned
+        self._set_discriminant(trained)
+        self.norm_ = learned.choice.norm
+        self.candidates_ = learned.summary()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -33,7 +32,7 @@ from kernelweave.models.shared.targets import check_outputs, require_rows
 from kernelweave.models.shared.transaction import fit_method
 from kernelweave.models.streaming.explicit import train
 from kernelweave.models.streaming.feature_choice import FEATURES, check_columns, refused
-from kernelweave.models.streaming.portions import add_portion, check_again
+from kernelweave.models.streaming.portions import next_portions
 from kernelweave.models.streaming.primal import fit_output_moments
 from kernelweave.views.spec import is_precomputed
 
@@ -216,7 +215,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         """
         self._check_parameters()
         progress = Progress(self, X, y)
-        self._assign(train(self, self._task(), X, y, progress))
+        self._assign(train(self, X, y, progress))
         progress.end()
         return self
 
@@ -227,27 +226,18 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
     ) -> MultipleKernelRidge:
         """Learn from some more rows, or anew from those of earlier calls.
 
-        The first call fixes kernel parameters, landmarks and scalings from its rows;
-        later calls add to second moments. The answer is that of :meth:`fit` on an
-        iterator of the same rows, whatever the portions. If a call is interrupted or
-        refused, its rows do not count and everything before is kept.
-
-        Without rows, the model is solved with its present parameters: after
-        ``set_params(norm=..., alpha=...)`` no row is looked at again. Cross-validation
-        is the exception, ``alpha="cv"`` has to be set before the first rows.
+        See :meth:`MultipleKernelFDA.partial_fit`.
 
         Parameters
         ----------
         X : array-like, sparse array or DataFrame of shape (m, d), default=None
-            Rows; none to solve only.
+            Rows; none to solve only, with the present parameters.
         y : array-like of shape (m,) or (m, n_outputs)
             Targets.
-        classes : array-like of shape (k,), default=None
-            All targets that may occur; one that is none of them is refused, in
-            later calls, too. Without it, classes are those that have occurred.
+        classes : array-like, default=None
+            All values that may occur in y; another is refused, in later calls, too.
         solve : bool, default=True
-            Whether to learn weights now. The pass over the rows is cheap, solving is
-            not: with many portions, solve with the last one only.
+            Whether to learn weights now.
 
         Returns
         -------
@@ -255,21 +245,14 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
             Fitted once two rows have been seen.
         """
         self._check_parameters()
-        task, portions = self._task(), getattr(self, "_portions", None)
-        if X is None:
-            portions, solve = check_again(self, portions), True
-        else:
-            first = portions is None
-            portions = add_portion(self, task, portions, X, y, classes)
-            solve = solve and portions.can_train()
-            if first:
-                self._forget()
-        if solve:
+        portions, due = next_portions(self, X, y, classes, solve)
+        if portions.is_first:
+            self._forget()
+        if due:
             progress = Progress(self, X, y)
-            self._assign(portions.train(task, progress))
+            self._assign(portions.train(self, progress))
             progress.end()
-        self._set_columns(portions.intake.columns())
-        self._portions = portions
+        self._set_portions(portions)
         return self
 
     def _check_parameters(self) -> None:
@@ -277,8 +260,42 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         check_direct_loo(self)
         check_columns(self)
 
-    def _task(self) -> Regression:
-        return Regression(type(self).__name__, LearnerOptions.of(self))
+    def _check_targets(self, X: Any, y: Any) -> np.ndarray:
+        return check_outputs(X, y, type(self).__name__)
+
+    def _require_enough(self, outputs: np.ndarray) -> None:
+        require_rows(outputs, type(self).__name__)
+
+    def _from_kernels(
+        self, bank: DenseBank, outputs: np.ndarray, callback: Callback
+    ) -> Fitted:
+        """Choose weights and alpha for kernels and outputs (n, n_outputs); fit."""
+        mean, unit = output_frame(outputs, to_numpy(bank.like[:0, ...]).dtype)
+        centred = (outputs - mean) / unit
+        spread = np.sqrt(np.mean(centred**2, axis=0))
+        varies = spread > ROUNDING * np.max(np.abs(outputs / unit), axis=0)
+        spread = np.where(varies, spread, 1.0)
+        target = from_numpy(np.where(varies, centred, 0.0) / spread, bank.like)
+        learned = choose_weights(
+            LearnerOptions.of(self),
+            bank,
+            target,
+            lambda alpha: Fisher(bank, target, alpha),
+            callback,
+        )
+        fit = learned.choice.fit_on(bank, target)
+        return Fitted(
+            learned,
+            float(np.mean(to_numpy(fit.loo_residual) ** 2)),
+            dual_coef=fit.coef * from_numpy(spread * unit, bank.like)[None, :],
+            intercept=from_numpy(mean, bank.like),
+        )
+
+    def _from_moments(
+        self, recipe: ChunkRecipe, moments: Moments, like: Array, callback: Callback
+    ) -> tuple[FeatureKernelMap, Fitted]:
+        options = LearnerOptions.of(self)
+        return fit_output_moments(options, recipe, moments, like, callback)
 
     def _assign(self, trained: Trained) -> None:
         fitted, choice = trained.fitted, trained.fitted.learned.choice
@@ -327,59 +344,3 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         unit = float(units_of(np.max(np.abs(truth), initial=0.0), 64))
         predicted = to_numpy(self.predict(X)) / unit
         return float(r2_score(truth / unit, predicted, sample_weight=sample_weight))
-
-
-@dataclass(frozen=True)
-class Regression:
-    """Numbers in, a ridge regression out: the task of the estimator ``owner``.
-
-    Attributes
-    ----------
-    owner : str
-        Name of the estimator, for messages.
-    options : LearnerOptions
-        What weights are asked for.
-    """
-
-    owner: str
-    options: LearnerOptions
-    classify = False
-
-    def targets(self, X: Any, y: Any) -> np.ndarray:
-        """Outputs (n, n_outputs) of the rows of X."""
-        return check_outputs(X, y, self.owner)
-
-    def require_enough(self, targets: np.ndarray) -> None:
-        """Refuse a single row."""
-        require_rows(targets, self.owner)
-
-    def from_kernels(
-        self, bank: DenseBank, targets: np.ndarray, callback: Callback
-    ) -> Fitted:
-        """Choose weights and alpha for kernels and targets (n, n_outputs); fit."""
-        mean, unit = output_frame(targets, to_numpy(bank.like[:0, ...]).dtype)
-        centred = (targets - mean) / unit
-        spread = np.sqrt(np.mean(centred**2, axis=0))
-        varies = spread > ROUNDING * np.max(np.abs(targets / unit), axis=0)
-        spread = np.where(varies, spread, 1.0)
-        target = from_numpy(np.where(varies, centred, 0.0) / spread, bank.like)
-        learned = choose_weights(
-            self.options,
-            bank,
-            target,
-            lambda alpha: Fisher(bank, target, alpha),
-            callback,
-        )
-        fit = learned.choice.fit_on(bank, target)
-        return Fitted(
-            learned,
-            float(np.mean(to_numpy(fit.loo_residual) ** 2)),
-            dual_coef=fit.coef * from_numpy(spread * unit, bank.like)[None, :],
-            intercept=from_numpy(mean, bank.like),
-        )
-
-    def from_moments(
-        self, recipe: ChunkRecipe, moments: Moments, like: Array, callback: Callback
-    ) -> tuple[FeatureKernelMap, Fitted]:
-        """The same from second moments of explicit features."""
-        return fit_output_moments(self.options, recipe, moments, like, callback)

@@ -23,13 +23,7 @@ from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.kernels.maps.sources import Source
 from kernelweave.models.shared.certificate import Certificate
 from kernelweave.models.shared.fitted import Columns, Trained
-from kernelweave.models.shared.parameters import (
-    COMMON,
-    check_choice,
-    check_number,
-    check_parameters,
-    is_int,
-)
+from kernelweave.models.shared.parameters import COMMON, check_parameters
 from kernelweave.models.shared.progress import Progress
 from kernelweave.models.shared.rows import TrainingRows, read_rows, split_observed
 from kernelweave.models.shared.transaction import all_or_nothing
@@ -40,7 +34,7 @@ from kernelweave.views.spec import is_precomputed
 from kernelweave.views.streams import split_rows, validate_new_rows
 from kernelweave.views.validate import split_views, validate_new
 
-__all__ = ["KernelModel", "check_choice", "check_number", "is_int"]
+__all__ = ["KernelModel"]
 
 
 class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
@@ -174,6 +168,11 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
         if columns.noted:
             self.__dict__.pop("feature_names_in_", None)
             self.__dict__.update(columns.noted)
+
+    def _set_portions(self, portions: Any) -> None:
+        """Keep the rows of ``partial_fit`` so far."""
+        self._set_columns(portions.intake.columns())
+        self._portions = portions
 
     def _set_certificate(self, certificate: Certificate) -> None:
         self.certificate_ = certificate.with_remarks(self.kernel_map_.remarks)

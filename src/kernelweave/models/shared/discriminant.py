@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,47 +11,37 @@ from kernelweave._array import Array, as_float, from_numpy, namespace, to_numpy
 from kernelweave.fits.discriminant import KernelFit, principal_axes
 from kernelweave.fits.gaussians import ClassGaussians
 from kernelweave.models.shared.classifier import KernelClassifier, hidden_until_fitted
-from kernelweave.models.shared.fitted import Trained
+from kernelweave.models.shared.fitted import Fitted, Trained
 from kernelweave.models.shared.lazy import lazily
+from kernelweave.models.shared.learner import Learned
 from kernelweave.models.shared.transaction import all_or_nothing
 
-__all__ = ["Discriminant", "KernelDiscriminant", "fit_discriminant"]
+__all__ = ["KernelDiscriminant", "fit_discriminant"]
 
 
-@dataclass(frozen=True)
-class Discriminant:
-    """Coefficients (n, k - 1) on discriminant axes, and the classes along these."""
+def fit_discriminant(
+    learned: Learned,
+    fit: KernelFit,
+    target: Array,
+    classes: np.ndarray,
+    codes: np.ndarray,
+) -> Fitted:
+    """Rotate a fit to target (n, k - 1) to discriminant axes, and fit the classes.
 
-    coef: Array
-    loo_error: float
-    gaussians: ClassGaussians
-
-
-def fit_discriminant(fit: KernelFit, target: Array, codes: np.ndarray) -> Discriminant:
-    """Rotate to discriminant axes and fit the class Gaussians.
-
-    Parameters
-    ----------
-    fit : KernelFit
-        Coefficients and leave-one-out residuals.
-    target : array of shape (n, k - 1)
-        What they were fitted to.
-    codes : ndarray of shape (n,)
-        The class of each row.
-
-    Returns
-    -------
-    discriminant : Discriminant
-        The most discriminating axis comes first.
+    The most discriminating axis comes first; ``codes`` (n,) are the classes of rows.
     """
     axes = principal_axes(fit.coef, target)
     # The mean of the other rows' targets is -t_i / (n - 1): left in, it would tell the
     # label of a row, with the wrong sign. All rows are given the one intercept.
     others = 1.0 / (len(codes) - 1)
     held_out = to_numpy((target * (1.0 + others) - fit.loo_residual) @ axes)
-    error = float(np.mean(to_numpy(fit.loo_residual) ** 2))
-    gaussians = ClassGaussians.fit(held_out, to_numpy(target @ axes), codes)
-    return Discriminant(fit.coef @ axes, error, gaussians)
+    return Fitted(
+        learned,
+        float(np.mean(to_numpy(fit.loo_residual) ** 2)),
+        dual_coef=fit.coef @ axes,
+        classes=classes,
+        gaussians=ClassGaussians.fit(held_out, to_numpy(target @ axes), codes),
+    )
 
 
 class KernelDiscriminant(

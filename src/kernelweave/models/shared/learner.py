@@ -65,21 +65,7 @@ Callback = Callable[[TraceRow], Any]
 
 @dataclass(frozen=True)
 class LearnerOptions:
-    """What weights are asked for; see :class:`~kernelweave.MultipleKernelFDA`.
-
-    Attributes
-    ----------
-    norm : float or "loo"
-        Norm of the weights.
-    alpha : float, "learn" or "loo"
-        Regularisation; "cv" too where there are moments of folds.
-    objective, solver : str
-        What is minimised, and how.
-    tol : float
-        Relative gap to reach.
-    max_iter : int or None
-        Iterations allowed.
-    """
+    """What weights are asked for: parameters of ``MultipleKernelFDA``."""
 
     norm: float | str
     alpha: float | str
@@ -220,25 +206,8 @@ def choose_weights(
 ) -> Learned:
     """Choose weights and alpha for kernels between all rows.
 
-    Parameters
-    ----------
-    options : LearnerOptions
-        What is asked for.
-    bank : DenseBank
-        The kernels.
-    target : array of shape (n, k)
-        What leave-one-out residuals are measured on.
-    criterion : callable
-        ``criterion(alpha)`` with a float or "learn" gives the convex problem.
-    callback : callable
-        Is told about iterations.
-    learnable : bool, default=True
-        Whether the criterion can learn alpha.
-
-    Returns
-    -------
-    learned : Learned
-        The choice; leave-one-out learning has no other candidates.
+    Leave-one-out residuals are measured on ``target`` (n, k). ``criterion(alpha)`` is
+    the convex problem for a float or, if that is ``learnable``, for "learn".
     """
     if options.objective == "loo":
         return Learned(_direct_loo(options, bank, target, callback), {})

@@ -14,9 +14,7 @@ __all__ = [
     "Rule",
     "boolean",
     "check_choice",
-    "check_number",
     "check_parameters",
-    "is_int",
     "number",
     "one_of",
     "positive",
@@ -57,7 +55,7 @@ def positive(*words: str) -> Rule:
 
 def whole(lowest: int, optional: bool = False) -> Rule:
     """A whole number of at least ``lowest``, or None if that is ``optional``."""
-    rule = number(f"an int >= {lowest}", lambda v: is_int(v, lowest))
+    rule = number(f"an int >= {lowest}", lambda v: _is_int(v, lowest))
     if not optional:
         return rule
     return Rule(f"None or {rule.text}", lambda v: v is None or rule.allows(v))
@@ -87,7 +85,7 @@ def check_parameters(estimator: Any, table: Mapping[str, Rule]) -> None:
             )
 
 
-def is_int(value: Any, lowest: int) -> bool:
+def _is_int(value: Any, lowest: int) -> bool:
     """Whether ``value`` is a whole number of at least ``lowest``."""
     return isinstance(value, Integral) and int(value) >= lowest
 
@@ -95,14 +93,3 @@ def is_int(value: Any, lowest: int) -> bool:
 def check_choice(estimator: Any, name: str, choices: tuple[str, ...]) -> None:
     """Refuse a parameter that is none of ``choices``."""
     check_parameters(estimator, {name: one_of(*choices)})
-
-
-def check_number(
-    estimator: Any,
-    name: str,
-    words: tuple[str, ...],
-    test: Callable[[Any], bool],
-    text: str,
-) -> None:
-    """Refuse a parameter that is neither a word nor a number that passes a test."""
-    check_parameters(estimator, {name: number(text, test, *words)})

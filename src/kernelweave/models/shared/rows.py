@@ -29,22 +29,12 @@ __all__ = ["TrainingRows", "read_rows", "split_observed"]
 
 @dataclass(frozen=True)
 class TrainingRows:
-    """The rows of a fit; none of their kernels has been computed yet.
+    """The rows of a fit; none of their kernels has been computed yet."""
 
-    Attributes
-    ----------
-    source : Source
-        Where raw kernels come from.
-    views, positions : list
-        The views and their columns; empty for precomputed kernels.
-    like : array
-        No rows, in the namespace, device and dtype of these.
-    """
-
-    source: Source
-    views: list[View]
-    positions: list[list[int]]
-    like: Array
+    source: Source  # of raw kernels
+    views: list[View]  # none for precomputed kernels
+    positions: list[list[int]]  # the columns of each view
+    like: Array  # no rows, in the namespace, device and dtype of these
 
     @classmethod
     def of(

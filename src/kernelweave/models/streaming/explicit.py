@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.base import is_classifier
 from sklearn.utils import check_random_state
 
 from kernelweave._array import Array, detached, to_numpy
@@ -13,6 +14,7 @@ from kernelweave._memory import require_memory
 from kernelweave.exceptions import MemoryRefusedError
 from kernelweave.fits.targets import output_frame
 from kernelweave.kernels.features import FeatureRecipe, FeatureReport
+from kernelweave.kernels.maps.feature_map import FeatureKernelMap
 from kernelweave.kernels.moments.accumulate import (
     CHUNK_ROWS,
     RowAccumulator,
@@ -20,7 +22,7 @@ from kernelweave.kernels.moments.accumulate import (
 )
 from kernelweave.kernels.moments.sums import ChunkRecipe, Moments
 from kernelweave.models.shared.device import device_array, on_host
-from kernelweave.models.shared.fitted import Columns, Task, Trained
+from kernelweave.models.shared.fitted import Columns, Fitted, Trained
 from kernelweave.models.shared.progress import Progress
 from kernelweave.models.shared.rows import read_rows
 from kernelweave.models.streaming.dask import dask_moments, dask_sample, with_targets
@@ -52,30 +54,14 @@ WORK_MATRICES = 12
 
 @dataclass(frozen=True)
 class FeatureOptions:
-    """How explicit features are made and summed.
+    """How explicit features are made and summed."""
 
-    Attributes
-    ----------
-    method : {"exact", "nystroem", "random"}
-        How kernels are approximated.
-    n_features : int
-        Features of each kernel that has to be approximated.
-    device : str or None
-        Where features are computed; None for where rows are.
-    n_folds : int
-        Folds of a cross-validation, 1 for none.
-    seed : int
-        Fixes landmarks, frequencies and folds.
-    why : str
-        Why there are explicit features.
-    """
-
-    method: str
-    n_features: int
-    device: str | None
-    n_folds: int
-    seed: int
-    why: str
+    method: str  # "exact", "nystroem" or "random"
+    n_features: int  # of each kernel that has to be approximated
+    device: str | None  # where features are computed; None for where rows are
+    n_folds: int  # of a cross-validation, 1 for none
+    seed: int  # fixes landmarks, frequencies and folds
+    why: str  # there are explicit features
 
     @classmethod
     def of(cls, model: Any, why: str) -> FeatureOptions:
@@ -98,55 +84,42 @@ class FeatureOptions:
         return CHUNK_ROWS["cpu" if here else "gpu"]
 
 
-def train(model: Any, task: Task, X: Any, y: Any, progress: Progress) -> Trained:
+def train(model: Any, X: Any, y: Any, progress: Progress) -> Trained:
     """Fit kernels between all rows, or explicit features where those do not fit.
 
-    Parameters
-    ----------
-    model : estimator
-        Its parameters say how rows are read and represented.
-    task : Task
-        What is fitted.
-    X, y : array-like, or whatever :meth:`MultipleKernelFDA.fit` takes
-        Rows and targets.
-    progress : Progress
-        Is told about kernels and iterations.
-
-    Returns
-    -------
-    trained : Trained
-        The fit.
+    The estimator ``model``, which is not changed, says how rows are read. It has
+    ``_check_targets(X, y)``; ``_require_enough(targets)``, which refuses what nothing
+    can be learned from; ``_from_kernels(bank, targets, callback)``, which returns
+    :class:`Fitted`; and ``_from_moments(recipe, moments, like, callback)``, which
+    returns the map of features, too.
     """
     why = why_features(model, X)
     if why is None:
         try:
-            return _train_kernels(model, task, X, y, progress)
+            return _train_kernels(model, X, y, progress)
         except MemoryRefusedError as error:
             if not may_fall_back(model):
                 raise
             why = f"kernels between all rows do not fit: {error}"
     check_features(model, why)
-    options = FeatureOptions.of(model, why)
-    return _train_features(options, Intake(model, task), X, y, progress)
+    return _train_features(model, FeatureOptions.of(model, why), X, y, progress)
 
 
-def _train_kernels(
-    model: Any, task: Task, X: Any, y: Any, progress: Progress
-) -> Trained:
+def _train_kernels(model: Any, X: Any, y: Any, progress: Progress) -> Trained:
     rows = read_rows(model, X)
-    targets = task.targets(X, y)
-    task.require_enough(targets)
+    targets = model._check_targets(X, y)
+    model._require_enough(targets)
     kernel_map, bank = rows.kernels(model, progress.kernel)
-    fitted = task.from_kernels(bank, targets, progress.iteration)
+    fitted = model._from_kernels(bank, targets, progress.iteration)
     why = f"kernels between all {len(targets):,} rows fit into memory"
-    columns = Columns(rows.views, rows.positions)
-    report = FeatureReport("kernels", why)
+    columns, report = Columns(rows.views, rows.positions), FeatureReport("kernels", why)
     return Trained(fitted, kernel_map, rows.like, columns, report)
 
 
 def _train_features(
-    options: FeatureOptions, intake: Intake, X: Any, y: Any, progress: Progress
+    model: Any, options: FeatureOptions, X: Any, y: Any, progress: Progress
 ) -> Trained:
+    intake = Intake(model)
     if is_dask(X):
         X, y = with_targets(X, y)
         rows, targets = (
@@ -154,7 +127,7 @@ def _train_features(
         )
         recipe = make_recipe(options, intake, intake.sampled_rows(rows), targets)
         moments = dask_moments(recipe, intake, X, y)
-        return train_moments(intake.task, options, intake, recipe, moments, progress)
+        return train_moments(model, options, intake, recipe, moments, progress)
     if not is_iterator(X) and not is_arrow(X):
         X = validate_rows(intake.bearer, X, reset=True)
         y = intake.targets(X, y)
@@ -164,7 +137,11 @@ def _train_features(
     first = stream.y if stream.n_rows else np.concatenate([w[1] for w in waiting])
     recipe = make_recipe(options, intake, sample, first, stream.n_rows)
     if _keeps_rows(options, stream, recipe):
-        return _train_kept_rows(options, intake, recipe, stream, progress)
+        blocks = intake.rows(stream.X)
+        report = _report(recipe, blocks, "rows", options.why)
+        model._require_enough(stream.y)
+        found = fit_kept_rows(model, recipe, blocks, stream.y, progress.iteration)
+        return _trained(found, intake, report)
     accumulator = RowAccumulator(recipe, options.chunk_rows(intake.like))
     seen = 0
     for blocks, targets in waiting:
@@ -176,11 +153,11 @@ def _train_features(
         accumulator.push(intake.rows(rows, seen), targets)
         seen += len(targets)
     moments = accumulator.total()
-    return train_moments(intake.task, options, intake, recipe, moments, progress)
+    return train_moments(model, options, intake, recipe, moments, progress)
 
 
 def train_moments(
-    task: Task,
+    model: Any,
     options: FeatureOptions,
     intake: Intake,
     recipe: ChunkRecipe,
@@ -189,28 +166,16 @@ def train_moments(
 ) -> Trained:
     """Fit second moments of rows that have all been seen."""
     if not enough(moments):
-        task.require_enough(moments.probe.y)  # says what is missing
+        model._require_enough(moments.probe.y)  # says what is missing
     report = _report(recipe, moments.probe.views, "moments", options.why)
-    kernel_map, fitted = task.from_moments(
-        recipe, moments, intake.like, progress.iteration
-    )
-    kernel_map.remarks += report.remarks
-    return Trained(fitted, kernel_map, intake.like, intake.columns(), report)
+    found = model._from_moments(recipe, moments, intake.like, progress.iteration)
+    return _trained(found, intake, report)
 
 
-def _train_kept_rows(
-    options: FeatureOptions,
-    intake: Intake,
-    recipe: ChunkRecipe,
-    stream: ArrayStream,
-    progress: Progress,
+def _trained(
+    found: tuple[FeatureKernelMap, Fitted], intake: Intake, report: FeatureReport
 ) -> Trained:
-    blocks = intake.rows(stream.X)
-    report = _report(recipe, blocks, "rows", options.why)
-    intake.task.require_enough(stream.y)
-    kernel_map, fitted = fit_kept_rows(
-        intake.task, recipe, blocks, stream.y, progress.iteration
-    )
+    kernel_map, fitted = found
     kernel_map.remarks += report.remarks
     return Trained(fitted, kernel_map, intake.like, intake.columns(), report)
 
@@ -277,8 +242,8 @@ def make_recipe(
     )
     like = device_array(intake.like, options.device)
     _require_memory(options, features.n_features, n_rows, like)
-    origin = unit = None
-    if not intake.task.classify:
+    origin, unit, classify = None, None, is_classifier(intake.bearer)
+    if not classify:
         outputs = np.asarray(targets, dtype=np.float64).reshape(len(targets), -1)
         origin, unit = output_frame(outputs, to_numpy(like).dtype)
     # Double precision has digits to spare for means that are not zero.
@@ -286,7 +251,7 @@ def make_recipe(
     return ChunkRecipe(
         features,
         like,
-        intake.task.classify,
+        classify,
         options.n_folds,
         options.seed,
         origin,

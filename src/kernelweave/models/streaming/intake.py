@@ -9,7 +9,7 @@ import numpy as np
 from kernelweave._array import Array, detached
 from kernelweave._chunks import numbered
 from kernelweave.kernels.twins import warn_twins
-from kernelweave.models.shared.fitted import Columns, Task
+from kernelweave.models.shared.fitted import Columns
 from kernelweave.views.columns import resolve_columns
 from kernelweave.views.spec import parse_views
 from kernelweave.views.streams import split_rows, validate_new_rows, validate_rows
@@ -25,8 +25,6 @@ class Intake:
     model : estimator
         Whose ``views`` say which columns are used. A bare copy of it bears
         ``n_features_in_`` and ``feature_names_in_``, so that this can go to workers.
-    task : Task
-        Says what targets are.
 
     Attributes
     ----------
@@ -36,9 +34,8 @@ class Intake:
         No rows, in the namespace, device and dtype of the first portion.
     """
 
-    def __init__(self, model: Any, task: Task) -> None:
+    def __init__(self, model: Any) -> None:
         self.bearer = type(model)(**model.get_params(deep=False))
-        self.task = task
         self.views = parse_views(model.views, reserved=model._get_param_names())
         self.positions: list[list[int]] = []
         self.like: Array = None
@@ -79,7 +76,7 @@ class Intake:
     def targets(self, X: Any, y: Any, start: int = 0) -> np.ndarray:
         """Labels (m,), or outputs (m, t), of a portion."""
         with numbered(start):
-            return self.task.targets(X, y)
+            return self.bearer._check_targets(X, y)
 
     def columns(self) -> Columns:
         """What prediction needs to know about rows."""

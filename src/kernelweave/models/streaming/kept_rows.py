@@ -11,7 +11,7 @@ from kernelweave._array import device, from_numpy, namespace, to_numpy
 from kernelweave.kernels.banks.features import FeatureBank
 from kernelweave.kernels.maps.feature_map import FeatureKernelMap
 from kernelweave.kernels.moments.sums import ChunkRecipe
-from kernelweave.models.shared.fitted import Fitted, Task
+from kernelweave.models.shared.fitted import Fitted
 from kernelweave.models.shared.learner import Callback
 
 __all__ = ["fit_kept_rows"]
@@ -21,7 +21,7 @@ CONSTANT = 1e4
 
 
 def fit_kept_rows(
-    task: Task,
+    model: Any,
     recipe: ChunkRecipe,
     blocks: list[Any],
     targets: np.ndarray,
@@ -29,7 +29,7 @@ def fit_kept_rows(
 ) -> tuple[FeatureKernelMap, Fitted]:
     """Fit kernels ``Z_i Z_i'`` over all rows, given as one block per view.
 
-    The task learns as it does from n x n kernels, leave-one-out included. Its
+    The model learns as it does from n x n kernels, leave-one-out included. Its
     coefficients of rows become coefficients of features, so that none of the rows is
     needed for predictions.
     """
@@ -50,7 +50,7 @@ def fit_kept_rows(
         )
     bank = FeatureBank(rows, features.widths, list(features.names))
     bank = bank.subset(np.array(active))
-    fitted = task.from_kernels(bank, targets, callback)
+    fitted = model._from_kernels(bank, targets, callback)
     # w_i Z_i'B of the kernels with weight, for features as they come
     weights = np.repeat(fitted.learned.choice.weights, bank.widths)
     coef = to_numpy(bank.features.T @ fitted.dual_coef) * weights[:, None]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from kernelweave.kernels.moments.accumulate import RowAccumulator
-from kernelweave.models.shared.fitted import Task, Trained
+from kernelweave.models.shared.fitted import Trained
 from kernelweave.models.shared.progress import Progress
 from kernelweave.models.streaming.explicit import (
     FeatureOptions,
@@ -19,51 +19,51 @@ from kernelweave.models.streaming.explicit import (
 from kernelweave.models.streaming.feature_choice import check_features
 from kernelweave.models.streaming.intake import Intake
 
-__all__ = ["Portions", "add_portion", "check_again"]
+__all__ = ["Portions", "next_portions"]
 
 
 @dataclass(frozen=True)
 class Portions:
-    """The rows of all calls so far, as sums over them.
+    """The rows of all calls so far, as sums over them."""
 
-    Attributes
-    ----------
-    options : FeatureOptions
-        How features were made, when the first rows came.
-    intake : Intake
-        What rows look like.
-    accumulator : RowAccumulator
-        Their second moments.
-    classes : ndarray or None
-        The labels that may occur, if they have been named.
-    n_rows : int
-        The number of rows.
-    """
-
-    options: FeatureOptions
+    options: FeatureOptions  # of the first call
     intake: Intake
     accumulator: RowAccumulator
-    classes: np.ndarray | None
+    classes: np.ndarray | None  # that may occur, if they have been named
     n_rows: int
+    is_first: bool  # all rows came in one call
 
-    def can_train(self) -> bool:
-        """Whether there are two classes, or two rows of a regression."""
-        return enough(self.accumulator.total())
-
-    def train(self, task: Task, progress: Progress) -> Trained:
+    def train(self, model: Any, progress: Progress) -> Trained:
         """Fit the moments, with the parameters that the estimator has now."""
-        recipe, moments = self.accumulator.recipe, self.accumulator.total()
-        return train_moments(task, self.options, self.intake, recipe, moments, progress)
+        return train_moments(
+            model,
+            self.options,
+            self.intake,
+            self.accumulator.recipe,
+            self.accumulator.total(),
+            progress,
+        )
 
 
-def add_portion(
-    model: Any, task: Task, before: Portions | None, X: Any, y: Any, classes: Any
+def next_portions(
+    model: Any, X: Any, y: Any, classes: Any, solve: bool
+) -> tuple[Portions, bool]:
+    """The rows of all calls with those of X, and whether to learn from them now."""
+    before = getattr(model, "_portions", None)
+    if X is None:
+        return _check_again(model, before), True
+    portions = _added(model, before, X, y, classes)
+    return portions, solve and enough(portions.accumulator.total())
+
+
+def _added(
+    model: Any, before: Portions | None, X: Any, y: Any, classes: Any
 ) -> Portions:
     """The rows ``before`` and those of X; nothing that there was is changed."""
     if before is None:
         why = "partial_fit takes rows in portions"
         check_features(model, why)
-        intake, seen = Intake(model, task), 0
+        intake, seen = Intake(model), 0
     else:
         intake, seen = before.intake, before.n_rows
         classes = before.classes if classes is None else classes
@@ -79,10 +79,11 @@ def add_portion(
     else:
         options, accumulator = before.options, before.accumulator
     accumulator = accumulator.added(blocks, targets)
-    return Portions(options, intake, accumulator, classes, seen + len(targets))
+    n_rows, is_first = seen + len(targets), before is None
+    return Portions(options, intake, accumulator, classes, n_rows, is_first)
 
 
-def check_again(model: Any, before: Portions | None) -> Portions:
+def _check_again(model: Any, before: Portions | None) -> Portions:
     """Refuse to learn from rows that were not seen, or not summed as is needed."""
     if before is None:
         raise ValueError(
