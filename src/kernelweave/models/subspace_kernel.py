@@ -11,10 +11,10 @@ import numpy as np
 from kernelweave._array import Array, eps, from_numpy
 from kernelweave.criteria.fisher.total import Fisher
 from kernelweave.exceptions import KernelWeaveConvergenceWarning
-from kernelweave.fits.label_kernels import label_factor, target_factor
 from kernelweave.fits.subspace import RegularizedKernel, Subspace, decorrelated
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.models.shared.base import KernelModel
+from kernelweave.models.shared.labels import read_label_factor
 from kernelweave.models.shared.learner import (
     LEARNER,
     Choice,
@@ -29,12 +29,6 @@ from kernelweave.models.shared.parameters import (
     whole,
 )
 from kernelweave.models.shared.progress import Progress
-from kernelweave.models.shared.targets import (
-    as_outputs,
-    check_targets,
-    encode_labels,
-    require_rows,
-)
 from kernelweave.models.shared.transaction import KernelTransformer, fit_method
 from kernelweave.solvers.local.subspace_alignment import AlignmentResult, align_subspace
 from kernelweave.solvers.solution import TraceRow
@@ -231,13 +225,16 @@ callable, default="normalized"
         self._check_parameters()
         source = self._open(X)
         self._forget()
-        factor = self._label_factor(X, y)
+        owner = type(self).__name__
+        factor, classes = read_label_factor(X, y, self.label_kernel, owner)
         progress = Progress(self, X, y)
         bank = self._fit_bank(source, progress)
         target = from_numpy(factor, bank.like)
         choice = self._choose(bank, target, progress)
         kernel = RegularizedKernel(bank.combine(choice.weights), choice.alpha)
         self._publish(choice, *self._find(kernel, target, progress))
+        if classes is not None:
+            self.classes_ = classes
         progress.end()
         return self
 
@@ -255,41 +252,6 @@ callable, default="normalized"
                 f"The 'label_kernel' parameter of {type(self).__name__} must be a "
                 f"name, a matrix over the classes or a callable; got {kernel!r}"
             )
-
-    def _label_factor(self, X: Any, y: Any) -> np.ndarray:
-        """Factor L (n, r) of the label kernel; sets ``classes_`` for classes."""
-        y, kind = check_targets(X, y, type(self).__name__)
-        given = self.label_kernel
-        named = isinstance(given, str)
-        if callable(given):
-            return self._called_factor(y, kind)
-        if not (named and given == "linear") and kind in ("binary", "multiclass"):
-            self.classes_, codes = encode_labels(y, type(self).__name__)
-            return label_factor(codes, len(self.classes_), given)
-        if not named or given == "indicator":
-            raise ValueError(
-                f"label_kernel={given!r} needs class labels, but y is {kind}; use "
-                "'linear' or a callable for numbers"
-            )
-        outputs = as_outputs(y, kind, type(self).__name__)
-        require_rows(outputs, type(self).__name__)
-        return target_factor(outputs)
-
-    def _called_factor(self, y: np.ndarray, kind: str) -> np.ndarray:
-        """Factor of the label kernel that a function of the distinct labels returns."""
-        if kind in ("binary", "multiclass"):
-            self.classes_, codes = encode_labels(y, type(self).__name__)
-            values = self.classes_[:, None]
-        else:
-            table = y.reshape(len(y), -1)
-            values, codes = np.unique(table, axis=0, return_inverse=True)
-        if len(values) < 2:
-            raise ValueError(
-                f"{type(self).__name__} needs at least 2 distinct rows of outputs in "
-                f"y; all {len(y)} are {values.tolist()[0]!r}"
-            )
-        kernel = self.label_kernel(values, values)
-        return label_factor(codes.reshape(-1), len(values), kernel)
 
     def _choose(self, bank: DenseBank, target: Array, progress: Progress) -> Choice:
         """Weights and alpha by Eq. 27: the Fisher criterion with L (n, r) as target."""
