@@ -27,8 +27,9 @@ class GroupBudgets(PolyhedralSet):
     def polyhedron(self, m):
         """The constraints on m weights."""
         below = np.stack([self.groups == g for g in np.unique(self.groups)])
-        budgets = np.full(len(below), self.budget)
-        return Polyhedron.sum_to_one(m, 0.0, 1.0, below.astype(float), budgets)
+        return Polyhedron.sum_to_one(
+            m, below=below.astype(float), below_to=np.full(len(below), self.budget)
+        )
 
     def __repr__(self):
         return f"GroupBudgets(budget={self.budget:g})"

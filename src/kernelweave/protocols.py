@@ -221,7 +221,7 @@ class Polyhedron:
         cls,
         m: int,
         low: float | np.ndarray = 0.0,
-        high: float | np.ndarray = np.inf,
+        high: float | np.ndarray = 1.0,
         below: np.ndarray | None = None,
         below_to: np.ndarray | None = None,
     ) -> Polyhedron:

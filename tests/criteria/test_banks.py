@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import pathlib
+import re
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+import kernelweave
+from kernelweave._array import to_numpy
 from kernelweave.criteria.alignment import Alignment
 from kernelweave.criteria.fisher import BlockFisher, Fisher, WithinFisher
 from kernelweave.criteria.margin import Margin, SubspaceMargin
 from kernelweave.criteria.margin.plain_subspace import PlainSubspaceMargin
 from kernelweave.fits.targets import class_target
 from kernelweave.kernels import DenseBank, FeatureBank
-from kernelweave.kernels.banks.base import KernelBank
+from kernelweave.kernels.banks.base import (
+    KernelBank,
+    combine_in_double,
+    host_stack,
+)
 from kernelweave.protocols import Bank
 from kernelweave.solvers import certify, solve
 from kernelweave.solvers.local.loo import LeaveOneOut
@@ -28,11 +37,12 @@ class LazyBank(KernelBank):
     """Makes a kernel from its features whenever it is asked for it."""
 
     def __init__(self, Z):
-        super().__init__(Z, len(WIDTHS), len(Z))
-        self.Z = np.split(Z, np.cumsum(WIDTHS)[:-1], axis=1)
+        super().__init__(Z, len(WIDTHS), Z.shape[0])
+        self.Z = Z
 
     def kernel(self, i):
-        return self.Z[i] @ self.Z[i].T
+        part = self.Z[:, sum(WIDTHS[:i]) : sum(WIDTHS[: i + 1])]
+        return part @ part.T
 
 
 def features(rng):
@@ -73,10 +83,13 @@ every_criterion = pytest.mark.parametrize("name", CRITERIA)
 
 
 @every_bank
-def test_banks_follow_the_protocol(kind, rng):
+def test_banks_follow_the_protocol(kind, rng, xp_backend):
     """... and all their products are those of the matrices."""
     Z = features(rng)
-    bank, stack, b = BANKS[kind](Z), _stack(Z), rng.normal(size=(N, 2))
+    stack, b = _stack(Z), rng.normal(size=(N, 2))
+    held = _stack(Z) if kind == "dense" else Z
+    make = {**BANKS, "dense": DenseBank}[kind]
+    bank = make(xp_backend.asarray(held))
     assert isinstance(bank, Bank)
     rows, some = np.array([1, 2, 5, 20]), np.array([2, 0])
     views = [
@@ -89,16 +102,21 @@ def test_banks_follow_the_protocol(kind, rng):
         p, n = len(kernels), kernels.shape[1]
         assert (view.n_kernels, view.n_samples, view.n_rows) == (p, n, n)
         w, c = rng.normal(size=p), b[:n]
-        assert_allclose(view.combine(w), np.tensordot(w, kernels, 1), atol=1e-12)
-        assert_allclose(view.apply(c), kernels @ c, atol=1e-12)
-        assert_allclose(view.quad(c), np.einsum("nk,pnk->p", c, kernels @ c))
-        assert_allclose(view.kernel(1), kernels[1], atol=1e-12)
-        assert_allclose(view.diagonals(), np.einsum("pnn->pn", kernels))
-        assert_allclose(
-            view.sizes(some % p), np.linalg.norm(kernels, axis=(1, 2))[some % p]
-        )
+        there = xp_backend.asarray(c)
+        found = {
+            "combine": (view.combine(w), np.tensordot(w, kernels, 1)),
+            "apply": (view.apply(there), kernels @ c),
+            "quad": (view.quad(there), np.einsum("nk,pnk->p", c, kernels @ c)),
+            "kernel": (view.kernel(1), kernels[1]),
+            "diagonals": (view.diagonals(), np.einsum("pnn->pn", kernels)),
+            "sizes": (view.sizes(np.arange(p)), np.linalg.norm(kernels, axis=(1, 2))),
+            "double": (combine_in_double(view, w), np.tensordot(w, kernels, 1)),
+            "stack": (host_stack(view), kernels),
+        }
+        for name, (ours, theirs) in found.items():
+            assert_allclose(to_numpy(ours), theirs, atol=1e-10, err_msg=name)
         for part, block in view.row_blocks():
-            assert_allclose(block, kernels[:, part, :], atol=1e-12)
+            assert_allclose(to_numpy(block), kernels[:, part, :], atol=1e-10)
 
 
 @every_criterion
@@ -151,3 +169,16 @@ def test_signed_weights_and_local_searches_take_any_bank(kind, rng):
     below = PlainSubspaceMargin(bank, SIGNS, 0.5, 2.0).minorant()
     above = PlainSubspaceMargin(dense, SIGNS, 0.5, 2.0).minorant()
     assert_allclose(below.bank.stack, above.bank.stack, atol=1e-10)
+
+
+def test_nothing_above_the_kernels_looks_inside_a_bank():
+    """Models of explicit features know that their bank has some; no one else does."""
+    source = pathlib.Path(kernelweave.__file__).parent
+    found = []
+    for path in source.rglob("*.py"):
+        room = path.relative_to(source).parts[0]
+        names = "stack" if room in ("models", "fits") else "stack|features|widths"
+        looks = re.search(rf"bank\.({names})\b", path.read_text("utf-8"))
+        if looks and room != "kernels":
+            found.append(str(path.relative_to(source)))
+    assert found == []

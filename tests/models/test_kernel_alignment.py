@@ -125,7 +125,10 @@ def test_numbers_are_a_target_too(regression):
     [
         ({"method": "best"}, "'method' parameter of KernelAlignment must be one of"),
         ({"output": "matrix"}, "'output' parameter"),
-        ({"centred": 1}, "'centred' parameter must be a bool; got 1"),
+        (
+            {"centred": 1},
+            "'centred' parameter of KernelAlignment must be a bool; got 1",
+        ),
         ({"signed": True, "method": "independent"}, "no signed form"),
         ({"n_components": 0}, "'n_components' parameter"),
         ({"tol": -1}, "'tol' parameter"),

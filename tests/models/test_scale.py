@@ -244,7 +244,7 @@ def test_partial_fit_goes_on_where_it_was(table):
     model.partial_fit(X, y)
     assert model.certificate_.value != first
     model.fit(X, y)  # starts anew
-    assert not hasattr(model, "_accumulator")
+    assert not hasattr(model, "_portions")
 
 
 def test_other_norms_and_alphas_need_no_second_pass(table, monkeypatch):
@@ -313,7 +313,7 @@ def test_an_interrupt_loses_nothing(table, monkeypatch):
     monkeypatch.setitem(_explicit.CHUNK_ROWS, "cpu", 20)
     model = MultipleKernelFDA(MIXED, n_features=8, norm=1, alpha=0.1)
     model.partial_fit(X[:60], y[:60])
-    recipe = type(model._accumulator.recipe)
+    recipe = type(model._portions.accumulator.recipe)
     original, calls = recipe.__call__, []
 
     def interrupting(self, *arguments):

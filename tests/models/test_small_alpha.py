@@ -45,7 +45,6 @@ MODELS = [
     SubspaceKernel(uncorrelated=True),
     SubspaceKernelSVC(),
     SubspaceKernelSVC(uncorrelated=False),
-    SubspaceKernelSVC(solver="alternating", max_iter=2),
     ProbabilisticKDA(),
     MixtureKDA(),
 ]

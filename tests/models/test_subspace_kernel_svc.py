@@ -11,7 +11,6 @@ from sklearn.svm import SVC
 from kernelweave import LpBall, Simplex, SubspaceKernelSVC, solve
 from kernelweave._array import to_numpy
 from kernelweave.criteria import SubspaceMargin
-from kernelweave.exceptions import KernelWeaveConvergenceWarning
 from kernelweave.fits.targets import signs_of_codes
 from kernelweave.inner.low_rank_svm import solve_low_rank_svm
 from kernelweave.inner.svm import hinge
@@ -141,31 +140,6 @@ def test_more_components_than_machines_change_nothing(problem):
     assert more.n_components_ == whole.n_components_ <= 3
 
 
-def test_alternation_warns_when_it_goes_in_circles(problem):
-    model = SubspaceKernelSVC(problem.views, alpha=0.1, C=1.0, solver="alternating")
-    with pytest.warns(KernelWeaveConvergenceWarning, match="gap"):
-        model.fit(problem.X, problem.y)
-    assert not model.certificate_.converged
-    closed = clone(model).set_params(solver="auto", norm=np.inf)
-    closed.fit(problem.X, problem.y)
-    assert closed.certificate_.converged
-
-
-@pytest.mark.parametrize(
-    ("uncorrelated", "norm"), [(False, np.inf), (True, np.inf), (True, 1)]
-)
-def test_alternation_agrees_for_small_C(problem, uncorrelated, norm):
-    """Also over the weights of several kernels, which Eqs. 39 and 40 learn as well."""
-    options = {"uncorrelated": uncorrelated, "alpha": 50.0, "C": 5e-5, "tol": 1e-4}
-    closed = SubspaceKernelSVC(problem.views, norm=norm, **options)
-    closed.fit(problem.X, problem.y)
-    model = clone(closed).set_params(solver="alternating").fit(problem.X, problem.y)
-    assert model.certificate_.converged and not model.certificate_.remarks
-    assert model.certificate_.value == pytest.approx(
-        closed.certificate_.value, rel=2e-4
-    )
-
-
 @pytest.mark.parametrize("norm", [1, 2])
 def test_plain_weights_lie_between_bounds(problem, norm):
     """With uncorrelated=False nothing is convex: bounds, and no claim beyond them."""
@@ -178,17 +152,11 @@ def test_plain_weights_lie_between_bounds(problem, norm):
     if not certificate.converged:
         assert "not convex in the weights" in certificate.status
         assert "no optimum is certified" in certificate.status
-    # equal weights, and those of the label kernel, are no better
+    # equal weights are no better
     uniform = clone(model).set_params(norm=np.inf).fit(problem.X, problem.y)
     assert uniform.certificate_.converged
     if norm == 1:
         assert certificate.value <= uniform.certificate_.value * (1 + 1e-6)
-        printed = clone(model).set_params(solver="alternating", max_iter=1)
-        with pytest.warns(KernelWeaveConvergenceWarning, match="max_iter=1"):
-            printed.fit(problem.X, problem.y)
-        assert "minimise Eq. 27" in printed.certificate_.remarks[-1]
-        assert certificate.lower_bound <= printed.certificate_.value
-        assert certificate.value <= printed.certificate_.value * (1 + 1e-6)
 
 
 def test_small_C_makes_the_best_single_kernel_certain(make_problem):

@@ -8,14 +8,10 @@ import pytest
 from kernelweave import LpBall, Simplex, solve
 from kernelweave.criteria import SubspaceMargin
 from kernelweave.criteria.margin.plain_subspace import PlainSubspaceMargin
-from kernelweave.fits.label_kernels import label_factor
-from kernelweave.fits.subspace import RegularizedKernel
-from kernelweave.fits.subspace_svm import SubspaceSVM
 from kernelweave.fits.targets import signs_of_codes
 from kernelweave.inner.svm import solve_svm
 from kernelweave.kernels import DenseBank, center_and_scale
 from kernelweave.solvers.local.plain_subspace import solve_plain
-from kernelweave.solvers.local.subspace_joint import BestWeights, solve_joint
 
 SETS = [Simplex(), LpBall(1.5), LpBall(2)]
 every_set = pytest.mark.parametrize("weights", SETS, ids=repr)
@@ -139,46 +135,3 @@ def test_descent_never_ends_above_its_start(rng):
         criterion, Simplex(), callback=lambda row: rows.append(row) or len(rows) == 2
     )
     assert len(rows) == 2 and stopped.value == min(row.value for row in rows)
-
-
-@pytest.mark.parametrize("weights", [Simplex(), LpBall(2)], ids=repr)
-def test_best_weights_for_fixed_duals(rng, weights):
-    """Eq. 40: no weights explain more of A, and the bound is below the optimum."""
-    bank, y = draw_bank(rng)
-    signs = signs_of_codes(y, 3)
-    start = RegularizedKernel(bank.combine(weights.start(3)), 0.5)
-    problem = SubspaceSVM(start, signs, 5.0, True, 1e-9)
-    duals = problem.closed_form_duals()
-    there, best, bound = BestWeights(bank, weights, problem)(duals)
-
-    def explained(w):
-        G = bank.combine(w)
-        return np.sum(duals * (G @ np.linalg.solve(G + 0.5 * np.eye(len(G)), duals)))
-
-    for w in [draw_weights(rng, weights) for _ in range(5)]:
-        assert explained(w) <= explained(best) * (1 + 1e-7)
-    np.testing.assert_allclose(there.kernel.gram, bank.combine(best))
-    total = np.sum(duals * signs)
-    assert bound == pytest.approx(total - 0.5 * explained(best), rel=1e-6)
-    optimum = solve(SubspaceMargin(bank, signs, 0.5, 5.0), weights, tol=1e-7)
-    assert bound <= optimum.value
-
-
-@pytest.mark.parametrize(("alpha", "C", "meets"), [(50.0, 1e-2, True), (0.1, 1.0, 0)])
-def test_alternation_over_weights_as_printed(rng, alpha, C, meets):
-    """Eqs. 39 and 40 in turn: bounds always enclose the optimum, and may meet it."""
-    bank, y = draw_bank(rng)
-    signs = signs_of_codes(y, 3)
-    kernel = RegularizedKernel(bank.combine(Simplex().start(3)), alpha)
-    problem = SubspaceSVM(kernel, signs, C, True, 1e-8)
-    start = kernel.subspace(label_factor(y, 3), None, True)
-    reweigh = BestWeights(bank, Simplex(), problem)
-    found = solve_joint(problem, start=start, reweigh=reweigh, tol=1e-4, max_iter=30)
-    optimum = solve(SubspaceMargin(bank, signs, alpha, C), Simplex(), tol=1e-7)
-    for row in found.trace:
-        assert row.lower_bound <= optimum.value * (1 + 1e-7)
-        assert row.value >= optimum.lower_bound * (1 - 1e-7)
-    assert found.converged == bool(meets), found.status
-    if meets:
-        assert found.point.upper == pytest.approx(optimum.value, rel=1e-4)
-    assert reweigh.n_factorizations >= found.n_iter

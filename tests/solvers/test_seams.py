@@ -141,9 +141,32 @@ def test_what_does_not_fit_is_refused_by_name(name, weight_set, method, problem,
         solve(criterion, weight_set, method=method)
 
 
-def test_a_problem_without_any_method_is_refused_by_name():
-    with pytest.raises(ValueError, match=r"minimises Alignment over CappedSimplex\(0"):
-        solve(Alignment(bank(), SIGNS), CappedSimplex(0.3))
+@every_polyhedron
+def test_alignment_agrees_with_cvxpy(weight_set):
+    """It is the same for every multiple of the weights: a problem over a cone."""
+    cp = pytest.importorskip("cvxpy")
+    criterion = Alignment(bank(), SIGNS)
+    found = solve(criterion, weight_set)
+    assert (found.method, found.converged) == ("active_set", True)
+    u, allowed = cp.Variable(P), weight_set.polyhedron(P)
+    low, high = allowed.limits.T
+    root = np.linalg.cholesky(criterion.correlations)
+    constraints = [
+        cp.norm(root.T @ cp.multiply(criterion.norms, u)) <= 1,
+        u >= low * cp.sum(u),
+        u <= high * cp.sum(u),
+    ]
+    if len(allowed.below):
+        constraints.append(allowed.below @ u <= allowed.below_to * cp.sum(u))
+    gain = (criterion.cosines * criterion.norms) @ u
+    expected = cp.Problem(cp.Maximize(gain), constraints).solve("CLARABEL")
+    assert -found.value == pytest.approx(expected, rel=1e-6)
+
+
+def test_a_problem_without_any_method_is_refused_by_name(rng):
+    mixture = MixtureLikelihood(rng.normal(size=(20, P)))
+    with pytest.raises(ValueError, match=r"minimises MixtureLikelihood over SignedSum"):
+        solve(mixture, SignedSum(bank()))
 
 
 def test_every_method_fits_some_problem_of_its_name():
@@ -154,7 +177,7 @@ def test_every_method_fits_some_problem_of_its_name():
     for method in METHODS:
         assert any(method in fitting_methods(*pair).values() for pair in pairs)
     none = [pair for pair in pairs if not fitting_methods(*pair)]
-    assert none == [(Alignment, CappedSimplex), (MixtureLikelihood, SignedSum)]
+    assert none == [(MixtureLikelihood, SignedSum)]
 
 
 def test_a_method_of_ones_own_and_its_count():

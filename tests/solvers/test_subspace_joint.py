@@ -1,4 +1,4 @@
-"""The joint problem: closed form, alternation and search between two bounds."""
+"""The joint problem: closed form, and search between two bounds."""
 
 from __future__ import annotations
 
@@ -77,44 +77,6 @@ def test_closed_form_is_a_saddle_point(wine, uncorrelated):
     best = problem.subspace(solution.point.duals)
     assert best.coef.shape[1] <= 3
     assert solution.lower_bound == pytest.approx(solution.point.upper, rel=1e-8)
-
-
-@BOTH
-@pytest.mark.parametrize(
-    ("alpha", "C"), [(0.1, 0.1), (0.1, 1.0), (0.1, 100.0), (10.0, 3.0), (1e3, 19.0)]
-)
-def test_bounds_of_any_round_enclose_the_saddle(wine, uncorrelated, alpha, C):
-    problem, L = wine_problem(wine, uncorrelated, alpha, C)
-    saddle = solve_joint(problem).point.upper
-    start = problem.kernel.subspace(L, 3, uncorrelated)
-    alternation = solve_joint(problem, 3, start=start, max_iter=6)
-    assert alternation.lower_bound <= saddle * (1 + 1e-9)
-    for row in alternation.trace:
-        assert row.value >= saddle * (1 - 1e-9)
-        assert row.lower_bound <= saddle * (1 + 1e-9)
-    assert alternation.converged == (alternation.gap <= 1e-6)
-    assert alternation.point.upper == min(row.value for row in alternation.trace)
-
-
-@BOTH
-def test_alternation_agrees_where_it_converges(wine, uncorrelated):
-    """For small C the quadratic term hardly counts, and the bounds meet."""
-    problem, L = wine_problem(wine, uncorrelated, 100.0, 1e-3)
-    start = problem.kernel.subspace(L, 3, uncorrelated)
-    alternation = solve_joint(problem, 3, start=start, tol=1e-4, max_iter=30)
-    saddle = solve_joint(problem).point.upper
-    assert alternation.converged, alternation.status
-    assert alternation.point.upper == pytest.approx(saddle, rel=1e-4)
-
-
-@BOTH
-def test_alternation_goes_in_circles_and_says_so(wine, uncorrelated):
-    problem, L = wine_problem(wine, uncorrelated, 0.1, 1.0)
-    start = problem.kernel.subspace(L, 3, uncorrelated)
-    solution = solve_joint(problem, 3, start=start, max_iter=200)
-    assert not solution.converged
-    assert "circles" in solution.status
-    assert solution.n_iter < 200
 
 
 @BOTH

@@ -108,6 +108,10 @@ def test_impossible_sets_are_named():
         CappedSimplex([0.5, 0.6]).start(5)
     with pytest.raises(ValueError, match=r"no 1 weights satisfy .* Budgets\(\)"):
         Budgets().start(1)
+    unlimited = Budgets()
+    unlimited.polyhedron = lambda m: Polyhedron.sum_to_one(m, high=np.inf)
+    with pytest.raises(ValueError, match=r"Budgets\(\): weight 0 has the limits"):
+        unlimited.support(np.ones(3))
     for cap in (0.0, -1.0, float("nan"), np.inf, [[0.5]]):
         with pytest.raises(ValueError, match="cap must be a number > 0"):
             CappedSimplex(cap)

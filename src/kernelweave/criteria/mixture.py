@@ -21,10 +21,9 @@ class MixtureLikelihood(Criterion):
 
         (1/n) [ sum_i (1 + log a_i) + kappa sum_l (1 + log b_l) - <w, p'a + kappa b> ].
 
-    Values are counted in nats a row from those of uniform weights, which are set to -1,
-    so that a gap relative to the value is one in nats a row; add ``offset`` for the
-    formula above. Sums over rows are taken where the densities are, in float64; what
-    has p entries is NumPy's.
+    Values are in nats per row, shifted so that uniform weights have the value -1 and a
+    relative gap is one in nats per row; add ``offset`` for the formula above. Sums over
+    rows are taken where the densities are, in float64; arrays of p entries are NumPy's.
 
     Parameters
     ----------
@@ -99,11 +98,6 @@ class MixtureLikelihood(Criterion):
         linear += mass * (1.0 + np.log(factor)) - 1.0
         upper = self._value(weights, self._mixed(weights))
         return CertificateTerms(upper, linear, factor * scores)
-
-    def responsibilities(self, weights: np.ndarray) -> Array:
-        """``w_l p_il / sum_m w_m p_im``, (n, p): Eq. 19."""
-        joint = self.ratio * from_numpy(weights, self.ratio)[None, :]
-        return joint / namespace(joint).sum(joint, axis=1, keepdims=True)
 
     def _mixed(self, weights: np.ndarray) -> Array:
         """Mixed densities (n,), relative to those of uniform weights."""

@@ -7,7 +7,6 @@ from kernelweave.fits.moment_problem import MomentProblem
 from kernelweave.fits.predictive import PredictivePath
 from kernelweave.fits.subspace import RegularizedKernel, Subspace
 from kernelweave.fits.targets import binary_target, class_target, reduced_class_target
-from kernelweave.fits.transduction_bound import TransductionBound, transduction_bound
 
 __all__ = [
     "CvPath",
@@ -17,11 +16,9 @@ __all__ = [
     "PredictivePath",
     "RegularizedKernel",
     "Subspace",
-    "TransductionBound",
     "binary_target",
     "class_target",
     "label_factor",
     "reduced_class_target",
     "target_factor",
-    "transduction_bound",
 ]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from kernelweave._array import Array, eigh, eps, from_numpy, namespace, to_numpy
-from kernelweave.fits.loo_path import LooPath
+from kernelweave.fits.loo_path import AlphaPath
 from kernelweave.fits.moment_problem import MomentProblem
 
 __all__ = ["CvPath", "GcvPath"]
 
 
-class GcvPath(LooPath):
+class GcvPath(AlphaPath):
     """Generalised cross-validation for every alpha, from one eigendecomposition.
 
     Golub, Heath and Wahba (1979): where leave-one-out divides the residual of each row
@@ -40,9 +40,9 @@ class GcvPath(LooPath):
         self.mean_eigenvalue = trace / self.n_samples if trace > 0 else 1.0
         flat = xp.reshape(gram, (-1,))
         largest = float(flat @ flat) ** 0.5 or 1.0
-        values, self.vectors = eigh(gram)
+        values, vectors = eigh(gram)
         self.eigenvalues = xp.maximum(values, xp.zeros_like(values))
-        self.rotated = self.vectors.T @ problem.target
+        self.rotated = vectors.T @ problem.target
         self.smallest_alpha = 10.0 * max(eps(values), problem.precision) * largest
 
     def mean_precision(self, alpha: float) -> float:
@@ -50,10 +50,6 @@ class GcvPath(LooPath):
         shrink = namespace(self.eigenvalues).sum(1.0 / (self.eigenvalues + alpha))
         rest = (self.n_samples - 1 - int(self.eigenvalues.shape[0])) / alpha
         return max(float(shrink) + rest, 1e-300) / self.n_samples
-
-    def residuals(self, alpha: float) -> Array:
-        """Targets minus predictions as if left out, over the D + k rows."""
-        return self.coef(alpha) / self.mean_precision(alpha)
 
     def press(self, alphas: np.ndarray) -> np.ndarray:
         """``GCV(alpha)`` for each of ``alphas`` (a,), (a,)."""
@@ -70,7 +66,7 @@ class GcvPath(LooPath):
         )
 
 
-class CvPath(LooPath):
+class CvPath(AlphaPath):
     """Mean squared error of exact k-fold cross-validation for a path of alphas.
 
     The moments of the other folds are the total less those of the fold: no row is

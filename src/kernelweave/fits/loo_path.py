@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 import numpy as np
 from scipy.optimize import minimize_scalar
 
@@ -9,13 +11,60 @@ from kernelweave._array import Array, as_float, eigh, eps, from_numpy, namespace
 from kernelweave._chunks import row_chunks
 from kernelweave._tolerances import SAME_SCORE
 
-__all__ = ["LooPath"]
+__all__ = ["AlphaPath", "LooPath"]
 
 #: Alphas tried first, relative to the mean eigenvalue.
 GRID = np.logspace(-6, 3, 46)
 
 
-class LooPath:
+class AlphaPath(ABC):
+    """The error on rows that were left out, as a function of alpha.
+
+    Attributes
+    ----------
+    mean_eigenvalue : float
+        Of the kernel: the unit of alpha.
+    smallest_alpha : float
+        Below this, the error is rounding.
+    """
+
+    mean_eigenvalue: float
+    smallest_alpha: float
+
+    @abstractmethod
+    def press(self, alphas: np.ndarray) -> np.ndarray:
+        """Mean squared error for each of ``alphas`` (a,), (a,)."""
+
+    def best_alpha(self, alphas: np.ndarray | None = None) -> float:
+        """The alpha with the smallest error.
+
+        Parameters
+        ----------
+        alphas : ndarray of shape (a,), optional
+            Choose among these. By default a grid of 1e-6 to 1e3 times the mean
+            eigenvalue (less what the precision of the kernel cannot resolve), refined
+            between the neighbours of its best point.
+        """
+        grid = self.mean_eigenvalue * GRID if alphas is None else np.sort(alphas)
+        if alphas is None:
+            grid = grid[grid > min(self.smallest_alpha, 0.5 * grid[-1])]
+        errors = self.press(grid)
+        # Among equals the strongest regularisation: a constant kernel has no best one.
+        best = int(np.flatnonzero(errors <= (1 + SAME_SCORE) * np.min(errors))[-1])
+        if alphas is not None:
+            return float(grid[best])
+        low, high = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
+        found = minimize_scalar(
+            lambda log_alpha: self.press(np.exp([log_alpha]))[0],
+            bounds=(np.log(low), np.log(high)),
+            method="bounded",
+            options={"xatol": 1e-4},
+        )
+        better = found.fun < (1 - SAME_SCORE) * errors[best]
+        return float(np.exp(found.x) if better else grid[best])
+
+
+class LooPath(AlphaPath):
     """``LOO(alpha)`` for every alpha from one eigendecomposition of a kernel.
 
     For the centred kernel ``G = U diag(s) U'`` with ``U'1 = 0``, targets H and any
@@ -79,34 +128,6 @@ class LooPath:
             residual = coef / precision[:, j : j + 1]
             errors[j] = float(namespace(residual).mean(residual * residual))
         return errors
-
-    def best_alpha(self, alphas: np.ndarray | None = None) -> float:
-        """The alpha with the smallest leave-one-out error.
-
-        Parameters
-        ----------
-        alphas : ndarray of shape (a,), optional
-            Choose among these. By default a grid of 1e-6 to 1e3 times the mean
-            eigenvalue (less what the precision of the kernel cannot resolve), refined
-            between the neighbours of its best point.
-        """
-        grid = self.mean_eigenvalue * GRID if alphas is None else np.sort(alphas)
-        if alphas is None:
-            grid = grid[grid > min(self.smallest_alpha, 0.5 * grid[-1])]
-        errors = self.press(grid)
-        # Among equals the strongest regularisation: a constant kernel has no best one.
-        best = int(np.flatnonzero(errors <= (1 + SAME_SCORE) * np.min(errors))[-1])
-        if alphas is not None:
-            return float(grid[best])
-        low, high = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
-        found = minimize_scalar(
-            lambda log_alpha: self.press(np.exp([log_alpha]))[0],
-            bounds=(np.log(low), np.log(high)),
-            method="bounded",
-            options={"xatol": 1e-4},
-        )
-        better = found.fun < (1 - SAME_SCORE) * errors[best]
-        return float(np.exp(found.x) if better else grid[best])
 
     def _precision(self, shrink: Array) -> Array:
         """``(U * U) D`` for D (n - 1, a), squaring a block of rows at a time."""

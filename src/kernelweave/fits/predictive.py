@@ -66,13 +66,6 @@ class PredictivePath(LooPath):
                 f"the square of its inverse overflows; use noise >= {enough:.1g}"
             )
 
-    def class_coef(self, noise: np.ndarray) -> Array:
-        """``(G + lambda_c I)^-1 y_c`` with one noise level per column, (n, k)."""
-        levels = from_numpy(np.asarray(noise, dtype=np.float64), self.eigenvalues)
-        return self.vectors @ (
-            self.rotated / (self.eigenvalues[:, None] + levels[None, :])
-        )
-
     def loo(self, noises: np.ndarray) -> LooTable:
         """Every row left out once, at each of ``noises`` (g,): two products in all."""
         noises = np.asarray(noises, dtype=np.float64)
@@ -99,21 +92,6 @@ class PredictivePath(LooPath):
     def marginal_amplitude(self, noises: np.ndarray) -> np.ndarray:
         """The amplitudes (g, k) that maximise the marginal likelihood."""
         return self._marginal_terms(noises)[0] / (self.n_samples - 1)
-
-    def in_sample(self, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Means and variances at the training rows themselves, as printed, (n, k) each.
-
-        Eqs. 13-14 with amplitude 1 and one noise level (k,) a coordinate. The target of
-        a row is part of its own mean: such densities grow without bound as the noise
-        tends to zero. For study.
-        """
-        noise = np.asarray(noise, dtype=np.float64)
-        levels = from_numpy(noise, self.eigenvalues)
-        values = self.eigenvalues[:, None]
-        smooth = values / (values + levels[None, :])  # (n - 1, k)
-        mean = to_numpy(self.vectors @ (self.rotated * smooth)).astype(np.float64)
-        share = to_numpy(self._precision(smooth)).astype(np.float64)
-        return self.intercept + mean, noise * (1.0 + share)
 
     def variance_factor(self, rows: Array, norms: Array, noise: np.ndarray) -> Array:
         """Variance (m, k) of ``y(x)`` over the amplitude, at new rows.

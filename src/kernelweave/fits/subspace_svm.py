@@ -29,15 +29,12 @@ class JointPoint:
         Of each machine.
     upper : float
         A primal value of the machines, and so an upper bound on the joint problem.
-    weights : ndarray of shape (p,) or None
-        The weights of the kernels, where they were learned together with the rest.
     """
 
     subspace: Subspace
     duals: np.ndarray
     intercepts: np.ndarray
     upper: float
-    weights: np.ndarray | None = None
 
     def coef(self) -> Array:
         """``G(x) coef + intercepts`` are the machines' values, (n, m)."""

@@ -5,27 +5,39 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.utils import assert_all_finite
-from sklearn.utils.multiclass import type_of_target
-from sklearn.utils.validation import check_array, check_consistent_length
 
-from kernelweave._array import Array, as_float, from_numpy, is_array, to_numpy
+from kernelweave._array import Array, as_float, from_numpy, to_numpy
 from kernelweave.criteria.alignment import Alignment
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.kernels.banks.spectral import feature_coefficients
-from kernelweave.models.shared.base import (
-    KernelModel,
-    check_choice,
-    check_number,
-    is_int,
-)
+from kernelweave.models.shared.base import KernelModel
 from kernelweave.models.shared.certificate import Certificate
+from kernelweave.models.shared.margin import WEIGHT_BOUND
+from kernelweave.models.shared.parameters import (
+    boolean,
+    check_parameters,
+    number,
+    one_of,
+    whole,
+)
 from kernelweave.models.shared.progress import Progress
+from kernelweave.models.shared.targets import as_outputs, check_targets, encode_labels
 from kernelweave.models.shared.transaction import KernelTransformer, fit_method
 from kernelweave.solvers.solve import solve
 from kernelweave.weights import SignedSum, Simplex, WeightSet
 
 __all__ = ["KernelAlignment"]
+
+#: Which values the parameters may take.
+RULES = {
+    "method": one_of("joint", "independent"),
+    "output": one_of("kernel", "features"),
+    "centred": boolean(),
+    "signed": boolean(),
+    "n_components": whole(1, optional=True),
+    "tol": number("a number > 0", lambda v: v > 0),
+    "weight_bound": WEIGHT_BOUND,
+}
 
 
 class KernelAlignment(KernelTransformer, KernelModel):
@@ -38,18 +50,18 @@ class KernelAlignment(KernelTransformer, KernelModel):
 
     (Cristianini et al. 2001; Lanckriet et al. 2002, Eq. 11; Cortes et al. 2012). That
     is one non-negative least-squares problem in the weights: the cheapest way to learn
-    them, and independent of the classifier that comes after.
+    them, and independent of the classifier that follows.
 
     Parameters
     ----------
     views : None, "precomputed" or list of (name, kernel, columns), default=None
         Column groups and their kernels; see :class:`MultipleKernelFDA`.
     method : {"joint", "independent"}, default="joint"
-        "joint" maximises A (the "alignf" of Cortes et al.); "independent" gives each
-        kernel the weight of its own alignment ("align"), which ignores redundancy.
+        "joint" maximises A ("alignf" of Cortes et al.); "independent" weights each
+        kernel by its own alignment ("align"), which ignores redundancy.
     centred : bool, default=True
-        Whether T is centred as the kernels are. Without, a target of unbalanced classes
-        is mostly its mean.
+        Whether T is centred as the kernels are. If not, that of unbalanced classes is
+        mostly its mean.
     signed : bool, default=False
         Whether weights may be negative as long as the sum stays positive semidefinite
         over the rows of ``fit``.
@@ -88,7 +100,7 @@ class KernelAlignment(KernelTransformer, KernelModel):
         Value (minus the alignment), lower bound, gap and status; only for
         ``method="joint"``.
     components_ : array of shape (n, r)
-        What kernels are multiplied with to become features, if ``output="features"``.
+        Kernel times this gives the features, if ``output="features"``.
     n_iter_ : int
         Least-squares problems solved.
     n_features_in_ : int
@@ -173,74 +185,41 @@ class KernelAlignment(KernelTransformer, KernelModel):
         """
         self._check_parameters()
         source = self._open(X)
+        self._forget()
         target = self._target(X, y)
         progress = Progress(self, X, y)
         bank = self._fit_bank(source, progress)
         criterion = Alignment(bank, target, centred=bool(self.centred))
-        weights = self._learn(criterion, bank, progress)
-        self._set_weights(weights)
-        self.alignment_ = criterion.alignment(weights)
-        alignments = self.kernel_map_.spread(criterion.cosines)
-        self.kernel_alignments_ = from_numpy(alignments, self._like)
+        weights, n_iter, certificate = self._learn(criterion, bank, progress)
+        components = None
         if self.output == "features":
             components = feature_coefficients(bank.combine(weights), self.n_components)
+        self._set_weights(weights)
+        self.n_iter_, self.alignment_ = n_iter, criterion.alignment(weights)
+        alignments = self.kernel_map_.spread(criterion.cosines)
+        self.kernel_alignments_ = from_numpy(alignments, self._like)
+        if components is not None:
             self.components_ = as_float(components, self._like.dtype)
+        if certificate is not None:
+            self._set_certificate(certificate)
         progress.end()
         return self
 
     def _check_parameters(self) -> None:
-        check_choice(self, "method", ("joint", "independent"))
-        check_choice(self, "output", ("kernel", "features"))
-        for name in ("centred", "signed"):
-            value = getattr(self, name)
-            if not isinstance(value, bool | np.bool_):
-                raise ValueError(
-                    f"The {name!r} parameter must be a bool; got {value!r}"
-                )
+        check_parameters(self, RULES)
         if self.signed and self.method == "independent":
             raise ValueError("method='independent' has no signed form; use 'joint'")
-        if self.n_components is not None:
-            check_number(
-                self, "n_components", (), lambda v: is_int(v, 1), "None or an int >= 1"
-            )
-        check_number(self, "tol", (), lambda v: v > 0, "a number > 0")
-        check_number(
-            self,
-            "weight_bound",
-            (),
-            lambda v: np.isfinite(v) and v >= 1,
-            "a number >= 1",
-        )
 
     def _target(self, X: Any, y: Any) -> np.ndarray:
         """H of ``T = H H'``: +-1 (n, 1), class indicators (n, k), or scaled outputs."""
-        if y is None:
-            raise ValueError(
-                f"{type(self).__name__} requires y to be passed, but the target y is "
-                "None"
-            )
-        y = np.asarray(to_numpy(y) if is_array(y) else y)
-        check_consistent_length(X, y)
-        if y.dtype.kind == "f":
-            assert_all_finite(y, input_name="y")
-        kind = type_of_target(y, input_name="y")
+        owner = type(self).__name__
+        y, kind = check_targets(X, y, owner)
         if kind in ("binary", "multiclass"):
-            classes, codes = np.unique(y, return_inverse=True)
-            codes = codes.reshape(-1)
+            classes, codes = encode_labels(y, owner)
             if len(classes) == 2:
                 return np.where(codes == 1, 1.0, -1.0)[:, None]
-            if len(classes) > 2:
-                return np.eye(len(classes))[codes]
-            raise ValueError(
-                f"{type(self).__name__} needs at least 2 classes in y; the {len(y)} "
-                f"sample(s) contain 1 class: {classes.tolist()[0]!r}"
-            )
-        if y.dtype.kind not in "fiub":
-            raise ValueError(
-                f"Unknown label type: {kind!r}. {type(self).__name__} takes class "
-                "labels or numbers"
-            )
-        outputs = check_array(y.reshape(len(y), -1), dtype=np.float64, input_name="y")
+            return np.eye(len(classes))[codes]
+        outputs = as_outputs(y, kind, owner)
         centred = outputs - outputs.mean(axis=0)
         spread = centred.std(axis=0)
         if not np.any(spread > 0):
@@ -252,26 +231,23 @@ class KernelAlignment(KernelTransformer, KernelModel):
 
     def _learn(
         self, criterion: Alignment, bank: DenseBank, progress: Progress
-    ) -> np.ndarray:
+    ) -> tuple[np.ndarray, int, Certificate | None]:
+        """Weights (p,), problems solved, and the proof of the joint problem."""
         if self.method == "independent":
-            self.__dict__.pop("certificate_", None)  # of an earlier fit
-            self.n_iter_ = 1
             positive = np.maximum(criterion.cosines, 0.0)
             if not np.any(positive > 0):
-                return np.full(len(positive), 1.0 / len(positive))
-            return positive / np.sum(positive)
+                positive = np.ones_like(positive)
+            return positive / np.sum(positive), 1, None
         weight_set: WeightSet = Simplex()
         if self.signed:
             weight_set = SignedSum(bank, bound=float(self.weight_bound))
         solution = solve(
             criterion, weight_set, tol=self.tol, callback=progress.iteration
         )
-        self.n_iter_ = solution.n_iter
         sign = "signed" if self.signed else "non-negative"
         centred = "centred " if self.centred else ""
         problem = f"minus the {centred}alignment, {sign} weights"
-        self._set_certificate(Certificate.of(solution, problem))
-        return solution.weights
+        return solution.weights, solution.n_iter, Certificate.of(solution, problem)
 
     @property
     def _n_features_out(self) -> int:

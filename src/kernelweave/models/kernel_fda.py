@@ -6,14 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from kernelweave._array import Array
-from kernelweave.fits.discriminant import KernelFit
-from kernelweave.fits.loo_path import LooPath
-from kernelweave.kernels.banks.dense import DenseBank
-from kernelweave.models.shared.base import check_number
-from kernelweave.models.shared.discriminant import KernelDiscriminant
-from kernelweave.models.shared.learner import Choice
+from kernelweave._array import from_numpy
+from kernelweave.fits.targets import reduced_class_target
+from kernelweave.models.shared.discriminant import KernelDiscriminant, fit_discriminant
+from kernelweave.models.shared.fitted import Columns, Trained
+from kernelweave.models.shared.learner import Choice, Learned, RowJudge
+from kernelweave.models.shared.parameters import COMMON, check_parameters, positive
 from kernelweave.models.shared.progress import Progress
+from kernelweave.models.shared.rows import read_rows
+from kernelweave.models.shared.targets import check_labels, encode_labels
+from kernelweave.models.shared.transaction import fit_method
 
 __all__ = ["KernelFDA"]
 
@@ -115,22 +117,41 @@ class KernelFDA(KernelDiscriminant):
         self.missing = missing
         self.verbose = verbose
 
-    def _check_parameters(self) -> None:
-        check_number(
-            self,
-            "alpha",
-            ("loo",),
-            lambda v: np.isfinite(v) and v > 0,
-            "a finite number > 0",
-        )
+    @fit_method
+    def fit(self, X: Any, y: Any) -> KernelFDA:
+        """Learn from rows and labels.
 
-    def _choose(
-        self, bank: DenseBank, target: Array, codes: np.ndarray, progress: Progress
-    ) -> Choice:
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n, d), or precomputed kernels of shape \
+(n, n) or (n, n, p)
+            Training rows.
+        y : array-like of shape (n,)
+            Class labels: numbers, strings or booleans.
+
+        Returns
+        -------
+        self : estimator
+            Fitted estimator.
+        """
+        check_parameters(self, {"alpha": positive("loo"), **COMMON})
+        owner = type(self).__name__
+        rows = read_rows(self, X)
+        classes, codes = encode_labels(check_labels(X, y, owner), owner)
+        progress = Progress(self, X, y)
+        kernel_map, bank = rows.kernels(self, progress.kernel)
+        target, _ = reduced_class_target(codes, len(classes))
+        target = from_numpy(target, bank.like)
         weights = np.full(bank.n_kernels, 1.0 / bank.n_kernels)
-        if isinstance(self.alpha, str):
-            path = LooPath(bank.combine(weights), target)
-            alpha = path.best_alpha()
-            fit = KernelFit(path.coef(alpha), path.residuals(alpha))
-            return Choice(weights, alpha, 1, fit=fit)
-        return Choice(weights, float(self.alpha), 1)
+        judge = RowJudge(bank, target)
+        if self.alpha == "loo":
+            found = judge.best(weights)
+        else:
+            found = judge.at(weights, float(self.alpha))
+        assert found.fit is not None
+        learned = Learned(Choice(weights, found.alpha, 1), {})
+        fitted = fit_discriminant(learned, found.fit, target, classes, codes)
+        columns = Columns(rows.views, rows.positions)
+        self._set_discriminant(Trained(fitted, kernel_map, rows.like, columns))
+        progress.end()
+        return self

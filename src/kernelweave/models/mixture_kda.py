@@ -1,42 +1,39 @@
-"""A mixture of probabilistic discriminants, one a kernel, with learned weights."""
+"""A mixture of probabilistic discriminants, one per kernel, with learned weights."""
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 
-from kernelweave._array import Array, detached, device, from_numpy, namespace
-from kernelweave._memory import require_memory
-from kernelweave.exceptions import KernelWarning
+from kernelweave._array import Array, from_numpy, namespace
 from kernelweave.fits.gaussians import ClassGaussians
-from kernelweave.fits.targets import class_target
-from kernelweave.models.mixture.experts import ExpertPanel, ViewMaps, sources_of
-from kernelweave.models.mixture.observed import ObservedRowsMixin
-from kernelweave.models.mixture.printed_em import printed_em
-from kernelweave.models.mixture.projection import MixtureProjector
-from kernelweave.models.mixture.weights import (
-    Outcome,
-    check_mixture_parameters,
-    learn_mixture_weights,
-    summarise,
-)
+from kernelweave.kernels.twins import warn_twins
+from kernelweave.models.mixture.experts import ViewMaps, sources_of
+from kernelweave.models.mixture.options import MixtureOptions, check_mixture_parameters
+from kernelweave.models.mixture.projection import MixtureProjector, posterior_weights
+from kernelweave.models.mixture.weights import Mixture, learn_mixture
 from kernelweave.models.shared.discriminant import KernelDiscriminant
+from kernelweave.models.shared.options import read_options
 from kernelweave.models.shared.progress import Progress
+from kernelweave.models.shared.rows import split_observed
 from kernelweave.models.shared.transaction import fit_method
-from kernelweave.solvers.em import truncated_responsibilities
+from kernelweave.views.columns import resolve_columns
 from kernelweave.views.missing import (
     ObservedViews,
     check_every_view,
     check_some_view,
+    precomputed_with_missing,
 )
+from kernelweave.views.precomputed import validate_precomputed
+from kernelweave.views.spec import is_precomputed, parse_views
+from kernelweave.views.validate import split_views, validate_features
 
 __all__ = ["MixtureKDA"]
 
 
-class MixtureKDA(ObservedRowsMixin, KernelDiscriminant):
-    """Mixture of probabilistic kernel discriminants, one expert a kernel (MPKDA).
+class MixtureKDA(KernelDiscriminant):
+    """Mixture of probabilistic kernel discriminants, one expert per kernel (MPKDA).
 
     For each class c, expert l predicts the coordinate ``y_ic`` (Zhao et al. 2009, Eq.
     1) of each row from all other rows, with density ``p_ilc`` in closed form, and the
@@ -45,8 +42,8 @@ class MixtureKDA(ObservedRowsMixin, KernelDiscriminant):
         sum_i log sum_l pi_lc p_ilc  +  kappa sum_l log pi_lc,   sum_l pi_lc = 1
 
     which is concave: the optimum comes with a certificate. New rows project to
-    ``z_c(x) = sum_l pi_lc m_lc(x)`` (Eq. 23). The printed algorithm has the density of
-    a row inside the fit to it and no maximum; see ``density``.
+    ``z_c(x) = sum_l pi_lc m_lc(x)`` (Eq. 23). The printed algorithm takes the density
+    of a row from a fit that includes it, and its likelihood has no maximum.
 
     Parameters
     ----------
@@ -58,28 +55,20 @@ class MixtureKDA(ObservedRowsMixin, KernelDiscriminant):
         the leave-one-out mean has the smallest squared error, for each class.
     concentration : float >= 0, default=0.1
         Strength of the Dirichlet prior towards equal weights: ``kappa = concentration
-        n / p``. 0 is maximum likelihood, with few kernels. For likelihoods only.
+        n / p``. 0: maximum likelihood (sparse). Ignored unless the weights maximise a
+        likelihood.
     projection : {"prior", "posterior"}, default="prior"
-        "posterior" weighs the experts anew for each row, by its similarity to the rows
-        each is responsible for (Eqs. 24-26).
-    posterior : {"kde", "normalised", "printed"}, default="kde"
-        The form of posterior weights: a density estimate of each expert's rows; the
-        printed weights over their sum; or as printed, where they sum to less than 1.
+        "posterior" weights the experts anew for each row, by the density there of the
+        training rows that each is responsible for (Eqs. 24-26).
     noise : float, "loo", "ml" or "em", default="loo"
         Noise level of each expert and class, relative to the mean eigenvalue of its
         kernel: fixed, or of 21 levels between 1e-3 and 1e2 the one with the largest
-        leave-one-out density or marginal likelihood; "em" chooses noise and weights in
-        turn, each for what the other makes of the rows.
-    amplitude : {"profile", "unit"}, default="profile"
-        Prior scale: the best one at each noise level, or 1 as in Eq. 5.
+        leave-one-out density or marginal likelihood; "em" chooses noise and weights
+        alternately.
     likelihood : {"gaussian", "student", "tprocess"}, default="gaussian"
         Density of a row given the others.
     dof : float > 2, default=4.0
         Degrees of freedom of the last two.
-    density : {"loo", "insample"}, default="loo"
-        "insample" runs the algorithm as printed (Eqs. 13-20), for study: it warns. A
-        number is then the noise to start from, 1 by default; there is no prior and no
-        amplitude.
     missing : {"error", "available", "zero"}, default="error"
         What to do with a row that lacks a view, all entries of which are NaN.
         "available" trains each expert on its rows and, for each row, divides the
@@ -87,7 +76,7 @@ class MixtureKDA(ObservedRowsMixin, KernelDiscriminant):
     solver : {"auto", "newton", "em"}, default="auto"
         How the concave problem is solved. "auto" is Newton's method.
     tol : float, default=1e-6
-        Gap to reach, in nats a row.
+        Gap to reach, in nats per row.
     max_iter : int, default=None
         Iterations allowed; None leaves it to the solver.
     psd : {"error", "clip", "trust"}, default="error"
@@ -108,22 +97,22 @@ class MixtureKDA(ObservedRowsMixin, KernelDiscriminant):
     view_weights_ : dict
         Sum of the weights of each view's kernels.
     certificate_ : Certificate
-        Value, lower bound and gap of the weights, in nats a row, summed over classes.
-        Where rows lack views the problem is not concave: a stationarity takes the place
-        of the bound. None is needed for uniform weights.
+        Value, lower bound and gap of the weights, in nats per row, summed over classes.
+        Where rows lack views the problem is not concave: a stationarity measure takes
+        the place of the bound. Absent for uniform weights.
     responsibilities_ : array of shape (n, p, k)
         Share of each expert in each training row; 0 where it lacks the row.
     noise_, amplitude_ : array of shape (p, k)
-        Noise level and amplitude of each expert and class.
+        Noise level and amplitude (prior scale) of each expert and class.
     loo_mean_, loo_variance_ : array of shape (n, p, k)
-        What each expert fitted without row i says of it; NaN where it lacks the row.
+        Prediction of row i by each expert, fitted without it; NaN if it lacks the row.
     observed_ : array of bool of shape (n, p)
         Which training rows have which kernel.
     loo_projection_ : array of shape (n, k)
         Combined leave-one-out means, around the intercept of all rows.
     loo_error_, loo_score_ : float
-        Their squared error on the class coordinates, and the accuracy of rows left out,
-        as in :class:`KernelFDA`.
+        Squared error of the combined leave-one-out means on the class coordinates, and
+        leave-one-out accuracy, as in :class:`KernelFDA`.
     gaussians_ : ClassGaussians
         Class means, variance and prior in the projected space.
     n_iter_ : int
@@ -155,7 +144,9 @@ class MixtureKDA(ObservedRowsMixin, KernelDiscriminant):
     [0, 0, 0, 0, 0]
     """
 
-    kernel_map_: ViewMaps  # type: ignore[assignment]
+    kernel_map_: ViewMaps
+    #: How posterior weights follow from prior ones.
+    _localise = staticmethod(posterior_weights)
 
     def __init__(
         self,
@@ -164,12 +155,9 @@ class MixtureKDA(ObservedRowsMixin, KernelDiscriminant):
         weights: str = "per_class",
         concentration: float = 0.1,
         projection: str = "prior",
-        posterior: str = "kde",
         noise: float | str = "loo",
-        amplitude: str = "profile",
         likelihood: str = "gaussian",
         dof: float = 4.0,
-        density: str = "loo",
         missing: str = "error",
         solver: str = "auto",
         tol: float = 1e-6,
@@ -181,21 +169,15 @@ class MixtureKDA(ObservedRowsMixin, KernelDiscriminant):
         self.weights = weights
         self.concentration = concentration
         self.projection = projection
-        self.posterior = posterior
         self.noise = noise
-        self.amplitude = amplitude
         self.likelihood = likelihood
         self.dof = dof
-        self.density = density
         self.missing = missing
         self.solver = solver
         self.tol = tol
         self.max_iter = max_iter
         self.psd = psd
         self.verbose = verbose
-
-    def _check_parameters(self) -> None:
-        check_mixture_parameters(self)
 
     @fit_method
     def fit(self, X: Any, y: Any) -> MixtureKDA:
@@ -215,138 +197,94 @@ class MixtureKDA(ObservedRowsMixin, KernelDiscriminant):
         self : estimator
             Fitted estimator.
         """
-        self._check_parameters()
-        data, names = self._open_views(X)
+        check_mixture_parameters(self)
+        data, names = self._read(X)
+        self._forget()
         codes = self._encode(X, y)
         check_every_view(data.observed, names)
         check_some_view(data.observed, "training")
         progress = Progress(self, X, y)
         sources = sources_of(self._views, data, names)
-        self._like = detached(sources[0].like[:0, ...])
-        self.kernel_map_ = ViewMaps(sources, data.observed, self.psd)  # type: ignore[arg-type]
-        self.kernel_names_ = list(self.kernel_map_.names)
-        target = class_target(codes, len(self.classes_))
-        zero = self.missing == "zero"
-        panel = ExpertPanel.empty(self.kernel_map_, target, codes, zero)
-        self._require_memory()
-        for number, gram in self.kernel_map_.fit(progress):
-            panel.add(number, gram, self)
-        panel.allow(codes, self.kernel_map_)
-        for remark in panel.remarks(self.kernel_map_, self.classes_):
-            self.kernel_map_.remarks.append(remark)
-            warnings.warn(remark, KernelWarning, stacklevel=3)
-        weights, shares, outcomes = self._set_mixture(panel, progress)
-        self._projector = MixtureProjector(
-            self.kernel_map_,
-            panel.coef,
-            panel.intercept,
-            weights,
-            panel.allowed,
-            shares,
-            zero,
+        maps = ViewMaps(sources, data.observed, self.psd)  # type: ignore[arg-type]
+        mixture = self._learn_mixture(maps, codes, progress)
+        projector = MixtureProjector(
+            maps, mixture, self.missing == "zero", self._localise
         )
-        self._set_projection(panel, data, codes)
-        if outcomes:
-            self._set_certificate(summarise(outcomes, self._problem()))
+        share = projector.shares(data, self.projection == "posterior", own=True)
+        self._publish(maps, mixture, projector, share, codes)
         progress.end()
         return self
 
-    def _require_memory(self) -> None:
-        """The printed algorithm keeps all eigenvectors: see that they fit."""
-        if self.density == "insample":
-            p, n = len(self.kernel_names_), len(self.kernel_map_.observed)
-            itemsize = namespace(self._like).finfo(self._like.dtype).bits // 8
-            require_memory(
-                p * n * n * itemsize,
-                f"density='insample' with {p} kernels over {n} rows",
-                "use density='loo', or fewer kernels or rows",
-                like=self._like,
-            )
-
-    def _set_mixture(
-        self, panel: ExpertPanel, progress: Progress
-    ) -> tuple[np.ndarray, np.ndarray, list[Outcome]]:
-        """Learn weights (p, k) and responsibilities (n, p, k); publish the panel."""
-        if self.density == "insample":
-            weights, outcomes = printed_em(self, panel, self._like)
+    def _read(self, X: Any) -> tuple[ObservedViews, list[str]]:
+        """Training rows, and the names of views or precomputed kernels."""
+        self._views, self._positions = [], []
+        if is_precomputed(self.views):
+            if self.missing != "error":
+                return precomputed_with_missing(self, X, reset=True)
+            K, names = validate_precomputed(self, X, reset=True)
+            return _complete(K), names
+        self._views = parse_views(self.views, reserved=self._get_param_names())
+        X = validate_features(self, X, reset=True)
+        self._positions = resolve_columns(X, self._views)
+        if self.missing != "error":
+            data = split_observed(X, self._views, self._positions)
         else:
-            weights, outcomes = learn_mixture_weights(
-                self, panel, self._like, progress.iteration
-            )
-        self._set_weights(np.mean(weights, axis=1))
-        self.n_iter_ = max(1, sum(outcome.n_iter for outcome in outcomes))
-        k = weights.shape[1]
-        shares = np.stack(
-            [
-                truncated_responsibilities(
-                    panel.log_density[:, :, c],
-                    panel.observed & panel.allowed[:, c],
-                    weights[:, c],
-                )
-                for c in range(k)
-            ],
-            axis=2,
-        )
-        self.class_weights_ = from_numpy(weights, self._like)
-        self.responsibilities_ = from_numpy(shares, self._like)
-        self.noise_ = from_numpy(panel.noise, self._like)
-        self.amplitude_ = from_numpy(panel.amplitude, self._like)
-        self.loo_mean_ = from_numpy(panel.mean, self._like)
-        self.loo_variance_ = from_numpy(panel.variance, self._like)
-        xp = namespace(self._like)
-        self.observed_ = xp.asarray(panel.observed, device=device(self._like))
-        return weights, shares, outcomes
+            data = _complete(split_views(X, self._views, self._positions))
+        warn_twins(self._views, self._positions)
+        return data, [view.name for view in self._views]
 
-    def _set_projection(
-        self, panel: ExpertPanel, data: ObservedViews, codes: np.ndarray
+    def _rows(self, X: Any, method: str) -> ObservedViews:
+        """Rows at prediction."""
+        data = super()._rows(X, method)
+        if self.missing == "error":
+            return _complete(data)
+        if self.missing == "available":
+            check_some_view(data.observed, "new")
+        return data
+
+    def _learn_mixture(
+        self, maps: ViewMaps, codes: np.ndarray, progress: Progress
+    ) -> Mixture:
+        """Experts and their weights, for class codes (n,)."""
+        options = read_options(MixtureOptions, self)
+        return learn_mixture(maps, codes, self.classes_, options, progress)
+
+    def _publish(
+        self,
+        maps: ViewMaps,
+        mixture: Mixture,
+        projector: MixtureProjector,
+        share: np.ndarray,
+        codes: np.ndarray,
     ) -> None:
-        """Combine the leave-one-out means, and fit the class Gaussians to them."""
-        if self.projection == "posterior":
-            self._projector.check_similar()
-        share = self._projector.shares(data, self._form(), own=True)
+        """Set all fitted attributes; ``share`` (n, p, k) mixes leave-one-out means."""
+        panel, like = mixture.panel, maps.like
         held_out = np.sum(share * np.nan_to_num(panel.held_out), axis=1)
         mean = np.sum(share * np.nan_to_num(panel.mean), axis=1)
+        self.kernel_map_, self._projector, self._like = maps, projector, like
+        self.kernel_names_ = list(maps.names)
+        self._set_weights(np.mean(mixture.weights, axis=1))
+        self.class_weights_ = from_numpy(mixture.weights, like)
+        self.responsibilities_ = from_numpy(mixture.responsibilities, like)
+        self.noise_ = from_numpy(panel.noise, like)
+        self.amplitude_ = from_numpy(panel.amplitude, like)
+        self.loo_mean_ = from_numpy(panel.mean, like)
+        self.loo_variance_ = from_numpy(panel.variance, like)
+        self.observed_ = from_numpy(panel.observed, like, namespace(like).bool)
+        self.loo_projection_ = from_numpy(held_out, like)
         self.loo_error_ = float(np.mean((panel.target - mean) ** 2))
-        self.loo_projection_ = from_numpy(held_out, self._like)
+        self.n_iter_ = mixture.n_iter
         self._set_gaussians(ClassGaussians.fit(held_out, panel.target, codes))
+        if mixture.certificate is not None:
+            self._set_certificate(mixture.certificate)
 
     @property
     def _n_features_out(self) -> int:
         return int(self.class_weights_.shape[1])
 
-    def _form(self, projection: str | None = None) -> str | None:
-        """The form of posterior weights, or None for prior ones."""
-        chosen = self.projection if projection is None else projection
-        return self.posterior if chosen == "posterior" else None
-
-    def _problem(self) -> str:
-        if self.weights == "stacking":
-            return "leave-one-out squared error of the mixed mean, a class each"
-        kind = "in-sample" if self.density == "insample" else "leave-one-out"
-        share = "shared" if self.weights == "shared" else "per-class"
-        return (
-            f"mixture likelihood of {len(self.kernel_names_)} experts, {share} "
-            f"weights, {kind} {self.likelihood} densities, nats a row"
-        )
-
     def _predict_target(self, X: Any, method: str) -> Array:
-        data = self._observed_rows(X, method)
-        return self._projector.project(data, self._form())
-
-    def transform(self, X: Any) -> Array:
-        """Combined means of the class coordinates.
-
-        Parameters
-        ----------
-        X : array-like or DataFrame of shape (m, d), or kernels of shape (m, n[, p])
-            Rows.
-
-        Returns
-        -------
-        Z : array of shape (m, k)
-            One column a class.
-        """
-        return self._predict_target(X, "transform")
+        data = self._rows(X, method)
+        return self._projector.project(data, self.projection == "posterior")
 
     def kernel(self, X: Any, Z: Any = None) -> Array:
         """The learned kernel ``z(x)' z(z)``, linear in the projections.
@@ -370,7 +308,7 @@ class MixtureKDA(ObservedRowsMixin, KernelDiscriminant):
     def sample_weights(
         self, X: Any, *, projection: str | None = None, per_class: bool = False
     ) -> Array:
-        """Which kernel spoke for which row.
+        """Weight of each kernel for each row.
 
         Parameters
         ----------
@@ -385,15 +323,19 @@ class MixtureKDA(ObservedRowsMixin, KernelDiscriminant):
         Returns
         -------
         weights : array of shape (m, p), or (m, p, k) if ``per_class``
-            They sum to one over the kernels (except in the printed form).
+            They sum to one over the kernels.
         """
         if projection not in (None, "prior", "posterior"):
             raise ValueError(
                 f"projection must be 'prior', 'posterior' or None; got {projection!r}"
             )
-        data = self._observed_rows(X, "sample_weights")
-        form = self._form(projection)
-        if form is not None:
-            self._projector.check_similar()
-        share = self._projector.shares(data, form)
+        local = (projection or self.projection) == "posterior"
+        share = self._projector.shares(self._rows(X, "sample_weights"), local)
         return from_numpy(share if per_class else np.mean(share, axis=2), self._like)
+
+
+def _complete(blocks: Any) -> ObservedViews:
+    """One array per view, or a stack (m, n, p) of kernels, that no row lacks."""
+    stack = not isinstance(blocks, list)
+    shape = blocks.shape[::2] if stack else (blocks[0].shape[0], len(blocks))
+    return ObservedViews(blocks, np.ones(shape, dtype=bool))

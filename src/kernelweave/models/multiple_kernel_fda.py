@@ -5,31 +5,57 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from sklearn.utils.metaestimators import available_if
 
 from kernelweave._array import Array, from_numpy
 from kernelweave.criteria.fisher.block import BlockFisher
 from kernelweave.criteria.fisher.total import Fisher
 from kernelweave.criteria.fisher.within import WithinFisher
-from kernelweave.fits.targets import binary_target, class_target
+from kernelweave.fits.targets import binary_target, class_target, reduced_class_target
 from kernelweave.kernels.banks.dense import DenseBank
-from kernelweave.models.shared.base import check_choice
-from kernelweave.models.shared.discriminant import KernelDiscriminant
+from kernelweave.kernels.maps.feature_map import FeatureKernelMap
+from kernelweave.kernels.moments.sums import ChunkRecipe, Moments
+from kernelweave.models.shared.discriminant import KernelDiscriminant, fit_discriminant
+from kernelweave.models.shared.fitted import Fitted, Trained
 from kernelweave.models.shared.learner import (
-    Choice,
-    WeightLearner,
-    check_learner_parameters,
+    LEARNER,
+    Callback,
+    LearnerOptions,
+    check_direct_loo,
+    choose_weights,
+)
+from kernelweave.models.shared.parameters import (
+    COMMON,
+    check_parameters,
+    one_of,
+    positive,
 )
 from kernelweave.models.shared.progress import Progress
-from kernelweave.models.streaming.explicit import ExplicitFeatures
-from kernelweave.models.streaming.primal import finish_classes
+from kernelweave.models.shared.targets import check_labels, encode_labels
+from kernelweave.models.shared.transaction import fit_method
+from kernelweave.models.streaming.explicit import train
+from kernelweave.models.streaming.feature_choice import FEATURES, check_columns, refused
+from kernelweave.models.streaming.portions import next_portions
+from kernelweave.models.streaming.primal import fit_class_moments
 from kernelweave.protocols import Criterion
 from kernelweave.solvers.methods import fitting_methods
+from kernelweave.views.spec import is_precomputed
 from kernelweave.weights import Simplex
 
 __all__ = ["MultipleKernelFDA"]
 
+#: Which values the parameters may take.
+PARAMETERS = {
+    **LEARNER,
+    "alpha": positive("learn", "loo", "cv"),
+    **FEATURES,
+    "scatter": one_of("total", "within"),
+    "formulation": one_of("exact", "block"),
+    **COMMON,
+}
 
-class MultipleKernelFDA(ExplicitFeatures, KernelDiscriminant):
+
+class MultipleKernelFDA(KernelDiscriminant):
     """Fisher discriminant analysis that learns which kernels matter.
 
     Minimises, over weights w of centred kernels G_i of trace n::
@@ -211,14 +237,79 @@ class MultipleKernelFDA(ExplicitFeatures, KernelDiscriminant):
         self.random_state = random_state
         self.verbose = verbose
 
-    _fit_kernels = KernelDiscriminant.fit
-    _finish = finish_classes
+    @fit_method
+    def fit(self, X: Any, y: Any = None) -> MultipleKernelFDA:
+        """Learn from rows and labels.
+
+        Parameters
+        ----------
+        X : array-like, DataFrame or sparse array of shape (n, d), precomputed kernels \
+of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iterator
+            Training rows. An iterator yields pairs (X, y) of portions.
+        y : array-like of shape (n,), or str
+            Targets; the name of their column if X is a Dask DataFrame or a pyarrow
+            data set; nothing if X is an iterator.
+
+        Returns
+        -------
+        self : estimator
+            Fitted estimator.
+        """
+        self._check_parameters()
+        progress = Progress(self, X, y)
+        self._assign(train(self, X, y, progress))
+        progress.end()
+        return self
+
+    @available_if(lambda self: not is_precomputed(self.views) and not refused(self))
+    @fit_method
+    def partial_fit(
+        self, X: Any = None, y: Any = None, classes: Any = None, solve: bool = True
+    ) -> MultipleKernelFDA:
+        """Learn from some more rows, or anew from those of earlier calls.
+
+        The first call fixes kernel parameters, landmarks and scalings from its rows;
+        later calls add to second moments. The answer is that of :meth:`fit` on an
+        iterator of the same rows, whatever the portions. If a call is interrupted or
+        refused, its rows do not count and everything before is kept.
+
+        Without rows, the model is solved with its present parameters: after
+        ``set_params(norm=..., alpha=...)`` no row is looked at again. Cross-validation
+        is the exception, ``alpha="cv"`` has to be set before the first rows.
+
+        Parameters
+        ----------
+        X : array-like, sparse array or DataFrame of shape (m, d), default=None
+            Rows; none to solve only.
+        y : array-like of shape (m,)
+            Targets.
+        classes : array-like of shape (k,), default=None
+            All classes that may occur; one that is none of them is refused, in
+            later calls, too. Without it, classes are those that have occurred.
+        solve : bool, default=True
+            Whether to learn weights now. The pass over the rows is cheap, solving is
+            not: with many portions, solve with the last one only.
+
+        Returns
+        -------
+        self : estimator
+            Fitted once two classes have been seen.
+        """
+        self._check_parameters()
+        portions, due = next_portions(self, X, y, classes, solve)
+        if portions.is_first:
+            self._forget()
+        if due:
+            progress = Progress(self, X, y)
+            self._assign(portions.train(self, progress))
+            progress.end()
+        self._set_portions(portions)
+        return self
 
     def _check_parameters(self) -> None:
-        check_learner_parameters(self)
-        self._check_feature_parameters()
-        check_choice(self, "scatter", ("total", "within"))
-        check_choice(self, "formulation", ("exact", "block"))
+        check_parameters(self, PARAMETERS)
+        check_direct_loo(self)
+        check_columns(self)
         if self.scatter == "within" and self.alpha == "learn":
             raise ValueError(
                 "scatter='within' has no learned regularisation; use a float or 'loo' "
@@ -238,10 +329,19 @@ class MultipleKernelFDA(ExplicitFeatures, KernelDiscriminant):
                 f"formulation='block' use one of {['auto', *methods]}"
             )
 
-    def _choose(
-        self, bank: DenseBank, target: Array, codes: np.ndarray, progress: Progress
-    ) -> Choice:
-        k = len(self.classes_)
+    def _check_targets(self, X: Any, y: Any) -> np.ndarray:
+        return check_labels(X, y, type(self).__name__)
+
+    def _require_enough(self, labels: np.ndarray) -> None:
+        encode_labels(labels, type(self).__name__)
+
+    def _from_kernels(
+        self, bank: DenseBank, labels: np.ndarray, callback: Callback
+    ) -> Fitted:
+        """Choose weights and alpha for kernels and labels (n,), and discriminate."""
+        classes, codes = encode_labels(labels, type(self).__name__)
+        k = len(classes)
+        target = from_numpy(reduced_class_target(codes, k)[0], bank.like)
 
         def criterion(alpha: Any) -> Criterion:
             if k == 2:  # Eq. 8: the printed values are those of this target
@@ -252,21 +352,29 @@ class MultipleKernelFDA(ExplicitFeatures, KernelDiscriminant):
                 # Eq. 9 divides the scatter of each class by its size; so must alpha be.
                 return WithinFisher(bank, goal, alpha * k / bank.n_samples, codes)
             if self.formulation == "block" and k > 2:
-                return BlockFisher(
-                    bank, from_numpy(class_target(codes, k), bank.like), alpha
-                )
+                goal = from_numpy(class_target(codes, k), bank.like)
+                return BlockFisher(bank, goal, alpha)
             return Fisher(bank, goal, alpha)
 
-        learner = WeightLearner(
-            self, bank, target, criterion, progress, learnable=self.scatter == "total"
+        learned = choose_weights(
+            LearnerOptions.of(self),
+            bank,
+            target,
+            criterion,
+            callback,
+            learnable=self.scatter == "total",
         )
-        choice, candidates = learner.choose()
-        self.norm_ = choice.norm
-        self.candidates_ = {
-            norm: {
-                "alpha": candidate.alpha,
-                "loo_error": None if candidate.fit is None else candidate.loo_error(),
-            }
-            for norm, candidate in candidates.items()
-        }
-        return choice
+        fit = learned.choice.fit_on(bank, target)
+        return fit_discriminant(learned, fit, target, classes, codes)
+
+    def _from_moments(
+        self, recipe: ChunkRecipe, moments: Moments, like: Array, callback: Callback
+    ) -> tuple[FeatureKernelMap, Fitted]:
+        options = LearnerOptions.of(self)
+        return fit_class_moments(options, recipe, moments, like, callback)
+
+    def _assign(self, trained: Trained) -> None:
+        learned = trained.fitted.learned
+        self._set_discriminant(trained)
+        self.norm_ = learned.choice.norm
+        self.candidates_ = learned.summary()

@@ -6,30 +6,50 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import RegressorMixin
-from sklearn.callback import with_callbacks
 from sklearn.metrics import r2_score
-from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
+from sklearn.utils.metaestimators import available_if
 
 from kernelweave._array import Array, from_numpy, is_array, namespace, to_numpy
 from kernelweave._units import units_of
 from kernelweave.criteria.fisher.total import Fisher
-from kernelweave.fits.discriminant import fit_kernel
 from kernelweave.fits.targets import output_frame
 from kernelweave.kernels.banks.dense import DenseBank
+from kernelweave.kernels.maps.feature_map import FeatureKernelMap
+from kernelweave.kernels.moments.sums import ChunkRecipe, Moments
 from kernelweave.models.shared.base import KernelModel
+from kernelweave.models.shared.fitted import Fitted, Trained
 from kernelweave.models.shared.lazy import lazily
-from kernelweave.models.shared.learner import WeightLearner, check_learner_parameters
+from kernelweave.models.shared.learner import (
+    LEARNER,
+    Callback,
+    LearnerOptions,
+    check_direct_loo,
+    choose_weights,
+)
+from kernelweave.models.shared.parameters import COMMON, check_parameters, positive
 from kernelweave.models.shared.progress import Progress
-from kernelweave.models.streaming.explicit import ExplicitFeatures
-from kernelweave.models.streaming.primal import finish_outputs
+from kernelweave.models.shared.targets import check_outputs, require_rows
+from kernelweave.models.shared.transaction import fit_method
+from kernelweave.models.streaming.explicit import train
+from kernelweave.models.streaming.feature_choice import FEATURES, check_columns, refused
+from kernelweave.models.streaming.portions import next_portions
+from kernelweave.models.streaming.primal import fit_output_moments
+from kernelweave.views.spec import is_precomputed
 
 __all__ = ["MultipleKernelRidge"]
 
+#: Which values the parameters may take.
+PARAMETERS = {
+    **LEARNER,
+    "alpha": positive("learn", "loo", "cv"),
+    **FEATURES,
+    **COMMON,
+}
 #: Deviation of an output, relative to its largest entry, that makes it a constant.
 CONSTANT_OUTPUT = 1e-14
 
 
-class MultipleKernelRidge(ExplicitFeatures, RegressorMixin, KernelModel):
+class MultipleKernelRidge(RegressorMixin, KernelModel):
     """Kernel ridge regression that learns which kernels matter.
 
     Minimises, over weights w of centred kernels G_i of trace n and functions f_i in
@@ -168,73 +188,122 @@ class MultipleKernelRidge(ExplicitFeatures, RegressorMixin, KernelModel):
         self.random_state = random_state
         self.verbose = verbose
 
-    _classifies = False
-    _finish = finish_outputs
+    intercept_: Array
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
 
-    def _check_parameters(self) -> None:
-        check_learner_parameters(self)
-        self._check_feature_parameters()
+    @fit_method
+    def fit(self, X: Any, y: Any = None) -> MultipleKernelRidge:
+        """Learn from rows and targets.
 
-    @with_callbacks
-    def _fit_kernels(self, X: Any, y: Any) -> None:
-        """Learn from kernels between all rows."""
-        source = self._open(X)
-        outputs = self._check_targets(X, y)
-        if len(outputs) < 2:
-            raise ValueError(
-                f"{type(self).__name__} needs at least 2 rows; found 1 sample"
-            )
+        Parameters
+        ----------
+        X : array-like, DataFrame or sparse array of shape (n, d), precomputed kernels \
+of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iterator
+            Training rows. An iterator yields pairs (X, y) of portions.
+        y : array-like of shape (n,) or (n, n_outputs), or str
+            Targets; the name of their column if X is a Dask DataFrame or a pyarrow
+            data set; nothing if X is an iterator.
+
+        Returns
+        -------
+        self : estimator
+            Fitted estimator.
+        """
+        self._check_parameters()
         progress = Progress(self, X, y)
-        self._learn(self._fit_bank(source, progress), outputs, progress)
+        self._assign(train(self, X, y, progress))
         progress.end()
+        return self
 
-    def _learn(self, bank: DenseBank, outputs: np.ndarray, progress: Progress) -> None:
-        """Choose weights and alpha for kernels and targets (n, n_outputs); fit."""
+    @available_if(lambda self: not is_precomputed(self.views) and not refused(self))
+    @fit_method
+    def partial_fit(
+        self, X: Any = None, y: Any = None, classes: Any = None, solve: bool = True
+    ) -> MultipleKernelRidge:
+        """Learn from some more rows, or anew from those of earlier calls.
+
+        See :meth:`MultipleKernelFDA.partial_fit`.
+
+        Parameters
+        ----------
+        X : array-like, sparse array or DataFrame of shape (m, d), default=None
+            Rows; none to solve only, with the present parameters.
+        y : array-like of shape (m,) or (m, n_outputs)
+            Targets.
+        classes : array-like, default=None
+            All values that may occur in y; another is refused, in later calls, too.
+        solve : bool, default=True
+            Whether to learn weights now.
+
+        Returns
+        -------
+        self : estimator
+            Fitted once two rows have been seen.
+        """
+        self._check_parameters()
+        portions, due = next_portions(self, X, y, classes, solve)
+        if portions.is_first:
+            self._forget()
+        if due:
+            progress = Progress(self, X, y)
+            self._assign(portions.train(self, progress))
+            progress.end()
+        self._set_portions(portions)
+        return self
+
+    def _check_parameters(self) -> None:
+        check_parameters(self, PARAMETERS)
+        check_direct_loo(self)
+        check_columns(self)
+
+    def _check_targets(self, X: Any, y: Any) -> np.ndarray:
+        return check_outputs(X, y, type(self).__name__)
+
+    def _require_enough(self, outputs: np.ndarray) -> None:
+        require_rows(outputs, type(self).__name__)
+
+    def _from_kernels(
+        self, bank: DenseBank, outputs: np.ndarray, callback: Callback
+    ) -> Fitted:
+        """Choose weights and alpha for kernels and outputs (n, n_outputs); fit."""
         mean, unit = output_frame(outputs, to_numpy(bank.like[:0, ...]).dtype)
         centred = (outputs - mean) / unit
         spread = np.sqrt(np.mean(centred**2, axis=0))
         varies = spread > CONSTANT_OUTPUT * np.max(np.abs(outputs / unit), axis=0)
         spread = np.where(varies, spread, 1.0)
         target = from_numpy(np.where(varies, centred, 0.0) / spread, bank.like)
-        learner = WeightLearner(
-            self, bank, target, lambda alpha: Fisher(bank, target, alpha), progress
+        learned = choose_weights(
+            LearnerOptions.of(self),
+            bank,
+            target,
+            lambda alpha: Fisher(bank, target, alpha),
+            callback,
         )
-        choice, _ = learner.choose()
-        self._set_weights(choice.weights)
+        fit = learned.choice.fit_on(bank, target)
+        return Fitted(
+            learned,
+            float(np.mean(to_numpy(fit.loo_residual) ** 2)),
+            dual_coef=fit.coef * from_numpy(spread * unit, bank.like)[None, :],
+            intercept=from_numpy(mean, bank.like),
+        )
+
+    def _from_moments(
+        self, recipe: ChunkRecipe, moments: Moments, like: Array, callback: Callback
+    ) -> tuple[FeatureKernelMap, Fitted]:
+        options = LearnerOptions.of(self)
+        return fit_output_moments(options, recipe, moments, like, callback)
+
+    def _assign(self, trained: Trained) -> None:
+        fitted, choice = trained.fitted, trained.fitted.learned.choice
+        self._set_trained(trained)
+        self.norm_ = choice.norm
+        self.intercept_ = fitted.intercept
         if choice.certificate is not None:
             self._set_certificate(choice.certificate)
-        fit = choice.fit
-        if fit is None:
-            fit = fit_kernel(bank.combine(choice.weights), target, choice.alpha)
-        self.dual_coef_ = fit.coef * from_numpy(spread * unit, bank.like)[None, :]
-        self.intercept_ = from_numpy(mean, bank.like)
-        self.loo_error_ = float(np.mean(to_numpy(fit.loo_residual) ** 2))
-        self.alpha_, self.n_iter_ = float(choice.alpha), int(choice.n_iter)
-        self.norm_ = choice.norm
-
-    def _check_targets(self, X: Any, y: Any) -> np.ndarray:
-        """Targets as (n, n_outputs) in float64; remembers whether y was flat."""
-        if y is None:
-            raise ValueError(
-                f"{type(self).__name__} requires y to be passed, but the target y is "
-                "None"
-            )
-        y = check_array(
-            to_numpy(y) if is_array(y) else y,
-            ensure_2d=False,
-            dtype=np.float64,
-            input_name="y",
-        )
-        check_consistent_length(X, y)
-        self._flat = y.ndim == 1 or y.shape[1] == 1
-        if y.ndim == 2 and y.shape[1] == 1:
-            y = column_or_1d(y, warn=True)
-        return y.reshape(len(y), -1)
 
     @lazily
     def predict(self, X: Any) -> Array:
@@ -250,11 +319,9 @@ class MultipleKernelRidge(ExplicitFeatures, RegressorMixin, KernelModel):
         y : array of shape (m,) or (m, n_outputs)
             Predictions, in the namespace and dtype of X.
         """
-        predicted = self._predict_target(X, "predict")
-        predicted = predicted + self.intercept_[None, :]
-        return (
-            namespace(predicted).reshape(predicted, (-1,)) if self._flat else predicted
-        )
+        predicted = self._predict_target(X, "predict") + self.intercept_[None, :]
+        flat = predicted.shape[1] == 1
+        return namespace(predicted).reshape(predicted, (-1,)) if flat else predicted
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Coefficient of determination.

@@ -5,8 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from kernelweave.fits.targets import signs_of_codes
-from kernelweave.models.shared.base import check_choice
-from kernelweave.models.shared.margin import MarginClassifier
+from kernelweave.models.shared.margin import (
+    MarginClassifier,
+    check_margin_parameters,
+    learn_margin,
+)
+from kernelweave.models.shared.parameters import check_choice
 from kernelweave.models.shared.progress import Progress
 from kernelweave.models.shared.transaction import fit_method
 
@@ -172,9 +176,10 @@ class MultipleKernelSVC(MarginClassifier):
         self : estimator
             Fitted estimator.
         """
-        self._check_parameters()
+        check_margin_parameters(self)
         check_choice(self, "weights", ("shared", "per_class"))
         source = self._open(X)
+        self._forget()
         codes = self._encode(X, y)
         progress = Progress(self, X, y)
         bank = self._fit_bank(source, progress)
@@ -182,6 +187,8 @@ class MultipleKernelSVC(MarginClassifier):
         groups = [slice(0, None)]
         if self.weights == "per_class":
             groups = [slice(c, c + 1) for c in range(signs.shape[1])]
-        self._set_fits([self._learn(bank, signs[:, own], progress) for own in groups])
+        report = progress.iteration
+        fits = [learn_margin(self, bank, signs[:, own], report) for own in groups]
+        self._publish(fits)
         progress.end()
         return self

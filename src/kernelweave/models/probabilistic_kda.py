@@ -1,4 +1,4 @@
-"""Kernel discriminant analysis that knows how certain it is."""
+"""Kernel discriminant analysis with the variance of its projections."""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ import numpy as np
 from kernelweave._array import Array, from_numpy, is_array, namespace, to_numpy
 from kernelweave._chunks import numbered
 from kernelweave.fits.gaussians import ClassGaussians
-from kernelweave.fits.predictive import PredictivePath, choose_noise
+from kernelweave.fits.predictive import Expert, PredictivePath, choose_noise
 from kernelweave.fits.targets import class_target
 from kernelweave.kernels.maps.diagonals import DiagonalSource, centred_rows
-from kernelweave.models.shared.base import check_choice, check_number
 from kernelweave.models.shared.discriminant import KernelDiscriminant
+from kernelweave.models.shared.parameters import check_parameters, one_of, positive
 from kernelweave.models.shared.progress import Progress
 from kernelweave.models.shared.transaction import fit_method
 from kernelweave.views.missing import ObservedViews
 
 __all__ = ["ProbabilisticKDA"]
+
+#: Which values the parameters may take.
+RULES = {"noise": positive("loo", "ml"), "amplitude": one_of("profile", "unit")}
 
 
 class ProbabilisticKDA(KernelDiscriminant):
@@ -34,7 +37,7 @@ class ProbabilisticKDA(KernelDiscriminant):
     The variance is that of the Gaussian process: the printed one confines x to the span
     of the training rows and is too small elsewhere. With one noise level for all
     classes the distances between means are those of :class:`KernelFDA` with that alpha,
-    exactly and at every level (the paper's Theorem 1 states the limit of none). One
+    exactly and at every level (the paper's Theorem 1 states the limit of no noise). One
     eigendecomposition serves all noise levels, all classes and every row left out.
 
     Parameters
@@ -74,9 +77,9 @@ class ProbabilisticKDA(KernelDiscriminant):
     dual_coef_ : array of shape (n, k)
         Coefficients of the training rows.
     loo_mean_, loo_variance_ : array of shape (n, k)
-        What the model without row i says about it.
+        Prediction of row i by the model fitted without it.
     loo_log_density_ : float
-        Mean log density of the class coordinates left out, a row.
+        Log density of the class coordinates left out, per row.
     loo_error_, loo_score_ : float
         Leave-one-out squared error on the class coordinates, and accuracy, as in
         :class:`KernelFDA`.
@@ -92,7 +95,7 @@ class ProbabilisticKDA(KernelDiscriminant):
     See Also
     --------
     KernelFDA : The same projection with one regularisation and no variances.
-    MixtureKDA : One such model a kernel, and learned weights for them.
+    MixtureKDA : One such model per kernel, with learned weights.
 
     References
     ----------
@@ -131,14 +134,7 @@ class ProbabilisticKDA(KernelDiscriminant):
         self.verbose = verbose
 
     def _check_parameters(self) -> None:
-        check_number(
-            self,
-            "noise",
-            ("loo", "ml"),
-            lambda v: np.isfinite(v) and v > 0,
-            "a finite number > 0",
-        )
-        check_choice(self, "amplitude", ("profile", "unit"))
+        check_parameters(self, RULES)
 
     @fit_method
     def fit(self, X: Any, y: Any) -> ProbabilisticKDA:
@@ -163,17 +159,29 @@ class ProbabilisticKDA(KernelDiscriminant):
         progress = Progress(self, X, y)
         bank = self._fit_bank(source, progress)
         weights = np.full(bank.n_kernels, 1.0 / bank.n_kernels)
-        self._set_weights(weights)
         target = class_target(codes, len(self.classes_))
-        self._path = PredictivePath(
-            bank.combine(weights),
-            from_numpy(target, bank.like),
-            self._unknown(source.observed),
+        unknown = self._unknown(source.observed, self.kernel_map_.spread(weights))
+        path = PredictivePath(
+            bank.combine(weights), from_numpy(target, bank.like), unknown
         )
         noise = self.noise
         if not isinstance(noise, str):  # zeros for gaps lower the mean eigenvalue
-            noise = float(noise) / self._path.mean_eigenvalue
-        expert = choose_noise(self._path, noise, self.amplitude)
+            noise = float(noise) / path.mean_eigenvalue
+        self._publish(weights, path, choose_noise(path, noise, self.amplitude), codes)
+        progress.end()
+        return self
+
+    def _publish(
+        self,
+        weights: np.ndarray,
+        path: PredictivePath,
+        expert: Expert,
+        codes: np.ndarray,
+    ) -> None:
+        """Set the fitted attributes."""
+        target = path.target
+        self._set_weights(weights)
+        self._path = path
         self.noise_ = from_numpy(expert.noise, self._like)
         self.amplitude_ = from_numpy(expert.amplitude, self._like)
         self.dual_coef_ = from_numpy(expert.coef, self._like)
@@ -185,37 +193,22 @@ class ProbabilisticKDA(KernelDiscriminant):
             ClassGaussians.fit(expert.held_out, target, codes, expert.variance)
         )
         self.n_iter_ = 1
-        progress.end()
-        return self
 
     def _log_joint(self, X: Any, method: str) -> Array:
         mean, variance = self._distribution(X, method)
         return self._where_known(self.gaussians_.log_joint(mean, variance), mean)
 
-    def _unknown(self, observed: np.ndarray | None) -> np.ndarray | None:
+    def _unknown(
+        self, observed: np.ndarray | None, weights: np.ndarray
+    ) -> np.ndarray | None:
         """Prior variance (m,), over the amplitude, of the kernels that rows lack.
 
-        A kernel has mean square one over the rows that have it. Entries that stand for
-        others serve the mean; to the variance they would say that the row is known.
+        A kernel has mean square one over the rows that have it. Entries filled in for
+        gaps serve the mean; the variance would mistake them for knowledge of the row.
         """
         if observed is None or np.all(observed):
             return None
-        return self.kernel_map_.lacking(observed, to_numpy(self.kernel_weights_))
-
-    def transform(self, X: Any) -> Array:
-        """Means of the class coordinates.
-
-        Parameters
-        ----------
-        X : array-like or DataFrame of shape (m, d), or kernels of shape (m, n[, p])
-            Rows.
-
-        Returns
-        -------
-        Z : array of shape (m, k)
-            One column a class.
-        """
-        return self._predict_target(X, "transform")
+        return self.kernel_map_.lacking(observed, weights)
 
     def predict_distribution(self, X: Any, diagonal: Any = None) -> tuple[Array, Array]:
         """Mean and variance of the class coordinates of rows.
@@ -251,7 +244,7 @@ class ProbabilisticKDA(KernelDiscriminant):
                 cross, norms = centred_rows(self.kernel_map_, piece, weights, own)
             means.append(cross @ self.dual_coef_)
             variance = self._path.variance_factor(cross, norms, noise)
-            unknown = self._unknown(getattr(piece, "observed", None))
+            unknown = self._unknown(getattr(piece, "observed", None), weights)
             if unknown is not None:
                 variance = variance + from_numpy(unknown, variance)[:, None]
             variances.append(variance)
@@ -259,7 +252,7 @@ class ProbabilisticKDA(KernelDiscriminant):
         return xp.concat(means), xp.concat(variances) * self.amplitude_[None, :]
 
     def _check_diagonal(self, diagonal: Any, rows: Any) -> Array:
-        """``k(x, x)`` (m, p); only of kernels that a row has it must be a number."""
+        """``k(x, x)`` (m, p), a number for each kernel that a row has."""
         values = to_numpy(diagonal) if is_array(diagonal) else np.asarray(diagonal)
         p = len(self.kernel_names_)
         if isinstance(rows, ObservedViews):

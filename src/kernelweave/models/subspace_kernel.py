@@ -1,40 +1,53 @@
-"""Subspace kernels that depend on the labels as much as can be."""
+"""Subspace kernels that depend on the labels as much as possible."""
 
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from sklearn.utils import assert_all_finite
-from sklearn.utils.multiclass import type_of_target
-from sklearn.utils.validation import check_array, check_consistent_length
 
-from kernelweave._array import Array, from_numpy, is_array, to_numpy
+from kernelweave._array import Array, eps, from_numpy
+from kernelweave.criteria.fisher.total import Fisher
 from kernelweave.exceptions import KernelWeaveConvergenceWarning
-from kernelweave.fits.label_kernels import label_factor, target_factor
 from kernelweave.fits.subspace import RegularizedKernel, Subspace, decorrelated
-from kernelweave.models.shared.base import KernelModel, check_choice
-from kernelweave.models.shared.learner import check_learner_parameters
-from kernelweave.models.shared.progress import Progress
-from kernelweave.models.shared.subspace import (
-    check_components,
-    in_unit_variance,
-    learn_weights,
-    usable_alpha,
+from kernelweave.kernels.banks.dense import DenseBank
+from kernelweave.models.shared.base import KernelModel
+from kernelweave.models.shared.labels import read_label_factor
+from kernelweave.models.shared.learner import (
+    LEARNER,
+    Choice,
+    LearnerOptions,
+    choose_weights,
 )
+from kernelweave.models.shared.parameters import (
+    boolean,
+    check_choice,
+    check_parameters,
+    one_of,
+    whole,
+)
+from kernelweave.models.shared.progress import Progress
 from kernelweave.models.shared.transaction import KernelTransformer, fit_method
-from kernelweave.solvers.local.subspace_alignment import align_subspace
+from kernelweave.solvers.local.subspace_alignment import AlignmentResult, align_subspace
 
 __all__ = ["SubspaceKernel"]
 
 #: Iterations of the alignment, where none are asked for, and what it should reach.
 ALIGNMENT_ITER = 2000
 STATIONARY = 1e-2
+#: Which values the parameters may take.
+RULES = {
+    **{name: LEARNER[name] for name in ("norm", "alpha", "solver", "tol", "max_iter")},
+    "n_components": whole(1, optional=True),
+    "uncorrelated": boolean(),
+    "method": one_of("hsic", "alignment"),
+}
 
 
 class SubspaceKernel(KernelTransformer, KernelModel):
-    """Few features of many kernels that depend on the labels as much as can be.
+    """The few features of many kernels that depend on the labels most.
 
     With a centred kernel G of trace n, or a learned sum of several, and a label kernel
     ``H = L L'``, finds (Chen et al. 2008, Theorems 3.1 and 4.1)::
@@ -52,8 +65,8 @@ class SubspaceKernel(KernelTransformer, KernelModel):
     views : None, "precomputed" or list of (name, kernel, columns), default=None
         Column groups and their kernels; see :class:`MultipleKernelFDA`.
     n_components : int, default=None
-        Features at most. There are never more than ``rank(G L)``, which for k classes
-        is at most k - 1: what exceeds it is left out, and None keeps all of them.
+        Maximum number of features. There are never more than ``rank(G L)``, at most
+        k - 1 for k classes; None keeps all of them.
     method : {"hsic", "alignment"}, default="hsic"
         "alignment" maximises the alignment of the subspace kernel with H instead, by
         local search from the "hsic" solution (Wu and Farquhar 2007): the baseline of
@@ -109,7 +122,7 @@ callable, default="normalized"
     embedding_ : array of shape (n, r)
         Features of the training rows.
     dependence_ : array of shape (r,)
-        What each feature adds to the maximised trace.
+        Contribution of each feature to the maximised trace.
     kernel_weights_ : ndarray of shape (p,)
         The learned weight of each kernel.
     kernel_names_ : list of str
@@ -125,7 +138,7 @@ callable, default="normalized"
     alignment_ : float
         Alignment of the subspace kernel with H, for ``method="alignment"``.
     n_iter_ : int
-        Factorisations the weights took, and iterations of the alignment.
+        Factorisations for the weights, and iterations of the alignment.
     n_features_in_ : int
         Number of features (of training rows if precomputed).
     feature_names_in_ : ndarray of shape (d,)
@@ -153,9 +166,6 @@ callable, default="normalized"
     >>> model[0].n_components_
     2
     """
-
-    #: The weight learner minimises the Fisher criterion.
-    objective = "fisher"
 
     def __init__(
         self,
@@ -213,25 +223,22 @@ callable, default="normalized"
         """
         self._check_parameters()
         source = self._open(X)
-        factor = self._label_factor(X, y)
+        self._forget()
+        owner = type(self).__name__
+        factor, classes = read_label_factor(X, y, self.label_kernel, owner)
         progress = Progress(self, X, y)
         bank = self._fit_bank(source, progress)
         target = from_numpy(factor, bank.like)
-        choice = learn_weights(self, bank, target, progress)
-        self._set_weights(choice.weights)
-        assert choice.certificate is not None
-        self._set_certificate(choice.certificate)
-        self.alpha_ = usable_alpha(choice.alpha, target)
-        self.norm_, self.n_iter_ = choice.norm, int(choice.n_iter)
-        kernel = RegularizedKernel(bank.combine(choice.weights), self.alpha_)
-        self._set_subspace(self._find(kernel, target, progress))
+        choice = self._choose(bank, target, progress)
+        kernel = RegularizedKernel(bank.combine(choice.weights), choice.alpha)
+        self._publish(choice, *self._find(kernel, target, progress))
+        if classes is not None:
+            self.classes_ = classes
         progress.end()
         return self
 
     def _check_parameters(self) -> None:
-        check_learner_parameters(self)
-        check_components(self)
-        check_choice(self, "method", ("hsic", "alignment"))
+        check_parameters(self, RULES)
         if self.method == "alignment" and self.uncorrelated:
             raise ValueError(
                 "method='alignment' has no uncorrelated form; use method='hsic'"
@@ -245,108 +252,74 @@ callable, default="normalized"
                 f"name, a matrix over the classes or a callable; got {kernel!r}"
             )
 
-    def _label_factor(self, X: Any, y: Any) -> np.ndarray:
-        """Factor L (n, r) of the label kernel; sets ``classes_`` for classes."""
-        if y is None:
-            raise ValueError(
-                f"{type(self).__name__} requires y to be passed, but the target y is "
-                "None"
-            )
-        y = np.asarray(to_numpy(y) if is_array(y) else y)
-        check_consistent_length(X, y)
-        if y.dtype.kind == "f":
-            assert_all_finite(y, input_name="y")
-        kind = type_of_target(y, input_name="y")
-        self.__dict__.pop("classes_", None)  # of an earlier fit
-        given = self.label_kernel
-        named = isinstance(given, str)
-        if callable(given):
-            return self._called_factor(y, kind)
-        if not (named and given == "linear") and kind in ("binary", "multiclass"):
-            classes, codes = np.unique(y, return_inverse=True)
-            if len(classes) < 2:
-                raise ValueError(
-                    f"{type(self).__name__} needs at least 2 classes in y; the "
-                    f"{len(y)} sample(s) contain 1 class: {classes.tolist()[0]!r}"
-                )
-            self.classes_ = classes
-            return label_factor(codes.reshape(-1), len(classes), given)
-        if not named or given == "indicator":
-            raise ValueError(
-                f"label_kernel={given!r} needs class labels, but y is {kind}; use "
-                "'linear' or a callable for numbers"
-            )
-        return self._numbers(y, kind)
-
-    def _called_factor(self, y: np.ndarray, kind: str) -> np.ndarray:
-        """Factor of the label kernel that a function of the distinct labels returns."""
-        table = y.reshape(len(y), -1)
-        if kind in ("binary", "multiclass"):
-            self.classes_, codes = np.unique(table[:, 0], return_inverse=True)
-            values = self.classes_[:, None]
-        else:
-            values, codes = np.unique(table, axis=0, return_inverse=True)
-        if len(values) < 2:
-            raise ValueError(
-                f"{type(self).__name__} needs at least 2 classes in y; the {len(y)} "
-                f"sample(s) contain 1 class: {values.tolist()[0]!r}"
-            )
-        kernel = self.label_kernel(values, values)
-        return label_factor(codes.reshape(-1), len(values), kernel)
-
-    def _numbers(self, y: np.ndarray, kind: str) -> np.ndarray:
-        """Centred outputs (n, m) of y with numbers in it."""
-        if y.dtype.kind not in "fiub":
-            raise ValueError(
-                f"Unknown label type: {kind!r}. {type(self).__name__} takes class "
-                "labels or numbers"
-            )
-        y = check_array(y.reshape(len(y), -1), dtype=np.float64, input_name="y")
-        if len(y) < 2:
-            raise ValueError(
-                f"{type(self).__name__} needs at least 2 rows; found 1 sample"
-            )
-        return target_factor(y)
+    def _choose(self, bank: DenseBank, target: Array, progress: Progress) -> Choice:
+        """Weights and alpha by Eq. 27: the Fisher criterion with L (n, r) as target."""
+        options = LearnerOptions(
+            # Every norm gives one kernel the same weight.
+            norm=1.0 if bank.n_kernels == 1 else self.norm,
+            alpha=self.alpha,
+            solver=self.solver,
+            tol=self.tol,
+            max_iter=self.max_iter,
+        )
+        choice = choose_weights(
+            options,
+            bank,
+            target,
+            lambda alpha: Fisher(bank, target, alpha),
+            progress.iteration,
+        ).choice
+        # A learned regularisation may be zero: take the least that can be factored.
+        smallest = target.shape[0] * eps(target)
+        return replace(choice, alpha=max(float(choice.alpha), smallest))
 
     def _find(
         self, kernel: RegularizedKernel, target: Array, progress: Progress
-    ) -> Subspace:
-        """The subspace, in the scale of its features."""
-        self.__dict__.pop("alignment_", None)  # of an earlier fit
+    ) -> tuple[Subspace, AlignmentResult | None]:
+        """The subspace in the scale of its features, and how it was aligned."""
         if self.method == "alignment":
-            return self._align(kernel, target, progress)
-        subspace = kernel.subspace(target, self.n_components, bool(self.uncorrelated))
-        if not self.uncorrelated:
-            return subspace
-        return in_unit_variance(decorrelated(subspace, target))
-
-    def _align(
-        self, kernel: RegularizedKernel, target: Array, progress: Progress
-    ) -> Subspace:
-        found = align_subspace(
-            kernel,
-            target,
-            self.n_components,
-            self.max_iter or ALIGNMENT_ITER,
-            STATIONARY,
-            progress.iteration,
-        )
-        if not found.converged:
-            warnings.warn(
-                f"{type(self).__name__}: the alignment {found.value:.6g} is stationary "
-                f"to {found.stationarity:.1e} only, not {STATIONARY:.0e}, after "
-                f"{found.n_iter} iterations; raise max_iter",
-                KernelWeaveConvergenceWarning,
-                stacklevel=4,
+            found = align_subspace(
+                kernel,
+                target,
+                self.n_components,
+                self.max_iter or ALIGNMENT_ITER,
+                STATIONARY,
+                progress.iteration,
             )
-        self.alignment_ = found.value
-        self.n_iter_ += found.n_iter
-        return found.subspace
+            return found.subspace, found
+        subspace = kernel.subspace(target, self.n_components, bool(self.uncorrelated))
+        if self.uncorrelated:
+            # The features of Eq. 19 have norms, not variances, of one.
+            subspace = decorrelated(subspace, target)
+            scale = float(target.shape[0]) ** 0.5
+            coef, features = scale * subspace.coef, scale * subspace.features
+            subspace = Subspace(coef, features, subspace.dependence)
+        return subspace, None
 
-    def _set_subspace(self, subspace: Subspace) -> None:
+    def _publish(
+        self, choice: Choice, subspace: Subspace, aligned: AlignmentResult | None
+    ) -> None:
+        """Set the fitted attributes."""
+        self._set_weights(choice.weights)
+        self.norm_, self.n_iter_ = choice.norm, int(choice.n_iter)
+        self.alpha_ = choice.alpha
         self.dual_coef_, self.embedding_ = subspace.coef, subspace.features
         self.dependence_ = from_numpy(subspace.dependence, subspace.coef)
         self.n_components_ = int(subspace.coef.shape[1])
+        assert choice.certificate is not None
+        self._set_certificate(choice.certificate)
+        if aligned is None:
+            return
+        self.alignment_ = aligned.value
+        self.n_iter_ += aligned.n_iter
+        if not aligned.converged:
+            warnings.warn(
+                f"{type(self).__name__}: the alignment {aligned.value:.6g} is "
+                f"stationary to {aligned.stationarity:.1e} only, not {STATIONARY:.0e}, "
+                f"after {aligned.n_iter} iterations; raise max_iter",
+                KernelWeaveConvergenceWarning,
+                stacklevel=5,
+            )
 
     @property
     def _n_features_out(self) -> int:
@@ -358,7 +331,7 @@ callable, default="normalized"
         return self.embedding_ @ self.embedding_.T
 
     def transform(self, X: Any) -> Array:
-        """Features of rows, those that depend on the labels most first.
+        """Features of rows, those that depend most on the labels first.
 
         Parameters
         ----------

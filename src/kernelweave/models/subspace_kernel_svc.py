@@ -4,25 +4,44 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from kernelweave._array import Array, from_numpy, namespace, to_numpy
-from kernelweave.models.shared.base import check_choice, check_number, is_int
-from kernelweave.models.shared.classifier import KernelClassifier
-from kernelweave.models.shared.joint_subspace import JointFit
+from kernelweave._array import Array, from_numpy, to_numpy
+from kernelweave.models.shared.joint_subspace import JointOptions, fit_joint
+from kernelweave.models.shared.margin import MarginClassifier
+from kernelweave.models.shared.options import read_options
+from kernelweave.models.shared.parameters import (
+    boolean,
+    check_parameters,
+    number,
+    one_of,
+    positive,
+    whole,
+)
 from kernelweave.models.shared.progress import Progress
-from kernelweave.models.shared.subspace import check_components
-from kernelweave.models.shared.transaction import KernelTransformer, fit_method
+from kernelweave.models.shared.transaction import all_or_nothing, fit_method
 
 __all__ = ["SubspaceKernelSVC"]
 
-SOLVERS = ("auto", "newton", "closed_form", "cutting_plane", "alternating")
+#: Which values the parameters may take.
+RULES = {
+    "C": positive(),
+    "alpha": positive("loo", "auto"),
+    "norm": number("a number >= 1", lambda v: v >= 1),
+    "solver": one_of("auto", "newton", "closed_form", "cutting_plane"),
+    "tol": number("a number > 0", lambda v: v > 0),
+    "max_iter": whole(1, optional=True),
+    "n_components": whole(1, optional=True),
+    "uncorrelated": boolean(),
+}
 
 
-class SubspaceKernelSVC(KernelTransformer, KernelClassifier):
+class SubspaceKernelSVC(
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, MarginClassifier
+):
     """Support vector machines and the subspace kernel they share, learned jointly.
 
-    With one machine a class, ``A = Y a`` their dual variables and K_S the kernel of a
+    With one machine per class, ``A = Y a`` their dual variables and K_S the kernel of a
     subspace S of the space of G (Chen et al. 2008, Eqs. 9, 20 and 39)::
 
         min_{w, S}  max_A  sum(a) - tr( A' K_S A ) / 2    s.t.  0 <= a <= C,  y'a = 0
@@ -39,8 +58,8 @@ class SubspaceKernelSVC(KernelTransformer, KernelClassifier):
     views : None, "precomputed" or list of (name, kernel, columns), default=None
         Column groups and their kernels; see :class:`MultipleKernelFDA`.
     n_components : int, default=None
-        Dimension of the subspace at most; None is what the machines need, k, or 1 for
-        two classes. For fewer the problem is not convex: the truncated closed form is
+        Largest dimension of the subspace; None is what the machines need, k, or 1 for
+        two classes. With fewer the problem is not convex: the truncated closed form is
         improved by local search, and the certificate holds the value reached and a
         lower bound on what any subspace can reach, which need not meet.
     uncorrelated : bool, default=True
@@ -57,13 +76,8 @@ class SubspaceKernelSVC(KernelTransformer, KernelClassifier):
     norm : float >= 1, default=1
         1 gives sparse kernel weights, larger norms more even ones, ``inf`` the uniform
         mean.
-    solver : {"auto", "newton", "closed_form", "cutting_plane", "alternating"}, \
-default="auto"
-        How the weights are learned. "alternating" is the printed procedure, for study:
-        it trains machines and finds subspace and weights for them in turn, stops on the
-        gap between its two bounds, and warns if it goes in circles, as it often does.
-        With ``uncorrelated=False`` there is "auto" and, for the subspace alone,
-        "alternating", with the weights of :class:`SubspaceKernel`.
+    solver : {"auto", "newton", "closed_form", "cutting_plane"}, default="auto"
+        How the weights are learned if ``uncorrelated``; otherwise there is only "auto".
     tol : float, default=1e-6
         Relative gap to reach (1e-4 at best for float32 input).
     max_iter : int, default=None
@@ -129,9 +143,6 @@ default="auto"
     True
     """
 
-    #: The weights of Eq. 27 minimise the Fisher criterion.
-    objective = "fisher"
-
     def __init__(
         self,
         views: Any = None,
@@ -183,47 +194,37 @@ default="auto"
         codes = self._encode(X, y)
         progress = Progress(self, X, y)
         bank = self._fit_bank(source, progress)
-        fit = JointFit(self, bank, codes, len(self.classes_), progress)
-        joint, certificate = fit.run()
+        options = read_options(JointOptions, self)
+        fit = fit_joint(bank, codes, len(self.classes_), options, progress.iteration)
         self._set_weights(fit.weights)
         self.alpha_, self.n_iter_ = fit.alpha, fit.n_iter
-        self.subspace_coef_ = joint.point.subspace.coef * fit.scale**0.5
-        self.n_components_ = int(self.subspace_coef_.shape[1])
-        self.dual_coef_ = joint.point.coef()
-        self.intercept_ = from_numpy(joint.point.intercepts, self.dual_coef_)
+        self.subspace_coef_ = fit.subspace_coef
+        self.n_components_ = int(fit.subspace_coef.shape[1])
+        self.dual_coef_ = fit.coef
+        self.intercept_ = from_numpy(fit.intercepts, fit.coef)
         if fit.searched:  # not convex: an open gap is no failure of the fit
-            self.certificate_ = certificate.with_remarks(self.kernel_map_.remarks)
+            self.certificate_ = fit.certificate.with_remarks(self.kernel_map_.remarks)
         else:
-            self._set_certificate(certificate)
+            self._set_certificate(fit.certificate)
         progress.end()
         return self
 
+    fit_transform = all_or_nothing(TransformerMixin.fit_transform)
+
     def _check_parameters(self) -> None:
-        positive = "a finite number > 0"
-        check_number(self, "C", (), lambda v: np.isfinite(v) and v > 0, positive)
-        check_number(
-            self, "alpha", ("loo", "auto"), lambda v: np.isfinite(v) and v > 0, positive
-        )
-        check_number(self, "norm", (), lambda v: v >= 1, "a number >= 1")
-        check_choice(self, "solver", SOLVERS)
-        if not self.uncorrelated and self.solver not in ("auto", "alternating"):
+        check_parameters(self, RULES)
+        if not self.uncorrelated and self.solver != "auto":
             raise ValueError(
                 f"solver={self.solver!r} is for uncorrelated=True, where the weights "
-                "are a convex problem; use 'auto' or 'alternating'"
+                "are a convex problem; use 'auto'"
             )
-        check_number(self, "tol", (), lambda v: v > 0, "a number > 0")
-        if self.max_iter is not None:
-            check_number(
-                self, "max_iter", (), lambda v: is_int(v, 1), "None or an int >= 1"
-            )
-        check_components(self)
 
     @property
     def _n_features_out(self) -> int:
         return self.n_components_
 
     def transform(self, X: Any) -> Array:
-        """Features of rows in the learned subspace, those of most weight first.
+        """Features of rows in the learned subspace, those of the largest weight first.
 
         Parameters
         ----------
@@ -238,28 +239,3 @@ default="auto"
         rows = self._rows(X, "transform")
         weights = to_numpy(self.kernel_weights_)
         return self.kernel_map_.project(rows, weights, self.subspace_coef_)
-
-    def decision_function(self, X: Any) -> Array:
-        """Values of the machines.
-
-        Parameters
-        ----------
-        X : array-like or DataFrame of shape (m, d), or kernels of shape (m, n[, p])
-            Rows.
-
-        Returns
-        -------
-        scores : array of shape (m,) or (m, k)
-            For two classes positive for ``classes_[1]``, else one column a class.
-        """
-        values = self._values(X, "decision_function")
-        return values[:, 0] if len(self.classes_) == 2 else values
-
-    def _values(self, X: Any, method: str) -> Array:
-        return self._predict_target(X, method) + self.intercept_[None, :]
-
-    def _class_scores(self, X: Any) -> Array:
-        values = self._values(X, "predict")
-        if len(self.classes_) > 2:
-            return values
-        return namespace(values).concat([-values, values], axis=1)

@@ -6,14 +6,17 @@ from numbers import Number
 from typing import Any
 
 import numpy as np
-from sklearn.utils import assert_all_finite
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-from kernelweave._array import Array, from_numpy, is_array, namespace, to_numpy
+from kernelweave._array import Array, from_numpy, namespace, to_numpy
 from kernelweave.fits.targets import signs_of_codes
-from kernelweave.models.shared.margin import MarginClassifier
+from kernelweave.models.shared.margin import (
+    MarginClassifier,
+    check_margin_parameters,
+    learn_margin,
+)
 from kernelweave.models.shared.progress import Progress
+from kernelweave.models.shared.targets import require_targets
 from kernelweave.models.shared.transaction import fit_method
 
 __all__ = ["TransductiveKernelSVC"]
@@ -166,13 +169,14 @@ class TransductiveKernelSVC(MarginClassifier):
         self : estimator
             Fitted estimator.
         """
-        self._check_parameters()
+        check_margin_parameters(self)
         source = self._open(X)
         codes = self._encode_partly(X, y)
         progress = Progress(self, X, y)
         bank = self._fit_bank(source, progress)
-        fit = self._learn(bank, signs_of_codes(codes, len(self.classes_)), progress)
-        self._set_fits([fit])
+        signs = signs_of_codes(codes, len(self.classes_))
+        fit = learn_margin(self, bank, signs, progress.iteration)
+        self._publish([fit])
         self.kernel_: Array = bank.combine(fit.weights)
         self.transduction_ = self._label(codes)
         progress.end()
@@ -180,15 +184,9 @@ class TransductiveKernelSVC(MarginClassifier):
 
     def _encode_partly(self, X: Any, y: Any) -> np.ndarray:
         """Class codes (n,) with -1 for rows without a label; sets ``classes_``."""
-        if y is None:
-            return self._encode(X, y)
-        y = column_or_1d(to_numpy(y) if is_array(y) else y, warn=True)
+        y = column_or_1d(require_targets(y, type(self).__name__), warn=True)
         check_consistent_length(X, y)
-        if y.dtype.kind == "f":
-            assert_all_finite(y, input_name="y")
         labelled = ~_unlabelled(y)
-        if np.any(labelled):
-            check_classification_targets(y[labelled])
         found = sorted(set(y[labelled].tolist()), key=str)
         if len(found) < 2:
             count = "1 class" if found else "no class"

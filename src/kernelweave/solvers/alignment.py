@@ -10,7 +10,7 @@ from scipy.optimize import nnls
 
 from kernelweave._tolerances import NULL_EIGENVALUE
 from kernelweave.criteria.alignment import Alignment
-from kernelweave.protocols import Iterate, WeightSet
+from kernelweave.protocols import Iterate, LinearSet, Polyhedron, WeightSet
 from kernelweave.weights.signed_sum import SignedSum
 
 __all__ = ["active_set", "aligned_cuts"]
@@ -42,13 +42,16 @@ def active_set(criterion: Alignment, weight_set: WeightSet) -> Iterator[Iterate]
     yield _iterate(criterion, weight_set, weights)
 
 
-def aligned_cuts(criterion: Alignment, weight_set: SignedSum) -> Iterator[Iterate]:
-    """``max b'w`` subject to ``w'S w <= 1`` and ``sum_i w_i G_i`` PSD over all rows.
+def aligned_cuts(
+    criterion: Alignment, weight_set: SignedSum | LinearSet
+) -> Iterator[Iterate]:
+    """``max b'w`` subject to ``w'S w <= 1``, w in the cone that the set spans.
 
-    Lanckriet et al. (2002), Eq. 11, without a semidefinite program. Under cuts
-    ``A w >= 0``, eigenvectors of earlier sums and the bound on the weights, the dual is
-    the non-negative least-squares problem ``min_z norm(R^-T (b + A'z))``, whose value
-    bounds the alignment and whose weights are ``S^-1 (b + A'z)``.
+    For weights of any sign that is Lanckriet et al. (2002), Eq. 11, without a
+    semidefinite program. Under rows ``A w >= 0``, linear constraints of the set or
+    eigenvectors of earlier sums, the dual is the non-negative least-squares problem
+    ``min_z norm(R^-T (b + A'z))``, whose value bounds the alignment and whose weights
+    are ``S^-1 (b + A'z)``. Linear constraints are all known: one problem is enough.
 
     Yields
     ------
@@ -65,7 +68,7 @@ def aligned_cuts(criterion: Alignment, weight_set: SignedSum) -> Iterator[Iterat
     bound = -1.0  # no cosine is larger
     best = Iterate(start, state.value, state.gradient, state.coef, None, bound)
     while True:
-        rows = _cone_rows(weight_set, len(start))
+        rows = _cone_rows(weight_set.polyhedron(len(start)))
         halves = criterion.unscaled(rows) @ (root / values[:, None]).T  # A R^+
         size = np.linalg.norm(halves, axis=1)
         halves = halves[size > 0.0] / size[size > 0.0, None]
@@ -80,7 +83,9 @@ def aligned_cuts(criterion: Alignment, weight_set: SignedSum) -> Iterator[Iterat
         if not total > 0.0:  # nothing that the cuts allow is aligned with the target
             yield best
             return
-        weights = weight_set.separate(point / total)
+        weights = weight_set.scale(point / total)
+        if isinstance(weight_set, SignedSum):
+            weights = weight_set.separate(weights)
         state = criterion.evaluate(weights, hessian=False)
         if state.value < best.value:
             best = replace(
@@ -91,13 +96,24 @@ def aligned_cuts(criterion: Alignment, weight_set: SignedSum) -> Iterator[Iterat
                 coef=state.coef,
             )
         yield best
+        if not isinstance(weight_set, SignedSum):
+            return
 
 
-def _cone_rows(weight_set: SignedSum, p: int) -> np.ndarray:
-    """Rows a with ``a'w >= 0``: the cuts, and ``abs(w_i) <= bound sum_j w_j``."""
-    bound = np.full((p, p), weight_set.bound)
-    one = np.eye(p)
-    return np.concatenate([weight_set.cuts, bound + one, bound - one])
+def _cone_rows(allowed: Polyhedron) -> np.ndarray:
+    """Rows a with ``a'w >= 0`` on the multiples of a polyhedron in ``sum_i w_i = 1``.
+
+    A number on the right of a constraint becomes that multiple of the sum.
+    """
+    one = np.eye(len(allowed.limits))
+    equal = allowed.equal - allowed.equal_to[:, None]
+    bounded = np.all(np.isfinite(allowed.limits))
+    if not (bounded and np.any(np.all(allowed.equal == 1.0, axis=1))):
+        raise ValueError("alignment needs weights with limits that sum to 1")
+    low, high = allowed.limits.T[:, :, None]
+    below = allowed.below_to[:, None] - allowed.below
+    rows = np.concatenate([below, equal, -equal, one - low, high - one])
+    return rows[np.any(rows != 0.0, axis=1)]
 
 
 def square_root(

@@ -42,6 +42,7 @@ METHODS: tuple[Method, ...] = (
     _method("newton", newton, 100, {"hessian", "likelihood"}, {"polyhedron"}),
     _method("newton", newton, 60, {"hessian"}, {"polyhedron"}),
     _method("active_set", active_set, 2, {"cosines"}, {"norm"}),
+    _method("active_set", aligned_cuts, 2, {"cosines"}, {"polyhedron"}),
     _method("closed_form", closed_form, 2000, {"parts"}, {"norm"}),
     _method("cutting_plane", cutting_plane, 1000, {"averages"}, {"polyhedron"}),
     _method("working_set", working_set, 100, {"hessian", "kernel scores"}, {"norm"}),

@@ -143,12 +143,15 @@ class _Region:
         m = self.equal.shape[1]
         return z[:m] - self.below.T @ z[m:]
 
+    def onto(self, x: np.ndarray, floor: np.ndarray | float) -> np.ndarray:
+        """A point (m + r,) after a step; on the simplex, with no v below the floor."""
+        return onto_simplex(x, floor) if self.is_simplex else np.maximum(x, TINY)
+
     def inward(self, x: np.ndarray, centre: np.ndarray) -> np.ndarray:
         """A point near x, (m + r,), that is not too close to any boundary."""
         v = x[: len(centre)]
         if self.is_simplex:
-            v = np.maximum(v, 1e-6)
-            return v / np.sum(v)
+            return onto_simplex(v, 1e-6)
         return self.point(v + INWARD * (centre - v))
 
 
@@ -224,8 +227,6 @@ def _barrier_step(
     length, _ = system.lengths(step, TO_BOUNDARY)
 
     def accept(share: float, trial: np.ndarray, found: Evaluation) -> bool:
-        if not np.isfinite(found.value):
-            return False
         gained = merit - bend.merit(found.value, trial, mu)
         return gained >= SUFFICIENT * share * length * decrease - MERIT_NOISE
 
@@ -279,7 +280,10 @@ class _Step(NamedTuple):
 
 
 class _System:
-    """The conditions of :func:`newton`, linearised at one point."""
+    """The conditions of :func:`newton`, linearised at one point.
+
+    Eliminating the slacks and all multipliers but nu leaves m + e unknowns.
+    """
 
     def __init__(
         self,
@@ -362,10 +366,7 @@ class _Move:
         return self.criterion.evaluate(x[: len(self.floor)] ** (1.0 / self.q))
 
     def _trial(self, share: float) -> np.ndarray:
-        moved = self.x + share * self.step
-        if self.region.is_simplex:
-            return onto_simplex(moved, self.floor)
-        return np.maximum(moved, TINY)
+        return self.region.onto(self.x + share * self.step, self.floor)
 
 
 def onto_simplex(v: np.ndarray, floor: np.ndarray | float) -> np.ndarray:

@@ -66,7 +66,7 @@ class LpBall(WeightSet):
 
     def polyhedron(self, m: int) -> Polyhedron:
         """The simplex, for ``w^q``: the sphere is where criteria are smallest."""
-        return Polyhedron.sum_to_one(m)
+        return Polyhedron.sum_to_one(m, high=np.inf)
 
     def __repr__(self) -> str:
         return f"LpBall({self.norm:g})"

@@ -99,6 +99,12 @@ class PolyhedralSet(WeightSet):
     ) -> tuple[Polyhedron, tuple[np.ndarray, np.ndarray, np.ndarray]]:
         scores = np.asarray(scores, dtype=np.float64)
         allowed = self.polyhedron(len(scores))
+        if not np.all(np.isfinite(allowed.limits)):
+            i = int(np.argmin(np.all(np.isfinite(allowed.limits), axis=1)))
+            raise ValueError(
+                f"{self!r}: weight {i} has the limits {allowed.limits[i]}; a bound on "
+                "the optimum needs finite ones"
+            )
         size = float(np.max(np.abs(scores))) or 1.0
         answer = linear_program(-scores / size, allowed)
         if answer is None:

@@ -42,8 +42,8 @@ class Simplex(WeightSet):
         return float(max(-np.min(weights), abs(np.sum(weights) - 1.0), 0.0))
 
     def polyhedron(self, m: int) -> Polyhedron:
-        """The sum and the signs."""
-        return Polyhedron.sum_to_one(m)
+        """The sum and the signs, which imply all other limits."""
+        return Polyhedron.sum_to_one(m, high=np.inf)
 
     def __repr__(self) -> str:
         return "Simplex()"

@@ -11,16 +11,10 @@ from kernelweave.kernels.features.exact import exact_map, exact_width
 from kernelweave.kernels.features.fourier import FourierFeatures
 from kernelweave.kernels.features.nystroem import NystroemFeatures
 
-__all__ = ["METHODS", "choose_map", "has_exact_map"]
+__all__ = ["choose_map"]
 
-METHODS = ("exact", "nystroem", "random")
 #: Exact features are used if they are at most this many times ``n_features``.
 EXACT_FACTOR = 4
-
-
-def has_exact_map(kernel: Kernel) -> bool:
-    """Whether a kernel has finitely many exact features."""
-    return exact_width(kernel, 1) is not None
 
 
 def choose_map(

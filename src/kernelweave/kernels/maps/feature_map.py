@@ -19,7 +19,7 @@ from kernelweave._array import (
 )
 from kernelweave._chunks import row_chunks
 from kernelweave.kernels.features.recipe import FeatureRecipe, as_chunk
-from kernelweave.kernels.maps.kernel_map import KernelMap
+from kernelweave.kernels.maps.kernel_map import warn_constant
 
 __all__ = ["FeatureKernelMap"]
 
@@ -27,7 +27,7 @@ __all__ = ["FeatureKernelMap"]
 CHUNK_ENTRIES = 2**23
 
 
-class FeatureKernelMap(KernelMap):
+class FeatureKernelMap:
     """The counterpart of :class:`KernelMap` for explicit features.
 
     Parameters
@@ -55,8 +55,13 @@ class FeatureKernelMap(KernelMap):
         self.recipe = recipe.to(like)
         self.mean, self.active, self.like = mean, active, like[:0, ...]
         self.names, self.view_names = recipe.names, recipe.view_names
-        self.remarks: list[str] = []
-        self._warn_constant()
+        self.remarks = warn_constant(self.names, self.view_names, active)
+
+    def spread(self, weights: np.ndarray) -> np.ndarray:
+        """Weights of the active kernels as weights of all p, zero where constant."""
+        full = np.zeros(len(self.names))
+        full[self.active] = weights
+        return full
 
     def project(self, rows: list[Any], weights: np.ndarray, coef: Array) -> Array:
         """``(z(rows) - mean) coef`` over the kernels with nonzero weight, (m, k).

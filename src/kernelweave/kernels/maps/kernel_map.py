@@ -23,7 +23,7 @@ from kernelweave.kernels.maps.centering import (
 )
 from kernelweave.kernels.maps.sources import Source
 
-__all__ = ["KernelMap"]
+__all__ = ["KernelMap", "warn_constant"]
 
 #: n x n arrays that a fit may hold besides the bank; counted before any allocation.
 WORK_MATRICES = 4
@@ -71,7 +71,7 @@ class KernelMap:
             if progress is not None:
                 progress(i)
         self._work = None
-        self._warn_constant()
+        self.remarks += warn_constant(self.names, self.view_names, self.active)
         if not self.active:
             raise ValueError(
                 f"every one of the {len(self.names)} kernel(s) is constant on the "
@@ -183,18 +183,21 @@ class KernelMap:
     def _title(self, i: int) -> str:
         return f"kernel {i} ({self.names[i]!r})"
 
-    def _warn_constant(self) -> None:
-        """Warn once per view, since views are what the user can change."""
-        active = set(self.active)
-        for view in dict.fromkeys(self.view_names):
-            own = [i for i, name in enumerate(self.view_names) if name == view]
-            constant = [i for i in own if i not in active]
-            if constant:
-                which = ", ".join(self._title(i) for i in constant[:3])
-                more = f" and {len(constant) - 3} more" if len(constant) > 3 else ""
-                remark = (
-                    f"view {view!r}: {which}{more} (of {len(own)} in the view) is "
-                    "constant on the training rows and gets weight 0"
-                )
-                self.remarks.append(remark)
-                warnings.warn(remark, KernelWarning, stacklevel=2)
+
+def warn_constant(
+    names: list[str], view_names: list[str], active: list[int]
+) -> list[str]:
+    """One remark, and warning, per view with kernels that are not ``active``."""
+    remarks = []
+    for view in dict.fromkeys(view_names):
+        own = [i for i, name in enumerate(view_names) if name == view]
+        constant = [i for i in own if i not in set(active)]
+        if constant:
+            which = ", ".join(f"kernel {i} ({names[i]!r})" for i in constant[:3])
+            more = f" and {len(constant) - 3} more" if len(constant) > 3 else ""
+            remarks.append(
+                f"view {view!r}: {which}{more} (of {len(own)} in the view) is "
+                "constant on the training rows and gets weight 0"
+            )
+            warnings.warn(remarks[-1], KernelWarning, stacklevel=3)
+    return remarks

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 __all__ = ["FixedTree"]
 
 #: Adjacent parts that are summed sequentially before the tree begins, so that far fewer
 #: partial sums than chunks have to be kept and sent.
 GROUP = 8
-
-
-class Mergeable(Protocol):
-    """An object that can be summed."""
-
-    def merge(self, other: object) -> object:
-        """The sum, as a new object."""
-        ...
-
 
 T = TypeVar("T")
 

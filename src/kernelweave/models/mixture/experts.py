@@ -1,27 +1,31 @@
-"""The experts of a mixture: one model a kernel, each on the rows that have its view."""
+"""The experts of a mixture: one per kernel, each on the rows that have its view."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
-from kernelweave._array import Array, device, from_numpy, namespace
-from kernelweave.fits.predictive import Expert, PredictivePath, choose_noise
+from kernelweave._array import Array, detached, device, from_numpy, namespace
+from kernelweave.exceptions import KernelWarning
+from kernelweave.fits.predictive import Expert, PredictivePath
+from kernelweave.fits.targets import class_target
 from kernelweave.kernels.maps.diagonals import DiagonalSource
 from kernelweave.kernels.maps.kernel_map import KernelMap
 from kernelweave.kernels.maps.sources import FeatureSource, PrecomputedSource, Source
+from kernelweave.models.mixture.options import MixtureOptions
 from kernelweave.models.shared.progress import Progress
 from kernelweave.views.missing import ObservedViews, take_rows
 from kernelweave.views.spec import View
 
-__all__ = ["ExpertPanel", "ViewMaps", "sources_of"]
+__all__ = ["ExpertPanel", "ViewMaps", "ask_experts", "sources_of"]
 
 
 class ViewMaps:
-    """One :class:`KernelMap` a view, over the training rows that have the view.
+    """One :class:`KernelMap` per view, over the training rows that have the view.
 
     Parameters
     ----------
@@ -35,7 +39,9 @@ class ViewMaps:
     Attributes
     ----------
     maps : list of KernelMap
-        One a view.
+        One per view.
+    like : array
+        Empty, with the namespace, device and dtype of the kernels.
     names, view_names : list of str
         The name of each of the p kernels and of its view.
     view_of : ndarray of int of shape (p,)
@@ -53,6 +59,7 @@ class ViewMaps:
         psd: Literal["error", "clip", "trust"],
     ) -> None:
         self.maps = [KernelMap(DiagonalSource(source), psd) for source in sources]
+        self.like = detached(sources[0].like[:0, ...])  # a view would keep all of X
         self.observed = observed
         self.names = [name for one in self.maps for name in one.names]
         self.view_names = [name for one in self.maps for name in one.view_names]
@@ -63,10 +70,10 @@ class ViewMaps:
         self.remarks: list[str] = []
 
     def fit(self, progress: Progress) -> Iterator[tuple[int, Array]]:
-        """Centred kernels, one after the other: its number and (n_view, n_view).
+        """Number and matrix (n_view, n_view) of each centred kernel in turn.
 
-        Only the kernels of one view are in memory at a time, and each may be
-        overwritten by whoever gets it.
+        Only the kernels of one view are in memory at a time, and the caller may
+        overwrite each of them.
         """
         for v, one in enumerate(self.maps):
             first = int(self.first[v])
@@ -94,14 +101,14 @@ class ViewMaps:
             )
 
     def spread(self, weights: np.ndarray) -> np.ndarray:
-        """Weights of all p kernels: they are what they are."""
+        """Unchanged: these are weights of all p kernels already."""
         return np.asarray(weights)
 
 
 def sources_of(
     views: list[View], data: ObservedViews, names: list[str]
 ) -> list[Source]:
-    """One source a view, over the rows that have it.
+    """One source per view, over the rows that have it.
 
     Parameters
     ----------
@@ -139,6 +146,10 @@ class ExpertPanel:
 
     Attributes
     ----------
+    target : ndarray of shape (n, k)
+        Class coordinates.
+    classes : ndarray of shape (k,)
+        Class labels.
     observed : ndarray of bool of shape (n, p)
         Which experts have which row.
     allowed : ndarray of bool of shape (p, k)
@@ -149,17 +160,16 @@ class ExpertPanel:
         Of each row left out; NaN where an expert lacks the row.
     coef : list of arrays of shape (n_view, k)
         Coefficients of the rows an expert was fitted on.
-    experts : dict of int to Expert
-        With their whole grids of noise levels, by number.
-    paths : dict of int to PredictivePath
-        The eigendecompositions, where they are kept.
     rows : list of ndarray
-        The training rows in the order of each expert's; those with its kernel first.
+        The training rows in each expert's order: those with its kernel come first.
     scale : ndarray of shape (p,)
-        What kernels are multiplied by for rows of zeros to leave their trace at n.
+        Factor of each kernel that keeps its trace at n when rows of zeros are added.
+    experts : dict of int to Expert
+        The experts by number, with all the noise levels they could move to.
     """
 
     target: np.ndarray
+    classes: np.ndarray
     observed: np.ndarray
     allowed: np.ndarray
     noise: np.ndarray
@@ -170,14 +180,13 @@ class ExpertPanel:
     variance: np.ndarray
     held_out: np.ndarray
     coef: list[Array | None]
+    rows: list[np.ndarray]
+    scale: np.ndarray
     experts: dict[int, Expert] = field(default_factory=dict)
-    paths: dict[int, PredictivePath] = field(default_factory=dict)
-    rows: list[np.ndarray] = field(default_factory=list)
-    scale: np.ndarray = field(default_factory=lambda: np.ones(0))
 
     @classmethod
     def empty(
-        cls, maps: ViewMaps, target: np.ndarray, codes: np.ndarray, zero: bool
+        cls, maps: ViewMaps, target: np.ndarray, classes: np.ndarray, zero: bool
     ) -> ExpertPanel:
         """A panel of p experts that have said nothing yet."""
         (n, k), p = target.shape, len(maps.names)
@@ -191,6 +200,7 @@ class ExpertPanel:
         ]
         return cls(
             target=target,
+            classes=classes,
             observed=np.ones_like(seen) if zero else seen.copy(),
             allowed=np.zeros((p, k), dtype=bool),
             noise=flat.copy(),
@@ -208,35 +218,22 @@ class ExpertPanel:
             scale=n / counts if zero else np.ones(p),
         )
 
-    def add(self, e: int, gram: Array, model: Any) -> None:
-        """Fit expert ``e`` on its centred kernel (n_view, n_view)."""
+    def path(self, e: int, gram: Array) -> PredictivePath:
+        """Expert ``e`` at all noise levels; its centred kernel is (n_view, n_view)."""
         rows = self.rows[e]
-        target = self.target[rows]
-        path = PredictivePath(
-            _embedded(gram, len(rows), float(self.scale[e])), from_numpy(target, gram)
-        )
-        printed = model.density == "insample"
-        noise = model.noise
-        if printed:
-            self.paths[e] = path
-            noise = 1.0 if isinstance(noise, str) else noise
-        elif noise == "em":
-            noise = "loo"
-        likelihood = (model.likelihood, model.dof)
-        expert = choose_noise(path, noise, model.amplitude, *likelihood)
-        self.intercept[e] = path.intercept
-        self.settle(e, expert, gram)
-        if model.noise == "em":
-            self.experts[e] = expert
+        target = from_numpy(self.target[rows], gram)
+        whole = _embedded(gram, len(rows), float(self.scale[e]))
+        return PredictivePath(whole, target)
 
     def settle(self, e: int, expert: Expert, like: Array) -> None:
-        """Write down what expert ``e`` says."""
+        """Record what expert ``e`` says."""
         rows, seen = self.rows[e], self._kernel_rows(e)
         self.noise[e], self.amplitude[e] = expert.noise, expert.amplitude
         self.log_density[rows, e], self.mean[rows, e] = expert.log_density, expert.mean
         self.variance[rows, e] = expert.variance
         self.held_out[rows, e] = expert.held_out
         self.coef[e] = from_numpy(self.scale[e] * expert.coef[:seen], like)
+        self.intercept[e] = np.mean(self.target[rows], axis=0)
 
     def allow(self, codes: np.ndarray, maps: ViewMaps) -> None:
         """Let experts speak about the classes they have seen.
@@ -251,13 +248,13 @@ class ExpertPanel:
             counts = np.bincount(codes[own], minlength=k)
             self.allowed[e] = (counts >= np.minimum(2, sizes)) & (counts < own.sum())
 
-    def remarks(self, maps: ViewMaps, classes: np.ndarray) -> Iterator[str]:
-        """Views whose experts cannot speak about a class, one sentence each."""
+    def remarks(self, maps: ViewMaps) -> Iterator[str]:
+        """One sentence for each view whose experts cannot speak about some class."""
         for v, one in enumerate(maps.maps):
             if not one.active:
                 continue
             allowed = self.allowed[int(maps.first[v]) + one.active[0]]
-            absent = ", ".join(map(repr, classes[~allowed].tolist()))
+            absent = ", ".join(map(repr, self.classes[~allowed].tolist()))
             if absent:
                 yield (
                     f"view {one.view_names[0]!r} has fewer than 2 rows of the "
@@ -268,6 +265,34 @@ class ExpertPanel:
     def _kernel_rows(self, e: int) -> int:
         """How many of an expert's rows have its kernel; they come first."""
         return round(len(self.rows[e]) / float(self.scale[e]))
+
+
+def ask_experts(
+    maps: ViewMaps,
+    codes: np.ndarray,
+    classes: np.ndarray,
+    options: MixtureOptions,
+    progress: Progress,
+    settle: Callable[[int, PredictivePath], Expert] | None = None,
+) -> ExpertPanel:
+    """Fit an expert on each kernel; adds remarks to ``maps``, with a warning each.
+
+    The rows have the class codes ``codes`` (n,) of the labels ``classes`` (k,).
+    ``settle(e, path)``, if given, chooses the noise levels instead of ``options``.
+    """
+    target = class_target(codes, len(classes))
+    panel = ExpertPanel.empty(maps, target, classes, options.missing == "zero")
+    for e, gram in maps.fit(progress):
+        path = panel.path(e, gram)
+        expert = options.expert(path) if settle is None else settle(e, path)
+        panel.settle(e, expert, gram)
+        if options.noise == "em":
+            panel.experts[e] = expert
+    panel.allow(codes, maps)
+    for remark in panel.remarks(maps):
+        maps.remarks.append(remark)
+        warnings.warn(remark, KernelWarning, stacklevel=6)
+    return panel
 
 
 def _embedded(gram: Array, n: int, scale: float) -> Array:

@@ -1,7 +1,8 @@
-"""How the experts of a mixture are combined for a row: fixed or localised weights."""
+"""How the experts of a mixture are combined for a row: fixed or local weights."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,26 +12,17 @@ from kernelweave._chunks import numbered, row_chunks
 from kernelweave.kernels.maps.diagonals import DiagonalSource
 from kernelweave.kernels.maps.sources import FeatureSource
 from kernelweave.models.mixture.experts import ViewMaps
+from kernelweave.models.mixture.weights import Mixture
 from kernelweave.views.missing import ObservedViews, fill_rows, take_rows
 
-__all__ = ["MixtureProjector", "combine_weights"]
+__all__ = ["MixtureProjector", "posterior_weights", "prior_weights"]
 
 #: Deviation of a diagonal from 1, and of entries from 0, that is rounding.
 SAME_SIMILARITY = 1e-6
 
 
-def combine_weights(
-    weights: np.ndarray,
-    usable: np.ndarray,
-    similarity: np.ndarray | None = None,
-    mass: np.ndarray | None = None,
-    form: str = "kde",
-) -> np.ndarray:
-    """Weights (m, p, k) of the experts for each row and class.
-
-    Prior weights are ``pi_l`` over their sum over the experts that a row has (Eq. 23).
-    Posterior weights (Eqs. 24-26) multiply them by ``s_l(x)``, the similarity of the
-    row to the training rows that expert l is responsible for.
+def prior_weights(weights: np.ndarray, usable: np.ndarray) -> np.ndarray:
+    """``pi_l`` over its sum over the experts that a row has (Eq. 23), (m, p, k).
 
     Parameters
     ----------
@@ -39,34 +31,37 @@ def combine_weights(
     usable : ndarray of bool of shape (m, p, k)
         Experts that the row has and that may speak about the class. If all of them
         have weight zero they count alike; a row without any has weights zero.
-    similarity : ndarray of shape (m, p, k), optional
-        s; prior weights if None.
-    mass : ndarray of shape (p, k), optional
-        ``sum_i gamma_il``, which the form "kde" divides the similarity by.
-    form : {"kde", "normalised", "printed"}
-        "printed" is Eq. 26: its weights do not sum to one, by an amount that depends on
-        x. "normalised" divides by the sum; pi counts twice in it. In "kde" the
-        similarity is a density of the rows of the expert, as the text has it.
     """
     prior = np.where(usable, weights[None], 0.0)
-    total = np.sum(prior, axis=1, keepdims=True)
     count = np.maximum(np.sum(usable, axis=1, keepdims=True), 1)
-    prior = np.where(total > 0, prior / np.where(total > 0, total, 1.0), usable / count)
-    if similarity is None:
-        return prior
-    near = np.where(usable, similarity, 0.0)
-    if form == "kde":
-        assert mass is not None
-        near = np.where(mass > 0, near / np.where(mass > 0, mass, 1.0), 0.0)
-    if form == "printed":
-        total = np.sum(near, axis=1, keepdims=True)
-        local = prior * near / np.where(total > 0, total, 1.0)
-    else:
-        local = prior * near
-        total = np.sum(local, axis=1, keepdims=True)
-        local = local / np.where(total > 0, total, 1.0)
-    # Far from all training rows every similarity is 0: the prior weights remain.
-    return np.where(total > 0, local, prior)
+    return _over(prior, np.sum(prior, axis=1, keepdims=True), usable / count)
+
+
+def posterior_weights(
+    prior: np.ndarray, similarity: np.ndarray, mass: np.ndarray
+) -> np.ndarray:
+    """``pi_l d_l(x) / sum_m pi_m d_m(x)``, ``d_l = s_l / sum_i gamma_il``, (m, p, k).
+
+    Eqs. 24-26 with the normaliser that their text asks for: ``d_l`` is a density
+    estimate of the training rows that expert l is responsible for. Where every density
+    is 0, far from all rows, the prior weights remain.
+
+    Parameters
+    ----------
+    prior : ndarray of shape (m, p, k)
+        pi for each row.
+    similarity : ndarray of shape (m, p, k)
+        ``s_l(x) = sum_i gamma_il k_l(x, x_i)``, 0 for experts that are not usable.
+    mass : ndarray of shape (p, k)
+        ``sum_i gamma_il``.
+    """
+    local = prior * _over(similarity, mass, np.zeros(1))
+    return _over(local, np.sum(local, axis=1, keepdims=True), prior)
+
+
+def _over(part: np.ndarray, total: np.ndarray, otherwise: np.ndarray) -> np.ndarray:
+    """``part / total``, and ``otherwise`` where the total is 0."""
+    return np.where(total > 0, part / np.where(total > 0, total, 1.0), otherwise)
 
 
 class MixtureProjector:
@@ -76,67 +71,61 @@ class MixtureProjector:
     ----------
     maps : ViewMaps
         The kernels.
-    coef : list of arrays of shape (n_view, k)
-        Coefficients of each expert; None for one that is constant.
-    intercept, weights : ndarray of shape (p, k)
-        Intercepts and weights of the experts.
-    allowed : ndarray of bool of shape (p, k)
-        Which expert may speak about which class.
-    responsibilities : ndarray of shape (n, p, k)
-        gamma of the training rows.
+    mixture : Mixture
+        Experts, weights and responsibilities.
     zero : bool
         Whether a missing view counts as a row of zeros instead of being left out.
+    localise : callable
+        Posterior weights from those of the prior, as :func:`posterior_weights`.
     """
 
     def __init__(
         self,
         maps: ViewMaps,
-        coef: list[Array | None],
-        intercept: np.ndarray,
-        weights: np.ndarray,
-        allowed: np.ndarray,
-        responsibilities: np.ndarray,
+        mixture: Mixture,
         zero: bool,
+        localise: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray],
     ) -> None:
-        self.maps, self.coef, self.intercept = maps, coef, intercept
-        self.weights, self.allowed, self.zero = weights, allowed, zero
-        self.responsibilities = responsibilities
-        self.mass = np.sum(responsibilities, axis=0)
+        panel, self.maps = mixture.panel, maps
+        self.coef, self.intercept = panel.coef, panel.intercept
+        self.allowed = panel.allowed
+        self.weights, self.zero, self.localise = mixture.weights, zero, localise
+        self.responsibilities = mixture.responsibilities
+        self.mass = np.sum(self.responsibilities, axis=0)
 
-    def project(self, data: ObservedViews, form: str | None) -> Array:
-        """Combined means (m, k) of rows; ``form`` of localised weights or None."""
+    def project(self, data: ObservedViews, local: bool) -> Array:
+        """Combined means (m, k) of rows, with posterior weights if ``local``."""
         parts, first = [], 0
         for rows, seen in self._chunks(data):
             with numbered(first):
-                means, similarity = self._speak(rows, seen, form is not None)
+                means, similarity = self._speak(rows, seen, local)
             xp = namespace(means)
-            share = from_numpy(self._share(seen, similarity, form), means)
+            share = from_numpy(self._share(seen, similarity), means)
             parts.append(xp.sum(share * means, axis=1))
             first += len(seen)
         return xp.concat(parts)
 
-    def shares(
-        self, data: ObservedViews, form: str | None, own: bool = False
-    ) -> np.ndarray:
-        """Weights (m, p, k) of the experts for rows.
+    def shares(self, data: ObservedViews, local: bool, own: bool = False) -> np.ndarray:
+        """Weights (m, p, k) of the experts for rows; posterior ones if ``local``.
 
-        ``own`` says that these are the training rows, each to be left out of the
+        ``own`` says that these are the training rows: each is left out of the
         similarity to itself.
         """
-        if form is None:
-            return self._share(data.observed, None, None)
+        if not local:
+            return self._share(data.observed, None)
+        self._check_similar()
         parts, first = [], 0
         for rows, seen in self._chunks(data):
             _, similarity = self._speak(rows, seen, True)
             if own:  # the similarity of a row to itself is 1
                 similarity = similarity - self.responsibilities[first:][: len(seen)]
                 similarity = np.maximum(similarity, 0.0)
-            parts.append(self._share(seen, similarity, form))
+            parts.append(self._share(seen, similarity))
             first += len(seen)
         return np.concatenate(parts)
 
-    def check_similar(self) -> None:
-        """Refuse kernels that say nothing of similarity without a diagonal."""
+    def _check_similar(self) -> None:
+        """Refuse precomputed kernels whose entries are not similarities."""
         for v, one in enumerate(self.maps.maps):
             source = one.source
             assert isinstance(source, DiagonalSource)
@@ -152,19 +141,19 @@ class MixtureProjector:
                         "projection='prior'"
                     )
 
-    def _share(
-        self, seen: np.ndarray, similarity: np.ndarray | None, form: str | None
-    ) -> np.ndarray:
+    def _share(self, seen: np.ndarray, similarity: np.ndarray | None) -> np.ndarray:
+        """Weights (m, p, k) for rows that have the views ``seen`` (m, v)."""
         kernels = seen[:, self.maps.view_of]
         if self.zero:
             kernels = np.ones_like(kernels)
         usable = kernels[:, :, None] & self.allowed[None]
-        return combine_weights(
-            self.weights, usable, similarity, self.mass, form or "kde"
-        )
+        prior = prior_weights(self.weights, usable)
+        if similarity is None:
+            return prior
+        return self.localise(prior, np.where(usable, similarity, 0.0), self.mass)
 
     def _chunks(self, data: ObservedViews) -> Any:
-        """Rows a chunk at a time, one array a view, and which of them are there."""
+        """Chunks of rows, one array per view, and which rows have which view."""
         m = len(data.observed)
         longest = max(one.source.n_samples for one in self.maps.maps)
         for part in row_chunks(m, longest):
@@ -192,7 +181,7 @@ class MixtureProjector:
     def _speak(
         self, rows: list[Any], seen: np.ndarray, similar: bool
     ) -> tuple[Array, np.ndarray | None]:
-        """Means (m, p, k) and, if asked for, similarities (m, p, k) of all experts."""
+        """Means (m, p, k) of all experts and, if asked for, similarities (m, p, k)."""
         m, (p, k) = len(seen), self.weights.shape
         means: list[Any] = [None] * p
         near = np.zeros((m, p, k)) if similar else None

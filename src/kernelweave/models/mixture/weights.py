@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
 
 import numpy as np
 
 from kernelweave._array import Array, from_numpy, namespace
 from kernelweave.criteria.mixture import MixtureLikelihood
-from kernelweave.models.mixture.experts import ExpertPanel
-from kernelweave.models.shared.base import check_choice, check_number, is_int
+from kernelweave.models.mixture.experts import ExpertPanel, ViewMaps, ask_experts
+from kernelweave.models.mixture.options import MixtureOptions
 from kernelweave.models.shared.certificate import Certificate
+from kernelweave.models.shared.progress import Progress
 from kernelweave.solvers.certify import relative_gap
 from kernelweave.solvers.em import truncated_em, truncated_responsibilities
 from kernelweave.solvers.solution import TraceRow
@@ -20,25 +21,25 @@ from kernelweave.solvers.solve import solve
 from kernelweave.solvers.stacking import residual_moments, stack
 from kernelweave.weights import Simplex
 
-__all__ = ["Outcome", "check_mixture_parameters", "learn_mixture_weights", "summarise"]
+__all__ = ["Mixture", "Outcome", "learn_mixture", "summarise"]
 
 Callback = Callable[[TraceRow], object]
-#: Rounds of noise and weights in turn; each increases the likelihood.
+#: Rounds that alternate between noise and weights; each increases the likelihood.
 MAX_ROUNDS = 100
-#: Entries of a table of densities from which on EM runs where the kernels are.
+#: Tables of densities with at least so many entries are solved on the device.
 LARGE_TABLE = 10**6
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Weights of one class (or of all), and the proof or what is left of it.
+    """Weights of one class, or of all, and how good they are.
 
     Attributes
     ----------
     weights : ndarray of shape (p,)
         Zero for experts that may not speak.
     value, lower_bound : float
-        Bounds, in nats a row for likelihoods; the lower one is NaN without concavity.
+        Bounds, in nats per row for likelihoods; without concavity the lower is NaN.
     converged : bool
         Whether the tolerance was reached.
     status : str
@@ -58,102 +59,112 @@ class Outcome:
     stationarity: float | None = None
 
 
-def check_mixture_parameters(model: Any) -> None:
-    """Refuse parameter values and combinations that make no sense."""
-    choices = {
-        "weights": ("per_class", "shared", "uniform", "stacking"),
-        "projection": ("prior", "posterior"),
-        "posterior": ("kde", "normalised", "printed"),
-        "amplitude": ("profile", "unit"),
-        "likelihood": ("gaussian", "student", "tprocess"),
-        "density": ("loo", "insample"),
-        "missing": ("error", "available", "zero"),
-        "solver": ("auto", "newton", "em"),
-        "psd": ("error", "clip", "trust"),
-    }
-    for name, allowed in choices.items():
-        check_choice(model, name, allowed)
-    finite = np.isfinite
-    check_number(
-        model,
-        "noise",
-        ("loo", "ml", "em"),
-        lambda v: finite(v) and v > 0,
-        "a finite number > 0",
-    )
-    check_number(
-        model,
-        "concentration",
-        (),
-        lambda v: finite(v) and v >= 0,
-        "a finite number >= 0",
-    )
-    check_number(model, "dof", (), lambda v: finite(v) and v > 2, "a number > 2")
-    check_number(model, "tol", (), lambda v: v > 0, "a number > 0")
-    check_number(model, "verbose", (), lambda v: is_int(v, 0), "an int >= 0")
-    if model.max_iter is not None:
-        check_number(
-            model, "max_iter", (), lambda v: is_int(v, 1), "None or an int >= 1"
-        )
-    learned = model.weights in ("per_class", "shared")
-    if model.noise == "em" and not learned:
-        raise ValueError(
-            "noise='em' is chosen together with weights by likelihood; got "
-            f"weights={model.weights!r}"
-        )
-    printed = {"weights": "per_class", "likelihood": "gaussian"}
-    for name, value in printed.items() if model.density == "insample" else ():
-        if getattr(model, name) != value:
-            raise ValueError(
-                f"density='insample' is the printed algorithm, which has {name}="
-                f"{value!r}; got {name}={getattr(model, name)!r}"
+@dataclass(frozen=True)
+class Mixture:
+    """Experts and their weights.
+
+    Attributes
+    ----------
+    panel : ExpertPanel
+        What the experts say, at the noise levels in force.
+    weights : ndarray of shape (p, k)
+        Weight of each expert for each class.
+    responsibilities : ndarray of shape (n, p, k)
+        Share of each expert in each training row (Eq. 19).
+    certificate : Certificate or None
+        None for weights that are not learned.
+    n_iter : int
+        Iterations over all classes.
+    """
+
+    panel: ExpertPanel
+    weights: np.ndarray
+    responsibilities: np.ndarray
+    certificate: Certificate | None
+    n_iter: int
+
+    @classmethod
+    def of(
+        cls,
+        panel: ExpertPanel,
+        weights: np.ndarray,
+        outcomes: list[Outcome],
+        problem: str,
+    ) -> Mixture:
+        """The mixture with learned ``weights`` (p, k), and its proof."""
+        shares = [
+            truncated_responsibilities(
+                panel.log_density[:, :, c], panel.observed & allowed, own
             )
+            for c, (allowed, own) in enumerate(
+                zip(panel.allowed.T, weights.T, strict=True)
+            )
+        ]
+        certificate = summarise(outcomes, problem) if outcomes else None
+        n_iter = max(1, sum(outcome.n_iter for outcome in outcomes))
+        return cls(panel, weights, np.stack(shares, axis=2), certificate, n_iter)
 
 
-def learn_mixture_weights(
-    model: Any, panel: ExpertPanel, like: Array, callback: Callback
+def learn_mixture(
+    maps: ViewMaps,
+    codes: np.ndarray,
+    classes: np.ndarray,
+    options: MixtureOptions,
+    progress: Progress,
+) -> Mixture:
+    """Fit the experts, then their weights: Eq. 16 over leave-one-out densities."""
+    panel = ask_experts(maps, codes, classes, options, progress)
+    weights, outcomes = learn_weights(panel, options, maps.like, progress.iteration)
+    return Mixture.of(panel, weights, outcomes, options.problem(len(weights)))
+
+
+def learn_weights(
+    panel: ExpertPanel, options: MixtureOptions, like: Array, callback: Callback
 ) -> tuple[np.ndarray, list[Outcome]]:
-    """Weights (p, k) of all experts and classes; noise levels too if they join in."""
+    """Weights (p, k) of all experts and classes; noise="em" moves the panel's noise."""
     p, k = panel.allowed.shape
     weights = np.zeros((p, k))
-    groups = [list(range(k))] if model.weights == "shared" else [[c] for c in range(k)]
+    shared = options.weights == "shared"
+    groups = [list(range(k))] if shared else [[c] for c in range(k)]
     outcomes = []
     for classes in groups:
         members = np.flatnonzero(np.all(panel.allowed[:, classes], axis=1))
-        _check_members(members, classes, model)
-        if model.weights == "uniform":
+        _check_members(members, panel.classes[classes])
+        if options.weights == "uniform":
             weights[np.ix_(members, np.array(classes))] = 1.0 / len(members)
             continue
-        group = _Group(model, panel, members, classes, like, callback)
-        outcome = group.stacked() if model.weights == "stacking" else group.likely()
+        group = _Group(options, panel, members, classes, like, callback)
+        outcome = group.stacked() if options.weights == "stacking" else group.likely()
         weights[:, classes] = outcome.weights[:, None]
         outcomes.append(outcome)
     return weights, outcomes
 
 
+@dataclass(frozen=True)
 class _Group:
     """The problem of some classes that share their weights."""
 
-    def __init__(
-        self,
-        model: Any,
-        panel: ExpertPanel,
-        members: np.ndarray,
-        classes: list[int],
-        like: Array,
-        callback: Callback,
-    ) -> None:
-        self.model, self.panel, self.callback = model, panel, callback
-        self.like = like
-        self.members, self.classes = members, classes
-        seen = panel.observed[:, members]
-        self.rows = np.any(seen, axis=1)  # the others know nothing of these classes
-        self.seen = seen[self.rows]
+    options: MixtureOptions
+    panel: ExpertPanel
+    members: np.ndarray  # the experts that may speak about all of them
+    classes: list[int]
+    like: Array
+    callback: Callback
+
+    @cached_property
+    def rows(self) -> np.ndarray:
+        """Rows (n,) that some member has: the others know nothing of these classes."""
+        return np.any(self.panel.observed[:, self.members], axis=1)
+
+    @cached_property
+    def seen(self) -> np.ndarray:
+        """Which of these rows have which member."""
+        return self.panel.observed[:, self.members][self.rows]
 
     def likely(self) -> Outcome:
         """Largest likelihood of leave-one-out densities."""
         outcome = self._solve()
-        if self.model.noise != "em":
+        if self.options.noise != "em":
             return outcome
         for _ in range(MAX_ROUNDS):
             if not self._move_noise(outcome.weights):
@@ -168,34 +179,38 @@ class _Group:
         moments = residual_moments(residual[self.rows], self.seen)
         found, value, lower = stack(moments)
         gap = relative_gap(value, lower) if value > 0 else 0.0
-        converged = gap <= self.model.tol
+        converged = gap <= self.options.tol
         status = f"{'optimal' if converged else 'stopped'}: relative gap {gap:.1e}"
         return Outcome(self._spread(found), value, lower, converged, status, 1)
 
     def _solve(self, before: int = 0) -> Outcome:
-        model, host = self.model, self._table()
-        prior = float(model.concentration) * len(host) / len(self.members)
+        options, host = self.options, self._table()
+        prior = float(options.concentration) * len(host) / len(self.members)
         # Steps on a small table take microseconds: a device would spend more on calls.
-        table = host if host.size < LARGE_TABLE else self._on_device(host)
+        table: Array = host
+        if host.size >= LARGE_TABLE:
+            table = from_numpy(host, self.like, namespace(self.like).float64)
         if np.all(self.seen):
             criterion = MixtureLikelihood(table, prior)
             found = solve(
                 criterion,
                 Simplex(),
-                method=model.solver,
-                tol=model.tol,
-                max_iter=model.max_iter,
+                method=options.solver,
+                tol=options.tol,
+                max_iter=options.max_iter,
                 callback=self.callback,
             )
-            value, lower = (
-                bound + criterion.offset for bound in (found.value, found.lower_bound)
+            return Outcome(
+                self._spread(found.weights),
+                found.value + criterion.offset,
+                found.lower_bound + criterion.offset,
+                found.converged,
+                found.status,
+                before + found.n_iter,
             )
-            n_iter = before + found.n_iter
-            weights = self._spread(found.weights)
-            return Outcome(weights, value, lower, found.converged, found.status, n_iter)
-        limit = {} if model.max_iter is None else {"max_iter": model.max_iter}
+        limit = {} if options.max_iter is None else {"max_iter": options.max_iter}
         result = truncated_em(
-            table, self.seen, prior, tol=model.tol, callback=self.callback, **limit
+            table, self.seen, prior, tol=options.tol, callback=self.callback, **limit
         )
         return Outcome(
             self._spread(result.weights),
@@ -212,11 +227,8 @@ class _Group:
         table = self.panel.log_density[self.rows][:, self.members]
         return np.sum(table[:, :, self.classes], axis=2)
 
-    def _on_device(self, table: np.ndarray) -> Array:
-        return from_numpy(table, self.like, namespace(self.like).float64)
-
     def _move_noise(self, weights: np.ndarray) -> bool:
-        """The best noise levels for the present responsibilities; whether any moved."""
+        """Take the best noise levels at these weights; return whether any moved."""
         panel = self.panel
         share = np.zeros(panel.observed.shape)
         share[np.ix_(self.rows, self.members)] = truncated_responsibilities(
@@ -277,7 +289,8 @@ def summarise(outcomes: list[Outcome], problem: str) -> Certificate:
     )
 
 
-def _check_members(members: np.ndarray, classes: list[int], model: Any) -> None:
+def _check_members(members: np.ndarray, classes: np.ndarray) -> None:
+    """Refuse classes that no expert may speak about."""
     if len(members):
         return
     if len(classes) > 1:
@@ -285,8 +298,7 @@ def _check_members(members: np.ndarray, classes: list[int], model: Any) -> None:
             "weights='shared': no kernel has rows of every class, so none can speak "
             "about all of them; use weights='per_class'"
         )
-    label = model.classes_.tolist()[classes[0]]
     raise ValueError(
-        f"class {label!r} has fewer than 2 rows in every view that also has rows of "
-        "another class; there is nothing to learn it from"
+        f"class {classes.tolist()[0]!r} has fewer than 2 rows in every view that also "
+        "has rows of another class; there is nothing to learn it from"
     )

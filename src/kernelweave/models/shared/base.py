@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -13,7 +11,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from kernelweave._array import (
     Array,
-    detached,
     device,
     from_numpy,
     is_array,
@@ -23,27 +20,21 @@ from kernelweave._array import (
 )
 from kernelweave.exceptions import KernelWeaveConvergenceWarning
 from kernelweave.kernels.banks.dense import DenseBank
-from kernelweave.kernels.maps.kernel_map import KernelMap
-from kernelweave.kernels.maps.missing import CompletedKernelMap, imputes
-from kernelweave.kernels.maps.sources import FeatureSource, PrecomputedSource, Source
-from kernelweave.kernels.twins import warn_twins
+from kernelweave.kernels.maps.sources import Source
 from kernelweave.models.shared.certificate import Certificate
+from kernelweave.models.shared.fitted import Columns, Trained
+from kernelweave.models.shared.parameters import COMMON, check_parameters
 from kernelweave.models.shared.progress import Progress
+from kernelweave.models.shared.rows import TrainingRows, read_rows, split_observed
 from kernelweave.models.shared.transaction import all_or_nothing
-from kernelweave.views.columns import resolve_columns
 from kernelweave.views.composition import ViewsParamsMixin
-from kernelweave.views.missing import (
-    ObservedViews,
-    check_every_view,
-    check_some_view,
-    precomputed_with_missing,
-    split_with_missing,
-)
+from kernelweave.views.missing import ObservedViews, precomputed_with_missing
 from kernelweave.views.precomputed import validate_precomputed
-from kernelweave.views.spec import is_precomputed, parse_views
-from kernelweave.views.validate import split_views, validate_features, validate_new
+from kernelweave.views.spec import is_precomputed
+from kernelweave.views.streams import split_rows, validate_new_rows
+from kernelweave.views.validate import split_views, validate_new
 
-__all__ = ["KernelModel", "check_choice", "check_number", "is_int"]
+__all__ = ["KernelModel"]
 
 
 class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
@@ -52,8 +43,11 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
     views: Any
     psd: str
     missing: str = "error"
+    features: str = "auto"
     verbose: int
+    kernel_map_: Any
     dual_coef_: Array
+    feature_coef_: Array
 
     set_params = all_or_nothing(ViewsParamsMixin.set_params)
 
@@ -63,55 +57,39 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
         tags.input_tags.pairwise = precomputed
         tags.input_tags.three_d_array = precomputed
         tags.input_tags.allow_nan = self.missing != "error"
+        tags.input_tags.sparse = self.features != "auto" and not precomputed
         tags.array_api_support = True
         if tags.transformer_tags is not None:
             tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "kernel_weights_")
+
     def _open(self, X: Any) -> Source:
         """Validate X and fix the parameters of its kernels; computes none yet."""
-        check_choice(self, "psd", ("error", "clip", "trust"))
-        check_choice(self, "missing", ("error", "available", "zero"))
-        check_number(self, "verbose", (), lambda v: is_int(v, 0), "an int >= 0")
-        if is_precomputed(self.views):
-            if self.missing == "error":
-                return PrecomputedSource(*validate_precomputed(self, X, reset=True))
-            data, names = precomputed_with_missing(self, X, reset=True)
-            check_every_view(data.observed, names)
-            check_some_view(data.observed, "training")
-            return PrecomputedSource(data.blocks, names, data.observed)
-        views = parse_views(self.views, reserved=self._get_param_names())
-        X = validate_features(self, X, reset=True)
-        positions = resolve_columns(X, views)
-        self._views, self._positions = views, positions
-        if self.missing == "error":
-            return FeatureSource(views, split_views(X, views, positions))
-        data = self._split_with_missing(X, positions)
-        check_every_view(data.observed, [view.name for view in views])
-        check_some_view(data.observed, "training")
-        return FeatureSource(views, data.blocks, data.observed)
+        check_parameters(self, COMMON)
+        rows = read_rows(self, X)
+        self._views, self._positions = rows.views, rows.positions
+        return rows.source
 
     def _fit_bank(self, source: Source, progress: Progress) -> DenseBank:
         """Compute all kernels; sets ``kernel_map_`` and the names."""
-        if self.missing == "error":
-            self.kernel_map_ = KernelMap(source, self.psd)  # type: ignore[arg-type]
-        else:
-            self.kernel_map_ = CompletedKernelMap(
-                source,
-                self.psd,  # type: ignore[arg-type]
-                self.missing,  # type: ignore[arg-type]
-                equal_trace=bool(getattr(self, "signed", False)),
-            )
+        rows = TrainingRows.of(source, self._views, self._positions)
+        self.kernel_map_, bank = rows.kernels(self, progress.kernel)
         self.kernel_names_ = list(source.names)
-        # Remembers namespace, device and dtype; a view would keep all of X in memory.
-        self._like = detached(source.like[:0, ...])
-        bank = self.kernel_map_.fit(progress.kernel)
-        if not is_precomputed(self.views):
-            warn_twins(self._views, self._positions)
+        self._like = rows.like
         return bank
 
+    def _forget(self) -> None:
+        """Drop the results of an earlier fit, but not what is known of the columns."""
+        columns = ("n_features_in_", "feature_names_in_")
+        results = [n for n in vars(self) if n.endswith("_") and n not in columns]
+        for name in (*results, "_portions"):
+            self.__dict__.pop(name, None)
+
     def _rows(self, X: Any, method: str) -> Any:
-        """Validate rows at prediction, in the form ``KernelMap.project`` takes."""
+        """Validate rows at prediction, in the form ``kernel_map_`` projects."""
         check_is_fitted(self)
         if is_array(X):
             self._check_home(X, method)
@@ -119,23 +97,23 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
             p = len(self.kernel_names_)
             if self.missing == "error":
                 return validate_precomputed(self, X, reset=False, n_kernels=p)[0]
-            trained = self.kernel_map_.source.observed
+            trained = self.kernel_map_.observed
             return precomputed_with_missing(
                 self, X, reset=False, n_kernels=p, trained=trained
             )[0]
+        dtype = self._like.dtype
+        if hasattr(self, "feature_coef_"):  # of explicit features: sparse rows are fine
+            X, positions = validate_new_rows(self, X, self._views, self._positions)
+            return split_rows(X, self._views, positions, dtype)
         X, positions = validate_new(self, X, self._views, self._positions)
         if self.missing == "error":
-            return split_views(X, self._views, positions, dtype=self._like.dtype)
-        return self._split_with_missing(X, positions, dtype=self._like.dtype)
+            return split_views(X, self._views, positions, dtype=dtype)
+        return self._split_with_missing(X, positions, dtype=dtype)
 
     def _split_with_missing(
         self, X: Any, positions: list[list[int]], dtype: Any = None
     ) -> ObservedViews:
-        """One block a view; single NaN are for views whose kernels impute."""
-        partial = [imputes(view.kernel) for view in self._views]
-        return split_with_missing(
-            X, self._views, positions, partial=partial, dtype=dtype
-        )
+        return split_observed(X, self._views, positions, dtype)
 
     def _check_home(self, X: Array, method: str) -> None:
         if not same_home(X, self._like):
@@ -151,7 +129,13 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
         """``sum_i w_i G_i(X) dual_coef``, (m, k); ``method`` is for messages."""
         rows = self._rows(X, method)
         weights = to_numpy(self.kernel_weights_)
-        return self.kernel_map_.project(rows, weights, self.dual_coef_)
+        return self.kernel_map_.project(rows, weights, self._coef)
+
+    @property
+    def _coef(self) -> Array:
+        """Coefficients of explicit features, if there are any, or of training rows."""
+        coef = getattr(self, "feature_coef_", None)
+        return self.dual_coef_ if coef is None else coef
 
     def _set_weights(self, weights: np.ndarray) -> None:
         """Set ``kernel_weights_`` (p,) and ``view_weights_`` from those of the bank."""
@@ -161,6 +145,35 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
         for view, weight in zip(self.kernel_map_.view_names, weights, strict=True):
             self.view_weights_[view] = self.view_weights_.get(view, 0.0) + float(weight)
 
+    def _set_trained(self, trained: Trained) -> None:
+        """Take over what a fit found, in place of an earlier one."""
+        self._forget()
+        fitted, choice = trained.fitted, trained.fitted.learned.choice
+        self._set_columns(trained.columns)
+        self._like = trained.like
+        self.kernel_map_ = trained.kernel_map
+        self.kernel_names_ = list(trained.kernel_map.names)
+        self._set_weights(choice.weights)
+        self.alpha_, self.n_iter_ = float(choice.alpha), int(choice.n_iter)
+        self.loo_error_ = fitted.loo_error
+        if fitted.dual_coef is not None:
+            self.dual_coef_ = fitted.dual_coef
+        if fitted.feature_coef is not None:
+            self.feature_coef_ = fitted.feature_coef
+        if trained.report is not None:
+            self.features_ = trained.report
+
+    def _set_columns(self, columns: Columns) -> None:
+        self._views, self._positions = columns.views, columns.positions
+        if columns.noted:
+            self.__dict__.pop("feature_names_in_", None)
+            self.__dict__.update(columns.noted)
+
+    def _set_portions(self, portions: Any) -> None:
+        """Keep the rows of ``partial_fit`` so far."""
+        self._set_columns(portions.intake.columns())
+        self._portions = portions
+
     def _set_certificate(self, certificate: Certificate) -> None:
         self.certificate_ = certificate.with_remarks(self.kernel_map_.remarks)
         if not certificate.converged:
@@ -169,43 +182,6 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
                 KernelWeaveConvergenceWarning,
                 stacklevel=4,
             )
-
-
-def is_int(value: Any, lowest: int) -> bool:
-    """Whether ``value`` is a whole number of at least ``lowest``."""
-    return isinstance(value, Integral) and int(value) >= lowest
-
-
-def check_choice(estimator: Any, name: str, choices: tuple[str, ...]) -> None:
-    """Refuse a parameter that is none of ``choices``."""
-    value = getattr(estimator, name)
-    if not (isinstance(value, str) and value in choices):
-        raise ValueError(
-            f"The {name!r} parameter of {type(estimator).__name__} must be one of "
-            f"{', '.join(map(repr, choices))}; got {value!r}"
-        )
-
-
-def check_number(
-    estimator: Any,
-    name: str,
-    words: tuple[str, ...],
-    test: Callable[[Any], bool],
-    text: str,
-) -> None:
-    """Refuse a parameter that is neither a word nor a number that passes a test."""
-    value = getattr(estimator, name)
-    if isinstance(value, str):
-        fine = value in words
-    else:
-        number = isinstance(value, int | float | np.number)
-        fine = number and not isinstance(value, bool | np.bool_) and bool(test(value))
-    if not fine:
-        allowed = " or ".join([text, *map(repr, words)])
-        raise ValueError(
-            f"The {name!r} parameter of {type(estimator).__name__} must be {allowed}; "
-            f"got {value!r}"
-        )
 
 
 def _home(x: Array) -> str:

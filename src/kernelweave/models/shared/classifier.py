@@ -7,22 +7,20 @@ from typing import Any
 import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
-from sklearn.utils import assert_all_finite
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from kernelweave._array import Array, device, is_array, namespace, to_numpy
 from kernelweave.models.shared.base import KernelModel
 from kernelweave.models.shared.lazy import lazily
+from kernelweave.models.shared.targets import check_labels, encode_labels
 from kernelweave.views.spec import is_precomputed
 
-__all__ = ["KernelClassifier", "shown_once_square"]
+__all__ = ["KernelClassifier", "hidden_until_fitted"]
 
 
-#: Classifiers with probabilities are tried on tables of features by those who do not
-#: know of precomputed kernels: there, probabilities appear once a kernel was seen.
-shown_once_square = available_if(
+#: Generic code tries classifiers that have probabilities on tables of features, which
+#: are no precomputed kernels: with these, a method appears once the model is fitted.
+hidden_until_fitted = available_if(
     lambda self: hasattr(self, "classes_") or not is_precomputed(self.views)
 )
 
@@ -32,30 +30,10 @@ class KernelClassifier(ClassifierMixin, KernelModel):
 
     classes_: np.ndarray
 
-    def _check_targets(self, X: Any, y: Any) -> np.ndarray:
-        """Labels (n,) of the rows of X."""
-        if y is None:
-            raise ValueError(
-                f"{type(self).__name__} requires y to be passed, but the target y is "
-                "None"
-            )
-        y = column_or_1d(to_numpy(y) if is_array(y) else y, warn=True)
-        if y.dtype.kind == "f":
-            assert_all_finite(y, input_name="y")
-        check_classification_targets(y)
-        check_consistent_length(X, y)
-        return y
-
     def _encode(self, X: Any, y: Any) -> np.ndarray:
         """Class codes (n,); sets ``classes_``."""
-        y = self._check_targets(X, y)
-        classes, codes = np.unique(y, return_inverse=True)
-        if len(classes) < 2:
-            raise ValueError(
-                f"{type(self).__name__} needs at least 2 classes in y; the "
-                f"{len(y)} sample(s) contain 1 class: {classes.tolist()[0]!r}"
-            )
-        self.classes_ = classes
+        owner = type(self).__name__
+        self.classes_, codes = encode_labels(check_labels(X, y, owner), owner)
         return codes
 
     def _class_scores(self, X: Any) -> Array:

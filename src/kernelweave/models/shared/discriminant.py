@@ -5,86 +5,61 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from kernelweave._array import Array, as_float, from_numpy, namespace, to_numpy
-from kernelweave.fits.discriminant import KernelFit, fit_kernel, principal_axes
+from kernelweave.fits.discriminant import KernelFit, principal_axes
 from kernelweave.fits.gaussians import ClassGaussians
-from kernelweave.fits.targets import reduced_class_target
-from kernelweave.kernels.banks.dense import DenseBank
-from kernelweave.models.shared.classifier import KernelClassifier, shown_once_square
+from kernelweave.models.shared.classifier import KernelClassifier, hidden_until_fitted
+from kernelweave.models.shared.fitted import Fitted, Trained
 from kernelweave.models.shared.lazy import lazily
-from kernelweave.models.shared.learner import Choice
-from kernelweave.models.shared.progress import Progress
-from kernelweave.models.shared.transaction import KernelTransformer, fit_method
+from kernelweave.models.shared.learner import Learned
+from kernelweave.models.shared.transaction import all_or_nothing
 
-__all__ = ["KernelDiscriminant"]
+__all__ = ["KernelDiscriminant", "fit_discriminant"]
 
 
-class KernelDiscriminant(KernelTransformer, KernelClassifier):
+def fit_discriminant(
+    learned: Learned,
+    fit: KernelFit,
+    target: Array,
+    classes: np.ndarray,
+    codes: np.ndarray,
+) -> Fitted:
+    """Rotate a fit to target (n, k - 1) to discriminant axes, and fit the classes.
+
+    The most discriminating axis comes first; ``codes`` (n,) are the classes of rows.
+    """
+    axes = principal_axes(fit.coef, target)
+    # The mean of the other rows' targets is -t_i / (n - 1): left in, it would tell the
+    # label of a row, with the wrong sign. All rows are given the one intercept.
+    others = 1.0 / (len(codes) - 1)
+    held_out = to_numpy((target * (1.0 + others) - fit.loo_residual) @ axes)
+    return Fitted(
+        learned,
+        float(np.mean(to_numpy(fit.loo_residual) ** 2)),
+        dual_coef=fit.coef @ axes,
+        classes=classes,
+        gaussians=ClassGaussians.fit(held_out, to_numpy(target @ axes), codes),
+    )
+
+
+class KernelDiscriminant(
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelClassifier
+):
     """Classifier and transformer on a weighted sum of kernels."""
 
-    @fit_method
-    def fit(self, X: Any, y: Any) -> Any:
-        """Learn from rows and labels.
+    fit_transform = all_or_nothing(TransformerMixin.fit_transform)
 
-        Parameters
-        ----------
-        X : array-like or DataFrame of shape (n, d), or precomputed kernels of shape \
-(n, n) or (n, n, p)
-            Training rows.
-        y : array-like of shape (n,)
-            Class labels: numbers, strings or booleans.
-
-        Returns
-        -------
-        self : estimator
-            Fitted estimator.
-        """
-        self._check_parameters()
-        source = self._open(X)
-        codes = self._encode(X, y)
-        progress = Progress(self, X, y)
-        self._learn(self._fit_bank(source, progress), codes, progress)
-        progress.end()
-        return self
-
-    def _learn(self, bank: DenseBank, codes: np.ndarray, progress: Progress) -> None:
-        """Choose weights and alpha for kernels and class codes (n,); fit to them."""
-        target, _ = reduced_class_target(codes, len(self.classes_))
-        target = from_numpy(target, bank.like)
-        choice = self._choose(bank, target, codes, progress)
-        self._set_weights(choice.weights)
-        fit = choice.fit
-        if fit is None:
-            fit = fit_kernel(bank.combine(choice.weights), target, choice.alpha)
-        self._set_discriminant(fit, target, codes)
-        if choice.certificate is not None:
-            self._set_certificate(choice.certificate)
-        self.alpha_, self.n_iter_ = float(choice.alpha), int(choice.n_iter)
-
-    def _check_parameters(self) -> None:
-        """Refuse parameters that make no sense, before any work is done."""
-
-    def _choose(
-        self, bank: DenseBank, target: Array, codes: np.ndarray, progress: Progress
-    ) -> Choice:
-        """Weights and alpha for target (n, k - 1); the task of a subclass."""
-        raise TypeError(f"{type(self).__name__} does not choose kernel weights")
-
-    def _set_discriminant(
-        self, fit: KernelFit, target: Array, codes: np.ndarray
-    ) -> None:
-        """Rotate to discriminant axes and fit the class Gaussians."""
-        axes = principal_axes(fit.coef, target)
-        self.dual_coef_ = fit.coef @ axes
-        # The mean of the other rows' targets is -t_i / (n - 1): left in, it would tell
-        # the label of a row, with the wrong sign. All rows are given the one intercept.
-        others = 1.0 / (len(codes) - 1)
-        held_out = to_numpy((target * (1.0 + others) - fit.loo_residual) @ axes)
-        self.loo_error_ = float(np.mean(to_numpy(fit.loo_residual) ** 2))
-        self._set_gaussians(
-            ClassGaussians.fit(held_out, to_numpy(target @ axes), codes)
-        )
+    def _set_discriminant(self, trained: Trained) -> None:
+        """Take over what a fit found, in place of an earlier one."""
+        self._set_trained(trained)
+        fitted = trained.fitted
+        assert fitted.classes is not None and fitted.gaussians is not None
+        self.classes_ = fitted.classes
+        self._set_gaussians(fitted.gaussians)
+        if fitted.learned.choice.certificate is not None:
+            self._set_certificate(fitted.learned.choice.certificate)
 
     def _set_gaussians(self, gaussians: ClassGaussians) -> None:
         self.gaussians_, self.loo_score_ = gaussians, gaussians.loo_score
@@ -93,7 +68,7 @@ class KernelDiscriminant(KernelTransformer, KernelClassifier):
 
     @property
     def _n_features_out(self) -> int:
-        return int(self.dual_coef_.shape[1])
+        return int(self._coef.shape[1])
 
     def _log_joint(self, X: Any, method: str) -> Array:
         projected = self._predict_target(X, method)
@@ -111,7 +86,7 @@ class KernelDiscriminant(KernelTransformer, KernelClassifier):
 
     @lazily
     def transform(self, X: Any) -> Array:
-        """Project rows to discriminant coordinates, the most discriminating first.
+        """Project rows to discriminant coordinates, or to those of the classes.
 
         Parameters
         ----------
@@ -120,8 +95,9 @@ class KernelDiscriminant(KernelTransformer, KernelClassifier):
 
         Returns
         -------
-        Z : array of shape (m, k - 1)
-            Coordinates.
+        Z : array of shape (m, k - 1) or (m, k)
+            Discriminant coordinates, the most discriminating first; for probabilistic
+            models, the mean of each class coordinate.
         """
         return self._predict_target(X, "transform")
 
@@ -145,7 +121,7 @@ class KernelDiscriminant(KernelTransformer, KernelClassifier):
     def _class_scores(self, X: Any) -> Array:
         return self._log_joint(X, "predict")
 
-    @shown_once_square
+    @hidden_until_fitted
     @lazily
     def predict_proba(self, X: Any) -> Array:
         """Class probabilities from Gaussians in the projected space.

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from kernelweave._array import dot, from_numpy, namespace
+from kernelweave._array import Array, dot, from_numpy, namespace
 from kernelweave._tolerances import reachable_tolerance
 from kernelweave.criteria.margin.plain_subspace import PlainSubspaceMargin
 from kernelweave.criteria.margin.subspace import SubspaceMargin
@@ -18,216 +20,235 @@ from kernelweave.fits.targets import signs_of_codes
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.models.shared.certificate import Certificate
 from kernelweave.models.shared.learner import weight_set_of_norm
-from kernelweave.models.shared.progress import Progress
-from kernelweave.models.shared.subspace import learn_weights
 from kernelweave.solvers.certify import relative_gap
 from kernelweave.solvers.local.plain_subspace import solve_plain
-from kernelweave.solvers.local.subspace_joint import (
-    BestWeights,
-    JointSolution,
-    solve_joint,
-)
-from kernelweave.solvers.solution import LocalSolution
+from kernelweave.solvers.local.subspace_joint import JointSolution, solve_joint
+from kernelweave.solvers.solution import TraceRow
 from kernelweave.solvers.solve import solve
 
-__all__ = ["JointFit"]
+__all__ = ["JointFit", "JointOptions", "fit_joint"]
 
 #: ``alpha="auto"`` for uncorrelated subspaces.
 AUTO_ALPHA = 10.0
 
+Callback = Callable[[TraceRow], object]
 
+
+@dataclass(frozen=True)
+class JointOptions:
+    """The parameters of :class:`SubspaceKernelSVC` that a fit depends on."""
+
+    n_components: int | None
+    uncorrelated: bool
+    C: float
+    alpha: float | str
+    norm: float
+    solver: str
+    tol: float
+    max_iter: int | None
+
+
+@dataclass(frozen=True)
 class JointFit:
-    """Weights first, then the subspace with its machines, on one bank of kernels."""
+    """What was learned.
 
-    def __init__(
-        self,
-        model: Any,
-        bank: DenseBank,
-        codes: np.ndarray,
-        n_classes: int,
-        progress: Progress,
-    ) -> None:
-        self.model, self.bank, self.progress = model, bank, progress
-        self.signs = signs_of_codes(codes, n_classes)
-        self.labels = from_numpy(label_factor(codes, n_classes), bank.like)
-        self.tol = reachable_tolerance(model.tol, bank.like)
-        self.alternating = model.solver == "alternating"
-        self.weights = np.full(bank.n_kernels, 1.0 / bank.n_kernels)
-        self.alpha = self._alpha()
-        #: What the regularised mean of the kernels is multiplied with to have trace n.
-        self.scale = self._scale()
-        self.C = float(model.C) * self.scale
-        self.n_iter = 0
-        self.weight_set = weight_set_of_norm(float(model.norm), True)
-        #: Whether there are weights to choose.
-        self.several = bank.n_kernels > 1 and np.isfinite(float(model.norm))
-        self.relaxed: Certificate | None = None
-        self.plain: LocalSolution | None = None
-        self.remarks: tuple[str, ...] = ()
+    Attributes
+    ----------
+    weights : ndarray of shape (p,)
+        Kernel weights.
+    alpha : float
+        Regularisation of the subspace.
+    subspace_coef : array of shape (n, r)
+        Features are ``G(x) subspace_coef``.
+    coef : array of shape (n, m)
+        The machines are ``G(x) coef + intercepts``.
+    intercepts : ndarray of shape (m,)
+        Intercepts of the machines.
+    certificate : Certificate
+        What is known about weights and subspace together.
+    searched : bool
+        Whether the problem is not convex: an open gap is then no failure of the fit.
+    n_iter : int
+        Factorisations of the weights, and rounds of the subspace.
+    """
 
-    def run(self) -> tuple[JointSolution, Certificate]:
-        """Learn the weights and the rest; the point, and its proof."""
-        duals = self._learn_weights()
-        model, uncorrelated = self.model, bool(self.model.uncorrelated)
-        kernel = RegularizedKernel(self.bank.combine(self.weights), self.alpha)
-        problem = SubspaceSVM(kernel, self.signs, self.C, uncorrelated, 1e-2 * self.tol)
-        start = reweigh = None
-        if self.alternating:
-            start = kernel.subspace(self.labels, model.n_components, uncorrelated)
-            if uncorrelated and self.several:
-                reweigh = BestWeights(self.bank, self.weight_set, problem)
-        joint = solve_joint(
-            problem,
-            model.n_components,
-            start=start,
-            reweigh=reweigh,
-            duals=duals,
-            tol=self.tol,
-            max_iter=model.max_iter,
-            callback=self.progress.iteration if self.relaxed is None else None,
+    weights: np.ndarray
+    alpha: float
+    subspace_coef: Array
+    coef: Array
+    intercepts: np.ndarray
+    certificate: Certificate
+    searched: bool
+    n_iter: int
+
+
+@dataclass(frozen=True)
+class _Learned:
+    """Weights for a subspace of any dimension, and what is known about them."""
+
+    weights: np.ndarray  # (p,)
+    duals: np.ndarray | None = None  # (n, m), of the closed form
+    lower_bound: float = -np.inf  # for all weights and subspaces
+    n_iter: int = 0
+    remarks: tuple[str, ...] = ()
+    proof: Certificate | None = None  # of a convex problem
+    stationarity: float | None = None  # of one that is not
+    is_minimum: bool = False  # whether it is that of a local minimum
+
+
+def fit_joint(
+    bank: DenseBank,
+    codes: np.ndarray,
+    n_classes: int,
+    options: JointOptions,
+    callback: Callback,
+) -> JointFit:
+    """Learn the weights (Eq. 39), then the subspace with its machines (Eqs. 9 and 20).
+
+    ``bank`` holds centred kernels of trace n, ``codes`` (n,) the classes of the rows.
+    """
+    signs = signs_of_codes(codes, n_classes)
+    labels = from_numpy(label_factor(codes, n_classes), bank.like)
+    tol = reachable_tolerance(options.tol, bank.like)
+    uniform = np.full(bank.n_kernels, 1.0 / bank.n_kernels)
+    alpha = _alpha(options, bank, uniform, labels)
+    scale = _scale(RegularizedKernel(bank.combine(uniform), alpha), options)
+    # From here on C is that of Eqs. 9 and 20.
+    inner = replace(options, C=float(options.C) * scale, alpha=alpha, tol=tol)
+    learned = _learn_weights(bank, signs, inner, callback)
+    kernel = RegularizedKernel(bank.combine(learned.weights), alpha)
+    uncorrelated = bool(options.uncorrelated)
+    joint = solve_joint(
+        SubspaceSVM(kernel, signs, inner.C, uncorrelated, 1e-2 * tol),
+        options.n_components,
+        duals=learned.duals,
+        tol=tol,
+        max_iter=options.max_iter,
+        callback=callback if learned.proof is None else None,
+    )
+    few = options.n_components is not None and options.n_components < signs.shape[1]
+    searched = few or learned.is_minimum
+    problem = _problem(replace(options, alpha=alpha))
+    return JointFit(
+        weights=learned.weights,
+        alpha=alpha,
+        subspace_coef=joint.point.subspace.coef * scale**0.5,
+        coef=joint.point.coef(),
+        intercepts=joint.point.intercepts,
+        certificate=_certificate(learned, joint, inner, problem, searched),
+        searched=searched,
+        n_iter=learned.n_iter + joint.n_iter,
+    )
+
+
+def _alpha(
+    options: JointOptions, bank: DenseBank, uniform: np.ndarray, labels: Array
+) -> float:
+    """The regularisation; "loo" is that of the mean kernel on ``labels`` (n, k)."""
+    alpha = options.alpha
+    if alpha == "auto":
+        alpha = AUTO_ALPHA if options.uncorrelated else "loo"
+    if alpha == "loo":
+        return LooPath(bank.combine(uniform), labels).best_alpha()
+    return float(alpha)
+
+
+def _scale(kernel: RegularizedKernel, options: JointOptions) -> float:
+    """``n / tr(K)`` for ``K = G (G + alpha I)^-1 G``, or without the last G."""
+    smooth = kernel.solve(kernel.gram)
+    if options.uncorrelated:
+        return smooth.shape[0] / float(namespace(smooth).linalg.trace(smooth))
+    return smooth.shape[0] / dot(kernel.gram, smooth)
+
+
+def _has_weights(bank_size: int, options: JointOptions) -> bool:
+    """Whether there are weights to choose."""
+    return bank_size > 1 and bool(np.isfinite(float(options.norm)))
+
+
+def _learn_weights(
+    bank: DenseBank, signs: np.ndarray, options: JointOptions, callback: Callback
+) -> _Learned:
+    """The weights of Eq. 39 for machines with ``signs`` (n, m)."""
+    weight_set = weight_set_of_norm(float(options.norm), True)
+    settings: Any = {"max_iter": options.max_iter, "callback": callback}
+    settings["tol"] = options.tol
+    arguments = (bank, signs, float(options.alpha), options.C, 1e-2 * options.tol)
+    if options.uncorrelated:
+        criterion = SubspaceMargin(*arguments)
+        found = solve(criterion, weight_set, method=options.solver, **settings)
+        return _Learned(
+            found.weights,
+            criterion.split(found.coef)[0],
+            found.lower_bound,
+            found.n_factorizations,
+            found.remarks,
+            proof=Certificate.of(found, ""),
         )
-        self.n_iter += joint.n_iter + (reweigh.n_factorizations if reweigh else 0)
-        if joint.point.weights is not None:
-            self.weights = joint.point.weights
-        return joint, self._certificate(joint)
+    if not _has_weights(bank.n_kernels, options):
+        return _Learned(np.full(bank.n_kernels, 1.0 / bank.n_kernels))
+    plain = PlainSubspaceMargin(*arguments)
+    local = solve_plain(plain, weight_set, **settings)
+    return _Learned(
+        local.weights,
+        local.coef,
+        local.lower_bound,
+        local.n_factorizations,
+        plain.remarks(local.weights),
+        stationarity=local.stationarity,
+        is_minimum=local.converged,
+    )
 
-    @property
-    def searched(self) -> bool:
-        """Whether the problem is not convex: an open gap is then no failure."""
-        if self.alternating:
-            return False
-        few = self.model.n_components
-        missing = few is not None and few < self.signs.shape[1]
-        return missing or (self.plain is not None and self.plain.converged)
 
-    def _alpha(self) -> float:
-        alpha = self.model.alpha
-        if alpha == "auto":
-            alpha = AUTO_ALPHA if self.model.uncorrelated else "loo"
-        if alpha == "loo":
-            mean = self.bank.combine(self.weights)
-            return LooPath(mean, self.labels).best_alpha()
-        return float(alpha)
+def _problem(options: JointOptions) -> str:
+    """What was minimised, for the certificate."""
+    kind = "an uncorrelated" if options.uncorrelated else "a"
+    few = options.n_components
+    size = "" if few is None else f" of at most {few} dimension(s)"
+    return (
+        f"SVMs on {kind} subspace kernel{size}, C={float(options.C):.3g}, "
+        f"alpha={float(options.alpha):.3g}, l{float(options.norm):.3g} weights"
+    )
 
-    def _scale(self) -> float:
-        """``n / tr(K)`` for ``K = G (G + alpha I)^-1 G``, or without the last G."""
-        kernel = RegularizedKernel(self.bank.combine(self.weights), self.alpha)
-        smooth = kernel.solve(kernel.gram)
-        xp = namespace(smooth)
-        if self.model.uncorrelated:
-            trace = float(xp.linalg.trace(smooth))
-        else:
-            trace = dot(kernel.gram, smooth)
-        return self.bank.n_samples / trace
 
-    def _learn_weights(self) -> np.ndarray | None:
-        """The weights, and with them the duals (n, m) of the closed form, if known."""
-        if self.model.uncorrelated and not self.alternating:
-            return self._joint_weights()
-        if not self.several:
-            return None
-        if self.alternating:
-            self._label_weights()
-            return None
-        criterion = PlainSubspaceMargin(
-            self.bank, self.signs, self.alpha, self.C, 1e-2 * self.tol
-        )
-        self.plain = solve_plain(
-            criterion,
-            self.weight_set,
-            tol=self.tol,
-            max_iter=self.model.max_iter,
-            callback=self.progress.iteration,
-        )
-        self.weights, self.n_iter = self.plain.weights, self.plain.n_factorizations
-        self.remarks = criterion.remarks(self.weights)
-        return self.plain.coef
+def _certificate(
+    learned: _Learned,
+    joint: JointSolution,
+    options: JointOptions,
+    problem: str,
+    searched: bool,
+) -> Certificate:
+    """What is known about weights and subspace together."""
+    if learned.proof is not None and not searched:
+        return replace(learned.proof, problem=problem)
+    lower, tol = learned.lower_bound, options.tol
+    if not _has_weights(len(learned.weights), options):
+        lower = max(lower, joint.lower_bound)  # that of the only weights there are
+    gap = relative_gap(joint.point.upper, lower)
+    if gap <= tol:
+        status = f"optimal: the relative gap {gap:.1e} is within tol={tol:.0e}"
+    else:
+        status = f"{_outcome(learned)}; the relative gap of the bounds is {gap:.1e}"
+    return Certificate(
+        value=joint.point.upper,
+        lower_bound=lower,
+        gap=gap,
+        status=status,
+        converged=gap <= tol,
+        problem=problem,
+        remarks=learned.remarks,
+    )
 
-    def _joint_weights(self) -> np.ndarray:
-        """Weights of Eq. 39 for a subspace of any dimension, with the duals (n, m)."""
-        criterion = SubspaceMargin(
-            self.bank, self.signs, self.alpha, self.C, 1e-2 * self.tol
-        )
-        solution = solve(
-            criterion,
-            self.weight_set,
-            method=self.model.solver,
-            tol=self.tol,
-            max_iter=self.model.max_iter,
-            callback=self.progress.iteration,
-        )
-        self.weights, self.n_iter = solution.weights, solution.n_factorizations
-        self.relaxed = Certificate.of(solution, self._problem())
-        return criterion.split(solution.coef)[0]
 
-    def _label_weights(self) -> None:
-        """Weights of Eq. 27."""
-        settings = _Settings(self.model, self.alpha, self.tol)
-        choice = learn_weights(settings, self.bank, self.labels, self.progress)
-        self.weights, self.n_iter = choice.weights, int(choice.n_iter)
-
-    def _problem(self) -> str:
-        form = "uncorrelated " if self.model.uncorrelated else ""
-        few = self.model.n_components
-        size = "" if few is None else f" of at most {few} dimension(s)"
+def _outcome(learned: _Learned) -> str:
+    """Why the bounds need not meet."""
+    if learned.stationarity is None:
         return (
-            f"SVMs on an {form}subspace kernel{size}, C={float(self.model.C):.3g}, "
-            f"alpha={self.alpha:.3g}, l{float(self.model.norm):.3g} weights"
-        ).replace("an subspace", "a subspace")
-
-    def _certificate(self, joint: JointSolution) -> Certificate:
-        """What is known about weights and subspace together."""
-        if self.relaxed is not None and not self.searched:
-            return self.relaxed
-        lower, remarks = self._lower_bound(joint)
-        gap = relative_gap(joint.point.upper, lower)
-        status, converged = joint.status, gap <= self.tol
-        if converged:
-            status = f"optimal: the relative gap {gap:.1e} is within tol={self.tol:.0e}"
-        elif not self.alternating:
-            status = f"{self._outcome()}; the relative gap of the bounds is {gap:.1e}"
-        return Certificate(
-            value=joint.point.upper,
-            lower_bound=lower,
-            gap=gap,
-            status=status,
-            converged=converged,
-            problem=self._problem(),
-            remarks=remarks,
-        )
-
-    def _lower_bound(self, joint: JointSolution) -> tuple[float, tuple[str, ...]]:
-        """A bound that holds for all weights allowed, if there is one, and remarks."""
-        if self.plain is not None:
-            return self.plain.lower_bound, self.remarks
-        if self.relaxed is not None:
-            bounds = [self.relaxed.lower_bound]
-            if not self.several:  # no other weights could do better than these
-                bounds.append(joint.lower_bound)
-            return max(bounds), self.relaxed.remarks
-        if self.several and not self.model.uncorrelated:
-            note = "the bounds are for the learned weights; those minimise Eq. 27"
-            return joint.lower_bound, (note,)
-        return joint.lower_bound, ()
-
-    def _outcome(self) -> str:
-        """Why the bounds need not meet."""
-        if self.plain is None:
-            return (
-                "the best of a local search: with fewer dimensions than machines no "
-                "optimum is certified"
-            )
-        return (
-            f"{self.plain.status}: the problem is not convex in the weights, and no "
+            "the best of a local search: with fewer dimensions than machines no "
             "optimum is certified"
         )
-
-
-class _Settings:
-    """What the weight learner of the label kernel asks a model for."""
-
-    objective, solver = "fisher", "auto"
-
-    def __init__(self, model: Any, alpha: float, tol: float) -> None:
-        self.norm, self.alpha = model.norm, alpha
-        self.tol, self.max_iter = tol, None
+    found = "a local minimum" if learned.is_minimum else "stopped early"
+    return (
+        f"{found}, stationary to {learned.stationarity:.0e}: the problem is not "
+        "convex in the weights, and no optimum is certified"
+    )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -14,26 +14,90 @@ from kernelweave.criteria.fisher import Fisher
 from kernelweave.fits.discriminant import KernelFit, fit_kernel
 from kernelweave.fits.loo_path import LooPath
 from kernelweave.kernels.banks.dense import DenseBank
-from kernelweave.models.shared.base import check_choice, check_number, is_int
 from kernelweave.models.shared.certificate import Certificate
-from kernelweave.models.shared.progress import Progress
+from kernelweave.models.shared.parameters import (
+    check_parameters,
+    number,
+    one_of,
+    positive,
+    whole,
+)
 from kernelweave.protocols import Criterion
 from kernelweave.solvers.local.loo import learn
 from kernelweave.solvers.methods import fitting_methods
+from kernelweave.solvers.solution import TraceRow
 from kernelweave.solvers.solve import solve
 from kernelweave.weights import LpBall, Simplex, Uniform, WeightSet
 
 __all__ = [
+    "LEARNER",
     "NORM_GRID",
+    "Callback",
     "Choice",
-    "WeightLearner",
+    "Judge",
+    "Judgement",
+    "Learned",
+    "LearnerOptions",
+    "RowJudge",
+    "check_direct_loo",
     "check_learner_parameters",
+    "choose_weights",
+    "search_norms",
     "split_learned",
     "weight_set_of_norm",
 ]
 
 #: Norms that ``norm="loo"`` chooses from; infinity is the uniform mean.
 NORM_GRID = (1.0, 4.0 / 3.0, 2.0, float("inf"))
+#: Which values the parameters of a learner may take.
+LEARNER = {
+    "norm": number("a number >= 1", lambda v: v >= 1, "loo"),
+    "alpha": positive("learn", "loo"),
+    "objective": one_of("fisher", "loo"),
+    "solver": one_of("auto", *fitting_methods(Fisher, Simplex)),
+    "tol": number("a number > 0", lambda v: v > 0),
+    "max_iter": whole(1, optional=True),
+}
+
+Callback = Callable[[TraceRow], Any]
+
+
+@dataclass(frozen=True)
+class LearnerOptions:
+    """What weights are asked for: parameters of ``MultipleKernelFDA``."""
+
+    norm: float | str
+    alpha: float | str
+    objective: str = "fisher"
+    solver: str = "auto"
+    tol: float = 1e-6
+    max_iter: int | None = None
+
+    @classmethod
+    def of(cls, model: Any) -> LearnerOptions:
+        """Those of an estimator with parameters of these names."""
+        return cls(*(getattr(model, field.name) for field in fields(cls)))
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """An alpha with its mean squared error on rows left out, and the fit if known."""
+
+    alpha: float
+    error: float
+    fit: KernelFit | None = None
+
+
+class Judge(Protocol):
+    """Errors on rows left out, at given weights of the kernels."""
+
+    def best(self, weights: np.ndarray) -> Judgement:
+        """The alpha of the smallest error."""
+        ...
+
+    def at(self, weights: np.ndarray, alpha: float) -> Judgement:
+        """The error of this alpha."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -50,43 +114,56 @@ class Choice:
         Factorisations it took.
     certificate : Certificate or None
         The proof, where a problem was solved.
-    fit : KernelFit or None
-        Dual coefficients and leave-one-out residuals at these weights, if known.
     norm : float or None
         The norm of the weights.
+    error : float or None
+        Mean squared error on rows left out, if it was needed.
+    fit : KernelFit or None
+        Dual coefficients and leave-one-out residuals at these weights, if known.
     """
 
     weights: np.ndarray
     alpha: float
     n_iter: int
     certificate: Certificate | None = None
-    fit: KernelFit | None = None
     norm: float | None = None
+    error: float | None = None
+    fit: KernelFit | None = None
 
-    def loo_error(self) -> float:
-        """Mean squared leave-one-out error."""
-        assert self.fit is not None
-        residual = self.fit.loo_residual
-        return float(namespace(residual).mean(residual * residual))
+    def judged(self, found: Judgement) -> Choice:
+        """A copy with alpha, error and fit of a judgement."""
+        return replace(self, alpha=found.alpha, error=found.error, fit=found.fit)
+
+    def fit_on(self, bank: DenseBank, target: Array) -> KernelFit:
+        """The fit at these weights, made now if it was not needed to choose them."""
+        if self.fit is not None:
+            return self.fit
+        return fit_kernel(bank.combine(self.weights), target, self.alpha)
+
+
+@dataclass(frozen=True)
+class Learned:
+    """The best choice, and all candidates by norm."""
+
+    choice: Choice
+    candidates: dict[float, Choice]
+
+    def summary(self) -> dict[float, dict[str, Any]]:
+        """Alpha and error of each norm that was tried, as ``candidates_`` has them."""
+        return {
+            norm: {"alpha": found.alpha, "loo_error": found.error}
+            for norm, found in self.candidates.items()
+        }
 
 
 def check_learner_parameters(model: Any) -> None:
     """Refuse parameter values and combinations that make no sense."""
-    check_number(model, "norm", ("loo",), lambda v: v >= 1, "a number >= 1")
-    check_number(
-        model,
-        "alpha",
-        ("learn", "loo", "cv") if hasattr(model, "features") else ("learn", "loo"),
-        lambda v: np.isfinite(v) and v > 0,
-        "a finite number > 0",
-    )
-    check_choice(model, "objective", ("fisher", "loo"))
-    check_choice(model, "solver", ("auto", *fitting_methods(Fisher, Simplex)))
-    check_number(model, "tol", (), lambda v: v > 0, "a number > 0")
-    if model.max_iter is not None:
-        check_number(
-            model, "max_iter", (), lambda v: is_int(v, 1), "None or an int >= 1"
-        )
+    check_parameters(model, LEARNER)
+    check_direct_loo(model)
+
+
+def check_direct_loo(model: Any) -> None:
+    """Refuse a fixed alpha where alpha is learned by the leave-one-out error."""
     if model.objective == "loo" and not isinstance(model.alpha, str):
         raise ValueError(
             "objective='loo' learns alpha together with the weights; got "
@@ -94,110 +171,120 @@ def check_learner_parameters(model: Any) -> None:
         )
 
 
-class WeightLearner:
-    """Choose weights and alpha for a model with the parameters of multiple kernels.
+@dataclass(frozen=True)
+class RowJudge:
+    """Leave-one-out errors on a target (n, k), from kernels between all rows."""
 
-    Parameters
-    ----------
-    model : estimator
-        Has ``norm``, ``alpha``, ``objective``, ``solver``, ``tol``, ``max_iter``.
-    bank : DenseBank
-        The kernels.
-    target : array of shape (n, k)
-        What leave-one-out residuals are measured on.
-    criterion : callable
-        ``criterion(alpha)`` with a float or "learn" gives the convex problem.
-    learnable : bool
-        Whether the criterion can learn alpha.
-    progress : Progress
-        Is told about iterations.
-    """
+    bank: DenseBank
+    target: Array
 
-    def __init__(
-        self,
-        model: Any,
-        bank: DenseBank,
-        target: Array,
-        criterion: Callable[[Any], Criterion],
-        progress: Progress,
-        learnable: bool = True,
-    ) -> None:
-        self.model, self.bank, self.target = model, bank, target
-        self.criterion, self.progress = criterion, progress
-        self.learnable = learnable
-        self.tol = reachable_tolerance(model.tol, bank.like)
-
-    def choose(self) -> tuple[Choice, dict[float, Choice]]:
-        """The best choice, and all candidates by norm."""
-        if self.model.objective == "loo":
-            return self._direct_loo(), {}
-        if self.model.norm != "loo":
-            norm = float(self.model.norm)
-            choice = self._candidate(norm)
-            return choice, {norm: choice}
-        candidates = {norm: self._with_fit(self._candidate(norm)) for norm in NORM_GRID}
-        return min(candidates.values(), key=lambda c: c.loo_error()), candidates
-
-    def _candidate(self, norm: float) -> Choice:
-        """Solve for the weights at one norm, then settle alpha."""
-        choice = self._solved(norm)
-        return self._loo_alpha(choice) if self.model.alpha == "loo" else choice
-
-    def _solved(self, norm: float) -> Choice:
-        """The weights at one norm; the criterion's work space is let go of here."""
-        first_alpha: float | str = self.model.alpha
-        if first_alpha == "loo":
-            first_alpha = "learn" if self.learnable else self._uniform_alpha()
-        weight_set = weight_set_of_norm(norm, not isinstance(first_alpha, str))
-        criterion = self.criterion(first_alpha)
-        solution = solve(
-            criterion,
-            weight_set,
-            method=self.model.solver,
-            tol=self.tol,
-            max_iter=self.model.max_iter,
-            callback=self.progress.iteration,
-        )
-        if isinstance(first_alpha, str):
-            weights, alpha = split_learned(solution.weights, weight_set)
-        else:
-            weights, alpha = solution.weights, float(first_alpha)
-        certificate = Certificate.of(solution, _problem(criterion, norm, first_alpha))
-        return Choice(weights, alpha, solution.n_factorizations, certificate, norm=norm)
-
-    def _loo_alpha(self, choice: Choice) -> Choice:
-        path = LooPath(self.bank.combine(choice.weights), self.target)
+    def best(self, weights: np.ndarray) -> Judgement:
+        """The alpha of the smallest error, in closed form."""
+        path = LooPath(self.bank.combine(weights), self.target)
         alpha = path.best_alpha()
-        fit = KernelFit(path.coef(alpha), path.residuals(alpha))
-        return replace(choice, alpha=alpha, fit=fit)
+        return _judgement(alpha, KernelFit(path.coef(alpha), path.residuals(alpha)))
 
-    def _with_fit(self, choice: Choice) -> Choice:
-        if choice.fit is not None:
-            return choice
-        gram = self.bank.combine(choice.weights)
-        return replace(choice, fit=fit_kernel(gram, self.target, choice.alpha))
+    def at(self, weights: np.ndarray, alpha: float) -> Judgement:
+        """The error of this alpha."""
+        gram = self.bank.combine(weights)
+        return _judgement(alpha, fit_kernel(gram, self.target, alpha))
 
-    def _uniform_alpha(self) -> float:
-        uniform = np.full(self.bank.n_kernels, 1.0 / self.bank.n_kernels)
-        return LooPath(self.bank.combine(uniform), self.target).best_alpha()
 
-    def _direct_loo(self) -> Choice:
-        result = learn(
-            self.bank,
-            self.target,
-            max_iter=self.model.max_iter or 200,
-            callback=self.progress.iteration,
-        )
-        certificate = Certificate(
-            value=result.value,
-            lower_bound=float("nan"),
-            gap=float("nan"),
-            status=result.status,
-            converged=result.converged,
-            problem="leave-one-out error over weights and alpha (not convex)",
-            stationarity=result.stationarity,
-        )
-        return Choice(result.weights, result.alpha, result.n_iter, certificate)
+def _judgement(alpha: float, fit: KernelFit) -> Judgement:
+    residual = fit.loo_residual
+    return Judgement(alpha, float(namespace(residual).mean(residual * residual)), fit)
+
+
+def choose_weights(
+    options: LearnerOptions,
+    bank: DenseBank,
+    target: Array,
+    criterion: Callable[[Any], Criterion],
+    callback: Callback,
+    learnable: bool = True,
+) -> Learned:
+    """Choose weights and alpha for kernels between all rows.
+
+    Leave-one-out residuals are measured on ``target`` (n, k). ``criterion(alpha)`` is
+    the convex problem for a float or, if that is ``learnable``, for "learn".
+    """
+    if options.objective == "loo":
+        return Learned(_direct_loo(options, bank, target, callback), {})
+    options = replace(options, tol=reachable_tolerance(options.tol, bank.like))
+    judge, first_alpha = RowJudge(bank, target), options.alpha
+    if first_alpha == "loo":
+        uniform = np.full(bank.n_kernels, 1.0 / bank.n_kernels)
+        first_alpha = "learn" if learnable else judge.best(uniform).alpha
+    return search_norms(options, first_alpha, judge, criterion, callback)
+
+
+def search_norms(
+    options: LearnerOptions,
+    first_alpha: float | str,
+    judge: Judge,
+    criterion: Callable[[Any], Criterion],
+    callback: Callback,
+) -> Learned:
+    """Solve for the weights at ``first_alpha``, settle alpha, and compare norms."""
+    compare = options.norm == "loo"
+    candidates = {}
+    for norm in NORM_GRID if compare else (float(options.norm),):
+        choice = _solved(options, norm, first_alpha, criterion, callback)
+        if options.alpha == "loo":
+            choice = choice.judged(judge.best(choice.weights))
+        elif compare:
+            choice = choice.judged(judge.at(choice.weights, choice.alpha))
+        candidates[norm] = choice
+    if not compare:
+        return Learned(choice, candidates)
+    return Learned(min(candidates.values(), key=_error), candidates)
+
+
+def _error(choice: Choice) -> float:
+    assert choice.error is not None
+    return choice.error
+
+
+def _solved(
+    options: LearnerOptions,
+    norm: float,
+    alpha: float | str,
+    criterion: Callable[[Any], Criterion],
+    callback: Callback,
+) -> Choice:
+    """The weights at one norm; the criterion's work space is let go of here."""
+    weight_set = weight_set_of_norm(norm, not isinstance(alpha, str))
+    problem = criterion(alpha)
+    solution = solve(
+        problem,
+        weight_set,
+        method=options.solver,
+        tol=options.tol,
+        max_iter=options.max_iter,
+        callback=callback,
+    )
+    certificate = Certificate.of(solution, _problem(problem, norm, alpha))
+    if isinstance(alpha, str):
+        weights, alpha = split_learned(solution.weights, weight_set)
+    else:
+        weights, alpha = solution.weights, float(alpha)
+    return Choice(weights, alpha, solution.n_factorizations, certificate, norm)
+
+
+def _direct_loo(
+    options: LearnerOptions, bank: DenseBank, target: Array, callback: Callback
+) -> Choice:
+    result = learn(bank, target, max_iter=options.max_iter or 200, callback=callback)
+    certificate = Certificate(
+        value=result.value,
+        lower_bound=float("nan"),
+        gap=float("nan"),
+        status=result.status,
+        converged=result.converged,
+        problem="leave-one-out error over weights and alpha (not convex)",
+        stationarity=result.stationarity,
+    )
+    return Choice(result.weights, result.alpha, result.n_iter, certificate)
 
 
 def _problem(criterion: Criterion, norm: float, alpha: float | str) -> str:

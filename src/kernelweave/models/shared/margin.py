@@ -1,9 +1,10 @@
-"""What the classifiers with a margin share: from signs to weights and functions."""
+"""What the margin classifiers share: from signs to weights and functions."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -18,20 +19,48 @@ from kernelweave._array import (
 from kernelweave._tolerances import reachable_tolerance
 from kernelweave.criteria.margin.margin import Margin, margins_of
 from kernelweave.kernels.banks.dense import DenseBank
-from kernelweave.models.shared.base import check_choice, check_number, is_int
 from kernelweave.models.shared.certificate import Certificate
 from kernelweave.models.shared.classifier import KernelClassifier
 from kernelweave.models.shared.learner import (
     split_learned,
     weight_set_of_norm,
 )
-from kernelweave.models.shared.progress import Progress
+from kernelweave.models.shared.options import read_options
+from kernelweave.models.shared.parameters import (
+    boolean,
+    check_choice,
+    check_parameters,
+    number,
+    one_of,
+    positive,
+    whole,
+)
 from kernelweave.solvers.certify import relative_gap
 from kernelweave.solvers.methods import fitting_methods
+from kernelweave.solvers.solution import TraceRow
 from kernelweave.solvers.solve import solve
 from kernelweave.weights import SignedSum, Simplex, WeightSet
 
-__all__ = ["MarginClassifier", "MarginFit"]
+__all__ = [
+    "MarginClassifier",
+    "MarginFit",
+    "check_margin_parameters",
+    "learn_margin",
+]
+
+Callback = Callable[[TraceRow], object]
+#: The largest absolute weight, where weights may be negative.
+WEIGHT_BOUND = number("a number >= 1", lambda v: np.isfinite(v) and v >= 1)
+#: Which values the parameters of a margin classifier may take.
+RULES = {
+    "margin": one_of("l1", "l2", "hard"),
+    "C": positive("learn"),
+    "norm": number("a number >= 1", lambda v: v >= 1),
+    "signed": boolean(),
+    "weight_bound": WEIGHT_BOUND,
+    "tol": number("a number > 0", lambda v: v > 0),
+    "max_iter": whole(1, optional=True),
+}
 
 
 @dataclass(frozen=True)
@@ -63,10 +92,11 @@ class MarginFit:
     n_iter: int
 
 
-class MarginClassifier(KernelClassifier):
-    """Classifier whose functions are support vector machines on learned kernels."""
+@dataclass(frozen=True)
+class MarginOptions:
+    """The parameters of a :class:`MarginClassifier` that a fit depends on."""
 
-    margin: str
+    margin: Literal["l1", "l2", "hard"]
     C: Any
     norm: float
     signed: bool
@@ -75,123 +105,96 @@ class MarginClassifier(KernelClassifier):
     tol: float
     max_iter: int | None
 
-    def _check_parameters(self) -> None:
-        """Refuse parameters that make no sense, before any work is done."""
-        check_choice(self, "margin", ("l1", "l2", "hard"))
-        positive = "a finite number > 0"
-        check_number(
-            self, "C", ("learn",), lambda v: np.isfinite(v) and v > 0, positive
-        )
-        if self.C == "learn" and self.margin != "l2":
-            raise ValueError(
-                f"C='learn' needs margin='l2', where 1/C is the weight of the identity "
-                f"kernel; got margin={self.margin!r}"
-            )
-        check_number(self, "norm", (), lambda v: v >= 1, "a number >= 1")
-        if not isinstance(self.signed, bool | np.bool_):
-            raise ValueError(
-                f"The 'signed' parameter must be a bool; got {self.signed!r}"
-            )
-        if self.signed and self.norm != 1:
-            raise ValueError(
-                "signed=True replaces w >= 0 by a positive semidefinite sum at a given "
-                f"trace, so it goes with norm=1; got norm={self.norm!r}"
-            )
-        check_number(
-            self,
-            "weight_bound",
-            (),
-            lambda v: np.isfinite(v) and v >= 1,
-            "a number >= 1",
-        )
-        self._check_solver()
-        check_number(self, "tol", (), lambda v: v > 0, "a number > 0")
-        if self.max_iter is not None:
-            check_number(
-                self, "max_iter", (), lambda v: is_int(v, 1), "None or an int >= 1"
-            )
-
-    def _check_solver(self) -> None:
-        """Weights of either sign have solvers of their own."""
-        methods = fitting_methods(Margin, SignedSum if self.signed else Simplex)
-        others = fitting_methods(Margin, Simplex if self.signed else SignedSum)
-        if self.solver in others and self.solver not in methods:
-            raise ValueError(
-                f"solver={self.solver!r} is for signed={not self.signed}; with "
-                f"signed={bool(self.signed)} use one of {['auto', *methods]}"
-            )
-        check_choice(self, "solver", ("auto", *methods))
-
-    def _weight_set(self, bank: DenseBank) -> WeightSet:
+    def weight_set(self, bank: DenseBank) -> WeightSet:
+        """Which weights are allowed."""
         if self.signed:
             return SignedSum(bank, bound=float(self.weight_bound))
         return weight_set_of_norm(float(self.norm), fixed=self.C != "learn")
 
-    def _learn(
-        self, bank: DenseBank, signs: np.ndarray, progress: Progress
-    ) -> MarginFit:
-        """Weights shared by all columns of ``signs`` (n, c), and their functions."""
-        criterion = Margin(
-            bank,
-            from_numpy(signs, bank.like),
-            self.margin,  # type: ignore[arg-type]
-            self.C,
-        )
-        weight_set = self._weight_set(bank)
-        solution = solve(
-            criterion,
-            weight_set,
-            method=self.solver,
-            tol=reachable_tolerance(self.tol, bank.like),
-            max_iter=self.max_iter,
-            callback=progress.iteration,
-        )
-        if not np.isfinite(solution.value):
-            raise ValueError(f"{type(self).__name__}: {solution.status}")
-        certificate = Certificate.of(solution, self._problem())
-        if solution.method == "newton" and not is_numpy(bank.like):
-            moved = "solver='newton' trained its support vector machines on the CPU"
-            certificate = certificate.with_remarks([moved])
-        coef = to_numpy(solution.coef).astype(np.float64)
-        intercept = criterion.intercept(solution.weights, solution.coef)
-        weights, price = solution.weights, self._fixed_price()
-        if criterion.learns_C:
-            # K / s with coefficients s a is the same function, at the price s C.
-            before = float(np.max(weights[1:]))
-            weights, tau = split_learned(weights, weight_set)
-            coef *= before / float(np.max(weights))
-            price = 1.0 / tau if tau > 0 else float("inf")
-        return MarginFit(
-            weights=weights,
-            coef=coef,
-            intercept=intercept,
-            margin=margins_of(bank, weights, coef),
-            C=price,
-            certificate=certificate,
-            n_iter=solution.n_factorizations,
-        )
-
-    def _fixed_price(self) -> float:
-        no_errors = self.margin == "hard" or self.C == "learn"
-        return float("inf") if no_errors else float(self.C)
-
-    def _problem(self) -> str:
-        """What was minimised, for the certificate."""
+    @property
+    def problem(self) -> str:
+        """What is minimised, for the certificate."""
         price = "learned C" if self.C == "learn" else f"C={float(self.C):.3g}"
-        what = (
-            "hard margin" if self.margin == "hard" else f"{self.margin} margin, {price}"
-        )
-        weights = (
-            "signed weights" if self.signed else f"l{float(self.norm):.3g} weights"
-        )
-        return f"Margin, {what}, {weights}"
+        what = "hard margin"
+        if self.margin != "hard":
+            what = f"{self.margin} margin, {price}"
+        sign = "signed" if self.signed else f"l{float(self.norm):.3g}"
+        return f"Margin, {what}, {sign} weights"
 
-    def _set_fits(self, fits: list[MarginFit]) -> None:
-        """Set the fitted attributes from one fit, or from one a class."""
+
+def learn_margin(
+    model: MarginClassifier, bank: DenseBank, signs: np.ndarray, callback: Callback
+) -> MarginFit:
+    """Weights shared by all columns of ``signs`` (n, c), and their functions."""
+    options = read_options(MarginOptions, model)
+    criterion = Margin(bank, from_numpy(signs, bank.like), options.margin, options.C)
+    weight_set = options.weight_set(bank)
+    solution = solve(
+        criterion,
+        weight_set,
+        method=options.solver,
+        tol=reachable_tolerance(options.tol, bank.like),
+        max_iter=options.max_iter,
+        callback=callback,
+    )
+    if not np.isfinite(solution.value):
+        raise ValueError(f"{type(model).__name__}: {solution.status}")
+    certificate = Certificate.of(solution, options.problem)
+    if solution.method == "newton" and not is_numpy(bank.like):
+        moved = "solver='newton' trained its support vector machines on the CPU"
+        certificate = certificate.with_remarks([moved])
+    coef = to_numpy(solution.coef).astype(np.float64)
+    weights = solution.weights
+    price = float("inf") if options.margin == "hard" else options.C
+    if criterion.learns_C:
+        # K / s with coefficients s a is the same function, at the price s C.
+        before = float(np.max(weights[1:]))
+        weights, tau = split_learned(weights, weight_set)
+        coef *= before / float(np.max(weights))
+        price = 1.0 / tau if tau > 0 else float("inf")
+    return MarginFit(
+        weights=weights,
+        coef=coef,
+        intercept=criterion.intercept(solution.weights, solution.coef),
+        margin=margins_of(bank, weights, coef),
+        C=float(price),
+        certificate=certificate,
+        n_iter=solution.n_factorizations,
+    )
+
+
+def check_margin_parameters(model: Any) -> None:
+    """Refuse parameter values and combinations that make no sense."""
+    check_parameters(model, RULES)
+    if model.C == "learn" and model.margin != "l2":
+        raise ValueError(
+            f"C='learn' needs margin='l2', where 1/C is the weight of the identity "
+            f"kernel; got margin={model.margin!r}"
+        )
+    if model.signed and model.norm != 1:
+        raise ValueError(
+            "signed=True replaces w >= 0 by a positive semidefinite sum at a given "
+            f"trace, so it goes with norm=1; got norm={model.norm!r}"
+        )
+    # Weights of either sign have solvers of their own.
+    methods = fitting_methods(Margin, SignedSum if model.signed else Simplex)
+    others = fitting_methods(Margin, Simplex if model.signed else SignedSum)
+    if model.solver in others and model.solver not in methods:
+        raise ValueError(
+            f"solver={model.solver!r} is for signed={not model.signed}; with "
+            f"signed={bool(model.signed)} use one of {['auto', *methods]}"
+        )
+    check_choice(model, "solver", ("auto", *methods))
+
+
+class MarginClassifier(KernelClassifier):
+    """Classifier whose functions are support vector machines on learned kernels."""
+
+    def _publish(self, fits: list[MarginFit]) -> None:
+        """Set the fitted attributes from one fit, or from one per class."""
         like = self._like
         all_weights = np.stack([self.kernel_map_.spread(fit.weights) for fit in fits])
         self._set_weights(np.mean([fit.weights for fit in fits], axis=0))
-        self.__dict__.pop("class_kernel_weights_", None)  # of an earlier fit
         if len(fits) > 1:
             self.class_kernel_weights_ = from_numpy(all_weights, like)
         coef = np.concatenate([fit.coef for fit in fits], axis=1)
@@ -226,7 +229,7 @@ class MarginClassifier(KernelClassifier):
         -------
         scores : array of shape (m,) or (m, k)
             For two classes positive where ``classes_[1]`` is predicted, else one
-            column a class, each against the rest.
+            column per class, each against the rest.
         """
         scores = self._functions(X, "decision_function")
         return scores[:, 0] if len(self.classes_) == 2 else scores
@@ -257,6 +260,6 @@ def _joint_certificate(parts: list[Certificate]) -> Certificate:
         gap=gap,
         converged=converged,
         status=status,
-        problem=f"{parts[0].problem}, one set of weights a class",
+        problem=f"{parts[0].problem}, one set of weights per class",
         remarks=remarks,
     )

@@ -124,8 +124,7 @@ def predict_lazily(model: Any, method: str, X: Any) -> Any:
     import dask.array as da
 
     model = copy.copy(model)
-    for name in ("_accumulator", "_intake"):  # of no use to workers, and large
-        vars(model).pop(name, None)
+    vars(model).pop("_portions", None)  # of no use to workers, and large
     probe = np.asarray(getattr(model, method)(_one_row(X, model)))
     shared = dask.delayed(model)
     call = dask.delayed(_call)

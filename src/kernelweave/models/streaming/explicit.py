@@ -1,20 +1,20 @@
-"""Estimators that can work with explicit features in place of n x n kernels."""
+"""Fits that may take explicit features in place of n x n kernels."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.callback import with_callbacks
+from sklearn.base import is_classifier
 from sklearn.utils import check_random_state
-from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
 
-from kernelweave._array import Array, detached, is_array, to_numpy
+from kernelweave._array import Array, detached, to_numpy
 from kernelweave._memory import require_memory
 from kernelweave.exceptions import MemoryRefusedError
 from kernelweave.fits.targets import output_frame
 from kernelweave.kernels.features import FeatureRecipe, FeatureReport
+from kernelweave.kernels.maps.feature_map import FeatureKernelMap
 from kernelweave.kernels.moments.accumulate import (
     CHUNK_ROWS,
     RowAccumulator,
@@ -22,25 +22,27 @@ from kernelweave.kernels.moments.accumulate import (
 )
 from kernelweave.kernels.moments.sums import ChunkRecipe, Moments
 from kernelweave.models.shared.device import device_array, on_host
+from kernelweave.models.shared.fitted import Columns, Fitted, Trained
 from kernelweave.models.shared.progress import Progress
-from kernelweave.models.shared.transaction import all_or_nothing, fit_method
+from kernelweave.models.shared.rows import read_rows
 from kernelweave.models.streaming.dask import dask_moments, dask_sample, with_targets
-from kernelweave.models.streaming.feature_choice import FeatureChoice, refused
+from kernelweave.models.streaming.feature_choice import (
+    check_features,
+    may_fall_back,
+    why_features,
+)
 from kernelweave.models.streaming.intake import Intake
-from kernelweave.models.streaming.kept_rows import fit_rows
-from kernelweave.views.spec import is_precomputed
+from kernelweave.models.streaming.kept_rows import fit_kept_rows
 from kernelweave.views.streams import (
     ArrayStream,
     is_arrow,
     is_dask,
     is_iterator,
     open_stream,
-    split_rows,
-    validate_new_rows,
     validate_rows,
 )
 
-__all__ = ["ExplicitFeatures"]
+__all__ = ["FeatureOptions", "train", "train_moments"]
 
 #: Rows that fix kernel parameters and landmarks, or as many times the features.
 SAMPLE_ROWS, SAMPLE_FACTOR = 2000, 4
@@ -50,349 +52,230 @@ N_FOLDS = 5
 WORK_MATRICES = 12
 
 
-class ExplicitFeatures(FeatureChoice):
-    """Adds ``features``, ``n_features``, ``device`` and ``partial_fit`` to a model.
+@dataclass(frozen=True)
+class FeatureOptions:
+    """How explicit features are made and summed."""
 
-    The class it is mixed into has ``_fit_kernels(X, y)``, which fits n x n kernels;
-    ``_check_parameters()``; ``_check_targets(X, y)``; ``_learn(bank, targets,
-    progress)`` and ``_finish(recipe, moments, progress)``, which fit to kernels and to
-    moments; and the tag ``_classifies``.
-    """
+    method: str  # "exact", "nystroem" or "random"
+    n_features: int  # of each kernel that has to be approximated
+    device: str | None  # where features are computed; None for where rows are
+    n_folds: int  # of a cross-validation, 1 for none
+    seed: int  # fixes landmarks, frequencies and folds
+    why: str  # there are explicit features
 
-    random_state: Any
-    feature_coef_: Array
-    _classifies = True
-    _accumulator: RowAccumulator
-    _intake: Intake
-    _seen: int
+    @classmethod
+    def of(cls, model: Any, why: str) -> FeatureOptions:
+        """Those of an estimator; draws a seed if ``random_state`` is none."""
+        method = "nystroem" if model.features == "auto" else model.features
+        seed = model.random_state
+        if not isinstance(seed, int | np.integer):
+            seed = check_random_state(seed).randint(2**31 - 1)
+        folds = N_FOLDS if model.alpha == "cv" else 1
+        return cls(method, int(model.n_features), model.device, folds, int(seed), why)
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = self.features != "auto"
-        if is_precomputed(self.views):
-            tags.input_tags.sparse = False
-        return tags
+    @property
+    def sample_rows(self) -> int:
+        """Rows that fix the features."""
+        return max(SAMPLE_ROWS, SAMPLE_FACTOR * self.n_features)
 
-    @all_or_nothing
-    def fit(self, X: Any, y: Any = None) -> Any:
-        """Learn from rows and targets.
-
-        Parameters
-        ----------
-        X : array-like, DataFrame or sparse array of shape (n, d), precomputed kernels \
-of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iterator
-            Training rows. An iterator yields pairs (X, y) of portions.
-        y : array-like of shape (n,) or (n, n_outputs), or str
-            Targets; the name of their column if X is a Dask DataFrame or a pyarrow
-            data set; nothing if X is an iterator.
-
-        Returns
-        -------
-        self : estimator
-            Fitted estimator.
-        """
-        self._check_parameters()
-        self._forget()
-        why = self._why_features(X)
-        if why is None:
-            try:
-                self._fit_kernels(X, y)
-            except MemoryRefusedError as error:
-                if not self._may_fall_back():
-                    raise
-                why = f"kernels between all rows do not fit: {error}"
-            else:
-                n = int(self.dual_coef_.shape[0])
-                why = f"kernels between all {n:,} rows fit into memory"
-                self.features_ = FeatureReport("kernels", why)
-                return self
-        return self._fit_features(X, y, why)
-
-    @with_callbacks
-    def _fit_features(self, X: Any, y: Any, why: str) -> Any:
-        self._why = why
-        self._check_features()
-        intake, progress = Intake(self), Progress(self, X, y)
-        if is_dask(X):
-            X, y = with_targets(X, y)
-            sample = [
-                dask_sample(part, self._sample_rows(), self._seed()) for part in (X, y)
-            ]
-            recipe = self._recipe(intake, intake.sampled_rows(sample[0]), sample[1])
-            moments = dask_moments(recipe, intake, X, y)
-            self._finish_fit(recipe, intake, moments, progress)
-            progress.end()
-            return self
-        if not is_iterator(X) and not is_arrow(X):
-            X = validate_rows(intake.bearer, X, reset=True)
-            y = intake.targets(X, y)
-        stream = open_stream(X, y, self._chunk_rows(X))
-        portions = stream.portions()
-        waiting, sample = self._sample(stream, portions, intake)
-        first = stream.y if stream.n_rows else np.concatenate([w[1] for w in waiting])
-        recipe = self._recipe(intake, sample, first, stream.n_rows)
-        if self._keeps_rows(stream, recipe):
-            self._report(recipe, intake.rows(stream.X), "rows")
-            targets = self._codes(stream.y)
-            fit_rows(self, recipe, intake, (stream.X, targets), progress)
-        else:
-            accumulator = RowAccumulator(recipe, self._chunk_rows(intake.like))
-            seen = 0
-            for blocks, targets in waiting:
-                accumulator.push(blocks, targets)
-                seen += len(targets)
-            for rows, targets in portions:
-                if stream.n_rows is None:  # those of an array were checked as a whole
-                    targets = intake.targets(rows, targets, seen)
-                accumulator.push(intake.rows(rows, seen), targets)
-                seen += len(targets)
-            self._finish_fit(recipe, intake, accumulator.total(), progress)
-        progress.end()
-        return self
-
-    @available_if(lambda self: not is_precomputed(self.views) and not refused(self))
-    @fit_method
-    def partial_fit(
-        self, X: Any = None, y: Any = None, classes: Any = None, solve: bool = True
-    ) -> Any:
-        """Learn from some more rows, or anew from those of earlier calls.
-
-        The first call fixes kernel parameters, landmarks and scalings from its rows;
-        later calls add to second moments. The answer is that of :meth:`fit` on an
-        iterator of the same rows, whatever the portions. If a call is interrupted or
-        refused, its rows do not count and everything before is kept.
-
-        Without rows, the model is solved with its present parameters: after
-        ``set_params(norm=..., alpha=...)`` no row is looked at again. Cross-validation
-        is the exception, ``alpha="cv"`` has to be set before the first rows.
-
-        Parameters
-        ----------
-        X : array-like, sparse array or DataFrame of shape (m, d), default=None
-            Rows; none to solve only.
-        y : array-like of shape (m,) or (m, n_outputs)
-            Targets.
-        classes : array-like of shape (k,), default=None
-            All classes that may occur; a label that is none of them is refused, in
-            later calls, too. Without it, classes are those that have occurred.
-        solve : bool, default=True
-            Whether to learn weights now. The pass over the rows is cheap, solving is
-            not: with many portions, solve with the last one only.
-
-        Returns
-        -------
-        self : estimator
-            Fitted once two classes have been seen.
-        """
-        self._check_parameters()
-        if X is None:
-            return self._solve_again()
-        if not hasattr(self, "_accumulator"):
-            self._check_features()
-            self._forget()
-            intake, seen = Intake(self), 0
-        else:
-            intake, seen = self._intake, self._seen
-        targets = intake.targets(X, y, seen)
-        blocks = intake.rows(X, seen)
-        if classes is None:
-            classes = getattr(self, "_expected", None)
-        if classes is not None:
-            classes = np.array(classes)  # the caller's own may change between calls
-            self._check_classes(targets, classes)
-        if seen == 0:
-            self._why = "partial_fit takes rows in portions"
-            recipe = self._recipe(intake, blocks, targets)
-            accumulator = RowAccumulator(recipe, self._chunk_rows(intake.like))
-        else:
-            accumulator = self._accumulator
-        accumulator = accumulator.added(blocks, targets)
-        self._accumulator, self._intake = accumulator, intake
-        self._expected = classes
-        self._seen = seen + len(targets)
-        intake.lend(self)
-        if solve:
-            moments = accumulator.total()
-            if self._enough(moments):
-                progress = Progress(self, X, y)
-                self._finish_fit(accumulator.recipe, intake, moments, progress)
-                progress.end()
-        return self
-
-    def _solve_again(self) -> Any:
-        """Learn from the moments of earlier calls, with the present parameters."""
-        if not hasattr(self, "_accumulator"):
-            raise ValueError(
-                "partial_fit without rows learns from the rows of earlier calls of "
-                "partial_fit, and there were none"
-            )
-        recipe = self._accumulator.recipe
-        if self._n_folds() > recipe.n_folds:
-            raise ValueError(
-                "alpha='cv' needs the moments of each fold, and the rows so far were "
-                "summed without folds; set it before the first call of partial_fit"
-            )
-        progress = Progress(self, None, None)
-        self._finish_fit(recipe, self._intake, self._accumulator.total(), progress)
-        progress.end()
-        return self
-
-    def _sample(
-        self, stream: Any, portions: Any, intake: Intake
-    ) -> tuple[list[Any], list[Any]]:
-        """Portions read ahead, and rows to fix the features with."""
-        rng = np.random.default_rng(self._seed())
-        rows = stream.sample(self._sample_rows(), rng)
-        if rows is not None:
-            try:
-                return [], intake.rows(rows)
-            except (TypeError, ValueError):
-                start = 0  # find the row again, to name it by its own number
-                for portion, targets in stream.portions():
-                    intake.rows(portion, start)
-                    start += len(targets)
-                raise
-        waiting: list[Any] = []
-        seen = 0
-        for portion, targets in portions:
-            targets = np.array(intake.targets(portion, targets, seen))
-            # The next portion may come in the same memory.
-            rows = [detached(block) for block in intake.rows(portion, seen)]
-            waiting.append((rows, targets))
-            seen += len(targets)
-            if seen >= self._sample_rows():
-                break
-        if not waiting:
-            raise ValueError("the input has no rows: there is nothing to learn from")
-        blocks = [
-            concatenate_rows(list(parts))
-            for parts in zip(*(w[0] for w in waiting), strict=True)
-        ]
-        return waiting, [block[: self._sample_rows(), :] for block in blocks]
-
-    def _recipe(
-        self,
-        intake: Intake,
-        sample: list[Any],
-        targets: Any,
-        n_rows: int | None = None,
-    ) -> ChunkRecipe:
-        """Features fixed by a sample of rows, and what to sum over chunks."""
-        method = "nystroem" if self.features == "auto" else self.features
-        features = FeatureRecipe(
-            intake.views, sample, method, int(self.n_features), self._seed()
-        )
-        like = device_array(intake.like, self.device)
-        size, folds = features.n_features + 32, self._n_folds()
-        tall = min(n_rows or size, self._chunk_rows(like))
-        narrow = min(size, n_rows or size)
-        require_memory(
-            8 * (folds * WORK_MATRICES * narrow * size + tall * size),
-            f"second moments of {features.n_features} features",
-            "use a smaller n_features or fewer kernels",
-            like=like,
-        )
-        origin = unit = None
-        if not self._classifies:
-            outputs = np.asarray(targets, dtype=np.float64).reshape(len(targets), -1)
-            origin, unit = output_frame(outputs, to_numpy(like).dtype)
-        # Double precision has digits to spare for means that are not zero.
-        single = np.finfo(to_numpy(like).dtype).bits == 32
-        offset = features.means(sample) if single else None
-        return ChunkRecipe(
-            features, like, self._classifies, folds, self._seed(), origin, offset, unit
-        )
-
-    def _keeps_rows(self, stream: Any, recipe: ChunkRecipe) -> bool:
-        """Whether features of all rows take less room than their second moments."""
-        in_memory = isinstance(stream, ArrayStream) and not any(recipe.features.sparse)
-        few = stream.n_rows is not None and stream.n_rows <= recipe.features.n_features
-        return bool(in_memory and few and recipe.n_folds == 1 and self.device is None)
-
-    def _codes(self, y: np.ndarray) -> np.ndarray:
-        if not self._classifies:
-            if len(y) < 2:
-                raise ValueError(
-                    f"{type(self).__name__} needs at least 2 rows; found 1 sample"
-                )
-            return y
-        return self._encode(y, y)
-
-    def _finish_fit(
-        self, recipe: ChunkRecipe, intake: Intake, moments: Moments, progress: Progress
-    ) -> None:
-        if not self._enough(moments):
-            self._codes(moments.probe.y)  # says what is missing
-        self._like = intake.like
-        intake.lend(self)
-        self._report(recipe, moments.probe.views, "moments")
-        self._finish(recipe, moments, progress)
-
-    def _enough(self, moments: Moments) -> bool:
-        if moments.labels is None:
-            return moments.n_rows >= 2
-        return len(moments.labels) >= 2
-
-    def _report(self, recipe: ChunkRecipe, probe: list[Any], kind: str) -> None:
-        features = recipe.features
-        maps = features.report([rows[:256] for rows in probe])
-        self.features_ = FeatureReport(kind, self._why, features.n_features, maps)
-
-    def _check_classes(self, targets: np.ndarray, classes: np.ndarray) -> None:
-        unknown = np.setdiff1d(targets, classes)
-        if len(unknown):
-            raise ValueError(
-                f"y contains {unknown.tolist()[0]!r}, which is none of classes="
-                f"{classes.tolist()!r}; these rows were not added"
-            )
-
-    def _forget(self) -> None:
-        """Remove what an earlier fit of another kind left behind."""
-        names = ("feature_coef_", "dual_coef_", "kernel_weights_", "features_")
-        for name in (*names, "_accumulator", "_expected"):
-            self.__dict__.pop(name, None)
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "kernel_weights_")
-
-    def _seed(self) -> int:
-        if isinstance(self.random_state, int | np.integer):
-            return int(self.random_state)
-        if not hasattr(self, "_drawn"):
-            rng = check_random_state(self.random_state)
-            self._drawn = int(rng.randint(2**31 - 1))
-        return self._drawn
-
-    def _n_folds(self) -> int:
-        return N_FOLDS if self.alpha == "cv" else 1
-
-    def _sample_rows(self) -> int:
-        return max(SAMPLE_ROWS, SAMPLE_FACTOR * int(self.n_features))
-
-    def _chunk_rows(self, like: Any) -> int:
+    def chunk_rows(self, like: Any) -> int:
+        """Rows whose features are computed at a time."""
         here = on_host(like) and self.device is None
         return CHUNK_ROWS["cpu" if here else "gpu"]
 
-    def _rows(self, X: Any, method: str) -> Any:
-        """Rows at prediction; sparse ones too, if features are explicit."""
-        if not hasattr(self, "feature_coef_"):
-            return super()._rows(X, method)
-        check_is_fitted(self)
-        if is_array(X):
-            self._check_home(X, method)
-        X, positions = validate_new_rows(self, X, self._views, self._positions)
-        return split_rows(X, self._views, positions, self._like.dtype)
 
-    def _predict_target(self, X: Any, method: str) -> Array:
-        """Projections (m, k) through kernels or through features."""
-        if not hasattr(self, "feature_coef_"):
-            return super()._predict_target(X, method)
-        rows = self._rows(X, method)
-        weights = to_numpy(self.kernel_weights_)
-        return self.kernel_map_.project(rows, weights, self.feature_coef_)
+def train(model: Any, X: Any, y: Any, progress: Progress) -> Trained:
+    """Fit kernels between all rows, or explicit features where those do not fit.
 
-    @property
-    def _n_features_out(self) -> int:
-        """Columns of ``transform``."""
-        coef = getattr(self, "feature_coef_", None)
-        return int((self.dual_coef_ if coef is None else coef).shape[1])
+    The estimator ``model``, which is not changed, says how rows are read. It has
+    ``_check_targets(X, y)``; ``_require_enough(targets)``, which refuses what nothing
+    can be learned from; ``_from_kernels(bank, targets, callback)``, which returns
+    :class:`Fitted`; and ``_from_moments(recipe, moments, like, callback)``, which
+    returns the map of features, too.
+    """
+    why = why_features(model, X)
+    if why is None:
+        try:
+            return _train_kernels(model, X, y, progress)
+        except MemoryRefusedError as error:
+            if not may_fall_back(model):
+                raise
+            why = f"kernels between all rows do not fit: {error}"
+    check_features(model, why)
+    return _train_features(model, FeatureOptions.of(model, why), X, y, progress)
+
+
+def _train_kernels(model: Any, X: Any, y: Any, progress: Progress) -> Trained:
+    rows = read_rows(model, X)
+    targets = model._check_targets(X, y)
+    model._require_enough(targets)
+    kernel_map, bank = rows.kernels(model, progress.kernel)
+    fitted = model._from_kernels(bank, targets, progress.iteration)
+    why = f"kernels between all {len(targets):,} rows fit into memory"
+    columns, report = Columns(rows.views, rows.positions), FeatureReport("kernels", why)
+    return Trained(fitted, kernel_map, rows.like, columns, report)
+
+
+def _train_features(
+    model: Any, options: FeatureOptions, X: Any, y: Any, progress: Progress
+) -> Trained:
+    intake = Intake(model)
+    if is_dask(X):
+        X, y = with_targets(X, y)
+        rows, targets = (
+            dask_sample(part, options.sample_rows, options.seed) for part in (X, y)
+        )
+        recipe = make_recipe(options, intake, intake.sampled_rows(rows), targets)
+        moments = dask_moments(recipe, intake, X, y)
+        return train_moments(model, options, intake, recipe, moments, progress)
+    if not is_iterator(X) and not is_arrow(X):
+        X = validate_rows(intake.bearer, X, reset=True)
+        y = intake.targets(X, y)
+    stream = open_stream(X, y, options.chunk_rows(X))
+    portions = stream.portions()
+    waiting, sample = _sample(options, stream, portions, intake)
+    first = stream.y if stream.n_rows else np.concatenate([w[1] for w in waiting])
+    recipe = make_recipe(options, intake, sample, first, stream.n_rows)
+    if _keeps_rows(options, stream, recipe):
+        blocks = intake.rows(stream.X)
+        report = _report(recipe, blocks, "rows", options.why)
+        model._require_enough(stream.y)
+        found = fit_kept_rows(model, recipe, blocks, stream.y, progress.iteration)
+        return _trained(found, intake, report)
+    accumulator = RowAccumulator(recipe, options.chunk_rows(intake.like))
+    seen = 0
+    for blocks, targets in waiting:
+        accumulator.push(blocks, targets)
+        seen += len(targets)
+    for rows, targets in portions:
+        if stream.n_rows is None:  # those of an array were checked as a whole
+            targets = intake.targets(rows, targets, seen)
+        accumulator.push(intake.rows(rows, seen), targets)
+        seen += len(targets)
+    moments = accumulator.total()
+    return train_moments(model, options, intake, recipe, moments, progress)
+
+
+def train_moments(
+    model: Any,
+    options: FeatureOptions,
+    intake: Intake,
+    recipe: ChunkRecipe,
+    moments: Moments,
+    progress: Progress,
+) -> Trained:
+    """Fit second moments of rows that have all been seen."""
+    if not enough(moments):
+        model._require_enough(moments.probe.y)  # says what is missing
+    report = _report(recipe, moments.probe.views, "moments", options.why)
+    found = model._from_moments(recipe, moments, intake.like, progress.iteration)
+    return _trained(found, intake, report)
+
+
+def _trained(
+    found: tuple[FeatureKernelMap, Fitted], intake: Intake, report: FeatureReport
+) -> Trained:
+    kernel_map, fitted = found
+    kernel_map.remarks += report.remarks
+    return Trained(fitted, kernel_map, intake.like, intake.columns(), report)
+
+
+def enough(moments: Moments) -> bool:
+    """Whether there are two classes, or two rows of a regression."""
+    if moments.labels is None:
+        return moments.n_rows >= 2
+    return len(moments.labels) >= 2
+
+
+def _report(
+    recipe: ChunkRecipe, probe: list[Any], kind: str, why: str
+) -> FeatureReport:
+    features = recipe.features
+    maps = features.report([rows[:256] for rows in probe])
+    return FeatureReport(kind, why, features.n_features, maps)
+
+
+def _sample(
+    options: FeatureOptions, stream: Any, portions: Any, intake: Intake
+) -> tuple[list[Any], list[Any]]:
+    """Portions read ahead, and rows to fix the features with."""
+    size = options.sample_rows
+    rows = stream.sample(size, np.random.default_rng(options.seed))
+    if rows is not None:
+        try:
+            return [], intake.rows(rows)
+        except (TypeError, ValueError):
+            start = 0  # find the row again, to name it by its own number
+            for portion, targets in stream.portions():
+                intake.rows(portion, start)
+                start += len(targets)
+            raise
+    waiting: list[Any] = []
+    seen = 0
+    for portion, targets in portions:
+        targets = np.array(intake.targets(portion, targets, seen))
+        # The next portion may come in the same memory.
+        rows = [detached(block) for block in intake.rows(portion, seen)]
+        waiting.append((rows, targets))
+        seen += len(targets)
+        if seen >= size:
+            break
+    if not waiting:
+        raise ValueError("the input has no rows: there is nothing to learn from")
+    blocks = [
+        concatenate_rows(list(parts))
+        for parts in zip(*(w[0] for w in waiting), strict=True)
+    ]
+    return waiting, [block[:size, :] for block in blocks]
+
+
+def make_recipe(
+    options: FeatureOptions,
+    intake: Intake,
+    sample: list[Any],
+    targets: Any,
+    n_rows: int | None = None,
+) -> ChunkRecipe:
+    """Features fixed by a sample of rows, and what to sum over chunks."""
+    features = FeatureRecipe(
+        intake.views, sample, options.method, options.n_features, options.seed
+    )
+    like = device_array(intake.like, options.device)
+    _require_memory(options, features.n_features, n_rows, like)
+    origin, unit, classify = None, None, is_classifier(intake.bearer)
+    if not classify:
+        outputs = np.asarray(targets, dtype=np.float64).reshape(len(targets), -1)
+        origin, unit = output_frame(outputs, to_numpy(like).dtype)
+    # Double precision has digits to spare for means that are not zero.
+    single = np.finfo(to_numpy(like).dtype).bits == 32
+    return ChunkRecipe(
+        features,
+        like,
+        classify,
+        options.n_folds,
+        options.seed,
+        origin,
+        features.means(sample) if single else None,
+        unit,
+    )
+
+
+def _require_memory(
+    options: FeatureOptions, n_features: int, n_rows: int | None, like: Array
+) -> None:
+    size = n_features + 32
+    tall = min(n_rows or size, options.chunk_rows(like))
+    narrow = min(size, n_rows or size)
+    require_memory(
+        8 * (options.n_folds * WORK_MATRICES * narrow * size + tall * size),
+        f"second moments of {n_features} features",
+        "use a smaller n_features or fewer kernels",
+        like=like,
+    )
+
+
+def _keeps_rows(options: FeatureOptions, stream: Any, recipe: ChunkRecipe) -> bool:
+    """Whether features of all rows take less room than their second moments."""
+    in_memory = isinstance(stream, ArrayStream) and not any(recipe.features.sparse)
+    few = stream.n_rows is not None and stream.n_rows <= recipe.features.n_features
+    return bool(in_memory and few and recipe.n_folds == 1 and options.device is None)

@@ -6,17 +6,19 @@ from typing import Any
 
 from scipy.sparse import issparse
 
-from kernelweave.models.shared.base import (
-    KernelModel,
-    check_choice,
-    check_number,
-    is_int,
-)
 from kernelweave.models.shared.device import on_host
+from kernelweave.models.shared.parameters import Rule, one_of, whole
 from kernelweave.views.spec import is_precomputed
 from kernelweave.views.streams import is_arrow, is_dask, is_iterator
 
-__all__ = ["FeatureChoice", "refused"]
+__all__ = [
+    "FEATURES",
+    "check_columns",
+    "check_features",
+    "may_fall_back",
+    "refused",
+    "why_features",
+]
 
 #: Rows beyond which "auto" computes no kernels between all of them on a processor.
 AUTO_ROWS = 10_000
@@ -26,6 +28,14 @@ NEEDED = {
     "scatter": "total",
     "formulation": "exact",
     "missing": "error",
+}
+#: Which values the parameters of explicit features may take.
+FEATURES = {
+    "features": one_of("auto", "exact", "nystroem", "random"),
+    "n_features": whole(1),
+    "device": Rule(
+        "None or a name such as 'cuda'", lambda v: v is None or isinstance(v, str)
+    ),
 }
 
 
@@ -37,76 +47,56 @@ def refused(model: Any) -> list[tuple[str, str, Any]]:
     return [(name, value, found) for name, value, found in rows if found != value]
 
 
-class FeatureChoice(KernelModel):
-    """What ``features`` and ``device`` may be, and what "auto" takes."""
+def check_features(model: Any, why: str) -> None:
+    """Refuse what explicit features cannot do; ``why`` says why they are used."""
+    for name, value, found in refused(model):
+        raise ValueError(
+            f"explicit features exist for {name}={value!r} only; got {found!r} "
+            f"(they are used because {why})"
+        )
+    if model.solver == "sdp":
+        raise ValueError("solver='sdp' needs n x n kernels; got explicit features")
 
-    features: str
-    n_features: int
-    device: str | None
-    alpha: Any
-    _why = "of the input"
 
-    def _check_features(self) -> None:
-        """Refuse what explicit features cannot do."""
-        for name, value, found in refused(self):
+def check_columns(model: Any) -> None:
+    """Refuse what needs columns where there are kernels only."""
+    if not is_precomputed(model.views):
+        return
+    for name, values in {"features": ("random", "nystroem"), "alpha": ("cv",)}.items():
+        if getattr(model, name) in values:
             raise ValueError(
-                f"explicit features exist for {name}={value!r} only; got {found!r} "
-                f"(they are used because {self._why})"
+                f"{name}={getattr(model, name)!r} needs columns to compute features "
+                "from; views='precomputed' has kernels only"
             )
-        if getattr(self, "solver", "auto") == "sdp":
-            raise ValueError("solver='sdp' needs n x n kernels; got explicit features")
 
-    def _check_feature_parameters(self) -> None:
-        check_choice(self, "features", ("auto", "exact", "nystroem", "random"))
-        check_number(self, "n_features", (), lambda v: is_int(v, 1), "an int >= 1")
-        if self.device is not None and not isinstance(self.device, str):
+
+def why_features(model: Any, X: Any) -> str | None:
+    """Why explicit features have to be used for X, None if kernels are better."""
+    if is_iterator(X) or is_arrow(X) or is_dask(X):
+        if is_precomputed(model.views):
             raise ValueError(
-                f"The 'device' parameter of {type(self).__name__} must be None or a "
-                f"name such as 'cuda'; got {self.device!r}"
+                "views='precomputed' takes kernels between all rows at once, not "
+                f"rows in portions; got {type(X).__name__}"
             )
-        if is_precomputed(self.views):
-            for name, value in (
-                ("features", "random"),
-                ("features", "nystroem"),
-                ("alpha", "cv"),
-            ):
-                if getattr(self, name) == value:
-                    raise ValueError(
-                        f"{name}={value!r} needs columns to compute features from; "
-                        "views='precomputed' has kernels only"
-                    )
-
-    def _why_features(self, X: Any) -> str | None:
-        """Why explicit features have to be used for X, None if kernels are better."""
-        if is_iterator(X) or is_arrow(X) or is_dask(X):
-            if is_precomputed(self.views):
-                raise ValueError(
-                    "views='precomputed' takes kernels between all rows at once, not "
-                    f"rows in portions; got {type(X).__name__}"
-                )
-            return "rows come in portions"
-        if is_precomputed(self.views):
-            return None
-        if self.features in ("nystroem", "random"):
-            return f"features={self.features!r} was asked for"
-        if issparse(X):  # refused unless features were asked for
-            return "rows are sparse" if self.features == "exact" else None
-        if self.alpha == "cv":
-            return "alpha='cv' works on moments of folds"
-        if self.device is not None:
-            return f"device={self.device!r} takes rows in portions"
-        shape = getattr(X, "shape", ())
-        n = shape[0] if shape else 0
-        if n > AUTO_ROWS and on_host(X) and self._may_fall_back():
-            return f"{n:,} rows are more than {AUTO_ROWS:,}"
+        return "rows come in portions"
+    if is_precomputed(model.views):
         return None
+    if model.features in ("nystroem", "random"):
+        return f"features={model.features!r} was asked for"
+    if issparse(X):  # refused unless features were asked for
+        return "rows are sparse" if model.features == "exact" else None
+    if model.alpha == "cv":
+        return "alpha='cv' works on moments of folds"
+    if model.device is not None:
+        return f"device={model.device!r} takes rows in portions"
+    shape = getattr(X, "shape", ())
+    n = shape[0] if shape else 0
+    if n > AUTO_ROWS and on_host(X) and may_fall_back(model):
+        return f"{n:,} rows are more than {AUTO_ROWS:,}"
+    return None
 
-    def _may_fall_back(self) -> bool:
-        """Whether features may stand in for kernels that were not asked for as such."""
-        if self.features != "auto" or is_precomputed(self.views):
-            return False
-        try:
-            self._check_features()
-        except ValueError:
-            return False
-        return True
+
+def may_fall_back(model: Any) -> bool:
+    """Whether features may stand in for kernels that were not asked for as such."""
+    free = model.features == "auto" and not is_precomputed(model.views)
+    return free and not refused(model) and model.solver != "sdp"

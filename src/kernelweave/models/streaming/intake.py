@@ -9,6 +9,7 @@ import numpy as np
 from kernelweave._array import Array, detached
 from kernelweave._chunks import numbered
 from kernelweave.kernels.twins import warn_twins
+from kernelweave.models.shared.fitted import Columns
 from kernelweave.views.columns import resolve_columns
 from kernelweave.views.spec import parse_views
 from kernelweave.views.streams import split_rows, validate_new_rows, validate_rows
@@ -77,12 +78,8 @@ class Intake:
         with numbered(start):
             return self.bearer._check_targets(X, y)
 
-    def lend(self, model: Any) -> None:
-        """Set on the model what prediction needs to know about rows."""
-        for name in ("n_features_in_", "feature_names_in_"):
-            vars(model).pop(name, None)
-            if hasattr(self.bearer, name):
-                setattr(model, name, getattr(self.bearer, name))
-        model._views, model._positions = self.views, self.positions
-        if hasattr(self.bearer, "_flat"):
-            model._flat = self.bearer._flat
+    def columns(self) -> Columns:
+        """What prediction needs to know about rows."""
+        names = ("n_features_in_", "feature_names_in_")
+        noted = {n: v for n, v in vars(self.bearer).items() if n in names}
+        return Columns(self.views, self.positions, noted)

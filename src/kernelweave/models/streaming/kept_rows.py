@@ -1,7 +1,8 @@
-"""Explicit features of all rows, where there are fewer rows than features."""
+"""Explicit features of all rows, where these take less room than their moments."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,29 +12,27 @@ from kernelweave._tolerances import CONSTANT_VARIANCE
 from kernelweave.kernels.banks.features import FeatureBank
 from kernelweave.kernels.maps.feature_map import FeatureKernelMap
 from kernelweave.kernels.moments.sums import ChunkRecipe
-from kernelweave.models.shared.progress import Progress
-from kernelweave.models.streaming.intake import Intake
-from kernelweave.models.streaming.primal import feature_coef
+from kernelweave.models.shared.fitted import Fitted
+from kernelweave.models.shared.learner import Callback
 
-__all__ = ["fit_rows"]
+__all__ = ["fit_kept_rows"]
 
 
-def fit_rows(
+def fit_kept_rows(
     model: Any,
     recipe: ChunkRecipe,
-    intake: Intake,
-    data: tuple[Any, np.ndarray],
-    progress: Progress,
-) -> None:
-    """Fit kernels ``Z_i Z_i'`` over all rows; data are these and checked targets.
+    blocks: list[Any],
+    targets: np.ndarray,
+    callback: Callback,
+) -> tuple[FeatureKernelMap, Fitted]:
+    """Fit kernels ``Z_i Z_i'`` over all rows, given as one block per view.
 
     The model learns as it does from n x n kernels, leave-one-out included. Its
     coefficients of rows become coefficients of features, so that none of the rows is
     needed for predictions.
     """
     features, like = recipe.moved, recipe.like
-    blocks = intake.rows(data[0])
-    xp, n = namespace(like), len(data[1])
+    xp, n = namespace(like), len(targets)
     rows = xp.empty((n, features.n_features), dtype=like.dtype, device=device(like))
     features.write(blocks, rows)
     means = xp.mean(rows, axis=0)
@@ -41,23 +40,20 @@ def fit_rows(
     mean = to_numpy(means).astype(np.float64)
     scales = _scale_blocks(rows, recipe, mean)
     active = [int(i) for i in np.flatnonzero(scales)]
-    model.kernel_map_ = FeatureKernelMap(recipe.features, mean, active, like)
-    model.kernel_map_.remarks += model.features_.remarks
+    kernel_map = FeatureKernelMap(recipe.features, mean, active, like)
     if not active:
         raise ValueError(
             f"every one of the {len(features.names)} kernel(s) is constant on the "
             "training rows, so there is nothing to learn from; check the features"
         )
-    model.kernel_names_, model._like = list(features.names), intake.like
-    intake.lend(model)
     bank = FeatureBank(rows, features.widths, list(features.names))
     bank = bank.subset(np.array(active))
-    model._learn(bank, data[1], progress)
-    weights = to_numpy(model.kernel_weights_)[active].astype(np.float64)
-    coef = feature_coef(bank, weights, model.dual_coef_)
-    used = np.repeat(weights > 0, bank.widths)
-    coef *= np.repeat(scales[active], bank.widths)[used][:, None]
-    model.feature_coef_ = from_numpy(coef, like)
+    fitted = model._from_kernels(bank, targets, callback)
+    # w_i Z_i'B of the kernels with weight, for features as they come
+    weights = np.repeat(fitted.learned.choice.weights, bank.widths)
+    coef = to_numpy(bank.features.T @ fitted.dual_coef) * weights[:, None]
+    coef *= np.repeat(scales[active], bank.widths)[:, None]
+    return kernel_map, replace(fitted, feature_coef=from_numpy(coef[weights > 0], like))
 
 
 def _scale_blocks(rows: Any, recipe: ChunkRecipe, mean: np.ndarray) -> np.ndarray:

@@ -1,11 +1,8 @@
-"""From moments to a fitted model: weights, alpha, coefficients, class Gaussians."""
+"""From moments to a fit: weights, alpha, coefficients, class Gaussians."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import pairwise
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 
@@ -20,15 +17,21 @@ from kernelweave._array import (
 from kernelweave.criteria.fisher.primal import PrimalFisher
 from kernelweave.fits.cv_path import CvPath, GcvPath
 from kernelweave.fits.discriminant import principal_axes
-from kernelweave.fits.gaussians import HeldOutClasses
+from kernelweave.fits.gaussians import ClassGaussians, HeldOutClasses
 from kernelweave.fits.moment_problem import MomentProblem
 from kernelweave.fits.targets import normal_basis
 from kernelweave.kernels.maps.feature_map import FeatureKernelMap
 from kernelweave.kernels.moments.sums import ChunkRecipe, Moments
-from kernelweave.models.shared.learner import Choice, WeightLearner
-from kernelweave.models.shared.progress import Progress
+from kernelweave.models.shared.fitted import Fitted
+from kernelweave.models.shared.learner import (
+    Callback,
+    Judgement,
+    Learned,
+    LearnerOptions,
+    search_norms,
+)
 
-__all__ = ["class_coding", "feature_coef", "finish_classes", "finish_outputs"]
+__all__ = ["fit_class_moments", "fit_output_moments"]
 
 #: A share of all variance added to the moments that deserves a remark.
 NOTABLE_JITTER = 1e-9
@@ -37,68 +40,37 @@ CONSTANT_OUTPUT = 1e-12
 
 
 @dataclass(frozen=True)
-class PrimalChoice(Choice):
-    """A choice whose error comes from moments rather than from residuals of rows."""
+class MomentJudge:
+    """Errors from moments: cross-validation in place of rows that are left out.
 
-    error: float = float("nan")
-
-    def loo_error(self) -> float:
-        """Mean squared error of generalised or k-fold cross-validation."""
-        return self.error
-
-
-class PrimalLearner(WeightLearner):
-    """Choose weights and alpha from moments: cross-validation in place of rows.
-
-    Parameters
+    Attributes
     ----------
-    model : estimator
-        Has ``norm``, ``alpha``, ``solver``, ``tol``, ``max_iter``.
     problem : MomentProblem
         Kernels and targets.
-    folds : array of shape (f, 1 + t + D, 1 + t + D)
-        Moments of each fold, of which there is one without cross-validation.
-    factor : float
-        Multiplies the target in the criterion.
-    progress : Progress
-        Is told about iterations.
+    folds : array of shape (f, 1 + t + D, 1 + t + D) or None
+        Moments of each fold; None for generalised cross-validation.
     """
 
-    def __init__(
-        self,
-        model: Any,
-        problem: MomentProblem,
-        folds: Array,
-        factor: float,
-        progress: Progress,
-    ) -> None:
-        self.crossed = model.alpha == "cv"
-        names = ("norm", "solver", "tol", "max_iter")
-        settings = {name: getattr(model, name) for name in names}
-        alpha = "loo" if self.crossed else model.alpha
-        self.model = SimpleNamespace(alpha=alpha, objective="fisher", **settings)
-        self.problem, self.folds = problem, folds
-        self.bank, self.target = problem.bank, problem.target  # type: ignore[assignment]
-        self.criterion = lambda alpha: PrimalFisher(problem, alpha, factor)
-        self.progress, self.learnable, self.tol = progress, True, model.tol
+    problem: MomentProblem
+    folds: Array | None
+
+    def best(self, weights: np.ndarray) -> Judgement:
+        """The alpha of the smallest error."""
+        path = self._path(weights)
+        return _judgement(path, path.best_alpha())
+
+    def at(self, weights: np.ndarray, alpha: float) -> Judgement:
+        """The error of this alpha."""
+        return _judgement(self._path(weights), alpha)
 
     def _path(self, weights: np.ndarray) -> GcvPath | CvPath:
-        if self.crossed:
-            return CvPath(self.problem, self.folds, weights)
-        return GcvPath(self.problem, weights)
+        if self.folds is None:
+            return GcvPath(self.problem, weights)
+        return CvPath(self.problem, self.folds, weights)
 
-    def _loo_alpha(self, choice: Choice) -> Choice:
-        path = self._path(choice.weights)
-        return self._judged(replace(choice, alpha=path.best_alpha()), path)
 
-    def _with_fit(self, choice: Choice) -> Choice:
-        if isinstance(choice, PrimalChoice):
-            return choice
-        return self._judged(choice, self._path(choice.weights))
-
-    def _judged(self, choice: Choice, path: GcvPath | CvPath) -> Choice:
-        error = float(path.press(np.array([choice.alpha]))[0])
-        return PrimalChoice(**vars(choice), error=error)
+def _judgement(path: GcvPath | CvPath, alpha: float) -> Judgement:
+    return Judgement(alpha, float(path.press(np.array([alpha]))[0]))
 
 
 def class_coding(counts: np.ndarray) -> tuple[np.ndarray, float]:
@@ -139,27 +111,54 @@ class Solved:
     """Weights and coefficients over the D + k rows of a moment problem."""
 
     problem: MomentProblem
-    choice: Choice
-    candidates: dict[float, Choice]
+    learned: Learned
     coef: Array  # (D + k, k)
     #: Mean of ``(M^-1)_ii`` over the n rows, after centring anew.
     precision: float
 
     @property
-    def gcv(self) -> float:
-        """Mean squared error of generalised cross-validation."""
+    def error(self) -> float:
+        """The error of the choice, or that of generalised cross-validation."""
+        if self.learned.choice.error is not None:
+            return self.learned.choice.error
         entries = self.problem.n_rows * int(self.coef.shape[1])
         return squared_norm(self.coef) / self.precision**2 / entries
 
+    def feature_coef(self) -> np.ndarray:
+        """Coefficients (D_used, k) of the features of kernels with weight."""
+        bank = self.problem.bank
+        weights = np.repeat(self.learned.choice.weights, bank.widths)
+        inner = to_numpy(bank.features.T @ self.coef)  # (D, k)
+        scaled = inner * (weights * self.problem.feature_scales)[:, None]
+        return scaled[weights > 0]
+
+    def kernel_map(self, recipe: ChunkRecipe) -> FeatureKernelMap:
+        """From new rows to projections."""
+        mean = to_numpy(self.problem.mean)
+        mean = mean if recipe.offset is None else mean + recipe.offset
+        found = FeatureKernelMap(
+            recipe.features, mean, self.problem.active, recipe.like
+        )
+        if self.problem.jitter > NOTABLE_JITTER:
+            found.remarks.append(
+                f"a share of {self.problem.jitter:.0e} was added to every variance, "
+                "since sums of products in this precision are no better"
+            )
+        return found
+
 
 def solve_moments(
-    model: Any,
+    options: LearnerOptions,
     recipe: ChunkRecipe,
     moments: Moments,
     coding: tuple[np.ndarray, float],
-    progress: Progress,
+    callback: Callback,
 ) -> Solved:
-    """Learn the weights, settle alpha, and solve for the coefficients."""
+    """Learn the weights, settle alpha, and solve for the coefficients.
+
+    ``coding`` is the target of each class or output (t, k), and what multiplies it in
+    the criterion.
+    """
     features = recipe.features
     problem = MomentProblem(
         moments.total(),
@@ -170,78 +169,56 @@ def solve_moments(
         _origins(recipe),
         np.array(features.noise),
     )
-    learner = PrimalLearner(model, problem, moments.gram, coding[1], progress)
-    choice, candidates = learner.choose()
+    crossed = options.alpha == "cv"
+    options = replace(options, alpha="loo") if crossed else options
+    learned = search_norms(
+        options,
+        "learn" if options.alpha == "loo" else options.alpha,
+        MomentJudge(problem, moments.gram if crossed else None),
+        lambda alpha: PrimalFisher(problem, alpha, coding[1]),
+        callback,
+    )
+    choice = learned.choice
     factor = PrimalFisher(problem, choice.alpha).factor(choice.weights)
     coef = solve_factored(factor, problem.target)
     missing = problem.n_rows - 1 - int(coef.shape[0])  # rows without any kernel
     precision = squared_norm(lower_inverse(factor)) + missing / choice.alpha
-    return Solved(problem, choice, candidates, coef, precision / problem.n_rows)
+    return Solved(problem, learned, coef, precision / problem.n_rows)
 
 
-def set_weights(model: Any, recipe: ChunkRecipe, solved: Solved) -> np.ndarray:
-    """Set all that classes and outputs have in common; coefficients (D_used, k)."""
-    problem, choice = solved.problem, solved.choice
-    mean = to_numpy(problem.mean)
-    mean = mean if recipe.offset is None else mean + recipe.offset
-    model.kernel_map_ = FeatureKernelMap(
-        recipe.features, mean, problem.active, recipe.like
-    )
-    if problem.jitter > NOTABLE_JITTER:
-        model.kernel_map_.remarks.append(
-            f"a share of {problem.jitter:.0e} was added to every variance, since sums "
-            "of products in this precision are no better"
-        )
-    model.kernel_map_.remarks += model.features_.remarks
-    model.kernel_names_ = list(recipe.features.names)
-    model._set_weights(choice.weights)
-    if choice.certificate is not None:
-        model._set_certificate(choice.certificate)
-    model.norm_, model.alpha_ = choice.norm, float(choice.alpha)
-    model.n_iter_ = int(choice.n_iter)
-    model.loo_error_ = float(
-        choice.loo_error() if isinstance(choice, PrimalChoice) else solved.gcv
-    )
-    bank = problem.bank
-    weights = np.repeat(choice.weights, bank.widths)
-    inner = to_numpy(bank.features.T @ solved.coef)  # (D, k)
-    used = np.repeat(choice.weights > 0, bank.widths)
-    return (inner * (weights * problem.feature_scales)[:, None])[used]
-
-
-def finish_classes(
-    model: Any,
+def fit_class_moments(
+    options: LearnerOptions,
     recipe: ChunkRecipe,
     moments: Moments,
-    progress: Progress,
-) -> None:
+    like: Array,
+    callback: Callback,
+) -> tuple[FeatureKernelMap, Fitted]:
     """Fit a discriminant to the moments of rows with classes."""
     assert moments.labels is not None
     k = len(moments.labels)
-    gram = moments.total()
-    counts = np.rint(to_numpy(gram[0, 1 : 1 + k]))
+    counts = np.rint(to_numpy(moments.total()[0, 1 : 1 + k]))
     coding, factor = class_coding(counts)
-    solved = solve_moments(model, recipe, moments, (coding, factor), progress)
-    model.classes_ = moments.labels
-    coef = set_weights(model, recipe, solved)
+    solved = solve_moments(options, recipe, moments, (coding, factor), callback)
+    kernel_map = solved.kernel_map(recipe)
     axes = to_numpy(principal_axes(solved.coef, solved.problem.target))
-    coef = coef @ axes
-    model.feature_coef_ = from_numpy(coef, model._like)
-    model.candidates_ = {
-        norm: {
-            "alpha": found.alpha,
-            "loo_error": (
-                found.loo_error() if isinstance(found, PrimalChoice) else None
-            ),
-        }
-        for norm, found in solved.candidates.items()
-    }
-    _set_gaussians(model, moments, gram, coding @ axes, solved)
+    coef = from_numpy(solved.feature_coef() @ axes, like)
+    fitted = Fitted(
+        solved.learned,
+        float(solved.error),
+        feature_coef=coef,
+        classes=moments.labels,
+        gaussians=_gaussians(solved, kernel_map, moments, coef, coding @ axes),
+    )
+    return kernel_map, fitted
 
 
-def _set_gaussians(
-    model: Any, moments: Moments, gram: Array, targets: np.ndarray, solved: Solved
-) -> None:
+def _gaussians(
+    solved: Solved,
+    kernel_map: FeatureKernelMap,
+    moments: Moments,
+    feature_coef: Array,
+    targets: np.ndarray,
+) -> ClassGaussians:
     """Class means and variance of projections as if each row had been left out.
 
     A left-out row misses its target by about ``1 / (alpha q)`` times what it does
@@ -249,62 +226,47 @@ def _set_gaussians(
     distance of rows from them. How wide a Gaussian calibrates best is found on the
     probe.
     """
-    problem, alpha = solved.problem, solved.choice.alpha
+    problem, choice = solved.problem, solved.learned.choice
     k, n = len(targets), problem.n_rows
-    widen = 1.0 / (alpha * max(solved.precision, 1e-300))
-    head = to_numpy(gram[1 : 1 + k, :])
+    widen = 1.0 / (choice.alpha * max(solved.precision, 1e-300))
+    weights = kernel_map.spread(choice.weights)
+    used = np.repeat(weights != 0, problem.widths)
+    head = to_numpy(moments.total()[1 : 1 + k, :])
     counts = np.rint(head[:, 0])
-    blocks = np.concatenate(
-        [
-            np.arange(1 + k, gram.shape[0])[block]
-            for block, weight in zip(
-                _blocks(problem), to_numpy(model.kernel_weights_), strict=True
-            )
-            if weight != 0
-        ]
-    )
-    coef = to_numpy(model.feature_coef_).astype(np.float64)
-    centre = to_numpy(problem.mean)[blocks - 1 - k]
-    inside = (head[:, blocks] / counts[:, None] - centre) @ coef  # (k, r)
-    # All rows are given the one intercept, as in KernelDiscriminant._set_discriminant.
+    coef = to_numpy(feature_coef).astype(np.float64)
+    centre = to_numpy(problem.mean)[used]
+    inside = (head[:, 1 + k :][:, used] / counts[:, None] - centre) @ coef  # (k, r)
+    # All rows are given the one intercept, as in discriminant.fit_discriminant.
     shifted = targets * (1.0 + 1.0 / (n - 1))
     means = shifted - widen * (targets - inside)
     codes = np.searchsorted(moments.labels, moments.probe.y)  # type: ignore[arg-type]
     projected = to_numpy(
-        model.kernel_map_.project(
-            moments.probe.views, to_numpy(model.kernel_weights_), model.feature_coef_
-        )
+        kernel_map.project(moments.probe.views, weights, feature_coef)
     ).astype(np.float64)
     held_out = shifted[codes] - widen * (targets[codes] - projected)
     classes = HeldOutClasses(counts, counts[:, None] * means, targets)
-    model._set_gaussians(classes.gaussians(held_out, codes))
+    return classes.gaussians(held_out, codes)
 
 
-def _blocks(problem: MomentProblem) -> list[slice]:
-    ends = np.cumsum([0, *problem.widths])
-    return [slice(int(a), int(b)) for a, b in pairwise(ends)]
-
-
-def finish_outputs(
-    model: Any,
+def fit_output_moments(
+    options: LearnerOptions,
     recipe: ChunkRecipe,
     moments: Moments,
-    progress: Progress,
-) -> None:
+    like: Array,
+    callback: Callback,
+) -> tuple[FeatureKernelMap, Fitted]:
     """Fit a ridge regression to the moments of rows with outputs."""
     gram = moments.total()
     coding, deviation = output_coding(gram, moments.n_targets)
-    solved = solve_moments(model, recipe, moments, (coding, 1.0), progress)
-    coef = set_weights(model, recipe, solved)
+    solved = solve_moments(options, recipe, moments, (coding, 1.0), callback)
     unit = 1.0 if recipe.unit is None else recipe.unit
-    model.feature_coef_ = from_numpy(coef * (deviation * unit)[None, :], model._like)
+    coef = solved.feature_coef() * (deviation * unit)[None, :]
     mean = to_numpy(gram[0, 1 : 1 + moments.n_targets]) / solved.problem.n_rows * unit
     mean = mean if recipe.origin is None else mean + recipe.origin
-    model.intercept_ = from_numpy(mean, model._like)
-
-
-def feature_coef(bank: Any, weights: np.ndarray, coef: Array) -> np.ndarray:
-    """``w_i Z_i'B`` of the kernels with weight, side by side, (D_used, k)."""
-    inner = to_numpy(bank.features.T @ coef)
-    spread = np.repeat(weights, bank.widths)
-    return (inner * spread[:, None])[spread > 0]
+    fitted = Fitted(
+        solved.learned,
+        float(solved.error),
+        feature_coef=from_numpy(coef, like),
+        intercept=from_numpy(mean, like),
+    )
+    return solved.kernel_map(recipe), fitted

@@ -1,1 +1,1 @@
-"""Methods that only the papers need."""
+"""What only the papers need: algorithms and bounds as they are printed."""

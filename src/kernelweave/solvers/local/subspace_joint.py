@@ -1,36 +1,26 @@
-"""The joint problem of a subspace and its SVMs: closed form, search, alternation."""
+"""The joint problem of a subspace and its SVMs: closed form and local search."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from kernelweave._array import from_numpy
-from kernelweave.criteria.fisher.total import Fisher
-from kernelweave.fits.subspace import RegularizedKernel, Subspace
 from kernelweave.fits.subspace_svm import JointPoint, SubspaceSVM
-from kernelweave.kernels.banks.dense import DenseBank
-from kernelweave.protocols import WeightSet
 from kernelweave.solvers.certify import relative_gap
 from kernelweave.solvers.solution import Callback, Trace, TraceRow
-from kernelweave.solvers.solve import solve
 
-__all__ = ["BestWeights", "JointSolution", "solve_joint"]
+__all__ = ["JointSolution", "solve_joint"]
 
-#: Rounds of the search for fewer dimensions than machines, and of the alternation.
+#: Rounds of the search for fewer dimensions than machines.
 MAX_ITER = 50
-#: Relative change over two rounds, as a share of the gap, that counts as cycling.
-SAME = 1e-2
 #: Step lengths tried between two dual points.
 LENGTHS = np.linspace(0.05, 1.0, 20)
 #: A descent step is made so many times shorter before it is given up.
 MAX_CUTS = 8
 
 Round = tuple[JointPoint, float]
-#: From A (n, m): the problem of the best weights for A, these (p,), and a lower bound.
-Reweigh = Callable[[np.ndarray], tuple[SubspaceSVM, np.ndarray, float]]
 
 
 @dataclass(frozen=True)
@@ -68,8 +58,6 @@ def solve_joint(
     problem: SubspaceSVM,
     n_components: int | None = None,
     *,
-    start: Subspace | None = None,
-    reweigh: Reweigh | None = None,
     duals: np.ndarray | None = None,
     tol: float = 1e-6,
     max_iter: int | None = None,
@@ -82,13 +70,7 @@ def solve_joint(
     problem : SubspaceSVM
         The problem.
     n_components : int, optional
-        Dimension of the subspace at most; by default what the closed form needs.
-    start : Subspace, optional
-        If given, alternate as printed from this subspace: train the machines, take the
-        best subspace for their dual variables, and so on. That need not converge.
-    reweigh : callable, optional
-        Then alternates over the weights of several kernels, too (Eqs. 39 and 40); a
-        :class:`BestWeights`.
+        Largest dimension of the subspace; by default what the closed form needs.
     duals : ndarray of shape (n, m), optional
         The dual variables of the closed form, if they are known.
     tol : float, default=1e-6
@@ -104,9 +86,6 @@ def solve_joint(
         Best point and bounds.
     """
     limit = max_iter or MAX_ITER
-    if start is not None:
-        rounds = _alternate(problem, start, n_components, reweigh)
-        return _collect(rounds, tol, limit, callback, may_cycle=True)
     if duals is None:
         duals = problem.closed_form_duals()
     whole = problem.subspace(duals)
@@ -117,62 +96,6 @@ def solve_joint(
     else:
         rounds = _search(problem, duals, n_components, limit)
     return _collect(rounds, tol, limit, callback)
-
-
-class BestWeights:
-    """The best weights for fixed dual variables: Eq. 40, that is Eq. 27 with A for L.
-
-    ``max_w tr(A' T(w) A) = norm(A)^2 - min_w alpha tr(A' (G + alpha I)^-1 A)`` with
-    ``T = G (G + alpha I)^-1``: the Fisher criterion, and its bound becomes one on the
-    joint problem.
-
-    Parameters
-    ----------
-    bank : DenseBank
-        Centred kernels of trace n.
-    weights : WeightSet
-        Which weights are allowed.
-    problem : SubspaceSVM
-        Uncorrelated; alpha, signs and C are taken from it.
-    """
-
-    def __init__(
-        self, bank: DenseBank, weights: WeightSet, problem: SubspaceSVM
-    ) -> None:
-        self.bank, self.weights, self.problem = bank, weights, problem
-        self.n_factorizations = 0
-
-    def __call__(self, duals: np.ndarray) -> tuple[SubspaceSVM, np.ndarray, float]:
-        """The problem at the best weights for A (n, m), these, and the bound of A."""
-        now = self.problem
-        target, alpha = from_numpy(duals, self.bank.like), now.kernel.alpha
-        found = solve(Fisher(self.bank, target, alpha), self.weights, tol=now.tol)
-        self.n_factorizations += found.n_factorizations + 1
-        explained = float(np.sum(duals**2)) - found.lower_bound
-        kernel = RegularizedKernel(self.bank.combine(found.weights), alpha)
-        problem = SubspaceSVM(kernel, now.signs, now.C, True, now.tol)
-        bound = float(np.sum(duals * now.signs)) - 0.5 * explained
-        return problem, found.weights, bound
-
-
-def _alternate(
-    problem: SubspaceSVM,
-    subspace: Subspace,
-    n_components: int | None,
-    reweigh: Reweigh | None,
-) -> Iterator[Round]:
-    """Best responses in turn; each yields a value and a lower bound of its own."""
-    if n_components is None:
-        n_components = problem.signs.shape[1]
-    weights = None
-    while True:
-        point = replace(problem.point(subspace), weights=weights)
-        if reweigh is None:
-            bound = problem.lower_bound(point.duals, n_components)
-        else:
-            problem, weights, bound = reweigh(point.duals)
-        yield point, bound
-        subspace = problem.subspace(point.duals, n_components)
 
 
 def _search(
@@ -244,7 +167,6 @@ def _collect(
     tol: float,
     limit: int,
     callback: Callback | None,
-    may_cycle: bool = False,
 ) -> JointSolution:
     """Run the rounds; the best point, the best bound, and why it ended."""
     best: JointPoint | None = None
@@ -261,12 +183,6 @@ def _collect(
             break
         if gap <= tol:
             break
-        if may_cycle and _cycles(trace.rows):
-            status = (
-                "stopped: the alternation goes in circles; the best value is "
-                "{upper:.6g} and none is below {lower:.6g}, a relative gap of {gap:.1e}"
-            )
-            break
         if len(trace.rows) >= limit:
             status = f"stopped at max_iter={limit}: " + "relative gap {gap:.1e}"
             break
@@ -274,15 +190,7 @@ def _collect(
     gap = relative_gap(best.upper, lower)
     if gap <= tol:
         status = f"optimal: the relative gap {gap:.1e} is within tol={tol:.0e}"
-    status = status.format(gap=gap, upper=best.upper, lower=lower)
     rows = tuple(trace.rows)
-    return JointSolution(best, lower, gap, gap <= tol, status, len(rows), rows)
-
-
-def _cycles(trace: list[TraceRow]) -> bool:
-    """Whether the values of the last rounds are those of the rounds before them."""
-    if len(trace) < 5:
-        return False
-    values = np.array([row.value for row in trace[-5:]])
-    change = np.abs(values[2:] - values[:-2]) / np.abs(values[2:])
-    return bool(np.all(change <= SAME * min(trace[-1].gap, 1.0)))
+    return JointSolution(
+        best, lower, gap, gap <= tol, status.format(gap=gap), len(rows), rows
+    )

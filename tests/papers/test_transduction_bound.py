@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kernelweave.fits.transduction_bound import transduction_bound
+from kernelweave.papers.reference.transduction_bound import transduction_bound
 
 
 def bound(n=100, gamma=0.3, trace=2.0, **options):

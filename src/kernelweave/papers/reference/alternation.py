@@ -1,0 +1,94 @@
+"""The alternation that Chen et al. (2008) print for their joint problem."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from kernelweave._array import from_numpy
+from kernelweave.criteria.fisher.total import Fisher
+from kernelweave.fits.subspace import RegularizedKernel, Subspace
+from kernelweave.fits.subspace_svm import JointPoint, SubspaceSVM
+from kernelweave.kernels.banks.dense import DenseBank
+from kernelweave.protocols import WeightSet
+from kernelweave.solvers.solve import solve
+
+__all__ = ["BestWeights", "WeightedPoint", "alternate"]
+
+#: From A (n, m): the problem at the best weights for A, these (p,), and a lower bound.
+Reweigh = Callable[[np.ndarray], tuple[SubspaceSVM, np.ndarray, float]]
+
+
+@dataclass(frozen=True)
+class WeightedPoint(JointPoint):
+    """A point with the kernel weights (p,) of its round; None: those of the start."""
+
+    weights: np.ndarray | None = None
+
+
+class BestWeights:
+    """The best weights for fixed dual variables: Eq. 40, that is Eq. 27 with A for L.
+
+    ``max_w tr(A' T(w) A) = norm(A)^2 - min_w alpha tr(A' (G + alpha I)^-1 A)`` with
+    ``T = G (G + alpha I)^-1``: the Fisher criterion, whose bound becomes one on the
+    joint problem.
+
+    Parameters
+    ----------
+    bank : DenseBank
+        Centred kernels of trace n.
+    weights : WeightSet
+        Which weights are allowed.
+    problem : SubspaceSVM
+        Uncorrelated; alpha, signs and C are taken from it.
+    """
+
+    def __init__(
+        self, bank: DenseBank, weights: WeightSet, problem: SubspaceSVM
+    ) -> None:
+        self.bank, self.weights, self.problem = bank, weights, problem
+
+    def __call__(self, duals: np.ndarray) -> tuple[SubspaceSVM, np.ndarray, float]:
+        """The problem at the best weights for A (n, m), these, and the bound of A."""
+        now = self.problem
+        target, alpha = from_numpy(duals, self.bank.like), now.kernel.alpha
+        found = solve(Fisher(self.bank, target, alpha), self.weights, tol=now.tol)
+        explained = float(np.sum(duals**2)) - found.lower_bound
+        kernel = RegularizedKernel(self.bank.combine(found.weights), alpha)
+        problem = SubspaceSVM(kernel, now.signs, now.C, True, now.tol)
+        bound = float(np.sum(duals * now.signs)) - 0.5 * explained
+        return problem, found.weights, bound
+
+
+def alternate(
+    problem: SubspaceSVM,
+    subspace: Subspace,
+    n_components: int | None = None,
+    reweigh: Reweigh | None = None,
+) -> Iterator[tuple[WeightedPoint, float]]:
+    """Train machines on a subspace, take the best subspace for them, and so on.
+
+    Eqs. 9 and 20, with ``reweigh`` (a :class:`BestWeights`) also over the weights of
+    several kernels, Eqs. 39 and 40. It need not converge: the bounds of the rounds
+    often stay apart, and the rounds repeat.
+
+    Yields
+    ------
+    point : WeightedPoint
+        Subspace and machines of the round; its value is no smaller than the optimum.
+    bound : float
+        No larger than the optimum.
+    """
+    if n_components is None:
+        n_components = problem.signs.shape[1]
+    weights = None
+    while True:
+        point = WeightedPoint(**vars(problem.point(subspace)), weights=weights)
+        if reweigh is None:
+            bound = problem.lower_bound(point.duals, n_components)
+        else:
+            problem, weights, bound = reweigh(point.duals)
+        yield point, bound
+        subspace = problem.subspace(point.duals, n_components)

@@ -1,0 +1,219 @@
+"""The mixture exactly as Zhao et al. (2009) print it: in-sample EM, Eq. 26 weights."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from kernelweave._array import from_numpy, namespace, to_numpy
+from kernelweave._memory import require_memory
+from kernelweave.exceptions import KernelWarning
+from kernelweave.fits.predictive import Expert, PredictivePath, choose_noise
+from kernelweave.models.mixture.experts import ExpertPanel, ViewMaps, ask_experts
+from kernelweave.models.mixture.options import MixtureOptions
+from kernelweave.models.mixture.weights import Mixture, Outcome
+from kernelweave.models.mixture_kda import MixtureKDA
+from kernelweave.models.shared.options import read_options
+from kernelweave.models.shared.progress import Progress
+from kernelweave.solvers.em import truncated_responsibilities
+
+__all__ = ["PrintedMixtureKDA", "PrintedPosteriorKDA", "in_sample", "printed_weights"]
+
+#: Steps by default: the paper does not say how many.
+STEPS = 100
+
+Paths = dict[int, PredictivePath]
+
+
+def printed_weights(
+    prior: np.ndarray, similarity: np.ndarray, mass: np.ndarray
+) -> np.ndarray:
+    """``pi_l s_l(x) / sum_m s_m(x)``, (m, p, k): Eq. 26 as printed.
+
+    The arguments are those of :func:`~kernelweave.models.mixture.projection.\
+posterior_weights`. The weights of a row sum to less than one, by an amount that depends
+    on the row.
+    """
+    total = np.sum(similarity, axis=1, keepdims=True)
+    local = prior * similarity / np.where(total > 0, total, 1.0)
+    return np.where(total > 0, local, prior)
+
+
+class PrintedPosteriorKDA(MixtureKDA):
+    """:class:`MixtureKDA` whose posterior projection has the weights of Eq. 26."""
+
+    _localise = staticmethod(printed_weights)
+
+
+class PrintedMixtureKDA(PrintedPosteriorKDA):
+    """The printed algorithm: Eqs. 13-20 for each class, then Eq. 23 or 26.
+
+    Densities are those of the training rows inside the fit. Where a kernel can
+    interpolate, their likelihood has no upper bound: the noise falls to zero, and the
+    weights freeze wherever they happen to be. There is neither a prior over the weights
+    nor an amplitude.
+
+    Parameters
+    ----------
+    views, projection, missing, tol, psd, verbose
+        As in :class:`MixtureKDA`; ``tol`` is the largest change of a weight in a step.
+    noise : float, default=1.0
+        Noise to start from, relative to the mean eigenvalue of a kernel.
+    max_iter : int, default=100
+        Steps allowed.
+    """
+
+    def __init__(
+        self,
+        views: Any = None,
+        *,
+        projection: str = "prior",
+        noise: float = 1.0,
+        missing: str = "error",
+        tol: float = 1e-6,
+        max_iter: int = STEPS,
+        psd: str = "error",
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(
+            views,
+            projection=projection,
+            noise=noise,
+            missing=missing,
+            tol=tol,
+            max_iter=max_iter,
+            psd=psd,
+            verbose=verbose,
+        )
+
+    def _learn_mixture(
+        self, maps: ViewMaps, codes: np.ndarray, progress: Progress
+    ) -> Mixture:
+        n, p, like = len(maps.observed), len(maps.names), maps.like
+        require_memory(
+            p * n * n * namespace(like).finfo(like.dtype).bits // 8,
+            f"all eigenvectors of {p} kernels over {n} rows",
+            "use MixtureKDA, or fewer kernels or rows",
+            like=like,
+        )
+        options = read_options(MixtureOptions, self)
+        paths: Paths = {}
+
+        def start(e: int, path: PredictivePath) -> Expert:
+            paths[e] = path
+            return choose_noise(path, float(options.noise), "unit")
+
+        panel = ask_experts(maps, codes, self.classes_, options, progress, start)
+        weights, outcomes = printed_em(panel, paths, options)
+        problem = (
+            f"mixture likelihood of {p} experts, in-sample densities, nats per row"
+        )
+        return Mixture.of(panel, weights, outcomes, problem)
+
+
+def in_sample(path: PredictivePath, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Means and variances at the training rows themselves, (n, k) each.
+
+    Eqs. 13-14 with amplitude 1 and one noise level (k,) per coordinate. The target of a
+    row is part of its own mean: such densities grow without bound as the noise tends to
+    zero.
+    """
+    noise = np.asarray(noise, dtype=np.float64)
+    values = path.eigenvalues[:, None]
+    smooth = values / (values + from_numpy(noise, values)[None, :])  # (n - 1, k)
+    mean = to_numpy(path.vectors @ (path.rotated * smooth)).astype(np.float64)
+    share = to_numpy(path.vectors**2 @ smooth).astype(np.float64)
+    return path.intercept + mean, noise * (1.0 + share)
+
+
+def printed_em(
+    panel: ExpertPanel, paths: Paths, options: MixtureOptions
+) -> tuple[np.ndarray, list[Outcome]]:
+    """Zhao et al. (2009), Eqs. 13-14 and 17-20, class by class: weights (p, k).
+
+    After each E-step the noise becomes ``sum_i gamma_il (t_i - m_il)^2 / sum_i
+    gamma_il`` (Eq. 20). A step may decrease the likelihood; noise stops at the level
+    that rounding resolves. The panel takes the noise levels found, and the densities
+    inside the fit with them.
+    """
+    p, k = panel.allowed.shape
+    weights, noise = np.zeros((p, k)), panel.noise.copy()
+    outcomes = [_one_class(panel, paths, options, c, weights, noise) for c in range(k)]
+    floors = 0
+    for e, path in paths.items():
+        floors += int(np.sum(noise[e] <= path.smallest_alpha))
+        relative = noise[e] / path.mean_eigenvalue
+        panel.settle(e, choose_noise(path, relative, "unit"), path.vectors)
+        mean, variance = in_sample(path, noise[e])
+        panel.log_density[panel.rows[e], e] = _log_normal(path.target - mean, variance)
+    end = f"; {floors} of {p * k} noise levels fell to the floor" if floors else ""
+    warnings.warn(
+        "this is the algorithm as printed, for study: its likelihood is unbounded and "
+        f"its weights depend on where it stops{end}",
+        KernelWarning,
+        stacklevel=6,
+    )
+    return weights, outcomes
+
+
+def _one_class(
+    panel: ExpertPanel,
+    paths: Paths,
+    options: MixtureOptions,
+    c: int,
+    weights: np.ndarray,
+    noise: np.ndarray,
+) -> Outcome:
+    """Steps for class ``c``; writes its column of ``weights`` and ``noise`` (p, k)."""
+    members = np.flatnonzero(panel.allowed[:, c])
+    if not len(members):
+        raise ValueError(f"no kernel has rows of class {panel.classes.tolist()[c]!r}")
+    seen = panel.observed[:, members]
+    target = panel.target[:, c]
+    share = np.full(len(members), 1.0 / len(members))
+    change, value, limit = np.inf, np.nan, options.max_iter or STEPS
+    step = 0
+    while step < limit and change > options.tol:
+        step += 1
+        mean, variance = _inside(panel, paths, members, c, noise)
+        residual = target[:, None] - mean
+        density = _log_normal(residual, variance)
+        gamma = truncated_responsibilities(density, seen, share)
+        value = -_log_likelihood(density, seen, share) / len(target)
+        after = np.sum(gamma, axis=0) / np.sum(gamma)
+        change, share = float(np.max(np.abs(after - share))), after
+        total = np.maximum(np.sum(gamma, axis=0), np.finfo(float).tiny)
+        fresh = np.sum(gamma * np.where(seen, residual**2, 0.0), axis=0) / total
+        for j, e in enumerate(members):
+            noise[e, c] = max(fresh[j], paths[int(e)].smallest_alpha)
+    weights[members, c] = share
+    converged = change <= options.tol
+    status = f"{'stationary' if converged else f'stopped at max_iter={limit}'}: the "
+    status += f"last step changed a weight by {change:.1e}"
+    nan = float("nan")
+    return Outcome(weights[:, c], value, nan, converged, status, step, change)
+
+
+def _inside(
+    panel: ExpertPanel, paths: Paths, members: np.ndarray, c: int, noise: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """In-sample means and variances (n, members) of class ``c``; 0, 1 where missing."""
+    shape = (len(panel.target), len(members))
+    mean, variance = np.zeros(shape), np.ones(shape)
+    for j, e in enumerate(members):
+        rows = panel.rows[e]
+        inside = in_sample(paths[int(e)], noise[e])
+        mean[rows, j], variance[rows, j] = inside[0][:, c], inside[1][:, c]
+    return mean, variance
+
+
+def _log_normal(residual: np.ndarray, variance: np.ndarray) -> np.ndarray:
+    return -0.5 * (residual**2 / variance + np.log(2 * np.pi * variance))
+
+
+def _log_likelihood(density: np.ndarray, seen: np.ndarray, share: np.ndarray) -> float:
+    with np.errstate(divide="ignore"):
+        joint = np.where(seen, density + np.log(share)[None, :], -np.inf)
+    return float(np.sum(np.logaddexp.reduce(joint, axis=1)))

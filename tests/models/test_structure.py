@@ -1,0 +1,87 @@
+"""How estimators are built: few layers, and nothing written from outside."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+from sklearn.datasets import load_iris
+
+import kernelweave
+
+SOURCE = Path(kernelweave.__file__).parent
+ESTIMATORS = [
+    "KernelFDA",
+    "MultipleKernelFDA",
+    "MultipleKernelRidge",
+    "MultipleKernelSVC",
+    "TransductiveKernelSVC",
+    "KernelAlignment",
+    "SubspaceKernel",
+    "SubspaceKernelSVC",
+    "ProbabilisticKDA",
+    "MixtureKDA",
+]
+#: Who holds an estimator that is not its own.
+BORROWED = {"model", "estimator", "bearer"}
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_an_estimator_has_at_most_four_bases_of_this_package(name):
+    estimator = getattr(kernelweave, name)
+    bases = [b for b in estimator.__mro__[1:] if b.__module__.startswith("kernelweave")]
+    assert len(bases) <= 4, bases
+
+
+def written_from_outside(tree):
+    """Assignments to an attribute of an estimator other than ``self``, by line."""
+    for node in ast.walk(tree):
+        targets = getattr(node, "targets", [getattr(node, "target", None)])
+        for target in ast.walk(ast.Tuple([t for t in targets if t is not None])):
+            if isinstance(target, ast.Attribute):
+                owner = ast.unparse(target.value).split(".")[-1]
+                if owner in BORROWED:
+                    yield node.lineno
+        called = isinstance(node, ast.Call) and ast.unparse(node.func)
+        if called == "setattr" and ast.unparse(node.args[0]) in BORROWED:
+            yield node.lineno
+
+
+def test_no_module_writes_to_an_estimator():
+    seen = "model.x = 1\nmodel.x, b = 1, 2\nmodel.x += 1\nsetattr(model, 'x', 1)"
+    assert sorted(written_from_outside(ast.parse(seen))) == [1, 2, 3, 4]
+    found = {
+        str(path.relative_to(SOURCE)): lines
+        for path in (SOURCE / "models").rglob("*.py")
+        if (lines := list(written_from_outside(ast.parse(path.read_text()))))
+    }
+    assert not found
+
+
+def files_of(call):
+    """The files of the package with a function that ``call`` runs."""
+    files = set()
+
+    def note(frame, event, argument):
+        if event == "call":
+            path = Path(frame.f_code.co_filename)
+            if path.is_relative_to(SOURCE):
+                files.add(str(path.relative_to(SOURCE)))
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        call()
+    finally:
+        sys.setprofile(before)
+    return files - {"_array.py"}
+
+
+def test_one_fit_is_read_in_few_files():
+    X, y = load_iris(return_X_y=True)
+    files = files_of(lambda: kernelweave.MultipleKernelFDA().fit(X, y))
+    # measured, no margin: a file more is one more to be read
+    assert len([name for name in files if name.startswith("models")]) <= 12
+    assert len(files) <= 43

@@ -1,0 +1,115 @@
+"""The mixture of Zhao et al. (2009) as printed: what it computes, and where it ends."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy import stats
+from sklearn.base import clone
+
+from kernelweave import MixtureKDA
+from kernelweave.exceptions import KernelWarning
+from kernelweave.fits.targets import class_target
+from kernelweave.kernels import RBF
+from kernelweave.papers.reference.printed_mixture import (
+    PrintedMixtureKDA,
+    PrintedPosteriorKDA,
+)
+
+UNCONVERGED = "ignore::kernelweave.exceptions.KernelWeaveConvergenceWarning"
+VIEWS = [("a", RBF(), slice(0, 20)), ("b", RBF(), slice(20, 40))]
+
+
+@pytest.fixture
+def problem(rng):
+    """Thirty rows of two classes; the first of 40 columns tells them apart."""
+    y = np.arange(30) % 2
+    X = rng.normal(size=(30, 40))
+    X[:, 0] += 3 * y
+    return X, y
+
+
+@pytest.mark.filterwarnings(UNCONVERGED)
+def test_it_warns_and_falls_to_the_floor(problem):
+    X, y = problem
+    with pytest.warns(KernelWarning, match=r"printed.*unbounded.*of 4 noise levels"):
+        model = PrintedMixtureKDA(VIEWS).fit(X, y)
+    assert model.noise_.min() < 1e-10
+    assert np.all(model.amplitude_ == 1)
+    assert np.all(np.isfinite(model.predict_proba(X)))
+    assert model.certificate_.stationarity is not None
+    again = pickle.loads(pickle.dumps(model))
+    assert_allclose(again.transform(X), model.transform(X))
+
+
+@pytest.mark.filterwarnings(UNCONVERGED)
+def test_it_depends_on_where_it_starts(problem):
+    weights = []
+    for noise in (1.0, 0.01):
+        model = PrintedMixtureKDA(VIEWS, noise=noise, max_iter=50)
+        with pytest.warns(KernelWarning):
+            weights.append(model.fit(*problem).class_weights_)
+    assert np.abs(weights[0] - weights[1]).max() > 1e-3
+
+
+@pytest.mark.filterwarnings(UNCONVERGED)
+def test_it_is_the_printed_one(rng):
+    """Eqs. 13-14 and 17-20, line by line, with an inverse for every step."""
+    n, p, steps = 30, 4, 4
+    y = np.arange(n) % 3
+    X = rng.normal(size=(n, 2 * p)) + y[:, None]
+    K = np.stack([RBF(gamma=0.2)(X[:, 2 * e : 2 * e + 2]) for e in range(p)], axis=-1)
+    model = PrintedMixtureKDA("precomputed", max_iter=steps, tol=1e-12)
+    with pytest.warns(KernelWarning, match="as printed"):
+        model.fit(K, y)
+    P = np.eye(n) - 1 / n
+    kernels = [P @ K[:, :, e] @ P for e in range(p)]
+    kernels = [n * G / np.trace(G) for G in kernels]
+    target = class_target(y, 3)
+
+    def densities(t, noise):
+        columns = []
+        for G, level in zip(kernels, noise, strict=True):
+            inverse = np.linalg.inv(G + level * np.eye(n))
+            mean = G @ inverse @ t
+            variance = level + np.diagonal(G - G @ inverse @ G)
+            columns.append((stats.norm.pdf(t, mean, np.sqrt(variance)), mean))
+        return np.stack(columns, axis=2)
+
+    for c in range(3):
+        t, share, noise = target[:, c], np.full(p, 1 / p), np.ones(p)
+        for _ in range(steps):
+            density, mean = densities(t, noise)
+            gamma = share * density
+            gamma /= gamma.sum(axis=1, keepdims=True)
+            share = gamma.mean(axis=0)
+            noise = np.sum(gamma * (t[:, None] - mean) ** 2, axis=0) / gamma.sum(axis=0)
+        assert_allclose(model.class_weights_[:, c], share, atol=1e-8)
+        assert_allclose(model.noise_[:, c], noise, rtol=1e-7)
+        gamma = share * densities(t, noise)[0]
+        gamma /= gamma.sum(axis=1, keepdims=True)
+        assert_allclose(model.responsibilities_[:, :, c], gamma, atol=1e-7)
+
+
+@pytest.mark.filterwarnings(UNCONVERGED, "ignore::kernelweave.exceptions.KernelWarning")
+@pytest.mark.parametrize("kind", [PrintedMixtureKDA, PrintedPosteriorKDA])
+def test_posterior_weights_sum_to_less_than_one(problem, kind):
+    X, y = problem
+    X[::5, 20:] = np.nan  # these rows lack the second view
+    model = kind(VIEWS, projection="posterior", missing="available").fit(X, y)
+    share = model.sample_weights(X)
+    complete = np.arange(30) % 5 > 0
+    assert np.all(share[complete].sum(axis=1) < 1)
+    assert_allclose(share[~complete], [[1, 0]] * 6)
+    assert np.all(np.isfinite(model.predict_proba(X)))
+    assert model.score(X, y) > 0.6
+
+
+def test_only_the_posterior_weights_differ(problem):
+    printed = PrintedPosteriorKDA(VIEWS).fit(*problem)
+    plain = MixtureKDA(**clone(printed).get_params(deep=False)).fit(*problem)
+    assert_allclose(printed.class_weights_, plain.class_weights_)
+    assert_allclose(printed.transform(problem[0]), plain.transform(problem[0]))
