@@ -14,7 +14,7 @@ from kernelweave.models.mixture.options import MixtureOptions, check_mixture_par
 from kernelweave.models.mixture.projection import MixtureProjector, posterior_weights
 from kernelweave.models.mixture.weights import Mixture, learn_mixture
 from kernelweave.models.shared.discriminant import KernelDiscriminant
-from kernelweave.models.shared.options import read_options
+from kernelweave.models.shared.parameters import read_options
 from kernelweave.models.shared.progress import Progress
 from kernelweave.models.shared.rows import split_observed
 from kernelweave.models.shared.transaction import fit_method

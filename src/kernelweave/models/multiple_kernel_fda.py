@@ -29,6 +29,7 @@ from kernelweave.models.shared.parameters import (
     check_parameters,
     one_of,
     positive,
+    read_options,
 )
 from kernelweave.models.shared.progress import Progress
 from kernelweave.models.shared.targets import check_labels, encode_labels
@@ -296,12 +297,12 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
             Fitted once two classes have been seen.
         """
         self._check_parameters()
-        portions, due = next_portions(self, X, y, classes, solve)
+        portions, moments = next_portions(self, X, y, classes, solve)
         if portions.is_first:
             self._forget()
-        if due:
+        if moments is not None:
             progress = Progress(self, X, y)
-            self._assign(portions.train(self, progress))
+            self._assign(portions.train(self, moments, progress))
             progress.end()
         self._set_portions(portions)
         return self
@@ -357,7 +358,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
             return Fisher(bank, goal, alpha)
 
         learned = choose_weights(
-            LearnerOptions.of(self),
+            read_options(LearnerOptions, self),
             bank,
             target,
             criterion,
@@ -370,7 +371,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
     def _from_moments(
         self, recipe: ChunkRecipe, moments: Moments, like: Array, callback: Callback
     ) -> tuple[FeatureKernelMap, Fitted]:
-        options = LearnerOptions.of(self)
+        options = read_options(LearnerOptions, self)
         return fit_class_moments(options, recipe, moments, like, callback)
 
     def _assign(self, trained: Trained) -> None:

@@ -26,7 +26,12 @@ from kernelweave.models.shared.learner import (
     check_direct_loo,
     choose_weights,
 )
-from kernelweave.models.shared.parameters import COMMON, check_parameters, positive
+from kernelweave.models.shared.parameters import (
+    COMMON,
+    check_parameters,
+    positive,
+    read_options,
+)
 from kernelweave.models.shared.progress import Progress
 from kernelweave.models.shared.targets import check_outputs, require_rows
 from kernelweave.models.shared.transaction import fit_method
@@ -245,12 +250,12 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
             Fitted once two rows have been seen.
         """
         self._check_parameters()
-        portions, due = next_portions(self, X, y, classes, solve)
+        portions, moments = next_portions(self, X, y, classes, solve)
         if portions.is_first:
             self._forget()
-        if due:
+        if moments is not None:
             progress = Progress(self, X, y)
-            self._assign(portions.train(self, progress))
+            self._assign(portions.train(self, moments, progress))
             progress.end()
         self._set_portions(portions)
         return self
@@ -277,7 +282,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         spread = np.where(varies, spread, 1.0)
         target = from_numpy(np.where(varies, centred, 0.0) / spread, bank.like)
         learned = choose_weights(
-            LearnerOptions.of(self),
+            read_options(LearnerOptions, self),
             bank,
             target,
             lambda alpha: Fisher(bank, target, alpha),
@@ -294,7 +299,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
     def _from_moments(
         self, recipe: ChunkRecipe, moments: Moments, like: Array, callback: Callback
     ) -> tuple[FeatureKernelMap, Fitted]:
-        options = LearnerOptions.of(self)
+        options = read_options(LearnerOptions, self)
         return fit_output_moments(options, recipe, moments, like, callback)
 
     def _assign(self, trained: Trained) -> None:

@@ -9,13 +9,13 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from kernelweave._array import Array, from_numpy, to_numpy
 from kernelweave.models.shared.joint_subspace import JointOptions, fit_joint
 from kernelweave.models.shared.margin import MarginClassifier
-from kernelweave.models.shared.options import read_options
 from kernelweave.models.shared.parameters import (
     boolean,
     check_parameters,
     number,
     one_of,
     positive,
+    read_options,
     whole,
 )
 from kernelweave.models.shared.progress import Progress

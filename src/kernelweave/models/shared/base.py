@@ -28,7 +28,7 @@ from kernelweave.models.shared.progress import Progress
 from kernelweave.models.shared.rows import TrainingRows, read_rows, split_observed
 from kernelweave.models.shared.transaction import all_or_nothing
 from kernelweave.views.composition import ViewsParamsMixin
-from kernelweave.views.missing import ObservedViews, precomputed_with_missing
+from kernelweave.views.missing import precomputed_with_missing
 from kernelweave.views.precomputed import validate_precomputed
 from kernelweave.views.spec import is_precomputed
 from kernelweave.views.streams import split_rows, validate_new_rows
@@ -108,11 +108,6 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
         X, positions = validate_new(self, X, self._views, self._positions)
         if self.missing == "error":
             return split_views(X, self._views, positions, dtype=dtype)
-        return self._split_with_missing(X, positions, dtype=dtype)
-
-    def _split_with_missing(
-        self, X: Any, positions: list[list[int]], dtype: Any = None
-    ) -> ObservedViews:
         return split_observed(X, self._views, positions, dtype)
 
     def _check_home(self, X: Array, method: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,7 +16,6 @@ from kernelweave.fits.loo_path import LooPath
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.models.shared.certificate import Certificate
 from kernelweave.models.shared.parameters import (
-    check_parameters,
     number,
     one_of,
     positive,
@@ -40,7 +39,6 @@ __all__ = [
     "LearnerOptions",
     "RowJudge",
     "check_direct_loo",
-    "check_learner_parameters",
     "choose_weights",
     "search_norms",
     "split_learned",
@@ -72,11 +70,6 @@ class LearnerOptions:
     solver: str = "auto"
     tol: float = 1e-6
     max_iter: int | None = None
-
-    @classmethod
-    def of(cls, model: Any) -> LearnerOptions:
-        """Those of an estimator with parameters of these names."""
-        return cls(*(getattr(model, field.name) for field in fields(cls)))
 
 
 @dataclass(frozen=True)
@@ -154,12 +147,6 @@ class Learned:
             norm: {"alpha": found.alpha, "loo_error": found.error}
             for norm, found in self.candidates.items()
         }
-
-
-def check_learner_parameters(model: Any) -> None:
-    """Refuse parameter values and combinations that make no sense."""
-    check_parameters(model, LEARNER)
-    check_direct_loo(model)
 
 
 def check_direct_loo(model: Any) -> None:

@@ -25,7 +25,6 @@ from kernelweave.models.shared.learner import (
     split_learned,
     weight_set_of_norm,
 )
-from kernelweave.models.shared.options import read_options
 from kernelweave.models.shared.parameters import (
     boolean,
     check_choice,
@@ -33,6 +32,7 @@ from kernelweave.models.shared.parameters import (
     number,
     one_of,
     positive,
+    read_options,
     whole,
 )
 from kernelweave.solvers.certify import relative_gap

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from numbers import Integral
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -18,8 +18,11 @@ __all__ = [
     "number",
     "one_of",
     "positive",
+    "read_options",
     "whole",
 ]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -93,3 +96,8 @@ def _is_int(value: Any, lowest: int) -> bool:
 def check_choice(estimator: Any, name: str, choices: tuple[str, ...]) -> None:
     """Refuse a parameter that is none of ``choices``."""
     check_parameters(estimator, {name: one_of(*choices)})
+
+
+def read_options(kind: type[T], model: Any) -> T:
+    """The dataclass ``kind`` with the values that ``model`` has for its fields now."""
+    return kind(**{field.name: getattr(model, field.name) for field in fields(kind)})  # type: ignore[arg-type]

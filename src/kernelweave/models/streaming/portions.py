@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from kernelweave.kernels.moments.accumulate import RowAccumulator
+from kernelweave.kernels.moments.sums import Moments
 from kernelweave.models.shared.fitted import Trained
 from kernelweave.models.shared.progress import Progress
 from kernelweave.models.streaming.explicit import (
@@ -33,27 +34,25 @@ class Portions:
     n_rows: int
     is_first: bool  # all rows came in one call
 
-    def train(self, model: Any, progress: Progress) -> Trained:
-        """Fit the moments, with the parameters that the estimator has now."""
+    def train(self, model: Any, moments: Moments, progress: Progress) -> Trained:
+        """Fit the sums, with the parameters that the estimator has now."""
+        recipe = self.accumulator.recipe
         return train_moments(
-            model,
-            self.options,
-            self.intake,
-            self.accumulator.recipe,
-            self.accumulator.total(),
-            progress,
+            model, self.options, self.intake, recipe, moments, progress
         )
 
 
 def next_portions(
     model: Any, X: Any, y: Any, classes: Any, solve: bool
-) -> tuple[Portions, bool]:
-    """The rows of all calls with those of X, and whether to learn from them now."""
+) -> tuple[Portions, Moments | None]:
+    """The rows of all calls with those of X; also sums, if it is time to learn."""
     before = getattr(model, "_portions", None)
     if X is None:
-        return _check_again(model, before), True
+        before = _check_again(model, before)
+        return before, before.accumulator.total()
     portions = _added(model, before, X, y, classes)
-    return portions, solve and enough(portions.accumulator.total())
+    moments = portions.accumulator.total() if solve else None
+    return portions, moments if moments is not None and enough(moments) else None
 
 
 def _added(

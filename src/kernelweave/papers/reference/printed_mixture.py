@@ -15,7 +15,7 @@ from kernelweave.models.mixture.experts import ExpertPanel, ViewMaps, ask_expert
 from kernelweave.models.mixture.options import MixtureOptions
 from kernelweave.models.mixture.weights import Mixture, Outcome
 from kernelweave.models.mixture_kda import MixtureKDA
-from kernelweave.models.shared.options import read_options
+from kernelweave.models.shared.parameters import read_options
 from kernelweave.models.shared.progress import Progress
 from kernelweave.solvers.em import truncated_responsibilities
 
