@@ -15,8 +15,10 @@ PYTEST_ARGS ?=
 # How long "make fuzz" looks for a seed that fails.
 FUZZ_MINUTES ?= 10
 BENCH_ARGS ?=
-# What the benchmarks compare with beyond the group "bench"; MKLpy needs torch.
+# The tests and the benchmarks run torch on the processor; a newer one may bring gigabytes
+# of GPU libraries. "make test TORCH=" goes without it, and skips its tests.
 TORCH ?= torch==2.13.0
+# What the benchmarks compare with beyond the group "bench".
 MKLPY ?= MKLpy==0.6
 
 PIP := $(BIN)/python -m pip --disable-pip-version-check
@@ -99,7 +101,7 @@ $(VENV)/.pip: | $(VENV)/.python
 
 $(VENV)/.dev: pyproject.toml | $(VENV)/.pip
 	@echo "Installing kernelweave with its development tools (a few minutes at most)"
-	$(PIP) install --quiet -e ".[all]" --group dev
+	$(PIP) install --quiet -e ".[all]" --group dev $(TORCH)
 	@touch $@
 
 $(VENV)/.docs: pyproject.toml | $(VENV)/.pip
@@ -107,11 +109,10 @@ $(VENV)/.docs: pyproject.toml | $(VENV)/.pip
 	$(PIP) install --quiet -e ".[all]" --group docs
 	@touch $@
 
-# MKLpy asks for any torch, and the newest one may bring gigabytes of GPU libraries: torch
-# is named here, and MKLpy comes without dependencies. It is under the GPL, so that it
-# stays a tool of the benchmarks and out of the metadata of the package.
+# MKLpy is under the GPL, so that it stays a tool of the benchmarks and out of the metadata
+# of the package. It comes without dependencies; of these, only torch is not there yet.
 $(VENV)/.bench: pyproject.toml | $(VENV)/.pip
 	@echo "Installing kernelweave with the software it is compared to"
-	$(PIP) install --quiet -e ".[plot,sdp,dask]" --group bench "$(TORCH)"
+	$(PIP) install --quiet -e ".[plot,sdp,dask]" --group bench $(TORCH)
 	$(PIP) install --quiet --no-deps "$(MKLPY)"
 	@touch $@

@@ -59,6 +59,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "seeded: draws random numbers from a seed of this run"
     )
+    config.addinivalue_line(
+        "markers", "one_seed: the first seed is enough, another draw adds nothing"
+    )
     config.pluginmanager.register(_Clock(config.getoption("--stop-after")))
 
 
@@ -91,10 +94,19 @@ def pytest_report_header() -> str:
     return f"random seeds: {SEED_VARIABLE}={','.join(map(str, SEEDS))}"
 
 
-@pytest.fixture(params=SEEDS)
+@pytest.fixture
 def global_random_seed(request: pytest.FixtureRequest) -> int:
     """Each seed of this run; for whatever takes a ``random_state``."""
     return request.param
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """One draw is enough for ``one_seed``, and for each of several array libraries."""
+    name = "global_random_seed"
+    if name in metafunc.fixturenames:
+        several = {"xp_backend", "other_backend"} & set(metafunc.fixturenames)
+        one = several or metafunc.definition.get_closest_marker("one_seed")
+        metafunc.parametrize(name, SEEDS[:1] if one else SEEDS, indirect=True)
 
 
 @pytest.fixture
@@ -119,10 +131,8 @@ class ArrayBackend:
         )
 
 
-@pytest.fixture(params=["numpy", "array_api_strict", "torch"])
-def xp_backend(request: pytest.FixtureRequest) -> ArrayBackend:
-    """Each array library that is installed; torch on the device of DEVICE_VARIABLE."""
-    name = request.param
+def find_backend(name: str) -> ArrayBackend:
+    """An array library by name; torch on the device of DEVICE_VARIABLE."""
     try:
         library = importlib.import_module(name)
     except ModuleNotFoundError:
@@ -130,6 +140,18 @@ def xp_backend(request: pytest.FixtureRequest) -> ArrayBackend:
     device = os.environ.get(DEVICE_VARIABLE, "cpu") if name == "torch" else None
     xp = array_api_compat.array_namespace(library.ones(1))
     return ArrayBackend(name, xp, device)
+
+
+@pytest.fixture(params=["numpy", "array_api_strict", "torch"])
+def xp_backend(request: pytest.FixtureRequest) -> ArrayBackend:
+    """Each array library."""
+    return find_backend(request.param)
+
+
+@pytest.fixture(params=["array_api_strict", "torch"])
+def other_backend(request: pytest.FixtureRequest) -> ArrayBackend:
+    """Each array library but NumPy, for what is compared with NumPy's answer."""
+    return find_backend(request.param)
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from numpy.testing import assert_allclose
 
 from kernelweave._array import inner_products, to_numpy
 from kernelweave.kernels import DenseBank, center_and_scale
-from kernelweave.kernels.banks import dense as bank_module
 
 SHAPES = pytest.mark.parametrize(("p", "n", "k"), [(1, 2, 1), (3, 11, 1), (7, 20, 4)])
 DTYPES = pytest.mark.parametrize("dtype", ["float64", "float32"])
@@ -32,12 +31,12 @@ def tolerance(dtype):
 
 @SHAPES
 @DTYPES
-def test_combine(p, n, k, dtype, rng, xp_backend, monkeypatch):
+def test_combine(p, n, k, dtype, rng, xp_backend):
     stack, weights = draw(rng, p, n), rng.uniform(size=p)
     bank = DenseBank(xp_backend.asarray(stack, dtype))
     expected = np.einsum("i,ijk->jk", weights, stack)
-    for entries in (bank_module.BLOCK_ENTRIES, 1, 3 * p * n):
-        monkeypatch.setattr(bank_module, "BLOCK_ENTRIES", entries)
+    for entries in (bank.block_entries, 1, 3 * p * n):
+        bank.block_entries = entries
         found = bank.combine(weights)
         assert found.dtype == bank.stack.dtype
         assert_allclose(to_numpy(found), expected, **tolerance(dtype))
@@ -71,12 +70,12 @@ def test_apply_and_quad(p, n, k, dtype, b_dtype, rng, xp_backend):
     )
 
 
-def test_float32_kernels_are_widened_by_blocks(rng, xp_backend, monkeypatch):
+def test_float32_kernels_are_widened_by_blocks(rng, xp_backend):
     stack, b = draw(rng, 3, 17), rng.normal(size=(17, 2))
     bank = DenseBank(xp_backend.asarray(stack, "float32"))
     right = xp_backend.asarray(b)
     whole = to_numpy(bank.apply(right))
-    monkeypatch.setattr(bank_module, "BLOCK_ENTRIES", 2 * 17)
+    bank.block_entries = 2 * 17
     assert_allclose(to_numpy(bank.apply(right)), whole, rtol=1e-12)
 
 

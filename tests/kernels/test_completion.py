@@ -10,7 +10,6 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from kernelweave import _chunks as chunks
 from kernelweave._array import to_numpy
 from kernelweave.criteria.identifiability import identity_likeness
 from kernelweave.exceptions import KernelWarning
@@ -305,7 +304,7 @@ def test_a_view_missing_in_all_new_rows(missing, rng):
 
 
 @every_mode
-def test_chunks_do_not_matter(missing, rng, monkeypatch):
+def test_chunks_do_not_matter(missing, rng):
     X, new = rng.normal(size=(20, 6)), rng.normal(size=(13, 6))
     mask, new_mask = draw_mask(rng, 20), draw_mask(rng, 13)
     kernel_map = feature_map(X, mask, missing)
@@ -314,11 +313,13 @@ def test_chunks_do_not_matter(missing, rng, monkeypatch):
     coef = rng.normal(size=(20, 2))
     expected = kernel_map.cross(rows, weights)
     projected = kernel_map.project(rows, weights, coef)
-    monkeypatch.setattr(chunks, "CHUNK_ENTRIES", 150)
+    kernel_map.chunk_entries = 150
     assert len(list(kernel_map.pieces(rows))) > 1
     assert_allclose(kernel_map.cross(rows, weights), expected, atol=1e-12)
     assert_allclose(kernel_map.project(rows, weights, coef), projected, atol=1e-10)
-    assert_allclose(feature_map(X, mask, missing).fit().stack, whole, atol=1e-12)
+    again = feature_map(X, mask, missing)
+    again.chunk_entries = 150
+    assert_allclose(again.fit().stack, whole, atol=1e-12)
 
 
 @every_mode

@@ -8,16 +8,21 @@ from numpy.testing import assert_allclose
 from sklearn.base import clone
 from sklearn.metrics import recall_score
 
+from estimators import some
 from kernelweave import KernelFDA, MultipleKernelFDA
 
-CLASSIFIERS = [
-    pytest.param(KernelFDA(), id="uniform"),
-    pytest.param(MultipleKernelFDA(), id="default"),
-    pytest.param(MultipleKernelFDA(norm=1, alpha=0.1), id="l1"),
-    pytest.param(MultipleKernelFDA(norm=2, alpha="learn"), id="l2-learn"),
-    pytest.param(MultipleKernelFDA(objective="loo"), id="loo"),
-]
-every_classifier = pytest.mark.parametrize("estimator", CLASSIFIERS)
+every_classifier = pytest.mark.parametrize(
+    "estimator",
+    some(
+        (
+            "KernelFDA",
+            "MultipleKernelFDA",
+            "MultipleKernelFDA-l1",
+            "MultipleKernelFDA-l2-learn",
+            "MultipleKernelFDA-loo",
+        )
+    ),
+)
 
 
 def fitted(estimator, problem, labels=None):
@@ -200,13 +205,11 @@ def test_a_hundred_and_twenty_classes(estimator, rng):
         assert model.certificate_.converged
 
 
-def test_many_rows_go_by_chunks(make_problem, monkeypatch):
-    from kernelweave import _chunks as chunks
-
+def test_many_rows_go_by_chunks(make_problem):
     problem = make_problem(3, n=40, m=101)
     model = KernelFDA(problem.views).fit(problem.X, problem.y)
     whole = model.transform(problem.new)
-    monkeypatch.setattr(chunks.row_chunks, "__defaults__", (7 * 40,))
+    model.kernel_map_.chunk_entries = 7 * 40
     assert_allclose(model.transform(problem.new), whole, atol=1e-12)
     for row in (0, 50, 100):
         assert_allclose(model.transform(problem.new[row : row + 1]), whole[[row]])

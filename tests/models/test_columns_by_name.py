@@ -7,49 +7,17 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.base import clone
 
-from kernelweave import (
-    KernelAlignment,
-    KernelFDA,
-    MixtureKDA,
-    MultipleKernelFDA,
-    MultipleKernelRidge,
-    MultipleKernelSVC,
-    ProbabilisticKDA,
-    SubspaceKernel,
-    SubspaceKernelSVC,
-    TransductiveKernelSVC,
-)
-from kernelweave.models.streaming import explicit as _explicit
+from estimators import EXPLICIT, ONE_EACH, some
+from kernelweave import KernelFDA
+from kernelweave.models.streaming.explicit import SAMPLE_ROWS
+
+#: Where a column is found does not depend on what is in it.
+pytestmark = pytest.mark.one_seed
 
 pd = pytest.importorskip("pandas")
 
-ESTIMATORS = [
-    KernelFDA(alpha=0.1),
-    MultipleKernelFDA(norm=1, alpha=0.1),
-    MultipleKernelRidge(norm=1, alpha=0.1),
-    MultipleKernelSVC(),
-    TransductiveKernelSVC(signed=False),
-    KernelAlignment(output="features"),
-    SubspaceKernel(norm=1, alpha=0.1),
-    SubspaceKernelSVC(alpha=0.1),
-    ProbabilisticKDA(),
-    MixtureKDA(),
-]
-EXPLICIT = [
-    MultipleKernelFDA(
-        norm=1, alpha=0.1, features="nystroem", n_features=8, random_state=0
-    ),
-    MultipleKernelRidge(
-        norm=1, alpha=0.1, features="nystroem", n_features=8, random_state=0
-    ),
-]
-every_estimator = pytest.mark.parametrize(
-    "estimator",
-    [
-        *(pytest.param(model, id=type(model).__name__) for model in ESTIMATORS),
-        *(pytest.param(m, id=f"{type(m).__name__}-features") for m in EXPLICIT),
-    ],
-)
+NAMED = (*ONE_EACH, "KernelAlignment-features")
+every_estimator = pytest.mark.parametrize("estimator", some((*NAMED, *EXPLICIT)))
 METHODS = (
     "predict",
     "transform",
@@ -182,9 +150,7 @@ def test_arrays_are_read_by_position(estimator, table):
 
 
 @pytest.mark.parametrize("missing", ["available", "zero"])
-@pytest.mark.parametrize(
-    "estimator", [pytest.param(m, id=type(m).__name__) for m in ESTIMATORS]
-)
+@pytest.mark.parametrize("estimator", some(NAMED))
 def test_gaps_go_with_their_columns(estimator, missing, table):
     X, y = table
     views = [("left", "linear", ["a", "b"]), ("right", "rbf", ["c", "d"])]
@@ -202,12 +168,12 @@ def test_output_keeps_the_index_of_new_rows(table):
     assert_allclose(found[::-1], model.transform(X), rtol=1e-9, atol=1e-11)
 
 
-@pytest.mark.parametrize("estimator", EXPLICIT, ids=["FDA", "Ridge"])
-def test_later_portions_find_their_columns(estimator, table, monkeypatch):
-    monkeypatch.setattr(_explicit, "SAMPLE_ROWS", 10)
-    X, y = table
+@pytest.mark.parametrize("estimator", some(EXPLICIT))
+def test_later_portions_find_their_columns(estimator, table):
+    X, y = pd.concat([table[0]] * 100), np.tile(table[1], 100)
     model = clone(estimator).set_params(views=VIEWS["names"], n_features=2)
-    parts = [slice(0, 15), slice(15, 25), slice(25, 40)]
+    parts = [slice(0, 2500), slice(2500, 3000), slice(3000, 4000)]
+    assert parts[0].stop > SAMPLE_ROWS  # the features are fixed by then
     tables = [X, mixed_up(X), X[[*"dcba", "unused"]]]
     plain = [(X[part], y[part]) for part in parts]
     other = [(rows[part], y[part]) for rows, part in zip(tables, parts, strict=True)]
@@ -219,7 +185,7 @@ def test_later_portions_find_their_columns(estimator, table, monkeypatch):
         expected.partial_fit(same_rows, targets)
     expected = answers(expected, X)
     assert_same_answers(answers(found, X), expected)
-    lacks = r"starts at row 40 .*lacks the column\(s\) 'd' \(view 'right'\)"
+    lacks = r"starts at row 4,000 .*lacks the column\(s\) 'd' \(view 'right'\)"
     with pytest.raises(ValueError, match=lacks):
         found.partial_fit(X[["a", "b", "c"]], y)
     assert_same_answers(answers(found.partial_fit(), X), expected)

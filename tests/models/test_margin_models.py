@@ -317,6 +317,7 @@ HARD_INPUT = {
 }
 
 
+@pytest.mark.one_seed
 @pytest.mark.filterwarnings(
     "ignore::kernelweave.exceptions.KernelWeaveConvergenceWarning"
 )
@@ -349,6 +350,7 @@ def test_hard_problems_end_with_an_honest_status(
     assert np.all(np.isfinite(model.decision_function(X)))
 
 
+@pytest.mark.one_seed
 def test_newton_says_that_it_works_on_the_cpu(make_problem):
     torch = pytest.importorskip("torch")
     problem = make_problem(2)

@@ -529,7 +529,9 @@ def test_no_view_left(make_problem):
         model.predict(problem.new)
     for missing in ("available", "zero"):
         model.set_params(missing=missing)
-        with pytest.raises(ValueError, match=r"training row\(s\) lack every view, row\(s\) 4\. "):
+        with pytest.raises(
+            ValueError, match=r"training row\(s\) lack every view, row\(s\) 4\. "
+        ):
             clone(model).fit(problem.X, problem.y)
 
 
@@ -628,24 +630,25 @@ def test_frames_and_search(make_problem, rng):
     ids=str,
 )
 @pytest.mark.parametrize("gaps", [False, True], ids=["complete", "gaps"])
-def test_every_library(make_problem, rng, xp_backend, setting, gaps):
+def test_every_library(make_problem, rng, other_backend, setting, gaps):
     problem = make_problem(3)
     X, new = problem.X, problem.new
     if gaps:
         X, new = with_gaps(X, rng)[0], with_gaps(new, rng)[0]
     missing = "available" if gaps else "error"
     wanted = MixtureKDA(problem.views, missing=missing, **setting).fit(X, problem.y)
-    model = clone(wanted).fit(xp_backend.asarray(X), problem.y)
+    model = clone(wanted).fit(other_backend.asarray(X), problem.y)
     assert_allclose(to_numpy(model.class_weights_), wanted.class_weights_, atol=1e-5)
-    there = xp_backend.asarray(new)
+    there = other_backend.asarray(new)
     assert type(model.kernel_weights_) is type(there)
     for name in ("transform", "predict_proba", "predict", "kernel", "sample_weights"):
         found = getattr(model, name)(there)
         assert type(found) is type(there)
         assert_allclose(to_numpy(found), getattr(wanted, name)(new), atol=1e-4)
     kernels = MixtureKDA("precomputed", missing="zero")
-    kernels.fit(xp_backend.asarray(problem.K), problem.y)
-    assert to_numpy(kernels.predict(xp_backend.asarray(problem.new_K))).shape == (25,)
+    kernels.fit(other_backend.asarray(problem.K), problem.y)
+    labels = kernels.predict(other_backend.asarray(problem.new_K))
+    assert to_numpy(labels).shape == (25,)
 
 
 @pytest.mark.parametrize("gaps", [False, True], ids=["complete", "gaps"])

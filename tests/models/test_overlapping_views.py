@@ -10,18 +10,8 @@ from numpy.testing import assert_allclose
 from sklearn.base import clone
 from sklearn.impute import SimpleImputer
 
-from kernelweave import (
-    KernelAlignment,
-    KernelFDA,
-    MixtureKDA,
-    MultipleKernelFDA,
-    MultipleKernelRidge,
-    MultipleKernelSVC,
-    ProbabilisticKDA,
-    SubspaceKernel,
-    SubspaceKernelSVC,
-    TransductiveKernelSVC,
-)
+from estimators import EXPLICIT, ONE_EACH, output, some
+from kernelweave import KernelFDA, MultipleKernelFDA, MultipleKernelRidge
 from kernelweave import _memory as memory
 from kernelweave.exceptions import KernelWarning
 from kernelweave.inspection import weights_table
@@ -41,33 +31,8 @@ APART = [
 COPIES = [0, 1, 2, 2, 3, 4, 5]
 TWINS = [("one", "rbf", [0, 1]), ("other", RBF(), [1, 0]), ("third", "rbf", [1, 2])]
 
-ESTIMATORS = [
-    KernelFDA(),
-    MultipleKernelFDA(),
-    MultipleKernelRidge(),
-    MultipleKernelSVC(),
-    TransductiveKernelSVC(signed=False),
-    KernelAlignment(output="features"),
-    SubspaceKernel(norm=1, alpha=0.1),
-    SubspaceKernelSVC(alpha=0.1),
-    ProbabilisticKDA(),
-    MixtureKDA(),
-]
-EXPLICIT = [
-    MultipleKernelFDA(norm=1, features="nystroem", n_features=8, random_state=0),
-    MultipleKernelRidge(norm=1, features="nystroem", n_features=8, random_state=0),
-]
-
-
-def named(estimators, suffix=""):
-    return [
-        pytest.param(model, id=type(model).__name__ + suffix) for model in estimators
-    ]
-
-
-every_estimator = pytest.mark.parametrize(
-    "estimator", [*named(ESTIMATORS), *named(EXPLICIT, "-features")]
-)
+NAMES = (*ONE_EACH, "MultipleKernelFDA", "KernelAlignment-features")
+every_estimator = pytest.mark.parametrize("estimator", some((*NAMES, *EXPLICIT)))
 
 
 @pytest.fixture
@@ -79,17 +44,10 @@ def table(rng):
     return X, y
 
 
-def answer(model, X):
-    """What the model says about rows, in as many numbers as it has."""
-    names = ("transform", "decision_function", "predict")
-    method = next(getattr(model, name) for name in names if hasattr(model, name))
-    return np.asarray(method(X))
-
-
 def assert_same_model(shared, apart, X):
     assert shared.kernel_names_ == apart.kernel_names_
     assert_allclose(shared.kernel_weights_, apart.kernel_weights_, atol=1e-7)
-    assert_allclose(answer(shared, X), answer(apart, X[:, COPIES]), atol=1e-6)
+    assert_allclose(output(shared, X), output(apart, X[:, COPIES]), atol=1e-6)
     assert list(shared.view_weights_) == ["a", "b", "c"]
     for row, same in zip(weights_table(shared), weights_table(apart), strict=True):
         assert (row["view"], row["kernel"]) == (same["view"], same["kernel"])
@@ -104,8 +62,9 @@ def test_a_shared_column_is_a_copied_column(estimator, table):
     assert_same_model(shared, apart, X)
 
 
+@pytest.mark.one_seed
 @pytest.mark.parametrize("missing", ["available", "zero"])
-@pytest.mark.parametrize("estimator", named(ESTIMATORS))
+@pytest.mark.parametrize("estimator", some(NAMES))
 def test_rows_that_lack_views_which_share_columns(estimator, missing, table):
     X, y = table
     X[:5, :4] = np.nan  # lack a and b
@@ -127,7 +86,7 @@ def test_a_row_that_lacks_one_view_has_a_gap_in_the_other(table):
     assert model.kernel_map_.source.observed[3].tolist() == [False, True, True]
 
 
-@pytest.mark.parametrize("estimator", named(EXPLICIT))
+@pytest.mark.parametrize("estimator", some(EXPLICIT))
 def test_portions(estimator, table):
     X, y = table
     shared = clone(estimator).set_params(views=SHARED)
@@ -153,6 +112,7 @@ def warned(call, *arguments):
     return [str(warning.message) for warning in caught]
 
 
+@pytest.mark.one_seed
 @every_estimator
 def test_twins_are_told_once_in_fit(estimator, table):
     X, y = table
@@ -161,7 +121,7 @@ def test_twins_are_told_once_in_fit(estimator, table):
         (message,) = warned(model.fit, X, y)
         assert "the views 'one' and 'other' have a kernel" in message
         assert "cannot be told apart" in message and "third" not in message
-    assert warned(answer, model, X) == []
+    assert warned(output, model, X) == []
 
 
 def test_twins_have_the_weight_of_one_together(table):

@@ -332,10 +332,10 @@ def test_kernels_with_gaps_say_what_columns_say(make_problem, rng, missing):
         kernels.predict_distribution(cross, diagonal)
 
 
-def test_every_library(make_problem, xp_backend):
+def test_every_library(make_problem, other_backend):
     problem = make_problem(3)
     wanted = ProbabilisticKDA(problem.views).fit(problem.X, problem.y)
-    X, new = xp_backend.asarray(problem.X), xp_backend.asarray(problem.new)
+    X, new = other_backend.asarray(problem.X), other_backend.asarray(problem.new)
     model = clone(wanted).fit(X, problem.y)
     assert_allclose(to_numpy(model.noise_), wanted.noise_)
     for name in ("transform", "decision_function", "predict_proba", "predict"):
@@ -348,8 +348,8 @@ def test_every_library(make_problem, xp_backend):
         strict=True,
     ):
         assert_allclose(to_numpy(found), expected, atol=1e-7)
-    single = clone(model).fit(xp_backend.asarray(problem.X, "float32"), problem.y)
-    mean, variance = single.predict_distribution(xp_backend.asarray(problem.new))
+    single = clone(model).fit(other_backend.asarray(problem.X, "float32"), problem.y)
+    mean, variance = single.predict_distribution(other_backend.asarray(problem.new))
     assert "float32" in str(mean.dtype) and "float32" in str(variance.dtype)
 
 

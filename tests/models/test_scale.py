@@ -16,8 +16,9 @@ from kernelweave import _memory as memory
 from kernelweave.exceptions import KernelWarning, MemoryRefusedError
 from kernelweave.kernels import RBF, Linear, Pipe, Polynomial, Standardizer
 from kernelweave.kernels.moments.sums import ChunkRecipe
-from kernelweave.models.streaming import explicit as _explicit
-from kernelweave.models.streaming import feature_choice as _feature_choice
+from kernelweave.models.streaming.explicit import CHUNK_ROWS, SAMPLE_ROWS
+
+CHUNK = CHUNK_ROWS["cpu"]
 
 EXACT = [
     ("left", [Linear(), Polynomial(2)], [0, 1, 2]),
@@ -137,20 +138,20 @@ def fit_by_parts(model, X, y, sizes):
     return model
 
 
-def test_all_ways_in_give_the_same_bits(table, monkeypatch, tmp_path):
+@pytest.mark.one_seed
+def test_all_ways_in_give_the_same_bits(rng, tmp_path):
     pa = pytest.importorskip("pyarrow")
     import pyarrow.dataset
     import pyarrow.parquet
 
     pd = pytest.importorskip("pandas")
-    monkeypatch.setitem(_explicit.CHUNK_ROWS, "cpu", 50)
-    monkeypatch.setattr(_explicit, "SAMPLE_ROWS", 60)
-    X, y = table
+    X, y = draw(rng, n=2 * CHUNK + 3000)
     model = MultipleKernelFDA(MIXED, n_features=8, norm=1, alpha=0.1)
-    reference = clone(model).fit(portions(X, y, 60))
-    for size in (60, 70, 240):
+    reference = clone(model).fit(portions(X, y, SAMPLE_ROWS))
+    for size in (SAMPLE_ROWS, SAMPLE_ROWS + 123, len(y)):
         same_model(clone(model).fit(portions(X, y, size)), reference, X)
-    same_model(fit_by_parts(model, X, y, [60, 1, 29, 150]), reference, X)
+    sizes = [SAMPLE_ROWS, 1, 999, CHUNK + 1, len(y)]
+    same_model(fit_by_parts(model, X, y, sizes), reference, X)
     frame = pd.DataFrame(X, columns=list("abcdef")).assign(label=y)
     table = pa.Table.from_pandas(frame)
     pyarrow.parquet.write_table(table, tmp_path / "rows.parquet")
@@ -247,14 +248,14 @@ def test_partial_fit_goes_on_where_it_was(table):
     assert not hasattr(model, "_portions")
 
 
-def test_other_norms_and_alphas_need_no_second_pass(table, monkeypatch):
-    X, y = table
-    monkeypatch.setitem(_explicit.CHUNK_ROWS, "cpu", 40)
+@pytest.mark.one_seed
+def test_other_norms_and_alphas_need_no_second_pass(rng, monkeypatch):
+    X, y = draw(rng, n=2 * CHUNK)
     settings = {"features": "nystroem", "n_features": 8, "alpha": "cv"}
     model = MultipleKernelFDA(MIXED, **settings)
     with pytest.raises(ValueError, match="there were none"):
         model.partial_fit()
-    model.partial_fit(X, y, solve=False)  # 6 chunks of 40, none is left waiting
+    model.partial_fit(X, y, solve=False)  # two chunks, no row is left waiting
     monkeypatch.setattr(ChunkRecipe, "__call__", None)
     found = {}
     for norm in (1, 2):
@@ -262,7 +263,6 @@ def test_other_norms_and_alphas_need_no_second_pass(table, monkeypatch):
             model.set_params(norm=norm, alpha=alpha).partial_fit()
             found[norm, alpha] = model.kernel_weights_, model.alpha_, model.predict(X)
     monkeypatch.undo()
-    monkeypatch.setitem(_explicit.CHUNK_ROWS, "cpu", 40)
     for (norm, alpha), (weights, chosen, labels) in found.items():
         fresh = clone(model).set_params(norm=norm, alpha=alpha).partial_fit(X, y)
         assert_allclose(weights, fresh.kernel_weights_, atol=1e-4)
@@ -308,11 +308,12 @@ def test_bad_portions_are_refused_and_forgotten(table):
     same_model(model, clean, X)
 
 
-def test_an_interrupt_loses_nothing(table, monkeypatch):
-    X, y = table
-    monkeypatch.setitem(_explicit.CHUNK_ROWS, "cpu", 20)
+@pytest.mark.one_seed
+def test_an_interrupt_loses_nothing(rng, monkeypatch):
+    X, y = draw(rng, n=4 * CHUNK)
+    first = CHUNK + 60
     model = MultipleKernelFDA(MIXED, n_features=8, norm=1, alpha=0.1)
-    model.partial_fit(X[:60], y[:60])
+    model.partial_fit(X[:first], y[:first])
     recipe = type(model._portions.accumulator.recipe)
     original, calls = recipe.__call__, []
 
@@ -324,31 +325,32 @@ def test_an_interrupt_loses_nothing(table, monkeypatch):
 
     monkeypatch.setattr(recipe, "__call__", interrupting)
     with pytest.raises(KeyboardInterrupt):
-        model.partial_fit(X[60:], y[60:])
+        model.partial_fit(X[first:], y[first:])
     model.predict(X)
-    model.partial_fit(X[60:], y[60:])
+    model.partial_fit(X[first:], y[first:])
     monkeypatch.setattr(recipe, "__call__", original)
-    same_model(model, fit_by_parts(model, X, y, [60, 180]), X)
+    same_model(model, fit_by_parts(model, X, y, [first, len(y)]), X)
 
 
 # Choice and messages ------------------------------------------------------------------
 
 
-def test_auto_takes_kernels_while_they_fit(table, monkeypatch):
-    X, y = table
+@pytest.mark.one_seed
+def test_auto_takes_kernels_while_they_fit(rng):
+    X, y = draw(rng)
     model = MultipleKernelFDA(MIXED, norm=1, n_features=8)
     assert clone(model).fit(X, y).features_.representation == "kernels"
     assert "fit into memory" in clone(model).fit(X, y).features_.why
-    monkeypatch.setattr(_feature_choice, "AUTO_ROWS", 100)
+    X, y = draw(rng, n=10_001)
     long = clone(model).fit(X, y)
-    assert long.features_.why == "240 rows are more than 100"
-    assert any("features: 240 rows" in r for r in long.certificate_.remarks)
+    assert long.features_.why == "10,001 rows are more than 10,000"
+    assert any("features: 10,001 rows" in r for r in long.certificate_.remarks)
     assert any("held-out kernel error" in r for r in long.certificate_.remarks)
     assert "Nystroem" in str(long.features_) and long.features_.worst_error > 0
-    exact = clone(model).set_params(features="exact").fit(X, y)
-    assert exact.features_.representation == "kernels"
-    other = clone(model).set_params(objective="loo").fit(X, y)
-    assert other.features_.representation == "kernels"
+    # Kernels between so many rows take a gigabyte: only the choice is looked at.
+    assert long._why_features(X) == long.features_.why
+    assert clone(model).set_params(features="exact")._why_features(X) is None
+    assert clone(model).set_params(objective="loo")._why_features(X) is None
 
 
 def test_auto_falls_back_when_memory_is_short(table, monkeypatch):
@@ -399,13 +401,13 @@ def test_settings_that_do_not_go_together(settings, message, table):
         MultipleKernelFDA(**settings).fit(X, y)
 
 
-def test_a_bad_row_is_named_by_its_own_number(table, monkeypatch):
-    X, y = table
-    monkeypatch.setattr(_explicit, "SAMPLE_ROWS", 200)
-    monkeypatch.setitem(_explicit.CHUNK_ROWS, "cpu", 50)
-    X[123, 4] = np.inf
+@pytest.mark.one_seed
+def test_a_bad_row_is_named_by_its_own_number(rng):
+    X, y = draw(rng, n=2 * CHUNK)
+    X[CHUNK + 23, 4] = np.inf
     model = MultipleKernelFDA(MIXED, features="nystroem", n_features=8)
-    with pytest.raises(ValueError, match=r"starts at row 100.*view 'right', row 23"):
+    wanted = rf"starts at row {CHUNK:,} .*view 'right', row 23"
+    with pytest.raises(ValueError, match=wanted):
         model.fit(X, y)
 
 

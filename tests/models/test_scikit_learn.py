@@ -24,17 +24,15 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from kernelweave import KernelFDA, MultipleKernelFDA, MultipleKernelRidge
+from estimators import ONE_EACH, every_estimator, has, output, some
+from kernelweave import KernelFDA, MultipleKernelFDA
 from kernelweave.kernels import RBF, Linear, Pipe
 
-ESTIMATORS = [
-    pytest.param(KernelFDA(), id="KernelFDA"),
-    pytest.param(MultipleKernelFDA(norm=1, alpha=0.1), id="FDA-l1"),
-    pytest.param(MultipleKernelFDA(), id="FDA-default"),
-    pytest.param(MultipleKernelRidge(norm=2, alpha="learn"), id="Ridge"),
-]
-every_estimator = pytest.mark.parametrize("estimator", ESTIMATORS)
-CLASSIFIERS = ESTIMATORS[:-1]
+#: What other tools do with a model does not depend on its data.
+pytestmark = pytest.mark.one_seed
+
+CLASSIFIERS = some((*ONE_EACH, "MultipleKernelFDA"), has("predict_proba"))
+every_scorer = pytest.mark.parametrize("estimator", some(ONE_EACH, has("score")))
 
 
 @pytest.fixture
@@ -42,10 +40,15 @@ def problem(make_problem):
     return make_problem(3, n=60, separation=3.0)
 
 
+def width_of(model):
+    """Coordinates of three classes: Fisher's, or one for each class."""
+    return 2 if isinstance(model, KernelFDA | MultipleKernelFDA) else 3
+
+
 # Cross-validation ---------------------------------------------------------------------
 
 
-@every_estimator
+@every_scorer
 def test_cross_validation_cuts_kernels_rightly(estimator, problem):
     model = clone(estimator).set_params(views="precomputed")
     folds = KFold(3, shuffle=True, random_state=0)
@@ -104,7 +107,7 @@ def test_grid_search_on_kernels(problem):
     assert search.score(problem.new_K, problem.new_y) > 0.4
 
 
-@every_estimator
+@every_scorer
 def test_metadata_routing(estimator, problem):
     model = clone(estimator).set_params(views=problem.views)
     expected = cross_validate(model, problem.X, problem.y, cv=2)["test_score"]
@@ -129,7 +132,7 @@ def test_pipeline(estimator, problem):
     scaler = StandardScaler().fit(problem.X)
     expected = clone(model).fit(scaler.transform(problem.X), problem.y)
     assert_allclose(
-        pipeline.predict(problem.new), expected.predict(scaler.transform(problem.new))
+        output(pipeline, problem.new), output(expected, scaler.transform(problem.new))
     )
 
 
@@ -138,7 +141,7 @@ def test_as_transformer(estimator, problem):
     model = clone(estimator).set_params(views=problem.views)
     pipeline = make_pipeline(model, KNeighborsClassifier(5))
     pipeline.fit(problem.X, problem.y)
-    assert pipeline[:-1].transform(problem.new).shape == (25, 2)
+    assert pipeline[:-1].transform(problem.new).shape == (25, width_of(model))
     assert pipeline.score(problem.new, problem.new_y) > 0.5
     both = clone(model).fit_transform(problem.X, problem.y)
     assert_allclose(both, clone(model).fit(problem.X, problem.y).transform(problem.X))
@@ -181,7 +184,7 @@ def test_pandas(estimator, problem):
     assert model.feature_names_in_.tolist() == [*NAMES, "comment"]
     assert model.n_features_in_ == 10
     plain = clone(estimator).set_params(views=POSITIONS).fit(problem.X, problem.y)
-    assert_allclose(model.predict(frame), plain.predict(problem.X), rtol=1e-9)
+    assert_allclose(output(model, frame), output(plain, problem.X), rtol=1e-9)
     assert not hasattr(plain, "feature_names_in_")
 
 
@@ -194,7 +197,7 @@ def test_polars(estimator, problem):
     model = clone(estimator).set_params(views=views).fit(frame, problem.y)
     assert model.feature_names_in_.tolist() == [*NAMES, "comment"]
     plain = clone(estimator).set_params(views=POSITIONS[:2]).fit(problem.X, problem.y)
-    assert_allclose(model.predict(frame), plain.predict(problem.X), rtol=1e-9)
+    assert_allclose(output(model, frame), output(plain, problem.X), rtol=1e-9)
 
 
 def test_labels_in_a_series(problem):
@@ -220,12 +223,13 @@ def test_names_of_coordinates(estimator, library, problem):
     pytest.importorskip(library)
     model = clone(estimator).set_params(views=problem.views).fit(problem.X, problem.y)
     name = type(model).__name__.lower()
-    assert model.get_feature_names_out().tolist() == [f"{name}0", f"{name}1"]
+    names = [f"{name}{i}" for i in range(width_of(model))]
+    assert model.get_feature_names_out().tolist() == names
     plain = model.transform(problem.new)
     model.set_output(transform=library)
     frame = model.transform(problem.new)
     assert type(frame).__module__.startswith(library)
-    assert list(frame.columns) == [f"{name}0", f"{name}1"]
+    assert list(frame.columns) == names
     assert_allclose(frame.to_numpy(), plain)
 
 
@@ -241,7 +245,7 @@ def test_pickle(estimator, kind, problem):
         X, new, views = problem.K, problem.new_K, "precomputed"
     model = clone(estimator).set_params(views=views).fit(X, problem.y)
     twin = pickle.loads(pickle.dumps(model))
-    assert np.array_equal(twin.predict(new), model.predict(new))
+    assert np.array_equal(output(twin, new), output(model, new))
     assert np.array_equal(twin.kernel_weights_, model.kernel_weights_)
     if hasattr(model, "certificate_"):
         assert twin.certificate_ == model.certificate_
@@ -258,9 +262,9 @@ def test_clone_is_not_fitted(estimator, problem):
     twin = clone(model)
     assert repr(twin) == repr(model)
     with pytest.raises(NotFittedError, match="not fitted yet"):
-        twin.predict(problem.new)
+        output(twin, problem.new)
     assert_allclose(
-        twin.fit(problem.X, problem.y).predict(problem.new), model.predict(problem.new)
+        output(twin.fit(problem.X, problem.y), problem.new), output(model, problem.new)
     )
 
 
@@ -269,7 +273,7 @@ def test_refit_forgets(estimator, problem):
     model = clone(estimator).set_params(views=problem.views)
     fresh = clone(model).fit(problem.X[:30], problem.y[:30])
     again = model.fit(problem.X, problem.y).fit(problem.X[:30], problem.y[:30])
-    assert np.array_equal(fresh.predict(problem.new), again.predict(problem.new))
+    assert np.array_equal(output(fresh, problem.new), output(again, problem.new))
     assert fresh.kernel_map_.remarks == again.kernel_map_.remarks
 
 

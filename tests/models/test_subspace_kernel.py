@@ -216,18 +216,18 @@ def test_grid_search_in_a_pipeline(problem):
 
 
 @every_model
-def test_array_api(model, problem, xp_backend):
+def test_array_api(model, problem, other_backend):
     views = [("left", RBF(gamma=0.1), [0, 1, 2]), ("right", Linear(), [3, 4, 5])]
     model = clone(model).set_params(views=views)
     expected = model.fit(problem.X, problem.y).transform(problem.new)
-    there = xp_backend.asarray(problem.X)
-    y = xp_backend.asarray(problem.y, "int64")
-    found = clone(model).fit(there, y).transform(xp_backend.asarray(problem.new))
+    there = other_backend.asarray(problem.X)
+    y = other_backend.asarray(problem.y, "int64")
+    found = clone(model).fit(there, y).transform(other_backend.asarray(problem.new))
     assert namespace(found) is namespace(there) and device(found) == device(there)
     atol = 1e-6 * np.max(np.abs(expected))
     assert_allclose(to_numpy(found), expected, atol=atol)
-    single = clone(model).fit(xp_backend.asarray(problem.X, "float32"), problem.y)
-    assert single.embedding_.dtype == xp_backend.xp.float32
+    single = clone(model).fit(other_backend.asarray(problem.X, "float32"), problem.y)
+    assert single.embedding_.dtype == other_backend.xp.float32
     assert single.certificate_.converged
 
 

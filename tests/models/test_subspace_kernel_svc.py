@@ -180,15 +180,15 @@ def test_labels_of_any_kind(problem):
 
 
 @every_model
-def test_array_api(model, problem, xp_backend):
+def test_array_api(model, problem, other_backend):
     views = [("left", RBF(gamma=0.1), [0, 1, 2]), ("right", Linear(), [3, 4, 5])]
     model = clone(model).set_params(views=views)
     expected = model.fit(problem.X, problem.y).decision_function(problem.new)
-    there = clone(model).fit(xp_backend.asarray(problem.X), problem.y)
-    found = there.decision_function(xp_backend.asarray(problem.new))
+    there = clone(model).fit(other_backend.asarray(problem.X), problem.y)
+    found = there.decision_function(other_backend.asarray(problem.new))
     assert_allclose(to_numpy(found), expected, atol=1e-3)
-    single = clone(model).fit(xp_backend.asarray(problem.X, "float32"), problem.y)
-    assert single.dual_coef_.dtype == xp_backend.xp.float32
+    single = clone(model).fit(other_backend.asarray(problem.X, "float32"), problem.y)
+    assert single.dual_coef_.dtype == other_backend.xp.float32
 
 
 def test_progress(problem, capsys):

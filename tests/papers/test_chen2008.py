@@ -19,6 +19,9 @@ from kernelweave.papers._chen2008_closed_form import (
 )
 from kernelweave.papers.results import Results
 
+#: One draw of small data shows that the program of a paper runs.
+pytestmark = pytest.mark.one_seed
+
 
 @pytest.fixture
 def data(rng):

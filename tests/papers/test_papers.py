@@ -18,6 +18,9 @@ from kernelweave.papers import (
 from kernelweave.papers.results import Results
 from kernelweave.papers.run import run_experiment, split_generator
 
+#: One draw of small data shows that the program of a paper runs.
+pytestmark = pytest.mark.one_seed
+
 EXPERIMENTS = [
     pytest.param(experiment, id=f"{key}-{experiment.key}")
     for key in PAPERS

@@ -131,10 +131,9 @@ def test_lines_of_progress():
     ]
 
 
-def test_lines_of_progress_come_now_and_then(monkeypatch):
-    monkeypatch.setattr("kernelweave.papers.progress.PAUSE", 0.0)
+def test_lines_of_progress_come_now_and_then():
     stream = io.StringIO()
-    with progress_bar("table1", stream) as advance:
+    with progress_bar("table1", stream, pause=0.0) as advance:
         for done in range(3):
             advance(done, 20)
     assert stream.getvalue().splitlines()[1].startswith("table1: 1 of 20 splits, about")

@@ -11,6 +11,9 @@ from kernelweave.papers import load_paper, zhao2009
 from kernelweave.papers.results import Results
 from kernelweave.papers.run import run_experiment
 
+#: One draw of small data shows that the program of a paper runs.
+pytestmark = pytest.mark.one_seed
+
 
 @pytest.fixture
 def array(rng):

@@ -235,6 +235,7 @@ SOFT = [
 ]
 
 
+@pytest.mark.one_seed
 @pytest.mark.parametrize("weight_set", [Simplex(), LpBall(1.2)], ids=repr)
 def test_degenerate_inputs_end_with_an_honest_status(margins, rng, weight_set):
     signs, banks = degenerate(margins, rng)

@@ -105,6 +105,7 @@ def test_minorant_of_copies_is_exact_at_equal_weights(rng, weights):
     assert bound == pytest.approx(criterion.evaluate(w).value, rel=1e-7)
 
 
+@pytest.mark.one_seed
 @every_set
 @pytest.mark.parametrize(("alpha", "C"), [(0.1, 1.0), (2.0, 0.2), (2.0, 20.0)])
 def test_bounds_enclose_every_weight(rng, weights, alpha, C):

@@ -55,11 +55,14 @@ def test_reference_values_on_thirty_rows(cvxpy, small_problem):
     assert solution.converged
 
 
-def test_large_problems_go_to_the_first_order_solver(cvxpy, small_problem, monkeypatch):
+def test_large_problems_go_to_the_first_order_solver(cvxpy, small_problem):
     pytest.importorskip("scs")
-    monkeypatch.setattr(cone, "CLARABEL_ENTRIES", 0)
     for penalty in (1e-2, "learn"):
-        criterion = small_problem(penalty, p=6)
+        criterion = small_problem(penalty, p=6)  # three blocks of 31 rows
+        for k, solver in ((1, "CLARABEL"), (3, "SCS")):
+            problem, _ = cone.sdp_problem(small_problem(penalty, k, p=2), Simplex())
+            cone.run_solver(problem)
+            assert problem.solver_stats.solver_name == solver
         solution = solve(criterion, Simplex(), method="sdp", tol=1e-5)
         assert solution.converged
         assert solution.n_factorizations == solution.n_iter == 1
@@ -67,7 +70,6 @@ def test_large_problems_go_to_the_first_order_solver(cvxpy, small_problem, monke
 
 def test_an_inaccurate_answer_is_judged_not_hidden(cvxpy, small_problem, monkeypatch):
     pytest.importorskip("scs")
-    monkeypatch.setattr(cone, "CLARABEL_ENTRIES", 0)
     monkeypatch.setattr(cone, "SCS_ITERATIONS", 30)
     criterion = small_problem(1e-4, p=6)
     solution = solve(criterion, Simplex(), method="sdp")

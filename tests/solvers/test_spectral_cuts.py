@@ -73,6 +73,7 @@ def test_known_values_of_five_gaussians(margin_data, margin, C, value):
     assert solution.value == pytest.approx(value, rel=5e-7)
 
 
+@pytest.mark.one_seed
 @every_margin
 def test_it_is_the_semidefinite_program(margin_data, global_random_seed, margin, C):
     pytest.importorskip("cvxpy")

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kernelweave.criteria.margin import margin as margin_module
-from kernelweave.criteria.margin.margin import Margin
+from kernelweave.criteria.margin.margin import MANY_ROWS, Margin
 from kernelweave.inner import svm
 from kernelweave.kernels import DenseBank
 from kernelweave.solvers import solve, svc_newton
@@ -74,10 +73,12 @@ def test_where_newton_fails_cutting_planes_go_on(margins, monkeypatch):
     assert solution.value == pytest.approx(4.85697904, rel=2e-6)
 
 
-def test_auto_takes_libsvm_for_many_rows_and_a_box_that_matters(margins, monkeypatch):
-    monkeypatch.setattr(margin_module, "MANY_ROWS", 30)
+def test_auto_takes_libsvm_for_many_rows_and_a_box_that_matters(margins):
+    X, y = margins.data(MANY_ROWS + 1, 0)
+    bank, signs = DenseBank(margins.kernels(X)), y[:, None]
     chosen = {
-        kind: margins.reference(60, 0, 3, kind)[0].preferred_method for kind in KINDS
+        kind: Margin(bank, signs, **margins.kinds[kind]).preferred_method
+        for kind in KINDS
     }
     assert chosen == {
         "hard": "interior_point",
@@ -85,7 +86,9 @@ def test_auto_takes_libsvm_for_many_rows_and_a_box_that_matters(margins, monkeyp
         "l2": "interior_point",
         "learn": "interior_point",
     }
-    criterion, _ = margins.reference(60, 0, 3, "l1")
+    criterion = Margin(bank, signs, **margins.kinds["l1"])
     assert solve(criterion, Simplex(), tol=1e-6).method == "newton"
-    large = Margin(criterion.bank, criterion.signs, "l1", 1e4)
+    large = Margin(bank, signs, "l1", 1e4)
     assert large.preferred_method == "interior_point"
+    few, _ = margins.reference(60, 0, 3, "l1")
+    assert few.preferred_method == "interior_point"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,9 +11,10 @@ import pytest
 from kernelweave import Fisher, LpBall, Simplex, solve
 from kernelweave.kernels import DenseBank
 from kernelweave.kernels.banks.features import FeatureBank
+from kernelweave.solvers.working_set import working_set
 
-#: The module; the package has a function of the same name.
-rounds = importlib.import_module("kernelweave.solvers.working_set")
+# The package has a function of the same name as its module.
+solving = importlib.import_module("kernelweave.solvers.solve")
 
 
 def problem(rng, alpha, n=30, p=110, width=2):
@@ -62,14 +64,16 @@ def test_kernels_outside_are_neither_combined_nor_factored(rng, monkeypatch):
 
 
 @pytest.mark.parametrize("alpha", [0.05, "learn"])
-def test_a_round_starts_where_the_last_one_ended(alpha, rng, monkeypatch):
+def test_a_round_starts_where_the_last_one_ended(alpha, rng):
     criterion = problem(rng, alpha, p=300)
     warm = solve(criterion, Simplex(), tol=1e-6)
-    monkeypatch.setattr(rounds, "SPREAD", 1.0)  # all the same: from the middle
-    cold = solve(criterion, Simplex(), tol=1e-6)
-    assert warm.converged and cold.converged
+    counted, cold_starts = solving._Counted(criterion), partial(working_set, spread=1.0)
+    cold, _, status = solving._iterate(
+        counted, Simplex(), cold_starts, tol=1e-6, limit=100, callback=None
+    )
+    assert warm.converged and status.startswith("stopped: the certificate finds")
     assert warm.value == pytest.approx(cold.value, rel=2e-6)
-    assert warm.n_factorizations <= cold.n_factorizations
+    assert warm.n_factorizations <= counted.n_factorizations
 
 
 def test_other_sets_and_few_kernels_go_to_newton(rng):

@@ -7,8 +7,8 @@ import pytest
 from scipy import sparse
 from sklearn.base import BaseEstimator
 
-from kernelweave import _chunks as chunks
 from kernelweave._array import to_numpy
+from kernelweave._chunks import CACHE_ENTRIES, CHUNK_ENTRIES
 from kernelweave.kernels.checks import check_symmetric
 from kernelweave.views.precomputed import validate_precomputed
 
@@ -104,15 +104,17 @@ def test_shapes_at_predict(xp_backend, shape, message):
         validate_precomputed(fitted(), X, reset=False, n_kernels=3)
 
 
-@pytest.mark.parametrize("entries", [2**20, 16])
 @pytest.mark.parametrize(
     ("value", "word"), [(np.nan, "NaN"), (np.inf, "infinity"), (-np.inf, "infinity")]
 )
-def test_bad_entries_are_located(monkeypatch, xp_backend, value, word, entries):
-    monkeypatch.setattr(chunks, "CHUNK_ENTRIES", entries)
-    X = stack()
-    X[3, 1, 2] = value
-    message = rf"contains {word}: precomputed kernel 2 holds {value} at position \(3, 1"
+@pytest.mark.parametrize(("n", "p"), [(5, 3), (400, 8)], ids=["one chunk", "more"])
+def test_bad_entries_are_located(xp_backend, value, word, n, p):
+    assert (n * n * p > CHUNK_ENTRIES) == (n == 400)
+    X = np.ones((n, n, p))
+    X[n - 2, 1, 2] = value
+    message = (
+        rf"contains {word}: precomputed kernel 2 holds {value} at position \({n - 2}, 1"
+    )
     with pytest.raises(ValueError, match=message):
         validate_precomputed(Model(), xp_backend.asarray(X), reset=True)
 
@@ -130,22 +132,23 @@ def test_complex_sparse_and_text():
         validate_precomputed(Model(), X, reset=True)
 
 
-@pytest.mark.parametrize("entries", [2**20, 16])
+@pytest.mark.parametrize("n", [7, 300], ids=["one chunk", "more"])
 @pytest.mark.parametrize("scale", [1e-12, 1.0, 1e12])
-def test_symmetry(monkeypatch, xp_backend, scale, entries):
-    monkeypatch.setattr(chunks, "CHUNK_ENTRIES", entries)
-    K = stack(7, 1)[:, :, 0]
+def test_symmetry(xp_backend, scale, n):
+    assert (n * n > CACHE_ENTRIES) == (n == 300)
+    K = stack(n, 1)[:, :, 0]
     K = (K + K.T) / 2 * scale
     assert check_symmetric(xp_backend.asarray(K), "a", 1e-10) == 0
-    K[4, 2] += 1e-3 * np.abs(K).max()
-    K[6, 0] += 5e-4 * np.abs(K).max()
+    K[n - 3, 2] += 1e-3 * np.abs(K).max()
+    K[n - 1, 0] += 5e-4 * np.abs(K).max()
     X = xp_backend.asarray(K)
     assert check_symmetric(X, "a", 1e-2) == pytest.approx(1e-3, rel=1e-2)
     with pytest.raises(ValueError, match=r"Kernel 'a' is not symmetric") as caught:
         check_symmetric(X, "a", 1e-4)
-    assert "(2, 4)" in str(caught.value)
-    assert str(K[4, 2]) in str(caught.value)
-    assert str(K[2, 4]) in str(caught.value)
+    message = str(caught.value)
+    assert f"(2, {n - 3})" in message and f"({n - 3}, 2)" in message
+    assert str(K[n - 3, 2]) in message
+    assert str(K[2, n - 3]) in message
 
 
 def test_asymmetry_is_measured_by_the_largest_entry(xp_backend):

@@ -17,7 +17,9 @@ Advance = Callable[[int, int], None]
 
 
 @contextlib.contextmanager
-def progress_bar(label: str, stream: TextIO | None = None) -> Iterator[Advance]:
+def progress_bar(
+    label: str, stream: TextIO | None = None, pause: float = PAUSE
+) -> Iterator[Advance]:
     """Show the progress of a run.
 
     Parameters
@@ -26,6 +28,8 @@ def progress_bar(label: str, stream: TextIO | None = None) -> Iterator[Advance]:
         What is running.
     stream : file, default=None
         Where to show it; None: standard error.
+    pause : float, default=10
+        Lines of text come no more often than this, in seconds.
 
     Yields
     ------
@@ -35,7 +39,7 @@ def progress_bar(label: str, stream: TextIO | None = None) -> Iterator[Advance]:
     stream = sys.stderr if stream is None else stream
     bar = _rich_bar(label, stream) if stream.isatty() else None
     if bar is None:
-        yield _Lines(label, stream)
+        yield _Lines(label, stream, pause)
         return
     with bar as advance:
         yield advance
@@ -75,8 +79,8 @@ def _rich_bar(
 class _Lines:
     """A line for the first call, for the last, and now and then in between."""
 
-    def __init__(self, label: str, stream: TextIO) -> None:
-        self.label, self.stream = label, stream
+    def __init__(self, label: str, stream: TextIO, pause: float) -> None:
+        self.label, self.stream, self.pause = label, stream, pause
         self.started = self.shown = time.monotonic()
         self.found: int | None = None  # parts finished before this run
 
@@ -85,7 +89,7 @@ class _Lines:
         first = self.found is None
         if first:
             self.found = done
-        if not (first or done == total or now - self.shown >= PAUSE):
+        if not (first or done == total or now - self.shown >= self.pause):
             return
         self.shown = now
         text = f"{self.label}: {done} of {total} splits"

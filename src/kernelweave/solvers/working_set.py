@@ -25,7 +25,9 @@ MOST_STEPS = 60
 SPREAD = 0.05
 
 
-def working_set(criterion: Criterion, weight_set: LinearSet) -> Iterator[Iterate]:
+def working_set(
+    criterion: Criterion, weight_set: LinearSet, spread: float = SPREAD
+) -> Iterator[Iterate]:
     """Minimise over the simplex, where most of very many kernels get no weight.
 
     A round solves the problem restricted to the kernels of the working set by
@@ -56,7 +58,7 @@ def working_set(criterion: Criterion, weight_set: LinearSet) -> Iterator[Iterate
         places = np.concatenate([np.arange(fixed), fixed + inside])
         restricted = problem.restricted(inside)
         tol = max(SHARE * gap, SMALLEST_GAP)
-        start = _spread(weights[places])
+        start = _spread(weights[places], spread)
         best, count = _round(restricted, weight_set, tol, start)
         weights = np.zeros(criterion.n_weights)
         weights[places] = best.weights
@@ -74,9 +76,9 @@ def working_set(criterion: Criterion, weight_set: LinearSet) -> Iterator[Iterate
         inside = np.concatenate([inside, joining])
 
 
-def _spread(weights: np.ndarray) -> np.ndarray:
+def _spread(weights: np.ndarray, share: float) -> np.ndarray:
     """Weights (m,) inside the simplex, near the given ones."""
-    return (1.0 - SPREAD) * weights / np.sum(weights) + SPREAD / len(weights)
+    return (1.0 - share) * weights / np.sum(weights) + share / len(weights)
 
 
 def _round(

@@ -21,9 +21,6 @@ from kernelweave.kernels.banks.base import KernelBank, take_square
 
 __all__ = ["DenseBank"]
 
-#: Passes over the kernels go by blocks of rows of about this many entries.
-BLOCK_ENTRIES = 2**25
-
 
 class DenseBank(KernelBank):
     """Centred kernels ``G_1, ..., G_p`` of trace n, held as one array (p, n, n).
@@ -53,6 +50,9 @@ class DenseBank(KernelBank):
     def kernel(self, i: int) -> Array:
         """``G_i``, (n, n), in the memory of the bank."""
         return self.stack[i, :, :]
+
+    #: Passes over the kernels go by blocks of rows of about this many entries.
+    block_entries = 2**25
 
     def row_blocks(self) -> Iterator[tuple[slice, Array]]:
         """All kernels, a few rows at a time: which rows, and (p, r, n)."""
@@ -101,7 +101,7 @@ class DenseBank(KernelBank):
         if out is None:
             out = xp.zeros((n, n), dtype=self.stack.dtype, device=device(self.stack))
         w = np.asarray(weights, dtype=np.float64)
-        for rows in row_chunks(n, self.n_kernels * n, BLOCK_ENTRIES):
+        for rows in row_chunks(n, self.n_kernels * n, self.block_entries):
             if is_numpy(self.stack):
                 block = self.stack[:, rows, :]
                 flat = xp.reshape(block, (self.n_kernels, -1))
@@ -127,6 +127,6 @@ class DenseBank(KernelBank):
         shape = (self.n_kernels, *b.shape)
         out = xp.empty(shape, dtype=b.dtype, device=device(b))
         for i in range(self.n_kernels):
-            for rows in row_chunks(self.n_samples, self.n_samples, BLOCK_ENTRIES):
+            for rows in row_chunks(self.n_samples, self.n_samples, self.block_entries):
                 out[i, rows, :] = as_float(self.stack[i, rows, :], b.dtype) @ b
         return out

@@ -50,6 +50,9 @@ class KernelMap:
         What was done to the kernels.
     """
 
+    #: Entries of a chunk of rows; None is the default of :func:`row_chunks`.
+    chunk_entries: int | None = None
+
     def __init__(
         self, source: Source, psd: Literal["error", "clip", "trust"] = "error"
     ) -> None:
@@ -157,7 +160,8 @@ class KernelMap:
     def pieces(self, rows: Any) -> Iterator[tuple[slice, Any]]:
         """The rows, one chunk at a time, in the form in which they were given."""
         blocks = rows if isinstance(rows, list) else [rows]
-        for part in row_chunks(blocks[0].shape[0], self.source.n_samples):
+        n, entries = self.source.n_samples, self.chunk_entries
+        for part in row_chunks(blocks[0].shape[0], n, entries):
             piece = [block[part, ...] for block in blocks]
             yield part, piece if isinstance(rows, list) else piece[0]
 

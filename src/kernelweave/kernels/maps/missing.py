@@ -143,14 +143,14 @@ class CompletedKernelMap(KernelMap):
         n, stack = bank.n_samples, bank.stack
         mean = bank.combine(np.ones(bank.n_kernels))  # a sum so far: zeros add nothing
         seen = self.observed[:, self.active]
-        for part in row_chunks(n, n):
+        for part in row_chunks(n, n, self.chunk_entries):
             mean[part, :] /= _shared(seen[part], seen, mean)
         removed = {}
         for slot, i in enumerate(self.active):
             rows = self.observed[:, i]
             if np.all(rows):
                 continue
-            for part in row_chunks(n, n):
+            for part in row_chunks(n, n, self.chunk_entries):
                 stack[slot, part, :] += _outside(mean[part, :], rows[part], rows)
             gram = stack[slot, :, :]
             centering = center_in_place(gram)
@@ -182,7 +182,8 @@ class CompletedKernelMap(KernelMap):
         m, held = len(rows.observed), 1
         if self.missing == "available":
             held += len(self.names)
-        for part in row_chunks(m, self.source.n_samples * held):
+        size = self.source.n_samples * held
+        for part in row_chunks(m, size, self.chunk_entries):
             if isinstance(rows.blocks, list):
                 blocks: Any = [block[part, :] for block in rows.blocks]
             else:

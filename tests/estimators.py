@@ -1,0 +1,172 @@
+"""Every estimator of the package, with the settings that are worth a test.
+
+One list serves all test files. A test takes settings by name, or those of
+``ONE_EACH`` that can do something::
+
+    @every_estimator                                              # all ten
+    @pytest.mark.parametrize("estimator", some(ONE_EACH, is_classifier))
+    @pytest.mark.parametrize("estimator", some(FISHER))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, clone
+
+from kernelweave import (
+    KernelAlignment,
+    KernelFDA,
+    MixtureKDA,
+    MultipleKernelFDA,
+    MultipleKernelRidge,
+    MultipleKernelSVC,
+    ProbabilisticKDA,
+    SubspaceKernel,
+    SubspaceKernelSVC,
+    TransductiveKernelSVC,
+)
+from kernelweave._array import to_numpy
+
+NYSTROEM = {"features": "nystroem", "n_features": 8, "random_state": 0}
+
+#: A name that starts with the class, and the estimator. Views are for the tests to set.
+SETTINGS: dict[str, BaseEstimator] = {
+    "KernelFDA": KernelFDA(),
+    "KernelFDA-fixed": KernelFDA(alpha=0.1),
+    "MultipleKernelFDA": MultipleKernelFDA(),
+    "MultipleKernelFDA-l1": MultipleKernelFDA(norm=1, alpha=0.1),
+    "MultipleKernelFDA-l1-learn": MultipleKernelFDA(norm=1, alpha="learn"),
+    "MultipleKernelFDA-l2-learn": MultipleKernelFDA(norm=2, alpha="learn"),
+    "MultipleKernelFDA-loo": MultipleKernelFDA(objective="loo"),
+    "MultipleKernelFDA-within": MultipleKernelFDA(norm=2, alpha=0.1, scatter="within"),
+    "MultipleKernelFDA-block": MultipleKernelFDA(
+        norm=2, alpha=0.1, formulation="block"
+    ),
+    "MultipleKernelFDA-closed": MultipleKernelFDA(
+        norm=2, alpha=0.1, solver="closed_form"
+    ),
+    "MultipleKernelFDA-cutting": MultipleKernelFDA(
+        norm=1, alpha=0.1, solver="cutting_plane"
+    ),
+    "MultipleKernelFDA-l4/3": MultipleKernelFDA(norm=4 / 3),
+    "MultipleKernelFDA-l1-within": MultipleKernelFDA(norm=1, scatter="within"),
+    "MultipleKernelFDA-exact": MultipleKernelFDA(norm=4 / 3, features="exact"),
+    "MultipleKernelFDA-nystroem": MultipleKernelFDA(norm=1, alpha=0.1, **NYSTROEM),
+    "MultipleKernelRidge": MultipleKernelRidge(),
+    "MultipleKernelRidge-l1": MultipleKernelRidge(norm=1, alpha=0.1),
+    "MultipleKernelRidge-l2-learn": MultipleKernelRidge(norm=2, alpha="learn"),
+    "MultipleKernelRidge-nystroem": MultipleKernelRidge(norm=1, alpha=0.1, **NYSTROEM),
+    "MultipleKernelRidge-cv": MultipleKernelRidge(alpha="cv", **NYSTROEM),
+    "MultipleKernelSVC": MultipleKernelSVC(),
+    "MultipleKernelSVC-learn": MultipleKernelSVC(margin="l2", C="learn"),
+    "MultipleKernelSVC-per_class": MultipleKernelSVC(norm=2, weights="per_class"),
+    "TransductiveKernelSVC": TransductiveKernelSVC(signed=False),
+    "TransductiveKernelSVC-signed": TransductiveKernelSVC(tol=1e-3),
+    "KernelAlignment": KernelAlignment(),
+    "KernelAlignment-features": KernelAlignment(output="features"),
+    "KernelAlignment-independent": KernelAlignment(
+        output="features", method="independent"
+    ),
+    "SubspaceKernel": SubspaceKernel(),
+    "SubspaceKernel-l1": SubspaceKernel(norm=1, alpha=0.1),
+    "SubspaceKernel-uncorrelated": SubspaceKernel(uncorrelated=True),
+    "SubspaceKernelSVC": SubspaceKernelSVC(),
+    "SubspaceKernelSVC-fixed": SubspaceKernelSVC(alpha=0.1),
+    "SubspaceKernelSVC-plain": SubspaceKernelSVC(uncorrelated=False),
+    "ProbabilisticKDA": ProbabilisticKDA(),
+    "MixtureKDA": MixtureKDA(tol=1e-9),
+    "MixtureKDA-posterior": MixtureKDA(projection="posterior"),
+    "MixtureKDA-stacking": MixtureKDA(weights="stacking", projection="posterior"),
+}
+
+#: One setting of every estimator, for what does not depend on settings: the cheap ones.
+ONE_EACH = (
+    "KernelFDA",
+    "MultipleKernelFDA-l1",
+    "MultipleKernelRidge-l2-learn",
+    "MultipleKernelSVC",
+    "TransductiveKernelSVC",
+    "KernelAlignment",
+    "SubspaceKernel-l1",
+    "SubspaceKernelSVC-fixed",
+    "ProbabilisticKDA",
+    "MixtureKDA",
+)
+#: Explicit features in place of kernels.
+EXPLICIT = ("MultipleKernelFDA-nystroem", "MultipleKernelRidge-nystroem")
+
+SLOW = {"solver": "cutting_plane", "max_iter": 1, "tol": 1e-13}
+#: What keeps a fit from its optimum, for every estimator with a limit of iterations.
+NOT_CONVERGED = {
+    "MultipleKernelFDA-l1": SLOW,
+    "MultipleKernelRidge-l1": SLOW,
+    "MultipleKernelSVC": SLOW,
+    "TransductiveKernelSVC": SLOW,
+    "SubspaceKernel-l1": SLOW,
+    "SubspaceKernelSVC-fixed": SLOW,
+    "MixtureKDA": {"solver": "em", "max_iter": 1, "tol": 1e-13},
+}
+
+Condition = Callable[[BaseEstimator], bool]
+
+
+def some(names: Iterable[str] = ONE_EACH, *conditions: Condition, **changes) -> list:
+    """Settings by name that meet all conditions, as parameters of a test.
+
+    ``changes`` are set where an estimator has such a parameter.
+    """
+    found = []
+    for name in names:
+        model = SETTINGS[name]
+        if all(condition(model) for condition in conditions):
+            own = {key: changes[key] for key in changes if takes(key)(model)}
+            found.append(pytest.param(clone(model).set_params(**own), id=name))
+    return found
+
+
+every_estimator = pytest.mark.parametrize("estimator", some())
+
+
+# Conditions ---------------------------------------------------------------------------
+
+
+def has(*methods: str) -> Condition:
+    """Whether the estimator has these methods."""
+    return lambda model: all(hasattr(model, name) for name in methods)
+
+
+def lacks(method: str) -> Condition:
+    """Whether the estimator does not have this method."""
+    return lambda model: not hasattr(model, method)
+
+
+def takes(*parameters: str) -> Condition:
+    """Whether the estimator has these parameters."""
+    return lambda model: set(parameters) <= model.get_params().keys()
+
+
+def unless(*kinds: type) -> Condition:
+    """Whether the estimator is of none of these classes."""
+    return lambda model: not isinstance(model, kinds)
+
+
+def is_certified(model: BaseEstimator) -> bool:
+    """Whether a fit has a certificate: not where weights come without a search."""
+    return takes("tol")(model) and getattr(model, "method", "") != "independent"
+
+
+# What every estimator can be asked ----------------------------------------------------
+
+
+def ask(model: BaseEstimator, rows: object) -> object:
+    """What a fitted model says about rows, in the most telling numbers it has."""
+    names = ("decision_function", "transform", "predict")
+    return next(getattr(model, name) for name in names if hasattr(model, name))(rows)
+
+
+def output(model: BaseEstimator, rows: object) -> np.ndarray:
+    """The same in NumPy's array."""
+    return to_numpy(ask(model, rows))
