@@ -7,8 +7,8 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.base import clone, is_classifier
 
-from estimators import ONE_EACH, every_estimator, is_certified, some
-from kernelweave import KernelFDA, MultipleKernelRidge
+from estimators import ONE_EACH, every_estimator, is_certified, some, unless
+from kernelweave import KernelFDA, MultipleKernelRidge, SubspaceKernelSVC
 from kernelweave._array import device, namespace, to_numpy
 from kernelweave.kernels import RBF, Chi2, Cosine, Laplacian, Linear, Polynomial
 
@@ -31,7 +31,9 @@ OTHERS = (
     "SubspaceKernelSVC-plain",
 )
 every_setting = pytest.mark.parametrize(
-    "estimator", some(TIGHT, tol=1e-9, n_components=2) + some(OTHERS)
+    "estimator",
+    some(TIGHT, unless(SubspaceKernelSVC), tol=1e-9, n_components=2)
+    + some(("SubspaceKernelSVC-fixed", *OTHERS)),  # these are slow to gain digits
 )
 
 # Kernels that differ enough for their weights to be determined to many digits.

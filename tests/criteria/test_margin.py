@@ -119,6 +119,7 @@ def test_the_machine_is_that_of_scikit_learn(rng):
     np.testing.assert_allclose(f[:, 0], svc.decision_function(kernel), atol=1e-4)
 
 
+@pytest.mark.one_seed
 @every_margin
 @every_set
 @pytest.mark.parametrize("size", [1e-3, 1.0, 1e3])

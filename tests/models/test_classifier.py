@@ -30,6 +30,7 @@ def fitted(estimator, problem, labels=None):
     return clone(estimator).set_params(views=problem.views).fit(problem.X, labels)
 
 
+@pytest.mark.one_seed
 @every_classifier
 def test_two_classes(estimator, make_problem):
     problem = make_problem(2)
@@ -41,6 +42,7 @@ def test_two_classes(estimator, make_problem):
     assert_allclose(proba[:, 1], 1 / (1 + np.exp(-scores)), rtol=1e-10)
 
 
+@pytest.mark.one_seed
 @every_classifier
 @pytest.mark.parametrize("k", [2, 3, 5])
 def test_methods_agree(estimator, k, make_problem):
@@ -129,6 +131,7 @@ def test_coordinates(estimator, k, make_problem):
     assert np.array_equal(Z, again)
 
 
+@pytest.mark.one_seed
 @every_classifier
 def test_sign_of_the_coordinate_of_two_classes(estimator, make_problem):
     problem = make_problem(2, separation=4.0)
@@ -145,6 +148,7 @@ LABELS = [
 ]
 
 
+@pytest.mark.one_seed
 @every_classifier
 @pytest.mark.parametrize("names", LABELS)
 def test_labels_come_back_as_they_were(estimator, names, make_problem):
@@ -159,6 +163,7 @@ def test_labels_come_back_as_they_were(estimator, names, make_problem):
     )
 
 
+@pytest.mark.one_seed
 @every_classifier
 def test_booleans(estimator, make_problem):
     problem = make_problem(2, separation=4.0)

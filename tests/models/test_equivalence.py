@@ -43,6 +43,7 @@ def assert_same_certificate(one, other, rtol=1e-8):
     assert_allclose(other.certificate_.value, one.certificate_.value, rtol=rtol)
 
 
+@pytest.mark.one_seed
 @CLASSES
 @pytest.mark.parametrize("estimator", CLASSIFIERS)
 def test_columns_and_kernels_give_the_same_classifier(estimator, k, make_problem):
@@ -113,6 +114,7 @@ def test_order_and_scale_of_kernels(estimator, k, make_problem, rng):
     )
 
 
+@pytest.mark.one_seed
 @CLASSES
 @pytest.mark.parametrize("estimator", CLASSIFIERS)
 def test_order_of_views_and_columns(estimator, k, make_problem):
@@ -134,6 +136,7 @@ def test_order_of_views_and_columns(estimator, k, make_problem):
     )
 
 
+@pytest.mark.one_seed
 @pytest.mark.parametrize("k", [2, 3, 5])
 @pytest.mark.parametrize("estimator", CLASSIFIERS)
 def test_names_of_classes(estimator, k, make_problem):

@@ -81,6 +81,7 @@ def test_complete_rows_change_nothing(model, missing, make_problem):
         assert_array_equal(output(other, new), output(plain, new))
 
 
+@pytest.mark.one_seed
 @every_mode
 @pytest.mark.parametrize("model", some((*MODELS, SIGNED)))
 def test_columns_and_kernels_say_the_same(model, missing, gappy):
@@ -102,6 +103,7 @@ def test_columns_and_kernels_say_the_same(model, missing, gappy):
     assert_allclose(say(kernels, new_K), expected, atol=1e-5 * size)
 
 
+@pytest.mark.one_seed
 @every_mode
 @pytest.mark.parametrize(
     "model", some((*MODELS, SIGNED, "MultipleKernelFDA"), unless(MixtureKDA))
@@ -198,6 +200,7 @@ def test_a_row_without_any_view_has_no_expert(gappy):
         available.transform(rows)
 
 
+@pytest.mark.one_seed
 @every_mode
 @every_model
 def test_gaps_in_new_rows_only(model, missing, gappy):
@@ -233,6 +236,7 @@ def test_a_view_missing_in_all_new_rows(model, missing, precomputed, gappy):
     assert np.all(np.isfinite(together))
 
 
+@pytest.mark.one_seed
 @every_mode
 @every_model
 @pytest.mark.filterwarnings("ignore:view 'second' has fewer than 2 rows")

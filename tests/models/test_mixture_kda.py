@@ -149,6 +149,7 @@ def test_projections(oracle, form, first, second):
 # The estimator ------------------------------------------------------------------------
 
 
+@pytest.mark.one_seed
 @every_setting
 def test_classifies_and_agrees_with_itself(make_problem, setting):
     problem = make_problem(3, n=75, m=60, separation=3.0)
@@ -421,6 +422,7 @@ def test_gaps_are_an_error_by_default(make_problem, rng):
 
 
 # Without a prior the likelihood of rows with gaps is flat where weights vanish.
+@pytest.mark.one_seed
 @pytest.mark.filterwarnings(UNCONVERGED)
 @pytest.mark.parametrize(
     ("setting", "missing"),

@@ -54,6 +54,7 @@ def assert_same_model(shared, apart, X):
         assert row["view_weight"] == pytest.approx(same["view_weight"], abs=1e-7)
 
 
+@pytest.mark.one_seed
 @every_estimator
 def test_a_shared_column_is_a_copied_column(estimator, table):
     X, y = table

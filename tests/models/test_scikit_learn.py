@@ -65,16 +65,17 @@ def test_cross_validation_cuts_kernels_rightly(estimator, problem):
 
 
 @pytest.mark.parametrize("estimator", CLASSIFIERS)
-@pytest.mark.parametrize("method", ["predict", "predict_proba", "decision_function"])
-def test_cross_val_predict(estimator, method, problem):
+def test_cross_val_predict(estimator, problem):
     model = clone(estimator).set_params(views=problem.views)
-    found = cross_val_predict(model, problem.X, problem.y, cv=3, method=method)
-    assert found.shape == ((60,) if method == "predict" else (60, 3))
-    expected = np.empty_like(found)
-    for train, test in StratifiedKFold(3).split(problem.X, problem.y):
-        part = clone(model).fit(problem.X[train], problem.y[train])
-        expected[test] = getattr(part, method)(problem.X[test])
-    assert_allclose(found, expected)
+    folds = list(StratifiedKFold(3).split(problem.X, problem.y))
+    parts = [clone(model).fit(problem.X[rows], problem.y[rows]) for rows, _ in folds]
+    for method in ("predict", "predict_proba", "decision_function"):
+        found = cross_val_predict(model, problem.X, problem.y, cv=3, method=method)
+        assert found.shape == ((60,) if method == "predict" else (60, 3))
+        expected = np.empty_like(found)
+        for part, (_, test) in zip(parts, folds, strict=True):
+            expected[test] = getattr(part, method)(problem.X[test])
+        assert_allclose(found, expected)
 
 
 def test_grid_search_reaches_into_views(problem):

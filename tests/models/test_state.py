@@ -316,7 +316,7 @@ def interrupted(call, *arguments, number=0):
 
 def moments_of(total):
     """Some of the calls 1 to ``total``: all over, and more where a fit ends."""
-    spread = np.linspace(1, total, 10).astype(int)
+    spread = np.linspace(1, total, 8).astype(int)
     return sorted({*spread.tolist(), *range(total - 3, total)})
 
 

@@ -91,6 +91,7 @@ def test_features_carry_the_machines(problem):
     )
 
 
+@pytest.mark.one_seed
 @pytest.mark.parametrize(("norm", "weight_set"), [(1, Simplex()), (2, LpBall(2))])
 def test_weights_are_those_of_the_criterion(problem, norm, weight_set):
     model = SubspaceKernelSVC("precomputed", norm=norm, alpha=1.0, C=0.5, tol=1e-7).fit(
@@ -110,6 +111,7 @@ def test_weights_are_those_of_the_criterion(problem, norm, weight_set):
     assert cuts.certificate_.value == pytest.approx(solution.value, rel=2e-5)
 
 
+@pytest.mark.one_seed
 @pytest.mark.parametrize("uncorrelated", [False, True])
 def test_fewer_components_than_machines(problem, uncorrelated):
     whole = SubspaceKernelSVC(problem.views, alpha=0.5, uncorrelated=uncorrelated)

@@ -65,6 +65,7 @@ def test_block_formulation_of_two_classes_is_the_exact_one(make_problem):
 SOLVERS = ["newton", "closed_form", "cutting_plane", "sdp"]
 
 
+@pytest.mark.one_seed
 @CLASSES
 @pytest.mark.parametrize("norm", [1, 2])
 @pytest.mark.parametrize("solver", SOLVERS)

@@ -119,13 +119,13 @@ def wine_stack():
 def small_problem():
     """``small_problem(penalty, k)``: thirty rows of wine, k columns of the target."""
     X, y = load_wine(return_X_y=True)
-    X, y = standardize(X)[::6], y[::6]
-    stack = gaussian_stack(X)
+    X = standardize(X)
+    stacks = {step: gaussian_stack(X[::step]) for step in (6, 9)}
 
-    def build(penalty: float | str, k: int = 3, p: int = 10) -> Fisher:
-        bank = DenseBank(stack[-p:])
-        target = class_target(y, 3)[:, :k]
-        return Fisher(bank, target, alpha_of(penalty, len(y)))
+    def build(penalty: float | str, k: int = 3, p: int = 10, step: int = 6) -> Fisher:
+        bank = DenseBank(stacks[step][-p:])
+        target = class_target(y[::step], 3)[:, :k]
+        return Fisher(bank, target, alpha_of(penalty, bank.n_samples))
 
     return build
 

@@ -75,6 +75,7 @@ def small(margins, rng, kind, n=40, p=3, k=1, **changes):
     )
 
 
+@pytest.mark.one_seed
 @every_kind
 @every_set
 def test_all_methods_agree(margins, rng, kind, weight_set):

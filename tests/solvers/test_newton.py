@@ -137,7 +137,10 @@ def test_few_factorizations_with_200_kernels(make):
     X = X[:, X.std(axis=0) > 0]
     stack = make.many_kernels(X, 200, np.random.default_rng(0))
     expect_few_steps(
-        make, lambda c: make.class_problem(X, y, c, stack=stack), norms=[1, 2]
+        make,
+        lambda c: make.class_problem(X, y, c, stack=stack),
+        norms=[1, 2],
+        lambdas=[1e-4, 1.0, "learn"],
     )
 
 

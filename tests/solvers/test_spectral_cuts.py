@@ -85,6 +85,7 @@ def test_it_is_the_semidefinite_program(margin_data, global_random_seed, margin,
     assert cone.value >= ours.lower_bound * (1 - 1e-9)
 
 
+@pytest.mark.one_seed
 @every_margin
 def test_more_weights_are_never_worse(margin_data, global_random_seed, margin, C):
     criterion = problem(margin_data, margin, C, n=40, seed=global_random_seed)

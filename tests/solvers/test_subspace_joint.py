@@ -101,6 +101,7 @@ def test_search_improves_on_the_truncated_closed_form(wine, uncorrelated, size):
     assert value == pytest.approx(solution.point.upper, rel=1e-9)
 
 
+@pytest.mark.one_seed
 @BOTH
 @pytest.mark.parametrize(("alpha", "C"), [(0.1, 0.1), (0.1, 50.0), (5.0, 5.0)])
 def test_search_is_never_worse_than_the_truncated_closed_form(
