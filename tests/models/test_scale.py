@@ -17,6 +17,7 @@ from kernelweave.exceptions import KernelWarning, MemoryRefusedError
 from kernelweave.kernels import RBF, Linear, Pipe, Polynomial, Standardizer
 from kernelweave.kernels.moments.sums import ChunkRecipe
 from kernelweave.models.streaming.explicit import CHUNK_ROWS, SAMPLE_ROWS
+from kernelweave.models.streaming.feature_choice import why_features
 
 CHUNK = CHUNK_ROWS["cpu"]
 
@@ -348,9 +349,9 @@ def test_auto_takes_kernels_while_they_fit(rng):
     assert any("held-out kernel error" in r for r in long.certificate_.remarks)
     assert "Nystroem" in str(long.features_) and long.features_.worst_error > 0
     # Kernels between so many rows take a gigabyte: only the choice is looked at.
-    assert long._why_features(X) == long.features_.why
-    assert clone(model).set_params(features="exact")._why_features(X) is None
-    assert clone(model).set_params(objective="loo")._why_features(X) is None
+    assert why_features(long, X) == long.features_.why
+    assert why_features(clone(model).set_params(features="exact"), X) is None
+    assert why_features(clone(model).set_params(objective="loo"), X) is None
 
 
 def test_auto_falls_back_when_memory_is_short(table, monkeypatch):

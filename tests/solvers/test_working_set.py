@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from functools import partial
 
 import numpy as np
@@ -11,10 +10,8 @@ import pytest
 from kernelweave import Fisher, LpBall, Simplex, solve
 from kernelweave.kernels import DenseBank
 from kernelweave.kernels.banks.features import FeatureBank
+from kernelweave.protocols import Method
 from kernelweave.solvers.working_set import working_set
-
-# The package has a function of the same name as its module.
-solving = importlib.import_module("kernelweave.solvers.solve")
 
 
 def problem(rng, alpha, n=30, p=110, width=2):
@@ -67,13 +64,11 @@ def test_kernels_outside_are_neither_combined_nor_factored(rng, monkeypatch):
 def test_a_round_starts_where_the_last_one_ended(alpha, rng):
     criterion = problem(rng, alpha, p=300)
     warm = solve(criterion, Simplex(), tol=1e-6)
-    counted, cold_starts = solving._Counted(criterion), partial(working_set, spread=1.0)
-    cold, _, status = solving._iterate(
-        counted, Simplex(), cold_starts, tol=1e-6, limit=100, callback=None
-    )
-    assert warm.converged and status.startswith("stopped: the certificate finds")
+    cold_starts = Method("cold", partial(working_set, spread=1.0), 100)
+    cold = solve(criterion, Simplex(), method=cold_starts, tol=1e-6)
+    assert warm.converged and cold.converged
     assert warm.value == pytest.approx(cold.value, rel=2e-6)
-    assert warm.n_factorizations <= counted.n_factorizations
+    assert warm.n_factorizations <= cold.n_factorizations
 
 
 def test_other_sets_and_few_kernels_go_to_newton(rng):
