@@ -78,7 +78,7 @@ class MixtureKDA(KernelDiscriminant):
     tol : float, default=1e-6
         Gap to reach, in nats per row.
     max_iter : int, default=None
-        Iterations allowed; None leaves it to the solver.
+        Maximum number of iterations; None leaves it to the solver.
     psd : {"error", "clip", "trust"}, default="error"
         What to do with a kernel that is not positive semidefinite.
     verbose : int, default=0
@@ -293,7 +293,7 @@ class MixtureKDA(KernelDiscriminant):
         ----------
         X : array-like or DataFrame of shape (m, d), or kernels of shape (m, n[, p])
             Rows.
-        Z : like X, of another number r of rows, default=None
+        Z : like X, with r rows, default=None
             Reference rows; X itself if None.
 
         Returns

@@ -76,7 +76,7 @@ class MarginFit:
     intercept, margin : ndarray of shape (c,)
         The intercepts, and the margins ``1 / norm(w)``.
     C : float
-        The price of errors, learned or given; infinite for a hard margin.
+        The penalty on errors, learned or given; infinite for a hard margin.
     certificate : Certificate
         The proof.
     n_iter : int
