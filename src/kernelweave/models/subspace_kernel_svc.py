@@ -117,7 +117,7 @@ class SubspaceKernelSVC(
     intercept_ : array of shape (m,)
         Intercepts.
     n_iter_ : int
-        Factorisations of the weights, and rounds of the subspace.
+        Factorisations for the weights, plus rounds for the subspace.
     n_features_in_ : int
         Number of features (of training rows if precomputed).
     feature_names_in_ : ndarray of shape (d,)
