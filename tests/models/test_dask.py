@@ -235,7 +235,7 @@ def test_workers_over_their_memory_limit_are_named(client, model, chunked, monke
     hungry = dX.map_blocks(greedy, dtype=dX.dtype)
     # a second try would end like the first
     monkeypatch.setattr(client.cluster.scheduler, "allowed_failures", 0)
-    with pytest.raises(RuntimeError, match="going over their memory limit"):
+    with pytest.raises(RuntimeError, match="exceeding their memory limit"):
         clone(model).fit(hungry, dy)
     again = clone(model).fit(dX, dy)
     assert again.certificate_.converged

@@ -387,7 +387,7 @@ def test_kernels_that_are_not_similarities(make_problem):
     new = gaussians(problem, problem.new)
     assert_allclose(fine.sample_weights(new).sum(axis=1), 1.0)
     new[0, 0, 0] = -0.5
-    with pytest.raises(ValueError, match=r"-0\.5 for a new one"):
+    with pytest.raises(ValueError, match=r"-0\.5 for a new row"):
         fine.transform(new)
     columns = MixtureKDA([("all", Linear(), slice(None))], projection="posterior")
     columns.fit(problem.X, problem.y)  # (1 + cosine) / 2
