@@ -241,7 +241,7 @@ def as_objects(names, marker):
     return out
 
 
-#: One set of string labels in every form in which it may come; "-1" has no label.
+#: The same string labels in every form they may take; "-1" means unlabelled.
 LABELS = {
     "strings": lambda names: names,
     "a list": lambda names: [-1 if name == "-1" else str(name) for name in names],
