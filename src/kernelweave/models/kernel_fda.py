@@ -48,8 +48,8 @@ class KernelFDA(KernelDiscriminant):
         per precomputed or callable kernel.
     missing : {"error", "available", "zero"}, default="error"
         What to do with a row that lacks a view, all of whose entries there are NaN:
-        refuse it, or fill its entries of that view's kernels with the mean over the
-        kernels available, or with zeros. See :doc:`/user_guide/missing_views`.
+        refuse it, or fill its entries in that view's kernels with the mean over the
+        available kernels, or with zeros. See :doc:`/user_guide/missing_views`.
     verbose : int, default=0
         Print progress.
 

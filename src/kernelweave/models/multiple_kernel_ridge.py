@@ -94,8 +94,8 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
         per precomputed or callable kernel.
     missing : {"error", "available", "zero"}, default="error"
         What to do with a row that lacks a view, all of whose entries there are NaN:
-        refuse it, or fill its entries of that view's kernels with the mean over the
-        kernels available, or with zeros. See :doc:`/user_guide/missing_views`.
+        refuse it, or fill its entries in that view's kernels with the mean over the
+        available kernels, or with zeros. See :doc:`/user_guide/missing_views`.
     features : {"auto", "exact", "nystroem", "random"}, default="auto"
         How kernels are represented: as n x n matrices, or by explicit features whose
         second moments take one pass over the rows. "auto" uses matrices for up to

@@ -57,8 +57,8 @@ class ProbabilisticKDA(KernelDiscriminant):
         What to do with a kernel that is not positive semidefinite.
     missing : {"error", "available", "zero"}, default="error"
         What to do with a row that lacks a view, all of whose entries there are NaN:
-        refuse it, or fill its entries of that view's kernels with the mean over the
-        kernels available, or with zeros. Either way the variance of the row grows
+        refuse it, or fill its entries in that view's kernels with the mean over the
+        available kernels, or with zeros. Either way the variance of the row grows
         by the prior variance of the kernels it lacks. See
         :doc:`/user_guide/missing_views`.
     verbose : int, default=0

@@ -88,8 +88,8 @@ class SubspaceKernelSVC(
         negative eigenvalues to zero, or skip the check.
     missing : {"error", "available", "zero"}, default="error"
         What to do with a row that lacks a view, all of whose entries there are NaN:
-        refuse it, or fill its entries of that view's kernels with the mean over the
-        kernels available, or with zeros. See :doc:`/user_guide/missing_views`.
+        refuse it, or fill its entries in that view's kernels with the mean over the
+        available kernels, or with zeros. See :doc:`/user_guide/missing_views`.
     verbose : int, default=0
         Print progress: 1 for iterations, 2 for kernels too.
 

@@ -53,15 +53,15 @@ class TransductiveKernelSVC(MarginClassifier):
     max_iter : int, default=None
         Maximum number of iterations; None leaves it to the solver.
     weight_bound : float, default=100
-        The largest absolute weight if ``signed=True``. Without it, kernels
+        The largest absolute weight if ``signed=True``. Without a bound, kernels
         that are nearly combinations of others have no optimal weights; the certificate
-        says when it is active.
+        says when the bound is active.
     psd : {"error", "clip", "trust"}, default="error"
         What to do with a kernel that is not positive semidefinite.
     missing : {"error", "available", "zero"}, default="error"
         What to do with a row that lacks a view, all of whose entries there are NaN:
-        refuse it, or fill its entries of that view's kernels with the mean over the
-        kernels available, or with zeros. See :doc:`/user_guide/missing_views`.
+        refuse it, or fill its entries in that view's kernels with the mean over the
+        available kernels, or with zeros. See :doc:`/user_guide/missing_views`.
     verbose : int, default=0
         Print progress: 1 for iterations, 2 for kernels too.
 
