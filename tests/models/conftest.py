@@ -1,4 +1,4 @@
-"""Problems that the tests of this folder share."""
+"""Problems shared by the tests of this folder."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from kernelweave.kernels import RBF, Laplacian, Linear, Polynomial
 
-#: Kernels with all parameters fixed: they say the same about any choice of rows.
+#: Kernels with all parameters fixed, so that they do not depend on the rows chosen.
 VIEWS = [
     ("first", RBF(gamma=0.1), [0, 1, 2]),
     ("second", [Linear(), RBF(gamma=0.3)], [3, 4, 5]),
@@ -20,7 +20,7 @@ COLUMNS = [[0, 1, 2], [3, 4, 5], [3, 4, 5], [6, 7, 8], [6, 7, 8]]
 
 @dataclass
 class Problem:
-    """Rows to learn from and rows to predict, as columns and as kernels."""
+    """Training and new rows, as columns and as kernels."""
 
     X: np.ndarray  # (n, 9)
     y: np.ndarray
@@ -45,18 +45,18 @@ class Problem:
 
     @property
     def K(self) -> np.ndarray:
-        """Kernels between the rows to learn from, (n, n, 5)."""
+        """Kernels between the training rows, (n, n, 5)."""
         return self.grams(self.X, self.X)
 
     @property
     def new_K(self) -> np.ndarray:
-        """Kernels between new rows and those, (m, n, 5)."""
+        """Kernels between new and training rows, (m, n, 5)."""
         return self.grams(self.new, self.X)
 
 
 @pytest.fixture
 def make_problem(rng):
-    """Draw n rows of k classes, of which columns 0-2 and 3-5 tell something."""
+    """Draw n rows of k classes; columns 0-2 and 3-5 are informative."""
 
     def make(k=2, n=60, m=25, separation=1.5):
         labels = np.arange(n + m) % k

@@ -1,4 +1,4 @@
-"""What a classifier says about rows: labels, scores, probabilities, coordinates."""
+"""Predictions of classifiers: labels, scores, probabilities, coordinates."""
 
 from __future__ import annotations
 
@@ -85,12 +85,12 @@ def test_learns_something(estimator, k, make_problem):
     model = fitted(estimator, problem)
     accuracy = model.score(problem.new, problem.new_y)
     assert accuracy > 1.0 / k + 0.2  # centres are random: some seeds overlap more
-    # An estimate from 120 rows of a share: within four standard errors of both.
+    # A proportion estimated from 120 rows: within four standard errors of both.
     assert abs(model.loo_score_ - accuracy) < 4 * np.sqrt(0.16 / 120 + 0.16 / 200)
 
 
 def expected_calibration_error(proba, labels, n_bins=10):
-    """Mean distance of confidence and accuracy over bins of equal confidence."""
+    """Mean distance between confidence and accuracy over bins of equal confidence."""
     confidence, hits = proba.max(axis=1), proba.argmax(axis=1) == labels
     bins = np.minimum((confidence * n_bins).astype(int), n_bins - 1)
     return sum(
@@ -107,7 +107,7 @@ def test_probabilities_are_calibrated(estimator, k, separation, make_problem):
     model = fitted(estimator, problem)
     proba = model.predict_proba(problem.new)
     assert expected_calibration_error(proba, problem.new_y) < 0.12
-    # Better than the class shares alone, which no over-confident model is.
+    # Better than the class proportions alone, as no over-confident model would be.
     log_loss = -np.mean(
         model.predict_log_proba(problem.new)[np.arange(1500), problem.new_y]
     )
@@ -222,7 +222,7 @@ def test_many_rows_go_by_chunks(make_problem):
 
 @pytest.mark.parametrize("model", [KernelFDA(), MultipleKernelFDA()], ids=str)
 def test_leave_one_out_knows_when_there_is_nothing_to_know(model, rng):
-    # A target centred without the row tells its label, with the wrong sign.
+    # A target centred without the row reveals its label, with the wrong sign.
     X, y = rng.normal(size=(120, 8)), np.arange(120) % 2
     scores = [
         clone(model).fit(X[:, :4], y).loo_score_,

@@ -1,4 +1,4 @@
-"""New data with column names: columns are found by them, in every estimator."""
+"""New data with column names: every estimator finds its columns by name."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ METHODS = (
     "sample_weights",
 )
 NAMES = list("abcdef")
-#: Ways to say the same; "unused" is a column of no view.
+#: Equivalent specifications; "unused" is a column in no view.
 VIEWS = {
     "names": [("left", "linear", ["a", "b"]), ("right", "rbf", slice("b", "d"))],
     "positions": [("left", "linear", [0, 1]), ("right", "rbf", slice(1, 4))],
@@ -41,7 +41,7 @@ VIEWS = {
 
 @pytest.fixture
 def table(rng):
-    """40 rows of two classes in six columns, and a text in a seventh."""
+    """40 rows of two classes in six columns, with text in a seventh."""
     y = np.tile([0, 1], 20)
     X = rng.normal(size=(40, 6))
     X[:, 0] += 2 * y
@@ -51,7 +51,7 @@ def table(rng):
 
 
 def answers(model, X):
-    """What all methods say about the rows of X, by the name of the method."""
+    """The results of all methods on the rows of X, by name of the method."""
     found = {name: getattr(model, name) for name in METHODS if hasattr(model, name)}
     assert found
     return {name: np.asarray(method(X)) for name, method in found.items()}
@@ -63,7 +63,7 @@ def assert_same_answers(found, expected):
 
 
 def mixed_up(frame):
-    """Other order, new columns of all kinds (one of them twice), one column gone."""
+    """Columns reordered, new ones of all kinds (one of them twice), one removed."""
     frame = frame.drop(columns="unused")[list("dcfbea")]
     frame.insert(2, "new", "text")
     frame.insert(0, "when", pd.Timestamp("2001-01-01"))
@@ -97,7 +97,7 @@ def test_without_views_all_columns_of_fit_are_needed(estimator, table):
 @every_estimator
 @pytest.mark.parametrize("library", ["polars", "pyarrow"])
 def test_other_tables(estimator, library, table):
-    """Fitted on a pandas frame, asked with a table of another library."""
+    """Fitted on a pandas frame, predicting for a table of another library."""
     pytest.importorskip(library)
     X, y = table
     model = clone(estimator).set_params(views=VIEWS["names"]).fit(X, y)

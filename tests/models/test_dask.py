@@ -1,4 +1,4 @@
-"""Fits and predictions on Dask: the same bits whoever computes them."""
+"""Fits and predictions on Dask: the same bits whichever worker computes them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kernelweave import MultipleKernelFDA, MultipleKernelRidge  # noqa: E402
 from kernelweave.exceptions import MemoryRefusedError  # noqa: E402
 from kernelweave.kernels import RBF  # noqa: E402
 
-# Dask and its friends warn about each other's coming changes.
+# Dask and related packages warn about each other's upcoming changes.
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.filterwarnings("ignore::FutureWarning"),
@@ -143,7 +143,7 @@ def test_bad_partitions(model, chunked, table):
 
 @contextlib.contextmanager
 def workers(number, **settings):
-    """A client of so many workers; with ``processes`` each has a nanny."""
+    """A client with this many workers; with ``processes`` each has a nanny."""
     distributed = pytest.importorskip("distributed")
     cluster = distributed.LocalCluster(
         n_workers=number,
@@ -158,7 +158,7 @@ def workers(number, **settings):
 
 @pytest.fixture(scope="module")
 def client():
-    """Two worker processes with their nannies; workers start in processes anew."""
+    """Two worker processes with their nannies; restarted workers get new processes."""
     with workers(2, processes=True, memory_limit="1GB") as client:
         yield client
 
@@ -221,7 +221,7 @@ def test_workers_with_too_little_memory_are_not_tried(client, chunked):
 
 
 def greedy(block, block_info=None):
-    """Rows whose making takes more memory than a worker has, in the last partition."""
+    """Rows that take more memory to make than a worker has, in the last partition."""
     if block_info and block_info[0]["chunk-location"][0] == 6:
         hoard = []
         for _ in range(200):
@@ -233,9 +233,9 @@ def greedy(block, block_info=None):
 def test_workers_over_their_memory_limit_are_named(client, model, chunked, monkeypatch):
     dX, dy = chunked
     hungry = dX.map_blocks(greedy, dtype=dX.dtype)
-    # a second try would end like the first
+    # a second attempt would fail like the first
     monkeypatch.setattr(client.cluster.scheduler, "allowed_failures", 0)
-    with pytest.raises(RuntimeError, match="going over their memory limit"):
+    with pytest.raises(RuntimeError, match="exceeding their memory limit"):
         clone(model).fit(hungry, dy)
     again = clone(model).fit(dX, dy)
     assert again.certificate_.converged

@@ -1,4 +1,4 @@
-"""The same problem in other words has the same answer."""
+"""Equivalent statements of a problem have the same answer."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_order_of_views_and_columns(estimator, k, make_problem):
 @pytest.mark.parametrize("estimator", CLASSIFIERS)
 def test_names_of_classes(estimator, k, make_problem):
     problem = make_problem(k)
-    names = np.array(["e", "d", "c", "b", "a"][5 - k :])  # their order is turned round
+    names = np.array(["e", "d", "c", "b", "a"][5 - k :])  # their order is reversed
     model = clone(estimator).set_params(views=problem.views).fit(problem.X, problem.y)
     other = clone(model).fit(problem.X, names[problem.y])
     assert_same_certificate(model, other)
@@ -166,7 +166,7 @@ def test_linear_kernel_and_tiny_alpha_are_linear_discriminants(k, make_problem):
     assert ours.shape == theirs.shape == (300, k - 1)
     for j in range(k - 1):
         assert abs(np.corrcoef(ours[:, j], theirs[:, j])[0, 1]) > 1 - 1e-6
-    # One variance for all axes and means of held-out rows: alike, but not the same.
+    # One variance for all axes and held-out class means: similar, but not equal.
     agree = model.predict(problem.new) == lda.predict(problem.new)
     assert np.mean(agree) > (0.97 if k == 2 else 0.88)
 
@@ -285,7 +285,7 @@ def test_leave_one_out_error_of_a_regression(alpha, regression):
     for i in range(25):
         rest = np.delete(np.arange(25), i)
         part = K[np.ix_(rest, rest)]
-        # alpha counts in mean eigenvalues, which are others without row i
+        # alpha is relative to the mean eigenvalue, which changes without row i
         without = 24 / np.trace(KernelCenterer().fit_transform(part))
         refit = MultipleKernelRidge("precomputed", norm=1, alpha=alpha * without / unit)
         refit.fit(part, y[rest])

@@ -70,7 +70,7 @@ def test_noise(rng, model, counts):
     ids=["two", "pairs", "triples", "unbalanced", "singletons"],
 )
 def test_the_score_is_that_of_refits(counts, shift):
-    """Leaving out in closed form agrees with refits at the same alpha.
+    """Closed-form leave-one-out agrees with refits at the same alpha.
 
     The mean of three draws is compared; over these layouts it differs by at most 0.05.
     """

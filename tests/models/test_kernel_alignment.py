@@ -1,4 +1,4 @@
-"""Weights by alignment: closed forms, invariances, the way to other classifiers."""
+"""Weights by alignment: closed forms, invariances, use by other classifiers."""
 
 from __future__ import annotations
 

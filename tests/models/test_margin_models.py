@@ -241,7 +241,7 @@ def as_objects(names, marker):
     return out
 
 
-#: One set of string labels in every form in which it may come; "-1" has no label.
+#: The same string labels in every form they may take; "-1" means unlabelled.
 LABELS = {
     "strings": lambda names: names,
     "a list": lambda names: [-1 if name == "-1" else str(name) for name in names],
@@ -289,7 +289,7 @@ def test_transduction_takes_numbers_of_any_kind(dtype, make_problem):
 )
 def test_transduction_without_two_classes_says_what_minus_one_means(y, make_problem):
     problem = make_problem(2, n=20)
-    with pytest.raises(ValueError, match="-1 marks a row without a label"):
+    with pytest.raises(ValueError, match="'-1' mean unlabelled"):
         TransductiveKernelSVC(problem.views).fit(problem.X, y)
 
 

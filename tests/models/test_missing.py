@@ -32,7 +32,7 @@ from kernelweave._array import to_numpy
 from kernelweave.exceptions import KernelWarning
 from kernelweave.kernels import RBF, Linear, Pipe
 
-#: The mixture has one expert for each view in place of completed kernels.
+#: The mixture has one expert per view in place of completed kernels.
 MODELS = (*ONE_EACH, "MultipleKernelFDA-l1-learn", "KernelAlignment-features")
 #: A sum of kernels that must stay positive semidefinite with negative weights.
 SIGNED = "TransductiveKernelSVC-signed"
@@ -43,14 +43,14 @@ VIEW_OF = [0, 1, 1, 2, 2]
 
 
 def draw_mask(rng, n, rate=0.3):
-    """Which of n rows have which of three views, one at least."""
+    """Which of three views each of n rows has, at least one."""
     mask = rng.random((n, 3)) > rate
     mask[np.arange(n), rng.integers(3, size=n)] = True
     return mask
 
 
 def hide(X, mask):
-    """X (n, 9) with NaN for views that are missing."""
+    """X (n, 9) with NaN for missing views."""
     return np.where(np.repeat(mask, 3, axis=1), X, np.nan)
 
 
@@ -134,7 +134,7 @@ def test_gaps_cost_little_where_views_agree(missing, make_problem, rng):
 
 @pytest.mark.parametrize("model", some(MODELS, lacks("predict_proba")))
 def test_a_view_missing_in_a_new_row_adds_nothing_with_zero(model, gappy):
-    """What the views say is summed, so the parts add up to the whole."""
+    """Contributions of the views are summed, so the parts add up to the whole."""
     problem, mask, _ = gappy
     found = fitted(model, problem, mask, "zero")
     whole = output(found, problem.new)
@@ -156,7 +156,7 @@ def test_a_view_missing_in_a_new_row_adds_nothing_with_zero(model, gappy):
 @pytest.mark.parametrize("k", [2, 3])
 def test_a_row_without_any_view_gets_class_shares(model, missing, k, make_problem, rng):
     problem = make_problem(k, n=50, m=6)
-    problem.y[:20] = 0  # shares that are not equal
+    problem.y[:20] = 0  # unequal proportions
     found = fitted(model, problem, draw_mask(rng, 50), missing)
     rows = problem.new.copy()
     rows[2] = np.nan
@@ -259,7 +259,7 @@ def test_having_a_view_is_not_taken_for_information(missing, rng):
     views = [("all", RBF(gamma=0.3), [0, 1]), ("ones", RBF(gamma=0.3), [2, 3])]
     model = KernelFDA(views, alpha=0.5, missing=missing).fit(X[:100], y[:100])
     new = X[100:].copy()
-    new[:, 2:] = rng.normal(size=(100, 2))  # now everybody has it
+    new[:, 2:] = rng.normal(size=(100, 2))  # now every row has it
     assert abs(np.mean(model.predict(new) == y[100:]) - 0.5) < 0.2
 
 
@@ -400,7 +400,7 @@ def test_explicit_features_need_every_view(estimator, missing, gappy):
 @every_mode
 @every_model
 def test_views_that_impute(model, missing, gappy):
-    """Single entries are the view's business; whole rows are not."""
+    """Single entries are left to the view's pipeline; whole rows are not."""
     problem, mask, _ = gappy
     mask[0], mask[1] = [True, False, True], True
     X = hide(problem.X, mask)
@@ -411,7 +411,7 @@ def test_views_that_impute(model, missing, gappy):
         ("third", Linear(), slice(6, 9)),
     ]
     model = clone(model).set_params(views=views, missing=missing).fit(X, problem.y)
-    # The same by hand: means of the rows that have the view.
+    # Computed by hand: means of the rows that have the view.
     own = ~np.isnan(X[:, 3:6]).all(axis=1)
     imputer = SimpleImputer().fit(X[own, 3:6])
     by_hand = X.copy()
@@ -477,7 +477,7 @@ def test_every_estimator_has_the_parameter():
 @every_mode
 @every_model
 def test_one_kernel_as_a_matrix(model, missing, gappy):
-    """NaN in rows and columns of (n, n) is a sample without any view: refused."""
+    """NaN in a row and column of an (n, n) kernel: a row without any view, refused."""
     problem, _, _ = gappy
     K, new = problem.K[:, :, 1], problem.new_K[:, :, 1]
     model = clone(model).set_params(views="precomputed", missing=missing)

@@ -65,7 +65,7 @@ def with_gaps(X, rng, share=0.3, columns=(slice(0, 3), slice(3, 6), slice(6, 9))
     return X, ~lacks
 
 
-# Values of a problem without random numbers -------------------------------------------
+# Values of a deterministic problem ----------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -344,7 +344,7 @@ def test_prior_weights_are_the_same_for_all_rows(make_problem):
 
 
 def test_posterior_weights_tell_regions_apart():
-    """Left of 0 the first kernel knows the class, right of it the second one."""
+    """The first kernel is informative left of 0, the second right of it."""
     rng = np.random.default_rng(0)
     y = np.arange(200) % 2
     place = np.repeat([-4.0, 4.0], 100)
@@ -387,7 +387,7 @@ def test_kernels_that_are_not_similarities(make_problem):
     new = gaussians(problem, problem.new)
     assert_allclose(fine.sample_weights(new).sum(axis=1), 1.0)
     new[0, 0, 0] = -0.5
-    with pytest.raises(ValueError, match=r"-0\.5 for a new one"):
+    with pytest.raises(ValueError, match=r"-0\.5 for a new row"):
         fine.transform(new)
     columns = MixtureKDA([("all", Linear(), slice(None))], projection="posterior")
     columns.fit(problem.X, problem.y)  # (1 + cosine) / 2
@@ -461,7 +461,7 @@ def test_each_expert_is_trained_on_its_rows(make_problem, rng):
     alone.fit(X[rows], problem.y[rows])
     only_first = problem.new.copy()
     only_first[:, 3:] = np.nan
-    # The other has targets of its own rows' class shares: compare up to these.
+    # The other's targets use its own class proportions: compare up to these.
     own = class_target(problem.y[rows], 3)
     found, wanted = model.transform(only_first), alone.transform(problem.new)
     scale = np.array([np.ptp(target[rows, c]) / np.ptp(own[:, c]) for c in range(3)])
@@ -546,7 +546,7 @@ def test_class_absent_from_a_view(make_problem):
         model.fit(X, problem.y)
     assert model.class_weights_[0, 2] == 0 and model.class_weights_[0, 0] > 0
     assert any("first" in remark for remark in model.certificate_.remarks)
-    # A row with that view alone says nothing of that class: the mean of the target.
+    # A row with only that view does not bear on that class: the mean of the target.
     only = problem.new.copy()
     only[:, 3:] = np.nan
     assert_allclose(model.transform(only)[:, 2], 0.0)

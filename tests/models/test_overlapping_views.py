@@ -1,4 +1,4 @@
-"""Views that share columns: as if these were in the table once for each view."""
+"""Views that share columns: as if the table held a copy of them for each view."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kernelweave.exceptions import KernelWarning
 from kernelweave.inspection import weights_table
 from kernelweave.kernels import RBF, Pipe
 
-#: Column 2 is in two views; in the copied table it is there twice, as 2 and 3.
+#: Column 2 is in two views; the copied table has it twice, as columns 2 and 3.
 SHARED = [
     ("a", RBF(), [0, 1, 2]),
     ("b", ["linear", RBF()], [2, 3]),
@@ -37,7 +37,7 @@ every_estimator = pytest.mark.parametrize("estimator", some((*NAMES, *EXPLICIT))
 
 @pytest.fixture
 def table(rng):
-    """50 rows of two classes; columns 0, 2 and 4 know the class."""
+    """50 rows of two classes; columns 0, 2 and 4 are informative."""
     y = np.tile([0, 1], 25)
     X = rng.normal(size=(50, 6))
     X[:, [0, 2, 4]] += y[:, None] * [2.0, 1.0, 1.0]
@@ -105,7 +105,7 @@ def test_portions(estimator, table):
 
 
 def warned(call, *arguments):
-    """What is said about twins."""
+    """The warnings about twins."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         call(*arguments)
@@ -126,7 +126,7 @@ def test_twins_are_told_once_in_fit(estimator, table):
 
 
 def test_twins_have_the_weight_of_one_together(table):
-    """Norm 1: the optimum depends on the sum of their weights only."""
+    """Norm 1: the optimum depends only on the sum of their weights."""
     X, y = table
     alone = MultipleKernelFDA(TWINS[1:], norm=1, alpha=0.1, tol=1e-9).fit(X, y)
     model = MultipleKernelFDA(TWINS, norm=1, alpha=0.1, tol=1e-9)

@@ -153,7 +153,7 @@ def test_kernels_and_columns_say_the_same(make_problem):
     wanted = columns.predict_distribution(problem.new)
     assert_allclose(found[0], wanted[0], atol=1e-8)
     assert_allclose(found[1], wanted[1], rtol=1e-6)
-    # What is not known is not made up: the variance within the span of the rows.
+    # Nothing is invented: the variance is the one within the span of the rows.
     assert np.all(kernels.predict_distribution(problem.new_K)[1] <= found[1] + 1e-12)
 
 
@@ -242,7 +242,7 @@ def test_distances_with_gaps_are_those_of_discriminant_analysis(
 
 
 def test_variance_with_gaps_by_hand(make_problem, rng):
-    """Zeros for what is not there, and its prior variance, 1, for not knowing it."""
+    """Zeros for a missing kernel, and its prior variance, 1, for the uncertainty."""
     problem = make_problem(2, n=40)
     X, seen = with_gaps(problem.X, rng)
     new, new_seen = with_gaps(problem.new, rng)
@@ -362,7 +362,7 @@ def test_pickle_and_clipped_kernels(make_problem):
         model.fit(K, problem.y)
     again = pickle.loads(pickle.dumps(model))
     assert_allclose(again.predict_proba(K), model.predict_proba(K))
-    # What was clipped is not left over as something unknown of the training rows.
+    # What was clipped does not reappear as uncertainty about the training rows.
     G = model.kernel_map_.cross(K[:, :, None], np.ones(1))
     n, noise = len(K), to_numpy(model.noise_)
     for c in range(2):

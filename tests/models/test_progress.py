@@ -1,4 +1,4 @@
-"""What a fit tells while it runs: callbacks, progress bars, printed lines."""
+"""What a fit reports while it runs: callbacks, progress bars, printed lines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from estimators import ONE_EACH, is_certified, output, some, unless
 from kernelweave import KernelAlignment, KernelFDA, MixtureKDA, MultipleKernelFDA
 from kernelweave.exceptions import KernelWeaveConvergenceWarning
 
-#: What is told does not depend on what is learned.
+#: What is reported does not depend on what is learned.
 pytestmark = pytest.mark.one_seed
 
 every_learner = pytest.mark.parametrize(
@@ -74,13 +74,13 @@ def test_callback_can_stop_a_fit(estimator, make_problem):
     with pytest.warns(KernelWeaveConvergenceWarning, match="stopped by the callback"):
         model.fit(problem.X, problem.y)
     assert recorder.n_teardowns == 1
-    searches = 3 if isinstance(model, MixtureKDA) else 1  # one for each class
+    searches = 3 if isinstance(model, MixtureKDA) else 1  # one per class
     assert recorder.ended.count("iteration") == searches
     certificate = model.certificate_
     assert not certificate.converged and "optimal" not in certificate.status
     if model.certificate_.stationarity is None:
         assert certificate.gap > model.tol
-        if searches == 1:  # else it tells the gap of the first
+        if searches == 1:  # otherwise it reports the gap of the first
             assert f"gap {certificate.gap:.1e}" in certificate.status
     assert np.all(np.isfinite(output(model, problem.new)))
 

@@ -28,8 +28,8 @@ def test_predicts(params, regression):
     assert score == r2_score(regression.new_y, predicted)
     assert score > 0.3
     if "objective" in params:
-        # Its weights may lie on noise that is of use by chance. The error it goes by is
-        # smaller than with weights of the convex problem, up to a local minimum.
+        # It may give weight to noise that helps by chance. The error it minimises is
+        # smaller than with the weights of the convex problem, up to a local minimum.
         plain = MultipleKernelRidge(regression.views).fit(regression.X, regression.y)
         assert model.loo_error_ <= 1.2 * plain.loo_error_
     else:
@@ -62,7 +62,7 @@ def test_several_outputs(params, regression, rng):
     predicted = model.predict(regression.new)
     assert predicted.shape == (len(regression.new), 3)
     single = flat.predict(regression.new)
-    # Copies of one output are that output again, whatever their units.
+    # Copies of an output change nothing, whatever their units.
     assert_allclose(predicted[:, 0], single, atol=1e-4)
     assert_allclose(predicted[:, 1], -3 * single, atol=1e-3)
     assert_allclose(predicted[:, 2], single + 100, atol=1e-4)

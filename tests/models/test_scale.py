@@ -1,4 +1,4 @@
-"""Explicit features in the estimators: rows in portions, and what comes of them."""
+"""Explicit features in the estimators: rows in portions, and the resulting fits."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_fewer_rows_than_features_are_kept_as_rows(table):
     model.fit(X, y)
     assert model.features_.representation == "rows"
     exact = clone(model).set_params(features="exact").fit(X, y)
-    # every row may be a landmark: nothing is approximated but the rounding
+    # every row may be a landmark: exact up to rounding
     assert_allclose(model.transform(X), exact.transform(X), atol=0.05)
     assert model.loo_error_ == pytest.approx(exact.loo_error_, rel=0.02)
 
@@ -121,7 +121,7 @@ def test_norm_and_alpha_are_chosen_by_cross_validation(table):
     assert model.loo_error_ == pytest.approx(min(errors.values()))
 
 
-# Ways in ------------------------------------------------------------------------------
+# Forms of input -----------------------------------------------------------------------
 
 
 def same_model(one, other, X):
@@ -245,7 +245,7 @@ def test_partial_fit_goes_on_where_it_was(table):
     first = model.certificate_.value
     model.partial_fit(X, y)
     assert model.certificate_.value != first
-    model.fit(X, y)  # starts anew
+    model.fit(X, y)  # starts afresh
     assert not hasattr(model, "_portions")
 
 
@@ -348,7 +348,7 @@ def test_auto_takes_kernels_while_they_fit(rng):
     assert any("features: 10,001 rows" in r for r in long.certificate_.remarks)
     assert any("held-out kernel error" in r for r in long.certificate_.remarks)
     assert "Nystroem" in str(long.features_) and long.features_.worst_error > 0
-    # Kernels between so many rows take a gigabyte: only the choice is looked at.
+    # Kernels between this many rows take a gigabyte: only the choice is tested.
     assert why_features(long, X) == long.features_.why
     assert why_features(clone(model).set_params(features="exact"), X) is None
     assert why_features(clone(model).set_params(objective="loo"), X) is None

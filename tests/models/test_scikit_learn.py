@@ -1,4 +1,4 @@
-"""Life among scikit-learn's tools: searches, pipelines, frames, copies, files."""
+"""Use with scikit-learn's tools: searches, pipelines, frames, copies, files."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def problem(make_problem):
 
 
 def width_of(model):
-    """Coordinates of three classes: Fisher's, or one for each class."""
+    """Number of coordinates for three classes: Fisher's two, or one per class."""
     return 2 if isinstance(model, KernelFDA | MultipleKernelFDA) else 3
 
 

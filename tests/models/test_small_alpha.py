@@ -48,7 +48,7 @@ MODELS = [
     ProbabilisticKDA(),
     MixtureKDA(),
 ]
-#: Those that take kernels as they are. Centring within classes leaves no full rank.
+#: Models on exact kernels; centring within classes would lose full rank.
 FULL_RANK = [
     model
     for model in MODELS
@@ -67,13 +67,13 @@ ADVICE = (
 
 every_model = pytest.mark.parametrize("model", MODELS, ids=str)
 no_proof = pytest.mark.filterwarnings(
-    # at such an alpha rounding may well keep the certificate open
+    # with so small an alpha rounding may keep the gap from closing
     f"ignore::{KernelWeaveConvergenceWarning.__module__}.KernelWeaveConvergenceWarning"
 )
 
 
 def wine(dtype, rows=40):
-    """Few rows of wine and some of them twice: no kernel has full rank."""
+    """A few rows of wine, some of them twice: no kernel has full rank."""
     X, y = load_wine(return_X_y=True)
     take = np.arange(0, 178, 178 // rows)[:rows]
     take = np.append(take, take[:6])
@@ -136,7 +136,7 @@ def test_solve_says_so_too(dtype, alpha, criterion):
 
 
 def test_advice_is_never_what_was_tried(rng):
-    """Centring leaves a kernel with a large constant few digits: more than usual."""
+    """Centring a kernel with a large constant costs more digits than usual."""
     z = rng.normal(size=(30, 1))
     stack = center_and_scale(1e8 + (z @ z.T)[None])
     target = class_target(np.arange(30) % 2, 2)

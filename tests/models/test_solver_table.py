@@ -26,7 +26,7 @@ MARGIN = tuple(fitting_methods(Margin, Simplex))
 SIGNED = tuple(fitting_methods(Margin, SignedSum))
 #: Cone solvers take seconds for sixty kernels and are for comparison only.
 CONES = ("sdp", "qcqp")
-#: Combinations that do not exist, with what their message must name.
+#: Combinations that do not exist, with what the message must say.
 REFUSED = {
     ("within", "block", "*"): "formulation='block' exists for scatter='total' only",
     ("within", "exact", "sdp"): "solver='sdp' has no .* for scatter='within'",
@@ -47,7 +47,7 @@ def kernels(p, k=3, n=20):
 
 
 def check(model, K, y, best):
-    """A certified optimum, whose value differs from another by no more than gaps."""
+    """A certified optimum, whose value differs from another by at most the gaps."""
     found = model.fit(K, y).certificate_
     assert found.converged and abs(found.gap) <= TOL
     largest = max(abs(found.gap), abs(best.gap)) + 1e-9
@@ -76,7 +76,7 @@ def test_discriminants(p, norm, scatter, formulation):
         message = next((REFUSED[key] for key in keys if key in REFUSED), None)
         if message is not None:
             with pytest.raises(ValueError, match=message):
-                model.fit(None, None)  # before any work: not even the data are seen
+                model.fit(None, None)  # before any work, before the data are read
         elif not (solver in CONES and p > 6):
             best = best or model.fit(K, y).certificate_
             check(model, K, y, best)

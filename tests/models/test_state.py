@@ -1,4 +1,4 @@
-"""A model is nobody else's memory, and a call that fails leaves no trace."""
+"""A model shares no memory with its caller, and a failed call leaves no trace."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def draw(n=24, columns=6, seed=0):
 
 
 def targets_for(model, codes, names=("red", "green", "blue")):
-    """What y looks like for an estimator."""
+    """The form of y that an estimator takes."""
     if isinstance(model, MultipleKernelRidge):
         return np.stack([codes + 0.1 * np.arange(len(codes)), -1.0 * codes], axis=1)
     if isinstance(model, TransductiveKernelSVC):
@@ -68,7 +68,7 @@ def targets_for(model, codes, names=("red", "green", "blue")):
 
 
 def answers(model, rows):
-    """All that a fitted model says about rows, as bytes."""
+    """All predictions of a fitted model for rows, as bytes."""
     found = {}
     for name in METHODS:
         if hasattr(model, name):
@@ -109,7 +109,7 @@ LAYOUTS = {
 
 
 def check_independence(model, X, y, new):
-    """Fitting leaves X and y as they are; overwriting them leaves the model so."""
+    """Fitting leaves X and y unchanged; overwriting them leaves the model unchanged."""
     kept = np.array(to_numpy(X)), np.array(y)
     model.fit(X, y)
     assert np.array_equal(np.asarray(to_numpy(X)), kept[0], equal_nan=True)
@@ -172,7 +172,7 @@ def test_kernels_are_let_go_of(estimator, missing):
     model, (X, codes) = clone(estimator), draw()
     model.set_params(views="precomputed", missing=missing)
     K = stack_of(X, X)
-    gc.freeze()  # what was there before need not be looked at
+    gc.freeze()  # no need to check what was there before
     model.fit(K, targets_for(model, codes))
     last = weakref.ref(K)
     del K
@@ -211,7 +211,7 @@ def test_rows_of_explicit_features_are_the_callers(estimator, settings, kind):
 def test_portions_are_the_callers(estimator, kind):
     make = {"array": np.array, "sparse": csr_array, "frame": as_frame}[kind]
     X, codes = draw(40)
-    # 40 rows are no chunk yet: they wait for more
+    # 40 rows do not fill a chunk: they wait for more
     model, same = (estimator(VIEWS, n_features=5, norm=1) for _ in range(2))
     y = targets_for(model, codes)
     classes = {} if estimator is MultipleKernelRidge else {"classes": np.unique(y)}
@@ -297,7 +297,7 @@ def interrupted(call, *arguments, number=0):
     def watch(frame, event, argument):
         nonlocal entered
         code = frame.f_code
-        # Python swallows what is raised where a generator is thrown away.
+        # Python swallows exceptions raised when a generator is discarded.
         if code.co_flags & inspect.CO_GENERATOR:
             return
         if event == "call" and code.co_filename.startswith(PACKAGE):
@@ -315,13 +315,13 @@ def interrupted(call, *arguments, number=0):
 
 
 def moments_of(total):
-    """Some of the calls 1 to ``total``: all over, and more where a fit ends."""
+    """Some of the calls 1 to ``total``: spread out, with more near the end."""
     spread = np.linspace(1, total, 8).astype(int)
     return sorted({*spread.tolist(), *range(total - 3, total)})
 
 
 class Untouched:
-    """Remembers a model and sees to it that it stays what it was."""
+    """Remembers a model and checks that it stays unchanged."""
 
     def __init__(self, model, rows):
         self.model, self.rows = model, rows
@@ -335,7 +335,7 @@ class Untouched:
 
 
 def check_unfitted(model, rows):
-    """No attribute of a fit is left, and the model says that it was not fitted."""
+    """No attribute of a fit is left, and the model reports that it is not fitted."""
     assert vars(model).keys() == vars(clone(model)).keys()
     ask = model.predict if hasattr(model, "predict") else model.transform
     with pytest.raises(NotFittedError):
@@ -343,7 +343,7 @@ def check_unfitted(model, rows):
 
 
 def two_problems(model):
-    """Rows and targets to learn from, and others with more columns and new names."""
+    """Training rows and targets, and others with more columns and new names."""
     (X, codes), (Z, others) = draw(24), draw(30, columns=7, seed=2)
     names = ("cat", "dog", "fox")
     return (X, targets_for(model, codes)), (Z, targets_for(model, others, names))
@@ -489,7 +489,7 @@ def test_an_interrupted_portion_is_not_half_added(estimator, solve):
     expected = answers(clean, X)
     assert answers(model, X) == expected
     total = interrupted(copy.deepcopy(model).partial_fit)
-    for number in moments_of(total):  # to solve anew writes to no moments
+    for number in moments_of(total):  # solving again does not modify the moments
         with pytest.raises(KeyboardInterrupt):
             interrupted(model.partial_fit, number=number)
         assert answers(model.partial_fit(), X) == expected

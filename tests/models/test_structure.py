@@ -1,4 +1,4 @@
-"""How estimators are built: few layers, and nothing written from outside."""
+"""How estimators are built: few layers, and no attributes set from outside."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ESTIMATORS = [
     "ProbabilisticKDA",
     "MixtureKDA",
 ]
-#: Who holds an estimator that is not its own.
+#: Names under which code holds an estimator other than ``self``.
 BORROWED = {"model", "estimator", "bearer"}
 
 
@@ -82,6 +82,6 @@ def files_of(call):
 def test_one_fit_is_read_in_few_files():
     X, y = load_iris(return_X_y=True)
     files = files_of(lambda: kernelweave.MultipleKernelFDA().fit(X, y))
-    # measured, no margin: a file more is one more to be read
+    # measured, no margin: every further file is one more to read
     assert len([name for name in files if name.startswith("models")]) <= 12
     assert len(files) <= 47

@@ -61,7 +61,7 @@ def test_model_is_the_criterion(problem, uncorrelated):
     L = label_factor(problem.y, 4)
     gram = bank.combine(model.kernel_weights_)
     subspace = RegularizedKernel(gram, 0.3).subspace(L, None, uncorrelated)
-    scale = 48 if uncorrelated else 1  # features of Eq. 19 have norm, not variance, one
+    scale = 48 if uncorrelated else 1  # features of Eq. 19 have unit norm, not variance
     expected = scale * subspace.features @ subspace.features.T
     assert_allclose(model.kernel_, expected, atol=1e-8 * np.max(np.abs(expected)))
     assert np.sum(model.dependence_) == pytest.approx(np.sum(subspace.dependence))
@@ -118,7 +118,7 @@ def test_weights_need_not_know_the_number_of_components(problem):
 
 
 def test_hierarchy_of_labels(problem):
-    """A label kernel that joins classes asks for a subspace that joins them, too."""
+    """A label kernel that merges classes leads to a subspace that merges them too."""
     same = np.kron(np.eye(2), np.ones((2, 2)))
     model = SubspaceKernel(problem.views, alpha=0.1, norm=1, label_kernel=same)
     Z = model.fit(problem.X, problem.y).transform(problem.X)

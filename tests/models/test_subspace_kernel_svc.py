@@ -54,7 +54,7 @@ def test_columns_and_kernels_are_the_same(model, problem):
 def test_one_kernel_is_the_machine_on_the_regularised_kernel(
     make_problem, uncorrelated, k
 ):
-    """Also out of sample: scikit-learn's SVC on the same kernel says the same."""
+    """Also out of sample: scikit-learn's SVC on the same kernel agrees."""
     problem = make_problem(k, n=40, separation=1.0)
     K, new = (
         problem.grams(rows, problem.X)[:, :, 0] for rows in (problem.X, problem.new)
@@ -78,7 +78,7 @@ def test_one_kernel_is_the_machine_on_the_regularised_kernel(
 
 
 def test_features_carry_the_machines(problem):
-    """Machines trained on the features alone decide the same."""
+    """Machines trained on the features alone make the same decisions."""
     model = SubspaceKernelSVC(problem.views, alpha=0.5, C=0.5, tol=1e-8)
     model.fit(problem.X, problem.y)
     Z, signs = model.transform(problem.X), signs_of_codes(problem.y, 3)
@@ -144,7 +144,7 @@ def test_more_components_than_machines_change_nothing(problem):
 
 @pytest.mark.parametrize("norm", [1, 2])
 def test_plain_weights_lie_between_bounds(problem, norm):
-    """With uncorrelated=False nothing is convex: bounds, and no claim beyond them."""
+    """With uncorrelated=False nothing is convex: bounds, but no claim beyond them."""
     model = SubspaceKernelSVC(
         problem.views, uncorrelated=False, alpha=0.5, C=0.5, norm=norm
     )

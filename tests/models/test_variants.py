@@ -73,7 +73,7 @@ def test_every_solver_finds_the_same_model(solver, norm, k, make_problem):
     if solver == "sdp":
         pytest.importorskip("cvxpy")
     problem = make_problem(k, n=24)
-    # The one converges slowly on the simplex, the other to its own tolerance only.
+    # One converges slowly on the simplex, the other only to its own tolerance.
     tol = {"closed_form": 1e-3 if norm == 1 else 1e-6, "sdp": 1e-4}.get(solver, 1e-6)
     params = {"norm": norm, "alpha": 0.5, "tol": tol}
     expected = MultipleKernelFDA(problem.views, **params).fit(problem.X, problem.y)
@@ -164,7 +164,7 @@ def test_kernels_of_weight_zero_are_not_computed(k, make_problem):
     problem = make_problem(k, separation=4.0)
     known = np.column_stack([np.eye(k)[problem.y], problem.X[:, :6]])
     basis, _ = np.linalg.qr(known)
-    problem.X[:, 6] -= basis @ (basis.T @ problem.X[:, 6])  # unrelated to all of it
+    problem.X[:, 6] -= basis @ (basis.T @ problem.X[:, 6])  # unrelated to the rest
     calls = {"useful": 0, "useless": 0}
 
     def useful(X, Z):
@@ -230,11 +230,11 @@ def test_gap_is_reached_in_few_factorisations(norm, alpha, make_problem):
     model = MultipleKernelFDA(problem.views, norm=norm, alpha=alpha, tol=1e-8)
     model.fit(problem.X, problem.y)
     assert model.certificate_.gap <= 1e-8
-    assert model.n_iter_ <= 30  # random problems; the papers' data must do with 12
+    assert model.n_iter_ <= 30  # random problems; the papers' data must get by with 12
 
 
 def test_within_scatter_with_equal_weights_is_a_mean(make_problem):
-    """Whatever sets alpha, norm=inf means weights 1/p."""
+    """However alpha is chosen, norm=inf means weights 1/p."""
     problem = make_problem(3)
     for alpha in (0.1, "loo"):
         model = MultipleKernelFDA(

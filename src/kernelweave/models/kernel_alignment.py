@@ -28,7 +28,7 @@ from kernelweave.weights import SignedSum, Simplex, WeightSet
 
 __all__ = ["KernelAlignment"]
 
-#: Which values the parameters may take.
+#: Values that the parameters may take.
 RULES = {
     "method": one_of("joint", "independent"),
     "output": one_of("kernel", "features"),
@@ -44,13 +44,13 @@ class KernelAlignment(KernelTransformer, KernelModel):
     """Weights that align the sum of kernels with the labels.
 
     Maximises, over weights of centred kernels of trace n, the cosine between the sum of
-    kernels and the kernel of the labels T::
+    kernels and the label kernel T::
 
         A(w) = <K, T> / (norm(K) norm(T)),     K = sum_i w_i K_i     (Frobenius)
 
-    (Cristianini et al. 2001; Lanckriet et al. 2002, Eq. 11; Cortes et al. 2012). That
-    is one non-negative least-squares problem in the weights: the cheapest way to learn
-    them, and independent of the classifier that follows.
+    (Cristianini et al. 2001; Lanckriet et al. 2002, Eq. 11; Cortes et al. 2012). This
+    is a single non-negative least-squares problem in the weights: the cheapest way to
+    learn them, and independent of the classifier that follows.
 
     Parameters
     ----------
@@ -60,15 +60,15 @@ class KernelAlignment(KernelTransformer, KernelModel):
         "joint" maximises A ("alignf" of Cortes et al.); "independent" weights each
         kernel by its own alignment ("align"), which ignores redundancy.
     centred : bool, default=True
-        Whether T is centred as the kernels are. If not, that of unbalanced classes is
-        mostly its mean.
+        Whether T is centred like the kernels. Uncentred, T is dominated by its mean if
+        the classes are unbalanced.
     signed : bool, default=False
-        Whether weights may be negative as long as the sum stays positive semidefinite
-        over the rows of ``fit``.
+        Whether weights may be negative as long as the sum is positive semidefinite on
+        the training rows.
     output : {"kernel", "features"}, default="kernel"
-        What ``transform`` gives: the combined kernel (m, n) between new and training
-        rows, for ``SVC(kernel="precomputed")`` and its like in a pipeline; or explicit
-        features whose inner products are that kernel, for anything else.
+        What ``transform`` returns: the combined kernel (m, n) between new and training
+        rows, for ``SVC(kernel="precomputed")`` and the like in a pipeline, or explicit
+        features whose inner products are that kernel, for any other estimator.
     n_components : int, default=None
         The number of features to keep; None keeps all.
     tol : float, default=1e-6
@@ -78,9 +78,9 @@ class KernelAlignment(KernelTransformer, KernelModel):
     psd : {"error", "clip", "trust"}, default="error"
         What to do with a kernel that is not positive semidefinite.
     missing : {"error", "available", "zero"}, default="error"
-        What to do with a row that lacks a view, all entries of which are NaN: refuse
-        it, fill the kernels of the view with the mean of those that are there, or with
-        zeros. See :doc:`/user_guide/missing_views`.
+        What to do with a row that lacks a view, all of whose entries there are NaN:
+        refuse it, or fill its entries in that view's kernels with the mean over the
+        available kernels, or with zeros. See :doc:`/user_guide/missing_views`.
     verbose : int, default=0
         Print progress.
 
@@ -89,7 +89,7 @@ class KernelAlignment(KernelTransformer, KernelModel):
     alignment_ : float
         A at the learned weights.
     kernel_alignments_ : array of shape (p,)
-        The alignment of each kernel alone; zero for one that is constant.
+        The alignment of each kernel alone; zero for constant kernels.
     kernel_weights_ : ndarray of shape (p,)
         The learned weight of each kernel; they sum to one.
     kernel_names_ : list of str
@@ -100,9 +100,9 @@ class KernelAlignment(KernelTransformer, KernelModel):
         Value (minus the alignment), lower bound, gap and status; only for
         ``method="joint"``.
     components_ : array of shape (n, r)
-        Kernel times this gives the features, if ``output="features"``.
+        The features are the kernel times this matrix, if ``output="features"``.
     n_iter_ : int
-        Least-squares problems solved.
+        Number of least-squares problems solved.
     n_features_in_ : int
         Number of features (of training rows if precomputed).
     feature_names_in_ : ndarray of shape (d,)
@@ -175,7 +175,7 @@ class KernelAlignment(KernelTransformer, KernelModel):
 (n, n) or (n, n, p)
             Training rows.
         y : array-like of shape (n,) or (n, n_outputs)
-            Class labels, or numbers: then T is the linear kernel of the outputs, each
+            Class labels; or numeric outputs, with T their linear kernel after each is
             centred and scaled to unit variance.
 
         Returns
@@ -232,7 +232,7 @@ class KernelAlignment(KernelTransformer, KernelModel):
     def _learn(
         self, criterion: Alignment, bank: DenseBank, progress: Progress
     ) -> tuple[np.ndarray, int, Certificate | None]:
-        """Weights (p,), problems solved, and the proof of the joint problem."""
+        """Weights (p,), problems solved, and the certificate of the joint problem."""
         if self.method == "independent":
             positive = np.maximum(criterion.cosines, 0.0)
             if not np.any(positive > 0):
@@ -266,7 +266,7 @@ class KernelAlignment(KernelTransformer, KernelModel):
         Returns
         -------
         Z : array of shape (m, n) or (m, r)
-            Kernel or features, as ``output`` says.
+            Kernel or features, depending on ``output``.
         """
         rows = self._rows(X, "transform")
         weights = to_numpy(self.kernel_weights_)

@@ -1,4 +1,4 @@
-"""Regularised kernel discriminant analysis on one kernel or a mean of kernels."""
+"""Regularised kernel discriminant analysis on one kernel or the mean of several."""
 
 from __future__ import annotations
 
@@ -27,28 +27,29 @@ class KernelFDA(KernelDiscriminant):
 
         trace( (W' (S_t + alpha I) W)^-1 W' S_b W )
 
-    (Ye et al. 2007, Eqs. 13 and 24), through ``B = (G + alpha I)^-1 H`` with the mean
-    G of all centred kernels at trace n. New rows project to ``G(x) B`` and are
-    classified by Gaussians in that space, fitted to leave-one-out projections.
+    (Ye et al. 2007, Eqs. 13 and 24), via ``B = (G + alpha I)^-1 H``, where G is
+    the mean of all kernels, each centred and scaled to trace n. New rows project to
+    ``G(x) B`` and are classified by Gaussians in that space, fitted to leave-one-out
+    projections.
 
     Parameters
     ----------
     views : None, "precomputed" or list of (name, kernel, columns), default=None
-        Column groups and their kernels. None is one view of all columns with the
-        kernel "auto" (linear and Gaussian at two widths around the median distance, on
-        the columns as they are and on standardised ones).
+        Column groups and their kernels. None means one view of all columns with the
+        kernel "auto" (linear, and Gaussian at two widths around the median distance,
+        each on raw and on standardised columns).
         With "precomputed", X is an (n, n) kernel or an (n, n, p) stack of kernels.
     alpha : float or "loo", default="loo"
         Regularisation, relative to the mean eigenvalue of the kernel; "loo" minimises
         the exact leave-one-out error, in closed form from one eigendecomposition.
     psd : {"error", "clip", "trust"}, default="error"
         What to do with a kernel that is not positive semidefinite: refuse it, set its
-        negative eigenvalues to zero, or do not look. Looking costs a factorisation a
-        precomputed or callable kernel.
+        negative eigenvalues to zero, or skip the check, which costs one factorisation
+        per precomputed or callable kernel.
     missing : {"error", "available", "zero"}, default="error"
-        What to do with a row that lacks a view, all entries of which are NaN: refuse
-        it, fill the kernels of the view with the mean of those that are there, or with
-        zeros. See :doc:`/user_guide/missing_views`.
+        What to do with a row that lacks a view, all of whose entries there are NaN:
+        refuse it, or fill its entries in that view's kernels with the mean over the
+        available kernels, or with zeros. See :doc:`/user_guide/missing_views`.
     verbose : int, default=0
         Print progress.
 
@@ -57,7 +58,7 @@ class KernelFDA(KernelDiscriminant):
     classes_ : ndarray of shape (k,)
         Class labels.
     kernel_weights_ : ndarray of shape (p,)
-        Weight of each kernel: uniform, 0 for a kernel that is constant.
+        Weight of each kernel: uniform, but 0 for constant kernels.
     kernel_names_ : list of str
         Name of each kernel.
     view_weights_ : dict
@@ -67,15 +68,15 @@ class KernelFDA(KernelDiscriminant):
     dual_coef_ : array of shape (n, k - 1)
         Coefficients of the training rows, columns in order of discrimination.
     loo_error_, loo_score_ : float
-        Leave-one-out squared error on the class targets, and accuracy: each row is left
-        out of its projection, of the mean of its class and of the class shares, at the
-        same weights and alpha. The only row of a class counts as wrong; class shares
-        alone, which are predicted if there is no evidence for the classes, are always
-        wrong about classes of equal size.
+        Leave-one-out squared error on the class targets, and accuracy. Each row is left
+        out of its projection, its class mean and the class proportions; weights and
+        alpha stay fixed. The only row of a class counts as an error. Without evidence
+        for the classes predictions rest on their proportions alone; with classes of
+        equal size these are always wrong, as the class of the row left out is smaller.
     gaussians_ : ClassGaussians
         Class means, variance and prior in the projected space.
     n_iter_ : int
-        Factorisations used.
+        Number of factorisations.
     n_features_in_ : int
         Number of features (of training rows if precomputed).
     feature_names_in_ : ndarray of shape (d,)

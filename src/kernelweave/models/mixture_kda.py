@@ -42,8 +42,8 @@ class MixtureKDA(KernelDiscriminant):
         sum_i log sum_l pi_lc p_ilc  +  kappa sum_l log pi_lc,   sum_l pi_lc = 1
 
     which is concave: the optimum comes with a certificate. New rows project to
-    ``z_c(x) = sum_l pi_lc m_lc(x)`` (Eq. 23). The printed algorithm takes the density
-    of a row from a fit that includes it, and its likelihood has no maximum.
+    ``z_c(x) = sum_l pi_lc m_lc(x)`` (Eq. 23). The published algorithm takes the density
+    of a row from a fit that includes that row, so its likelihood has no maximum.
 
     Parameters
     ----------
@@ -51,34 +51,35 @@ class MixtureKDA(KernelDiscriminant):
         Column groups and their kernels; see :class:`KernelFDA`. Each kernel is one
         expert.
     weights : {"per_class", "shared", "uniform", "stacking"}, default="per_class"
-        One mixture for each class; one for all; equal weights; or the weights for which
-        the leave-one-out mean has the smallest squared error, for each class.
+        One mixture per class; one for all classes; equal weights; or, per class, the
+        weights that minimise the squared error of the leave-one-out mean.
     concentration : float >= 0, default=0.1
         Strength of the Dirichlet prior towards equal weights: ``kappa = concentration
-        n / p``. 0: maximum likelihood (sparse). Ignored unless the weights maximise a
+        n / p``. 0: maximum likelihood (sparse). Used only where the weights maximise a
         likelihood.
     projection : {"prior", "posterior"}, default="prior"
-        "posterior" weights the experts anew for each row, by the density there of the
-        training rows that each is responsible for (Eqs. 24-26).
+        "posterior" weights the experts separately for each row, by the density at that
+        row of the training rows each expert is responsible for (Eqs. 24-26).
     noise : float, "loo", "ml" or "em", default="loo"
         Noise level of each expert and class, relative to the mean eigenvalue of its
-        kernel: fixed, or of 21 levels between 1e-3 and 1e2 the one with the largest
-        leave-one-out density or marginal likelihood; "em" chooses noise and weights
-        alternately.
+        kernel: fixed, or the one with the largest leave-one-out density ("loo") or
+        marginal likelihood ("ml") among 21 levels between 1e-3 and 1e2; "em" chooses
+        noise and weights alternately.
     likelihood : {"gaussian", "student", "tprocess"}, default="gaussian"
         Density of a row given the others.
     dof : float > 2, default=4.0
-        Degrees of freedom of the last two.
+        Degrees of freedom for "student" and "tprocess".
     missing : {"error", "available", "zero"}, default="error"
-        What to do with a row that lacks a view, all entries of which are NaN.
-        "available" trains each expert on its rows and, for each row, divides the
-        weights by the sum of those it has. "zero" fills centred kernels with zeros.
+        What to do with a row that lacks a view, all of whose entries there are NaN:
+        refuse it; train each expert on the rows that have its view, and renormalise the
+        weights over the experts that a row has ("available"); or fill centred kernels
+        with zeros ("zero").
     solver : {"auto", "newton", "em"}, default="auto"
-        How the concave problem is solved. "auto" is Newton's method.
+        How the concave problem is solved; "auto" is Newton's method.
     tol : float, default=1e-6
         Gap to reach, in nats per row.
     max_iter : int, default=None
-        Iterations allowed; None leaves it to the solver.
+        Maximum number of iterations; None leaves it to the solver.
     psd : {"error", "clip", "trust"}, default="error"
         What to do with a kernel that is not positive semidefinite.
     verbose : int, default=0
@@ -91,25 +92,26 @@ class MixtureKDA(KernelDiscriminant):
     class_weights_ : array of shape (p, k)
         Weight of each kernel for each class; columns sum to one.
     kernel_weights_ : array of shape (p,)
-        Their mean over the classes.
+        Mean of ``class_weights_`` over the classes.
     kernel_names_ : list of str
         Name of each kernel.
     view_weights_ : dict
         Sum of the weights of each view's kernels.
     certificate_ : Certificate
         Value, lower bound and gap of the weights, in nats per row, summed over classes.
-        Where rows lack views the problem is not concave: a stationarity measure takes
-        the place of the bound. Absent for uniform weights.
+        If rows lack views the problem is not concave, and a measure of stationarity
+        replaces the bound. Absent for uniform weights.
     responsibilities_ : array of shape (n, p, k)
-        Share of each expert in each training row; 0 where it lacks the row.
+        Responsibility of each expert for each training row; 0 if it lacks the row.
     noise_, amplitude_ : array of shape (p, k)
         Noise level and amplitude (prior scale) of each expert and class.
     loo_mean_, loo_variance_ : array of shape (n, p, k)
-        Prediction of row i by each expert, fitted without it; NaN if it lacks the row.
+        Prediction of each row by each expert fitted without it; NaN if the expert lacks
+        the row.
     observed_ : array of bool of shape (n, p)
-        Which training rows have which kernel.
+        Which kernels each training row has.
     loo_projection_ : array of shape (n, k)
-        Combined leave-one-out means, around the intercept of all rows.
+        Combined leave-one-out means, about the common intercept of all rows.
     loo_error_, loo_score_ : float
         Squared error of the combined leave-one-out means on the class coordinates, and
         leave-one-out accuracy, as in :class:`KernelFDA`.
@@ -145,7 +147,7 @@ class MixtureKDA(KernelDiscriminant):
     """
 
     kernel_map_: ViewMaps
-    #: How posterior weights follow from prior ones.
+    #: Computes posterior weights from prior ones.
     _localise = staticmethod(posterior_weights)
 
     def __init__(
@@ -187,8 +189,8 @@ class MixtureKDA(KernelDiscriminant):
         ----------
         X : array-like or DataFrame of shape (n, d), or precomputed kernels of shape \
 (n, n) or (n, n, p)
-            Training rows. A row whose entries of a view (or row and column of a kernel)
-            are all NaN lacks the view; see ``missing``.
+            Training rows. A row lacks a view if all its entries there (or its row and
+            column of a precomputed kernel) are NaN; see ``missing``.
         y : array-like of shape (n,)
             Class labels: numbers, strings or booleans.
 
@@ -257,7 +259,7 @@ class MixtureKDA(KernelDiscriminant):
         share: np.ndarray,
         codes: np.ndarray,
     ) -> None:
-        """Set all fitted attributes; ``share`` (n, p, k) mixes leave-one-out means."""
+        """Set the fitted attributes; ``share`` (n, p, k) weights held-out means."""
         panel, like = mixture.panel, maps.like
         held_out = np.sum(share * np.nan_to_num(panel.held_out), axis=1)
         mean = np.sum(share * np.nan_to_num(panel.mean), axis=1)
@@ -293,7 +295,7 @@ class MixtureKDA(KernelDiscriminant):
         ----------
         X : array-like or DataFrame of shape (m, d), or kernels of shape (m, n[, p])
             Rows.
-        Z : like X, of another number r of rows, default=None
+        Z : like X, with r rows, default=None
             Reference rows; X itself if None.
 
         Returns
@@ -315,15 +317,15 @@ class MixtureKDA(KernelDiscriminant):
         X : array-like or DataFrame of shape (m, d), or kernels of shape (m, n[, p])
             Rows.
         projection : {"prior", "posterior"}, default=None
-            Weights of this projection, by default those that the model uses. Prior
-            weights differ between rows only by the views that these lack.
+            Which weights to return, by default those that the model uses. Prior weights
+            differ between rows only if these lack different views.
         per_class : bool, default=False
-            Whether to return the weights of each class, instead of their mean.
+            Whether to return the weights of each class instead of their mean.
 
         Returns
         -------
         weights : array of shape (m, p), or (m, p, k) if ``per_class``
-            They sum to one over the kernels.
+            The weights, which sum to one over the kernels.
         """
         if projection not in (None, "prior", "posterior"):
             raise ValueError(
@@ -335,7 +337,7 @@ class MixtureKDA(KernelDiscriminant):
 
 
 def _complete(blocks: Any) -> ObservedViews:
-    """One array per view, or a stack (m, n, p) of kernels, that no row lacks."""
+    """One array per view, or a stack (m, n, p) of kernels, with no row missing."""
     stack = not isinstance(blocks, list)
     shape = blocks.shape[::2] if stack else (blocks[0].shape[0], len(blocks))
     return ObservedViews(blocks, np.ones(shape, dtype=bool))

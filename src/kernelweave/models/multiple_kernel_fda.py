@@ -45,7 +45,7 @@ from kernelweave.weights import Simplex
 
 __all__ = ["MultipleKernelFDA"]
 
-#: Which values the parameters may take.
+#: Values that the parameters may take.
 PARAMETERS = {
     **LEARNER,
     "alpha": positive("learn", "loo", "cv"),
@@ -70,60 +70,65 @@ class MultipleKernelFDA(KernelDiscriminant):
     Parameters
     ----------
     views : None, "precomputed" or list of (name, kernel, columns), default=None
-        Column groups and their kernels. None is one view of all columns with the
-        kernel "auto" (linear and Gaussian at two widths around the median distance, on
-        the columns as they are and on standardised ones).
+        Column groups and their kernels. None means one view of all columns with the
+        kernel "auto" (linear, and Gaussian at two widths around the median distance,
+        each on raw and on standardised columns).
         With "precomputed", X is an (n, n) kernel or an (n, n, p) stack of kernels.
     norm : float >= 1 or "loo", default="loo"
         1 gives sparse weights, larger norms more even ones, ``inf`` the uniform mean.
-        "loo" tries 1, 4/3, 2 and inf and keeps the smallest leave-one-out error.
+        "loo" tries 1, 4/3, 2 and inf and keeps the one with the smallest leave-one-out
+        error.
     alpha : float, "learn", "loo" or "cv", default="loo"
         Regularisation, relative to the mean eigenvalue of a kernel (n times the lambda
         of the papers). "learn" learns it as the weight of an identity kernel (Eqs. 40,
-        41; with ``norm=inf`` all weights, also that one, are equal). "loo" learns
-        weights that way, then minimises the exact leave-one-out error of the combined
-        kernel over alpha (with moments of features: generalised cross-validation).
-        "cv" takes explicit features and the error of exact 5-fold cross-validation.
+        41; with ``norm=inf`` all weights, including this one, are equal). "loo" learns
+        the weights that way, then minimises the exact leave-one-out error of the
+        combined kernel over alpha (with moments of features, the generalised
+        cross-validation error). "cv" uses explicit features and the error of exact
+        5-fold cross-validation.
     objective : {"fisher", "loo"}, default="fisher"
-        "loo" minimises the leave-one-out error over weights and alpha directly; that is
-        smooth but not convex, so it comes without a lower bound, and ignores ``norm``.
+        "loo" minimises the leave-one-out error over weights and alpha directly. This
+        problem is smooth but not convex: there is no lower bound, and ``norm`` is
+        ignored.
     scatter : {"total", "within"}, default="total"
-        "within" learns weights by the criterion of Kim et al. (Eq. 9), where alpha is
-        divided by the mean class size as the scatter is.
+        "within" learns the weights with the criterion of Kim et al. (Eq. 9), where
+        alpha, like the scatter, is divided by the mean class size.
     formulation : {"exact", "block"}, default="exact"
-        "block" is the multi-class problem of Eq. 37; equal to "exact" for two classes.
+        "block" is the multi-class problem of Eq. 37; the same as "exact" for two
+        classes.
     solver : {"auto", "newton", "closed_form", "cutting_plane", "working_set", \
 "sdp"}, default="auto"
         How the convex problem is solved; all reach the same certified optimum.
-        "working_set" is for very many kernels, not with ``formulation="block"``;
-        "sdp" is for small data, not with ``scatter="within"``.
+        "working_set" is meant for very many kernels (not with
+        ``formulation="block"``), "sdp" for small data (not with
+        ``scatter="within"``).
     tol : float, default=1e-6
         Relative gap to reach (1e-4 at best for float32 input).
     max_iter : int, default=None
-        Iterations allowed; None leaves it to the solver.
+        Maximum number of iterations; None leaves it to the solver.
     psd : {"error", "clip", "trust"}, default="error"
         What to do with a kernel that is not positive semidefinite: refuse it, set its
-        negative eigenvalues to zero, or do not look. Looking costs a factorisation a
-        precomputed or callable kernel.
+        negative eigenvalues to zero, or skip the check, which costs one factorisation
+        per precomputed or callable kernel.
     missing : {"error", "available", "zero"}, default="error"
-        What to do with a row that lacks a view, all entries of which are NaN: refuse
-        it, fill the kernels of the view with the mean of those that are there, or with
-        zeros. See :doc:`/user_guide/missing_views`.
+        What to do with a row that lacks a view, all of whose entries there are NaN:
+        refuse it, or fill its entries in that view's kernels with the mean over the
+        available kernels, or with zeros. See :doc:`/user_guide/missing_views`.
     features : {"auto", "exact", "nystroem", "random"}, default="auto"
         How kernels are represented: as n x n matrices, or by explicit features whose
-        second moments take one pass over the rows. "auto" takes matrices up to 10,000
-        rows (any number on a graphics card) while they fit into memory, and Nystroem
-        features beyond and for rows in portions; "exact" never approximates: matrices,
-        or features of linear, cosine and polynomial kernels for sparse rows and rows in
-        portions. What was chosen, and the error of it, is in ``features_``. See
-        :doc:`/user_guide/scale`.
+        second moments take one pass over the rows. "auto" uses matrices for up to
+        10,000 rows (any number on a graphics card) if they fit into memory, and
+        Nystroem features beyond that and for rows in portions. "exact" never
+        approximates: it uses matrices or, for sparse rows and rows in portions, the
+        features of linear, cosine and polynomial kernels. ``features_`` records the
+        choice and its error. See :doc:`/user_guide/scale`.
     n_features : int, default=200
-        Features of each kernel that has to be approximated.
+        Number of features for each kernel that has to be approximated.
     device : str, default=None
         Where features and moments are computed: rows in host memory are sent there in
-        portions. "cuda" is torch's (CuPy's where there is no torch), "cupy" CuPy's.
+        portions. "cuda" uses torch (CuPy if torch is not installed), "cupy" CuPy.
     random_state : int, RandomState instance or None, default=0
-        Draws landmarks, frequencies and folds.
+        Source of randomness for landmarks, frequencies and folds.
     verbose : int, default=0
         Print progress: 1 for iterations, 2 for kernels too.
 
@@ -146,26 +151,26 @@ class MultipleKernelFDA(KernelDiscriminant):
     candidates_ : dict
         For each norm tried: alpha and leave-one-out error (None if not needed).
     features_ : FeatureReport
-        How kernels were represented and why; for explicit features with the held-out
-        kernel error of each kernel.
+        How kernels were represented and why; for explicit features also the held-out
+        error of each kernel.
     dual_coef_ : array of shape (n, k - 1)
-        Coefficients of the training rows, columns in order of discrimination. Not set
-        where only moments of rows were kept.
+        Coefficients of the training rows, columns in order of discrimination. Absent
+        if only moments of the rows were kept.
     feature_coef_ : array of shape (D, k - 1)
-        Coefficients of the explicit features, of the kernels with weight.
+        Coefficients of the explicit features of kernels with nonzero weight.
     loo_error_, loo_score_ : float
-        Leave-one-out squared error on the class targets, and accuracy: each row is left
-        out of its projection, of the mean of its class and of the class shares, at the
-        same weights and alpha. The only row of a class counts as wrong; class shares
-        alone, which are predicted if there is no evidence for the classes, are always
-        wrong about classes of equal size. Weights, norm and alpha were chosen on all
-        rows, so both are too good, the more so the more kernels there are for few rows.
-        With moments: the error of cross-validation that alpha was chosen by, and the
-        accuracy on up to 512 rows.
+        Leave-one-out squared error on the class targets, and accuracy. Each row is left
+        out of its projection, its class mean and the class proportions; weights and
+        alpha stay fixed. The only row of a class counts as an error. Without evidence
+        for the classes predictions rest on their proportions alone; with classes of
+        equal size these are always wrong, as the class of the row left out is smaller.
+        Weights, norm and alpha were chosen on all rows, so both are optimistic, the
+        more so with many kernels and few rows. With moments: the cross-validation error
+        by which alpha was chosen, and the accuracy on up to 512 rows.
     gaussians_ : ClassGaussians
         Class means, variance and prior in the projected space.
     n_iter_ : int
-        Factorisations the chosen weights took.
+        Number of factorisations for the chosen weights.
     n_features_in_ : int
         Number of features (of training rows if precomputed).
     feature_names_in_ : ndarray of shape (d,)
@@ -249,7 +254,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
             Training rows. An iterator yields pairs (X, y) of portions.
         y : array-like of shape (n,), or str
             Targets; the name of their column if X is a Dask DataFrame or a pyarrow
-            data set; nothing if X is an iterator.
+            data set; omitted if X is an iterator.
 
         Returns
         -------
@@ -267,29 +272,29 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
     def partial_fit(
         self, X: Any = None, y: Any = None, classes: Any = None, solve: bool = True
     ) -> MultipleKernelFDA:
-        """Learn from some more rows, or anew from those of earlier calls.
+        """Learn from more rows, or again from those of earlier calls.
 
         The first call fixes kernel parameters, landmarks and scalings from its rows;
-        later calls add to second moments. The answer is that of :meth:`fit` on an
-        iterator of the same rows, whatever the portions. If a call is interrupted or
-        refused, its rows do not count and everything before is kept.
+        later calls add to the second moments. The result is that of :meth:`fit` on an
+        iterator of the same rows, however they are divided into portions. If a call is
+        interrupted or refused, its rows do not count and all earlier ones are kept.
 
-        Without rows, the model is solved with its present parameters: after
-        ``set_params(norm=..., alpha=...)`` no row is looked at again. Cross-validation
-        is the exception, ``alpha="cv"`` has to be set before the first rows.
+        Without rows, the model is solved with its current parameters: after
+        ``set_params(norm=..., alpha=...)`` the rows are not needed again. The exception
+        is cross-validation: ``alpha="cv"`` has to be set before the first call.
 
         Parameters
         ----------
         X : array-like, sparse array or DataFrame of shape (m, d), default=None
-            Rows; none to solve only.
+            Rows; None to solve only.
         y : array-like of shape (m,)
             Targets.
         classes : array-like of shape (k,), default=None
-            All classes that may occur; one that is none of them is refused, in
-            later calls, too. Without it, classes are those that have occurred.
+            All classes that may occur; any other is refused, in later calls too. If
+            None, the classes are those seen so far.
         solve : bool, default=True
-            Whether to learn weights now. The pass over the rows is cheap, solving is
-            not: with many portions, solve with the last one only.
+            Whether to learn the weights now. The pass over the rows is cheap, solving
+            is not: with many portions, solve only at the last one.
 
         Returns
         -------
@@ -345,12 +350,12 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         target = from_numpy(reduced_class_target(codes, k)[0], bank.like)
 
         def criterion(alpha: Any) -> Criterion:
-            if k == 2:  # Eq. 8: the printed values are those of this target
+            if k == 2:  # Eq. 8: the paper's values are for this target
                 goal = from_numpy(binary_target(codes), bank.like)
             else:
                 goal = target
             if self.scatter == "within":
-                # Eq. 9 divides the scatter of each class by its size; so must alpha be.
+                # Eq. 9 divides the scatter of each class by its size, and so alpha too.
                 return WithinFisher(bank, goal, alpha * k / bank.n_samples, codes)
             if self.formulation == "block" and k > 2:
                 goal = from_numpy(class_target(codes, k), bank.like)

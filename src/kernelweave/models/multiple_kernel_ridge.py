@@ -1,4 +1,4 @@
-"""Multiple-kernel ridge regression: the Fisher criterion with y as target."""
+"""Multiple-kernel ridge regression: the Fisher criterion with y as the target."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ from kernelweave.views.spec import is_precomputed
 
 __all__ = ["MultipleKernelRidge"]
 
-#: Which values the parameters may take.
+#: Values that the parameters may take.
 PARAMETERS = {
     **LEARNER,
     "alpha": positive("learn", "loo", "cv"),
     **FEATURES,
     **COMMON,
 }
-#: Deviation of an output, relative to its largest entry, that makes it a constant.
+#: An output whose deviation is below this, relative to its largest entry, is constant.
 CONSTANT_OUTPUT = 1e-14
 
 
@@ -62,7 +62,7 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
 
         sum_j norm(y_j - sum_i f_ij)^2 + alpha sum_i norm(f_ij)^2 / w_i
 
-    subject to ``w >= 0`` and ``norm_q(w) <= 1``; minimised over the functions this is
+    subject to ``w >= 0`` and ``norm_q(w) <= 1``. Minimised over the functions, this is
     ``alpha tr(Y' (alpha I + sum_i w_i G_i)^-1 Y)``, the criterion of
     :class:`MultipleKernelFDA` (Ye et al. 2007, Lemma 2.1) with y in place of the class
     targets. Columns of y are centred and scaled to unit variance while weights are
@@ -74,7 +74,8 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
         Column groups and their kernels; see :class:`MultipleKernelFDA`.
     norm : float >= 1 or "loo", default="loo"
         1 gives sparse weights, larger norms more even ones, ``inf`` the uniform mean.
-        "loo" tries 1, 4/3, 2 and inf and keeps the smallest leave-one-out error.
+        "loo" tries 1, 4/3, 2 and inf and keeps the one with the smallest leave-one-out
+        error.
     alpha : float, "learn", "loo" or "cv", default="loo"
         Regularisation, relative to the mean eigenvalue of a kernel; see
         :class:`MultipleKernelFDA`.
@@ -86,30 +87,30 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
     tol : float, default=1e-6
         Relative gap to reach (1e-4 at best for float32 input).
     max_iter : int, default=None
-        Iterations allowed; None leaves it to the solver.
+        Maximum number of iterations; None leaves it to the solver.
     psd : {"error", "clip", "trust"}, default="error"
         What to do with a kernel that is not positive semidefinite: refuse it, set its
-        negative eigenvalues to zero, or do not look. Looking costs a factorisation a
-        precomputed or callable kernel.
+        negative eigenvalues to zero, or skip the check, which costs one factorisation
+        per precomputed or callable kernel.
     missing : {"error", "available", "zero"}, default="error"
-        What to do with a row that lacks a view, all entries of which are NaN: refuse
-        it, fill the kernels of the view with the mean of those that are there, or with
-        zeros. See :doc:`/user_guide/missing_views`.
+        What to do with a row that lacks a view, all of whose entries there are NaN:
+        refuse it, or fill its entries in that view's kernels with the mean over the
+        available kernels, or with zeros. See :doc:`/user_guide/missing_views`.
     features : {"auto", "exact", "nystroem", "random"}, default="auto"
         How kernels are represented: as n x n matrices, or by explicit features whose
-        second moments take one pass over the rows. "auto" takes matrices up to 10,000
-        rows (any number on a graphics card) while they fit into memory, and Nystroem
-        features beyond and for rows in portions; "exact" never approximates: matrices,
-        or features of linear, cosine and polynomial kernels for sparse rows and rows in
-        portions. What was chosen, and the error of it, is in ``features_``. See
-        :doc:`/user_guide/scale`.
+        second moments take one pass over the rows. "auto" uses matrices for up to
+        10,000 rows (any number on a graphics card) if they fit into memory, and
+        Nystroem features beyond that and for rows in portions. "exact" never
+        approximates: it uses matrices or, for sparse rows and rows in portions, the
+        features of linear, cosine and polynomial kernels. ``features_`` records the
+        choice and its error. See :doc:`/user_guide/scale`.
     n_features : int, default=200
-        Features of each kernel that has to be approximated.
+        Number of features for each kernel that has to be approximated.
     device : str, default=None
         Where features and moments are computed: rows in host memory are sent there in
-        portions. "cuda" is torch's (CuPy's where there is no torch), "cupy" CuPy's.
+        portions. "cuda" uses torch (CuPy if torch is not installed), "cupy" CuPy.
     random_state : int, RandomState instance or None, default=0
-        Draws landmarks, frequencies and folds.
+        Source of randomness for landmarks, frequencies and folds.
     verbose : int, default=0
         Print progress: 1 for iterations, 2 for kernels too.
 
@@ -128,18 +129,18 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
     certificate_ : Certificate
         Value, lower bound, relative gap and status of the weights.
     features_ : FeatureReport
-        How kernels were represented and why; for explicit features with the held-out
-        kernel error of each kernel.
+        How kernels were represented and why; for explicit features also the held-out
+        error of each kernel.
     dual_coef_ : array of shape (n, n_outputs)
-        Coefficients of the training rows. Not set where only moments were kept.
+        Coefficients of the training rows. Absent if only moments were kept.
     feature_coef_ : array of shape (D, n_outputs)
-        Coefficients of the explicit features, of the kernels with weight.
+        Coefficients of the explicit features of kernels with nonzero weight.
     intercept_ : array of shape (n_outputs,)
         Mean of y.
     loo_error_ : float
         Leave-one-out mean squared error in units of the variance of y.
     n_iter_ : int
-        Factorisations the chosen weights took.
+        Number of factorisations for the chosen weights.
     n_features_in_ : int
         Number of features (of training rows if precomputed).
     feature_names_in_ : ndarray of shape (d,)
@@ -211,7 +212,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
             Training rows. An iterator yields pairs (X, y) of portions.
         y : array-like of shape (n,) or (n, n_outputs), or str
             Targets; the name of their column if X is a Dask DataFrame or a pyarrow
-            data set; nothing if X is an iterator.
+            data set; omitted if X is an iterator.
 
         Returns
         -------
@@ -229,20 +230,20 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
     def partial_fit(
         self, X: Any = None, y: Any = None, classes: Any = None, solve: bool = True
     ) -> MultipleKernelRidge:
-        """Learn from some more rows, or anew from those of earlier calls.
+        """Learn from more rows, or again from those of earlier calls.
 
         See :meth:`MultipleKernelFDA.partial_fit`.
 
         Parameters
         ----------
         X : array-like, sparse array or DataFrame of shape (m, d), default=None
-            Rows; none to solve only, with the present parameters.
+            Rows; None to solve only, with the current parameters.
         y : array-like of shape (m,) or (m, n_outputs)
             Targets.
         classes : array-like, default=None
-            All values that may occur in y; another is refused, in later calls, too.
+            All values that may occur in y; any other is refused, in later calls too.
         solve : bool, default=True
-            Whether to learn weights now.
+            Whether to learn the weights now.
 
         Returns
         -------
@@ -274,7 +275,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
     def _from_kernels(
         self, bank: DenseBank, outputs: np.ndarray, callback: Callback
     ) -> Fitted:
-        """Choose weights and alpha for kernels and outputs (n, n_outputs); fit."""
+        """Choose weights and alpha for kernels and outputs (n, n_outputs), then fit."""
         mean, unit = output_frame(outputs, to_numpy(bank.like[:0, ...]).dtype)
         centred = (outputs - mean) / unit
         spread = np.sqrt(np.mean(centred**2, axis=0))

@@ -18,7 +18,7 @@ __all__ = ["MultipleKernelSVC"]
 
 
 class MultipleKernelSVC(MarginClassifier):
-    """Support vector machine on the sum of kernels with the largest margin.
+    """Support vector machine on the weighted sum of kernels with the largest margin.
 
     Minimises the squared inverse margin over weights w of centred kernels of trace n::
 
@@ -35,20 +35,20 @@ class MultipleKernelSVC(MarginClassifier):
         Column groups and their kernels; see :class:`MultipleKernelFDA`.
     margin : {"l1", "l2", "hard"}, default="l1"
         The loss. "l1" with ``norm=1`` is the problem of SimpleMKL, with ``norm > 1``
-        that of lp-norm MKL. "hard" ignores C, and is refused if no weights separate
+        that of lp-norm MKL. "hard" ignores C and raises an error if no weights separate
         the classes.
     C : float or "learn", default=1.0
-        The price of errors, as in :class:`sklearn.svm.SVC` on a kernel whose diagonal
-        has mean one (twice the usual objective is minimised, which is the same).
+        The penalty on errors, as in :class:`sklearn.svm.SVC` on a kernel whose diagonal
+        has mean one (J is twice the usual objective, with the same solution).
         "learn", with ``margin="l2"``, learns 1/C as the weight of an identity kernel.
     norm : float >= 1, default=1
         1 gives sparse weights, larger norms more even ones, ``inf`` the uniform mean.
     signed : bool, default=False
-        Whether weights may be negative as long as the sum of kernels stays positive
-        semidefinite over the training rows. For new rows nothing then keeps the sum
-        positive semidefinite; :class:`TransductiveKernelSVC` includes them.
+        Whether weights may be negative as long as the sum of kernels is positive
+        semidefinite on the training rows. It need not be on new rows;
+        :class:`TransductiveKernelSVC` includes those in the constraint.
     weights : {"shared", "per_class"}, default="shared"
-        With more than two classes: one set of weights for all, or one for each class
+        With more than two classes: one set of weights for all of them, or one per class
         against the rest.
     solver : {"auto", "interior_point", "newton", "cutting_plane", "closed_form", \
 "qcqp", "sdp"}, default="auto"
@@ -56,18 +56,18 @@ class MultipleKernelSVC(MarginClassifier):
     tol : float, default=1e-5
         Relative gap to reach (1e-4 at best for float32 input).
     max_iter : int, default=None
-        Iterations allowed; None leaves it to the solver.
+        Maximum number of iterations; None leaves it to the solver.
     weight_bound : float, default=100
-        With ``signed=True``: the largest absolute weight. Kernels that are nearly
-        combinations of others have no best weights without it; the certificate says
-        when it was active.
+        With ``signed=True``: the largest absolute weight. Without a bound, kernels that
+        are nearly combinations of others have no optimal weights; the certificate says
+        when the bound is active.
     psd : {"error", "clip", "trust"}, default="error"
         What to do with a kernel that is not positive semidefinite: refuse it, set its
-        negative eigenvalues to zero, or do not look.
+        negative eigenvalues to zero, or skip the check.
     missing : {"error", "available", "zero"}, default="error"
-        What to do with a row that lacks a view, all entries of which are NaN: refuse
-        it, fill the kernels of the view with the mean of those that are there, or with
-        zeros. See :doc:`/user_guide/missing_views`.
+        What to do with a row that lacks a view, all of whose entries there are NaN:
+        refuse it, or fill its entries in that view's kernels with the mean over the
+        available kernels, or with zeros. See :doc:`/user_guide/missing_views`.
     verbose : int, default=0
         Print progress: 1 for iterations, 2 for kernels too.
 
@@ -85,10 +85,10 @@ class MultipleKernelSVC(MarginClassifier):
     view_weights_ : dict
         Sum of the weights of each view's kernels.
     C_ : float or array of shape (k,)
-        The price of errors, learned or given.
+        The penalty on errors, learned or given.
     margin_ : array of shape (1,) or (k,)
-        ``1 / norm(w)`` of each two-class problem: half the distance between the
-        classes, if they are separated.
+        ``1 / norm(w)`` for each two-class problem: half the gap between the classes if
+        they are separable.
     certificate_ : Certificate
         Value, lower bound, relative gap and status of the weights.
     dual_coef_ : array of shape (n, 1) or (n, k)
@@ -96,7 +96,7 @@ class MultipleKernelSVC(MarginClassifier):
     intercept_ : array of shape (1,) or (k,)
         Intercepts.
     support_ : array of int
-        Rows with a coefficient other than zero.
+        Indices of rows with a nonzero coefficient.
     n_iter_ : int
         Factorisations, or support vector machines trained, depending on the solver.
     n_features_in_ : int
@@ -106,7 +106,7 @@ class MultipleKernelSVC(MarginClassifier):
 
     See Also
     --------
-    MultipleKernelFDA : Chooses its regularisation itself and gives probabilities.
+    MultipleKernelFDA : Chooses its own regularisation and predicts probabilities.
     TransductiveKernelSVC : Learns from unlabelled rows too.
     KernelAlignment : Weights in closed form, for any kernel method.
 

@@ -1,4 +1,4 @@
-"""Kernel discriminant analysis with the variance of its projections."""
+"""Kernel discriminant analysis with the variances of its projections."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kernelweave.views.missing import ObservedViews
 
 __all__ = ["ProbabilisticKDA"]
 
-#: Which values the parameters may take.
+#: Values that the parameters may take.
 RULES = {"noise": positive("loo", "ml"), "amplitude": one_of("profile", "unit")}
 
 
@@ -28,16 +28,16 @@ class ProbabilisticKDA(KernelDiscriminant):
     """Probabilistic kernel discriminant analysis (PKDA) with uniform kernel weights.
 
     For each class c the coordinate ``y_c`` (Zhao et al. 2009, Eq. 1) of a row x is
-    Gaussian given the training rows (Eqs. 12-14), with the mean G of all centred
-    kernels at trace n::
+    Gaussian given the training rows (Eqs. 12-14). With G the mean of all kernels,
+    each centred and scaled to trace n::
 
         mean      g(x)' (G + lambda_c I)^-1 y_c
         variance  a_c [ lambda_c (1 + 1/n) + g(x, x) - g(x)' (G + lambda_c I)^-1 g(x) ]
 
-    The variance is that of the Gaussian process: the printed one confines x to the span
-    of the training rows and is too small elsewhere. With one noise level for all
-    classes the distances between means are those of :class:`KernelFDA` with that alpha,
-    exactly and at every level (the paper's Theorem 1 states the limit of no noise). One
+    The variance is that of the Gaussian process: the one in the paper confines x to the
+    span of the training rows and is too small elsewhere. With one noise level for all
+    classes the distances between means are exactly those of :class:`KernelFDA` with
+    that alpha (the paper's Theorem 1 covers only the limit of no noise). A single
     eigendecomposition serves all noise levels, all classes and every row left out.
 
     Parameters
@@ -45,20 +45,22 @@ class ProbabilisticKDA(KernelDiscriminant):
     views : None, "precomputed" or list of (name, kernel, columns), default=None
         Column groups and their kernels; see :class:`KernelFDA`.
     noise : float, "loo" or "ml", default="loo"
-        Noise level lambda, relative to the mean eigenvalue of the kernel (without
-        gaps: alpha of :class:`KernelFDA`). "loo" takes, for each class, the one with
-        the largest leave-one-out density of 21 between 1e-3 and 1e2, "ml" that with
-        the largest marginal likelihood.
+        Noise level lambda, relative to the mean eigenvalue of the kernel (if no row
+        lacks a view: the alpha of :class:`KernelFDA`). For each class, "loo" takes the
+        one with the largest leave-one-out density among 21 levels between 1e-3 and 1e2,
+        "ml" the one with the largest marginal likelihood.
     amplitude : {"profile", "unit"}, default="profile"
         Scale ``a_c`` of the prior: the best one at each noise level, or 1 as in Eq. 5.
-        It changes variances and the choice of the noise, not means at a given noise.
+        It affects variances and the choice of the noise level, but not the means at a
+        given noise level.
     psd : {"error", "clip", "trust"}, default="error"
         What to do with a kernel that is not positive semidefinite.
     missing : {"error", "available", "zero"}, default="error"
-        What to do with a row that lacks a view, all entries of which are NaN: refuse
-        it, fill the kernels of the view with the mean of those that are there, or with
-        zeros. Either way the variance of the row grows by the prior variance of the
-        kernels that it lacks. See :doc:`/user_guide/missing_views`.
+        What to do with a row that lacks a view, all of whose entries there are NaN:
+        refuse it, or fill its entries in that view's kernels with the mean over the
+        available kernels, or with zeros. Either way the variance of the row grows
+        by the prior variance of the kernels it lacks. See
+        :doc:`/user_guide/missing_views`.
     verbose : int, default=0
         Print progress.
 
@@ -69,7 +71,7 @@ class ProbabilisticKDA(KernelDiscriminant):
     noise_, amplitude_ : array of shape (k,)
         Noise level and amplitude of each class.
     kernel_weights_ : ndarray of shape (p,)
-        Weight of each kernel: uniform, 0 for a kernel that is constant.
+        Weight of each kernel: uniform, but 0 for constant kernels.
     kernel_names_ : list of str
         Name of each kernel.
     view_weights_ : dict
@@ -79,14 +81,14 @@ class ProbabilisticKDA(KernelDiscriminant):
     loo_mean_, loo_variance_ : array of shape (n, k)
         Prediction of row i by the model fitted without it.
     loo_log_density_ : float
-        Log density of the class coordinates left out, per row.
+        Leave-one-out log density of the class coordinates, per row.
     loo_error_, loo_score_ : float
         Leave-one-out squared error on the class coordinates, and accuracy, as in
         :class:`KernelFDA`.
     gaussians_ : ClassGaussians
         Class means, variance and prior in the space of the coordinates.
     n_iter_ : int
-        Factorisations used.
+        Number of factorisations.
     n_features_in_ : int
         Number of features (of training rows if precomputed).
     feature_names_in_ : ndarray of shape (d,)
@@ -165,7 +167,7 @@ class ProbabilisticKDA(KernelDiscriminant):
             bank.combine(weights), from_numpy(target, bank.like), unknown
         )
         noise = self.noise
-        if not isinstance(noise, str):  # zeros for gaps lower the mean eigenvalue
+        if not isinstance(noise, str):  # zeros filled in lower the mean eigenvalue
             noise = float(noise) / path.mean_eigenvalue
         self._publish(weights, path, choose_noise(path, noise, self.amplitude), codes)
         progress.end()
@@ -201,10 +203,10 @@ class ProbabilisticKDA(KernelDiscriminant):
     def _unknown(
         self, observed: np.ndarray | None, weights: np.ndarray
     ) -> np.ndarray | None:
-        """Prior variance (m,), over the amplitude, of the kernels that rows lack.
+        """Prior variance (m,), divided by the amplitude, of the kernels that rows lack.
 
-        A kernel has mean square one over the rows that have it. Entries filled in for
-        gaps serve the mean; the variance would mistake them for knowledge of the row.
+        A kernel has mean square one over the rows that have it. Entries filled in serve
+        the mean; to the variance they would look like knowledge of the row.
         """
         if observed is None or np.all(observed):
             return None
@@ -218,15 +220,15 @@ class ProbabilisticKDA(KernelDiscriminant):
         X : array-like or DataFrame of shape (m, d), or kernels of shape (m, n[, p])
             Rows.
         diagonal : array-like of shape (m,) or (m, p), default=None
-            ``k(x, x)`` of each precomputed kernel. It is known already for kernels of
-            constant diagonal; for others, by default, the length of the projection of
-            x onto the training rows stands in, which makes the variance that of
-            Eq. 14, too small away from them.
+            ``k(x, x)`` of each precomputed kernel. Kernels with a constant diagonal do
+            not need it; for others the default is the squared norm of the projection of
+            x onto the training rows, which gives the variance of Eq. 14: too small away
+            from them.
 
         Returns
         -------
         mean, variance : arrays of shape (m, k)
-            The variance contains the noise.
+            The variance includes the noise.
         """
         return self._distribution(X, "predict_distribution", diagonal)
 
@@ -252,7 +254,7 @@ class ProbabilisticKDA(KernelDiscriminant):
         return xp.concat(means), xp.concat(variances) * self.amplitude_[None, :]
 
     def _check_diagonal(self, diagonal: Any, rows: Any) -> Array:
-        """``k(x, x)`` (m, p), a number for each kernel that a row has."""
+        """``k(x, x)`` (m, p), finite for each kernel that a row has."""
         values = to_numpy(diagonal) if is_array(diagonal) else np.asarray(diagonal)
         p = len(self.kernel_names_)
         if isinstance(rows, ObservedViews):
@@ -264,7 +266,7 @@ class ProbabilisticKDA(KernelDiscriminant):
             values = values[:, None]
         if values.shape != seen.shape or not np.all(np.isfinite(values[seen])):
             raise ValueError(
-                f"diagonal must hold k(x, x) of {p} kernel(s) for {len(seen)} row(s) "
-                f"as finite numbers; found the shape {values.shape}"
+                f"diagonal must hold finite k(x, x) of {p} kernel(s) for {len(seen)} "
+                f"row(s); found shape {values.shape}"
             )
         return from_numpy(values, self._like)

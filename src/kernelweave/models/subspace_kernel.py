@@ -1,4 +1,4 @@
-"""Subspace kernels that depend on the labels as much as possible."""
+"""Subspace kernels that depend as strongly as possible on the labels."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ from kernelweave.solvers.local.subspace_alignment import AlignmentResult, align_
 
 __all__ = ["SubspaceKernel"]
 
-#: Iterations of the alignment, where none are asked for, and what it should reach.
+#: Default iteration limit of the alignment, and the stationarity it should reach.
 ALIGNMENT_ITER = 2000
 STATIONARY = 1e-2
-#: Which values the parameters may take.
+#: Values that the parameters may take.
 RULES = {
     **{name: LEARNER[name] for name in ("norm", "alpha", "solver", "tol", "max_iter")},
     "n_components": whole(1, optional=True),
@@ -47,7 +47,7 @@ RULES = {
 
 
 class SubspaceKernel(KernelTransformer, KernelModel):
-    """The few features of many kernels that depend on the labels most.
+    """The few features of many kernels that depend most on the labels.
 
     With a centred kernel G of trace n, or a learned sum of several, and a label kernel
     ``H = L L'``, finds (Chen et al. 2008, Theorems 3.1 and 4.1)::
@@ -55,7 +55,7 @@ class SubspaceKernel(KernelTransformer, KernelModel):
         max_W  tr( (W' (G + alpha I) W)^-1 W' G H G W )
         max_Q  tr( Q' G H G Q )   s.t.  Q' (G G + alpha G) Q = I    (uncorrelated=True)
 
-    by one Cholesky factorisation and an eigenproblem of the size of the number of
+    by one Cholesky factorisation and an eigenproblem as large as the number of
     classes. New rows have the features ``G(x) W``, and the subspace kernel is their
     inner product. With several kernels the weights minimise
     ``tr( H (I + sum_i w_i G_i / alpha)^-1 )`` (Eqs. 23 to 38), with a certificate.
@@ -65,29 +65,29 @@ class SubspaceKernel(KernelTransformer, KernelModel):
     views : None, "precomputed" or list of (name, kernel, columns), default=None
         Column groups and their kernels; see :class:`MultipleKernelFDA`.
     n_components : int, default=None
-        Maximum number of features. There are never more than ``rank(G L)``, at most
-        k - 1 for k classes; None keeps all of them.
+        Maximum number of features; None keeps all ``rank(G L)`` of them, at most k - 1
+        for k classes.
     method : {"hsic", "alignment"}, default="hsic"
         "alignment" maximises the alignment of the subspace kernel with H instead, by
-        local search from the "hsic" solution (Wu and Farquhar 2007): the baseline of
-        the paper, not convex, without a certificate.
+        local search from the "hsic" solution (Wu and Farquhar 2007): the paper's
+        baseline, which is not convex and has no certificate.
     uncorrelated : bool, default=False
         Whether features are uncorrelated with each other. Their variances are then at
-        most one: the kernel is n times that of Eq. 18, so that an SVM behind it takes
-        the usual values of C.
+        most one: the kernel is n times that of Eq. 18, so that the usual values of C
+        suit an SVM on it.
     label_kernel : {"normalized", "indicator", "linear"}, array of shape (k, k) or \
 callable, default="normalized"
         H: "indicator" is ``Y Y'`` with the class indicators Y, "normalized" is
-        ``Y (Y'Y)^-1 Y'``, where every class counts as much as any other, and a matrix
-        says how alike the classes are, in sorted order. "linear" takes y as one or
-        several numbers, H = y y', each column centred and scaled. It is used for y
-        with fractional parts or several columns, too. A callable, such as a kernel of
-        :mod:`kernelweave.kernels`, is given the distinct labels (u, 1), or rows of
-        several outputs, twice and returns a matrix (u, u) over them.
+        ``Y (Y'Y)^-1 Y'``, which gives all classes equal weight, and a matrix holds the
+        similarities of the classes, in sorted order. "linear" treats y as one or
+        several numeric columns, each centred and scaled: H = y y'. The default does the
+        same if y has fractional parts or several columns. A callable, such as a kernel
+        of :mod:`kernelweave.kernels`, is called with the distinct labels (u, 1), or
+        distinct rows of outputs, as both arguments and returns a matrix (u, u).
     norm : float >= 1 or "loo", default="loo"
         1 gives sparse kernel weights, larger norms more even ones, ``inf`` the uniform
-        mean. "loo" tries 1, 4/3, 2 and inf and keeps the smallest leave-one-out error
-        of kernel ridge regression on L.
+        mean. "loo" tries 1, 4/3, 2 and inf and keeps the one with the smallest
+        leave-one-out error of kernel ridge regression on L.
     alpha : float, "learn" or "loo", default="loo"
         Regularisation, relative to the mean eigenvalue of a kernel. "learn" learns it
         as the weight of an identity kernel, "loo" then minimises the leave-one-out
@@ -99,14 +99,14 @@ callable, default="normalized"
     tol : float, default=1e-6
         Relative gap to reach (1e-4 at best for float32 input).
     max_iter : int, default=None
-        Iterations allowed; None leaves it to the solver.
+        Maximum number of iterations; None leaves it to the solver.
     psd : {"error", "clip", "trust"}, default="error"
         What to do with a kernel that is not positive semidefinite: refuse it, set its
-        negative eigenvalues to zero, or do not look.
+        negative eigenvalues to zero, or skip the check.
     missing : {"error", "available", "zero"}, default="error"
-        What to do with a row that lacks a view, all entries of which are NaN: refuse
-        it, fill the kernels of the view with the mean of those that are there, or with
-        zeros. See :doc:`/user_guide/missing_views`.
+        What to do with a row that lacks a view, all of whose entries there are NaN:
+        refuse it, or fill its entries in that view's kernels with the mean over the
+        available kernels, or with zeros. See :doc:`/user_guide/missing_views`.
     verbose : int, default=0
         Print progress: 1 for iterations, 2 for kernels too.
 
@@ -117,8 +117,8 @@ callable, default="normalized"
     n_components_ : int
         r, the number of features.
     dual_coef_ : array of shape (n, r)
-        W or Q. Features come in the order of their dependence on the labels; signs
-        make the largest overlap of each with a column of L positive.
+        W or Q. Features are ordered by their dependence on the labels, strongest
+        first; signs are such that the largest overlap with any column of L is positive.
     embedding_ : array of shape (n, r)
         Features of the training rows.
     dependence_ : array of shape (r,)
@@ -255,7 +255,7 @@ callable, default="normalized"
     def _choose(self, bank: DenseBank, target: Array, progress: Progress) -> Choice:
         """Weights and alpha by Eq. 27: the Fisher criterion with L (n, r) as target."""
         options = LearnerOptions(
-            # Every norm gives one kernel the same weight.
+            # A single kernel has the same weight under every norm.
             norm=1.0 if bank.n_kernels == 1 else self.norm,
             alpha=self.alpha,
             solver=self.solver,
@@ -269,14 +269,14 @@ callable, default="normalized"
             lambda alpha: Fisher(bank, target, alpha),
             progress.iteration,
         ).choice
-        # A learned regularisation may be zero: take the least that can be factored.
+        # A learned alpha may be zero: use the smallest that can be factored.
         smallest = target.shape[0] * eps(target)
         return replace(choice, alpha=max(float(choice.alpha), smallest))
 
     def _find(
         self, kernel: RegularizedKernel, target: Array, progress: Progress
     ) -> tuple[Subspace, AlignmentResult | None]:
-        """The subspace in the scale of its features, and how it was aligned."""
+        """The subspace, scaled like its features, and the alignment if asked for."""
         if self.method == "alignment":
             found = align_subspace(
                 kernel,
@@ -289,7 +289,7 @@ callable, default="normalized"
             return found.subspace, found
         subspace = kernel.subspace(target, self.n_components, bool(self.uncorrelated))
         if self.uncorrelated:
-            # The features of Eq. 19 have norms, not variances, of one.
+            # Eq. 19 gives features of unit norm, not of unit variance.
             subspace = decorrelated(subspace, target)
             scale = float(target.shape[0]) ** 0.5
             coef, features = scale * subspace.coef, scale * subspace.features
@@ -331,7 +331,7 @@ callable, default="normalized"
         return self.embedding_ @ self.embedding_.T
 
     def transform(self, X: Any) -> Array:
-        """Features of rows, those that depend most on the labels first.
+        """Features of rows, the most dependent on the labels first.
 
         Parameters
         ----------
@@ -352,7 +352,7 @@ callable, default="normalized"
         ----------
         X : array-like or DataFrame of shape (m, d), or kernels of shape (m, n[, p])
             Rows.
-        Z : like X, of another number r of rows, default=None
+        Z : like X, with r rows, default=None
             Reference rows; X itself if None.
 
         Returns

@@ -23,7 +23,7 @@ from kernelweave.models.shared.transaction import all_or_nothing, fit_method
 
 __all__ = ["SubspaceKernelSVC"]
 
-#: Which values the parameters may take.
+#: Values that the parameters may take.
 RULES = {
     "C": positive(),
     "alpha": positive("loo", "auto"),
@@ -48,47 +48,48 @@ class SubspaceKernelSVC(
 
     With as many dimensions as machines S has a closed form: the machines are those on
     the kernel ``G (G + alpha I)^-1 G``, or ``G (G + alpha I)^-1`` if uncorrelated, and
-    the subspace follows from their dual variables. In the second case the problem is
-    convex in the weights of several kernels, too, and comes with a certificate. In the
-    first it is not: the weights are a local minimum, and a convex problem below gives
-    the lower bound of the certificate, which is attained if it chooses one kernel.
+    the subspace follows from their dual variables. In the uncorrelated case the problem
+    is convex in the kernel weights too, and comes with a certificate. Otherwise it is
+    not: the weights are a local minimum, and the certificate takes its lower bound from
+    a convex underestimator; the bound is attained if that selects a single kernel.
 
     Parameters
     ----------
     views : None, "precomputed" or list of (name, kernel, columns), default=None
         Column groups and their kernels; see :class:`MultipleKernelFDA`.
     n_components : int, default=None
-        Largest dimension of the subspace; None is what the machines need, k, or 1 for
-        two classes. With fewer the problem is not convex: the truncated closed form is
-        improved by local search, and the certificate holds the value reached and a
-        lower bound on what any subspace can reach, which need not meet.
+        Largest dimension of the subspace; None takes as many as there are machines: k,
+        or 1 for two classes. With fewer the problem is not convex: the truncated closed
+        form is improved by local search, and the certificate holds the value reached
+        and a lower bound over all subspaces, between which a gap may remain.
     uncorrelated : bool, default=True
-        Whether the subspace kernel is that of Eq. 18 in place of Eq. 6.
+        Whether the subspace kernel is that of Eq. 18 instead of Eq. 6.
     C : float, default=1.0
-        Price of errors, for subspace kernels scaled such that the regularised mean of
-        the kernels, ``G (G + alpha I)^-1 G`` or ``G (G + alpha I)^-1``, has trace n, as
-        all kernels here do: C of Eqs. 9 and 20 is this one times n over that trace.
+        Penalty on errors, for subspace kernels scaled such that the regularised mean
+        kernel, ``G (G + alpha I)^-1 G`` or ``G (G + alpha I)^-1``, has trace n like all
+        kernels here: the C of Eqs. 9 and 20 is this C times n over that trace.
     alpha : float, "loo" or "auto", default="auto"
         Regularisation of the subspace, relative to the mean eigenvalue of a kernel;
         "loo" minimises the leave-one-out error of kernel ridge regression on the
         classes with the mean of all kernels. "auto" is 10 if uncorrelated, else "loo":
-        what served best on a few data sets, see the user guide.
+        the best choice on a few data sets, see the user guide.
     norm : float >= 1, default=1
         1 gives sparse kernel weights, larger norms more even ones, ``inf`` the uniform
         mean.
     solver : {"auto", "newton", "closed_form", "cutting_plane"}, default="auto"
-        How the weights are learned if ``uncorrelated``; otherwise there is only "auto".
+        How the weights are learned if ``uncorrelated``; otherwise only "auto" is
+        allowed.
     tol : float, default=1e-6
         Relative gap to reach (1e-4 at best for float32 input).
     max_iter : int, default=None
-        Iterations allowed; None leaves it to the solver.
+        Maximum number of iterations; None leaves it to the solver.
     psd : {"error", "clip", "trust"}, default="error"
         What to do with a kernel that is not positive semidefinite: refuse it, set its
-        negative eigenvalues to zero, or do not look.
+        negative eigenvalues to zero, or skip the check.
     missing : {"error", "available", "zero"}, default="error"
-        What to do with a row that lacks a view, all entries of which are NaN: refuse
-        it, fill the kernels of the view with the mean of those that are there, or with
-        zeros. See :doc:`/user_guide/missing_views`.
+        What to do with a row that lacks a view, all of whose entries there are NaN:
+        refuse it, or fill its entries in that view's kernels with the mean over the
+        available kernels, or with zeros. See :doc:`/user_guide/missing_views`.
     verbose : int, default=0
         Print progress: 1 for iterations, 2 for kernels too.
 
@@ -109,14 +110,14 @@ class SubspaceKernelSVC(
     n_components_ : int
         r, the dimension of the subspace.
     subspace_coef_ : array of shape (n, r)
-        W or Q in that scale: features are ``G(x) subspace_coef_``.
+        W or Q, scaled as described at C: features are ``G(x) subspace_coef_``.
     dual_coef_ : array of shape (n, m)
         ``G(x) dual_coef_ + intercept_`` is the decision function, with m = 1 machine
         for two classes and k otherwise.
     intercept_ : array of shape (m,)
         Intercepts.
     n_iter_ : int
-        Factorisations of the weights, and rounds of the subspace.
+        Factorisations for the weights, plus rounds for the subspace.
     n_features_in_ : int
         Number of features (of training rows if precomputed).
     feature_names_in_ : ndarray of shape (d,)
@@ -202,7 +203,7 @@ class SubspaceKernelSVC(
         self.n_components_ = int(fit.subspace_coef.shape[1])
         self.dual_coef_ = fit.coef
         self.intercept_ = from_numpy(fit.intercepts, fit.coef)
-        if fit.searched:  # not convex: an open gap is no failure of the fit
+        if fit.searched:  # not convex: a remaining gap is not a failure
             self.certificate_ = fit.certificate.with_remarks(self.kernel_map_.remarks)
         else:
             self._set_certificate(fit.certificate)
@@ -215,8 +216,8 @@ class SubspaceKernelSVC(
         check_parameters(self, RULES)
         if not self.uncorrelated and self.solver != "auto":
             raise ValueError(
-                f"solver={self.solver!r} is for uncorrelated=True, where the weights "
-                "are a convex problem; use 'auto'"
+                f"solver={self.solver!r} is for uncorrelated=True, where learning the "
+                "weights is a convex problem; use 'auto'"
             )
 
     @property
@@ -224,7 +225,7 @@ class SubspaceKernelSVC(
         return self.n_components_
 
     def transform(self, X: Any) -> Array:
-        """Features of rows in the learned subspace, those of the largest weight first.
+        """Features of rows in the learned subspace, the largest weight first.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Transduction: kernel and labels learned over labelled and unlabelled rows at once."""
+"""Transduction: a kernel and labels learned from labelled and unlabelled rows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["TransductiveKernelSVC"]
 
 
 class TransductiveKernelSVC(MarginClassifier):
-    """Support vector machine whose kernel is learned over unlabelled rows too.
+    """Support vector machine whose kernel is learned on unlabelled rows too.
 
     Minimises the squared inverse margin of the labelled rows over weights of kernels
     on *all* rows::
@@ -31,8 +31,8 @@ class TransductiveKernelSVC(MarginClassifier):
         min_w  J(w)   s.t.   trace( sum_i w_i K_i ) = n,   sum_i w_i K_i >= 0  (psd)
 
     where n counts all rows (Lanckriet et al. 2002, Eq. 12 and its soft forms). With
-    ``signed=True``, as in the experiments of the paper, weights may be negative, and
-    the unlabelled rows say how far: the sum must be a kernel for them as well.
+    ``signed=True``, as in the paper's experiments, weights may be negative, and the
+    unlabelled rows limit how far: the sum must be a kernel on them as well.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class TransductiveKernelSVC(MarginClassifier):
     margin : {"l1", "l2", "hard"}, default="l1"
         The loss; see :class:`MultipleKernelSVC`.
     C : float or "learn", default=1.0
-        The price of errors; see :class:`MultipleKernelSVC`.
+        The penalty on errors; see :class:`MultipleKernelSVC`.
     signed : bool, default=True
         Whether weights may be negative.
     norm : float >= 1, default=1
@@ -51,29 +51,29 @@ class TransductiveKernelSVC(MarginClassifier):
     tol : float, default=1e-5
         Relative gap to reach.
     max_iter : int, default=None
-        Iterations allowed; None leaves it to the solver.
+        Maximum number of iterations; None leaves it to the solver.
     weight_bound : float, default=100
-        The largest absolute weight if ``signed=True``. Kernels that are nearly
-        combinations of others have no best weights without it; the certificate says
-        when it was active.
+        The largest absolute weight if ``signed=True``. Without a bound, kernels
+        that are nearly combinations of others have no optimal weights; the certificate
+        says when the bound is active.
     psd : {"error", "clip", "trust"}, default="error"
         What to do with a kernel that is not positive semidefinite.
     missing : {"error", "available", "zero"}, default="error"
-        What to do with a row that lacks a view, all entries of which are NaN: refuse
-        it, fill the kernels of the view with the mean of those that are there, or with
-        zeros. See :doc:`/user_guide/missing_views`.
+        What to do with a row that lacks a view, all of whose entries there are NaN:
+        refuse it, or fill its entries in that view's kernels with the mean over the
+        available kernels, or with zeros. See :doc:`/user_guide/missing_views`.
     verbose : int, default=0
         Print progress: 1 for iterations, 2 for kernels too.
 
     Attributes
     ----------
     transduction_ : array of shape (n,)
-        The label of every row of ``fit``: as given where there is one, else predicted.
-        In the namespace of X if labels are numbers, otherwise NumPy.
+        The label of every row passed to ``fit``, predicted where none was given. In the
+        namespace of X if labels are numbers, otherwise NumPy.
     kernel_ : array of shape (n, n)
         The learned kernel over all rows, centred.
     classes_ : ndarray of shape (k,)
-        Class labels, neither -1 nor "-1" among them.
+        Class labels, excluding -1 and "-1".
     kernel_weights_ : ndarray of shape (p,)
         The learned weight of each kernel.
     kernel_names_ : list of str
@@ -81,17 +81,17 @@ class TransductiveKernelSVC(MarginClassifier):
     view_weights_ : dict
         Sum of the weights of each view's kernels.
     C_ : float
-        The price of errors, learned or given.
+        The penalty on errors, learned or given.
     margin_ : array of shape (1,) or (k,)
-        ``1 / norm(w)`` of each two-class problem.
+        ``1 / norm(w)`` for each two-class problem.
     certificate_ : Certificate
         Value, lower bound, relative gap and status of the weights.
     dual_coef_ : array of shape (n, 1) or (n, k)
-        Signed coefficients; zero in rows without a label.
+        Signed coefficients; zero for unlabelled rows.
     intercept_ : array of shape (1,) or (k,)
         Intercepts.
     support_ : array of int
-        Rows with a coefficient other than zero.
+        Indices of rows with a nonzero coefficient.
     n_iter_ : int
         Factorisations.
     n_features_in_ : int
@@ -161,8 +161,8 @@ class TransductiveKernelSVC(MarginClassifier):
 (n, n) or (n, n, p)
             All rows, labelled or not.
         y : array-like of shape (n,)
-            Class labels, -1 where there is none. Among strings "-1" marks such rows as
-            well: ``np.array(["a", "b", -1])`` holds nothing but strings.
+            Class labels, with -1 for unlabelled rows. Among strings "-1" does the same,
+            since ``np.array(["a", "b", -1])`` holds only strings.
 
         Returns
         -------
@@ -183,7 +183,7 @@ class TransductiveKernelSVC(MarginClassifier):
         return self
 
     def _encode_partly(self, X: Any, y: Any) -> np.ndarray:
-        """Class codes (n,) with -1 for rows without a label; sets ``classes_``."""
+        """Class codes (n,), -1 for unlabelled rows; sets ``classes_``."""
         y = column_or_1d(require_targets(y, type(self).__name__), warn=True)
         check_consistent_length(X, y)
         labelled = ~_unlabelled(y)
@@ -193,15 +193,15 @@ class TransductiveKernelSVC(MarginClassifier):
             raise ValueError(
                 f"{type(self).__name__} needs labelled rows of at least 2 classes; the "
                 f"{int(labelled.sum())} labelled sample(s) contain {count}: {found}. "
-                "-1 marks a row without a label, '-1' too: encode two classes as 0 and "
-                "1, not as -1 and 1"
+                "-1 and '-1' mean unlabelled: encode two classes as 0 and 1, not as -1 "
+                "and 1"
             )
         codes = np.full(len(y), -1)
         codes[labelled] = self._encode(np.empty((int(labelled.sum()), 1)), y[labelled])
         return codes
 
     def _label(self, codes: np.ndarray) -> Array:
-        """Labels of all training rows (n,): given ones, and predicted ones."""
+        """Labels of all training rows (n,), predicted where none was given."""
         scores = to_numpy(self.kernel_ @ self.dual_coef_ + self.intercept_[None, :])
         if len(self.classes_) == 2:
             predicted = (scores[:, 0] > 0).astype(int)
@@ -213,7 +213,7 @@ class TransductiveKernelSVC(MarginClassifier):
 
 def _unlabelled(y: np.ndarray) -> np.ndarray:
     """Which labels (n,) are -1, or "-1" among strings and objects."""
-    if y.dtype.kind == "U":  # NumPy makes strings of all entries of ["a", "b", -1]
+    if y.dtype.kind == "U":  # NumPy turns every entry of ["a", "b", -1] into a string
         return y == "-1"
     return np.array([_is_minus_one(label) for label in y], dtype=bool)
 

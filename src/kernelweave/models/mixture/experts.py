@@ -32,7 +32,7 @@ class ViewMaps:
     sources : list of Source
         The raw kernels of each view.
     observed : ndarray of bool of shape (n, v)
-        Which training rows have which view.
+        Which views each training row has.
     psd : {"error", "clip", "trust"}
         What to do with a kernel that is not positive semidefinite.
 
@@ -49,7 +49,7 @@ class ViewMaps:
     active : list of int
         Kernels that vary over their rows.
     remarks : list of str
-        What was done to the kernels.
+        Notes on what was done to the kernels.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class ViewMaps:
             try:
                 bank = one.fit(report)
             except ValueError:
-                # Other views may still vary where all kernels of one are constant.
+                # If all kernels of this view are constant, others may still vary.
                 if one.active or len(one.centerings) < len(one.names):
                     raise
                 self.remarks += one.remarks
@@ -101,7 +101,7 @@ class ViewMaps:
             )
 
     def spread(self, weights: np.ndarray) -> np.ndarray:
-        """Unchanged: these are weights of all p kernels already."""
+        """Unchanged: the weights already cover all p kernels."""
         return np.asarray(weights)
 
 
@@ -142,7 +142,7 @@ def _square(stack: Array, rows: np.ndarray, kernel: int) -> Array:
 
 @dataclass
 class ExpertPanel:
-    """What all experts say about the training rows, and how they speak about new ones.
+    """Predictions of all experts for the training rows, and what new rows need.
 
     Attributes
     ----------
@@ -151,21 +151,21 @@ class ExpertPanel:
     classes : ndarray of shape (k,)
         Class labels.
     observed : ndarray of bool of shape (n, p)
-        Which experts have which row.
+        Which experts have each row.
     allowed : ndarray of bool of shape (p, k)
-        Which experts have seen enough of which class to speak about it.
+        Which experts have seen enough rows of each class to predict it.
     noise, amplitude, intercept : ndarray of shape (p, k)
         Parameters of each expert and class.
     log_density, mean, variance, held_out : ndarray of shape (n, p, k)
-        Of each row left out; NaN where an expert lacks the row.
+        Leave-one-out results of each row; NaN where an expert lacks the row.
     coef : list of arrays of shape (n_view, k)
-        Coefficients of the rows an expert was fitted on.
+        Coefficients of the rows that each expert was fitted on.
     rows : list of ndarray
         The training rows in each expert's order: those with its kernel come first.
     scale : ndarray of shape (p,)
-        Factor of each kernel that keeps its trace at n when rows of zeros are added.
+        Factor that keeps the trace of each kernel at n when rows of zeros are added.
     experts : dict of int to Expert
-        The experts by number, with all the noise levels they could move to.
+        The experts by number, with all their candidate noise levels.
     """
 
     target: np.ndarray
@@ -188,7 +188,7 @@ class ExpertPanel:
     def empty(
         cls, maps: ViewMaps, target: np.ndarray, classes: np.ndarray, zero: bool
     ) -> ExpertPanel:
-        """A panel of p experts that have said nothing yet."""
+        """A panel of p experts without predictions yet."""
         (n, k), p = target.shape, len(maps.names)
         seen = maps.observed[:, maps.view_of]  # (n, p)
         table = np.full((n, p, k), np.nan)
@@ -226,7 +226,7 @@ class ExpertPanel:
         return PredictivePath(whole, target)
 
     def settle(self, e: int, expert: Expert, like: Array) -> None:
-        """Record what expert ``e`` says."""
+        """Record the predictions of expert ``e``."""
         rows, seen = self.rows[e], self._kernel_rows(e)
         self.noise[e], self.amplitude[e] = expert.noise, expert.amplitude
         self.log_density[rows, e], self.mean[rows, e] = expert.log_density, expert.mean
@@ -236,10 +236,10 @@ class ExpertPanel:
         self.intercept[e] = np.mean(self.target[rows], axis=0)
 
     def allow(self, codes: np.ndarray, maps: ViewMaps) -> None:
-        """Let experts speak about the classes they have seen.
+        """Let experts predict the classes they have seen.
 
-        Two rows of a class are needed, so that one is left when one is left out, unless
-        the class has no more; and a row of another class.
+        This takes two rows of the class, so that one remains when the other is left
+        out (or one, if the class has no more), and at least one row of another class.
         """
         k = self.allowed.shape[1]
         sizes = np.bincount(codes, minlength=k)
@@ -249,7 +249,7 @@ class ExpertPanel:
             self.allowed[e] = (counts >= np.minimum(2, sizes)) & (counts < own.sum())
 
     def remarks(self, maps: ViewMaps) -> Iterator[str]:
-        """One sentence for each view whose experts cannot speak about some class."""
+        """One sentence per view whose experts cannot predict some class."""
         for v, one in enumerate(maps.maps):
             if not one.active:
                 continue
@@ -263,7 +263,7 @@ class ExpertPanel:
                 )
 
     def _kernel_rows(self, e: int) -> int:
-        """How many of an expert's rows have its kernel; they come first."""
+        """Number of an expert's rows that have its kernel; they come first."""
         return round(len(self.rows[e]) / float(self.scale[e]))
 
 
@@ -275,7 +275,7 @@ def ask_experts(
     progress: Progress,
     settle: Callable[[int, PredictivePath], Expert] | None = None,
 ) -> ExpertPanel:
-    """Fit an expert on each kernel; adds remarks to ``maps``, with a warning each.
+    """Fit one expert per kernel; each remark is added to ``maps`` with a warning.
 
     The rows have the class codes ``codes`` (n,) of the labels ``classes`` (k,).
     ``settle(e, path)``, if given, chooses the noise levels instead of ``options``.

@@ -1,4 +1,4 @@
-"""What the weights of a mixture are learned with: checked parameters, frozen."""
+"""Options for learning a mixture: parameters, checked and frozen."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class MixtureOptions:
     max_iter: int | None
 
     def expert(self, path: PredictivePath) -> Expert:
-        """One kernel at the noise level chosen for it (at the start, for "em")."""
+        """The expert at its chosen noise level (for "em", the initial one)."""
         noise = "loo" if self.noise == "em" else self.noise
         return choose_noise(path, noise, "profile", self.likelihood, self.dof)
 
@@ -64,10 +64,10 @@ class MixtureOptions:
 
 
 def check_mixture_parameters(model: Any) -> None:
-    """Refuse parameter values and combinations that make no sense."""
+    """Refuse invalid parameter values and combinations."""
     check_parameters(model, RULES)
     if model.noise == "em" and model.weights not in ("per_class", "shared"):
         raise ValueError(
-            "noise='em' is chosen together with weights by likelihood; got "
-            f"weights={model.weights!r}"
+            "noise='em' needs weights learned by likelihood ('per_class' or 'shared'); "
+            f"got weights={model.weights!r}"
         )

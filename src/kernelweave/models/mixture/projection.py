@@ -1,4 +1,4 @@
-"""How the experts of a mixture are combined for a row: fixed or local weights."""
+"""Combine the experts of a mixture for each row, with fixed or local weights."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from kernelweave.views.missing import ObservedViews, fill_rows, take_rows
 
 __all__ = ["MixtureProjector", "posterior_weights", "prior_weights"]
 
-#: Deviation of a diagonal from 1, and of entries from 0, that is rounding.
+#: Deviations of a diagonal from 1, and of entries from 0, up to this are rounding.
 SAME_SIMILARITY = 1e-6
 
 
 def prior_weights(weights: np.ndarray, usable: np.ndarray) -> np.ndarray:
-    """``pi_l`` over its sum over the experts that a row has (Eq. 23), (m, p, k).
+    """``pi_l`` (Eq. 23) normalised over the experts that a row has, (m, p, k).
 
     Parameters
     ----------
     weights : ndarray of shape (p, k)
         pi.
     usable : ndarray of bool of shape (m, p, k)
-        Experts that the row has and that may speak about the class. If all of them
-        have weight zero they count alike; a row without any has weights zero.
+        Experts that the row has and that may predict the class. If all of them have
+        weight zero they count equally; a row without any has zero weights.
     """
     prior = np.where(usable, weights[None], 0.0)
     count = np.maximum(np.sum(usable, axis=1, keepdims=True), 1)
@@ -42,16 +42,16 @@ def posterior_weights(
 ) -> np.ndarray:
     """``pi_l d_l(x) / sum_m pi_m d_m(x)``, ``d_l = s_l / sum_i gamma_il``, (m, p, k).
 
-    Eqs. 24-26 with the normaliser that their text asks for: ``d_l`` is a density
-    estimate of the training rows that expert l is responsible for. Where every density
-    is 0, far from all rows, the prior weights remain.
+    Eqs. 24-26 with the normaliser that the text of the paper calls for: ``d_l`` is a
+    density estimate of the training rows that expert l is responsible for. Where every
+    density is 0, far from all rows, the prior weights remain.
 
     Parameters
     ----------
     prior : ndarray of shape (m, p, k)
         pi for each row.
     similarity : ndarray of shape (m, p, k)
-        ``s_l(x) = sum_i gamma_il k_l(x, x_i)``, 0 for experts that are not usable.
+        ``s_l(x) = sum_i gamma_il k_l(x, x_i)``; 0 for unusable experts.
     mass : ndarray of shape (p, k)
         ``sum_i gamma_il``.
     """
@@ -60,7 +60,7 @@ def posterior_weights(
 
 
 def _over(part: np.ndarray, total: np.ndarray, otherwise: np.ndarray) -> np.ndarray:
-    """``part / total``, and ``otherwise`` where the total is 0."""
+    """``part / total``, or ``otherwise`` where the total is 0."""
     return np.where(total > 0, part / np.where(total > 0, total, 1.0), otherwise)
 
 
@@ -76,7 +76,7 @@ class MixtureProjector:
     zero : bool
         Whether a missing view counts as a row of zeros instead of being left out.
     localise : callable
-        Posterior weights from those of the prior, as :func:`posterior_weights`.
+        Computes posterior weights from prior ones, like :func:`posterior_weights`.
     """
 
     def __init__(
@@ -108,8 +108,8 @@ class MixtureProjector:
     def shares(self, data: ObservedViews, local: bool, own: bool = False) -> np.ndarray:
         """Weights (m, p, k) of the experts for rows; posterior ones if ``local``.
 
-        ``own`` says that these are the training rows: each is left out of the
-        similarity to itself.
+        With ``own`` these are the training rows, and each is left out of its own
+        similarity.
         """
         if not local:
             return self._share(data.observed, None)
@@ -136,8 +136,8 @@ class MixtureProjector:
                     raise ValueError(
                         "projection='posterior' compares rows by their kernel values: "
                         f"the precomputed kernel {e} ({one.names[i]!r}) must have no "
-                        "negative entries and ones on its diagonal (its least entry is "
-                        f"{source.lowest[i]:.3g}); use K_ij / sqrt(K_ii K_jj), or "
+                        "negative entries and ones on its diagonal (its smallest entry "
+                        f"is {source.lowest[i]:.3g}); use K_ij / sqrt(K_ii K_jj), or "
                         "projection='prior'"
                     )
 
@@ -153,7 +153,7 @@ class MixtureProjector:
         return self.localise(prior, np.where(usable, similarity, 0.0), self.mass)
 
     def _chunks(self, data: ObservedViews) -> Any:
-        """Chunks of rows, one array per view, and which rows have which view."""
+        """Chunks of rows, one array per view, and which views each row has."""
         m = len(data.observed)
         longest = max(one.source.n_samples for one in self.maps.maps)
         for part in row_chunks(m, longest):
@@ -170,7 +170,7 @@ class MixtureProjector:
             yield rows, seen
 
     def _columns(self, stack: Array, v: int) -> Array:
-        """Columns of the training rows that have precomputed kernel ``v``."""
+        """The columns for training rows that have the precomputed kernel ``v``."""
         xp, kept = namespace(stack), self.maps.observed[:, v]
         if np.all(kept):
             return stack
@@ -181,7 +181,7 @@ class MixtureProjector:
     def _speak(
         self, rows: list[Any], seen: np.ndarray, similar: bool
     ) -> tuple[Array, np.ndarray | None]:
-        """Means (m, p, k) of all experts and, if asked for, similarities (m, p, k)."""
+        """Means and, if ``similar``, similarities of all experts, each (m, p, k)."""
         m, (p, k) = len(seen), self.weights.shape
         means: list[Any] = [None] * p
         near = np.zeros((m, p, k)) if similar else None
@@ -205,7 +205,7 @@ class MixtureProjector:
 
 
 def _plain(source: DiagonalSource, i: int) -> bool:
-    """Whether a kernel is a similarity as it is: in [0, 1], with ones for equals."""
+    """Whether a kernel is a similarity as it is: nonnegative with unit diagonal."""
     diagonal, lowest = source.as_defined(i)
     xp = namespace(diagonal)
     off = float(xp.max(xp.abs(diagonal - 1.0)))
@@ -221,12 +221,12 @@ def _similarity(source: Any, i: int, gram: Array, rows: Any) -> Array:
         if lowest < -SAME_SIMILARITY:
             raise ValueError(
                 f"kernel {source.names[i]!r} has no negative entries between the "
-                f"training rows, but {lowest:.3g} for a new one; posterior weights "
+                f"training rows, but {lowest:.3g} for a new row; posterior weights "
                 "compare rows by kernel values between 0 and 1"
             )
         return gram
     own = source.diagonal_as_defined(i, rows)
     norms = xp.sqrt(own[:, None] * source.as_defined(i)[0][None, :])
-    nothing = norms <= 0  # a row of zeros is like any other
+    nothing = norms <= 0  # a row of zeros counts as orthogonal to every other
     cosine = gram / xp.where(nothing, xp.ones_like(norms), norms)
     return 0.5 + 0.5 * xp.where(nothing, xp.zeros_like(cosine), cosine)

@@ -1,4 +1,4 @@
-"""How the weights of the experts of a mixture are learned, class by class."""
+"""Learn the weights of the experts of a mixture, class by class."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ __all__ = ["Mixture", "Outcome", "learn_mixture", "summarise"]
 Callback = Callable[[TraceRow], object]
 #: Rounds that alternate between noise and weights; each increases the likelihood.
 MAX_ROUNDS = 100
-#: Tables of densities with at least so many entries are solved on the device.
+#: Tables of densities with at least this many entries are solved on the device.
 LARGE_TABLE = 10**6
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Weights of one class, or of all, and how good they are.
+    """Weights of one class, or of all classes, and how good they are.
 
     Attributes
     ----------
     weights : ndarray of shape (p,)
-        Zero for experts that may not speak.
+        Weights; zero for experts that may not predict the class.
     value, lower_bound : float
-        Bounds, in nats per row for likelihoods; without concavity the lower is NaN.
+        Value and its bound, in nats per row for likelihoods; NaN bound if not concave.
     converged : bool
         Whether the tolerance was reached.
     status : str
@@ -47,7 +47,7 @@ class Outcome:
     n_iter : int
         Iterations.
     stationarity : float or None
-        For problems that are not concave.
+        Measure of stationarity, for problems that are not concave.
     """
 
     weights: np.ndarray
@@ -66,11 +66,11 @@ class Mixture:
     Attributes
     ----------
     panel : ExpertPanel
-        What the experts say, at the noise levels in force.
+        The experts' predictions, at the final noise levels.
     weights : ndarray of shape (p, k)
         Weight of each expert for each class.
     responsibilities : ndarray of shape (n, p, k)
-        Share of each expert in each training row (Eq. 19).
+        Responsibility of each expert for each training row (Eq. 19).
     certificate : Certificate or None
         None for weights that are not learned.
     n_iter : int
@@ -91,7 +91,7 @@ class Mixture:
         outcomes: list[Outcome],
         problem: str,
     ) -> Mixture:
-        """The mixture with learned ``weights`` (p, k), and its proof."""
+        """The mixture with learned ``weights`` (p, k), and its certificate."""
         shares = [
             truncated_responsibilities(
                 panel.log_density[:, :, c], panel.observed & allowed, own
@@ -121,7 +121,7 @@ def learn_mixture(
 def learn_weights(
     panel: ExpertPanel, options: MixtureOptions, like: Array, callback: Callback
 ) -> tuple[np.ndarray, list[Outcome]]:
-    """Weights (p, k) of all experts and classes; noise="em" moves the panel's noise."""
+    """Weights (p, k) of all experts; noise="em" also updates the panel's noise."""
     p, k = panel.allowed.shape
     weights = np.zeros((p, k))
     shared = options.weights == "shared"
@@ -142,27 +142,27 @@ def learn_weights(
 
 @dataclass(frozen=True)
 class _Group:
-    """The problem of some classes that share their weights."""
+    """The problem of a group of classes that share weights."""
 
     options: MixtureOptions
     panel: ExpertPanel
-    members: np.ndarray  # the experts that may speak about all of them
+    members: np.ndarray  # the experts that may predict all these classes
     classes: list[int]
     like: Array
     callback: Callback
 
     @cached_property
     def rows(self) -> np.ndarray:
-        """Rows (n,) that some member has: the others know nothing of these classes."""
+        """Rows (n,) that some member has; other rows do not bear on these classes."""
         return np.any(self.panel.observed[:, self.members], axis=1)
 
     @cached_property
     def seen(self) -> np.ndarray:
-        """Which of these rows have which member."""
+        """Which members have each of these rows."""
         return self.panel.observed[:, self.members][self.rows]
 
     def likely(self) -> Outcome:
-        """Largest likelihood of leave-one-out densities."""
+        """Maximise the likelihood of leave-one-out densities."""
         outcome = self._solve()
         if self.options.noise != "em":
             return outcome
@@ -173,7 +173,7 @@ class _Group:
         return outcome
 
     def stacked(self) -> Outcome:
-        """Smallest leave-one-out squared error of the mean."""
+        """Minimise the leave-one-out squared error of the mean."""
         (c,) = self.classes
         residual = self.panel.target[:, None, c] - self.panel.mean[:, self.members, c]
         moments = residual_moments(residual[self.rows], self.seen)
@@ -186,7 +186,7 @@ class _Group:
     def _solve(self, before: int = 0) -> Outcome:
         options, host = self.options, self._table()
         prior = float(options.concentration) * len(host) / len(self.members)
-        # Steps on a small table take microseconds: a device would spend more on calls.
+        # Steps on a small table take microseconds, less than calls to a device would.
         table: Array = host
         if host.size >= LARGE_TABLE:
             table = from_numpy(host, self.like, namespace(self.like).float64)
@@ -228,7 +228,7 @@ class _Group:
         return np.sum(table[:, :, self.classes], axis=2)
 
     def _move_noise(self, weights: np.ndarray) -> bool:
-        """Take the best noise levels at these weights; return whether any moved."""
+        """Take the best noise levels at these weights; return whether any changed."""
         panel = self.panel
         share = np.zeros(panel.observed.shape)
         share[np.ix_(self.rows, self.members)] = truncated_responsibilities(
@@ -259,8 +259,8 @@ class _Group:
 def summarise(outcomes: list[Outcome], problem: str) -> Certificate:
     """One certificate for all classes: their values add up.
 
-    A log density has no zero, so the gap is relative to the value or to 1, whichever is
-    larger.
+    A log density has no natural zero, so the gap is relative to the value or to 1,
+    whichever is larger.
     """
     value = sum(outcome.value for outcome in outcomes)
     lower = sum(outcome.lower_bound for outcome in outcomes)
@@ -290,15 +290,15 @@ def summarise(outcomes: list[Outcome], problem: str) -> Certificate:
 
 
 def _check_members(members: np.ndarray, classes: np.ndarray) -> None:
-    """Refuse classes that no expert may speak about."""
+    """Refuse classes that no expert may predict."""
     if len(members):
         return
     if len(classes) > 1:
         raise ValueError(
-            "weights='shared': no kernel has rows of every class, so none can speak "
-            "about all of them; use weights='per_class'"
+            "weights='shared': no kernel has rows of every class, so none can predict "
+            "all of them; use weights='per_class'"
         )
     raise ValueError(
         f"class {classes.tolist()[0]!r} has fewer than 2 rows in every view that also "
-        "has rows of another class; there is nothing to learn it from"
+        "has rows of another class, so there is nothing to learn it from"
     )

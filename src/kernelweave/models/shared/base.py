@@ -1,4 +1,4 @@
-"""What every estimator shares: views in, a kernel map, tags, progress."""
+"""What all estimators share: reading views, a kernel map, tags, progress."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ __all__ = ["KernelModel"]
 
 
 class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
-    """Base of all estimators; subclasses add a task and a ``fit``."""
+    """Base class of all estimators; subclasses add a task and a ``fit``."""
 
     views: Any
     psd: str
@@ -67,7 +67,7 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
         return hasattr(self, "kernel_weights_")
 
     def _open(self, X: Any) -> Source:
-        """Validate X and fix the parameters of its kernels; computes none yet."""
+        """Validate X and fix the kernel parameters, without computing any kernel."""
         check_parameters(self, COMMON)
         rows = read_rows(self, X)
         self._views, self._positions = rows.views, rows.positions
@@ -82,14 +82,14 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
         return bank
 
     def _forget(self) -> None:
-        """Drop the results of an earlier fit, but not what is known of the columns."""
+        """Drop the results of an earlier fit, but keep what is known of the columns."""
         columns = ("n_features_in_", "feature_names_in_")
         results = [n for n in vars(self) if n.endswith("_") and n not in columns]
         for name in (*results, "_portions"):
             self.__dict__.pop(name, None)
 
     def _rows(self, X: Any, method: str) -> Any:
-        """Validate rows at prediction, in the form ``kernel_map_`` projects."""
+        """Validate rows at prediction, in the form that ``kernel_map_`` projects."""
         check_is_fitted(self)
         if is_array(X):
             self._check_home(X, method)
@@ -102,7 +102,7 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
                 self, X, reset=False, n_kernels=p, trained=trained
             )[0]
         dtype = self._like.dtype
-        if hasattr(self, "feature_coef_"):  # of explicit features: sparse rows are fine
+        if hasattr(self, "feature_coef_"):  # explicit features: sparse rows are fine
             X, positions = validate_new_rows(self, X, self._views, self._positions)
             return split_rows(X, self._views, positions, dtype)
         X, positions = validate_new(self, X, self._views, self._positions)
@@ -115,9 +115,8 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
             raise ValueError(
                 f"Inputs passed to {type(self).__name__}.{method}() must use the same "
                 "namespace and the same device as those passed to fit(): it was fitted "
-                "on "
-                f"{_home(self._like)}, but X is {_home(X)}; move X there, or fit again "
-                "where X is"
+                f"on {_home(self._like)}, but X is {_home(X)}; move X there, or fit "
+                "again where X is"
             )
 
     def _predict_target(self, X: Any, method: str) -> Array:
@@ -133,7 +132,7 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
         return self.dual_coef_ if coef is None else coef
 
     def _set_weights(self, weights: np.ndarray) -> None:
-        """Set ``kernel_weights_`` (p,) and ``view_weights_`` from those of the bank."""
+        """Set ``kernel_weights_`` (p,) and ``view_weights_`` from the bank's."""
         weights = self.kernel_map_.spread(weights)
         self.kernel_weights_ = from_numpy(weights, self._like)
         self.view_weights_: dict[str, float] = {}
@@ -141,7 +140,7 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
             self.view_weights_[view] = self.view_weights_.get(view, 0.0) + float(weight)
 
     def _set_trained(self, trained: Trained) -> None:
-        """Take over what a fit found, in place of an earlier one."""
+        """Set the results of a fit, in place of an earlier one."""
         self._forget()
         fitted, choice = trained.fitted, trained.fitted.learned.choice
         self._set_columns(trained.columns)
@@ -165,7 +164,7 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
             self.__dict__.update(columns.noted)
 
     def _set_portions(self, portions: Any) -> None:
-        """Keep the rows of ``partial_fit`` so far."""
+        """Keep the sums over the rows of ``partial_fit`` so far."""
         self._set_columns(portions.intake.columns())
         self._portions = portions
 

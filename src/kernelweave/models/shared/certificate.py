@@ -1,4 +1,4 @@
-"""The proof that comes with a fit, in a form people can read."""
+"""The proof that comes with a fit, in readable form."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Certificate"]
 
 @dataclass(frozen=True)
 class Certificate:
-    """How good the learned weights are, computed outside the solver that found them.
+    """How good the learned weights are, computed independently of the solver.
 
     Attributes
     ----------
@@ -31,7 +31,7 @@ class Certificate:
     stationarity : float or None
         For problems that are not convex: relative size of the projected gradient.
     remarks : tuple of str
-        What a reader of the weights should know besides.
+        Further notes for anyone who interprets the weights.
     """
 
     value: float

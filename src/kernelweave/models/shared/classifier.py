@@ -1,4 +1,4 @@
-"""What all classifiers share: labels in, labels out, accuracy."""
+"""What all classifiers share: encoding and decoding labels, accuracy."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from kernelweave.views.spec import is_precomputed
 __all__ = ["KernelClassifier", "hidden_until_fitted"]
 
 
-#: Generic code tries classifiers that have probabilities on tables of features, which
-#: are no precomputed kernels: with these, a method appears once the model is fitted.
+#: Generic code tries classifiers with probabilities on feature tables, which are not
+#: valid precomputed kernels. With "precomputed" the method appears only once fitted.
 hidden_until_fitted = available_if(
     lambda self: hasattr(self, "classes_") or not is_precomputed(self.views)
 )
 
 
 class KernelClassifier(ClassifierMixin, KernelModel):
-    """Base of the classifiers; subclasses say how strongly a row speaks for a class."""
+    """Base class of the classifiers; subclasses provide the class scores."""
 
     classes_: np.ndarray
 
@@ -37,7 +37,7 @@ class KernelClassifier(ClassifierMixin, KernelModel):
         return codes
 
     def _class_scores(self, X: Any) -> Array:
-        """One column a class (m, k), the largest of which wins; for a subclass."""
+        """Scores (m, k), one column per class, the largest wins; set by subclasses."""
         raise TypeError(f"{type(self).__name__} does not score classes")
 
     @lazily
@@ -58,7 +58,7 @@ class KernelClassifier(ClassifierMixin, KernelModel):
         return self._decode(namespace(scores).argmax(scores, axis=1))
 
     def _decode(self, codes: Array) -> Array:
-        """The labels of class codes (m,), where the codes are if labels are numbers."""
+        """Labels of class codes (m,), on the codes' device if labels are numbers."""
         if self.classes_.dtype.kind in "OUSb":
             return self.classes_[to_numpy(codes)]
         xp = namespace(codes)
@@ -79,7 +79,7 @@ class KernelClassifier(ClassifierMixin, KernelModel):
         Returns
         -------
         score : float
-            Share of rows whose label is predicted.
+            Fraction of rows predicted correctly.
         """
         truth = to_numpy(y) if is_array(y) else y
         predicted = to_numpy(self.predict(X))

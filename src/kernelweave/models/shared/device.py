@@ -1,4 +1,4 @@
-"""Where rows in host memory are sent to."""
+"""The device that rows in host memory are sent to."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ __all__ = ["device_array", "on_host"]
 
 
 def on_host(X: Any) -> bool:
-    """Whether X is in the memory of the processor."""
+    """Whether X is in host memory."""
     return not is_array(X) or is_numpy(X) or "cpu" in str(X.device).lower()
 
 
 def device_array(like: Array, device: str | None) -> Array:
-    """No rows, on the device: of torch, or of CuPy where there is no torch.
+    """An array of no rows on the device, from torch or, without torch, from CuPy.
 
     Parameters
     ----------
     like : array
-        Rows in host memory, whose dtype is kept.
+        Rows in host memory, which determine the dtype.
     device : str or None
         A device of torch such as "cuda" or "cuda:1", or "cupy"; None leaves rows where
         they are.
@@ -39,7 +39,7 @@ def device_array(like: Array, device: str | None) -> Array:
 
             return cupy.empty((0, 1), dtype=dtype)
         problem = "torch is not installed"
-    except Exception as error:  # each library has exceptions of its own for this
+    except Exception as error:  # each library raises its own exceptions here
         problem = f"{type(error).__name__}: {error}"
     raise ValueError(
         f"device={device!r} cannot be used: {problem}. Install torch or CuPy for this "

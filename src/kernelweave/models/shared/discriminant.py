@@ -26,13 +26,13 @@ def fit_discriminant(
     classes: np.ndarray,
     codes: np.ndarray,
 ) -> Fitted:
-    """Rotate a fit to target (n, k - 1) to discriminant axes, and fit the classes.
+    """Rotate a fit to the target (n, k - 1) to discriminant axes; fit the Gaussians.
 
-    The most discriminating axis comes first; ``codes`` (n,) are the classes of rows.
+    The most discriminating axis comes first; ``codes`` (n,) are the rows' classes.
     """
     axes = principal_axes(fit.coef, target)
-    # The mean of the other rows' targets is -t_i / (n - 1): left in, it would tell the
-    # label of a row, with the wrong sign. All rows are given the one intercept.
+    # The mean of the other rows' targets is -t_i / (n - 1): left in, it would reveal
+    # the label of a row, with the wrong sign. So all rows share one intercept.
     others = 1.0 / (len(codes) - 1)
     held_out = to_numpy((target * (1.0 + others) - fit.loo_residual) @ axes)
     return Fitted(
@@ -52,7 +52,7 @@ class KernelDiscriminant(
     fit_transform = all_or_nothing(TransformerMixin.fit_transform)
 
     def _set_discriminant(self, trained: Trained) -> None:
-        """Take over what a fit found, in place of an earlier one."""
+        """Set the results of a fit, in place of an earlier one."""
         self._set_trained(trained)
         fitted = trained.fitted
         assert fitted.classes is not None and fitted.gaussians is not None
@@ -75,10 +75,10 @@ class KernelDiscriminant(
         return self._where_known(self.gaussians_.log_joint(projected), projected)
 
     def _where_known(self, scores: Array, projected: Array) -> Array:
-        """Scores (m, k), and class shares for rows that lack every view."""
+        """Scores (m, k), replaced by the log prior for rows that lack every view."""
         if self.missing == "error":
             return scores
-        # A row without any view is exactly zero: all that is known are class shares.
+        # A row without any view projects to exactly zero; only the prior is known.
         xp = namespace(projected)
         known = xp.any(projected != 0, axis=1)[:, None]
         log_prior = from_numpy(self.gaussians_.log_prior, projected)
@@ -113,7 +113,7 @@ class KernelDiscriminant(
         Returns
         -------
         scores : array of shape (m,) or (m, k)
-            For two classes the log odds of ``classes_[1]``, else one column a class.
+            For two classes the log odds of ``classes_[1]``, else one column per class.
         """
         scores = self._log_joint(X, "decision_function")
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores

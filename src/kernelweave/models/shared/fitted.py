@@ -1,4 +1,4 @@
-"""What a fit of the Fisher or ridge problem takes and returns."""
+"""Inputs and results of a fit of the Fisher or ridge problem."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ class Fitted:
 
     learned: Learned
     loo_error: float  # mean squared error on rows left out
-    dual_coef: Array | None = None  # (n, k), of the rows, if these were kept
+    dual_coef: Array | None = None  # (n, k), of the rows, if they were kept
     feature_coef: Array | None = None  # (D, k), of the features of kernels with weight
-    classes: np.ndarray | None = None  # (k,), of a discriminant, as are the Gaussians
+    classes: np.ndarray | None = None  # (k,), for a discriminant, like the Gaussians
     gaussians: ClassGaussians | None = None
-    intercept: Array | None = None  # (n_outputs,), of a regression
+    intercept: Array | None = None  # (n_outputs,), for a regression
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The views, the columns of each, and what scikit-learn notes of all columns.
+    """The views, the columns of each, and what scikit-learn records about all columns.
 
-    ``noted`` holds ``n_features_in_`` and ``feature_names_in_`` where these have not
-    been set by the validation of X.
+    ``noted`` holds ``n_features_in_`` and ``feature_names_in_`` if the validation of X
+    has not set them already.
     """
 
     views: list[View]
@@ -44,10 +44,10 @@ class Columns:
 
 @dataclass(frozen=True)
 class Trained:
-    """A fit, and what its predictions need to know about rows."""
+    """A fit, and what prediction needs to know about rows."""
 
     fitted: Fitted
     kernel_map: Any  # KernelMap or FeatureKernelMap
     like: Array  # no rows, in the namespace, device and dtype of the training rows
     columns: Columns
-    report: FeatureReport | None = None  # where the representation was chosen
+    report: FeatureReport | None = None  # if the representation was chosen

@@ -67,9 +67,9 @@ class JointFit:
     certificate : Certificate
         What is known about weights and subspace together.
     searched : bool
-        Whether the problem is not convex: an open gap is then no failure of the fit.
+        Whether the problem is not convex, so that a remaining gap is not a failure.
     n_iter : int
-        Factorisations of the weights, and rounds of the subspace.
+        Factorisations for the weights, plus rounds for the subspace.
     """
 
     weights: np.ndarray
@@ -87,13 +87,13 @@ class _Learned:
     """Weights for a subspace of any dimension, and what is known about them."""
 
     weights: np.ndarray  # (p,)
-    duals: np.ndarray | None = None  # (n, m), of the closed form
+    duals: np.ndarray | None = None  # (n, m), from the closed form
     lower_bound: float = -np.inf  # for all weights and subspaces
     n_iter: int = 0
     remarks: tuple[str, ...] = ()
-    proof: Certificate | None = None  # of a convex problem
-    stationarity: float | None = None  # of one that is not
-    is_minimum: bool = False  # whether it is that of a local minimum
+    proof: Certificate | None = None  # if the problem is convex
+    stationarity: float | None = None  # if it is not
+    is_minimum: bool = False  # whether the search reached a local minimum
 
 
 def fit_joint(
@@ -113,7 +113,7 @@ def fit_joint(
     uniform = np.full(bank.n_kernels, 1.0 / bank.n_kernels)
     alpha = _alpha(options, bank, uniform, labels)
     scale = _scale(RegularizedKernel(bank.combine(uniform), alpha), options)
-    # From here on C is that of Eqs. 9 and 20.
+    # From here on C is the one in Eqs. 9 and 20.
     inner = replace(options, C=float(options.C) * scale, alpha=alpha, tol=tol)
     learned = _learn_weights(bank, signs, inner, callback)
     kernel = RegularizedKernel(bank.combine(learned.weights), alpha)
@@ -144,7 +144,7 @@ def fit_joint(
 def _alpha(
     options: JointOptions, bank: DenseBank, uniform: np.ndarray, labels: Array
 ) -> float:
-    """The regularisation; "loo" is that of the mean kernel on ``labels`` (n, k)."""
+    """The regularisation; "loo" uses the mean kernel with ``labels`` (n, k)."""
     alpha = options.alpha
     if alpha == "auto":
         alpha = AUTO_ALPHA if options.uncorrelated else "loo"
@@ -223,7 +223,7 @@ def _certificate(
         return replace(learned.proof, problem=problem)
     lower, tol = learned.lower_bound, options.tol
     if not _has_weights(len(learned.weights), options):
-        lower = max(lower, joint.lower_bound)  # that of the only weights there are
+        lower = max(lower, joint.lower_bound)  # these weights are the only ones
     gap = relative_gap(joint.point.upper, lower)
     if gap <= tol:
         status = f"optimal: the relative gap {gap:.1e} is within tol={tol:.0e}"

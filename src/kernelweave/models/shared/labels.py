@@ -1,4 +1,4 @@
-"""y as a label kernel ``H = L L'``: named, a matrix over classes, or a function."""
+"""Turn y into a label kernel ``H = L L'``: by name, matrix over classes or function."""
 
 from __future__ import annotations
 

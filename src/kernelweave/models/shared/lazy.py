@@ -1,4 +1,4 @@
-"""Predictions on Dask arrays and data frames that are computed when asked for."""
+"""Lazy predictions on Dask arrays and data frames."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["lazily"]
 
 
 def lazily(method: Callable[..., Any]) -> Callable[..., Any]:
-    """A method of rows X that returns a Dask array for the arrays of Dask."""
+    """Let a method of rows X return a lazy Dask array when X is a Dask collection."""
 
     @functools.wraps(method)
     def now_or_later(self: Any, X: Any) -> Any:

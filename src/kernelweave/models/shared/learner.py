@@ -1,4 +1,4 @@
-"""How norm, alpha and objective together decide the kernel weights."""
+"""How norm, alpha and objective together determine the kernel weights."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ __all__ = [
 
 #: Norms that ``norm="loo"`` chooses from; infinity is the uniform mean.
 NORM_GRID = (1.0, 4.0 / 3.0, 2.0, float("inf"))
-#: Which values the parameters of a learner may take.
+#: Values that the parameters of a learner may take.
 LEARNER = {
     "norm": number("a number >= 1", lambda v: v >= 1, "loo"),
     "alpha": positive("learn", "loo"),
@@ -62,7 +62,7 @@ Callback = Callable[[TraceRow], Any]
 
 @dataclass(frozen=True)
 class LearnerOptions:
-    """What weights are asked for: parameters of ``MultipleKernelFDA``."""
+    """Which weights to learn: parameters of ``MultipleKernelFDA``."""
 
     norm: float | str
     alpha: float | str
@@ -74,7 +74,7 @@ class LearnerOptions:
 
 @dataclass(frozen=True)
 class Judgement:
-    """An alpha with its mean squared error on rows left out, and the fit if known."""
+    """An alpha with its mean squared held-out error, and the fit if known."""
 
     alpha: float
     error: float
@@ -82,10 +82,10 @@ class Judgement:
 
 
 class Judge(Protocol):
-    """Errors on rows left out, at given weights of the kernels."""
+    """Held-out errors at given kernel weights."""
 
     def best(self, weights: np.ndarray) -> Judgement:
-        """The alpha of the smallest error."""
+        """The alpha with the smallest error."""
         ...
 
     def at(self, weights: np.ndarray, alpha: float) -> Judgement:
@@ -95,7 +95,7 @@ class Judge(Protocol):
 
 @dataclass(frozen=True)
 class Choice:
-    """Weights of the bank's kernels, alpha, and why.
+    """Weights of the bank's kernels and alpha, with the grounds for choosing them.
 
     Attributes
     ----------
@@ -104,13 +104,13 @@ class Choice:
     alpha : float
         Regularisation.
     n_iter : int
-        Factorisations it took.
+        Number of factorisations.
     certificate : Certificate or None
-        The proof, where a problem was solved.
+        The proof, if an optimisation problem was solved.
     norm : float or None
         The norm of the weights.
     error : float or None
-        Mean squared error on rows left out, if it was needed.
+        Mean squared held-out error, if it was needed.
     fit : KernelFit or None
         Dual coefficients and leave-one-out residuals at these weights, if known.
     """
@@ -124,11 +124,11 @@ class Choice:
     fit: KernelFit | None = None
 
     def judged(self, found: Judgement) -> Choice:
-        """A copy with alpha, error and fit of a judgement."""
+        """A copy with the alpha, error and fit of a judgement."""
         return replace(self, alpha=found.alpha, error=found.error, fit=found.fit)
 
     def fit_on(self, bank: DenseBank, target: Array) -> KernelFit:
-        """The fit at these weights, made now if it was not needed to choose them."""
+        """The fit at these weights, computed now unless choosing them needed it."""
         if self.fit is not None:
             return self.fit
         return fit_kernel(bank.combine(self.weights), target, self.alpha)
@@ -142,7 +142,7 @@ class Learned:
     candidates: dict[float, Choice]
 
     def summary(self) -> dict[float, dict[str, Any]]:
-        """Alpha and error of each norm that was tried, as ``candidates_`` has them."""
+        """Alpha and error of each norm tried, in the form of ``candidates_``."""
         return {
             norm: {"alpha": found.alpha, "loo_error": found.error}
             for norm, found in self.candidates.items()
@@ -150,7 +150,7 @@ class Learned:
 
 
 def check_direct_loo(model: Any) -> None:
-    """Refuse a fixed alpha where alpha is learned by the leave-one-out error."""
+    """Refuse a fixed alpha if alpha is learned by the leave-one-out error."""
     if model.objective == "loo" and not isinstance(model.alpha, str):
         raise ValueError(
             "objective='loo' learns alpha together with the weights; got "
@@ -166,7 +166,7 @@ class RowJudge:
     target: Array
 
     def best(self, weights: np.ndarray) -> Judgement:
-        """The alpha of the smallest error, in closed form."""
+        """The alpha with the smallest error, in closed form."""
         path = LooPath(self.bank.combine(weights), self.target)
         alpha = path.best_alpha()
         return _judgement(alpha, KernelFit(path.coef(alpha), path.residuals(alpha)))
@@ -193,7 +193,7 @@ def choose_weights(
     """Choose weights and alpha for kernels between all rows.
 
     Leave-one-out residuals are measured on ``target`` (n, k). ``criterion(alpha)`` is
-    the convex problem for a float or, if that is ``learnable``, for "learn".
+    the convex problem for a float alpha or, if ``learnable``, for "learn".
     """
     if options.objective == "loo":
         return Learned(_direct_loo(options, bank, target, callback), {})
@@ -239,7 +239,7 @@ def _solved(
     criterion: Callable[[Any], Criterion],
     callback: Callback,
 ) -> Choice:
-    """The weights at one norm; the criterion's work space is let go of here."""
+    """The weights at one norm; the criterion's workspace is freed on return."""
     weight_set = weight_set_of_norm(norm, not isinstance(alpha, str))
     problem = criterion(alpha)
     solution = solve(
@@ -281,7 +281,7 @@ def _problem(criterion: Criterion, norm: float, alpha: float | str) -> str:
 
 
 def weight_set_of_norm(norm: float, fixed: bool) -> Simplex | LpBall | Uniform:
-    """The weights of one norm; ``fixed`` if no regularisation is among them."""
+    """The set of weights for a norm; ``fixed`` if alpha is not among the weights."""
     if norm == 1:
         return Simplex()
     if np.isinf(norm) and fixed:
@@ -292,7 +292,7 @@ def weight_set_of_norm(norm: float, fixed: bool) -> Simplex | LpBall | Uniform:
 def split_learned(
     weights: np.ndarray, weight_set: WeightSet
 ) -> tuple[np.ndarray, float]:
-    """Kernel weights on the boundary of their set, and the identity's in their units.
+    """Kernel weights on the boundary of their set, and the identity's to match.
 
     The identity comes first in ``weights`` (p + 1,).
     """

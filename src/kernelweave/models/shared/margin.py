@@ -1,4 +1,4 @@
-"""What the margin classifiers share: from signs to weights and functions."""
+"""What the margin classifiers share: weights and decision functions from signs."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ __all__ = [
 ]
 
 Callback = Callable[[TraceRow], object]
-#: The largest absolute weight, where weights may be negative.
+#: The largest absolute weight if weights may be negative.
 WEIGHT_BOUND = number("a number >= 1", lambda v: np.isfinite(v) and v >= 1)
-#: Which values the parameters of a margin classifier may take.
+#: Values that the parameters of a margin classifier may take.
 RULES = {
     "margin": one_of("l1", "l2", "hard"),
     "C": positive("learn"),
@@ -65,7 +65,7 @@ RULES = {
 
 @dataclass(frozen=True)
 class MarginFit:
-    """Learned weights with the functions that go with them.
+    """Learned weights with the decision functions that go with them.
 
     Attributes
     ----------
@@ -76,11 +76,11 @@ class MarginFit:
     intercept, margin : ndarray of shape (c,)
         The intercepts, and the margins ``1 / norm(w)``.
     C : float
-        The price of errors, learned or given; infinite for a hard margin.
+        The penalty on errors, learned or given; infinite for a hard margin.
     certificate : Certificate
         The proof.
     n_iter : int
-        Factorisations it took.
+        Number of factorisations.
     """
 
     weights: np.ndarray
@@ -147,7 +147,7 @@ def learn_margin(
     weights = solution.weights
     price = float("inf") if options.margin == "hard" else options.C
     if criterion.learns_C:
-        # K / s with coefficients s a is the same function, at the price s C.
+        # K / s with coefficients s a is the same function, with s C in place of C.
         before = float(np.max(weights[1:]))
         weights, tau = split_learned(weights, weight_set)
         coef *= before / float(np.max(weights))
@@ -164,7 +164,7 @@ def learn_margin(
 
 
 def check_margin_parameters(model: Any) -> None:
-    """Refuse parameter values and combinations that make no sense."""
+    """Refuse invalid parameter values and combinations."""
     check_parameters(model, RULES)
     if model.C == "learn" and model.margin != "l2":
         raise ValueError(
@@ -173,10 +173,10 @@ def check_margin_parameters(model: Any) -> None:
         )
     if model.signed and model.norm != 1:
         raise ValueError(
-            "signed=True replaces w >= 0 by a positive semidefinite sum at a given "
-            f"trace, so it goes with norm=1; got norm={model.norm!r}"
+            "signed=True replaces w >= 0 by a positive semidefinite sum of fixed "
+            f"trace, so it needs norm=1; got norm={model.norm!r}"
         )
-    # Weights of either sign have solvers of their own.
+    # Signed and non-negative weights have different solvers.
     methods = fitting_methods(Margin, SignedSum if model.signed else Simplex)
     others = fitting_methods(Margin, Simplex if model.signed else SignedSum)
     if model.solver in others and model.solver not in methods:
@@ -188,7 +188,7 @@ def check_margin_parameters(model: Any) -> None:
 
 
 class MarginClassifier(KernelClassifier):
-    """Classifier whose functions are support vector machines on learned kernels."""
+    """Classifier by support vector machines on learned kernels."""
 
     def _publish(self, fits: list[MarginFit]) -> None:
         """Set the fitted attributes from one fit, or from one per class."""
@@ -211,7 +211,7 @@ class MarginClassifier(KernelClassifier):
         self._set_certificate(_joint_certificate([fit.certificate for fit in fits]))
 
     def _functions(self, X: Any, method: str) -> Array:
-        """The functions of the two-class problems at new rows, (m, c)."""
+        """Decision functions of the two-class problems at new rows, (m, c)."""
         rows = self._rows(X, method)
         weights = getattr(self, "class_kernel_weights_", self.kernel_weights_)
         values = self.kernel_map_.project(rows, to_numpy(weights).T, self.dual_coef_)
@@ -228,7 +228,7 @@ class MarginClassifier(KernelClassifier):
         Returns
         -------
         scores : array of shape (m,) or (m, k)
-            For two classes positive where ``classes_[1]`` is predicted, else one
+            For two classes, positive where ``classes_[1]`` is predicted; otherwise one
             column per class, each against the rest.
         """
         scores = self._functions(X, "decision_function")
@@ -251,7 +251,7 @@ def _joint_certificate(parts: list[Certificate]) -> Certificate:
     converged = all(part.converged for part in parts)
     worst = max(parts, key=lambda part: part.gap)
     status = f"{len(parts)} problems, the relative gap of their sum is {gap:.1e}; "
-    status += f"the worst of them: {worst.status}"
+    status += f"the worst: {worst.status}"
     remarks = tuple(dict.fromkeys(note for part in parts for note in part.remarks))
     return replace(
         parts[0],

@@ -1,4 +1,4 @@
-"""Which values a parameter may take: a table per estimator, and one check."""
+"""Values that parameters may take: one table per estimator, and one check."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Rule:
-    """Values that are allowed, in words and as a test."""
+    """Allowed values, in words and as a test."""
 
     text: str
     allows: Callable[[Any], bool]
@@ -57,7 +57,7 @@ def positive(*words: str) -> Rule:
 
 
 def whole(lowest: int, optional: bool = False) -> Rule:
-    """A whole number of at least ``lowest``, or None if that is ``optional``."""
+    """An integer of at least ``lowest``, or None if ``optional``."""
     rule = number(f"an int >= {lowest}", lambda v: _is_int(v, lowest))
     if not optional:
         return rule
@@ -78,7 +78,7 @@ COMMON = {
 
 
 def check_parameters(estimator: Any, table: Mapping[str, Rule]) -> None:
-    """Refuse the first parameter whose value its rule does not allow."""
+    """Refuse the first parameter whose value breaks its rule."""
     for name, rule in table.items():
         value = getattr(estimator, name)
         if not rule.allows(value):
@@ -89,15 +89,15 @@ def check_parameters(estimator: Any, table: Mapping[str, Rule]) -> None:
 
 
 def _is_int(value: Any, lowest: int) -> bool:
-    """Whether ``value`` is a whole number of at least ``lowest``."""
+    """Whether ``value`` is an integer of at least ``lowest``."""
     return isinstance(value, Integral) and int(value) >= lowest
 
 
 def check_choice(estimator: Any, name: str, choices: tuple[str, ...]) -> None:
-    """Refuse a parameter that is none of ``choices``."""
+    """Refuse a parameter that is not one of ``choices``."""
     check_parameters(estimator, {name: one_of(*choices)})
 
 
 def read_options(kind: type[T], model: Any) -> T:
-    """The dataclass ``kind`` with the values that ``model`` has for its fields now."""
+    """The dataclass ``kind`` filled with the model's current values of its fields."""
     return kind(**{field.name: getattr(model, field.name) for field in fields(kind)})  # type: ignore[arg-type]

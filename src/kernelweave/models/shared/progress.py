@@ -12,14 +12,14 @@ __all__ = ["Progress"]
 
 
 class Progress:
-    """Tell scikit-learn's callbacks and, if asked, standard output how a fit goes.
+    """Report the progress of a fit to callbacks and, if asked, to standard output.
 
     Parameters
     ----------
     estimator : KernelModel
         The estimator being fitted.
     X, y : array-like
-        Handed to the callbacks.
+        Passed to the callbacks.
     """
 
     def __init__(self, estimator: Any, X: Any, y: Any) -> None:

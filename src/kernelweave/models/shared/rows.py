@@ -1,4 +1,4 @@
-"""Training rows as a fit takes them in: checked, cut into views, made into kernels."""
+"""Training rows: checked, split into views, turned into kernels."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ class TrainingRows:
     """The rows of a fit; none of their kernels has been computed yet."""
 
     source: Source  # of raw kernels
-    views: list[View]  # none for precomputed kernels
+    views: list[View]  # empty for precomputed kernels
     positions: list[list[int]]  # the columns of each view
-    like: Array  # no rows, in the namespace, device and dtype of these
+    like: Array  # no rows, with their namespace, device and dtype
 
     @classmethod
     def of(
         cls, source: Source, views: list[View], positions: list[list[int]]
     ) -> TrainingRows:
-        """The rows of a source, before it lets go of them."""
+        """The rows of a source, before the source releases them."""
         # A view of an array would keep all of it in memory.
         return cls(source, views, positions, detached(source.like[:0, ...]))
 
     def kernels(
         self, model: Any, progress: Callable[[int], object]
     ) -> tuple[KernelMap, DenseBank]:
-        """Compute all kernels: the map that knows their scales, and the bank."""
+        """Compute all kernels; returns the map with their scales, and the bank."""
         if model.missing == "error":
             kernel_map = KernelMap(self.source, model.psd)
         else:
@@ -61,7 +61,7 @@ class TrainingRows:
 
 
 def read_rows(model: Any, X: Any) -> TrainingRows:
-    """Validate X, as scikit-learn does with ``model``, and fix kernel parameters."""
+    """Validate X on behalf of ``model`` and fix the kernel parameters."""
     gaps = model.missing != "error"
     if is_precomputed(model.views):
         return TrainingRows.of(_precomputed(model, X, gaps), [], [])
@@ -88,7 +88,7 @@ def _precomputed(model: Any, X: Any, gaps: bool) -> PrecomputedSource:
 def split_observed(
     X: Any, views: list[View], positions: list[list[int]], dtype: Any = None
 ) -> ObservedViews:
-    """One block per view; single NaN are for views whose kernels impute."""
+    """One block per view; isolated NaN are allowed where the kernel imputes."""
     partial = [imputes(view.kernel) for view in views]
     return split_with_missing(X, views, positions, partial=partial, dtype=dtype)
 

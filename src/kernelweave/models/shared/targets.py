@@ -1,4 +1,4 @@
-"""y comes in: labels or numbers, one for each row of X."""
+"""Checks of y: labels or numbers, one per row of X."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = [
 
 
 def require_targets(y: Any, owner: str) -> Any:
-    """Targets in host memory; ``owner`` names the estimator that must have them."""
+    """Targets in host memory; ``owner`` names the estimator that needs them."""
     if y is None:
         raise ValueError(f"{owner} requires y to be passed, but the target y is None")
     return to_numpy(y) if is_array(y) else y
@@ -68,7 +68,7 @@ def require_rows(outputs: np.ndarray, owner: str) -> None:
 
 
 def check_targets(X: Any, y: Any, owner: str) -> tuple[np.ndarray, str]:
-    """Labels or numbers y, and which of them: scikit-learn's type of target."""
+    """Labels or numbers as an array, and scikit-learn's type of target."""
     y = np.asarray(require_targets(y, owner))
     check_consistent_length(X, y)
     if y.dtype.kind == "f":
@@ -77,7 +77,7 @@ def check_targets(X: Any, y: Any, owner: str) -> tuple[np.ndarray, str]:
 
 
 def as_outputs(y: np.ndarray, kind: str, owner: str) -> np.ndarray:
-    """Checked targets of a ``kind`` that is no classes as (n, n_outputs) in float64."""
+    """Checked targets that are not classes, as (n, n_outputs) in float64."""
     if y.dtype.kind not in "fiub":
         raise ValueError(
             f"Unknown label type: {kind!r}. {owner} takes class labels or numbers"

@@ -14,13 +14,13 @@ __all__ = ["KernelTransformer", "all_or_nothing", "fit_method"]
 
 
 def all_or_nothing(method: Callable[..., Any]) -> Callable[..., Any]:
-    """A method that changes an estimator as a whole or, if it fails, not at all.
+    """A method that changes an estimator completely or, if it fails, not at all.
 
-    A fit sets its attributes one after the other; an error, an interrupt from the
-    keyboard or a warning turned into an error would leave new ones beside old ones.
-    Then all of them are put back, and so is a ``RandomState`` that was drawn from. To
-    remember references is enough: a fit makes new objects, and never writes to those
-    of an earlier one.
+    A fit sets its attributes one by one; an error, a keyboard interrupt or a warning
+    turned into an error would leave a mixture of new and old ones. In that case all of
+    them are restored, and so is the state of a ``RandomState`` that was drawn from.
+    Saving references is enough: a fit creates new objects and never modifies those of
+    an earlier fit.
     """
 
     @functools.wraps(method)
@@ -31,7 +31,7 @@ def all_or_nothing(method: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return method(self, *args, **kwargs)
         except BaseException:
-            # One step without a call: Python lets no second interrupt come between.
+            # A single step without a call, so no second interrupt can come between.
             self.__dict__ = before
             if draws is not None:
                 rng.set_state(draws)  # type: ignore[union-attr]
@@ -46,6 +46,6 @@ def fit_method(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class KernelTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
-    """Transformer whose ``fit_transform`` counts as one call: both, or neither."""
+    """Transformer whose ``fit_transform`` succeeds or fails as a single call."""
 
     fit_transform = all_or_nothing(TransformerMixin.fit_transform)

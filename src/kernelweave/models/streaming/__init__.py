@@ -1,1 +1,1 @@
-"""Fits from explicit features and from rows in portions."""
+"""Fits to explicit features and to rows that come in portions."""

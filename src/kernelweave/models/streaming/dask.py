@@ -1,4 +1,4 @@
-"""Dask: moments of partitions on workers, and predictions that wait to be asked for."""
+"""Dask: moments of partitions computed on workers, and lazy predictions."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from kernelweave.models.streaming.intake import Intake
 
 __all__ = ["dask_moments", "dask_sample", "predict_lazily"]
 
-#: Partitions that rows are drawn from to fix the features.
+#: Number of partitions from which rows are drawn to fix the features.
 SAMPLED_PARTITIONS = 16
-#: Sums that may be under way at a time: neighbouring partitions beyond that are summed
-#: one after the other, so that fewer matrices travel.
+#: Largest number of sums at a time: with more partitions, neighbours are summed one
+#: after the other, so that fewer matrices are transferred.
 MOST_GROUPS = 128
-#: A partition is known by this multiple of its number: chunks inside count from there.
+#: The chunks of partition i are numbered from i times this.
 PARTITION = 2**32
 
 
@@ -46,12 +46,11 @@ def dask_sample(X: Any, size: int, seed: int) -> Any:
 
 
 def dask_moments(recipe: ChunkRecipe, intake: Intake, X: Any, y: Any) -> Moments:
-    """Moments of all partitions, summed in an order fixed by their number.
+    """Moments of all partitions, summed in an order fixed by their numbers.
 
-    A partition gives one matrix whatever its size. Neighbours are summed on the worker
-    that has the first of them, then pairs of these sums, and so on. A lost worker costs
-    time only: tasks are functions without memory, so that a repeated one gives the same
-    bits.
+    A partition yields one matrix, whatever its size. Neighbours are summed on the
+    worker that has the first of them, then pairs of these sums, and so on. A lost
+    worker costs only time: tasks are stateless, so repeating one gives the same bits.
     """
     import dask
 
@@ -119,12 +118,12 @@ def with_targets(X: Any, y: Any) -> tuple[Any, Any]:
 
 
 def predict_lazily(model: Any, method: str, X: Any) -> Any:
-    """A Dask array of what a method says about each partition of X."""
+    """A Dask array of the results of a method on each partition of X."""
     import dask
     import dask.array as da
 
     model = copy.copy(model)
-    vars(model).pop("_portions", None)  # of no use to workers, and large
+    vars(model).pop("_portions", None)  # useless to workers, and large
     probe = np.asarray(getattr(model, method)(_one_row(X, model)))
     shared = dask.delayed(model)
     call = dask.delayed(_call)
@@ -141,7 +140,7 @@ def predict_lazily(model: Any, method: str, X: Any) -> Any:
 def _one_row(X: Any, model: Any) -> Any:
     """A row of ones with the columns of X, to see what a method returns.
 
-    Columns that the model has never seen are left out: not all can hold a one.
+    Columns that the model has never seen are left out, since some cannot hold a one.
     """
     if hasattr(X, "rechunk"):
         return np.ones((1, X.shape[1]), dtype=X.dtype)
@@ -196,24 +195,24 @@ def _merge(a: Moments | None, b: Moments | None) -> Moments | None:
 
 
 def _computed(tasks: list[Any]) -> list[Any]:
-    """The results of delayed tasks, or word of what killed the workers."""
+    """The results of delayed tasks, or an error that says why workers died."""
     import dask
 
     try:
         return list(dask.compute(*tasks))
     except Exception as error:
-        if type(error).__name__ != "KilledWorker":  # of a package that may be absent
+        if type(error).__name__ != "KilledWorker":  # from a package that may be absent
             raise
         raise RuntimeError(
-            "the Dask workers that tried one part of the input died, most often for "
-            "going over their memory limit; use smaller partitions, a smaller "
-            "n_features, or workers with more memory. Rows and model are as they were, "
-            f"so that fit can be called again. Dask says: {error}"
+            "the Dask workers that tried one part of the input died, most likely for "
+            "exceeding their memory limit; use smaller partitions, a smaller "
+            "n_features, or workers with more memory. Rows and model are unchanged, so "
+            f"fit can be called again. Dask says: {error}"
         ) from error
 
 
 def _check_workers(recipe: ChunkRecipe) -> None:
-    """Refuse what would not fit into the smallest worker."""
+    """Refuse moments that would not fit into the smallest worker's memory."""
     try:
         from distributed import get_client
 

@@ -1,4 +1,4 @@
-"""Fits that may take explicit features in place of n x n kernels."""
+"""Fits that may use explicit features in place of n x n kernels."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ from kernelweave.views.streams import (
 
 __all__ = ["FeatureOptions", "train", "train_moments"]
 
-#: Rows that fix kernel parameters and landmarks, or as many times the features.
+#: Rows that fix kernel parameters and landmarks: this many, or this many per feature.
 SAMPLE_ROWS, SAMPLE_FACTOR = 2000, 4
 #: Folds of ``alpha="cv"``.
 N_FOLDS = 5
-#: Matrices of moments that may be alive at a time: partial sums, and those of a solve.
+#: Moment matrices alive at a time: partial sums, and those of a solve.
 WORK_MATRICES = 12
 
 
@@ -58,14 +58,14 @@ class FeatureOptions:
 
     method: str  # "exact", "nystroem" or "random"
     n_features: int  # of each kernel that has to be approximated
-    device: str | None  # where features are computed; None for where rows are
-    n_folds: int  # of a cross-validation, 1 for none
+    device: str | None  # where features are computed; None: where the rows are
+    n_folds: int  # of a cross-validation; 1 for none
     seed: int  # fixes landmarks, frequencies and folds
-    why: str  # there are explicit features
+    why: str  # explicit features are used
 
     @classmethod
     def of(cls, model: Any, why: str) -> FeatureOptions:
-        """Those of an estimator; draws a seed if ``random_state`` is none."""
+        """The options of an estimator; draws a seed unless ``random_state`` is one."""
         method = "nystroem" if model.features == "auto" else model.features
         seed = model.random_state
         if not isinstance(seed, int | np.integer):
@@ -75,23 +75,23 @@ class FeatureOptions:
 
     @property
     def sample_rows(self) -> int:
-        """Rows that fix the features."""
+        """Number of rows that fix the features."""
         return max(SAMPLE_ROWS, SAMPLE_FACTOR * self.n_features)
 
     def chunk_rows(self, like: Any) -> int:
-        """Rows whose features are computed at a time."""
+        """Number of rows whose features are computed at a time."""
         here = on_host(like) and self.device is None
         return CHUNK_ROWS["cpu" if here else "gpu"]
 
 
 def train(model: Any, X: Any, y: Any, progress: Progress) -> Trained:
-    """Fit kernels between all rows, or explicit features where those do not fit.
+    """Fit kernels between all rows, or explicit features if those do not fit in memory.
 
-    The estimator ``model``, which is not changed, says how rows are read. It has
-    ``_check_targets(X, y)``; ``_require_enough(targets)``, which refuses what nothing
-    can be learned from; ``_from_kernels(bank, targets, callback)``, which returns
-    :class:`Fitted`; and ``_from_moments(recipe, moments, like, callback)``, which
-    returns the map of features, too.
+    The estimator ``model``, which is not changed, determines how rows are read. It has
+    ``_check_targets(X, y)``; ``_require_enough(targets)``, which refuses targets from
+    which nothing can be learned; ``_from_kernels(bank, targets, callback)``, which
+    returns :class:`Fitted`; and ``_from_moments(recipe, moments, like, callback)``,
+    which returns the feature map as well.
     """
     why = why_features(model, X)
     if why is None:
@@ -148,7 +148,7 @@ def _train_features(
         accumulator.push(blocks, targets)
         seen += len(targets)
     for rows, targets in portions:
-        if stream.n_rows is None:  # those of an array were checked as a whole
+        if stream.n_rows is None:  # targets of an array were checked as a whole
             targets = intake.targets(rows, targets, seen)
         accumulator.push(intake.rows(rows, seen), targets)
         seen += len(targets)
@@ -164,9 +164,9 @@ def train_moments(
     moments: Moments,
     progress: Progress,
 ) -> Trained:
-    """Fit second moments of rows that have all been seen."""
+    """Fit the second moments once all rows have been seen."""
     if not enough(moments):
-        model._require_enough(moments.probe.y)  # says what is missing
+        model._require_enough(moments.probe.y)  # raises, saying what is missing
     report = _report(recipe, moments.probe.views, "moments", options.why)
     found = model._from_moments(recipe, moments, intake.like, progress.iteration)
     return _trained(found, intake, report)
@@ -181,7 +181,7 @@ def _trained(
 
 
 def enough(moments: Moments) -> bool:
-    """Whether there are two classes, or two rows of a regression."""
+    """Whether there are two classes or, for a regression, two rows."""
     if moments.labels is None:
         return moments.n_rows >= 2
     return len(moments.labels) >= 2
@@ -198,14 +198,14 @@ def _report(
 def _sample(
     options: FeatureOptions, stream: Any, portions: Any, intake: Intake
 ) -> tuple[list[Any], list[Any]]:
-    """Portions read ahead, and rows to fix the features with."""
+    """Portions read ahead, and the rows that fix the features."""
     size = options.sample_rows
     rows = stream.sample(size, np.random.default_rng(options.seed))
     if rows is not None:
         try:
             return [], intake.rows(rows)
         except (TypeError, ValueError):
-            start = 0  # find the row again, to name it by its own number
+            start = 0  # find the row again, to report its number in the whole
             for portion, targets in stream.portions():
                 intake.rows(portion, start)
                 start += len(targets)
@@ -214,7 +214,7 @@ def _sample(
     seen = 0
     for portion, targets in portions:
         targets = np.array(intake.targets(portion, targets, seen))
-        # The next portion may come in the same memory.
+        # The next portion may reuse the same memory.
         rows = [detached(block) for block in intake.rows(portion, seen)]
         waiting.append((rows, targets))
         seen += len(targets)
@@ -246,7 +246,7 @@ def make_recipe(
     if not classify:
         outputs = np.asarray(targets, dtype=np.float64).reshape(len(targets), -1)
         origin, unit = output_frame(outputs, to_numpy(like).dtype)
-    # Double precision has digits to spare for means that are not zero.
+    # Double precision has digits to spare for means that are not subtracted.
     single = np.finfo(to_numpy(like).dtype).bits == 32
     return ChunkRecipe(
         features,
@@ -275,7 +275,7 @@ def _require_memory(
 
 
 def _keeps_rows(options: FeatureOptions, stream: Any, recipe: ChunkRecipe) -> bool:
-    """Whether features of all rows take less room than their second moments."""
+    """Whether the features of all rows take less memory than their moments."""
     in_memory = isinstance(stream, ArrayStream) and not any(recipe.features.sparse)
     few = stream.n_rows is not None and stream.n_rows <= recipe.features.n_features
     return bool(in_memory and few and recipe.n_folds == 1 and options.device is None)

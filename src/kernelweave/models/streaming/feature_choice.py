@@ -20,16 +20,16 @@ __all__ = [
     "why_features",
 ]
 
-#: Rows beyond which "auto" computes no kernels between all of them on a processor.
+#: Number of rows beyond which "auto" computes no n x n kernels on a CPU.
 AUTO_ROWS = 10_000
-#: What explicit features are made for; other values need n x n kernels.
+#: Values that explicit features support; others need n x n kernels.
 NEEDED = {
     "objective": "fisher",
     "scatter": "total",
     "formulation": "exact",
     "missing": "error",
 }
-#: Which values the parameters of explicit features may take.
+#: Values that the parameters of explicit features may take.
 FEATURES = {
     "features": one_of("auto", "exact", "nystroem", "random"),
     "n_features": whole(1),
@@ -40,7 +40,7 @@ FEATURES = {
 
 
 def refused(model: Any) -> list[tuple[str, str, Any]]:
-    """Parameters that explicit features cannot serve: name, value needed, found."""
+    """Parameters that rule out explicit features: name, value needed, value found."""
     rows = [
         (name, value, getattr(model, name, value)) for name, value in NEEDED.items()
     ]
@@ -48,7 +48,7 @@ def refused(model: Any) -> list[tuple[str, str, Any]]:
 
 
 def check_features(model: Any, why: str) -> None:
-    """Refuse what explicit features cannot do; ``why`` says why they are used."""
+    """Refuse what rules out explicit features, which are needed because ``why``."""
     for name, value, found in refused(model):
         raise ValueError(
             f"explicit features exist for {name}={value!r} only; got {found!r} "
@@ -59,19 +59,19 @@ def check_features(model: Any, why: str) -> None:
 
 
 def check_columns(model: Any) -> None:
-    """Refuse what needs columns where there are kernels only."""
+    """Refuse parameters that need columns if only kernels are given."""
     if not is_precomputed(model.views):
         return
     for name, values in {"features": ("random", "nystroem"), "alpha": ("cv",)}.items():
         if getattr(model, name) in values:
             raise ValueError(
                 f"{name}={getattr(model, name)!r} needs columns to compute features "
-                "from; views='precomputed' has kernels only"
+                "from; views='precomputed' provides only kernels"
             )
 
 
 def why_features(model: Any, X: Any) -> str | None:
-    """Why explicit features have to be used for X, None if kernels are better."""
+    """Why explicit features are used for X; None if kernels are used."""
     if is_iterator(X) or is_arrow(X) or is_dask(X):
         if is_precomputed(model.views):
             raise ValueError(
@@ -97,6 +97,6 @@ def why_features(model: Any, X: Any) -> str | None:
 
 
 def may_fall_back(model: Any) -> bool:
-    """Whether features may stand in for kernels that were not asked for as such."""
+    """Whether features may replace kernels: no parameter demands kernels."""
     free = model.features == "auto" and not is_precomputed(model.views)
     return free and not refused(model) and model.solver != "sdp"

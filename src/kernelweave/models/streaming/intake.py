@@ -1,4 +1,4 @@
-"""Portions of rows come in: each is checked like the rows of a fit."""
+"""Checks of portions of rows, each as thorough as for the rows of a fit."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ __all__ = ["Intake"]
 
 
 class Intake:
-    """Check portions of rows and cut them into views; all must look like the first.
+    """Check portions of rows and split them into views; all must match the first.
 
     Parameters
     ----------
     model : estimator
-        Whose ``views`` say which columns are used. A bare copy of it bears
+        Its ``views`` determine which columns are used. A bare copy of it receives
         ``n_features_in_`` and ``feature_names_in_``, so that this can go to workers.
 
     Attributes
@@ -31,7 +31,7 @@ class Intake:
     views, positions : list
         The views and their columns, known after the first portion.
     like : array
-        No rows, in the namespace, device and dtype of the first portion.
+        No rows, with the namespace, device and dtype of the first portion.
     """
 
     def __init__(self, model: Any) -> None:
@@ -43,8 +43,8 @@ class Intake:
     def rows(self, X: Any, start: int = 0) -> list[Any]:
         """Blocks of finite floats (m, d_view); ``start`` is the number of row 0.
 
-        The first call fixes columns, names and dtype for all others, which find their
-        columns by name where there are names.
+        The first call fixes columns, names and dtype for all later ones, which look up
+        columns by name if there are names.
         """
         with numbered(start):
             if self.like is not None:
@@ -63,7 +63,7 @@ class Intake:
             return blocks
 
     def sampled_rows(self, X: Any) -> list[Any]:
-        """The same for rows drawn from all over, whose numbers say nothing."""
+        """As :meth:`rows`, for a random sample, whose row numbers mean little."""
         try:
             return self.rows(X)
         except (TypeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Explicit features of all rows, where these take less room than their moments."""
+"""Explicit features of all rows, if these take less memory than their moments."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def fit_kept_rows(
     targets: np.ndarray,
     callback: Callback,
 ) -> tuple[FeatureKernelMap, Fitted]:
-    """Fit kernels ``Z_i Z_i'`` over all rows, given as one block per view.
+    """Fit kernels ``Z_i Z_i'`` between all rows, given as one block per view.
 
-    The model learns as it does from n x n kernels, leave-one-out included. Its
-    coefficients of rows become coefficients of features, so that none of the rows is
-    needed for predictions.
+    The model learns as it does from n x n kernels, including leave-one-out errors. Its
+    row coefficients are turned into feature coefficients, so that predictions need none
+    of the rows.
     """
     features, like = recipe.moved, recipe.like
     xp, n = namespace(like), len(targets)
@@ -49,7 +49,7 @@ def fit_kept_rows(
     bank = FeatureBank(rows, features.widths, list(features.names))
     bank = bank.subset(np.array(active))
     fitted = model._from_kernels(bank, targets, callback)
-    # w_i Z_i'B of the kernels with weight, for features as they come
+    # w_i Z_i'B of the kernels with weight, for features before scaling
     weights = np.repeat(fitted.learned.choice.weights, bank.widths)
     coef = to_numpy(bank.features.T @ fitted.dual_coef) * weights[:, None]
     coef *= np.repeat(scales[active], bank.widths)[:, None]
@@ -57,7 +57,7 @@ def fit_kept_rows(
 
 
 def _scale_blocks(rows: Any, recipe: ChunkRecipe, mean: np.ndarray) -> np.ndarray:
-    """Scale each kernel to trace n in place; the factors, 0 for constant kernels."""
+    """Scale each kernel to trace n in place; returns factors, 0 for constant ones."""
     xp, n, features = namespace(rows), rows.shape[0], recipe.features
     scales = np.zeros(len(features.maps))
     for i, block in enumerate(features.blocks):

@@ -1,4 +1,4 @@
-"""Rows that come by and by: what ``partial_fit`` keeps of them."""
+"""Rows that arrive in portions: what ``partial_fit`` keeps of them."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class Portions:
     options: FeatureOptions  # of the first call
     intake: Intake
     accumulator: RowAccumulator
-    classes: np.ndarray | None  # that may occur, if they have been named
+    classes: np.ndarray | None  # all that may occur, if given
     n_rows: int
     is_first: bool  # all rows came in one call
 
     def train(self, model: Any, moments: Moments, progress: Progress) -> Trained:
-        """Fit the sums, with the parameters that the estimator has now."""
+        """Fit the sums with the estimator's current parameters."""
         recipe = self.accumulator.recipe
         return train_moments(
             model, self.options, self.intake, recipe, moments, progress
@@ -45,7 +45,7 @@ class Portions:
 def next_portions(
     model: Any, X: Any, y: Any, classes: Any, solve: bool
 ) -> tuple[Portions, Moments | None]:
-    """The rows of all calls with those of X; also sums, if it is time to learn."""
+    """The rows of all calls including X, and their moments if it is time to solve."""
     before = getattr(model, "_portions", None)
     if X is None:
         before = _check_again(model, before)
@@ -58,7 +58,7 @@ def next_portions(
 def _added(
     model: Any, before: Portions | None, X: Any, y: Any, classes: Any
 ) -> Portions:
-    """The rows ``before`` and those of X; nothing that there was is changed."""
+    """The rows of X added to those ``before``, which are left unchanged."""
     if before is None:
         why = "partial_fit takes rows in portions"
         check_features(model, why)
@@ -69,7 +69,7 @@ def _added(
     targets = intake.targets(X, y, seen)
     blocks = intake.rows(X, seen)
     if classes is not None:
-        classes = np.array(classes)  # the caller's own may change between calls
+        classes = np.array(classes)  # the caller may change theirs between calls
         _check_classes(targets, classes)
     if before is None:
         options = FeatureOptions.of(model, why)
@@ -83,7 +83,7 @@ def _added(
 
 
 def _check_again(model: Any, before: Portions | None) -> Portions:
-    """Refuse to learn from rows that were not seen, or not summed as is needed."""
+    """Refuse to solve without rows, or without the sums that are needed."""
     if before is None:
         raise ValueError(
             "partial_fit without rows learns from the rows of earlier calls of "
@@ -101,6 +101,6 @@ def _check_classes(targets: np.ndarray, classes: np.ndarray) -> None:
     unknown = np.setdiff1d(targets, classes)
     if len(unknown):
         raise ValueError(
-            f"y contains {unknown.tolist()[0]!r}, which is none of classes="
+            f"y contains {unknown.tolist()[0]!r}, which is not one of classes="
             f"{classes.tolist()!r}; these rows were not added"
         )

@@ -33,15 +33,15 @@ from kernelweave.models.shared.learner import (
 
 __all__ = ["fit_class_moments", "fit_output_moments"]
 
-#: A share of all variance added to the moments that deserves a remark.
+#: Jitter on the moments, as a share of the variance, that deserves a remark.
 NOTABLE_JITTER = 1e-9
-#: Deviation of an output, relative to its size, that makes it a constant.
+#: An output whose variance is below this, relative to its mean square, is constant.
 CONSTANT_OUTPUT = 1e-12
 
 
 @dataclass(frozen=True)
 class MomentJudge:
-    """Errors from moments: cross-validation in place of rows that are left out.
+    """Errors from moments: cross-validation in place of leaving rows out.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class MomentJudge:
     folds: Array | None
 
     def best(self, weights: np.ndarray) -> Judgement:
-        """The alpha of the smallest error."""
+        """The alpha with the smallest error."""
         path = self._path(weights)
         return _judgement(path, path.best_alpha())
 
@@ -74,10 +74,10 @@ def _judgement(path: GcvPath | CvPath, alpha: float) -> Judgement:
 
 
 def class_coding(counts: np.ndarray) -> tuple[np.ndarray, float]:
-    """The target of each class (k, k - 1), and a factor for the printed values.
+    """The target of each class (k, k - 1), and the factor to the paper's values.
 
     The rows are those of :func:`reduced_class_target`. For two classes the criterion
-    of Ye et al. (2007) has the target of Eq. 8, which is a multiple of it.
+    of Ye et al. (2007) uses the target of Eq. 8, which is a multiple of this one.
     """
     q = np.sqrt(counts / np.sum(counts))
     coding = (np.diag(1.0 / q) - q[None, :]) @ normal_basis(q)
@@ -99,7 +99,7 @@ def output_coding(gram: Array, n_targets: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _origins(recipe: ChunkRecipe) -> np.ndarray:
-    """Squared length of what was subtracted from the features of each kernel."""
+    """Squared norm of the offset subtracted from the features of each kernel."""
     blocks = recipe.features.blocks
     if recipe.offset is None:
         return np.zeros(len(blocks))
@@ -113,12 +113,12 @@ class Solved:
     problem: MomentProblem
     learned: Learned
     coef: Array  # (D + k, k)
-    #: Mean of ``(M^-1)_ii`` over the n rows, after centring anew.
+    #: Mean of ``(M^-1)_ii`` over the n rows, after centring again.
     precision: float
 
     @property
     def error(self) -> float:
-        """The error of the choice, or that of generalised cross-validation."""
+        """The error of the choice or, if unknown, of generalised cross-validation."""
         if self.learned.choice.error is not None:
             return self.learned.choice.error
         entries = self.problem.n_rows * int(self.coef.shape[1])
@@ -133,7 +133,7 @@ class Solved:
         return scaled[weights > 0]
 
     def kernel_map(self, recipe: ChunkRecipe) -> FeatureKernelMap:
-        """From new rows to projections."""
+        """The map from new rows to projections."""
         mean = to_numpy(self.problem.mean)
         mean = mean if recipe.offset is None else mean + recipe.offset
         found = FeatureKernelMap(
@@ -156,8 +156,8 @@ def solve_moments(
 ) -> Solved:
     """Learn the weights, settle alpha, and solve for the coefficients.
 
-    ``coding`` is the target of each class or output (t, k), and what multiplies it in
-    the criterion.
+    ``coding`` is the target of each class or output (t, k), and its factor in the
+    criterion.
     """
     features = recipe.features
     problem = MomentProblem(
@@ -221,10 +221,9 @@ def _gaussians(
 ) -> ClassGaussians:
     """Class means and variance of projections as if each row had been left out.
 
-    A left-out row misses its target by about ``1 / (alpha q)`` times what it does
-    inside (generalised cross-validation), which moves the means and widens the
-    distance of rows from them. How wide a Gaussian calibrates best is found on the
-    probe.
+    A left-out row misses its target by about ``1 / (alpha q)`` times as much as when it
+    is included (generalised cross-validation), which moves the means and spreads the
+    rows around them. The best-calibrated width of the Gaussians is found on the probe.
     """
     problem, choice = solved.problem, solved.learned.choice
     k, n = len(targets), problem.n_rows
@@ -236,7 +235,7 @@ def _gaussians(
     coef = to_numpy(feature_coef).astype(np.float64)
     centre = to_numpy(problem.mean)[used]
     inside = (head[:, 1 + k :][:, used] / counts[:, None] - centre) @ coef  # (k, r)
-    # All rows are given the one intercept, as in discriminant.fit_discriminant.
+    # All rows share one intercept, as in discriminant.fit_discriminant.
     shifted = targets * (1.0 + 1.0 / (n - 1))
     means = shifted - widen * (targets - inside)
     codes = np.searchsorted(moments.labels, moments.probe.y)  # type: ignore[arg-type]
