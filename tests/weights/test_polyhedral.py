@@ -102,7 +102,7 @@ def test_caps_without_room_leave_one_point():
 
 
 def test_impossible_sets_are_named():
-    with pytest.raises(ValueError, match=r"CappedSimplex\(0.1\): 5 weights .* 0.5 at"):
+    with pytest.raises(ValueError, match=r"CappedSimplex\(0.1\): 5 .* most 0.5"):
         CappedSimplex(0.1).start(5)
     with pytest.raises(ValueError, match=r"has 2 caps for 5 weights"):
         CappedSimplex([0.5, 0.6]).start(5)
