@@ -3,7 +3,7 @@
 Its diagonal is ``scale``, not one. Subclass ``Kernel``: the constructor stores the
 parameters, and ``resolve(X)`` returns a copy in which those that depend on the data are
 determined from the training rows. Define ``base`` and ``from_base`` for a function of a
-matrix that several kernels share, such as the squared distances, or else ``gram(X, Z)``.
+matrix that several kernels share, such as the squared distances, or ``gram(X, Z)``.
 """
 
 from __future__ import annotations
