@@ -31,7 +31,7 @@ class KernelLogistic(Criterion):
     ``S = D^(1/2) (I + D^(1/2) K D^(1/2))^-1 D^(1/2)``.
     """
 
-    #: J has an exact Hessian; dual points may be averaged, as the bound is concave in a;
+    #: J has an exact Hessian; dual points may be averaged (the bound is concave);
     #: and norm(f)^2 = min sum_i norm(f_i)^2 / w_i over decompositions f = sum_i f_i.
     offers = frozenset({"hessian", "averages", "parts"})
 
