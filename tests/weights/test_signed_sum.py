@@ -136,7 +136,7 @@ def test_one_kernel_leaves_no_choice(rng):
 
 
 def test_kernels_of_low_rank(rng):
-    """Common null spaces add no constraint; disjoint ranges allow no negative weight."""
+    """Common null spaces add no constraint; disjoint ranges allow no negative sign."""
     n = 9
     vectors = np.linalg.qr(rng.standard_normal((n, n)))[0][:, :3]
     stack = n * np.einsum("ip,jp->pij", vectors, vectors)
