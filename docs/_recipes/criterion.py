@@ -1,8 +1,9 @@
 """A new criterion: kernel logistic regression, with a certificate.
 
 Any convex ``J(w) = max_a [ linear(a) - <w, scores(a)> ]`` will do. Inherit from the
-protocol ``Criterion``, say what you offer, and every method that needs no more will
-minimise it over every weight set; there is nothing to register.
+protocol ``Criterion`` and declare what it offers; every method that needs no more than
+that can then minimise it over every weight set that suits the method. There is nothing
+to register.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ class KernelLogistic(Criterion):
     ``S = D^(1/2) (I + D^(1/2) K D^(1/2))^-1 D^(1/2)``.
     """
 
-    #: J has an exact Hessian; the bound is concave in a, so that dual points may be
-    #: averaged; and norm(f)^2 = min sum_i norm(f_i)^2 / w_i over parts f_i of f.
+    #: J has an exact Hessian; dual points may be averaged (the bound is concave);
+    #: and norm(f)^2 = min sum_i norm(f_i)^2 / w_i over decompositions f = sum_i f_i.
     offers = frozenset({"hessian", "averages", "parts"})
 
     def __init__(self, bank, y, C=1.0):
@@ -43,7 +44,7 @@ class KernelLogistic(Criterion):
         return self.bank.n_kernels
 
     def evaluate(self, weights, hessian=True):
-        """Newton's method on f, then everything from its last factorisation."""
+        """Newton's method in f, then everything from its last factorisation."""
         K, y = self.bank.combine(weights), self.y
         f, count = np.zeros(len(y)), 0
         while count < 50:
@@ -86,7 +87,7 @@ if __name__ == "__main__":
     bank = DenseBank(center_and_scale(np.stack([RBF()(X[:, [j]]) for j in range(6)])))
     criterion = KernelLogistic(bank, y, C=0.5)
 
-    # The derivatives, against finite differences.
+    # Check the derivatives against finite differences.
     rng = np.random.default_rng(0)
     w, step = rng.dirichlet(np.ones(6)), 1e-5 * rng.normal(size=6)
     above, below = criterion.evaluate(w + step), criterion.evaluate(w - step)
@@ -98,7 +99,7 @@ if __name__ == "__main__":
         above.gradient - below.gradient, 2 * at.hessian @ step, rtol=1e-4, atol=1e-9
     )
 
-    # The bounds hold for spoilt dual points too.
+    # The bounds also hold for perturbed dual points.
     optimum = solve(criterion, Simplex()).value
     for noise in (0.0, 1e-3, 1.0):
         spoilt = at.coef + noise * rng.normal(size=len(y))
@@ -111,7 +112,7 @@ if __name__ == "__main__":
         assert best.method == "newton" and best.converged and cuts.converged
         print(f"{weight_set!r:20} {best.weights.round(3)}  {best.status}")
 
-    # What it does not offer is refused by name.
+    # Methods that need more are refused; the message names what is missing.
     for problem, method in ((criterion, "interior_point"), (Alignment(bank, y), "em")):
         try:
             solve(problem, Simplex(), method=method)

@@ -1,9 +1,10 @@
-"""A new estimator: ridge regression in which no kernel has more than its share.
+"""A new estimator: ridge regression in which no kernel exceeds its share.
 
-An estimator validates, calls the parts that do the work, and assigns its attributes
-last: a fit that fails leaves no trace. Rows go from views (which columns, checked) to a
-source of kernels, and from there through ``KernelMap`` to a bank of centred kernels of
-trace n, and at prediction to the same kernels between new rows and training rows.
+An estimator validates its input, calls the components that do the work, and assigns its
+attributes last, so that a failed fit leaves it unchanged. Data pass from views (which
+validate and select columns) to a source of kernels, and then through ``KernelMap`` to a
+bank of centred kernels of trace n; at prediction, to the same kernels between new rows
+and training rows.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class CappedKernelRidge(RegressorMixin, BaseEstimator):
         return self
 
     def predict(self, X):
-        """Targets of new rows, (m,)."""
+        """Predicted targets of new rows, (m,)."""
         check_is_fitted(self)
         X = validate_features(self, X, reset=False)
         rows = split_views(X, self._views, self._positions)

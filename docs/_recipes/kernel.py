@@ -1,8 +1,8 @@
 """A new kernel: inverse multiquadric, ``k(x, z) = scale / sqrt(1 + |x - z|^2 / c^2)``.
 
-Its diagonal is ``scale``, not one. Subclass ``Kernel``: the constructor stores
-parameters; ``resolve(X)`` returns a copy in which those that depend on data are fixed
-on the training rows; then define either ``base`` and ``from_base``, for a function of a
+Its diagonal is ``scale``, not one. Subclass ``Kernel``: the constructor stores the
+parameters, and ``resolve(X)`` returns a copy in which those that depend on the data are
+determined from the training rows. Define ``base`` and ``from_base`` for a function of a
 matrix that several kernels share, such as the squared distances, or ``gram(X, Z)``.
 """
 
@@ -27,7 +27,7 @@ class InverseMultiquadric(Kernel):
         self.scale = scale
 
     def resolve(self, X, memo=None):
-        """A copy in which c is the median distance of the training rows."""
+        """A copy in which c is the median distance between training rows."""
         kernel = super().resolve(X, memo)
         if self.c == "median":
             kernel.c = median_distance(X, "sqeuclidean", memo) ** 0.5
@@ -45,8 +45,8 @@ if __name__ == "__main__":
     np.testing.assert_allclose(np.diag(kernel(X)), 100.0)
     assert np.linalg.eigvalsh(kernel(X))[0] > -1e-9
 
-    # Centring and scaling happen outside: a factor changes no model, with the kernel
-    # matrices or with explicit features in their place.
+    # Kernels are centred and scaled elsewhere, so a constant factor changes no model,
+    # whether it uses kernel matrices or explicit features.
     for features in ("exact", "nystroem"):
         models = [
             MultipleKernelFDA([("wine", some, slice(None))], features=features)

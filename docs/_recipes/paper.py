@@ -1,9 +1,9 @@
 """A new paper: one table, with a claim.
 
-In the package this is a module of ``kernelweave.papers`` that ends in ``PAPER``, and
-its key is listed in ``kernelweave.papers.PAPERS``. Rows are data sets, columns methods,
-and functions live at the level of the module, since splits run in several processes.
-The cache of each split, resuming, tables and pictures are the same for all papers.
+In the package this is a module of ``kernelweave.papers`` that defines ``PAPER`` at the
+end, and its key is listed in ``kernelweave.papers.PAPERS``. Rows are data sets and
+columns are methods. Functions are defined at module level, since splits run in several
+processes. Caching of splits, resuming, tables and figures are shared by all papers.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from kernelweave.papers.run import run_experiment
 
 
 def wine():
-    """The data of a row."""
+    """The data set of a row."""
     return load_wine(return_X_y=True)
 
 
 def halves(data, rng):
-    """One split: half of the rows to learn from."""
+    """One split: train on half of the rows."""
     return Split.draw(*data, 0.5, rng)
 
 
 def uniform(split):
-    """A column: all kernels alike."""
+    """A column: equal weights."""
     model = KernelFDA().fit(split.train, split.y_train)
     return {"accuracy": 100 * model.score(split.test, split.y_test)}
 

@@ -1,10 +1,10 @@
-"""A new solver: the method of Frank and Wolfe.
+"""A new solver: the Frank-Wolfe method.
 
-A method is a generator function of a criterion and a weight set that yields an
-``Iterate`` for each point it evaluates, together with what it needs of both. The loop,
-the tolerance, the callback, the history and the certificate are shared: a solver never
-prints and never judges its own answer. Methods of the package are listed in ``METHODS``
-of ``solvers/methods.py``; one of your own can be handed to ``solve`` as it is.
+A ``Method`` consists of a generator function, which takes a criterion and a weight set
+and yields an ``Iterate`` for each point it evaluates, and of what it needs from both.
+The loop, the tolerance, the callback, the history and the certificate are shared: a
+solver never prints and never judges its own result. The package's methods are listed in
+``METHODS`` in ``solvers/methods.py``; your own can be passed to ``solve`` directly.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kernelweave.protocols import Iterate, Method
 
 
 def frank_wolfe(criterion, weight_set):
-    """``w <- w + t (v - w)`` with the v that the linearised criterion likes best."""
+    """``w <- w + t (v - w)``, where v minimises the linearised criterion."""
     weights = weight_set.start(criterion.n_weights)
     state = criterion.evaluate(weights, hessian=True)
     while True:
@@ -33,7 +33,7 @@ def frank_wolfe(criterion, weight_set):
         state = criterion.evaluate(weights, hessian=True)
 
 
-#: It works on any set: nothing is asked of one.
+#: It needs nothing from the weight set, so it works on any.
 FRANK_WOLFE = Method("frank_wolfe", frank_wolfe, 500, needs=frozenset({"hessian"}))
 
 

@@ -1,10 +1,10 @@
 """A new weight set: groups of kernels, each with a budget.
 
-A set whose constraints are linear inherits from ``PolyhedralSet`` and states them; the
-rest follows. Any other set follows the protocol ``WeightSet``: ``start(m)`` is a point
-inside, ``support(scores)`` the largest ``<scores, w>`` over the set (it turns a dual
-point into a lower bound), ``violation(w)`` the distance from it, and ``offers`` says
-what methods may rely on.
+A set defined by linear constraints inherits from ``PolyhedralSet`` and states them; the
+rest follows. Any other set implements the protocol ``WeightSet``: ``start(m)`` is an
+interior point, ``support(scores)`` the maximum of ``<scores, w>`` over the set (which
+turns a dual point into a lower bound), ``violation(w)`` the distance from the set, and
+``offers`` declares what methods may rely on.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What counts as zero, constant, equal or solved, where several modules must agree.
 
-A number that belongs to one algorithm stays beside it. All of these are relative to the
-size of what they are compared with.
+Tolerances used by a single algorithm stay beside it. All values here are relative to
+the size of the quantity they are compared with.
 """
 
 from __future__ import annotations
@@ -20,31 +20,32 @@ __all__ = [
     "reachable_tolerance",
 ]
 
-#: Distance from their set at which weights may still be certified. Scaling onto a set
-#: leaves some p machine precisions; a cone solver leaves more, and is scaled as well.
+#: Distance from their set up to which weights may be certified. Scaling onto a set
+#: leaves an error of about p eps; the weights of a cone solver, which are further
+#: off, are scaled as well.
 ALLOWED_VIOLATION = 1e-9
-#: The smallest gap worth asking for with kernels in single precision: their entries,
-#: known to 6e-8, are summed and divided by alpha before they enter a bound.
+#: The smallest gap worth requesting with kernels in single precision: their entries,
+#: accurate to 6e-8, are summed and divided by alpha before they enter a bound.
 FLOAT32_TOL = 1e-4
-#: A gap below this that no longer shrinks is held up by rounding; a larger one may be
-#: a path that has only paused.
+#: A gap below this that no longer shrinks is limited by rounding; with a larger gap
+#: the iteration may merely have stalled for a while.
 SMALL_GAP = 1e-3
-#: Eigenvalue, relative to the largest, that is rounding: an eigensolver in double
-#: precision errs by about n eps, which is 1e-13 for 500 rows.
+#: Eigenvalues below this, relative to the largest, are rounding errors: an eigensolver
+#: in double precision errs by about n eps, which is 1e-13 for 500 rows.
 NULL_EIGENVALUE = 1e-13
-#: Machine precisions that a short computation may lose.
+#: Error of a short computation, in units of machine precision.
 ROUNDING_UNITS = 10.0
-#: Variance, in machine precisions of the second moment, that is rounding: the mean's
-#: square cancels, and the sums run over very many rows.
+#: Variance that counts as rounding, in units of machine precision times the second
+#: moment: the square of the mean cancels, and the sums run over very many rows.
 CONSTANT_VARIANCE = 1e4
-#: Scores of two settings that differ by less are the same, so that no choice depends on
-#: the last digits of a machine or an array library.
+#: Two settings whose scores differ by less are tied, so that no choice depends on the
+#: last digits, which vary between machines and array libraries.
 SAME_SCORE = 1e-6
 #: The smallest number whose inverse can be squared in double precision.
 INVERTIBLE_SQUARE = 1e-150
 
 
 def reachable_tolerance(tol: float, like: Array) -> float:
-    """``tol``, or what kernels with the dtype of ``like`` can be asked for instead."""
+    """``tol``, or the smallest tolerance that the dtype of ``like`` can reach."""
     single = namespace(like).finfo(like.dtype).bits == 32
     return max(float(tol), FLOAT32_TOL) if single else float(tol)

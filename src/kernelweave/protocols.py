@@ -26,12 +26,12 @@ __all__ = [
 
 
 class InfeasibleError(FactorizationError):
-    """A criterion is infinite at the weights asked for; the message says why.
+    """The criterion is infinite at the given weights; the message says why.
 
     Attributes
     ----------
     coef : array or None
-        A dual point whose bound is as good as infinite.
+        A dual point whose bound is infinite for all practical purposes.
     """
 
     coef: Array | None = None
@@ -48,11 +48,11 @@ class Evaluation:
     gradient : ndarray of shape (m,)
         dJ/dw.
     hessian : ndarray of shape (m, m) or None
-        The exact second derivative, if it was asked for.
+        The exact second derivative, if requested.
     coef : array
         The dual point that attains the value.
     n_factorizations : int
-        How many factorisations it took.
+        Number of factorisations used.
     """
 
     value: float
@@ -64,7 +64,7 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class CertificateTerms:
-    """What the certificate needs, from dual points of any quality.
+    """The terms of the certificate, valid for dual points of any quality.
 
     ``upper >= J(w)`` and, for every allowed ``u``, ``J(u) >= linear - <scores, u>``.
     """
@@ -74,7 +74,7 @@ class CertificateTerms:
     scores: np.ndarray
 
     def lower_bound(self, support: float) -> float:
-        """A bound on the optimum, if no allowed ``u`` has ``<scores, u> > support``."""
+        """A bound on the optimum if ``<scores, u> <= support`` for all allowed u."""
         return self.linear - support
 
     def bound(self, weight_set: WeightSet) -> float:
@@ -84,12 +84,12 @@ class CertificateTerms:
 
 @runtime_checkable
 class Bank(Protocol):
-    """Kernels ``G_1, ..., G_p`` over n rows, known by their products.
+    """Kernels ``G_1, ..., G_p`` over n rows, accessed through their products.
 
-    Criteria, weight sets and solvers reach the kernels through these methods only, so
-    that a bank may hold matrices or features, or make its kernels anew whenever they
-    are used. :class:`~kernelweave.kernels.banks.base.KernelBank` derives all of them
-    from ``kernel(i)``.
+    Criteria, weight sets and solvers use the kernels through these methods only, so a
+    bank may store matrices or features, or recompute its kernels on every use.
+    :class:`~kernelweave.kernels.banks.base.KernelBank` derives all the methods from
+    ``kernel(i)``.
 
     Attributes
     ----------
@@ -100,9 +100,9 @@ class Bank(Protocol):
     names : list of str
         One name per kernel.
     like : array
-        Has the namespace, device and dtype of the kernels.
+        An array with the namespace, device and dtype of the kernels.
     is_cheap_to_cut : bool
-        Whether a subset of the kernels takes no copy of n x n matrices.
+        Whether a subset of the kernels can be taken without copying n x n matrices.
     """
 
     n_kernels: int
@@ -113,19 +113,19 @@ class Bank(Protocol):
     is_cheap_to_cut: bool
 
     def kernel(self, i: int) -> Array:
-        """``G_i``, (n, n), perhaps in the bank's own memory: not to be changed."""
+        """``G_i``, (n, n), possibly a view of the bank's memory: do not modify it."""
         ...
 
     def row_blocks(self) -> Iterator[tuple[slice, Array]]:
-        """All kernels, a few rows at a time: which rows, and (p, r, n)."""
+        """All kernels, a few rows at a time: the slice of rows, and (p, r, n)."""
         ...
 
     def combine(
         self, weights: np.ndarray, out: Array | None = None, lower: bool = False
     ) -> Array:
-        """``sum_i w_i G_i``, (n, n), in memory of its own, perhaps that of ``out``.
+        """``sum_i w_i G_i``, (n, n), in new memory or, possibly, that of ``out``.
 
-        With ``lower``, entries above the diagonal may be anything.
+        With ``lower``, the entries above the diagonal are unspecified.
         """
         ...
 
@@ -142,38 +142,38 @@ class Bank(Protocol):
         ...
 
     def sizes(self, kernels: np.ndarray) -> np.ndarray:
-        """Frobenius norms of the kernels with these numbers."""
+        """Frobenius norms of the kernels with these indices."""
         ...
 
     def restrict(self, rows: np.ndarray) -> Bank:
-        """The same kernels between the rows with these numbers."""
+        """The same kernels, restricted to the rows with these indices."""
         ...
 
     def subset(self, kernels: np.ndarray) -> Bank:
-        """The kernels with these numbers."""
+        """The kernels with these indices."""
         ...
 
 
 @dataclass(frozen=True)
 class Iterate:
-    """One evaluated point of a method.
+    """A point at which a method has evaluated the criterion.
 
     Attributes
     ----------
     weights : ndarray of shape (m,)
         The point.
     value : float
-        The criterion there.
+        The value of the criterion at that point.
     gradient : ndarray of shape (m,)
-        Its gradient there.
+        The gradient at that point.
     coef : array
-        The dual point of the criterion there.
+        The dual point that attains the value.
     dual : array or None
-        A better dual point for the lower bound, where the method has one.
+        A better dual point for the lower bound, if the method has one.
     lower_bound : float or None
-        A lower bound that belongs to ``dual``.
+        The lower bound from ``dual``.
     n_factorizations : int
-        Factorisations since the last iterate, those of rejected points included.
+        Factorisations since the last iterate, including those of rejected points.
     """
 
     weights: np.ndarray
@@ -186,7 +186,7 @@ class Iterate:
 
     @classmethod
     def at(cls, weights: np.ndarray, state: Evaluation) -> Iterate:
-        """The iterate of one evaluation."""
+        """The iterate for one evaluation."""
         return cls(
             weights,
             state.value,
@@ -207,7 +207,7 @@ class Polyhedron:
     below, below_to : ndarray of shape (r, m) and (r,)
         Inequalities.
     limits : ndarray of shape (m, 2)
-        Lower and upper limit of each variable; infinite where there is none.
+        Lower and upper limits of each variable; infinite if there is none.
     """
 
     equal: np.ndarray
@@ -225,7 +225,7 @@ class Polyhedron:
         below: np.ndarray | None = None,
         below_to: np.ndarray | None = None,
     ) -> Polyhedron:
-        """``sum_i x_i = 1`` within limits, and under further inequalities if given."""
+        """``sum_i x_i = 1`` within limits, with further inequalities if given."""
         limits = np.empty((m, 2))
         limits[:, 0], limits[:, 1] = low, high
         below = np.zeros((0, m)) if below is None else below
@@ -235,24 +235,24 @@ class Polyhedron:
 
 @runtime_checkable
 class WeightSet(Protocol):
-    """A compact convex set of m weights, known by its support function.
+    """A compact convex set of m weights, described by its support function.
 
-    A class that inherits from the protocol gets the methods with a body.
+    Classes that inherit from the protocol inherit the methods that have a body.
 
     Attributes
     ----------
     offers : frozenset of str
-        What methods may rely on:
+        Properties that methods may rely on:
 
         ============ ===================================================================
-        "norm"       it is ``{ w >= 0 : sum_i w_i^q <= 1 }``, with ``norm`` = q; or one
-                     point
-        "polyhedron" it is ``{ w >= 0 : w^q in polyhedron(m) }`` with ``power`` = q,
-                     which is 1 unless the set is a ball of that norm; ``start``
+        "norm"       the set is ``{ w >= 0 : sum_i w_i^q <= 1 }``, with ``norm`` = q, or
+                     a single point
+        "polyhedron" the set is ``{ w >= 0 : w^q in polyhedron(m) }`` with ``power`` =
+                     q, which is 1 unless the set is a ball of that norm; ``start``
                      satisfies all inequalities strictly
-        "sparse"     a criterion is often smallest where weights are zero
+        "sparse"     the minimiser of a criterion often has zero weights
         "cuts"       weights of any sign; ``polyhedron(m)`` contains the set, and
-                     ``separate(w)`` makes it smaller
+                     ``separate(w)`` tightens it
         ============ ===================================================================
     """
 
@@ -263,7 +263,7 @@ class WeightSet(Protocol):
         ...
 
     def support(self, scores: np.ndarray) -> float:
-        """``max <scores, w>`` over the set: what turns a dual point into a bound."""
+        """``max <scores, w>`` over the set, which turns a dual point into a bound."""
         ...
 
     def maximizer(self, scores: np.ndarray) -> np.ndarray:
@@ -271,15 +271,15 @@ class WeightSet(Protocol):
         ...
 
     def scale(self, weights: np.ndarray) -> np.ndarray:
-        """Weights moved onto the set, along a ray from zero where that is possible."""
+        """Weights moved onto the set, along the ray from the origin if possible."""
         ...
 
     def violation(self, weights: np.ndarray) -> float:
-        """How far outside the set ``weights`` lie; 0 inside."""
+        """How far ``weights`` lie outside the set; 0 inside."""
         ...
 
     def is_point(self, m: int) -> bool:
-        """Whether ``start(m)`` is all there is."""
+        """Whether ``start(m)`` is the only point."""
         return m == 1
 
     def remarks(self, weights: np.ndarray) -> tuple[str, ...]:
@@ -306,29 +306,29 @@ class LinearSet(WeightSet, Protocol):
 class Criterion(Protocol):
     """A convex function ``J(w) = max_a [ linear(a) - sum_i w_i scores_i(a) ]``.
 
-    A class that inherits from the protocol gets the methods with a body.
+    Classes that inherit from the protocol inherit the methods that have a body.
 
     Attributes
     ----------
     offers : frozenset of str
-        What methods may rely on:
+        Properties that methods may rely on:
 
         ==================== ===========================================================
-        "hessian"            ``evaluate`` gives the exact Hessian
+        "hessian"            ``evaluate`` returns the exact Hessian
         "concave reciprocal" ``1 / J`` is concave in w where J > 0
         "averages"           dual points may be averaged with ``+`` and ``*``, and the
                              bound of an average is at least the average of the bounds
         "parts"              ``J = min_f sum_i norm(f_i)^2 / w_i + loss(sum_i f_i)``
-        "kernel scores"      ``scores(dual)`` for all kernels, ``restricted(kernels)``
-                             to some, from the dual point ``target`` on
-        "expansion"          ``expand(w)`` of :class:`~kernelweave.BlockFisher`
-        "saddle"             ``problem``, a saddle point of weights and margins
+        "kernel scores"      ``scores(dual)`` of all kernels, ``restricted(kernels)`` to
+                             some of them, and a first dual point ``target``
+        "expansion"          ``expand(w)`` as in :class:`~kernelweave.BlockFisher`
+        "saddle"             ``problem``, a saddle point in weights and margins
         "cosines"            ``cosines`` and ``correlations`` of the kernels
         "likelihood"         weights times scores are the weights of the next EM step
         "printed program"    ``kernelweave.solvers.reference.fisher`` has its SDP
         ==================== ===========================================================
     preferred_method : str
-        What ``method="auto"`` means where it fits; "" for the first method that fits.
+        The choice of ``method="auto"`` if it fits; "" for the first method that fits.
     """
 
     offers: ClassVar[frozenset[str]]
@@ -345,17 +345,17 @@ class Criterion(Protocol):
 
     @property
     def n_weights(self) -> int:
-        """The number m of weights: those before the last p belong to other terms."""
+        """The number m of weights; all but the last p belong to other terms."""
         return self.n_kernels
 
     def evaluate(self, weights: np.ndarray, hessian: bool = True) -> Evaluation:
-        """Everything a solver needs at ``weights`` (m,), from one factorisation."""
+        """All that a solver needs at ``weights`` (m,), from one factorisation."""
         ...
 
     def certificate_terms(
         self, weights: np.ndarray, coef: Array, dual: Array
     ) -> CertificateTerms:
-        """Bounds that hold whatever solver found the three arguments, and how well."""
+        """Bounds that hold however the arguments were found, and however accurately."""
         ...
 
     def remarks(self, weights: np.ndarray) -> tuple[str, ...]:
@@ -370,13 +370,13 @@ class Method:
     Attributes
     ----------
     name : str
-        What ``solve(..., method=name)`` calls it; methods for different problems may
+        Its name in ``solve(..., method=name)``; methods for different problems may
         share a name.
     run : callable
         ``run(criterion, weight_set)`` yields an :class:`Iterate` for each point it
-        evaluates, until it has no further step.
+        evaluates, until no further step is possible.
     max_iter : int
-        Iterations allowed by default.
+        Default limit on the number of iterations.
     needs, set_needs : frozenset of str
         What the criterion and the weight set must offer.
     """
@@ -388,7 +388,7 @@ class Method:
     set_needs: frozenset[str] = frozenset()
 
     def lacks(self, criterion: Any, weight_set: Any) -> list[str]:
-        """What a criterion and a set, or their classes, do not offer."""
+        """The needs that a criterion and a set, or their classes, do not meet."""
         return [
             f"{need!r} of the {whose}"
             for whose, needs, offers in (

@@ -103,7 +103,7 @@ def test_a_looser_tolerance_is_met_and_central(rng):
 
 
 def central_point(a, mu, t):
-    """X of ``min sum t - mu log det(diag(t) - A)`` by plain Newton steps from t."""
+    """X of ``min sum t - mu log det(diag(t) - A)`` by pure Newton steps from t."""
     for _ in range(30):
         inverse = np.linalg.inv(np.diag(t) - a)
         step = np.linalg.solve(mu * inverse**2, mu * np.diag(inverse) - 1)

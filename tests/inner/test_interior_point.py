@@ -1,4 +1,4 @@
-"""The parts that all interior points share, on problems with known answers."""
+"""The common parts of all interior point methods, on problems with known solutions."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_predictor_that_reaches_the_goal_needs_no_centring(rng):
 
 
 class Stuck(Cheapest):
-    """A point whose steps reduce mu to the same share, however large."""
+    """A point at which every step reduces mu by the same factor."""
 
     def __init__(self, share):
         super().__init__(np.ones(2), np.ones(2))

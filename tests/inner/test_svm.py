@@ -1,4 +1,4 @@
-"""The inner machines: against each other, LIBSVM's answer and their own gap."""
+"""The inner machines, checked against each other, LIBSVM and their own gaps."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_low_rank_and_dense_machines_agree(rng, C, k):
     for coef in (dense, low_rank):
         assert_feasible(coef, signs, C)
         lower, upper = bounds(K, coef, signs, C)
-        # LIBSVM stops at a violation; kernels of low rank cannot be polished
+        # LIBSVM stops at a given violation; low-rank kernels cannot be polished
         assert -1e-12 * upper <= upper - lower <= 2e-5 * upper
     values = [bounds(K, coef, signs, C)[0] for coef in (dense, low_rank)]
     assert values[0] == pytest.approx(values[1], rel=2e-5)
@@ -55,7 +55,7 @@ def test_interior_point_on_separated_and_mixed_classes(rng, C):
         coef = solve_low_rank_svm(F, signs, C, 1e-9)
         assert_feasible(coef, signs, C)
         lower, upper = bounds(F @ F.T, coef, signs, C)
-        # C = 1e4 costs digits, and the certificate would tell
+        # C = 1e4 costs digits, which the certificate would reveal
         assert (upper - lower) / upper < (1e-3 if C <= 1 else 1e-2)
 
 

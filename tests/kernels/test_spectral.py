@@ -74,7 +74,7 @@ def test_every_array_library(xp_backend, rng):
 
 
 BAD = {
-    "shape": (np.ones((3, 2)), r"square matrix \(n, n\); got the shape \(3, 2\)"),
+    "shape": (np.ones((3, 2)), r"square matrix \(n, n\); got shape \(3, 2\)"),
     "asymmetric": (np.triu(np.ones((3, 3))), "not symmetric"),
     "nan": (np.full((3, 3), np.nan), "NaN"),
     "zero": (np.zeros((3, 3)), "no positive eigenvalue"),

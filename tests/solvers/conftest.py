@@ -1,4 +1,4 @@
-"""Small problems for the solvers: real data, and all that is degenerate about it."""
+"""Small problems for the solvers: real data, with all their degeneracies."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LAMBDAS = (1e-8, 1e-4, 1e-2, 1.0, "learn")
 
 
 def weight_set(norm: float):
-    """The set that belongs to a norm; infinity is the mean kernel."""
+    """The weight set for a norm; infinity is the mean kernel."""
     if norm == 1:
         return Simplex()
     return Uniform() if np.isinf(norm) else LpBall(norm)
@@ -34,7 +34,7 @@ def alpha_of(penalty: float | str, n: int) -> float | str:
 
 
 def standardize(X: np.ndarray) -> np.ndarray:
-    """Columns with mean 0 and deviation 1 (0 for a constant one)."""
+    """Columns with mean 0 and standard deviation 1 (0 if constant)."""
     deviation = X.std(axis=0)
     return (X - X.mean(axis=0)) / np.where(deviation > 0, deviation, 1.0)
 
@@ -56,7 +56,7 @@ def class_problem(X, y, penalty, widths=WIDTHS, stack=None) -> Fisher:
 
 
 def with_duplicates(X, y, rows=10):
-    """The data with its first rows once more."""
+    """The data with its first rows repeated."""
     return np.concatenate([X, X[:rows]]), np.concatenate([y, y[:rows]])
 
 
@@ -86,7 +86,7 @@ LOADERS: dict[str, Callable] = {
 
 
 def load(name: str, rows: int = 150):
-    """About ``rows`` rows, evenly spaced, of a set of scikit-learn, standardised."""
+    """About ``rows`` evenly spaced rows of a scikit-learn data set, standardised."""
     X, y = LOADERS[name](return_X_y=True)
     step = max(1, len(y) // rows)
     return standardize(X[::step]), y[::step]
@@ -94,7 +94,7 @@ def load(name: str, rows: int = 150):
 
 @pytest.fixture(scope="session")
 def make() -> SimpleNamespace:
-    """The functions above, for tests to call."""
+    """The functions above, for use in tests."""
     return SimpleNamespace(
         alpha_of=alpha_of,
         class_problem=class_problem,
@@ -110,7 +110,7 @@ def make() -> SimpleNamespace:
 
 @pytest.fixture(scope="session")
 def wine_stack():
-    """The problem of the reference values: all rows of wine, (10, 178, 178) and y."""
+    """The problem behind the reference values: all of wine, (10, 178, 178) and y."""
     X, y = load_wine(return_X_y=True)
     return gaussian_stack(standardize(X)), y
 
@@ -141,7 +141,7 @@ MARGINS = {
 
 @pytest.fixture(scope="session")
 def margins(margin_data) -> SimpleNamespace:
-    """Margin problems with known values, and what they are made of."""
+    """Margin problems with known values, and their ingredients."""
 
     def kernels(X: np.ndarray, p: int = 3) -> np.ndarray:
         if p == 3:

@@ -1,4 +1,4 @@
-"""The certificate: it believes no solver and accepts no weights outside the set."""
+"""The certificate: it trusts no solver and accepts no weights outside the set."""
 
 from __future__ import annotations
 

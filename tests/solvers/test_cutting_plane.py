@@ -27,7 +27,7 @@ def require(weight_set):
 @every_set
 @every_penalty
 def test_bounds_only_improve_and_can_be_certified(small_problem, weight_set, penalty):
-    """The master's value is a bound because of the dual point that comes with it."""
+    """The master's value is a bound because it comes with a dual point."""
     require(weight_set)
     criterion = small_problem(penalty)
     optimum = solve(criterion, weight_set, tol=1e-9).value
@@ -63,7 +63,7 @@ def test_starts_where_table_1_does(small_problem, weight_set):
     np.testing.assert_allclose(first.weights, weight_set.start(10))
     state = criterion.evaluate(first.weights)
     assert first.value == pytest.approx(state.value)
-    # One cut: its master is the linearisation, and its dual point the one of the cut.
+    # One cut: the master is the linearisation, with the dual point of the cut.
     scores = -state.gradient
     bound = state.value + scores @ first.weights - weight_set.support(scores)
     assert first.lower_bound == pytest.approx(bound, rel=1e-9)
@@ -88,7 +88,7 @@ def test_a_missing_package_is_named(small_problem, monkeypatch):
 
 @pytest.mark.parametrize("weight_set", [Simplex(), LpBall(1.5)], ids=repr)
 def test_vertices_where_the_criterion_is_infinite(make, weight_set):
-    """Equal rows of different classes: no kernel can do without the identity."""
+    """Equal rows in different classes: no kernel works without the identity."""
     require(weight_set)
     X, y = make.load("breast_cancer", 60)
     X, y = np.concatenate([X, X[:8]]), np.concatenate([y, 1 - y[:8]])

@@ -35,7 +35,7 @@ def observed(rng):
 
 
 def likelihood(table, seen, weights, prior=0.0):
-    """The truncated likelihood a row, by its definition."""
+    """The truncated likelihood per row, by definition."""
     log_weights = np.where(seen, np.log(weights), -np.inf)
     rows = logsumexp(np.where(seen, table, 0.0) + log_weights, axis=1)
     rows -= logsumexp(log_weights, axis=1)
@@ -156,7 +156,7 @@ def test_all_observed_is_the_plain_mixture(densities, prior):
 
 @pytest.mark.parametrize("prior", [0.3, 2.0])
 def test_truncated_maximum_against_a_direct_search(densities, observed, prior):
-    densities[~observed] = np.nan  # not to be looked at
+    densities[~observed] = np.nan  # must not be read
     found = truncated_em(densities, observed, prior, tol=1e-7)
     assert found.converged, found.status
     w = np.maximum(found.weights, 1e-300)
@@ -180,7 +180,7 @@ def test_every_truncated_step_increases_the_likelihood(densities, observed):
 
 
 def test_experts_seen_more_often_are_not_favoured(rng):
-    """Where all experts are alike, the mean of responsibilities would prefer one."""
+    """With identical experts, the mean responsibilities would still favour one."""
     table = np.zeros((400, 2))
     seen = np.ones((400, 2), dtype=bool)
     seen[:300, 1] = False

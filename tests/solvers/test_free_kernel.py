@@ -1,4 +1,4 @@
-"""Kernels that are free: the cone solver against what is known in closed form."""
+"""Free kernels: the cone solver against closed-form solutions."""
 
 from __future__ import annotations
 

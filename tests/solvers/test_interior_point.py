@@ -1,4 +1,4 @@
-"""Margins and weights together: reference values, invariances, degenerate inputs."""
+"""Margins and weights jointly: reference values, invariances, degenerate inputs."""
 
 from __future__ import annotations
 
@@ -93,10 +93,10 @@ def test_all_methods_agree(margins, rng, kind, weight_set):
 @every_kind
 @every_set
 def test_weights_satisfy_their_conditions(margins, rng, kind, weight_set):
-    """Where a weight is positive its score is what the norm asks for."""
+    """Where a weight is positive, its score is the one that the norm requires."""
     criterion = small(margins, rng, kind, k=3)
     solution = solve(criterion, weight_set, tol=1e-10)
-    # The coefficients of a machine need not be unique: those found with the weights.
+    # The coefficients need not be unique: use those found with the weights.
     scores = criterion.problem.scores(solution.coef)
     assert scores @ solution.weights == pytest.approx(
         weight_set.support(scores), rel=1e-4
@@ -251,7 +251,7 @@ def test_degenerate_inputs_end_with_an_honest_status(margins, rng, weight_set):
                 assert solution.status.startswith("infeasible"), case
                 assert np.isinf(solution.value) and not solution.converged
                 continue
-            # Coefficients of size C that cancel leave the function few digits.
+            # Cancellation between coefficients of size C costs the function digits.
             hopeless = name in ("rank one", "low rank") and C in (1e8, 1e10)
             assert solution.gap < (1e-2 if hopeless else 1e-6), case
             assert solution.converged == (solution.gap <= 1e-6), case
@@ -300,7 +300,7 @@ def test_known_values_of_the_papers_data(data_dir, name, value):
 @pytest.mark.parametrize("kind", ["hard", "l1", "l2"])
 @pytest.mark.parametrize("p", [5, 25, 60])
 def test_every_norm_and_number_of_kernels(make, rng, kind, p):
-    """A large norm gives many kernels weight: the start must be small enough for it."""
+    """A large norm gives weight to many kernels, so the start must be small enough."""
     X = rng.normal(size=(40, p))
     y = np.arange(40) % 2
     X[:, 0] += 2 * y
@@ -311,7 +311,7 @@ def test_every_norm_and_number_of_kernels(make, rng, kind, p):
         weight_set = make.weight_set(norm)
         found = solve(criterion, weight_set, "interior_point", tol=1e-8)
         assert found.converged, (norm, found.status)
-        assert found.n_iter <= 25  # 17 is the most of 2,880 such problems
+        assert found.n_iter <= 25  # at most 17 in 2,880 such problems
         other = solve(criterion, weight_set, "newton", tol=1e-5)
         assert other.converged, (norm, other.status)
         # Both values lie above the optimum, by no more than their gaps.

@@ -1,4 +1,4 @@
-"""Leave-one-out in closed form against refitting, and learning weights by it."""
+"""Closed-form leave-one-out errors against refitting, and weights learned from them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def centre(gram):
 
 
 def problem(rng, n=24, p=4, classes=3):
-    """Gaussian kernels of p groups of features; the first group knows the classes."""
+    """Gaussian kernels of p groups of features; only the first is informative."""
     codes = rng.permutation(np.arange(n) % classes)
     kernels = []
     for i in range(p):
@@ -89,7 +89,7 @@ def test_a_kernel_without_information(rng):
     _, target = problem(rng)
     n = len(target)
     path = LooPath(np.zeros((n, n)), target)
-    assert path.best_alpha() == pytest.approx(1e3)  # of equals the strongest
+    assert path.best_alpha() == pytest.approx(1e3)  # ties go to the largest
     others = (target.sum(axis=0) - target) / (n - 1)
     assert np.allclose(path.residuals(1.0), target - others)
 
@@ -145,7 +145,7 @@ def test_gradient_by_differences(alpha, rng, xp_backend):
 
 @pytest.mark.parametrize("draw", [0, 1, 2])
 def test_learning_finds_the_kernel_that_knows(draw):
-    # Of random problems of this size one in fifteen ends elsewhere.
+    # One in fifteen random problems of this size ends elsewhere.
     bank, target = problem(np.random.default_rng(draw), n=45)
     result = learn(bank, target)
     assert np.argmax(result.weights) == 0 and result.weights[0] > 0.5

@@ -1,4 +1,4 @@
-"""Newton: reference values, and few factorisations whatever the data look like."""
+"""Newton: reference values, and few factorisations whatever the data."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kernelweave.kernels import DenseBank, Linear, Polynomial, center_and_scale
 from kernelweave.solvers import solve
 from kernelweave.weights import Simplex
 
-#: What every case below must reach, and within how many factorisations.
+#: The gap that every case below must reach, and the factorisations allowed for it.
 GAP = 1e-8
 MOST = 12
 
@@ -179,7 +179,7 @@ def test_few_factorizations_on_the_sets_of_the_papers(make, data_dir, name):
 
 def test_steps_that_go_in_a_circle_are_left():
     # Nearly collinear kernels of low rank and a learned alpha: predictor and corrector
-    # went round between four points, the gap never below 6e-3.
+    # cycled between four points, with the gap never below 6e-3.
     rng = np.random.default_rng(1)
     y = rng.integers(2, size=240)
     X = rng.normal(size=(240, 6)) + 4.0

@@ -1,4 +1,4 @@
-"""Weights for the subspace kernel of Eq. 6: not convex, between two bounds."""
+"""Weights for the subspace kernel of Eq. 6: a non-convex problem with two bounds."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_bounds_enclose_every_weight(rng, weights, alpha, C):
     assert criterion.evaluate(found.weights).value == pytest.approx(
         found.value, rel=1e-9
     )
-    # whatever else was looked at is no better, and the bound holds everywhere
+    # no other point evaluated is better, and the bound holds everywhere
     for w in (weights.start(3), *(weights.scale(e) for e in np.eye(3))):
         assert criterion.evaluate(w).value >= found.lower_bound * (1 - 1e-8)
     assert found.value <= criterion.evaluate(weights.start(3)).value * (1 + 1e-9)

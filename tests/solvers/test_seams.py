@@ -1,4 +1,4 @@
-"""What fits is solved with a certificate; what does not is refused by name."""
+"""Problems that fit are solved and certified; others are refused with a reason."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_linear_constraints_are_solved_with_a_certificate(name, weight_set):
     cuts = solve(criterion, weight_set, method="cutting_plane", tol=1e-5)
     assert cuts.converged
     assert cuts.value == pytest.approx(best.value, rel=2e-5)
-    # No linearised criterion promises more over the set: the conditions of optimality.
+    # The linearised criterion cannot decrease over the set: the optimality conditions.
     slope = -criterion.evaluate(best.weights).gradient
     gain = weight_set.support(slope) - slope @ best.weights
     assert gain <= 1e-5 * abs(best.value)
@@ -114,7 +114,7 @@ def test_a_loose_cap_is_no_cap():
     assert tight.n_factorizations == 1
 
 
-#: A problem, a method that does not fit it, and what the refusal has to name.
+#: A problem, a method that does not fit it, and what the error message must name.
 REFUSALS = [
     (
         "fisher",
@@ -143,7 +143,7 @@ def test_what_does_not_fit_is_refused_by_name(name, weight_set, method, problem,
 
 @every_polyhedron
 def test_alignment_agrees_with_cvxpy(weight_set):
-    """It is the same for every multiple of the weights: a problem over a cone."""
+    """The value is the same for all multiples of the weights: a problem over a cone."""
     cp = pytest.importorskip("cvxpy")
     criterion = Alignment(bank(), SIGNS)
     found = solve(criterion, weight_set)
@@ -181,7 +181,7 @@ def test_every_method_fits_some_problem_of_its_name():
 
 
 def test_a_method_of_ones_own_and_its_count():
-    """An iterate carries its factorisations; the solution adds them up."""
+    """Each iterate counts its factorisations; the solution sums them."""
 
     def vertices(criterion, weight_set):
         for i in range(criterion.n_weights):

@@ -77,7 +77,7 @@ def test_max_iter_is_kept_and_admitted(small_problem, method):
     assert f"{solution.gap:.1e}" in solution.status
     assert "max_iter=2" in solution.status
     assert "optimal" not in solution.status
-    # ... and all else has the shape of success.
+    # ... and everything else has the same form as after success.
     assert isinstance(solution, Solution)
     assert Simplex().violation(solution.weights) <= 1e-9
     assert solution.lower_bound <= solution.value
@@ -264,7 +264,7 @@ def test_float32_kernels_get_a_certificate_that_holds(small_problem, penalty):
     best = solve(double, Simplex(), tol=1e-10)
     loose = solve(single, Simplex(), tol=1e-4)
     assert loose.converged
-    strict = solve(single, Simplex(), tol=1e-10)  # more than float32 can give
+    strict = solve(single, Simplex(), tol=1e-10)  # beyond float32
     for solution in (loose, strict):
         assert solution.coef.dtype == np.float32
         assert solution.weights.dtype == np.float64

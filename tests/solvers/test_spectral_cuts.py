@@ -1,4 +1,4 @@
-"""Weights of any sign: known values, semidefinite programs, and what may go wrong."""
+"""Weights of any sign: known values, semidefinite programs, and failure modes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def partly_labelled(y, share=0.6):
 
 
 def problem(margin_data, margin, C, n=60, seed=0, stack=None, scale=3.0):
-    """Kernels at the sum of all their traces, as in the paper's experiment."""
+    """Kernels scaled to the sum of all traces, as in the paper's experiment."""
     X, y = margin_data.rows(n, seed)
     stack = margin_data.three(X) if stack is None else stack(X)
     return Margin(DenseBank(scale * stack), partly_labelled(y), margin, C)
@@ -102,7 +102,7 @@ def test_the_certificate_is_computed_outside(margin_data, margin, C):
     weight_set = SignedSum(criterion.bank)
     solution = solve(criterion, weight_set, tol=1e-6)
     assert weight_set.violation(solution.weights) <= 1e-9
-    fresh = SignedSum(criterion.bank)  # knows none of the cuts
+    fresh = SignedSum(criterion.bank)  # has none of the cuts
     value, lower, gap = certify(
         criterion, fresh, solution.weights, solution.coef, solution.dual
     )
@@ -224,7 +224,7 @@ def test_the_nearest_point_is_a_projection(rng):
     cp = pytest.importorskip("cvxpy")
     for _ in range(5):
         rows, centre = rng.standard_normal((6, 4)), rng.dirichlet(np.ones(4))
-        right = rows @ rng.dirichlet(np.ones(4)) - 0.05  # some point is allowed
+        right = rows @ rng.dirichlet(np.ones(4)) - 0.05  # a feasible point exists
         w = cp.Variable(4)
         allowed = [rows @ w >= right, cp.sum(w) == 1]
         cp.Problem(cp.Minimize(cp.sum_squares(w - centre)), allowed).solve(

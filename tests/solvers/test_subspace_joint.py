@@ -94,7 +94,7 @@ def test_search_improves_on_the_truncated_closed_form(wine, uncorrelated, size):
     if size == 2:
         assert solution.gap < 0.02
     assert "stopped" in solution.status
-    # what the point says is what machines on its features reach
+    # the value of the point is what machines on its features reach
     F = solution.point.subspace.features
     f = F @ (F.T @ solution.point.duals)
     value = 0.5 * np.sum(solution.point.duals * f) + hinge(f, problem.signs)[0]

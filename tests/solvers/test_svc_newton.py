@@ -1,4 +1,4 @@
-"""Newton's method around libsvm: few machines, and a way out when they fail."""
+"""Newton's method around libsvm: few machines, and a fallback when they fail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many kernels, few at a time: the same optimum with the same certificate."""
+"""Many kernels, a few at a time: the same optimum with the same certificate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sets known by their linear constraints, against linear programs."""
+"""Sets defined by linear constraints, checked against linear programs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kernelweave.weights import CappedSimplex, PolyhedralSet
 
 
 class Budgets(PolyhedralSet):
-    """``sum_i w_i = 1, 0.02 <= w_i <= 0.6`` and half of them share 0.4 at most."""
+    """``sum_i w_i = 1, 0.02 <= w_i <= 0.6``, and half of them sum to at most 0.4."""
 
     def polyhedron(self, m):
         half = (np.arange(m) < m / 2).astype(float)[None, :]
@@ -28,7 +28,7 @@ M = 7
 
 
 def truth(weight_set, scores):
-    """The largest ``<scores, w>`` by another call of a linear program."""
+    """The largest ``<scores, w>``, from a separate linear program."""
     allowed = weight_set.polyhedron(len(scores))
     found = linprog(
         -scores,
@@ -86,7 +86,7 @@ def test_violation_names_what_is_wrong(weight_set):
 
 
 def test_weights_are_capped_in_proportion():
-    """``min(cap, t w)``: the free ones keep their ratios."""
+    """``min(cap, t w)``: weights below their caps keep their ratios."""
     found = CappedSimplex(0.4).scale(np.array([8.0, 1.0, 2.0, 0.0]))
     assert_allclose(found, [0.4, 0.2, 0.4, 0.0], atol=1e-12)
     few = CappedSimplex(0.4).scale(np.array([1.0, 0.0, 0.0, 0.0]))
@@ -102,7 +102,7 @@ def test_caps_without_room_leave_one_point():
 
 
 def test_impossible_sets_are_named():
-    with pytest.raises(ValueError, match=r"CappedSimplex\(0.1\): 5 weights .* 0.5 at"):
+    with pytest.raises(ValueError, match=r"CappedSimplex\(0.1\): 5 .* most 0.5"):
         CappedSimplex(0.1).start(5)
     with pytest.raises(ValueError, match=r"has 2 caps for 5 weights"):
         CappedSimplex([0.5, 0.6]).start(5)

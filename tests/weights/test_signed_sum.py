@@ -1,4 +1,4 @@
-"""Weights of any sign: the set against eigenvalues and a cone solver."""
+"""Weights of any sign: the set, checked against eigenvalues and a cone solver."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_pulling_back_ends_on_the_boundary(rng):
             new = weight_set.cuts[cuts:]
             assert len(new) and np.all(new @ outside < 0)
             assert np.min(np.abs(new @ inside)) <= 1e-9  # it touches the set
-            # A little further out along the segment lies outside.
+            # A point slightly further along the segment lies outside.
             beyond = inside + 1e-3 * (outside - inside)
             null = np.sort(np.linalg.eigvalsh(weight_set.bank.combine(beyond)))
             assert null[0] < -1e-9
@@ -136,7 +136,7 @@ def test_one_kernel_leaves_no_choice(rng):
 
 
 def test_kernels_of_low_rank(rng):
-    """Common null spaces are no constraint; disjoint ranges leave no negative sign."""
+    """Common null spaces add no constraint; disjoint ranges allow no negative sign."""
     n = 9
     vectors = np.linalg.qr(rng.standard_normal((n, n)))[0][:, :3]
     stack = n * np.einsum("ip,jp->pij", vectors, vectors)

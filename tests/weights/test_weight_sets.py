@@ -1,4 +1,4 @@
-"""Each weight set against what its support function promises."""
+"""Each weight set, checked against its support function."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ scores_of_any_sign = hnp.arrays(
 
 
 def points_of(weight_set: WeightSet, p: int, rng: np.random.Generator) -> np.ndarray:
-    """Random points of the set, inner ones and its corners among them, (r, p)."""
+    """Random points of the set, including interior points and vertices, (r, p)."""
     if isinstance(weight_set, Uniform):
         return weight_set.start(p)[None, :]
     sizes = [rng.exponential(size=p) ** power for power in (0.1, 1.0, 5.0)]

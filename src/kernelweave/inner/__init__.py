@@ -1,1 +1,1 @@
-"""Inner problems of criteria: support vector machines, saddle points, correlations."""
+"""Problems inside criteria: support vector machines, saddle points, correlations."""

@@ -1,4 +1,4 @@
-"""The largest trace against a correlation matrix: the inner problem of Eq. 37."""
+"""``max tr(X A)`` over correlation matrices X: the inner problem of Eq. 37."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ __all__ = ["ComplementaryPair", "CorrelationMaximum", "maximize_correlation"]
 _Step = tuple[np.ndarray, np.ndarray]
 
 MAX_ITER = 100
-#: Relative gap below which the iteration keeps close to the central path.
+#: Relative gap below which the iteration stays close to the central path.
 LATE = 1e-7
-#: Share of the way to the boundary, and what a predictor that meets none adds to it.
+#: Share of the way to the boundary, and the amount that a full predictor step adds.
 TO_BOUNDARY, BOLDER = 0.9, 0.09
 #: Reduction of the gap in one step along the path.
 SHORT = 0.3
-#: Distance from the central path at which the last point counts as central, and the
-#: number of steps spent on getting there.
+#: Distance from the central path below which the last point counts as central, and the
+#: maximum number of steps spent on getting there.
 CENTRED, MAX_CENTRING = 1e-3, 4
-#: What is added to X before it is factored, in units of k times machine precision.
+#: Multiple of k that is added to the diagonal of X before it is factored.
 NUDGE = 4.0 * np.finfo(np.float64).eps
 
 
@@ -40,7 +40,7 @@ class CorrelationMaximum:
     value, upper : float
         ``tr(X A)`` and ``sum t``: the maximum lies between them.
     mu : float
-        ``X = mu (diag(t) - A)^-1`` up to rounding: how blunt the maximum is.
+        ``X = mu (diag(t) - A)^-1`` up to rounding: the smoothing of the maximum.
     n_iter : int
         Iterations taken.
     """
@@ -71,7 +71,7 @@ class CorrelationMaximum:
         values, vectors = np.linalg.eigh(x)
         root = vectors * np.sqrt(np.maximum(values, 0.0))
         moved = root.T @ slopes @ root
-        # Normal equations with a ridge for what rounding hides, refined twice.
+        # Normal equations, with a ridge against rounding, refined twice.
         gram = x * x
         gram[np.diag_indices(k)] += k * 1e-15
         solver = linalg.cho_factor(gram)
@@ -86,10 +86,10 @@ class CorrelationMaximum:
 def maximize_correlation(a: np.ndarray, tol: float = 1e-12) -> CorrelationMaximum:
     """Solve ``max { tr(X A) : X PSD, diag X = 1 }`` and its dual.
 
-    The dual is ``min { sum t : diag(t) - A PSD }``; there is no gap between the two.
-    Primal-dual interior point with Mehrotra's predictor and corrector; X and S =
-    ``diag(t) - A`` stay strictly feasible, so that ``sum t - tr(X A) = tr(X S)`` is the
-    gap at every step. The last steps go to the central point ``X S = mu I`` of that
+    The dual is ``min { sum t : diag(t) - A PSD }``; there is no duality gap. A
+    primal-dual interior point method with Mehrotra's predictor and corrector keeps X
+    and ``S = diag(t) - A`` strictly feasible, so ``sum t - tr(X A) = tr(X S)`` is the
+    gap at every step. The last steps move to the central point ``X S = mu I`` with that
     gap, where :meth:`CorrelationMaximum.curvature` is exact.
 
     Parameters
@@ -97,8 +97,8 @@ def maximize_correlation(a: np.ndarray, tol: float = 1e-12) -> CorrelationMaximu
     a : ndarray of shape (k, k)
         A symmetric matrix, usually positive semidefinite.
     tol : float, default=1e-12
-        Gap to stop at, relative to ``sum t`` or to the largest entry of A if that is
-        larger. Rounding may stop the iteration earlier.
+        Gap at which to stop, relative to ``sum t`` or the largest entry of A, whichever
+        is larger. Rounding may stop the iteration earlier.
     """
     a = np.asarray(a, dtype=np.float64)
     if a.ndim != 2 or a.shape[0] != a.shape[1] or not np.all(np.isfinite(a)):
@@ -166,7 +166,7 @@ class ComplementaryPair:
 
     @property
     def off_centre(self) -> float:
-        """How far ``X S`` is from a multiple of the identity; 0 on the central path."""
+        """Distance of ``X S`` from the multiples of I; 0 on the central path."""
         factor = np.linalg.cholesky(self.s)
         product = factor.T @ self.x @ factor
         mean = np.trace(product) / len(product)
@@ -178,15 +178,15 @@ class ComplementaryPair:
         return part if correction is None else part - sym(correction @ self.s_inverse)
 
     def diagonal_step(self, diagonals: np.ndarray) -> np.ndarray:
-        """The dt whose ``X diag(dt) S^-1`` has these diagonals, (k,) or (k, m)."""
+        """The dt for which ``X diag(dt) S^-1`` has these diagonals, (k,) or (k, m)."""
         return linalg.cho_solve(self._schur, diagonals, check_finite=False)
 
     def answer(self, part: np.ndarray, ds: np.ndarray) -> np.ndarray:
-        """The dX that goes with the centring part and a step dS, (k, k)."""
+        """The dX that corresponds to the centring part and a step dS, (k, k)."""
         return part - sym(self.x @ ds @ self.s_inverse)
 
     def lengths(self, dx: np.ndarray, ds: np.ndarray) -> tuple[float, float]:
-        """How far X and S can go along dX and dS before they turn singular."""
+        """How far X and S can move along dX and dS before they become singular."""
         return _reach(self.x_whitener, dx), _reach(self.s_whitener, ds)
 
 
@@ -196,7 +196,7 @@ def sym(matrix: np.ndarray) -> np.ndarray:
 
 
 def unit_diagonal(x: np.ndarray) -> np.ndarray:
-    """X (k, k), symmetric and scaled to a diagonal of ones, which rounding moved."""
+    """X (k, k), symmetrised and rescaled to a diagonal of ones after rounding."""
     size = np.sqrt(np.diag(x))
     return sym(x) / (size[:, None] * size)
 
@@ -210,7 +210,7 @@ def _follow_path(a: np.ndarray, tol: float) -> tuple[np.ndarray, np.ndarray, int
         try:
             pair = ComplementaryPair(x, np.diag(t) - a)
         except np.linalg.LinAlgError:
-            return *best, n_iter  # rounding has swallowed a small eigenvalue
+            return *best, n_iter  # a small eigenvalue is lost to rounding
         size = max(float(np.sum(t)), 1.0)  # sum t >= 1 if A is positive semidefinite
         relative = pair.gap / size
         if relative < best_gap:
@@ -245,7 +245,7 @@ class _System:
         return float(np.sum((pair.x + length_x * step[0]) * ahead)) / k
 
     def lengths(self, step: _Step, share: float = 1.0) -> tuple[float, float]:
-        """Lengths for X and t: a share of the way to the boundary, at most 1."""
+        """Step lengths of X and t: a share of the way to the boundary, at most 1."""
         reach_x, reach_t = self.pair.lengths(step[0], np.diag(step[1]))
         return min(1.0, share * reach_x), min(1.0, share * reach_t)
 
@@ -255,7 +255,7 @@ def _next(
 ) -> tuple[np.ndarray, np.ndarray]:
     """X and t after Mehrotra's step, or after a short one along the central path.
 
-    The latter still works when rounding is near.
+    The latter still works close to the limit set by rounding.
     """
     system, share = _System(pair), TO_BOUNDARY
     if late:

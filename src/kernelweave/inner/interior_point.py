@@ -1,4 +1,4 @@
-"""What all primal-dual interior points share: step lengths and Mehrotra's centring."""
+"""Common to all interior point methods: step lengths and Mehrotra's centring."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class LinearizedConditions(Protocol[Step]):
     """Optimality conditions linearised at one point, factored once, solved twice."""
 
     def solve(self, mu: float, before: Step | None = None) -> Step:
-        """The step to where all complementary products equal ``mu``.
+        """The step to the point where all complementary products equal ``mu``.
 
-        The products of the step ``before`` correct the linearisation.
+        The products of the step ``before``, if given, correct the linearisation.
         """
         ...
 
     def mu(self, step: Step | None = None) -> float:
-        """The mean complementary product: here, or after a step to the boundary."""
+        """The mean complementary product, here or after a step to the boundary."""
         ...
 
 
@@ -49,16 +49,16 @@ def largest_step(x: np.ndarray, step: np.ndarray) -> float:
     falling = step < 0
     if not np.any(falling):
         return np.inf
-    with np.errstate(over="ignore"):  # a vanishing step may go on for ever
+    with np.errstate(over="ignore"):  # a tiny step may have no finite limit
         return float(np.min(-x[falling] / step[falling]))
 
 
 class BorderedSystem:
     """``(H + diag(z / v)) dv + A'dnu = force``, ``A dv = missing``, factored once.
 
-    This is what remains of a step on ``{ v >= 0 : A v = b }`` once the multipliers z
-    of ``v >= 0`` are eliminated. The unknowns are scaled by v, which keeps the diagonal
-    of order mu however small a weight is.
+    The system for a step on ``{ v >= 0 : A v = b }`` once the multipliers z of
+    ``v >= 0`` have been eliminated. The unknowns are scaled by v, which keeps the
+    diagonal of order mu however small a weight is.
 
     Parameters
     ----------

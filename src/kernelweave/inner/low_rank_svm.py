@@ -1,4 +1,4 @@
-"""Support vector machines on few explicit features, by an interior point."""
+"""Support vector machines on a few explicit features, by an interior point method."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from kernelweave.inner.margin_bounds import balanced
 
 __all__ = ["solve_low_rank_svm"]
 
-#: Iterations allowed; 10 to 20 are normal.
+#: Maximum number of iterations; 10 to 20 are typical.
 MAX_ITER = 100
 #: Fraction of the way to the boundary.
 TO_BOUNDARY = 0.995
-#: Iterations for which a small gap may get no smaller: then it is rounding.
+#: A small gap that has not shrunk for this many iterations is limited by rounding.
 PATIENCE = 6
-#: Share of the bound C below which a variable counts as at its bound.
+#: A variable within this share of C from a bound may be set to it.
 AT_BOUND = 1e-9
 
 
@@ -28,15 +28,15 @@ def solve_low_rank_svm(
 ) -> np.ndarray:
     """The problem of :func:`solve_svm` for ``K = F F'``, with few features.
 
-    One iteration of this primal-dual interior point costs ``n l^2``. Unlike LIBSVM's,
-    their number hardly depends on C.
+    One iteration of this primal-dual interior point method costs ``n l^2``. Unlike
+    LIBSVM's, the number of iterations hardly depends on C.
 
     Parameters
     ----------
     features : ndarray of shape (n, l)
         F.
     signs : ndarray of shape (n, m)
-        y of each problem.
+        The y of each problem.
     bound : float
         C.
     tol : float
@@ -47,7 +47,7 @@ def solve_low_rank_svm(
     coef : ndarray of shape (n, m)
         ``a y``, feasible to the last digit.
     """
-    # Any constant may be taken off: y'a = 0, and the intercept absorbs it.
+    # Any constant may be subtracted: y'a = 0, and the intercept absorbs it.
     features = features - features.mean(axis=0)
     columns = [_interior_point(features, y, bound, tol) for y in signs.T]
     return balanced(np.column_stack(columns), signs, bound)
@@ -55,7 +55,7 @@ def solve_low_rank_svm(
 
 @dataclass
 class _State:
-    """A point of the interior: s and t = 1 - s, w = Q's, and the multipliers."""
+    """An interior point: s and t = 1 - s, w = Q's, and the multipliers."""
 
     s: np.ndarray
     t: np.ndarray
@@ -75,7 +75,7 @@ class _State:
         )
 
     def lengths(self, step: _State, share: float = 1.0) -> tuple[float, float]:
-        """Steps that go this share of the way to the boundary, or 1."""
+        """Step lengths: this share of the way to the boundary, at most 1."""
         pairs = ((self.s, step.s), (self.t, step.t))
         others = ((self.below, step.below), (self.above, step.above))
         first, second = (
@@ -90,8 +90,8 @@ def _interior_point(
 ) -> np.ndarray:
     """Mehrotra's method on ``min C s'QQ's/2 - e's``, ``a = C s``, ``Q = diag(y) F``.
 
-    ``w = Q's`` is a variable of its own, so that what rounding does to s spoils no
-    other condition, and so is the slack t, because 1 - s loses all digits at s = 1.
+    ``w = Q's`` is a separate variable, so that rounding errors in s affect no other
+    condition; so is the slack t, because 1 - s loses all digits near s = 1.
     """
     q = y[:, None] * np.column_stack([np.sqrt(bound) * features, np.ones(len(y))])
     share = np.count_nonzero(y > 0) / len(y)
@@ -122,7 +122,7 @@ def _interior_point(
 
 
 def _snapped(state: _State) -> np.ndarray:
-    """The entries of s, with those that tend to a bound put there."""
+    """The entries of s, with those that tend to a bound set to it."""
     s = np.where(state.s < state.t, state.s, 1.0 - state.t)
     s = np.where((state.s < AT_BOUND) & (state.s < state.below), 0.0, s)
     return np.where((state.t < AT_BOUND) & (state.t < state.above), 1.0, s)

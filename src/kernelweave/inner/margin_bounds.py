@@ -16,16 +16,16 @@ __all__ = [
     "primal_value",
 ]
 
-#: Difference of the sums of the two classes, relative to either, that is rounding.
+#: Relative difference between the sums of the two classes that counts as rounding.
 BALANCED = 1e-14
 
 
 @dataclass(frozen=True)
 class MarginTerms(CertificateTerms):
-    """Bounds whose dual point may still be multiplied by a number.
+    """Bounds whose dual point may still be scaled.
 
-    With ``total = e'a``, ``square = tau a'a`` and the scores ``q_i = a'G_i a`` every
-    factor s gives ``J(u) >= 2 s total - s^2 (square + <q, u>)`` while ``s a <= C``.
+    With ``total = e'a``, ``square = tau a'a`` and the scores ``q_i = a'G_i a``, every
+    factor s with ``s a <= C`` gives ``J(u) >= 2 s total - s^2 (square + <q, u>)``.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class MarginTerms(CertificateTerms):
     largest_factor: float = 1.0
 
     def factor(self, support: float) -> float:
-        """The best s, where no allowed ``u`` has ``<q, u> > support``."""
+        """The best s, given that ``<q, u> <= support`` for every allowed ``u``."""
         curvature = self.square + support
         if self.total <= 0.0:
             return 0.0
@@ -57,10 +57,10 @@ class MarginTerms(CertificateTerms):
 
 
 def balanced(coef: np.ndarray, signs: np.ndarray, bound: float) -> np.ndarray:
-    """The point of ``0 <= a <= bound, y'a = 0`` near ``coef = a y``, both (n, k).
+    """A point of ``0 <= a <= bound, y'a = 0`` near ``coef = a y``, both (n, k).
 
-    Entries are clipped, then the class with the larger sum is scaled down: that keeps
-    zeros and the box. A point that satisfies all this already comes back unchanged.
+    Entries are clipped, then the class with the larger sum is scaled down, which
+    preserves zeros and the box. A feasible point is returned unchanged.
     """
     a = np.clip(np.where(np.isfinite(coef), coef, 0.0) * signs, 0.0, bound)
     plus = np.sum(np.where(signs > 0, a, 0.0), axis=0)
@@ -75,8 +75,8 @@ def balanced(coef: np.ndarray, signs: np.ndarray, bound: float) -> np.ndarray:
 def best_intercept(f: np.ndarray, y: np.ndarray, loss: str) -> float:
     """The b that minimises the loss of ``f + b``; f and y of shape (n,), y = +-1.
 
-    With ``r_i = y_i - f_i`` a positive row asks for ``b >= r_i``, a negative one for
-    ``b <= r_i``. Where a whole interval is best its middle is returned.
+    With ``r_i = y_i - f_i`` a positive row requires ``b >= r_i``, a negative one
+    ``b <= r_i``. If a whole interval is optimal, its midpoint is returned.
 
     Parameters
     ----------
@@ -100,10 +100,10 @@ def best_intercept(f: np.ndarray, y: np.ndarray, loss: str) -> float:
 
 
 def _root_of_squared_loss(r: np.ndarray, positive: np.ndarray) -> float:
-    """Where ``sum_active (r_i - b) = 0``: positives are active above b, others below.
+    """Root b of ``sum_active (r_i - b)``: positives are active above b, others below.
 
-    The sum falls with b and is linear between breakpoints, where it is known from
-    cumulated sums.
+    The sum decreases in b and is linear between the breakpoints, at which cumulative
+    sums give its value.
     """
     order = np.argsort(r)
     r, plus = r[order], positive[order].astype(np.float64)
@@ -120,7 +120,7 @@ def _root_of_squared_loss(r: np.ndarray, positive: np.ndarray) -> float:
 
 
 def hard_margin(f: np.ndarray, y: np.ndarray, norm2: float) -> float:
-    """``norm(w)^2 / rho^2``, infinite where f separates nothing."""
+    """``norm(w)^2 / rho^2``, infinite if f does not separate the classes."""
     rho = 0.5 * float(np.min(f[y > 0]) - np.max(f[y < 0]))
     if not (rho > 0.0 and norm2 > 0.0):
         return np.inf
@@ -130,10 +130,10 @@ def hard_margin(f: np.ndarray, y: np.ndarray, norm2: float) -> float:
 def primal_value(
     f: np.ndarray, coef: np.ndarray, y: np.ndarray, bound: float, tau: float
 ) -> float:
-    """A true primal value at the function ``f = K coef``; all arrays (n,), y = +-1.
+    """A valid primal value from ``f = K coef``; all arrays (n,), y = +-1.
 
-    It is the smaller of the value at f and of that at the multiple of f which
-    separates all rows, if there is one.
+    The smaller of the value at f and that at the multiple of f which separates all
+    rows, if there is one.
     """
     norm2 = max(float(coef @ f), 0.0)
     hard = hard_margin(f + tau * coef, y, norm2 + tau * float(coef @ coef))

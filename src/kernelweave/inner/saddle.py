@@ -1,4 +1,4 @@
-"""Margins and kernel weights as one saddle point problem."""
+"""Margins and kernel weights as a single saddle point problem."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class SaddleProblem:
     bank : Bank
         Kernels over the n rows with a label in some column.
     signs : ndarray of shape (n, k)
-        +1, -1, or 0 for a row that takes no part in a column.
+        +1 or -1; 0 marks rows that do not take part in a column.
     bound : float
         The C of ``0 <= a <= C``, or infinity.
     tau : float
         Fixed weight of the identity.
     identity : bool
-        Whether the identity is a kernel too, number 0.
+        Whether the identity is a kernel too, with index 0.
     """
 
     bank: Bank
@@ -59,12 +59,12 @@ class SaddleProblem:
         return replace(self, bank=bank, tau=tau, identity=False)
 
     def combine(self, weights: np.ndarray, out: Array | None = None) -> Array:
-        """``sum_i w_i G_i`` of the kernels alone in float64, (n, n)."""
+        """``sum_i w_i G_i`` without the identity, in float64, (n, n)."""
         weights = np.asarray(weights, dtype=np.float64)[-self.bank.n_kernels :]
         return combine_in_double(self.bank, weights, out)
 
     def products(self, beta: np.ndarray) -> Array:
-        """``G_i beta`` where the bank lives, (m, n, k), for beta (n, k)."""
+        """``G_i beta`` on the device of the bank, (m, n, k), for beta (n, k)."""
         like = self.bank.like
         moved = from_numpy(beta, like, namespace(like).float64)
         out = self.bank.apply(moved)
@@ -78,7 +78,7 @@ class SaddleProblem:
         return to_numpy(inner_products(products, from_numpy(beta, products)))
 
     def column(self, c: int) -> tuple[np.ndarray | slice, np.ndarray]:
-        """The rows of column c that have a label, and their signs."""
+        """The labelled rows of column c, and their signs."""
         y = self.signs[:, c]
         if self.all_labelled:
             return slice(None), y
@@ -99,7 +99,7 @@ class SaddleProblem:
         return total
 
     def terms(self, beta: np.ndarray, scores: np.ndarray, upper: float) -> MarginTerms:
-        """Certificate terms of a feasible ``beta = a y`` (n, k) with its scores."""
+        """Certificate terms of a feasible ``beta = a y`` (n, k), given its scores."""
         total = float(np.sum(beta * self.signs))
         square = self.tau * float(np.sum(beta**2))
         largest = float(np.max(np.abs(beta)))
@@ -107,7 +107,7 @@ class SaddleProblem:
         return MarginTerms(upper, 2.0 * total - square, scores, total, square, factor)
 
     def unit(self) -> float:
-        """The size of a: where its linear and quadratic terms meet, or the box."""
+        """The scale of a: where its linear and quadratic terms balance, or the box."""
         means = np.mean(self.bank.diagonals(), axis=1)
         curvature = max([*map(float, means), float(self.identity)]) + self.tau
         free = 1.0 / curvature if curvature > 0 else np.inf

@@ -1,4 +1,4 @@
-"""A primal-dual interior point for margins and kernel weights together."""
+"""A primal-dual interior point method for margins and kernel weights jointly."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ __all__ = ["SEPARABLE", "SaddlePath"]
 TO_BOUNDARY = 0.99
 #: A corrected step shorter than this is compared with one corrected less.
 SHORT = 0.1
-#: After more short steps in a row than this, the multipliers absorb all they can.
+#: After more short steps in a row than this, the multipliers absorb the whole residual.
 MOST_SHORT = 8
 #: Multiple of mu that a multiplier may add to its product to remove a residual.
 ABSORB = 1.0
-#: Residuals above this multiple of the complementarity ask for a second-order term.
+#: Residuals above this multiple of the complementarity call for a second-order term.
 INFEASIBLE = 1.0
 #: A hard margin whose squared inverse exceeds this, for kernels of mean diagonal one,
-#: cannot be told from no margin in float64.
+#: is indistinguishable from no margin in float64.
 SEPARABLE = 1e13
 
 Support = Callable[[np.ndarray], float]
 
 
 class SaddlePath:
-    """A primal-dual path to the saddle point, one factorisation per step and column.
+    """A primal-dual path to the saddle point; one factorisation per step and column.
 
     In signed variables ``b = a y`` and with multipliers z of ``a >= 0``, v of
     ``u = C - a >= 0``, s of ``w >= 0``, lam of ``e'b = 0`` and eta of
@@ -61,7 +61,7 @@ class SaddlePath:
     program of Lanckriet et al. (2002), whose multipliers are the weights. A step
     factors ``M = sum_i w_i G_i + tau I + diag(z/a + v/u)`` and solves a system of
     m + k + 1 unknowns for (w, lam, eta), twice (Mehrotra's predictor and corrector).
-    Vectors live in host memory; what has the size of the kernels stays with the bank.
+    Vectors live in host memory; arrays as large as a kernel stay with the bank.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ class SaddlePath:
 
     @property
     def weights(self) -> np.ndarray:
-        """The weights now, (m,); positive, but on their set only in the limit."""
+        """The current weights, (m,); positive, but in their set only in the limit."""
         return self.fixed if self.norm is None else self.point.w
 
     def coef(self) -> np.ndarray:
@@ -145,7 +145,7 @@ class SaddlePath:
     def _second_order(
         self, predictor: Point, length: float
     ) -> tuple[np.ndarray, np.ndarray] | None:
-        """What the products of w and b add to the conditions after a predictor."""
+        """The second-order terms of the products of w and b after a predictor step."""
         if self.norm is None:
             return None
         beta = length * predictor.a * self.signs
@@ -155,10 +155,10 @@ class SaddlePath:
         return np.where(self.used, change, 0.0), 0.5 * scores
 
     def bounds(self, weights: np.ndarray, support: Support) -> tuple[float, float]:
-        """Bounds on the value at allowed weights (m,), and on the best allowed one.
+        """An upper bound at allowed weights (m,), and a lower bound on the optimum.
 
-        They belong to the present point and cost no pass over the kernels. The first is
-        infinite while a hard margin is not reached.
+        They follow from the current point without a pass over the kernels. The first is
+        infinite until a hard margin is reached.
         """
         problem, beta = self.problem, self.size * self.point.a * self.signs
         f, tau = to_numpy(tensor_sum(weights, self.products)), problem.tau
@@ -174,7 +174,7 @@ class SaddlePath:
     def run(self, gap: float, max_steps: int) -> None:
         """Follow the path at fixed weights until the relative gap is at most ``gap``.
 
-        It also ends when rounding keeps the gap from falling.
+        It also stops when rounding keeps the gap from shrinking.
         """
         best, idle = np.inf, 0
         for _ in range(max_steps):
@@ -188,12 +188,12 @@ class SaddlePath:
             self.step()
 
     def require_separable(self, upper: float, lower: float) -> None:
-        """Give up where no function of the kernels can have a hard margin.
+        """Give up if no function of the kernels can have a hard margin.
 
         Raises
         ------
         InfeasibleError
-            If the lower bound says that the margin is zero up to rounding.
+            If, by the lower bound, the margin is zero up to rounding.
         """
         if np.isinf(upper) and lower > SEPARABLE * self.size:
             raise InfeasibleError(
@@ -218,7 +218,7 @@ class SaddlePath:
         return 2.0 * self.size * total
 
     def _start(self, weights: np.ndarray) -> None:
-        """Equal a in each class, as large as is best; z and v from the gradient."""
+        """Equal a within each class, optimally scaled; z and v from the gradient."""
         signs, used = self.signs, self.used
         positives = np.sum(signs > 0, axis=0) / np.sum(used, axis=0)
         a = 2.0 * np.where(signs > 0, 1.0 - positives, positives)
@@ -244,7 +244,7 @@ class SaddlePath:
         floor = max(0.1, 0.5 * float(np.mean(np.abs(gradient[used]))))
         z = np.where(used, np.maximum(gradient, 0.0) + floor, 0.0)
         u = np.where(self.boxed, self.bound - a, 1.0)
-        nearness = np.minimum(1.0, a / u)  # a box far away must not rule the start
+        nearness = np.minimum(1.0, a / u)  # a distant box must not dominate the start
         v = np.where(self.boxed, nearness * (np.maximum(-gradient, 0.0) + floor), 0.0)
         w, s, eta = np.empty(0), np.empty(0), 0.0
         self.fixed = weights
@@ -260,7 +260,7 @@ class SaddlePath:
         return to_numpy(inner_products(self.products, from_numpy(beta, self.products)))
 
     def _refresh(self) -> None:
-        """Residuals of the conditions that are not products."""
+        """Update the residuals of the conditions other than complementarity."""
         point, signs = self.point, self.signs
         beta = point.a * signs
         self.scores = self._scores(beta)
@@ -281,11 +281,10 @@ class SaddlePath:
         return total + float(np.abs(self.residuals.weights) @ self.point.w)
 
     def _absorb(self, most: float) -> None:
-        """Let z and v take over what remains of the residual where that is cheap.
+        """Let z and v absorb residuals, adding at most ``most`` to each product.
 
         A step that ends at a bound leaves a multiplier far too small for the residual
-        there; the next steps would be short for its sake. Cheap is what adds at most
-        ``most`` to a product.
+        there, which would make the next steps short.
         """
         point, signs = self.point, self.signs
         residual = self.residuals.rows * signs
@@ -308,7 +307,7 @@ class SaddlePath:
         with np.errstate(over="ignore"):
             diagonal = ridge + point.z / point.a + point.v / point.u
         if not np.all(np.isfinite(diagonal)):
-            raise FactorizationError("the path ends: it has reached its boundary")
+            raise FactorizationError("the path has reached the boundary of its region")
         diagonal = np.where(self.used, diagonal, 1.0)
         columns = []
         for c in range(diagonal.shape[1]):
@@ -322,8 +321,8 @@ class SaddlePath:
 def _largest_sum(scores: np.ndarray, q: float) -> float:
     """The largest ``<scores, w>`` with ``w >= 0``, ``sum_i w_i^q = 1``; scores (m,).
 
-    Twice eta at the optimum, and the curvature that the linear term of a meets: from a
-    start much larger than that, the first step in eta ends below zero.
+    Twice eta at the optimum, and the curvature that balances the linear term in a: from
+    a start much larger than that, the first step would make eta negative.
     """
     largest = float(np.max(scores))
     if q == 1 or not largest > 0.0:

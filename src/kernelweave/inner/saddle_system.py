@@ -1,4 +1,4 @@
-"""One step of the margin saddle: its variables and the linearised conditions."""
+"""One step towards the saddle point: variables and linearised conditions."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from kernelweave.inner.interior_point import largest_step
 
 __all__ = ["FactoredColumn", "Point", "Residuals", "SaddleSystem"]
 
-#: Shares of a diagonal, and of one, added to it until it is positive definite.
+#: Multiples of the diagonal plus one, added to it until M is positive definite.
 JITTERS = (0.0, 1e-14, 1e-12, 1e-10, 1e-8, 1e-6)
 
 
 @dataclass
 class Point:
-    """Variables, or a step in them; the shapes are (n, k), (m,) and (k,).
+    """Variables, or a step in them, of shapes (n, k), (m,) and (k,).
 
-    Rows without a label and absent boxes keep a = u = 1 and z = v = 0.
+    Unlabelled rows and absent boxes keep a = u = 1 and z = v = 0.
     """
 
     a: np.ndarray
@@ -41,11 +41,11 @@ class Point:
 
     @property
     def pairs(self) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
-        """Variables whose products tend to zero."""
+        """Complementary variables, whose products tend to zero."""
         return (self.a, self.z), (self.u, self.v), (self.w, self.s)
 
     def complementarity(self, step: Point | None = None, length: float = 0.0) -> float:
-        """The sum of all products, after a step if there is one."""
+        """The sum of all products, after a step if one is given."""
         if step is None:
             return sum(float(np.sum(x * y)) for x, y in self.pairs)
         return sum(
@@ -70,15 +70,15 @@ class Point:
 
 @dataclass(frozen=True)
 class Residuals:
-    """What is left of the conditions that are not products.
+    """Residuals of the conditions other than complementarity.
 
     Attributes
     ----------
     rows : ndarray of shape (n, k)
-        ``sum_i w_i G_i b + tau b - y - y z + y v + lam``, 0 where a row has no label.
+        ``sum_i w_i G_i b + tau b - y - y z + y v + lam``, zero in unlabelled rows.
     balance : ndarray of shape (k,)
         ``e'b``.
-    weights : ndarray of shape (m,), or (0,) where the weights are fixed
+    weights : ndarray of shape (m,), or (0,) if the weights are fixed
         ``eta w_i^(q-1) - b'G_i b / 2 - s_i``.
     norm : float
         ``(sum_i w_i^q - 1) / q``.
@@ -91,7 +91,7 @@ class Residuals:
 
 
 class FactoredColumn:
-    """One factored ``M``, and the constraints ``[G_1 b, ..., G_m b, e]`` behind it."""
+    """A factored ``M`` and the constraints ``[G_1 b, ..., G_m b, e]`` of one column."""
 
     def __init__(
         self,
@@ -140,17 +140,17 @@ class SaddleSystem:
     Parameters
     ----------
     point : Point
-        Where.
+        The point of linearisation.
     residuals : Residuals
-        The other conditions there.
+        The residuals there.
     columns : list of FactoredColumn
         One per column of the signs.
     signs : ndarray of shape (n, k)
-        +1, -1, or 0 for a row that takes no part in a column.
+        +1 or -1; 0 marks rows that do not take part in a column.
     boxed : ndarray of bool of shape (n, k)
         Where a has an upper bound.
     norm : float or None
-        q, or None where the weights are fixed.
+        q, or None if the weights are fixed.
     """
 
     def __init__(
@@ -165,12 +165,12 @@ class SaddleSystem:
         self.point, self.residuals, self.columns = point, residuals, columns
         self.signs, self.used, self.boxed, self.norm = signs, signs != 0, boxed, norm
         self.n_pairs = np.sum(self.used) + np.sum(boxed) + len(point.w)
-        #: What the products of w and b, which are not linear, add to the conditions on
-        #: the rows (n, k) and on the weights (m,) after a predictor.
+        #: Second-order terms of the products of w and b after a predictor step, in the
+        #: conditions on the rows (n, k) and on the weights (m,).
         self.second_order: tuple[np.ndarray, np.ndarray] | None = None
 
     def mu(self, step: Point | None = None) -> float:
-        """The mean complementary product: here, or after a step to the boundary."""
+        """The mean complementary product, here or after a step to the boundary."""
         if step is None:
             return self.point.complementarity() / self.n_pairs
         length = min(1.0, self.point.longest(step))
@@ -181,8 +181,8 @@ class SaddleSystem:
     ) -> Point:
         """The step to ``a z = u v = w s = mu``.
 
-        ``trust`` times the products of the step ``before`` correct the linearisation:
-        where that step was short they say little.
+        The products of the step ``before``, times ``trust``, correct the linearisation;
+        after a short step they carry little information.
         """
         point, signs = self.point, self.signs
         gaps = []
@@ -218,7 +218,7 @@ class SaddleSystem:
     def _solve_small(
         self, halves: list[Array], weight_right: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, float]:
-        """Steps in (w, lam, eta) once those in b are eliminated."""
+        """Steps in (w, lam, eta), those in b having been eliminated."""
         point, k = self.point, len(self.columns)
         m = len(point.w)
         size = m + k + (self.norm is not None)

@@ -1,4 +1,4 @@
-"""Support vector machines of one kernel: the inner problem of the joint criteria."""
+"""Support vector machines with one kernel: the inner problem of the joint criteria."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from kernelweave.inner.margin_bounds import balanced, best_intercept, primal_val
 
 __all__ = ["Machine", "hinge", "solve_machine", "solve_svm"]
 
-#: What LIBSVM is asked for, in units of the margin, one after the other.
+#: Tolerances requested from LIBSVM, in units of the margin, in this order.
 VIOLATIONS = (1e-3, 1e-5)
-#: Steps of LIBSVM, each of which changes two variables, and corrections of its active
-#: set that a machine may take.
+#: Maximum number of LIBSVM steps, each of which changes two variables, and of
+#: corrections of its active set, per machine.
 MAX_STEPS, MAX_ROUNDS = 100_000, 30
-#: The box of LIBSVM where there is none, for a kernel of mean diagonal one.
+#: C passed to LIBSVM if there is no box, for a kernel of mean diagonal one.
 NO_BOX = 1e4
-#: Share of the box, or of the largest variable, within which one is at its bound.
+#: A variable is at its bound within this share of the box, or of the largest variable.
 AT_BOUND = 1e-9
-#: What a condition on a variable at its bound may be violated by, in margins.
+#: Violation allowed in the condition of a variable at its bound, in margins.
 VIOLATED = 1e-10
 #: Ridge per row on the kernel between free rows, relative to its mean diagonal, and the
-#: solves that undo it.
+#: number of solves that undo it.
 RIDGE, REFINEMENTS = 1e-13, 3
 
 
@@ -43,15 +43,15 @@ def solve_svm(
 ) -> np.ndarray:
     """``max sum(a) - a' (K o yy') a / 2`` over ``0 <= a <= C``, ``y'a = 0``: ``a y``.
 
-    :func:`solve_machine` on each column of signs; where that leaves too large a gap, an
-    interior point. The result carries no promise: a certificate has to judge it.
+    :func:`solve_machine` on each column of signs, followed by an interior point method
+    where the gap is too large. The result is not guaranteed: it has to be certified.
 
     Parameters
     ----------
     kernel : ndarray of shape (n, n)
         K.
     signs : ndarray of shape (n, m)
-        y of each problem.
+        The y of each problem.
     bound : float
         C.
     tol : float
@@ -65,7 +65,7 @@ def solve_svm(
     machines = [solve_machine(kernel, y, bound, tol) for y in signs.T]
     coef = np.column_stack([machine.coef for machine in machines])
     late = np.flatnonzero([machine.gap > tol for machine in machines])
-    if len(late):  # kernels of low rank, large C: the interior point has no trouble
+    if len(late):  # low rank and large C: easy for the interior point method
         others = solve_low_rank_svm(_factor(kernel), signs[:, late], bound, tol)
         for j, other in zip(late, others.T, strict=True):
             if (
@@ -85,7 +85,7 @@ def _factor(kernel: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Machine:
-    """A solved machine, with what its derivatives need.
+    """A solved machine, with the factor that its derivatives need.
 
     Attributes
     ----------
@@ -96,9 +96,9 @@ class Machine:
     free : ndarray of int
         Rows strictly inside the box.
     factor : ndarray or None
-        Cholesky factor of the kernel between them.
+        Cholesky factor of the kernel between those rows.
     n_factorizations : int
-        Factorisations taken.
+        Number of factorisations.
     """
 
     coef: np.ndarray
@@ -127,9 +127,9 @@ def solve_machine(
 ) -> Machine:
     """One machine, with or without a box, polished until its gap is small enough.
 
-    LIBSVM knows which variables are at a bound long before it knows the digits of the
-    others; those then follow from a linear system. It is asked for more where that is
-    not enough.
+    LIBSVM identifies the variables at a bound long before the others are accurate; the
+    latter then follow from a linear system. If that is not enough, LIBSVM is run again
+    with a smaller tolerance.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ def solve_machine(
     tol : float
         Relative gap to reach.
     start : ndarray of shape (n,), optional
-        ``a y`` of a similar machine, whose active set is tried first.
+        ``a y`` from a similar machine, whose active set is tried first.
 
     Returns
     -------
@@ -156,7 +156,7 @@ def solve_machine(
         if best is not None and best.gap <= tol:
             break
         svc = SVC(C=box, kernel="precomputed", tol=violation, max_iter=MAX_STEPS)
-        with warnings.catch_warnings():  # how good the answer is will be measured
+        with warnings.catch_warnings():  # the accuracy is measured below
             warnings.simplefilter("ignore", ConvergenceWarning)
             svc.fit(kernel, y)
         coef = np.zeros(len(y))
@@ -229,7 +229,7 @@ def _solve_free(
     right = y[inside] - kernel[np.ix_(inside, fixed)] @ beta[fixed]
     ones = solve_factored(factor, np.ones((len(inside), 1)))[:, 0]
     total, free = -float(np.sum(beta[fixed])), np.zeros(len(inside))
-    for _ in range(REFINEMENTS):  # the ridge is taken back step by step
+    for _ in range(REFINEMENTS):  # iterative refinement removes the ridge
         step = solve_factored(factor, (right - matrix @ free)[:, None])[:, 0]
         b = float(np.sum(step) + np.sum(free) - total) / float(np.sum(ones))
         free += step - b * ones
@@ -247,7 +247,7 @@ def _relative_gap(
 
 
 def hinge(values: np.ndarray, signs: np.ndarray) -> tuple[float, np.ndarray]:
-    """The sum of ``max(0, 1 - y (f + b))`` with the best intercepts, and those (m,).
+    """The sum of ``max(0, 1 - y (f + b))`` with the best intercepts b, and b (m,).
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""How the weights are found, and the certificate that judges every way."""
+"""Methods that find the weights, and the certificate that checks all of them."""
 
 from kernelweave.solvers.certify import certify
 from kernelweave.solvers.em import truncated_em

@@ -20,14 +20,14 @@ def active_set(criterion: Alignment, weight_set: WeightSet) -> Iterator[Iterate]
     """``min_w w'S w - 2 b'w`` over ``w >= 0``, then scaled onto the set.
 
     The non-negative case of Lanckriet et al. (2002), Eq. 11: the minimiser is the best
-    aligned sum of kernels times its alignment over its norm. With ``S = R'R`` it is
-    the non-negative least-squares problem ``min norm(R w - R^-T b)``, for which the
-    active-set method of Lawson and Hanson is finite.
+    aligned sum of kernels times its alignment over its norm. With ``S = R'R`` this is
+    the non-negative least-squares problem ``min norm(R w - R^-T b)``, which the
+    active-set method of Lawson and Hanson solves in finitely many steps.
 
     Yields
     ------
     Iterate
-        One, at the optimum, or at the only point of a set of one point.
+        A single one, at the optimum (or the only point of a one-point set).
     """
     start = weight_set.start(criterion.n_weights)
     if weight_set.is_point(len(start)):
@@ -37,7 +37,7 @@ def active_set(criterion: Alignment, weight_set: WeightSet) -> Iterator[Iterate]
     scaled, _ = nnls(root, goal, maxiter=50 * len(start))
     raw = criterion.unscaled(scaled)
     largest = float(np.max(raw))
-    # Nothing is aligned with the target: every point is as good as the start.
+    # If nothing is aligned with the target, every point is as good as the start.
     weights = weight_set.scale(raw / largest) if largest > 0.0 else start
     yield _iterate(criterion, weight_set, weights)
 
@@ -45,18 +45,19 @@ def active_set(criterion: Alignment, weight_set: WeightSet) -> Iterator[Iterate]
 def aligned_cuts(
     criterion: Alignment, weight_set: SignedSum | LinearSet
 ) -> Iterator[Iterate]:
-    """``max b'w`` subject to ``w'S w <= 1``, w in the cone that the set spans.
+    """``max b'w`` subject to ``w'S w <= 1``, w in the cone spanned by the set.
 
-    For weights of any sign that is Lanckriet et al. (2002), Eq. 11, without a
-    semidefinite program. Under rows ``A w >= 0``, linear constraints of the set or
-    eigenvectors of earlier sums, the dual is the non-negative least-squares problem
-    ``min_z norm(R^-T (b + A'z))``, whose value bounds the alignment and whose weights
-    are ``S^-1 (b + A'z)``. Linear constraints are all known: one problem is enough.
+    For weights of any sign this is Lanckriet et al. (2002), Eq. 11, without a
+    semidefinite program. With constraints ``A w >= 0`` (linear constraints of the set,
+    or cuts from eigenvectors of earlier sums) the dual is the non-negative
+    least-squares problem ``min_z norm(R^-T (b + A'z))``, whose value bounds the
+    alignment and whose weights are ``S^-1 (b + A'z)``. For linear sets all constraints
+    are known in advance, and one such problem suffices.
 
     Yields
     ------
     Iterate
-        After each least-squares problem, the best weights so far with the best bound.
+        After each least-squares problem, the best weights and the best bound so far.
     """
     root, goal = square_root(criterion.correlations, criterion.cosines)
     values = np.sum(root**2, axis=1)
@@ -80,7 +81,7 @@ def aligned_cuts(
         if candidate > bound:
             bound = candidate
             best = replace(best, dual=point, lower_bound=bound)
-        if not total > 0.0:  # nothing that the cuts allow is aligned with the target
+        if not total > 0.0:  # no weights within the cuts are aligned with the target
             yield best
             return
         weights = weight_set.scale(point / total)
@@ -101,15 +102,15 @@ def aligned_cuts(
 
 
 def _cone_rows(allowed: Polyhedron) -> np.ndarray:
-    """Rows a with ``a'w >= 0`` on the multiples of a polyhedron in ``sum_i w_i = 1``.
+    """Rows a with ``a'w >= 0`` on the cone over a polyhedron in ``sum_i w_i = 1``.
 
-    A number on the right of a constraint becomes that multiple of the sum.
+    A right-hand side becomes the corresponding multiple of the sum.
     """
     one = np.eye(len(allowed.limits))
     equal = allowed.equal - allowed.equal_to[:, None]
     bounded = np.all(np.isfinite(allowed.limits))
     if not (bounded and np.any(np.all(allowed.equal == 1.0, axis=1))):
-        raise ValueError("alignment needs weights with limits that sum to 1")
+        raise ValueError("alignment needs weights that sum to 1, with finite limits")
     low, high = allowed.limits.T[:, :, None]
     below = allowed.below_to[:, None] - allowed.below
     rows = np.concatenate([below, equal, -equal, one - low, high - one])
@@ -119,7 +120,7 @@ def _cone_rows(allowed: Polyhedron) -> np.ndarray:
 def square_root(
     correlations: np.ndarray, cosines: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """R (r, p) with ``R'R = S`` and g (r,) with ``R'g = b``, without a null space."""
+    """R (r, p) with ``R'R = S`` and g (r,) with ``R'g = b``; R has full row rank."""
     values, vectors = np.linalg.eigh(correlations)
     keep = values > NULL_EIGENVALUE * max(float(values[-1]), 0.0)
     roots = np.sqrt(values[keep])

@@ -1,4 +1,4 @@
-"""Interior point on the weights and the inner matrix of the block form together."""
+"""Interior point in the weights and the inner matrix of the block form jointly."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from kernelweave.solvers.newton import JUMP, TINY, newton, onto_simplex, safe_st
 
 __all__ = ["block_newton", "joint_newton"]
 
-#: Fraction of the way to the boundary of the cones; bolder steps lose the central path.
+#: Fraction of the way to the boundary of the cones; longer steps lose the central path.
 TO_BOUNDARY = 0.9
-#: Steps on the weights alone before X joins in.
+#: Newton steps in the weights alone before switching to the joint method.
 PATIENCE = 12
 
 
 def block_newton(criterion: BlockFisher, weight_set: Any) -> Iterator[Iterate]:
-    """Newton's method on the weights and, if a kink stalls it, on X as well.
+    """Newton's method in the weights and, if a kink stalls it, in X as well.
 
-    Where the criterion is smooth the first needs fewer factorisations and gets closer
-    to machine precision; the second does not depend on that.
+    Where the criterion is smooth, the former needs fewer factorisations and gets closer
+    to machine precision; the latter does not rely on smoothness.
     """
     with suppress(FactorizationError):
         yield from islice(newton(criterion, weight_set), PATIENCE)
@@ -45,7 +45,7 @@ def joint_newton(criterion: BlockFisher, weight_set: NormSet) -> Iterator[Iterat
     """Minimise ``sum t`` over w and t with ``S = diag(t) - A(w)`` PSD (Eq. 37).
 
     The criterion has kinks wherever its inner maximiser X is not unique, and its
-    minimum is often at one. So X is not eliminated but moves with the weights: with
+    minimum is often at one. So X is not eliminated but updated with the weights: with
     ``v = w^q`` as in :func:`kernelweave.solvers.newton.newton`, the conditions are::
 
         tr(X dA/dv_i) + nu - z_i = 0,   diag X = 1,   sum_i v_i = 1,
@@ -53,12 +53,12 @@ def joint_newton(criterion: BlockFisher, weight_set: NormSet) -> Iterator[Iterat
 
     Each step expands A once (one factorisation) and takes Mehrotra's predictor and
     corrector on a system of m + 1 unknowns, once dX and dt are eliminated. Since A is
-    convex in w, S would lose what A bends; t makes up for it.
+    convex in w, its curvature could make S indefinite; t is raised to compensate.
 
     Yields
     ------
     Iterate
-        One for each expansion, with its lower bound.
+        One per expansion, with its lower bound.
     """
     q = weight_set.norm
     weights = weight_set.start(criterion.n_weights)
@@ -66,7 +66,7 @@ def joint_newton(criterion: BlockFisher, weight_set: NormSet) -> Iterator[Iterat
         yield Iterate.at(weights, criterion.evaluate(weights, hessian=False))
         return
     at, count = criterion.expand(weights), 1
-    unit = float(np.trace(at.matrix)) or 1.0  # one scale for all problems
+    unit = float(np.trace(at.matrix)) or 1.0  # makes the iteration scale-invariant
     point = _start(at, weights, q, unit)
     while True:
         iterate = _iterate(criterion, weight_set, at, point, unit)
@@ -78,7 +78,7 @@ def joint_newton(criterion: BlockFisher, weight_set: NormSet) -> Iterator[Iterat
 
 @dataclass(frozen=True)
 class _Point:
-    """Primal (v, t) and dual (z, nu, X) variables; A is in units of its first trace."""
+    """Primal (v, t) and dual (z, nu, X) variables; A is scaled by its initial trace."""
 
     v: np.ndarray
     t: np.ndarray
@@ -98,7 +98,7 @@ class _Step:
 
 
 def _start(at: BlockExpansion, weights: np.ndarray, q: float, unit: float) -> _Point:
-    """Equal weights, X = I and multipliers of the size of the gradient's spread."""
+    """Equal weights, X = I, and multipliers as large as the spread of the gradient."""
     g = np.einsum("ikk->i", at.slopes) * weights ** (1.0 - q) / (q * unit)
     nu = -float(np.mean(g))
     spread = max(float(np.max(np.abs(g + nu))), 0.01 * abs(nu))
@@ -114,7 +114,7 @@ def _iterate(
     point: _Point,
     unit: float,
 ) -> Iterate:
-    """What the loop needs: t bounds the value from above, X the optimum from below."""
+    """The iterate: t bounds the value from above, X the optimum from below."""
     weights = point.v ** (1.0 / weight_set.norm)
     gradient = criterion.scale * np.einsum("kl,ikl->i", point.x, at.slopes)
     linear = criterion.scale * float(np.sum(point.x * at.matrix)) - gradient @ weights
@@ -141,7 +141,7 @@ class _System:
         try:
             self.pair = ComplementaryPair(x, np.diag(point.t) - self.matrix)
         except np.linalg.LinAlgError as error:
-            raise FactorizationError("rounding leaves no room for a step") from error
+            raise FactorizationError("rounding prevents a further step") from error
         weights = v ** (1.0 / q)
         first = weights ** (1.0 - q) / q  # dw/dv
         second = first * (1.0 - q) / q / v  # d2w/dv2, negative
@@ -149,7 +149,7 @@ class _System:
         hessian = at.bend(x) * first[:, None] * first[None, :] / unit
         bent = np.einsum("kl,ikl->i", x, at.slopes) * second / unit
         hessian[np.diag_indices(m)] += bent
-        # X gives way when A moves: sym(X dA_i S^-1), less what keeps its diagonal.
+        # X responds to A by sym(X dA_i S^-1), less what would change its diagonal.
         moved = x @ self.slopes @ self.pair.s_inverse
         self.diagonals = np.einsum("ikk->ki", moved)  # (k, m)
         hessian += sym(moved.reshape(m, -1) @ self.slopes.reshape(m, -1).T)
@@ -157,7 +157,7 @@ class _System:
         self.bordered = BorderedSystem(hessian, v, point.z, np.ones((1, m)))
 
     def solve(self, mu: float, before: _Step | None = None) -> _Step:
-        """The step towards ``v z = mu`` and ``X S = mu I``, corrected by another."""
+        """The step to ``v z = mu``, ``X S = mu I``; ``before`` gives the correction."""
         point, pair = self.point, self.pair
         change, correction = mu - point.v * point.z, None
         if before is not None:
@@ -187,7 +187,7 @@ class _System:
         return np.einsum("i,ikl->kl", dv, self.slopes)
 
     def lengths(self, step: _Step, share: float = 1.0) -> tuple[float, float]:
-        """How far the primal and the dual variables go, at most 1."""
+        """Step lengths of the primal and the dual variables, at most 1."""
         reach_x, reach_s = self.pair.lengths(step.x, step.s)
         primal = min(reach_s, largest_step(self.point.v, step.v))
         dual = min(reach_x, largest_step(self.point.z, step.z))
@@ -197,7 +197,7 @@ class _System:
 def _move(
     criterion: BlockFisher, system: _System, step: _Step
 ) -> tuple[_Point, BlockExpansion, int]:
-    """Go along the step, less far where A is infinite or jumps; and expansions."""
+    """Take the step, shortened where A is infinite or jumps; counts the expansions."""
     point = system.point
     primal, dual = system.lengths(step, TO_BOUNDARY)
     limit = JUMP * system.unit * float(np.trace(system.matrix))

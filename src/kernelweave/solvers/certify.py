@@ -1,4 +1,4 @@
-"""The certificate: one function that judges every solver from outside."""
+"""The certificate: one function that checks every solver from outside."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ def certify(
     """Bounds on ``J(weights)`` and on the optimum, valid for any dual points.
 
     For criteria ``J(w) = max_a [ linear(a) - <w, scores(a)> ]`` every dual point a
-    gives ``min J >= linear(a) - support(scores(a))``, however badly it was computed,
-    and ``coef`` gives an upper bound on ``J(weights)`` in the same manner. No number of
-    the solver enters. The arithmetic is float64 whatever the kernels are.
+    gives ``min J >= linear(a) - support(scores(a))``, however inaccurate it is, and
+    ``coef`` likewise gives an upper bound on ``J(weights)``. No figure reported by the
+    solver is used. All arithmetic is in float64, whatever the dtype of the kernels.
 
     Parameters
     ----------
     criterion, weight_set : Criterion, WeightSet
         The problem.
     weights : ndarray of shape (m,)
-        Weights inside the set.
+        Weights in the set.
     coef : array
         A dual point for the upper bound.
     dual : array, optional
@@ -44,7 +44,7 @@ def certify(
     Raises
     ------
     ValueError
-        If the weights are not in the set: then nothing can be certified.
+        If the weights are not in the set, so that nothing can be certified.
     """
     violation = weight_set.violation(weights)
     if not violation <= ALLOWED_VIOLATION:
@@ -58,7 +58,7 @@ def certify(
 
 
 def relative_gap(value: float, lower_bound: float) -> float:
-    """``(value - lower_bound) / abs(value)``, with 0 / 0 = 0; infinite for no value."""
+    """``(value - lower_bound) / abs(value)``, 0 / 0 = 0; infinite if the value is."""
     if np.isinf(value):
         return np.inf
     difference = value - lower_bound

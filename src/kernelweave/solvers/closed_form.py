@@ -16,14 +16,14 @@ def closed_form(criterion: Criterion, weight_set: NormSet) -> Iterator[Iterate]:
 
     In block form the problem is ``min sum_i norm(f_i)^2 / w_i + loss(sum_i f_i)``
     jointly in w and the parts f_i, and ``norm(f_i)^2 = w_i^2 s_i`` with the scores
-    ``s_i = -dJ/dw_i``. For fixed parts the best w is the formula above; for fixed w
-    the best parts cost one factorisation. Each half step decreases the value, but the
-    rate is linear, and slow as q tends to 1.
+    ``s_i = -dJ/dw_i``. For fixed parts the best w is given by the formula above; for
+    fixed w the best parts cost one factorisation. Each half step decreases the value,
+    but convergence is linear, and slow as q tends to 1.
 
     Yields
     ------
     Iterate
-        One for each evaluation.
+        One per evaluation.
     """
     q = weight_set.norm
     weights = weight_set.start(criterion.n_weights)

@@ -28,10 +28,11 @@ __all__ = [
     "into_set",
 ]
 
-#: A point is moved halfway to the best one while its value exceeds this multiple.
+#: A point is moved halfway to the best one while its value exceeds this multiple of
+#: the best value.
 JUMP = 100.0
 MAX_HALVINGS = 30
-#: The smallest regularisation, where it is a weight: the certificate divides by it.
+#: The smallest learned regularisation: the certificate divides by it.
 FLOOR = 1e-10
 CONE_TOLERANCE = 1e-11
 
@@ -39,7 +40,7 @@ Master = Callable[[np.ndarray, np.ndarray], "tuple[np.ndarray, np.ndarray] | Non
 
 
 def cutting_plane(criterion: Criterion, weight_set: LinearSet) -> Iterator[Iterate]:
-    """``min_w max_a [ linear(a) - <scores(a), w> ]`` with one cut for each known a.
+    """``min_w max_a [ linear(a) - <scores(a), w> ]`` with one cut per known a.
 
     The SILP / SIP of Yan et al. (2009), Eqs. 16 to 21 and Table I. Step t evaluates
     the criterion at w_t, whose dual point a_t is the most violated constraint, and
@@ -55,7 +56,7 @@ def cutting_plane(criterion: Criterion, weight_set: LinearSet) -> Iterator[Itera
     Yields
     ------
     Iterate
-        After each evaluation, the best weights so far with the best lower bound so far.
+        After each evaluation, the best weights and the best lower bound so far.
     """
     weights = weight_set.start(criterion.n_weights)
     single = weight_set.is_point(len(weights))
@@ -88,7 +89,7 @@ def cutting_plane(criterion: Criterion, weight_set: LinearSet) -> Iterator[Itera
 def into_set(
     criterion: Criterion, weight_set: WeightSet, raw: np.ndarray
 ) -> np.ndarray:
-    """Weights (m,) of a general-purpose solver, moved to where they can be judged."""
+    """Weights (m,) from a general-purpose solver, moved into the set."""
     weights = np.maximum(raw, 0.0)
     others = criterion.n_weights - criterion.n_kernels
     weights[:others] = np.maximum(weights[:others], FLOOR)
@@ -137,7 +138,7 @@ class Cuts:
 def evaluate_nearby(
     criterion: Criterion, weights: np.ndarray, best: Iterate | None
 ) -> tuple[np.ndarray, Evaluation]:
-    """The criterion at ``weights``, or nearer to the best point where it explodes.
+    """The criterion at ``weights``, or nearer to the best point if it blows up.
 
     With a learned regularisation near zero and duplicate rows the combined kernel is
     singular at a vertex: the cut there would be infinitely steep and exclude nothing.
@@ -156,18 +157,18 @@ def evaluate_nearby(
                 return weights, replace(state, n_factorizations=count)
         weights = 0.5 * (weights + best.weights)
     raise FactorizationError(
-        "the criterion explodes between the best weights and the cut"
+        "the criterion blows up between the best weights and the cut"
     )
 
 
 def as_multipliers(values: np.ndarray) -> np.ndarray:
-    """Multipliers (r,) of a solver, made exactly non-negative with sum one."""
+    """Multipliers (r,) from a solver, made exactly non-negative with sum one."""
     positive = np.maximum(values, 0.0)
     return positive / np.sum(positive)
 
 
 def _master(weight_set: LinearSet, m: int) -> Master:
-    """The master that fits the set: cuts (r,), (r, m) to weights and multipliers."""
+    """The master for the set, from cuts (r,), (r, m) to weights and multipliers."""
     if weight_set.power == 1:
         allowed = weight_set.polyhedron(m)
         return lambda linear, scores: _solve_linear(linear, scores, allowed)
@@ -212,7 +213,7 @@ def _solve_cone(
         settings,
     ).solve()
     weights, multipliers = np.array(answer.x[:m]), np.array(answer.z[:r])
-    # Any status will do: the bound is recomputed from whatever multipliers these are.
+    # Any status is acceptable: the bound is recomputed from these multipliers.
     usable = np.all(np.isfinite(weights)) and np.max(weights) > 0
     if not (usable and np.all(np.isfinite(multipliers)) and np.max(multipliers) > 0):
         return None

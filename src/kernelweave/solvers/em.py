@@ -1,4 +1,4 @@
-"""Expectation-maximisation over mixture weights, also where experts are missing."""
+"""Expectation-maximisation over mixture weights, also with missing experts."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from kernelweave.solvers.solution import Callback, LocalSolution, Trace
 __all__ = ["em", "truncated_em", "truncated_responsibilities"]
 
 
-#: The longest leap in steps, and the share of a weight that a leap leaves.
+#: The longest extrapolation, in steps, and the share of a weight that it must keep.
 LONGEST, KEEP = 256.0, 1e-2
 
 
 def em(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iterate]:
     """``w_l <- w_l g_l / sum_m w_m g_m`` with the scores ``g = -dJ/dw``.
 
-    For :class:`~kernelweave.criteria.mixture.MixtureLikelihood` this is the
-    E-step and the M-step in one: the new weights are the mean responsibilities, plus
-    what the prior adds. Every step increases the likelihood; at the optimum no score
-    exceeds the mean score, which is the condition that the certificate measures. The
-    rate is linear, and slow where weights tend to zero.
+    For :class:`~kernelweave.criteria.mixture.MixtureLikelihood` this is an E-step and
+    an M-step in one: the new weights are the mean responsibilities plus the prior's
+    contribution. Every step increases the likelihood; at the optimum no score exceeds
+    the mean score, which is the condition that the certificate measures. Convergence is
+    linear, and slow where weights tend to zero.
 
     Yields
     ------
     Iterate
-        One for each evaluation.
+        One per evaluation.
     """
     weights = weight_set.start(criterion.n_weights)
     while True:
@@ -51,31 +51,32 @@ def truncated_em(
 ) -> LocalSolution:
     """Maximise ``sum_i log [ sum_{l in O_i} w_l p_il / sum_{l in O_i} w_l ]``.
 
-    A row speaks of the experts ``O_i`` it has only. The mean of its responsibilities
-    would favour experts that are seen more often; with the share that the others would
-    have had, ::
+    Row i carries information only about its own experts ``O_i``. Mean responsibilities
+    would favour experts that are observed more often; adding the share that the missing
+    ones would have received, ::
 
         w_l  ~  sum_{i: l in O_i} gamma_il  +  sum_{i: l not in O_i} w_l / W_i  +  kappa
 
-    with ``W_i = sum_{l in O_i} w_l``, every step increases the likelihood. Without a
-    prior it is flat where all experts of some row vanish, and steps become short there;
-    so every two steps are extrapolated, if the likelihood agrees (Varadhan and Roland
-    2008). Sums over rows are taken where the densities are, in float64.
+    with ``W_i = sum_{l in O_i} w_l``, makes every step increase the likelihood. Without
+    a prior it is flat where all experts of some row vanish, and steps become short
+    there; so every two steps are extrapolated, provided that the likelihood improves
+    (Varadhan and Roland 2008). Sums over rows are taken on the device of the densities,
+    in float64.
 
     Parameters
     ----------
     log_density : array of shape (n, p)
-        ``log p_il``; entries that are not observed are not read.
+        ``log p_il``; unobserved entries are not read.
     observed : ndarray of bool of shape (n, p)
-        Which experts each row has: at least one.
+        Which experts each row has; at least one per row.
     prior : float, default=0
-        kappa, the exponent of the Dirichlet prior less 1.
+        kappa, the exponent of the Dirichlet prior minus 1.
     tol : float, default=1e-6
         Stationarity to reach.
     max_iter : int, default=20000
-        Evaluations after which to stop.
+        Maximum number of evaluations.
     callback : callable, optional
-        Called with a :class:`TraceRow` after every few steps; a true result stops.
+        Called with a :class:`TraceRow` every few steps; a true result stops the search.
 
     Returns
     -------
@@ -115,14 +116,14 @@ def truncated_responsibilities(
     xp = namespace(ratio)
     joint = ratio * from_numpy(weights, ratio)[None, :]
     total = xp.sum(joint, axis=1, keepdims=True)
-    # Where all experts that a row has are of weight zero, they share it alike.
+    # If all experts of a row have weight zero, they share it equally.
     alike = observed / np.maximum(np.sum(observed, axis=1, keepdims=True), 1)
     safe = xp.where(total > 0, total, xp.ones_like(total))
     return xp.where(total > 0, joint / safe, from_numpy(alike, ratio))
 
 
 class _Truncated:
-    """The likelihood and the factor of one step."""
+    """The likelihood, and the factors of one step."""
 
     def __init__(self, log_density: Array, observed: np.ndarray, prior: float) -> None:
         if not np.all(np.any(observed, axis=1)):
@@ -133,7 +134,7 @@ class _Truncated:
         self.unit = float(namespace(largest).mean(largest))
 
     def step(self, weights: np.ndarray) -> tuple[float, np.ndarray]:
-        """Value at ``weights`` (p,), and what each is to be multiplied by, (p,)."""
+        """Value at ``weights`` (p,), and the factors (p,) that multiply them."""
         xp, n = namespace(self.ratio), self.ratio.shape[0]
         own = from_numpy(weights, self.ratio)
         mixed = xp.clip(self.ratio @ own, min=INVERTIBLE_SQUARE)
@@ -145,13 +146,13 @@ class _Truncated:
         seen = (1.0 / mixed) @ self.ratio
         unseen = xp.sum(1.0 / share) - (1.0 / share) @ self.observed
         factor = to_numpy(seen + unseen) + self.prior / safe
-        # The unseen draws make their number random: it is what the steps sum to.
+        # The number of unseen draws is random, so normalise by the actual sum.
         return value, factor / float(factor @ weights)
 
     def advance(
         self, first: np.ndarray, factor: np.ndarray
     ) -> tuple[np.ndarray, float, np.ndarray, int]:
-        """Two steps and where they lead to: weights, value, factor, evaluations."""
+        """Two steps, extrapolated: new weights, value, factors, evaluations."""
         second = _share(first * factor)
         value, after = self.step(second)
         third = _share(second * after)
@@ -163,7 +164,7 @@ class _Truncated:
         length = float(np.linalg.norm(speed)) / size if size > 0 else 1.0
         length = min(max(length, 1.0), LONGEST)
         leap = logs[0] + 2 * length * speed + length**2 * bend
-        # A weight that a leap sets to zero would never come back.
+        # A weight set to zero would never recover.
         ahead = np.maximum(_share(np.exp(leap - np.max(leap))), KEEP * third)
         ahead = _share(ahead)
         better, grown = self.step(ahead)
@@ -173,7 +174,7 @@ class _Truncated:
 
 
 def _ratio(log_density: Array, observed: np.ndarray) -> tuple[Array, Array]:
-    """Densities over the largest of their row, 0 where not observed; logs of those."""
+    """Densities over the row maximum, 0 where not observed; logs of the row maxima."""
     xp = namespace(log_density)
     table = as_float(log_density, xp.float64)
     seen = from_numpy(observed, table, xp.bool)

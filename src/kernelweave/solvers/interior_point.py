@@ -1,4 +1,4 @@
-"""Margins and weights by one primal-dual interior point."""
+"""Margins and weights jointly, by a primal-dual interior point."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ def interior_point(margin: Margin, weight_set: NormSet) -> Iterator[Iterate]:
     For the simplex this is the quadratically constrained program behind Lanckriet et
     al. (2002), Eq. 12, ``max 2 e'a - tau a'a - t`` with ``a'G_i a <= t``, whose p
     multipliers are the weights; the other norms replace ``max_i`` by the dual norm of
-    the scores. Weights and all support vector machines advance together: a step costs
-    one pass to add up the kernels, one factorisation per column, and one product of
-    each kernel with the step. A set of one point leaves a plain support
+    the scores. The weights and all support vector machines advance together: a step
+    costs one pass to sum the kernels, one factorisation per column, and one product of
+    each kernel with the step. For a one-point set the problem is an ordinary support
     vector machine.
 
     Yields
     ------
     Iterate
-        One for each point of the path, with its own upper and lower bound.
+        One per point of the path, with its own upper and lower bounds.
     """
     start = weight_set.start(margin.n_weights)
     fixed = weight_set.is_point(len(start))
@@ -57,15 +57,15 @@ def _is_separable(
     upper: float,
     lower: float,
 ) -> bool:
-    """Whether a path that looks hopeless has been seen to have a hard margin.
+    """Whether a hard margin has been found to exist for a path that looks infeasible.
 
-    The range of every sum of kernels lies in that of the sum with equal weights: if
-    this one does not separate the rows, none does, and one check decides.
+    The range of every sum of kernels lies in that of the sum with equal weights: if the
+    latter does not separate the rows, no sum does, so one check suffices.
 
     Raises
     ------
     InfeasibleError
-        If it does not.
+        If no sum separates the rows.
     """
     try:
         path.require_separable(upper, lower)
@@ -81,7 +81,7 @@ def _is_separable(
 def _path(
     margin: Margin, weight_set: NormSet, start: np.ndarray, fixed: bool
 ) -> SaddlePath:
-    """The path in weights and a, or in a alone where the weights cannot move."""
+    """The path in weights and a, or in a alone if the weights are fixed."""
     if fixed:
         return SaddlePath(margin.problem.at(start))
     return SaddlePath(margin.problem, weight_set.norm, start)

@@ -33,8 +33,8 @@ def _method(
     return Method(name, run, max_iter, frozenset(needs), frozenset(set_needs))
 
 
-#: Where several of one name fit a problem, the first is taken; and the first of all is
-#: what "auto" means, unless the criterion prefers another.
+#: If several methods of one name fit a problem, the first is used. "auto" means the
+#: first that fits, unless the criterion prefers another.
 METHODS: tuple[Method, ...] = (
     _method("newton", block_newton, 60, {"expansion"}, {"norm"}),
     _method("interior_point", interior_point, 400, {"saddle"}, {"norm"}),
@@ -68,7 +68,7 @@ def fitting_methods(criterion: Any, weight_set: Any) -> dict[str, Method]:
 
 
 def choose_method(criterion: Any, weight_set: Any, method: str | Method) -> Method:
-    """The method of that name for a problem; "auto" is what suits it best.
+    """The method of that name for a problem; "auto" is the one that suits it best.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Primal-dual interior point on the weights, with the exact Hessian."""
+"""Primal-dual interior point in the weights, with the exact Hessian."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ TO_BOUNDARY = 0.995
 #: A step is halved when the value exceeds this multiple of the last one.
 JUMP = 3.0
 MAX_HALVINGS = 30
-#: The smallest weight the iteration keeps.
+#: Lower limit on the weights during the iteration.
 TINY = 1e-200
-#: For q > 1, a step keeps this share of the weight that the present scores ask for.
+#: For q > 1, a step keeps this share of the weight that the current scores call for.
 KEEP = 0.2
-#: Multiple of the common score from which on a weight of the simplex is too small.
+#: A weight is too small if its score exceeds this multiple of the common score.
 TOO_SMALL = 2.0
-#: Steps within which the gap must halve; otherwise they may be cycling.
+#: Number of steps within which the gap must halve; otherwise they may be cycling.
 CYCLE = 6
-#: Share of the way back to the start, where the iteration was too close to a boundary.
+#: Fraction of the way back to the start after iterates came too close to the boundary.
 INWARD = 1e-3
-#: A rise of the value, relative, that is more than rounding.
+#: Relative increase of the value that is more than rounding.
 UPHILL = 1e-8
-#: The barrier method: first and last parameter, factor, and what a step must decrease.
+#: Barrier method: first and last parameter, reduction factor, and sufficient decrease.
 BARRIER_START, BARRIER_END, BARRIER_FACTOR, SUFFICIENT = 1e-2, 1e-17, 0.1, 1e-4
-#: Differences of the merit that are noise.
+#: Differences of the merit function below this are noise.
 MERIT_NOISE = 1e-13
 
 
@@ -51,32 +51,32 @@ def newton(
 ) -> Iterator[Iterate]:
     """Minimise a criterion over ``{ w >= 0 : A v = b, C v <= d }`` with ``v = w^q``.
 
-    For a ball of norm q that is the simplex, for every q. Criteria of this package grow
-    like 1/w where a weight is too small, which a quadratic model foresees badly. So
-    ``F(v) = -J(v^(1/q))^(-q/2)`` is minimised in place of J: the reciprocal of
+    For a ball of norm q, v ranges over the simplex. The criteria of this package grow
+    like 1/w where a weight is too small, which a quadratic model predicts poorly. So
+    ``F(v) = -J(v^(1/q))^(-q/2)`` is minimised instead of J: the reciprocal of
     ``tr(H' M(w)^-1 H)`` is concave in w, increasing and homogeneous in (alpha, w), so
-    that its q-th power is concave in v, and the root of that is too. (Of the powers
-    that keep F convex this one took the fewest steps. A criterion with negative values,
-    or that offers no "concave reciprocal", is minimised as it is.) With slacks
+    its q-th power is concave in v, and so is the root of that. (Of the powers that keep
+    F convex, this one took the fewest steps. A criterion that takes negative values, or
+    does not offer "concave reciprocal", is minimised directly.) With slacks
     ``s = d - C v`` the optimality conditions are::
 
         dF/dv + A'nu + C'y - z = 0,   A v = b,   v_i z_i = s_j y_j = mu,   mu -> 0.
 
-    Each step evaluates the criterion once (one factorisation, gradient and Hessian)
-    and takes Mehrotra's predictor and corrector on a system of m unknowns and one for
-    each equation.
+    Each step evaluates the criterion once (one factorisation, gradient and Hessian) and
+    takes Mehrotra's predictor and corrector on a system of m unknowns plus one per
+    equation.
 
     Parameters
     ----------
     criterion, weight_set : Criterion, WeightSet
         The problem.
     start : ndarray of shape (m,), optional
-        A point inside the set; by default its start.
+        A point inside the set; by default ``weight_set.start``.
 
     Yields
     ------
     Iterate
-        One for each evaluation, the first at the start.
+        One per evaluation, the first at the start.
     """
     q = weight_set.power
     weights = weight_set.start(criterion.n_weights) if start is None else start
@@ -84,7 +84,7 @@ def newton(
     yield Iterate.at(weights, state)
     if weight_set.is_point(len(weights)):
         return
-    # Work on J / J(start): one scale for all problems.
+    # Minimise J / J(start), so that the iteration does not depend on the scale of J.
     bend = _Bend(q, abs(state.value) or 1.0, "concave reciprocal" in criterion.offers)
     region = _Region(weight_set.polyhedron(len(weights)))
     gradient, hessian = bend.derivatives(state, weights)
@@ -97,7 +97,7 @@ def newton(
         step = system.solve(mu, predictor)
         primal, dual = system.lengths(step, TO_BOUNDARY)
         floor = np.full(len(weights), TINY)
-        if region.is_simplex and q > 1:  # no weight needs to be far below its score
+        if region.is_simplex and q > 1:  # no weight should fall far below its score's
             asked = weight_set.maximizer(-state.gradient) ** q
             floor += np.minimum(x, KEEP * asked)
         elif region.is_simplex and bend.concave:
@@ -115,9 +115,9 @@ def newton(
 
 
 class _Region:
-    """``{ v >= 0 : A v = b, C v <= d }``; a point x is v (m,), then its slacks (r,).
+    """``{ v >= 0 : A v = b, C v <= d }``; a point x is v (m,) followed by slacks (r,).
 
-    Limits other than zero are rows of C.
+    Nonzero limits become rows of C.
     """
 
     def __init__(self, allowed: Polyhedron) -> None:
@@ -131,11 +131,11 @@ class _Region:
         )
 
     def point(self, v: np.ndarray) -> np.ndarray:
-        """The point of v (m,)."""
+        """The point x that belongs to v (m,)."""
         return np.append(v, self.below_to - self.below @ v)
 
     def move(self, step: np.ndarray) -> np.ndarray:
-        """A step in v (m,) with what it does to the slacks."""
+        """A step in v (m,), with the resulting step in the slacks."""
         return np.append(step, -self.below @ step)
 
     def pull(self, z: np.ndarray) -> np.ndarray:
@@ -144,11 +144,11 @@ class _Region:
         return z[:m] - self.below.T @ z[m:]
 
     def onto(self, x: np.ndarray, floor: np.ndarray | float) -> np.ndarray:
-        """A point (m + r,) after a step; on the simplex, with no v below the floor."""
+        """A point (m + r,) made feasible; on the simplex, with no v below the floor."""
         return onto_simplex(x, floor) if self.is_simplex else np.maximum(x, TINY)
 
     def inward(self, x: np.ndarray, centre: np.ndarray) -> np.ndarray:
-        """A point near x, (m + r,), that is not too close to any boundary."""
+        """A point near x, (m + r,), that is not too close to the boundary."""
         v = x[: len(centre)]
         if self.is_simplex:
             return onto_simplex(v, 1e-6)
@@ -156,11 +156,11 @@ class _Region:
 
 
 def _grown(v: np.ndarray, scores: np.ndarray) -> np.ndarray:
-    """Weights (m,) that are far too small, at the size their scores ask for; else 0.
+    """Weights (m,) that are far too small, at the size their scores call for; else 0.
 
-    ``v_i sqrt(score_i / level)``, with the common score of an optimum as the level, is
-    the closed-form update of ``J = min_f sum_i |f_i|^2 / v_i``, which never raises J. A
-    quadratic model of such a function does not see further than twice the weight.
+    ``v_i sqrt(score_i / level)``, with the common score at an optimum as the level, is
+    the closed-form update of ``J = min_f sum_i |f_i|^2 / v_i``, which never raises J.
+    For such a function a quadratic model can at most double the weight.
     """
     level = float(scores @ v)
     if not level > 0:
@@ -172,18 +172,18 @@ def _grown(v: np.ndarray, scores: np.ndarray) -> np.ndarray:
 def _relative_slack(
     weight_set: WeightSet, weights: np.ndarray, state: Evaluation
 ) -> float:
-    """What the linearised criterion promises to gain over the set, relative."""
+    """Largest decrease of the linearised criterion over the set, relative to J."""
     scores = -state.gradient
     slack = weight_set.support(scores) - float(scores @ weights)
     return slack / (abs(state.value) or 1.0)
 
 
 def _cycles(gaps: list[float], values: list[float]) -> bool:
-    """Whether the last steps have not halved the best gap, and have gone uphill."""
+    """Whether the last steps have failed to halve the best gap, and gone uphill."""
     recent, before = gaps[-CYCLE:], gaps[:-CYCLE]
     if not before or min(recent) <= 0.5 * min(before):
         return False
-    if recent[-1] <= 0.5 * recent[-2] <= 0.25 * recent[-3]:  # on its way after a leap
+    if recent[-1] <= 0.5 * recent[-2] <= 0.25 * recent[-3]:  # converging again
         return False
     rises = np.diff(values[-CYCLE:])
     return bool(np.max(rises) > UPHILL * abs(values[-1]))
@@ -194,8 +194,8 @@ def _barrier(
 ) -> Iterator[Iterate]:
     """Newton's method on ``F(v) - mu sum_i log x_i`` with a line search, mu -> 0.
 
-    F is convex, so this converges from anywhere. It takes more steps than predictor and
-    corrector, which on rare problems cycle.
+    F is convex, so this converges from any start. It takes more steps than the
+    predictor-corrector method, which cycles on rare problems.
     """
     mu, m, root = BARRIER_START, region.equal.shape[1], 1.0 / bend.q
     state = criterion.evaluate(x[:m] ** root)
@@ -217,7 +217,7 @@ def _barrier_step(
     mu: float,
     bend: _Bend,
 ) -> tuple[np.ndarray, Evaluation, float]:
-    """The next point and its evaluation, and the decrease that the slope promised."""
+    """The next point, its evaluation, and the decrease predicted by the slope."""
     m = region.equal.shape[1]
     gradient, hessian = bend.derivatives(state, x[:m] ** (1.0 / bend.q))
     system = _System(region, gradient, hessian, x, mu / x, np.zeros(len(region.equal)))
@@ -237,9 +237,9 @@ def _barrier_step(
 
 @dataclass(frozen=True)
 class _Bend:
-    """F in place of J: ``-(J / unit)^(-q/2)``, or ``J / unit`` where J is negative.
+    """The function F minimised instead of J: ``-(J / unit)^(-q/2)``.
 
-    Also the second where the reciprocal of J is not ``concave``.
+    It is ``J / unit`` if J is negative or its reciprocal is not ``concave``.
     """
 
     q: float
@@ -247,7 +247,7 @@ class _Bend:
     concave: bool
 
     def merit(self, value: float, x: np.ndarray, mu: float) -> float:
-        """F with the barrier, for J = ``value`` at a point x (m + r,)."""
+        """F plus the barrier, for J = ``value`` at a point x (m + r,)."""
         scaled = value / self.unit
         bent = self.concave and scaled > 0
         objective = -(scaled ** (-0.5 * self.q)) if bent else scaled
@@ -319,7 +319,7 @@ class _System:
         return float(np.mean((self.x + primal * step.x) * (self.z + dual * step.z)))
 
     def lengths(self, step: _Step, share: float = 1.0) -> tuple[float, float]:
-        """Lengths for x and z: a share of the way to the boundary, at most 1."""
+        """Step lengths of x and z: a share of the way to the boundary, at most 1."""
         primal, dual = largest_step(self.x, step.x), largest_step(self.z, step.z)
         return min(1.0, share * primal), min(1.0, share * dual)
 
@@ -327,7 +327,7 @@ class _System:
 def _start_multipliers(
     region: _Region, g: np.ndarray, x: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """A dual start: z positive and of the size of the spread of the gradient."""
+    """A dual start: z positive, and as large as the spread of the gradient."""
     nu = np.linalg.lstsq(region.equal.T, -g, rcond=None)[0]
     z = g + region.equal.T @ nu
     spread = float(np.max(np.abs(z))) or 1.0
@@ -340,7 +340,7 @@ Accept = Callable[[float, np.ndarray, Evaluation], bool]
 
 
 def _no_jump(value: float) -> Accept:
-    """Whether the criterion stays below a multiple of its present value."""
+    """Accepts steps that keep the criterion below a multiple of its current value."""
     limit = value + (JUMP - 1) * abs(value)
     return lambda _share, _point, state: state.value <= limit
 
@@ -357,7 +357,7 @@ class _Move:
     q: float
 
     def until(self, accept: Accept) -> tuple[np.ndarray, Evaluation]:
-        """The end of the longest accepted step; counts all factorisations."""
+        """The end of the longest accepted step; counts every factorisation."""
         _, x, tried = safe_step(self._evaluate, self._trial, accept)
         count = sum(state.n_factorizations for state in tried)
         return x, replace(tried[-1], n_factorizations=count)
@@ -370,7 +370,7 @@ class _Move:
 
 
 def onto_simplex(v: np.ndarray, floor: np.ndarray | float) -> np.ndarray:
-    """The point (m,), but not below the floor, scaled to sum to one."""
+    """The point (m,), raised to the floor and scaled to sum to one."""
     v = np.maximum(v, floor)
     return v / np.sum(v)
 
@@ -380,30 +380,30 @@ def safe_step(
     trial: Callable[[float], np.ndarray],
     accept: Callable[[float, np.ndarray, State], bool],
 ) -> tuple[float, np.ndarray, list[State]]:
-    """Halve a step until its end can be evaluated and is accepted.
+    """Halve a step until its end point can be evaluated and is accepted.
 
     Parameters
     ----------
     evaluate : callable
-        The criterion at a point; it may raise FactorizationError.
+        Evaluates the criterion at a point; may raise FactorizationError.
     trial : callable
-        The point after a share of the step.
+        Returns the point after a share of the step.
     accept : callable
-        Whether to take the share that leads to a point with this evaluation.
+        Decides, from the share, the point and its evaluation, whether to accept it.
 
     Returns
     -------
     share : float
         1, 1/2, 1/4, ...
     point : ndarray
-        The point it leads to.
+        The point after that share of the step.
     tried : list
-        All evaluations, the last one there.
+        All evaluations, ending with that of ``point``.
 
     Raises
     ------
     FactorizationError
-        If even the shortest step is refused.
+        If even the shortest step is rejected.
     """
     tried = []
     for halvings in range(MAX_HALVINGS):

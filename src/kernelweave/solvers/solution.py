@@ -1,4 +1,4 @@
-"""What users get back from a solver."""
+"""What a solver returns to the user."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Callback", "LocalSolution", "Solution", "Trace", "TraceRow"]
 
 @dataclass(frozen=True)
 class TraceRow:
-    """One line of the history of a solve; NaN where nothing bounds the optimum."""
+    """One line of the history of a solve; NaN where no bound is known."""
 
     iteration: int
     value: float
@@ -28,19 +28,19 @@ Callback = Callable[[TraceRow], object]
 
 
 class Trace:
-    """The history of a solve, shown to a callback as it grows.
+    """The history of a solve, passed to a callback row by row.
 
     Parameters
     ----------
     callback : callable, optional
-        Called with each new row; a true result asks for an early end.
+        Called with each new row; a true result requests an early stop.
 
     Attributes
     ----------
     rows : list of TraceRow
         The history.
     stopped : bool
-        Whether the callback has asked for the end.
+        Whether the callback has requested a stop.
     """
 
     def __init__(self, callback: Callback | None = None) -> None:
@@ -62,12 +62,12 @@ class Trace:
 
 @dataclass(frozen=True)
 class Solution:
-    """Weights and the proof of how good they are.
+    """Weights, with a proof of how good they are.
 
     Attributes
     ----------
     weights : ndarray of shape (m,)
-        The weights found; if alpha is learned the first is that of the identity.
+        The weights found; if alpha is learned, the first is that of the identity.
     value : float
         Upper bound on the criterion at ``weights``, computed outside the solver.
     lower_bound : float
@@ -81,7 +81,7 @@ class Solution:
     remarks : tuple of str
         What the numbers alone do not say, e.g. weights that are not unique.
     n_iter, n_factorizations : int
-        Points evaluated, and factorisations including those of rejected steps.
+        Points evaluated, and factorisations, including those of rejected steps.
     coef, dual : array
         The dual points behind ``value`` and ``lower_bound``.
     method : str
@@ -110,16 +110,16 @@ class Solution:
 
 @dataclass(frozen=True, kw_only=True)
 class LocalSolution:
-    """Weights of a problem that is not convex, and how stationary they are.
+    """Weights for a non-convex problem, and how close they are to stationary.
 
     Attributes
     ----------
     weights : ndarray of shape (p,)
         The weights found.
     value : float
-        The criterion there.
+        The criterion at ``weights``.
     stationarity : float
-        What is left to gain to first order, in the measure that the search defines.
+        The first-order gain that remains, in the measure defined by the search.
     converged : bool
         Whether the stationarity reached the tolerance.
     status : str
@@ -127,9 +127,9 @@ class LocalSolution:
     n_iter, n_factorizations : int
         Steps taken, and factorisations (or evaluations) spent.
     lower_bound : float
-        No allowed weights have a smaller value; NaN where nothing is known.
+        No allowed weights have a smaller value; NaN if no bound is known.
     coef : array or None
-        The dual point that belongs to the weights, where there is one.
+        The dual point for the weights, if there is one.
     trace : tuple of TraceRow
         The history.
     """

@@ -1,4 +1,4 @@
-"""``solve``: the one verb, and the one loop, under every convex estimator."""
+"""``solve``: the one entry point, and the one loop, behind every convex estimator."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ __all__ = ["solve"]
 
 Callback = Callable[[TraceRow], object]
 
-#: Rounding is held to be the reason when a small gap has not become smaller for this
-#: many iterations, and for as many as it took to reach.
+#: A small gap is taken to be limited by rounding once it has not shrunk for this many
+#: iterations, nor for as many as it took to reach.
 PATIENCE = 25
 SMALL_GAP = 1e-3
 
@@ -47,20 +47,22 @@ def solve(
         Which weights are allowed, e.g. ``Simplex()`` or ``LpBall(2)``.
     method : str or Method, default="auto"
         The name of a method that fits, such as "newton", "interior_point",
-        "closed_form", "cutting_plane" or "sdp", or a method of your own; "auto" is the
-        one that needs the fewest factorisations.
+        "closed_form", "cutting_plane" or "sdp", or a method of your own; "auto" picks
+        the one that needs the fewest factorisations.
     tol : float, default=1e-8
         Relative gap between value and lower bound at which to stop.
     max_iter : int, optional
-        Iterations allowed; by default what the method usually needs many times over.
+        Maximum number of iterations; the default is many times what the method
+        usually needs.
     callback : callable, optional
-        Called with a :class:`TraceRow` after each iteration; a true result stops.
+        Called with a :class:`TraceRow` after each iteration; a true result stops the
+        solve.
 
     Returns
     -------
     Solution
-        Weights, value, lower bound, gap, status. A solve that fails to converge comes
-        back in the same form, with the gap it reached.
+        Weights, value, lower bound, gap and status. A solve that does not converge
+        returns the same form, with the gap it reached.
 
     Examples
     --------
@@ -117,7 +119,7 @@ def _iterate(
     limit: int,
     callback: Callback | None,
 ) -> tuple[Iterate, list[TraceRow], str, int]:
-    """Run a method; the best iterate, the history, why it ended, factorisations."""
+    """Run a method: best iterate, history, reason for stopping, factorisations."""
     best: Iterate | None = None
     best_row: TraceRow | None = None
     trace: list[TraceRow] = []
@@ -159,21 +161,21 @@ def _iterate(
 
 
 def _better(row: TraceRow, best: TraceRow) -> bool:
-    """Whether an iterate is the best so far; by its bound while no gap is finite."""
+    """Whether an iterate is the best so far, by its bound while no gap is finite."""
     if np.isinf(row.gap) and np.isinf(best.gap):
         return row.lower_bound > best.lower_bound
     return row.gap < best.gap
 
 
 def _hopeless(best: TraceRow | None) -> bool:
-    """Whether no iterate is near an optimum; rounding may make its value finite."""
+    """Whether no iterate came near an optimum; rounding may make values finite."""
     return best is None or not best.gap <= SMALL_GAP
 
 
 def _nowhere(
     criterion: Criterion, weight_set: WeightSet, error: InfeasibleError
 ) -> Iterate:
-    """What is known about a problem without a solution: a dual point."""
+    """The iterate for a problem without a solution: only a dual point is known."""
     weights = weight_set.start(criterion.n_weights)
     return Iterate(weights, np.inf, np.zeros(len(weights)), error.coef)
 
@@ -193,11 +195,11 @@ def _row(
 def _tidy(
     criterion: Criterion, weight_set: WeightSet, iterate: Iterate, tol: float
 ) -> tuple[np.ndarray, tuple[float, float, float]]:
-    """Set to zero the weights that only an interior method keeps above it; certify.
+    """Set weights to zero that only an interior method keeps positive; certify.
 
-    Under complementarity ``w_i z_i = mu`` the weights below ``sqrt(mu)`` are those
-    whose limit is zero. The certificate has the last word: if it gets worse than the
-    tolerance, only smaller weights are dropped.
+    Under complementarity ``w_i z_i = mu`` the weights below ``sqrt(mu)`` are those that
+    tend to zero. The certificate decides: if the gap exceeds the tolerance, only
+    smaller weights are dropped.
     """
     weights, scores = iterate.weights, -iterate.gradient
     cuttable = weight_set.offers & {"sparse", "norm"}
@@ -210,7 +212,7 @@ def _tidy(
     for cut in min(1e-4, largest) * np.array([1.0, 1e-2, 1e-4]):
         if "sparse" in cuttable:
             drop = weights < cut
-        else:  # on a sphere only a kernel that contributes nothing has weight zero
+        else:  # on a sphere only kernels that contribute nothing have weight zero
             drop = scores <= 1e-12 * np.max(scores)
         drop[:first] = False
         if not np.any(drop) or np.all(drop[first:]):

@@ -21,9 +21,9 @@ from kernelweave.weights.signed_sum import SignedSum
 
 __all__ = ["nearest_point", "spectral_cuts"]
 
-#: Where between the lower bound and the best value the next point has to be.
+#: The level of the next point, as a fraction of the way from lower bound to best value.
 LEVEL = 0.5
-#: Relative difference of the bound and the least inner value that is rounding.
+#: Relative difference between bound and smallest value that counts as rounding.
 EXACT = 1e-12
 
 
@@ -35,16 +35,17 @@ def spectral_cuts(criterion: Criterion, weight_set: SignedSum) -> Iterator[Itera
     ``v'K(u) v >= 0`` from eigenvectors of sums that are not positive semidefinite.
 
     1. The linear program ``min t`` over all cuts gives a lower bound.
-    2. The next point is the one nearest to the best among those that the cuts allow to
-       be half as far above the bound (a level method: it needs no step length and does
-       not jump between corners).
-    3. Its negative eigenvectors become cuts, and it is pulled back into the set.
+    2. The next point is the one nearest to the best point at which all cuts lie below
+       the level halfway between the bound and the best value (a level method: it needs
+       no step length and does not jump between vertices).
+    3. Eigenvectors of its negative eigenvalues become cuts, and the point is pulled
+       back into the set.
     4. The criterion is evaluated there.
 
     Yields
     ------
     Iterate
-        After each evaluation, the best weights so far with the best lower bound so far.
+        After each evaluation, the best weights and the best lower bound so far.
     """
     weights = weight_set.start(criterion.n_weights)
     cuts, bound, dual, reached = Cuts(), -np.inf, None, np.inf
@@ -68,22 +69,22 @@ def spectral_cuts(criterion: Criterion, weight_set: SignedSum) -> Iterator[Itera
             bound, dual = unit * candidate, cuts.dual_point(multipliers)
         yield replace(best, dual=dual, lower_bound=bound)
         if reached - bound <= EXACT * abs(reached):
-            return  # what is left of the gap, the inner solver cannot resolve
+            return  # the inner solver cannot resolve the remaining gap
         level = bound + LEVEL * (best.value - bound)
         goal = _level_point(cuts, weight_set, best.weights, level, point)
         weights = weight_set.separate(goal)
         if np.array_equal(weights, best.weights):
-            return  # the cuts are too rough to say where to go
+            return  # the cuts are too inaccurate to yield a new point
 
 
 def _judged(
     criterion: Criterion, weights: np.ndarray, best: Iterate | None
 ) -> tuple[np.ndarray, Evaluation, float]:
-    """Evaluate, and see what the certificate says: an inner solver may have stopped.
+    """Evaluate, and certify the value: the inner solver may have stopped early.
 
     The certificate of some criteria divides by the weight of another term, which must
-    not be zero then. Where it says nothing all the same, as for a function that
-    separates not quite all rows, the value of the inner solver stands.
+    then be nonzero. If the certified value is still infinite, as for a function that
+    fails to separate a few rows, the value of the inner solver is used.
     """
     weights, state = evaluate_nearby(criterion, weights, best)
     upper = criterion.certificate_terms(weights, state.coef, state.coef).upper
@@ -103,7 +104,7 @@ def _master(
 ) -> tuple[np.ndarray, np.ndarray, float] | None:
     """``min t`` over all cuts: weights (m,), multipliers (r,) and a lower bound.
 
-    The bound is computed from the multipliers, so that it holds however well the
+    The bound is computed from the multipliers, so it holds however accurately the
     program was solved.
     """
     allowed = weight_set.polyhedron(scores.shape[1])
@@ -136,10 +137,10 @@ def _level_point(
 def nearest_point(
     rows: np.ndarray, right: np.ndarray, centre: np.ndarray
 ) -> np.ndarray | None:
-    """``min norm(w - centre)`` subject to ``rows w >= right`` and the sum of centre.
+    """``min norm(w - centre)`` with ``rows w >= right`` and the same sum as centre.
 
     Least-distance programming by non-negative least squares (Lawson and Hanson, 1974,
-    Chapter 23) in coordinates of the plane; None where rounding leaves no point.
+    Chapter 23) in coordinates of the plane; None if rounding leaves no feasible point.
     """
     m = len(centre)
     basis = np.linalg.svd(np.ones((1, m)))[2][1:].T  # (m, m - 1), orthogonal to ones

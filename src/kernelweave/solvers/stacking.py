@@ -1,4 +1,4 @@
-"""Weights of several predictions on the simplex, by least squares."""
+"""Weights for several predictions on the simplex, by least squares."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from scipy.optimize import nnls
 
 __all__ = ["residual_moments", "stack"]
 
-#: Added to the diagonal, relative to its mean: equal experts share their weight.
+#: Added to the diagonal, relative to its mean, so that equal experts share the weight.
 RIDGE = 1e-10
 
 
 def residual_moments(residual: np.ndarray, observed: np.ndarray) -> np.ndarray:
-    """Mean products of the residuals of p experts over the rows both have, (p, p).
+    """Mean products of the residuals of p experts over the rows they share, (p, p).
 
     Parameters
     ----------
     residual : ndarray of shape (n, p)
-        Target minus leave-one-out mean; entries that are not observed are not read.
+        Target minus leave-one-out mean; unobserved entries are not read.
     observed : ndarray of bool of shape (n, p)
         Which rows each expert has.
 
     Returns
     -------
     moments : ndarray of shape (p, p)
-        Positive semidefinite: where gaps made it indefinite, negative eigenvalues are
-        set to zero.
+        Positive semidefinite: if missing entries made it indefinite, negative
+        eigenvalues are set to zero.
     """
     filled = np.where(observed, residual, 0.0)
     seen = observed.astype(np.float64)
@@ -40,8 +40,8 @@ def residual_moments(residual: np.ndarray, observed: np.ndarray) -> np.ndarray:
 def stack(moments: np.ndarray) -> tuple[np.ndarray, float, float]:
     """Minimise ``w' A w`` over ``w >= 0, sum w = 1``.
 
-    Without the sum the problem ``min u'Au/2 - 1'u, u >= 0`` has the same solution up to
-    scale, and is one of nonnegative least squares, which an active-set method solves
+    Without the sum constraint, ``min u'Au/2 - 1'u, u >= 0`` has the same solution up to
+    scale; it is a non-negative least-squares problem, which an active-set method solves
     exactly.
 
     Parameters
@@ -54,7 +54,7 @@ def stack(moments: np.ndarray) -> tuple[np.ndarray, float, float]:
     weights : ndarray of shape (p,)
         The weights.
     value, lower_bound : float
-        ``w'Aw``, and ``2 min_l (A w)_l - w'Aw``, below which no weights can come.
+        ``w'Aw``, and ``2 min_l (A w)_l - w'Aw``, which no weights can improve on.
     """
     p = len(moments)
     size = float(np.trace(moments)) / p

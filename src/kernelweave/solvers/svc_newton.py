@@ -1,4 +1,4 @@
-"""Newton's method on the weights around scikit-learn's SVC."""
+"""Newton's method in the weights, with scikit-learn's SVC inside."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ from kernelweave.solvers.newton import newton
 
 __all__ = ["svc_newton"]
 
-#: Relative gap of one machine below which it counts as solved.
+#: Relative gap below which a single machine counts as solved.
 INNER_GAP = 1e-9
 
 
 def svc_newton(criterion: Margin, weight_set: LinearSet) -> Iterator[Iterate]:
-    """Minimise a margin criterion with few support vector machines of libsvm.
+    """Minimise a margin criterion by training only a few support vector machines.
 
-    The machines at given weights come from libsvm, or from the active set of the last
-    weights, and are polished: the linear system on the rows strictly inside the box is
-    solved and the active set corrected until all optimality conditions hold. Value,
-    gradient and Hessian are then exact and Newton's method on the weights takes a few
-    steps. Factorisations have the size of the free support vectors, so this is the
-    method for many rows and a moderate C. Where libsvm and the polish fail, the
-    interior point solves that machine; where Newton's method finds no step, cutting
-    planes go on.
+    The machines at given weights come from libsvm, or from the active set at the
+    previous weights, and are polished: the linear system on the rows strictly inside
+    the box is solved and the active set corrected until all optimality conditions hold.
+    Value, gradient and Hessian are then exact, and Newton's method in the weights takes
+    a few steps. The matrices factored are only as large as the number of free support
+    vectors, so this method suits many rows and a moderate C. If libsvm and the polish
+    fail, the interior point solves all machines at those weights; if Newton's method
+    finds no step, cutting planes take over.
 
     Everything runs in host memory: kernels of other array libraries are copied there.
 
     Yields
     ------
     Iterate
-        One for each evaluation.
+        One per evaluation.
     """
     machines = _Machines(criterion)
     try:
@@ -83,7 +83,7 @@ class _Machines(Criterion):
     def certificate_terms(
         self, weights: np.ndarray, coef: Array, dual: Array
     ) -> CertificateTerms:
-        """Those of the margin."""
+        """The terms of the margin criterion."""
         return self._margin.certificate_terms(weights, coef, dual)
 
     def evaluate(self, weights: np.ndarray, hessian: bool = True) -> Evaluation:

@@ -1,4 +1,4 @@
-"""Newton's method on few kernels at a time, for problems with very many."""
+"""Newton's method on a few kernels at a time, for problems with very many."""
 
 from __future__ import annotations
 
@@ -13,32 +13,31 @@ from kernelweave.solvers.newton import newton
 
 __all__ = ["working_set"]
 
-#: Kernels to begin with, and the most that join at a time.
+#: Number of kernels to begin with, and the most that are added at a time.
 FIRST, MOST = 50, 100
-#: A round is solved to this share of the gap that the kernels outside leave.
+#: A round is solved to this share of the gap due to the kernels outside.
 SHARE = 0.1
 #: No round needs a smaller gap than this.
 SMALLEST_GAP = 1e-10
 MOST_STEPS = 60
 #: A round starts from the weights of the last one, with this share spread evenly: an
-#: interior point must not begin at the boundary.
+#: interior point method must not start on the boundary.
 SPREAD = 0.05
 
 
 def working_set(
     criterion: Criterion, weight_set: LinearSet, spread: float = SPREAD
 ) -> Iterator[Iterate]:
-    """Minimise over the simplex, where most of very many kernels get no weight.
+    """Minimise over the simplex when most of very many kernels get weight zero.
 
-    A round solves the problem restricted to the kernels of the working set by
-    :func:`newton`. The dual point B that belongs to the result gives the score
-    ``tr(B' G_i B)`` of every kernel, inside or out. If no score outside exceeds the
-    common one inside, the optimum is found, and the scores are its certificate;
-    otherwise the kernels with the largest scores join, and the next round starts near
-    the weights of this one. Kernels outside are touched once per round for their score,
-    and never factored or combined.
+    Each round solves the problem restricted to the working set by :func:`newton`. The
+    resulting dual point B gives the score ``tr(B' G_i B)`` of every kernel, inside or
+    outside the set. If no score outside exceeds the common score inside, the optimum is
+    found, and the scores are its certificate; otherwise the kernels with the largest
+    scores join the set, and the next round starts near the current weights. Kernels
+    outside are accessed once per round for their score, and never factored or combined.
 
-    For other sets, where every kernel has a weight, this is :func:`newton` itself.
+    For weight sets on which every kernel has a weight, this is :func:`newton` itself.
 
     Yields
     ------
@@ -67,7 +66,7 @@ def working_set(
         bound = best.value + scores @ weights - weight_set.support(scores)
         gap = relative_gap(best.value, bound)
         outside = np.setdiff1d(np.arange(criterion.n_kernels), inside)
-        level = float(scores @ weights)  # what every kernel with weight scores
+        level = float(scores @ weights)  # the score of every kernel with weight
         better = outside[scores[fixed + outside] > level]
         order = np.argsort(-scores[fixed + better], kind="stable")
         joining = better[order[:MOST]]
@@ -77,7 +76,7 @@ def working_set(
 
 
 def _spread(weights: np.ndarray, share: float) -> np.ndarray:
-    """Weights (m,) inside the simplex, near the given ones."""
+    """Weights (m,) in the interior of the simplex, near the given ones."""
     return (1.0 - share) * weights / np.sum(weights) + share / len(weights)
 
 
@@ -87,7 +86,7 @@ def _round(
     tol: float,
     start: np.ndarray,
 ) -> tuple[Iterate, int]:
-    """The best iterate of Newton's method on the working set, and factorisations."""
+    """The best Newton iterate on the working set, and the factorisations used."""
     best, smallest, count = None, np.inf, 0
     for number, iterate in enumerate(newton(restricted, weight_set, start)):
         count += iterate.n_factorizations

@@ -1,4 +1,4 @@
-"""Weights of which none may exceed a cap."""
+"""The simplex with an upper limit on each weight."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from kernelweave.weights.programs import box_maximizer
 
 __all__ = ["CappedSimplex"]
 
-#: Room that counts as none.
+#: Slack in the sum of the caps that counts as zero.
 NO_ROOM = 1e-9
 
 
 class CappedSimplex(PolyhedralSet):
-    """``{ w >= 0 : sum_i w_i = 1, w_i <= cap_i }``: no kernel has more than its share.
+    """``{ w >= 0 : sum_i w_i = 1, w_i <= cap_i }``: no kernel exceeds its share.
 
-    With ``cap = 1 / c`` at least c kernels have weight.
+    With ``cap = 1 / c`` at least c kernels have nonzero weight.
 
     Parameters
     ----------
     cap : float or sequence of shape (m,)
-        The largest weight: one number for all, or one for each. A learned
-        regularisation is a weight too, the first.
+        The largest weight allowed: one number for all weights, or one per weight. A
+        learned regularisation counts as a weight, the first one.
     """
 
     offers = frozenset({"polyhedron", "sparse"})
@@ -34,7 +34,7 @@ class CappedSimplex(PolyhedralSet):
         self.cap = np.asarray(cap, dtype=np.float64)
         if self.cap.ndim > 1 or not np.all((self.cap > 0) & np.isfinite(self.cap)):
             raise ValueError(
-                f"cap must be a number > 0, or one for each weight; got {cap!r}"
+                f"cap must be a number > 0, or one such number per weight; got {cap!r}"
             )
 
     def polyhedron(self, m: int) -> Polyhedron:
@@ -42,7 +42,7 @@ class CappedSimplex(PolyhedralSet):
         return Polyhedron.sum_to_one(m, high=self._caps(m))
 
     def start(self, m: int) -> np.ndarray:
-        """Weights in proportion to their caps."""
+        """Weights proportional to their caps."""
         caps = self._caps(m)
         return caps / np.sum(caps)
 
@@ -51,17 +51,17 @@ class CappedSimplex(PolyhedralSet):
         return m == 1 or bool(np.sum(self._caps(m)) <= 1.0 + NO_ROOM)
 
     def support(self, scores: np.ndarray) -> float:
-        """The best weights at their caps, one after the other until the sum is 1."""
+        """Weights raised to their caps, best score first, until the sum is 1."""
         return float(scores @ self.maximizer(scores))
 
     def maximizer(self, scores: np.ndarray) -> np.ndarray:
-        """The weights behind :meth:`support`."""
+        """The weights that attain :meth:`support`."""
         return box_maximizer(scores, self.polyhedron(len(scores)).limits)
 
     def scale(self, weights: np.ndarray) -> np.ndarray:
         """``min(cap, t w)`` with the t that makes the sum 1.
 
-        Where too few weights are positive, the others share what is left.
+        If too few weights are positive, the others share the remainder.
         """
         caps, positive = self._caps(len(weights)), weights > 0
         if np.sum(caps[positive]) <= 1.0:
@@ -90,7 +90,7 @@ class CappedSimplex(PolyhedralSet):
         caps = np.minimum(np.broadcast_to(self.cap, (m,)), 1.0)
         if np.sum(caps) < 1.0 - NO_ROOM:
             raise ValueError(
-                f"{self!r}: {m} weights within their caps sum to {np.sum(caps):.3g} at "
-                "most, not to 1; raise the cap"
+                f"{self!r}: {m} weights within their caps sum to at most "
+                f"{np.sum(caps):.3g}, not to 1; raise the cap"
             )
         return caps

@@ -61,11 +61,11 @@ class LpBall(WeightSet):
         return max(-float(np.min(weights)), _norm(weights, self.norm) - 1.0, 0.0)
 
     def is_point(self, m: int) -> bool:
-        """Whether it is a cube, of which the corner of ones is the best point."""
+        """Whether it is a cube: its best point is the corner of ones."""
         return m == 1 or bool(np.isinf(self.norm))
 
     def polyhedron(self, m: int) -> Polyhedron:
-        """The simplex, for ``w^q``: the sphere is where criteria are smallest."""
+        """The simplex, for ``w^q``: criteria attain their minimum on the sphere."""
         return Polyhedron.sum_to_one(m, high=np.inf)
 
     def __repr__(self) -> str:
@@ -73,7 +73,7 @@ class LpBall(WeightSet):
 
 
 def _norm(x: np.ndarray, q: float) -> float:
-    """``norm_q(x)`` relative to the largest entry, so that no power overflows."""
+    """``norm_q(x)``, scaled by the largest entry so that no power overflows."""
     largest = float(np.max(np.abs(x)))
     if largest == 0.0:
         return 0.0

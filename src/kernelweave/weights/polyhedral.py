@@ -1,4 +1,4 @@
-"""A weight set from its linear constraints alone."""
+"""A weight set defined by its linear constraints alone."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ __all__ = ["PolyhedralSet"]
 class PolyhedralSet(WeightSet):
     """``{ w : A w = b, C w <= d, 0 <= low <= w <= high }`` with finite limits.
 
-    A subclass states its constraints in :meth:`polyhedron`; all that a weight set must
-    say about itself follows by linear programs.
+    A subclass states its constraints in :meth:`polyhedron`; linear programs supply
+    everything else that a weight set needs.
     """
 
     offers = frozenset({"polyhedron"})
@@ -27,7 +27,7 @@ class PolyhedralSet(WeightSet):
         """The constraints on m weights."""
 
     def start(self, m: int) -> np.ndarray:
-        """The point whose distance to the nearest inequality is largest, (m,).
+        """The point furthest from its nearest inequality, (m,).
 
         Raises
         ------
@@ -37,14 +37,15 @@ class PolyhedralSet(WeightSet):
         return self._centre(m)[0]
 
     def is_point(self, m: int) -> bool:
-        """Whether some inequality leaves no room."""
+        """Whether some inequality has no slack anywhere."""
         return m == 1 or self._centre(m)[1] <= 1e-9
 
     def support(self, scores: np.ndarray) -> float:
         """``max <scores, w>``, bounded from above by the multipliers of its program.
 
-        For any prices y >= 0 of ``C w <= d`` and x of ``A w = b`` it is at most ``<y,
-        d> + <x, b>`` plus the largest value of the rest between the limits.
+        For any multipliers y >= 0 of ``C w <= d`` and x of ``A w = b``, the maximum is
+        at most ``<y, d> + <x, b>`` plus the maximum of ``<scores - C'y - A'x, w>``
+        within the limits.
         """
         allowed, (_, prices, equal_prices) = self._solved(scores)
         rest = scores - allowed.below.T @ prices - allowed.equal.T @ equal_prices
@@ -57,7 +58,7 @@ class PolyhedralSet(WeightSet):
         return self.scale(self._solved(scores)[1][0])
 
     def scale(self, weights: np.ndarray) -> np.ndarray:
-        """The nearest point that satisfies the equations, pulled towards the start."""
+        """The nearest solution of the equations, pulled inside towards the start."""
         m = len(weights)
         allowed, centre = self.polyhedron(m), self.start(m)
         off = allowed.equal @ weights - allowed.equal_to
@@ -69,7 +70,7 @@ class PolyhedralSet(WeightSet):
         return centre + min(1.0, float(np.min(ratios, initial=np.inf))) * step
 
     def violation(self, weights: np.ndarray) -> float:
-        """The largest amount by which a constraint is missed; 0 inside."""
+        """The largest violation of a constraint; 0 inside."""
         allowed = self.polyhedron(len(weights))
         rows, room = _inequalities(allowed)
         missed = [
@@ -79,7 +80,7 @@ class PolyhedralSet(WeightSet):
         return float(np.max(np.concatenate([*missed, [0.0]])))
 
     def _centre(self, m: int) -> tuple[np.ndarray, float]:
-        """The point deepest inside, and how far inside it is."""
+        """The point deepest inside the set, and its depth."""
         allowed = self.polyhedron(m)
         rows, room = _inequalities(allowed)
         deeper = Polyhedron(
@@ -103,12 +104,12 @@ class PolyhedralSet(WeightSet):
             i = int(np.argmin(np.all(np.isfinite(allowed.limits), axis=1)))
             raise ValueError(
                 f"{self!r}: weight {i} has the limits {allowed.limits[i]}; a bound on "
-                "the optimum needs finite ones"
+                "the optimum needs finite limits"
             )
         size = float(np.max(np.abs(scores))) or 1.0
         answer = linear_program(-scores / size, allowed)
         if answer is None:
-            raise ValueError(f"no linear program over {self!r} could be solved")
+            raise ValueError(f"a linear program over {self!r} could not be solved")
         point, prices, equal_prices = answer
         return allowed, (point, size * prices, size * equal_prices)
 

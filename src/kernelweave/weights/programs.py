@@ -26,9 +26,9 @@ def linear_program(
         Multipliers >= 0 of the inequalities.
     equal_prices : ndarray of shape (e,)
         Multipliers of the equations: ``cost + below'prices + equal'equal_prices`` is
-        what the limits hold in balance.
+        balanced by the multipliers of the limits.
 
-    None where HiGHS finds no optimum.
+    None if HiGHS finds no optimum.
     """
     options = {
         "primal_feasibility_tolerance": LP_TOLERANCE,
@@ -61,16 +61,16 @@ def master_program(
     linear, scores : ndarray of shape (r,) and (r, m)
         The cuts.
     allowed : Polyhedron
-        Where w may be.
+        The set of allowed w.
 
     Returns
     -------
     weights : ndarray of shape (m,)
         The minimiser.
     multipliers : ndarray of shape (r,)
-        Those of the cuts, not negative.
+        Multipliers of the cuts, non-negative.
     prices : ndarray
-        Those of the inequalities of the polyhedron.
+        Multipliers of the inequalities of the polyhedron.
     """
     r, m = scores.shape
     cuts = -np.column_stack([scores, np.ones(r)])
@@ -89,14 +89,14 @@ def master_program(
 
 
 def _widened(rows: np.ndarray) -> np.ndarray:
-    """Rows (r, m) with a zero for t, (r, m + 1)."""
+    """Rows (r, m) with a zero appended for t, (r, m + 1)."""
     return np.column_stack([rows, np.zeros(len(rows))])
 
 
 def box_maximizer(scores: np.ndarray, limits: np.ndarray) -> np.ndarray:
     """``argmax <scores, w>`` over ``sum_i w_i = 1`` and limits (m, 2), (m,).
 
-    The best weights are filled up one after the other.
+    Weights are raised to their upper limits in the order of their scores.
     """
     order = np.argsort(-scores)
     low, room = limits[order, 0], limits[order, 1] - limits[order, 0]

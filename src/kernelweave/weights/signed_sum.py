@@ -1,4 +1,4 @@
-"""Weights of any sign whose sum of kernels is positive semidefinite."""
+"""Weights of any sign for which the sum of kernels is positive semidefinite."""
 
 from __future__ import annotations
 
@@ -14,56 +14,57 @@ from kernelweave.weights.programs import box_maximizer, linear_program
 
 __all__ = ["SignedSum"]
 
-#: Eigenvalues of the mean kernel, relative to the largest, that count as zero, however
-#: few rows there are.
+#: Eigenvalues of the mean kernel below this, relative to the largest, count as zero
+#: even for few rows.
 NULL = 1e-12
-#: Eigenvectors that become cuts at a point outside the set.
+#: Largest number of eigenvectors that become cuts at a point outside the set.
 VECTORS = 3
-#: Where the support function is close enough, relative to the largest score, and the
-#: most linear programs spent on it.
+#: Accuracy of the support function, relative to the largest score, and the largest
+#: number of linear programs spent on it.
 SUPPORT_TOLERANCE = 1e-10
 SUPPORT_ROUNDS = 200
-#: Programs in a row without progress after which rounding is held responsible.
+#: Stop after this many programs in a row without progress: the rest is rounding.
 IDLE = 3
-#: A kernel keeps this share of the mean kernel when it is pulled to the boundary.
+#: A sum pulled back to the boundary keeps this multiple of the mean kernel.
 INSIDE = 1e-12
-#: Share of the bound at which a weight counts as held by it.
+#: A weight beyond this share of the bound counts as limited by it.
 ACTIVE = 0.99
-#: Relative difference of traces that counts as none.
+#: Relative difference up to which traces count as equal.
 EQUAL = 1e-3
-#: Condition of the Gram matrix of the kernels above which they count as collinear.
+#: Condition number of the Gram matrix above which the kernels count as collinear.
 COLLINEAR = 1e8
 
 
 class SignedSum(WeightSet):
     """``{ w : sum_i w_i = 1, sum_i w_i G_i PSD over all rows, abs(w_i) <= bound }``.
 
-    The set of Lanckriet et al. (2002), Eqs. 11 and 12, which constrain the sum and not
-    the weights, for kernels of equal trace. It contains the simplex. Rows without a
-    label take part in the constraint: negative weights are for transduction.
+    The set of Lanckriet et al. (2002), Eqs. 11 and 12, which constrain the sum rather
+    than the weights, for kernels of equal trace. It contains the simplex. Unlabelled
+    rows enter the constraint too: negative weights are meant for transduction.
 
-    The set is known by cuts ``v'(sum_i w_i G_i) v >= 0``. In coordinates in which the
-    mean kernel is the identity, the segment from uniform weights to any others keeps
-    the eigenvectors, so that the step to the boundary is exact and the eigenvector of
-    a negative eigenvalue touches the set there. Cuts are kept and shared by all calls.
+    The set is approximated by cuts ``v'(sum_i w_i G_i) v >= 0``. In coordinates in
+    which the mean kernel is the identity, all sums along the segment from uniform
+    weights to a given point share their eigenvectors, so the step to the boundary is
+    exact and the cut of a negative eigenvector touches the set there. Cuts are kept and
+    shared by all calls.
 
     With nearly collinear kernels the problem is ill-posed: its value keeps falling as
-    the weights grow. The bound then is part of the problem, and :meth:`remarks` says
-    so. The work is done in NumPy float64 on the CPU, whatever holds the bank.
+    the weights grow. The bound is then part of the problem, and :meth:`remarks` says
+    so. All work is done in NumPy float64 on the CPU, wherever the bank is stored.
 
     Parameters
     ----------
     bank : Bank
         The kernels over all rows.
     bound : float, default=100.0
-        The largest weight in absolute value.
+        Upper limit on the absolute values of the weights.
 
     Attributes
     ----------
     cuts : ndarray of shape (c, p)
         Rows c_j with ``c_j'w >= 0`` on the set.
     n_eigen : int
-        Eigenvalue decompositions spent so far.
+        Number of eigenvalue decompositions so far.
     """
 
     offers = frozenset({"cuts"})
@@ -86,12 +87,12 @@ class SignedSum(WeightSet):
     def support(self, scores: np.ndarray) -> float:
         """An upper bound on ``max <scores, w>``, by linear programs over the cuts.
 
-        New cuts make it sharp, unless it is not positive: bounds need no more then.
+        Cuts are added until the bound is sharp or rounding prevents further progress.
         """
         return self._maximize(scores)[0]
 
     def maximizer(self, scores: np.ndarray) -> np.ndarray:
-        """The best point of the set that :meth:`support` came across, (m,)."""
+        """The best point of the set found by :meth:`support`, (m,)."""
         return self._maximize(scores)[1]
 
     def scale(self, weights: np.ndarray) -> np.ndarray:
@@ -99,10 +100,10 @@ class SignedSum(WeightSet):
         return weights / np.sum(weights)
 
     def violation(self, weights: np.ndarray) -> float:
-        """Distance of the sum from 1, excess over the bound, negative eigenvalue.
+        """The largest of: error of the sum, excess over the bound, negative eigenvalue.
 
-        The eigenvalue is relative to the largest of the mean kernel, and beyond what
-        the rounding of the kernels alone can do.
+        The eigenvalue is relative to the largest of the mean kernel, and counts only as
+        far as it exceeds the rounding error of the kernels.
         """
         others, own = self._split(weights)
         if not np.all(np.isfinite(weights)):
@@ -119,10 +120,10 @@ class SignedSum(WeightSet):
         )
 
     def separate(self, weights: np.ndarray) -> np.ndarray:
-        """Weights (m,) pulled into the set towards uniform; cuts if they were outside.
+        """Weights (m,) pulled towards uniform until inside; adds cuts if outside.
 
-        Weights before the last p belong to other terms, have to be non-negative and
-        leave the kernels alone.
+        All but the last p weights belong to other terms; they must be non-negative and
+        do not affect the sum of kernels.
         """
         others, own = self._split(weights)
         if np.min(others, initial=0.0) < 0.0:
@@ -146,14 +147,14 @@ class SignedSum(WeightSet):
         return out
 
     def polyhedron(self, m: int) -> Polyhedron:
-        """What the cuts say about m weights: a polyhedron around the set."""
+        """The polyhedron of all cuts for m weights, which contains the set."""
         zeros = np.zeros((len(self.cuts), m - self.bank.n_kernels))
         below = -np.concatenate([zeros, self.cuts], axis=1)
         low, high = self.limits(m).T
         return Polyhedron.sum_to_one(m, low, high, below)
 
     def condition(self) -> float:
-        """Condition of the matrix of cosines between the kernels."""
+        """Condition number of the matrix of cosines between the kernels."""
         p = self.bank.n_kernels
         gram = np.zeros((p, p))
         for _, block in self.bank.row_blocks():
@@ -165,7 +166,7 @@ class SignedSum(WeightSet):
         return float(values[-1]) / max(float(values[0]), 1e-300)
 
     def remarks(self, weights: np.ndarray) -> tuple[str, ...]:
-        """Whether the bound decided the weights (m,), and whether they are unique."""
+        """Active bounds on the weights (m,), unequal traces and collinear kernels."""
         out = []
         _, own = self._split(weights)
         held = np.flatnonzero(np.abs(own) >= ACTIVE * self.bound)
@@ -209,7 +210,7 @@ class SignedSum(WeightSet):
         return linalg.eigh(total, subset_by_index=[0, count - 1], check_finite=False)
 
     def _add(self, vectors: np.ndarray) -> None:
-        """``v'K_i v`` (p,) for each column, relaxed by what rounding may have done."""
+        """Add the cut ``v'K_i v`` (p,) of each column, relaxed by rounding errors."""
         products = self._whitened @ vectors
         rows = np.einsum("pri,ri->ip", products, vectors)
         length = np.sum((self._whitener @ vectors) ** 2, axis=0)
@@ -248,13 +249,13 @@ class SignedSum(WeightSet):
 
 
 def _positive_traces(bank: Bank) -> np.ndarray:
-    """(p,). A kernel without a trace could take any weight, and free the others."""
+    """Traces (p,). A kernel of trace zero could take any weight and free the others."""
     traces = np.sum(bank.diagonals(), axis=1)
     if not np.all(traces > 0.0):
         i = int(np.argmin(traces > 0.0))
         raise ValueError(
             f"kernel {i} ({bank.names[i]!r}) has the trace {traces[i]:.3g}: weights of "
-            "any sign need kernels of positive trace; leave it out"
+            "any sign need kernels of positive trace; remove this kernel"
         )
     return traces
 
@@ -265,7 +266,7 @@ def _sum(bank: Bank, weights: np.ndarray) -> np.ndarray:
 
 
 def _whitening(bank: Bank, null: float) -> tuple[np.ndarray, float]:
-    """W (n, r) with ``W'(mean kernel) W = I``, and its largest eigenvalue."""
+    """W (n, r) with ``W'K W = I`` for the mean kernel K, and K's largest eigenvalue."""
     p, n = bank.n_kernels, bank.n_samples
     require_memory(
         (p + 4) * n * n * 8,

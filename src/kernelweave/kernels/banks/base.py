@@ -1,4 +1,4 @@
-"""A bank of kernels, from the kernels one at a time."""
+"""A bank of kernels derived from its kernels one at a time."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ __all__ = ["KernelBank", "combine_in_double", "host_stack", "take_square"]
 
 
 class KernelBank(ABC):
-    """Every method of the protocol ``Bank`` from :meth:`kernel` alone.
+    """Every method of the protocol ``Bank``, derived from :meth:`kernel` alone.
 
-    A subclass that makes kernel i anew whenever it is asked for it holds none of them.
-    One that knows a faster way to a product overrides that product.
+    A subclass may recompute kernel i on every call, and then stores none of them. A
+    subclass with a faster way to compute a product overrides that product.
 
     Parameters
     ----------
     like : array
-        Fixes the namespace, device and dtype of the kernels.
+        An array with the namespace, device and dtype of the kernels.
     n_kernels, n_samples : int
         p and n.
     names : sequence of str, optional
@@ -42,7 +42,7 @@ class KernelBank(ABC):
         The number of data rows behind the kernels; by default n.
     """
 
-    #: Whether a subset of the kernels takes no copy of n x n matrices.
+    #: Whether a subset of the kernels can be taken without copying n x n matrices.
     is_cheap_to_cut = False
 
     def __init__(
@@ -60,10 +60,10 @@ class KernelBank(ABC):
 
     @abstractmethod
     def kernel(self, i: int) -> Array:
-        """``G_i``, (n, n); the caller must not change it."""
+        """``G_i``, (n, n); the caller must not modify it."""
 
     def row_blocks(self) -> Iterator[tuple[slice, Array]]:
-        """All kernels, a few rows at a time: which rows, and (p, r, n)."""
+        """All kernels, a few rows at a time: the slice of rows, and (p, r, n)."""
         xp, n = namespace(self.like), self.n_samples
         for rows in row_chunks(n, self.n_kernels * n):
             parts = [self.kernel(i)[rows, :] for i in range(self.n_kernels)]
@@ -72,17 +72,17 @@ class KernelBank(ABC):
     def combine(
         self, weights: np.ndarray, out: Array | None = None, lower: bool = False
     ) -> Array:
-        """``sum_i w_i G_i``, (n, n); kernels without weight are not touched.
+        """``sum_i w_i G_i``, (n, n); kernels of weight zero are not accessed.
 
         Parameters
         ----------
         weights : ndarray of shape (p,)
             w.
         out : array of shape (n, n), optional
-            Where the result may be put; read the result from what is returned.
+            Memory that may be used for the result; always use the returned array.
         lower : bool, default=False
-            Whether the caller reads the lower triangle only, as a factorisation does;
-            entries above it may then be anything.
+            Whether the caller reads only the lower triangle, as a factorisation does;
+            the entries above it are then unspecified.
         """
         xp, n = namespace(self.like), self.n_samples
         total = xp.zeros((n, n), dtype=self.like.dtype, device=device(self.like))
@@ -110,16 +110,16 @@ class KernelBank(ABC):
         return np.array([squared_norm(self.kernel(int(i))) ** 0.5 for i in kernels])
 
     def restrict(self, rows: np.ndarray) -> Bank:
-        """The same kernels between some of the rows, given by number."""
+        """The same kernels, restricted to the rows with these indices."""
         return _Part(self, np.arange(self.n_kernels), np.asarray(rows))
 
     def subset(self, kernels: np.ndarray) -> Bank:
-        """A bank of some of the kernels, given by number."""
+        """A bank of the kernels with these indices."""
         return _Part(self, np.asarray(kernels), np.arange(self.n_samples))
 
 
 class _Part(KernelBank):
-    """Some kernels of a bank between some of its rows, made whenever they are used."""
+    """Some kernels of a bank on some of its rows, recomputed on every use."""
 
     def __init__(self, whole: Bank, kernels: np.ndarray, rows: np.ndarray) -> None:
         names = [whole.names[int(i)] for i in kernels]
@@ -130,13 +130,13 @@ class _Part(KernelBank):
         self._rows = None if every else rows
 
     def kernel(self, i: int) -> Array:
-        """``G_i`` between the rows, (n, n)."""
+        """``G_i`` on these rows, (n, n)."""
         gram = self._whole.kernel(int(self._kernels[i]))
         return gram if self._rows is None else take_square(gram, self._rows)
 
 
 def take_square(gram: Array, rows: np.ndarray) -> Array:
-    """The entries of a matrix (n, n) between the rows with these numbers, (r, r)."""
+    """The submatrix of a matrix (n, n) with these rows and columns, (r, r)."""
     xp = namespace(gram)
     index = from_numpy(rows, gram, xp.int64)
     return xp.take(xp.take(gram, index, axis=0), index, axis=1)
@@ -145,7 +145,7 @@ def take_square(gram: Array, rows: np.ndarray) -> Array:
 def combine_in_double(
     bank: Bank, weights: np.ndarray, out: Array | None = None
 ) -> Array:
-    """``sum_i w_i G_i`` in float64 whatever the kernels are, (n, n)."""
+    """``sum_i w_i G_i`` in float64, whatever the dtype of the kernels, (n, n)."""
     xp, n = namespace(bank.like), bank.n_samples
     if bank.like.dtype == xp.float64:
         return bank.combine(weights, out=out)

@@ -48,14 +48,14 @@ class DenseBank(KernelBank):
         self.stack = stack
 
     def kernel(self, i: int) -> Array:
-        """``G_i``, (n, n), in the memory of the bank."""
+        """``G_i``, (n, n), a view of the bank's memory."""
         return self.stack[i, :, :]
 
-    #: Passes over the kernels go by blocks of rows of about this many entries.
+    #: Passes over the kernels take blocks of rows of about this many entries.
     block_entries = 2**25
 
     def row_blocks(self) -> Iterator[tuple[slice, Array]]:
-        """All kernels, a few rows at a time: which rows, and (p, r, n)."""
+        """All kernels, a few rows at a time: the slice of rows, and (p, r, n)."""
         for rows in row_chunks(self.n_samples, self.n_kernels * self.n_samples):
             yield rows, self.stack[:, rows, :]
 
@@ -66,7 +66,7 @@ class DenseBank(KernelBank):
         return DenseBank(stack, [self.names[int(i)] for i in kernels])
 
     def restrict(self, rows: np.ndarray) -> DenseBank:
-        """The kernels between some of the rows, copied unless those are all."""
+        """The kernels on some of the rows, copied unless all rows are taken."""
         n = len(rows)
         if n == self.n_samples:
             return self
@@ -92,10 +92,10 @@ class DenseBank(KernelBank):
         weights : ndarray of shape (p,)
             w.
         out : array of shape (n, n), optional
-            Where to put the result.
+            Memory for the result.
         lower : bool, default=False
-            Whether the caller reads the lower triangle only, as a factorisation does;
-            entries above it may then be anything finite or not.
+            Whether the caller reads only the lower triangle, as a factorisation does;
+            the entries above it are then unspecified and need not be finite.
         """
         xp, n = namespace(self.stack), self.n_samples
         if out is None:
@@ -107,7 +107,7 @@ class DenseBank(KernelBank):
                 flat = xp.reshape(block, (self.n_kernels, -1))
                 total = from_numpy(w, block) @ flat
                 out[rows, :] = xp.reshape(total, block.shape[1:])
-            else:  # GPU libraries count the entries of one product in 32 bits
+            else:  # GPU libraries index the entries of one product with 32 bits
                 columns = slice(0, rows.stop if lower else n)
                 part = self.stack[0, rows, columns] * float(w[0])
                 for i in range(1, self.n_kernels):

@@ -30,13 +30,13 @@ NOTHING = 1e-18
 class FeatureBank(KernelBank):
     """Kernels ``G_i = Z_i Z_i'`` of rank D_i, held as one array Z (n, D).
 
-    Takes ``n D`` numbers where a :class:`DenseBank` takes ``n^2 p``. The rows are those
-    of the data, or fewer ones with the same second moments.
+    Stores ``n D`` numbers where a :class:`DenseBank` stores ``n^2 p``. The rows are
+    those of the data, or a smaller set with the same second moments.
 
     Parameters
     ----------
     features : array of shape (n, D)
-        Centred and scaled features, the kernels' side by side.
+        Centred and scaled features of all kernels, side by side.
     widths : sequence of int
         The number D_i of features of each kernel.
     names : sequence of str, optional
@@ -44,8 +44,8 @@ class FeatureBank(KernelBank):
     n_rows : int, optional
         The number of data rows behind the kernels; by default n.
     triangular : bool, default=False
-        Whether the features are upper triangular, with rows of zeros below: then a sum
-        of kernels takes a third of the work.
+        Whether the features are upper triangular, with rows of zeros below; summing
+        the kernels then takes a third of the work.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class FeatureBank(KernelBank):
         ends = np.cumsum([0, *self.widths])
         self.blocks = [slice(int(a), int(b)) for a, b in pairwise(ends)]
 
-    #: Whether a subset of the kernels takes no copy of n x n matrices.
+    #: Whether a subset of the kernels can be taken without copying n x n matrices.
     is_cheap_to_cut = True
 
     def kernel(self, i: int) -> Array:
@@ -77,7 +77,7 @@ class FeatureBank(KernelBank):
         return own @ own.T
 
     def row_blocks(self) -> Iterator[tuple[slice, Array]]:
-        """All kernels, a few rows at a time: which rows, and (p, r, n)."""
+        """All kernels, a few rows at a time: the slice of rows, and (p, r, n)."""
         xp, n = namespace(self.features), self.n_samples
         own = [self.features[:, columns] for columns in self.blocks]
         for rows in row_chunks(n, self.n_kernels * n):
@@ -91,9 +91,9 @@ class FeatureBank(KernelBank):
     def combine(
         self, weights: np.ndarray, out: Array | None = None, lower: bool = False
     ) -> Array:
-        """``sum_i w_i Z_i Z_i'``, (n, n); kernels without weight are not touched.
+        """``sum_i w_i Z_i Z_i'``, (n, n); kernels of weight zero are not accessed.
 
-        With ``lower``, the triangle that :func:`cholesky` reads is enough.
+        With ``lower``, possibly only the triangle that :func:`cholesky` reads.
         """
         weights = np.asarray(weights, dtype=np.float64)
         used = np.flatnonzero(np.abs(weights) > NOTHING * np.max(np.abs(weights)))
@@ -104,7 +104,7 @@ class FeatureBank(KernelBank):
             return self._combine_triangular(weights, out, lower)
         columns = self.columns(used)
         spread = np.repeat(weights[used], [self.widths[i] for i in used])
-        if np.all(spread >= 0):  # a square: half the work where the library sees it
+        if np.all(spread >= 0):  # X X' takes half the work where the library spots it
             scaled = columns * from_numpy(np.sqrt(spread), self.like)[None, :]
             if is_numpy(scaled):
                 return np.matmul(scaled, scaled.T, out=out)
@@ -116,8 +116,8 @@ class FeatureBank(KernelBank):
     ) -> Array:
         """``U U'`` for the upper triangle U of the weighted features, by LAPACK.
 
-        It overwrites U by the triangle of the product that :func:`cholesky` reads, so
-        that a factorisation takes no other memory than ``out``.
+        It overwrites U with the triangle of the product that :func:`cholesky` reads, so
+        a factorisation needs no memory other than ``out``.
         """
         width, n = self.features.shape[1], self.n_samples
         out = np.empty((n, n), dtype=self.features.dtype) if out is None else out
@@ -125,7 +125,7 @@ class FeatureBank(KernelBank):
         np.multiply(self.features, spread[None, :], out=out[:, :width])
         out[:, width:] = 0.0
         lauum = linalg.get_lapack_funcs("lauum", (out,))
-        # The transpose of an array in the order of C costs no copy.
+        # The transpose of a C-ordered array needs no copy.
         product, _ = lauum(out.T, lower=1, overwrite_c=1)
         upper = product.T
         if one_triangle:
@@ -135,7 +135,7 @@ class FeatureBank(KernelBank):
         return upper
 
     def columns(self, kernels: np.ndarray) -> Array:
-        """The features of some kernels side by side, without a copy if it is all."""
+        """The features of some kernels side by side; not copied if all are taken."""
         if len(kernels) == self.n_kernels:
             return self.features
         parts = [self.features[:, self.blocks[int(i)]] for i in kernels]
@@ -148,7 +148,7 @@ class FeatureBank(KernelBank):
         return FeatureBank(self.columns(kernels), widths, names, self.n_rows)
 
     def restrict(self, rows: np.ndarray) -> FeatureBank:
-        """The kernels between some of the rows."""
+        """The kernels on some of the rows."""
         if len(rows) == self.n_samples:
             return self
         index = from_numpy(rows, self.features, namespace(self.features).int64)

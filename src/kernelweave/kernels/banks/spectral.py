@@ -16,14 +16,14 @@ class SpectralBank(DenseBank):
     """The kernels ``G_i = n v_i v_i'`` of orthonormal vectors, each of trace n.
 
     A sum ``sum_i w_i G_i`` is positive semidefinite if and only if no weight is
-    negative: here a weight is an eigenvalue.
+    negative, since the weights are the eigenvalues of the sum up to the factor n.
 
     Parameters
     ----------
     vectors : array of shape (n, p)
         Orthonormal columns.
     eigenvalues : array of shape (p,)
-        The eigenvalues of the kernel they come from, all positive.
+        The corresponding eigenvalues of the original kernel, all positive.
     names : sequence of str, optional
         One name per kernel.
     """
@@ -48,19 +48,19 @@ class SpectralBank(DenseBank):
         """The kernels between new rows and those of the bank, (p, m, n).
 
         An eigenvector extends to a new row x by ``v_i(x) = sum_j k(x, x_j) v_ij /
-        lambda_i``, which gives back ``v_i`` on the rows of the bank (Nystrom). Small
+        lambda_i``, which reproduces ``v_i`` on the rows of the bank (Nystrom). Small
         eigenvalues make this extension sensitive to noise.
 
         Parameters
         ----------
         K : array of shape (m, n)
             The base kernel between new rows and those of the bank, centred in the same
-            way as the base kernel was.
+            way as the base kernel itself.
         """
         n = self.vectors.shape[0]
         if K.ndim != 2 or K.shape[1] != n:
             raise ValueError(
-                f"K must have one column for each of the {n} rows of the bank; got the "
+                f"K must have one column for each of the {n} rows of the bank; got "
                 f"shape {tuple(K.shape)}"
             )
         xp = namespace(self.vectors)
@@ -72,28 +72,27 @@ class SpectralBank(DenseBank):
 def spectral_bank(K: Array, n_components: int | None = None) -> SpectralBank:
     """``K_i = v_i v_i'`` for the leading eigenvectors of K, scaled to trace n.
 
-    Lanckriet et al. (2002), Section 4: learning the weights of these kernels is
-    learning the spectrum of K. Over weights that keep the sum positive semidefinite
-    every problem is the one over non-negative weights. Centre K first where the kernels
-    have to be centred: its eigenvectors are then orthogonal to the vector of ones.
+    Lanckriet et al. (2002), Section 4: learning the weights of these kernels amounts to
+    learning the spectrum of K. Requiring a positive semidefinite sum is the same as
+    requiring non-negative weights. Centre K first if the kernels have to be centred:
+    its eigenvectors are then orthogonal to the vector of ones.
 
     Parameters
     ----------
     K : array of shape (n, n)
-        A symmetric positive semidefinite matrix, over all rows that are known, labelled
-        or not.
+        A symmetric positive semidefinite matrix over all known rows, labelled or not.
     n_components : int, optional
-        How many eigenvectors, largest eigenvalue first; by default all those with an
-        eigenvalue beyond rounding.
+        Number of eigenvectors, largest eigenvalue first; by default all those with an
+        eigenvalue above the rounding error.
 
     Returns
     -------
     SpectralBank
-        p = ``n_components`` kernels, with the eigenvectors and eigenvalues beside them.
+        p = ``n_components`` kernels, together with the eigenvectors and eigenvalues.
     """
     if K.ndim != 2 or K.shape[0] != K.shape[1]:
         raise ValueError(
-            f"K must be a square matrix (n, n); got the shape {tuple(K.shape)}"
+            f"K must be a square matrix (n, n); got shape {tuple(K.shape)}"
         )
     xp, n = namespace(K), K.shape[0]
     if not bool(xp.all(xp.isfinite(K))):
@@ -108,7 +107,7 @@ def spectral_bank(K: Array, n_components: int | None = None) -> SpectralBank:
     p = rank if n_components is None else n_components
     if not 1 <= p <= rank:
         raise ValueError(
-            f"n_components must lie between 1 and {rank}, the number of eigenvalues of "
+            f"n_components must be between 1 and {rank}, the number of eigenvalues of "
             f"K above {rounding:.1e}; got {n_components!r}"
         )
     names = [f"eigenvector {i}" for i in range(p)]
@@ -118,8 +117,9 @@ def spectral_bank(K: Array, n_components: int | None = None) -> SpectralBank:
 def feature_coefficients(gram: Array, n_components: int | None = None) -> Array:
     """``V D^(-1/2)`` (n, r) for the r largest eigenvalues D of a kernel (n, n).
 
-    Rows of the kernel times this are features whose inner products are the kernel; the
-    largest entry of each eigenvector is made positive. The memory of ``gram`` is used.
+    Rows of the kernel times this matrix are features whose inner products reproduce the
+    kernel; the largest entry of each eigenvector is made positive. ``gram`` is
+    overwritten.
     """
     xp, n = namespace(gram), gram.shape[0]
     values, vectors = eigh(gram)
@@ -129,6 +129,6 @@ def feature_coefficients(gram: Array, n_components: int | None = None) -> Array:
     values, vectors = xp.flip(values)[:keep], xp.flip(vectors, axis=1)[:, :keep]
     host = to_numpy(vectors)
     largest = np.argmax(np.abs(host), axis=0)
-    signs = np.sign(host[largest, np.arange(keep)])  # no sign is left to chance
+    signs = np.sign(host[largest, np.arange(keep)])  # makes the features unique
     scale = from_numpy(signs, vectors) / xp.sqrt(values)
     return vectors * scale[None, :]

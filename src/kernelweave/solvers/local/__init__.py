@@ -1,1 +1,1 @@
-"""Searches for a stationary point, for problems that are not convex."""
+"""Local searches for a stationary point of non-convex problems."""

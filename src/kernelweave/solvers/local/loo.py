@@ -1,4 +1,4 @@
-"""Leave-one-out error in closed form, to learn weights and alpha from it."""
+"""Weights and alpha learned from the closed-form leave-one-out error."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ __all__ = ["LeaveOneOut", "LooSolution", "learn"]
 
 #: Alphas tried at the start of :func:`learn`, in units of the mean eigenvalue.
 COARSE_GRID = np.logspace(-4, 2, 13)
-#: Bounds of log theta: below, a weight is zero; above, alpha is below 1e-6.
+#: Bounds of log theta: a weight is zero at the lower, alpha < 1e-6 at the upper one.
 LOG_LOWEST, LOG_HIGHEST = -25.0, 14.0
-#: An error below this share of the target's own mean square is as good as zero.
+#: An error below this share of the target's mean square is practically zero.
 ZERO_ERROR = 1e-2
 #: Size of the projected gradient, relative to the value, that counts as stationary.
 STATIONARY = 1e-3
@@ -37,18 +37,18 @@ STATIONARY = 1e-3
 class LeaveOneOut:
     """``LOO(theta) = mean_i norm(e_i)^2 / k`` with ``e_i = B_i / q_i``.
 
-    ``M = I + sum_j theta_j G_j``, ``B = M^-1 H`` and ``q_i = (M^-1)_ii - 1/n``, the
-    last term from centring anew without sample i. The weights theta > 0 carry the
-    scale, so the regularisation ``alpha = 1 / sum theta`` is learned with them. With
-    ``E = 2 e / (q n k)`` and ``d_i = 2 norm(e_i)^2 / (q_i n k)``::
+    ``M = I + sum_j theta_j G_j``, ``B = M^-1 H`` and ``q_i = (M^-1)_ii - 1/n``, where
+    the last term accounts for recentring without sample i. The weights theta > 0 carry
+    the scale, so the regularisation ``alpha = 1 / sum theta`` is learned with them.
+    With ``E = 2 e / (q n k)`` and ``d_i = 2 norm(e_i)^2 / (q_i n k)``::
 
         dLOO/dtheta_j = < G_j, M^-1 diag(d) M^-1 - sym(M^-1 E B') >
 
-    that is two n^3 products beside the inverse and one pass over the kernels. The
-    problem is smooth but not convex: a minimum found need not be the best one.
+    which takes two n^3 products besides the inverse, and one pass over the kernels. The
+    problem is smooth but not convex: a local minimum need not be global.
 
-    Memory beside the bank: at most three n x n arrays at a time (the factor of M, its
-    inverse and a copy of that; later M^-1 and one product).
+    Memory in addition to the bank: at most three n x n arrays at a time (the factor of
+    M, its inverse and a copy of that; later M^-1 and one product).
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ class LeaveOneOut:
         entries = n * coef.shape[1]
         squares = xp.sum(residual * residual, axis=1)
         pull = inverse @ (residual * (2.0 / entries / precision)[:, None])
-        # M^-1 is not needed any more: it becomes M^-1 diag(d)^(1/2).
+        # M^-1 is no longer needed: overwrite it with M^-1 diag(d)^(1/2).
         inverse *= xp.sqrt(2.0 / entries * squares / precision)[None, :]
         slope = inverse @ inverse.T
         del inverse
@@ -90,8 +90,8 @@ class LeaveOneOut:
     def _inverse(self, theta: np.ndarray, shift: float) -> Array:
         """``(M + shift 11'/n)^-1``, (n, n).
 
-        The shift only moves the eigenvalue of the vector of ones. Without it ``1/n``
-        would dwarf what is left of ``q_i`` when theta is large.
+        The shift changes only the eigenvalue of the vector of ones. Without it, ``1/n``
+        would cancel most digits of ``q_i`` when theta is large.
         """
         matrix = self.bank.combine(theta)
         matrix += shift / self.bank.n_samples
@@ -117,10 +117,10 @@ def learn(
     max_iter: int = 100,
     callback: Callback | None = None,
 ) -> LooSolution:
-    """Minimise the leave-one-out error over weights and regularisation together.
+    """Minimise the leave-one-out error over weights and regularisation jointly.
 
-    L-BFGS-B on ``log theta`` of :class:`LeaveOneOut`. The problem is not convex: the
-    result is a stationary point near the start, with no bound on what is possible.
+    L-BFGS-B in ``log theta`` of :class:`LeaveOneOut`. The problem is not convex: the
+    result is a stationary point near the start, with no bound on the global optimum.
 
     Parameters
     ----------
@@ -129,18 +129,18 @@ def learn(
     target : array of shape (n, k)
         Columns that sum to zero.
     start : ndarray of shape (p,), optional
-        theta > 0 to start from; by default uniform weights with their best alpha.
+        Initial theta > 0; by default uniform weights with their best alpha.
     max_iter : int, default=100
-        Steps allowed.
+        Maximum number of steps.
     callback : callable, optional
-        Called with a :class:`TraceRow` after each step; a true result stops.
+        Called with a :class:`TraceRow` after each step; a true result stops the search.
 
     Returns
     -------
     LooSolution
         The value is the mean squared leave-one-out error; the stationarity is the
         largest entry of the projected gradient in ``log theta``, relative to the value
-        (or to a hundredth of the target's mean square, if that is more).
+        (or to a hundredth of the target's mean square, if that is larger).
     """
     theta = _uniform_start(bank, target) if start is None else _check_start(bank, start)
     precision = eps(bank.like)
@@ -201,7 +201,7 @@ class _Search:
 
 
 def matrix_products(bank: Bank, matrix: Array) -> np.ndarray:
-    """``<G_i, S>`` for every kernel and one S (n, n), in one pass: (p,)."""
+    """``<G_i, S>`` for every kernel and one S (n, n), in one pass, (p,)."""
     total = np.zeros(bank.n_kernels)
     for rows, block in bank.row_blocks():
         total += to_numpy(inner_products(block, matrix[rows, :]))
@@ -219,8 +219,7 @@ def _check_start(bank: Bank, start: np.ndarray) -> np.ndarray:
     theta = np.asarray(start, dtype=np.float64)
     if theta.shape != (bank.n_kernels,) or not np.all(np.isfinite(theta) & (theta > 0)):
         raise ValueError(
-            f"start must be {bank.n_kernels} numbers > 0, one for each kernel; "
-            f"got {start!r}"
+            f"start must be {bank.n_kernels} numbers > 0, one per kernel; got {start!r}"
         )
     return theta
 
@@ -232,7 +231,7 @@ def _mean_square(a: Array) -> float:
 def _stationarity(
     x: np.ndarray, gradient: np.ndarray, size: float, bounds: tuple[float, float]
 ) -> float:
-    """Largest entry of the gradient that points into the bounds, over ``size``."""
+    """Largest entry of the projected gradient, divided by ``size``."""
     blocked = ((x <= bounds[0]) & (gradient > 0)) | ((x >= bounds[1]) & (gradient < 0))
     largest = float(np.max(np.where(blocked, 0.0, np.abs(gradient))))
     return largest / size if size > 0 else 0.0
@@ -251,7 +250,7 @@ def _status(
     if converged:
         return (
             f"stationary: {measure}; the problem is not convex, so another start may "
-            "end elsewhere"
+            "lead elsewhere"
         )
     if found.nit >= max_iter:
         return f"stopped at max_iter={max_iter}: {measure}"

@@ -13,11 +13,11 @@ from kernelweave.solvers.solve import solve
 
 __all__ = ["solve_plain"]
 
-#: Steps of the descent where none are asked for.
+#: Default limit on the steps of the descent.
 MAX_ITER = 100
-#: First-order fall, relative to the value, at which a local minimum counts as found.
+#: First-order decrease, relative to the value, below which a point is a local minimum.
 STATIONARY = 1e-3
-#: Weights below this share of the largest are zero.
+#: Weights below this share of the largest are set to zero.
 ZERO = 1e-9
 
 
@@ -29,11 +29,12 @@ def solve_plain(
     max_iter: int | None = None,
     callback: Callback | None = None,
 ) -> LocalSolution:
-    """Minimise v of :class:`PlainSubspaceMargin`, which is not convex, locally.
+    """Minimise the non-convex v of :class:`PlainSubspaceMargin` locally.
 
-    The convex minorant gives a lower bound and a start; the start is its most important
-    kernel alone, its minimiser, or equal weights, whichever is best. From there v
-    descends along its exact gradient. If the bounds meet, the optimum is found.
+    A convex minorant gives a lower bound and candidate starts: its most important
+    kernel alone, its minimiser, and equal weights, of which the best is used. From
+    there v is minimised along its exact gradient. If the bounds meet, the optimum is
+    found.
 
     Parameters
     ----------
@@ -42,18 +43,19 @@ def solve_plain(
     weights : WeightSet
         Which weights are allowed: a ball of some norm.
     tol : float, default=1e-6
-        Relative gap of the bounds at which nothing is left to do.
+        Relative gap between the bounds at which to stop.
     max_iter : int, optional
-        Steps of the descent allowed.
+        Maximum number of descent steps.
     callback : callable, optional
-        Called with a :class:`TraceRow` after each evaluation; a true result stops.
+        Called with a :class:`TraceRow` after each evaluation; a true result stops the
+        search.
 
     Returns
     -------
     LocalSolution
-        The best weights, a bound on what any weights can reach, and A (n, m) of the
-        machines; the stationarity is the most that v could fall, to first order, within
-        the set, relative to v.
+        The best weights, a lower bound for all weights, and A (n, m) of the machines;
+        the stationarity is the largest first-order decrease of v within the set,
+        relative to v.
     """
     p = criterion.bank.n_kernels
     largest_sum = weights.support(np.ones(p))
@@ -71,11 +73,11 @@ def solve_plain(
 
 
 class _EnoughError(Exception):
-    """The bounds have met, or a callback said so."""
+    """The bounds have met, or the callback requested a stop."""
 
 
 class _Search:
-    """Evaluations of v, the best of which is kept."""
+    """Evaluates v and keeps the best point."""
 
     def __init__(
         self,
@@ -100,13 +102,13 @@ class _Search:
         self.trace.add(state.value, self.lower, gap)
         if self.trace.stopped or gap <= self.tol:
             raise _EnoughError
-        # The value does not change along the scale of w, so its slope is zero there.
+        # The value does not depend on the scale of w, so the slope along w is zero.
         normal = w ** (self.weights.norm - 1.0)
         slope = state.gradient - float(state.gradient @ w) * normal
         return state.value / self.lower, slope / self.lower
 
     def solution(self, others: int) -> LocalSolution:
-        """The best point, with so many factorisations made elsewhere."""
+        """The best point; ``others`` counts factorisations made elsewhere."""
         assert self.best is not None and self.state is not None
         gradient, value = self.state.gradient, self.state.value
         fall = float(gradient @ self.best) + self.weights.support(-gradient)

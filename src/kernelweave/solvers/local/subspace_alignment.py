@@ -34,9 +34,9 @@ class AlignmentResult:
     start : float
         The alignment of the HSIC subspace.
     stationarity : float
-        Norm of the gradient relative to value and variables, both of size one.
+        Norm of the gradient times that of the variables, relative to the value.
     converged : bool
-        Whether that reached the tolerance.
+        Whether the stationarity reached the tolerance.
     n_iter : int
         Iterations taken.
     """
@@ -88,9 +88,9 @@ def align_subspace(
 ) -> AlignmentResult:
     """Maximise the alignment of the subspace kernel of Eq. 6 with the label kernel.
 
-    The subspace of Wu and Farquhar (2007), with which Chen et al. (2008) compare, from
-    the HSIC subspace of the same dimension, by L-BFGS. The problem is not convex: what
-    is found is a stationary point, and nothing bounds how far the optimum is.
+    The subspace of Wu and Farquhar (2007), the baseline of Chen et al. (2008), found by
+    L-BFGS from the HSIC subspace of the same dimension. The problem is not convex: the
+    result is a stationary point, with no bound on its distance from the optimum.
 
     Parameters
     ----------
@@ -99,22 +99,23 @@ def align_subspace(
     target : array of shape (n, k)
         Centred factor of the label kernel.
     n_components : int, optional
-        Dimension at most; by default, and at most, that of the HSIC subspace.
+        Maximum dimension; by default, and at most, that of the HSIC subspace.
     max_iter : int, default=200
-        Iterations allowed.
+        Maximum number of iterations.
     tol : float, default=1e-5
         Stationarity to reach.
     callback : callable, optional
-        Called with a :class:`TraceRow` after each iteration; a true result stops.
+        Called with a :class:`TraceRow` after each iteration; a true result stops the
+        search.
 
     Returns
     -------
     AlignmentResult
-        The subspace, with how stationary it is.
+        The subspace and its stationarity.
     """
     problem = _Alignment(kernel, target)
     start = kernel.subspace(target, n_components).coef
-    # U = R'W, which is R^-1 (G + alpha I) W: no use of the upper triangle of R.
+    # U = R'W = R^-1 (G + alpha I) W does not read the upper triangle of R.
     u = solve_triangular(kernel.factor, kernel.gram @ start + kernel.alpha * start)
     first, _ = problem.evaluate(u)
     size, n_iter, trace = np.inf, 0, Trace(callback)
@@ -136,9 +137,9 @@ def align_subspace(
 def _ascend(
     problem: _Alignment, u: Array, max_iter: int, tol: float, trace: Trace
 ) -> OptimizeResult:
-    """L-BFGS from U (n, l) with orthonormal columns, where one tolerance fits all.
+    """L-BFGS from U (n, l) with orthonormal columns, which fixes the scale of ``tol``.
 
-    Steps are normal to U, so that its norm grows and the gradient shrinks with it.
+    Steps are normal to U, so its norm grows and the gradient shrinks accordingly.
     """
 
     def negative(flat: np.ndarray) -> tuple[float, np.ndarray]:
@@ -167,6 +168,6 @@ def _ascend(
 
 
 def _orthonormal(u: Array) -> Array:
-    """The same columns' span with ``U'U = I``."""
+    """A basis of the same column span with ``U'U = I``."""
     values, vectors = np.linalg.eigh(to_numpy(u.T @ u).astype(np.float64))
     return u @ from_numpy(vectors / np.sqrt(values), u)

@@ -17,7 +17,7 @@ __all__ = ["JointSolution", "solve_joint"]
 MAX_ITER = 50
 #: Step lengths tried between two dual points.
 LENGTHS = np.linspace(0.05, 1.0, 20)
-#: A descent step is made so many times shorter before it is given up.
+#: Number of times a descent step is shortened before the search gives up.
 MAX_CUTS = 8
 
 Round = tuple[JointPoint, float]
@@ -25,12 +25,12 @@ Round = tuple[JointPoint, float]
 
 @dataclass(frozen=True)
 class JointSolution:
-    """A subspace with its machines, between two bounds.
+    """A subspace with its machines, and bounds on its value.
 
     Attributes
     ----------
     point : JointPoint
-        The best found: that with the smallest upper bound.
+        The best point found, with the smallest upper bound.
     lower_bound : float
         No subspace of this dimension has a smaller value.
     gap : float
@@ -70,20 +70,21 @@ def solve_joint(
     problem : SubspaceSVM
         The problem.
     n_components : int, optional
-        Largest dimension of the subspace; by default what the closed form needs.
+        Maximum dimension of the subspace; by default that of the closed form.
     duals : ndarray of shape (n, m), optional
-        The dual variables of the closed form, if they are known.
+        The dual variables of the closed form, if known.
     tol : float, default=1e-6
         Relative gap to reach.
     max_iter : int, optional
-        Rounds allowed where there is no closed form.
+        Maximum number of rounds if there is no closed form.
     callback : callable, optional
-        Called with a :class:`TraceRow` after each round; a true result stops.
+        Called with a :class:`TraceRow` after each round; a true result stops the
+        search.
 
     Returns
     -------
     JointSolution
-        Best point and bounds.
+        The best point and its bounds.
     """
     limit = max_iter or MAX_ITER
     if duals is None:
@@ -101,11 +102,11 @@ def solve_joint(
 def _search(
     problem: SubspaceSVM, duals: np.ndarray, n_components: int, limit: int
 ) -> Iterator[Round]:
-    """From the truncated closed form: raise the lower bound, then lower the value.
+    """From the truncated closed form, raise the lower bound, then lower the value.
 
-    The first half of the rounds alternates, but moves only part of the way to the new
-    dual variables: as far as raises the lower bound, which is concave in them. The
-    second half descends from the best subspace found.
+    The first half of the rounds alternates between subspace and machines, but moves
+    only part of the way to the new dual variables, to where the lower bound, which is
+    concave in them, is largest. The second half descends from the best subspace found.
     """
     best: _Placed | None = None
     bound = problem.lower_bound(duals, n_components)
@@ -119,7 +120,7 @@ def _search(
         chosen = int(np.argmax(bounds))
         if bounds[chosen] > bound:
             duals, bound = duals + LENGTHS[chosen] * ahead, float(bounds[chosen])
-        else:  # at a kink of the bound: a shrinking step leaves it
+        else:  # at a kink of the bound, which ever shorter steps leave behind
             duals = duals + 2.0 / (number + 3.0) * ahead
             bound = problem.lower_bound(duals, n_components)
     assert best is not None
@@ -128,7 +129,7 @@ def _search(
 
 @dataclass(frozen=True)
 class _Placed:
-    """A point, and l columns (n, l) that its subspace is the best one for."""
+    """A point, and the l columns (n, l) for which its subspace is optimal."""
 
     point: JointPoint
     columns: np.ndarray
@@ -144,9 +145,9 @@ def _place(problem: SubspaceSVM, target: np.ndarray, n_components: int) -> _Plac
 def _descend(problem: SubspaceSVM, here: _Placed, n_components: int) -> Iterator[Round]:
     """Projected gradient steps on the value as a function of the subspace.
 
-    In coordinates where subspaces are projections X the gradient is ``-Z'A A'Z / 2``,
-    and the projection of ``X + eta Z'A A'Z`` is the best subspace for the columns of
-    A, scaled, beside those that X itself is the best subspace for.
+    In coordinates in which subspaces are projections X, the gradient is
+    ``-Z'A A'Z / 2``, and the projection of ``X + eta Z'A A'Z`` is the best subspace for
+    the scaled columns of A together with those for which X itself is optimal.
     """
     eta = 1.0 / max(float(np.max(np.abs(here.point.duals))), 1e-300) ** 2
     while True:
@@ -168,7 +169,7 @@ def _collect(
     limit: int,
     callback: Callback | None,
 ) -> JointSolution:
-    """Run the rounds; the best point, the best bound, and why it ended."""
+    """Run the rounds: best point, best bound, and the reason for stopping."""
     best: JointPoint | None = None
     lower, trace = -np.inf, Trace(callback)
     status = "stopped: no step finds a smaller value; the relative gap is {gap:.1e}"

@@ -1,1 +1,1 @@
-"""The papers' own programs, for a general solver: to compare with."""
+"""The papers' own programs, solved by a general solver, for comparison."""

@@ -16,8 +16,8 @@ from kernelweave.solvers.cutting_plane import into_set
 
 __all__ = ["allowed_weights", "import_cvxpy", "run_solver", "sdp", "sdp_problem"]
 
-#: Entries of the semidefinite blocks up to which Clarabel is used (about n = 44 in one
-#: block, a second). Its time grows with n^6, so that larger ones go to SCS.
+#: Clarabel is used up to this many entries in the semidefinite blocks (about n = 44 in
+#: one block, or one second). Its time grows as n^6, so larger problems go to SCS.
 CLARABEL_ENTRIES = 1000
 CLARABEL_TOLERANCE = 1e-10
 SCS_TOLERANCE = 1e-8
@@ -27,13 +27,13 @@ SCS_ITERATIONS = 20_000
 def sdp(criterion: Fisher, weight_set: LinearSet) -> Iterator[Iterate]:
     """Solve one of the SDPs (16), (34), (37), (40), (41) with a cone solver.
 
-    It is here to compare with: the weights are those of the other methods, at a cost
-    that grows so fast with n that a few hundred rows are the limit.
+    For comparison only: it finds the same weights as the other methods, at a cost that
+    grows so fast with n that a few hundred rows are the limit.
 
     Yields
     ------
     Iterate
-        One, evaluated at the weights the cone solver found.
+        A single one, evaluated at the weights found by the cone solver.
     """
     problem, variable = sdp_problem(criterion, weight_set)
     run_solver(problem)
@@ -44,7 +44,7 @@ def sdp(criterion: Fisher, weight_set: LinearSet) -> Iterator[Iterate]:
 
 
 def sdp_problem(fisher: Fisher, weight_set: LinearSet) -> tuple[Any, Any]:
-    """The cvxpy problem for a criterion and its weights variable (m,), not yet solved.
+    """The unsolved cvxpy problem for a criterion, and its weights variable (m,).
 
     ======  ==============  ===================  =====================================
     Eq.     target          regularisation       constraint
@@ -58,8 +58,8 @@ def sdp_problem(fisher: Fisher, weight_set: LinearSet) -> tuple[Any, Any]:
 
     with ``M = I + (1/lambda) sum_i theta_i G_i``, or ``sum_i theta_i G_i`` with
     ``G_0 = I`` if the regularisation is learned; each minimises ``sum_j t_j``. Rows and
-    columns of the blocks are multiplied by constants, which leaves them semidefinite
-    and saves a first-order solver thousands of iterations.
+    columns of the blocks are multiplied by constants, which preserves definiteness and
+    saves a first-order solver thousands of iterations.
     """
     cp = import_cvxpy()
     weights = cp.Variable(fisher.n_weights, nonneg=True, name="weights")
@@ -82,12 +82,12 @@ def sdp_problem(fisher: Fisher, weight_set: LinearSet) -> tuple[Any, Any]:
 
 
 def _combined(cp: Any, fisher: Any, weights: Any) -> Any:
-    """The papers' combined kernel M, times alpha or n, in the weights: (n, n).
+    """The papers' combined kernel M, times alpha or n, as a function of the weights.
 
-    Kernels here have trace n, so that the papers' ``theta_i r_i`` is our ``w_i`` and
-    their ``theta_i G_i`` is our ``w_i G_i / n``. With ``alpha = n lambda`` then
-    ``alpha M = alpha I + sum_i w_i G_i``. The identity has trace n itself: if its
-    weight is learned, ``n M = w_0 I + sum_i w_i G_i``.
+    Kernels here have trace n, so the papers' ``theta_i r_i`` is our ``w_i`` and their
+    ``theta_i G_i`` is our ``w_i G_i / n``. With ``alpha = n lambda`` we then have
+    ``alpha M = alpha I + sum_i w_i G_i``, (n, n). The identity itself has trace n: if
+    its weight is learned, ``n M = w_0 I + sum_i w_i G_i``.
     """
     kernels = host_stack(fisher.bank)
     identity = np.eye(kernels.shape[1])
@@ -99,7 +99,7 @@ def _combined(cp: Any, fisher: Any, weights: Any) -> Any:
 
 
 def allowed_weights(cp: Any, weight_set: LinearSet, weights: Any) -> list[Any]:
-    """``w`` in the set; the sign is part of the variable."""
+    """``w`` in the set; the variable itself is declared non-negative."""
     m = weights.size
     if weight_set.is_point(m):
         return [weights == weight_set.start(m)]
@@ -130,7 +130,7 @@ def run_solver(problem: Any) -> None:
             "max_iters": SCS_ITERATIONS,
         }
     with warnings.catch_warnings():
-        # How accurate the weights are is for the certificate to say.
+        # The certificate measures how accurate the weights are.
         warnings.filterwarnings("ignore", "Solution may be inaccurate", UserWarning)
         problem.solve(**options)
 

@@ -19,7 +19,7 @@ MOST_ROWS = 100
 
 @dataclass(frozen=True)
 class FreeKernel:
-    """The kernel matrix that is best among all, and how good it is.
+    """The best of all kernel matrices, and its value.
 
     Attributes
     ----------
@@ -28,9 +28,9 @@ class FreeKernel:
     value : float
         The alignment, or the squared inverse margin.
     optimum : float
-        The same in closed form: what a cone solver should have found.
+        The optimal value in closed form, which the cone solver should have found.
     status : str
-        What the cone solver said.
+        The status of the cone solver.
     """
 
     kernel: np.ndarray
@@ -44,8 +44,8 @@ def free_alignment(labels: Array) -> FreeKernel:
 
     Lanckriet et al. (2002), Eq. 5, with the norm as a matrix inequality: A is a
     variable, ``[[A, K'], [K, I]]`` is PSD and ``trace(A) <= 1``. The answer is
-    ``yy'/n``, with alignment one: a kernel that is free knows nothing about rows
-    without a label, which is why the papers restrict it to a sum of given ones.
+    ``yy'/n``, with alignment one: a free kernel says nothing about unlabelled rows,
+    which is why the papers restrict it to sums of given kernels.
 
     Parameters
     ----------
@@ -80,8 +80,8 @@ def free_margin(
 ) -> FreeKernel:
     """``min t`` over K PSD with ``trace(K) = c``, t the squared inverse margin.
 
-    Lanckriet et al. (2002), Eq. 8, and its soft forms. At the optimum all rows of a
-    class fall on one point, and the two points lie on a line through the origin, at the
+    Lanckriet et al. (2002), Eq. 8, and its soft-margin forms. At the optimum all rows
+    of a class coincide, and the two points lie on a line through the origin, at a
     distance d with ``d^2 = n c / (n+ n-)``. No kernel of trace c moves the class means
     further apart, so with a equal to s over the size of each class the value is::
 
@@ -96,10 +96,10 @@ def free_margin(
     trace : float, optional
         c; by default n.
     margin : {"hard", "l1", "l2"}, default="hard"
-        Whether, and how, slacks are paid for; see
+        Whether slacks are allowed, and how they are penalised; see
         :class:`~kernelweave.criteria.Margin`.
     C : float, default=1.0
-        Their price.
+        The penalty on slacks.
 
     Returns
     -------
@@ -139,8 +139,8 @@ def _checked(labels: Array) -> np.ndarray:
     y = to_numpy(labels).astype(np.float64)
     if y.ndim != 1 or len(y) < 2 or not np.all(np.isin(y, (-1.0, 1.0))):
         raise ValueError(
-            "labels must be at least two values +1 or -1, one for each row; got "
-            f"{np.unique(y)[:5]} in the shape {y.shape}"
+            "labels must be at least two values +1 or -1, one per row; got "
+            f"{np.unique(y)[:5]} in an array of shape {y.shape}"
         )
     if len(y) > MOST_ROWS:
         raise ValueError(
@@ -151,7 +151,7 @@ def _checked(labels: Array) -> np.ndarray:
 
 
 def _solved(problem: Any, kernel: Any) -> np.ndarray:
-    """The kernel the cone solver found, with negative eigenvalues removed."""
+    """The kernel found by the cone solver, with negative eigenvalues removed."""
     run_solver(problem)
     if kernel.value is None:
         raise FactorizationError(f"the cone solver found no kernel: {problem.status}")

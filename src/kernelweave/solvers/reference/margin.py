@@ -26,12 +26,12 @@ __all__ = ["margin_qcqp", "margin_sdp"]
 def margin_sdp(margin: Margin, weight_set: LinearSet) -> Iterator[Iterate]:
     """Lanckriet et al. (2002), Eq. 12 with its soft margins, as a semidefinite program.
 
-    It is here to compare with, for a few dozen rows.
+    For comparison only, with a few dozen rows.
 
     Yields
     ------
     Iterate
-        One, evaluated at the weights the cone solver found.
+        A single one, evaluated at the weights found by the cone solver.
     """
     cp = import_cvxpy()
     weights = cp.Variable(margin.n_weights, nonneg=True, name="weights")
@@ -53,16 +53,16 @@ def margin_sdp(margin: Margin, weight_set: LinearSet) -> Iterator[Iterate]:
 
 
 def margin_qcqp(margin: Margin, weight_set: NormSet) -> Iterator[Iterate]:
-    """The same problem from its dual side, a quadratically constrained program.
+    """The dual of :func:`margin_sdp`, a quadratically constrained program.
 
     ``max 2 e'a - tau a'a - t`` subject to ``a'G_i a <= t``, the box and ``y'a = 0``;
-    the multipliers of the first are the weights. For an lq ball t bounds the dual norm
-    of the scores. It is here to compare with, for a few hundred rows.
+    the multipliers of the first constraints are the weights. For an lq ball, t bounds
+    the dual norm of the scores. For comparison only, with a few hundred rows.
 
     Yields
     ------
     Iterate
-        One, evaluated at the weights the cone solver found.
+        A single one, evaluated at the weights found by the cone solver.
     """
     cp = import_cvxpy()
     problem, signs = margin.problem, margin.problem.signs
@@ -107,9 +107,9 @@ def _roots(problem: Any) -> list[np.ndarray]:
 def _evaluated(
     criterion: Criterion, weight_set: WeightSet, raw: Any, status: str
 ) -> Iterate:
-    """The iterate at the weights a cone solver found, moved into the set."""
+    """The iterate at the weights found by a cone solver, moved into the set."""
     if raw is None or not np.max(raw) > 0:
-        criterion.evaluate(weight_set.start(criterion.n_weights))  # or says why not
+        criterion.evaluate(weight_set.start(criterion.n_weights))  # may explain why
         raise FactorizationError(f"the cone solver found no weights: {status}")
     weights = into_set(criterion, weight_set, np.asarray(raw, dtype=np.float64))
     return Iterate.at(weights, criterion.evaluate(weights, hessian=False))

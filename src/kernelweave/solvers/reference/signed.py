@@ -23,27 +23,27 @@ __all__ = ["alignment_sdp", "margin_lmi", "signed_sdp"]
 def margin_lmi(
     cp: Any, kernel: Any, y: np.ndarray, bound: float, tau: Any
 ) -> tuple[Any, list[Any]]:
-    """A variable t and constraints that say that the squared inverse margin is <= t.
+    """A variable t, and constraints equivalent to squared inverse margin <= t.
 
     Lanckriet et al. (2002), Eq. 8: with ``G = diag(y) K diag(y)``, for some
     ``nu >= 0``, ``delta >= 0`` and lam::
 
         [[G + tau I, e + nu - delta + lam y], [., t - 2 C e'delta]]  PSD
 
-    where delta, the multiplier of ``a <= C``, is there for a finite bound only.
+    where delta, the multiplier of ``a <= C``, is present only if the bound is finite.
 
     Parameters
     ----------
     cp : module
         cvxpy.
     kernel : expression of shape (n, n)
-        K over labelled rows, affine in the variables of the caller.
+        K over the labelled rows, affine in the caller's variables.
     y : ndarray of shape (n,)
         +1 and -1.
     bound : float
         C, or infinity.
     tau : float or expression
-        What squared slacks add to the diagonal.
+        The contribution of squared slacks to the diagonal.
     """
     n = len(y)
     t, lam, nu = cp.Variable(), cp.Variable(), cp.Variable(n, nonneg=True)
@@ -60,14 +60,14 @@ def margin_lmi(
 def signed_sdp(margin: Margin, weight_set: SignedSum) -> Iterator[Iterate]:
     """Lanckriet et al. (2002), Eq. 12, and its soft margins, with a cone solver.
 
-    It is here to compare with: n is limited to a few dozen rows, and with nearly
-    collinear kernels the solver may stop early and call it optimal. The point it
-    finds is pulled into the set and judged like that of any other method.
+    For comparison only: n is limited to a few dozen rows, and with nearly collinear
+    kernels the solver may stop early and still report an optimum. The point it finds
+    is pulled into the set and certified like that of any other method.
 
     Yields
     ------
     Iterate
-        One, evaluated at the weights the cone solver found.
+        A single one, evaluated at the weights found by the cone solver.
     """
     cp = import_cvxpy()
     weights = cp.Variable(margin.n_weights, name="weights")
@@ -87,16 +87,16 @@ def signed_sdp(margin: Margin, weight_set: SignedSum) -> Iterator[Iterate]:
 
 
 def alignment_sdp(plain: Alignment, weight_set: WeightSet) -> Iterator[Iterate]:
-    """Lanckriet et al. (2002), Eq. 11, with a cone solver: to compare with.
+    """Lanckriet et al. (2002), Eq. 11, with a cone solver, for comparison.
 
-    Its first blocks say ``norm(sum_i mu_i K_i) <= 1`` over the labelled rows, which a
-    second-order cone says in p numbers. For weights of one sign the last block, that
-    the sum is positive semidefinite, is replaced by their sign.
+    Its first blocks state ``norm(sum_i mu_i K_i) <= 1`` over the labelled rows, for
+    which a second-order cone needs only p numbers. For non-negative weights the last
+    block, a positive semidefinite sum, is replaced by the sign constraint.
 
     Yields
     ------
     Iterate
-        One, evaluated at the weights the cone solver found.
+        A single one, evaluated at the weights found by the cone solver.
     """
     cp = import_cvxpy()
     weights = cp.Variable(plain.n_weights, name="weights")  # of kernels of norm one
@@ -146,7 +146,7 @@ def _allowed(cp: Any, weight_set: SignedSum, weights: Any, total: Any) -> list[A
 def _solved(
     problem: Any, weights: Any, criterion: Any, weight_set: SignedSum
 ) -> Iterate:
-    """The iterate at what the cone solver found, moved into the set."""
+    """The iterate at the weights found by the cone solver, moved into the set."""
     run_solver(problem)
     if weights.value is None:
         raise FactorizationError(f"the cone solver found no weights: {problem.status}")
