@@ -244,7 +244,7 @@ BAD = {
     "mask": ({"target": np.ones(4), "rows": np.ones(3, bool)}, r"shape \(4,\)"),
     "float rows": ({"target": np.ones(4), "rows": [0.5, 1.0]}, "row numbers or a mask"),
     "one row": ({"target": np.array([1.0, 0, 0, 0])}, "at least 2 labelled rows"),
-    "one class": ({"target": np.ones(4)}, "one class only"),
+    "one class": ({"target": np.ones(4)}, "only one class"),
     "zero": ({"target_kernel": np.zeros((4, 4)), "centred": False}, "target is zero"),
 }
 
