@@ -17,8 +17,8 @@ from kernelweave.kernels.banks.features import FeatureBank
 
 __all__ = ["MomentProblem"]
 
-#: Before the factorisation each variance is raised by one machine precision per column,
-#: and by ten times more whenever that fails, up to this share of the variance.
+#: Before the factorisation each variance is raised by machine precision times the
+#: number of columns, then by ten times more on each failure, up to this share of it.
 LARGEST_JITTER = 1e-3
 
 
