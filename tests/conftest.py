@@ -25,13 +25,13 @@ FIXED_SEEDS = "0,1"
 #: Plots are drawn without a screen; this must be set before matplotlib is imported.
 os.environ.setdefault("MPLBACKEND", "Agg")
 
-# A fit that shares its processor with other jobs may take any time.
+# No deadline: on a processor shared with other jobs, a fit can take any length of time.
 settings.register_profile("kernelweave", deadline=None, print_blob=True)
 settings.load_profile("kernelweave")
 
 
 def parse_seeds(text: str) -> list[int]:
-    """Seeds of a list with ranges: "3", "0,1,77" or "0-9,42"."""
+    """Seeds from a list with ranges: "3", "0,1,77" or "0-9,42"."""
     seeds: list[int] = []
     for part in text.split(","):
         first, _, last = part.strip().partition("-")
@@ -51,7 +51,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--stop-after",
         type=float,
         metavar="SECONDS",
-        help="start no further test after this time; for 'make fuzz'",
+        help="start no new test after this time; for 'make fuzz'",
     )
 
 
@@ -60,13 +60,13 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers", "seeded: draws random numbers from a seed of this run"
     )
     config.addinivalue_line(
-        "markers", "one_seed: the first seed is enough, another draw adds nothing"
+        "markers", "one_seed: the first seed is enough; further draws add nothing"
     )
     config.pluginmanager.register(_Clock(config.getoption("--stop-after")))
 
 
 class _Clock:
-    """Ends a run in time; what is under way is finished."""
+    """Ends a run on time, once the current test has finished."""
 
     def __init__(self, seconds: float | None) -> None:
         self.end = None if seconds is None else time.monotonic() + seconds
@@ -90,18 +90,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_report_header() -> str:
-    """Say which seeds these are."""
+    """Name the seeds of this run."""
     return f"random seeds: {SEED_VARIABLE}={','.join(map(str, SEEDS))}"
 
 
 @pytest.fixture
 def global_random_seed(request: pytest.FixtureRequest) -> int:
-    """Each seed of this run; for whatever takes a ``random_state``."""
+    """Each seed of this run, for anything that takes a ``random_state``."""
     return request.param
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """One draw is enough for ``one_seed``, and for each of several array libraries."""
+    """Use only the first seed for ``one_seed`` and for tests over array libraries."""
     name = "global_random_seed"
     if name in metafunc.fixturenames:
         several = {"xp_backend", "other_backend"} & set(metafunc.fixturenames)
@@ -117,7 +117,7 @@ def rng(global_random_seed: int) -> np.random.Generator:
 
 @dataclass(frozen=True)
 class ArrayBackend:
-    """An array library, and the way to and from it."""
+    """An array library, and how to make its arrays."""
 
     name: str
     xp: Any
@@ -150,13 +150,13 @@ def xp_backend(request: pytest.FixtureRequest) -> ArrayBackend:
 
 @pytest.fixture(params=["array_api_strict", "torch"])
 def other_backend(request: pytest.FixtureRequest) -> ArrayBackend:
-    """Each array library but NumPy, for what is compared with NumPy's answer."""
+    """Each array library except NumPy, for comparisons with NumPy's results."""
     return find_backend(request.param)
 
 
 @pytest.fixture
 def xp(xp_backend: ArrayBackend) -> Any:
-    """The namespace of each array library that is installed."""
+    """The namespace of each installed array library."""
     return xp_backend.xp
 
 
@@ -193,7 +193,7 @@ def _three_kernels(X: np.ndarray) -> np.ndarray:
 
 @pytest.fixture(scope="session")
 def margin_data() -> SimpleNamespace:
-    """Data and kernels, all of trace n, behind the known values of margin problems."""
+    """Data and kernels of trace n, on which values of margin problems are known."""
     return SimpleNamespace(
         rows=_rows_of_two_classes, gaussians=_gaussians, three=_three_kernels
     )

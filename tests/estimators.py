@@ -1,8 +1,8 @@
-"""Every estimator of the package, with the settings that are worth a test.
+"""Every estimator of the package, in all settings worth testing.
 
 One list serves all test files::
 
-    @every_estimator  # one setting for each of them
+    @every_estimator  # one setting per estimator
     @pytest.mark.parametrize("estimator", some(ONE_EACH, has("predict_proba")))
     @pytest.mark.parametrize("estimator", some(["KernelFDA", "KernelFDA-fixed"]))
 """
@@ -31,7 +31,7 @@ from kernelweave._array import to_numpy
 
 NYSTROEM = {"features": "nystroem", "n_features": 8, "random_state": 0}
 
-#: A name that starts with the class, and the estimator. Views are for the tests to set.
+#: Names, which start with that of the class, and estimators. Tests set the views.
 SETTINGS: dict[str, BaseEstimator] = {
     "KernelFDA": KernelFDA(),
     "KernelFDA-fixed": KernelFDA(alpha=0.1),
@@ -77,7 +77,7 @@ SETTINGS: dict[str, BaseEstimator] = {
     "MixtureKDA-stacking": MixtureKDA(weights="stacking", projection="posterior"),
 }
 
-#: One setting of every estimator, for what does not depend on settings: the cheap ones.
+#: A cheap setting of every estimator, for properties that do not depend on settings.
 ONE_EACH = (
     "KernelFDA",
     "MultipleKernelFDA-l1",
@@ -90,11 +90,11 @@ ONE_EACH = (
     "ProbabilisticKDA",
     "MixtureKDA",
 )
-#: Explicit features in place of kernels.
+#: Settings with explicit features in place of kernels.
 EXPLICIT = ("MultipleKernelFDA-nystroem", "MultipleKernelRidge-nystroem")
 
 SLOW = {"solver": "cutting_plane", "max_iter": 1, "tol": 1e-13}
-#: What keeps a fit from its optimum, for every estimator with a limit of iterations.
+#: Parameters that stop a fit short of its optimum, where iterations can be limited.
 NOT_CONVERGED = {
     "MultipleKernelFDA-l1": SLOW,
     "MultipleKernelRidge-l1": SLOW,
@@ -109,9 +109,9 @@ Condition = Callable[[BaseEstimator], bool]
 
 
 def some(names: Iterable[str] = ONE_EACH, *conditions: Condition, **changes) -> list:
-    """Settings by name that meet all conditions, as parameters of a test.
+    """The named settings that meet all conditions, as parameters of a test.
 
-    ``changes`` are set where an estimator has such a parameter.
+    ``changes`` are applied to estimators that have the parameter.
     """
     found = []
     for name in names:
@@ -131,7 +131,7 @@ def has(*methods: str) -> Condition:
 
 
 def lacks(method: str) -> Condition:
-    """Whether the estimator does not have this method."""
+    """Whether the estimator lacks this method."""
     return lambda model: not hasattr(model, method)
 
 
@@ -146,22 +146,22 @@ def unless(*kinds: type) -> Condition:
 
 
 def is_certified(model: BaseEstimator) -> bool:
-    """Whether a fit has a certificate: not where weights come without a search."""
+    """Whether a fit has a certificate: not if the weights need no optimisation."""
     return takes("tol")(model) and getattr(model, "method", "") != "independent"
 
 
 every_estimator = pytest.mark.parametrize("estimator", some())
 
 
-# What every estimator can be asked ----------------------------------------------------
+# Output of any estimator --------------------------------------------------------------
 
 
 def ask(model: BaseEstimator, rows: object) -> object:
-    """What a fitted model says about rows, in the most telling numbers it has."""
+    """The most informative output that a fitted model has for these rows."""
     names = ("decision_function", "transform", "predict")
     return next(getattr(model, name) for name in names if hasattr(model, name))(rows)
 
 
 def output(model: BaseEstimator, rows: object) -> np.ndarray:
-    """The same in NumPy's array."""
+    """The result of :func:`ask` as a NumPy array."""
     return to_numpy(ask(model, rows))

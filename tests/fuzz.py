@@ -1,7 +1,7 @@
-"""Run the seeded tests with seeds that nobody has tried, until the time is up.
+"""Run the seeded tests with new random seeds until the time is up.
 
-A seed that fails is printed with the command that repeats it. What it shows becomes a
-named case of the suite, which itself always runs with the same seeds.
+A failing seed is printed with the command that reproduces it. The fault it reveals
+becomes a named case of the suite, which itself always runs with the same seeds.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 
-#: Exit code of pytest where --stop-after ended the run without a failure.
+#: Exit code of pytest when --stop-after ended the run without a failure.
 STOPPED = 2
 
 
@@ -33,7 +33,7 @@ def main() -> int:
         tried.append(seed)
         if code not in (0, STOPPED):
             print(
-                f"\nSeed {seed} fails. Repeat it:\n"
+                f"\nSeed {seed} fails. To reproduce:\n"
                 f"  KERNELWEAVE_TESTS_SEED={seed} {' '.join(command)}"
             )
             return code

@@ -1,4 +1,4 @@
-"""Factorisations and small helpers, for every array library."""
+"""Factorisations and small helpers on every array library."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_cholesky_says_when_it_fails(n, dtype, make, xp_backend):
 def test_robust_cholesky_takes_the_first_share_that_works(
     dtype, order, rng, xp_backend
 ):
-    """Eigenvalues 1 and -0.05: a share of 0.01 fails, 0.1 and more succeed."""
+    """Eigenvalues 1 and -0.05: a share of 0.01 fails; 0.1 or more succeeds."""
     basis, _ = np.linalg.qr(rng.normal(size=(5, 5)))
     A = np.array((basis * [1.0, 1.0, 1.0, 1.0, -0.05]) @ basis.T, order=order)
     given = xp_backend.asarray(A, dtype)

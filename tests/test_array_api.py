@@ -1,4 +1,4 @@
-"""The estimators on other array libraries say what they say on NumPy's arrays."""
+"""The estimators give the same results on other array libraries as on NumPy arrays."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kernelweave import KernelFDA, MultipleKernelRidge, SubspaceKernelSVC
 from kernelweave._array import device, namespace, to_numpy
 from kernelweave.kernels import RBF, Chi2, Cosine, Laplacian, Linear, Polynomial
 
-#: Solved to many digits, so that libraries can be compared.
+#: Solved to many digits, so that results can be compared between libraries.
 TIGHT = (
     *ONE_EACH,
     "MultipleKernelFDA-l2-learn",
@@ -77,15 +77,15 @@ def test_float64_equals_numpy(estimator, precomputed, data, other_backend):
         views = "precomputed"
     expected = clone(estimator).set_params(views=views).fit(X, y)
     there, new_there = other_backend.asarray(X), other_backend.asarray(new)
-    # numbers of y stay where they are: everything follows X
+    # results follow X, in library and dtype, whatever y is
     model = clone(expected).fit(there, other_backend.asarray(y, "int64"))
-    # A search that is not convex ends within its tolerance, not at one point.
+    # A nonconvex search ends somewhere within its tolerance, not at a unique point.
     loose = getattr(model, "objective", "") == "loo"
     atol = 1e-3 if loose else 1e-9
     if getattr(model, "formulation", "") == "block":
-        atol = 1e-5  # near a kink the inner problem magnifies the last digits
+        atol = 1e-5  # near a kink the inner problem amplifies rounding errors
     if hasattr(model, "C"):
-        atol = 1e-5  # a function is known to the root of the gap, 1e-9
+        atol = 1e-5  # functions are accurate to the square root of the gap, 1e-9
     weights = model.kernel_weights_
     assert_home(weights, there, there.dtype)
     assert_allclose(to_numpy(weights), expected.kernel_weights_, atol=atol)
@@ -127,7 +127,7 @@ def test_float32_stays_float32(estimator, data, other_backend):
     transform = "transform" if hasattr(model, "transform") else "predict"
     wanted = getattr(expected, transform)(new)
     found = to_numpy(getattr(model, transform)(new_there))
-    # The gap of a float32 fit is 1e-4; weights may differ by its root.
+    # The gap of a float32 fit is 1e-4; weights may differ by its square root.
     assert_allclose(found, wanted, atol=0.1 * np.abs(wanted).max())
 
 
@@ -144,11 +144,11 @@ def test_certificate_of_float32_is_float64(estimator, data, other_backend):
     for name in ("value", "lower_bound", "gap"):
         assert type(getattr(certificate, name)) is float
     exact = clone(model).fit(np.asarray(X, dtype=np.float32).astype(float), y)
-    rtol = 1e-3 if certificate.stationarity is None else 1e-2  # what each stops at
+    rtol = 1e-3 if certificate.stationarity is None else 1e-2  # stopping tolerances
     assert_allclose(certificate.value, exact.certificate_.value, rtol=rtol)
     if certificate.stationarity is None:
         assert -1e-9 < certificate.gap <= 1e-4
-        # Sums of float32 would not know these digits.
+        # Sums in float32 could not produce these digits.
         assert float(np.float32(certificate.value)) != certificate.value
 
 

@@ -1,4 +1,4 @@
-"""Bad input and faults: one clear error or warning, or the same answer as ever."""
+"""Bad input and faults: one clear error or warning, or an unchanged answer."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from kernelweave.exceptions import (
 )
 from kernelweave.kernels import RBF
 
-#: What is refused is refused whatever the settings; odd data meet more of the code.
+#: Refusals do not depend on the settings; odd but valid data reach more of the code.
 FITTED = (
     *ONE_EACH,
     "MultipleKernelFDA",
@@ -51,7 +51,7 @@ PLAIN = [("left", "linear", [0, 1, 2]), ("right", "linear", [3, 4, 5])]
 
 
 def draw_table(rng):
-    """40 rows of two classes, six columns of which 0 and 3 know the class."""
+    """40 rows of two classes, with six columns; 0 and 3 depend on the class."""
     y = np.tile([0, 1], 20)
     X = rng.normal(size=(40, 6))
     X[:, 0] += 2 * y
@@ -60,13 +60,13 @@ def draw_table(rng):
 
 
 def kernels_of(X):
-    """Two linear kernels of such a table, (40, 40, 2)."""
+    """Two linear kernels on such a table, (40, 40, 2)."""
     return np.stack([X[:, :3] @ X[:, :3].T, X[:, 3:] @ X[:, 3:].T], axis=-1)
 
 
 @pytest.fixture
 def table():
-    """One table for the tests of messages, on which chance has no influence."""
+    """A fixed table for tests of messages, which do not depend on random draws."""
     return draw_table(np.random.default_rng(0))
 
 
@@ -78,7 +78,7 @@ def stack(table):
 
 @pytest.fixture
 def any_table(rng):
-    """A table for each seed, for the tests of results."""
+    """One table per seed, for tests of results."""
     return draw_table(rng)
 
 
@@ -110,7 +110,7 @@ def assert_same_model(one, other, X_one, X_other=None, rtol=1e-6):
         assert_allclose(other.certificate_.value, one.certificate_.value, rtol=1e-8)
 
 
-# Kernels that are none ----------------------------------------------------------------
+# Matrices that are not kernels --------------------------------------------------------
 
 
 @every_estimator
@@ -256,7 +256,7 @@ def test_duplicated_rows(estimator, any_table):
 def test_duplicated_rows_keep_the_weights(any_table, norm):
     X, y = any_table
     once = MultipleKernelFDA(PLAIN, norm=norm, alpha=0.5, tol=1e-9).fit(X, y)
-    twice = clone(once).set_params(alpha=1.0)  # kernel sums have doubled, n has, too
+    twice = clone(once).set_params(alpha=1.0)  # both the kernel sums and n are doubled
     twice.fit(np.vstack([X, X]), np.concatenate([y, y]))
     assert_allclose(twice.kernel_weights_, once.kernel_weights_, atol=1e-5)
 
@@ -279,7 +279,7 @@ def test_duplicated_kernels(estimator, any_stack):
     if model.certificate_.stationarity is None:
         remarks = " ".join(model.certificate_.remarks)
         assert "'kernel_0' and 'kernel_2' are the same up to scale" in remarks
-    # (a copy moves the mean kernel, and with it the unit of C)
+    # (a copy changes the mean kernel, and with it the unit of C)
     if getattr(model, "norm_", None) == getattr(plain, "norm_", None) == 1:
         assert_allclose(
             model.certificate_.value, plain.certificate_.value, rtol=2 * model.tol
@@ -294,7 +294,7 @@ def test_constant_view(estimator, any_table):
     model = with_views(estimator, VIEWS)
     with pytest.warns(KernelWarning) as caught:
         model.fit(X, y)
-    (message,) = (str(warning.message) for warning in caught)  # one for the view
+    (message,) = (str(warning.message) for warning in caught)  # one for the whole view
     assert "view 'right'" in message and "constant" in message and "weight 0" in message
     assert message in model.kernel_map_.remarks
     assert_allclose(model.kernel_weights_[1:], 0.0)
@@ -319,7 +319,7 @@ def test_kernel_without_content(estimator, stack):
     alone = with_views(estimator, "precomputed").fit(K[:, :, :1], y)
     K = K.copy()
     model = with_views(estimator, "precomputed")
-    number = 0 if isinstance(model, MixtureKDA) else 1  # a kernel is a view there
+    number = 0 if isinstance(model, MixtureKDA) else 1  # there each kernel is a view
     for value in (0.0, 5.0, 1 / 3):
         K[:, :, 1] = value
         wanted = rf"kernel {number} \('kernel_1'\).*constant.*weight 0"
@@ -378,7 +378,7 @@ def test_float32(estimator, any_table):
     assert certificate.converged
     assert isinstance(certificate.value, float)
     convex = certificate.stationarity is None
-    rtol = 1e-3 if convex else 1e-2  # what each stops at
+    rtol = 1e-3 if convex else 1e-2  # stopping tolerances
     assert_allclose(certificate.value, wide.certificate_.value, rtol=rtol)
     if convex:
         rounding = 1e-12 * abs(certificate.value)
@@ -434,8 +434,8 @@ def test_one_class(estimator, table):
     for label in ("healthy", 7, True):
         with pytest.raises(ValueError, match="at least 2 classes") as caught:
             with_views(estimator, VIEWS).fit(X, np.full(len(X), label))
-        # the label as the user wrote it, not as NumPy prints its own scalars
-        if isinstance(estimator, TransductiveKernelSVC):  # and more, about -1
+        # the label as the user wrote it, not the repr of a NumPy scalar
+        if isinstance(estimator, TransductiveKernelSVC):  # followed by advice about -1
             assert f"1 class: [{label!r}]" in str(caught.value)
         else:
             assert str(caught.value).endswith(f"1 class: {label!r}")
@@ -496,11 +496,11 @@ def test_memory_is_refused_before_it_is_taken(estimator, table, monkeypatch):
         return X @ Z.T
 
     views = [("left", [kernel, kernel], [0, 1, 2]), ("right", kernel, [3, 4, 5])]
-    held = 2 if isinstance(estimator, MixtureKDA) else 3  # those of one view at a time
+    held = 2 if isinstance(estimator, MixtureKDA) else 3  # one view's kernels at a time
     needed = (held + 4) * 40 * 40 * 8
     monkeypatch.setattr(_memory, "_host_bytes", lambda: needed - 1)
     model = with_views(estimator, views)
-    if takes("features")(model):  # "auto" would take features instead
+    if takes("features")(model):  # "auto" would switch to features
         model.set_params(features="exact")
     with pytest.raises(MemoryRefusedError) as caught:
         model.fit(X, y)
@@ -625,7 +625,7 @@ def test_max_iter(estimator, any_table, norm, alpha):
     assert not certificate.converged
     assert "optimal" not in certificate.status and "max_iter=1" in certificate.status
     assert certificate.gap > 1e-6
-    # The bounds are true ones: the optimum lies between them.
+    # The bounds are valid: the optimum lies between them.
     assert certificate.lower_bound <= best.value * (1 + 1e-9)
     assert certificate.value >= best.lower_bound * (1 - 1e-9)
     gap = (certificate.value - certificate.lower_bound) / abs(certificate.value)
@@ -756,7 +756,7 @@ def test_no_columns(estimator, table):
 
 
 def layouts(array, path):
-    """The same numbers in other places and orders."""
+    """The same numbers in other memory layouts and containers."""
     wide = np.zeros((*array.shape[:-1], 2 * array.shape[-1]))
     wide[..., ::2] = array
     np.save(path, array)
@@ -826,7 +826,7 @@ def test_mixed_devices(estimator, table):
     model = with_views(estimator, VIEWS).fit(here, y)
     with pytest.raises(ValueError, match=r"fitted on .*CPU_DEVICE.*X is .*device1"):
         output(model, there)
-    # y follows X, wherever it comes from
+    # everything follows X, wherever y comes from
     moved = clone(model).fit(there, strict.asarray(y))
     assert ask(moved, there).device == there.device
     assert_same_model(model, moved, here, there)

@@ -1,4 +1,4 @@
-"""scikit-learn's own checks, on every estimator with columns and with kernels."""
+"""scikit-learn's own checks on every estimator, with columns and with kernels."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ from kernelweave.kernels import Pipe
 
 TRUNCATED = (
     "the check fits a Gram matrix truncated to integers, which is indefinite; "
-    "psd='clip' takes it"
+    "psd='clip' accepts it"
 )
-SINGLE_NAN = "the check strews NaN over a kernel; a row lacks a kernel as a whole"
+SINGLE_NAN = "the check scatters NaN over a kernel; only whole rows may be missing"
 
-# A check sets single entries to NaN where NaN is allowed: an imputer's business.
+# Where NaN is allowed, a check sets single entries to NaN: those need an imputer.
 IMPUTED = [("all", Pipe(SimpleImputer(), ["linear", "rbf"]), slice(None))]
 
 
 def configurations():
-    """Every estimator as it comes, on kernels or on rows that may lack a view."""
+    """Every estimator with its defaults, on kernels, or on rows that may lack views."""
     for kind in (type(SETTINGS[name]) for name in ONE_EACH):
         name = kind.__name__
-        # Weights of any sign take long with many kernels; precomputed is one only.
+        # Signed weights are slow with many kernels; precomputed has only one.
         plain = {"signed": False} if kind is TransductiveKernelSVC else {}
         yield name, kind(**plain)
-        # Those left out share this part of the code with one that is here.
+        # The classes left out share this code with one that is included.
         if kind not in (MultipleKernelFDA, MultipleKernelSVC, SubspaceKernelSVC):
             yield f"{name}-precomputed", kind("precomputed")
         if kind not in (MultipleKernelFDA, TransductiveKernelSVC):
             yield f"{name}-missing", kind(IMPUTED, missing="available")
-    # Other ways through fit and predict.
+    # Other code paths through fit and predict.
     for name in (
         *EXPLICIT,
         "MultipleKernelFDA-loo",
@@ -62,11 +62,11 @@ def configurations():
     )
 
 
-UNLABELLED = "the check has a class -1, which marks rows without a label here"
+UNLABELLED = "the check has a class -1, which marks unlabelled rows here"
 
 
 def expected_failures(estimator):
-    """What may fail, and must: an entry that passes is an error, too."""
+    """Checks that must fail, and why: one that passes is an error as well."""
     failures = {}
     if isinstance(estimator, TransductiveKernelSVC):
         failures["check_classifiers_classes"] = UNLABELLED
@@ -79,7 +79,7 @@ def expected_failures(estimator):
 
 
 def checks():
-    """All checks of all configurations but those that need a process of their own."""
+    """All checks of all configurations except those that need a separate process."""
     for name, model in configurations():
         found = estimator_checks_generator(
             model,
@@ -95,8 +95,8 @@ def checks():
                 yield pytest.param(estimator, check, id="-".join(words), marks=marks)
 
 
-# Some checks hand over nothing but one constant column or one class of many; what the
-# estimators say about it are warnings by design.
+# Some checks pass only a constant column, or one class of many; the estimators are
+# meant to warn about these.
 @pytest.mark.filterwarnings("default::kernelweave.exceptions.KernelWarning")
 @pytest.mark.filterwarnings("ignore:Skipping check:sklearn.exceptions.SkipTestWarning")
 @pytest.mark.parametrize(("estimator", "check"), list(checks()))
@@ -104,8 +104,8 @@ def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
 
-#: scikit-learn skips the array API checks unless SciPy was told about other array
-#: libraries before the first import of either, so they run in a process of their own.
+#: scikit-learn skips the array API checks unless SciPy's array API support is enabled
+#: before either is imported, so they run in a separate process.
 ARRAY_API_CHECKS = """
 import sys
 from unittest import SkipTest

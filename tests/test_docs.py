@@ -1,9 +1,9 @@
-"""The code in README.md and in the user guide runs, and prints what the pages say.
+"""The code in README.md and the user guide runs and prints what the pages show.
 
 The Python blocks of a page run in order in one namespace, as a reader would type them.
-A block of text right after a Python block is what that block prints, or the error it
-ends with. Numbers are compared loosely, words exactly. A block whose first line is
-``# not run`` is left out.
+A text block right after a Python block shows what that block prints, or the error it
+ends with. Numbers are compared loosely, words exactly. Blocks that start with
+``# not run`` are skipped.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "user_guide").glob("*.md"))]
-#: A Python block, and the block of text after it if there is one.
+#: A Python block, and the text block after it if there is one.
 BLOCK = re.compile(
     r"^```python\n(?P<code>.*?)^```\n(?:\n*^```text\n(?P<output>.*?)^```\n)?",
     re.MULTILINE | re.DOTALL,
@@ -28,7 +28,7 @@ NUMBER = re.compile(r"(?<![\w.])-?(?:\d+\.?\d*(?:e[+-]?\d+)?|inf|nan)(?![\w])")
 
 
 def blocks(page):
-    """Line, code and expected output (or None) of each block of a page that runs."""
+    """Line, code and expected output (or None) of each block to run on a page."""
     text = page.read_text(encoding="utf-8")
     for match in BLOCK.finditer(text):
         if not match["code"].startswith("# not run"):
@@ -37,7 +37,7 @@ def blocks(page):
 
 
 def run(code, where, namespace):
-    """What the code prints; an error that ends it is printed as Python would."""
+    """What the code prints, including any error that ends it, and that error."""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         try:
@@ -49,7 +49,7 @@ def run(code, where, namespace):
 
 
 def assert_same_output(found, wanted, where):
-    """Words agree exactly, numbers to 5 percent or 0.001; white space is free."""
+    """Words agree exactly, numbers to 5 percent or 0.001; white space is ignored."""
     words = [" ".join(NUMBER.sub("#", text).split()) for text in (found, wanted)]
     assert words[0] == words[1], f"{where} prints:\n{found}"
     pairs = zip(NUMBER.findall(found), NUMBER.findall(wanted), strict=True)
@@ -66,7 +66,7 @@ def test_code_of_a_page(page, tmp_path, monkeypatch):
     namespace = {"__name__": "__main__"}
     for line, code, wanted in blocks(page):
         where = f"{page.name}, line {line}"
-        # Pages show warnings on purpose; those of other tests stay errors.
+        # Pages show warnings on purpose; in all other tests they stay errors.
         with warnings.catch_warnings():
             warnings.simplefilter("default")
             try:
@@ -80,7 +80,7 @@ def test_code_of_a_page(page, tmp_path, monkeypatch):
 
 
 def test_every_page_has_code():
-    """A page whose blocks are not found would pass unseen."""
+    """A page whose blocks are not found would pass unnoticed."""
     without = [page.stem for page in PAGES if not list(blocks(page))]
     assert set(without) <= {"index", "glossary", "defaults"}
     assert sum(len(list(blocks(page))) for page in PAGES) >= 25

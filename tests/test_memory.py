@@ -1,4 +1,4 @@
-"""How much memory there is, and what is said when it does not suffice."""
+"""How much memory is free, and the error raised when it is not enough."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def test_free_memory_is_plausible(xp_backend):
     for like in (None, xp_backend.asarray(np.ones(2))):
         free = _memory.available_bytes(like)
         if free is None:
-            pytest.skip("nobody can say on this system")
+            pytest.skip("free memory cannot be measured on this system")
         assert isinstance(free, int)
         assert 2**20 < free < 2**50
 

@@ -1,8 +1,8 @@
-"""Columns far from zero and numbers of any size: the answers of ordinary ones.
+"""Columns far from zero and numbers of any size give the same answers as ordinary ones.
 
-An offset or a unit that a model does not know of must not change what it says. Entries
-are multiples of 1/1024, so that the offsets here take no digit from them, and whatever
-changes is the fault of the computation.
+An offset or a unit of measurement must not change a model's answers. Entries are
+multiples of 1/1024, so the offsets used here lose none of their digits, and any change
+is due to the computation.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ every_estimator = pytest.mark.parametrize("make", ESTIMATORS)
 
 
 def product(X, Z):
-    """A linear kernel of which nothing is known: its columns stay as they are."""
+    """A linear kernel as an opaque function: its columns are not shifted or scaled."""
     return X @ Z.T
 
 
@@ -55,14 +55,14 @@ VIEWS = {
     "mixed": [("a", ["linear", "rbf"], [0, 1]), ("b", ["linear", "laplacian"], [2, 3])],
     "auto": None,
 }
-#: Relative to the largest output. Nearly all agree to 1e-12; the interior point of the
-#: transductive problem stops at a gap, and its answer moved by up to 3e-9.
+#: Relative to the largest output. Nearly all agree to 1e-12; the interior-point method
+#: of the transductive problem stops at a gap, and its answer moved by up to 3e-9.
 RTOL = 1e-7
 
 
 @functools.cache
 def table(seed=0):
-    """40 rows of two classes, 20 new ones, an output, and labels of all 60 rows."""
+    """40 rows of two classes, 20 new rows, an output, and labels of all 60 rows."""
     rng = np.random.default_rng(seed)
     labels = np.arange(60) % 2
     X = rng.normal(size=(60, 4))
@@ -73,7 +73,7 @@ def table(seed=0):
 
 
 def outputs(model, X):
-    """What a model says about rows, as finite numbers."""
+    """The output of a model for rows, checked to be finite."""
     names = ("decision_function", "transform", "predict")
     found = getattr(model, next(name for name in names if hasattr(model, name)))(X)
     assert np.all(np.isfinite(found))
@@ -111,7 +111,7 @@ def test_columns_far_from_zero(make, views, global_random_seed):
 
 @every_estimator
 def test_columns_far_from_zero_in_single_precision(make, global_random_seed):
-    """Without the offset, and in single precision, too: 1e-2 is ten times the worst."""
+    """Compared with no offset, also in float32; 1e-2 is ten times the worst case."""
     X, new, _, labels = table(global_random_seed)
     X, new = X.astype(np.float32), new.astype(np.float32)
     far, far_new = X + np.float32(1e3), new + np.float32(1e3)
@@ -122,21 +122,21 @@ def test_columns_far_from_zero_in_single_precision(make, global_random_seed):
 
 
 def test_a_column_of_seconds_is_not_constant():
-    """Of a time stamp within the last hour that tells the classes apart."""
+    """A time stamp in seconds, spread over about an hour, separates the classes."""
     rng = np.random.default_rng(0)
     y = np.arange(300) % 2
     time = 1.7e9 + np.round(600 * rng.normal(size=300) + 1800 * y)
     X = np.column_stack([time, rng.normal(size=300)])
     views = [("time", "linear", [0]), ("other", "linear", [1])]
     model = MultipleKernelFDA(views).fit(X[:200], y[:200])
-    # Two normal classes at a distance of 3 deviations: 93.3 % is the best there is.
+    # Two normal classes 3 standard deviations apart: the best possible is 93.3 %.
     assert model.score(X[200:], y[200:]) > 0.88
     assert model.view_weights_["time"] > 0.9
 
 
 @every_estimator
 def test_a_linear_kernel_is_the_product_of_its_columns(make, global_random_seed):
-    """Moving the origin changes nothing: the kernel of a function stays where it is."""
+    """Moving the origin changes nothing; for a function as kernel it is not moved."""
     X, new, _, labels = table(global_random_seed)
     X, new = X + 3.0, new + 3.0
     found = [
@@ -274,7 +274,7 @@ def test_sparse_rows_of_any_size(scale):
     assert_close(outputs(model, sparse.csr_array(new * scale)), expected)
 
 
-# What no unit helps -------------------------------------------------------------------
+# Entries that no unit can accommodate -------------------------------------------------
 
 
 @every_estimator
@@ -339,7 +339,7 @@ def test_an_entry_that_dwarfs_its_column_among_rows_that_lack_views():
 )
 @pytest.mark.parametrize("make", [KernelFDA, MixtureKDA])
 def test_a_kernel_with_a_unit_of_its_own_names_the_largest_entry(make, kernel):
-    """A fixed gamma means something in the unit of the columns: none other will do."""
+    """A fixed gamma refers to the units of the columns, which must not be changed."""
     X, _, _, labels = table()
     frame = pd.DataFrame(np.abs(X) * 1e160, columns=["age", "dose", "g1", "g2"])
     row = int(np.argmax(frame["dose"]))

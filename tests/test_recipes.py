@@ -13,7 +13,7 @@ RECIPES = sorted((ROOT / "docs" / "_recipes").glob("*.py"))
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.stem)
 def test_recipe(recipe):
-    """Each checks its own promises with assertions."""
+    """Each recipe checks its own claims with assertions."""
     runpy.run_path(str(recipe), run_name="__main__")
 
 

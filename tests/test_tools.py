@@ -1,4 +1,4 @@
-"""The hooks of pre-commit are the tools of ``make lint``, in versions it allows."""
+"""The pre-commit hooks are the tools of ``make lint``, in versions it allows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HOOKS = ROOT / ".pre-commit-config.yaml"
 TOOLS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))[
     "dependency-groups"
 ]["lint"]
-#: A repository made from the releases of a tool, and the release; or the tool itself.
+#: The repository of a tool, or one that mirrors its releases, and the pinned release.
 PINNED = re.compile(r"repo: \S*/(?:mirrors-)?([a-z]+)(?:-pre-commit)?\n +rev: v(\S+)")
 
 

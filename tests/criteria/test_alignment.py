@@ -28,7 +28,7 @@ def random_problem(rng, centred, n=12, p=4):
 
 
 def dense(stack, weights, target, centred):
-    """The definition, without any shortcut."""
+    """The definition, without any shortcuts."""
     kernel = np.tensordot(weights, stack, 1)
     if centred:
         P = np.eye(len(target)) - 1 / len(target)
@@ -117,7 +117,7 @@ def test_known_values(margin_data):
     criterion = Alignment(bank, y, centred=False)
     solution = solve(criterion, Simplex(), tol=1e-10)
     assert solution.value == pytest.approx(-0.21560323, abs=5e-9)
-    # mu of the paper is our dual point over the alignment: it has w'S w = 1.
+    # mu of the paper is our dual point divided by the alignment: it has w'S w = 1.
     unit = solution.dual / 0.21560323
     np.testing.assert_allclose(unit, [0, 0.077398, 0.045036], atol=2e-6)
     signed = solve(criterion, SignedSum(bank), tol=1e-9)
@@ -188,7 +188,7 @@ def test_the_target_itself_is_found(rng):
 
 
 def test_degenerate_kernels(rng):
-    """A twin, a kernel of zeros, a constant one and one of rank one."""
+    """A duplicate, a kernel of zeros, a constant kernel and one of rank one."""
     y = np.repeat([1.0, -1.0], 6)
     stack = random_stack(rng, p=2)
     more = [stack[0], np.zeros((12, 12)), np.ones((12, 12)), np.outer(y, y) + 1e-3]
@@ -244,7 +244,7 @@ BAD = {
     "mask": ({"target": np.ones(4), "rows": np.ones(3, bool)}, r"shape \(4,\)"),
     "float rows": ({"target": np.ones(4), "rows": [0.5, 1.0]}, "row numbers or a mask"),
     "one row": ({"target": np.array([1.0, 0, 0, 0])}, "at least 2 labelled rows"),
-    "one class": ({"target": np.ones(4)}, "one class only"),
+    "one class": ({"target": np.ones(4)}, "only one class"),
     "zero": ({"target_kernel": np.zeros((4, 4)), "centred": False}, "target is zero"),
 }
 

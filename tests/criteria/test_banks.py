@@ -1,4 +1,4 @@
-"""Every criterion sees the same kernels through every bank."""
+"""Every criterion gives the same results through every bank."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PARTLY = np.where(np.arange(N)[:, None] < 18, SIGNS, 0.0)
 
 
 class LazyBank(KernelBank):
-    """Makes a kernel from its features whenever it is asked for it."""
+    """Computes each kernel from its features on request."""
 
     def __init__(self, Z):
         super().__init__(Z, len(WIDTHS), Z.shape[0])
@@ -84,7 +84,7 @@ every_criterion = pytest.mark.parametrize("name", CRITERIA)
 
 @every_bank
 def test_banks_follow_the_protocol(kind, rng, xp_backend):
-    """... and all their products are those of the matrices."""
+    """All products agree with those of the explicit matrices."""
     Z = features(rng)
     stack, b = _stack(Z), rng.normal(size=(N, 2))
     held = _stack(Z) if kind == "dense" else Z
@@ -134,7 +134,7 @@ def test_values_derivatives_and_certificates_agree(name, kind, rng):
         rtol=1e-4,
         atol=1e-4 * np.max(np.abs(expected.hessian)),
     )
-    # The dual point of one is as good for the other: the same arithmetic.
+    # A dual point gives the same bounds with either bank.
     for a, b in zip(
         certify(other, Simplex(), w, expected.coef),
         certify(dense, Simplex(), w, expected.coef),
@@ -172,7 +172,7 @@ def test_signed_weights_and_local_searches_take_any_bank(kind, rng):
 
 
 def test_nothing_above_the_kernels_looks_inside_a_bank():
-    """Models of explicit features know that their bank has some; no one else does."""
+    """Outside kernels/, only models and fits use a bank's features; none its stack."""
     source = pathlib.Path(kernelweave.__file__).parent
     found = []
     for path in source.rglob("*.py"):

@@ -1,4 +1,4 @@
-"""The block form: printed values, derivatives, bounds for any dual point, an SDP."""
+"""The block form: printed values, derivatives, bounds at any dual point, an SDP."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def centre(gram):
 
 
 def gaussians(name, step):
-    """Ten Gaussians of the papers: standardised on all rows, then every step-th."""
+    """Ten Gaussians of the papers on every step-th row, standardised on all rows."""
     x, y = LOADERS[name](return_X_y=True)
     x = ((x - x.mean(axis=0)) / x.std(axis=0))[::step]
     distance = ((x[:, None] - x[None]) ** 2).sum(axis=-1)
@@ -37,7 +37,7 @@ def gaussians(name, step):
 
 
 def random_bank(rng, k=4, n=30, p=5):
-    """Kernels that each know some classes better than others."""
+    """Kernels that each separate some classes better than others."""
     codes = np.arange(n) % k
     kernels = []
     for i in range(p):
@@ -251,7 +251,7 @@ def test_other_libraries_and_float32(alpha, rng, xp_backend):
         assert lower <= terms.upper * (1 + 1e-12)
         assert np.isclose(terms.upper, expected.value, rtol=rtol)
         mixed = 0.5 * found.coef + 0.5 * found.coef
-        # only B X enters the bound, and X may be singular
+        # compare B X, as X may be singular: only B X enters the bound
         before = to_numpy(found.coef.coef) @ found.coef.correlation
         after = to_numpy(mixed.coef) @ mixed.correlation
         assert np.allclose(after, before, rtol=0.01, atol=0.01)

@@ -20,7 +20,7 @@ every_width = pytest.mark.parametrize("k", [1, 3])
 
 
 def random_problem(rng, alpha, n=14, p=4, k=2):
-    """A criterion on random kernels of different rank, and weights with sum one."""
+    """A criterion on random kernels of different ranks, and weights that sum to one."""
     parts = [rng.standard_normal((n, rank)) for rank in rng.integers(1, 2 * n, size=p)]
     bank = DenseBank(center_and_scale(np.stack([z @ z.T for z in parts])))
     target = rng.standard_normal((n, k))
@@ -29,7 +29,7 @@ def random_problem(rng, alpha, n=14, p=4, k=2):
 
 
 def dense_value(criterion, weights):
-    """``s tr(H' M^-1 H)`` without any shortcut; the target sums to zero."""
+    """``s tr(H' M^-1 H)`` without any shortcuts; the target sums to zero."""
     kernels = to_numpy(criterion.bank.stack).astype(np.float64)
     target = to_numpy(criterion.target64)
     n = len(target)
@@ -201,7 +201,7 @@ def test_values_decrease_in_every_weight_and_are_convex(rng):
 
 
 def test_a_learned_alpha_of_zero_is_no_obstacle(rng):
-    """All kernels vanish on the vector of ones; the factor must not."""
+    """All kernels annihilate the vector of ones; the factor must not be singular."""
     n = 12
     Z = rng.standard_normal((n, 3 * n))
     bank = DenseBank(center_and_scale((Z @ Z.T)[None]))

@@ -1,4 +1,4 @@
-"""What is said about weights that the data cannot determine."""
+"""Remarks on weights that the data cannot determine."""
 
 from __future__ import annotations
 

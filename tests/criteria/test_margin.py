@@ -27,7 +27,7 @@ every_set = pytest.mark.parametrize(
 
 
 def problem(rng, kind, n=24, p=3, k=1, unlabelled=0):
-    """Full-rank kernels, so that every margin exists, and weights with sum one."""
+    """Full-rank kernels, so that every margin exists, and weights that sum to one."""
     parts = rng.standard_normal((p, n, n))
     stack = parts @ parts.transpose(0, 2, 1) / n + 0.1 * np.eye(n)
     signs = np.where(rng.random((n, k)) < 0.5, 1.0, -1.0)
@@ -57,7 +57,7 @@ def test_gradient_and_hessian_are_those_of_the_value(rng, kind, k, unlabelled):
         (a.gradient - b.gradient) / 2e-4 for a, b in zip(ahead, behind, strict=True)
     ]
     size = np.max(np.abs(state.hessian)) + 1e-4 * np.max(np.abs(state.gradient))
-    # The active set may change within a step of the differences.
+    # The active set may change within a finite-difference step.
     np.testing.assert_allclose(state.hessian, rows, rtol=0.05, atol=0.02 * size)
     np.testing.assert_allclose(state.hessian, state.hessian.T, atol=1e-9 * size)
 
@@ -100,8 +100,8 @@ def test_the_dual_point_satisfies_its_conditions(rng, kind):
     assert np.all(coef[criterion.signs == 0] == 0)
     assert np.min(a) >= 0 and np.max(a) <= criterion.problem.bound
     np.testing.assert_allclose(coef.sum(axis=0), 0, atol=1e-12 * a.sum())
-    # No product exceeds their sum, the duality gap. Machines are solved to a gap of
-    # 1e-11 relative to the value; 1.1e-11 is the largest of 4,000.
+    # No product exceeds their sum, the duality gap. SVMs are solved to a gap of 1e-11
+    # relative to the value; the largest of 4,000 was 1.1e-11.
     parts = gap_parts(criterion, weights, coef)
     assert np.min(parts) >= 0
     assert np.sum(parts) <= 1e-10 * state.value

@@ -22,7 +22,7 @@ EPS = float(np.finfo(float).eps)
 
 
 class Rows:
-    """Rows with features of four kernels and two targets, and their moments."""
+    """Rows with the features of four kernels and two targets, and their moments."""
 
     def __init__(self, rng, n=60, offset=3.0):
         self.n = n
@@ -57,7 +57,7 @@ def test_same_function_as_over_all_rows(rows, alpha, rng, xp_backend):
         weights = rng.dirichlet(np.ones(dual.n_weights))
         found, expected = primal.evaluate(weights), dual.evaluate(weights)
         assert found.value == pytest.approx(expected.value, rel=1e-10)
-        # a gradient far below the value is a difference of what is explained
+        # a gradient much smaller than the value is a difference of larger terms
         size = np.abs(expected.gradient) + expected.value
         assert np.all(np.abs(found.gradient - expected.gradient) <= 1e-9 * size)
         size = np.abs(expected.hessian).max()
@@ -77,7 +77,7 @@ def test_solvers_cannot_tell(rows, alpha, weight_set, method):
     dual = solve(Fisher(rows.bank, rows.target, alpha), weight_set, tol=1e-9)
     assert primal.converged and dual.converged
     assert primal.value == pytest.approx(dual.value, rel=2 * tol)
-    # each judges the weights of the other
+    # certify the weights of one with the dual point of the other
     value, _, _ = certify(
         Fisher(rows.bank, rows.target, alpha), weight_set, primal.weights, dual.coef
     )

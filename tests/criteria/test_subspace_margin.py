@@ -1,4 +1,4 @@
-"""The joint criterion: derivatives, bounds, and the machines it stands for."""
+"""The joint criterion: derivatives, bounds, and the SVMs it represents."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_bounds_hold_for_any_point(rng, quality):
 
 
 def test_primal_is_the_penalised_machine(rng):
-    """Half of f'f plus alpha times the norm of f, over two, plus C hinge."""
+    """Half of (f'f plus alpha times the squared norm of f), plus C times the hinge."""
     criterion = random_criterion(rng)
     weights = np.array([0.2, 0.5, 0.3])
     state = criterion.evaluate(weights, hessian=False)
@@ -126,13 +126,13 @@ def test_methods_agree(rng, weight_set):
     assert cuts.converged, cuts.status
     assert newton.value == pytest.approx(cuts.value, rel=2e-5)
     assert newton.n_factorizations <= cuts.n_factorizations
-    for w in rng.dirichlet(np.ones(3), size=3):  # no weights are better
+    for w in rng.dirichlet(np.ones(3), size=3):  # no other weights are better
         there = criterion.evaluate(weight_set.scale(w), hessian=False).value
         assert there >= newton.lower_bound * (1 - 1e-9)
 
 
 def test_three_rows_and_a_box_that_holds_them():
-    """The value is all but linear in the weights: its reciprocal is not concave."""
+    """The value is nearly linear in the weights: its reciprocal is not concave."""
     upper = [
         [0.666, -0.415, -0.251, 1.249, -0.834, 1.085],
         [1.400, 0.078, -1.478, 0.022, -0.100, 1.578],

@@ -195,7 +195,7 @@ def test_other_libraries_and_float32(rng, xp_backend):
         assert np.allclose(found.hessian, expected.hessian, rtol, rtol * scale)
         terms = criterion.certificate_terms(w, found.coef, found.coef)
         assert terms.scores.dtype == np.float64
-        # bounds on the kernels as stored, by a double that stands between them
+        # both bounds hold for the kernels as stored, so the gap is not negative
         assert terms.upper - (terms.linear - terms.scores @ w) >= -1e-12 * abs(
             expected.value
         )

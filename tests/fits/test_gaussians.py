@@ -10,7 +10,7 @@ from scipy.special import log_softmax
 from kernelweave.fits.gaussians import PRIOR_ROWS, ClassGaussians, HeldOutClasses
 from kernelweave.fits.targets import class_target, reduced_class_target
 
-#: Rows of each class.
+#: Numbers of rows per class.
 LAYOUTS = {
     "two": [30, 30],
     "pairs": [2] * 20,
@@ -47,7 +47,7 @@ def test_means_are_the_formula(rng, counts, signal):
 
 @every_layout
 def test_sums_are_all_that_is_needed(rng, counts):
-    """Rows streamed past leave sums; some rows that were kept calibrate."""
+    """Streamed rows leave only sums; a sample of rows is kept for calibration."""
     z, h, codes = draw(rng, counts, 0.5)
     whole = ClassGaussians.fit(z, h, codes)
     sums = np.stack([z[codes == c].sum(0) for c in range(len(counts))])
@@ -78,7 +78,7 @@ def test_evidence_has_no_remark(rng):
 
 
 def test_two_classes_are_never_swapped(rng):
-    """The log odds never fall along the target, however weak the signal is."""
+    """The log odds never decrease along the target, however weak the signal."""
     for signal in (-1.0, -0.05, 0.0, 0.05, 1.0):
         z, h, codes = draw(rng, [9, 14], signal)
         found = ClassGaussians.fit(z, h, codes)
@@ -89,7 +89,7 @@ def test_two_classes_are_never_swapped(rng):
 
 @every_layout
 def test_noise_is_worth_no_more_than_class_shares(rng, counts):
-    """Over 100 seeds the excess is at most 0.02 on average, and 0.14 in one draw."""
+    """Over 100 seeds the excess is at most 0.02 on average, and 0.14 in any draw."""
     z, h, codes = draw(rng, counts, 0.0)
     found = ClassGaussians.fit(z, h, codes)
     new = rng.normal(size=(2000, z.shape[1]))
@@ -100,10 +100,10 @@ def test_noise_is_worth_no_more_than_class_shares(rng, counts):
 
 @every_layout
 def test_the_score_of_rows_left_out_is_not_theirs_inside(rng, counts):
-    """On noise nobody knows better than the share of the largest class.
+    """On noise, nothing beats the share of the largest class.
 
-    Rows counted in their own class mean were right in up to 97 of 100 cases. A score of
-    n rows has a standard deviation of at most ``0.5 / sqrt(n)``.
+    With rows included in their own class mean, the accuracy reached 97 %. An accuracy
+    over n rows has a standard deviation of at most ``0.5 / sqrt(n)``.
     """
     z, h, codes = draw(rng, counts, 0.0)
     found = ClassGaussians.fit(z, h, codes)

@@ -1,4 +1,4 @@
-"""Label kernels: factors, ranks, and what is refused."""
+"""Label kernels: factors, ranks, and invalid input."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_two_classes_have_one_direction(rng):
 
 
 def test_hierarchy_of_classes(labels):
-    """Classes that are the same to the kernel have the same rows."""
+    """Classes that the label kernel treats alike have the same rows."""
     same = np.kron(np.eye(2), np.ones((2, 2)))  # {0, 1} and {2, 3}
     factor = label_factor(labels, 4, same)
     for pair in ((0, 1), (2, 3)):
@@ -74,7 +74,7 @@ def test_as_few_columns_as_the_rank(labels, rng):
 
 
 def test_signs_do_not_hang_on_rounding():
-    """Entries that tie up to rounding: the first of them decides."""
+    """Among entries that tie up to rounding, the first decides."""
     columns = np.array([[1.0, -1.0, 0.2], [-1.0, 1.0, -0.7]])
     nudged = columns * (1.0 + 1e-12 * np.array([[-1.0, 1.0, 0.0], [1.0, -1.0, 0.0]]))
     for some in (columns, nudged):
@@ -99,8 +99,8 @@ def test_numbers(rng):
         (np.diag([1.0, 1.0, 1.0, -1.0]), "not positive semidefinite"),
         (np.triu(np.ones((4, 4))), "not symmetric"),
         (np.full((4, 4), np.nan), "NaN"),
-        (np.ones((4, 4)), "calls all classes alike"),
-        (np.zeros((4, 4)), "calls all classes alike"),
+        (np.ones((4, 4)), "treats all classes alike"),
+        (np.zeros((4, 4)), "treats all classes alike"),
         (1j * np.eye(4), "real numbers"),
         (np.full((4, 4), "a"), "real numbers"),
     ],

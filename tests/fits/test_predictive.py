@@ -22,7 +22,7 @@ LEVELS = np.array([1e-3, 0.1, 0.5, 20.0])
 
 
 def oracle():
-    """Twelve rows without random numbers: three Gaussian kernels, three classes."""
+    """Twelve deterministic rows: three Gaussian kernels, three classes."""
     i = np.arange(12)
     y = np.repeat([0, 1, 2], [3, 4, 5])
     X = np.stack([np.sin(1 + 1.7 * i), np.cos(0.3 + 2.3 * i), np.sin(0.5 + 0.9 * i)], 1)
@@ -46,7 +46,7 @@ def centred(K):
 
 @pytest.fixture
 def problem(rng):
-    """A kernel (n, n) that is not centred, and class coordinates (n, 3)."""
+    """An uncentred kernel (n, n) and class coordinates (n, 3)."""
     X = rng.normal(size=(20, 4))
     codes = np.arange(20) % 3
     X[:, 0] += codes
@@ -58,7 +58,7 @@ def path_of(K, target):
 
 
 def refit(K, y, i, noise):
-    """Mean and variance of row i by a fit centred on the others, amplitude 1."""
+    """Mean and variance of row i from a fit centred on the others, amplitude 1."""
     rest = np.delete(np.arange(len(K)), i)
     inner, cross = K[np.ix_(rest, rest)], K[i, rest]
     means, grand = inner.mean(axis=0), inner.mean()
@@ -90,7 +90,7 @@ def test_leave_one_out_of_a_target_that_is_not_centred(problem):
 
 
 def test_centring_of_all_rows_would_leak(problem):
-    """The formula one would write first recovers the label that is left out."""
+    """The obvious formula recovers the held-out label."""
     K, target = problem
     noise = 1e-6
     Q = np.linalg.inv(centred(K) + noise * np.eye(len(K)))
@@ -104,7 +104,7 @@ def test_centring_of_all_rows_would_leak(problem):
 
 @pytest.mark.parametrize("noise", [1e-3, 1.0])
 def test_rows_that_are_not_centred_shift_the_projection(problem, noise):
-    """Coefficients sum to zero, so that only a constant vector is added."""
+    """Coefficients sum to zero, so only a constant vector is added."""
     K, target = problem
     coef = path_of(K, target).coef(noise)
     assert_allclose(coef.sum(axis=0), 0.0, atol=1e-8)
@@ -113,7 +113,7 @@ def test_rows_that_are_not_centred_shift_the_projection(problem, noise):
 
 
 def log_marginal(K, y, noise):
-    """Density of what is normal to the intercept, by an explicit basis."""
+    """Density of the component orthogonal to the intercept, in an explicit basis."""
     n = len(K)
     basis = np.linalg.svd(np.eye(n) - 1 / n)[0][:, : n - 1]
     covariance = basis.T @ (K + noise * np.eye(n)) @ basis
@@ -202,7 +202,7 @@ def test_scale_of_the_kernel_does_not_matter(problem, noise, likelihood):
 
 
 def test_scale_of_the_target_does_not_matter(problem):
-    """So that the two columns of two classes get the same noise and weights."""
+    """Hence the two columns of two classes get the same noise and weights."""
     K, target = problem
     one = choose_noise(path_of(K, target))
     other = choose_noise(path_of(K, -3 * target))
@@ -253,7 +253,7 @@ def test_new_rows_have_the_variance_of_the_gaussian_process(problem, rng):
         M = G + level * np.eye(15)
         wanted = level * (1 + 1 / 15) + norms - np.sum(g * np.linalg.solve(M, g.T).T, 1)
         assert_allclose(found[:, c], wanted, rtol=1e-8)
-        # Eq. 14 is smaller by what of x lies outside the span of the training rows.
+        # Eq. 14 is smaller, by the part of x outside the span of the training rows.
         span = np.linalg.pinv(G, rcond=1e-10)
         b = np.linalg.pinv(G + G @ G / level, rcond=1e-10)
         printed = level + np.sum(g @ b * g, axis=1)
@@ -270,12 +270,12 @@ def test_at_training_rows_both_variances_agree(problem):
     found = path.variance_factor(G, np.diag(G), np.full(3, 0.5))
     _, printed = in_sample(path, np.full(3, 0.5))
     assert_allclose(found - 0.5 / len(K), printed, rtol=1e-8)
-    # what is said to be shorter than its projection is taken to be as long
+    # norms below that of the projection are raised to it
     assert_allclose(path.variance_factor(G, 0 * np.diag(G), np.full(3, 0.5)), found)
 
 
 def test_kernel_that_knows_nothing_does_not_tell_the_label(rng):
-    """Leave-one-out means do, with the wrong sign; around one intercept they do not."""
+    """Leave-one-out means do, with the wrong sign; about one intercept they do not."""
     codes = np.arange(60) % 2
     target = class_target(codes, 2)
     K = np.eye(60) + 0.001 * centred(np.cov(rng.normal(size=(60, 90))))
@@ -311,7 +311,7 @@ def test_single_precision(problem, xp_backend):
     assert_allclose(found.mean, choose_noise(path_of(K, target), 0.5).mean, atol=1e-4)
 
 
-# Values of a problem without random numbers -------------------------------------------
+# Values of a deterministic problem ----------------------------------------------------
 
 
 def test_values_of_one_kernel():
@@ -352,7 +352,7 @@ def test_values_of_one_kernel():
 
 
 def test_values_of_the_best_sum_of_kernels():
-    """What l1 MK-FDA makes of the same kernels, not scaled, at alpha = 0.5."""
+    """l1 MK-FDA on the same kernels, without scaling, at alpha = 0.5."""
     kernels, _, y = oracle()
     bank = DenseBank(np.array([centred(K) for K in kernels]))
     found = solve(Fisher(bank, class_target(y, 3), 0.5), Simplex(), tol=1e-12)
@@ -364,7 +364,7 @@ def test_values_of_the_best_sum_of_kernels():
 @pytest.mark.parametrize("start", [0.01, 5.0])
 @pytest.mark.parametrize("c", [0, 1, 2])
 def test_noise_by_expectation_maximisation(start, c):
-    """``[sum r^2 + sum (v - lambda)] / (n - 1)`` leads to the largest marginal.
+    """``[sum r^2 + sum (v - lambda)] / (n - 1)`` maximises the marginal likelihood.
 
     As printed (Eq. 20), without the posterior variance, it does not.
     """

@@ -23,7 +23,7 @@ def centred(K):
 
 
 def known_problem():
-    """The problem whose values are known: three classes, 60 rows, 4 columns."""
+    """A problem with known values: three classes, 60 rows, 4 columns."""
     rng = np.random.default_rng(0)
     y = np.arange(60) % 3
     X = rng.standard_normal((3, 4))[y] * 1.2 + rng.standard_normal((60, 4))
@@ -37,10 +37,10 @@ def random_problem(rng, n=40, k=4, rank=None):
 
 
 def eigenproblem(G, L, alpha, size, uncorrelated):
-    """The subspace kernel by the n x n eigenproblem of the theorem."""
+    """The subspace kernel from the n x n eigenproblem of the theorem."""
     M = G @ L @ L.T @ G
     N = G @ G + alpha * G if uncorrelated else G + alpha * np.eye(len(G))
-    if uncorrelated:  # N is singular along the ones: nothing of M is there
+    if uncorrelated:  # N is singular along the vector of ones, where M vanishes too
         N = N + 1.0 / len(G)
     _, vectors = linalg.eigh(M, N, subset_by_index=[len(G) - size, len(G) - 1])
     F = G @ vectors
@@ -99,7 +99,7 @@ def test_known_weights_are_those_of_the_fisher_criterion(xi, value, weights):
 
 
 def test_uncentred_label_kernel_adds_one(rng):
-    """Eq. 27 with ``Y (Y'Y)^-1 Y'`` as printed: the weights do not notice."""
+    """Eq. 27 with ``Y (Y'Y)^-1 Y'`` as printed: the weights are not affected."""
     G, y, L = random_problem(rng)
     Y = np.eye(4)[y]
     H = Y @ np.linalg.inv(Y.T @ Y) @ Y.T
@@ -173,7 +173,7 @@ def test_closed_form_at_full_rank(rng, uncorrelated):
 
 
 def test_limits(rng):
-    """Little regularisation of one and much of the other: the class centroids."""
+    """Theorem 3.1 as alpha tends to 0 and 4.1 as it grows: the class centroids."""
     G, _, L = random_problem(rng)
     middle = np.linalg.pinv(L.T @ G @ L, rtol=1e-10)
     centroid = G @ L @ middle @ L.T @ G
@@ -192,14 +192,14 @@ def test_there_are_no_more_directions_than_the_rank(rng, uncorrelated):
     kernel = RegularizedKernel(G, 0.1)
     all_of_them = kernel.subspace(L, 100, uncorrelated)
     assert all_of_them.coef.shape == (40, 3)
-    # a factor with the empty direction in it says the same
+    # a factor that includes the null direction gives the same number
     more = label_factor(y, 4, np.eye(4))
     again = kernel.subspace(more, None, uncorrelated)
     assert again.coef.shape == (40, 3)
-    # few directions are the first of many
+    # fewer directions are the leading ones
     few = kernel.subspace(L, 2, uncorrelated)
     np.testing.assert_allclose(few.coef, all_of_them.coef[:, :2], rtol=1e-9)
-    # a kernel of low rank has few directions itself
+    # the rank of the kernel limits the number too
     G, _, L = random_problem(rng, rank=2)
     found = RegularizedKernel(G, 0.1).subspace(L, None, uncorrelated)
     assert found.coef.shape[1] == 2

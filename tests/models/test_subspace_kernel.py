@@ -242,7 +242,7 @@ BAD = [
     ({"label_kernel": -np.eye(4)}, "not positive semidefinite"),
     ({"label_kernel": np.triu(np.ones((4, 4)))}, "not symmetric"),
     ({"label_kernel": np.full((4, 4), np.nan)}, "NaN"),
-    ({"label_kernel": np.ones((4, 4))}, "calls all classes alike"),
+    ({"label_kernel": np.ones((4, 4))}, "treats all classes alike"),
     ({"label_kernel": None}, "'label_kernel' parameter"),
     ({"label_kernel": 3.0}, "'label_kernel' parameter"),
     ({"label_kernel": lambda a, b: np.eye(3)}, r"shape \(4, 4\)"),

@@ -24,12 +24,12 @@ from kernelweave.protocols import (
 
 __all__ = ["Alignment", "AlignmentTerms"]
 
-#: A step of the certificate goes a little too far rather than not far enough.
+#: Steps of the certificate overshoot slightly, since falling short gives no bound.
 OVERSHOOT = 1.0 + 1e-3
 MAX_STEPS = 60
-#: A correction of m, in units of its own length of at most one, that is rounding.
+#: A correction of m (whose length is at most one) no larger than rounding.
 SMALLEST_STEP = 1e-15
-#: Alignment below which a target has nothing to do with any kernel.
+#: Alignment below which a kernel counts as unrelated to the target.
 UNRELATED = 1e-12
 
 
@@ -38,24 +38,25 @@ class Alignment(Criterion):
 
     Cristianini et al. (2001); Lanckriet et al. (2002), Eq. 11; with ``centred=True``
     the centred alignment of Cortes et al. (2012). Over the labelled rows, with
-    ``S_ij = <G_i, G_j>`` and ``b_i = <G_i, T> / norm(T)`` (Frobenius; both sides
-    centred over these rows if asked for)::
+    ``S_ij = <G_i, G_j>`` and ``b_i = <G_i, T> / norm(T)`` (Frobenius; kernels and
+    target both centred over these rows if requested)::
 
         A(w)  = <K, T> / (norm(K) norm(T)) = b'w / sqrt(w'S w)
-        A(u) <= sqrt(m'S m)   for every allowed u, if (b - S m)'u <= 0 for all of them
+        A(u) <= sqrt(m'S m)   for all allowed u, if (b - S m)'u <= 0 for all of them
 
-    so any m gives a bound once it is corrected along the mean kernel, on which the
-    left side of the condition decreases. A does not depend on the size of w: it is the
-    same problem on every set that spans the same cone, one non-negative least-squares
-    problem ``min w'S w - 2 b'w`` for weights of one sign. J is minus the alignment, a
-    cosine; the dual point of a solution is m (p,).
+    so any m gives a bound once it has been corrected along the mean kernel, a direction
+    in which the left side of the condition decreases. A does not depend on the scale of
+    w: the problem is the same on every set that spans the same cone, and for
+    non-negative weights it is the non-negative least-squares problem
+    ``min w'S w - 2 b'w``. J is minus the alignment, a cosine; the dual point of a
+    solution is m (p,).
 
     Parameters
     ----------
     bank : Bank
         Kernels over all rows, labelled or not.
     target : array of shape (n,) or (n, k), optional
-        H of ``T = H H'``: labels +1 and -1, or one indicator column for each class.
+        H of ``T = H H'``: labels +1 and -1, or one indicator column per class.
         Rows of zeros are unlabelled.
     target_kernel : array of shape (n, n), optional
         T itself, in place of ``target``.
@@ -69,7 +70,7 @@ class Alignment(Criterion):
     cosines : ndarray of shape (p,)
         The alignment of each kernel alone; 0 for one that vanishes on the rows.
     correlations : ndarray of shape (p, p)
-        The alignment of each kernel with each other.
+        The alignment of the kernels with one another.
     norms : ndarray of shape (p,)
         ``sqrt(S_ii)``.
     """
@@ -87,7 +88,7 @@ class Alignment(Criterion):
     ) -> None:
         self.bank, self.centred = bank, bool(centred)
         if (target is None) == (target_kernel is None):
-            raise ValueError("give either target or target_kernel, and not both")
+            raise ValueError("give either target or target_kernel, not both")
         n = bank.n_samples
         if target is not None:
             factor = _from_columns(target, n)
@@ -107,7 +108,7 @@ class Alignment(Criterion):
         if known.norm == 0.0:
             raise ValueError(
                 "the target is zero on the labelled rows"
-                + (" after centring: it holds one class only" if centred else "")
+                + (" after centring: it contains only one class" if centred else "")
             )
         moments = kernel_moments(bank, self.rows, known, self.centred)
         self.norms, self.correlations, self.cosines = moments
@@ -124,12 +125,12 @@ class Alignment(Criterion):
         return float(self.cosines @ scaled) / size if size > 0 else 0.0
 
     def unscaled(self, scaled: np.ndarray) -> np.ndarray:
-        """Divided by the norms of the kernels, (..., p); 0 for one that vanishes."""
+        """``scaled`` (..., p) divided by the kernel norms; 0 where a norm is 0."""
         alive = self.norms > 0
         return np.where(alive, scaled / np.where(alive, self.norms, 1.0), 0.0)
 
     def evaluate(self, weights: np.ndarray, hessian: bool = True) -> Evaluation:
-        """Value, gradient and Hessian; J is quasiconvex, so the last may be any."""
+        """Value, gradient and Hessian, indefinite in general: J is only quasiconvex."""
         scaled = self._scaled(weights)
         size, b = self._size(scaled), self.cosines
         if size == 0.0:
@@ -149,7 +150,7 @@ class Alignment(Criterion):
     def certificate_terms(
         self, weights: np.ndarray, coef: Array, dual: Array
     ) -> CertificateTerms:
-        """The value at ``weights`` as it is, and the bound of m = ``dual`` (p,)."""
+        """The exact value at ``weights``, and the bound from m = ``dual`` (p,)."""
         point = self._scaled(np.asarray(dual, dtype=np.float64))
         mean = np.ones(self.n_weights)
         pair = np.column_stack([point, mean])
@@ -167,13 +168,13 @@ class Alignment(Criterion):
         remarks = weight_remarks(self.bank, weights, learns_alpha=False)
         if np.max(self.cosines) <= UNRELATED:
             remarks += (
-                "no kernel is aligned with the target on the labelled rows: every sum "
-                "of them is as good as any other",
+                "no kernel is aligned with the target on the labelled rows: every "
+                "weighted sum is as good as any other",
             )
         return remarks
 
     def _scaled(self, weights: np.ndarray) -> np.ndarray:
-        """Weights of kernels of Frobenius norm one, (p,)."""
+        """The weights for kernels rescaled to Frobenius norm one, (p,)."""
         return np.asarray(weights, dtype=np.float64) * self.norms
 
     def _size(self, scaled: np.ndarray) -> float:
@@ -188,7 +189,7 @@ class AlignmentTerms(CertificateTerms):
     Attributes
     ----------
     slope : ndarray of shape (p,)
-        ``S v`` for the sum v of all kernels at norm one, along which m may move.
+        ``S v`` for the sum v of the kernels at norm one, the direction m is moved in.
     products : ndarray of shape (2, 2)
         ``m'S m``, ``m'S v`` and ``v'S v``.
     """
@@ -199,8 +200,8 @@ class AlignmentTerms(CertificateTerms):
     def bound(self, weight_set: WeightSet) -> float:
         """``-norm(m + s v)`` for the least s with ``(b - S(m + s v))'u <= 0``.
 
-        The largest value of the left side over the set is convex and falling in s, so
-        that Newton's steps, from the point of the set that attains it, find the zero.
+        The maximum of the left side over the set is convex and decreasing in s, so
+        Newton's method, with the maximiser for the slope, finds its zero.
         """
         s = SMALLEST_STEP
         for _ in range(MAX_STEPS):
@@ -229,7 +230,7 @@ def _from_columns(target: Array, n: int) -> np.ndarray:
     columns = columns[:, None] if columns.ndim == 1 else columns
     if columns.ndim != 2 or columns.shape[0] != n:
         raise ValueError(
-            f"the target must have one row for each of the {n} samples; got the shape "
+            f"the target must have one row for each of the {n} samples; got shape "
             f"{tuple(target.shape)}"
         )
     if not np.all(np.isfinite(columns)):
@@ -251,7 +252,7 @@ def _from_kernel(kernel: Array, n: int) -> np.ndarray:
 
 
 def _row_numbers(rows: Array, n: int) -> np.ndarray:
-    """Row numbers, sorted, from numbers or a mask."""
+    """Sorted row numbers, from row numbers or a mask."""
     rows = to_numpy(rows)
     if rows.dtype == bool:
         if rows.shape != (n,):

@@ -14,7 +14,7 @@ __all__ = ["FactorTarget", "KernelTarget", "kernel_moments"]
 
 
 class FactorTarget:
-    """A target kernel ``H H'``, by blocks of rows, from its factor (n, k).
+    """A target kernel ``H H'`` in blocks of rows, from its factor H (n, k).
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class FactorTarget:
 
 
 class KernelTarget:
-    """A target kernel T (n, n), by blocks of rows."""
+    """A target kernel T (n, n) in blocks of rows."""
 
     def __init__(self, kernel: np.ndarray, centred: bool) -> None:
         size = float(np.linalg.norm(kernel))
@@ -60,10 +60,10 @@ def kernel_moments(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Norms, correlations and cosines to the target of the kernels over some rows.
 
-    One pass over the kernels, two if they are to be centred. Blocks of rows are made
-    float64, so that nothing is lost in the sums over a bank of float32 kernels. Each
-    kernel is divided by its size first: scales that differ by many powers of ten do no
-    harm.
+    One pass over the kernels, or two if they are to be centred. Blocks of rows are
+    converted to float64, so that sums over float32 kernels lose no accuracy. Each
+    kernel is first divided by its largest entry, so scales may differ by many orders
+    of magnitude.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def kernel_moments(
     norms : ndarray of shape (p,)
         ``norm(G_i)``, zero for a kernel that vanishes.
     correlations : ndarray of shape (p, p)
-        ``<G_i, G_j> / (norm(G_i) norm(G_j))``, zero for one that vanishes.
+        ``<G_i, G_j> / (norm(G_i) norm(G_j))``, zero if either vanishes.
     cosines : ndarray of shape (p,)
         ``<G_i, T> / (norm(G_i) norm(T))``.
     """
@@ -102,7 +102,7 @@ def kernel_moments(
         inner += to_numpy(flat @ goal)
     squares = np.diag(gram).copy()
     if centred:
-        # What centring leaves of a constant kernel.
+        # Rounding that centring leaves of a constant kernel.
         left = (ROUNDING_UNITS * n * eps(bank.like)) ** 2
         squares[squares <= left * before] = 0.0
     norms = np.sqrt(squares)

@@ -1,4 +1,4 @@
-"""What is not unique about weights: duplicate kernels and kernels like the identity."""
+"""Why weights may not be unique: duplicate kernels, and kernels like the identity."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from kernelweave.protocols import Bank
 
 __all__ = ["identity_likeness", "same_kernels", "weight_remarks"]
 
-#: Cosine to the centred identity above which a kernel plays its part.
+#: Cosine to the centred identity above which a kernel acts as regularisation.
 LIKE_IDENTITY = 0.95
-#: Sum of the kernel weights below which the identity has won.
+#: Sum of the kernel weights below which only the identity is left.
 NO_KERNEL = 1e-6
-#: Weight, relative to the largest, that is not worth a remark.
+#: Weights up to this share of the largest are not worth a remark.
 NEGLIGIBLE = 1e-3
 #: Relative difference of two kernels below which they count as one.
 SAME = 1e-8
@@ -22,9 +22,9 @@ SAME = 1e-8
 def weight_remarks(
     bank: Bank, weights: np.ndarray, learns_alpha: bool, alpha: str = "alpha"
 ) -> tuple[str, ...]:
-    """Sentences on what in the weights (p,) the data cannot determine.
+    """Sentences on what the data cannot determine about the weights (p,).
 
-    ``alpha`` is what the weight of the identity is called, if it is learned.
+    ``alpha`` is the name of the weight of the identity, if it is learned.
     """
     remarks = []
     counts = weights > NEGLIGIBLE * np.max(weights)
@@ -47,7 +47,7 @@ def weight_remarks(
             names = ", ".join(repr(bank.names[i]) for i in alike)
             remarks.append(
                 f"the learned {alpha} is not identifiable: on the training rows the "
-                f"kernel(s) {names} nearly equal the identity, so that their weight is "
+                f"kernel(s) {names} nearly equal the identity, so their weight is "
                 "regularisation rather than information"
             )
     return tuple(remarks)
@@ -62,7 +62,7 @@ def identity_likeness(bank: Bank, kernels: np.ndarray) -> np.ndarray:
 
 
 def same_kernels(bank: Bank) -> list[np.ndarray]:
-    """Groups of indices whose kernels agree, seen through one random vector."""
+    """Groups of indices of kernels with equal products with one random vector."""
     probe = np.random.default_rng(0).standard_normal((bank.n_samples, 1))
     sketch = to_numpy(bank.apply(from_numpy(probe, bank.like)))[:, :, 0]
     sketch = sketch.astype(np.float64)
@@ -70,9 +70,7 @@ def same_kernels(bank: Bank) -> list[np.ndarray]:
     tolerance = SAME if namespace(bank.like).finfo(bank.like.dtype).bits > 32 else 1e-4
     order = np.argsort(size, kind="stable")
     groups: list[list[int]] = []
-    for (
-        i
-    ) in order:  # equal kernels are neighbours once sorted by the size of the sketch
+    for i in order:  # sorted by size, the sketches of equal kernels are neighbours
         last = groups[-1][-1] if groups else None
         if size[i] > 0 and last is not None and size[last] > 0:
             difference = np.linalg.norm(sketch[i] - sketch[last])

@@ -1,4 +1,4 @@
-"""The likelihood of mixture weights, a convex criterion with a certificate."""
+"""The likelihood of mixture weights: a convex criterion with a certificate."""
 
 from __future__ import annotations
 
@@ -14,28 +14,29 @@ __all__ = ["MixtureLikelihood"]
 class MixtureLikelihood(Criterion):
     """``-(1/n) [ sum_i log sum_l w_l p_il + kappa sum_l log w_l ]`` of weights w.
 
-    The mixture likelihood of Zhao et al. (2009), Eq. 16, over the weights alone, with
-    densities p that do not depend on them, and a Dirichlet prior. It is convex and, as
-    ``-log s = max_a [ 1 + log a - a s ]``, of the form that the certificate needs:
-    every a > 0 in R^n and b > 0 in R^p bounds it from below by ::
+    The mixture likelihood of Zhao et al. (2009), Eq. 16, as a function of the weights
+    alone, with densities p that do not depend on them, and a Dirichlet prior. It is
+    convex and, as ``-log s = max_a [ 1 + log a - a s ]``, of the form the certificate
+    needs: every a > 0 in R^n and b > 0 in R^p bound it from below by ::
 
         (1/n) [ sum_i (1 + log a_i) + kappa sum_l (1 + log b_l) - <w, p'a + kappa b> ].
 
-    Values are in nats per row, shifted so that uniform weights have the value -1 and a
-    relative gap is one in nats per row; add ``offset`` for the formula above. Sums over
-    rows are taken where the densities are, in float64; arrays of p entries are NumPy's.
+    Values are in nats per row, shifted so that uniform weights have the value -1 and
+    relative gaps are about the same as gaps in nats per row; add ``offset`` for the
+    formula above. Sums over rows are computed on the device of the densities, in
+    float64; arrays of p entries are NumPy arrays.
 
     Parameters
     ----------
     log_density : array of shape (n, p)
         ``log p_il``; minus infinity is allowed, but not for a whole row.
     prior : float, default=0
-        kappa >= 0, the exponent of the Dirichlet prior less 1.
+        kappa >= 0, the parameter of the Dirichlet prior minus 1.
 
     Attributes
     ----------
     offset : float
-        What to add to a value.
+        Added to a value, gives that of the formula above.
     """
 
     offers = frozenset({"hessian", "concave reciprocal", "likelihood"})
@@ -58,9 +59,9 @@ class MixtureLikelihood(Criterion):
         return int(self.ratio.shape[1])
 
     def evaluate(self, weights: np.ndarray, hessian: bool = True) -> Evaluation:
-        """Value, gradient and Hessian at ``weights`` (p,), from one pass over rows.
+        """Value, gradient and Hessian at ``weights`` (p,), from one pass over the rows.
 
-        ``coef`` has the dual points a (n,) and b (p,) of the class docstring.
+        ``coef`` holds the dual points a (n,) and b (p,) of the class docstring.
         """
         n = self.ratio.shape[0]
         mixed = self._mixed(weights)
@@ -83,9 +84,9 @@ class MixtureLikelihood(Criterion):
         coef: tuple[Array, np.ndarray],
         dual: tuple[Array, np.ndarray],
     ) -> CertificateTerms:
-        """The value at ``weights``, and the bound of the dual point ``dual``.
+        """The value at ``weights``, and the bound from the dual point ``dual``.
 
-        The dual point is scaled by the factor that makes its bound the largest.
+        The dual point is first scaled by the factor that maximises its bound.
         """
         xp, (n, p) = namespace(self.ratio), self.ratio.shape
         rows, columns = dual
@@ -114,5 +115,5 @@ class MixtureLikelihood(Criterion):
 
 
 def _positive(x: Array) -> Array:
-    """``x``, and for 0 a number whose inverse can still be squared."""
+    """``x``, with 0 replaced by a number whose inverse can still be squared."""
     return namespace(x).clip(x, min=INVERTIBLE_SQUARE)

@@ -1,4 +1,4 @@
-"""What follows from given weights: targets, coefficients, errors, class Gaussians."""
+"""Fits at given weights: targets, coefficients, errors, class Gaussians."""
 
 from kernelweave.fits.cv_path import CvPath, GcvPath
 from kernelweave.fits.label_kernels import label_factor, target_factor

@@ -1,4 +1,4 @@
-"""Errors on rows that were left out, for a path of alphas, from second moments."""
+"""Errors on held-out rows along a path of alphas, from second moments."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ class GcvPath(AlphaPath):
     """Generalised cross-validation for every alpha, from one eigendecomposition.
 
     Golub, Heath and Wahba (1979): where leave-one-out divides the residual of each row
-    by its own ``q_i = (M^-1)_ii``, all are divided by the mean of these, which is a
-    trace. With eigenvalues s of the combined kernel over n rows and
+    by its own ``q_i = (M^-1)_ii``, GCV divides all of them by the mean q_i, which is a
+    trace over n. With eigenvalues s of the combined kernel over n rows and
     ``q = (sum_j 1/(s_j + alpha) + (n - 1 - r)/alpha) / n``::
 
         GCV(alpha) = norm(B)^2 / (n k q^2),      B = M^-1 H
 
-    It needs second moments only, and comes close to leave-one-out when no row has much
-    influence of its own, as with many more rows than features.
+    It needs only second moments, and comes close to leave-one-out when no single row
+    has much influence, as with many more rows than features.
 
     Parameters
     ----------
     problem : MomentProblem
-        Kernels and targets over r = D + k rows that stand for n.
+        Kernels and targets over r = D + k rows that represent n.
     weights : ndarray of shape (p,)
         Weights of the active kernels.
     """
@@ -46,7 +46,7 @@ class GcvPath(AlphaPath):
         self.smallest_alpha = 10.0 * max(eps(values), problem.precision) * largest
 
     def mean_precision(self, alpha: float) -> float:
-        """q, the mean of ``(M^-1)_ii`` after centring anew."""
+        """q, the mean of ``(M^-1)_ii`` after re-centring."""
         shrink = namespace(self.eigenvalues).sum(1.0 / (self.eigenvalues + alpha))
         rest = (self.n_samples - 1 - int(self.eigenvalues.shape[0])) / alpha
         return max(float(shrink) + rest, 1e-300) / self.n_samples
@@ -67,12 +67,12 @@ class GcvPath(AlphaPath):
 
 
 class CvPath(AlphaPath):
-    """Mean squared error of exact k-fold cross-validation for a path of alphas.
+    """Mean squared error of exact k-fold cross-validation along a path of alphas.
 
-    The moments of the other folds are the total less those of the fold: no row is
-    looked at again. In each fold kernels and targets are centred anew, and kernels
-    scaled anew to the trace of the rows that are left. With the eigenvalues s and
-    vectors V of the weighted features of those rows, the coefficients are
+    The training moments are the total minus those of the fold: no row is visited
+    again. For each fold, kernels and targets are re-centred, and kernels rescaled to
+    the right trace, on the rows that remain. With the eigenvalues s and eigenvectors V
+    of the second moments of their weighted features Z, the coefficients are
     ``V (s + alpha)^-1 V'Z'H`` for every alpha, and their squared error on the fold is a
     quadratic form in the moments of the fold.
 
@@ -114,7 +114,7 @@ class CvPath(AlphaPath):
 
 
 class _Fold:
-    """Training moments in their eigenbasis, and the moments of the rows left out."""
+    """Training moments in their eigenbasis, and the moments of the held-out rows."""
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class _Fold:
         features = features * scale[:, None] * scale[None, :]
         self.values, vectors = eigh(features)
         self.cross = vectors.T @ (target * scale[:, None])  # (D, k)
-        # the moments of held-out rows about the means of the training rows
+        # moments of the held-out rows about the means of the training rows
         m = round(float(held_out[0, 0]))
         shifted = held_out - means[:, None] * held_out[0, :][None, :]
         shifted = shifted - held_out[:, 0][:, None] * means[None, :]
@@ -146,20 +146,20 @@ class _Fold:
     def _scales(
         problem: MomentProblem, features: Array, weights: np.ndarray, n: int
     ) -> Array:
-        """Root of weight times ``n / trace`` for each feature, (D,)."""
+        """Square root of weight times ``n / trace`` for each feature, (D,)."""
         xp = namespace(features)
         variances = to_numpy(xp.linalg.diagonal(features))
         widths = problem.bank.widths
         ends = np.cumsum([0, *widths])[:-1]
         traces = np.add.reduceat(variances, ends)
-        # a kernel that is constant without this fold has nothing to say in it
+        # a kernel that is constant on the training rows predicts nothing here
         factors = np.where(
             traces > 1e-12 * n, weights * n / np.maximum(traces, 1e-300), 0
         )
         return from_numpy(np.sqrt(np.repeat(factors, widths)), features)
 
     def error(self, alpha: float) -> float:
-        """Sum of squared errors on the rows left out."""
+        """Sum of squared errors on the held-out rows."""
         xp = namespace(self.cross)
         coef = self.cross / (self.values[:, None] + alpha)
         linear = float(xp.sum(coef * self.zh))
@@ -169,7 +169,7 @@ class _Fold:
 def _columns(
     problem: MomentProblem, gram: Array, means: Array, n: int
 ) -> tuple[Array, Array]:
-    """``Z'PZ`` and ``Z'PH`` of n rows with the scales of the whole problem."""
+    """``Z'PZ`` and ``Z'PH`` of n rows, with the scales of the whole problem."""
     features, cross, _ = _blocks(problem, gram - n * means[:, None] * means[None, :])
     return features, cross
 

@@ -29,7 +29,7 @@ class KernelFit:
     coef : array of shape (n, k)
         B; new rows project to ``G(x) B``.
     loo_residual : array of shape (n, k)
-        Target minus what the model without row i, re-centred, predicts for it.
+        Target minus the prediction of the model fitted, and re-centred, without row i.
     """
 
     coef: Array
@@ -40,8 +40,8 @@ def fit_kernel(gram: Array, target: Array, alpha: float) -> KernelFit:
     """Fit the centred kernel ``gram`` (n, n) of trace n; its memory is reused.
 
     ``q_i = (M^-1)_ii - 1/(n (alpha + t))`` with ``M = G + alpha I + t 11'/n`` is the
-    inverse variance of row i given the others when kernel and target are centred anew
-    without it; leaving out the last term would leak the label.
+    inverse variance of row i given the others when kernel and target are re-centred
+    without it; omitting the last term would leak the label.
     """
     xp, n = namespace(gram), gram.shape[0]
     shift = 1.0
@@ -55,12 +55,12 @@ def fit_kernel(gram: Array, target: Array, alpha: float) -> KernelFit:
 
 
 def principal_axes(coef: Array, target: Array) -> Array:
-    """Rotate target columns so that projections come in order of discrimination.
+    """The rotation of the target columns that orders projections by discrimination.
 
-    The k x k matrix ``H' G M^-1 H = H' (H - alpha B)`` holds the between-class scatter
-    in units of the regularised total scatter (Ye et al. 2007, Eq. 29); its
-    eigenvectors, largest eigenvalue first, are the rotation. Signs are fixed by the
-    largest entry of each axis.
+    The k x k matrix ``H' G M^-1 H = H' (H - alpha B)`` is the between-class scatter in
+    units of the regularised total scatter (Ye et al. 2007, Eq. 29); its eigenvectors,
+    largest eigenvalue first, are the rotation. The largest entry of each axis is made
+    positive.
     """
     explained = to_numpy(target.T @ coef).astype(np.float64)
     values, vectors = np.linalg.eigh((explained + explained.T) / 2)

@@ -12,12 +12,12 @@ from kernelweave._array import Array, from_numpy, namespace
 
 __all__ = ["ClassGaussians", "HeldOutClasses"]
 
-#: The variance is searched within these multiples of the mean squared distance of rows
-#: to the mean of their class without them. Below it only lie fits to rows that happen
-#: to be separated perfectly; at the upper end little but the class shares is left.
+#: The variance is sought within these multiples of the mean squared distance of rows to
+#: their class mean computed without them. Smaller values only fit rows that happen to
+#: be perfectly separated; at the upper end little more than the class shares remains.
 VARIANCE_RANGE = (1.0, 1e3)
-#: The mean of a class counts as its rows do, its multiple of the target as this many.
-#: Without it the means of small classes are mostly noise.
+#: Number of rows that the prior mean of a class, a multiple of its target, counts for.
+#: Without this prior the means of small classes are mostly noise.
 PRIOR_ROWS = 10.0
 
 
@@ -25,28 +25,27 @@ PRIOR_ROWS = 10.0
 class ClassGaussians:
     """``p(z | c) = N(z; mean_c, variance S)`` with the class shares as prior.
 
-    S is the identity, or diagonal with the ``spread`` of each row where rows come with
-    a variance of their own: a row that is less certain says less about its class.
+    S is the identity, or the diagonal ``spread`` of each row where rows have variances
+    of their own: a less certain row says less about its class.
 
-    Projections of the training rows themselves lie closer to their class than those of
-    new rows do, so means and variance come from leave-one-out projections; see
+    Projections of the training rows lie closer to their own class than those of new
+    rows do, so means and variance come from leave-one-out projections; see
     :class:`HeldOutClasses`.
 
     Attributes
     ----------
     means : ndarray of shape (k, r)
-        Class means; all the same where projections carry no evidence for the classes.
+        Class means; all equal if the projections carry no evidence for the classes.
     variance : float
         Variance of each coordinate around its class mean, in units of the spread.
     log_prior : ndarray of shape (k,)
         Logarithm of the class shares.
     slope : float
-        How much of a class's target is found in the projection of a row that was left
-        out: 1 for perfect ones. Where it is 0 the class shares are all that is known.
+        The share of the class target recovered by the projection of a held-out row: 1
+        if perfect. If it is 0, only the class shares are known.
     loo_score : float
-        Leave-one-out accuracy: each row is left out of its own projection, the mean of
-        its class, the slope and the class shares. The only row of a class counts as
-        wrong.
+        Leave-one-out accuracy: each row is left out of its own projection, its class
+        mean, the slope and the class shares. The only row of a class counts as wrong.
     """
 
     means: np.ndarray
@@ -69,7 +68,7 @@ class ClassGaussians:
         ----------
         projected, targets : ndarray of shape (n, r)
             Projection of each row by the model fitted without it, and its target. All
-            rows of a class have the same target, and the targets sum to zero.
+            rows of a class share one target, and the targets sum to zero.
         codes : ndarray of int of shape (n,)
             Classes 0 .. k - 1, each of which must occur.
         spread : ndarray of shape (n, r), optional
@@ -84,17 +83,17 @@ class ClassGaussians:
 
     @property
     def remark(self) -> str | None:
-        """What to know about the predictions, if they rest on the class shares only."""
+        """A warning if predictions rest on the class shares alone, else None."""
         if self.slope > 0:
             return None
         return (
-            "projections of rows that were left out carry no evidence for the classes: "
+            "projections of held-out rows carry no evidence for the classes: "
             "the class shares are predicted for every row "
             f"(the largest is {np.exp(np.max(self.log_prior)):.1%})"
         )
 
     def log_joint(self, projected: Array, spread: Array | None = None) -> Array:
-        """``log p(z, c)`` up to a constant, (m, k), where ``projected`` lives."""
+        """``log p(z, c)`` up to a constant, (m, k), in the library of ``projected``."""
         xp = namespace(projected)
         means = from_numpy(self.means, projected)
         log_prior = from_numpy(self.log_prior, projected)
@@ -112,27 +111,27 @@ class ClassGaussians:
 class HeldOutClasses:
     """Class means of leave-one-out projections, shrunk towards multiples of targets.
 
-    The projections Z of training rows by the model itself have class means that are
-    exactly the targets times a positive semidefinite matrix, ``H'G M^-1 H / n``. Of
-    projections Z of rows left out, the means are noisy, and with a weak signal they can
-    even lie on the wrong side, which would reverse the classifier. With n_c rows, mean
-    m_c and target h_c of class c, and the mean m of all::
+    When the model projects its own training rows, the class means are exactly the
+    targets times a positive semidefinite matrix, ``H'G M^-1 H / n``. For leave-one-out
+    projections Z the means are noisy, and with a weak signal they can even lie on the
+    wrong side, which would reverse the classifier. With n_c rows, mean m_c and target
+    h_c of class c, and overall mean m::
 
         slope  s = max(0, <Z, H> / <H, H>)
         mean_c = (n_c m_c + PRIOR_ROWS (m + s h_c)) / (n_c + PRIOR_ROWS)
 
-    and where s = 0 nothing but the class shares is predicted. Two classes can then
-    never be swapped, and small ones rest on the slope that all of them share.
+    and where s = 0 only the class shares are predicted. Two classes can then never be
+    swapped, and small classes rely on the slope that all of them share.
 
-    The variance minimises the log loss of rows that are left out of the mean of their
-    class, of the slope and of the class shares. It is thereby the variance of new rows
-    around *estimated* means; that of class c would be ``1 + 1 / (n_c + PRIOR_ROWS)``
-    times the one around true means, which differs by less than a tenth among classes.
+    The variance minimises the log loss of rows left out of their class mean, the slope
+    and the class shares. It is therefore the variance of new rows around *estimated*
+    means; for class c this would be ``1 + 1 / (n_c + PRIOR_ROWS)`` times the variance
+    around the true mean, a factor that differs by less than a tenth between classes.
 
     Parameters
     ----------
     counts : ndarray of shape (k,)
-        Rows of each class.
+        Number of rows in each class.
     sums : ndarray of shape (k, r)
         Sums of the leave-one-out projections of each class.
     coding : ndarray of shape (k, r)
@@ -144,7 +143,7 @@ class HeldOutClasses:
     ) -> None:
         self.counts = np.asarray(counts, dtype=np.float64)
         self.coding = np.asarray(coding, dtype=np.float64)
-        # Without its only row a class is unknown: the slope is that of the others.
+        # Without its only row a class is unknown: it takes no part in the slope.
         several = self.counts > 1
         self.usable = np.where(several, self.counts, 0.0)
         self.sums = np.where(several[:, None], sums, 0.0)
@@ -161,7 +160,7 @@ class HeldOutClasses:
         Parameters
         ----------
         projected : ndarray of shape (m, r)
-            Leave-one-out projections of rows that the sums contain.
+            Leave-one-out projections of rows included in the sums.
         codes : ndarray of int of shape (m,)
             Their classes.
         spread : ndarray of shape (m, r), optional
@@ -202,10 +201,10 @@ class HeldOutClasses:
     def _distances(
         self, z: np.ndarray, own: np.ndarray, slopes: np.ndarray, weight: np.ndarray
     ) -> np.ndarray:
-        """Squared distances (m, k) to class means that do not contain the row.
+        """Squared distances (m, k) to class means computed without the row.
 
-        The means are ``b_c + s g_c`` with the slope s of each row, so that products
-        serve all rows and classes; the mean of the row's own class is another one.
+        The means are ``b_c + s g_c`` with the slope s of each row, so matrix products
+        serve all rows and classes; only the row's own class has a different mean.
         """
         size = (self.usable + PRIOR_ROWS)[:, None]
         b = (self.sums + PRIOR_ROWS * self.center) / size
@@ -220,8 +219,8 @@ class HeldOutClasses:
         mean = (self.sums[own] - several * z + prior) / (size[own] - several)
         rows = np.arange(len(z))
         distances[rows, own] = np.sum(weight * (z - mean) ** 2, axis=1)
-        # Without the row the coordinate of its class is coded by one row less, which
-        # stretches it: coordinate c of z is q_c <z, h_c>, coded by 1 / q_c.
+        # Without the row its class has one row fewer, which stretches the coordinate of
+        # that class: coordinate c of z is q_c <z, h_c>, coded by 1 / q_c.
         h = self.coding[own]
         along = (self.coding @ b.T)[own] + s * (self.coding @ g.T)[own]  # (m, k)
         along[rows, own] = np.sum(mean * h, axis=1)

@@ -1,4 +1,4 @@
-"""Label kernels: what a subspace kernel is asked to depend on."""
+"""Label kernels: what the features of a subspace kernel should depend on."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from kernelweave.kernels.checks import symmetric
 
 __all__ = ["column_signs", "label_factor", "target_factor"]
 
-#: What rounding leaves in the root of a matrix: half of the digits.
+#: Relative rounding error of the square root of a matrix: half the digits are lost.
 HALF_OF_THE_DIGITS = 1e-8
-#: Difference, relative, below which two entries count as equally large.
+#: Relative difference below which two entries count as equally large.
 TIE = 1e-6
 
 
@@ -28,14 +28,14 @@ def label_factor(
 
     With the class indicators Y (n, k), Chen et al. (2008), Definition 1::
 
-        "indicator"    H = Y Y'                (every pair of a class counts as much)
-        "normalized"   H = Y (Y'Y)^-1 Y'       (every class counts as much)
-        S (k, k)       H = Y S Y'              (S says how alike two classes are)
+        "indicator"    H = Y Y'                (pairs within a class count equally)
+        "normalized"   H = Y (Y'Y)^-1 Y'       (classes count equally)
+        S (k, k)       H = Y S Y'              (S_cd is the similarity of two classes)
 
-    G P = G for every centred kernel G, so that centring H changes no subspace; in
-    Eq. 27 it takes away the constant that an uncentred "normalized" kernel adds. Since
-    the indicators sum to the vector of ones, the first two have rank k - 1, and the
-    direction that carries nothing is taken out exactly.
+    ``G P = G`` for every centred kernel G, so centring H changes no subspace; in
+    Eq. 27 it removes the constant that an uncentred "normalized" kernel adds. Since
+    the indicators sum to the vector of ones, the first two have rank k - 1 once
+    centred, and the null direction is removed exactly.
 
     Parameters
     ----------
@@ -67,28 +67,28 @@ def label_factor(
     centred = root - share @ root
     if np.max(np.abs(centred)) <= HALF_OF_THE_DIGITS * np.max(np.abs(root)):
         raise ValueError(
-            "the label kernel calls all classes alike, so that there is nothing to "
+            "the label kernel treats all classes alike, so there is nothing to "
             "depend on"
         )
     return centred[codes]
 
 
 def column_signs(columns: np.ndarray) -> np.ndarray:
-    """The sign of the largest entry of each column, the first of those that tie."""
+    """The sign of the largest entry of each column; the first decides a tie."""
     size = np.abs(columns)
     first = np.argmax(size >= (1.0 - TIE) * np.max(size, axis=0), axis=0)
     return np.where(columns[first, np.arange(columns.shape[1])] < 0, -1.0, 1.0)
 
 
 def target_factor(y: np.ndarray) -> np.ndarray:
-    """Centred outputs L (n, m), for the linear label kernel ``H = y y'`` of numbers.
+    """Centred outputs L (n, m), for the linear label kernel ``H = y y'``.
 
-    Columns are scaled to unit norm, so that no unit of measurement outweighs another.
+    Columns are scaled to unit norm, so the units of measurement do not matter.
 
     Parameters
     ----------
     y : ndarray of shape (n,) or (n, m)
-        Numbers.
+        Regression outputs.
     """
     outputs = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
     if not np.all(np.isfinite(outputs)):
@@ -99,9 +99,7 @@ def target_factor(y: np.ndarray) -> np.ndarray:
         np.abs(outputs), axis=0
     )
     if np.all(constant):
-        raise ValueError(
-            "every output is constant, so that there is nothing to depend on"
-        )
+        raise ValueError("every output is constant, so there is nothing to depend on")
     return centred[:, ~constant] / size[~constant]
 
 
@@ -122,9 +120,9 @@ def _checked_kernel(kernel: Array, n_classes: int) -> np.ndarray:
 
 
 def _root(matrix: np.ndarray) -> np.ndarray:
-    """R (k, r) with ``R R' = S``: the symmetric root, or one of as few columns as can.
+    """R (k, r) with ``R R' = S``: the symmetric root, or r < k columns if rank(S) = r.
 
-    The first has no arbitrary signs; the second is for a rank below k.
+    The symmetric root has no arbitrary signs.
     """
     values, vectors = np.linalg.eigh(matrix)
     if values[0] < -HALF_OF_THE_DIGITS * max(abs(values[-1]), abs(values[0])):

@@ -1,4 +1,4 @@
-"""Leave-one-out error of one kernel for a path of alphas, in closed form."""
+"""Leave-one-out error of one kernel along a path of alphas, in closed form."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ GRID = np.logspace(-6, 3, 46)
 
 
 class AlphaPath(ABC):
-    """The error on rows that were left out, as a function of alpha.
+    """The error on held-out rows, as a function of alpha.
 
     Attributes
     ----------
     mean_eigenvalue : float
-        Of the kernel: the unit of alpha.
+        Mean eigenvalue of the kernel, the unit of alpha.
     smallest_alpha : float
-        Below this, the error is rounding.
+        Below this, rounding dominates the error.
     """
 
     mean_eigenvalue: float
@@ -41,15 +41,15 @@ class AlphaPath(ABC):
         Parameters
         ----------
         alphas : ndarray of shape (a,), optional
-            Choose among these. By default a grid of 1e-6 to 1e3 times the mean
-            eigenvalue (less what the precision of the kernel cannot resolve), refined
-            between the neighbours of its best point.
+            Choose among these. By default a grid from 1e-6 to 1e3 times the mean
+            eigenvalue (without values that the precision of the kernel cannot resolve),
+            refined between the neighbours of its best point.
         """
         grid = self.mean_eigenvalue * GRID if alphas is None else np.sort(alphas)
         if alphas is None:
             grid = grid[grid > min(self.smallest_alpha, 0.5 * grid[-1])]
         errors = self.press(grid)
-        # Among equals the strongest regularisation: a constant kernel has no best one.
+        # Ties go to the strongest regularisation: for a constant kernel all are equal.
         best = int(np.flatnonzero(errors <= (1 + SAME_SCORE) * np.min(errors))[-1])
         if alphas is not None:
             return float(grid[best])
@@ -72,13 +72,12 @@ class LooPath(AlphaPath):
 
         B = (G + alpha I)^-1 H = U (d * z),    q = (U * U) d,    e = B / q
 
-    Row i of e is what the model fitted without sample i, with kernel and target
-    centred anew on the others, gets wrong on it. The formula with
-    ``q_i = ((G + alpha I)^-1)_ii`` in its place keeps the centring of all samples and
-    thereby leaks the label that is left out.
+    Row i of e is the error on sample i of the model fitted without it, with kernel and
+    target re-centred on the others. The formula with ``q_i = ((G + alpha I)^-1)_ii``
+    instead keeps the centring over all samples and so leaks the held-out label.
 
-    Memory: the kernel's own n x n, which is overwritten, and the eigenvectors, plus
-    two n x n of workspace while they are computed.
+    Memory: the n x n kernel, which is overwritten, and the eigenvectors, plus two n x n
+    arrays of workspace while they are computed.
 
     Parameters
     ----------
@@ -97,13 +96,13 @@ class LooPath(AlphaPath):
         self.mean_eigenvalue = trace / n if trace > 0 else 1.0
         flat = xp.reshape(gram, (-1,))
         largest = float(flat @ flat) ** 0.5 or 1.0  # no eigenvalue is larger
-        # With this shift the vector of ones is the last eigenvector: it is dropped.
+        # This shift makes the vector of ones the last eigenvector, which is dropped.
         gram += 2.0 * largest / n
         values, vectors = eigh(gram)
         self.eigenvalues = xp.maximum(values[:-1], xp.zeros_like(values[:-1]))
         self.vectors = vectors[:, :-1]
         self.rotated = self.vectors.T @ as_float(target, vectors.dtype)
-        self.smallest_alpha = 10.0 * eps(vectors) * largest  # below is rounding
+        self.smallest_alpha = 10.0 * eps(vectors) * largest
 
     def coef(self, alpha: float) -> Array:
         """``B = (G + alpha I)^-1 H``, (n, k)."""

@@ -1,4 +1,4 @@
-"""A million rows as a few: the problem of n rows from their second moments."""
+"""A million rows reduced to a few: the problem over n rows from second moments."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from kernelweave.kernels.banks.features import FeatureBank
 
 __all__ = ["MomentProblem"]
 
-#: Before the factorisation each variance is raised by one machine precision for each
-#: column, and by ten times more whenever that fails, up to this share of the variance.
+#: Before the factorisation each variance is raised by machine precision times the
+#: number of columns, then by ten times more on each failure, up to this share of it.
 LARGEST_JITTER = 1e-3
 
 
@@ -32,33 +32,33 @@ class MomentProblem:
         [ C'  H'H ] = [ H_1' F' ] [ 0   F   ]
 
     gives D + k rows: features ``[L'; 0]`` and targets ``[H_1; F]``. They differ from
-    ``PZ`` and H by a rotation of the n rows only, which no kernel method can see: all
-    of ``H'M^-1 H``, ``H'M^-1 G_i M^-1 H`` and so on are the same. So a solver that
-    knows nothing of this finds the optimum over n rows from D + k.
+    ``PZ`` and H only by a rotation of the n rows, which no kernel method can see: all
+    of ``H'M^-1 H``, ``H'M^-1 G_i M^-1 H`` and so on are unchanged. So an unmodified
+    solver finds the optimum over n rows from D + k rows.
 
     Parameters
     ----------
     gram : array of shape (1 + t + D, 1 + t + D)
         ``A'A`` in float64.
     coding : ndarray of shape (t, k)
-        Theta, which turns columns of T into targets.
+        Theta, which turns the columns of T into targets.
     widths : list of int
-        Features of each of the p kernels; their sum is D.
+        Number of features of each of the p kernels; their sum is D.
     names : list of str
         Names of the kernels.
     precision : float
         Machine precision of the products behind ``gram``.
     origins : ndarray of shape (p,), optional
-        Squared length of what was subtracted from the features of each kernel.
+        Squared length of the vector subtracted from the features of each kernel.
     noise : ndarray of shape (p,), optional
-        Variance of the features of each kernel that is rounding of its columns.
+        Variance of the features of each kernel that stems from rounding of its columns.
 
     Attributes
     ----------
     n_rows : int
         n.
     active : list of int
-        Kernels that vary over the rows; the bank holds these only.
+        Kernels that vary over the rows; the bank holds only these.
     scales : ndarray of shape (p,)
         ``n / tr(P K_i P)``, 0 for kernels that do not vary.
     mean : array of shape (D,)
@@ -68,7 +68,7 @@ class MomentProblem:
     target : array of shape (D + k, k)
         The targets over these rows.
     jitter : float
-        Share by which every variance was raised to make the factorisation possible.
+        Relative amount added to every variance to make the factorisation succeed.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class MomentProblem:
 
     @property
     def feature_scales(self) -> np.ndarray:
-        """What the features of active kernels were multiplied by."""
+        """The factors by which the features of active kernels were multiplied."""
         return np.repeat(
             np.sqrt(self.scales[self.active]), [self.widths[i] for i in self.active]
         )

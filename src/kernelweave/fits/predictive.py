@@ -1,4 +1,4 @@
-"""What one kernel predicts for a class coordinate, with its uncertainty, row by row."""
+"""Predictive mean and variance of class coordinates for each row, from one kernel."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class PredictivePath(LooPath):
     For each class coordinate c the model of Zhao et al. (2009), Eqs. 5-11, with a free
     intercept and an amplitude a, is ``y_c = f + b + noise`` with ``f ~ N(0, a G)`` and
     noise of variance ``a lambda``. With ``G = U diag(s) U'``, ``U'1 = 0``, ``z = U'y``
-    and ``d = 1 / (s + lambda)``, row i left out and all else centred anew has::
+    and ``d = 1 / (s + lambda)``, row i, left out with the rest re-centred, has::
 
         mean  y_i - alpha_i / q_i,    variance  a / q_i,
         alpha = U (d * z),            q = (U * U) d
 
-    and the logarithm of the marginal likelihood of what is normal to the intercept is
+    and the log marginal likelihood of the component orthogonal to the intercept is
     ``-1/2 [ sum z^2 d / a + sum log(s + lambda) + (n - 1) log(2 pi a) ]``.
 
     Parameters
@@ -39,8 +39,8 @@ class PredictivePath(LooPath):
     target : array of shape (n, k)
         One column per class coordinate; their means are the intercepts.
     unknown : ndarray of shape (n,), optional
-        Prior variance, over the amplitude, of what the kernel leaves out of each row,
-        to be added where the row itself is predicted. None by default.
+        Prior variance, divided by the amplitude, of the part of each row that the
+        kernel leaves out, added when that row is predicted. Zero by default.
     """
 
     def __init__(
@@ -52,11 +52,11 @@ class PredictivePath(LooPath):
         self.intercept = np.mean(self.target, axis=0)  # (k,)
 
     def grid(self) -> np.ndarray:
-        """``NOISE_GRID`` for this kernel, no level near what rounding hides."""
+        """``NOISE_GRID`` in units of this kernel, with levels clear of rounding."""
         return np.maximum(self.mean_eigenvalue * NOISE_GRID, 10 * self.smallest_alpha)
 
     def require_representable(self, noise: float) -> None:
-        """Refuse a level, relative to the mean eigenvalue, with an infinite square."""
+        """Refuse a relative noise level whose inverse square overflows."""
         precision = namespace(self.vectors).finfo(self.vectors.dtype)
         level = noise * self.mean_eigenvalue
         if level**2 < float(precision.smallest_normal):
@@ -67,7 +67,7 @@ class PredictivePath(LooPath):
             )
 
     def loo(self, noises: np.ndarray) -> LooTable:
-        """Every row left out once, at each of ``noises`` (g,): two products in all."""
+        """Each row left out in turn, at each of ``noises`` (g,), from two products."""
         noises = np.asarray(noises, dtype=np.float64)
         xp, k = namespace(self.vectors), self.target.shape[1]
         levels = from_numpy(noises, self.eigenvalues)
@@ -81,7 +81,7 @@ class PredictivePath(LooPath):
         return LooTable(noises, self.target, residual, precision, self.unknown)
 
     def log_marginal(self, noises: np.ndarray, unit: bool = False) -> np.ndarray:
-        """Log marginal likelihood (g, k), at amplitude 1 or at the best one."""
+        """Log marginal likelihood (g, k), at amplitude 1 or at the best amplitude."""
         fit, log_det = self._marginal_terms(noises)
         rank = self.n_samples - 1
         if unit:
@@ -94,19 +94,19 @@ class PredictivePath(LooPath):
         return self._marginal_terms(noises)[0] / (self.n_samples - 1)
 
     def variance_factor(self, rows: Array, norms: Array, noise: np.ndarray) -> Array:
-        """Variance (m, k) of ``y(x)`` over the amplitude, at new rows.
+        """Variance (m, k) of ``y(x)`` at new rows, divided by the amplitude.
 
-        ``lambda (1 + 1/n) + g(x, x) - g(x)' (G + lambda I)^-1 g(x)``: the form of the
-        Gaussian process, with the uncertain intercept. Eq. 14 has the squared length of
-        the projection of x onto the training rows in place of ``g(x, x)``, so that it
-        is too small away from them by what lies outside their span.
+        ``lambda (1 + 1/n) + g(x, x) - g(x)' (G + lambda I)^-1 g(x)``: the variance of
+        the Gaussian process, including that of the intercept. Eq. 14 has the squared
+        length of the projection of x onto the training rows in place of ``g(x, x)``,
+        which away from them is too small, by the part of x outside their span.
 
         Parameters
         ----------
         rows : array of shape (m, n)
             Centred kernel ``g(x)`` between new and training rows.
         norms : array of shape (m,)
-            ``g(x, x)``; what is below the length of the projection is raised to it.
+            ``g(x, x)``; raised to the squared length of the projection if below it.
         noise : ndarray of shape (k,)
             Noise levels.
         """
@@ -144,13 +144,13 @@ class LooTable:
     noises : ndarray of shape (g,)
         Noise levels lambda.
     target : ndarray of shape (n, k)
-        What is predicted.
+        The predicted variables.
     residual : ndarray of shape (g, n, k)
         Target minus its leave-one-out mean.
     precision : ndarray of shape (g, n)
-        q; a leave-one-out variance is the amplitude over it.
+        q; a leave-one-out variance is the amplitude divided by it.
     unknown : ndarray of shape (n,)
-        What a variance is beyond that, over the amplitude.
+        Further variance, divided by the amplitude.
     """
 
     noises: np.ndarray
@@ -161,7 +161,7 @@ class LooTable:
 
     @property
     def spread(self) -> np.ndarray:
-        """Leave-one-out variances over the amplitude, (g, n)."""
+        """Leave-one-out variances divided by the amplitude, (g, n)."""
         return 1.0 / self.precision + self.unknown
 
     def amplitude(self) -> np.ndarray:
@@ -171,16 +171,16 @@ class LooTable:
     def log_density(
         self, amplitude: np.ndarray, likelihood: str = "gaussian", dof: float = 4.0
     ) -> np.ndarray:
-        """Log density (g, n, k) of each row's target, from all other rows.
+        """Log density (g, n, k) of each row's target given all other rows.
 
         Parameters
         ----------
         amplitude : ndarray of shape (g, k)
             Amplitudes.
         likelihood : {"gaussian", "student", "tprocess"}
-            The Gaussian; a Student density with its mean and variance; or what a
-            Student process with the same kernel says, whose degrees of freedom grow
-            with the rows.
+            The Gaussian; a Student density with its mean and variance; or the
+            predictive density of a Student process with the same kernel, whose degrees
+            of freedom grow with the number of rows.
         dof : float
             Degrees of freedom of the last two; more than 2.
         """
@@ -201,24 +201,24 @@ class LooTable:
 
 @dataclass(frozen=True)
 class Expert:
-    """One kernel at its noise levels: what it says of each training row left out.
+    """One kernel at its noise levels, and its leave-one-out predictions.
 
     Attributes
     ----------
     noise, amplitude : ndarray of shape (k,)
-        Noise level, relative to the amplitude, and amplitude of each coordinate.
+        Noise level (relative to the amplitude) and amplitude of each coordinate.
     mean, variance, log_density : ndarray of shape (n, k)
         Leave-one-out mean and variance, and log density of the target.
     coef : ndarray of shape (n, k)
-        ``(G + lambda_c I)^-1 y_c``; new rows have the mean ``intercept + g(x)' coef``.
+        ``(G + lambda_c I)^-1 y_c``; new rows have mean ``intercept + g(x)' coef``.
     held_out : ndarray of shape (n, k)
-        The leave-one-out mean around the intercept of all rows. Without row i the
-        intercept moves away from its target, so that the mean of a kernel that knows
-        nothing tells the label with the wrong sign; new rows see one intercept.
+        The leave-one-out mean about the intercept of all rows. Without row i the
+        intercept moves away from its target, so even an uninformative kernel has means
+        that reveal the label with the wrong sign; new rows all share one intercept.
     grid : LooTable
-        All noise levels that were tried.
+        Leave-one-out results at all noise levels tried.
     tables, amplitudes : ndarray of shape (g, n, k) and (g, k)
-        Log densities, and amplitudes, at all of them.
+        Log densities and amplitudes at all of these.
     """
 
     noise: np.ndarray
@@ -240,7 +240,7 @@ class Expert:
         tables: np.ndarray,
         chosen: np.ndarray,
     ) -> Expert:
-        """The expert with noise level ``chosen`` (k,) of the grid for each column."""
+        """The expert at noise level ``chosen`` (k,), a grid index for each column."""
         columns = np.arange(len(chosen))
         residual = grid.residual[chosen, :, columns].T  # (n, k)
         precision, spread = grid.precision[chosen, :].T, grid.spread[chosen, :].T
@@ -272,16 +272,16 @@ def choose_noise(
     likelihood: str = "gaussian",
     dof: float = 4.0,
 ) -> Expert:
-    """Settle the noise of each coordinate, and say what follows for each row.
+    """Choose the noise level of each coordinate and make the expert that uses it.
 
     Parameters
     ----------
     path : PredictivePath
         The kernel.
     noise : float, ndarray of shape (k,), "loo" or "ml"
-        A level relative to the mean eigenvalue, or one for each coordinate, or the one
-        on the grid with the largest leave-one-out density or marginal likelihood, for
-        each coordinate.
+        A level relative to the mean eigenvalue, shared or one per coordinate; or, for
+        each coordinate, the grid level with the largest leave-one-out density ("loo")
+        or marginal likelihood ("ml").
     amplitude : {"profile", "unit"}
         The best amplitude for each noise level, or 1 as in Eq. 5.
     likelihood : {"gaussian", "student", "tprocess"}
@@ -308,7 +308,7 @@ def choose_noise(
     if chosen is None:
         unit = amplitude == "unit"
         score = path.log_marginal(levels, unit) if marginal else tables.sum(axis=1)
-        # Where noise and amplitude trade off the score is flat: then the most noise.
+        # Where noise and amplitude trade off, the score is flat: take the most noise.
         same = n * max(SAME_SCORE, 1e3 * eps(path.vectors))
         good = score >= np.max(score, axis=0) - same
         chosen = len(levels) - 1 - np.argmax(good[::-1], axis=0)
@@ -323,5 +323,5 @@ def _student(residual: np.ndarray, square: np.ndarray, dof: float) -> np.ndarray
 
 
 def _positive(x: np.ndarray) -> np.ndarray:
-    """A coordinate that is constant has amplitude 0; its density must stay a number."""
+    """Keep the density finite for a constant coordinate, whose amplitude is 0."""
     return np.maximum(x, np.finfo(np.float64).tiny)

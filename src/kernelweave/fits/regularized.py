@@ -1,4 +1,4 @@
-"""Factor a kernel with its regularisation, or say which regularisation it needs."""
+"""Factor a regularised kernel, or say how much regularisation it needs."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from kernelweave._array import Array, FactorizationError, cholesky, namespace
 
 __all__ = ["factor_regularized"]
 
-#: What to advise, in units of eps times the trace. Most kernels need less than one of
-#: them; Gaussians so wide that centring cancels most digits needed up to 16.
+#: The alpha to recommend, in units of eps times the trace. Most kernels need less than
+#: one; Gaussians so wide that centring cancels most digits needed up to 16.
 ENOUGH = 20.0
 
 
 def factor_regularized(matrix: Array, alpha: float, unit: float = 1.0) -> Array:
-    """Cholesky factor of ``G + alpha I``, given that sum (n, n) to overwrite.
+    """Cholesky factor of ``G + alpha I``, given as a matrix (n, n) to overwrite.
 
-    A kernel whose smallest eigenvalues are rounding is positive definite only if alpha
-    is larger than that rounding.
+    If the smallest eigenvalues of G are rounding errors, the sum is positive definite
+    only if alpha exceeds them.
 
     Parameters
     ----------
     matrix : array of shape (n, n)
         The sum; its memory is reused.
     alpha : float
-        What was added to the diagonal.
+        The value added to the diagonal.
     unit : float, default=1.0
-        What a user's parameter alpha was multiplied by.
+        The factor by which the user's alpha was multiplied.
 
     Raises
     ------
     FactorizationError
-        With an alpha that rounding should leave alone, if this one is too small.
+        If alpha is too small; the message names one that should be large enough.
     """
     xp = namespace(matrix)
     precision = xp.finfo(matrix.dtype)

@@ -1,4 +1,4 @@
-"""Subspaces of a kernel's feature space that depend on labels: the closed forms."""
+"""Closed forms for subspaces of a kernel's feature space that depend on the labels."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from kernelweave.fits.regularized import factor_regularized
 
 __all__ = ["RegularizedKernel", "Subspace"]
 
-#: Directions with this share of the largest eigenvalue are kept whatever the rounding.
+#: Directions with more than this share of the largest eigenvalue are always kept.
 NOISE = 1e-2
-#: Share of a squared norm that a difference must keep to be as good as a product.
+#: Share of its squared norm that a difference must keep to count as accurate.
 KEPT = 0.1
 
 
 @dataclass(frozen=True)
 class Subspace:
-    """Directions of a feature space, by their coefficients on the training rows.
+    """Directions in feature space, given by their coefficients on the training rows.
 
     Attributes
     ----------
@@ -40,7 +40,8 @@ class Subspace:
     dependence : ndarray of shape (l,)
         ``norm(L' f_j)^2``, what each feature adds to ``tr(F F' L L')``.
     axes : ndarray of shape (k, l) or None
-        The l columns ``L axes`` span the same subspace as L, if it is one of a theorem.
+        For a subspace from one of the theorems: ``L axes`` (n, l) gives the same
+        subspace as L.
     """
 
     coef: Array
@@ -53,19 +54,19 @@ class RegularizedKernel:
     """A centred kernel G with one Cholesky factorisation of ``G + alpha I``.
 
     The optimal subspaces of Chen et al. (2008) for any factor L (n, k) of the label
-    kernel, or of the dual variables of an SVM in its place (Eqs. 12 and 22)::
+    kernel, or with the dual variables of SVMs in its place (Eqs. 12 and 22)::
 
         max_W  tr( (W' (G + alpha I) W)^-1 W' G L L' G W )            Theorem 3.1
         max_Q  tr( Q' G L L' G Q )   s.t.  Q' (G G + alpha G) Q = I   Theorem 4.1
 
-    Both need ``T L`` with ``T = G (G + alpha I)^-1`` only, and a k x k eigenproblem:
+    Both need only ``T L`` with ``T = G (G + alpha I)^-1``, and a k x k eigenproblem:
     with ``L' G T L = V S V'`` the first is ``W = T L V S^-1/2``, and with
     ``L' T L = V D V'`` the second is ``Q = (G + alpha I)^-1 L V D^-1/2``.
 
-    No more directions exist than ``rank(G L)``: those whose eigenvalue is rounding,
-    relative to the largest, are left out, however many were asked for. Directions come
-    in the order of their eigenvalues, the largest first, and their signs make the
-    largest entry of each eigenvector (k,) positive.
+    There are only ``rank(G L)`` directions: those whose eigenvalues are rounding
+    errors, relative to the largest, are dropped however many were requested. Directions
+    are sorted by eigenvalue, largest first, with signs that make the largest entry of
+    each eigenvector (k,) positive.
 
     Parameters
     ----------
@@ -80,8 +81,8 @@ class RegularizedKernel:
             raise ValueError(f"alpha must be a finite number > 0, got {alpha!r}")
         n = gram.shape[0]
         self.gram, self.alpha = gram, float(alpha)
-        # G vanishes on the vector of ones; what is added there changes no product with
-        # a centred matrix and keeps the factorisation well conditioned.
+        # G annihilates the vector of ones; adding 11'/n changes no product with a
+        # centred matrix and keeps the factorisation well conditioned.
         matrix = gram + 1.0 / n
         add_to_diagonal(matrix, self.alpha)
         self.factor = factor_regularized(matrix, self.alpha)
@@ -100,7 +101,7 @@ class RegularizedKernel:
         target : array of shape (n, k)
             L, with columns that sum to zero.
         n_components : int, optional
-            Directions to keep at most; by default all there are.
+            Maximum number of directions; by default all are kept.
         uncorrelated : bool, default=False
             Theorem 4.1 in place of 3.1.
 
@@ -131,19 +132,19 @@ class RegularizedKernel:
         return Subspace(coef, features, values, scaled)
 
     def _rounding(self, solved: Array, uncorrelated: bool) -> float:
-        """Size of an eigenvalue, relative to the largest, that says nothing."""
+        """Relative size below which an eigenvalue is a rounding error."""
         rounding = 8.0 * float(np.sqrt(solved.shape[0])) * eps(solved)
         if not uncorrelated:
             return rounding
-        # Where G has nothing, its own rounding is divided by alpha.
+        # In the null space of G, its rounding errors are divided by alpha.
         flat = namespace(self.gram).reshape(self.gram, (-1,))
         return min(rounding * (1.0 + float(flat @ flat) ** 0.5 / self.alpha), NOISE)
 
 
 def leading_axes(matrix: np.ndarray, rounding: float) -> tuple[np.ndarray, np.ndarray]:
-    """Eigenvalues (r,) above rounding, the largest first, and eigenvectors (k, r).
+    """Eigenvalues (r,) above rounding, largest first, and their eigenvectors (k, r).
 
-    The sign of a vector makes its largest entry positive, the first if some tie.
+    The largest entry of each vector, or the first in a tie, is made positive.
     """
     matrix = matrix.astype(np.float64)
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
@@ -159,11 +160,11 @@ def leading_axes(matrix: np.ndarray, rounding: float) -> tuple[np.ndarray, np.nd
 
 
 def decorrelated(subspace: Subspace, target: Array) -> Subspace:
-    """The same subspace kernel F F' from features that are uncorrelated exactly.
+    """The same subspace kernel F F' from exactly uncorrelated features.
 
     With ``alpha > 0`` the constraint of Eq. 19 leaves ``F'F = I - alpha Q'GQ``, which
-    is not diagonal. An orthogonal rotation makes it so and keeps both the constraint
-    and F F'. Features come in the order of their dependence on the labels.
+    is not diagonal. An orthogonal rotation makes it diagonal and preserves both the
+    constraint and F F'. Features are sorted by their dependence on the labels.
     """
     features = subspace.features
     covariance = to_numpy(features.T @ features).astype(np.float64)
@@ -172,10 +173,10 @@ def decorrelated(subspace: Subspace, target: Array) -> Subspace:
 
 
 def normalized(kernel: RegularizedKernel, coef: Array, target: Array) -> Subspace:
-    """The subspace that any ``coef`` (n, l) spans, with ``W' (G + alpha I) W = I``.
+    """The subspace spanned by any ``coef`` (n, l), with ``W' (G + alpha I) W = I``.
 
-    The kernel of Eq. 6 depends on the span only. Its features are those whose
-    dependences on the labels are as unequal as can be, as in Theorem 3.1.
+    The kernel of Eq. 6 depends only on the span. Its features are chosen so that their
+    dependences on the labels are as unequal as possible, as in Theorem 3.1.
     """
     features = kernel.gram @ coef
     inner = to_numpy(coef.T @ (features + kernel.alpha * coef)).astype(np.float64)

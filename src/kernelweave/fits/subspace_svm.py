@@ -1,4 +1,4 @@
-"""The joint problem of one kernel: a subspace kernel and the SVMs that use it."""
+"""The joint problem for one kernel: a subspace kernel and the SVMs that use it."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ __all__ = ["JointPoint", "SubspaceSVM"]
 
 @dataclass(frozen=True)
 class JointPoint:
-    """A subspace, the machines trained on its kernel, and their value.
+    """A subspace, the SVMs trained on its kernel, and their value.
 
     Attributes
     ----------
     subspace : Subspace
         W or Q, normalised.
     duals : ndarray of shape (n, m)
-        A = Y a of each machine.
+        A = Y a, one column per SVM.
     intercepts : ndarray of shape (m,)
-        Of each machine.
+        Intercept of each SVM.
     upper : float
-        A primal value of the machines, and so an upper bound on the joint problem.
+        A primal value of the SVMs, and so an upper bound on the joint problem.
     """
 
     subspace: Subspace
@@ -37,7 +37,7 @@ class JointPoint:
     upper: float
 
     def coef(self) -> Array:
-        """``G(x) coef + intercepts`` are the machines' values, (n, m)."""
+        """Coefficients (n, m): the SVMs' outputs are ``G(x) coef + intercepts``."""
         features = self.subspace.features
         return self.subspace.coef @ (features.T @ from_numpy(self.duals, features))
 
@@ -52,11 +52,11 @@ class SubspaceSVM:
 
         K = G (G + alpha I)^-1 G   (Eq. 6),      K = G (G + alpha I)^-1   (Eq. 18)
 
-    and the SVMs on K are a saddle point: nothing needs to be iterated. For fewer
-    dimensions the value lies between::
+    and the SVMs on K are a saddle point: no iteration is needed. For fewer dimensions
+    the value lies between::
 
         sum(a) - (sum of the l largest eigenvalues of A' K A) / 2        any feasible A
-        the value of the machines on K_S                                 any S
+        the value of the SVMs on K_S                                     any S
 
     which need not meet, because the problem is not convex in S.
 
@@ -65,13 +65,13 @@ class SubspaceSVM:
     kernel : RegularizedKernel
         G and alpha.
     signs : ndarray of shape (n, m)
-        +1 and -1, a column for each machine.
+        +1 and -1, one column per SVM.
     C : float
         The bound on the dual variables.
     uncorrelated : bool
         Eq. 20 in place of Eq. 9.
     tol : float, default=1e-9
-        Relative gap of the machines.
+        Relative gap of the SVMs.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class SubspaceSVM:
         self.uncorrelated, self.tol = uncorrelated, tol
 
     def closed_form_duals(self) -> np.ndarray:
-        """A of the saddle point for as many dimensions as there are machines."""
+        """A at the saddle point for as many dimensions as there are SVMs."""
         gram = self.kernel.gram
         matrix = self.kernel.solve(gram)
         if not self.uncorrelated:
@@ -113,7 +113,7 @@ class SubspaceSVM:
     ) -> np.ndarray:
         """The lower bound at ``A + t step`` for each t, from one pass over the kernel.
 
-        ``A' K A`` is quadratic in t, so that every t costs an m x m eigenproblem only.
+        ``A' K A`` is quadratic in t, so each t costs only an m x m eigenproblem.
         """
         m = duals.shape[1]
         both = np.column_stack([duals, step])
@@ -132,7 +132,7 @@ class SubspaceSVM:
         return np.array(bounds)
 
     def point(self, subspace: Subspace, duals: np.ndarray | None = None) -> JointPoint:
-        """The machines on a subspace, or those whose duals are known already."""
+        """The SVMs on a subspace, trained unless their duals are given."""
         features = to_numpy(subspace.features).astype(np.float64)
         if duals is None:
             duals = solve_low_rank_svm(features, self.signs, self.C, self.tol)

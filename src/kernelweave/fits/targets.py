@@ -16,7 +16,7 @@ __all__ = [
     "signs_of_codes",
 ]
 
-#: Share of the largest number up to which outputs may go, since predictions are sums.
+#: Largest output allowed, relative to the largest float: predictions are sums of them.
 ROOM = 1e-6
 
 
@@ -39,8 +39,8 @@ def binary_target(codes: np.ndarray) -> np.ndarray:
 def class_target(codes: np.ndarray, n_classes: int) -> np.ndarray:
     """``H = E diag(q)^-1 - 1 q'`` with ``q_c = sqrt(n_c / n)``, (n, k).
 
-    Ye et al. (2007), Eq. 25, with the class count of the column in every entry (the
-    printed index names the sample's). E is the indicator of the classes. It holds that
+    Ye et al. (2007), Eq. 25, with the class size of the column in every entry (the
+    printed index is the sample's). E is the class indicator matrix. H satisfies
     ``1'H = 0``, ``H q = 0`` and ``H'H = n (I - q q')``.
 
     Parameters
@@ -60,10 +60,10 @@ def class_target(codes: np.ndarray, n_classes: int) -> np.ndarray:
 def reduced_class_target(
     codes: np.ndarray, n_classes: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """``H V`` (n, k - 1) and V (k, k - 1), an orthonormal basis of what is normal to q.
+    """``H V`` (n, k - 1) and V (k, k - 1), an orthonormal basis of the complement of q.
 
-    Since ``H q = 0`` nothing is lost: ``tr(V'H' M^-1 H V) = tr(H' M^-1 H)`` for every
-    M, and ``H = (H V) V'``. One column of every product is saved.
+    Since ``H q = 0``, nothing is lost: ``tr(V'H' M^-1 H V) = tr(H' M^-1 H)`` for every
+    M, and ``H = (H V) V'``. Every product has one column fewer.
 
     Parameters
     ----------
@@ -80,10 +80,10 @@ def reduced_class_target(
 
 
 def normal_basis(q: np.ndarray) -> np.ndarray:
-    """An orthonormal basis (k, k - 1) of what is normal to a unit vector q >= 0 (k,).
+    """An orthonormal basis (k, k - 1) of the complement of a unit vector q >= 0 (k,).
 
-    The reflection ``I - u u'/u_1`` with ``u = e_1 + q`` takes e_1 to -q, so its other
-    columns are normal to q: no sign is left to chance, unlike in an eigendecomposition.
+    The reflection ``I - u u'/u_1`` with ``u = e_1 + q`` maps e_1 to -q, so its other
+    columns are orthogonal to q. Unlike an eigendecomposition, it fixes the signs.
     """
     u = q.copy()
     u[0] += 1.0
@@ -115,9 +115,9 @@ def checked_codes(codes: np.ndarray, n_classes: int) -> np.ndarray:
 
 
 def signs_of_codes(codes: np.ndarray, k: int) -> np.ndarray:
-    """+1 and -1, (n, 1) for two classes or each class against the rest (n, k).
+    """+1 and -1: (n, 1) for two classes, else each class against the rest, (n, k).
 
-    Negative codes are rows without a label: zeros.
+    Negative codes mark unlabelled rows, whose signs are 0.
     """
     classes = np.arange(k)[None, :] if k > 2 else np.array([[1]])
     signs = np.where(codes[:, None] == classes, 1.0, -1.0)
@@ -125,16 +125,16 @@ def signs_of_codes(codes: np.ndarray, k: int) -> np.ndarray:
 
 
 def output_frame(outputs: np.ndarray, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and unit of each output (n, t), both (t,), so that squares can be computed.
+    """Mean and unit (t,) of each output: in these units, squares do not overflow.
 
-    The unit is 1 for deviations of ordinary size, else the power of two above them.
+    The unit is 1 for deviations of ordinary size, otherwise the next larger power of 2.
 
     Parameters
     ----------
     outputs : ndarray of shape (n, t)
-        Outputs of a regression in float64.
+        Regression outputs in float64.
     dtype : numpy.dtype
-        Floating dtype of the predictions to come, which must have room for them.
+        Floating dtype of the predictions, which must be able to hold them.
     """
     limits = np.finfo(dtype)
     limit = float(limits.max) * ROOM

@@ -1,4 +1,4 @@
-"""Fisher's criterion: total scatter, within scatter, block form, and from moments."""
+"""Fisher's criterion: total scatter, within-class scatter, block form, from moments."""
 
 from kernelweave.criteria.fisher.block import BlockDual, BlockFisher
 from kernelweave.criteria.fisher.primal import PrimalFisher

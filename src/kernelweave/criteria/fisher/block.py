@@ -1,4 +1,4 @@
-"""The block form of the multi-class Fisher criterion, by its k x k inner problem."""
+"""The block form of the multi-class Fisher criterion, via its k x k inner problem."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ __all__ = ["BlockDual", "BlockExpansion", "BlockFisher"]
 
 @dataclass(frozen=True)
 class BlockDual:
-    """A dual point of :class:`BlockFisher`: columns B and how they are correlated.
+    """A dual point of :class:`BlockFisher`: columns B and their correlations X.
 
     Points can be averaged with ``+`` and ``*``: the bound is concave in ``(B X, X)``,
-    so an average is at least as good as its parts.
+    so an average is at least as good as the average of the bounds of its parts.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class BlockDual:
     __rmul__ = __mul__
 
     def __add__(self, other: BlockDual | int) -> BlockDual:
-        if isinstance(other, int) and other == 0:  # where sum() starts
+        if isinstance(other, int) and other == 0:  # sum() starts from 0
             return self
         if not isinstance(other, BlockDual):
             return NotImplemented
@@ -65,7 +65,7 @@ class BlockDual:
 
 @dataclass(frozen=True)
 class BlockExpansion:
-    """``A(w) = H' M(w)^-1 H`` and its first two derivatives at some weights.
+    """``A(w) = H' M(w)^-1 H`` and its first two derivatives at given weights.
 
     Attributes
     ----------
@@ -99,13 +99,13 @@ class BlockExpansion:
 class BlockFisher(Fisher):
     """``J(w) = s min { sum t : diag(t) - A(w) PSD }``, ``A(w) = H' M(w)^-1 H``.
 
-    Ye et al. (2007), Eq. 37, with ``M(w) = alpha I + sum_i w_i G_i`` and s of
-    :class:`Fisher`; also with a learned regularisation. By duality it is::
+    Ye et al. (2007), Eq. 37, with ``M(w) = alpha I + sum_i w_i G_i`` and the s of
+    :class:`Fisher`; the regularisation may be learned here too. By duality::
 
         J(w) = s max { tr(X A(w)) : X PSD, diag X = 1 }
 
-    where ``X = I`` would give Eq. 34: a larger criterion with an optimum of its own,
-    not an approximation. Correlations of the k target columns are the adversary, so
+    where ``X = I`` would give Eq. 34: J is a larger criterion with its own optimum, not
+    an approximation of it. The maximum is over correlations of the k target columns, so
     use all k columns of Eq. 25: unlike Eq. 34, J changes when columns are rotated.
     With the maximising X, ``V V' = X`` and ``B = M^-1 H``::
 
@@ -115,10 +115,10 @@ class BlockFisher(Fisher):
         J(w)         <= s min { sum t : diag(t) - C PSD },
                         C = (H - G B)'(H - G B) / alpha + B' G B         any B
 
-    J has kinks where X is not unique, and the minimum may be at one: with many kernels
-    that serve different classes, or for a large alpha. Newton's method on the weights
-    alone then stalls, which the certificate shows; a method that moves X along with
-    the weights, by :meth:`expand`, does not.
+    J has kinks where X is not unique, and the minimum may lie at one: with many kernels
+    that serve different classes, or for large alpha. Newton's method on the weights
+    alone then stalls, as the certificate shows; a method that moves X along with the
+    weights, using :meth:`expand`, does not.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ class BlockFisher(Fisher):
     offers = Fisher.offers - {"kernel scores"} | {"expansion"}
 
     def expand(self, weights: np.ndarray, second: bool = True) -> BlockExpansion:
-        """A(w) with its derivatives from one Cholesky factorisation."""
+        """A(w) and its derivatives from one Cholesky factorisation."""
         factor = self.factor(weights)
         coef = solve_factored(factor, self.target)
         products = self._apply(coef)
@@ -158,7 +158,7 @@ class BlockFisher(Fisher):
     ) -> CertificateTerms:
         """The two bounds of the class docstring, in float64.
 
-        B of ``coef`` serves the upper bound, B and X of ``dual`` the lower.
+        The upper bound uses B of ``coef``, the lower bound B and X of ``dual``.
         """
         alpha, _ = self.split(weights)
         b = as_float(coef.coef, self.target64.dtype)
@@ -186,7 +186,7 @@ class BlockFisher(Fisher):
 
 
 def _forms(b: Array, products: Array) -> np.ndarray:
-    """``B' P_i`` made symmetric for a stack (m, n, k): (m, k, k) in float64."""
+    """The symmetric part of ``B' P_i`` for a stack (m, n, k): (m, k, k), float64."""
     xp = namespace(products)
     forms = xp.matmul(xp.permute_dims(b, (1, 0))[None, :, :], products)
     forms = to_numpy(forms).astype(np.float64)

@@ -20,9 +20,9 @@ class PrimalFisher(Fisher):
     The same function as :class:`Fisher` for kernels ``G_i = P Z_i Z_i' P`` of trace n,
     with ``H'M^-1 H = H^'(alpha I + sum_i w_i Z^_i Z^_i')^-1 H^`` for the D + k rows
     ``Z^`` and ``H^`` of a :class:`MomentProblem`. An evaluation costs one
-    factorisation of size D + k whatever n is. Value, gradient, Hessian and certificate
-    are sums of squares over these rows, so that no digits are lost to differences of
-    moments; they are computed in float64.
+    factorisation of size D + k, whatever n is. Value, gradient, Hessian and certificate
+    are sums of squares over these rows, so no digits are lost to differences of
+    moments; all are computed in float64.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ class PrimalFisher(Fisher):
     alpha : float or "learn"
         Regularisation, relative to the mean eigenvalue of a kernel.
     factor : float, default=1.0
-        Multiplies the target, and the value by its square.
+        Multiplies the target, and hence the value by its square.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class PrimalFisher(Fisher):
     def factor(self, weights: np.ndarray) -> Array:
         """Cholesky factor of M(w) over the D + k rows; the next call overwrites it.
 
-        These rows are not centred as such: there is no null direction to fill.
+        These rows are not themselves centred, so there is no null direction to fill.
         """
         alpha, kernel_weights = self.split(np.asarray(weights, dtype=np.float64))
         matrix = self._work = self.bank.combine(

@@ -27,7 +27,7 @@ from kernelweave.protocols import Bank, CertificateTerms, Criterion, Evaluation
 
 __all__ = ["Fisher"]
 
-#: Kernels from which on a working set of them is used.
+#: Number of kernels from which a working set is used.
 MANY_KERNELS = 100
 
 
@@ -36,7 +36,7 @@ class Fisher(Criterion):
 
     Ye et al. (2007): Eqs. 16 and 23 with the binary target of Eq. 8, Eq. 34 with the
     multi-class target of Eq. 25; Yan et al. (2009): Eq. 9. With ``alpha="learn"`` the
-    identity joins the kernels as number 0 and its weight is the regularisation
+    identity joins the kernels as number 0, and its weight is the regularisation
     (Eqs. 40 and 41). J is convex and decreasing in w. With ``B = M^-1 H``::
 
         dJ/dw_i       = -s tr(B' G_i B)
@@ -105,7 +105,7 @@ class Fisher(Criterion):
 
     @property
     def preferred_method(self) -> str:
-        """Many kernels by their features: most can be left alone."""
+        """A working set for many kernels given by features, most of them unused."""
         many = self.bank.n_kernels >= MANY_KERNELS
         return "working_set" if many and self.bank.is_cheap_to_cut else "newton"
 
@@ -118,7 +118,7 @@ class Fisher(Criterion):
     def factor(self, weights: np.ndarray) -> Array:
         """Cholesky factor of ``M(w) + t 11'/n``, (n, n).
 
-        Every ``G_i`` and ``H'`` vanish on the vector of ones, so t changes no value;
+        Every ``G_i`` and ``H'`` annihilate the vector of ones, so t changes no value;
         it keeps M well conditioned when the regularisation is tiny or zero. The next
         call overwrites the factor.
         """
@@ -132,14 +132,14 @@ class Fisher(Criterion):
         return factor_regularized(matrix, alpha)
 
     def scores(self, coef: Array) -> np.ndarray:
-        """``tr(B' G_i B)`` of all terms (m,), with the identity first if learned."""
+        """``tr(B' G_i B)`` of all terms (m,), the identity first if it is learned."""
         scores = to_numpy(self.bank.quad(coef)).astype(np.float64)
         if self.learns_alpha:
             scores = np.append(squared_norm(coef), scores)
         return scores
 
     def restricted(self, kernels: np.ndarray) -> Fisher:
-        """The same problem with the kernels of these indices only."""
+        """The same problem with only the kernels of these indices."""
         problem = copy.copy(self)
         problem.bank = self.bank.subset(kernels)
         problem._work = problem._judged = None
@@ -163,7 +163,7 @@ class Fisher(Criterion):
     ) -> CertificateTerms:
         """The two bounds of the class docstring, in float64.
 
-        ``coef`` serves the upper bound and ``dual`` the lower; they may be the same.
+        The upper bound uses ``coef``, the lower bound ``dual``; they may be the same.
         """
         alpha, _ = self.split(weights)
         same = dual is coef
@@ -192,10 +192,10 @@ class Fisher(Criterion):
         return alpha * coef if self.learns_alpha else 0.0
 
     def _products(self, coef: Array) -> tuple[Array, Array]:
-        """``coef`` and ``G_i coef`` in float64; the last ones are remembered.
+        """``coef`` and ``G_i coef`` in float64; the latest products are cached.
 
-        One dual point is often judged with several weights: the pass over the kernels
-        is the same for all.
+        One dual point is often certified at several weights, and needs only one pass
+        over the kernels.
         """
         if self._judged is None or self._judged[0] is not coef:
             self._judged = coef, self._apply(as_float(coef, self.target64.dtype))

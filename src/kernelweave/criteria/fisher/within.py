@@ -33,8 +33,8 @@ __all__ = ["WithinFisher"]
 class WithinFisher(Criterion):
     """``J(w) = -F_1(w)``, the within-class Fisher ratio of Ye et al. (2007), Eq. 9.
 
-    With ``G = sum_i w_i G_i``, ``N(w) = alpha I + J G J`` and J, below Eq. 8, the
-    matrix that subtracts the mean of each class and divides by ``sqrt(n_c)``::
+    With ``G = sum_i w_i G_i``, ``N(w) = alpha I + J G J`` and the matrix J (below
+    Eq. 8) that subtracts the mean of each class and divides by ``sqrt(n_c)``::
 
         F_1(w)  = (1/alpha) tr H'(G - G J N^-1 J G) H
                 = (1/alpha) min_V { tr U'G U + alpha norm(V)^2 },   U = H - J V.
@@ -48,10 +48,10 @@ class WithinFisher(Criterion):
         J(w)         <= -s [ tr U'G U + alpha norm(V)^2 - norm(R)^2 / alpha ],
                         R = alpha V - J G U                                   any V
 
-    J is negative: it is minus the printed value for kernels divided by n, of unit
-    trace, and ``lambda = alpha / n``. Because of the factor ``1/sqrt(n_c)``, alpha is
-    measured against class covariances here and against sums over samples in
-    :class:`Fisher`: an alpha chosen there does about the same here once it is divided
+    J is negative: it is minus the printed value for kernels divided by n (of unit
+    trace) and ``lambda = alpha / n``. Because of the factor ``1/sqrt(n_c)``, alpha is
+    measured against class covariances here, but against sums over samples in
+    :class:`Fisher`: an alpha chosen there has about the same effect here once divided
     by the mean class size.
 
     Parameters
@@ -61,8 +61,8 @@ class WithinFisher(Criterion):
     target : array of shape (n, k)
         Columns that sum to zero; the binary target of Eq. 8 gives the printed form.
     alpha : float
-        Regularisation; it cannot be learned, since F_1 has no form in which it is a
-        weight like the others.
+        Regularisation; it cannot be learned, since F_1 has no form in which it is just
+        another weight.
     codes : ndarray of shape (n,)
         The class of each sample as an integer, 0 .. k - 1.
     """
@@ -114,7 +114,7 @@ class WithinFisher(Criterion):
         return to_numpy(self.bank.quad(direction)).astype(np.float64)
 
     def restricted(self, kernels: np.ndarray) -> WithinFisher:
-        """The same problem with the kernels of these indices only."""
+        """The same problem with only the kernels of these indices."""
         problem = copy.copy(self)
         problem.bank = self.bank.subset(kernels)
         problem._work = None
@@ -140,7 +140,7 @@ class WithinFisher(Criterion):
     ) -> CertificateTerms:
         """The two bounds of the class docstring, in float64.
 
-        ``coef`` serves the upper bound and ``dual`` the lower; they may be the same.
+        The upper bound uses ``coef``, the lower bound ``dual``; they may be the same.
         """
         s, alpha = self.scale, self.alpha
         v = as_float(coef, self.target64.dtype)
@@ -163,12 +163,12 @@ class WithinFisher(Criterion):
 
 
 class ClassCentring:
-    """The symmetric matrix J: minus the class mean, divided by ``sqrt(n_c)``.
+    """The matrix J: subtracts the class mean, then divides by ``sqrt(n_c)``.
 
     Parameters
     ----------
     codes : ndarray of shape (n,)
-        Class of each sample.
+        The class of each sample.
     like : array of shape (n, k)
         Fixes namespace, device and dtype.
     """
@@ -177,7 +177,7 @@ class ClassCentring:
         codes, n = np.asarray(codes), like.shape[0]
         if codes.shape != (n,) or not np.issubdtype(codes.dtype, np.integer):
             raise ValueError(
-                f"codes must be {n} integers, one class for each sample; "
+                f"codes must be {n} integers, one class per sample; "
                 f"got dtype {codes.dtype} and shape {codes.shape}"
             )
         _, index, counts = np.unique(codes, return_inverse=True, return_counts=True)
@@ -195,7 +195,7 @@ class ClassCentring:
         return self.scaling * (b - xp.matmul(self.indicator, means))
 
     def apply_both_sides(self, matrix: Array) -> None:
-        """``J M J`` in place for M (n, n), with no second n x n array."""
+        """``J M J`` in place for M (n, n), without a second n x n array."""
         row_means = self.means_of @ matrix
         weights = self.scaling[:, 0][None, :]
         for rows in row_chunks(*matrix.shape):

@@ -27,12 +27,13 @@ from kernelweave.protocols import Bank, Criterion, Evaluation, InfeasibleError
 
 __all__ = ["Margin", "margins_of"]
 
-#: Relative gap to which the machines at given weights are solved, and the most steps.
+#: Relative gap to which the SVMs at given weights are solved, and the step limit.
 INNER_GAP = 1e-11
 INNER_STEPS = 120
-#: Rows above which libsvm is the better start, if C is at most this multiple of the
-#: inverse mean diagonal of the kernels: from 1000 to 3000 rows it takes half the time
-#: at C = 0.1, the same to half at C = 1, and three to seven times as long at C = 10.
+#: Number of rows above which libsvm is the better start, if C is at most this multiple
+#: of the inverse mean diagonal of the kernels: from 1000 to 3000 rows it takes half the
+#: time at C = 0.1, half to equal time at C = 1, and three to seven times as long at
+#: C = 10.
 MANY_ROWS = 1000
 MODERATE = 1.0
 
@@ -42,12 +43,12 @@ class Margin(Criterion):
 
     Lanckriet et al. (2002), Eq. 12, with ``G(w) = diag(y) sum_i w_i K_i diag(y)`` over
     the labelled rows; J is the sum over the columns c of the squared inverse margin,
-    softened where asked:
+    hard or soft:
 
     =======  =============  =====  =====  =======================================
     margin   C              bound  tau    primal whose minimum is J
     =======  =============  =====  =====  =======================================
-    "hard"   is not used    inf    0      ``norm(w)^2``, ``y f >= 1``
+    "hard"   not used       inf    0      ``norm(w)^2``, ``y f >= 1``
     "l1"     a number       C      0      ``norm(w)^2 + 2 C sum xi``
     "l2"     a number       inf    1/C    ``norm(w)^2 + C sum xi^2``
     "l2"     "learn"        inf    w_0    as before, with ``1/C`` a weight
@@ -55,21 +56,21 @@ class Margin(Criterion):
 
     J is convex in w. With the maximiser ``a`` the gradient is ``-a'G_i a``, and with R
     the inverse of ``G(w) + tau I`` on the rows strictly inside the box and on
-    ``y'a = 0``, the Hessian is ``2 a'G_i R G_j a``. Any feasible a bounds J from below
-    and any weights, function and intercept bound it from above through the primal.
+    ``y'a = 0``, the Hessian is ``2 a'G_i R G_j a``. Any feasible a bounds J from below;
+    any weights, function and intercept bound it from above through the primal.
 
     Parameters
     ----------
     bank : Bank
-        The kernels over all rows, as they come: whether they are centred or share a
-        trace is for the caller to decide.
+        The kernels over all rows, used as they are: centring them or scaling them to a
+        common trace is up to the caller.
     signs : array of shape (n, k)
-        One two-class problem per column: +1, -1, and 0 for a row without a label.
+        One two-class problem per column: +1 or -1, and 0 for unlabelled rows.
     margin : {"l1", "l2", "hard"}, default="l1"
         The row of the table.
     C : float or "learn", default=1.0
-        The price of errors. "learn" makes the identity kernel number 0; with kernels
-        of trace n over all rows it shares their constraint on the trace.
+        The penalty on errors. "learn" makes the identity kernel number 0; with kernels
+        of trace n over all rows, it shares their trace constraint.
     """
 
     offers = frozenset({"hessian", "concave reciprocal", "averages", "parts", "saddle"})
@@ -105,7 +106,7 @@ class Margin(Criterion):
 
     @property
     def preferred_method(self) -> str:
-        """Newton's method around libsvm for many rows and a box that matters."""
+        """Newton's method on top of libsvm for many rows and moderate C."""
         problem = self.problem
         rows = problem.bank.n_samples
         moderate = problem.bound <= MODERATE * problem.unit()
@@ -156,8 +157,8 @@ class Margin(Criterion):
     ) -> MarginTerms:
         """The primal value of ``coef`` and the dual terms of ``dual``, in float64.
 
-        Both may be anything of shape (n, k): ``dual`` is first moved to the nearest
-        feasible point (box, then ``y'a = 0``).
+        Both may be any arrays of shape (n, k): ``dual`` is first made feasible, for the
+        box and then for ``y'a = 0``.
         """
         beta = self._on_labelled(coef)
         products = self.problem.products(beta)
@@ -170,7 +171,7 @@ class Margin(Criterion):
         return self.problem.terms(feasible, scores, upper)
 
     def intercept(self, weights: np.ndarray, coef: Array) -> np.ndarray:
-        """The b of each column (k,) that is best for ``f = K(w) coef``."""
+        """The best intercept for each column of ``f = K(w) coef``, (k,)."""
         beta = self._on_labelled(coef)
         tau, _ = self.split(np.asarray(weights, dtype=np.float64))
         f = self._functions(weights, beta, self.problem.products(beta))
@@ -188,7 +189,7 @@ class Margin(Criterion):
         remarks = list(weight_remarks(self.bank, kernel_weights, self.learns_C, "1/C"))
         if self.learns_C and weights[0] == 0.0:
             remarks.append(
-                "the learned C is infinite: the hard margin is the best for this trace"
+                "the learned C is infinite: the hard margin is best for this trace"
             )
         return tuple(remarks)
 
@@ -204,7 +205,7 @@ class Margin(Criterion):
     def _functions(
         self, weights: np.ndarray, beta: np.ndarray, products: Array
     ) -> np.ndarray:
-        """``K(w) beta`` of the kernels alone, (n_labelled, k)."""
+        """``K(w) beta`` without the identity's part, (n_labelled, k)."""
         tau, _ = self.split(weights)
         total = to_numpy(tensor_sum(weights, products))
         return total - tau * beta if self.learns_C else total
@@ -262,5 +263,5 @@ def margins_of(bank: Bank, weights: np.ndarray, coef: np.ndarray) -> np.ndarray:
     coef = from_numpy(coef, bank.like, namespace(bank.like).float64)
     moved = tensor_sum(weights, bank.apply(coef))
     squared = to_numpy(namespace(coef).sum(coef * moved, axis=0))
-    with np.errstate(divide="ignore"):  # a function that is constant has no margin
+    with np.errstate(divide="ignore"):  # a constant function has no finite margin
         return 1.0 / np.sqrt(np.maximum(squared, 0.0))

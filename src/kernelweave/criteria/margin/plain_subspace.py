@@ -1,4 +1,4 @@
-"""Margin of an SVM on the subspace kernel of Eq. 6, as a function of weights."""
+"""Margin of an SVM on the subspace kernel of Eq. 6 as a function of the weights."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ __all__ = ["PlainSubspaceMargin"]
 class PlainSubspaceMargin:
     """``v(w) = max_A sum(a) - tr(A' K(w) A) / 2``, ``K(w) = G (G + alpha I)^-1 G``.
 
-    The joint problem of Chen et al. (2008), Eq. 9, with the subspace of at least k
-    dimensions solved for, and a sum ``G = sum_i w_i G_i`` of kernels, which the paper
-    leaves open. K is convex in w, so that v is neither convex nor concave. What is
-    known about it, with ``B = alpha (G + alpha I)^-1 A``::
+    The joint problem of Chen et al. (2008), Eq. 9, with the subspace (of at least k
+    dimensions) eliminated, for a sum ``G = sum_i w_i G_i`` of kernels, a case the paper
+    leaves open. K is convex in w, so v is neither convex nor concave in general. With
+    ``B = alpha (G + alpha I)^-1 A``::
 
         dv/dw_i = -( tr(A'G_iA) - tr(B'G_iB) ) / 2
         v(w)   >= max_A  sum(a) - sum_i w_i tr(A' K_i A) / 2,    sum(w) <= s
         K_i     = G_i (G_i + (alpha / s) I)^-1 G_i
 
-    The second line holds because ``K(w) <= sum_i w_i K_i`` in the order of matrices:
-    with ``sum(w) = t``, K is at most the mean of ``K(t G_i)``, and ``K(t G_i) / t``
-    grows with t. Its right side is the convex problem of Lanckriet et al. (2002) for
-    the kernels K_i, and for s = 1 it equals v at every single kernel. So whatever its
-    minimum is bounds v from below, and where it is at one kernel, that kernel is the
-    best of all sums.
+    The second line holds because ``K(w) <= sum_i w_i K_i`` in the Loewner order: with
+    ``sum(w) = t``, K is at most the weighted mean of ``K(t G_i)``, and ``K(t G_i) / t``
+    increases with t. Its right side is the convex problem of Lanckriet et al. (2002)
+    for the kernels K_i, and for s = 1 it equals v at every single kernel. So its
+    minimum bounds v from below, and where that is attained at a single kernel, no sum
+    of kernels is better than this one.
 
     Parameters
     ----------
     bank : Bank
         Centred kernels of trace n.
     signs : ndarray of shape (n, m)
-        +1 and -1, a column for each machine.
+        +1 and -1, one column per SVM.
     alpha : float
         Regularisation lambda, relative to the mean eigenvalue of a kernel.
     C : float
         The bound on the dual variables.
     tol : float, default=1e-9
-        Relative gap of the machines.
+        Relative gap of the SVMs.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class PlainSubspaceMargin:
         self.alpha, self.C, self.tol = float(alpha), float(C), tol
 
     def machines(self, weights: np.ndarray) -> SubspaceSVM:
-        """The problem of one kernel at these weights (p,)."""
+        """The single-kernel problem at these weights (p,)."""
         kernel = RegularizedKernel(self.bank.combine(weights), self.alpha)
         return SubspaceSVM(kernel, self.signs, self.C, False, self.tol)
 
@@ -76,7 +76,7 @@ class PlainSubspaceMargin:
         return Evaluation(value, -0.5 * scores, None, duals)
 
     def minorant(self, total: float = 1.0) -> Margin:
-        """The convex problem below v, whose values are twice those of the docstring.
+        """The convex lower bound on v, with values twice those of the class docstring.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Margin of an SVM on the uncorrelated subspace kernel, as a function of weights."""
+"""Margin of an SVM on the uncorrelated subspace kernel as a function of the weights."""
 
 from __future__ import annotations
 
@@ -27,17 +27,16 @@ from kernelweave.protocols import Bank, CertificateTerms, Criterion, Evaluation
 
 __all__ = ["SubspaceMargin"]
 
-#: Added to the diagonal of a kernel between support vectors, relative to its largest
-#: entry, before it is inverted: it may be singular, and rounding may have made it
-#: indefinite.
+#: Ridges tried before a kernel between support vectors is inverted, relative to its
+#: largest entry: it may be singular, or indefinite by rounding.
 RIDGES = (1e-10, 1e-9, 1e-6, 1e-3)
 
 
 class SubspaceMargin(Criterion):
     """``v(w) = max_A sum(a) - tr(A' T(w) A) / 2``, ``T(w) = G (G + alpha I)^-1``.
 
-    The joint problem of Chen et al. (2008), Eqs. 39 and 40, with the subspace of at
-    least k dimensions solved for: the best one for the dual variables A (n, k) of the
+    The joint problem of Chen et al. (2008), Eqs. 39 and 40, with the subspace (of at
+    least k dimensions) eliminated: the best one for the dual variables A (n, k) of the
     k support vector machines, ``0 <= a <= C`` and ``y'a = 0`` with ``A = Y a``, turns
     the subspace kernel into T, which is concave in ``G = sum_i w_i G_i``. So v is
     convex. With ``B = alpha (G + alpha I)^-1 A``::
@@ -46,27 +45,27 @@ class SubspaceMargin(Criterion):
         dv/dw_i = -tr(B' G_i B) / (2 alpha)
         v(w)   <= norm(F)^2 / 2 + tr(B'F) / 2 + C hinge(F + b)    any B, F = G B / alpha
 
-    The last line is the primal: SVMs whose penalty is half of ``norm(f)^2`` over the
-    training rows plus alpha times the norm of f in the space of G. The Hessian adds to
-    that for fixed A what the free support vectors contribute by moving; where a
-    variable enters or leaves its bound, v has a kink in its gradient.
+    The last line is the primal: SVMs penalised by half of ``norm(f)^2`` over the
+    training rows plus alpha times the squared norm of f in the space of G. The Hessian
+    is that for fixed A plus the contribution of the free support vectors as they move;
+    where a variable reaches or leaves its bound, the gradient of v has a kink.
 
     Parameters
     ----------
     bank : Bank
         Centred kernels of trace n.
     signs : ndarray of shape (n, m)
-        +1 and -1, a column for each machine.
+        +1 and -1, one column per SVM.
     alpha : float
         Regularisation xi, relative to the mean eigenvalue of a kernel.
     C : float
-        The bound on the dual variables. T has eigenvalues below 1, so that values of
-        order n are what values of order 1 are for other kernels.
+        The bound on the dual variables. T has eigenvalues below 1, so values of order
+        n here correspond to values of order 1 for other kernels.
     tol : float, default=1e-9
-        Relative gap of the machines.
+        Relative gap of the SVMs.
     """
 
-    #: No concave reciprocal: where the box holds every variable, v is all but linear.
+    #: No concave reciprocal: where every variable is at a bound, v is nearly linear.
     offers = frozenset({"hessian", "averages", "parts"})
 
     def __init__(
@@ -83,9 +82,9 @@ class SubspaceMargin(Criterion):
             raise ValueError(f"alpha must be a finite number > 0, got {alpha!r}")
         signs = np.asarray(signs, dtype=np.float64)
         if signs.ndim != 2 or not np.all(np.abs(signs) == 1.0):
-            raise ValueError("signs must be +1 or -1, one column for each machine")
+            raise ValueError("signs must be +1 or -1, one column per SVM")
         if np.any(np.abs(np.sum(signs, axis=0)) == len(signs)):
-            raise ValueError("every machine needs rows of both signs")
+            raise ValueError("every SVM needs rows of both signs")
         # The Fisher criterion knows how to factor alpha I + G.
         self._ridge = Fisher(bank, from_numpy(signs, bank.like), alpha)
         self.bank, self.signs = bank, signs
@@ -145,7 +144,7 @@ class SubspaceMargin(Criterion):
         return weight_remarks(self.bank, weights, False)
 
     def _kernel(self, factor: Array) -> np.ndarray:
-        """T up to a multiple of 11', which no feasible A sees: (n, n) in float64."""
+        """T up to a multiple of 11', to which feasible A are blind: (n, n), float64."""
         inverse = lower_inverse(factor)
         kernel = to_numpy(inverse.T @ inverse).astype(np.float64, copy=False)
         kernel *= -self.alpha
@@ -157,7 +156,7 @@ class SubspaceMargin(Criterion):
     ) -> np.ndarray:
         """``sum_c u_i' (T^-1 - T^-1 1 (1'T^-1 1)^-1 1'T^-1) u_j`` over free rows.
 
-        ``u_i = dT/dw_i a`` are the changes of the machines' values, (n, p, m).
+        ``u_i = dT/dw_i a`` are the derivatives of the SVMs' outputs, (n, p, m).
         """
         n, p, m = half.shape
         flat = namespace(half).reshape(half, (n, p * m))
@@ -172,7 +171,7 @@ class SubspaceMargin(Criterion):
             part = kernel[np.ix_(free, free)]
             try:
                 root, _ = robust_cholesky(part, RIDGES, float(np.max(np.abs(part))))
-            except FactorizationError:  # a smaller Hessian only makes a longer step
+            except FactorizationError:  # too small a Hessian only lengthens the step
                 continue
             right = np.column_stack([moved[free, :, c], np.ones(len(free))])
             solved = solve_triangular(root, right)

@@ -1,1 +1,1 @@
-"""What only the papers need: algorithms and bounds as they are printed."""
+"""Algorithms and bounds exactly as printed, needed only for the papers."""

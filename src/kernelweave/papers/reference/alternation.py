@@ -1,4 +1,4 @@
-"""The alternation that Chen et al. (2008) print for their joint problem."""
+"""The alternation that Chen et al. (2008) describe for their joint problem."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from kernelweave.solvers.solve import solve
 
 __all__ = ["BestWeights", "WeightedPoint", "alternate"]
 
-#: From A (n, m): the problem at the best weights for A, these (p,), and a lower bound.
+#: Maps A (n, m) to the problem at its best weights, these weights (p,), and a bound.
 Reweigh = Callable[[np.ndarray], tuple[SubspaceSVM, np.ndarray, float]]
 
 
 @dataclass(frozen=True)
 class WeightedPoint(JointPoint):
-    """A point with the kernel weights (p,) of its round; None: those of the start."""
+    """A point with the kernel weights (p,) of its round; None in the first round."""
 
     weights: np.ndarray | None = None
 
 
 class BestWeights:
-    """The best weights for fixed dual variables: Eq. 40, that is Eq. 27 with A for L.
+    """The best weights for fixed dual variables: Eq. 40, or Eq. 27 with A for L.
 
     ``max_w tr(A' T(w) A) = norm(A)^2 - min_w alpha tr(A' (G + alpha I)^-1 A)`` with
-    ``T = G (G + alpha I)^-1``: the Fisher criterion, whose bound becomes one on the
+    ``T = G (G + alpha I)^-1``: the Fisher criterion, whose bound yields one on the
     joint problem.
 
     Parameters
@@ -40,7 +40,7 @@ class BestWeights:
     bank : DenseBank
         Centred kernels of trace n.
     weights : WeightSet
-        Which weights are allowed.
+        The allowed weights.
     problem : SubspaceSVM
         Uncorrelated; alpha, signs and C are taken from it.
     """
@@ -51,7 +51,7 @@ class BestWeights:
         self.bank, self.weights, self.problem = bank, weights, problem
 
     def __call__(self, duals: np.ndarray) -> tuple[SubspaceSVM, np.ndarray, float]:
-        """The problem at the best weights for A (n, m), these, and the bound of A."""
+        """The problem at the best weights for A (n, m), these, and the bound from A."""
         now = self.problem
         target, alpha = from_numpy(duals, self.bank.like), now.kernel.alpha
         found = solve(Fisher(self.bank, target, alpha), self.weights, tol=now.tol)
@@ -68,18 +68,18 @@ def alternate(
     n_components: int | None = None,
     reweigh: Reweigh | None = None,
 ) -> Iterator[tuple[WeightedPoint, float]]:
-    """Train machines on a subspace, take the best subspace for them, and so on.
+    """Train SVMs on a subspace, take the best subspace for them, and repeat.
 
-    Eqs. 9 and 20, with ``reweigh`` (a :class:`BestWeights`) also over the weights of
-    several kernels, Eqs. 39 and 40. It need not converge: the bounds of the rounds
-    often stay apart, and the rounds repeat.
+    Eqs. 9 and 20 or, with ``reweigh`` (a :class:`BestWeights`), Eqs. 39 and 40, which
+    also choose the weights of several kernels. It need not converge: the upper and
+    lower bounds often stay apart, and the rounds cycle.
 
     Yields
     ------
     point : WeightedPoint
-        Subspace and machines of the round; its value is no smaller than the optimum.
+        Subspace and SVMs of the round; its value is an upper bound on the optimum.
     bound : float
-        No larger than the optimum.
+        A lower bound on the optimum.
     """
     if n_components is None:
         n_components = problem.signs.shape[1]

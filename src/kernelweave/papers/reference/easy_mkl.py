@@ -14,8 +14,7 @@ __all__ = ["easy_mkl_weights"]
 def easy_mkl_weights(bank: DenseBank, labels: Array, lam: float = 0.1) -> np.ndarray:
     """``w_i ~ g'Y K_i Y g`` at the g that minimises a regularised distance.
 
-    EasyMKL of Aiolli and Donini (2015), with the convention of their software that lam
-    lies between 0 and 1::
+    EasyMKL of Aiolli and Donini (2015) with lam between 0 and 1, as in their software::
 
         min_g  (1 - lam) sum_i g'Y K_i Y g + lam g'g
         subject to  g >= 0,  sum of g over each of the two classes = 1
@@ -23,17 +22,17 @@ def easy_mkl_weights(bank: DenseBank, labels: Array, lam: float = 0.1) -> np.nda
     g holds convex weights for each of the two classes, so this is the regularised
     distance between their convex hulls. Up to its length, the minimiser is that of the
     margin with squared slacks at uniform weights and ``C = p (1 - lam) / lam``: EasyMKL
-    takes one step along the gradient of the criterion that :class:`Margin` with
-    ``margin="l2"`` minimises. With ``lam = 1`` the hulls shrink to the class means. It
-    is a heuristic: the weights minimise nothing, and have no certificate.
+    takes one step along the gradient of the criterion of :class:`Margin` with
+    ``margin="l2"``. With ``lam = 1`` the hulls shrink to the class means. It is a
+    heuristic: the weights minimise nothing and have no certificate.
 
     Parameters
     ----------
     bank : DenseBank
         Kernels; the software divides each by its trace or by its diagonal first.
     labels : array of shape (n,)
-        +1 and -1, and 0 for rows to ignore. With more classes, call it for one class
-        against the rest, or for one pair of classes, at a time.
+        +1 and -1, and 0 for rows to ignore. With more than two classes, call it once
+        per class against the rest, or once per pair of classes.
     lam : float, default=0.1
         0 for the hard margin, 1 for the distance between the class means.
 
@@ -69,7 +68,7 @@ def _distance_of_means(bank: DenseBank, signs: np.ndarray) -> np.ndarray:
     plus, minus = int(np.sum(signs > 0)), int(np.sum(signs < 0))
     if plus == 0 or minus == 0:
         raise ValueError(
-            f"labels must hold both classes; got {plus} of +1 and {minus} of -1"
+            f"labels must contain both classes; got {plus} of +1 and {minus} of -1"
         )
     contrast = np.where(signs > 0, 1.0 / plus, np.where(signs < 0, -1.0 / minus, 0.0))
     dtype = namespace(bank.like).float64

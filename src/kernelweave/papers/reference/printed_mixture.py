@@ -21,7 +21,7 @@ from kernelweave.solvers.em import truncated_responsibilities
 
 __all__ = ["PrintedMixtureKDA", "PrintedPosteriorKDA", "in_sample", "printed_weights"]
 
-#: Steps by default: the paper does not say how many.
+#: Default number of steps; the paper does not give one.
 STEPS = 100
 
 Paths = dict[int, PredictivePath]
@@ -33,7 +33,7 @@ def printed_weights(
     """``pi_l s_l(x) / sum_m s_m(x)``, (m, p, k): Eq. 26 as printed.
 
     The arguments are those of :func:`~kernelweave.models.mixture.projection.\
-posterior_weights`. The weights of a row sum to less than one, by an amount that depends
+posterior_weights`. The weights of a row sum to less than one, to an extent that depends
     on the row.
     """
     total = np.sum(similarity, axis=1, keepdims=True)
@@ -42,7 +42,7 @@ posterior_weights`. The weights of a row sum to less than one, by an amount that
 
 
 class PrintedPosteriorKDA(MixtureKDA):
-    """:class:`MixtureKDA` whose posterior projection has the weights of Eq. 26."""
+    """:class:`MixtureKDA` whose posterior projection uses the weights of Eq. 26."""
 
     _localise = staticmethod(printed_weights)
 
@@ -50,19 +50,19 @@ class PrintedPosteriorKDA(MixtureKDA):
 class PrintedMixtureKDA(PrintedPosteriorKDA):
     """The printed algorithm: Eqs. 13-20 for each class, then Eq. 23 or 26.
 
-    Densities are those of the training rows inside the fit. Where a kernel can
-    interpolate, their likelihood has no upper bound: the noise falls to zero, and the
-    weights freeze wherever they happen to be. There is neither a prior over the weights
-    nor an amplitude.
+    Densities are in-sample: each training row is part of the fit. Where a kernel can
+    interpolate, the likelihood is unbounded: the noise falls to zero, and the weights
+    freeze wherever they happen to be. There is neither a prior on the weights nor an
+    amplitude.
 
     Parameters
     ----------
     views, projection, missing, tol, psd, verbose
         As in :class:`MixtureKDA`; ``tol`` is the largest change of a weight in a step.
     noise : float, default=1.0
-        Noise to start from, relative to the mean eigenvalue of a kernel.
+        Initial noise, relative to the mean eigenvalue of a kernel.
     max_iter : int, default=100
-        Steps allowed.
+        Maximum number of steps.
     """
 
     def __init__(
@@ -134,9 +134,9 @@ def printed_em(
     """Zhao et al. (2009), Eqs. 13-14 and 17-20, class by class: weights (p, k).
 
     After each E-step the noise becomes ``sum_i gamma_il (t_i - m_il)^2 / sum_i
-    gamma_il`` (Eq. 20). A step may decrease the likelihood; noise stops at the level
-    that rounding resolves. The panel takes the noise levels found, and the densities
-    inside the fit with them.
+    gamma_il`` (Eq. 20). A step may decrease the likelihood; the noise is kept above
+    the level of rounding. The noise levels found, and the in-sample densities at these
+    levels, are stored in the panel.
     """
     p, k = panel.allowed.shape
     weights, noise = np.zeros((p, k)), panel.noise.copy()
@@ -166,7 +166,7 @@ def _one_class(
     weights: np.ndarray,
     noise: np.ndarray,
 ) -> Outcome:
-    """Steps for class ``c``; writes its column of ``weights`` and ``noise`` (p, k)."""
+    """Run EM for class ``c``; writes its column of ``weights`` and ``noise`` (p, k)."""
     members = np.flatnonzero(panel.allowed[:, c])
     if not len(members):
         raise ValueError(f"no kernel has rows of class {panel.classes.tolist()[c]!r}")

@@ -13,18 +13,18 @@ __all__ = ["TransductionBound", "transduction_bound"]
 
 @dataclass(frozen=True)
 class TransductionBound:
-    """Two bounds on the share of errors on the unlabelled half.
+    """Two bounds on the error rate on the unlabelled half.
 
-    A bound of one or more says nothing, which is the usual case for a few hundred rows.
+    A bound of one or more says nothing: the usual case with a few hundred rows.
 
     Attributes
     ----------
     as_printed : float
         The bound with the constants of the theorem.
     corrected : float
-        The bound with the constants that the printed proof gives; this one is larger.
+        The bound with the constants that follow from the printed proof; it is larger.
     training_cost : float
-        The average over the labelled rows of the cost of their margins, part of both.
+        The mean margin cost of the labelled rows, a term of both bounds.
     """
 
     as_printed: float
@@ -48,7 +48,7 @@ def transduction_bound(
     learned_kernel: bool = False,
     complexity: float | None = None,
 ) -> TransductionBound:
-    """Bound the error on n unlabelled rows from n labelled ones, drawn at random.
+    """Bound the error rate on n unlabelled rows, given n labelled at random.
 
     Lanckriet et al. (2002), Theorem 1. With probability ``1 - delta`` over which half
     of the 2n rows is labelled, every ``f = <w, phi>`` with ``norm(w) <= 1`` has::
@@ -60,15 +60,15 @@ def transduction_bound(
     the theorem has 2. With a kernel learned from the labels, B is ``trace * C`` with
     ``C = E sup sigma'K sigma`` over kernels of trace one that the weights allow. The
     theorem says ``C < n``, but ``sigma`` has 2n entries and the argument gives
-    ``C <= 2n``. For a kernel fixed beforehand B is the trace alone.
+    ``C <= 2n``. For a kernel fixed beforehand, B is just the trace.
 
-    It is a diagnostic: gamma has to be fixed before the labels are seen, the function
-    has no intercept, and the values are seldom below one.
+    This is only a diagnostic: gamma must be fixed before the labels are seen, the
+    function has no intercept, and the bound is seldom below one.
 
     Parameters
     ----------
     decision : array of shape (n,)
-        f on the labelled rows, without intercept.
+        f on the labelled rows, without an intercept.
     labels : array of shape (n,)
         +1 and -1.
     gamma : float
@@ -77,13 +77,13 @@ def transduction_bound(
         The trace of the kernel over all 2n rows; for a learned kernel the largest that
         the weights allow.
     delta : float, default=0.05
-        The probability with which the bound may fail.
+        The probability that the bound fails.
     norm : float, default=1.0
         ``norm(w)``; f is divided by it.
     learned_kernel : bool, default=False
-        Whether the labels had a say in the kernel.
+        Whether the kernel was learned from the labels.
     complexity : float, optional
-        C, where a value better than n (printed) or 2n (corrected) is known.
+        C, if a value better than n (printed) or 2n (corrected) is known.
 
     Returns
     -------
@@ -95,7 +95,7 @@ def transduction_bound(
     if not 0 < delta < 1:
         raise ValueError(f"delta must lie between 0 and 1, got {delta!r}")
     if complexity is not None and not learned_kernel:
-        raise ValueError("complexity belongs to a learned kernel: learned_kernel=True")
+        raise ValueError("complexity is for learned kernels: set learned_kernel=True")
     if complexity is not None and not complexity > 0:
         raise ValueError(f"complexity must be > 0, got {complexity!r}")
     margins = _margins(decision, labels) / norm
