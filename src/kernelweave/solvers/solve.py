@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from kernelweave._array import FactorizationError
+from kernelweave._tolerances import SMALL_GAP
 from kernelweave.protocols import (
     Criterion,
     InfeasibleError,
@@ -26,7 +27,6 @@ Callback = Callable[[TraceRow], object]
 #: A small gap is taken to be limited by rounding once it has not shrunk for this many
 #: iterations, nor for as many as it took to reach.
 PATIENCE = 25
-SMALL_GAP = 1e-3
 
 
 def solve(
