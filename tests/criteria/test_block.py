@@ -83,7 +83,7 @@ def test_wine_optimum_of_equation_37():
 
 
 @pytest.mark.parametrize("norm", [1, 1.5, 2, 4])
-@pytest.mark.parametrize("lam", [1e-8, 1e-4, 1e-2, 1, "learn"])
+@pytest.mark.parametrize("lam", [1e-8, 1e-2, 1, "learn"])
 @pytest.mark.parametrize("data", [("wine", 4), ("iris", 5), ("cancer", 12)], ids=str)
 def test_newton_closes_the_gap_in_few_factorisations(data, lam, norm):
     bank, target = gaussians(*data)

@@ -81,15 +81,15 @@ def test_stack_is_copied(rng, xp_backend):
 
 
 @DTYPES
-@pytest.mark.parametrize("value", [0.0, 1.0, 1 / 3, 1e-30, 1e30])
 @pytest.mark.parametrize("n", [2, 30, 301])
-def test_constant_kernel_is_zero(n, value, dtype, xp_backend):
-    K = xp_backend.asarray(np.full((n, n), value), dtype)
-    centering = center_in_place(K)
-    assert centering.scale == 0.0
-    assert np.all(to_numpy(K) == 0.0)
-    cross = xp_backend.asarray(np.full((2, n), value), dtype)
-    assert np.all(to_numpy(centering(cross)) == 0.0)
+def test_constant_kernel_is_zero(n, dtype, xp_backend):
+    for value in (0.0, 1.0, 1 / 3, 1e-30, 1e30):
+        K = xp_backend.asarray(np.full((n, n), value), dtype)
+        centering = center_in_place(K)
+        assert centering.scale == 0.0
+        assert np.all(to_numpy(K) == 0.0)
+        cross = xp_backend.asarray(np.full((2, n), value), dtype)
+        assert np.all(to_numpy(centering(cross)) == 0.0)
 
 
 def test_kernel_far_from_the_origin_is_not_constant(rng):

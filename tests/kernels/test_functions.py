@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import pickle
 import re
 import tracemalloc
@@ -202,8 +203,10 @@ BASES = {
 }
 
 
-@pytest.mark.parametrize("base", BASES)
-@pytest.mark.parametrize("step", [1, 2])
+@pytest.mark.parametrize(
+    ("base", "step"),
+    [*itertools.product(["dot", "sqeuclidean"], [1, 2]), ("l1", 2), ("chi2", 2)],
+)
 def test_many_and_strided_rows(base, step, rng, xp_backend):
     d = 67 if base in ("dot", "sqeuclidean") else 3
     X = rng.uniform(size=(MANY, d * step))
@@ -216,21 +219,21 @@ def test_many_and_strided_rows(base, step, rng, xp_backend):
     np.testing.assert_allclose(cross, expected[:1000], rtol=0, atol=1e-11)
 
 
-@pytest.mark.parametrize("scale", [1e-12, 1e-6, 1e6, 1e12])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize(
     "kernel",
     [RBF(), Polynomial(), Laplacian(), Cosine(), Chi2("median"), "auto"],
     ids=kernel_id,
 )
-def test_unit_of_the_features_does_not_matter(kernel, scale, dtype, rng):
+def test_unit_of_the_features_does_not_matter(kernel, dtype, rng):
     X = rng.uniform(size=(20, 4)).astype(dtype)
-    Y = (X * dtype(scale)).astype(dtype)
     atol = 1e-12 if dtype is np.float64 else 1e-5
     expected = list(gram_stack(resolve_kernels(kernel, X, "v"), X))
-    found = list(gram_stack(resolve_kernels(kernel, Y, "v"), Y))
-    for K, L in zip(found, expected, strict=True):
-        np.testing.assert_allclose(K, L, rtol=0, atol=atol * np.abs(L).max())
+    for scale in (1e-12, 1e-6, 1e6, 1e12):
+        Y = (X * dtype(scale)).astype(dtype)
+        found = list(gram_stack(resolve_kernels(kernel, Y, "v"), Y))
+        for K, L in zip(found, expected, strict=True):
+            np.testing.assert_allclose(K, L, rtol=0, atol=atol * np.abs(L).max())
 
 
 @pytest.mark.parametrize("value", [0.0, 0.1, 1e12])

@@ -23,6 +23,9 @@ from kernelweave import (
 from kernelweave.fits.targets import binary_target, reduced_class_target
 from kernelweave.kernels import DenseBank, Linear, center_and_scale
 
+#: These are identities: they hold for every draw.
+pytestmark = pytest.mark.one_seed
+
 CLASSIFIERS = some(
     (
         "KernelFDA-fixed",
@@ -43,7 +46,6 @@ def assert_same_certificate(one, other, rtol=1e-8):
     assert_allclose(other.certificate_.value, one.certificate_.value, rtol=rtol)
 
 
-@pytest.mark.one_seed
 @CLASSES
 @pytest.mark.parametrize("estimator", CLASSIFIERS)
 def test_columns_and_kernels_give_the_same_classifier(estimator, k, make_problem):
@@ -114,7 +116,6 @@ def test_order_and_scale_of_kernels(estimator, k, make_problem, rng):
     )
 
 
-@pytest.mark.one_seed
 @CLASSES
 @pytest.mark.parametrize("estimator", CLASSIFIERS)
 def test_order_of_views_and_columns(estimator, k, make_problem):
@@ -136,7 +137,6 @@ def test_order_of_views_and_columns(estimator, k, make_problem):
     )
 
 
-@pytest.mark.one_seed
 @pytest.mark.parametrize("k", [2, 3, 5])
 @pytest.mark.parametrize("estimator", CLASSIFIERS)
 def test_names_of_classes(estimator, k, make_problem):

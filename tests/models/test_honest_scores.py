@@ -48,6 +48,7 @@ def test_every_model_with_probabilities_is_here():
     assert able == {type(SETTINGS[name]) for name in NAMES}
 
 
+@pytest.mark.one_seed
 @every_layout
 @every_model
 def test_noise(rng, model, counts):

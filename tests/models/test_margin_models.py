@@ -75,6 +75,7 @@ def test_only_the_best_kernels_have_weight(model, k, make_problem):
     assert model.certificate_.lower_bound <= model.certificate_.value
 
 
+@pytest.mark.one_seed
 @CLASSES
 @every_model
 def test_columns_and_kernels_give_the_same_model(model, k, make_problem):
@@ -90,6 +91,7 @@ def test_columns_and_kernels_give_the_same_model(model, k, make_problem):
     assert np.array_equal(kernels.predict(problem.new_K), columns.predict(problem.new))
 
 
+@pytest.mark.one_seed
 @every_model
 def test_order_and_scale_of_kernels_and_rows_do_not_matter(model, make_problem, rng):
     problem = make_problem(3)

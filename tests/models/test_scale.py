@@ -48,6 +48,7 @@ def portions(X, y, size):
 # The same model -----------------------------------------------------------------------
 
 
+@pytest.mark.one_seed
 @pytest.mark.parametrize("k", [2, 3])
 @pytest.mark.parametrize("settings", [{"alpha": 0.3}, {"alpha": "learn"}], ids=str)
 @pytest.mark.parametrize("norm", [1, 2])
@@ -80,6 +81,7 @@ def test_exact_features_give_the_ridge_of_the_kernels(rng):
     assert flat.predict(X).shape == (240,)
 
 
+@pytest.mark.one_seed
 @pytest.mark.parametrize(
     ("features", "alpha"),
     [("nystroem", "loo"), ("random", "cv"), ("nystroem", "learn"), ("random", 0.5)],

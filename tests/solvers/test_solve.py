@@ -32,7 +32,7 @@ def require(method, weight_set):
 @every_method
 def test_methods_agree_within_their_gaps(small_problem, weight_set, penalty, method):
     require(method, weight_set)
-    criterion = small_problem(penalty, p=6)
+    criterion = small_problem(penalty, p=6, step=9)
     tol = TOLERANCES[method]
     solution = solve(criterion, weight_set, method=method, tol=tol)
     best = solve(criterion, weight_set, tol=1e-10)
