@@ -13,9 +13,14 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from estimators import EXPLICIT, ONE_EACH, SETTINGS
 from kernelweave import (
+    KernelAlignment,
+    KernelFDA,
+    MixtureKDA,
     MultipleKernelFDA,
     MultipleKernelRidge,
     MultipleKernelSVC,
+    ProbabilisticKDA,
+    SubspaceKernel,
     SubspaceKernelSVC,
     TransductiveKernelSVC,
 )
@@ -31,24 +36,39 @@ SINGLE_NAN = "the check scatters NaN over a kernel; only whole rows may be missi
 IMPUTED = [("all", Pipe(SimpleImputer(), ["linear", "rbf"]), slice(None))]
 
 
+#: One of each family, which share this part of the code.
+PRECOMPUTED = [
+    KernelFDA,
+    TransductiveKernelSVC,
+    KernelAlignment,
+    SubspaceKernel,
+    MixtureKDA,
+]
+MISSING = [
+    KernelFDA,
+    MultipleKernelSVC,
+    KernelAlignment,
+    SubspaceKernelSVC,
+    ProbabilisticKDA,
+    MixtureKDA,
+]
+
+
 def configurations():
-    """Every estimator with its defaults, on kernels, or on rows that may lack views."""
+    """Every estimator with its defaults, and other code paths of fit and predict."""
     for kind in (type(SETTINGS[name]) for name in ONE_EACH):
-        name = kind.__name__
         # Signed weights are slow with many kernels; precomputed has only one.
         plain = {"signed": False} if kind is TransductiveKernelSVC else {}
-        yield name, kind(**plain)
-        # The classes left out share this code with one that is included.
-        if kind not in (MultipleKernelFDA, MultipleKernelSVC, SubspaceKernelSVC):
-            yield f"{name}-precomputed", kind("precomputed")
-        if kind not in (MultipleKernelFDA, TransductiveKernelSVC):
-            yield f"{name}-missing", kind(IMPUTED, missing="available")
-    # Other code paths through fit and predict.
+        yield kind.__name__, kind(**plain)
+    for kind in PRECOMPUTED:
+        yield f"{kind.__name__}-precomputed", kind("precomputed")
+    for kind in MISSING:
+        yield f"{kind.__name__}-missing", kind(IMPUTED, missing="available")
     for name in (
         *EXPLICIT,
         "MultipleKernelSVC-per_class",
         "KernelAlignment-independent",
-        "MixtureKDA-stacking",
+        "SubspaceKernel-uncorrelated",
     ):
         yield name, SETTINGS[name]
     yield (

@@ -507,7 +507,7 @@ def test_sparse_rows(model, missing, gappy):
 
 
 @pytest.mark.one_seed
-@every_mode
+@pytest.mark.parametrize("missing", ["available"])
 @every_model
 def test_frames(model, missing, gappy):
     pd, pl = pytest.importorskip("pandas"), pytest.importorskip("polars")
@@ -537,7 +537,7 @@ def test_frames(model, missing, gappy):
 
 @pytest.mark.parametrize(
     ("missing", "dtype"),
-    [("available", "float64"), ("zero", "float64"), ("available", "float32")],
+    [("available", "float64"), ("zero", "float32")],
 )
 @every_model
 def test_array_libraries(model, missing, dtype, gappy, other_backend):

@@ -25,7 +25,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from estimators import ONE_EACH, every_estimator, has, output, some
-from kernelweave import KernelFDA, MultipleKernelFDA
+from kernelweave import KernelFDA, MultipleKernelFDA, ProbabilisticKDA
 from kernelweave.kernels import RBF, Linear, Pipe
 
 #: What other tools do with a model does not depend on its data.
@@ -58,6 +58,8 @@ def test_cross_validation_cuts_kernels_rightly(estimator, problem):
         part = clone(model).fit(K[np.ix_(train, train)], y[train])
         by_hand.append(part.score(K[np.ix_(test, train)], y[test]))
     assert_allclose(cross_val_score(model, K, y, cv=folds), by_hand)
+    if isinstance(model, ProbabilisticKDA):  # columns know k(x, x), and scores use it
+        return
     columns = clone(model).set_params(views=problem.views)
     assert_allclose(
         cross_val_score(columns, problem.X, y, cv=folds), by_hand, rtol=1e-6
