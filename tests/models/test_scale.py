@@ -299,7 +299,11 @@ def test_bad_portions_are_refused_and_forgotten(table):
         (X[100:, :5], y[100:], "5 features.*expecting 6"),
         (X[100:].astype(str), y[100:], "not a number"),
         (X[100:], y[101:], "inconsistent numbers of samples"),
-        (X[100:], np.where(y[100:] == 2, 7, y[100:]), "contains 7, which is not one of"),
+        (
+            X[100:],
+            np.where(y[100:] == 2, 7, y[100:]),
+            "contains 7, which is not one of",
+        ),
     ]
     for rows, labels, message in bad:
         with pytest.raises(ValueError, match=message):
