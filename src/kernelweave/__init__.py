@@ -1,21 +1,35 @@
-"""Learn which of many kernels matter, and weave them into one classifier."""
+"""Learn which of many kernels matter, and weave them into one classifier.
 
-from kernelweave.criteria import Alignment, BlockFisher, Fisher, Margin, WithinFisher
-from kernelweave.models import (
-    Certificate,
-    KernelAlignment,
-    KernelFDA,
-    MixtureKDA,
-    MultipleKernelFDA,
-    MultipleKernelRidge,
-    MultipleKernelSVC,
-    ProbabilisticKDA,
-    SubspaceKernel,
-    SubspaceKernelSVC,
-    TransductiveKernelSVC,
-)
-from kernelweave.solvers import Solution, certify, solve
-from kernelweave.weights import CappedSimplex, LpBall, SignedSum, Simplex, Uniform
+Names are imported on first use, so that ``import kernelweave`` and the start of the
+command line take no time.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kernelweave.criteria import (
+        Alignment,
+        BlockFisher,
+        Fisher,
+        Margin,
+        WithinFisher,
+    )
+    from kernelweave.models import (
+        Certificate,
+        KernelAlignment,
+        KernelFDA,
+        MixtureKDA,
+        MultipleKernelFDA,
+        MultipleKernelRidge,
+        MultipleKernelSVC,
+        ProbabilisticKDA,
+        SubspaceKernel,
+        SubspaceKernelSVC,
+        TransductiveKernelSVC,
+    )
+    from kernelweave.solvers import Solution, certify, solve
+    from kernelweave.weights import CappedSimplex, LpBall, SignedSum, Simplex, Uniform
 
 __version__ = "0.1.0.dev0"
 
@@ -46,3 +60,34 @@ __all__ = [
     "certify",
     "solve",
 ]
+
+#: Packages that users import from.
+_ROOMS = (
+    "criteria",
+    "datasets",
+    "dependence",
+    "inspection",
+    "kernels",
+    "models",
+    "papers",
+    "solvers",
+    "views",
+    "weights",
+)
+
+
+def __getattr__(name: str) -> object:
+    """A public name or package, imported when it is first asked for."""
+    if name in _ROOMS:
+        return import_module(f"kernelweave.{name}")
+    if name in __all__:
+        for room in ("models", "criteria", "solvers", "weights"):
+            found = getattr(import_module(f"kernelweave.{room}"), name, None)
+            if found is not None:
+                globals()[name] = found
+                return found
+    raise AttributeError(f"module 'kernelweave' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_ROOMS})

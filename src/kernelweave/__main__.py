@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from kernelweave.cli.main import main
+from kernelweave.cli.entry import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -330,3 +330,22 @@ def test_runs_at_the_same_time_do_not_mix(tmp_path):
     assert errors == []
     assert [len(names) for names in found] == [1] * n_rounds
     assert {path.name for path in tmp_path.iterdir()} == {"data.csv", "both"}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT to send")
+def test_ctrl_c_during_imports_is_one_line(tmp_path):
+    # in scipy's place a package that takes its time to load, and ignores interrupts
+    slow = "import time\nprint('loading', flush=True)\n"
+    slow += "try:\n    time.sleep(30)\nexcept BaseException:\n    pass\n"
+    (tmp_path / "scipy.py").write_text(slow)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kernelweave", "demo"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+    )
+    assert process.stdout.readline() == "loading\n"
+    process.send_signal(signal.SIGINT)
+    assert process.communicate()[1] == INTERRUPTED
+    assert process.returncode == 130

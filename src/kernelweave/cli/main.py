@@ -14,7 +14,7 @@ from kernelweave.cli.fit import FitOptions, run_fit
 from kernelweave.cli.reproduce import ReproduceOptions, run_reproduce
 from kernelweave.papers import PAPERS
 
-__all__ = ["main"]
+__all__ = ["build_parser", "main", "run"]
 
 #: Errors in the input rather than in the program: reported in one line.
 EXPECTED = (ValueError, OSError, MemoryError)
@@ -33,7 +33,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     status : int
         0 on success, 2 for errors in the input, 130 after Ctrl-C.
     """
-    arguments = build_parser().parse_args(argv)
+    return run(build_parser().parse_args(argv))
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command of the parsed arguments; see :func:`main`."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # for terminals without Unicode
     try:
