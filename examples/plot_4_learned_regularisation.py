@@ -22,7 +22,7 @@ import numpy as np
 
 from kernelweave import MultipleKernelFDA, MultipleKernelRidge
 from kernelweave.datasets import make_views
-from kernelweave.fits.loo_path import LooPath
+from kernelweave.fits.ridge import LooPath
 from kernelweave.fits.targets import reduced_class_target
 from kernelweave.kernels import RBF, center_and_scale
 

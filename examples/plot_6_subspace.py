@@ -21,7 +21,7 @@ from kernelweave import SubspaceKernel, SubspaceKernelSVC
 from kernelweave.datasets import make_views
 from kernelweave.fits.label_kernels import label_factor
 from kernelweave.fits.subspace import RegularizedKernel
-from kernelweave.fits.subspace_svm import SubspaceSVM
+from kernelweave.fits.subspace import SubspaceSVM
 from kernelweave.kernels import RBF, center_and_scale
 from kernelweave.solvers.local.subspace_joint import solve_joint
 

@@ -27,7 +27,7 @@ from kernelweave import (
     SubspaceKernelSVC,
     TransductiveKernelSVC,
 )
-from kernelweave import _chunks as chunks
+from kernelweave import _memory as chunks
 from kernelweave.kernels import RBF, Polynomial
 
 ESTIMATORS = [

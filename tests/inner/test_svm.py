@@ -7,8 +7,7 @@ import pytest
 from sklearn.svm import SVC
 
 from kernelweave.fits.targets import signs_of_codes
-from kernelweave.inner.low_rank_svm import solve_low_rank_svm
-from kernelweave.inner.svm import hinge, solve_svm
+from kernelweave.inner.svm import hinge, solve_low_rank_svm, solve_svm
 
 
 def draw(rng, n=70, k=3, features=4):

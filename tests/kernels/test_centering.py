@@ -9,7 +9,7 @@ from sklearn.preprocessing import KernelCenterer
 
 from kernelweave._array import to_numpy
 from kernelweave.kernels import center_and_scale
-from kernelweave.kernels.maps.centering import center_in_place
+from kernelweave.kernels.maps.kernel_map import center_in_place
 
 DTYPES = pytest.mark.parametrize("dtype", ["float64", "float32"])
 

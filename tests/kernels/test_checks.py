@@ -17,7 +17,7 @@ from kernelweave.fits.label_kernels import label_factor
 from kernelweave.kernels import DenseBank
 from kernelweave.kernels.banks.spectral import spectral_bank
 from kernelweave.kernels.checks import ensure_psd
-from kernelweave.kernels.maps.centering import center_in_place
+from kernelweave.kernels.maps.kernel_map import center_in_place
 
 N = 30
 

@@ -16,8 +16,8 @@ from kernelweave.exceptions import KernelWarning
 from kernelweave.kernels import RBF, KernelMap, Laplacian, Linear, Pipe
 from kernelweave.kernels.maps.missing import CompletedKernelMap, imputes, spread_out
 from kernelweave.kernels.maps.sources import FeatureSource, PrecomputedSource
+from kernelweave.views.columns import View
 from kernelweave.views.missing import ObservedViews
-from kernelweave.views.spec import View
 
 KERNELS = [[RBF(gamma=0.3)], [Linear(), RBF(gamma=0.2)], [Laplacian(gamma=0.3)]]
 VIEW_OF = [0, 1, 1, 2]

@@ -11,8 +11,8 @@ from kernelweave.kernels import RBF, KernelMap, Linear
 from kernelweave.kernels.maps.diagonals import DiagonalSource, centred_rows
 from kernelweave.kernels.maps.missing import CompletedKernelMap
 from kernelweave.kernels.maps.sources import FeatureSource, PrecomputedSource
+from kernelweave.views.columns import View
 from kernelweave.views.missing import ObservedViews
-from kernelweave.views.spec import View
 
 KERNELS = [RBF(gamma=0.3), Linear()]
 WEIGHTS = np.array([0.25, 0.75])

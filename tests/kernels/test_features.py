@@ -26,9 +26,9 @@ from kernelweave.kernels.features import (
     choose_map,
 )
 from kernelweave.kernels.features.exact import exact_map, exact_width
-from kernelweave.kernels.features.landmarks import LANDMARKS
+from kernelweave.kernels.features.nystroem import LANDMARKS
 from kernelweave.kernels.features.recipe import kernel_error
-from kernelweave.views.spec import View
+from kernelweave.views.columns import View
 
 EXACT = [
     Linear(),

@@ -10,8 +10,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.preprocessing import FunctionTransformer
 
-from kernelweave._array import to_numpy
-from kernelweave._units import column_means, is_square_safe, units_of
+from kernelweave._array import column_means, is_square_safe, to_numpy, units_of
 from kernelweave.exceptions import KernelWarning
 from kernelweave.kernels import (
     RBF,
@@ -28,7 +27,7 @@ from kernelweave.kernels import (
 from kernelweave.kernels.frame import Frame, Framed
 from kernelweave.kernels.maps.sources import FeatureSource
 from kernelweave.kernels.spec import gram_stack
-from kernelweave.views.spec import View
+from kernelweave.views.columns import View
 
 #: Kernels, and the changes of the columns that do not affect them.
 FORGETS = [

@@ -26,7 +26,7 @@ from sklearn.preprocessing import (
 )
 
 from kernelweave._array import to_numpy
-from kernelweave._chunks import CHUNK_ENTRIES
+from kernelweave._memory import CHUNK_ENTRIES
 from kernelweave.kernels import base as base_module
 from kernelweave.kernels.base import Kernel, base_matrix, median_distance
 from kernelweave.kernels.frame import Framed
@@ -37,7 +37,9 @@ from kernelweave.kernels.functions import (
     Cosine,
     Laplacian,
     Linear,
+    Pipe,
     Polynomial,
+    Standardizer,
 )
 from kernelweave.kernels.spec import (
     AUTO_WIDTHS,
@@ -45,7 +47,6 @@ from kernelweave.kernels.spec import (
     gram_stack,
     resolve_kernels,
 )
-from kernelweave.kernels.transformed import Pipe, Standardizer
 
 #: So many rows that an (n, n) matrix takes more than one chunk.
 MANY = 1100

@@ -11,7 +11,7 @@ from kernelweave._array import to_numpy
 from kernelweave.exceptions import KernelWarning, MemoryRefusedError
 from kernelweave.kernels import RBF, KernelMap, Linear, center_and_scale
 from kernelweave.kernels.maps.sources import FeatureSource, PrecomputedSource
-from kernelweave.views.spec import View
+from kernelweave.views.columns import View
 
 
 @pytest.fixture

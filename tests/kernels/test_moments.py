@@ -10,10 +10,13 @@ from scipy import sparse
 from kernelweave._array import to_numpy
 from kernelweave.kernels import RBF, Linear
 from kernelweave.kernels.features import FeatureRecipe
-from kernelweave.kernels.moments.accumulate import RowAccumulator
-from kernelweave.kernels.moments.reduction import FixedTree
-from kernelweave.kernels.moments.sums import PROBE_ROWS, ChunkRecipe
-from kernelweave.views.spec import View
+from kernelweave.kernels.moments import (
+    PROBE_ROWS,
+    ChunkRecipe,
+    FixedTree,
+    RowAccumulator,
+)
+from kernelweave.views.columns import View
 
 VIEWS = [View("a", ["linear", RBF()], [0, 1]), View("b", Linear(), [2])]
 

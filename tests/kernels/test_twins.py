@@ -11,8 +11,8 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from kernelweave.exceptions import KernelWarning
 from kernelweave.kernels import RBF, Linear, Pipe, Polynomial
-from kernelweave.kernels.twins import warn_twins
-from kernelweave.views.spec import View
+from kernelweave.kernels.spec import warn_twins
+from kernelweave.views.columns import View
 
 
 def gram(X, Z):

@@ -16,7 +16,7 @@ from sklearn.metrics import log_loss
 from kernelweave import KernelFDA, MixtureKDA, ProbabilisticKDA
 from kernelweave._array import eigh, to_numpy
 from kernelweave.exceptions import KernelWarning
-from kernelweave.fits import loo_path
+from kernelweave.fits import ridge
 from kernelweave.fits.targets import class_target
 from kernelweave.kernels import RBF, Linear
 
@@ -380,7 +380,7 @@ def test_one_eigendecomposition_serves_all(make_problem, monkeypatch, noise):
         calls.append(gram.shape)
         return eigh(gram)
 
-    monkeypatch.setattr(loo_path, "eigh", counted)
+    monkeypatch.setattr(ridge, "eigh", counted)
     ProbabilisticKDA(problem.views, noise=noise).fit(problem.X, problem.y)
     assert calls == [(60, 60)]
     MixtureKDA(problem.views, noise=noise).fit(problem.X, problem.y)

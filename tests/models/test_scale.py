@@ -15,9 +15,8 @@ from kernelweave import MultipleKernelFDA, MultipleKernelRidge
 from kernelweave import _memory as memory
 from kernelweave.exceptions import KernelWarning, MemoryRefusedError
 from kernelweave.kernels import RBF, Linear, Pipe, Polynomial, Standardizer
-from kernelweave.kernels.moments.sums import ChunkRecipe
-from kernelweave.models.streaming.explicit import CHUNK_ROWS, SAMPLE_ROWS
-from kernelweave.models.streaming.feature_choice import why_features
+from kernelweave.kernels.moments import ChunkRecipe
+from kernelweave.models.streaming.explicit import CHUNK_ROWS, SAMPLE_ROWS, why_features
 
 CHUNK = CHUNK_ROWS["cpu"]
 

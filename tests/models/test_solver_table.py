@@ -18,7 +18,7 @@ from kernelweave import (
     SubspaceKernel,
     TransductiveKernelSVC,
 )
-from kernelweave.solvers.methods import fitting_methods
+from kernelweave.solvers.solve import fitting_methods
 
 TOL = 1e-2
 FISHER = tuple(fitting_methods(Fisher, Simplex))

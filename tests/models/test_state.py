@@ -28,8 +28,8 @@ from kernelweave import (
 from kernelweave._array import to_numpy
 from kernelweave.exceptions import KernelWeaveConvergenceWarning
 from kernelweave.kernels import RBF, Pipe
-from kernelweave.kernels.moments.accumulate import CHUNK_ROWS
-from kernelweave.kernels.transformed import Standardizer
+from kernelweave.kernels.functions import Standardizer
+from kernelweave.kernels.moments import CHUNK_ROWS
 
 PACKAGE = str(Path(kernelweave.__file__).parent)
 VIEWS = [("left", "rbf", [0, 1, 2]), ("right", ["linear", RBF(gamma=0.2)], [3, 4, 5])]

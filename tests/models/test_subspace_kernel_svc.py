@@ -12,8 +12,7 @@ from kernelweave import LpBall, Simplex, SubspaceKernelSVC, solve
 from kernelweave._array import to_numpy
 from kernelweave.criteria import SubspaceMargin
 from kernelweave.fits.targets import signs_of_codes
-from kernelweave.inner.low_rank_svm import solve_low_rank_svm
-from kernelweave.inner.svm import hinge
+from kernelweave.inner.svm import hinge, solve_low_rank_svm
 from kernelweave.kernels import RBF, DenseBank, Linear, center_and_scale
 
 MODELS = [

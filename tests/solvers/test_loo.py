@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kernelweave._array import to_numpy
-from kernelweave.fits.loo_path import LooPath
+from kernelweave.fits.ridge import LooPath
 from kernelweave.fits.targets import reduced_class_target
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.solvers.local.loo import LeaveOneOut, learn

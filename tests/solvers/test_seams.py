@@ -22,7 +22,7 @@ from kernelweave.criteria.margin import SubspaceMargin
 from kernelweave.criteria.mixture import MixtureLikelihood
 from kernelweave.kernels import DenseBank, center_and_scale
 from kernelweave.protocols import Iterate, Method, Polyhedron
-from kernelweave.solvers.methods import METHODS, fitting_methods
+from kernelweave.solvers.solve import METHODS, fitting_methods
 from kernelweave.weights import PolyhedralSet
 
 N, P = 22, 5

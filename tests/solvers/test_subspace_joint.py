@@ -7,8 +7,7 @@ import pytest
 from sklearn.datasets import load_wine
 
 from kernelweave.fits.label_kernels import label_factor
-from kernelweave.fits.subspace import RegularizedKernel
-from kernelweave.fits.subspace_svm import SubspaceSVM
+from kernelweave.fits.subspace import RegularizedKernel, SubspaceSVM
 from kernelweave.fits.targets import signs_of_codes
 from kernelweave.inner.svm import hinge, solve_svm
 from kernelweave.solvers.local.subspace_joint import solve_joint

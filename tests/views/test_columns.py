@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.compose import make_column_selector
 
-from kernelweave.views.columns import find_columns, resolve_columns
-from kernelweave.views.spec import View
+from kernelweave.views.columns import View, find_columns, resolve_columns
 
 NAMES = ["g1", "g2", "p1", "p2", "p3"]
 DATA = np.arange(15.0).reshape(3, 5)

@@ -9,8 +9,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.compose import make_column_selector
 from sklearn.decomposition import PCA
 
-from kernelweave.kernels.functions import RBF, Linear, Polynomial
-from kernelweave.kernels.transformed import Pipe
+from kernelweave.kernels.functions import RBF, Linear, Pipe, Polynomial
 from kernelweave.views.composition import ViewsParamsMixin
 
 

@@ -19,13 +19,16 @@ from sklearn.utils.validation import (
 )
 
 from kernelweave._array import is_numpy, to_numpy
-from kernelweave.kernels.functions import RBF, Linear
+from kernelweave.kernels.functions import RBF, Linear, Pipe
 from kernelweave.kernels.spec import resolve_kernels
-from kernelweave.kernels.transformed import Pipe
-from kernelweave.views.columns import column_names, resolve_columns
+from kernelweave.views.columns import (
+    column_names,
+    is_precomputed,
+    parse_views,
+    resolve_columns,
+)
 from kernelweave.views.composition import ViewsParamsMixin
 from kernelweave.views.precomputed import validate_precomputed
-from kernelweave.views.spec import is_precomputed, parse_views
 from kernelweave.views.validate import split_views, validate_features, validate_new
 
 

@@ -8,7 +8,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 
 from kernelweave._array import to_numpy
-from kernelweave._chunks import CACHE_ENTRIES, CHUNK_ENTRIES
+from kernelweave._memory import CACHE_ENTRIES, CHUNK_ENTRIES
 from kernelweave.kernels.checks import check_symmetric
 from kernelweave.views.precomputed import validate_precomputed
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kernelweave.views.spec import View, is_precomputed, parse_views
+from kernelweave.views.columns import View, is_precomputed, parse_views
 
 
 def test_none_is_one_view_of_all_columns():

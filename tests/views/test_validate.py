@@ -13,8 +13,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 
 from kernelweave._array import is_numpy, to_numpy
-from kernelweave.views.columns import resolve_columns
-from kernelweave.views.spec import View
+from kernelweave.views.columns import View, resolve_columns
 from kernelweave.views.validate import split_views, validate_features, validate_new
 
 VIEWS = [View("rna", "auto", slice(0, 2)), View("dna", "auto", slice(2, 4))]
@@ -324,7 +323,7 @@ import sklearn, numpy, torch
 from sklearn.base import BaseEstimator
 from kernelweave.views.validate import validate_features, split_views
 from kernelweave.views.precomputed import validate_precomputed
-from kernelweave.views.spec import View
+from kernelweave.views.columns import View
 from kernelweave.kernels.spec import gram_stack, resolve_kernels
 class Model(BaseEstimator):
     pass

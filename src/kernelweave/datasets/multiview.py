@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from sklearn.utils import Bunch
 
-from kernelweave.datasets._bunch import views_bunch
-from kernelweave.datasets._sources import LABEL, Source, encode_labels, find_cells
+from kernelweave.datasets._sources import (
+    LABEL,
+    Source,
+    encode_labels,
+    find_cells,
+    views_bunch,
+)
 
 __all__ = ["fetch_views"]
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from kernelweave._array import Array, device, from_numpy, is_array, namespace
-from kernelweave._chunks import row_chunks
+from kernelweave._memory import row_chunks
 from kernelweave.kernels.checks import symmetric
 
 __all__ = ["DependenceTest", "hsic", "hsic_test"]

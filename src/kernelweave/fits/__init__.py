@@ -2,9 +2,9 @@
 
 from kernelweave.fits.cv_path import CvPath, GcvPath
 from kernelweave.fits.label_kernels import label_factor, target_factor
-from kernelweave.fits.loo_path import LooPath
 from kernelweave.fits.moment_problem import MomentProblem
 from kernelweave.fits.predictive import PredictivePath
+from kernelweave.fits.ridge import LooPath
 from kernelweave.fits.subspace import RegularizedKernel, Subspace
 from kernelweave.fits.targets import binary_target, class_target, reduced_class_target
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from kernelweave._array import Array, eigh, eps, from_numpy, namespace, to_numpy
-from kernelweave.fits.loo_path import AlphaPath
 from kernelweave.fits.moment_problem import MomentProblem
+from kernelweave.fits.ridge import AlphaPath
 
 __all__ = ["CvPath", "GcvPath"]
 

@@ -8,9 +8,9 @@ import numpy as np
 from scipy.special import gammaln
 
 from kernelweave._array import Array, as_float, eps, from_numpy, namespace, to_numpy
-from kernelweave._chunks import row_chunks
+from kernelweave._memory import row_chunks
 from kernelweave._tolerances import SAME_SCORE
-from kernelweave.fits.loo_path import LooPath
+from kernelweave.fits.ridge import LooPath
 
 __all__ = ["NOISE_GRID", "Expert", "LooTable", "PredictivePath", "choose_noise"]
 

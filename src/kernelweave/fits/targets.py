@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelweave._units import column_means, units_of
+from kernelweave._array import column_means, units_of
 
 __all__ = [
     "binary_target",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -9,17 +10,31 @@ import numpy as np
 
 from kernelweave._array import (
     Array,
+    FactorizationError,
     from_numpy,
     inner_products,
     namespace,
+    tensor_sum,
     to_numpy,
 )
-from kernelweave.inner.margin_bounds import MarginTerms, primal_value
-from kernelweave.kernels.banks.base import combine_in_double
-from kernelweave.kernels.banks.dense import DenseBank
-from kernelweave.protocols import Bank
+from kernelweave._memory import require_memory
+from kernelweave.inner.interior_point import predict
+from kernelweave.inner.margin_bounds import (
+    MarginTerms,
+    balanced,
+    best_intercept,
+    primal_value,
+)
+from kernelweave.inner.saddle_system import (
+    FactoredColumn,
+    Point,
+    Residuals,
+    SaddleSystem,
+)
+from kernelweave.kernels.banks.dense import DenseBank, combine_in_double
+from kernelweave.protocols import Bank, InfeasibleError
 
-__all__ = ["SaddleProblem"]
+__all__ = ["SEPARABLE", "SaddlePath", "SaddleProblem"]
 
 
 @dataclass(frozen=True)
@@ -113,3 +128,304 @@ class SaddleProblem:
         free = 1.0 / curvature if curvature > 0 else np.inf
         size = min(self.bound, free)
         return size if np.isfinite(size) else 1.0
+
+
+#: Fraction of the way to the boundary that a step may go.
+TO_BOUNDARY = 0.99
+#: A corrected step shorter than this is compared with one corrected less.
+SHORT = 0.1
+#: After more short steps in a row than this, the multipliers absorb the whole residual.
+MOST_SHORT = 8
+#: Multiple of mu that a multiplier may add to its product to remove a residual.
+ABSORB = 1.0
+#: Residuals above this multiple of the complementarity call for a second-order term.
+INFEASIBLE = 1.0
+#: A hard margin whose squared inverse exceeds this, for kernels of mean diagonal one,
+#: is indistinguishable from no margin in float64.
+SEPARABLE = 1e13
+
+Support = Callable[[np.ndarray], float]
+
+
+class SaddlePath:
+    """A primal-dual path to the saddle point; one factorisation per step and column.
+
+    In signed variables ``b = a y`` and with multipliers z of ``a >= 0``, v of
+    ``u = C - a >= 0``, s of ``w >= 0``, lam of ``e'b = 0`` and eta of
+    ``sum_i w_i^q = 1`` the conditions are::
+
+        sum_i w_i G_i b + tau b - y - y z + y v + lam = 0,      e'b = 0,
+        eta w_i^(q-1) - b'G_i b / 2 - s_i = 0,                  sum_i w_i^q = 1,
+        a z = u v = w_i s_i = mu,                               mu -> 0.
+
+    On the simplex (q = 1) 2 eta is the variable t of the quadratically constrained
+    program of Lanckriet et al. (2002), whose multipliers are the weights. A step
+    factors ``M = sum_i w_i G_i + tau I + diag(z/a + v/u)`` and solves a system of
+    m + k + 1 unknowns for (w, lam, eta), twice (Mehrotra's predictor and corrector).
+    Vectors live in host memory; arrays as large as a kernel stay with the bank.
+
+    Parameters
+    ----------
+    problem : SaddleProblem
+        The problem; a is measured in units of ``problem.unit()``.
+    norm : float, optional
+        q. Without it the weights are fixed.
+    start : ndarray of shape (m,), optional
+        The first weights, positive with ``sum_i w_i^q = 1``; by default all ones.
+
+    Attributes
+    ----------
+    n_factorizations : int
+        Cholesky factorisations so far.
+    """
+
+    point: Point
+    residuals: Residuals
+    products: Array  # size G_i b, (m, n, k), where the bank lives
+
+    def __init__(
+        self,
+        problem: SaddleProblem,
+        norm: float | None = None,
+        start: np.ndarray | None = None,
+    ) -> None:
+        self.problem, self.norm = problem, norm
+        self.size = problem.unit()
+        self.bound, self.tau = problem.bound / self.size, problem.tau * self.size
+        self.signs = problem.signs
+        self.used = problem.signs != 0
+        self.boxed = self.used & np.isfinite(self.bound)
+        weights = np.ones(problem.n_weights) if start is None else np.array(start)
+        self.n_factorizations = self._n_short = 0
+        n, k = problem.signs.shape
+        require_memory(
+            8 * n * n * (k + 2),
+            f"an interior point for {n} rows and {k} column(s)",
+            "use fewer rows or classes",
+            problem.bank.like,
+        )
+        self._work: Array | None = None
+        self._start(weights)
+
+    @property
+    def weights(self) -> np.ndarray:
+        """The current weights, (m,); positive, but in their set only in the limit."""
+        return self.fixed if self.norm is None else self.point.w
+
+    def coef(self) -> np.ndarray:
+        """A feasible ``b = a y``, (n, k), in the units of the problem."""
+        beta = self.size * self.point.a * self.signs
+        return balanced(beta, self.signs, self.problem.bound)
+
+    def step(self) -> None:
+        """One predictor and corrector."""
+        point = self.point
+        system = SaddleSystem(
+            point, self.residuals, self._factor(), self.signs, self.boxed, self.norm
+        )
+        predictor, mu = predict(system)
+        length = min(1.0, point.longest(predictor))
+        if self._infeasibility() > INFEASIBLE * point.complementarity():
+            system.second_order = self._second_order(predictor, length)
+        step = system.solve(mu, predictor)
+        allowed = point.longest(step)
+        if allowed < SHORT:
+            careful = system.solve(mu, predictor, trust=length**2)
+            if point.longest(careful) > allowed:
+                step, allowed = careful, point.longest(careful)
+        length = min(1.0, TO_BOUNDARY * allowed)
+        point.move(step, length)
+        moved = self.problem.products(length * step.a * self.signs)
+        self.products = self.products + self.size * moved
+        self._refresh()
+        self._n_short = self._n_short + 1 if length < SHORT else 0
+        stuck = self._n_short > MOST_SHORT
+        self._n_short = 0 if stuck else self._n_short
+        self._absorb(np.inf if stuck else ABSORB * system.mu())
+
+    def _second_order(
+        self, predictor: Point, length: float
+    ) -> tuple[np.ndarray, np.ndarray] | None:
+        """The second-order terms of the products of w and b after a predictor step."""
+        if self.norm is None:
+            return None
+        beta = length * predictor.a * self.signs
+        moved = self.size * self.problem.products(beta)
+        change = to_numpy(tensor_sum(length * predictor.w, moved))
+        scores = to_numpy(inner_products(moved, from_numpy(beta, moved)))
+        return np.where(self.used, change, 0.0), 0.5 * scores
+
+    def bounds(self, weights: np.ndarray, support: Support) -> tuple[float, float]:
+        """An upper bound at allowed weights (m,), and a lower bound on the optimum.
+
+        They follow from the current point without a pass over the kernels. The first is
+        infinite until a hard margin is reached.
+        """
+        problem, beta = self.problem, self.size * self.point.a * self.signs
+        f, tau = to_numpy(tensor_sum(weights, self.products)), problem.tau
+        if problem.identity:
+            f, tau = f - float(weights[0]) * beta, float(weights[0])
+        upper = problem.upper(f, beta, tau)
+        scores = self.size * self.scores
+        terms = problem.terms(beta, scores, upper)
+        penalty = float(np.abs(self.point.lam) @ np.abs(self.residuals.balance))
+        lower = terms.lower_bound(support(scores)) - 2.0 * self.size * penalty
+        return upper, lower
+
+    def run(self, gap: float, max_steps: int) -> None:
+        """Follow the path at fixed weights until the relative gap is at most ``gap``.
+
+        It also stops when rounding keeps the gap from shrinking.
+        """
+        best, idle = np.inf, 0
+        for _ in range(max_steps):
+            upper, lower = self.bounds(self.fixed, lambda scores: float(scores[0]))
+            self.require_separable(upper, lower)
+            now = (upper - lower) / abs(upper) if np.isfinite(upper) else np.inf
+            idle = 0 if now < 0.5 * best else idle + 1
+            best = min(best, now)
+            if best <= gap or (best < 1e-6 and idle >= 3):
+                return
+            self.step()
+
+    def require_separable(self, upper: float, lower: float) -> None:
+        """Give up if no function of the kernels can have a hard margin.
+
+        Raises
+        ------
+        InfeasibleError
+            If, by the lower bound, the margin is zero up to rounding.
+        """
+        if np.isinf(upper) and lower > SEPARABLE * self.size:
+            raise InfeasibleError(
+                "no sum of the kernels separates the two classes "
+                f"(a margin would be below {SEPARABLE**-0.5:.0e} of the kernels' "
+                "scale); use a soft margin"
+            )
+
+    def curvature(self, products: Array) -> np.ndarray:
+        """The Hessian of the value in the weights of ``products`` (m, n, k), (m, m).
+
+        ``2 b'G_i R G_j b`` with ``R = M^-1 - M^-1 e e' M^-1 / e'M^-1 e``: near the end
+        of the path ``diag(z/a + v/u)`` is infinite on the rows at a bound and zero on
+        the others.
+        """
+        total = np.zeros((products.shape[0],) * 2)
+        for c, column in enumerate(self._factor()):
+            block = column.forward_stack(products[:, :, c])
+            gram = to_numpy(block.T @ block)
+            cross = to_numpy(block.T @ column.half)[:, -1]
+            total += gram - np.outer(cross, cross) / column.gram[-1, -1]
+        return 2.0 * self.size * total
+
+    def _start(self, weights: np.ndarray) -> None:
+        """Equal a within each class, optimally scaled; z and v from the gradient."""
+        signs, used = self.signs, self.used
+        positives = np.sum(signs > 0, axis=0) / np.sum(used, axis=0)
+        a = 2.0 * np.where(signs > 0, 1.0 - positives, positives)
+        beta = a * signs
+        self.products = self.size * self.problem.products(beta)
+        scores = self._scores(beta)
+        curvature = _largest_sum(scores, self.norm or 1.0)
+        curvature += self.tau * float(np.sum(beta**2))
+        factor = float(np.sum(a[used])) / curvature if curvature > 0 else 1.0
+        factor = min(factor, 0.5 * self.bound / float(np.max(a[used])))
+        self.products = self.products * factor
+        a, scores = np.where(used, factor * a, 1.0), factor**2 * scores
+        f = to_numpy(tensor_sum(weights, self.products)) + self.tau * a * signs
+        lam = np.array(
+            [
+                best_intercept(f[rows, c], y, "l1")
+                for c, (rows, y) in enumerate(
+                    map(self.problem.column, range(f.shape[1]))
+                )
+            ]
+        )
+        gradient = signs * (f + lam) - 1.0
+        floor = max(0.1, 0.5 * float(np.mean(np.abs(gradient[used]))))
+        z = np.where(used, np.maximum(gradient, 0.0) + floor, 0.0)
+        u = np.where(self.boxed, self.bound - a, 1.0)
+        nearness = np.minimum(1.0, a / u)  # a distant box must not dominate the start
+        v = np.where(self.boxed, nearness * (np.maximum(-gradient, 0.0) + floor), 0.0)
+        w, s, eta = np.empty(0), np.empty(0), 0.0
+        self.fixed = weights
+        if self.norm is not None:
+            powers = weights ** (self.norm - 1.0)
+            eta = 0.55 * float(np.max(scores / powers)) + 1e-3
+            w, s = weights.copy(), eta * powers - 0.5 * scores
+        self.point = Point(a, z, u, v, w, s, lam, eta)
+        self._refresh()
+
+    def _scores(self, beta: np.ndarray) -> np.ndarray:
+        """``b'G_i b`` in the path's units, (m,)."""
+        return to_numpy(inner_products(self.products, from_numpy(beta, self.products)))
+
+    def _refresh(self) -> None:
+        """Update the residuals of the conditions other than complementarity."""
+        point, signs = self.point, self.signs
+        beta = point.a * signs
+        self.scores = self._scores(beta)
+        f = to_numpy(tensor_sum(self.weights, self.products))
+        rows = f + self.tau * beta + point.lam - signs * (1.0 + point.z - point.v)
+        weights, norm = np.empty(0), 0.0
+        if self.norm is not None:
+            slope = point.eta * point.w ** (self.norm - 1.0)
+            weights = slope - 0.5 * self.scores - point.s
+            norm = (np.sum(point.w**self.norm) - 1.0) / self.norm
+        self.residuals = Residuals(
+            np.where(self.used, rows, 0.0), np.sum(beta, axis=0), weights, norm
+        )
+
+    def _infeasibility(self) -> float:
+        """The size of the residuals, to be compared with the complementarity."""
+        total = float(np.sum(np.abs(self.residuals.rows) * self.point.a))
+        return total + float(np.abs(self.residuals.weights) @ self.point.w)
+
+    def _absorb(self, most: float) -> None:
+        """Let z and v absorb residuals, adding at most ``most`` to each product.
+
+        A step that ends at a bound leaves a multiplier far too small for the residual
+        there, which would make the next steps short.
+        """
+        point, signs = self.point, self.signs
+        residual = self.residuals.rows * signs
+        more_z = np.where(self.used, np.minimum(residual, most / point.a), 0.0)
+        more_v = np.where(self.boxed, np.minimum(-residual, most / point.u), 0.0)
+        more_z, more_v = np.maximum(more_z, 0.0), np.maximum(more_v, 0.0)
+        point.z += more_z
+        point.v += more_v
+        rows = self.residuals.rows - signs * (more_z - more_v)
+        self.residuals = replace(self.residuals, rows=rows)
+
+    def _factor(self) -> list[FactoredColumn]:
+        """Factors of M, one per column."""
+        point = self.point
+        weights = self.size * self.weights
+        kernel = self._work = self.problem.combine(weights, out=self._work)
+        ridge = self.tau
+        if self.problem.identity:
+            ridge += self.size * float(self.weights[0])
+        with np.errstate(over="ignore"):
+            diagonal = ridge + point.z / point.a + point.v / point.u
+        if not np.all(np.isfinite(diagonal)):
+            raise FactorizationError("the path has reached the boundary of its region")
+        diagonal = np.where(self.used, diagonal, 1.0)
+        columns = []
+        for c in range(diagonal.shape[1]):
+            mask = None if self.problem.all_labelled else self.used[:, c]
+            constraints = self.products[:, :, c] if self.norm is not None else None
+            columns.append(FactoredColumn(kernel, diagonal[:, c], mask, constraints))
+            self.n_factorizations += 1
+        return columns
+
+
+def _largest_sum(scores: np.ndarray, q: float) -> float:
+    """The largest ``<scores, w>`` with ``w >= 0``, ``sum_i w_i^q = 1``; scores (m,).
+
+    Twice eta at the optimum, and the curvature that balances the linear term in a: from
+    a start much larger than that, the first step would make eta negative.
+    """
+    largest = float(np.max(scores))
+    if q == 1 or not largest > 0.0:
+        return largest
+    return largest * float(np.linalg.norm(scores / largest, q / (q - 1.0)))

@@ -132,7 +132,7 @@ class FactoredColumn:
 
 
 class SaddleSystem:
-    """The conditions of :class:`~kernelweave.inner.saddle_path.SaddlePath`, linearised.
+    """The conditions of :class:`~kernelweave.inner.saddle.SaddlePath`, linearised.
 
     The steps in b are eliminated with one factored ``M`` per column; what remains is a
     system of m + k + 1 unknowns for (w, lam, eta).

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from kernelweave.inspection._figure import axes, color, marker
-from kernelweave.solvers.solution import Solution, TraceRow
+from kernelweave.solvers.certify import Solution, TraceRow
 
 __all__ = ["ConvergenceDisplay"]
 

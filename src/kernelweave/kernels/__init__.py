@@ -11,13 +11,13 @@ from kernelweave.kernels.functions import (
     Cosine,
     Laplacian,
     Linear,
+    Pipe,
     Polynomial,
+    Standardizer,
 )
-from kernelweave.kernels.maps.centering import Centering, center_and_scale
-from kernelweave.kernels.maps.kernel_map import KernelMap
+from kernelweave.kernels.maps.kernel_map import Centering, KernelMap, center_and_scale
 from kernelweave.kernels.maps.missing import CompletedKernelMap
 from kernelweave.kernels.spec import AUTO_WIDTHS, resolve_kernels
-from kernelweave.kernels.transformed import Pipe, Standardizer
 
 __all__ = [
     "AUTO_WIDTHS",

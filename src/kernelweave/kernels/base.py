@@ -21,7 +21,7 @@ from kernelweave._array import (
     namespace,
     to_numpy,
 )
-from kernelweave._chunks import row_chunks
+from kernelweave._memory import row_chunks
 
 __all__ = ["Kernel", "base_matrix", "median_distance"]
 

@@ -17,7 +17,7 @@ from kernelweave._array import (
     namespace,
     to_numpy,
 )
-from kernelweave._chunks import CACHE_ENTRIES, row_chunks
+from kernelweave._memory import CACHE_ENTRIES, row_chunks
 from kernelweave.exceptions import KernelWarning
 
 __all__ = ["check_symmetric", "clip_to_psd", "ensure_psd", "symmetric"]

@@ -7,10 +7,10 @@ from kernelweave.models.multiple_kernel_fda import MultipleKernelFDA
 from kernelweave.models.multiple_kernel_ridge import MultipleKernelRidge
 from kernelweave.models.multiple_kernel_svc import MultipleKernelSVC
 from kernelweave.models.probabilistic_kda import ProbabilisticKDA
-from kernelweave.models.shared.certificate import Certificate
 from kernelweave.models.subspace_kernel import SubspaceKernel
 from kernelweave.models.subspace_kernel_svc import SubspaceKernelSVC
 from kernelweave.models.transductive_kernel_svc import TransductiveKernelSVC
+from kernelweave.solvers.certify import Certificate
 
 __all__ = [
     "Certificate",

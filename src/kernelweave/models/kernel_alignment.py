@@ -10,19 +10,24 @@ from kernelweave._array import Array, as_float, from_numpy, to_numpy
 from kernelweave.criteria.alignment import Alignment
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.kernels.banks.spectral import feature_coefficients
-from kernelweave.models.shared.base import KernelModel
-from kernelweave.models.shared.certificate import Certificate
-from kernelweave.models.shared.margin import WEIGHT_BOUND
-from kernelweave.models.shared.parameters import (
+from kernelweave.models.shared.base import (
+    KernelModel,
+    KernelTransformer,
+    Progress,
+    fit_method,
+)
+from kernelweave.models.shared.inputs import (
+    as_outputs,
     boolean,
     check_parameters,
+    check_targets,
+    encode_labels,
     number,
     one_of,
     whole,
 )
-from kernelweave.models.shared.progress import Progress
-from kernelweave.models.shared.targets import as_outputs, check_targets, encode_labels
-from kernelweave.models.shared.transaction import KernelTransformer, fit_method
+from kernelweave.models.shared.margin import WEIGHT_BOUND
+from kernelweave.solvers.certify import Certificate
 from kernelweave.solvers.solve import solve
 from kernelweave.weights import SignedSum, Simplex, WeightSet
 

@@ -8,14 +8,23 @@ import numpy as np
 
 from kernelweave._array import from_numpy
 from kernelweave.fits.targets import reduced_class_target
+from kernelweave.models.shared.base import Progress, fit_method
 from kernelweave.models.shared.discriminant import KernelDiscriminant, fit_discriminant
-from kernelweave.models.shared.fitted import Columns, Trained
-from kernelweave.models.shared.learner import Choice, Learned, RowJudge
-from kernelweave.models.shared.parameters import COMMON, check_parameters, positive
-from kernelweave.models.shared.progress import Progress
-from kernelweave.models.shared.rows import read_rows
-from kernelweave.models.shared.targets import check_labels, encode_labels
-from kernelweave.models.shared.transaction import fit_method
+from kernelweave.models.shared.inputs import (
+    COMMON,
+    check_labels,
+    check_parameters,
+    encode_labels,
+    positive,
+    read_rows,
+)
+from kernelweave.models.shared.learner import (
+    Choice,
+    Columns,
+    Learned,
+    RowJudge,
+    Trained,
+)
 
 __all__ = ["KernelFDA"]
 

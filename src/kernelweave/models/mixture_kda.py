@@ -8,17 +8,15 @@ import numpy as np
 
 from kernelweave._array import Array, from_numpy, namespace
 from kernelweave.fits.gaussians import ClassGaussians
-from kernelweave.kernels.twins import warn_twins
+from kernelweave.kernels.spec import warn_twins
 from kernelweave.models.mixture.experts import ViewMaps, sources_of
 from kernelweave.models.mixture.options import MixtureOptions, check_mixture_parameters
 from kernelweave.models.mixture.projection import MixtureProjector, posterior_weights
 from kernelweave.models.mixture.weights import Mixture, learn_mixture
+from kernelweave.models.shared.base import Progress, fit_method
 from kernelweave.models.shared.discriminant import KernelDiscriminant
-from kernelweave.models.shared.parameters import read_options
-from kernelweave.models.shared.progress import Progress
-from kernelweave.models.shared.rows import split_observed
-from kernelweave.models.shared.transaction import fit_method
-from kernelweave.views.columns import resolve_columns
+from kernelweave.models.shared.inputs import read_options, split_observed
+from kernelweave.views.columns import is_precomputed, parse_views, resolve_columns
 from kernelweave.views.missing import (
     ObservedViews,
     check_every_view,
@@ -26,7 +24,6 @@ from kernelweave.views.missing import (
     precomputed_with_missing,
 )
 from kernelweave.views.precomputed import validate_precomputed
-from kernelweave.views.spec import is_precomputed, parse_views
 from kernelweave.views.validate import split_views, validate_features
 
 __all__ = ["MixtureKDA"]

@@ -14,33 +14,38 @@ from kernelweave.criteria.fisher.within import WithinFisher
 from kernelweave.fits.targets import binary_target, class_target, reduced_class_target
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.kernels.maps.feature_map import FeatureKernelMap
-from kernelweave.kernels.moments.sums import ChunkRecipe, Moments
+from kernelweave.kernels.moments import ChunkRecipe, Moments
+from kernelweave.models.shared.base import Progress, fit_method
 from kernelweave.models.shared.discriminant import KernelDiscriminant, fit_discriminant
-from kernelweave.models.shared.fitted import Fitted, Trained
-from kernelweave.models.shared.learner import (
-    LEARNER,
-    Callback,
-    LearnerOptions,
-    check_direct_loo,
-    choose_weights,
-)
-from kernelweave.models.shared.parameters import (
+from kernelweave.models.shared.inputs import (
     COMMON,
+    check_labels,
     check_parameters,
+    encode_labels,
     one_of,
     positive,
     read_options,
 )
-from kernelweave.models.shared.progress import Progress
-from kernelweave.models.shared.targets import check_labels, encode_labels
-from kernelweave.models.shared.transaction import fit_method
-from kernelweave.models.streaming.explicit import train
-from kernelweave.models.streaming.feature_choice import FEATURES, check_columns, refused
+from kernelweave.models.shared.learner import (
+    LEARNER,
+    Callback,
+    Fitted,
+    LearnerOptions,
+    Trained,
+    check_direct_loo,
+    choose_weights,
+)
+from kernelweave.models.streaming.explicit import (
+    FEATURES,
+    check_columns,
+    refused,
+    train,
+)
 from kernelweave.models.streaming.portions import next_portions
 from kernelweave.models.streaming.primal import fit_class_moments
 from kernelweave.protocols import Criterion
-from kernelweave.solvers.methods import fitting_methods
-from kernelweave.views.spec import is_precomputed
+from kernelweave.solvers.solve import fitting_methods
+from kernelweave.views.columns import is_precomputed
 from kernelweave.weights import Simplex
 
 __all__ = ["MultipleKernelFDA"]

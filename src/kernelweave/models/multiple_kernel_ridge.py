@@ -9,37 +9,47 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils.metaestimators import available_if
 
-from kernelweave._array import Array, from_numpy, is_array, namespace, to_numpy
-from kernelweave._units import units_of
+from kernelweave._array import (
+    Array,
+    from_numpy,
+    is_array,
+    namespace,
+    to_numpy,
+    units_of,
+)
 from kernelweave.criteria.fisher.total import Fisher
 from kernelweave.fits.targets import output_frame
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.kernels.maps.feature_map import FeatureKernelMap
-from kernelweave.kernels.moments.sums import ChunkRecipe, Moments
-from kernelweave.models.shared.base import KernelModel
-from kernelweave.models.shared.fitted import Fitted, Trained
-from kernelweave.models.shared.lazy import lazily
-from kernelweave.models.shared.learner import (
-    LEARNER,
-    Callback,
-    LearnerOptions,
-    check_direct_loo,
-    choose_weights,
-)
-from kernelweave.models.shared.parameters import (
+from kernelweave.kernels.moments import ChunkRecipe, Moments
+from kernelweave.models.shared.base import KernelModel, Progress, fit_method
+from kernelweave.models.shared.classifier import lazily
+from kernelweave.models.shared.inputs import (
     COMMON,
+    check_outputs,
     check_parameters,
     positive,
     read_options,
+    require_rows,
 )
-from kernelweave.models.shared.progress import Progress
-from kernelweave.models.shared.targets import check_outputs, require_rows
-from kernelweave.models.shared.transaction import fit_method
-from kernelweave.models.streaming.explicit import train
-from kernelweave.models.streaming.feature_choice import FEATURES, check_columns, refused
+from kernelweave.models.shared.learner import (
+    LEARNER,
+    Callback,
+    Fitted,
+    LearnerOptions,
+    Trained,
+    check_direct_loo,
+    choose_weights,
+)
+from kernelweave.models.streaming.explicit import (
+    FEATURES,
+    check_columns,
+    refused,
+    train,
+)
 from kernelweave.models.streaming.portions import next_portions
 from kernelweave.models.streaming.primal import fit_output_moments
-from kernelweave.views.spec import is_precomputed
+from kernelweave.views.columns import is_precomputed
 
 __all__ = ["MultipleKernelRidge"]
 

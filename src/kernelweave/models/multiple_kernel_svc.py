@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from kernelweave.fits.targets import signs_of_codes
+from kernelweave.models.shared.base import Progress, fit_method
+from kernelweave.models.shared.inputs import check_choice
 from kernelweave.models.shared.margin import (
     MarginClassifier,
     check_margin_parameters,
     learn_margin,
 )
-from kernelweave.models.shared.parameters import check_choice
-from kernelweave.models.shared.progress import Progress
-from kernelweave.models.shared.transaction import fit_method
 
 __all__ = ["MultipleKernelSVC"]
 

@@ -7,15 +7,14 @@ from typing import Any
 import numpy as np
 
 from kernelweave._array import Array, from_numpy, is_array, namespace, to_numpy
-from kernelweave._chunks import numbered
+from kernelweave._memory import numbered
 from kernelweave.fits.gaussians import ClassGaussians
 from kernelweave.fits.predictive import Expert, PredictivePath, choose_noise
 from kernelweave.fits.targets import class_target
 from kernelweave.kernels.maps.diagonals import DiagonalSource, centred_rows
+from kernelweave.models.shared.base import Progress, fit_method
 from kernelweave.models.shared.discriminant import KernelDiscriminant
-from kernelweave.models.shared.parameters import check_parameters, one_of, positive
-from kernelweave.models.shared.progress import Progress
-from kernelweave.models.shared.transaction import fit_method
+from kernelweave.models.shared.inputs import check_parameters, one_of, positive
 from kernelweave.views.missing import ObservedViews
 
 __all__ = ["ProbabilisticKDA"]

@@ -13,23 +13,26 @@ from kernelweave.criteria.fisher.total import Fisher
 from kernelweave.exceptions import KernelWeaveConvergenceWarning
 from kernelweave.fits.subspace import RegularizedKernel, Subspace, decorrelated
 from kernelweave.kernels.banks.dense import DenseBank
-from kernelweave.models.shared.base import KernelModel
-from kernelweave.models.shared.labels import read_label_factor
+from kernelweave.models.shared.base import (
+    KernelModel,
+    KernelTransformer,
+    Progress,
+    fit_method,
+)
+from kernelweave.models.shared.inputs import (
+    boolean,
+    check_choice,
+    check_parameters,
+    one_of,
+    read_label_factor,
+    whole,
+)
 from kernelweave.models.shared.learner import (
     LEARNER,
     Choice,
     LearnerOptions,
     choose_weights,
 )
-from kernelweave.models.shared.parameters import (
-    boolean,
-    check_choice,
-    check_parameters,
-    one_of,
-    whole,
-)
-from kernelweave.models.shared.progress import Progress
-from kernelweave.models.shared.transaction import KernelTransformer, fit_method
 from kernelweave.solvers.local.subspace_alignment import AlignmentResult, align_subspace
 
 __all__ = ["SubspaceKernel"]

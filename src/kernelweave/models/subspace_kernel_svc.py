@@ -7,9 +7,8 @@ from typing import Any
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from kernelweave._array import Array, from_numpy, to_numpy
-from kernelweave.models.shared.joint_subspace import JointOptions, fit_joint
-from kernelweave.models.shared.margin import MarginClassifier
-from kernelweave.models.shared.parameters import (
+from kernelweave.models.shared.base import Progress, all_or_nothing, fit_method
+from kernelweave.models.shared.inputs import (
     boolean,
     check_parameters,
     number,
@@ -18,8 +17,8 @@ from kernelweave.models.shared.parameters import (
     read_options,
     whole,
 )
-from kernelweave.models.shared.progress import Progress
-from kernelweave.models.shared.transaction import all_or_nothing, fit_method
+from kernelweave.models.shared.joint_subspace import JointOptions, fit_joint
+from kernelweave.models.shared.margin import MarginClassifier
 
 __all__ = ["SubspaceKernelSVC"]
 

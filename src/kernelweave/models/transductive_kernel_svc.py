@@ -10,14 +10,13 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from kernelweave._array import Array, from_numpy, namespace, to_numpy
 from kernelweave.fits.targets import signs_of_codes
+from kernelweave.models.shared.base import Progress, fit_method
+from kernelweave.models.shared.inputs import require_targets
 from kernelweave.models.shared.margin import (
     MarginClassifier,
     check_margin_parameters,
     learn_margin,
 )
-from kernelweave.models.shared.progress import Progress
-from kernelweave.models.shared.targets import require_targets
-from kernelweave.models.shared.transaction import fit_method
 
 __all__ = ["TransductiveKernelSVC"]
 

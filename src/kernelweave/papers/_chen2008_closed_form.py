@@ -17,7 +17,7 @@ from sklearn.preprocessing import KernelCenterer
 from sklearn.svm import SVC
 
 from kernelweave.fits.label_kernels import label_factor
-from kernelweave.fits.loo_path import LooPath
+from kernelweave.fits.ridge import LooPath
 from kernelweave.fits.subspace import RegularizedKernel
 
 __all__ = ["best_joint_C", "joint_kernels", "mean_kernels"]

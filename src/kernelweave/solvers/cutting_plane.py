@@ -18,7 +18,7 @@ from kernelweave.protocols import (
     Polyhedron,
     WeightSet,
 )
-from kernelweave.weights.programs import master_program
+from kernelweave.weights.polyhedral import master_program
 
 __all__ = [
     "Cuts",

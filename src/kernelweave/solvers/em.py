@@ -9,7 +9,7 @@ import numpy as np
 from kernelweave._array import Array, as_float, from_numpy, namespace, to_numpy
 from kernelweave._tolerances import INVERTIBLE_SQUARE
 from kernelweave.protocols import Criterion, Iterate, WeightSet
-from kernelweave.solvers.solution import Callback, LocalSolution, Trace
+from kernelweave.solvers.certify import Callback, LocalSolution, Trace
 
 __all__ = ["em", "truncated_em", "truncated_responsibilities"]
 

@@ -16,7 +16,7 @@ from kernelweave.solvers.cutting_plane import (
     as_multipliers,
     evaluate_nearby,
 )
-from kernelweave.weights.programs import box_maximizer, master_program
+from kernelweave.weights.polyhedral import box_maximizer, master_program
 from kernelweave.weights.signed_sum import SignedSum
 
 __all__ = ["nearest_point", "spectral_cuts"]

@@ -1,21 +1,133 @@
-"""Which columns of X belong to which view."""
+"""Views: their specification, and which columns of X belong to each."""
 
 from __future__ import annotations
 
 import difflib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 
 from kernelweave._array import is_array, to_numpy
-from kernelweave.views.spec import View
+
+__all__ = [
+    "View",
+    "column_names",
+    "find_columns",
+    "is_precomputed",
+    "is_table",
+    "parse_views",
+    "resolve_columns",
+]
+
+EXPECTED = (
+    "views must be None (all columns), 'precomputed', or a list of "
+    "(name, kernel, columns) tuples such as [('rna', 'auto', ['g1', 'g2'])]"
+)
+
+
+@dataclass(frozen=True)
+class View:
+    """A group of columns and the kernels to be computed on it.
+
+    Parameters
+    ----------
+    name : str
+        Name of the view; the prefix of its nested parameters.
+    kernel : object
+        Anything that :func:`kernelweave.kernels.spec.resolve_kernels` accepts.
+    columns : object
+        Anything that :func:`kernelweave.views.columns.resolve_columns` accepts.
+    """
+
+    name: str
+    kernel: Any
+    columns: Any
+
+
+def is_precomputed(views: object) -> bool:
+    """Whether ``views`` says that X holds precomputed kernel matrices."""
+    return isinstance(views, str) and views == "precomputed"
+
+
+def parse_views(views: object, *, reserved: Collection[str] = ()) -> list[View]:
+    """Turn the ``views`` parameter into a list of :class:`View`.
+
+    Parameters
+    ----------
+    views : None, "precomputed" or list of (name, kernel, columns) tuples
+        None stands for a single view named "all": every column, with the kernel "auto".
+    reserved : collection of str
+        Parameter names of the estimator, which no view may use.
+
+    Returns
+    -------
+    parsed : list of View
+        Empty for "precomputed", where there are no column groups.
+    """
+    if views is None:
+        return [View("all", "auto", slice(None))]
+    if is_precomputed(views):
+        return []
+    if isinstance(views, str):
+        raise ValueError(f"{EXPECTED}; found the string {views!r}.")
+    if not isinstance(views, list):
+        raise TypeError(f"{EXPECTED}; found {_brief(views)}.")
+    if not views:
+        raise ValueError(f"{EXPECTED}; found an empty list.")
+    parsed = [_parse_view(index, view) for index, view in enumerate(views)]
+    _check_names([view.name for view in parsed], reserved)
+    return parsed
+
+
+def _parse_view(index: int, view: object) -> View:
+    if not isinstance(view, tuple):
+        raise TypeError(f"{EXPECTED}; found {_brief(view)} at position {index}.")
+    if len(view) != 3:
+        raise ValueError(
+            f"{EXPECTED}; found a tuple of length {len(view)} at position {index}: "
+            f"{view!r:.200}."
+        )
+    name = view[0]
+    if not isinstance(name, str):
+        raise TypeError(
+            f"The name of a view must be a str; found {_brief(name)} at position "
+            f"{index} of views. The order is (name, kernel, columns)."
+        )
+    return View(*view)
+
+
+def _check_names(names: list[str], reserved: Collection[str]) -> None:
+    for index, name in enumerate(names):
+        if not name:
+            raise ValueError(f"The name of the view at position {index} is empty.")
+        if "__" in name:
+            raise ValueError(
+                f"The name of a view must not contain '__'; found {name!r}. Two "
+                "underscores separate a view from its kernel's parameters."
+            )
+        if name in reserved:
+            raise ValueError(
+                f"The view name {name!r} is also a parameter of the estimator. "
+                "Choose another name for the view."
+            )
+        if name in names[:index]:
+            raise ValueError(
+                f"The view name {name!r} is used twice, at positions "
+                f"{names.index(name)} and {index} of views. To use several kernels on "
+                "the same columns, give one view a list of kernels."
+            )
+
+
+def _brief(value: object) -> str:
+    return f"{type(value).__name__} {value!r:.80}"
+
 
 Lookup = dict[Any, int] | None  # column name -> position; None without names
 
-__all__ = ["column_names", "find_columns", "is_table", "resolve_columns"]
 
 ALLOWED = (
     "columns must be a name or an integer, a list or slice of names or integers, "

@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 
 from kernelweave._array import Array, as_float, device, is_array, namespace, to_numpy
-from kernelweave._chunks import row_chunks
-from kernelweave.views.columns import column_names
+from kernelweave._memory import row_chunks
+from kernelweave.views.columns import View, column_names
 from kernelweave.views.precomputed import validate_precomputed
-from kernelweave.views.spec import View
 from kernelweave.views.validate import as_dense_array, take_columns, to_float
 
 __all__ = [

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.utils.validation import validate_data
 
 from kernelweave._array import Array, as_float, is_numpy, namespace, to_numpy
-from kernelweave._chunks import row_chunks
+from kernelweave._memory import row_chunks
 from kernelweave.views.columns import column_names
 from kernelweave.views.validate import as_dense_array
 

@@ -10,7 +10,7 @@ from scipy.sparse import issparse
 from sklearn.utils.validation import check_array, validate_data
 
 from kernelweave._array import is_array, is_numpy, namespace
-from kernelweave.views.spec import View
+from kernelweave.views.columns import View
 from kernelweave.views.validate import split_views, validate_features, validate_new
 
 __all__ = [

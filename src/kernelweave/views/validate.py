@@ -16,8 +16,7 @@ from kernelweave._array import (
     namespace,
     to_numpy,
 )
-from kernelweave.views.columns import column_names, find_columns, is_table
-from kernelweave.views.spec import View
+from kernelweave.views.columns import View, column_names, find_columns, is_table
 
 __all__ = [
     "as_dense_array",

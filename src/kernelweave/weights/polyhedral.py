@@ -1,15 +1,118 @@
-"""A weight set defined by its linear constraints alone."""
+"""Weight sets given by linear constraints, and the programs over them."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 
 import numpy as np
+from scipy.optimize import linprog
 
 from kernelweave.protocols import Polyhedron, WeightSet
-from kernelweave.weights.programs import linear_program
 
-__all__ = ["PolyhedralSet"]
+__all__ = [
+    "CappedSimplex",
+    "PolyhedralSet",
+    "box_maximizer",
+    "linear_program",
+    "master_program",
+]
+
+#: The tightest feasibility and optimality tolerance that HiGHS accepts.
+LP_TOLERANCE = 1e-10
+
+
+def linear_program(
+    cost: np.ndarray, allowed: Polyhedron
+) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    """``min <cost, x>`` over a polyhedron, with HiGHS.
+
+    Returns
+    -------
+    x : ndarray of shape (m,)
+        The minimiser, within the tolerance of the solver.
+    prices : ndarray of shape (r,)
+        Multipliers >= 0 of the inequalities.
+    equal_prices : ndarray of shape (e,)
+        Multipliers of the equations: ``cost + below'prices + equal'equal_prices`` is
+        balanced by the multipliers of the limits.
+
+    None if HiGHS finds no optimum.
+    """
+    options = {
+        "primal_feasibility_tolerance": LP_TOLERANCE,
+        "dual_feasibility_tolerance": LP_TOLERANCE,
+    }
+    for method in ("highs-ds", "highs-ipm"):
+        result = linprog(
+            cost,
+            A_ub=allowed.below,
+            b_ub=allowed.below_to,
+            A_eq=allowed.equal,
+            b_eq=allowed.equal_to,
+            bounds=allowed.limits,
+            method=method,
+            options=options,
+        )
+        if result.status == 0:
+            prices = np.maximum(-result.ineqlin.marginals, 0.0)
+            return result.x, prices, -result.eqlin.marginals
+    return None
+
+
+def master_program(
+    linear: np.ndarray, scores: np.ndarray, allowed: Polyhedron
+) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    """``min t`` subject to ``t >= linear_r - <scores_r, w>`` and w in a polyhedron.
+
+    Parameters
+    ----------
+    linear, scores : ndarray of shape (r,) and (r, m)
+        The cuts.
+    allowed : Polyhedron
+        The set of allowed w.
+
+    Returns
+    -------
+    weights : ndarray of shape (m,)
+        The minimiser.
+    multipliers : ndarray of shape (r,)
+        Multipliers of the cuts, non-negative.
+    prices : ndarray
+        Multipliers of the inequalities of the polyhedron.
+    """
+    r, m = scores.shape
+    cuts = -np.column_stack([scores, np.ones(r)])
+    with_t = Polyhedron(
+        _widened(allowed.equal),
+        allowed.equal_to,
+        np.concatenate([cuts, _widened(allowed.below)]),
+        np.concatenate([-linear, allowed.below_to]),
+        np.concatenate([allowed.limits, [[-np.inf, np.inf]]]),
+    )
+    answer = linear_program(np.append(np.zeros(m), 1.0), with_t)
+    if answer is None:
+        return None
+    x, prices, _ = answer
+    return x[:m], prices[:r], prices[r:]
+
+
+def _widened(rows: np.ndarray) -> np.ndarray:
+    """Rows (r, m) with a zero appended for t, (r, m + 1)."""
+    return np.column_stack([rows, np.zeros(len(rows))])
+
+
+def box_maximizer(scores: np.ndarray, limits: np.ndarray) -> np.ndarray:
+    """``argmax <scores, w>`` over ``sum_i w_i = 1`` and limits (m, 2), (m,).
+
+    Weights are raised to their upper limits in the order of their scores.
+    """
+    order = np.argsort(-scores)
+    low, room = limits[order, 0], limits[order, 1] - limits[order, 0]
+    before = np.cumsum(room) - room
+    best = np.empty(len(scores))
+    best[order] = low + np.clip(1.0 - np.sum(low) - before, 0.0, room)
+    return best
 
 
 class PolyhedralSet(WeightSet):
@@ -120,3 +223,87 @@ def _inequalities(allowed: Polyhedron) -> tuple[np.ndarray, np.ndarray]:
     rows = np.concatenate([allowed.below, one, -one])
     low, high = allowed.limits.T
     return rows, np.concatenate([allowed.below_to, high, -low])
+
+
+#: Slack in the sum of the caps that counts as zero.
+NO_ROOM = 1e-9
+
+
+class CappedSimplex(PolyhedralSet):
+    """``{ w >= 0 : sum_i w_i = 1, w_i <= cap_i }``: no kernel exceeds its share.
+
+    With ``cap = 1 / c`` at least c kernels have nonzero weight.
+
+    Parameters
+    ----------
+    cap : float or sequence of shape (m,)
+        The largest weight allowed: one number for all weights, or one per weight. A
+        learned regularisation counts as a weight, the first one.
+    """
+
+    offers = frozenset({"polyhedron", "sparse"})
+
+    def __init__(self, cap: float | Sequence[float] | np.ndarray) -> None:
+        self.cap = np.asarray(cap, dtype=np.float64)
+        if self.cap.ndim > 1 or not np.all((self.cap > 0) & np.isfinite(self.cap)):
+            raise ValueError(
+                f"cap must be a number > 0, or one such number per weight; got {cap!r}"
+            )
+
+    def polyhedron(self, m: int) -> Polyhedron:
+        """The sum, the signs and the caps."""
+        return Polyhedron.sum_to_one(m, high=self._caps(m))
+
+    def start(self, m: int) -> np.ndarray:
+        """Weights proportional to their caps."""
+        caps = self._caps(m)
+        return caps / np.sum(caps)
+
+    def is_point(self, m: int) -> bool:
+        """Whether the caps leave no choice."""
+        return m == 1 or bool(np.sum(self._caps(m)) <= 1.0 + NO_ROOM)
+
+    def support(self, scores: np.ndarray) -> float:
+        """Weights raised to their caps, best score first, until the sum is 1."""
+        return float(scores @ self.maximizer(scores))
+
+    def maximizer(self, scores: np.ndarray) -> np.ndarray:
+        """The weights that attain :meth:`support`."""
+        return box_maximizer(scores, self.polyhedron(len(scores)).limits)
+
+    def scale(self, weights: np.ndarray) -> np.ndarray:
+        """``min(cap, t w)`` with the t that makes the sum 1.
+
+        If too few weights are positive, the others share the remainder.
+        """
+        caps, positive = self._caps(len(weights)), weights > 0
+        if np.sum(caps[positive]) <= 1.0:
+            filled = np.where(positive, caps, 0.0)
+            room = float(np.sum(caps[~positive])) or 1.0
+            return np.where(positive, caps, (1.0 - np.sum(filled)) / room * caps)
+        reach = np.full(len(weights), np.inf)  # the t at which a weight is at its cap
+        reach[positive] = caps[positive] / weights[positive]
+        order = np.argsort(reach)
+        full = np.cumsum(caps[order]) - caps[order]
+        left = np.cumsum(weights[order][::-1])[::-1]
+        # With j weights at their caps, t = (1 - their sum) / the sum of the others.
+        with np.errstate(divide="ignore", invalid="ignore"):
+            factors = (1.0 - full) / left
+        j = int(np.argmax(factors <= reach[order] * (1.0 + 1e-15)))
+        return np.minimum(caps, factors[j] * weights)
+
+    def __repr__(self) -> str:
+        shown = f"{float(self.cap):g}" if self.cap.ndim == 0 else "[...]"
+        return f"CappedSimplex({shown})"
+
+    def _caps(self, m: int) -> np.ndarray:
+        """The largest value of each of m weights, (m,)."""
+        if self.cap.ndim == 1 and len(self.cap) != m:
+            raise ValueError(f"{self!r} has {len(self.cap)} caps for {m} weights")
+        caps = np.minimum(np.broadcast_to(self.cap, (m,)), 1.0)
+        if np.sum(caps) < 1.0 - NO_ROOM:
+            raise ValueError(
+                f"{self!r}: {m} weights within their caps sum to at most "
+                f"{np.sum(caps):.3g}, not to 1; raise the cap"
+            )
+        return caps

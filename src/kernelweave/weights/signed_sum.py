@@ -8,9 +8,9 @@ from scipy import linalg
 from kernelweave._array import eps, to_numpy
 from kernelweave._memory import require_memory
 from kernelweave._tolerances import ROUNDING_UNITS
-from kernelweave.kernels.banks.base import combine_in_double
+from kernelweave.kernels.banks.dense import combine_in_double
 from kernelweave.protocols import Bank, Polyhedron, WeightSet
-from kernelweave.weights.programs import box_maximizer, linear_program
+from kernelweave.weights.polyhedral import box_maximizer, linear_program
 
 __all__ = ["SignedSum"]
 

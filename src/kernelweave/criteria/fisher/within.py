@@ -21,10 +21,10 @@ from kernelweave._array import (
     tensor_sum,
     to_numpy,
 )
-from kernelweave._chunks import row_chunks
+from kernelweave._memory import row_chunks
 from kernelweave.criteria.fisher.total import Fisher
 from kernelweave.criteria.identifiability import weight_remarks
-from kernelweave.fits.regularized import factor_regularized
+from kernelweave.fits.ridge import factor_regularized
 from kernelweave.protocols import Bank, CertificateTerms, Criterion, Evaluation
 
 __all__ = ["WithinFisher"]

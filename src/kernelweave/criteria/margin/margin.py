@@ -21,8 +21,7 @@ from kernelweave.inner.margin_bounds import (
     balanced,
     best_intercept,
 )
-from kernelweave.inner.saddle import SaddleProblem
-from kernelweave.inner.saddle_path import SaddlePath
+from kernelweave.inner.saddle import SaddlePath, SaddleProblem
 from kernelweave.protocols import Bank, Criterion, Evaluation, InfeasibleError
 
 __all__ = ["Margin", "margins_of"]

@@ -1,8 +1,9 @@
-"""The dense kernel bank: p centred Gram matrices and the products solvers need."""
+"""Banks of kernels: products derived from one kernel at a time, or from a stack."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -12,14 +13,153 @@ from kernelweave._array import (
     as_float,
     device,
     from_numpy,
+    inner_products,
     is_numpy,
     namespace,
+    squared_norm,
+    to_numpy,
 )
-from kernelweave._chunks import row_chunks
-from kernelweave._memory import require_memory
-from kernelweave.kernels.banks.base import KernelBank, take_square
+from kernelweave._memory import require_memory, row_chunks
+from kernelweave.protocols import Bank
 
-__all__ = ["DenseBank"]
+__all__ = ["DenseBank", "KernelBank", "combine_in_double", "host_stack", "take_square"]
+
+
+class KernelBank(ABC):
+    """Every method of the protocol ``Bank``, derived from :meth:`kernel` alone.
+
+    A subclass may recompute kernel i on every call, and then stores none of them. A
+    subclass with a faster way to compute a product overrides that product.
+
+    Parameters
+    ----------
+    like : array
+        An array with the namespace, device and dtype of the kernels.
+    n_kernels, n_samples : int
+        p and n.
+    names : sequence of str, optional
+        One name per kernel.
+    n_rows : int, optional
+        The number of data rows behind the kernels; by default n.
+    """
+
+    #: Whether a subset of the kernels can be taken without copying n x n matrices.
+    is_cheap_to_cut = False
+
+    def __init__(
+        self,
+        like: Array,
+        n_kernels: int,
+        n_samples: int,
+        names: Sequence[str] | None = None,
+        n_rows: int | None = None,
+    ) -> None:
+        self.like = like
+        self.n_kernels, self.n_samples = int(n_kernels), int(n_samples)
+        self.names = list(names or (f"kernel {i}" for i in range(self.n_kernels)))
+        self.n_rows = self.n_samples if n_rows is None else int(n_rows)
+
+    @abstractmethod
+    def kernel(self, i: int) -> Array:
+        """``G_i``, (n, n); the caller must not modify it."""
+
+    def row_blocks(self) -> Iterator[tuple[slice, Array]]:
+        """All kernels, a few rows at a time: the slice of rows, and (p, r, n)."""
+        xp, n = namespace(self.like), self.n_samples
+        for rows in row_chunks(n, self.n_kernels * n):
+            parts = [self.kernel(i)[rows, :] for i in range(self.n_kernels)]
+            yield rows, xp.stack(parts)
+
+    def combine(
+        self, weights: np.ndarray, out: Array | None = None, lower: bool = False
+    ) -> Array:
+        """``sum_i w_i G_i``, (n, n); kernels of weight zero are not accessed.
+
+        Parameters
+        ----------
+        weights : ndarray of shape (p,)
+            w.
+        out : array of shape (n, n), optional
+            Memory that may be used for the result; always use the returned array.
+        lower : bool, default=False
+            Whether the caller reads only the lower triangle, as a factorisation does;
+            the entries above it are then unspecified.
+        """
+        xp, n = namespace(self.like), self.n_samples
+        total = xp.zeros((n, n), dtype=self.like.dtype, device=device(self.like))
+        for i in np.flatnonzero(weights):
+            total = add_scaled(total, self.kernel(int(i)), float(weights[i]))
+        return total
+
+    def apply(self, b: Array) -> Array:
+        """``G_i B`` for every kernel, (p, n, k), in the precision of ``b`` (n, k)."""
+        kernels = (self.kernel(i) for i in range(self.n_kernels))
+        return namespace(b).stack([as_float(kernel, b.dtype) @ b for kernel in kernels])
+
+    def quad(self, b: Array) -> Array:
+        """``tr(B' G_i B)`` for every kernel, (p,)."""
+        return inner_products(self.apply(b), b)
+
+    def diagonals(self) -> np.ndarray:
+        """The diagonal of every kernel in float64, (p, n)."""
+        diagonal = namespace(self.like).linalg.diagonal
+        kernels = (self.kernel(i) for i in range(self.n_kernels))
+        return np.stack([to_numpy(diagonal(k)).astype(np.float64) for k in kernels])
+
+    def sizes(self, kernels: np.ndarray) -> np.ndarray:
+        """Frobenius norms of the kernels with these indices."""
+        return np.array([squared_norm(self.kernel(int(i))) ** 0.5 for i in kernels])
+
+    def restrict(self, rows: np.ndarray) -> Bank:
+        """The same kernels, restricted to the rows with these indices."""
+        return _Part(self, np.arange(self.n_kernels), np.asarray(rows))
+
+    def subset(self, kernels: np.ndarray) -> Bank:
+        """A bank of the kernels with these indices."""
+        return _Part(self, np.asarray(kernels), np.arange(self.n_samples))
+
+
+class _Part(KernelBank):
+    """Some kernels of a bank on some of its rows, recomputed on every use."""
+
+    def __init__(self, whole: Bank, kernels: np.ndarray, rows: np.ndarray) -> None:
+        names = [whole.names[int(i)] for i in kernels]
+        every = len(rows) == whole.n_samples
+        n_rows = whole.n_rows if every else None
+        super().__init__(whole.like, len(kernels), len(rows), names, n_rows)
+        self._whole, self._kernels = whole, kernels
+        self._rows = None if every else rows
+
+    def kernel(self, i: int) -> Array:
+        """``G_i`` on these rows, (n, n)."""
+        gram = self._whole.kernel(int(self._kernels[i]))
+        return gram if self._rows is None else take_square(gram, self._rows)
+
+
+def take_square(gram: Array, rows: np.ndarray) -> Array:
+    """The submatrix of a matrix (n, n) with these rows and columns, (r, r)."""
+    xp = namespace(gram)
+    index = from_numpy(rows, gram, xp.int64)
+    return xp.take(xp.take(gram, index, axis=0), index, axis=1)
+
+
+def combine_in_double(
+    bank: Bank, weights: np.ndarray, out: Array | None = None
+) -> Array:
+    """``sum_i w_i G_i`` in float64, whatever the dtype of the kernels, (n, n)."""
+    xp, n = namespace(bank.like), bank.n_samples
+    if bank.like.dtype == xp.float64:
+        return bank.combine(weights, out=out)
+    total = xp.zeros((n, n), dtype=xp.float64, device=device(bank.like))
+    for i, weight in enumerate(weights):
+        total = add_scaled(total, as_float(bank.kernel(i), xp.float64), float(weight))
+    return total
+
+
+def host_stack(bank: Bank) -> np.ndarray:
+    """All kernels in host memory and float64, (p, n, n)."""
+    kernels = (to_numpy(bank.kernel(i)) for i in range(bank.n_kernels))
+    return np.stack([kernel.astype(np.float64) for kernel in kernels])
 
 
 class DenseBank(KernelBank):

@@ -18,8 +18,8 @@ from kernelweave._array import (
     namespace,
     to_numpy,
 )
-from kernelweave._chunks import row_chunks
-from kernelweave.kernels.banks.base import KernelBank
+from kernelweave._memory import row_chunks
+from kernelweave.kernels.banks.dense import KernelBank
 
 __all__ = ["FeatureBank"]
 

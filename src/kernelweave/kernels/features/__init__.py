@@ -1,7 +1,6 @@
 """Explicit feature maps: kernels as inner products of finitely many features."""
 
 from kernelweave.kernels.features.base import FeatureMap
-from kernelweave.kernels.features.choose import choose_map
 from kernelweave.kernels.features.exact import (
     CosineFeatures,
     LinearFeatures,
@@ -9,8 +8,12 @@ from kernelweave.kernels.features.exact import (
 )
 from kernelweave.kernels.features.fourier import FourierFeatures
 from kernelweave.kernels.features.nystroem import NystroemFeatures
-from kernelweave.kernels.features.recipe import FeatureRecipe
-from kernelweave.kernels.features.report import FeatureReport, MapReport
+from kernelweave.kernels.features.recipe import (
+    FeatureRecipe,
+    FeatureReport,
+    MapReport,
+    choose_map,
+)
 
 __all__ = [
     "CosineFeatures",

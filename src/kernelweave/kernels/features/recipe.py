@@ -1,27 +1,167 @@
-"""From the rows of all views to the explicit features of all kernels."""
+"""The choice of a feature map for each kernel, and the features of all views."""
 
 from __future__ import annotations
 
 import copy
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array, issparse
 
-from kernelweave._array import Array, as_float, from_numpy, is_numpy, to_numpy
-from kernelweave._units import is_square_safe
+from kernelweave._array import (
+    Array,
+    as_float,
+    column_means,
+    from_numpy,
+    is_numpy,
+    is_square_safe,
+    to_numpy,
+)
 from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.features.base import FeatureMap
-from kernelweave.kernels.features.choose import choose_map
-from kernelweave.kernels.features.exact import LinearFeatures
-from kernelweave.kernels.features.report import MapReport
-from kernelweave.kernels.oversize import check_outliers, name_largest
+from kernelweave.kernels.features.exact import LinearFeatures, exact_map, exact_width
+from kernelweave.kernels.features.fourier import FourierFeatures
+from kernelweave.kernels.features.nystroem import NystroemFeatures
+from kernelweave.kernels.frame import check_outliers, name_largest
+from kernelweave.kernels.functions import Standardizer, apply_step
 from kernelweave.kernels.spec import resolve_kernels
-from kernelweave.kernels.transformed import Standardizer, apply_step
-from kernelweave.views.spec import View
+from kernelweave.views.columns import View
 
-__all__ = ["FeatureRecipe"]
+__all__ = ["FeatureRecipe", "FeatureReport", "MapReport", "choose_map"]
+
+#: A held-out kernel error above this earns a remark in the certificate.
+POOR = 0.2
+
+
+@dataclass(frozen=True)
+class MapReport:
+    """A kernel and its features.
+
+    Attributes
+    ----------
+    kernel : str
+        Name of the kernel.
+    how : str
+        "exact", "Nystroem" or "random Fourier".
+    n_features : int
+        Number of features.
+    error : float
+        ``norm(P(K - ZZ')P) / norm(PKP)`` (Frobenius norms) on rows that were not used
+        to build the map; 0 for an exact map, NaN if there were too few such rows.
+    """
+
+    kernel: str
+    how: str
+    n_features: int
+    error: float
+
+
+@dataclass(frozen=True)
+class FeatureReport:
+    """How the kernels of a fit were represented; ``print`` shows it as a table.
+
+    Attributes
+    ----------
+    representation : {"kernels", "rows", "moments"}
+        n x n kernel matrices, features of all rows, or one-pass moments of features.
+    why : str
+        The reason, as a sentence.
+    n_features : int
+        Number D of features of all kernels together; 0 for "kernels".
+    maps : tuple of MapReport
+        One per kernel; empty for "kernels".
+    """
+
+    representation: str
+    why: str
+    n_features: int = 0
+    maps: tuple[MapReport, ...] = ()
+
+    @property
+    def worst_error(self) -> float:
+        """The largest held-out kernel error."""
+        return max((m.error for m in self.maps if m.error == m.error), default=0.0)
+
+    @property
+    def remarks(self) -> list[str]:
+        """Sentences for a certificate."""
+        if not self.maps:
+            return []
+        lines = [f"features: {self.why}"]
+        approximate = [m for m in self.maps if m.how != "exact"]
+        if approximate:
+            lines.append(
+                "the optimum is that of approximate kernels: the held-out kernel error "
+                f"is at most {self.worst_error:.2g} (features_ has one for each kernel)"
+            )
+        poor = [m.kernel for m in approximate if m.error > POOR]
+        if poor:
+            shown = ", ".join(repr(name) for name in poor[:3])
+            more = f" and {len(poor) - 3} more" if len(poor) > 3 else ""
+            lines.append(
+                f"the features of {shown}{more} are a poor copy of the kernel: a "
+                "larger n_features would change the answer"
+            )
+        return lines
+
+    def __str__(self) -> str:
+        lines = [f"{self.representation}: {self.why}"]
+        lines += [
+            f"  {m.kernel:<40} {m.how:<15} {m.n_features:>6} features, "
+            f"held-out error {m.error:.2g}"
+            for m in self.maps
+        ]
+        return "\n".join(lines)
+
+
+#: Exact features are used if they are at most this many times ``n_features``.
+EXACT_FACTOR = 4
+
+
+def choose_map(
+    kernel: Kernel,
+    sample: np.ndarray,
+    method: str,
+    n_features: int,
+    rng: np.random.Generator,
+    precision: float,
+) -> FeatureMap:
+    """A feature map of a resolved kernel (without the steps of a pipe).
+
+    Parameters
+    ----------
+    kernel : Kernel
+        The kernel.
+    sample : ndarray of shape (s, d)
+        Rows after the steps of the pipe.
+    method : {"exact", "nystroem", "random"}
+        Linear, cosine and polynomial kernels are mapped exactly whatever the method,
+        unless that takes more than four times ``n_features`` features. "random" falls
+        back on Nystroem features for kernels that have no random ones.
+    n_features : int
+        Length of an approximate map.
+    rng : numpy.random.Generator
+        Draws landmarks or frequencies.
+    precision : float
+        Machine precision of the rows to be mapped.
+    """
+    width = exact_width(kernel, sample.shape[1])
+    if method == "exact":
+        if width is None:
+            raise ValueError(
+                f"{kernel.label} has no finite exact features; use features='nystroem' "
+                "or 'random', or a linear, cosine or polynomial kernel"
+            )
+        return exact_map(kernel, sample)
+    if width is not None and width <= EXACT_FACTOR * n_features:
+        return exact_map(kernel, sample)
+    if method == "random" and FourierFeatures.supports(kernel):
+        origin = column_means(sample)
+        return FourierFeatures(kernel, sample.shape[1], n_features, rng, origin)
+    return NystroemFeatures(kernel, sample, n_features, rng, precision=precision)
+
 
 #: Kernel parameters such as a median distance are computed on this many evenly spaced
 #: rows of the sample: the median over their 130,816 pairs is accurate to one per cent.

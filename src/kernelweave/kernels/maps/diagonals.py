@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 
 from kernelweave._array import Array, device, from_numpy, namespace
-from kernelweave._chunks import row_chunks
+from kernelweave._memory import row_chunks
 from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.frame import Frame
-from kernelweave.kernels.maps.centering import Centering
-from kernelweave.kernels.maps.kernel_map import KernelMap
+from kernelweave.kernels.maps.kernel_map import Centering, KernelMap
 from kernelweave.kernels.maps.missing import CompletedKernelMap
 from kernelweave.kernels.maps.sources import FeatureSource, Source
 from kernelweave.kernels.spec import gram_stack

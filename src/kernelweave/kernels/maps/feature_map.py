@@ -17,7 +17,7 @@ from kernelweave._array import (
     same_home,
     to_numpy,
 )
-from kernelweave._chunks import row_chunks
+from kernelweave._memory import row_chunks
 from kernelweave.kernels.features.recipe import FeatureRecipe, as_chunk
 from kernelweave.kernels.maps.kernel_map import warn_constant
 

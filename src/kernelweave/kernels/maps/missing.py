@@ -27,13 +27,12 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 
 from kernelweave._array import Array, device, from_numpy, namespace
-from kernelweave._chunks import numbered, row_chunks
+from kernelweave._memory import numbered, row_chunks
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.kernels.checks import clip_to_psd
-from kernelweave.kernels.maps.centering import Centering, center_in_place
-from kernelweave.kernels.maps.kernel_map import KernelMap
+from kernelweave.kernels.functions import Pipe
+from kernelweave.kernels.maps.kernel_map import Centering, KernelMap, center_in_place
 from kernelweave.kernels.maps.sources import Source
-from kernelweave.kernels.transformed import Pipe
 from kernelweave.views.missing import ObservedViews, take_rows
 
 __all__ = ["CompletedKernelMap", "imputes", "spread_out"]

@@ -8,13 +8,13 @@ from typing import Any, Protocol
 import numpy as np
 
 from kernelweave._array import Array, detached, namespace, to_numpy
-from kernelweave._chunks import CACHE_ENTRIES, row_chunks
+from kernelweave._memory import CACHE_ENTRIES, row_chunks
 from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.checks import symmetric
-from kernelweave.kernels.oversize import check_outliers, name_largest
+from kernelweave.kernels.frame import check_outliers, name_largest
 from kernelweave.kernels.spec import gram_stack, resolve_kernels
+from kernelweave.views.columns import View
 from kernelweave.views.missing import take_rows
-from kernelweave.views.spec import View
 
 __all__ = ["FeatureSource", "PrecomputedSource", "Source"]
 

@@ -17,9 +17,9 @@ from kernelweave.kernels.maps.diagonals import DiagonalSource
 from kernelweave.kernels.maps.kernel_map import KernelMap
 from kernelweave.kernels.maps.sources import FeatureSource, PrecomputedSource, Source
 from kernelweave.models.mixture.options import MixtureOptions
-from kernelweave.models.shared.progress import Progress
+from kernelweave.models.shared.base import Progress
+from kernelweave.views.columns import View
 from kernelweave.views.missing import ObservedViews, take_rows
-from kernelweave.views.spec import View
 
 __all__ = ["ExpertPanel", "ViewMaps", "ask_experts", "sources_of"]
 

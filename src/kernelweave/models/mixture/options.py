@@ -7,7 +7,7 @@ from math import isfinite
 from typing import Any
 
 from kernelweave.fits.predictive import Expert, PredictivePath, choose_noise
-from kernelweave.models.shared.parameters import (
+from kernelweave.models.shared.inputs import (
     COMMON,
     check_parameters,
     number,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from kernelweave._array import Array, device, from_numpy, namespace, to_numpy
-from kernelweave._chunks import numbered, row_chunks
+from kernelweave._memory import numbered, row_chunks
 from kernelweave.kernels.maps.diagonals import DiagonalSource
 from kernelweave.kernels.maps.sources import FeatureSource
 from kernelweave.models.mixture.experts import ViewMaps

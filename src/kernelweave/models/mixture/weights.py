@@ -12,11 +12,9 @@ from kernelweave._array import Array, from_numpy, namespace
 from kernelweave.criteria.mixture import MixtureLikelihood
 from kernelweave.models.mixture.experts import ExpertPanel, ViewMaps, ask_experts
 from kernelweave.models.mixture.options import MixtureOptions
-from kernelweave.models.shared.certificate import Certificate
-from kernelweave.models.shared.progress import Progress
-from kernelweave.solvers.certify import relative_gap
+from kernelweave.models.shared.base import Progress
+from kernelweave.solvers.certify import Certificate, TraceRow, relative_gap
 from kernelweave.solvers.em import truncated_em, truncated_responsibilities
-from kernelweave.solvers.solution import TraceRow
 from kernelweave.solvers.solve import solve
 from kernelweave.solvers.stacking import residual_moments, stack
 from kernelweave.weights import Simplex

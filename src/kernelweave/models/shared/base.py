@@ -1,12 +1,17 @@
-"""What all estimators share: reading views, a kernel map, tags, progress."""
+"""What all estimators share: views, a kernel map, tags, progress, fits undone."""
 
 from __future__ import annotations
 
+import functools
+import math
+import time
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from sklearn.callback import CallbackSupportMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.utils.validation import check_is_fitted
 
 from kernelweave._array import (
@@ -21,20 +26,118 @@ from kernelweave._array import (
 from kernelweave.exceptions import KernelWeaveConvergenceWarning
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.kernels.maps.sources import Source
-from kernelweave.models.shared.certificate import Certificate
-from kernelweave.models.shared.fitted import Columns, Trained
-from kernelweave.models.shared.parameters import COMMON, check_parameters
-from kernelweave.models.shared.progress import Progress
-from kernelweave.models.shared.rows import TrainingRows, read_rows, split_observed
-from kernelweave.models.shared.transaction import all_or_nothing
+from kernelweave.models.shared.inputs import (
+    COMMON,
+    TrainingRows,
+    check_parameters,
+    read_rows,
+    split_observed,
+)
+from kernelweave.models.shared.learner import Columns, Trained
+from kernelweave.solvers.certify import Certificate, TraceRow
+from kernelweave.views.columns import is_precomputed
 from kernelweave.views.composition import ViewsParamsMixin
 from kernelweave.views.missing import precomputed_with_missing
 from kernelweave.views.precomputed import validate_precomputed
-from kernelweave.views.spec import is_precomputed
 from kernelweave.views.streams import split_rows, validate_new_rows
 from kernelweave.views.validate import split_views, validate_new
 
-__all__ = ["KernelModel"]
+__all__ = [
+    "KernelModel",
+    "KernelTransformer",
+    "Progress",
+    "all_or_nothing",
+    "fit_method",
+]
+
+
+def all_or_nothing(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A method that changes an estimator completely or, if it fails, not at all.
+
+    A fit sets its attributes one by one; an error, a keyboard interrupt or a warning
+    turned into an error would leave a mixture of new and old ones. In that case all of
+    them are restored, and so is the state of a ``RandomState`` that was drawn from.
+    Saving references is enough: a fit creates new objects and never modifies those of
+    an earlier fit.
+    """
+
+    @functools.wraps(method)
+    def whole(self: Any, *args: Any, **kwargs: Any) -> Any:
+        before = dict(vars(self))
+        rng = before.get("random_state")
+        draws = rng.get_state() if isinstance(rng, np.random.RandomState) else None
+        try:
+            return method(self, *args, **kwargs)
+        except BaseException:
+            # A single step without a call, so no second interrupt can come between.
+            self.__dict__ = before
+            if draws is not None:
+                rng.set_state(draws)  # type: ignore[union-attr]
+            raise
+
+    return whole
+
+
+def fit_method(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A ``fit`` with scikit-learn's callbacks that leaves no trace if it fails."""
+    return all_or_nothing(with_callbacks(method))
+
+
+class KernelTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
+    """Transformer whose ``fit_transform`` succeeds or fails as a single call."""
+
+    fit_transform = all_or_nothing(TransformerMixin.fit_transform)
+
+
+class Progress:
+    """Report the progress of a fit to callbacks and, if asked, to standard output.
+
+    Parameters
+    ----------
+    estimator : KernelModel
+        The estimator being fitted.
+    X, y : array-like
+        Passed to the callbacks.
+    """
+
+    def __init__(self, estimator: Any, X: Any, y: Any) -> None:
+        self.estimator = estimator
+        self.context = estimator._init_callback_context(max_subtasks=None)
+        self.context.call_on_fit_task_begin(estimator=estimator, X=X, y=y)
+        self.started = time.perf_counter()
+
+    def kernel(self, index: int) -> None:
+        """One more kernel is ready."""
+        self._task("kernel", {"kernel": index})
+        self.say(2, f"kernel {index} ready")
+
+    def iteration(self, row: TraceRow) -> bool:
+        """One more iteration of a solver; True if a callback wants to stop."""
+        line = f"iteration {row.iteration}: value {row.value:.8g}"
+        if not math.isnan(row.gap):  # a problem that is not convex has no bound
+            line += f", lower bound {row.lower_bound:.8g}, gap {row.gap:.1e}"
+        self.say(1, line)
+        return self._task(
+            "iteration",
+            {"value": row.value, "lower_bound": row.lower_bound, "gap": row.gap},
+        )
+
+    def end(self) -> None:
+        """The fit is complete."""
+        self.context.call_on_fit_task_end(estimator=self.estimator)
+
+    def say(self, level: int, text: str) -> None:
+        """Print a line if ``verbose`` is at least ``level``."""
+        if int(self.estimator.verbose) >= level:
+            seconds = time.perf_counter() - self.started
+            print(f"[{type(self.estimator).__name__} {seconds:7.2f} s] {text}")
+
+    def _task(self, name: str, metadata: dict[str, Any]) -> bool:
+        task = self.context.subcontext(task_name=name)
+        task.call_on_fit_task_begin(estimator=self.estimator)
+        return bool(
+            task.call_on_fit_task_end(estimator=self.estimator, metadata=metadata)
+        )
 
 
 class KernelModel(CallbackSupportMixin, ViewsParamsMixin):

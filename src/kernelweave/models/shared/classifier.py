@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,11 +13,24 @@ from sklearn.utils.metaestimators import available_if
 
 from kernelweave._array import Array, device, is_array, namespace, to_numpy
 from kernelweave.models.shared.base import KernelModel
-from kernelweave.models.shared.lazy import lazily
-from kernelweave.models.shared.targets import check_labels, encode_labels
-from kernelweave.views.spec import is_precomputed
+from kernelweave.models.shared.inputs import check_labels, encode_labels
+from kernelweave.models.streaming.dask import predict_lazily
+from kernelweave.views.columns import is_precomputed
+from kernelweave.views.streams import is_dask
 
-__all__ = ["KernelClassifier", "hidden_until_fitted"]
+__all__ = ["KernelClassifier", "hidden_until_fitted", "lazily"]
+
+
+def lazily(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a method of rows X return a lazy Dask array when X is a Dask collection."""
+
+    @functools.wraps(method)
+    def now_or_later(self: Any, X: Any) -> Any:
+        if is_dask(X):
+            return predict_lazily(self, method.__name__, X)
+        return method(self, X)
+
+    return now_or_later
 
 
 #: Generic code tries classifiers with probabilities on feature tables, which are not

@@ -8,13 +8,15 @@ import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from kernelweave._array import Array, as_float, from_numpy, namespace, to_numpy
-from kernelweave.fits.discriminant import KernelFit, principal_axes
 from kernelweave.fits.gaussians import ClassGaussians
-from kernelweave.models.shared.classifier import KernelClassifier, hidden_until_fitted
-from kernelweave.models.shared.fitted import Fitted, Trained
-from kernelweave.models.shared.lazy import lazily
-from kernelweave.models.shared.learner import Learned
-from kernelweave.models.shared.transaction import all_or_nothing
+from kernelweave.fits.ridge import KernelFit, principal_axes
+from kernelweave.models.shared.base import all_or_nothing
+from kernelweave.models.shared.classifier import (
+    KernelClassifier,
+    hidden_until_fitted,
+    lazily,
+)
+from kernelweave.models.shared.learner import Fitted, Learned, Trained
 
 __all__ = ["KernelDiscriminant", "fit_discriminant"]
 

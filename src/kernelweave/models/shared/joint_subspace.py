@@ -10,20 +10,16 @@ import numpy as np
 
 from kernelweave._array import Array, dot, from_numpy, namespace
 from kernelweave._tolerances import reachable_tolerance
-from kernelweave.criteria.margin.plain_subspace import PlainSubspaceMargin
-from kernelweave.criteria.margin.subspace import SubspaceMargin
+from kernelweave.criteria.margin.subspace import PlainSubspaceMargin, SubspaceMargin
 from kernelweave.fits.label_kernels import label_factor
-from kernelweave.fits.loo_path import LooPath
-from kernelweave.fits.subspace import RegularizedKernel
-from kernelweave.fits.subspace_svm import SubspaceSVM
+from kernelweave.fits.ridge import LooPath
+from kernelweave.fits.subspace import RegularizedKernel, SubspaceSVM
 from kernelweave.fits.targets import signs_of_codes
 from kernelweave.kernels.banks.dense import DenseBank
-from kernelweave.models.shared.certificate import Certificate
 from kernelweave.models.shared.learner import weight_set_of_norm
-from kernelweave.solvers.certify import relative_gap
+from kernelweave.solvers.certify import Certificate, TraceRow, relative_gap
 from kernelweave.solvers.local.plain_subspace import solve_plain
 from kernelweave.solvers.local.subspace_joint import JointSolution, solve_joint
-from kernelweave.solvers.solution import TraceRow
 from kernelweave.solvers.solve import solve
 
 __all__ = ["JointFit", "JointOptions", "fit_joint"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,21 +11,21 @@ import numpy as np
 from kernelweave._array import Array, namespace
 from kernelweave._tolerances import reachable_tolerance
 from kernelweave.criteria.fisher import Fisher
-from kernelweave.fits.discriminant import KernelFit, fit_kernel
-from kernelweave.fits.loo_path import LooPath
+from kernelweave.fits.gaussians import ClassGaussians
+from kernelweave.fits.ridge import KernelFit, LooPath, fit_kernel
 from kernelweave.kernels.banks.dense import DenseBank
-from kernelweave.models.shared.certificate import Certificate
-from kernelweave.models.shared.parameters import (
+from kernelweave.kernels.features.recipe import FeatureReport
+from kernelweave.models.shared.inputs import (
     number,
     one_of,
     positive,
     whole,
 )
 from kernelweave.protocols import Criterion
+from kernelweave.solvers.certify import Certificate, TraceRow
 from kernelweave.solvers.local.loo import learn
-from kernelweave.solvers.methods import fitting_methods
-from kernelweave.solvers.solution import TraceRow
-from kernelweave.solvers.solve import solve
+from kernelweave.solvers.solve import fitting_methods, solve
+from kernelweave.views.columns import View
 from kernelweave.weights import LpBall, Simplex, Uniform, WeightSet
 
 __all__ = [
@@ -33,11 +33,14 @@ __all__ = [
     "NORM_GRID",
     "Callback",
     "Choice",
+    "Columns",
+    "Fitted",
     "Judge",
     "Judgement",
     "Learned",
     "LearnerOptions",
     "RowJudge",
+    "Trained",
     "check_direct_loo",
     "choose_weights",
     "search_norms",
@@ -301,3 +304,40 @@ def split_learned(
     scaled = Uniform().scale(kernels) if uniform else weight_set.scale(kernels)
     largest = int(np.argmax(kernels))
     return scaled, identity * float(scaled[largest] / kernels[largest])
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Weights and coefficients, from kernels between rows or from moments."""
+
+    learned: Learned
+    loo_error: float  # mean squared error on rows left out
+    dual_coef: Array | None = None  # (n, k), of the rows, if they were kept
+    feature_coef: Array | None = None  # (D, k), of the features of kernels with weight
+    classes: np.ndarray | None = None  # (k,), for a discriminant, like the Gaussians
+    gaussians: ClassGaussians | None = None
+    intercept: Array | None = None  # (n_outputs,), for a regression
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The views, the columns of each, and what scikit-learn records about all columns.
+
+    ``noted`` holds ``n_features_in_`` and ``feature_names_in_`` if the validation of X
+    has not set them already.
+    """
+
+    views: list[View]
+    positions: list[list[int]]
+    noted: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A fit, and what prediction needs to know about rows."""
+
+    fitted: Fitted
+    kernel_map: Any  # KernelMap or FeatureKernelMap
+    like: Array  # no rows, in the namespace, device and dtype of the training rows
+    columns: Columns
+    report: FeatureReport | None = None  # if the representation was chosen

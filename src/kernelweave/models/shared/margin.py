@@ -19,13 +19,8 @@ from kernelweave._array import (
 from kernelweave._tolerances import reachable_tolerance
 from kernelweave.criteria.margin.margin import Margin, margins_of
 from kernelweave.kernels.banks.dense import DenseBank
-from kernelweave.models.shared.certificate import Certificate
 from kernelweave.models.shared.classifier import KernelClassifier
-from kernelweave.models.shared.learner import (
-    split_learned,
-    weight_set_of_norm,
-)
-from kernelweave.models.shared.parameters import (
+from kernelweave.models.shared.inputs import (
     boolean,
     check_choice,
     check_parameters,
@@ -35,10 +30,12 @@ from kernelweave.models.shared.parameters import (
     read_options,
     whole,
 )
-from kernelweave.solvers.certify import relative_gap
-from kernelweave.solvers.methods import fitting_methods
-from kernelweave.solvers.solution import TraceRow
-from kernelweave.solvers.solve import solve
+from kernelweave.models.shared.learner import (
+    split_learned,
+    weight_set_of_norm,
+)
+from kernelweave.solvers.certify import Certificate, TraceRow, relative_gap
+from kernelweave.solvers.solve import fitting_methods, solve
 from kernelweave.weights import SignedSum, Simplex, WeightSet
 
 __all__ = [

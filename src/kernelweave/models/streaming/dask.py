@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from kernelweave.exceptions import MemoryRefusedError
-from kernelweave.kernels.moments.accumulate import CHUNK_ROWS, RowAccumulator
-from kernelweave.kernels.moments.sums import ChunkRecipe, Moments
+from kernelweave.kernels.moments import CHUNK_ROWS, ChunkRecipe, Moments, RowAccumulator
 from kernelweave.models.streaming.intake import Intake
 
 __all__ = ["dask_moments", "dask_sample", "predict_lazily"]

@@ -1,38 +1,36 @@
-"""Fits that may use explicit features in place of n x n kernels."""
+"""The device that rows in host memory are sent to."""
 
 from __future__ import annotations
 
+import importlib.util
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.base import is_classifier
 from sklearn.utils import check_random_state
 
-from kernelweave._array import Array, detached, to_numpy
+from kernelweave._array import Array, detached, is_array, is_numpy, to_numpy
 from kernelweave._memory import require_memory
 from kernelweave.exceptions import MemoryRefusedError
 from kernelweave.fits.targets import output_frame
 from kernelweave.kernels.features import FeatureRecipe, FeatureReport
 from kernelweave.kernels.maps.feature_map import FeatureKernelMap
-from kernelweave.kernels.moments.accumulate import (
+from kernelweave.kernels.moments import (
     CHUNK_ROWS,
+    ChunkRecipe,
+    Moments,
     RowAccumulator,
     concatenate_rows,
 )
-from kernelweave.kernels.moments.sums import ChunkRecipe, Moments
-from kernelweave.models.shared.device import device_array, on_host
-from kernelweave.models.shared.fitted import Columns, Fitted, Trained
-from kernelweave.models.shared.progress import Progress
-from kernelweave.models.shared.rows import read_rows
+from kernelweave.models.shared.base import Progress
+from kernelweave.models.shared.inputs import Rule, one_of, read_rows, whole
+from kernelweave.models.shared.learner import Columns, Fitted, Trained
 from kernelweave.models.streaming.dask import dask_moments, dask_sample, with_targets
-from kernelweave.models.streaming.feature_choice import (
-    check_features,
-    may_fall_back,
-    why_features,
-)
 from kernelweave.models.streaming.intake import Intake
 from kernelweave.models.streaming.kept_rows import fit_kept_rows
+from kernelweave.views.columns import is_precomputed
 from kernelweave.views.streams import (
     ArrayStream,
     is_arrow,
@@ -42,7 +40,143 @@ from kernelweave.views.streams import (
     validate_rows,
 )
 
-__all__ = ["FeatureOptions", "train", "train_moments"]
+__all__ = [
+    "FEATURES",
+    "FeatureOptions",
+    "check_columns",
+    "check_features",
+    "device_array",
+    "may_fall_back",
+    "on_host",
+    "refused",
+    "train",
+    "train_moments",
+    "why_features",
+]
+
+
+def on_host(X: Any) -> bool:
+    """Whether X is in host memory."""
+    return not is_array(X) or is_numpy(X) or "cpu" in str(X.device).lower()
+
+
+def device_array(like: Array, device: str | None) -> Array:
+    """An array of no rows on the device, from torch or, without torch, from CuPy.
+
+    Parameters
+    ----------
+    like : array
+        Rows in host memory, which determine the dtype.
+    device : str or None
+        A device of torch such as "cuda" or "cuda:1", or "cupy"; None leaves rows where
+        they are.
+    """
+    if device is None:
+        return like
+    dtype = str(to_numpy(like).dtype)
+    try:
+        if device != "cupy" and _has_torch():
+            import torch
+
+            return torch.empty((0, 1), dtype=getattr(torch, dtype), device=device)
+        if device.startswith("cu"):
+            import cupy
+
+            return cupy.empty((0, 1), dtype=dtype)
+        problem = "torch is not installed"
+    except Exception as error:  # each library raises its own exceptions here
+        problem = f"{type(error).__name__}: {error}"
+    raise ValueError(
+        f"device={device!r} cannot be used: {problem}. Install torch or CuPy for this "
+        "device, or leave device at None."
+    )
+
+
+def _has_torch() -> bool:
+    return importlib.util.find_spec("torch") is not None
+
+
+#: Number of rows beyond which "auto" computes no n x n kernels on a CPU.
+AUTO_ROWS = 10_000
+#: Values that explicit features support; others need n x n kernels.
+NEEDED = {
+    "objective": "fisher",
+    "scatter": "total",
+    "formulation": "exact",
+    "missing": "error",
+}
+#: Values that the parameters of explicit features may take.
+FEATURES = {
+    "features": one_of("auto", "exact", "nystroem", "random"),
+    "n_features": whole(1),
+    "device": Rule(
+        "None or a name such as 'cuda'", lambda v: v is None or isinstance(v, str)
+    ),
+}
+
+
+def refused(model: Any) -> list[tuple[str, str, Any]]:
+    """Parameters that rule out explicit features: name, value needed, value found."""
+    rows = [
+        (name, value, getattr(model, name, value)) for name, value in NEEDED.items()
+    ]
+    return [(name, value, found) for name, value, found in rows if found != value]
+
+
+def check_features(model: Any, why: str) -> None:
+    """Refuse what rules out explicit features, which are needed because ``why``."""
+    for name, value, found in refused(model):
+        raise ValueError(
+            f"explicit features exist for {name}={value!r} only; got {found!r} "
+            f"(they are used because {why})"
+        )
+    if model.solver == "sdp":
+        raise ValueError("solver='sdp' needs n x n kernels; got explicit features")
+
+
+def check_columns(model: Any) -> None:
+    """Refuse parameters that need columns if only kernels are given."""
+    if not is_precomputed(model.views):
+        return
+    for name, values in {"features": ("random", "nystroem"), "alpha": ("cv",)}.items():
+        if getattr(model, name) in values:
+            raise ValueError(
+                f"{name}={getattr(model, name)!r} needs columns to compute features "
+                "from; views='precomputed' provides only kernels"
+            )
+
+
+def why_features(model: Any, X: Any) -> str | None:
+    """Why explicit features are used for X; None if kernels are used."""
+    if is_iterator(X) or is_arrow(X) or is_dask(X):
+        if is_precomputed(model.views):
+            raise ValueError(
+                "views='precomputed' takes kernels between all rows at once, not "
+                f"rows in portions; got {type(X).__name__}"
+            )
+        return "rows come in portions"
+    if is_precomputed(model.views):
+        return None
+    if model.features in ("nystroem", "random"):
+        return f"features={model.features!r} was asked for"
+    if issparse(X):  # refused unless features were asked for
+        return "rows are sparse" if model.features == "exact" else None
+    if model.alpha == "cv":
+        return "alpha='cv' works on moments of folds"
+    if model.device is not None:
+        return f"device={model.device!r} takes rows in portions"
+    shape = getattr(X, "shape", ())
+    n = shape[0] if shape else 0
+    if n > AUTO_ROWS and on_host(X) and may_fall_back(model):
+        return f"{n:,} rows are more than {AUTO_ROWS:,}"
+    return None
+
+
+def may_fall_back(model: Any) -> bool:
+    """Whether features may replace kernels: no parameter demands kernels."""
+    free = model.features == "auto" and not is_precomputed(model.views)
+    return free and not refused(model) and model.solver != "sdp"
+
 
 #: Rows that fix kernel parameters and landmarks: this many, or this many per feature.
 SAMPLE_ROWS, SAMPLE_FACTOR = 2000, 4

@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 
 from kernelweave._array import Array, detached
-from kernelweave._chunks import numbered
-from kernelweave.kernels.twins import warn_twins
-from kernelweave.models.shared.fitted import Columns
-from kernelweave.views.columns import resolve_columns
-from kernelweave.views.spec import parse_views
+from kernelweave._memory import numbered
+from kernelweave.kernels.spec import warn_twins
+from kernelweave.models.shared.learner import Columns
+from kernelweave.views.columns import parse_views, resolve_columns
 from kernelweave.views.streams import split_rows, validate_new_rows, validate_rows
 
 __all__ = ["Intake"]

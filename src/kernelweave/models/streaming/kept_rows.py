@@ -11,9 +11,8 @@ from kernelweave._array import device, from_numpy, namespace, to_numpy
 from kernelweave._tolerances import CONSTANT_VARIANCE
 from kernelweave.kernels.banks.features import FeatureBank
 from kernelweave.kernels.maps.feature_map import FeatureKernelMap
-from kernelweave.kernels.moments.sums import ChunkRecipe
-from kernelweave.models.shared.fitted import Fitted
-from kernelweave.models.shared.learner import Callback
+from kernelweave.kernels.moments import ChunkRecipe
+from kernelweave.models.shared.learner import Callback, Fitted
 
 __all__ = ["fit_kept_rows"]
 

@@ -7,17 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from kernelweave.kernels.moments.accumulate import RowAccumulator
-from kernelweave.kernels.moments.sums import Moments
-from kernelweave.models.shared.fitted import Trained
-from kernelweave.models.shared.progress import Progress
+from kernelweave.kernels.moments import Moments, RowAccumulator
+from kernelweave.models.shared.base import Progress
+from kernelweave.models.shared.learner import Trained
 from kernelweave.models.streaming.explicit import (
     FeatureOptions,
+    check_features,
     enough,
     make_recipe,
     train_moments,
 )
-from kernelweave.models.streaming.feature_choice import check_features
 from kernelweave.models.streaming.intake import Intake
 
 __all__ = ["Portions", "next_portions"]

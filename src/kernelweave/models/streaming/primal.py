@@ -14,17 +14,17 @@ from kernelweave._array import (
     squared_norm,
     to_numpy,
 )
-from kernelweave.criteria.fisher.primal import PrimalFisher
+from kernelweave.criteria.fisher.total import PrimalFisher
 from kernelweave.fits.cv_path import CvPath, GcvPath
-from kernelweave.fits.discriminant import principal_axes
 from kernelweave.fits.gaussians import ClassGaussians, HeldOutClasses
 from kernelweave.fits.moment_problem import MomentProblem
+from kernelweave.fits.ridge import principal_axes
 from kernelweave.fits.targets import normal_basis
 from kernelweave.kernels.maps.feature_map import FeatureKernelMap
-from kernelweave.kernels.moments.sums import ChunkRecipe, Moments
-from kernelweave.models.shared.fitted import Fitted
+from kernelweave.kernels.moments import ChunkRecipe, Moments
 from kernelweave.models.shared.learner import (
     Callback,
+    Fitted,
     Judgement,
     Learned,
     LearnerOptions,

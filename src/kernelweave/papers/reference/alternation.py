@@ -9,8 +9,12 @@ import numpy as np
 
 from kernelweave._array import from_numpy
 from kernelweave.criteria.fisher.total import Fisher
-from kernelweave.fits.subspace import RegularizedKernel, Subspace
-from kernelweave.fits.subspace_svm import JointPoint, SubspaceSVM
+from kernelweave.fits.subspace import (
+    JointPoint,
+    RegularizedKernel,
+    Subspace,
+    SubspaceSVM,
+)
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.protocols import WeightSet
 from kernelweave.solvers.solve import solve

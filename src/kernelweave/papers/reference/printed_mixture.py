@@ -15,8 +15,8 @@ from kernelweave.models.mixture.experts import ExpertPanel, ViewMaps, ask_expert
 from kernelweave.models.mixture.options import MixtureOptions
 from kernelweave.models.mixture.weights import Mixture, Outcome
 from kernelweave.models.mixture_kda import MixtureKDA
-from kernelweave.models.shared.parameters import read_options
-from kernelweave.models.shared.progress import Progress
+from kernelweave.models.shared.base import Progress
+from kernelweave.models.shared.inputs import read_options
 from kernelweave.solvers.em import truncated_responsibilities
 
 __all__ = ["PrintedMixtureKDA", "PrintedPosteriorKDA", "in_sample", "printed_weights"]

@@ -18,9 +18,9 @@ from kernelweave._array import (
     namespace,
     to_numpy,
 )
-from kernelweave.fits.loo_path import LooPath
+from kernelweave.fits.ridge import LooPath
 from kernelweave.protocols import Bank
-from kernelweave.solvers.solution import Callback, LocalSolution, Trace
+from kernelweave.solvers.certify import Callback, LocalSolution, Trace
 
 __all__ = ["LeaveOneOut", "LooSolution", "learn"]
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 from scipy.optimize import minimize
 
-from kernelweave.criteria.margin.plain_subspace import PlainSubspaceMargin
+from kernelweave.criteria.margin.subspace import PlainSubspaceMargin
 from kernelweave.protocols import Evaluation, NormSet
-from kernelweave.solvers.certify import relative_gap
-from kernelweave.solvers.solution import Callback, LocalSolution, Trace
+from kernelweave.solvers.certify import Callback, LocalSolution, Trace, relative_gap
 from kernelweave.solvers.solve import solve
 
 __all__ = ["solve_plain"]

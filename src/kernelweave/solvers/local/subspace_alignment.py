@@ -16,7 +16,7 @@ from kernelweave._array import (
     to_numpy,
 )
 from kernelweave.fits.subspace import RegularizedKernel, Subspace, normalized
-from kernelweave.solvers.solution import Callback, Trace
+from kernelweave.solvers.certify import Callback, Trace
 
 __all__ = ["AlignmentResult", "align_subspace"]
 

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from kernelweave.fits.subspace_svm import JointPoint, SubspaceSVM
-from kernelweave.solvers.certify import relative_gap
-from kernelweave.solvers.solution import Callback, Trace, TraceRow
+from kernelweave.fits.subspace import JointPoint, SubspaceSVM
+from kernelweave.solvers.certify import Callback, Trace, TraceRow, relative_gap
 
 __all__ = ["JointSolution", "solve_joint"]
 

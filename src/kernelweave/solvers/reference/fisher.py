@@ -10,7 +10,7 @@ import numpy as np
 
 from kernelweave._array import FactorizationError, to_numpy
 from kernelweave.criteria.fisher import BlockFisher, Fisher
-from kernelweave.kernels.banks.base import host_stack
+from kernelweave.kernels.banks.dense import host_stack
 from kernelweave.protocols import Iterate, LinearSet
 from kernelweave.solvers.cutting_plane import into_set
 

@@ -10,7 +10,7 @@ import numpy as np
 from kernelweave._array import FactorizationError
 from kernelweave._tolerances import NULL_EIGENVALUE
 from kernelweave.criteria.margin.margin import Margin
-from kernelweave.kernels.banks.base import host_stack
+from kernelweave.kernels.banks.dense import host_stack
 from kernelweave.protocols import Criterion, Iterate, LinearSet, NormSet, WeightSet
 from kernelweave.solvers.cutting_plane import into_set
 from kernelweave.solvers.reference.fisher import (

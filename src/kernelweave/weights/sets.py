@@ -1,4 +1,4 @@
-"""The non-sparse set of Yan et al. (2009), Eq. 13, for any exponent."""
+"""Weight sets: the simplex, the lp ball, equal weights."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from kernelweave.protocols import Polyhedron, WeightSet
 
-__all__ = ["LpBall"]
+__all__ = ["LpBall", "Simplex", "Uniform"]
 
 
 class LpBall(WeightSet):
@@ -78,3 +78,81 @@ def _norm(x: np.ndarray, q: float) -> float:
     if largest == 0.0:
         return 0.0
     return largest * float(np.linalg.norm(x / largest, q))
+
+
+class Simplex(WeightSet):
+    """``{ w >= 0 : sum_i w_i = 1 }`` for kernels of equal trace: sparse weights.
+
+    For kernels scaled to trace n this is ``theta' r = 1`` of Ye et al. (2007),
+    Eq. 11, with ``w_i = theta_i r_i``.
+    """
+
+    offers = frozenset({"norm", "polyhedron", "sparse"})
+    norm = power = 1.0
+
+    def start(self, m: int) -> np.ndarray:
+        """Uniform weights."""
+        return np.full(m, 1.0 / m)
+
+    def support(self, scores: np.ndarray) -> float:
+        """The largest score."""
+        return float(np.max(scores))
+
+    def maximizer(self, scores: np.ndarray) -> np.ndarray:
+        """All weight on the largest score."""
+        best = np.zeros(len(scores))
+        best[np.argmax(scores)] = 1.0
+        return best
+
+    def scale(self, weights: np.ndarray) -> np.ndarray:
+        """Weights divided by their sum."""
+        return weights / np.sum(weights)
+
+    def violation(self, weights: np.ndarray) -> float:
+        """Largest negative weight, or the distance of the sum from 1."""
+        return float(max(-np.min(weights), abs(np.sum(weights) - 1.0), 0.0))
+
+    def polyhedron(self, m: int) -> Polyhedron:
+        """The sum and the signs, which imply all other limits."""
+        return Polyhedron.sum_to_one(m, high=np.inf)
+
+    def __repr__(self) -> str:
+        return "Simplex()"
+
+
+class Uniform(WeightSet):
+    """``{ (1/p, ..., 1/p) }``: the mean kernel, the baseline every method must beat."""
+
+    offers = frozenset({"norm", "polyhedron"})
+    norm, power = float("inf"), 1.0
+
+    def start(self, m: int) -> np.ndarray:
+        """The only point."""
+        return np.full(m, 1.0 / m)
+
+    def support(self, scores: np.ndarray) -> float:
+        """The mean score."""
+        return float(np.mean(scores))
+
+    def maximizer(self, scores: np.ndarray) -> np.ndarray:
+        """The only point."""
+        return self.start(len(scores))
+
+    def scale(self, weights: np.ndarray) -> np.ndarray:
+        """The only point."""
+        return self.start(len(weights))
+
+    def violation(self, weights: np.ndarray) -> float:
+        """Distance from the only point."""
+        return float(np.max(np.abs(weights - 1.0 / len(weights))))
+
+    def is_point(self, m: int) -> bool:
+        """Always."""
+        return True
+
+    def polyhedron(self, m: int) -> Polyhedron:
+        """The only point."""
+        return Polyhedron.sum_to_one(m, 1.0 / m, 1.0 / m)
+
+    def __repr__(self) -> str:
+        return "Uniform()"

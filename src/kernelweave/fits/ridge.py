@@ -1,17 +1,139 @@
-"""Leave-one-out error of one kernel along a path of alphas, in closed form."""
+"""Regularised discriminants on one kernel, and leave-one-out errors along alpha."""
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from kernelweave._array import Array, as_float, eigh, eps, from_numpy, namespace
-from kernelweave._chunks import row_chunks
+from kernelweave._array import (
+    Array,
+    FactorizationError,
+    add_to_diagonal,
+    as_float,
+    cholesky,
+    eigh,
+    eps,
+    from_numpy,
+    lower_inverse,
+    namespace,
+    solve_factored,
+    to_numpy,
+)
+from kernelweave._memory import row_chunks
 from kernelweave._tolerances import SAME_SCORE
 
-__all__ = ["AlphaPath", "LooPath"]
+__all__ = [
+    "AlphaPath",
+    "KernelFit",
+    "LooPath",
+    "factor_regularized",
+    "fit_kernel",
+    "principal_axes",
+]
+
+#: The alpha to recommend, in units of eps times the trace. Most kernels need less than
+#: one; Gaussians so wide that centring cancels most digits needed up to 16.
+ENOUGH = 20.0
+
+
+def factor_regularized(matrix: Array, alpha: float, unit: float = 1.0) -> Array:
+    """Cholesky factor of ``G + alpha I``, given as a matrix (n, n) to overwrite.
+
+    If the smallest eigenvalues of G are rounding errors, the sum is positive definite
+    only if alpha exceeds them.
+
+    Parameters
+    ----------
+    matrix : array of shape (n, n)
+        The sum; its memory is reused.
+    alpha : float
+        The value added to the diagonal.
+    unit : float, default=1.0
+        The factor by which the user's alpha was multiplied.
+
+    Raises
+    ------
+    FactorizationError
+        If alpha is too small; the message names one that should be large enough.
+    """
+    xp = namespace(matrix)
+    precision = xp.finfo(matrix.dtype)
+    trace = float(xp.sum(xp.linalg.diagonal(matrix)))
+    if not math.isfinite(trace):
+        raise FactorizationError(
+            "the weighted sum of kernels contains NaN or infinite values; check the "
+            "kernels, and rescale data whose squares overflow"
+        )
+    try:
+        factor = cholesky(matrix, overwrite=True)
+        pivot = float(xp.min(xp.linalg.diagonal(factor)))
+        if pivot**2 < trace * math.sqrt(float(precision.smallest_normal)):
+            raise FactorizationError("squares of the inverse overflow")
+    except FactorizationError as error:
+        enough = max(ENOUGH * float(precision.eps) * trace, 10.0 * alpha) / unit
+        advice = ", or float64 input" if precision.bits == 32 else ""
+        raise FactorizationError(
+            f"alpha={alpha / unit:.3g} is too small for kernels in float"
+            f"{precision.bits}: rounding leaves G + alpha I not positive definite; "
+            f"use alpha >= {enough:.1g}{advice}"
+        ) from error
+    return factor
+
+
+@dataclass(frozen=True)
+class KernelFit:
+    """``B = (G + alpha I)^-1 H`` and the leave-one-out residuals ``B_i / q_i``.
+
+    Attributes
+    ----------
+    coef : array of shape (n, k)
+        B; new rows project to ``G(x) B``.
+    loo_residual : array of shape (n, k)
+        Target minus the prediction of the model fitted, and re-centred, without row i.
+    """
+
+    coef: Array
+    loo_residual: Array
+
+
+def fit_kernel(gram: Array, target: Array, alpha: float) -> KernelFit:
+    """Fit the centred kernel ``gram`` (n, n) of trace n; its memory is reused.
+
+    ``q_i = (M^-1)_ii - 1/(n (alpha + t))`` with ``M = G + alpha I + t 11'/n`` is the
+    inverse variance of row i given the others when kernel and target are re-centred
+    without it; omitting the last term would leak the label.
+    """
+    xp, n = namespace(gram), gram.shape[0]
+    shift = 1.0
+    gram += shift / n
+    add_to_diagonal(gram, alpha)
+    factor = factor_regularized(gram, alpha)
+    coef = solve_factored(factor, target)
+    inverse = lower_inverse(factor)
+    precision = xp.vecdot(inverse.T, inverse.T) - 1.0 / (n * (alpha + shift))
+    return KernelFit(coef, coef / precision[:, None])
+
+
+def principal_axes(coef: Array, target: Array) -> Array:
+    """The rotation of the target columns that orders projections by discrimination.
+
+    The k x k matrix ``H' G M^-1 H = H' (H - alpha B)`` is the between-class scatter in
+    units of the regularised total scatter (Ye et al. 2007, Eq. 29); its eigenvectors,
+    largest eigenvalue first, are the rotation. The largest entry of each axis is made
+    positive.
+    """
+    explained = to_numpy(target.T @ coef).astype(np.float64)
+    values, vectors = np.linalg.eigh((explained + explained.T) / 2)
+    # a small H' M^-1 H means that the kernel explains the direction well
+    vectors = vectors[:, np.argsort(values, kind="stable")]
+    largest = np.argmax(np.abs(vectors), axis=0)
+    vectors = vectors * np.sign(vectors[largest, np.arange(vectors.shape[1])])
+    return from_numpy(vectors, coef)
+
 
 #: Alphas tried first, relative to the mean eigenvalue.
 GRID = np.logspace(-6, 3, 46)

@@ -1,18 +1,12 @@
-"""Second moments of features and targets, summed over chunks of rows.
-
-Let the row ``a(x) = [1, t(x), z(x)]`` consist of a one, the target (an indicator of the
-class, or the outputs of a regression) and the features of all kernels. Then all that
-the Fisher and ridge problems need of n rows is ``A'A = sum_x a(x) a(x)'``, a square
-matrix whose size does not depend on n. The moments of chunks simply add up, so chunks
-can be processed anywhere.
-"""
+"""Sums over chunks, in an order that depends only on how many there are."""
 
 from __future__ import annotations
 
+import copy
 import functools
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from scipy import sparse
@@ -20,17 +14,84 @@ from scipy import sparse
 from kernelweave._array import (
     Array,
     as_float,
+    detached,
     device,
     eps,
     from_numpy,
     is_numpy,
+    is_square_safe,
+    largest_of,
     namespace,
     to_numpy,
 )
-from kernelweave._units import is_square_safe, largest_of
 from kernelweave.kernels.features.recipe import FeatureRecipe, as_chunk
 
-__all__ = ["ChunkRecipe", "Moments", "Probe"]
+__all__ = [
+    "CHUNK_ROWS",
+    "ChunkRecipe",
+    "FixedTree",
+    "Moments",
+    "Probe",
+    "RowAccumulator",
+    "concatenate_rows",
+]
+
+#: Adjacent parts that are summed sequentially before the tree begins, so that far fewer
+#: partial sums than chunks have to be kept and sent.
+GROUP = 8
+
+T = TypeVar("T")
+
+
+class FixedTree(Generic[T]):
+    """Sum a stream of parts pairwise: ``(0..7) + (8..15)``, and so on upwards.
+
+    Floating-point sums depend on the order of additions. Here the order follows from
+    the positions of the parts alone, so that a sum is the same, bit for bit, no matter
+    how long it took and where the parts were computed. At most ``log2(parts / 8) + 2``
+    partial sums are alive. An exception, such as a keyboard interrupt, loses nothing:
+    either a part has been added, or it has not.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._group: T | None = None
+        self._levels: tuple[T | None, ...] = ()
+
+    def push(self, part: T) -> None:
+        """Add the next part."""
+        group: T | None = _add(self._group, part)
+        levels = self._levels
+        if (self.count + 1) % GROUP == 0:
+            levels, group = _carry(levels, group), None
+        # A single assignment, so that no interrupt can separate them.
+        self._group, self._levels, self.count = group, levels, self.count + 1
+
+    def total(self, last: T | None = None) -> T:
+        """The sum of all parts, with ``last`` as one more that is not kept."""
+        total = self._group if last is None else _add(self._group, last)
+        for level in self._levels:
+            if level is not None:
+                total = level if total is None else _add(level, total)
+        if total is None:
+            raise ValueError("there is nothing to sum: no rows have been seen")
+        return total
+
+
+def _add(a: T | None, b: T) -> T:
+    return b if a is None else a.merge(b)  # type: ignore[attr-defined]
+
+
+def _carry(levels: tuple[T | None, ...], part: T) -> tuple[T | None, ...]:
+    """Like adding one to a binary number: equal levels merge and move up."""
+    new = list(levels)
+    for i, level in enumerate(levels):
+        if level is None:
+            new[i] = part
+            return tuple(new)
+        part, new[i] = _add(level, part), None
+    return (*new, part)
+
 
 #: Rows kept for measuring errors.
 PROBE_ROWS = 512
@@ -280,3 +341,75 @@ def _stack_rows(a: Any, b: Any) -> Any:
     if sparse.issparse(a):
         return sparse.vstack([a, b]).tocsr()
     return np.concatenate([a, b])
+
+
+#: Rows per chunk on a CPU and on a GPU.
+CHUNK_ROWS = {"cpu": 8192, "gpu": 32768}
+
+
+class RowAccumulator:
+    """Cut rows into chunks of equal size and sum their moments in a fixed tree.
+
+    The result depends on the rows and their order, but not on the portions in which
+    they arrived: portions are joined or cut into chunks of ``chunk_rows``, and rows
+    that do not fill a chunk wait for the next ones.
+
+    Parameters
+    ----------
+    recipe : ChunkRecipe
+        Computes the moments of a chunk.
+    chunk_rows : int
+        Rows per chunk.
+    first : int, default=0
+        Number of the first chunk.
+    """
+
+    def __init__(self, recipe: ChunkRecipe, chunk_rows: int, first: int = 0) -> None:
+        self.recipe, self.chunk_rows, self.first = recipe, int(chunk_rows), first
+        self.tree: FixedTree[Moments] = FixedTree()
+        self.waiting: tuple[list[Any], np.ndarray] | None = None
+
+    def push(self, views: list[Any], y: np.ndarray) -> None:
+        """Add rows: one block (m, d_view) per view, and y (m,) or (m, t)."""
+        if self.waiting is not None:
+            pairs = zip(self.waiting[0], views, strict=True)
+            views = [concatenate_rows([old, new]) for old, new in pairs]
+            y = np.concatenate([self.waiting[1], y])
+            self.waiting = None
+        start = 0
+        while y.shape[0] - start >= self.chunk_rows:
+            part = slice(start, start + self.chunk_rows)
+            rows = [block[part, :] for block in views]
+            self.tree.push(self.recipe(rows, y[part], self._number))
+            start = part.stop
+        if start < y.shape[0]:
+            # The caller may overwrite rows that have not been summed yet.
+            rows = [detached(block[start:, :]) for block in views]
+            self.waiting = rows, np.array(y[start:])
+
+    def added(self, views: list[Any], y: np.ndarray) -> RowAccumulator:
+        """A copy with more rows; this object is unchanged even if an error occurs."""
+        new = copy.copy(self)
+        new.tree = copy.copy(self.tree)
+        new.push(views, y)
+        return new
+
+    def total(self) -> Moments:
+        """The moments of all rows so far; more may follow."""
+        if self.waiting is None:
+            return self.tree.total()
+        return self.tree.total(self.recipe(*self.waiting, self._number))
+
+    @property
+    def _number(self) -> int:
+        """The number of the next chunk."""
+        return self.first + self.tree.count
+
+
+def concatenate_rows(blocks: list[Any]) -> Any:
+    """Blocks of rows stacked vertically, in their own library."""
+    if len(blocks) == 1:
+        return blocks[0]
+    if sparse.issparse(blocks[0]):
+        return sparse.vstack(blocks).tocsr()
+    return namespace(*blocks).concat(blocks, axis=0)

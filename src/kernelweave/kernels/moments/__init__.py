@@ -1,1 +1,0 @@
-"""Sums over rows that replace the rows themselves."""

@@ -1,0 +1,308 @@
+"""What a fit is given, checked: parameters, targets, training rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from numbers import Integral
+from typing import Any, TypeVar
+
+import numpy as np
+from sklearn.utils import assert_all_finite
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
+
+from kernelweave._array import Array, detached, is_array, to_numpy
+from kernelweave.fits.label_kernels import label_factor, target_factor
+from kernelweave.kernels.banks.dense import DenseBank
+from kernelweave.kernels.maps.kernel_map import KernelMap
+from kernelweave.kernels.maps.missing import CompletedKernelMap, imputes
+from kernelweave.kernels.maps.sources import FeatureSource, PrecomputedSource, Source
+from kernelweave.kernels.spec import warn_twins
+from kernelweave.views.columns import View, is_precomputed, parse_views, resolve_columns
+from kernelweave.views.missing import (
+    ObservedViews,
+    check_every_view,
+    check_some_view,
+    precomputed_with_missing,
+    split_with_missing,
+)
+from kernelweave.views.precomputed import validate_precomputed
+from kernelweave.views.validate import split_views, validate_features
+
+__all__ = [
+    "COMMON",
+    "Rule",
+    "TrainingRows",
+    "as_outputs",
+    "boolean",
+    "check_choice",
+    "check_labels",
+    "check_outputs",
+    "check_parameters",
+    "check_targets",
+    "encode_labels",
+    "number",
+    "one_of",
+    "positive",
+    "read_label_factor",
+    "read_options",
+    "read_rows",
+    "require_rows",
+    "require_targets",
+    "split_observed",
+    "whole",
+]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Allowed values, in words and as a test."""
+
+    text: str
+    allows: Callable[[Any], bool]
+
+
+def one_of(*words: str) -> Rule:
+    """One of these words."""
+    text = f"one of {', '.join(map(repr, words))}"
+    return Rule(text, lambda v: isinstance(v, str) and v in words)
+
+
+def number(text: str, test: Callable[[Any], bool], *words: str) -> Rule:
+    """A number that passes a test, or one of these words."""
+
+    def allows(value: Any) -> bool:
+        if isinstance(value, str):
+            return value in words
+        real = isinstance(value, int | float | np.number)
+        return real and not isinstance(value, bool | np.bool_) and bool(test(value))
+
+    return Rule(" or ".join([text, *map(repr, words)]), allows)
+
+
+def positive(*words: str) -> Rule:
+    """A finite number above zero, or one of these words."""
+    return number("a finite number > 0", lambda v: np.isfinite(v) and v > 0, *words)
+
+
+def whole(lowest: int, optional: bool = False) -> Rule:
+    """An integer of at least ``lowest``, or None if ``optional``."""
+    rule = number(f"an int >= {lowest}", lambda v: _is_int(v, lowest))
+    if not optional:
+        return rule
+    return Rule(f"None or {rule.text}", lambda v: v is None or rule.allows(v))
+
+
+def boolean() -> Rule:
+    """True or False."""
+    return Rule("a bool", lambda v: isinstance(v, bool | np.bool_))
+
+
+#: The parameters that all estimators have.
+COMMON = {
+    "psd": one_of("error", "clip", "trust"),
+    "missing": one_of("error", "available", "zero"),
+    "verbose": whole(0),
+}
+
+
+def check_parameters(estimator: Any, table: Mapping[str, Rule]) -> None:
+    """Refuse the first parameter whose value breaks its rule."""
+    for name, rule in table.items():
+        value = getattr(estimator, name)
+        if not rule.allows(value):
+            raise ValueError(
+                f"The {name!r} parameter of {type(estimator).__name__} must be "
+                f"{rule.text}; got {value!r}"
+            )
+
+
+def _is_int(value: Any, lowest: int) -> bool:
+    """Whether ``value`` is an integer of at least ``lowest``."""
+    return isinstance(value, Integral) and int(value) >= lowest
+
+
+def check_choice(estimator: Any, name: str, choices: tuple[str, ...]) -> None:
+    """Refuse a parameter that is not one of ``choices``."""
+    check_parameters(estimator, {name: one_of(*choices)})
+
+
+def read_options(kind: type[T], model: Any) -> T:
+    """The dataclass ``kind`` filled with the model's current values of its fields."""
+    return kind(**{field.name: getattr(model, field.name) for field in fields(kind)})  # type: ignore[arg-type]
+
+
+def require_targets(y: Any, owner: str) -> Any:
+    """Targets in host memory; ``owner`` names the estimator that needs them."""
+    if y is None:
+        raise ValueError(f"{owner} requires y to be passed, but the target y is None")
+    return to_numpy(y) if is_array(y) else y
+
+
+def check_labels(X: Any, y: Any, owner: str) -> np.ndarray:
+    """The labels (n,) of the rows of X."""
+    y = column_or_1d(require_targets(y, owner), warn=True)
+    if y.dtype.kind == "f":
+        assert_all_finite(y, input_name="y")
+    check_classification_targets(y)
+    check_consistent_length(X, y)
+    return y
+
+
+def encode_labels(labels: np.ndarray, owner: str) -> tuple[np.ndarray, np.ndarray]:
+    """The classes (k,), at least two of them, and the codes (n,) of labels (n,)."""
+    classes, codes = np.unique(labels, return_inverse=True)
+    if len(classes) < 2:
+        raise ValueError(
+            f"{owner} needs at least 2 classes in y; the {len(labels)} sample(s) "
+            f"contain 1 class: {classes.tolist()[0]!r}"
+        )
+    return classes, codes.reshape(-1)
+
+
+def check_outputs(X: Any, y: Any, owner: str) -> np.ndarray:
+    """The outputs of the rows of X as (n, n_outputs) in float64."""
+    y = check_array(
+        require_targets(y, owner), ensure_2d=False, dtype=np.float64, input_name="y"
+    )
+    check_consistent_length(X, y)
+    if y.ndim == 2 and y.shape[1] == 1:
+        y = column_or_1d(y, warn=True)
+    return y.reshape(len(y), -1)
+
+
+def require_rows(outputs: np.ndarray, owner: str) -> None:
+    """Refuse a single row, which has no variance to explain."""
+    if len(outputs) < 2:
+        raise ValueError(f"{owner} needs at least 2 rows; found 1 sample")
+
+
+def check_targets(X: Any, y: Any, owner: str) -> tuple[np.ndarray, str]:
+    """Labels or numbers as an array, and scikit-learn's type of target."""
+    y = np.asarray(require_targets(y, owner))
+    check_consistent_length(X, y)
+    if y.dtype.kind == "f":
+        assert_all_finite(y, input_name="y")
+    return y, type_of_target(y, input_name="y")
+
+
+def as_outputs(y: np.ndarray, kind: str, owner: str) -> np.ndarray:
+    """Checked targets that are not classes, as (n, n_outputs) in float64."""
+    if y.dtype.kind not in "fiub":
+        raise ValueError(
+            f"Unknown label type: {kind!r}. {owner} takes class labels or numbers"
+        )
+    return check_array(y.reshape(len(y), -1), dtype=np.float64, input_name="y")
+
+
+def read_label_factor(
+    X: Any, y: Any, kernel: Any, owner: str
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """The factor L (n, r) for the rows of X, and the classes (k,) if y holds classes.
+
+    ``kernel`` is the ``label_kernel`` of :class:`~kernelweave.SubspaceKernel`;
+    ``owner`` names the estimator in messages.
+    """
+    y, kind = check_targets(X, y, owner)
+    named, classes = isinstance(kernel, str), None
+    if kind in ("binary", "multiclass") and not (named and kernel == "linear"):
+        classes, codes = encode_labels(y, owner)
+        given = kernel
+        if callable(kernel):
+            given = kernel(classes[:, None], classes[:, None])
+        return label_factor(codes, len(classes), given), classes
+    if callable(kernel):
+        return _of_outputs(y, kernel, owner), None
+    if not named or kernel == "indicator":
+        raise ValueError(
+            f"label_kernel={kernel!r} needs class labels, but y is {kind}; use "
+            "'linear' or a callable for numbers"
+        )
+    outputs = as_outputs(y, kind, owner)
+    require_rows(outputs, owner)
+    return target_factor(outputs), None
+
+
+def _of_outputs(y: np.ndarray, kernel: Any, owner: str) -> np.ndarray:
+    """The factor of a function of the distinct rows of outputs."""
+    values, codes = np.unique(y.reshape(len(y), -1), axis=0, return_inverse=True)
+    if len(values) < 2:
+        raise ValueError(
+            f"{owner} needs at least 2 distinct rows of outputs in y; all {len(y)} are "
+            f"{values.tolist()[0]!r}"
+        )
+    return label_factor(codes.reshape(-1), len(values), kernel(values, values))
+
+
+@dataclass(frozen=True)
+class TrainingRows:
+    """The rows of a fit; none of their kernels has been computed yet."""
+
+    source: Source  # of raw kernels
+    views: list[View]  # empty for precomputed kernels
+    positions: list[list[int]]  # the columns of each view
+    like: Array  # no rows, with their namespace, device and dtype
+
+    @classmethod
+    def of(
+        cls, source: Source, views: list[View], positions: list[list[int]]
+    ) -> TrainingRows:
+        """The rows of a source, before the source releases them."""
+        # A view of an array would keep all of it in memory.
+        return cls(source, views, positions, detached(source.like[:0, ...]))
+
+    def kernels(
+        self, model: Any, progress: Callable[[int], object]
+    ) -> tuple[KernelMap, DenseBank]:
+        """Compute all kernels; returns the map with their scales, and the bank."""
+        if model.missing == "error":
+            kernel_map = KernelMap(self.source, model.psd)
+        else:
+            signed = bool(getattr(model, "signed", False))
+            kernel_map = CompletedKernelMap(
+                self.source, model.psd, model.missing, equal_trace=signed
+            )
+        bank = kernel_map.fit(progress)
+        warn_twins(self.views, self.positions)
+        return kernel_map, bank
+
+
+def read_rows(model: Any, X: Any) -> TrainingRows:
+    """Validate X on behalf of ``model`` and fix the kernel parameters."""
+    gaps = model.missing != "error"
+    if is_precomputed(model.views):
+        return TrainingRows.of(_precomputed(model, X, gaps), [], [])
+    views = parse_views(model.views, reserved=model._get_param_names())
+    X = validate_features(model, X, reset=True)
+    positions = resolve_columns(X, views)
+    if not gaps:
+        source = FeatureSource(views, split_views(X, views, positions))
+        return TrainingRows.of(source, views, positions)
+    data = split_observed(X, views, positions)
+    _check_observed(data, [view.name for view in views])
+    source = FeatureSource(views, data.blocks, data.observed)
+    return TrainingRows.of(source, views, positions)
+
+
+def _precomputed(model: Any, X: Any, gaps: bool) -> PrecomputedSource:
+    if not gaps:
+        return PrecomputedSource(*validate_precomputed(model, X, reset=True))
+    data, names = precomputed_with_missing(model, X, reset=True)
+    _check_observed(data, names)
+    return PrecomputedSource(data.blocks, names, data.observed)
+
+
+def split_observed(
+    X: Any, views: list[View], positions: list[list[int]], dtype: Any = None
+) -> ObservedViews:
+    """One block per view; isolated NaN are allowed where the kernel imputes."""
+    partial = [imputes(view.kernel) for view in views]
+    return split_with_missing(X, views, positions, partial=partial, dtype=dtype)
+
+
+def _check_observed(data: ObservedViews, names: list[str]) -> None:
+    check_every_view(data.observed, names)
+    check_some_view(data.observed, "training")
