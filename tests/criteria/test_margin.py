@@ -7,8 +7,8 @@ import pytest
 from sklearn.svm import SVC
 
 from kernelweave._array import FactorizationError, to_numpy
-from kernelweave.criteria.margin.margin import Margin
-from kernelweave.inner.margin_bounds import balanced, best_intercept
+from kernelweave.criteria.margin import Margin
+from kernelweave.inner.svm import balanced, best_intercept
 from kernelweave.kernels import DenseBank
 from kernelweave.protocols import InfeasibleError
 from kernelweave.solvers import certify

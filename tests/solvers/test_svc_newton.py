@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kernelweave.criteria.margin.margin import MANY_ROWS, Margin
+from kernelweave.criteria.margin import MANY_ROWS, Margin
 from kernelweave.inner import svm
 from kernelweave.kernels import DenseBank
 from kernelweave.solvers import solve, svc_newton

@@ -9,7 +9,7 @@ import numpy as np
 
 from kernelweave._array import Array, as_float, eps, from_numpy, namespace, to_numpy
 from kernelweave._tolerances import ROUNDING_UNITS
-from kernelweave.criteria.identifiability import weight_remarks
+from kernelweave.criteria.base import weight_remarks
 from kernelweave.kernels.checks import symmetric
 from kernelweave.protocols import (
     Bank,

@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from kernelweave.fits.label_kernels import label_factor
 from kernelweave.fits.ridge import LooPath
-from kernelweave.fits.subspace import RegularizedKernel, SubspaceSVM
+from kernelweave.fits.subspace import RegularizedKernel, SubspaceSVM, label_factor
 from kernelweave.papers._chen2008_closed_form import mean_kernels
 from kernelweave.papers.experiment import Split
 from kernelweave.papers.reference.alternation import alternate

@@ -16,9 +16,8 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.preprocessing import KernelCenterer
 from sklearn.svm import SVC
 
-from kernelweave.fits.label_kernels import label_factor
 from kernelweave.fits.ridge import LooPath
-from kernelweave.fits.subspace import RegularizedKernel
+from kernelweave.fits.subspace import RegularizedKernel, label_factor
 
 __all__ = ["best_joint_C", "joint_kernels", "mean_kernels"]
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from kernelweave._array import FactorizationError
-from kernelweave.criteria.fisher.block import BlockDual, BlockExpansion, BlockFisher
+from kernelweave.criteria.fisher import BlockDual, BlockExpansion, BlockFisher
 from kernelweave.inner.correlation import (
     ComplementaryPair,
     dual_start,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from kernelweave.criteria.margin.margin import Margin
+from kernelweave.criteria.margin import Margin
 from kernelweave.inner.saddle import SEPARABLE, SaddlePath
 from kernelweave.protocols import InfeasibleError, Iterate, NormSet
 

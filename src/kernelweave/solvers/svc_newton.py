@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from kernelweave._array import Array, FactorizationError, inner_products, is_numpy
-from kernelweave.criteria.margin.margin import Margin
+from kernelweave.criteria.margin import Margin
 from kernelweave.inner.svm import Machine, solve_machine
 from kernelweave.kernels.banks.dense import DenseBank, host_stack
 from kernelweave.protocols import (

@@ -17,7 +17,7 @@ from kernelweave._array import (
     to_numpy,
 )
 from kernelweave._tolerances import reachable_tolerance
-from kernelweave.criteria.margin.margin import Margin, margins_of
+from kernelweave.criteria.margin import Margin, margins_of
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.models.shared.classifier import KernelClassifier
 from kernelweave.models.shared.inputs import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.optimize import minimize
 
-from kernelweave.criteria.margin.subspace import PlainSubspaceMargin
+from kernelweave.criteria.margin import PlainSubspaceMargin
 from kernelweave.protocols import Evaluation, NormSet
 from kernelweave.solvers.certify import Callback, LocalSolution, Trace, relative_gap
 from kernelweave.solvers.solve import solve

@@ -91,11 +91,11 @@ def _combined(cp: Any, fisher: Any, weights: Any) -> Any:
     """
     kernels = host_stack(fisher.bank)
     identity = np.eye(kernels.shape[1])
-    if fisher.learns_alpha:
+    if fisher.learns_identity:
         kernels = np.concatenate([identity[None], kernels])
     flat = kernels.reshape(len(kernels), -1).T
     total = cp.reshape(flat @ weights, identity.shape, order="C")
-    return total if fisher.learns_alpha else total + fisher.alpha * identity
+    return total if fisher.learns_identity else total + fisher.alpha * identity
 
 
 def allowed_weights(cp: Any, weight_set: LinearSet, weights: Any) -> list[Any]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from kernelweave._array import FactorizationError
 from kernelweave._tolerances import NULL_EIGENVALUE
-from kernelweave.criteria.margin.margin import Margin
+from kernelweave.criteria.margin import Margin
 from kernelweave.kernels.banks.dense import host_stack
 from kernelweave.protocols import Criterion, Iterate, LinearSet, NormSet, WeightSet
 from kernelweave.solvers.cutting_plane import into_set

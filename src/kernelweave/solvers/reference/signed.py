@@ -10,7 +10,7 @@ import numpy as np
 
 from kernelweave._array import FactorizationError
 from kernelweave.criteria.alignment import Alignment
-from kernelweave.criteria.margin.margin import Margin
+from kernelweave.criteria.margin import Margin
 from kernelweave.kernels.banks.dense import host_stack
 from kernelweave.protocols import Iterate, WeightSet
 from kernelweave.solvers.alignment import square_root
