@@ -17,6 +17,7 @@ from kernelweave._array import (
     gram_of_stack,
     inner_products,
     namespace,
+    psd_factor,
     solve_factored,
     solve_stack,
     squared_norm,
@@ -436,12 +437,9 @@ class BlockExpansion:
     def bend(self, correlation: np.ndarray) -> np.ndarray:
         """``tr(X d2A/dw_i dw_j)``, (m, m)."""
         assert self.halves is not None
-        xp = namespace(self.halves)
-        values, vectors = np.linalg.eigh(correlation)
-        root = vectors * np.sqrt(np.maximum(values, 0.0))
-        return 2.0 * gram_of_stack(
-            xp.matmul(self.halves, from_numpy(root, self.halves)[None, :, :])
-        )
+        root = from_numpy(psd_factor(correlation), self.halves)
+        moved = namespace(self.halves).matmul(self.halves, root[None, :, :])
+        return 2.0 * gram_of_stack(moved)
 
 
 class BlockFisher(Fisher):

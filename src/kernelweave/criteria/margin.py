@@ -23,14 +23,14 @@ from kernelweave._array import (
     to_numpy,
 )
 from kernelweave._memory import require_memory
-from kernelweave.criteria.base import weight_remarks
+from kernelweave.criteria.base import KernelCriterion, weight_remarks
 from kernelweave.criteria.fisher import Fisher
 from kernelweave.fits.subspace import RegularizedKernel, SubspaceSVM
 from kernelweave.inner.saddle import SaddlePath, SaddleProblem
 from kernelweave.inner.svm import (
     MarginTerms,
     balanced,
-    best_intercept,
+    best_intercepts,
     hinge,
     solve_svm,
 )
@@ -38,7 +38,6 @@ from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.protocols import (
     Bank,
     CertificateTerms,
-    Criterion,
     Evaluation,
     InfeasibleError,
 )
@@ -56,7 +55,7 @@ MANY_ROWS = 1000
 MODERATE = 1.0
 
 
-class Margin(Criterion):
+class Margin(KernelCriterion):
     """``J(w) = sum_c max_a 2 e'a - a'(G(w) + tau I) a, 0 <= a <= C, y_c'a = 0``.
 
     Lanckriet et al. (2002), Eq. 12, with ``G(w) = diag(y) sum_i w_i K_i diag(y)`` over
@@ -92,6 +91,7 @@ class Margin(Criterion):
     """
 
     offers = frozenset({"hessian", "concave reciprocal", "averages", "parts", "saddle"})
+    identity_name = "1/C"
 
     def __init__(
         self,
@@ -102,25 +102,18 @@ class Margin(Criterion):
     ) -> None:
         _check_margin(margin, C)
         self.bank, self.margin, self.C = bank, margin, C
-        self.learns_C = margin == "l2" and isinstance(C, str)
+        self.learns_identity = margin == "l2" and isinstance(C, str)
         self.signs = _checked_signs(signs, bank.n_samples)  # (N, k), NumPy
         self.rows = np.flatnonzero(np.any(self.signs != 0, axis=1))
-        self.labelled = bank.restrict(self.rows)
         bound = float(C) if margin == "l1" else np.inf
-        tau = 1.0 / float(C) if margin == "l2" and not self.learns_C else 0.0
+        tau = 1.0 / float(C) if margin == "l2" and not self.learns_identity else 0.0
         self.problem = SaddleProblem(
-            self.labelled, self.signs[self.rows], bound, tau, self.learns_C
+            bank.restrict(self.rows),
+            self.signs[self.rows],
+            bound,
+            tau,
+            self.learns_identity,
         )
-
-    @property
-    def n_weights(self) -> int:
-        """p, or p + 1 with the identity first if C is learned."""
-        return self.bank.n_kernels + int(self.learns_C)
-
-    @property
-    def n_kernels(self) -> int:
-        """The number p of kernels."""
-        return self.bank.n_kernels
 
     @property
     def preferred_method(self) -> str:
@@ -131,12 +124,6 @@ class Margin(Criterion):
         if moderate and rows > MANY_ROWS and is_numpy(self.bank.like):
             return "newton"
         return "interior_point"
-
-    def split(self, weights: np.ndarray) -> tuple[float, np.ndarray]:
-        """``tau = 1/C`` of the 2-norm margin (else 0) and the kernel weights (p,)."""
-        if self.learns_C:
-            return float(weights[0]), weights[1:]
-        return self.problem.tau, weights
 
     def evaluate(self, weights: np.ndarray, hessian: bool = True) -> Evaluation:
         """Value, gradient, Hessian and coefficients at weights (m,) of any sign.
@@ -157,18 +144,11 @@ class Margin(Criterion):
             raise
         coef = path.coef()
         products = self.problem.products(coef)
-        scores = to_numpy(inner_products(products, from_numpy(coef, products)))
-        total = float(np.sum(coef * self.problem.signs))
-        square = self.problem.tau * float(np.sum(coef**2))
-        value = 2.0 * total - square - float(scores @ weights)
+        scores = self.problem.scores(coef, products)
+        value = self.problem.terms(coef, scores).linear - float(scores @ weights)
         curvature = path.curvature(products) if hessian else None
-        return Evaluation(
-            value,
-            -scores,
-            curvature,
-            self.over_all_rows(coef),
-            path.n_factorizations,
-        )
+        full = self.over_all_rows(coef)
+        return Evaluation(value, -scores, curvature, full, path.n_factorizations)
 
     def certificate_terms(
         self, weights: np.ndarray, coef: Array, dual: Array
@@ -180,36 +160,30 @@ class Margin(Criterion):
         """
         beta = self._on_labelled(coef)
         products = self.problem.products(beta)
-        upper = self._upper(weights, beta, products)
+        upper = self.problem.upper(weights, beta, products)
         signs, bound = self.problem.signs, self.problem.bound
         feasible = balanced(self._on_labelled(dual), signs, bound)
         if not np.array_equal(feasible, beta):
             products = self.problem.products(feasible)
-        scores = to_numpy(inner_products(products, from_numpy(feasible, products)))
+        scores = self.problem.scores(feasible, products)
         return self.problem.terms(feasible, scores, upper)
 
     def intercept(self, weights: np.ndarray, coef: Array) -> np.ndarray:
         """The best intercept for each column of ``f = K(w) coef``, (k,)."""
         beta = self._on_labelled(coef)
-        tau, _ = self.split(np.asarray(weights, dtype=np.float64))
-        f = self._functions(weights, beta, self.problem.products(beta))
-        loss = self.margin
-        if loss == "l2" and not tau > 0.0:
-            loss = "hard"
-        columns = (self.problem.column(c) for c in range(f.shape[1]))
-        return np.array(
-            [best_intercept(f[rows, c], y, loss) for c, (rows, y) in enumerate(columns)]
-        )
+        tau, _ = self.problem.split(weights)
+        f = self.problem.functions(weights, self.problem.products(beta))
+        loss = "hard" if self.margin == "l2" and not tau > 0.0 else self.margin
+        return best_intercepts(f, self.problem.signs, loss)
 
     def remarks(self, weights: np.ndarray) -> tuple[str, ...]:
         """Whether the weights, and a learned C, are identifiable."""
-        kernel_weights = weights[-self.n_kernels :]
-        remarks = list(weight_remarks(self.bank, kernel_weights, self.learns_C, "1/C"))
-        if self.learns_C and weights[0] == 0.0:
-            remarks.append(
-                "the learned C is infinite: the hard margin is best for this trace"
+        remarks = super().remarks(weights)
+        if self.learns_identity and weights[0] == 0.0:
+            remarks += (
+                "the learned C is infinite: the hard margin is best for this trace",
             )
-        return tuple(remarks)
+        return remarks
 
     def over_all_rows(self, coef: np.ndarray) -> Array:
         """Coefficients of the labelled rows as an array (N, k) like the bank's."""
@@ -219,19 +193,6 @@ class Margin(Criterion):
 
     def _on_labelled(self, coef: Array) -> np.ndarray:
         return to_numpy(coef).astype(np.float64)[self.rows]
-
-    def _functions(
-        self, weights: np.ndarray, beta: np.ndarray, products: Array
-    ) -> np.ndarray:
-        """``K(w) beta`` without the identity's part, (n_labelled, k)."""
-        tau, _ = self.split(weights)
-        total = to_numpy(tensor_sum(weights, products))
-        return total - tau * beta if self.learns_C else total
-
-    def _upper(self, weights: np.ndarray, beta: np.ndarray, products: Array) -> float:
-        tau, _ = self.split(weights)
-        f = self._functions(weights, beta, products)
-        return self.problem.upper(f, beta, tau)
 
 
 def _check_margin(margin: str, C: float | str) -> None:
@@ -290,7 +251,7 @@ def margins_of(bank: Bank, weights: np.ndarray, coef: np.ndarray) -> np.ndarray:
 RIDGES = (1e-10, 1e-9, 1e-6, 1e-3)
 
 
-class SubspaceMargin(Criterion):
+class SubspaceMargin(KernelCriterion):
     """``v(w) = max_A sum(a) - tr(A' T(w) A) / 2``, ``T(w) = G (G + alpha I)^-1``.
 
     The joint problem of Chen et al. (2008), Eqs. 39 and 40, with the subspace (of at
@@ -348,11 +309,6 @@ class SubspaceMargin(Criterion):
         self.bank, self.signs = bank, signs
         self.alpha, self.C, self.tol = float(alpha), float(C), tol
 
-    @property
-    def n_kernels(self) -> int:
-        """The number p of kernels."""
-        return self.bank.n_kernels
-
     def evaluate(self, weights: np.ndarray, hessian: bool = True) -> Evaluation:
         """Value, gradient, Hessian and (A, B) from one factorisation and m SVMs."""
         factor = self._ridge.factor(weights)
@@ -396,10 +352,6 @@ class SubspaceMargin(Criterion):
         points = np.asarray(coef, dtype=np.float64)
         m = self.signs.shape[1]
         return points[:, :m], points[:, m:]
-
-    def remarks(self, weights: np.ndarray) -> tuple[str, ...]:
-        """Whether the weights are identifiable."""
-        return weight_remarks(self.bank, weights, False)
 
     def _kernel(self, factor: Array) -> np.ndarray:
         """T up to a multiple of 11', to which feasible A are blind: (n, n), float64."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import linalg
 
 from kernelweave._array import (
     Array,
@@ -13,6 +14,7 @@ from kernelweave._array import (
     eps,
     from_numpy,
     namespace,
+    psd_factor,
     solve_factored,
     squared_norm,
     to_numpy,
@@ -146,18 +148,17 @@ def _root(matrix: np.ndarray) -> np.ndarray:
 
     The symmetric root has no arbitrary signs.
     """
-    values, vectors = np.linalg.eigh(matrix)
+    values = np.linalg.eigvalsh(matrix)
     if values[0] < -HALF_OF_THE_DIGITS * max(abs(values[-1]), abs(values[0])):
         raise ValueError(
             "the label kernel is not positive semidefinite: its smallest eigenvalue is "
             f"{values[0]:.3g}, its largest {values[-1]:.3g}"
         )
-    keep = values > NULL_EIGENVALUE * len(values) * values[-1]
-    if np.all(keep):
-        return (vectors * np.sqrt(values)) @ vectors.T
-    if not np.any(keep):
-        return np.zeros((len(values), 1))
-    root = vectors[:, keep] * np.sqrt(values[keep])
+    root = psd_factor(matrix, NULL_EIGENVALUE * len(matrix))
+    if root.shape[1] == len(matrix):
+        return linalg.polar(root, side="left")[1]  # R = P U with P P = S
+    if root.size == 0:
+        return np.zeros((len(matrix), 1))
     return (root * column_signs(root))[:, ::-1]
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import linalg
 
+from kernelweave._array import psd_factor
 from kernelweave.inner.interior_point import predict
 
 __all__ = ["ComplementaryPair", "CorrelationMaximum", "maximize_correlation"]
@@ -68,8 +69,7 @@ class CorrelationMaximum:
         if self.mu == 0.0:
             return np.zeros((m, m))
         x = self.correlation
-        values, vectors = np.linalg.eigh(x)
-        root = vectors * np.sqrt(np.maximum(values, 0.0))
+        root = psd_factor(x)
         moved = root.T @ slopes @ root
         # Normal equations, with a ridge against rounding, refined twice.
         gram = x * x
@@ -120,8 +120,7 @@ def maximize_correlation(a: np.ndarray, tol: float = 1e-12) -> CorrelationMaximu
 
 def nearest_correlation(x: np.ndarray) -> np.ndarray:
     """``x`` with negative eigenvalues removed and its diagonal scaled to one."""
-    values, vectors = np.linalg.eigh(0.5 * (x + x.T))
-    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    root = psd_factor(sym(x))
     size = np.linalg.norm(root, axis=1)
     empty = size == 0.0
     root = root / np.where(empty, 1.0, size)[:, None]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy import linalg
@@ -12,6 +13,7 @@ from sklearn.svm import SVC
 
 from kernelweave._array import (
     FactorizationError,
+    psd_factor,
     robust_cholesky,
     solve_factored,
     solve_triangular,
@@ -25,7 +27,7 @@ __all__ = [
     "MarginTerms",
     "balanced",
     "best_intercept",
-    "hard_margin",
+    "best_intercepts",
     "hinge",
     "primal_value",
     "solve_low_rank_svm",
@@ -116,6 +118,12 @@ def best_intercept(f: np.ndarray, y: np.ndarray, loss: str) -> float:
     return _root_of_squared_loss(r, positive)
 
 
+def best_intercepts(f: np.ndarray, signs: np.ndarray, loss: str) -> np.ndarray:
+    """:func:`best_intercept` of each column of f and signs (n, k); 0: no label."""
+    columns = zip(f.T, signs.T, strict=True)
+    return np.array([best_intercept(f[y != 0], y[y != 0], loss) for f, y in columns])
+
+
 def _root_of_squared_loss(r: np.ndarray, positive: np.ndarray) -> float:
     """Root b of ``sum_active (r_i - b)``: positives are active above b, others below.
 
@@ -125,23 +133,13 @@ def _root_of_squared_loss(r: np.ndarray, positive: np.ndarray) -> float:
     order = np.argsort(r)
     r, plus = r[order], positive[order].astype(np.float64)
     minus = 1.0 - plus
-    above, n_above = (
-        np.sum(plus * r) - np.cumsum(plus * r),
-        np.sum(plus) - plus.cumsum(),
-    )
+    above = np.sum(plus * r) - np.cumsum(plus * r)
+    n_above = np.sum(plus) - np.cumsum(plus)
     below, n_below = np.cumsum(minus * r), np.cumsum(minus)
     slope = above + below - (n_above + n_below) * r
     j = max(int(np.count_nonzero(slope >= 0.0)) - 1, 0)
     count = n_above[j] + n_below[j]
     return float((above[j] + below[j]) / count) if count > 0 else float(r[j])
-
-
-def hard_margin(f: np.ndarray, y: np.ndarray, norm2: float) -> float:
-    """``norm(w)^2 / rho^2``, infinite if f does not separate the classes."""
-    rho = 0.5 * float(np.min(f[y > 0]) - np.max(f[y < 0]))
-    if not (rho > 0.0 and norm2 > 0.0):
-        return np.inf
-    return norm2 / rho**2
 
 
 def primal_value(
@@ -153,7 +151,10 @@ def primal_value(
     rows, if there is one.
     """
     norm2 = max(float(coef @ f), 0.0)
-    hard = hard_margin(f + tau * coef, y, norm2 + tau * float(coef @ coef))
+    # norm(w)^2 / rho^2 with the identity as one more kernel, if it separates the rows
+    square, total = norm2 + tau * float(coef @ coef), f + tau * coef
+    rho = 0.5 * float(np.min(total[y > 0]) - np.max(total[y < 0]))
+    hard = square / rho**2 if rho > 0.0 and square > 0.0 else np.inf
     if np.isfinite(bound):
         slack = 1.0 - y * (f + best_intercept(f, y, "l1"))
         return min(norm2 + 2.0 * bound * float(np.sum(np.maximum(slack, 0.0))), hard)
@@ -204,9 +205,8 @@ def solve_low_rank_svm(
     return balanced(np.column_stack(columns), signs, bound)
 
 
-@dataclass
-class _State:
-    """An interior point: s and t = 1 - s, w = Q's, and the multipliers."""
+class _State(NamedTuple):
+    """An interior point, or a step: s and t = 1 - s, w = Q's, and the multipliers."""
 
     s: np.ndarray
     t: np.ndarray
@@ -214,26 +214,16 @@ class _State:
     below: np.ndarray
     above: np.ndarray
 
-    def moved(self, step: _State, lengths: tuple[float, float]) -> _State:
-        """The point after a step of these lengths, primal and dual."""
-        of_s, of_w = lengths
-        return _State(
-            self.s + of_s * step.s,
-            self.t + of_s * step.t,
-            self.w + of_w * step.w,
-            self.below + of_w * step.below,
-            self.above + of_w * step.above,
-        )
+    def moved(self, step: _State, share: float = 1.0) -> _State:
+        """The point after this share of the way to the boundary, at most a full step.
 
-    def lengths(self, step: _State, share: float = 1.0) -> tuple[float, float]:
-        """Step lengths: this share of the way to the boundary, at most 1."""
-        pairs = ((self.s, step.s), (self.t, step.t))
-        others = ((self.below, step.below), (self.above, step.above))
-        first, second = (
-            min(1.0, share * min(largest_step(x, d) for x, d in some))
-            for some in (pairs, others)
-        )
-        return first, second
+        The multipliers and w have a length of their own.
+        """
+        reach = [largest_step(x, d) for x, d in zip(self, step, strict=True)]
+        primal = min(1.0, share * min(reach[:2]))
+        dual = min(1.0, share * min(reach[3:]))
+        lengths = (primal, primal, dual, dual, dual)
+        return _State(*(x + t * d for x, d, t in zip(self, step, lengths, strict=True)))
 
 
 def _interior_point(
@@ -268,7 +258,7 @@ def _interior_point(
         step = system.solve(mu, predictor)
         if not np.all(np.isfinite(step.s)):
             break
-        state = state.moved(step, state.lengths(step, TO_BOUNDARY))
+        state = state.moved(step, TO_BOUNDARY)
     return bound * best * y
 
 
@@ -291,7 +281,7 @@ class _System:
         self.primal_residual[-1] = moments[-1]
         self.weight = 1.0 / (state.below / state.s + state.above / state.t)
         core = q.T @ (q * self.weight[:, None])
-        core[np.arange(len(core) - 1), np.arange(len(core) - 1)] += 1.0
+        core[np.diag_indices(len(core) - 1)] += 1.0
         self.core = linalg.cho_factor(core, check_finite=False)
 
     def solve(self, mu: float, before: _State | None = None) -> _State:
@@ -304,18 +294,12 @@ class _System:
         both = self.q.T @ (self.weight * right) + self.primal_residual
         d_w = linalg.cho_solve(self.core, both, check_finite=False)
         d_s = self.weight * (right - self.q @ d_w)
-        return _State(
-            d_s,
-            -d_s,
-            d_w,
-            (low - state.below * d_s) / state.s,
-            (high + state.above * d_s) / state.t,
-        )
+        d_below = (low - state.below * d_s) / state.s
+        d_above = (high + state.above * d_s) / state.t
+        return _State(d_s, -d_s, d_w, d_below, d_above)
 
     def mu(self, step: _State | None = None) -> float:
-        state = self.state
-        if step is not None:
-            state = state.moved(step, state.lengths(step))
+        state = self.state if step is None else self.state.moved(step)
         return float(np.mean(state.s * state.below + state.t * state.above)) / 2
 
 
@@ -361,21 +345,13 @@ def solve_svm(
     coef = np.column_stack([machine.coef for machine in machines])
     late = np.flatnonzero([machine.gap > tol for machine in machines])
     if len(late):  # low rank and large C: easy for the interior point method
-        others = solve_low_rank_svm(_factor(kernel), signs[:, late], bound, tol)
+        features = psd_factor(kernel, NULL_EIGENVALUE)
+        others = solve_low_rank_svm(features, signs[:, late], bound, tol)
         for j, other in zip(late, others.T, strict=True):
-            if (
-                _relative_gap(kernel @ other, other, signs[:, j], bound)
-                < machines[j].gap
-            ):
+            gap = _relative_gap(kernel @ other, other, signs[:, j], bound)
+            if gap < machines[j].gap:
                 coef[:, j] = other
     return coef
-
-
-def _factor(kernel: np.ndarray) -> np.ndarray:
-    """F (n, r) with ``F F' = K`` up to rounding."""
-    values, vectors = linalg.eigh(kernel)
-    keep = values > NULL_EIGENVALUE * values[-1]
-    return vectors[:, keep] * np.sqrt(values[keep])
 
 
 @dataclass(frozen=True)
@@ -549,8 +525,6 @@ def hinge(values: np.ndarray, signs: np.ndarray) -> tuple[float, np.ndarray]:
     values, signs : ndarray of shape (n, m)
         f without intercept, and y.
     """
-    intercepts = np.array(
-        [best_intercept(f, y, "l1") for f, y in zip(values.T, signs.T, strict=True)]
-    )
+    intercepts = best_intercepts(values, signs, "l1")
     slack = 1.0 - signs * (values + intercepts)
     return float(np.sum(np.maximum(slack, 0.0))), intercepts

@@ -88,7 +88,7 @@ class _Machines(Criterion):
     def evaluate(self, weights: np.ndarray, hessian: bool = True) -> Evaluation:
         """Value, gradient, Hessian and coefficients at weights (m,)."""
         problem = self._problem
-        tau, kernel_weights = self._margin.split(weights)
+        tau, kernel_weights = problem.split(weights)
         kernel = self._work = self._bank.combine(kernel_weights, out=self._work)
         kernel[np.diag_indices(len(kernel))] += tau
         states, coef = [], np.zeros_like(problem.signs)

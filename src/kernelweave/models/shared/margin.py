@@ -143,7 +143,7 @@ def learn_margin(
     coef = to_numpy(solution.coef).astype(np.float64)
     weights = solution.weights
     price = float("inf") if options.margin == "hard" else options.C
-    if criterion.learns_C:
+    if criterion.learns_identity:
         # K / s with coefficients s a is the same function, with s C in place of C.
         before = float(np.max(weights[1:]))
         weights, tau = split_learned(weights, weight_set)

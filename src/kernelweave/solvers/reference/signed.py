@@ -74,7 +74,7 @@ def signed_sdp(margin: Margin, weight_set: SignedSum) -> Iterator[Iterate]:
     own = weights[margin.n_weights - margin.n_kernels :]
     total = _combined(cp, margin.bank, own)
     problem = margin.problem
-    tau = weights[0] if margin.learns_C else problem.tau
+    tau = weights[0] if margin.learns_identity else problem.tau
     objective, constraints = 0.0, _allowed(cp, weight_set, weights, total)
     for column in margin.signs.T:
         rows = np.flatnonzero(column)
