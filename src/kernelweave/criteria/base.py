@@ -55,12 +55,8 @@ class KernelCriterion(Criterion):
 
     def remarks(self, weights: np.ndarray) -> tuple[str, ...]:
         """Whether the weights are identifiable."""
-        return weight_remarks(
-            self.bank,
-            weights[-self.n_kernels :],
-            self.learns_identity,
-            self.identity_name,
-        )
+        kernel_weights, name = weights[-self.n_kernels :], self.identity_name
+        return weight_remarks(self.bank, kernel_weights, self.learns_identity, name)
 
 
 def weight_remarks(
@@ -112,14 +108,8 @@ def same_kernels(bank: Bank) -> list[np.ndarray]:
     sketch = sketch.astype(np.float64)
     size = np.linalg.norm(sketch, axis=1)
     tolerance = SAME if namespace(bank.like).finfo(bank.like.dtype).bits > 32 else 1e-4
-    order = np.argsort(size, kind="stable")
-    groups: list[list[int]] = []
-    for i in order:  # sorted by size, the sketches of equal kernels are neighbours
-        last = groups[-1][-1] if groups else None
-        if size[i] > 0 and last is not None and size[last] > 0:
-            difference = np.linalg.norm(sketch[i] - sketch[last])
-            if difference <= tolerance * size[i]:
-                groups[-1].append(int(i))
-                continue
-        groups.append([int(i)])
+    order = np.argsort(size, kind="stable")  # equal kernels become neighbours
+    gaps = np.linalg.norm(np.diff(sketch[order], axis=0), axis=1)
+    same = (gaps <= tolerance * size[order[1:]]) & (size[order[:-1]] > 0)
+    groups = np.split(order, np.flatnonzero(~same) + 1)
     return [np.sort(group) for group in groups if len(group) > 1]

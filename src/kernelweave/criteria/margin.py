@@ -11,6 +11,7 @@ from kernelweave._array import (
     FactorizationError,
     from_numpy,
     gram_of_stack,
+    in_double,
     inner_products,
     is_numpy,
     lower_inverse,
@@ -33,6 +34,7 @@ from kernelweave.inner.svm import (
     best_intercepts,
     hinge,
     solve_svm,
+    without_intercept,
 )
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.protocols import (
@@ -189,7 +191,7 @@ class Margin(KernelCriterion):
         """Coefficients of the labelled rows as an array (N, k) like the bank's."""
         full = np.zeros(self.signs.shape)
         full[self.rows] = coef
-        return from_numpy(full, self.bank.like, namespace(self.bank.like).float64)
+        return in_double(full, self.bank.like)
 
     def _on_labelled(self, coef: Array) -> np.ndarray:
         return to_numpy(coef).astype(np.float64)[self.rows]
@@ -239,9 +241,9 @@ def _checked_signs(signs: Array, n: int) -> np.ndarray:
 
 def margins_of(bank: Bank, weights: np.ndarray, coef: np.ndarray) -> np.ndarray:
     """``1 / norm(w_c)`` with ``norm(w_c)^2 = a_c' K a_c`` for each column, (c,)."""
-    coef = from_numpy(coef, bank.like, namespace(bank.like).float64)
-    moved = tensor_sum(weights, bank.apply(coef))
-    squared = to_numpy(namespace(coef).sum(coef * moved, axis=0))
+    columns = in_double(coef, bank.like)
+    moved = to_numpy(tensor_sum(weights, bank.apply(columns)))
+    squared = np.sum(coef * moved, axis=0)
     with np.errstate(divide="ignore"):  # a constant function has no finite margin
         return 1.0 / np.sqrt(np.maximum(squared, 0.0))
 
@@ -334,7 +336,7 @@ class SubspaceMargin(KernelCriterion):
         upper, _ = self.primal(weights, coef)
         a, b = self.split(dual)
         products = self._products(b)
-        scores = to_numpy(inner_products(products, self._like(b)))
+        scores = to_numpy(inner_products(products, from_numpy(b, products)))
         a = balanced(a, self.signs, self.C)
         linear = float(np.sum(a * self.signs)) - 0.5 * float(np.sum((a - b) ** 2))
         return CertificateTerms(upper, linear, scores / (2.0 * self.alpha))
@@ -385,17 +387,12 @@ class SubspaceMargin(KernelCriterion):
                 continue
             right = np.column_stack([moved[free, :, c], np.ones(len(free))])
             solved = solve_triangular(root, right)
-            u, ones = solved[:, :-1], solved[:, -1]
-            total += u.T @ u - np.outer(u.T @ ones, ones @ u) / (ones @ ones)
+            total += without_intercept(solved.T @ solved)
         return total
-
-    def _like(self, b: np.ndarray) -> Array:
-        xp = namespace(self.bank.like)
-        return from_numpy(b, self.bank.like, dtype=xp.float64)
 
     def _products(self, b: np.ndarray) -> Array:
         """``G_i B`` (p, n, m) in float64."""
-        return self.bank.apply(self._like(b))
+        return self.bank.apply(in_double(b, self.bank.like))
 
 
 class PlainSubspaceMargin:

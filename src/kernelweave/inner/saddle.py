@@ -13,6 +13,7 @@ from kernelweave._array import (
     Array,
     FactorizationError,
     from_numpy,
+    in_double,
     inner_products,
     namespace,
     robust_cholesky,
@@ -27,6 +28,7 @@ from kernelweave.inner.svm import (
     balanced,
     best_intercepts,
     primal_value,
+    without_intercept,
 )
 from kernelweave.kernels.banks.dense import DenseBank, combine_in_double
 from kernelweave.protocols import Bank, InfeasibleError
@@ -80,12 +82,9 @@ class SaddleProblem:
 
     def products(self, beta: np.ndarray) -> Array:
         """``G_i beta`` on the device of the bank, (m, n, k), for beta (n, k)."""
-        like = self.bank.like
-        moved = from_numpy(beta, like, namespace(like).float64)
+        moved = in_double(beta, self.bank.like)
         out = self.bank.apply(moved)
-        if self.identity:
-            out = namespace(like).concat([moved[None, ...], out])
-        return out
+        return namespace(out).concat([moved[None, ...], out]) if self.identity else out
 
     def scores(self, beta: np.ndarray, products: Array | None = None) -> np.ndarray:
         """``sum_c b_c'G_i b_c`` (m,) for beta (n, k), from its products if given."""
@@ -157,8 +156,6 @@ INFEASIBLE = 1.0
 #: A hard margin whose squared inverse exceeds this, for kernels of mean diagonal one,
 #: is indistinguishable from no margin in float64.
 SEPARABLE = 1e13
-
-Support = Callable[[np.ndarray], float]
 
 
 class SaddlePath:
@@ -234,12 +231,14 @@ class SaddlePath:
     def step(self) -> None:
         """One predictor and corrector."""
         point = self.point
+        columns = self._factor(self.products[: len(point.w), :, :])
         system = SaddleSystem(
-            point, self.residuals, self._factor(), self.signs, self.boxed, self.norm
+            point, self.residuals, columns, self.signs, self.boxed, self.norm
         )
         predictor, mu = predict(system)
         length = min(1.0, point.longest(predictor))
-        if self._infeasibility() > INFEASIBLE * point.complementarity:
+        infeasible = self._infeasibility() > INFEASIBLE * point.complementarity
+        if infeasible and self.norm is not None:
             system.second_order = self._second_order(predictor, length)
         step = system.solve(mu, predictor)
         allowed = point.longest(step)
@@ -259,17 +258,17 @@ class SaddlePath:
 
     def _second_order(
         self, predictor: Point, length: float
-    ) -> tuple[np.ndarray, np.ndarray] | None:
+    ) -> tuple[np.ndarray, np.ndarray]:
         """The second-order terms of the products of w and b after a predictor step."""
-        if self.norm is None:
-            return None
         beta = length * predictor.a * self.signs
         moved = self.size * self.problem.products(beta)
         change = to_numpy(tensor_sum(length * predictor.w, moved))
         scores = self.problem.scores(beta, moved)
         return np.where(self.used, change, 0.0), 0.5 * scores
 
-    def bounds(self, weights: np.ndarray, support: Support) -> tuple[float, float]:
+    def bounds(
+        self, weights: np.ndarray, support: Callable[[np.ndarray], float]
+    ) -> tuple[float, float]:
         """An upper bound at allowed weights (m,), and a lower bound on the optimum.
 
         They follow from the current point without a pass over the kernels. The first is
@@ -322,11 +321,8 @@ class SaddlePath:
         the others.
         """
         total = np.zeros((products.shape[0],) * 2)
-        for c, column in enumerate(self._factor()):
-            block = solve_triangular(column.factor, products[:, :, c].T * column.used)
-            gram = to_numpy(block.T @ block)
-            cross = to_numpy(block.T @ column.half)[:, -1]
-            total += gram - np.outer(cross, cross) / column.gram[-1, -1]
+        for column in self._factor(products):
+            total += without_intercept(column.gram)
         return 2.0 * self.size * total
 
     def _start(self, weights: np.ndarray) -> None:
@@ -396,8 +392,8 @@ class SaddlePath:
         rows = self.residuals.rows - signs * (more_z - more_v)
         self.residuals = replace(self.residuals, rows=rows)
 
-    def _factor(self) -> list[FactoredColumn]:
-        """Factors of M, one per column."""
+    def _factor(self, constraints: Array) -> list[FactoredColumn]:
+        """Factors of M, one per column, for constraints ``G_i b`` (m, n, k)."""
         point = self.point
         tau, w = self.problem.split(self.weights)
         kernel = combine_in_double(self.problem.bank, self.size * w, self._work)
@@ -407,13 +403,11 @@ class SaddlePath:
         if not np.all(np.isfinite(diagonal)):
             raise FactorizationError("the path has reached the boundary of its region")
         diagonal = np.where(self.used, diagonal, 1.0)
-        columns = []
-        for c in range(diagonal.shape[1]):
-            mask = None if self.problem.all_labelled else self.used[:, c]
-            constraints = self.products[:, :, c] if self.norm is not None else None
-            columns.append(FactoredColumn(kernel, diagonal[:, c], mask, constraints))
-            self.n_factorizations += 1
-        return columns
+        self.n_factorizations += diagonal.shape[1]
+        return [
+            FactoredColumn(kernel, of_c, self.used[:, c], constraints[:, :, c])
+            for c, of_c in enumerate(diagonal.T)
+        ]
 
 
 def _largest_sum(scores: np.ndarray, q: float) -> float:
@@ -495,17 +489,14 @@ class FactoredColumn:
         self,
         kernel: Array,
         diagonal: np.ndarray,
-        mask: np.ndarray | None,
-        constraints: Array | None,
+        used: np.ndarray,
+        constraints: Array,
     ) -> None:
-        self.like, n = kernel, len(diagonal)
-        xp = namespace(kernel)
-        ones = np.ones((n, 1)) if mask is None else mask[:, None].astype(np.float64)
-        block = used = self.used = from_numpy(ones, kernel)
-        if constraints is not None:
-            block = xp.concat([constraints.T * used, used], axis=1)
-        if mask is not None:
-            kernel = kernel * used * used.T
+        self.like = kernel
+        ones = from_numpy(used[:, None].astype(np.float64), kernel)
+        block = namespace(kernel).concat([constraints.T * ones, ones], axis=1)
+        if not np.all(used):
+            kernel = kernel * ones * ones.T
         moved = from_numpy(diagonal, kernel)
         self.factor, _ = robust_cholesky(kernel, JITTERS, moved + 1.0, moved)
         self.half = solve_triangular(self.factor, block)

@@ -33,6 +33,7 @@ __all__ = [
     "solve_low_rank_svm",
     "solve_machine",
     "solve_svm",
+    "without_intercept",
 ]
 
 #: Relative difference between the sums of the two classes that counts as rounding.
@@ -76,7 +77,7 @@ class MarginTerms(CertificateTerms):
 
 
 def balanced(coef: np.ndarray, signs: np.ndarray, bound: float) -> np.ndarray:
-    """A point of ``0 <= a <= bound, y'a = 0`` near ``coef = a y``, both (n, k).
+    """A point of ``0 <= a <= bound, y'a = 0`` near ``coef = a y``, (n,) or (n, k).
 
     Entries are clipped, then the class with the larger sum is scaled down, which
     preserves zeros and the box. A feasible point is returned unchanged.
@@ -385,8 +386,16 @@ class Machine:
             return np.zeros((m, m))
         block = np.column_stack([products[:, self.free].T, np.ones(len(self.free))])
         half = solve_triangular(self.factor, block)
-        gram = half.T @ half
-        return 2.0 * (gram[:m, :m] - np.outer(gram[:m, m], gram[m, :m]) / gram[m, m])
+        return 2.0 * without_intercept(half.T @ half)
+
+
+def without_intercept(gram: np.ndarray) -> np.ndarray:
+    """``U'RU`` of ``gram = [U, e]' M^-1 [U, e]``, with R the inverse of M on e'b = 0.
+
+    ``R = M^-1 - M^-1 e e' M^-1 / e'M^-1 e``: how the coefficients of an SVM respond to
+    a change U of its function, the intercept following.
+    """
+    return gram[:-1, :-1] - np.outer(gram[:-1, -1], gram[-1, :-1]) / gram[-1, -1]
 
 
 def solve_machine(
@@ -443,7 +452,7 @@ def _polish(
     kernel: np.ndarray, y: np.ndarray, bound: float, coef: np.ndarray, tol: float
 ) -> Machine:
     """Solve on the free rows and correct the active set until nothing is violated."""
-    coef = balanced(coef[:, None], y[:, None], bound)[:, 0]
+    coef = balanced(coef, y, bound)
     gap = _relative_gap(kernel @ coef, coef, y, bound)
     best = Machine(coef, gap, np.arange(0), None, 0)
     a = coef * y
@@ -468,8 +477,7 @@ def _polish(
         f = kernel[:, used] @ beta[used]
         gap = _relative_gap(f, beta, y, bound)
         if gap < best.gap or gap <= tol:
-            feasible = balanced(beta[:, None], y[:, None], bound)[:, 0]
-            best = Machine(feasible, gap, inside, factor, rounds)
+            best = Machine(balanced(beta, y, bound), gap, inside, factor, rounds)
         slack = y * (f + b) - 1.0
         wrong = ~free & np.where(upper, slack > VIOLATED, slack < -VIOLATED)
         if gap <= tol or not np.any(wrong):
@@ -498,10 +506,10 @@ def _solve_free(
     except FactorizationError:
         return None
     right = y[inside] - kernel[np.ix_(inside, fixed)] @ beta[fixed]
-    ones = solve_factored(factor, np.ones((len(inside), 1)))[:, 0]
+    ones = solve_factored(factor, np.ones(len(inside)))
     total, free = -float(np.sum(beta[fixed])), np.zeros(len(inside))
     for _ in range(REFINEMENTS):  # iterative refinement removes the ridge
-        step = solve_factored(factor, (right - matrix @ free)[:, None])[:, 0]
+        step = solve_factored(factor, right - matrix @ free)
         b = float(np.sum(step) + np.sum(free) - total) / float(np.sum(ones))
         free += step - b * ones
     return free, b, factor
