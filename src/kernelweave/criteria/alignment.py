@@ -11,19 +11,9 @@ from kernelweave._array import Array, as_float, eps, from_numpy, namespace, to_n
 from kernelweave._tolerances import ROUNDING_UNITS
 from kernelweave.criteria.base import KernelCriterion
 from kernelweave.kernels.checks import symmetric
-from kernelweave.protocols import (
-    Bank,
-    CertificateTerms,
-    Evaluation,
-    WeightSet,
-)
+from kernelweave.protocols import Bank, CertificateTerms, Evaluation, WeightSet
 
-__all__ = [
-    "Alignment",
-    "AlignmentTerms",
-    "Target",
-    "kernel_moments",
-]
+__all__ = ["Alignment", "AlignmentTerms", "Target", "kernel_moments"]
 
 
 class Target:

@@ -37,12 +37,7 @@ from kernelweave.inner.svm import (
     without_intercept,
 )
 from kernelweave.kernels.banks.dense import DenseBank
-from kernelweave.protocols import (
-    Bank,
-    CertificateTerms,
-    Evaluation,
-    InfeasibleError,
-)
+from kernelweave.protocols import Bank, CertificateTerms, Evaluation, InfeasibleError
 
 __all__ = ["Margin", "PlainSubspaceMargin", "SubspaceMargin", "margins_of"]
 
@@ -290,12 +285,7 @@ class SubspaceMargin(KernelCriterion):
     offers = frozenset({"hessian", "averages", "parts"})
 
     def __init__(
-        self,
-        bank: Bank,
-        signs: np.ndarray,
-        alpha: float,
-        C: float,
-        tol: float = 1e-9,
+        self, bank: Bank, signs: np.ndarray, alpha: float, C: float, tol: float = 1e-9
     ) -> None:
         if not (np.isfinite(C) and C > 0):
             raise ValueError(f"C must be a finite number > 0, got {C!r}")
@@ -429,12 +419,7 @@ class PlainSubspaceMargin:
     """
 
     def __init__(
-        self,
-        bank: Bank,
-        signs: np.ndarray,
-        alpha: float,
-        C: float,
-        tol: float = 1e-9,
+        self, bank: Bank, signs: np.ndarray, alpha: float, C: float, tol: float = 1e-9
     ) -> None:
         self.bank, self.signs = bank, np.asarray(signs, dtype=np.float64)
         self.alpha, self.C, self.tol = float(alpha), float(C), tol

@@ -51,9 +51,9 @@ class MomentProblem:
         Names of the kernels.
     precision : float
         Machine precision of the products behind ``gram``.
-    origins : ndarray of shape (p,), optional
+    origins : ndarray of shape (p,), default=0
         Squared length of the vector subtracted from the features of each kernel.
-    noise : ndarray of shape (p,), optional
+    noise : ndarray of shape (p,), default=0
         Variance of the features of each kernel that stems from rounding of its columns.
 
     Attributes
@@ -81,22 +81,20 @@ class MomentProblem:
         widths: list[int],
         names: list[str],
         precision: float,
-        origins: np.ndarray | None = None,
-        noise: np.ndarray | None = None,
+        origins: np.ndarray | float = 0.0,
+        noise: np.ndarray | float = 0.0,
     ) -> None:
-        xp, head = namespace(gram), 1 + coding.shape[0]
+        head = 1 + coding.shape[0]
         self.widths, self.coding = list(widths), coding
         self.precision = precision
         self.n_rows = round(float(gram[0, 0]))
         means = gram[0, :] / self.n_rows
-        second = to_numpy(xp.linalg.diagonal(gram))[head:]
         centred = gram - self.n_rows * means[:, None] * means[None, :]
         self.mean = means[head:]
-        origins = np.zeros(len(widths)) if origins is None else origins
-        noise = np.zeros(len(widths)) if noise is None else noise
-        self.scales = self._scales(
-            to_numpy(xp.linalg.diagonal(centred))[head:], second, origins, noise
-        )
+        traces, second = (_traces(a[head:, head:], widths) for a in (centred, gram))
+        rounding = CONSTANT_VARIANCE * precision * (second + self.n_rows * origins)
+        varies = traces > np.maximum(rounding, self.n_rows * noise)
+        self.scales = np.where(varies, self.n_rows / np.where(varies, traces, 1.0), 0.0)
         self.active = [int(i) for i in np.flatnonzero(self.scales)]
         if not self.active:
             raise ValueError(
@@ -119,34 +117,17 @@ class MomentProblem:
     @property
     def n_features(self) -> int:
         """The number of features of the active kernels."""
-        return sum(self.widths[i] for i in self.active)
+        return len(self.used)
 
     @property
     def used(self) -> np.ndarray:
         """Which of all D features belong to active kernels, as indices."""
-        ends = np.cumsum([0, *self.widths])
-        return np.concatenate([np.arange(ends[i], ends[i + 1]) for i in self.active])
+        return np.flatnonzero(np.repeat(self.scales, self.widths))
 
     @property
     def feature_scales(self) -> np.ndarray:
         """The factors by which the features of active kernels were multiplied."""
-        return np.repeat(
-            np.sqrt(self.scales[self.active]), [self.widths[i] for i in self.active]
-        )
-
-    def _scales(
-        self,
-        variances: np.ndarray,
-        second: np.ndarray,
-        origins: np.ndarray,
-        noise: np.ndarray,
-    ) -> np.ndarray:
-        ends = np.cumsum([0, *self.widths])[:-1]
-        traces = np.add.reduceat(variances, ends)
-        sizes = np.add.reduceat(second, ends) + self.n_rows * origins
-        rounding = CONSTANT_VARIANCE * self.precision * sizes
-        varies = traces > np.maximum(rounding, self.n_rows * noise)
-        return np.where(varies, self.n_rows / np.where(varies, traces, 1.0), 0.0)
+        return np.sqrt(np.repeat(self.scales, self.widths)[self.used])
 
     def scaled(self, centred: Array) -> Array:
         """``[Z H]'[Z H]`` of active, scaled columns from ``A'A``, (D + k, D + k)."""
@@ -154,14 +135,10 @@ class MomentProblem:
         scale = from_numpy(self.feature_scales, centred)
         coding = from_numpy(self.coding, centred)
         targets = coding.T @ centred[1:head, :]  # (k, 1 + t + D)
-        features = centred[head:, head:]
-        cross = targets[:, head:]
-        if len(self.active) < len(self.widths):
-            used = xp.asarray(self.used, device=centred.device)
-            features = xp.take(xp.take(features, used, axis=0), used, axis=1)
-            cross = xp.take(cross, used, axis=1)
+        used = from_numpy(head + self.used, centred, xp.int64)
+        features = xp.take(xp.take(centred, used, axis=0), used, axis=1)
         features = features * scale[:, None] * scale[None, :]
-        cross = cross * scale[None, :]
+        cross = xp.take(targets, used, axis=1) * scale[None, :]
         corner = targets[:, 1:head] @ coding
         top = xp.concat([features, cross.T], axis=1)
         return xp.concat([top, xp.concat([cross, corner], axis=1)], axis=0)
@@ -219,25 +196,15 @@ class GcvPath(AlphaPath):
         self.rotated = vectors.T @ problem.target
         self.smallest_alpha = 10.0 * max(eps(values), problem.precision) * largest
 
-    def mean_precision(self, alpha: float) -> float:
-        """q, the mean of ``(M^-1)_ii`` after re-centring."""
-        shrink = namespace(self.eigenvalues).sum(1.0 / (self.eigenvalues + alpha))
-        rest = (self.n_samples - 1 - int(self.eigenvalues.shape[0])) / alpha
-        return max(float(shrink) + rest, 1e-300) / self.n_samples
-
     def press(self, alphas: np.ndarray) -> np.ndarray:
         """``GCV(alpha)`` for each of ``alphas`` (a,), (a,)."""
         squares = to_numpy(namespace(self.rotated).sum(self.rotated**2, axis=1))
-        values = to_numpy(self.eigenvalues)
-        entries = self.n_samples * int(self.rotated.shape[1])
-        return np.array(
-            [
-                float(np.sum(squares / (values + a) ** 2))
-                / self.mean_precision(a) ** 2
-                / entries
-                for a in map(float, alphas)
-            ]
-        )
+        values, n = to_numpy(self.eigenvalues), self.n_samples
+        alphas = np.asarray(alphas, dtype=np.float64)
+        shrink = 1.0 / (values + alphas[:, None])  # (a, r)
+        rest = (n - 1 - len(values)) / alphas
+        q = np.maximum(np.sum(shrink, axis=1) + rest, 1e-300) / n
+        return shrink**2 @ squares / (n * int(self.rotated.shape[1]) * q**2)
 
 
 class CvPath(AlphaPath):
@@ -268,13 +235,12 @@ class CvPath(AlphaPath):
         self.smallest_alpha = (
             10.0 * problem.precision * problem.n_rows * self.mean_eigenvalue
         )
-        total = folds[0, :, :]
-        for fold in range(1, folds.shape[0]):
-            total = total + folds[fold, :, :]
+        total = namespace(folds).sum(folds, axis=0)
+        parts = (folds[f, :, :] for f in range(folds.shape[0]))
         self.parts = [
-            _Fold(problem, total - folds[f, :, :], folds[f, :, :], weights)
-            for f in range(folds.shape[0])
-            if round(float(folds[f, 0, 0])) > 0
+            _Fold(problem, total - part, part, weights)
+            for part in parts
+            if round(float(part[0, 0])) > 0
         ]
 
     def press(self, alphas: np.ndarray) -> np.ndarray:
@@ -291,46 +257,28 @@ class _Fold:
     """Training moments in their eigenbasis, and the moments of the held-out rows."""
 
     def __init__(
-        self,
-        problem: MomentProblem,
-        train: Array,
-        held_out: Array,
-        weights: np.ndarray,
+        self, problem: MomentProblem, train: Array, held_out: Array, weights: np.ndarray
     ) -> None:
         n = round(float(train[0, 0]))
         if n < 2:
             raise ValueError("cross-validation needs at least 2 rows outside each fold")
         means = train[0, :] / n
-        features, target = _columns(problem, train, means, n)
-        scale = self._scales(problem, features, weights, n)
+        centred = train - n * means[:, None] * means[None, :]
+        features, target, _ = _blocks(problem, centred)
+        # a kernel that is constant on the training rows predicts nothing here
+        traces = _traces(features, problem.bank.widths)
+        factors = weights * n / np.where(traces > 1e-12 * n, traces, np.inf)
+        scale = from_numpy(np.sqrt(np.repeat(factors, problem.bank.widths)), features)
         features = features * scale[:, None] * scale[None, :]
         self.values, vectors = eigh(features)
         self.cross = vectors.T @ (target * scale[:, None])  # (D, k)
         # moments of the held-out rows about the means of the training rows
         m = round(float(held_out[0, 0]))
-        shifted = held_out - means[:, None] * held_out[0, :][None, :]
-        shifted = shifted - held_out[:, 0][:, None] * means[None, :]
-        shifted = shifted + m * means[:, None] * means[None, :]
-        zz, zh, hh = _blocks(problem, shifted)
+        product = means[:, None] * held_out[0, :][None, :]
+        shifted = held_out - product - product.T + m * means[:, None] * means[None, :]
+        zz, zh, self.hh = _blocks(problem, shifted)
         rotate = scale[:, None] * vectors
         self.zz, self.zh = rotate.T @ zz @ rotate, rotate.T @ zh
-        self.hh = float(hh)
-
-    @staticmethod
-    def _scales(
-        problem: MomentProblem, features: Array, weights: np.ndarray, n: int
-    ) -> Array:
-        """Square root of weight times ``n / trace`` for each feature, (D,)."""
-        xp = namespace(features)
-        variances = to_numpy(xp.linalg.diagonal(features))
-        widths = problem.bank.widths
-        ends = np.cumsum([0, *widths])[:-1]
-        traces = np.add.reduceat(variances, ends)
-        # a kernel that is constant on the training rows predicts nothing here
-        factors = np.where(
-            traces > 1e-12 * n, weights * n / np.maximum(traces, 1e-300), 0
-        )
-        return from_numpy(np.sqrt(np.repeat(factors, widths)), features)
 
     def error(self, alpha: float) -> float:
         """Sum of squared errors on the held-out rows."""
@@ -340,12 +288,10 @@ class _Fold:
         return self.hh - 2.0 * linear + float(xp.sum(coef * (self.zz @ coef)))
 
 
-def _columns(
-    problem: MomentProblem, gram: Array, means: Array, n: int
-) -> tuple[Array, Array]:
-    """``Z'PZ`` and ``Z'PH`` of n rows, with the scales of the whole problem."""
-    features, cross, _ = _blocks(problem, gram - n * means[:, None] * means[None, :])
-    return features, cross
+def _traces(gram: Array, widths: list[int]) -> np.ndarray:
+    """The trace of each diagonal block of ``gram`` (D, D), (p,)."""
+    diagonal = to_numpy(namespace(gram).linalg.diagonal(gram))
+    return np.add.reduceat(diagonal, np.cumsum([0, *widths])[:-1])
 
 
 def _blocks(problem: MomentProblem, gram: Array) -> tuple[Array, Array, float]:

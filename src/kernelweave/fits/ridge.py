@@ -394,10 +394,6 @@ class LooPath(AlphaPath):
 
     def _precision(self, shrink: Array) -> Array:
         """``(U * U) D`` for D (n - 1, a), squaring a block of rows at a time."""
-        xp = namespace(shrink)
-        parts = [
-            (block * block) @ shrink
-            for rows in row_chunks(self.n_samples, self.n_samples)
-            for block in (self.vectors[rows, :],)
-        ]
-        return xp.concat(parts)
+        blocks = row_chunks(self.n_samples, self.n_samples)
+        parts = [self.vectors[rows, :] ** 2 @ shrink for rows in blocks]
+        return namespace(shrink).concat(parts)

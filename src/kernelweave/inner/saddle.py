@@ -486,11 +486,7 @@ class FactoredColumn:
     """A factored ``M`` and the constraints ``[G_1 b, ..., G_m b, e]`` of one column."""
 
     def __init__(
-        self,
-        kernel: Array,
-        diagonal: np.ndarray,
-        used: np.ndarray,
-        constraints: Array,
+        self, kernel: Array, diagonal: np.ndarray, used: np.ndarray, constraints: Array
     ) -> None:
         self.like = kernel
         ones = from_numpy(used[:, None].astype(np.float64), kernel)
