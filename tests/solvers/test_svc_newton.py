@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 from kernelweave.criteria.margin import MANY_ROWS, Margin
-from kernelweave.inner import svm
 from kernelweave.kernels import DenseBank
+from kernelweave.protocols import Method
 from kernelweave.solvers import solve, svc_newton
 from kernelweave.weights import LpBall, Simplex
 
@@ -51,11 +53,10 @@ def test_several_columns_and_missing_labels(margins, rng):
     assert solution.value == pytest.approx(expected.value, rel=2e-6)
 
 
-def test_where_libsvm_fails_the_interior_point_helps(margins, monkeypatch):
-    monkeypatch.setattr(svm, "MAX_STEPS", 1)
-    monkeypatch.setattr(svm, "MAX_ROUNDS", 1)
+def test_where_libsvm_fails_the_interior_point_helps(margins):
+    unpolished = partial(svc_newton.svc_newton, max_rounds=0)
     criterion, _ = margins.reference(60, 0, 3, "l1")
-    solution = solve(criterion, Simplex(), "newton", tol=1e-6)
+    solution = solve(criterion, Simplex(), Method("newton", unpolished, 60), tol=1e-6)
     assert solution.converged
     assert solution.value == pytest.approx(4.85697904, rel=2e-6)
     assert solution.n_factorizations > 3 * solution.n_iter

@@ -59,21 +59,14 @@ class MarginTerms(CertificateTerms):
     square: float = 0.0
     largest_factor: float = 1.0
 
-    def factor(self, support: float) -> float:
-        """The best s, given that ``<q, u> <= support`` for every allowed ``u``."""
-        curvature = self.square + support
-        if self.total <= 0.0:
-            return 0.0
-        if not curvature * self.largest_factor > self.total:
-            return self.largest_factor
-        return self.total / curvature
-
     def lower_bound(self, support: float) -> float:
         """``max_s 2 s total - s^2 (square + support)``."""
-        s = self.factor(support)
-        if np.isinf(s):
-            return np.inf
-        return 2.0 * s * self.total - s**2 * (self.square + support)
+        if self.total <= 0.0:
+            return 0.0
+        s, curvature = self.largest_factor, self.square + support
+        if curvature * s > self.total:
+            s = self.total / curvature
+        return 2.0 * s * self.total - s**2 * curvature if np.isfinite(s) else np.inf
 
 
 def balanced(coef: np.ndarray, signs: np.ndarray, bound: float) -> np.ndarray:
@@ -307,7 +300,7 @@ class _System:
 #: Tolerances requested from LIBSVM, in units of the margin, in this order.
 VIOLATIONS = (1e-3, 1e-5)
 #: Maximum number of LIBSVM steps, each of which changes two variables, and of
-#: corrections of its active set, per machine.
+#: corrections of its active set, for each machine.
 MAX_STEPS, MAX_ROUNDS = 100_000, 30
 #: C passed to LIBSVM if there is no box, for a kernel of mean diagonal one.
 NO_BOX = 1e4
@@ -404,6 +397,7 @@ def solve_machine(
     bound: float,
     tol: float,
     start: np.ndarray | None = None,
+    max_rounds: int = MAX_ROUNDS,
 ) -> Machine:
     """One machine, with or without a box, polished until its gap is small enough.
 
@@ -423,13 +417,17 @@ def solve_machine(
         Relative gap to reach.
     start : ndarray of shape (n,), optional
         ``a y`` from a similar machine, whose active set is tried first.
+    max_rounds : int, default=30
+        Maximum number of corrections of the active set; 0 for LIBSVM's answer as it is.
 
     Returns
     -------
     Machine
         The best one found; its gap says how good that is.
     """
-    best = None if start is None else _polish(kernel, y, bound, start, tol)
+    best = None
+    if start is not None:
+        best = _polish(kernel, y, bound, start, tol, max_rounds)
     scale = float(np.mean(np.diagonal(kernel))) or 1.0
     box = bound if np.isfinite(bound) else NO_BOX / scale
     for violation in VIOLATIONS:
@@ -441,7 +439,7 @@ def solve_machine(
             svc.fit(kernel, y)
         coef = np.zeros(len(y))
         coef[svc.support_] = svc.dual_coef_[0]
-        machine = _polish(kernel, y, bound, coef, tol)
+        machine = _polish(kernel, y, bound, coef, tol, max_rounds)
         if best is None or machine.gap < best.gap:
             best = machine
     assert best is not None
@@ -449,7 +447,12 @@ def solve_machine(
 
 
 def _polish(
-    kernel: np.ndarray, y: np.ndarray, bound: float, coef: np.ndarray, tol: float
+    kernel: np.ndarray,
+    y: np.ndarray,
+    bound: float,
+    coef: np.ndarray,
+    tol: float,
+    max_rounds: int,
 ) -> Machine:
     """Solve on the free rows and correct the active set until nothing is violated."""
     coef = balanced(coef, y, bound)
@@ -459,7 +462,7 @@ def _polish(
     room = AT_BOUND * (bound if np.isfinite(bound) else float(np.max(a)))
     free = (a > room) & (a < bound - room)
     upper = a >= bound - room
-    for rounds in range(1, MAX_ROUNDS + 1):
+    for rounds in range(1, max_rounds + 1):
         inside, fixed = np.flatnonzero(free), np.flatnonzero(upper & ~free)
         beta = np.zeros(len(y))
         beta[fixed] = bound * y[fixed]

@@ -9,7 +9,7 @@ import numpy as np
 
 from kernelweave._array import Array, FactorizationError, inner_products, is_numpy
 from kernelweave.criteria.margin import Margin
-from kernelweave.inner.svm import Machine, solve_machine
+from kernelweave.inner.svm import MAX_ROUNDS, Machine, solve_machine
 from kernelweave.kernels.banks.dense import DenseBank, host_stack
 from kernelweave.protocols import (
     CertificateTerms,
@@ -28,7 +28,9 @@ __all__ = ["svc_newton"]
 INNER_GAP = 1e-9
 
 
-def svc_newton(criterion: Margin, weight_set: LinearSet) -> Iterator[Iterate]:
+def svc_newton(
+    criterion: Margin, weight_set: LinearSet, max_rounds: int = MAX_ROUNDS
+) -> Iterator[Iterate]:
     """Minimise a margin criterion by training only a few support vector machines.
 
     The machines at given weights come from libsvm, or from the active set at the
@@ -42,12 +44,14 @@ def svc_newton(criterion: Margin, weight_set: LinearSet) -> Iterator[Iterate]:
 
     Everything runs in host memory: kernels of other array libraries are copied there.
 
+    ``max_rounds`` limits the corrections of the active set, for each machine.
+
     Yields
     ------
     Iterate
         One per evaluation.
     """
-    machines = _Machines(criterion)
+    machines = _Machines(criterion, max_rounds)
     try:
         yield from newton(machines, weight_set)
     except InfeasibleError:
@@ -61,8 +65,9 @@ class _Machines(Criterion):
 
     offers = Margin.offers
 
-    def __init__(self, margin: Margin) -> None:
+    def __init__(self, margin: Margin, max_rounds: int = MAX_ROUNDS) -> None:
         self._margin, self._problem = margin, margin.problem
+        self._max_rounds = max_rounds
         bank = self._problem.bank
         home = is_numpy(bank.like) and bank.like.dtype == np.float64
         self._bank = bank if home else DenseBank(host_stack(bank))
@@ -95,7 +100,9 @@ class _Machines(Criterion):
         for c in range(problem.signs.shape[1]):
             rows, y = problem.column(c)
             part = kernel if isinstance(rows, slice) else kernel[np.ix_(rows, rows)]
-            state = solve_machine(part, y, problem.bound, INNER_GAP, self._last[c])
+            state = solve_machine(
+                part, y, problem.bound, INNER_GAP, self._last[c], self._max_rounds
+            )
             if state.gap > INNER_GAP:
                 return self._margin.evaluate(weights, hessian=hessian)
             self._last[c] = state.coef
