@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from kernelweave._array import Array, as_float, eps, from_numpy, namespace, to_numpy
+from kernelweave._array import (
+    Array,
+    as_float,
+    eps,
+    from_numpy,
+    in_double,
+    namespace,
+    to_numpy,
+)
 from kernelweave._tolerances import ROUNDING_UNITS
 from kernelweave.criteria.base import KernelCriterion
 from kernelweave.kernels.checks import symmetric
@@ -52,9 +59,9 @@ class Target:
 
 
 def kernel_moments(
-    bank: Bank, rows: np.ndarray, target: Target, centred: bool
+    bank: Bank, target: Target, centred: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Norms, correlations and cosines to the target of the kernels over some rows.
+    """Norms, correlations and cosines to the target of the kernels.
 
     One pass over the kernels, or two if they are to be centred. Blocks of rows are
     converted to float64, so that sums over float32 kernels lose no accuracy. Each
@@ -65,12 +72,10 @@ def kernel_moments(
     ----------
     bank : Bank
         p kernels.
-    rows : ndarray of int, shape (n,)
-        Row numbers, sorted.
     target : Target
-        T over these rows.
+        T over the same rows.
     centred : bool
-        Whether to centre the kernels over these rows.
+        Whether to centre the kernels.
 
     Returns
     -------
@@ -81,21 +86,21 @@ def kernel_moments(
     cosines : ndarray of shape (p,)
         ``<G_i, T> / (norm(G_i) norm(T))``.
     """
-    p, n = bank.n_kernels, len(rows)
+    p, n, xp = bank.n_kernels, bank.n_samples, namespace(bank.like)
     # A kernel is positive semidefinite: its largest entry is on the diagonal.
-    sizes = np.max(np.abs(bank.diagonals()[:, rows]), axis=1)
+    sizes = np.max(np.abs(bank.diagonals()), axis=1)
     units = np.where(sizes > 0, sizes, 1.0)
-    means = _row_means(bank, rows) / units[:, None] if centred else np.zeros((p, n))
+    equal = in_double(np.full((n, 1), 1.0 / n), bank.like)
+    means = to_numpy(bank.apply(equal))[:, :, 0] / units[:, None] if centred else None
     gram, inner, before = np.zeros((p, p)), np.zeros(p), np.zeros(p)
-    for part, block in _blocks(bank, rows):
-        block = block / from_numpy(units, block)[:, None, None]
-        if centred:
-            before += to_numpy(namespace(block).sum(block * block, axis=(1, 2)))
-            block = _centre(block, means, part)
-        flat = namespace(block).reshape(block, (p, -1))
-        goal = from_numpy(target.block(part).reshape(-1), flat)
+    for rows, block in bank.row_blocks():
+        block = as_float(block, xp.float64) / in_double(units, block)[:, None, None]
+        if means is not None:
+            before += to_numpy(xp.sum(block * block, axis=(1, 2)))
+            block = _centre(block, means, rows)
+        flat = xp.reshape(block, (p, -1))
         gram += to_numpy(flat @ flat.T)
-        inner += to_numpy(flat @ goal)
+        inner += to_numpy(flat @ from_numpy(target.block(rows).reshape(-1), flat))
     squares = np.diag(gram).copy()
     if centred:
         # Rounding that centring leaves of a constant kernel.
@@ -105,28 +110,6 @@ def kernel_moments(
     whole = np.where(norms > 0, norms, np.inf)
     correlations = gram / whole[:, None] / whole[None, :]
     return norms * units, correlations, inner / whole / target.norm
-
-
-def _blocks(bank: Bank, rows: np.ndarray) -> Iterator[tuple[slice, Array]]:
-    """The kernels between ``rows``, float64, a few rows (p, r, n) at a time."""
-    xp, every = namespace(bank.like), len(rows) == bank.n_samples
-    columns = from_numpy(rows, bank.like, dtype=xp.int64)
-    for part, block in bank.row_blocks():
-        if not every:
-            first = part.start
-            part = slice(*map(int, np.searchsorted(rows, (first, part.stop))))
-            block = xp.take(block, columns[part] - first, axis=1)
-            block = xp.take(block, columns, axis=2)
-        yield part, as_float(block, xp.float64)
-
-
-def _row_means(bank: Bank, rows: np.ndarray) -> np.ndarray:
-    """Means (p, n) of the rows of each kernel, over ``rows``."""
-    chosen = np.zeros((bank.n_samples, 1))
-    chosen[rows] = 1.0 / len(rows)
-    dtype = namespace(bank.like).float64
-    sums = bank.apply(from_numpy(chosen, bank.like, dtype))
-    return to_numpy(sums)[:, rows, 0]
 
 
 def _centre(block: Array, means: np.ndarray, part: slice) -> Array:
@@ -221,7 +204,7 @@ class Alignment(KernelCriterion):
                 "the target is zero on the labelled rows"
                 + (" after centring: it contains only one class" if centred else "")
             )
-        moments = kernel_moments(bank, self.rows, known, self.centred)
+        moments = kernel_moments(bank.restrict(self.rows), known, self.centred)
         self.norms, self.correlations, self.cosines = moments
 
     def alignment(self, weights: np.ndarray) -> float:
