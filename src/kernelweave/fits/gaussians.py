@@ -9,6 +9,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
 
 from kernelweave._array import Array, from_numpy, namespace
+from kernelweave.fits.rows import RowDesign
 
 __all__ = ["ClassGaussians", "HeldOutClasses"]
 
@@ -61,6 +62,7 @@ class ClassGaussians:
         targets: np.ndarray,
         codes: np.ndarray,
         spread: np.ndarray | None = None,
+        design: RowDesign | None = None,
     ) -> ClassGaussians:
         """Fit to leave-one-out projections.
 
@@ -68,18 +70,24 @@ class ClassGaussians:
         ----------
         projected, targets : ndarray of shape (n, r)
             Projection of each row by the model fitted without it, and its target. All
-            rows of a class share one target, and the targets sum to zero.
+            rows of a class share one target, of (weighted) mean zero.
         codes : ndarray of int of shape (n,)
             Classes 0 .. k - 1, each of which must occur.
         spread : ndarray of shape (n, r), optional
             Variance of each projection.
+        design : RowDesign, optional
+            Weights of the rows, and groups left out together.
         """
         projected = np.asarray(projected, dtype=np.float64)
-        _, first, counts = np.unique(codes, return_index=True, return_counts=True)
-        sums = np.zeros((len(counts), projected.shape[1]))
-        np.add.at(sums, codes, projected)
-        held_out = HeldOutClasses(counts, sums, np.asarray(targets)[first])
-        return held_out.gaussians(projected, codes, spread)
+        design = design or RowDesign(len(codes))
+        _, first = np.unique(codes, return_index=True)
+        sums = np.zeros((len(first), projected.shape[1]))
+        np.add.at(sums, codes, design.each[:, None] * projected)
+        units = np.arange(len(codes)) if design.groups is None else design.groups
+        several = np.bincount(np.unique(np.stack([codes, units]), axis=1)[0]) > 1
+        counts = np.bincount(codes, design.each)
+        held_out = HeldOutClasses(counts, sums, np.asarray(targets)[first], several)
+        return held_out.gaussians(projected, codes, spread, design)
 
     @property
     def remark(self) -> str | None:
@@ -131,29 +139,39 @@ class HeldOutClasses:
     Parameters
     ----------
     counts : ndarray of shape (k,)
-        Number of rows in each class.
+        Number of rows in each class, or sum of their weights.
     sums : ndarray of shape (k, r)
-        Sums of the leave-one-out projections of each class.
+        (Weighted) sums of the leave-one-out projections of each class.
     coding : ndarray of shape (k, r)
         Target of each class.
+    several : ndarray of bool of shape (k,), optional
+        Whether a class has rows in several groups; by default, more than one row.
     """
 
     def __init__(
-        self, counts: np.ndarray, sums: np.ndarray, coding: np.ndarray
+        self,
+        counts: np.ndarray,
+        sums: np.ndarray,
+        coding: np.ndarray,
+        several: np.ndarray | None = None,
     ) -> None:
         self.counts = np.asarray(counts, dtype=np.float64)
         self.coding = np.asarray(coding, dtype=np.float64)
-        # Without its only row a class is unknown: it takes no part in the slope.
-        several = self.counts > 1
-        self.usable = np.where(several, self.counts, 0.0)
-        self.sums = np.where(several[:, None], sums, 0.0)
+        # Without its only row or group a class is unknown: it is no part of the slope.
+        self.several = self.counts > 1 if several is None else several
+        self.usable = np.where(self.several, self.counts, 0.0)
+        self.sums = np.where(self.several[:, None], sums, 0.0)
         self.center = np.sum(self.sums, axis=0) / max(float(np.sum(self.usable)), 1.0)
         self.found = float(np.sum(self.sums * self.coding))
         self.squares = np.sum(self.coding**2, axis=1)
         self.sought = float(self.usable @ self.squares)
 
     def gaussians(
-        self, projected: np.ndarray, codes: np.ndarray, spread: np.ndarray | None = None
+        self,
+        projected: np.ndarray,
+        codes: np.ndarray,
+        spread: np.ndarray | None = None,
+        design: RowDesign | None = None,
     ) -> ClassGaussians:
         """Class Gaussians, calibrated on leave-one-out projections of some rows.
 
@@ -165,25 +183,24 @@ class HeldOutClasses:
             Their classes.
         spread : ndarray of shape (m, r), optional
             Variance of each projection.
+        design : RowDesign, optional
+            Weights and groups of these rows.
         """
-        log_prior = np.log(self.counts / np.sum(self.counts))
-        rows = np.arange(len(codes))
+        design = design or RowDesign(len(codes))
+        precision = np.ones_like(projected) if spread is None else 1.0 / spread
+        if design.groups is None:
+            left = self._without_rows(projected, codes, precision, design.each)
+        else:
+            left = self._without_groups(projected, codes, precision, design)
         slope = max(self.found / self.sought, 0.0) if self.sought > 0 else 0.0
-        slopes = self._slopes_without(projected, codes)
-        weight = np.ones_like(projected) if spread is None else 1.0 / spread
-        distances = self._distances(projected, codes, slopes, weight)
-        several = self.counts[codes] > 1
-        shares = np.tile(self.counts, (len(codes), 1))
-        shares[rows, codes] -= several
-        shares = np.log(shares / np.sum(shares, axis=1, keepdims=True))
         variance = 1.0
         if slope > 0:
-            variance = _best_variance(distances, shares, codes, projected.shape[1])
-        informed = (slopes > 0)[:, None]
-        scores = shares - np.where(informed, distances / (2.0 * variance), 0.0)
-        right = several & (np.argmax(scores, axis=1) == codes)
-        means = self._means(slope)
-        return ClassGaussians(means, variance, log_prior, slope, float(np.mean(right)))
+            variance = _best_variance(left, codes, projected.shape[1], design.each)
+        scores = left.log_shares - left.distances / (2.0 * variance)
+        right = self.several[codes] & (np.argmax(scores, axis=1) == codes)
+        score = float(np.average(right, weights=design.each))
+        log_prior = np.log(self.counts / np.sum(self.counts))
+        return ClassGaussians(self._means(slope), variance, log_prior, slope, score)
 
     def _means(self, slope: float) -> np.ndarray:
         if not slope > 0:
@@ -191,58 +208,100 @@ class HeldOutClasses:
         prior = PRIOR_ROWS * (self.center + slope * self.coding)
         return (self.sums + prior) / (self.usable + PRIOR_ROWS)[:, None]
 
-    def _slopes_without(self, z: np.ndarray, own: np.ndarray) -> np.ndarray:
-        """The slope without each of the rows ``z`` (m, r), (m,)."""
-        several = self.counts[own] > 1
-        found = self.found - several * np.sum(z * self.coding[own], axis=1)
-        sought = self.sought - several * self.squares[own]
-        return np.maximum(found / np.where(sought > 0, sought, np.inf), 0.0)
-
-    def _distances(
-        self, z: np.ndarray, own: np.ndarray, slopes: np.ndarray, weight: np.ndarray
-    ) -> np.ndarray:
-        """Squared distances (m, k) to class means computed without the row.
+    def _without_rows(
+        self, z: np.ndarray, own: np.ndarray, precision: np.ndarray, w: np.ndarray
+    ) -> _LeftOut:
+        """Distances and shares without each of the rows ``z`` (m, r) of weight w (m,).
 
         The means are ``b_c + s g_c`` with the slope s of each row, so matrix products
         serve all rows and classes; only the row's own class has a different mean.
         """
+        rows = np.arange(len(z))
+        taken = np.where(self.several[own], w, 0.0)
+        found = self.found - taken * np.sum(z * self.coding[own], axis=1)
+        sought = self.sought - taken * self.squares[own]
+        slopes = np.maximum(found / np.where(sought > 0, sought, np.inf), 0.0)
         size = (self.usable + PRIOR_ROWS)[:, None]
         b = (self.sums + PRIOR_ROWS * self.center) / size
         g = PRIOR_ROWS * self.coding / size
-        weighted, s = z * weight, slopes[:, None]
-        distances = np.sum(weighted * z, axis=1)[:, None] + weight @ (b**2).T
+        weighted, s = z * precision, slopes[:, None]
+        distances = np.sum(weighted * z, axis=1)[:, None] + precision @ (b**2).T
         distances -= 2.0 * weighted @ b.T
-        distances += 2.0 * s * (weight @ (b * g).T - weighted @ g.T)
-        distances += s**2 * (weight @ (g**2).T)
+        distances += 2.0 * s * (precision @ (b * g).T - weighted @ g.T)
+        distances += s**2 * (precision @ (g**2).T)
         prior = PRIOR_ROWS * (self.center + s * self.coding[own])
-        several = (self.counts[own] > 1)[:, None]
-        mean = (self.sums[own] - several * z + prior) / (size[own] - several)
-        rows = np.arange(len(z))
-        distances[rows, own] = np.sum(weight * (z - mean) ** 2, axis=1)
-        # Without the row its class has one row fewer, which stretches the coordinate of
-        # that class: coordinate c of z is q_c <z, h_c>, coded by 1 / q_c.
+        removed = taken[:, None]
+        mean = (self.sums[own] - removed * z + prior) / (size[own] - removed)
+        distances[rows, own] = np.sum(precision * (z - mean) ** 2, axis=1)
+        # Without the row its class is smaller, which stretches the coordinate of that
+        # class: coordinate c of z is q_c <z, h_c>, coded by 1 / q_c.
         h = self.coding[own]
         along = (self.coding @ b.T)[own] + s * (self.coding @ g.T)[own]  # (m, k)
         along[rows, own] = np.sum(mean * h, axis=1)
         along -= np.sum(z * h, axis=1)[:, None]
-        n, own_count = np.sum(self.counts), self.counts[own]
-        stretch = (n - own_count) / (n * np.maximum(own_count - 1.0, 1.0))
-        stretch *= several[:, 0] * own_count / n * np.mean(weight, axis=1)
-        return distances + stretch[:, None] * along**2
+        total, own_count = np.sum(self.counts), self.counts[own]
+        rest = np.where(taken > 0, own_count - taken, 1.0)
+        stretch = taken * (total - own_count) / (total * rest)
+        stretch *= own_count / total * np.mean(precision, axis=1)
+        distances += stretch[:, None] * along**2
+        shares = np.tile(self.counts, (len(own), 1))
+        shares[rows, own] -= taken
+        log_shares = np.log(shares / np.sum(shares, axis=1, keepdims=True))
+        return _LeftOut(np.where(slopes[:, None] > 0, distances, 0.0), log_shares)
+
+    def _without_groups(
+        self, z: np.ndarray, own: np.ndarray, precision: np.ndarray, design: RowDesign
+    ) -> _LeftOut:
+        """The same with all rows of a group left out: means differ for every class."""
+        k, total = len(self.counts), np.sum(self.counts)
+        distances, log_shares = np.zeros((2, len(z), k))
+        for rows in design.members:
+            w, classes = design.each[rows], own[rows]
+            taken = np.where(self.several, np.bincount(classes, w, minlength=k), 0.0)
+            gone = np.zeros_like(self.sums)
+            np.add.at(gone, classes, w[:, None] * z[rows])
+            sums = self.sums - np.where(self.several[:, None], gone, 0.0)
+            counts, usable = self.counts - taken, self.usable - taken
+            found = float(np.sum(sums * self.coding))
+            sought = float(usable @ self.squares)
+            log_shares[rows] = np.log(counts / np.sum(counts))
+            if not (found > 0 and sought > 0):
+                continue
+            center = np.sum(sums, axis=0) / np.sum(usable)
+            prior = PRIOR_ROWS * (center + found / sought * self.coding)
+            means = (sums + prior) / (usable + PRIOR_ROWS)[:, None]
+            apart = z[rows][:, None, :] - means[None, :, :]  # (s, k, r)
+            # coordinates of smaller classes are stretched, as for single rows
+            shrunk = counts * total / (self.counts * np.sum(counts))
+            stretch = self.counts / total * (1.0 / shrunk - 1.0)  # (k,)
+            along = (apart @ self.coding.T) ** 2 @ stretch  # (s, k)
+            own_precision = precision[rows]
+            distances[rows] = np.sum(own_precision[:, None, :] * apart**2, axis=2)
+            distances[rows] += np.mean(own_precision, axis=1)[:, None] * along
+        return _LeftOut(distances, log_shares)
+
+
+@dataclass(frozen=True)
+class _LeftOut:
+    """Squared distances to class means, and class shares, without each row, (m, k)."""
+
+    distances: np.ndarray  # 0 if there is no evidence for the classes without the row
+    log_shares: np.ndarray
 
 
 def _best_variance(
-    distances: np.ndarray, log_shares: np.ndarray, codes: np.ndarray, r: int
+    left: _LeftOut, codes: np.ndarray, r: int, weights: np.ndarray
 ) -> float:
     """The shared variance with the smallest log loss, from distances (n, k)."""
     rows = np.arange(len(codes))
-    residual = float(np.mean(distances[rows, codes])) / r
+    residual = float(np.average(left.distances[rows, codes], weights=weights)) / r
     if not residual > 0:
         return 1.0
 
     def log_loss(log_factor: float) -> float:
-        scores = log_shares - distances / (2.0 * residual * np.exp(log_factor))
-        return -float(np.mean(log_softmax(scores, axis=1)[rows, codes]))
+        scale = 2.0 * residual * np.exp(log_factor)
+        scores = log_softmax(left.log_shares - left.distances / scale, axis=1)
+        return -float(np.average(scores[rows, codes], weights=weights))
 
     low, high = np.log(VARIANCE_RANGE)
     best = minimize_scalar(log_loss, bounds=(low, high), method="bounded")

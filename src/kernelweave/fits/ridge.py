@@ -28,6 +28,7 @@ from kernelweave._array import (
 )
 from kernelweave._memory import row_chunks
 from kernelweave._tolerances import SAME_SCORE
+from kernelweave.fits.rows import RowDesign
 
 __all__ = [
     "AlphaPath",
@@ -47,7 +48,7 @@ __all__ = [
 ROOM = 1e-6
 
 
-def binary_target(codes: np.ndarray) -> np.ndarray:
+def binary_target(codes: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
     """``a_i = 1/m+`` in the positive class and ``-1/m-`` in the other, (n, 1).
 
     Ye et al. (2007), Eq. 8. Class 1, the second in sorted order, is the positive one,
@@ -57,18 +58,23 @@ def binary_target(codes: np.ndarray) -> np.ndarray:
     ----------
     codes : ndarray of shape (n,)
         0 or 1 for each sample.
+    weights : ndarray of shape (n,), optional
+        Row weights; m+ and m- are then sums of weights.
     """
     codes = checked_codes(codes, 2)
-    counts = np.bincount(codes, minlength=2)
+    counts = np.bincount(codes, weights, minlength=2)
     return np.where(codes == 1, 1.0 / counts[1], -1.0 / counts[0])[:, None]
 
 
-def class_target(codes: np.ndarray, n_classes: int) -> np.ndarray:
+def class_target(
+    codes: np.ndarray, n_classes: int, weights: np.ndarray | None = None
+) -> np.ndarray:
     """``H = E diag(q)^-1 - 1 q'`` with ``q_c = sqrt(n_c / n)``, (n, k).
 
     Ye et al. (2007), Eq. 25, with the class size of the column in every entry (the
     printed index is the sample's). E is the class indicator matrix. H satisfies
-    ``1'H = 0``, ``H q = 0`` and ``H'H = n (I - q q')``.
+    ``1'H = 0``, ``H q = 0`` and ``H'H = n (I - q q')``. With row weights w of sum N,
+    ``q_c^2`` is a share of the weight, ``w'H = 0`` and ``H' diag(w) H = N (I - q q')``.
 
     Parameters
     ----------
@@ -76,16 +82,18 @@ def class_target(codes: np.ndarray, n_classes: int) -> np.ndarray:
         Classes 0 .. k - 1, each of which must occur.
     n_classes : int
         k.
+    weights : ndarray of shape (n,), optional
+        Row weights.
     """
     codes = checked_codes(codes, n_classes)
-    q = np.sqrt(np.bincount(codes, minlength=n_classes) / len(codes))
+    q = _root_shares(codes, n_classes, weights)
     target = np.tile(-q, (len(codes), 1))
     target[np.arange(len(codes)), codes] += 1.0 / q[codes]
     return target
 
 
 def reduced_class_target(
-    codes: np.ndarray, n_classes: int
+    codes: np.ndarray, n_classes: int, weights: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """``H V`` (n, k - 1) and V (k, k - 1), an orthonormal basis of the complement of q.
 
@@ -98,12 +106,18 @@ def reduced_class_target(
         Classes 0 .. k - 1, each of which must occur.
     n_classes : int
         k.
+    weights : ndarray of shape (n,), optional
+        Row weights.
     """
-    target = class_target(codes, n_classes)
-    rotation = normal_basis(
-        np.sqrt(np.bincount(codes, minlength=n_classes) / len(codes))
-    )
+    target = class_target(codes, n_classes, weights)
+    rotation = normal_basis(_root_shares(codes, n_classes, weights))
     return target @ rotation, rotation
+
+
+def _root_shares(codes: np.ndarray, k: int, weights: np.ndarray | None) -> np.ndarray:
+    """``q_c``, the root of the share of class c, (k,)."""
+    counts = np.bincount(codes, weights, minlength=k)
+    return np.sqrt(counts / np.sum(counts))
 
 
 def normal_basis(q: np.ndarray) -> np.ndarray:
@@ -228,36 +242,48 @@ def factor_regularized(matrix: Array, alpha: float, unit: float = 1.0) -> Array:
 
 @dataclass(frozen=True)
 class KernelFit:
-    """``B = (G + alpha I)^-1 H`` and the leave-one-out residuals ``B_i / q_i``.
+    """``B = M^-1 H`` and what the model fitted without each row misses its target by.
 
     Attributes
     ----------
     coef : array of shape (n, k)
         B; new rows project to ``G(x) B``.
     loo_residual : array of shape (n, k)
-        Target minus the prediction of the model fitted, and re-centred, without row i.
+        Target minus the prediction of the model fitted, and re-centred, without row i
+        or its group.
     """
 
     coef: Array
     loo_residual: Array
 
 
-def fit_kernel(gram: Array, target: Array, alpha: float) -> KernelFit:
-    """Fit the centred kernel ``gram`` (n, n) of trace n; its memory is reused.
+def fit_kernel(
+    gram: Array, target: Array, alpha: float, design: RowDesign | None = None
+) -> KernelFit:
+    """Fit the centred kernel ``gram`` (n, n) of trace N; its memory is reused.
 
     ``q_i = (M^-1)_ii - 1/(n (alpha + t))`` with ``M = G + alpha I + t 11'/n`` is the
     inverse variance of row i given the others when kernel and target are re-centred
-    without it; omitting the last term would leak the label.
+    without it; omitting the last term would leak the label. The residual is
+    ``B_i / q_i``; :mod:`kernelweave.fits.rows` has the formulas for weights and groups.
     """
-    xp, n = namespace(gram), gram.shape[0]
+    xp, n = namespace(gram), int(gram.shape[0])
+    design = design or RowDesign(n)
     shift = 1.0
-    gram += shift / n
+    design.add_null(gram, shift)
     add_to_diagonal(gram, alpha)
     factor = factor_regularized(gram, alpha)
-    coef = solve_factored(factor, target)
+    coef = solve_factored(factor, design.scale(target))
     inverse = lower_inverse(factor)
-    precision = xp.vecdot(inverse.T, inverse.T) - 1.0 / (n * (alpha + shift))
-    return KernelFit(coef, coef / precision[:, None])
+    null = 1.0 / (design.total * (alpha + shift))
+    if design.groups is None:
+        precision = (
+            xp.vecdot(inverse.T, inverse.T) - null * design.root(coef)[:, 0] ** 2
+        )
+        residual = coef / precision[:, None]
+    else:
+        residual = design.solve_left_out(coef, inverse.T, null=null)
+    return KernelFit(design.scale(coef), design.unscale(residual))
 
 
 def principal_axes(coef: Array, target: Array) -> Array:
@@ -340,6 +366,8 @@ class LooPath(AlphaPath):
     target re-centred on the others. The formula with ``q_i = ((G + alpha I)^-1)_ii``
     instead keeps the centring over all samples and so leaks the held-out label.
 
+    Weights and groups of rows enter as in :mod:`kernelweave.fits.rows`.
+
     Memory: the n x n kernel, which is overwritten, and the eigenvectors, plus two n x n
     arrays of workspace while they are computed.
 
@@ -348,34 +376,41 @@ class LooPath(AlphaPath):
     gram : array of shape (n, n)
         Centred kernel; its memory is reused.
     target : array of shape (n, k)
-        Columns that sum to zero.
+        Columns of (weighted) mean zero.
+    design : RowDesign, optional
+        Weights and groups of the rows.
     """
 
-    def __init__(self, gram: Array, target: Array) -> None:
+    def __init__(
+        self, gram: Array, target: Array, design: RowDesign | None = None
+    ) -> None:
         xp, n = namespace(gram), int(gram.shape[0])
         if n < 2:
             raise ValueError(f"leave-one-out needs at least 2 samples, got {n}")
-        self.n_samples = n
+        self.n_samples, self.design = n, design or RowDesign(n)
         trace = float(xp.sum(xp.linalg.diagonal(gram)))
         self.mean_eigenvalue = trace / n if trace > 0 else 1.0
         flat = xp.reshape(gram, (-1,))
         largest = float(flat @ flat) ** 0.5 or 1.0  # no eigenvalue is larger
-        # This shift makes the vector of ones the last eigenvector, which is dropped.
-        gram += 2.0 * largest / n
+        # This shift makes the null vector the last eigenvector, which is dropped.
+        self.design.add_null(gram, 2.0 * largest)
         values, vectors = eigh(gram)
         self.eigenvalues = xp.maximum(values[:-1], xp.zeros_like(values[:-1]))
         self.vectors = vectors[:, :-1]
-        self.rotated = self.vectors.T @ as_float(target, vectors.dtype)
+        target = self.design.scale(as_float(target, vectors.dtype))
+        self.rotated = self.vectors.T @ target
         self.smallest_alpha = 10.0 * eps(vectors) * largest
 
     def coef(self, alpha: float) -> Array:
-        """``B = (G + alpha I)^-1 H``, (n, k)."""
-        return self.vectors @ (self.rotated / (self.eigenvalues[:, None] + alpha))
+        """``B = (G + alpha diag(1/w))^-1 H``, (n, k)."""
+        return self.design.scale(self._scaled_coef(alpha))
 
     def residuals(self, alpha: float) -> Array:
-        """Target minus leave-one-out prediction, (n, k)."""
+        """Target minus the prediction without the row or its group, (n, k)."""
         shrink = 1.0 / (self.eigenvalues + alpha)
-        return self.coef(alpha) / self._precision(shrink[:, None])
+        precision = self._precision(shrink[:, None])
+        scaled = self._left_out(self._scaled_coef(alpha), shrink, precision)
+        return self.design.unscale(scaled)
 
     def press(self, alphas: np.ndarray) -> np.ndarray:
         """Mean squared leave-one-out error for each of ``alphas`` (a,), (a,)."""
@@ -388,9 +423,20 @@ class LooPath(AlphaPath):
         errors = np.empty(len(alphas))
         for j in range(len(alphas)):
             coef = self.vectors @ (self.rotated * shrink[:, j : j + 1])
-            residual = coef / precision[:, j : j + 1]
-            errors[j] = float(namespace(residual).mean(residual * residual))
+            residual = self._left_out(coef, shrink[:, j], precision[:, j : j + 1])
+            total = float(namespace(residual).sum(residual * residual))
+            errors[j] = total / (self.design.total * residual.shape[1])
         return errors
+
+    def _scaled_coef(self, alpha: float) -> Array:
+        """``B~``, (n, k)."""
+        return self.vectors @ (self.rotated / (self.eigenvalues[:, None] + alpha))
+
+    def _left_out(self, coef: Array, shrink: Array, precision: Array) -> Array:
+        """``sqrt(w) e``, (n, k), from B~ (n, k) and the diagonal (n, 1) of A~."""
+        if self.design.groups is None:
+            return coef / precision
+        return self.design.solve_left_out(coef, self.vectors, shrink)
 
     def _precision(self, shrink: Array) -> Array:
         """``(U * U) D`` for D (n - 1, a), squaring a block of rows at a time."""

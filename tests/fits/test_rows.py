@@ -1,0 +1,127 @@
+"""Weights and groups of rows, against refits without the rows left out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kernelweave.fits.gaussians import ClassGaussians
+from kernelweave.fits.ridge import LooPath, class_target, fit_kernel
+from kernelweave.fits.rows import RowDesign
+
+N, ALPHA = 24, 0.3
+
+
+@pytest.fixture
+def kernel(rng):
+    X = rng.normal(size=(N, 5))
+    squares = np.sum((X[:, None] - X[None]) ** 2, axis=2)
+    return X @ X.T + np.exp(-squares / 4)
+
+
+@pytest.fixture
+def outputs(rng):
+    return rng.normal(size=(N, 3))
+
+
+@pytest.fixture(params=["plain", "weights", "groups", "both"])
+def design(request, rng):
+    weights = rng.uniform(0.3, 3.0, N) if request.param in ("weights", "both") else None
+    groups = rng.permutation(np.r_[np.arange(7), np.arange(N - 7) % 7])
+    return RowDesign(
+        N, weights, groups if request.param in ("groups", "both") else None
+    )
+
+
+def centred(kernel, outputs, design):
+    """``G~`` and H."""
+    mean = np.eye(N) - np.outer(np.ones(N), design.each) / design.total
+    root = np.sqrt(design.each)
+    return root[:, None] * (mean @ kernel @ mean.T) * root, mean @ outputs
+
+
+def ridge(kernel, outputs, weights):
+    """Coefficients and intercept of ``min sum_i w_i (y_i - f_i)^2 + alpha |f|^2``."""
+    ones = np.ones((len(weights), 1))
+    regularized = kernel + ALPHA * np.diag(1 / weights)
+    system = np.block([[regularized, ones], [ones.T, np.zeros((1, 1))]])
+    solved = np.linalg.solve(system, np.r_[outputs, np.zeros((1, outputs.shape[1]))])
+    return solved[:-1], solved[-1]
+
+
+def refits(kernel, outputs, design):
+    """Predictions for each group without it, and the mean of the other outputs."""
+    predicted, means = np.empty((2, *outputs.shape))
+    for rows in design.members:
+        rest = np.setdiff1d(np.arange(N), rows)
+        own = kernel[np.ix_(rest, rest)], outputs[rest], design.each[rest]
+        coef, intercept = ridge(*own)
+        predicted[rows] = kernel[np.ix_(rows, rest)] @ coef + intercept
+        means[rows] = np.average(outputs[rest], axis=0, weights=design.each[rest])
+    return predicted, means
+
+
+def test_fits_leave_out_rows_and_groups_as_refits_do(kernel, outputs, design):
+    gram, target = centred(kernel, outputs, design)
+    coef, _ = ridge(kernel, outputs, design.each)
+    predicted, means = refits(kernel, outputs, design)
+    path = LooPath(gram.copy(), target, design)
+    fit = fit_kernel(gram.copy(), target, ALPHA, design)
+    np.testing.assert_allclose(fit.coef, coef, atol=1e-11)
+    np.testing.assert_allclose(path.coef(ALPHA), coef, atol=1e-11)
+    np.testing.assert_allclose(fit.loo_residual, outputs - predicted, atol=1e-11)
+    np.testing.assert_allclose(path.residuals(ALPHA), outputs - predicted, atol=1e-11)
+    held_out = design.held_out(target, fit.loo_residual)
+    np.testing.assert_allclose(held_out, predicted - means, atol=1e-11)
+    error = np.average((outputs - predicted) ** 2, axis=0, weights=design.each)
+    np.testing.assert_allclose(path.press([ALPHA]), np.mean(error), rtol=1e-10)
+    assert design.mean_square(fit.loo_residual) == pytest.approx(np.mean(error))
+
+
+def test_groups_of_one_row_change_nothing(kernel, outputs):
+    gram, target = centred(kernel, outputs, RowDesign(N))
+    alone = RowDesign(N, groups=np.arange(N)[::-1].copy())
+    left = fit_kernel(gram.copy(), target, ALPHA, alone)
+    plain = fit_kernel(gram.copy(), target, ALPHA)
+    np.testing.assert_allclose(left.loo_residual, plain.loo_residual, atol=1e-12)
+
+
+def classes_of(rng, k=3):
+    codes = np.r_[np.arange(k), np.arange(k), rng.integers(0, k, N - 2 * k)]
+    return codes, rng.normal(size=(N, k)) + class_target(codes, k)
+
+
+def test_whole_weights_are_repeated_rows_left_out_together(rng):
+    codes, projected = classes_of(rng)
+    weights = rng.integers(1, 4, N)
+    copies = np.repeat(np.arange(N), weights)
+    target = class_target(codes, 3, weights.astype(float))
+    one = ClassGaussians.fit(
+        projected, target, codes, design=RowDesign(N, weights.astype(float))
+    )
+    # the same through the groups: each row and its copies
+    many = ClassGaussians.fit(
+        projected[copies],
+        target[copies],
+        codes[copies],
+        design=RowDesign(len(copies), groups=copies),
+    )
+    np.testing.assert_allclose(one.means, many.means, atol=1e-12)
+    np.testing.assert_allclose(one.log_prior, many.log_prior, atol=1e-12)
+    assert one.slope == pytest.approx(many.slope)
+    # without groups the overall mean keeps the row: a difference of order 1 / n
+    assert one.variance == pytest.approx(many.variance, rel=0.1)
+
+
+def test_a_class_in_one_group_only_is_an_error(rng):
+    codes, projected = classes_of(rng)
+    projected += 10 * class_target(codes, 3)  # perfectly separated
+    target, groups = class_target(codes, 3), np.arange(N)
+    groups[codes == 2] = N
+    groups = np.unique(groups, return_inverse=True)[1]
+    plain = ClassGaussians.fit(projected, target, codes)
+    grouped = ClassGaussians.fit(
+        projected, target, codes, design=RowDesign(N, groups=groups)
+    )
+    assert plain.loo_score == 1.0
+    assert grouped.loo_score == pytest.approx(np.mean(codes != 2))
