@@ -31,6 +31,7 @@ __all__ = [
     "largest_of",
     "lower_inverse",
     "namespace",
+    "psd_factor",
     "robust_cholesky",
     "same_home",
     "solve_factored",
@@ -258,6 +259,21 @@ def eigh(a: Array) -> tuple[Array, Array]:
         )
     values, vectors = namespace(a).linalg.eigh(a)
     return values, vectors
+
+
+#: Eigenvalues below this, relative to the largest, are rounding errors: an eigensolver
+#: in double precision errs by about n eps, which is 1e-13 for 500 rows.
+NULL_EIGENVALUE = 1e-13
+
+
+def psd_factor(K: np.ndarray) -> np.ndarray:
+    """F (n, r) of full column rank with ``F F' = K``, K (n, n) PSD up to rounding.
+
+    The columns are orthogonal; negative eigenvalues count as zero.
+    """
+    values, vectors = linalg.eigh(K)
+    keep = values > NULL_EIGENVALUE * max(float(values[-1]), 0.0)
+    return vectors[:, keep] * np.sqrt(values[keep])
 
 
 def solve_factored(factor: Array, b: Array) -> Array:

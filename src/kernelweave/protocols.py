@@ -325,7 +325,7 @@ class Criterion(Protocol):
         "saddle"             ``problem``, a saddle point in weights and margins
         "cosines"            ``cosines`` and ``correlations`` of the kernels
         "likelihood"         weights times scores are the weights of the next EM step
-        "printed program"    ``kernelweave.solvers.reference.fisher`` has its SDP
+        "printed program"    ``kernelweave.solvers.reference`` has its SDP
         ==================== ===========================================================
     preferred_method : str
         The choice of ``method="auto"`` if it fits; "" for the first method that fits.

@@ -2,11 +2,7 @@
 
 from kernelweave.solvers.certify import Solution, TraceRow, certify
 from kernelweave.solvers.em import truncated_em
-from kernelweave.solvers.reference.free_kernel import (
-    FreeKernel,
-    free_alignment,
-    free_margin,
-)
+from kernelweave.solvers.free_kernel import FreeKernel, free_alignment, free_margin
 from kernelweave.solvers.solve import solve
 
 __all__ = [

@@ -25,9 +25,12 @@ from kernelweave.solvers.cutting_plane import cutting_plane
 from kernelweave.solvers.em import em
 from kernelweave.solvers.interior_point import interior_point
 from kernelweave.solvers.newton import newton
-from kernelweave.solvers.reference.fisher import sdp
-from kernelweave.solvers.reference.margin import margin_qcqp, margin_sdp
-from kernelweave.solvers.reference.signed import alignment_sdp, signed_sdp
+from kernelweave.solvers.reference import (
+    alignment_sdp,
+    margin_qcqp,
+    margin_sdp,
+    sdp,
+)
 from kernelweave.solvers.spectral_cuts import spectral_cuts
 from kernelweave.solvers.svc_newton import svc_newton
 from kernelweave.solvers.working_set import working_set
@@ -65,7 +68,7 @@ METHODS: tuple[Method, ...] = (
     _method("sdp", alignment_sdp, 2, {"cosines"}, {"norm"}),
     _method("spectral_cuts", aligned_cuts, 200, {"cosines"}, {"cuts"}),
     _method("spectral_cuts", spectral_cuts, 300, {"averages"}, {"cuts"}),
-    _method("sdp", signed_sdp, 2, {"saddle"}, {"cuts"}),
+    _method("sdp", margin_sdp, 2, {"saddle"}, {"cuts"}),
     _method("sdp", alignment_sdp, 2, {"cosines"}, {"cuts"}),
 )
 

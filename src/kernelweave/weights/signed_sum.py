@@ -68,6 +68,7 @@ class SignedSum(WeightSet):
     """
 
     offers = frozenset({"cuts"})
+    power = 1.0
 
     def __init__(self, bank: Bank, bound: float = 100.0) -> None:
         if not (np.isfinite(bound) and bound >= 1.0):

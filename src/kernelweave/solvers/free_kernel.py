@@ -7,9 +7,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from kernelweave._array import Array, FactorizationError, to_numpy
-from kernelweave.solvers.reference.fisher import import_cvxpy, run_solver
-from kernelweave.solvers.reference.signed import margin_lmi
+from kernelweave._array import Array, FactorizationError, psd_factor, to_numpy
+from kernelweave.solvers.reference import import_cvxpy, margin_lmi, run_solver
 
 __all__ = ["FreeKernel", "free_alignment", "free_margin"]
 
@@ -122,16 +121,11 @@ def free_margin(
     t, cones = margin_lmi(cp, kernel, y, bound, tau)
     problem = cp.Problem(cp.Minimize(t), [cp.trace(kernel) == total, *cones])
     found = _solved(problem, kernel)
-    exact = _two_points(y, total, bound, tau)
-    return FreeKernel(found, float(t.value), exact, problem.status)
-
-
-def _two_points(y: np.ndarray, trace: float, bound: float, tau: float) -> float:
-    """The squared inverse margin in closed form."""
-    n, plus, minus = len(y), int(np.sum(y > 0)), int(np.sum(y < 0))
-    square = (trace + tau) * n / (plus * minus)
+    plus, minus = int(np.sum(y > 0)), int(np.sum(y < 0))
+    square = (total + tau) * n / (plus * minus)
     s = min(2.0 / square, bound * min(plus, minus))
-    return 4.0 * s - s**2 * square
+    exact = 4.0 * s - s**2 * square
+    return FreeKernel(found, float(t.value), exact, problem.status)
 
 
 def _checked(labels: Array) -> np.ndarray:
@@ -155,5 +149,5 @@ def _solved(problem: Any, kernel: Any) -> np.ndarray:
     run_solver(problem)
     if kernel.value is None:
         raise FactorizationError(f"the cone solver found no kernel: {problem.status}")
-    values, vectors = np.linalg.eigh(0.5 * (kernel.value + kernel.value.T))
-    return (vectors * np.maximum(values, 0.0)) @ vectors.T
+    factor = psd_factor(0.5 * (kernel.value + kernel.value.T))
+    return factor @ factor.T
