@@ -62,9 +62,9 @@ def working_set(
         weights = np.zeros(criterion.n_weights)
         weights[places] = best.weights
         scores = problem.scores(best.coef) * problem.scale
-        yield Iterate(weights, best.value, -scores, best.coef, n_factorizations=count)
-        bound = best.value + scores @ weights - weight_set.support(scores)
-        gap = relative_gap(best.value, bound)
+        whole = Iterate(weights, best.value, -scores, best.coef, n_factorizations=count)
+        yield whole
+        gap = relative_gap(best.value, whole.bound(weight_set))
         outside = np.setdiff1d(np.arange(criterion.n_kernels), inside)
         level = float(scores @ weights)  # the score of every kernel with weight
         better = outside[scores[fixed + outside] > level]
@@ -90,9 +90,7 @@ def _round(
     best, smallest, count = None, np.inf, 0
     for number, iterate in enumerate(newton(restricted, weight_set, start)):
         count += iterate.n_factorizations
-        slope = -iterate.gradient
-        bound = iterate.value + slope @ iterate.weights - weight_set.support(slope)
-        gap = relative_gap(iterate.value, bound)
+        gap = relative_gap(iterate.value, iterate.bound(weight_set))
         if gap < smallest:
             best, smallest = iterate, gap
         if gap <= tol or number >= MOST_STEPS:

@@ -176,18 +176,15 @@ class PolyhedralSet(WeightSet):
         """The largest violation of a constraint; 0 inside."""
         allowed = self.polyhedron(len(weights))
         rows, room = _inequalities(allowed)
-        missed = [
-            rows @ weights - room,
-            np.abs(allowed.equal @ weights - allowed.equal_to),
-        ]
-        return float(np.max(np.concatenate([*missed, [0.0]])))
+        off = np.abs(allowed.equal @ weights - allowed.equal_to)
+        return float(np.max(np.append(rows @ weights - room, off), initial=0.0))
 
     def _centre(self, m: int) -> tuple[np.ndarray, float]:
         """The point deepest inside the set, and its depth."""
         allowed = self.polyhedron(m)
         rows, room = _inequalities(allowed)
         deeper = Polyhedron(
-            np.column_stack([allowed.equal, np.zeros(len(allowed.equal))]),
+            _widened(allowed.equal),
             allowed.equal_to,
             np.column_stack([rows, np.linalg.norm(rows, axis=1)]),
             room,
@@ -264,11 +261,11 @@ class CappedSimplex(PolyhedralSet):
         return m == 1 or bool(np.sum(self._caps(m)) <= 1.0 + NO_ROOM)
 
     def support(self, scores: np.ndarray) -> float:
-        """Weights raised to their caps, best score first, until the sum is 1."""
+        """``max <scores, w>``, exactly."""
         return float(scores @ self.maximizer(scores))
 
     def maximizer(self, scores: np.ndarray) -> np.ndarray:
-        """The weights that attain :meth:`support`."""
+        """Weights raised to their caps, best score first, until the sum is 1."""
         return box_maximizer(scores, self.polyhedron(len(scores)).limits)
 
     def scale(self, weights: np.ndarray) -> np.ndarray:

@@ -9,8 +9,9 @@ from kernelweave._array import eps, to_numpy
 from kernelweave._memory import require_memory
 from kernelweave._tolerances import ROUNDING_UNITS
 from kernelweave.kernels.banks.dense import combine_in_double
-from kernelweave.protocols import Bank, Polyhedron, WeightSet
+from kernelweave.protocols import Bank, Polyhedron
 from kernelweave.weights.polyhedral import box_maximizer, linear_program
+from kernelweave.weights.sets import SumToOne
 
 __all__ = ["SignedSum"]
 
@@ -35,7 +36,7 @@ EQUAL = 1e-3
 COLLINEAR = 1e8
 
 
-class SignedSum(WeightSet):
+class SignedSum(SumToOne):
     """``{ w : sum_i w_i = 1, sum_i w_i G_i PSD over all rows, abs(w_i) <= bound }``.
 
     The set of Lanckriet et al. (2002), Eqs. 11 and 12, which constrain the sum rather
@@ -78,12 +79,7 @@ class SignedSum(WeightSet):
         self.cuts, self.n_eigen = np.zeros((0, bank.n_kernels)), 0
         self._last: tuple[bytes, float, np.ndarray] | None = None
         self._null = max(NULL, ROUNDING_UNITS * bank.n_samples * eps(bank.like))
-        self._whitener, self._largest = _whitening(bank, self._null)
-        self._whitened = _whitened(bank, self._whitener)
-
-    def start(self, m: int) -> np.ndarray:
-        """Uniform weights."""
-        return np.full(m, 1.0 / m)
+        self._whitener, self._whitened, self._largest = _whitened(bank, self._null)
 
     def support(self, scores: np.ndarray) -> float:
         """An upper bound on ``max <scores, w>``, by linear programs over the cuts.
@@ -96,10 +92,6 @@ class SignedSum(WeightSet):
         """The best point of the set found by :meth:`support`, (m,)."""
         return self._maximize(scores)[1]
 
-    def scale(self, weights: np.ndarray) -> np.ndarray:
-        """Weights divided by their sum."""
-        return weights / np.sum(weights)
-
     def violation(self, weights: np.ndarray) -> float:
         """The largest of: error of the sum, excess over the bound, negative eigenvalue.
 
@@ -109,7 +101,7 @@ class SignedSum(WeightSet):
         others, own = self._split(weights)
         if not np.all(np.isfinite(weights)):
             return float("nan")
-        total = _sum(self.bank, own)
+        total = to_numpy(combine_in_double(self.bank, own))
         lowest = linalg.eigvalsh(total, subset_by_index=[0, 0], check_finite=False)[0]
         noise = self._null * float(np.sum(np.abs(own)))
         return max(
@@ -261,32 +253,25 @@ def _positive_traces(bank: Bank) -> np.ndarray:
     return traces
 
 
-def _sum(bank: Bank, weights: np.ndarray) -> np.ndarray:
-    """``sum_i w_i G_i`` in float64, (n, n)."""
-    return to_numpy(combine_in_double(bank, weights))
+def _whitened(bank: Bank, null: float) -> tuple[np.ndarray, np.ndarray, float]:
+    """W (n, r) with ``W'K W = I`` for the mean kernel K, and all ``W'G_i W`` (p, r, r).
 
-
-def _whitening(bank: Bank, null: float) -> tuple[np.ndarray, float]:
-    """W (n, r) with ``W'K W = I`` for the mean kernel K, and K's largest eigenvalue."""
+    The last result is the largest eigenvalue of K.
+    """
     p, n = bank.n_kernels, bank.n_samples
     require_memory(
         (p + 4) * n * n * 8,
         f"weights of any sign for {p} kernels over {n} rows",
         "use fewer kernels or rows, or weights of one sign",
     )
-    mean = _sum(bank, np.full(p, 1.0 / p))
+    mean = to_numpy(combine_in_double(bank, np.full(p, 1.0 / p)))
     values, vectors = linalg.eigh(mean, check_finite=False)
     largest = float(values[-1])
     keep = values > null * largest
-    return vectors[:, keep] / np.sqrt(values[keep]), largest
-
-
-def _whitened(bank: Bank, whitener: np.ndarray) -> np.ndarray:
-    """``W'G_i W`` of every kernel, (p, r, r)."""
-    r = whitener.shape[1]
-    out = np.empty((bank.n_kernels, r, r))
-    for i in range(bank.n_kernels):
+    whitener = vectors[:, keep] / np.sqrt(values[keep])
+    whitened = np.empty((p, whitener.shape[1], whitener.shape[1]))
+    for i in range(p):
         kernel = to_numpy(bank.kernel(i)).astype(np.float64)
         product = whitener.T @ (kernel @ whitener)
-        out[i] = 0.5 * (product + product.T)
-    return out
+        whitened[i] = 0.5 * (product + product.T)
+    return whitener, whitened, largest
