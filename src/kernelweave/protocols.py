@@ -234,6 +234,13 @@ class Polyhedron:
         below_to = np.zeros(len(below)) if below_to is None else below_to
         return cls(np.ones((1, m)), np.ones(1), below, below_to, limits)
 
+    def inequalities(self) -> tuple[np.ndarray, np.ndarray]:
+        """All inequalities, limits included, as ``rows x <= room``."""
+        one = np.eye(len(self.limits))
+        rows = np.concatenate([self.below, one, -one])
+        low, high = self.limits.T
+        return rows, np.concatenate([self.below_to, high, -low])
+
 
 @runtime_checkable
 class WeightSet(Protocol):

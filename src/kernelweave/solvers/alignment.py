@@ -103,14 +103,12 @@ def _cone_rows(allowed: Polyhedron) -> np.ndarray:
 
     A right-hand side becomes the corresponding multiple of the sum.
     """
-    one = np.eye(len(allowed.limits))
     equal = allowed.equal - allowed.equal_to[:, None]
     bounded = np.all(np.isfinite(allowed.limits))
     if not (bounded and np.any(np.all(allowed.equal == 1.0, axis=1))):
         raise ValueError("alignment needs weights that sum to 1, with finite limits")
-    low, high = allowed.limits.T[:, :, None]
-    below = allowed.below_to[:, None] - allowed.below
-    rows = np.concatenate([below, equal, -equal, one - low, high - one])
+    below, room = allowed.inequalities()
+    rows = np.concatenate([room[:, None] - below, equal, -equal])
     return rows[np.any(rows != 0.0, axis=1)]
 
 

@@ -19,9 +19,9 @@ from kernelweave.solvers.certify import (
     certify,
     relative_gap,
 )
-from kernelweave.solvers.cutting_plane import cutting_plane
+from kernelweave.solvers.cutting_plane import cutting_plane, spectral_cuts
 from kernelweave.solvers.fixed_point import closed_form, em
-from kernelweave.solvers.interior_point import interior_point
+from kernelweave.solvers.margin import interior_point, svc_newton
 from kernelweave.solvers.newton import newton
 from kernelweave.solvers.reference import (
     alignment_sdp,
@@ -29,8 +29,6 @@ from kernelweave.solvers.reference import (
     margin_sdp,
     sdp,
 )
-from kernelweave.solvers.spectral_cuts import spectral_cuts
-from kernelweave.solvers.svc_newton import svc_newton
 from kernelweave.solvers.working_set import working_set
 
 __all__ = ["METHODS", "choose_method", "fitting_methods", "solve"]

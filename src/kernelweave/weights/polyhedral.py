@@ -10,13 +10,7 @@ from scipy.optimize import linprog
 
 from kernelweave.protocols import Polyhedron, WeightSet
 
-__all__ = [
-    "CappedSimplex",
-    "PolyhedralSet",
-    "box_maximizer",
-    "linear_program",
-    "master_program",
-]
+__all__ = ["CappedSimplex", "PolyhedralSet", "box_maximizer", "linear_program"]
 
 #: The tightest feasibility and optimality tolerance that HiGHS accepts.
 LP_TOLERANCE = 1e-10
@@ -58,48 +52,6 @@ def linear_program(
             prices = np.maximum(-result.ineqlin.marginals, 0.0)
             return result.x, prices, -result.eqlin.marginals
     return None
-
-
-def master_program(
-    linear: np.ndarray, scores: np.ndarray, allowed: Polyhedron
-) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-    """``min t`` subject to ``t >= linear_r - <scores_r, w>`` and w in a polyhedron.
-
-    Parameters
-    ----------
-    linear, scores : ndarray of shape (r,) and (r, m)
-        The cuts.
-    allowed : Polyhedron
-        The set of allowed w.
-
-    Returns
-    -------
-    weights : ndarray of shape (m,)
-        The minimiser.
-    multipliers : ndarray of shape (r,)
-        Multipliers of the cuts, non-negative.
-    prices : ndarray
-        Multipliers of the inequalities of the polyhedron.
-    """
-    r, m = scores.shape
-    cuts = -np.column_stack([scores, np.ones(r)])
-    with_t = Polyhedron(
-        _widened(allowed.equal),
-        allowed.equal_to,
-        np.concatenate([cuts, _widened(allowed.below)]),
-        np.concatenate([-linear, allowed.below_to]),
-        np.concatenate([allowed.limits, [[-np.inf, np.inf]]]),
-    )
-    answer = linear_program(np.append(np.zeros(m), 1.0), with_t)
-    if answer is None:
-        return None
-    x, prices, _ = answer
-    return x[:m], prices[:r], prices[r:]
-
-
-def _widened(rows: np.ndarray) -> np.ndarray:
-    """Rows (r, m) with a zero appended for t, (r, m + 1)."""
-    return np.column_stack([rows, np.zeros(len(rows))])
 
 
 def box_maximizer(scores: np.ndarray, limits: np.ndarray) -> np.ndarray:
@@ -166,7 +118,7 @@ class PolyhedralSet(WeightSet):
         allowed, centre = self.polyhedron(m), self.start(m)
         off = allowed.equal @ weights - allowed.equal_to
         step = weights - np.linalg.pinv(allowed.equal) @ off - centre
-        rows, room = _inequalities(allowed)
+        rows, room = allowed.inequalities()
         slack, change = room - rows @ centre, rows @ step
         closing = change > 0.0
         ratios = np.maximum(slack[closing], 0.0) / change[closing]
@@ -175,16 +127,16 @@ class PolyhedralSet(WeightSet):
     def violation(self, weights: np.ndarray) -> float:
         """The largest violation of a constraint; 0 inside."""
         allowed = self.polyhedron(len(weights))
-        rows, room = _inequalities(allowed)
+        rows, room = allowed.inequalities()
         off = np.abs(allowed.equal @ weights - allowed.equal_to)
         return float(np.max(np.append(rows @ weights - room, off), initial=0.0))
 
     def _centre(self, m: int) -> tuple[np.ndarray, float]:
         """The point deepest inside the set, and its depth."""
         allowed = self.polyhedron(m)
-        rows, room = _inequalities(allowed)
+        rows, room = allowed.inequalities()
         deeper = Polyhedron(
-            _widened(allowed.equal),
+            np.pad(allowed.equal, ((0, 0), (0, 1))),
             allowed.equal_to,
             np.column_stack([rows, np.linalg.norm(rows, axis=1)]),
             room,
@@ -212,14 +164,6 @@ class PolyhedralSet(WeightSet):
             raise ValueError(f"a linear program over {self!r} could not be solved")
         point, prices, equal_prices = answer
         return allowed, (point, size * prices, size * equal_prices)
-
-
-def _inequalities(allowed: Polyhedron) -> tuple[np.ndarray, np.ndarray]:
-    """All inequalities, limits included, as ``rows w <= room``."""
-    one = np.eye(len(allowed.limits))
-    rows = np.concatenate([allowed.below, one, -one])
-    low, high = allowed.limits.T
-    return rows, np.concatenate([allowed.below_to, high, -low])
 
 
 #: Slack in the sum of the caps that counts as zero.
