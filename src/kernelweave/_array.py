@@ -261,18 +261,14 @@ def eigh(a: Array) -> tuple[Array, Array]:
     return values, vectors
 
 
-#: Eigenvalues below this, relative to the largest, are rounding errors: an eigensolver
-#: in double precision errs by about n eps, which is 1e-13 for 500 rows.
-NULL_EIGENVALUE = 1e-13
+def psd_factor(K: np.ndarray, null: float = 0.0) -> np.ndarray:
+    """F (n, r) with ``F F' = K`` for K (n, n) positive semidefinite up to rounding.
 
-
-def psd_factor(K: np.ndarray) -> np.ndarray:
-    """F (n, r) of full column rank with ``F F' = K``, K (n, n) PSD up to rounding.
-
-    The columns are orthogonal; negative eigenvalues count as zero.
+    Eigenvalues up to ``null`` times the largest are dropped; the columns are sorted by
+    eigenvalue, smallest first.
     """
-    values, vectors = linalg.eigh(K)
-    keep = values > NULL_EIGENVALUE * max(float(values[-1]), 0.0)
+    values, vectors = np.linalg.eigh(K)
+    keep = values > null * max(values[-1], 0.0)
     return vectors[:, keep] * np.sqrt(values[keep])
 
 

@@ -6,7 +6,7 @@ the size of the quantity they are compared with.
 
 from __future__ import annotations
 
-from kernelweave._array import NULL_EIGENVALUE, Array, namespace
+from kernelweave._array import Array, namespace
 
 __all__ = [
     "ALLOWED_VIOLATION",
@@ -30,6 +30,9 @@ FLOAT32_TOL = 1e-4
 #: A gap below this that no longer shrinks is limited by rounding; with a larger gap
 #: the iteration may merely have stalled for a while.
 SMALL_GAP = 1e-3
+#: Eigenvalues below this, relative to the largest, are rounding errors: an eigensolver
+#: in double precision errs by about n eps, which is 1e-13 for 500 rows.
+NULL_EIGENVALUE = 1e-13
 #: Error of a short computation, in units of machine precision.
 ROUNDING_UNITS = 10.0
 #: Variance that counts as rounding, in units of machine precision times the second

@@ -9,6 +9,7 @@ import numpy as np
 from scipy.optimize import nnls
 
 from kernelweave._array import psd_factor
+from kernelweave._tolerances import NULL_EIGENVALUE
 from kernelweave.criteria.alignment import Alignment
 from kernelweave.protocols import Iterate, LinearSet, Polyhedron, WeightSet
 from kernelweave.weights.signed_sum import SignedSum
@@ -116,7 +117,7 @@ def _least_squares(
     criterion: Alignment,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """R (r, p) with ``R'R = S``, its pseudo-inverse (as its transpose), ``R^-T b``."""
-    root = psd_factor(criterion.correlations).T
+    root = psd_factor(criterion.correlations, NULL_EIGENVALUE).T
     inverse = root / np.sum(root**2, axis=1, keepdims=True)  # orthogonal rows
     return root, inverse, inverse @ criterion.cosines
 

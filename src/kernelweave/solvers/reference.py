@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from kernelweave._array import FactorizationError, psd_factor, to_numpy
+from kernelweave._tolerances import NULL_EIGENVALUE
 from kernelweave.criteria.alignment import Alignment
 from kernelweave.criteria.fisher import BlockFisher, Fisher
 from kernelweave.criteria.margin.margin import Margin
@@ -197,7 +198,7 @@ def margin_qcqp(margin: Margin, weight_set: NormSet) -> Iterator[Iterate]:
         constraints.append(cp.multiply(signs == 0, beta) == 0)
     if np.isfinite(problem.bound):
         constraints.append(a <= problem.bound)
-    roots = [psd_factor(kernel) for kernel in host_stack(problem.bank)]
+    roots = [psd_factor(kernel, NULL_EIGENVALUE) for kernel in host_stack(problem.bank)]
     if problem.identity:
         roots.insert(0, np.eye(len(signs)))
     scores = [cp.sum_squares(root.T @ beta) for root in roots]
@@ -236,7 +237,8 @@ def alignment_sdp(plain: Alignment, weight_set: WeightSet) -> Iterator[Iterate]:
     cp = import_cvxpy()
     signed = isinstance(weight_set, SignedSum)
     weights = cp.Variable(plain.n_weights, nonneg=not signed)  # of kernels of norm one
-    constraints = [cp.norm(psd_factor(plain.correlations).T @ weights) <= 1]
+    root = psd_factor(plain.correlations, NULL_EIGENVALUE).T
+    constraints = [cp.norm(root @ weights) <= 1]
     if signed:
         units = plain.unscaled(np.ones(plain.n_weights))
         constraints.append(_combined(cp, plain.bank, cp.multiply(units, weights)) >> 0)

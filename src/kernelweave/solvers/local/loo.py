@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +17,7 @@ from kernelweave._array import (
     inner_products,
     lower_inverse,
     namespace,
+    squared_norm,
     to_numpy,
 )
 from kernelweave.fits.ridge import LooPath
@@ -82,9 +84,10 @@ class LeaveOneOut:
         inverse *= xp.sqrt(2.0 / entries * squares / precision)[None, :]
         slope = inverse @ inverse.T
         del inverse
-        gradient = matrix_products(self.bank, slope)
-        cross = xp.sum(self.bank.apply(coef) * pull[None, :, :], axis=(1, 2))
-        gradient -= to_numpy(cross).astype(np.float64)
+        cross = inner_products(self.bank.apply(coef), pull)
+        gradient = -to_numpy(cross).astype(np.float64)
+        for rows, block in self.bank.row_blocks():
+            gradient += to_numpy(inner_products(block, slope[rows, :]))
         return float(xp.sum(squares)) / entries, gradient * theta
 
     def _inverse(self, theta: np.ndarray, shift: float) -> Array:
@@ -142,6 +145,7 @@ def learn(
         largest entry of the projected gradient in ``log theta``, relative to the value
         (or to a hundredth of the target's mean square, if that is larger).
     """
+    objective, trace = LeaveOneOut(bank, target), Trace(callback)
     theta = _uniform_start(bank, target) if start is None else _check_start(bank, start)
     precision = eps(bank.like)
     highest = np.log(0.01 / (precision * bank.n_samples * bank.n_kernels))
@@ -149,18 +153,24 @@ def learn(
     bounds = (LOG_LOWEST, highest)
     tol = STATIONARY if precision < 1e-10 else 10 * STATIONARY
     first = np.clip(np.log(theta), *bounds)
-    search = _Search(LeaveOneOut(bank, target), first, callback)
+    unit = objective.value_and_gradient(first)[0] or 1.0
+
+    def relative(log_theta: np.ndarray) -> tuple[float, np.ndarray]:
+        value, gradient = objective.value_and_gradient(log_theta)
+        return value / unit, gradient / unit
+
     found = minimize(
-        search.relative,
+        relative,
         first,
         jac=True,
         method="L-BFGS-B",
         bounds=[bounds] * bank.n_kernels,
-        callback=search.step,
+        callback=trace.follow(unit),
         options={"maxiter": max_iter, "gtol": 0.01 * tol, "ftol": precision},
     )
-    value, gradient = search.unit * found.fun, search.unit * found.jac
-    size = max(value, ZERO_ERROR * _mean_square(search.objective.target))
+    value, gradient = unit * found.fun, unit * found.jac
+    mean_square = squared_norm(objective.target) / math.prod(target.shape)
+    size = max(value, ZERO_ERROR * mean_square)
     stationarity = _stationarity(found.x, gradient, size, bounds)
     theta = np.where(found.x <= LOG_LOWEST, 0.0, np.exp(found.x))
     converged = stationarity <= tol
@@ -170,42 +180,11 @@ def learn(
         value=value,
         stationarity=stationarity,
         converged=converged,
-        status=_status(converged, stationarity, found, max_iter, search.trace.stopped),
+        status=_status(converged, stationarity, found, max_iter, trace.stopped),
         n_iter=int(found.nit),
         n_factorizations=int(found.nfev),
-        trace=tuple(search.trace.rows),
+        trace=tuple(trace.rows),
     )
-
-
-class _Search:
-    """The error relative to its value at the start, and the history of a search."""
-
-    def __init__(
-        self,
-        objective: LeaveOneOut,
-        first: np.ndarray,
-        callback: Callback | None,
-    ) -> None:
-        self.objective = objective
-        self.unit = objective.value_and_gradient(first)[0] or 1.0
-        self.trace = Trace(callback)
-
-    def relative(self, log_theta: np.ndarray) -> tuple[float, np.ndarray]:
-        value, gradient = self.objective.value_and_gradient(log_theta)
-        return value / self.unit, gradient / self.unit
-
-    def step(self, intermediate_result: OptimizeResult) -> None:
-        self.trace.add(self.unit * float(intermediate_result.fun))
-        if self.trace.stopped:
-            raise StopIteration
-
-
-def matrix_products(bank: Bank, matrix: Array) -> np.ndarray:
-    """``<G_i, S>`` for every kernel and one S (n, n), in one pass, (p,)."""
-    total = np.zeros(bank.n_kernels)
-    for rows, block in bank.row_blocks():
-        total += to_numpy(inner_products(block, matrix[rows, :]))
-    return total
 
 
 def _uniform_start(bank: Bank, target: Array) -> np.ndarray:
@@ -222,10 +201,6 @@ def _check_start(bank: Bank, start: np.ndarray) -> np.ndarray:
             f"start must be {bank.n_kernels} numbers > 0, one per kernel; got {start!r}"
         )
     return theta
-
-
-def _mean_square(a: Array) -> float:
-    return float(namespace(a).mean(a * a))
 
 
 def _stationarity(
