@@ -180,13 +180,8 @@ class Iterate:
     @classmethod
     def at(cls, weights: np.ndarray, state: Evaluation) -> Iterate:
         """The iterate for one evaluation."""
-        return cls(
-            weights,
-            state.value,
-            state.gradient,
-            state.coef,
-            n_factorizations=state.n_factorizations,
-        )
+        known = state.value, state.gradient, state.coef
+        return cls(weights, *known, n_factorizations=state.n_factorizations)
 
     def bound(self, weight_set: WeightSet) -> float:
         """The lower bound on the optimum over a set of weights."""

@@ -64,8 +64,8 @@ def aligned_cuts(criterion: Alignment, weight_set: LinearSet) -> Iterator[Iterat
         yield certified(criterion, weight_set, start)
         return
     state = criterion.evaluate(start, hessian=False)
-    bound = -1.0  # no cosine is larger
-    best = Iterate(start, state.value, state.gradient, state.coef, None, bound)
+    # No cosine is larger than 1.
+    best, bound = replace(Iterate.at(start, state), lower_bound=-1.0), -1.0
     while True:
         rows = _cone_rows(weight_set.polyhedron(len(start)))
         halves = criterion.unscaled(rows) @ inverse.T  # A R^+
@@ -87,13 +87,8 @@ def aligned_cuts(criterion: Alignment, weight_set: LinearSet) -> Iterator[Iterat
             weights = weight_set.separate(weights)
         state = criterion.evaluate(weights, hessian=False)
         if state.value < best.value:
-            best = replace(
-                best,
-                weights=weights,
-                value=state.value,
-                gradient=state.gradient,
-                coef=state.coef,
-            )
+            found = Iterate.at(weights, state)
+            best = replace(found, dual=best.dual, lower_bound=bound)
         yield best
         if not isinstance(weight_set, SignedSum):
             return

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -76,8 +75,14 @@ def joint_newton(criterion: BlockFisher, weight_set: NormSet) -> Iterator[Iterat
     unit = float(np.trace(at.matrix)) or 1.0  # makes the iteration scale-invariant
     point = _start(at, weights, q, unit)
     while True:
-        iterate = _iterate(criterion, weight_set, at, point, unit)
-        yield replace(iterate, n_factorizations=count)
+        # t bounds the value from above, X the optimum from below.
+        weights = point.v ** (1.0 / q)
+        gradient = criterion.scale * np.einsum("kl,ikl->i", point.x, at.slopes)
+        reward = criterion.scale * float(np.sum(point.x * at.matrix))
+        lower = reward - float(gradient @ weights) - weight_set.support(-gradient)
+        value = criterion.scale * unit * float(np.sum(point.t))
+        dual = BlockDual(at.coef, point.x)
+        yield Iterate(weights, value, gradient, dual, dual, lower, count)
         system = _System(at, point, q, unit)
         predictor, mu = predict(system)
         point, at, count = _move(criterion, system, system.solve(mu, predictor))
@@ -106,28 +111,6 @@ def _start(at: BlockExpansion, weights: np.ndarray, q: float, unit: float) -> _P
     matrix = at.matrix / unit
     t = dual_start(matrix)
     return _Point(weights**q, t, np.diag(t) - matrix, z, nu, np.eye(len(t)))
-
-
-def _iterate(
-    criterion: BlockFisher,
-    weight_set: NormSet,
-    at: BlockExpansion,
-    point: _Point,
-    unit: float,
-) -> Iterate:
-    """The iterate: t bounds the value from above, X the optimum from below."""
-    weights = point.v ** (1.0 / weight_set.norm)
-    gradient = criterion.scale * np.einsum("kl,ikl->i", point.x, at.slopes)
-    linear = criterion.scale * float(np.sum(point.x * at.matrix)) - gradient @ weights
-    dual = BlockDual(at.coef, point.x)
-    return Iterate(
-        weights,
-        value=criterion.scale * unit * float(np.sum(point.t)),
-        gradient=gradient,
-        coef=dual,
-        dual=dual,
-        lower_bound=float(linear) - weight_set.support(-gradient),
-    )
 
 
 class _System:

@@ -46,8 +46,8 @@ def cutting_plane(criterion: Criterion, weight_set: LinearSet) -> Iterator[Itera
 
         min_{t, w}  t    subject to  t >= linear_r - <scores_r, w>,  r = 1 .. t,
 
-    over the weight set: an LP where its constraints are linear (HiGHS), a second-order
-    or power cone program for the lp balls (Clarabel). The master's multipliers mu of
+    over the weight set: an LP where its constraints are linear (HiGHS), a power cone
+    program for the lp balls (Clarabel). The master's multipliers mu of
     the cuts give a dual point ``sum_r mu_r a_r``. Because ``linear`` is concave and
     ``scores`` are convex in a, the bound it certifies is at least the master's value.
 
@@ -283,29 +283,31 @@ def master_program(
 def _solve_cone(
     clarabel: Any, q: float, linear: np.ndarray, scores: np.ndarray
 ) -> Answer:
-    """The master on an lq ball; variables ``(w, t)``, then u (m,) unless q is 2."""
+    """The master on an lq ball, in the variables ``(w, t, u)``.
+
+    ``sum_i u_i = 1`` and ``w_i <= u_i^(1/q)``: m power cones ``(u_i, 1, w_i)``.
+    """
     r, m = scores.shape
-    cuts = sparse.csc_array(-np.column_stack([scores, np.ones(r)]))
-    signs = sparse.eye_array(m, m + 1) * -1.0
-    if q == 2:
-        rows, right, cones = _second_order_ball(clarabel, m)
-    else:
-        rows, right, cones = _power_ball(clarabel, m, q)
-    width = rows.shape[1]
-    for block in (cuts, signs):
-        block.resize((block.shape[0], width))
+    one, column = sparse.eye_array(m), np.ones((r, 1))
+    in_cone = [sparse.kron(one, -np.eye(3)[:, [place]]) for place in (2, 0)]
+    rows = [
+        [sparse.coo_array(-scores), sparse.coo_array(-column), None],
+        [-one, None, None],
+        [None, None, sparse.coo_array(np.ones((1, m)))],
+        [in_cone[0], None, in_cone[1]],
+    ]
+    right = [-linear, np.zeros(m), np.ones(1), np.tile([0.0, 1.0, 0.0], m)]
+    cones = [clarabel.NonnegativeConeT(r + m), clarabel.ZeroConeT(1)]
     settings = clarabel.DefaultSettings()
     settings.verbose = False
     settings.tol_gap_abs = settings.tol_gap_rel = CONE_TOLERANCE
     settings.tol_feas = CONE_TOLERANCE
-    cost = np.zeros(width)
-    cost[m] = 1.0
     answer = clarabel.DefaultSolver(
-        sparse.csc_matrix((width, width)),
-        cost,
-        sparse.csc_matrix(sparse.vstack([cuts, signs, rows])),
-        np.concatenate([-linear, np.zeros(m), right]),
-        [clarabel.NonnegativeConeT(r + m), *cones],
+        sparse.csc_matrix((2 * m + 1, 2 * m + 1)),
+        (np.arange(2 * m + 1) == m).astype(float),  # minimise t
+        sparse.csc_matrix(sparse.block_array(rows)),
+        np.concatenate(right),
+        cones + [clarabel.PowerConeT(1.0 / q)] * m,
         settings,
     ).solve()
     weights, multipliers = np.array(answer.x[:m]), np.array(answer.z[:r])
@@ -315,24 +317,6 @@ def _solve_cone(
         return None
     multipliers = np.maximum(multipliers, 0.0)
     return weights, multipliers / np.sum(multipliers)
-
-
-def _second_order_ball(clarabel: Any, m: int) -> tuple[Any, np.ndarray, list[Any]]:
-    """``norm_2(w) <= 1`` as rows (1 + m, m + 1): ``right - rows x = (1, w)``."""
-    rows = sparse.vstack([sparse.csc_array((1, m + 1)), -sparse.eye_array(m, m + 1)])
-    right = np.append(1.0, np.zeros(m))
-    return rows, right, [clarabel.SecondOrderConeT(m + 1)]
-
-
-def _power_ball(clarabel: Any, m: int, q: float) -> tuple[Any, np.ndarray, list[Any]]:
-    """``sum_i u_i = 1`` and ``w_i <= u_i^(1/q)``: m power cones ``(u_i, 1, w_i)``."""
-    total = sparse.csc_array(np.append(np.zeros(m + 1), np.ones(m))[None, :])
-    i = np.arange(m)
-    entries = (-np.ones(2 * m), (np.append(3 * i, 3 * i + 2), np.append(m + 1 + i, i)))
-    rows = sparse.vstack([total, sparse.coo_array(entries, shape=(3 * m, 2 * m + 1))])
-    right = np.append(1.0, np.tile([0.0, 1.0, 0.0], m))
-    cones = [clarabel.ZeroConeT(1), *(clarabel.PowerConeT(1.0 / q) for _ in i)]
-    return rows, right, cones
 
 
 def _import_clarabel() -> Any:

@@ -1,18 +1,19 @@
-"""Primal-dual interior point in the weights, with the exact Hessian."""
+"""Newton's method in the weights: a primal-dual interior point, exact Hessians."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from kernelweave._array import FactorizationError
 from kernelweave.inner.interior_point import BorderedSystem, largest_step, predict
 from kernelweave.protocols import Criterion, Evaluation, Iterate, LinearSet
+from kernelweave.solvers.certify import relative_gap
 
-__all__ = ["in_powers", "newton", "onto_simplex", "safe_step"]
+__all__ = ["in_powers", "newton", "onto_simplex", "safe_step", "working_set"]
 
 State = TypeVar("State")
 
@@ -37,6 +38,16 @@ UPHILL = 1e-8
 BARRIER_START, BARRIER_END, BARRIER_FACTOR, SUFFICIENT = 1e-2, 1e-17, 0.1, 1e-4
 #: Differences of the merit function below this are noise.
 MERIT_NOISE = 1e-13
+#: Working set: number of kernels to begin with, and the most that are added at a time.
+FIRST, MOST = 50, 100
+#: A round is solved to this share of the gap due to the kernels outside.
+SHARE = 0.1
+#: No round needs a smaller gap than this.
+SMALLEST_GAP = 1e-10
+MOST_STEPS = 60
+#: A round starts from the weights of the last one, with this share spread evenly: an
+#: interior point method must not start on the boundary.
+SPREAD = 0.05
 
 
 def newton(
@@ -131,9 +142,8 @@ class _Problem:
         self.equal, self.equal_to = allowed.equal, allowed.equal_to
         self.below = np.concatenate([allowed.below, one[above], -one[below]])
         self.below_to = np.concatenate([allowed.below_to, high[above], -low[below]])
-        self.is_simplex = len(self.below) == 0 and bool(
-            np.array_equal(self.equal, np.ones((1, m))) and self.equal_to == 1.0
-        )
+        sums = np.array_equal(self.equal, np.ones((1, m))) and self.equal_to == 1.0
+        self.is_simplex = bool(sums) and len(self.below) == 0
 
     def point(self, v: np.ndarray) -> np.ndarray:
         """The point x that belongs to v (m,)."""
@@ -148,7 +158,7 @@ class _Problem:
         return z[: self.m] - self.below.T @ z[self.m :]
 
     def weights(self, x: np.ndarray) -> np.ndarray:
-        """W (m,)."""
+        """The weights ``v^(1/q)``, (m,)."""
         return x[: self.m] ** (1.0 / self.q)
 
     def inward(self, x: np.ndarray, centre: np.ndarray) -> np.ndarray:
@@ -168,9 +178,9 @@ class _Problem:
 
         def trial(share: float) -> np.ndarray:
             end = x + share * step
-            return (
-                onto_simplex(end, floor) if self.is_simplex else np.maximum(end, TINY)
-            )
+            if self.is_simplex:
+                return onto_simplex(end, floor)
+            return np.maximum(end, TINY)
 
         _, x, tried = safe_step(
             lambda x: self.criterion.evaluate(self.weights(x)), trial, accept
@@ -395,3 +405,70 @@ def safe_step(
     raise FactorizationError(
         "no step along the Newton direction keeps the combined kernel positive definite"
     )
+
+
+def working_set(
+    criterion: Criterion, weight_set: LinearSet, spread: float = SPREAD
+) -> Iterator[Iterate]:
+    """Minimise over the simplex when most of very many kernels get weight zero.
+
+    Each round solves the problem restricted to the working set by :func:`newton`. The
+    resulting dual point B gives the score ``tr(B' G_i B)`` of every kernel, inside or
+    outside the set. If no score outside exceeds the common score inside, the optimum is
+    found, and the scores are its certificate; otherwise the kernels with the largest
+    scores join the set, and the next round starts near the current weights. Kernels
+    outside are accessed once per round for their score, and never factored or combined.
+
+    For weight sets on which every kernel has a weight, this is :func:`newton` itself.
+
+    Yields
+    ------
+    Iterate
+        One per round, with the weights and the gradient of all kernels.
+    """
+    if "sparse" not in weight_set.offers or criterion.n_kernels <= FIRST:
+        yield from newton(criterion, weight_set)
+        return
+    problem: Any = criterion
+    fixed = criterion.n_weights - criterion.n_kernels
+    scores = problem.scores(problem.target)[fixed:]
+    inside = np.argsort(-scores, kind="stable")[:FIRST]
+    weights, gap = weight_set.start(criterion.n_weights), 1.0
+    while True:
+        inside = np.sort(inside)
+        places = np.concatenate([np.arange(fixed), fixed + inside])
+        restricted = problem.restricted(inside)
+        tol = max(SHARE * gap, SMALLEST_GAP)
+        near = weights[places] / np.sum(weights[places])
+        start = (1.0 - spread) * near + spread / len(near)
+        best, count = _round(restricted, weight_set, tol, start)
+        weights = np.zeros(criterion.n_weights)
+        weights[places] = best.weights
+        scores = problem.scores(best.coef) * problem.scale
+        whole = Iterate(weights, best.value, -scores, best.coef, n_factorizations=count)
+        yield whole
+        gap = relative_gap(best.value, whole.bound(weight_set))
+        outside = np.setdiff1d(np.arange(criterion.n_kernels), inside)
+        level = float(scores @ weights)  # the score of every kernel with weight
+        better = outside[scores[fixed + outside] > level]
+        order = np.argsort(-scores[fixed + better], kind="stable")
+        joining = better[order[:MOST]]
+        if len(joining) == 0 and gap <= SMALLEST_GAP:
+            return
+        inside = np.concatenate([inside, joining])
+
+
+def _round(
+    restricted: Criterion, weight_set: LinearSet, tol: float, start: np.ndarray
+) -> tuple[Iterate, int]:
+    """The best Newton iterate on the working set, and the factorisations used."""
+    best, smallest, count = None, np.inf, 0
+    for number, iterate in enumerate(newton(restricted, weight_set, start)):
+        count += iterate.n_factorizations
+        gap = relative_gap(iterate.value, iterate.bound(weight_set))
+        if gap < smallest:
+            best, smallest = iterate, gap
+        if gap <= tol or number >= MOST_STEPS:
+            break
+    assert best is not None
+    return best, count

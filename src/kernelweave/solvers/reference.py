@@ -291,8 +291,8 @@ def _evaluated(
         raise FactorizationError(f"the cone solver found no weights: {status}")
     weights = np.asarray(raw, dtype=np.float64)
     if isinstance(weight_set, SignedSum):
-        weights = weight_set.scale(np.clip(weights, *weight_set.limits(len(weights)).T))
-        weights = weight_set.separate(weights)
+        low, high = weight_set.polyhedron(len(weights)).limits.T
+        weights = weight_set.separate(weight_set.scale(np.clip(weights, low, high)))
     else:
         weights = into_set(criterion, weight_set, weights)
     return Iterate.at(weights, criterion.evaluate(weights, hessian=False))

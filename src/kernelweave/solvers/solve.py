@@ -22,14 +22,13 @@ from kernelweave.solvers.certify import (
 from kernelweave.solvers.cutting_plane import cutting_plane, spectral_cuts
 from kernelweave.solvers.fixed_point import closed_form, em
 from kernelweave.solvers.margin import interior_point, svc_newton
-from kernelweave.solvers.newton import newton
+from kernelweave.solvers.newton import newton, working_set
 from kernelweave.solvers.reference import (
     alignment_sdp,
     margin_qcqp,
     margin_sdp,
     sdp,
 )
-from kernelweave.solvers.working_set import working_set
 
 __all__ = ["METHODS", "choose_method", "fitting_methods", "solve"]
 
@@ -207,7 +206,8 @@ def _iterate(
             n_factorizations += iterate.n_factorizations
             lower = iterate.bound(weight_set)
             row = trace.add(iterate.value, lower, relative_gap(iterate.value, lower))
-            if best_row is None or _better(row, best_row):
+            rank = row.gap, -row.lower_bound  # the bound, while no gap is finite
+            if best_row is None or rank < (best_row.gap, -best_row.lower_bound):
                 best, best_row = iterate, row
             idle = row.iteration - best_row.iteration
             if row.gap <= tol:
@@ -236,13 +236,6 @@ def _iterate(
             raise
     assert best is not None
     return best, trace.rows, status, n_factorizations
-
-
-def _better(row: TraceRow, best: TraceRow) -> bool:
-    """Whether an iterate is the best so far, by its bound while no gap is finite."""
-    if np.isinf(row.gap) and np.isinf(best.gap):
-        return row.lower_bound > best.lower_bound
-    return row.gap < best.gap
 
 
 def _tidy(

@@ -133,17 +133,12 @@ class SignedSum(SumToOne):
         share = (goal - lowest) / (level - lowest)
         return self.scale((1.0 - share) * weights + share * centre)
 
-    def limits(self, m: int) -> np.ndarray:
-        """Lower and upper limits of each of m weights, (m, 2)."""
-        out = np.tile([-self.bound, self.bound], (m, 1))
-        out[: m - self.bank.n_kernels] = [0.0, 1.0]
-        return out
-
     def polyhedron(self, m: int) -> Polyhedron:
         """The polyhedron of all cuts for m weights, which contains the set."""
-        zeros = np.zeros((len(self.cuts), m - self.bank.n_kernels))
-        below = -np.concatenate([zeros, self.cuts], axis=1)
-        low, high = self.limits(m).T
+        others = m - self.bank.n_kernels
+        below = -np.pad(self.cuts, ((0, 0), (others, 0)))
+        high = np.where(np.arange(m) < others, 1.0, self.bound)
+        low = np.where(np.arange(m) < others, 0.0, -self.bound)
         return Polyhedron.sum_to_one(m, low, high, below)
 
     def condition(self) -> float:
@@ -217,9 +212,10 @@ class SignedSum(SumToOne):
         key = scores.tobytes()
         if self._last is not None and self._last[0] == key:
             return self._last[1], self._last[2]
-        limits, best = self.limits(len(scores)), self.start(len(scores))
+        best, idle = self.start(len(scores)), 0
+        limits = self.polyhedron(len(scores)).limits
         size = float(np.max(np.abs(scores))) or 1.0
-        upper, idle = float(scores @ box_maximizer(scores, limits)), 0
+        upper = float(scores @ box_maximizer(scores, limits))
         for _ in range(SUPPORT_ROUNDS):
             before = upper - scores @ best
             outside = self.polyhedron(len(scores))

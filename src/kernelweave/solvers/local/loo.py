@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import OptimizeResult, minimize
+from scipy.optimize import minimize
 
 from kernelweave._array import (
     Array,
@@ -149,8 +149,7 @@ def learn(
     theta = _uniform_start(bank, target) if start is None else _check_start(bank, start)
     precision = eps(bank.like)
     highest = np.log(0.01 / (precision * bank.n_samples * bank.n_kernels))
-    highest = float(np.clip(highest, 0.0, LOG_HIGHEST))
-    bounds = (LOG_LOWEST, highest)
+    bounds = (LOG_LOWEST, float(np.clip(highest, 0.0, LOG_HIGHEST)))
     tol = STATIONARY if precision < 1e-10 else 10 * STATIONARY
     first = np.clip(np.log(theta), *bounds)
     unit = objective.value_and_gradient(first)[0] or 1.0
@@ -168,19 +167,30 @@ def learn(
         callback=trace.follow(unit),
         options={"maxiter": max_iter, "gtol": 0.01 * tol, "ftol": precision},
     )
-    value, gradient = unit * found.fun, unit * found.jac
     mean_square = squared_norm(objective.target) / math.prod(target.shape)
-    size = max(value, ZERO_ERROR * mean_square)
-    stationarity = _stationarity(found.x, gradient, size, bounds)
+    size = max(unit * found.fun, ZERO_ERROR * mean_square)
+    stationarity = _stationarity(found.x, unit * found.jac, size, bounds)
     theta = np.where(found.x <= LOG_LOWEST, 0.0, np.exp(found.x))
     converged = stationarity <= tol
+    measure = f"the projected gradient is {stationarity:.1e} of the value"
+    if trace.stopped:
+        status = f"stopped by the callback: {measure}"
+    elif converged:
+        status = (
+            f"stationary: {measure}; the problem is not convex, so another start may "
+            "lead elsewhere"
+        )
+    elif found.nit >= max_iter:
+        status = f"stopped at max_iter={max_iter}: {measure}"
+    else:
+        status = f"stopped: no step decreases the error further; {measure}"
     return LooSolution(
         weights=theta / np.sum(theta),
         alpha=float(1.0 / np.sum(theta)),
-        value=value,
+        value=unit * found.fun,
         stationarity=stationarity,
         converged=converged,
-        status=_status(converged, stationarity, found, max_iter, trace.stopped),
+        status=status,
         n_iter=int(found.nit),
         n_factorizations=int(found.nfev),
         trace=tuple(trace.rows),
@@ -210,23 +220,3 @@ def _stationarity(
     blocked = ((x <= bounds[0]) & (gradient > 0)) | ((x >= bounds[1]) & (gradient < 0))
     largest = float(np.max(np.where(blocked, 0.0, np.abs(gradient))))
     return largest / size if size > 0 else 0.0
-
-
-def _status(
-    converged: bool,
-    stationarity: float,
-    found: OptimizeResult,
-    max_iter: int,
-    stopped: bool,
-) -> str:
-    measure = f"the projected gradient is {stationarity:.1e} of the value"
-    if stopped:
-        return f"stopped by the callback: {measure}"
-    if converged:
-        return (
-            f"stationary: {measure}; the problem is not convex, so another start may "
-            "lead elsewhere"
-        )
-    if found.nit >= max_iter:
-        return f"stopped at max_iter={max_iter}: {measure}"
-    return f"stopped: no step decreases the error further; {measure}"

@@ -430,7 +430,9 @@ def align_subspace(
     while size > tol and n_iter < max_iter:
         found = _ascend(problem, u, max_iter - n_iter, tol, trace)
         n_iter += max(int(found.nit), 1)
-        u = _orthonormal(from_numpy(found.x.reshape(u.shape), u))
+        u = from_numpy(found.x.reshape(u.shape), u)
+        values, vectors = np.linalg.eigh(to_numpy(u.T @ u).astype(np.float64))
+        u = u @ from_numpy(vectors / np.sqrt(values), u)  # now U'U = I
         value, slope = problem.evaluate(u)
         size = np.sqrt(squared_norm(slope) * squared_norm(u)) / value
         if trace.stopped or found.nit == 0:
@@ -468,9 +470,3 @@ def _ascend(
             "maxcor": 20,
         },
     )
-
-
-def _orthonormal(u: Array) -> Array:
-    """A basis of the same column span with ``U'U = I``."""
-    values, vectors = np.linalg.eigh(to_numpy(u.T @ u).astype(np.float64))
-    return u @ from_numpy(vectors / np.sqrt(values), u)
