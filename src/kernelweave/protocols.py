@@ -384,11 +384,7 @@ class Method:
 
     def lacks(self, criterion: Any, weight_set: Any) -> list[str]:
         """The needs that a criterion and a set, or their classes, do not meet."""
-        return [
-            f"{need!r} of the {whose}"
-            for whose, needs, offers in (
-                ("criterion", self.needs, criterion.offers),
-                ("weight set", self.set_needs, weight_set.offers),
-            )
-            for need in sorted(needs - offers)
-        ]
+        needs = sorted(self.needs - criterion.offers)
+        set_needs = sorted(self.set_needs - weight_set.offers)
+        lacking = [f"{need!r} of the criterion" for need in needs]
+        return lacking + [f"{need!r} of the weight set" for need in set_needs]

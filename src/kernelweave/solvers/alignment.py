@@ -111,7 +111,7 @@ def _cone_rows(allowed: Polyhedron) -> np.ndarray:
 def _least_squares(
     criterion: Alignment,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """R (r, p) with ``R'R = S``, its pseudo-inverse (as its transpose), ``R^-T b``."""
+    """R (r, p) with ``R'R = S``, its pseudo-inverse transposed, and ``R^-T b`` (r,)."""
     root = psd_factor(criterion.correlations, NULL_EIGENVALUE).T
     inverse = root / np.sum(root**2, axis=1, keepdims=True)  # orthogonal rows
     return root, inverse, inverse @ criterion.cosines

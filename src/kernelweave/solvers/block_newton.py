@@ -19,14 +19,7 @@ from kernelweave.inner.correlation import (
 )
 from kernelweave.inner.interior_point import BorderedSystem, largest_step, predict
 from kernelweave.protocols import Iterate, NormSet
-from kernelweave.solvers.newton import (
-    JUMP,
-    TINY,
-    in_powers,
-    newton,
-    onto_simplex,
-    safe_step,
-)
+from kernelweave.solvers.newton import JUMP, in_powers, newton, onto_simplex, safe_step
 
 __all__ = ["block_newton", "joint_newton"]
 
@@ -183,7 +176,7 @@ def _move(
     limit = JUMP * system.unit * float(np.trace(system.matrix))
     share, v, tried = safe_step(
         lambda trial: criterion.expand(trial ** (1.0 / system.q)),
-        lambda share: onto_simplex(point.v + share * primal * step.v, TINY),
+        lambda share: onto_simplex(point.v + share * primal * step.v),
         lambda _share, _trial, found: float(np.trace(found.matrix)) <= limit,
     )
     at, primal = tried[-1], share * primal

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 from scipy.optimize import nnls
 
-from kernelweave._array import Array, FactorizationError
+from kernelweave._array import Array
 from kernelweave.protocols import (
     Criterion,
     Evaluation,
@@ -19,6 +20,7 @@ from kernelweave.protocols import (
     Polyhedron,
     WeightSet,
 )
+from kernelweave.solvers.newton import safe_step
 from kernelweave.weights.polyhedral import box_maximizer, linear_program
 from kernelweave.weights.signed_sum import SignedSum
 
@@ -27,7 +29,6 @@ __all__ = ["cutting_plane", "into_set", "nearest_point", "spectral_cuts"]
 #: A point is moved halfway to the best one while its value exceeds this multiple of
 #: the best value.
 JUMP = 100.0
-MAX_HALVINGS = 30
 #: The smallest learned regularisation: the certificate divides by it.
 FLOOR = 1e-10
 CONE_TOLERANCE = 1e-11
@@ -35,6 +36,9 @@ CONE_TOLERANCE = 1e-11
 LEVEL = 0.5
 #: Relative difference between bound and smallest value that counts as rounding.
 EXACT = 1e-12
+
+#: What a master returns: weights and multipliers, then prices of further constraints.
+Answer = tuple[np.ndarray, ...] | None
 
 
 def cutting_plane(criterion: Criterion, weight_set: LinearSet) -> Iterator[Iterate]:
@@ -60,7 +64,14 @@ def cutting_plane(criterion: Criterion, weight_set: LinearSet) -> Iterator[Itera
     if weight_set.is_point(len(weights)):
         yield Iterate.at(weights, criterion.evaluate(weights, hessian=False))
         return
-    solve_master, cuts = _master(weight_set, len(weights)), _Cuts()
+    solve_master: Callable[[np.ndarray, np.ndarray], Answer]
+    if weight_set.power == 1:
+        allowed = weight_set.polyhedron(len(weights))
+        solve_master = partial(master_program, allowed=allowed)
+    else:
+        clarabel, q = _import_clarabel(), weight_set.power
+        solve_master = partial(_solve_cone, clarabel=clarabel, q=q)
+    cuts = _Cuts(len(weights))
     while True:
         weights, state = _evaluate_nearby(criterion, weights, cuts.best)
         unit = cuts.add(weights, state, state.value)
@@ -94,7 +105,7 @@ def spectral_cuts(criterion: Criterion, weight_set: SignedSum) -> Iterator[Itera
         After each evaluation, the best weights and the best lower bound so far.
     """
     weights = weight_set.start(criterion.n_weights)
-    cuts, reached = _Cuts(), np.inf
+    cuts, reached = _Cuts(len(weights)), np.inf
     while True:
         weights, state, value = _judged(criterion, weights, cuts.best)
         unit = cuts.add(weights, state, value)
@@ -137,36 +148,26 @@ def into_set(
 class _Cuts:
     """The cuts ``t >= linear_r - <scores_r, w>``, the best point and the best bound."""
 
-    def __init__(self) -> None:
-        self._linear: list[float] = []
-        self._scores: list[np.ndarray] = []
-        self._coefs: list[Array] = []
+    def __init__(self, m: int) -> None:
+        self.linear, self.scores = np.zeros(0), np.zeros((0, m))  # (r,) and (r, m)
         self.best: Iterate | None = None
         self.bound = -np.inf
+        self._coefs: list[Array] = []
         self._dual: Array | None = None
 
     def add(self, weights: np.ndarray, state: Evaluation, value: float) -> float:
-        """Linearise the criterion at weights (m,): the unit of the next master.
+        """Add the cut at weights (m,), and return the unit for the next master.
 
         The gap is relative to the best value, so the master's tolerances must be too.
         """
-        self._linear.append(state.value - float(state.gradient @ weights))
-        self._scores.append(-state.gradient)
+        linear = state.value - float(state.gradient @ weights)
+        self.linear = np.append(self.linear, linear)
+        self.scores = np.vstack([self.scores, -state.gradient])
         self._coefs.append(state.coef)
         if self.best is None or value < self.best.value:
             self.best = replace(Iterate.at(weights, state), value=value)
         self.best = replace(self.best, n_factorizations=state.n_factorizations)
         return abs(self.best.value) or 1.0
-
-    @property
-    def linear(self) -> np.ndarray:
-        """(r,)."""
-        return np.array(self._linear)
-
-    @property
-    def scores(self) -> np.ndarray:
-        """(r, m)."""
-        return np.array(self._scores)
 
     def judged(self, multipliers: np.ndarray, bound: float) -> Iterate:
         """The best point with the best bound, given that of multipliers (r,).
@@ -191,20 +192,15 @@ def _evaluate_nearby(
     """
     if best is None:
         return weights, criterion.evaluate(weights, hessian=False)
-    count = 0
-    for _ in range(MAX_HALVINGS):
-        try:
-            state = criterion.evaluate(weights, hessian=False)
-        except FactorizationError:
-            pass
-        else:
-            count += state.n_factorizations
-            if state.value <= best.value + (JUMP - 1.0) * abs(best.value):
-                return weights, replace(state, n_factorizations=count)
-        weights = 0.5 * (weights + best.weights)
-    raise FactorizationError(
-        "the criterion blows up between the best weights and the cut"
+    limit = best.value + (JUMP - 1.0) * abs(best.value)
+    _, found, tried = safe_step(
+        lambda trial: criterion.evaluate(trial, hessian=False),
+        lambda share: (1.0 - share) * best.weights + share * weights,
+        lambda _share, _trial, state: state.value <= limit,
+        "the criterion blows up between the best weights and the cut",
     )
+    count = sum(state.n_factorizations for state in tried)
+    return found, replace(tried[-1], n_factorizations=count)
 
 
 def _judged(
@@ -227,20 +223,6 @@ def _judged(
         state = replace(state, n_factorizations=spent + state.n_factorizations)
         upper = criterion.certificate_terms(weights, state.coef, state.coef).upper
     return weights, state, upper if np.isfinite(upper) else state.value
-
-
-Answer = tuple[np.ndarray, ...] | None
-
-
-def _master(
-    weight_set: LinearSet, m: int
-) -> Callable[[np.ndarray, np.ndarray], Answer]:
-    """The master for the set, from cuts (r,), (r, m) to weights and multipliers."""
-    if weight_set.power == 1:
-        allowed = weight_set.polyhedron(m)
-        return lambda linear, scores: master_program(linear, scores, allowed)
-    clarabel, q = _import_clarabel(), weight_set.power
-    return lambda linear, scores: _solve_cone(clarabel, q, linear, scores)
 
 
 def master_program(
@@ -281,7 +263,7 @@ def master_program(
 
 
 def _solve_cone(
-    clarabel: Any, q: float, linear: np.ndarray, scores: np.ndarray
+    linear: np.ndarray, scores: np.ndarray, clarabel: Any, q: float
 ) -> Answer:
     """The master on an lq ball, in the variables ``(w, t, u)``.
 

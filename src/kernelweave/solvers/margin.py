@@ -114,7 +114,7 @@ def svc_newton(
 
 
 class _Machines(Margin):
-    """A margin criterion evaluated through libsvm, or what else solves one machine."""
+    """A margin criterion whose machines are solved one by one, by libsvm."""
 
     def __init__(
         self, margin: Margin, solve_one: Callable[..., Machine] = solve_machine

@@ -120,9 +120,9 @@ class _Truncated:
     """The likelihood, and the factors of one step."""
 
     def __init__(self, log_density: Array, observed: np.ndarray, prior: float) -> None:
-        if not np.all(np.any(observed, axis=1)):
-            row = int(np.flatnonzero(~np.any(observed, axis=1))[0])
-            raise ValueError(f"row {row} has no expert")
+        empty = np.flatnonzero(~np.any(observed, axis=1))
+        if len(empty):
+            raise ValueError(f"row {empty[0]} has no expert")
         self.ratio, largest = _ratio(log_density, observed)
         self.observed, self.prior = from_numpy(observed, self.ratio), prior
         self.unit = float(namespace(largest).mean(largest))

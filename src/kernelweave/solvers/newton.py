@@ -22,6 +22,9 @@ TO_BOUNDARY = 0.995
 #: A step is halved when the value exceeds this multiple of the last one.
 JUMP = 3.0
 MAX_HALVINGS = 30
+NO_STEP = (
+    "no step along the Newton direction keeps the combined kernel positive definite"
+)
 #: Lower limit on the weights during the iteration.
 TINY = 1e-200
 #: For q > 1, a step keeps this share of the weight that the current scores call for.
@@ -149,12 +152,8 @@ class _Problem:
         """The point x that belongs to v (m,)."""
         return np.append(v, self.below_to - self.below @ v)
 
-    def along(self, step: np.ndarray) -> np.ndarray:
-        """A step in v (m,), with the resulting step in the slacks."""
-        return np.append(step, -self.below @ step)
-
     def pull(self, z: np.ndarray) -> np.ndarray:
-        """The adjoint of :meth:`along`: multipliers of x as a force on v, (m,)."""
+        """Multipliers of x (m + r,) as a force on v, (m,)."""
         return z[: self.m] - self.below.T @ z[self.m :]
 
     def weights(self, x: np.ndarray) -> np.ndarray:
@@ -323,7 +322,7 @@ class _System:
             change = change - before.x * before.z
         force = self.problem.pull(change / self.x)
         dv, dnu = self.bordered.solve(force - self.residual, self.missing)
-        dx = self.problem.along(dv)
+        dx = np.append(dv, -self.problem.below @ dv)  # the slacks move with v
         return _Step(dx, dnu, (change - self.z * dx) / self.x)
 
     def mu(self, step: _Step | None = None) -> float:
@@ -356,7 +355,7 @@ def _no_jump(value: float) -> Accept:
     return lambda _share, _point, state: state.value <= limit
 
 
-def onto_simplex(v: np.ndarray, floor: np.ndarray | float) -> np.ndarray:
+def onto_simplex(v: np.ndarray, floor: np.ndarray | float = TINY) -> np.ndarray:
     """The point (m,), raised to the floor and scaled to sum to one."""
     v = np.maximum(v, floor)
     return v / np.sum(v)
@@ -366,6 +365,7 @@ def safe_step(
     evaluate: Callable[[np.ndarray], State],
     trial: Callable[[float], np.ndarray],
     accept: Callable[[float, np.ndarray, State], bool],
+    failure: str = NO_STEP,
 ) -> tuple[float, np.ndarray, list[State]]:
     """Halve a step until its end point can be evaluated and is accepted.
 
@@ -377,6 +377,8 @@ def safe_step(
         Returns the point after a share of the step.
     accept : callable
         Decides, from the share, the point and its evaluation, whether to accept it.
+    failure : str
+        What the error says if even the shortest step is rejected.
 
     Returns
     -------
@@ -402,9 +404,7 @@ def safe_step(
             continue
         if accept(share, point, tried[-1]):
             return share, point, tried
-    raise FactorizationError(
-        "no step along the Newton direction keeps the combined kernel positive definite"
-    )
+    raise FactorizationError(failure)
 
 
 def working_set(

@@ -23,12 +23,7 @@ from kernelweave.solvers.cutting_plane import cutting_plane, spectral_cuts
 from kernelweave.solvers.fixed_point import closed_form, em
 from kernelweave.solvers.margin import interior_point, svc_newton
 from kernelweave.solvers.newton import newton, working_set
-from kernelweave.solvers.reference import (
-    alignment_sdp,
-    margin_qcqp,
-    margin_sdp,
-    sdp,
-)
+from kernelweave.solvers.reference import alignment_sdp, margin_qcqp, margin_sdp, sdp
 
 __all__ = ["METHODS", "choose_method", "fitting_methods", "solve"]
 

@@ -56,7 +56,7 @@ STATIONARY = 1e-3
 ZERO = 1e-9
 
 Round = tuple[JointPoint, float]  # a point, and a lower bound
-Placed = tuple[JointPoint, np.ndarray]  # and (n, l) for which its subspace is optimal
+Placed = tuple[JointPoint, np.ndarray]  # and columns (n, l) that make it optimal
 
 
 @dataclass(frozen=True)
@@ -252,7 +252,7 @@ def solve_plain(
     """
     p, norm = criterion.bank.n_kernels, weights.norm
     below = solve(criterion.minorant(weights.support(np.ones(p))), weights, tol=tol)
-    search = _Search(criterion, weights, below.lower_bound / 2.0, tol, callback)
+    search = _Search(criterion, weights, below.lower_bound / 2, tol, Trace(callback))
     single = np.zeros(p)
     single[int(np.argmax(below.weights))] = 1.0
     try:
@@ -297,21 +297,17 @@ class _EnoughError(Exception):
     """The bounds have met, or the callback requested a stop."""
 
 
+@dataclass
 class _Search:
     """Evaluates v and keeps the best point."""
 
-    def __init__(
-        self,
-        criterion: PlainSubspaceMargin,
-        weights: NormSet,
-        lower: float,
-        tol: float,
-        callback: Callback | None,
-    ) -> None:
-        self.criterion, self.weights, self.lower = criterion, weights, lower
-        self.tol, self.trace = tol, Trace(callback)
-        self.best: np.ndarray | None = None
-        self.state: Evaluation | None = None
+    criterion: PlainSubspaceMargin
+    weights: NormSet
+    lower: float
+    tol: float
+    trace: Trace
+    best: np.ndarray | None = None
+    state: Evaluation | None = None
 
     def value(self, w: np.ndarray) -> tuple[float, np.ndarray]:
         """Value and gradient (p,) of v, both relative to the lower bound."""
