@@ -119,8 +119,12 @@ def newton(
         weights = problem.weights(x)
         gradient, hessian = problem.derivatives(state, weights)
         yield Iterate.at(weights, state)
-    centre = weight_set.start(len(weights)) ** q
-    yield from _barrier(problem, problem.inward(x, centre))
+    if problem.is_simplex:
+        x = onto_simplex(x, 1e-6)
+    else:  # not too close to the boundary
+        v, centre = x[: problem.m], weight_set.start(problem.m) ** q
+        x = problem.point(v + INWARD * (centre - v))
+    yield from _barrier(problem, x)
 
 
 Accept = Callable[[float, np.ndarray, Evaluation], bool]
@@ -159,13 +163,6 @@ class _Problem:
     def weights(self, x: np.ndarray) -> np.ndarray:
         """The weights ``v^(1/q)``, (m,)."""
         return x[: self.m] ** (1.0 / self.q)
-
-    def inward(self, x: np.ndarray, centre: np.ndarray) -> np.ndarray:
-        """A point near x, (m + r,), that is not too close to the boundary."""
-        v = x[: self.m]
-        if self.is_simplex:
-            return onto_simplex(v, 1e-6)
-        return self.point(v + INWARD * (centre - v))
 
     def move(
         self, x: np.ndarray, step: np.ndarray, floor: np.ndarray, accept: Accept

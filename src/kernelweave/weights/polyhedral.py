@@ -19,7 +19,7 @@ LP_TOLERANCE = 1e-10
 def linear_program(
     cost: np.ndarray, allowed: Polyhedron
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-    """``min <cost, x>`` over a polyhedron, with HiGHS.
+    """``min <cost, x>`` over a polyhedron, with HiGHS, whatever the size of the cost.
 
     Returns
     -------
@@ -33,13 +33,14 @@ def linear_program(
 
     None if HiGHS finds no optimum.
     """
+    size = float(np.max(np.abs(cost))) or 1.0
     options = {
         "primal_feasibility_tolerance": LP_TOLERANCE,
         "dual_feasibility_tolerance": LP_TOLERANCE,
     }
     for method in ("highs-ds", "highs-ipm"):
         result = linprog(
-            cost,
+            cost / size,
             A_ub=allowed.below,
             b_ub=allowed.below_to,
             A_eq=allowed.equal,
@@ -50,7 +51,7 @@ def linear_program(
         )
         if result.status == 0:
             prices = np.maximum(-result.ineqlin.marginals, 0.0)
-            return result.x, prices, -result.eqlin.marginals
+            return result.x, size * prices, -size * result.eqlin.marginals
     return None
 
 
@@ -158,12 +159,10 @@ class PolyhedralSet(WeightSet):
                 f"{self!r}: weight {i} has the limits {allowed.limits[i]}; a bound on "
                 "the optimum needs finite limits"
             )
-        size = float(np.max(np.abs(scores))) or 1.0
-        answer = linear_program(-scores / size, allowed)
+        answer = linear_program(-scores, allowed)
         if answer is None:
             raise ValueError(f"a linear program over {self!r} could not be solved")
-        point, prices, equal_prices = answer
-        return allowed, (point, size * prices, size * equal_prices)
+        return allowed, answer
 
 
 #: Slack in the sum of the caps that counts as zero.

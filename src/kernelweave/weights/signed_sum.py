@@ -214,23 +214,22 @@ class SignedSum(SumToOne):
             return self._last[1], self._last[2]
         best, idle = self.start(len(scores)), 0
         limits = self.polyhedron(len(scores)).limits
-        size = float(np.max(np.abs(scores))) or 1.0
+        enough = SUPPORT_TOLERANCE * (float(np.max(np.abs(scores))) or 1.0)
         upper = float(scores @ box_maximizer(scores, limits))
         for _ in range(SUPPORT_ROUNDS):
             before = upper - scores @ best
             outside = self.polyhedron(len(scores))
-            answer = linear_program(-scores / size, outside)
+            answer = linear_program(-scores, outside)
             if answer is None:
                 break
             point, prices, _ = answer
-            relaxed = scores - size * prices @ outside.below
+            relaxed = scores - prices @ outside.below
             upper = min(upper, float(relaxed @ box_maximizer(relaxed, limits)))
             inside = self.separate(point)
             if scores @ inside > scores @ best:
                 best = inside
             left = upper - scores @ best
             idle = 0 if left < before else idle + 1
-            enough = SUPPORT_TOLERANCE * size
             if left <= enough or inside is point or idle == IDLE:
                 break
         self._last = (key, upper, best)
