@@ -169,7 +169,10 @@ def learn(
     )
     mean_square = squared_norm(objective.target) / math.prod(target.shape)
     size = max(unit * found.fun, ZERO_ERROR * mean_square)
-    stationarity = _stationarity(found.x, unit * found.jac, size, bounds)
+    at_low, at_high = found.x <= bounds[0], found.x >= bounds[1]
+    blocked = (at_low & (found.jac > 0)) | (at_high & (found.jac < 0))
+    steepest = unit * float(np.max(np.where(blocked, 0.0, np.abs(found.jac))))
+    stationarity = steepest / size if size > 0 else 0.0
     theta = np.where(found.x <= LOG_LOWEST, 0.0, np.exp(found.x))
     converged = stationarity <= tol
     measure = f"the projected gradient is {stationarity:.1e} of the value"
@@ -211,12 +214,3 @@ def _check_start(bank: Bank, start: np.ndarray) -> np.ndarray:
             f"start must be {bank.n_kernels} numbers > 0, one per kernel; got {start!r}"
         )
     return theta
-
-
-def _stationarity(
-    x: np.ndarray, gradient: np.ndarray, size: float, bounds: tuple[float, float]
-) -> float:
-    """Largest entry of the projected gradient, divided by ``size``."""
-    blocked = ((x <= bounds[0]) & (gradient > 0)) | ((x >= bounds[1]) & (gradient < 0))
-    largest = float(np.max(np.where(blocked, 0.0, np.abs(gradient))))
-    return largest / size if size > 0 else 0.0

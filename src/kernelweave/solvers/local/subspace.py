@@ -422,9 +422,10 @@ def align_subspace(
     # U = R'W = R^-1 (G + alpha I) W does not read the upper triangle of R.
     u = solve_triangular(kernel.factor, kernel.gram @ start + kernel.alpha * start)
     first, _ = problem.evaluate(u)
-    size, n_iter, trace = np.inf, 0, Trace(callback)
+    value, size, n_iter, trace = first, np.inf, 0, Trace(callback)
     while size > tol and n_iter < max_iter:
-        found = _ascend(problem, u, max_iter - n_iter, tol, trace)
+        slope_tol = 1e-2 * tol * value / (u.shape[1] * np.sqrt(u.shape[0]))
+        found = _ascend(problem, u, max_iter - n_iter, slope_tol, trace)
         n_iter += max(int(found.nit), 1)
         u = from_numpy(found.x.reshape(u.shape), u)
         values, vectors = np.linalg.eigh(to_numpy(u.T @ u).astype(np.float64))
@@ -441,9 +442,9 @@ def align_subspace(
 
 
 def _ascend(
-    problem: _Alignment, u: Array, max_iter: int, tol: float, trace: Trace
+    problem: _Alignment, u: Array, max_iter: int, slope_tol: float, trace: Trace
 ) -> OptimizeResult:
-    """L-BFGS from U (n, l) with orthonormal columns, which fixes the scale of ``tol``.
+    """L-BFGS from U (n, l), whose norm fixes the scale of the gradient.
 
     Steps are normal to U, so its norm grows and the gradient shrinks accordingly.
     """
@@ -452,17 +453,11 @@ def _ascend(
         value, slope = problem.evaluate(from_numpy(flat.reshape(u.shape), u))
         return -value, -to_numpy(slope).astype(np.float64).ravel()
 
-    value, _ = problem.evaluate(u)
     return minimize(
         negative,
         to_numpy(u).astype(np.float64).ravel(),
         jac=True,
         method="L-BFGS-B",
         callback=trace.follow(-1.0),
-        options={
-            "maxiter": max_iter,
-            "gtol": 1e-2 * tol * value / (u.shape[1] * np.sqrt(u.shape[0])),
-            "ftol": 1e-15,
-            "maxcor": 20,
-        },
+        options={"maxiter": max_iter, "gtol": slope_tol, "ftol": 1e-15, "maxcor": 20},
     )
