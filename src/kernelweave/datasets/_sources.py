@@ -319,7 +319,7 @@ def _compare(source: Source, cells: Cells) -> None:
         f"the copy of the data set {source.file!r} that was found {differs}; results "
         "may differ from the published ones",
         UserWarning,
-        stacklevel=5,
+        stacklevel=4,
     )
 
 

@@ -9,7 +9,6 @@ from sklearn.utils import Bunch
 
 from kernelweave.datasets._sources import (
     LABEL,
-    Source,
     encode_labels,
     find_cells,
     sources,
@@ -170,7 +169,10 @@ def fetch_table(
     """
     if name not in TABLES:
         raise ValueError(f"name must be one of {', '.join(TABLES)}; got {name!r}")
-    return _bunch(TABLES[name], LABEL, as_frame, download_if_missing, prefixes=False)
+    cells = find_cells(TABLES[name], download_if_missing)
+    codes, classes = encode_labels(cells.texts[LABEL])
+    blocks = {ALL: (cells.values, cells.names)}
+    return views_bunch(blocks, codes, classes, TABLES[name].about + "\n", as_frame)
 
 
 def fetch_views(
@@ -217,19 +219,11 @@ def fetch_views(
             f"target must be one of {', '.join((LABEL, *source.texts))} for {name!r}; "
             f"got {target!r}"
         )
-    return _bunch(source, target, as_frame, download_if_missing, prefixes=True)
-
-
-def _bunch(
-    source: Source, target: str, as_frame: bool | str, download: bool, prefixes: bool
-) -> Bunch:
-    """A table in one view, or in the views that are prefixes of its columns."""
-    cells = find_cells(source, download)
+    cells = find_cells(source, download_if_missing)
     codes, classes = encode_labels(cells.texts[target])
     columns: dict[str, list[int]] = {}
     for j, column in enumerate(cells.names):
-        view = column.partition("_")[0] if prefixes else ALL
-        columns.setdefault(view, []).append(j)
+        columns.setdefault(column.partition("_")[0], []).append(j)
     blocks = {
         view: (cells.values[:, members], [cells.names[j] for j in members])
         for view, members in columns.items()
