@@ -5,8 +5,8 @@ paper reports, and draws its figures.
 
 To add a paper, write a module ``<key>.py`` that ends in::
 
-    reference, says = read_printed(key, *checks)
-    PAPER = Paper(key, reference, experiments=(Experiment(**says["table1"], ...), ...))
+    SAYS = read_printed(key, globals())
+    PAPER = Paper(key, SAYS.reference, (SAYS.experiment("table1", ...), ...))
 
 and add its key to :data:`PAPERS`. An :class:`Experiment` is one table or figure, and
 reads like the corresponding section of the paper:

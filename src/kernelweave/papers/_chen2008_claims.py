@@ -10,7 +10,7 @@ import numpy as np
 from kernelweave.inspection._figure import color, marker, pyplot
 from kernelweave.papers.results import Results, all_hold
 
-__all__ = ["CHECKS", "draw_bounds", "draw_dimensions", "draw_rounds"]
+__all__ = ["draw_bounds", "draw_dimensions", "draw_rounds"]
 
 ORG, SKFE = "SVM_org", "SKFE"
 HSIC, UHSIC, JOINT, UJOINT = "HSIC", "uHSIC", "SVM_joint", "uSVM_joint"
@@ -27,7 +27,7 @@ def dimension_row(name: str, components: int) -> str:
 
 
 def better(
-    results: Results, pairs: Sequence[tuple[str, str]], ties: bool = False
+    results: Results, pairs: Sequence[Sequence[str]], ties: bool = False
 ) -> tuple[bool, str]:
     """Whether the first of each pair has the smaller mean error on every data set.
 
@@ -105,27 +105,31 @@ def _errors(results: Results, name: str, column: str) -> list[float]:
     return [results.mean(row, column, "error") for row in rows]
 
 
+def _over_dimensions(results: Results) -> Iterator[tuple[str, str, list[float]]]:
+    """Data set, column, and the errors over the dimensions."""
+    for name in DIMENSIONS:
+        for column in results.experiment.columns:
+            yield name, column, _errors(results, name, column)
+
+
 def errors_fall(results: Results) -> tuple[bool, str]:
     """Whether errors in k - 1 dimensions are below those in one dimension."""
 
-    def fall(name: str, k: int, column: str) -> tuple[bool, str]:
-        errors = _errors(results, name, column)
-        last = errors[DIMENSIONS[name].index(k - 1)]
+    def fall(name: str, column: str, errors: list[float]) -> tuple[bool, str]:
+        last = errors[DIMENSIONS[name].index(CLASSES[name] - 1)]
         return last < errors[0], f"{name}, {column}: {errors[0]:.0f} to {last:.0f}"
 
-    columns = results.experiment.columns
-    return all_hold(fall(*entry, c) for entry in CLASSES.items() for c in columns)
+    return all_hold(fall(*entry) for entry in _over_dimensions(results))
 
 
 def smallest_near_rank(results: Results) -> tuple[bool, str]:
     """Whether the dimension with the smallest error is between k - 2 and k."""
 
-    def near(name: str, k: int, column: str) -> tuple[bool, str]:
-        at = DIMENSIONS[name][int(np.argmin(_errors(results, name, column)))]
+    def near(name: str, column: str, errors: list[float]) -> tuple[bool, str]:
+        k, at = CLASSES[name], DIMENSIONS[name][int(np.argmin(errors))]
         return k - 2 <= at <= k, f"{name}, {column}: {at}"
 
-    columns = results.experiment.columns
-    return all_hold(near(*entry, c) for entry in CLASSES.items() for c in columns)
+    return all_hold(near(*entry) for entry in _over_dimensions(results))
 
 
 def _curves(results: Results, measure: str) -> Iterator[tuple[str, np.ndarray]]:
@@ -168,21 +172,6 @@ def rounds_settle(results: Results) -> tuple[bool, str]:
 
     found = (settled(*curve) for curve in _curves(results, "errors"))
     return all_hold(found, "largest minus smallest error from then on: ")
-
-
-CHECKS = (
-    better,
-    best,
-    sums_beat_kernels,
-    same_time,
-    skfe_is_slower,
-    joint_is_slowest,
-    errors_fall,
-    smallest_near_rank,
-    bounds_meet,
-    rounds_help,
-    rounds_settle,
-)
 
 
 def draw_dimensions(results: Results) -> Any:

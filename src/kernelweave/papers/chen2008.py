@@ -269,47 +269,33 @@ def with_prices(*names: str) -> list[tuple[str, str, float]]:
     return [(f"{row}, C = {C:g}", row, C) for row in names for C in (SMALL_C, FIXED_C)]
 
 
-REFERENCE, SAYS = read_printed("chen2008", *says.CHECKS)
+SAYS = read_printed("chen2008", vars(says))
 
 
 def experiments(per_class: int) -> tuple[Experiment, ...]:
     """The tables and figures, with at most ``per_class`` rows per class."""
     sets = {row: functools.partial(rows_of, ROWS[row], per_class) for row in ROWS}
 
-    def table(key: str, columns: Columns) -> Experiment:
-        return Experiment(**SAYS[key], rows=sets, split=halves, columns=columns)
-
-    def figure(
-        key: str,
-        settings: Sequence[tuple[str, str, float]],
-        columns: Columns,
-        draw: Callable[[Any], Any],
-        most: int = per_class,
-    ) -> Experiment:
-        rows = {
+    def rows(
+        settings: Sequence[tuple[str, str, float]], most: int = per_class
+    ) -> dict[str, Any]:
+        return {
             name: functools.partial(with_setting, ROWS[row], setting, most)
             for name, row, setting in settings
         }
-        split = halves_and_setting
-        return Experiment(
-            **SAYS[key], rows=rows, split=split, columns=columns, draw=draw
-        )
 
-    few = min(per_class, FIGURE_PER_CLASS)
-    figure_2, figure_3 = (with_prices(name, "Satimage") for name in ("Wine", "Segment"))
+    dimensions = rows(DIMENSIONS, min(per_class, FIGURE_PER_CLASS))
+    figure_2, figure_3 = (rows(with_prices(s, "Satimage")) for s in ("Wine", "Segment"))
+    in_dimensions, split = each_method(with_dimension), halves_and_setting
     return (
-        table("table2", TABLE_2_COLUMNS),
-        table("table3", TABLE_3_COLUMNS),
-        table("table4", each_method(fast)),
-        figure(
-            "figure1",
-            DIMENSIONS,
-            each_method(with_dimension),
-            says.draw_dimensions,
-            few,
+        SAYS.experiment("table2", sets, halves, TABLE_2_COLUMNS),
+        SAYS.experiment("table3", sets, halves, TABLE_3_COLUMNS),
+        SAYS.experiment("table4", sets, halves, each_method(fast)),
+        SAYS.experiment(
+            "figure1", dimensions, split, in_dimensions, says.draw_dimensions
         ),
-        figure("figure2", figure_2, ROUNDS, says.draw_bounds),
-        figure("figure3", figure_3, ROUNDS, says.draw_rounds),
+        SAYS.experiment("figure2", figure_2, split, ROUNDS, says.draw_bounds),
+        SAYS.experiment("figure3", figure_3, split, ROUNDS, says.draw_rounds),
     )
 
 
@@ -325,8 +311,8 @@ def with_quick_form(full: Experiment, quick: Experiment) -> Experiment:
 
 
 PAPER = Paper(
-    key="chen2008",
-    reference=REFERENCE,
+    "chen2008",
+    SAYS.reference,
     experiments=tuple(
         map(with_quick_form, experiments(PER_CLASS), experiments(QUICK_PER_CLASS))
     ),

@@ -24,6 +24,7 @@ __all__ = [
     "Experiment",
     "Measure",
     "Paper",
+    "Printed",
     "Published",
     "Split",
     "Value",
@@ -190,44 +191,68 @@ class Paper:
 # ----------------------------------------------------------- what the paper prints
 
 
-def read_printed(
-    key: str, *checks: Callable[..., tuple[bool, str]]
-) -> tuple[str, dict[str, dict[str, Any]]]:
+@dataclass(frozen=True)
+class Printed:
+    """What a paper prints.
+
+    Attributes
+    ----------
+    reference : str
+        How to cite the paper.
+    fields : dict
+        For each table or figure, fields of its :class:`Experiment`.
+    """
+
+    reference: str
+    fields: Mapping[str, Mapping[str, Any]]
+
+    def experiment(
+        self,
+        key: str,
+        rows: Mapping[str, Callable[[], Any]],
+        split: Callable[[Any, np.random.Generator], Any],
+        columns: Columns,
+        draw: Callable[[Results], Any] | None = None,
+    ) -> Experiment:
+        """A table or figure, given how to compute it."""
+        printed = self.fields[key]
+        return Experiment(**printed, rows=rows, split=split, columns=columns, draw=draw)
+
+
+def read_printed(key: str, checks: Mapping[str, Any]) -> Printed:
     """Read ``printed/<key>.toml``; the package docstring explains the format.
 
     Parameters
     ----------
     key : str
         The paper.
-    *checks : callable
-        The functions that its claims name. Entries of a claim other than ``text`` and
-        ``check`` are arguments of the function.
+    checks : dict
+        The functions that its claims name, usually the ``globals()`` of a module.
+        Entries of a claim other than ``text`` and ``check`` are arguments of the
+        function.
 
     Returns
     -------
-    reference : str
-        How to cite the paper.
-    fields : dict
-        For each table or figure, the fields of its :class:`Experiment` that are in the
-        file.
+    printed : Printed
+        The contents of the file.
     """
     content = tomllib.loads((PRINTED / f"{key}.toml").read_text(encoding="utf-8"))
-    named = {check.__name__: check for check in checks}
 
     def claim(text: str, check: str, **setting: Any) -> Claim:
-        return Claim(text, functools.partial(named[check], **setting))
+        return Claim(text, functools.partial(checks[check], **setting))
 
     reference = content.pop("reference")
-    return reference, {
+    fields = {
         part: {
-            **fields,
+            **entry,
             "key": part,
-            "measures": tuple(Measure(**measure) for measure in fields["measures"]),
-            "published": _cells(fields.get("published", {})),
-            "claims": tuple(claim(**entry) for entry in fields.get("claims", ())),
+            "measures": tuple(Measure(**measure) for measure in entry["measures"]),
+            "published": _cells(entry.get("published", {})),
+            "claims": tuple(claim(**sentence) for sentence in entry.get("claims", ())),
         }
-        for part, fields in content.items()
+        for part, entry in content.items()
     }
+    return Printed(reference, fields)
 
 
 def _cells(tables: Mapping[str, dict[str, Any]]) -> Cells:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelweave.inspection._figure import color, marker, pyplot
+from kernelweave.inspection._figure import axes, color, marker, pyplot
 from kernelweave.papers.results import Results
 
 __all__ = ["bars", "curves", "legend_below"]
@@ -87,11 +87,7 @@ def curves(
     ax : Axes, optional
         Axes to draw in.
     """
-    plt = pyplot("curves")
-    if ax is None:
-        figure, ax = plt.subplots(figsize=(5.5, 3.8), layout="constrained")
-    else:
-        figure = ax.figure
+    figure, ax = axes("curves", ax, 5.5, 3.8)
     at = dict(zip(results.experiment.rows, x, strict=True))
     rows = results.rows
     positions = [at[row] for row in rows]

@@ -32,7 +32,6 @@ from kernelweave.criteria import Margin
 from kernelweave.kernels import RBF, DenseBank, Linear, Polynomial
 from kernelweave.papers.experiment import (
     Columns,
-    Experiment,
     Paper,
     Split,
     partition,
@@ -267,29 +266,22 @@ TABLES = {
     "Sonar": ("sonar", 0.1),
     "Heart": ("heart", 0.5),
 }
-REFERENCE, SAYS = read_printed(
-    "lanckriet2002",
-    always_separates,
-    widest,
-    fewest_errors,
-    heart_improves,
-    needs_negative_weights,
-)
+SAYS = read_printed("lanckriet2002", globals())
 PAPER = Paper(
-    key="lanckriet2002",
-    reference=REFERENCE,
+    "lanckriet2002",
+    SAYS.reference,
     experiments=(
-        Experiment(
-            **SAYS["table1"],
-            rows={row: functools.partial(kernels_of, *t) for row, t in TABLES.items()},
-            split=label,
-            columns=COLUMNS,
+        SAYS.experiment(
+            "table1",
+            {row: functools.partial(kernels_of, *t) for row, t in TABLES.items()},
+            label,
+            COLUMNS,
         ),
-        Experiment(
-            **SAYS["dashes"],
-            rows={row: functools.partial(rows_of, t) for row, (t, _) in TABLES.items()},
-            split=functools.partial(partition, share=SHARE),
-            columns=EXPLICIT,
+        SAYS.experiment(
+            "dashes",
+            {row: functools.partial(rows_of, t) for row, (t, _) in TABLES.items()},
+            functools.partial(partition, share=SHARE),
+            EXPLICIT,
         ),
     ),
 )

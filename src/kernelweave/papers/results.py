@@ -112,6 +112,10 @@ class Results:
         gap = self.values(row, column, measure) - self.values(row, other, measure)
         return mean_and_error(gap)
 
+    def ratio(self, row: str, column: str, other: str, measure: str) -> float:
+        """Mean of ``column`` over that of ``other``."""
+        return self.mean(row, column, measure) / self.mean(row, other, measure)
+
     def cells(self) -> list[Cell]:
         """The cell of every row, column and measure that all splits have."""
         return [

@@ -36,7 +36,6 @@ from kernelweave.inspection._figure import color, pyplot
 from kernelweave.kernels import RBF
 from kernelweave.models import KernelFDA, MultipleKernelFDA
 from kernelweave.papers.experiment import (
-    Experiment,
     Paper,
     Split,
     fit_seconds,
@@ -49,8 +48,9 @@ from kernelweave.papers.run import split_generator
 
 __all__ = ["PAPER"]
 
-#: The columns of the figures.
+#: The columns of the figures, and their norms; all weights are equal with ``inf``.
 UNIFORM, L1, L2 = "uniform", "l1", "l2"
+NORMS = {L1: 1.0, L2: 2.0, UNIFORM: np.inf}
 LAMBDA = 1e-4
 GAMMA = 1.0
 POINTS = 100  # for training, and as many for testing
@@ -111,10 +111,7 @@ def simulate(split: Split, norm: float) -> dict[str, Any]:
     }
 
 
-SIMULATED = {
-    L1: functools.partial(simulate, norm=1),
-    L2: functools.partial(simulate, norm=2),
-}
+SIMULATED = {c: functools.partial(simulate, norm=NORMS[c]) for c in (L1, L2)}
 
 
 # ------------------------------------------------------------------------ objects
@@ -208,17 +205,11 @@ def iterate(kernels: Kernels, norm: float, solver: str) -> dict[str, float]:
     return {"iterations": model.n_iter_, "seconds": seconds}
 
 
-RECOGNISED = {
-    L1: functools.partial(recognise, norm=1),
-    L2: functools.partial(recognise, norm=2),
-    UNIFORM: functools.partial(recognise, norm=np.inf),
-}
+RECOGNISED = {c: functools.partial(recognise, norm=norm) for c, norm in NORMS.items()}
 TIMED = {
-    f"{name}, {solver}": functools.partial(
-        iterate, norm=norm, solver=solver.replace(" ", "_")
-    )
-    for solver in ("cutting plane", "newton")
-    for name, norm in ((L1, 1), (L2, 2))
+    f"{c}, {name}": functools.partial(iterate, norm=NORMS[c], solver=solver)
+    for name, solver in (("cutting plane", "cutting_plane"), ("newton", "newton"))
+    for c in (L1, L2)
 }
 
 
@@ -298,13 +289,7 @@ def gap(results: Results, row: str, measure: str, first: str, second: str) -> st
 def errors_fall(results: Results) -> tuple[bool, str]:
     """Whether both errors at 50 kernels are far below those at 5."""
     few, *_, many = results.experiment.rows
-    found = {
-        column: (
-            results.mean(few, column, "error"),
-            results.mean(many, column, "error"),
-        )
-        for column in (L1, L2)
-    }
+    found = {c: [results.mean(r, c, "error") for r in (few, many)] for c in (L1, L2)}
     text = ", ".join(f"{c} from {a:.3f} to {b:.3f}" for c, (a, b) in found.items())
     return all(b < a / 1.5 for a, b in found.values()), text
 
@@ -312,15 +297,16 @@ def errors_fall(results: Results) -> tuple[bool, str]:
 def ahead(
     results: Results,
     measure: str,
-    columns: tuple[str, str],
+    columns: Sequence[str],
     rows: Sequence[str],
     sign: int = 1,
 ) -> tuple[bool, str]:
     """Whether one column minus another has this sign in each of the rows."""
-    differences = [results.difference(row, *columns, measure)[0] for row in rows]
-    found = "; ".join(gap(results, row, measure, *columns) for row in rows)
+    first, second = columns
+    differences = [results.difference(row, first, second, measure)[0] for row in rows]
+    found = "; ".join(gap(results, row, measure, first, second) for row in rows)
     holds = all(sign * difference > 0 for difference in differences)
-    return holds, f"{measure} of {' minus '.join(columns)}, {found}"
+    return holds, f"{measure} of {first} minus {second}, {found}"
 
 
 def l2_grows(results: Results) -> tuple[bool, str]:
@@ -370,16 +356,10 @@ def tens_and_five(results: Results) -> tuple[bool, str]:
 
 def l1_is_slow(results: Results) -> tuple[bool, str]:
     """Whether l1 takes over three times as long as l2, with Newton for comparison."""
-    ratios = {
-        solver: np.mean(
-            [
-                results.mean(row, f"{L1}, {solver}", "seconds")
-                / results.mean(row, f"{L2}, {solver}", "seconds")
-                for row in results.experiment.rows
-            ]
-        )
-        for solver in ("cutting plane", "newton")
-    }
+    rows, ratios = results.experiment.rows, {}
+    for solver in ("cutting plane", "newton"):
+        l1, l2 = f"{L1}, {solver}", f"{L2}, {solver}"
+        ratios[solver] = np.mean([results.ratio(r, l1, l2, "seconds") for r in rows])
     found = ", ".join(f"{ratio:.1f} with {name}" for name, ratio in ratios.items())
     return bool(ratios["cutting plane"] > 3), f"time of l1 over l2: {found}"
 
@@ -387,69 +367,48 @@ def l1_is_slow(results: Results) -> tuple[bool, str]:
 # ---------------------------------------------------------------------- the paper
 
 
-def kernels_of_30(*informative: int) -> dict[str, Any]:
+def informative_of_30(*informative: int) -> dict[str, Any]:
     """Rows with these numbers of informative kernels."""
     return {f"{n} informative": functools.partial(objects, n) for n in informative}
 
 
-def simulated_kernels(*sizes: int) -> dict[str, Any]:
+def views_drawn(*sizes: int) -> dict[str, Any]:
     """Rows with these numbers of simulated views."""
     return {f"{n} kernels": functools.partial(number, n) for n in sizes}
 
 
-REFERENCE, SAYS = read_printed(
+SAYS = read_printed("yan2009", globals())
+PAPER = Paper(
     "yan2009",
-    errors_fall,
-    ahead,
-    l2_grows,
-    sparse_when_many,
-    l2_beats_uniform,
-    tens_and_five,
-    l1_is_slow,
-)
-SIMULATION = (
-    Experiment(
-        **SAYS["figure1"],
-        rows={"one view": functools.partial(number, 1)},
-        split=two_gaussians,
-        columns={"one kernel": functools.partial(simulate, norm=np.inf)},
-        draw=draw_examples,
-    ),
-    Experiment(
-        **SAYS["figure2"],
-        rows=simulated_kernels(*SIZES),
-        split=two_gaussians,
-        columns=SIMULATED,
-        draw=draw_errors,
-    ),
-    Experiment(
-        **SAYS["figure3"],
-        rows=simulated_kernels(5, 30),
-        split=two_gaussians,
-        columns=SIMULATED,
-        draw=draw_weights,
-    ),
-)
-OBJECTS = (
-    Experiment(
-        **SAYS["figure4"],
-        rows=kernels_of_30(9, 21, 30),
-        split=mixed_kernels,
-        columns={L1: RECOGNISED[L1], L2: RECOGNISED[L2]},
-        draw=draw_weights,
-    ),
-    Experiment(
-        **SAYS["figure5"],
-        rows=kernels_of_30(*INFORMATIVE),
-        split=mixed_kernels,
-        columns=RECOGNISED,
-        draw=draw_precision,
-    ),
-    Experiment(
-        **SAYS["time"],
-        rows=kernels_of_30(15, 30),
-        split=mixed_kernels,
-        columns=TIMED,
+    SAYS.reference,
+    experiments=(
+        SAYS.experiment(
+            "figure1",
+            {"one view": functools.partial(number, 1)},
+            two_gaussians,
+            {"one kernel": functools.partial(simulate, norm=np.inf)},
+            draw_examples,
+        ),
+        SAYS.experiment(
+            "figure2", views_drawn(*SIZES), two_gaussians, SIMULATED, draw_errors
+        ),
+        SAYS.experiment(
+            "figure3", views_drawn(5, 30), two_gaussians, SIMULATED, draw_weights
+        ),
+        SAYS.experiment(
+            "figure4",
+            informative_of_30(9, 21, 30),
+            mixed_kernels,
+            {L1: RECOGNISED[L1], L2: RECOGNISED[L2]},
+            draw_weights,
+        ),
+        SAYS.experiment(
+            "figure5",
+            informative_of_30(*INFORMATIVE),
+            mixed_kernels,
+            RECOGNISED,
+            draw_precision,
+        ),
+        SAYS.experiment("time", informative_of_30(15, 30), mixed_kernels, TIMED),
     ),
 )
-PAPER = Paper("yan2009", REFERENCE, experiments=(*SIMULATION, *OBJECTS))

@@ -39,7 +39,6 @@ from kernelweave.kernels import RBF
 from kernelweave.models import KernelFDA, MultipleKernelFDA, MultipleKernelSVC
 from kernelweave.papers.experiment import (
     Columns,
-    Experiment,
     Paper,
     Split,
     first_rows,
@@ -202,14 +201,11 @@ def comparable(
 
 
 def faster(
-    results: Results, columns: tuple[str, str], least: float, what: str
+    results: Results, columns: Sequence[str], least: float, what: str
 ) -> tuple[bool, str]:
     """Whether the first method takes over ``least`` times as long as the second."""
-    slow, fast = columns
-    ratios = {
-        row: results.mean(row, slow, "seconds") / results.mean(row, fast, "seconds")
-        for row in results.experiment.rows
-    }
+    (slow, fast), rows = columns, results.experiment.rows
+    ratios = {row: results.ratio(row, slow, fast, "seconds") for row in rows}
     found = ", ".join(f"{row} {ratio:.2f}" for row, ratio in ratios.items())
     return min(ratios.values()) > least, f"{what}: {found}"
 
@@ -230,7 +226,9 @@ MULTICLASS_ROWS = {
     "USPS (8)": functools.partial(table, "usps", 8, scaled=False),
     "Waveform (3)": functools.partial(table, "waveform", 3, scaled=False),
 }
-FORMS_ROWS = ("Waveform (3)", "Wine (3)", "USPS (3)")
+FORMS_ROWS = {
+    row: MULTICLASS_ROWS[row] for row in ("Waveform (3)", "Wine (3)", "USPS (3)")
+}
 four_to_one = functools.partial(partition, share=0.8)
 three_to_two = functools.partial(partition, share=0.6)
 draw_forms = functools.partial(
@@ -239,26 +237,13 @@ draw_forms = functools.partial(
     labels=("accuracy in %", "CPU seconds"),
 )
 
-REFERENCE, SAYS = read_printed("ye2007", ahead, comparable, faster)
+SAYS = read_printed("ye2007", globals())
 PAPER = Paper(
-    key="ye2007",
-    reference=REFERENCE,
+    "ye2007",
+    SAYS.reference,
     experiments=(
-        Experiment(
-            **SAYS["table1"], rows=BINARY_ROWS, split=four_to_one, columns=BINARY
-        ),
-        Experiment(
-            **SAYS["table2"],
-            rows=MULTICLASS_ROWS,
-            split=three_to_two,
-            columns=MULTICLASS,
-        ),
-        Experiment(
-            **SAYS["figure1"],
-            rows={row: MULTICLASS_ROWS[row] for row in FORMS_ROWS},
-            split=three_to_two,
-            columns=FORMS,
-            draw=draw_forms,
-        ),
+        SAYS.experiment("table1", BINARY_ROWS, four_to_one, BINARY),
+        SAYS.experiment("table2", MULTICLASS_ROWS, three_to_two, MULTICLASS),
+        SAYS.experiment("figure1", FORMS_ROWS, three_to_two, FORMS, draw_forms),
     ),
 )

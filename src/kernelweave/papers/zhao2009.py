@@ -42,7 +42,6 @@ from kernelweave.models import (
 )
 from kernelweave.papers.experiment import (
     Columns,
-    Experiment,
     Paper,
     Split,
     read_printed,
@@ -66,7 +65,7 @@ LACKING = (0, 5, 10, 15, 20, 25)
 PRI, POS, KDA, SVM = "MPKDA-Pri", "MPKDA-Pos", "KDA_QCQP", "SVM_SILP"
 BEST, PRIOR = "Max Single", "Pri with a prior"
 PRINTED = "Pos, printed weights"
-UNIFORM, MEAN = "Pri, equal weights", "mean kernel"
+UNIFORM = "Pri, equal weights"
 MAPK = "mapk_signaling_pathway"
 #: The groups of genes, in the order of the kernels.
 PATHWAYS = (
@@ -256,9 +255,9 @@ def mixture(
     return measured(model, split, model.class_weights_)
 
 
-def discriminant(split: Halves) -> dict[str, Any]:
-    """KDA_QCQP: the sum of kernels of Ye et al. (2007); zeros where missing."""
-    model = MultipleKernelFDA(split.views(), norm=1, missing="zero")
+def one_sum(split: Halves, kind: Any, **setting: Any) -> dict[str, Any]:
+    """Discriminant analysis with one sum of kernels; zeros where missing."""
+    model = kind(split.views(), missing="zero", **setting)
     return measured(model.fit(split.train, split.y_train), split)
 
 
@@ -268,12 +267,6 @@ def machine(split: Halves) -> dict[str, Any]:
     search = GridSearchCV(model, {"C": C_GRID}, cv=3)
     search.fit(split.train, split.y_train)
     return measured(search.best_estimator_, split)
-
-
-def mean_kernel(split: Halves) -> dict[str, Any]:
-    """Discriminant analysis with the mean of all kernels."""
-    model = KernelFDA(split.views(), missing="zero")
-    return measured(model.fit(split.train, split.y_train), split)
 
 
 def single(split: Halves, best: bool) -> dict[str, float]:
@@ -293,12 +286,8 @@ likeliest = functools.partial(mixture, concentration=0.0)
 LEARNERS: Columns = {
     PRI: likeliest,
     POS: functools.partial(likeliest, projection="posterior"),
-    KDA: discriminant,
+    KDA: functools.partial(one_sum, kind=MultipleKernelFDA, norm=1),
     SVM: machine,
-}
-REFERENCES: Columns = {
-    UNIFORM: functools.partial(likeliest, weights="uniform"),
-    MEAN: mean_kernel,
 }
 COLUMNS: Columns = {
     **LEARNERS,
@@ -309,7 +298,8 @@ COLUMNS: Columns = {
     PRINTED: functools.partial(
         likeliest, kind=PrintedPosteriorKDA, projection="posterior"
     ),
-    **REFERENCES,
+    UNIFORM: functools.partial(likeliest, weights="uniform"),
+    "mean kernel": functools.partial(one_sum, kind=KernelFDA),
 }
 
 #: The data sets that are run: TOX, and substitutes for the other eight.
@@ -475,41 +465,24 @@ def draw_lacking(results: Results) -> Any:
 
 # ---------------------------------------------------------------------- the paper
 
-REFERENCE, SAYS = read_printed(
-    "zhao2009",
-    pri_is_best,
-    pri_beats_pos,
-    like_the_best_kernel,
-    few_kernels,
-    order_of_sparsity,
-    mapk_is_frequent,
-    learning_pays,
-    pri_loses_least,
-    pos_loses_more,
-)
+LACKING_ROWS = {
+    lacking(name, percent): functools.partial(with_holes, name, percent)
+    for name in PANELS
+    for percent in LACKING
+}
+SAYS = read_printed("zhao2009", globals())
 PAPER = Paper(
-    key="zhao2009",
-    reference=REFERENCE,
+    "zhao2009",
+    SAYS.reference,
     experiments=(
-        Experiment(
-            **SAYS["table1"],
-            rows={"TOX": tox, **MISSING},
-            split=itself,
-            columns={"data": counts},
-        ),
-        Experiment(
-            **SAYS["table2"], rows={**SETS, **MISSING}, split=halves, columns=COLUMNS
-        ),
-        Experiment(
-            **SAYS["figure1"],
-            rows={
-                lacking(name, percent): functools.partial(with_holes, name, percent)
-                for name in PANELS
-                for percent in LACKING
-            },
-            split=holes,
-            columns={**LEARNERS, UNIFORM: REFERENCES[UNIFORM]},
-            draw=draw_lacking,
+        SAYS.experiment("table1", {"TOX": tox, **MISSING}, itself, {"data": counts}),
+        SAYS.experiment("table2", {**SETS, **MISSING}, halves, COLUMNS),
+        SAYS.experiment(
+            "figure1",
+            LACKING_ROWS,
+            holes,
+            {**LEARNERS, UNIFORM: COLUMNS[UNIFORM]},
+            draw_lacking,
         ),
     ),
 )
