@@ -33,15 +33,7 @@ from kernelweave.inner.svm import (
 from kernelweave.kernels.banks.dense import DenseBank, combine_in_double
 from kernelweave.protocols import Bank, InfeasibleError
 
-__all__ = [
-    "SEPARABLE",
-    "FactoredColumn",
-    "Point",
-    "Residuals",
-    "SaddlePath",
-    "SaddleProblem",
-    "SaddleSystem",
-]
+__all__ = ["SEPARABLE", "SaddlePath", "SaddleProblem"]
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ __all__ = [
     "primal_value",
     "solve_low_rank_svm",
     "solve_machine",
+    "solve_machines",
     "solve_svm",
     "without_intercept",
 ]
@@ -311,10 +312,10 @@ VIOLATED = 1e-10
 RIDGE, REFINEMENTS = 1e-13, 3
 
 
-def solve_svm(
+def solve_machines(
     kernel: np.ndarray, signs: np.ndarray, bound: float, tol: float
-) -> np.ndarray:
-    """``max sum(a) - a' (K o yy') a / 2`` over ``0 <= a <= C``, ``y'a = 0``: ``a y``.
+) -> list[Machine]:
+    """``max sum(a) - a' (K o yy') a / 2`` over ``0 <= a <= C``, ``y'a = 0``.
 
     :func:`solve_machine` on each column of signs, followed by an interior point method
     where the gap is too large. The result is not guaranteed: it has to be certified.
@@ -329,23 +330,24 @@ def solve_svm(
         C.
     tol : float
         Relative gap to reach.
-
-    Returns
-    -------
-    coef : ndarray of shape (n, m)
-        Feasible to the last digit.
     """
     machines = [solve_machine(kernel, y, bound, tol) for y in signs.T]
-    coef = np.column_stack([machine.coef for machine in machines])
     late = np.flatnonzero([machine.gap > tol for machine in machines])
     if len(late):  # low rank and large C: easy for the interior point method
         features = psd_factor(kernel, NULL_EIGENVALUE)
         others = solve_low_rank_svm(features, signs[:, late], bound, tol)
         for j, other in zip(late, others.T, strict=True):
-            gap = _relative_gap(kernel @ other, other, signs[:, j], bound)
-            if gap < machines[j].gap:
-                coef[:, j] = other
-    return coef
+            machine = _polish(kernel, signs[:, j], bound, other, tol, MAX_ROUNDS)
+            machines[j] = min(machines[j], machine, key=lambda found: found.gap)
+    return machines
+
+
+def solve_svm(
+    kernel: np.ndarray, signs: np.ndarray, bound: float, tol: float
+) -> np.ndarray:
+    """The coefficients ``a y`` (n, m) of :func:`solve_machines`."""
+    machines = solve_machines(kernel, signs, bound, tol)
+    return np.column_stack([machine.coef for machine in machines])
 
 
 @dataclass(frozen=True)
