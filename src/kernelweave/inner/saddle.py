@@ -22,7 +22,7 @@ from kernelweave._array import (
     to_numpy,
 )
 from kernelweave._memory import require_memory
-from kernelweave.inner.interior_point import largest_step, predict
+from kernelweave.inner.interior_point import BorderedSystem, largest_step, predict
 from kernelweave.inner.svm import (
     MarginTerms,
     balanced,
@@ -355,11 +355,11 @@ class SaddlePath:
         self.scores = self.problem.scores(beta, self.products)
         f = to_numpy(tensor_sum(self.weights, self.products))
         rows = f + self.tau * beta + point.lam - signs * (1.0 + point.z - point.v)
-        weights, norm = np.empty(0), 0.0
+        weights = norm = np.empty(0)
         if self.norm is not None:
             slope = point.eta * point.w ** (self.norm - 1.0)
             weights = slope - 0.5 * self.scores - point.s
-            norm = (np.sum(point.w**self.norm) - 1.0) / self.norm
+            norm = np.array([np.sum(point.w**self.norm) - 1.0]) / self.norm
         self.residuals = Residuals(
             np.where(self.used, rows, 0.0), np.sum(beta, axis=0), weights, norm
         )
@@ -464,14 +464,14 @@ class Residuals:
         ``e'b``.
     weights : ndarray of shape (m,), or (0,) if the weights are fixed
         ``eta w_i^(q-1) - b'G_i b / 2 - s_i``.
-    norm : float
+    norm : ndarray of shape (1,), or (0,) if the weights are fixed
         ``(sum_i w_i^q - 1) / q``.
     """
 
     rows: np.ndarray
     balance: np.ndarray
     weights: np.ndarray
-    norm: float
+    norm: np.ndarray
 
 
 class FactoredColumn:
@@ -585,30 +585,21 @@ class SaddleSystem:
         self, halves: list[Array], weight_right: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Steps in (w, lam, eta), those in b having been eliminated."""
-        point, k = self.point, len(self.columns)
-        m = len(point.w)
-        size = m + k + (self.norm is not None)
-        matrix, right = np.zeros((size, size)), np.zeros(size)
-        for c, column in enumerate(self.columns):
+        point, m, k = self.point, len(self.point.w), len(self.columns)
+        matrix, right = np.zeros((m + k, m + k)), np.zeros(m + k)
+        for c, (column, half) in enumerate(zip(self.columns, halves, strict=True)):
             index = np.append(np.arange(m), m + c)
             matrix[np.ix_(index, index)] += column.gram
-            right[index] += column.against(halves[c])
-            right[m + c] += self.residuals.balance[c]
-        scaling = np.ones(size)
+            right[index] += column.against(half)
+        right += np.append(weight_right, self.residuals.balance)
+        unit = 1.0 / np.sqrt(np.diagonal(matrix)[m:])
+        equal = np.zeros((len(point.eta), m + k))
         if self.norm is not None:
-            q, w = self.norm, point.w
-            powers = w ** (q - 1.0)
-            diagonal = np.arange(m)
-            bend = (q - 1.0) * point.eta * powers / w
-            matrix[diagonal, diagonal] += bend + point.s / w
-            matrix[:m, -1] = matrix[-1, :m] = powers
-            right[:m] += weight_right
-            right[-1] = -self.residuals.norm
-            scaling[:m] = w
-        scaling[m : m + k] = 1.0 / np.sqrt(np.diagonal(matrix)[m : m + k])
-        matrix *= scaling[:, None] * scaling[None, :]
-        try:
-            x = np.linalg.solve(matrix, right * scaling) * scaling
-        except np.linalg.LinAlgError as error:
-            raise FactorizationError("the system for a step is singular") from error
-        return x[:m], x[m : m + k], x[m + k :]
+            powers = point.w ** (self.norm - 1.0)
+            bend = (self.norm - 1.0) * point.eta * powers / point.w
+            matrix[np.diag_indices(m)] += bend
+            equal[0, :m] = powers
+        v, z = np.append(point.w, unit), np.append(point.s, np.zeros(k))
+        system = BorderedSystem(matrix, v, z, equal)
+        steps, eta = system.solve(right, -self.residuals.norm)
+        return steps[:m], steps[m:], eta
