@@ -269,9 +269,8 @@ def principal_axes(coef: Array, target: Array) -> Array:
     positive.
     """
     explained = to_numpy(target.T @ coef).astype(np.float64)
-    values, vectors = np.linalg.eigh((explained + explained.T) / 2)
-    # a small H' M^-1 H means that the kernel explains the direction well
-    vectors = vectors[:, np.argsort(values, kind="stable")]
+    # ascending: a small H' M^-1 H means that the kernel explains the direction well
+    vectors = np.linalg.eigh((explained + explained.T) / 2)[1]
     largest = np.argmax(np.abs(vectors), axis=0)
     vectors = vectors * np.sign(vectors[largest, np.arange(vectors.shape[1])])
     return from_numpy(vectors, coef)
