@@ -183,7 +183,7 @@ ENOUGH = 20.0
 
 
 def factor_regularized(matrix: Array, alpha: float, unit: float = 1.0) -> Array:
-    """Cholesky factor of ``G + alpha I``, given as a matrix (n, n) to overwrite.
+    """Cholesky factor of ``G + alpha I`` for G (n, n), which is overwritten.
 
     If the smallest eigenvalues of G are rounding errors, the sum is positive definite
     only if alpha exceeds them.
@@ -191,7 +191,7 @@ def factor_regularized(matrix: Array, alpha: float, unit: float = 1.0) -> Array:
     Parameters
     ----------
     matrix : array of shape (n, n)
-        The sum; its memory is reused.
+        G; its memory is reused.
     alpha : float
         The value added to the diagonal.
     unit : float, default=1.0
@@ -204,6 +204,7 @@ def factor_regularized(matrix: Array, alpha: float, unit: float = 1.0) -> Array:
     """
     xp = namespace(matrix)
     precision = xp.finfo(matrix.dtype)
+    add_to_diagonal(matrix, alpha)
     trace = float(xp.sum(xp.linalg.diagonal(matrix)))
     if not math.isfinite(trace):
         raise FactorizationError(
@@ -252,7 +253,6 @@ def fit_kernel(gram: Array, target: Array, alpha: float) -> KernelFit:
     xp, n = namespace(gram), gram.shape[0]
     shift = 1.0
     gram += shift / n
-    add_to_diagonal(gram, alpha)
     factor = factor_regularized(gram, alpha)
     coef = solve_factored(factor, target)
     inverse = lower_inverse(factor)

@@ -173,7 +173,7 @@ AT_BOUND = 1e-9
 def solve_low_rank_svm(
     features: np.ndarray, signs: np.ndarray, bound: float, tol: float
 ) -> np.ndarray:
-    """The problem of :func:`solve_svm` for ``K = F F'``, with few features.
+    """The problem of :func:`solve_machines` for ``K = F F'``, with few features.
 
     One iteration of this primal-dual interior point method costs ``n l^2``. Unlike
     LIBSVM's, the number of iterations hardly depends on C.
