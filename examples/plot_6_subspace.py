@@ -19,9 +19,7 @@ from sklearn.decomposition import KernelPCA
 
 from kernelweave import SubspaceKernel, SubspaceKernelSVC
 from kernelweave.datasets import make_views
-from kernelweave.fits.label_kernels import label_factor
-from kernelweave.fits.subspace import RegularizedKernel
-from kernelweave.fits.subspace import SubspaceSVM
+from kernelweave.fits.subspace import RegularizedKernel, SubspaceSVM, label_factor
 from kernelweave.kernels import RBF, center_and_scale
 from kernelweave.solvers.local.subspace import solve_joint
 

@@ -24,6 +24,7 @@ __all__ = [
     "eps",
     "from_numpy",
     "gram_of_stack",
+    "in_double",
     "inner_products",
     "is_array",
     "is_numpy",
@@ -95,6 +96,11 @@ def from_numpy(x: np.ndarray, like: Array, dtype: Any = None) -> Array:
     return xp.asarray(
         x, dtype=like.dtype if dtype is None else dtype, device=device(like)
     )
+
+
+def in_double(x: np.ndarray, like: Array) -> Array:
+    """Move the NumPy array ``x`` to namespace and device of ``like``, in float64."""
+    return from_numpy(x, like, namespace(like).float64)
 
 
 def same_home(x: Array, like: Array) -> bool:

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_wine
 
-from kernelweave.fits.label_kernels import label_factor
-from kernelweave.fits.subspace import RegularizedKernel, SubspaceSVM
-from kernelweave.fits.targets import signs_of_codes
+from kernelweave.fits.ridge import signs_of_codes
+from kernelweave.fits.subspace import RegularizedKernel, SubspaceSVM, label_factor
 from kernelweave.inner.svm import hinge, solve_svm
 from kernelweave.solvers.local.subspace import solve_joint
 

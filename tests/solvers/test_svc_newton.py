@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kernelweave._array import FactorizationError
-from kernelweave.criteria.margin.margin import MANY_ROWS, Margin
+from kernelweave.criteria.margin import MANY_ROWS, Margin
 from kernelweave.inner.svm import solve_machine
 from kernelweave.kernels import DenseBank
 from kernelweave.protocols import Method

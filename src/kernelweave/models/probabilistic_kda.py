@@ -10,7 +10,7 @@ from kernelweave._array import Array, from_numpy, is_array, namespace, to_numpy
 from kernelweave._memory import numbered
 from kernelweave.fits.gaussians import ClassGaussians
 from kernelweave.fits.predictive import Expert, PredictivePath, choose_noise
-from kernelweave.fits.targets import class_target
+from kernelweave.fits.ridge import class_target
 from kernelweave.kernels.maps.diagonals import DiagonalSource, centred_rows
 from kernelweave.models.shared.base import Progress, fit_method
 from kernelweave.models.shared.discriminant import KernelDiscriminant

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kernelweave._array import Array, eps, from_numpy
-from kernelweave.criteria.fisher.total import Fisher
+from kernelweave.criteria.fisher import Fisher
 from kernelweave.exceptions import KernelWeaveConvergenceWarning
 from kernelweave.fits.subspace import RegularizedKernel, Subspace, decorrelated
 from kernelweave.kernels.banks.dense import DenseBank

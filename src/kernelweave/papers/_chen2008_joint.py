@@ -21,10 +21,8 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.preprocessing import KernelCenterer
 from sklearn.svm import SVC
 
-from kernelweave.fits.label_kernels import label_factor
-from kernelweave.fits.ridge import LooPath
-from kernelweave.fits.subspace import RegularizedKernel, SubspaceSVM
-from kernelweave.fits.targets import signs_of_codes
+from kernelweave.fits.ridge import LooPath, signs_of_codes
+from kernelweave.fits.subspace import RegularizedKernel, SubspaceSVM, label_factor
 from kernelweave.papers.reference.alternation import alternate
 
 __all__ = ["ROUNDS", "best_joint_C", "joint_kernels", "mean_kernels", "rounds"]

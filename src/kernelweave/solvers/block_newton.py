@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kernelweave._array import FactorizationError
-from kernelweave.criteria.fisher.block import BlockDual, BlockExpansion, BlockFisher
+from kernelweave.criteria.fisher import BlockDual, BlockExpansion, BlockFisher
 from kernelweave.inner.correlation import (
     ComplementaryPair,
     dual_start,
@@ -161,7 +161,7 @@ class _System:
 
     def lengths(self, step: _Point, share: float = 1.0) -> tuple[float, float]:
         """Step lengths of the primal and the dual variables, at most 1."""
-        reach_x, reach_s = self.pair.lengths(step.x, step.s)
+        reach_x, reach_s = self.pair.reach(step.x, step.s)
         primal = min(reach_s, largest_step(self.point.v, step.v))
         dual = min(reach_x, largest_step(self.point.z, step.z))
         return min(1.0, share * primal), min(1.0, share * dual)

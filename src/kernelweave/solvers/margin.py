@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from kernelweave._array import FactorizationError, inner_products, is_numpy
-from kernelweave.criteria.margin.margin import Margin
+from kernelweave.criteria.margin import Margin
 from kernelweave.inner.saddle import SEPARABLE, SaddlePath
 from kernelweave.inner.svm import Machine, solve_machine
 from kernelweave.kernels.banks.dense import DenseBank, host_stack
@@ -130,7 +130,7 @@ class _Machines(Margin):
     def evaluate(self, weights: np.ndarray, hessian: bool = True) -> Evaluation:
         """Value, gradient, Hessian and coefficients at weights (m,)."""
         problem = self.problem
-        tau, kernel_weights = self.split(weights)
+        tau, kernel_weights = problem.split(weights)
         kernel = self._work = self._host.combine(kernel_weights, out=self._work)
         kernel[np.diag_indices(len(kernel))] += tau
         states, coef = [], np.zeros_like(problem.signs)

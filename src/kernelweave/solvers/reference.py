@@ -17,7 +17,7 @@ from kernelweave._array import Array, FactorizationError, psd_factor, to_numpy
 from kernelweave._tolerances import NULL_EIGENVALUE
 from kernelweave.criteria.alignment import Alignment
 from kernelweave.criteria.fisher import BlockFisher, Fisher
-from kernelweave.criteria.margin.margin import Margin
+from kernelweave.criteria.margin import Margin
 from kernelweave.kernels.banks.dense import host_stack
 from kernelweave.protocols import Criterion, Iterate, LinearSet, NormSet, WeightSet
 from kernelweave.solvers.alignment import certified
@@ -86,7 +86,7 @@ def sdp_problem(fisher: Fisher, weight_set: LinearSet) -> tuple[Any, Any]:
     """
     cp = _import_cvxpy()
     weights = cp.Variable(fisher.n_weights, nonneg=True, name="weights")
-    alpha = weights[0] if fisher.learns_alpha else fisher.alpha
+    alpha = weights[0] if fisher.learns_identity else fisher.alpha
     total = _combined(cp, host_stack(fisher.bank), weights)
     matrix = total + alpha * np.eye(fisher.bank.n_samples)
     target = to_numpy(fisher.target).astype(np.float64)
@@ -121,7 +121,7 @@ def margin_sdp(margin: Margin, weight_set: LinearSet) -> Iterator[Iterate]:
     signed, problem = isinstance(weight_set, SignedSum), margin.problem
     weights = cp.Variable(margin.n_weights, nonneg=not signed, name="weights")
     total = _combined(cp, host_stack(margin.bank), weights)
-    tau = weights[0] if margin.learns_C else problem.tau
+    tau = weights[0] if margin.learns_identity else problem.tau
     value, constraints = 0.0, _allowed_weights(cp, weight_set, weights)
     if signed:
         constraints.append(total >> 0)

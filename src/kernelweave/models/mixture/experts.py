@@ -12,7 +12,7 @@ import numpy as np
 from kernelweave._array import Array, detached, device, from_numpy, namespace
 from kernelweave.exceptions import KernelWarning
 from kernelweave.fits.predictive import Expert, PredictivePath
-from kernelweave.fits.targets import class_target
+from kernelweave.fits.ridge import class_target
 from kernelweave.kernels.maps.diagonals import DiagonalSource
 from kernelweave.kernels.maps.kernel_map import KernelMap
 from kernelweave.kernels.maps.sources import FeatureSource, PrecomputedSource, Source

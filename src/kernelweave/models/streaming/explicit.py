@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 from kernelweave._array import Array, detached, is_array, is_numpy, to_numpy
 from kernelweave._memory import require_memory
 from kernelweave.exceptions import MemoryRefusedError
-from kernelweave.fits.targets import output_frame
+from kernelweave.fits.ridge import output_frame
 from kernelweave.kernels.features import FeatureRecipe, FeatureReport
 from kernelweave.kernels.maps.feature_map import FeatureKernelMap
 from kernelweave.kernels.moments import (

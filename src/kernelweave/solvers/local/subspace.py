@@ -16,7 +16,7 @@ from kernelweave._array import (
     squared_norm,
     to_numpy,
 )
-from kernelweave.criteria.margin.subspace import PlainSubspaceMargin
+from kernelweave.criteria.margin import PlainSubspaceMargin
 from kernelweave.fits.subspace import (
     JointPoint,
     RegularizedKernel,
