@@ -25,7 +25,7 @@ from kernelweave.kernels import (
     resolve_kernels,
 )
 from kernelweave.kernels.frame import Frame, Framed
-from kernelweave.kernels.maps.sources import FeatureSource
+from kernelweave.kernels.maps.kernel_map import FeatureSource
 from kernelweave.kernels.spec import gram_stack
 from kernelweave.views.columns import View
 

@@ -25,7 +25,7 @@ from kernelweave._array import (
 )
 from kernelweave.exceptions import KernelWeaveConvergenceWarning
 from kernelweave.kernels.banks.dense import DenseBank
-from kernelweave.kernels.maps.sources import Source
+from kernelweave.kernels.maps.kernel_map import Source
 from kernelweave.models.shared.inputs import (
     COMMON,
     TrainingRows,
