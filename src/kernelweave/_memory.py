@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import array_api_compat as compat
@@ -14,6 +15,7 @@ __all__ = [
     "CACHE_ENTRIES",
     "available_bytes",
     "numbered",
+    "prefixed",
     "require_memory",
     "row_chunks",
 ]
@@ -120,19 +122,19 @@ def row_chunks(
         yield slice(start, min(start + step, n_rows))
 
 
-class numbered:
+@contextmanager
+def prefixed(prefix: str) -> Iterator[None]:
+    """Begin the message of any TypeError or ValueError with ``prefix``."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        if not prefix:
+            raise
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"{prefix}{error}") from error
+
+
+def numbered(start: int) -> AbstractContextManager[None]:
     """Prefix error messages with the first row of the portion, unless it is row 0."""
-
-    def __init__(self, start: int) -> None:
-        self.start = start
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        if self.start and isinstance(error, TypeError | ValueError):
-            kind = TypeError if isinstance(error, TypeError) else ValueError
-            raise kind(
-                f"In the portion that starts at row {self.start:,} (row numbers below "
-                f"count from there): {error}"
-            ) from error
+    text = f"In the portion that starts at row {start:,} (row numbers below count from "
+    return prefixed(f"{text}there): " if start else "")

@@ -24,7 +24,7 @@ from kernelweave.kernels import (
     Standardizer,
     resolve_kernels,
 )
-from kernelweave.kernels.frame import Frame, Framed
+from kernelweave.kernels.functions import Frame, Framed
 from kernelweave.kernels.maps.kernel_map import FeatureSource
 from kernelweave.kernels.spec import gram_stack
 from kernelweave.views.columns import View

@@ -48,13 +48,10 @@ class Kernel(BaseEstimator):
         Changes of the columns that leave the kernel, centred and scaled to trace n,
         unchanged: a common change of unit ("unit"), a change of unit and origin
         ("affine"), or neither.
-    noise : float
-        Trace per row of the centred kernel that rounding of the columns accounts for.
     """
 
     psd: bool = True
     base: str | None = None
-    noise: float = 0.0
 
     @property
     def forgets(self) -> str | None:
@@ -70,6 +67,11 @@ class Kernel(BaseEstimator):
     def core(self) -> Kernel:
         """The kernel that is applied after the steps."""
         return self
+
+    @property
+    def noise(self) -> float:
+        """Trace per row of the centred kernel that is rounding of its columns."""
+        return sum(getattr(step, "noise_", 0.0) for step in self.steps)
 
     @property
     def label(self) -> str:

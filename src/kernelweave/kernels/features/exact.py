@@ -47,7 +47,7 @@ class LinearFeatures(FeatureMap):
     """``z(x) = x`` for ``k(x, y) = x'y``.
 
     Columns far from zero keep their digits because a
-    :class:`~kernelweave.kernels.frame.Frame` has already been applied to them.
+    :class:`~kernelweave.kernels.functions.Frame` has already been applied to them.
     """
 
     exact, how = True, "exact"

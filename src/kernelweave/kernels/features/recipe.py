@@ -19,14 +19,14 @@ from kernelweave._array import (
     is_square_safe,
     to_numpy,
 )
+from kernelweave._memory import prefixed
 from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.features.base import FeatureMap
 from kernelweave.kernels.features.exact import LinearFeatures, exact_map, exact_width
 from kernelweave.kernels.features.fourier import FourierFeatures
 from kernelweave.kernels.features.nystroem import NystroemFeatures
-from kernelweave.kernels.frame import check_outliers, name_largest
-from kernelweave.kernels.functions import Standardizer, apply_step
-from kernelweave.kernels.spec import resolve_kernels
+from kernelweave.kernels.functions import Standardizer, apply_steps
+from kernelweave.kernels.spec import check_outliers, name_largest, resolve_kernels
 from kernelweave.views.columns import View
 
 __all__ = ["FeatureRecipe", "FeatureReport", "MapReport", "choose_map"]
@@ -227,13 +227,11 @@ class FeatureRecipe:
             some = dense[:: -(-len(dense) // SOME_ROWS)]
             for kernel in resolve_kernels(view.kernel, some, view.name, limits.bits):
                 rng = np.random.default_rng([seed, len(self.maps)])
-                seen = _through(kernel.steps, dense)
-                try:
+                seen = apply_steps(kernel.steps, dense)
+                with prefixed(f"View {view.name!r}: "):
                     made = choose_map(
                         kernel.core, seen, method, n_features, rng, float(limits.eps)
                     )
-                except ValueError as error:
-                    raise ValueError(f"View {view.name!r}: {error}") from error
                 self._add(view.name, number, kernel, made)
                 scaled = all(isinstance(step, Standardizer) for step in kernel.steps)
                 linear = isinstance(made, LinearFeatures)
@@ -297,7 +295,7 @@ class FeatureRecipe:
                 if key not in passed:
                     rows = views[self.view_of[i]]
                     rows = rows.toarray() if issparse(rows) else rows
-                    passed[key] = _through(self.steps[i], rows)
+                    passed[key] = apply_steps(self.steps[i], rows)
                 made.write(passed[key], block)
             if not is_square_safe(block):
                 raise self._out_of_range(i, views[self.view_of[i]])
@@ -354,7 +352,7 @@ class FeatureRecipe:
             error = 0.0
             if not made.exact:
                 error = kernel_error(
-                    made, _through(self.steps[i], rows[self.view_of[i]])
+                    made, apply_steps(self.steps[i], rows[self.view_of[i]])
                 )
             found.append(MapReport(name, made.how, made.n_features, error))
         return tuple(found)
@@ -375,12 +373,6 @@ def kernel_error(made: FeatureMap, rows: np.ndarray) -> float:
 def _centred(matrix: np.ndarray) -> np.ndarray:
     means = matrix.mean(axis=0)
     return matrix - means[None, :] - means[:, None] + means.mean()
-
-
-def _through(steps: tuple[Any, ...], rows: Array) -> Array:
-    for step in steps:
-        rows = apply_step(step, rows)
-    return rows
 
 
 def _move_step(step: Any, like: Array) -> Any:

@@ -40,8 +40,13 @@ from kernelweave.exceptions import KernelWarning
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.checks import ensure_psd, symmetric
-from kernelweave.kernels.frame import Frame, check_outliers, name_largest
-from kernelweave.kernels.spec import gram_stack, resolve_kernels
+from kernelweave.kernels.functions import Frame
+from kernelweave.kernels.spec import (
+    check_outliers,
+    gram_stack,
+    name_largest,
+    resolve_kernels,
+)
 from kernelweave.views.columns import View
 from kernelweave.views.missing import take_rows
 
@@ -170,7 +175,11 @@ class FeatureSource(Source):
 
     def fill(self, stack: Array) -> Iterator[bool]:
         """Compute one Gram matrix (n, n) at a time."""
-        grams = chain.from_iterable(map(gram_stack, self.kernels, self.blocks))
+        groups = zip(self.kernels, self.blocks, self.views, strict=True)
+        grams = chain.from_iterable(
+            gram_stack(kernels, block, view_name=view.name)
+            for kernels, block, view in groups
+        )
         for i, (v, kernel) in enumerate(self.places):
             size = self.blocks[v].shape[0]
             stack[i, :size, :size] = next(grams)
@@ -184,7 +193,8 @@ class FeatureSource(Source):
         for v, block in enumerate(self.blocks):
             chosen = [kernel for view, kernel in places if view == v]
             if chosen:
-                yield from gram_stack(chosen, rows[v], block)
+                name = self.views[v].name
+                yield from gram_stack(chosen, rows[v], block, view_name=name)
 
     def diagonal(self, i: int, rows: list[Array], given: Array | None = None) -> Array:
         """``k_i(x, x)`` (m,), computed."""
