@@ -9,7 +9,7 @@ import numpy as np
 
 from kernelweave._array import Array, is_array, namespace
 from kernelweave.dependence.hsic import Estimator, check_pairs
-from kernelweave.views.streams import is_iterator
+from kernelweave.views.columns import is_iterator
 
 __all__ = ["hsic_of_features"]
 

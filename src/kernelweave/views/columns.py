@@ -17,6 +17,9 @@ __all__ = [
     "View",
     "column_names",
     "find_columns",
+    "is_arrow",
+    "is_dask",
+    "is_iterator",
     "is_precomputed",
     "is_table",
     "parse_views",
@@ -145,10 +148,24 @@ def column_names(X: Any) -> list[Any] | None:
     return None
 
 
-def is_table(X: Any) -> bool:
+def is_arrow(X: object) -> bool:
+    """Whether X is a pyarrow dataset or table."""
+    return type(X).__module__.split(".")[0] == "pyarrow" and hasattr(X, "to_batches")
+
+
+def is_table(X: object) -> bool:
     """Whether X is a pyarrow table."""
-    is_arrow = type(X).__module__.split(".")[0] == "pyarrow"
-    return is_arrow and hasattr(X, "column_names") and hasattr(X, "to_batches")
+    return is_arrow(X) and hasattr(X, "column_names")
+
+
+def is_iterator(X: object) -> bool:
+    """Whether X yields portions: an iterator or generator, not a list."""
+    return hasattr(X, "__next__")
+
+
+def is_dask(X: object) -> bool:
+    """Whether X is a Dask array, DataFrame or Series."""
+    return hasattr(X, "__dask_graph__") and hasattr(X, "dask")
 
 
 def resolve_columns(X: Any, views: list[View]) -> list[list[int]]:
