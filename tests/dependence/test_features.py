@@ -8,7 +8,7 @@ import pytest
 from kernelweave.dependence.features import hsic_of_features
 from kernelweave.dependence.hsic import hsic
 from kernelweave.kernels import Linear, Polynomial
-from kernelweave.kernels.features.exact import exact_map
+from kernelweave.kernels.features.maps import exact_map
 
 ESTIMATORS = ["biased", "unbiased"]
 

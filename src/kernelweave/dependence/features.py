@@ -33,7 +33,7 @@ def hsic_of_features(
     ----------
     Z : array of shape (n, D_z), or iterator of pairs of arrays (m, D_z) and (m, D_y)
         Features of the first sample: the columns of a linear kernel, or the output of a
-        map such as :class:`~kernelweave.kernels.features.NystroemFeatures`.
+        map such as :class:`~kernelweave.kernels.features.maps.NystroemFeatures`.
     Y : array of shape (n, D_y), optional
         Features of the second sample, such as class indicators; None if Z is an
         iterator.

@@ -21,10 +21,14 @@ from kernelweave._array import (
 )
 from kernelweave._memory import prefixed
 from kernelweave.kernels.base import Kernel
-from kernelweave.kernels.features.base import FeatureMap
-from kernelweave.kernels.features.exact import LinearFeatures, exact_map, exact_width
-from kernelweave.kernels.features.fourier import FourierFeatures
-from kernelweave.kernels.features.nystroem import NystroemFeatures
+from kernelweave.kernels.features.maps import (
+    FeatureMap,
+    FourierFeatures,
+    LinearFeatures,
+    NystroemFeatures,
+    exact_map,
+    exact_width,
+)
 from kernelweave.kernels.functions import Standardizer, apply_steps
 from kernelweave.kernels.spec import check_outliers, name_largest, resolve_kernels
 from kernelweave.views.columns import View
@@ -148,14 +152,8 @@ def choose_map(
         Machine precision of the rows to be mapped.
     """
     width = exact_width(kernel, sample.shape[1])
-    if method == "exact":
-        if width is None:
-            raise ValueError(
-                f"{kernel.label} has no finite exact features; use features='nystroem' "
-                "or 'random', or a linear, cosine or polynomial kernel"
-            )
-        return exact_map(kernel, sample)
-    if width is not None and width <= EXACT_FACTOR * n_features:
+    short = width is not None and width <= EXACT_FACTOR * n_features
+    if method == "exact" or short:
         return exact_map(kernel, sample)
     if method == "random" and FourierFeatures.supports(kernel):
         origin = column_means(sample)
