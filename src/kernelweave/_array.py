@@ -15,6 +15,7 @@ __all__ = [
     "add_scaled",
     "add_to_diagonal",
     "as_float",
+    "at_home",
     "cholesky",
     "column_means",
     "detached",
@@ -99,6 +100,11 @@ def from_numpy(x: np.ndarray, like: Array, dtype: Any = None) -> Array:
 def same_home(x: Array, like: Array) -> bool:
     """Whether ``x`` lives in the same namespace and on the same device as ``like``."""
     return namespace(x) is namespace(like) and device(x) == device(like)
+
+
+def at_home(x: Array, like: Array) -> Array:
+    """``x`` itself, or moved to the namespace, device and dtype of ``like``."""
+    return x if same_home(x, like) else from_numpy(to_numpy(x), like)
 
 
 def as_float(x: Array, dtype: Any) -> Array:

@@ -13,12 +13,12 @@ from sklearn.base import BaseEstimator, clone
 from kernelweave._array import (
     Array,
     as_float,
+    at_home,
     column_means,
     eps,
     from_numpy,
     is_array,
     namespace,
-    same_home,
     to_numpy,
     units_of,
 )
@@ -256,10 +256,9 @@ class CallableKernel(Kernel):
                 f"{tuple(K.shape)} instead of {wanted}. It is called once with two "
                 "arrays of rows and must return the matrix of all kernel values."
             )
-        K = K if same_home(K, X) else from_numpy(to_numpy(K), X)
         # A copy, since the function may keep a reference to its result.
-        K = namespace(K).astype(K, X.dtype, copy=True)
-        if not bool(namespace(K).all(namespace(K).isfinite(K))):
+        K = xp.astype(at_home(K, X), X.dtype, copy=True)
+        if not bool(xp.all(xp.isfinite(K))):
             raise ValueError(
                 f"The kernel function {self.label!r} returned NaN or infinity. Check "
                 "its values on the rows of this view."

@@ -6,7 +6,7 @@ import copy
 import functools
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -18,13 +18,13 @@ from kernelweave._array import (
     device,
     eps,
     from_numpy,
-    is_numpy,
     is_square_safe,
     largest_of,
     namespace,
     to_numpy,
 )
 from kernelweave.kernels.features.recipe import FeatureRecipe, as_chunk
+from kernelweave.views.streams import select_rows
 
 __all__ = [
     "CHUNK_ROWS",
@@ -40,10 +40,8 @@ __all__ = [
 #: partial sums than chunks have to be kept and sent.
 GROUP = 8
 
-T = TypeVar("T")
 
-
-class FixedTree(Generic[T]):
+class FixedTree:
     """Sum a stream of parts pairwise: ``(0..7) + (8..15)``, and so on upwards.
 
     Floating-point sums depend on the order of additions. Here the order follows from
@@ -55,19 +53,18 @@ class FixedTree(Generic[T]):
 
     def __init__(self) -> None:
         self.count = 0
-        self._group: T | None = None
-        self._levels: tuple[T | None, ...] = ()
+        self._group: Any = None
+        self._levels: tuple[Any, ...] = ()
 
-    def push(self, part: T) -> None:
-        """Add the next part."""
-        group: T | None = _add(self._group, part)
-        levels = self._levels
+    def push(self, part: Any) -> None:
+        """Add the next part, which has a method ``merge``."""
+        group, levels = _add(self._group, part), self._levels
         if (self.count + 1) % GROUP == 0:
             levels, group = _carry(levels, group), None
         # A single assignment, so that no interrupt can separate them.
         self._group, self._levels, self.count = group, levels, self.count + 1
 
-    def total(self, last: T | None = None) -> T:
+    def total(self, last: Any = None) -> Any:
         """The sum of all parts, with ``last`` as one more that is not kept."""
         total = self._group if last is None else _add(self._group, last)
         for level in self._levels:
@@ -78,11 +75,11 @@ class FixedTree(Generic[T]):
         return total
 
 
-def _add(a: T | None, b: T) -> T:
-    return b if a is None else a.merge(b)  # type: ignore[attr-defined]
+def _add(a: Any, b: Any) -> Any:
+    return b if a is None else a.merge(b)
 
 
-def _carry(levels: tuple[T | None, ...], part: T) -> tuple[T | None, ...]:
+def _carry(levels: tuple[Any, ...], part: Any) -> tuple[Any, ...]:
     """Like adding one to a binary number: equal levels merge and move up."""
     new = list(levels)
     for i, level in enumerate(levels):
@@ -121,7 +118,7 @@ class Probe:
         y = np.concatenate([self.y, other.y])
         kept = np.argsort(keys, kind="stable")[:PROBE_ROWS]
         views = [
-            _stack_rows(a, b)[kept]
+            concatenate_rows([a, b])[kept]
             for a, b in zip(self.views, other.views, strict=True)
         ]
         return Probe(keys[kept], views, y[kept])
@@ -214,7 +211,7 @@ class ChunkRecipe:
         if self.n_folds > 1:
             folds = rng.integers(self.n_folds, size=m)
             order = np.argsort(folds, kind="stable")
-            views, y = [_rows(rows, order) for rows in views], y[order]
+            views, y = [select_rows(rows, order) for rows in views], y[order]
             ends = [0, *np.cumsum(np.bincount(folds, minlength=self.n_folds))]
         labels, target = self._target(y)
         gram = self._gram(as_chunk(views, self.like), target, ends)
@@ -258,7 +255,9 @@ class ChunkRecipe:
             blocks = [self.offset[recipe.blocks[i]] for i in dense]
             rows[:, head:] -= from_numpy(np.concatenate(blocks), like)[None, :]
         parts = [slice(a, b) for a, b in pairwise(ends)]
-        grams = [_square(rows[part, :], xp.float64) for part in parts]
+        # Where the library spots A'A, it computes one triangle and mirrors it.
+        grams = [rows[part, :].T @ rows[part, :] for part in parts]
+        grams = [as_float(gram, xp.float64) for gram in grams]
         if kept:
             pieces = {
                 i: recipe.sparse_features(i, views[recipe.view_of[i]]) for i in kept
@@ -268,13 +267,6 @@ class ChunkRecipe:
                 for gram, part in zip(grams, parts, strict=True)
             ]
         return xp.stack(grams)
-
-
-def _square(rows: Array, dtype: Any) -> Array:
-    """``A'A`` in the precision of the rows, returned in float64."""
-    if is_numpy(rows):
-        return (rows.T @ rows).astype(dtype, copy=False)  # one triangle, mirrored
-    return as_float(rows.T @ rows, dtype)
 
 
 def _with_sparse(
@@ -313,34 +305,14 @@ def _with_labels(gram: Array, labels: np.ndarray | None, wanted: np.ndarray) -> 
             np.arange(1 + t, gram.shape[1]) + len(wanted) - t,
         ]
     )
-    xp = namespace(gram)
-    spread = np.zeros((gram.shape[1], size))
-    spread[np.arange(gram.shape[1]), place] = 1.0
-    spread = from_numpy(spread, gram)
-    if is_numpy(gram):
-        out = np.zeros((gram.shape[0], size, size))
-        out[:, place[:, None], place[None, :]] = gram
-        return out
-    return xp.matmul(xp.matmul(spread.T[None, :, :], gram), spread[None, :, :])
-
-
-def _rows(rows: Any, order: np.ndarray) -> Any:
-    if sparse.issparse(rows) or is_numpy(rows):
-        return rows[order]
-    xp = namespace(rows)
-    return xp.take(rows, xp.asarray(order, device=device(rows)), axis=0)
+    out = np.zeros((gram.shape[0], size, size))
+    out[:, place[:, None], place[None, :]] = to_numpy(gram)
+    return from_numpy(out, gram)
 
 
 def _host_rows(rows: Any, order: np.ndarray) -> Any:
-    return (
-        rows.tocsr()[order] if sparse.issparse(rows) else to_numpy(_rows(rows, order))
-    )
-
-
-def _stack_rows(a: Any, b: Any) -> Any:
-    if sparse.issparse(a):
-        return sparse.vstack([a, b]).tocsr()
-    return np.concatenate([a, b])
+    rows = select_rows(rows.tocsr() if sparse.issparse(rows) else rows, order)
+    return rows if sparse.issparse(rows) else to_numpy(rows)
 
 
 #: Rows per chunk on a CPU and on a GPU.
@@ -366,7 +338,7 @@ class RowAccumulator:
 
     def __init__(self, recipe: ChunkRecipe, chunk_rows: int, first: int = 0) -> None:
         self.recipe, self.chunk_rows, self.first = recipe, int(chunk_rows), first
-        self.tree: FixedTree[Moments] = FixedTree()
+        self.tree = FixedTree()
         self.waiting: tuple[list[Any], np.ndarray] | None = None
 
     def push(self, views: list[Any], y: np.ndarray) -> None:

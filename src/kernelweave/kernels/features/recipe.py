@@ -218,7 +218,7 @@ class FeatureRecipe:
         self.noise: list[float] = []
         self.views = views
         for number, (view, rows) in enumerate(zip(views, sample, strict=True)):
-            dense = rows.toarray() if issparse(rows) else to_numpy(rows)
+            dense = _dense(rows)
             check_outliers(view, dense)
             limits = np.finfo(dense.dtype)
             dense = np.ascontiguousarray(dense, dtype=np.float64)
@@ -230,18 +230,15 @@ class FeatureRecipe:
                     made = choose_map(
                         kernel.core, seen, method, n_features, rng, float(limits.eps)
                     )
-                self._add(view.name, number, kernel, made)
                 scaled = all(isinstance(step, Standardizer) for step in kernel.steps)
                 linear = isinstance(made, LinearFeatures)
                 self.sparse.append(issparse(rows) and linear and scaled)
-
-    def _add(self, view: str, number: int, kernel: Kernel, made: FeatureMap) -> None:
-        self.maps.append(made)
-        self.steps.append(kernel.steps)
-        self.noise.append(kernel.noise)
-        self.view_of.append(number)
-        self.names.append(f"{view}: {kernel.label}")
-        self.view_names.append(view)
+                self.maps.append(made)
+                self.steps.append(kernel.steps)
+                self.noise.append(kernel.noise)
+                self.view_of.append(number)
+                self.names.append(f"{view.name}: {kernel.label}")
+                self.view_names.append(view.name)
 
     @property
     def n_features(self) -> int:
@@ -311,11 +308,10 @@ class FeatureRecipe:
     def means(self, sample: list[Any]) -> np.ndarray:
         """Means (D,) of the features over rows in host memory; 0 for sparse kernels."""
         means = np.zeros(self.n_features)
-        dense = [i for i, is_sparse in enumerate(self.sparse) if not is_sparse]
-        rows = [r.toarray() if issparse(r) else to_numpy(r) for r in sample]
-        for i in dense:
-            out = np.empty((rows[0].shape[0], self.maps[i].n_features))
-            self.write([r.astype(np.float64) for r in rows], out, [i])
+        rows = [_dense(block).astype(np.float64) for block in sample]
+        for i in np.flatnonzero(~np.array(self.sparse)):
+            out = np.empty((len(rows[0]), self.maps[i].n_features))
+            self.write(rows, out, [int(i)])
             means[self.blocks[i]] = out.mean(axis=0)
         return means
 
@@ -343,15 +339,13 @@ class FeatureRecipe:
         probe : list of ndarrays of shape (q, d_view)
             Rows of each view, in host memory.
         """
-        rows = [r.toarray() if issparse(r) else to_numpy(r) for r in probe]
-        rows = [r.astype(np.float64) for r in rows]
+        rows = [_dense(block).astype(np.float64) for block in probe]
         found = []
-        for i, (name, made) in enumerate(zip(self.names, self.maps, strict=True)):
-            error = 0.0
-            if not made.exact:
-                error = kernel_error(
-                    made, apply_steps(self.steps[i], rows[self.view_of[i]])
-                )
+        for name, made, steps, v in zip(
+            self.names, self.maps, self.steps, self.view_of, strict=True
+        ):
+            exact = made.exact
+            error = 0.0 if exact else kernel_error(made, apply_steps(steps, rows[v]))
             found.append(MapReport(name, made.how, made.n_features, error))
         return tuple(found)
 
@@ -380,6 +374,11 @@ def _move_step(step: Any, like: Array) -> Any:
     moved.mean_ = from_numpy(to_numpy(step.mean_), like)
     moved.scale_ = from_numpy(to_numpy(step.scale_), like)
     return moved
+
+
+def _dense(rows: Any) -> np.ndarray:
+    """Rows in host memory, as a dense array."""
+    return rows.toarray() if issparse(rows) else to_numpy(rows)
 
 
 def as_chunk(views: list[Any], like: Array) -> list[Any]:
