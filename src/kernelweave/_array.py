@@ -22,6 +22,7 @@ __all__ = [
     "device",
     "dot",
     "eigh",
+    "empty",
     "eps",
     "from_numpy",
     "gram_of_stack",
@@ -38,9 +39,11 @@ __all__ = [
     "solve_stack",
     "solve_triangular",
     "squared_norm",
+    "take",
     "tensor_sum",
     "to_numpy",
     "units_of",
+    "zeros",
 ]
 
 Array = Any
@@ -95,6 +98,24 @@ def from_numpy(x: np.ndarray, like: Array, dtype: Any = None) -> Array:
     return xp.asarray(
         x, dtype=like.dtype if dtype is None else dtype, device=device(like)
     )
+
+
+def empty(shape: tuple[int, ...], like: Array, dtype: Any = None) -> Array:
+    """A new array with the namespace, device and dtype of ``like``."""
+    dtype = like.dtype if dtype is None else dtype
+    return namespace(like).empty(shape, dtype=dtype, device=device(like))
+
+
+def zeros(shape: tuple[int, ...], like: Array, dtype: Any = None) -> Array:
+    """Zeros with the namespace, device and dtype of ``like``."""
+    dtype = like.dtype if dtype is None else dtype
+    return namespace(like).zeros(shape, dtype=dtype, device=device(like))
+
+
+def take(x: Array, index: np.ndarray | list[int], axis: int = 0) -> Array:
+    """The entries of ``x`` at an index in host memory."""
+    xp = namespace(x)
+    return xp.take(x, xp.asarray(index, device=device(x)), axis=axis)
 
 
 def same_home(x: Array, like: Array) -> bool:
@@ -245,14 +266,9 @@ def lower_inverse(factor: Array) -> Array:
         inverse, info = trtri(factor, lower=1)
         if info != 0:
             raise FactorizationError(f"zero pivot at {info}")
-        for start in range(0, len(inverse), 64):  # np.tril is slow in Fortran order
-            columns = slice(start, start + 64)
-            inverse[:start, columns] = 0.0
-            inverse[columns, columns] = np.tril(inverse[columns, columns])
-        return inverse
-    xp = namespace(factor)
-    n = factor.shape[0]
-    identity = xp.eye(n, dtype=factor.dtype, device=device(factor))
+        return np.triu(inverse.T).T  # np.tril is slow in Fortran order
+    identity = zeros(factor.shape, factor)
+    add_to_diagonal(identity, 1.0)
     return solve_triangular(factor, identity)
 
 

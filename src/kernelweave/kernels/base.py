@@ -20,6 +20,7 @@ from kernelweave._array import (
     is_numpy,
     namespace,
     to_numpy,
+    zeros,
 )
 from kernelweave._memory import row_chunks
 
@@ -52,11 +53,7 @@ class Kernel(BaseEstimator):
 
     psd: bool = True
     base: str | None = None
-
-    @property
-    def forgets(self) -> str | None:
-        """Changes of the columns that do not affect the kernel; see above."""
-        return None
+    forgets: str | None = None
 
     @property
     def steps(self) -> tuple[Any, ...]:
@@ -264,9 +261,8 @@ def _middle(X: Array) -> Array:
 
 def _sum_columns(X: Array, Z: Array | None, term: Any) -> Array:
     """Sum of ``term(xp, x_j, z_j)`` over the columns j, without (n, m, d) arrays."""
-    xp = namespace(X)
-    Z = X if Z is None else Z
-    D = xp.zeros((X.shape[0], Z.shape[0]), dtype=X.dtype, device=device(X))
+    xp, Z = namespace(X), X if Z is None else Z
+    D = zeros((X.shape[0], Z.shape[0]), X)
     for rows in row_chunks(*D.shape):
         for j in range(X.shape[1]):
             D[rows, :] += term(xp, X[rows, j][:, None], Z[:, j][None, :])

@@ -35,10 +35,7 @@ NOISE = 1e-2
 
 
 def ensure_psd(
-    gram: Array,
-    name: str,
-    policy: Literal["error", "clip"],
-    work: Array | None = None,
+    gram: Array, name: str, policy: Literal["error", "clip"]
 ) -> tuple[Array | None, str | None]:
     """Make a centred kernel of trace n positive semidefinite, in place.
 
@@ -53,8 +50,6 @@ def ensure_psd(
         Its name in messages.
     policy : {"error", "clip"}
         What to do with negative eigenvalues beyond rounding.
-    work : ndarray of shape (n, n), optional
-        Workspace for the factorisation, which many kernels can share in turn.
 
     Returns
     -------
@@ -65,7 +60,7 @@ def ensure_psd(
     """
     n = gram.shape[0]
     rounding = 100 * eps(gram)
-    spectrum = _indefinite_spectrum(gram, rounding * n, work)
+    spectrum = _indefinite_spectrum(gram, rounding * n)
     if spectrum is None:
         return None, None
     values, vectors = spectrum
@@ -128,15 +123,10 @@ def _clip(
     return rescale * (vectors @ vectors.T), share
 
 
-def _indefinite_spectrum(
-    gram: Array, shift: float, work: Array | None = None
-) -> tuple[Array, Array] | None:
+def _indefinite_spectrum(gram: Array, shift: float) -> tuple[Array, Array] | None:
     """Eigenvalues and eigenvectors, or None if no eigenvalue is below ``-shift``."""
     # Centring puts the vector of ones in the null space, so lift that direction.
-    if work is not None:  # avoids the cost of fresh memory
-        trial = np.add(gram, 1.0 / gram.shape[0], out=work)
-    else:
-        trial = gram + 1.0 / gram.shape[0]
+    trial = gram + 1.0 / gram.shape[0]
     add_to_diagonal(trial, shift)
     try:
         cholesky(trial, overwrite=True)

@@ -52,11 +52,7 @@ class Linear(Kernel):
     """``k(x, z) = x'z``."""
 
     base = "dot"
-
-    @property
-    def forgets(self) -> str | None:
-        """Origin and unit of the columns."""
-        return "affine"
+    forgets = "affine"
 
     def from_base(self, base: Array) -> Array:
         """The base matrix itself: no copy is made."""
@@ -87,7 +83,7 @@ class Polynomial(Kernel):
         self.coef0 = coef0
 
     @property
-    def forgets(self) -> str | None:
+    def forgets(self) -> str | None:  # type: ignore[override]
         """The unit of the columns, if gamma comes from them."""
         return "unit" if self.gamma == "scale" else None
 
@@ -121,11 +117,13 @@ class _Exponential(Kernel):
     """``k(x, z) = exp(-gamma distance(x, z))`` for the distance named by ``base``."""
 
     gamma: float | str
+    #: The changes of the columns that scale all distances by the same factor.
+    scaling = "affine"
 
     @property
-    def forgets(self) -> str | None:
-        """Origin and unit of the columns, if gamma comes from them."""
-        return "affine" if self.gamma == "median" else None
+    def forgets(self) -> str | None:  # type: ignore[override]
+        """Changes that scale all distances, if gamma comes from these."""
+        return self.scaling if self.gamma == "median" else None
 
     def resolve(self, X: Array, memo: dict[str, float] | None = None) -> Kernel:
         """Fix gamma from the training rows X (n, d)."""
@@ -194,14 +192,10 @@ class Chi2(_Exponential):
     """
 
     base = "chi2"
+    scaling = "unit"
 
     def __init__(self, gamma: float | str = 1.0) -> None:
         self.gamma = gamma
-
-    @property
-    def forgets(self) -> str | None:
-        """The unit of the columns, if gamma comes from them."""
-        return "unit" if self.gamma == "median" else None
 
 
 class Cosine(Kernel):

@@ -15,7 +15,7 @@ from kernelweave._array import (
     Array,
     as_float,
     detached,
-    device,
+    empty,
     eps,
     from_numpy,
     is_square_safe,
@@ -154,10 +154,7 @@ class Moments:
 
     def total(self) -> Array:
         """The sum over the folds, in their order, (1 + t + D, 1 + t + D)."""
-        total = self.gram[0, :, :]
-        for fold in range(1, self.gram.shape[0]):
-            total = total + self.gram[fold, :, :]
-        return total
+        return sum(self.gram[fold, :, :] for fold in range(self.gram.shape[0]))
 
     def merge(self, other: Moments) -> Moments:
         """The moments of both sets of rows; neither of the two is changed."""
@@ -247,7 +244,7 @@ class ChunkRecipe:
         kept = [i for i, sparse_ in enumerate(recipe.sparse) if sparse_]
         dense = [i for i in range(len(recipe.maps)) if i not in kept]
         width = head + sum(recipe.maps[i].n_features for i in dense)
-        rows = xp.empty((target.shape[0], width), dtype=like.dtype, device=device(like))
+        rows = empty((target.shape[0], width), like)
         rows[:, 0] = 1.0
         rows[:, 1:head] = from_numpy(target, like)
         recipe.write(views, rows[:, head:], dense)
@@ -278,20 +275,14 @@ def _with_sparse(
     head: int,
 ) -> np.ndarray:
     """Insert the products of sparse features among those of the dense ones."""
-    blocks = recipe.blocks
-    columns = np.arange(head + recipe.n_features)
-    where = np.concatenate(
-        [np.arange(head + b.start, head + b.stop) for b in (blocks[i] for i in pieces)]
-    )
-    rest = np.setdiff1d(columns, where)
+    where = [np.arange(b.start, b.stop) for b in (recipe.blocks[i] for i in pieces)]
+    last = head + np.concatenate(where)  # the columns of sparse features
+    first = np.setdiff1d(np.arange(head + recipe.n_features), last)
     features = sparse.hstack([piece[part] for piece in pieces.values()]).tocsr()
-    full = np.zeros((len(columns), len(columns)))
-    full[np.ix_(rest, rest)] = gram
     cross = np.asarray(features.T @ rows)
-    full[np.ix_(where, rest)] = cross
-    full[np.ix_(rest, where)] = cross.T
-    full[np.ix_(where, where)] = (features.T @ features).toarray()
-    return full
+    square = (features.T @ features).toarray()
+    order = np.argsort(np.concatenate([first, last]))
+    return np.block([[gram, cross.T], [cross, square]])[np.ix_(order, order)]
 
 
 def _with_labels(gram: Array, labels: np.ndarray | None, wanted: np.ndarray) -> Array:

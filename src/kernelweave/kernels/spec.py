@@ -90,24 +90,21 @@ class _Rows:
     def __init__(self, X: Array, bits: int, standardized: bool = False) -> None:
         self.X, self.bits, self.standardized = X, bits, standardized
         self.memo: dict[str, float] = {}
-        self._frames: dict[str, Frame] = {}
-        self._framed: dict[str, _Rows] = {}
+        self._framed: dict[str, tuple[Frame, _Rows]] = {}
 
     def resolve(self, kernel: Kernel) -> Kernel:
         """The kernel on these columns, or on columns with a better origin and unit."""
         kind = kernel.forgets
         if kind is None or self.standardized:
             return kernel.resolve(self.X, self.memo)
-        if kind not in self._frames:
-            self._frames[kind] = Frame(kind == "affine").fit(self.X, bits=self.bits)
-        frame = self._frames[kind]
+        if kind not in self._framed:
+            frame = Frame(kind == "affine").fit(self.X, bits=self.bits)
+            self._framed[kind] = frame, _Rows(frame.transform(self.X), self.bits)
+        frame, rows = self._framed[kind]
         # Distances choose their own origin.
         moved = kind == "affine" and kernel.base == "dot"
         if not moved and frame.unit_ == 1.0:
             return kernel.resolve(self.X, self.memo)
-        if kind not in self._framed:
-            self._framed[kind] = _Rows(frame.transform(self.X), self.bits)
-        rows = self._framed[kind]
         return Framed(frame, kernel.resolve(rows.X, rows.memo))
 
 
@@ -300,13 +297,11 @@ def check_outliers(view: View, block: Array, numbers: np.ndarray | None = None) 
     for j, column in enumerate(sizes.T):
         i = int(column.argmax())
         if column[i] > limit and column[i] / limit > np.median(column[column > 0]):
-            row = i if numbers is None else int(numbers[i])
             raise ValueError(
-                f"View {view.name!r}: row {row}, column "
-                f"{_column(view, j, len(sizes.T))} holds {float(block[i, j]):.3g}, "
-                f"more than {limit:.0e} times the typical value of this column: next "
-                "to its square, those of the other rows vanish. Correct the entry, "
-                "drop the row, or take logarithms."
+                f"{_entry(view, block, i, j, numbers)}, more than {limit:.0e} times "
+                "the typical value of this column: next to its square, those of the "
+                "other rows vanish. Correct the entry, drop the row, or take "
+                "logarithms."
             )
 
 
@@ -343,22 +338,27 @@ def name_largest(
     sizes = np.where(np.isnan(values), -1.0, np.abs(to_numpy(seen)))
     sizes = np.where(np.isnan(sizes), np.inf, sizes)
     i, j = (int(index) for index in np.unravel_index(sizes.argmax(), sizes.shape))
-    row = i if numbers is None else int(numbers[i])
     return (
-        f"View {view.name!r}: row {row}, column {_column(view, j, values.shape[1])} "
-        f"holds {values[i, j]:.3g}, so that values of the kernel {label} are "
-        f"beyond the range of {values.dtype}. Correct the entry or drop the row; if "
-        "the number is right, rescale the column, or standardise it with "
+        f"{_entry(view, block, i, j, numbers)}, so that values of the kernel {label} "
+        f"are beyond the range of {values.dtype}. Correct the entry or drop the row; "
+        "if the number is right, rescale the column, or standardise it with "
         "Pipe(Standardizer(), ...)."
     )
 
 
-def _column(view: View, j: int, width: int) -> str:
+def _entry(view: View, block: Array, i: int, j: int, numbers: np.ndarray | None) -> str:
+    """View, row, column and value of an entry of a block."""
+    row, column = i if numbers is None else int(numbers[i]), _column(view, block, j)
+    value = float(block[i, j])
+    return f"View {view.name!r}: row {row}, column {column} holds {value:.3g}"
+
+
+def _column(view: View, block: Array, j: int) -> str:
     """Name of column j of a view, or its position."""
     columns = view.columns
     if isinstance(columns, str):
         return repr(columns)
-    listed = isinstance(columns, list | tuple) and len(columns) == width
+    listed = isinstance(columns, list | tuple) and len(columns) == block.shape[1]
     if listed and all(type(c) in (str, int) for c in columns):
         return repr(columns[j])
     if isinstance(columns, slice) and all(

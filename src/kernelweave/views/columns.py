@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
@@ -25,6 +25,7 @@ __all__ = [
     "is_table",
     "parse_views",
     "resolve_columns",
+    "some",
 ]
 
 EXPECTED = (
@@ -264,7 +265,7 @@ def _positions(X: Any, given: Any, lookup: Lookup) -> list[int]:
     if len(set(positions)) < len(positions):
         names, counts = column_names(X) or range(n_columns), Counter(positions)
         twice = [names[c] for c in counts if counts[c] > 1]
-        raise ValueError(f"the column(s) {_some(twice)} are selected twice.")
+        raise ValueError(f"the column(s) {some(map(repr, twice))} are selected twice.")
     return positions
 
 
@@ -296,7 +297,7 @@ def _from_items(items: list[Any], lookup: Lookup, n_columns: int) -> list[int]:
     outside = [int(item) for item in items if not -n_columns <= item < n_columns]
     if outside:
         raise ValueError(
-            f"the column position(s) {_some(outside)} are out of range: X has "
+            f"the column position(s) {some(map(str, outside))} are out of range: X has "
             f"{n_columns} columns, 0 to {n_columns - 1}."
         )
     return [int(item) % n_columns for item in items]
@@ -331,15 +332,16 @@ def _is_integer(value: Any) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
-def _some(values: list[Any], show: Callable[[Any], str] = repr) -> str:
-    shown = ", ".join(show(value) for value in values[:5])
-    return shown + (f" and {len(values) - 5} more" if len(values) > 5 else "")
+def some(words: Iterable[str], most: int = 5) -> str:
+    """The first few words, and how many more there are."""
+    words = list(words)
+    more = f" and {len(words) - most} more" if len(words) > most else ""
+    return ", ".join(words[:most]) + more
 
 
 def _used(names: list[str], users: dict[str, list[str]]) -> str:
     """The first few columns, each with the views that use it."""
-    shown = [
-        f"{name!r} (view{'s' * (len(users[name]) > 1)} {_some(users[name])})"
+    return some(
+        f"{name!r} (view{'s' * (len(users[name]) > 1)} {some(map(repr, users[name]))})"
         for name in names
-    ]
-    return _some(shown, str)
+    )

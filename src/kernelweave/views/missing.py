@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelweave._array import Array, device, namespace, to_numpy
+from kernelweave._array import Array, device, namespace, take, to_numpy
 from kernelweave._memory import row_chunks
 from kernelweave.views.columns import View
 from kernelweave.views.precomputed import validate_precomputed
@@ -175,11 +175,7 @@ def check_some_view(observed: np.ndarray, kind: str) -> None:
 
 def take_rows(block: Array, rows: np.ndarray) -> Array:
     """The rows of ``block`` where ``rows`` (n,) is True; no copy if all are."""
-    if np.all(rows):
-        return block
-    xp = namespace(block)
-    index = xp.asarray(np.flatnonzero(rows), device=device(block))
-    return xp.take(block, index, axis=0)
+    return block if np.all(rows) else take(block, np.flatnonzero(rows))
 
 
 def fill_rows(block: Array, rows: np.ndarray, filler: Array) -> Array:

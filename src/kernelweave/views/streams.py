@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 
-from kernelweave._array import is_array, is_numpy, namespace
+from kernelweave._array import is_array, is_numpy, take
 from kernelweave.views.columns import is_arrow, is_iterator, is_table
 
 __all__ = ["Stream", "open_stream", "select_rows"]
@@ -112,7 +112,4 @@ def select_rows(X: Any, rows: slice | np.ndarray) -> Any:
         return X.iloc[rows]
     if issparse(X) or is_numpy(X) or not is_array(X):
         return X[rows]
-    if isinstance(rows, slice):
-        return X[rows, :]
-    xp = namespace(X)
-    return xp.take(X, xp.asarray(rows, device=X.device), axis=0)
+    return X[rows, :] if isinstance(rows, slice) else take(X, rows)

@@ -11,10 +11,10 @@ from sklearn.utils.validation import check_array, validate_data
 from kernelweave._array import (
     Array,
     as_float,
-    device,
     is_array,
     is_numpy,
     namespace,
+    take,
     to_numpy,
 )
 from kernelweave.views.columns import View, column_names, find_columns, is_table
@@ -261,8 +261,7 @@ def take_columns(X: Any, columns: list[int]) -> Any:
     first, last = columns[0], columns[-1]
     if columns == list(range(first, last + 1)):
         return X[:, first : last + 1]  # a view: no copy
-    xp = namespace(X)
-    return xp.take(X, xp.asarray(columns, device=device(X)), axis=1)
+    return take(X, columns, axis=1)
 
 
 def to_float(block: Any, where: str, labels: list[Any]) -> Array:
@@ -282,11 +281,9 @@ def to_float(block: Any, where: str, labels: list[Any]) -> Array:
     block : array of shape (n, d)
     """
     if hasattr(block, "iloc"):
-        values = block.to_numpy()
-        if values.dtype == object:
-            block = block.to_numpy(dtype=object, na_value=np.nan)
-        else:
-            block = values
+        frame, block = block, block.to_numpy()
+        if block.dtype == object:
+            block = frame.to_numpy(dtype=object, na_value=np.nan)
     elif hasattr(block, "get_column"):
         for label, column in zip(labels, block.iter_columns(), strict=True):
             first = column.head(1).to_numpy()

@@ -11,12 +11,13 @@ from scipy import linalg
 from kernelweave._array import (
     Array,
     as_float,
-    device,
     from_numpy,
     inner_products,
     is_numpy,
     namespace,
+    take,
     to_numpy,
+    zeros,
 )
 from kernelweave._memory import row_chunks
 from kernelweave.kernels.banks.dense import KernelBank
@@ -97,9 +98,8 @@ class FeatureBank(KernelBank):
         """
         weights = np.asarray(weights, dtype=np.float64)
         used = np.flatnonzero(np.abs(weights) > NOTHING * np.max(np.abs(weights)))
-        xp, n = namespace(self.features), self.n_samples
         if len(used) == 0:
-            return xp.zeros((n, n), dtype=self.like.dtype, device=device(self.like))
+            return zeros((self.n_samples, self.n_samples), self.like)
         if self.triangular and is_numpy(self.features) and np.all(weights >= 0):
             return self._combine_triangular(weights, out, lower)
         columns = self.columns(used)
@@ -151,9 +151,7 @@ class FeatureBank(KernelBank):
         """The kernels on some of the rows."""
         if len(rows) == self.n_samples:
             return self
-        index = from_numpy(rows, self.features, namespace(self.features).int64)
-        features = namespace(self.features).take(self.features, index, axis=0)
-        return FeatureBank(features, self.widths, self.names)
+        return FeatureBank(take(self.features, rows), self.widths, self.names)
 
     def apply(self, b: Array) -> Array:
         """``G_i B`` for every kernel, (p, n, k), in the precision of ``b`` (n, k)."""

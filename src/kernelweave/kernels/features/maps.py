@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from kernelweave._array import Array, from_numpy, is_numpy, namespace
+from kernelweave._array import Array, from_numpy, is_numpy, namespace, take
 from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.functions import (
     RBF,
@@ -157,8 +157,7 @@ class PolynomialFeatures(FeatureMap):
         columns = xp.concat([ones, X], axis=1)
         out = self.factors[None, :]
         for j in range(self.terms.shape[1]):
-            index = xp.asarray(self.terms[:, j], device=X.device)
-            out = out * xp.take(columns, index, axis=1)
+            out = out * take(columns, self.terms[:, j], axis=1)
         return out
 
 
@@ -209,7 +208,7 @@ class FourierFeatures(FeatureMap):
 
     def __init__(
         self,
-        kernel: Kernel,
+        kernel: RBF | Laplacian,
         n_columns: int,
         n_features: int,
         rng: np.random.Generator,
@@ -217,21 +216,14 @@ class FourierFeatures(FeatureMap):
     ) -> None:
         half = -(-n_features // 2)
         super().__init__(kernel, 2 * half)
-        gamma = float(kernel.get_params()["gamma"])
+        gamma = float(kernel.gamma)
         if isinstance(kernel, RBF):
             draws = _orthogonal_gaussians(n_columns, half, rng) * np.sqrt(2 * gamma)
-        elif isinstance(kernel, Laplacian):
-            draws = rng.standard_cauchy((n_columns, half)) * gamma
         else:
-            raise ValueError(f"{kernel.label} has no random Fourier features")
+            draws = rng.standard_cauchy((n_columns, half)) * gamma
         self.frequencies = draws  # (d, D / 2)
         self.origin = np.zeros(n_columns) if origin is None else origin
         self.size = float(np.sqrt(2.0 / self.n_features))  # so that z(x)'z(x) = 1
-
-    @staticmethod
-    def supports(kernel: Kernel) -> bool:
-        """Whether the kernel has random Fourier features."""
-        return isinstance(kernel, RBF | Laplacian)
 
     def transform(self, X: Array) -> Array:
         """Cosines and sines (m, D) of the rows X (m, d)."""

@@ -29,9 +29,9 @@ from kernelweave.kernels.features.maps import (
     exact_map,
     exact_width,
 )
-from kernelweave.kernels.functions import Standardizer, apply_steps
+from kernelweave.kernels.functions import RBF, Laplacian, Standardizer, apply_steps
 from kernelweave.kernels.spec import check_outliers, name_largest, resolve_kernels
-from kernelweave.views.columns import View
+from kernelweave.views.columns import View, some
 
 __all__ = ["FeatureRecipe", "FeatureReport", "MapReport", "choose_map"]
 
@@ -100,13 +100,11 @@ class FeatureReport:
                 "the optimum is that of approximate kernels: the held-out kernel error "
                 f"is at most {self.worst_error:.2g} (features_ has one for each kernel)"
             )
-        poor = [m.kernel for m in approximate if m.error > POOR]
+        poor = [repr(m.kernel) for m in approximate if m.error > POOR]
         if poor:
-            shown = ", ".join(repr(name) for name in poor[:3])
-            more = f" and {len(poor) - 3} more" if len(poor) > 3 else ""
             lines.append(
-                f"the features of {shown}{more} are a poor copy of the kernel: a "
-                "larger n_features would change the answer"
+                f"the features of {some(poor, most=3)} are a poor copy of the kernel: "
+                "a larger n_features would change the answer"
             )
         return lines
 
@@ -155,7 +153,7 @@ def choose_map(
     short = width is not None and width <= EXACT_FACTOR * n_features
     if method == "exact" or short:
         return exact_map(kernel, sample)
-    if method == "random" and FourierFeatures.supports(kernel):
+    if method == "random" and isinstance(kernel, RBF | Laplacian):
         origin = column_means(sample)
         return FourierFeatures(kernel, sample.shape[1], n_features, rng, origin)
     return NystroemFeatures(kernel, sample, n_features, rng, precision=precision)
@@ -209,14 +207,7 @@ class FeatureRecipe:
         n_features: int,
         seed: int = 0,
     ) -> None:
-        self.names: list[str] = []
-        self.view_names: list[str] = []
-        self.maps: list[FeatureMap] = []
-        self.steps: list[tuple[Any, ...]] = []
-        self.view_of: list[int] = []
-        self.sparse: list[bool] = []
-        self.noise: list[float] = []
-        self.views = views
+        found: list[tuple[int, Kernel, FeatureMap]] = []
         for number, (view, rows) in enumerate(zip(views, sample, strict=True)):
             dense = _dense(rows)
             check_outliers(view, dense)
@@ -224,21 +215,25 @@ class FeatureRecipe:
             dense = np.ascontiguousarray(dense, dtype=np.float64)
             some = dense[:: -(-len(dense) // SOME_ROWS)]
             for kernel in resolve_kernels(view.kernel, some, view.name, limits.bits):
-                rng = np.random.default_rng([seed, len(self.maps)])
+                rng = np.random.default_rng([seed, len(found)])
                 seen = apply_steps(kernel.steps, dense)
                 with prefixed(f"View {view.name!r}: "):
                     made = choose_map(
                         kernel.core, seen, method, n_features, rng, float(limits.eps)
                     )
-                scaled = all(isinstance(step, Standardizer) for step in kernel.steps)
-                linear = isinstance(made, LinearFeatures)
-                self.sparse.append(issparse(rows) and linear and scaled)
-                self.maps.append(made)
-                self.steps.append(kernel.steps)
-                self.noise.append(kernel.noise)
-                self.view_of.append(number)
-                self.names.append(f"{view.name}: {kernel.label}")
-                self.view_names.append(view.name)
+                found.append((number, kernel, made))
+        self.views, self.view_of = views, [v for v, _, _ in found]
+        self.view_names = [views[v].name for v in self.view_of]
+        self.names = [f"{views[v].name}: {kernel.label}" for v, kernel, _ in found]
+        self.steps = [kernel.steps for _, kernel, _ in found]
+        self.noise = [kernel.noise for _, kernel, _ in found]
+        self.maps = [made for _, _, made in found]
+        self.sparse = [
+            issparse(sample[v])
+            and isinstance(made, LinearFeatures)
+            and all(isinstance(step, Standardizer) for step in kernel.steps)
+            for v, kernel, made in found
+        ]
 
     @property
     def n_features(self) -> int:

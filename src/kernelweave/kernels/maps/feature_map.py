@@ -12,7 +12,7 @@ from kernelweave._array import (
     Array,
     as_float,
     at_home,
-    device,
+    empty,
     from_numpy,
     namespace,
     to_numpy,
@@ -97,7 +97,7 @@ class FeatureKernelMap:
                 [r.toarray() if issparse(r) else r for r in rows], self.like
             )
             shape = (rows[0].shape[0], sum(widths[i] for i in dense))
-            features = xp.empty(shape, dtype=self.like.dtype, device=device(self.like))
+            features = empty(shape, self.like)
             recipe.write(views, features, dense)
             total = features @ xp.concat([own[i] for i in dense], axis=0)
             total = as_float(total, coef.dtype)

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
@@ -26,7 +25,7 @@ import numpy as np
 from kernelweave._array import (
     Array,
     detached,
-    device,
+    empty,
     eps,
     from_numpy,
     is_numpy,
@@ -34,6 +33,7 @@ from kernelweave._array import (
     largest_of,
     namespace,
     to_numpy,
+    zeros,
 )
 from kernelweave._memory import CACHE_ENTRIES, numbered, require_memory, row_chunks
 from kernelweave.exceptions import KernelWarning
@@ -47,7 +47,7 @@ from kernelweave.kernels.spec import (
     name_largest,
     resolve_kernels,
 )
-from kernelweave.views.columns import View
+from kernelweave.views.columns import View, some
 from kernelweave.views.missing import take_rows
 
 __all__ = [
@@ -67,76 +67,11 @@ DIAGONAL_ROWS = 32
 CONSTANT_DIAGONAL = 1e-6
 
 
-class Source(ABC):
-    """Raw kernels among the training rows, and between new rows and training rows.
+class FeatureSource:
+    """Kernels on groups of columns, with parameters fixed by the training rows.
 
     To save digits, the origin of the columns of a kernel that centring makes
-    independent of it may have been moved; "as defined" means with the origin at zero.
-
-    Attributes
-    ----------
-    names, view_names : list of str
-        The name of each kernel and of the view it belongs to.
-    n_samples : int
-        The number n of training rows.
-    like : array
-        Has the namespace, device and dtype of the kernels.
-    observed : ndarray of bool of shape (n, v) or None
-        Which training rows have which view; None if no row lacks a view.
-    noise : list of float
-        Trace per row of each centred kernel that rounding of its input accounts for.
-    """
-
-    names: list[str]
-    view_names: list[str]
-    n_samples: int
-    like: Array
-    observed: np.ndarray | None
-    noise: list[float]
-
-    @abstractmethod
-    def fill(self, stack: Array) -> Iterator[bool]:
-        """Write symmetric Gram matrices to ``stack`` (p, n, n), one at a time.
-
-        If some rows lack the view, the matrix over the others goes into the upper left
-        corner of its slot, and the rest of the slot is undefined.
-
-        Yields
-        ------
-        bool
-            Once matrix i is in place, whether it is known to be PSD.
-        """
-
-    @abstractmethod
-    def cross(self, rows: Any, wanted: list[int]) -> Iterator[Array]:
-        """Gram matrices (m, n) of the kernels ``wanted`` for new rows."""
-
-    @abstractmethod
-    def out_of_range(self, i: int, rows: Any = None) -> str:
-        """The entry of new rows, or of the training rows, for which kernel i overflows.
-
-        ``rows`` has the form that ``cross`` accepts, with NaN where a row lacks a view.
-        """
-
-    @abstractmethod
-    def diagonal(self, i: int, rows: Any, given: Array | None = None) -> Array:
-        """``k_i(x, x)`` (m,) of new rows; ``given`` (m, p) for precomputed kernels."""
-
-    @abstractmethod
-    def as_defined(self, i: int) -> tuple[Array, float]:
-        """Diagonal (n_i,) and smallest entry of kernel i over the rows that have it."""
-
-    def cross_as_defined(self, i: int, gram: Array, rows: Any) -> Array:
-        """Kernel i (m, n) of new rows as defined, given its ``cross``."""
-        return gram
-
-    def diagonal_as_defined(self, i: int, rows: Any) -> Array:
-        """``k_i(x, x)`` (m,) of new rows as defined."""
-        return self.diagonal(i, rows)
-
-
-class FeatureSource(Source):
-    """Kernels on groups of columns, with parameters fixed by the training rows.
+    independent of it may be moved; "as defined" means with the origin at zero.
 
     Parameters
     ----------
@@ -148,6 +83,17 @@ class FeatureSource(Source):
     observed : ndarray of bool of shape (n, v), default=None
         Which rows have which view, if some lack one; rows that lack a view are ignored
         there.
+
+    Attributes
+    ----------
+    names, view_names : list of str
+        The name of each kernel and of the view it belongs to.
+    n_samples : int
+        The number n of training rows.
+    like : array
+        Has the namespace, device and dtype of the kernels.
+    noise : list of float
+        Trace per row of each centred kernel that rounding of its input accounts for.
     """
 
     def __init__(
@@ -174,7 +120,16 @@ class FeatureSource(Source):
         self._defined: dict[int, tuple[Array, float]] = {}
 
     def fill(self, stack: Array) -> Iterator[bool]:
-        """Compute one Gram matrix (n, n) at a time."""
+        """Write symmetric Gram matrices to ``stack`` (p, n, n), one at a time.
+
+        If some rows lack the view, the matrix over the others goes into the upper left
+        corner of its slot, and the rest of the slot is undefined.
+
+        Yields
+        ------
+        bool
+            Once matrix i is in place, whether it is known to be PSD.
+        """
         groups = zip(self.kernels, self.blocks, self.views, strict=True)
         grams = chain.from_iterable(
             gram_stack(kernels, block, view_name=view.name)
@@ -197,12 +152,12 @@ class FeatureSource(Source):
                 yield from gram_stack(chosen, rows[v], block, view_name=name)
 
     def diagonal(self, i: int, rows: list[Array], given: Array | None = None) -> Array:
-        """``k_i(x, x)`` (m,), computed."""
+        """``k_i(x, x)`` (m,) of new rows; ``given`` is for precomputed kernels."""
         v, kernel = self.places[i]
         return _diagonal(lambda part: next(gram_stack([kernel], part)), rows[v])
 
     def as_defined(self, i: int) -> tuple[Array, float]:
-        """Diagonal (n_i,) and smallest entry, computed when they are first needed."""
+        """Diagonal (n_i,) and smallest entry of kernel i over the rows that have it."""
         if i not in self._defined:
             v, kernel = self.places[i]
             gram, xp = kernel.gram(self.blocks[v]), namespace(self.like)
@@ -211,13 +166,13 @@ class FeatureSource(Source):
         return self._defined[i]
 
     def cross_as_defined(self, i: int, gram: Array, rows: list[Array]) -> Array:
-        """Computed anew if the origin was moved."""
+        """Kernel i (m, n) of new rows as defined, given its ``cross``."""
         v, kernel = self.places[i]
         moved = any(isinstance(step, Frame) and step.affine for step in kernel.steps)
         return kernel.gram(rows[v], self.blocks[v]) if moved else gram
 
     def diagonal_as_defined(self, i: int, rows: list[Array]) -> Array:
-        """``k_i(x, x)`` (m,) with the origin at zero."""
+        """``k_i(x, x)`` (m,) of new rows as defined."""
         v, kernel = self.places[i]
         return _diagonal(kernel.gram, rows[v])
 
@@ -226,7 +181,10 @@ class FeatureSource(Source):
         return None if self.observed is None else np.flatnonzero(self.observed[:, v])
 
     def out_of_range(self, i: int, rows: list[Array] | None = None) -> str:
-        """View, row, column and value of the entry for which kernel i overflows."""
+        """The entry of new rows, or of the training rows, for which kernel i overflows.
+
+        ``rows`` has the form that ``cross`` accepts, with NaN where a row lacks a view.
+        """
         v, kernel = self.places[i]
         numbers = self._numbers(v) if rows is None else None
         block = (self.blocks if rows is None else rows)[v]
@@ -240,8 +198,10 @@ def _diagonal(gram: Callable[[Array], Array], rows: Array) -> Array:
     return xp.concat([xp.linalg.diagonal(gram(rows[part, :])) for part in parts])
 
 
-class PrecomputedSource(Source):
+class PrecomputedSource:
     """Precomputed kernels: a stack (n, n, p) at fit, (m, n, p) for new rows.
+
+    Attributes and methods are those of :class:`FeatureSource`.
 
     Parameters
     ----------
@@ -307,6 +267,14 @@ class PrecomputedSource(Source):
         """Diagonal (n_i,) and smallest entry, known once ``fill`` is exhausted."""
         return self._defined[i]
 
+    def cross_as_defined(self, i: int, gram: Array, rows: Array) -> Array:
+        """The values given."""
+        return gram
+
+    def diagonal_as_defined(self, i: int, rows: Array) -> Array:
+        """As from :meth:`diagonal`."""
+        return self.diagonal(i, rows)
+
     def out_of_range(self, i: int, rows: Array | None = None) -> str:
         """A message with the largest entry of kernel i; at fit, with its name only."""
         found = f"Kernel {self.names[i]!r}"
@@ -327,6 +295,9 @@ def _symmetrize(gram: Array, name: str) -> None:
     average = symmetric(gram, name)
     if average is not gram:
         gram[...] = average
+
+
+Source = FeatureSource | PrecomputedSource
 
 
 @dataclass(frozen=True)
@@ -464,7 +435,6 @@ class KernelMap:
         self.centerings: list[Centering] = []
         self.active: list[int] = []
         self.remarks: list[str] = []
-        self._work: Array | None = None
 
     def fit(self, progress: Callable[[int], object] | None = None) -> DenseBank:
         """Compute, check, centre and scale all kernels; return the active ones."""
@@ -475,7 +445,6 @@ class KernelMap:
             self.centerings.append(centering)
             if progress is not None:
                 progress(i)
-        self._work = None
         self.remarks += warn_constant(self.names, self.view_names, self.active)
         if not self.active:
             raise ValueError(
@@ -496,11 +465,8 @@ class KernelMap:
         except ValueError as error:
             raise ValueError(self.source.out_of_range(i)) from error
         if centering.scale > 0 and not known_psd and self.psd != "trust":
-            fits = self._work is not None and self._work.shape == slot.shape
-            if is_numpy(slot) and not fits:
-                self._work = np.empty_like(slot)
             title = f"kernel {i} ({self.names[i]!r})"
-            projector, remark = ensure_psd(slot, title, self.psd, self._work)
+            projector, remark = ensure_psd(slot, title, self.psd)
             centering = dataclasses.replace(centering, projector=projector)
             self.remarks += [remark] if remark else []
         return centering
@@ -535,10 +501,10 @@ class KernelMap:
         With weights (p, k), every column of ``coef`` has its own weights. Kernels with
         weight zero are not computed, and rows are processed one chunk at a time.
         """
-        xp, wanted = namespace(coef), np.unique(np.nonzero(weights)[0]).tolist()
+        wanted = np.unique(np.nonzero(weights)[0]).tolist()
         pieces = list(self.pieces(rows))
         m = pieces[-1][0].stop
-        out = xp.zeros((m, coef.shape[1]), dtype=coef.dtype, device=device(coef))
+        out = zeros((m, coef.shape[1]), coef)
         for part, piece in pieces:
             with numbered(part.start):
                 if weights.ndim == 1:
@@ -585,8 +551,8 @@ class KernelMap:
     def pieces(self, rows: Any) -> Iterator[tuple[slice, Any]]:
         """The rows, one chunk at a time, in the form in which they were given."""
         blocks = rows if isinstance(rows, list) else [rows]
-        n, entries = self.source.n_samples, self.chunk_entries
-        for part in row_chunks(blocks[0].shape[0], n, entries):
+        row_size = self.source.n_samples * self._held()
+        for part in row_chunks(blocks[0].shape[0], row_size, self.chunk_entries):
             piece = [block[part, ...] for block in blocks]
             yield part, piece if isinstance(rows, list) else piece[0]
 
@@ -609,15 +575,18 @@ class KernelMap:
             yield self.center(i, gram, rows), length
 
     def _allocate(self, like: Array) -> Array:
-        xp, p, n = namespace(like), len(self.names), self.source.n_samples
-        itemsize, work = xp.finfo(like.dtype).bits // 8, self._work_matrices()
+        p, n, work = len(self.names), self.source.n_samples, self._work_matrices()
         require_memory(
-            (p + work) * n * n * itemsize,
+            (p + work) * n * n * namespace(like).finfo(like.dtype).bits // 8,
             f"a dense bank of {p} kernels over {n} rows (with {work} work matrices)",
             "use fewer kernels or rows, or float32 input",
             like=like,
         )
-        return xp.empty((p, n, n), dtype=like.dtype, device=device(like))
+        return empty((p, n, n), like)
+
+    def _held(self) -> int:
+        """Number of kernels of a chunk of new rows that are in memory together."""
+        return 1
 
     def _work_matrices(self) -> int:
         return WORK_MATRICES
@@ -632,10 +601,9 @@ def warn_constant(
         own = [i for i, name in enumerate(view_names) if name == view]
         constant = [i for i in own if i not in set(active)]
         if constant:
-            which = ", ".join(f"kernel {i} ({names[i]!r})" for i in constant[:3])
-            more = f" and {len(constant) - 3} more" if len(constant) > 3 else ""
+            which = some((f"kernel {i} ({names[i]!r})" for i in constant), most=3)
             remarks.append(
-                f"view {view!r}: {which}{more} (of {len(own)} in the view) is "
+                f"view {view!r}: {which} (of {len(own)} in the view) is "
                 "constant on the training rows and gets weight 0"
             )
             warnings.warn(remarks[-1], KernelWarning, stacklevel=3)

@@ -26,7 +26,7 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 
-from kernelweave._array import Array, device, from_numpy, namespace
+from kernelweave._array import Array, device, from_numpy, namespace, take, zeros
 from kernelweave._memory import numbered, row_chunks
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.kernels.checks import clip_to_psd
@@ -170,17 +170,13 @@ class CompletedKernelMap(KernelMap):
             self.remarks.append(remark)
 
     def pieces(self, rows: ObservedViews) -> Iterator[tuple[slice, ObservedViews]]:
-        """The rows, one chunk at a time; completion needs all kernels of a chunk."""
-        m, held = len(rows.observed), 1
-        if self.missing == "available":
-            held += len(self.names)
-        size = self.source.n_samples * held
-        for part in row_chunks(m, size, self.chunk_entries):
-            if isinstance(rows.blocks, list):
-                blocks: Any = [block[part, :] for block in rows.blocks]
-            else:
-                blocks = rows.blocks[part, ...]
+        """The rows, one chunk at a time."""
+        for part, blocks in super().pieces(rows.blocks):
             yield part, ObservedViews(blocks, rows.observed[part])
+
+    def _held(self) -> int:
+        """Completion needs all kernels of a chunk at the same time."""
+        return 1 + (len(self.names) if self.missing == "available" else 0)
 
     def centred(
         self,
@@ -232,11 +228,10 @@ class CompletedKernelMap(KernelMap):
         present = [i for i in wanted if np.any(seen[:, i])]
         grams = self.source.cross(blocks, present)
         like = rows.blocks[0] if listed else rows.blocks
-        xp, shape = namespace(like), (len(seen), self.source.n_samples)
         for i in wanted:
             own, trained = seen[:, i], self.observed[:, i]
             if i not in present:
-                nothing = xp.zeros(shape, dtype=like.dtype, device=device(like))
+                nothing = zeros((len(seen), self.source.n_samples), like)
                 yield nothing, nothing[:, 0]
                 continue
             gram, length = next(grams), None
@@ -257,12 +252,11 @@ class CompletedKernelMap(KernelMap):
 
 def spread_out(own: Array, *masks: np.ndarray) -> Array:
     """``own`` placed where the mask of each axis is True, with zeros elsewhere."""
-    xp = namespace(own)
     for axis, mask in enumerate(masks):
         if np.all(mask):
             continue
         where = np.maximum(np.cumsum(mask) - 1, 0)  # arbitrary where mask is False
-        own = xp.take(own, xp.asarray(where, device=device(own)), axis=axis)
+        own = take(own, where, axis)
         own = _where(mask, own) if axis == 0 else _where(mask, own.T).T
     return own
 

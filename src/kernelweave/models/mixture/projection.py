@@ -158,8 +158,8 @@ class MixtureProjector:
             seen = data.observed[part]
             rows = []
             for v, one in enumerate(self.maps.maps):
-                if isinstance(data.blocks, list):
-                    filler = one.source.blocks[0][0, :]  # type: ignore[attr-defined]
+                if isinstance(one.source, FeatureSource):
+                    filler = one.source.blocks[0][0, :]
                     rows.append(
                         [fill_rows(data.blocks[v][part, :], seen[:, v], filler)]
                     )
