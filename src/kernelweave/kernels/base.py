@@ -27,6 +27,10 @@ from kernelweave._memory import row_chunks
 __all__ = ["Kernel", "base_matrix", "median_distance"]
 
 MEDIAN_ROWS = 2000
+#: Diagonals are computed from Gram matrices of this many rows.
+DIAGONAL_ROWS = 32
+#: The pairwise matrices in which every row is at distance 0 from itself.
+DISTANCES = ("sqeuclidean", "l1", "chi2")
 #: The origin used to compute distances is determined from at most this many rows.
 MIDDLE_ROWS = 31
 
@@ -112,6 +116,13 @@ class Kernel(BaseEstimator):
     def gram(self, X: Array, Z: Array | None = None) -> Array:
         """Gram matrix of a resolved kernel on floating arrays; see :meth:`__call__`."""
         return self.from_base(base_matrix(str(self.base), X, Z))
+
+    def diagonal(self, X: Array) -> Array:
+        """``k(x, x)`` (n,) of a resolved kernel for the rows of X (n, d)."""
+        if self.base in DISTANCES:
+            return self.from_base(zeros((X.shape[0], 1), X))[:, 0]
+        xp, parts = namespace(X), row_chunks(X.shape[0], 1, DIAGONAL_ROWS)
+        return xp.concat([xp.linalg.diagonal(self.gram(X[part, :])) for part in parts])
 
     def __call__(self, X: Any, Z: Any = None) -> Array:
         """Gram matrix between the rows of X and those of Z.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import warnings
 from collections.abc import Hashable, Iterator, Sequence
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,6 @@ from kernelweave.kernels.functions import (
     Pipe,
     Polynomial,
     Standardizer,
-    apply_step,
     apply_steps,
 )
 from kernelweave.views.columns import View
@@ -328,12 +328,10 @@ def name_largest(
         Indices of these rows in X; 0, 1, ... by default.
     """
     values = to_numpy(block)
-    seen = block
+    # After other transformers, columns are no longer those of the view.
+    scalings = takewhile(lambda step: isinstance(step, Standardizer), steps)
     with np.errstate(over="ignore", invalid="ignore"):
-        for step in steps:
-            if not isinstance(step, Standardizer):
-                break  # from here on, columns are no longer those of the view
-            seen = apply_step(step, seen)
+        seen = apply_steps(tuple(scalings), block)
     # A row that lacks the view is NaN in the input; an overflow only after the steps.
     sizes = np.where(np.isnan(values), -1.0, np.abs(to_numpy(seen)))
     sizes = np.where(np.isnan(sizes), np.inf, sizes)

@@ -45,11 +45,6 @@ class ObservedViews:
     blocks: Any
     observed: np.ndarray
 
-    @property
-    def complete(self) -> bool:
-        """Whether no row lacks any view."""
-        return bool(np.all(self.observed))
-
 
 def split_with_missing(
     X: Any,

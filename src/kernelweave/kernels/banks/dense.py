@@ -12,12 +12,12 @@ from kernelweave._array import (
     add_scaled,
     as_float,
     empty,
-    from_numpy,
     inner_products,
     is_numpy,
     namespace,
     squared_norm,
     take,
+    tensor_sum,
     to_numpy,
     zeros,
 )
@@ -236,15 +236,11 @@ class DenseBank(KernelBank):
             Whether the caller reads only the lower triangle, as a factorisation does;
             the entries above it are then unspecified and need not be finite.
         """
-        xp, n = namespace(self.stack), self.n_samples
+        n, w = self.n_samples, np.asarray(weights, dtype=np.float64)
         out = zeros((n, n), self.stack) if out is None else out
-        w = np.asarray(weights, dtype=np.float64)
         for rows in row_chunks(n, self.n_kernels * n, self.block_entries):
             if is_numpy(self.stack):
-                block = self.stack[:, rows, :]
-                flat = xp.reshape(block, (self.n_kernels, -1))
-                total = from_numpy(w, block) @ flat
-                out[rows, :] = xp.reshape(total, block.shape[1:])
+                out[rows, :] = tensor_sum(w, self.stack[:, rows, :])
             else:  # GPU libraries index the entries of one product with 32 bits
                 columns = slice(0, rows.stop if lower else n)
                 part = self.stack[0, rows, columns] * float(w[0])
@@ -255,15 +251,7 @@ class DenseBank(KernelBank):
 
     def apply(self, b: Array) -> Array:
         """``G_i B`` for every kernel, (p, n, k), in the precision of ``b`` (n, k)."""
-        xp = namespace(self.stack)
-        if b.dtype == self.stack.dtype:
-            if is_numpy(b):
-                flat = xp.reshape(self.stack, (-1, self.n_samples))  # one tall product
-                return xp.reshape(flat @ b, (self.n_kernels, *b.shape))
-            return xp.stack([self.stack[i, :, :] @ b for i in range(self.n_kernels)])
-        # A float64 certificate on float32 kernels: upcast a block of rows at a time.
-        out = empty((self.n_kernels, *b.shape), b)
-        for i in range(self.n_kernels):
-            for rows in row_chunks(self.n_samples, self.n_samples, self.block_entries):
-                out[i, rows, :] = as_float(self.stack[i, rows, :], b.dtype) @ b
-        return out
+        if not is_numpy(b) or b.dtype != self.stack.dtype:
+            return super().apply(b)
+        flat = self.stack.reshape(-1, self.n_samples)  # one tall product
+        return (flat @ b).reshape(self.n_kernels, *b.shape)

@@ -12,9 +12,9 @@ from kernelweave._array import (
     Array,
     as_float,
     from_numpy,
-    inner_products,
     is_numpy,
     namespace,
+    squared_norm,
     take,
     to_numpy,
     zeros,
@@ -174,9 +174,6 @@ class FeatureBank(KernelBank):
 
     def sizes(self, kernels: np.ndarray) -> np.ndarray:
         """Frobenius norms of the kernels with these indices."""
-        found = []
-        for i in kernels:
-            part = self.features[:, self.blocks[int(i)]]
-            small = part.T @ part if part.shape[1] < part.shape[0] else part @ part.T
-            found.append(float(inner_products(small[None, :, :], small)[0]) ** 0.5)
-        return np.array(found)
+        parts = [self.features[:, self.blocks[int(i)]] for i in kernels]
+        narrow = [part if part.shape[1] < part.shape[0] else part.T for part in parts]
+        return np.array([squared_norm(part.T @ part) ** 0.5 for part in narrow])

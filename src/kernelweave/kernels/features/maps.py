@@ -260,7 +260,7 @@ def pivoted_cholesky(
     kernel whose pivots are drawn with probability proportional to the diagonal of the
     residual. It finds rows that resemble no landmark, such as those of a rare cluster.
     """
-    left = _diagonal(kernel, X)
+    left = kernel.diagonal(X)
     factor = np.zeros((X.shape[0], m))
     chosen: list[int] = []
     smallest = 1e-12 * float(np.max(left))
@@ -275,16 +275,6 @@ def pivoted_cholesky(
         left[row] = 0.0
         chosen.append(row)
     return np.sort(np.array(chosen, dtype=int))
-
-
-def _diagonal(kernel: Kernel, X: np.ndarray) -> np.ndarray:
-    """``k(x, x)`` of each row, (n,)."""
-    if kernel.base in ("sqeuclidean", "l1", "chi2"):  # at distance 0 from itself
-        return kernel.from_base(np.zeros((X.shape[0], 1)))[:, 0]
-    parts = [
-        np.diagonal(kernel.gram(X[i : i + 256])) for i in range(0, X.shape[0], 256)
-    ]
-    return np.concatenate(parts)
 
 
 class NystroemFeatures(FeatureMap):

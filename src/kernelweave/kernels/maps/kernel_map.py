@@ -40,7 +40,7 @@ from kernelweave.exceptions import KernelWarning
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.checks import ensure_psd, symmetric
-from kernelweave.kernels.functions import Frame
+from kernelweave.kernels.functions import Frame, apply_steps
 from kernelweave.kernels.spec import (
     check_outliers,
     gram_stack,
@@ -61,8 +61,6 @@ __all__ = [
     "warn_constant",
 ]
 
-#: Diagonals are computed from Gram matrices of this many rows.
-DIAGONAL_ROWS = 32
 #: Relative spread up to which the diagonal of a kernel counts as constant.
 CONSTANT_DIAGONAL = 1e-6
 
@@ -154,7 +152,8 @@ class FeatureSource:
     def diagonal(self, i: int, rows: list[Array], given: Array | None = None) -> Array:
         """``k_i(x, x)`` (m,) of new rows; ``given`` is for precomputed kernels."""
         v, kernel = self.places[i]
-        return _diagonal(lambda part: next(gram_stack([kernel], part)), rows[v])
+        with np.errstate(over="ignore", invalid="ignore"):
+            return kernel.core.diagonal(apply_steps(kernel.steps, rows[v]))
 
     def as_defined(self, i: int) -> tuple[Array, float]:
         """Diagonal (n_i,) and smallest entry of kernel i over the rows that have it."""
@@ -174,7 +173,7 @@ class FeatureSource:
     def diagonal_as_defined(self, i: int, rows: list[Array]) -> Array:
         """``k_i(x, x)`` (m,) of new rows as defined."""
         v, kernel = self.places[i]
-        return _diagonal(kernel.gram, rows[v])
+        return kernel.diagonal(rows[v])
 
     def _numbers(self, v: int) -> np.ndarray | None:
         """Indices of the training rows that have view v; None if all of them do."""
@@ -189,13 +188,6 @@ class FeatureSource:
         numbers = self._numbers(v) if rows is None else None
         block = (self.blocks if rows is None else rows)[v]
         return name_largest(self.views[v], kernel.label, kernel.steps, block, numbers)
-
-
-def _diagonal(gram: Callable[[Array], Array], rows: Array) -> Array:
-    """``k(x, x)`` (m,) of the kernel whose matrices (m, m) ``gram`` computes."""
-    xp = namespace(rows)
-    parts = row_chunks(rows.shape[0], 1, DIAGONAL_ROWS)
-    return xp.concat([xp.linalg.diagonal(gram(rows[part, :])) for part in parts])
 
 
 class PrecomputedSource:

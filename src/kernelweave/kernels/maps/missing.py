@@ -96,8 +96,7 @@ class CompletedKernelMap(KernelMap):
 
     def cross(self, rows: ObservedViews, weights: np.ndarray) -> Array:
         """``sum_i w_i G_i(rows)``, (m, n), for all p weights."""
-        cross = super().cross
-        parts = []
+        cross, parts = super().cross, []
         for part, piece in self.pieces(rows):
             with numbered(part.start):
                 parts.append(cross(piece, weights))
