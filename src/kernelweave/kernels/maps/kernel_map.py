@@ -37,7 +37,7 @@ from kernelweave._array import (
 )
 from kernelweave._memory import CACHE_ENTRIES, numbered, require_memory, row_chunks
 from kernelweave.exceptions import KernelWarning
-from kernelweave.kernels.banks.dense import DenseBank
+from kernelweave.kernels.banks.dense import DenseBank, take_square
 from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.checks import ensure_psd, symmetric
 from kernelweave.kernels.functions import Frame, apply_steps
@@ -228,11 +228,9 @@ class PrecomputedSource:
         for i, name in enumerate(self.names):
             slot = stack[i, :, :]
             if self.observed is not None and not np.all(self.observed[:, i]):
-                own = take_rows(
-                    take_rows(slot, self.observed[:, i]).T, self.observed[:, i]
-                )
+                own = take_square(slot, np.flatnonzero(self.observed[:, i]))
                 slot = stack[i, : own.shape[0], : own.shape[0]]
-                slot[...] = own.T
+                slot[...] = own
             _symmetrize(slot, name)
             diagonal = xp.asarray(xp.linalg.diagonal(slot), copy=True)
             self._defined.append((diagonal, float(xp.min(slot))))
