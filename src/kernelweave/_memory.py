@@ -12,15 +12,6 @@ import array_api_compat as compat
 
 from kernelweave.exceptions import MemoryRefusedError
 
-__all__ = [
-    "CACHE_ENTRIES",
-    "available_bytes",
-    "numbered",
-    "prefixed",
-    "require_memory",
-    "row_chunks",
-]
-
 
 def available_bytes(like: Any = None) -> int | None:
     """Free memory on the device of ``like``, in bytes; None if it is unknown."""

@@ -24,8 +24,6 @@ from kernelweave._array import (
 )
 from kernelweave._memory import row_chunks
 
-__all__ = ["Kernel", "base_matrix", "median_distance"]
-
 MEDIAN_ROWS = 2000
 #: Diagonals are computed from Gram matrices of this many rows.
 DIAGONAL_ROWS = 32

@@ -21,8 +21,6 @@ from kernelweave._array import (
 from kernelweave._memory import CACHE_ENTRIES, row_chunks
 from kernelweave.exceptions import KernelWarning
 
-__all__ = ["check_symmetric", "clip_to_psd", "ensure_psd", "symmetric"]
-
 #: A kernel with an eigenvalue below minus this times its trace is indefinite. Kernels
 #: computed in single precision and passed in double precision are within this bound.
 INDEFINITE = 1e-6

@@ -31,22 +31,6 @@ from kernelweave.kernels.base import (
 )
 from kernelweave.views.composition import nested_params, with_params
 
-__all__ = [
-    "RBF",
-    "CallableKernel",
-    "Chi2",
-    "Cosine",
-    "Frame",
-    "Framed",
-    "Laplacian",
-    "Linear",
-    "Pipe",
-    "Polynomial",
-    "Standardizer",
-    "apply_step",
-    "apply_steps",
-]
-
 
 class Linear(Kernel):
     """``k(x, z) = x'z``."""
@@ -207,6 +191,7 @@ class Cosine(Kernel):
 
 
 def unit_rows(X: Array) -> Array:
+    """Rows of X (n, d), scaled to length one; rows of zeros stay as they are."""
     xp = namespace(X)
     # Dividing by the largest entry first keeps squares of tiny entries from underflow.
     largest = xp.max(xp.abs(X), axis=1, keepdims=True)

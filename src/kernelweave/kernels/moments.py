@@ -26,16 +26,6 @@ from kernelweave._array import (
 from kernelweave.kernels.features.recipe import FeatureRecipe, as_chunk
 from kernelweave.views.streams import select_rows
 
-__all__ = [
-    "CHUNK_ROWS",
-    "ChunkRecipe",
-    "FixedTree",
-    "Moments",
-    "Probe",
-    "RowAccumulator",
-    "concatenate_rows",
-]
-
 #: Adjacent parts that are summed sequentially before the tree begins, so that far fewer
 #: partial sums than chunks have to be kept and sent.
 GROUP = 8

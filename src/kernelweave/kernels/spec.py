@@ -30,16 +30,6 @@ from kernelweave.kernels.functions import (
 )
 from kernelweave.views.columns import View
 
-__all__ = [
-    "AUTO_WIDTHS",
-    "KERNELS",
-    "check_outliers",
-    "gram_stack",
-    "name_largest",
-    "resolve_kernels",
-    "warn_twins",
-]
-
 #: Widths of the Gaussian kernels of "auto", in units of the median squared distance.
 AUTO_WIDTHS = (0.5, 2.0)
 

@@ -14,20 +14,6 @@ import numpy as np
 from kernelweave._array import is_array, to_numpy
 from kernelweave._memory import prefixed
 
-__all__ = [
-    "View",
-    "column_names",
-    "find_columns",
-    "is_arrow",
-    "is_dask",
-    "is_iterator",
-    "is_precomputed",
-    "is_table",
-    "parse_views",
-    "resolve_columns",
-    "some",
-]
-
 EXPECTED = (
     "views must be None (all columns), 'precomputed', or a list of "
     "(name, kernel, columns) tuples such as [('rna', 'auto', ['g1', 'g2'])]"

@@ -19,16 +19,6 @@ from kernelweave.views.columns import View
 from kernelweave.views.precomputed import validate_precomputed
 from kernelweave.views.validate import float_blocks
 
-__all__ = [
-    "ObservedViews",
-    "check_every_view",
-    "check_some_view",
-    "fill_rows",
-    "precomputed_with_missing",
-    "split_with_missing",
-    "take_rows",
-]
-
 
 @dataclass(frozen=True)
 class ObservedViews:

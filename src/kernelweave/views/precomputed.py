@@ -12,8 +12,6 @@ from kernelweave._memory import row_chunks
 from kernelweave.views.columns import column_names
 from kernelweave.views.validate import checked_array
 
-__all__ = ["validate_precomputed"]
-
 
 def validate_precomputed(
     estimator: Any,

@@ -13,8 +13,6 @@ from scipy.sparse import issparse
 from kernelweave._array import is_array, is_numpy, take
 from kernelweave.views.columns import is_arrow, is_iterator, is_table
 
-__all__ = ["Stream", "open_stream", "select_rows"]
-
 Portion = tuple[Any, Any]
 
 

@@ -19,14 +19,6 @@ from kernelweave._array import (
 )
 from kernelweave.views.columns import View, column_names, find_columns, is_table
 
-__all__ = [
-    "checked_array",
-    "float_blocks",
-    "split_views",
-    "validate_features",
-    "validate_new",
-]
-
 
 def validate_features(
     estimator: Any, X: Any, *, reset: bool, sparse: bool = False

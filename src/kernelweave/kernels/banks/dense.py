@@ -24,8 +24,6 @@ from kernelweave._array import (
 from kernelweave._memory import require_memory, row_chunks
 from kernelweave.protocols import Bank
 
-__all__ = ["DenseBank", "KernelBank", "combine_in_double", "host_stack", "take_square"]
-
 
 class KernelBank(ABC):
     """Every method of the protocol ``Bank``, derived from :meth:`kernel` alone.

@@ -22,8 +22,6 @@ from kernelweave._array import (
 from kernelweave._memory import row_chunks
 from kernelweave.kernels.banks.dense import KernelBank
 
-__all__ = ["FeatureBank"]
-
 #: A weight this far below the largest adds nothing to a sum of doubles.
 NOTHING = 1e-18
 

@@ -21,15 +21,6 @@ from kernelweave.kernels.functions import (
     unit_rows,
 )
 
-__all__ = [
-    "FeatureMap",
-    "FourierFeatures",
-    "LinearFeatures",
-    "NystroemFeatures",
-    "exact_map",
-    "exact_width",
-]
-
 
 class FeatureMap:
     """``z(x)`` with ``k(x, y) = z(x)'z(y)``, exactly or approximately.

@@ -37,14 +37,6 @@ from kernelweave.kernels.maps.kernel_map import add, warn_constant
 from kernelweave.kernels.spec import check_outliers, name_largest, resolve_kernels
 from kernelweave.views.columns import View, some
 
-__all__ = [
-    "FeatureKernelMap",
-    "FeatureRecipe",
-    "FeatureReport",
-    "MapReport",
-    "choose_map",
-]
-
 #: A held-out kernel error above this earns a remark in the certificate.
 POOR = 0.2
 

@@ -50,17 +50,6 @@ from kernelweave.kernels.spec import (
 from kernelweave.views.columns import View, some
 from kernelweave.views.missing import take_rows
 
-__all__ = [
-    "Centering",
-    "FeatureSource",
-    "KernelMap",
-    "PrecomputedSource",
-    "Source",
-    "center_and_scale",
-    "center_in_place",
-    "warn_constant",
-]
-
 #: Relative spread up to which the diagonal of a kernel counts as constant.
 CONSTANT_DIAGONAL = 1e-6
 

@@ -40,8 +40,6 @@ from kernelweave.kernels.maps.kernel_map import (
 )
 from kernelweave.views.missing import ObservedViews, take_rows
 
-__all__ = ["CompletedKernelMap", "imputes", "spread_out"]
-
 
 class CompletedKernelMap(KernelMap):
     """Turn rows that may lack views into centred kernels against the training rows.
