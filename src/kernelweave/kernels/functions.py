@@ -23,12 +23,7 @@ from kernelweave._array import (
     units_of,
 )
 from kernelweave._tolerances import ROUNDING_UNITS
-from kernelweave.kernels.base import (
-    Kernel,
-    check_parameter,
-    exp_,
-    median_distance,
-)
+from kernelweave.kernels.base import Kernel, check_parameter, exp_, median_distance
 from kernelweave.views.composition import nested_params, with_params
 
 

@@ -250,6 +250,8 @@ def _key(value: Any) -> Hashable:
     if hasattr(value, "get_params") and not isinstance(value, type):
         params = value.get_params(deep=False)
         return type(value), tuple((name, _key(params[name])) for name in sorted(params))
+    if isinstance(value, np.generic):
+        return value.item()
     if isinstance(value, np.ndarray):
         return value.shape, value.dtype.str, value.tobytes()
     try:

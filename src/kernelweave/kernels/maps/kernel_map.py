@@ -84,10 +84,7 @@ class FeatureSource:
     """
 
     def __init__(
-        self,
-        views: list[View],
-        blocks: list[Array],
-        observed: np.ndarray | None = None,
+        self, views: list[View], blocks: list[Array], observed: np.ndarray | None = None
     ) -> None:
         self.views, self.observed = views, observed
         self.n_samples = int(blocks[0].shape[0])
