@@ -13,7 +13,7 @@ from kernelweave.criteria.fisher.total import Fisher
 from kernelweave.criteria.fisher.within import WithinFisher
 from kernelweave.fits.targets import binary_target, class_target, reduced_class_target
 from kernelweave.kernels.banks.dense import DenseBank
-from kernelweave.kernels.features.recipe import FeatureKernelMap
+from kernelweave.kernels.maps.feature_map import FeatureKernelMap
 from kernelweave.kernels.moments import ChunkRecipe, Moments
 from kernelweave.models.shared.base import Progress, fit_method
 from kernelweave.models.shared.discriminant import KernelDiscriminant, fit_discriminant

@@ -20,7 +20,7 @@ from kernelweave._array import (
 from kernelweave.criteria.fisher.total import Fisher
 from kernelweave.fits.targets import output_frame
 from kernelweave.kernels.banks.dense import DenseBank
-from kernelweave.kernels.features.recipe import FeatureKernelMap
+from kernelweave.kernels.maps.feature_map import FeatureKernelMap
 from kernelweave.kernels.moments import ChunkRecipe, Moments
 from kernelweave.models.shared.base import KernelModel, Progress, fit_method
 from kernelweave.models.shared.classifier import lazily

@@ -303,18 +303,16 @@ def _from_objects(values: np.ndarray, where: str, labels: list[Any]) -> np.ndarr
         values = values.astype(object)
     out = np.empty(values.shape)
     for (i, j), value in np.ndenumerate(values):
-        reason: str | TypeError | ValueError = "text" if not is_time else "a time"
         try:
-            if not is_time and not isinstance(value, str | bytes):
-                out[i, j] = np.nan if value is None else value
-                continue
+            if is_time or isinstance(value, str | bytes):
+                raise ValueError("a time" if is_time else "text")
+            out[i, j] = np.nan if value is None else value
         except (TypeError, ValueError) as error:
-            reason = error
-        kind = TypeError if isinstance(reason, TypeError) else ValueError
-        raise kind(
-            f"{where}: row {i}, column {labels[j]!r} holds {value!r:.80}, which is not "
-            f"a number ({reason}). Encode the column as numbers, or leave it out."
-        )
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            raise kind(
+                f"{where}: row {i}, column {labels[j]!r} holds {value!r:.80}, which is "
+                f"not a number ({error}). Encode the column as numbers, or leave it out."
+            ) from error
     return out
 
 

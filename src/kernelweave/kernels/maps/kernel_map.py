@@ -486,9 +486,9 @@ class KernelMap:
                 if weights.ndim == 1:
                     out[part, :] = self.cross(piece, weights) @ coef
                     continue
-                found = self.centred(piece, wanted)
-                for i, (own, _) in zip(wanted, found, strict=True):
-                    out[part, :] += own @ (coef * from_numpy(weights[i], coef)[None, :])
+                for i, centred in zip(wanted, self.centred(piece, wanted), strict=True):
+                    own = coef * from_numpy(weights[i], coef)[None, :]
+                    out[part, :] += centred @ own
         return out
 
     def cross(self, rows: Any, weights: np.ndarray) -> Array:
@@ -517,7 +517,7 @@ class KernelMap:
         """
         wanted = [int(i) for i in np.flatnonzero(weights)]
         total, norms = None, None
-        found = self.centred(rows, wanted, lengths, diagonal)
+        found = self.centred_and_lengths(rows, wanted, lengths, diagonal)
         for i, (centred, length) in zip(wanted, found, strict=True):
             weight = float(weights[i])
             total = add(total, centred * weight)
@@ -532,11 +532,16 @@ class KernelMap:
             piece = [block[part, ...] for block in blocks]
             yield part, piece if isinstance(rows, list) else piece[0]
 
-    def centred(
+    def centred(self, rows: Any, wanted: list[int]) -> Iterator[Array]:
+        """``G_i(rows)``, (m, n), of the kernels ``wanted``, one at a time."""
+        for centred, _ in self.centred_and_lengths(rows, wanted, lengths=False):
+            yield centred
+
+    def centred_and_lengths(
         self,
         rows: Any,
         wanted: list[int],
-        lengths: bool = False,
+        lengths: bool = True,
         diagonal: Array | None = None,
     ) -> Iterator[tuple[Array, Array]]:
         """``G_i(rows)`` (m, n) and, with ``lengths``, ``g_i(x, x)`` (m,), else None.

@@ -175,11 +175,11 @@ class CompletedKernelMap(KernelMap):
         """Completion needs all kernels of a chunk at the same time."""
         return 1 + (len(self.names) if self.missing == "available" else 0)
 
-    def centred(
+    def centred_and_lengths(
         self,
         rows: ObservedViews,
         wanted: list[int],
-        lengths: bool = False,
+        lengths: bool = True,
         diagonal: Array | None = None,
     ) -> Iterator[tuple[Array, Array]]:
         """``G_i(rows)`` (m, n) and, with ``lengths``, ``g_i(x, x)`` (m,), else None."""

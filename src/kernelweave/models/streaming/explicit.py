@@ -15,11 +15,8 @@ from kernelweave._array import Array, detached, is_array, is_numpy, to_numpy
 from kernelweave._memory import require_memory
 from kernelweave.exceptions import MemoryRefusedError
 from kernelweave.fits.targets import output_frame
-from kernelweave.kernels.features.recipe import (
-    FeatureKernelMap,
-    FeatureRecipe,
-    FeatureReport,
-)
+from kernelweave.kernels.features.recipe import FeatureRecipe, FeatureReport
+from kernelweave.kernels.maps.feature_map import FeatureKernelMap
 from kernelweave.kernels.moments import (
     CHUNK_ROWS,
     ChunkRecipe,

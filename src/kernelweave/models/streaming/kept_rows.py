@@ -10,7 +10,7 @@ import numpy as np
 from kernelweave._array import device, from_numpy, namespace, to_numpy
 from kernelweave._tolerances import CONSTANT_VARIANCE
 from kernelweave.kernels.banks.features import FeatureBank
-from kernelweave.kernels.features.recipe import FeatureKernelMap
+from kernelweave.kernels.maps.feature_map import FeatureKernelMap
 from kernelweave.kernels.moments import ChunkRecipe
 from kernelweave.models.shared.learner import Callback, Fitted
 

@@ -20,7 +20,7 @@ from kernelweave.fits.gaussians import ClassGaussians, HeldOutClasses
 from kernelweave.fits.moment_problem import MomentProblem
 from kernelweave.fits.ridge import principal_axes
 from kernelweave.fits.targets import normal_basis
-from kernelweave.kernels.features.recipe import FeatureKernelMap
+from kernelweave.kernels.maps.feature_map import FeatureKernelMap
 from kernelweave.kernels.moments import ChunkRecipe, Moments
 from kernelweave.models.shared.learner import (
     Callback,

@@ -1,0 +1,108 @@
+"""From new rows to projections by way of explicit features."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array, issparse
+
+from kernelweave._array import (
+    Array,
+    as_float,
+    at_home,
+    empty,
+    from_numpy,
+    namespace,
+    to_numpy,
+)
+from kernelweave._memory import row_chunks
+from kernelweave.kernels.features.recipe import FeatureRecipe, as_chunk
+from kernelweave.kernels.maps.kernel_map import add, warn_constant
+
+#: Number of feature entries per chunk of new rows.
+CHUNK_ENTRIES = 2**23
+
+
+class FeatureKernelMap:
+    """The counterpart of :class:`KernelMap` for explicit features.
+
+    Parameters
+    ----------
+    recipe : FeatureRecipe
+        The features, with NumPy arrays.
+    mean : ndarray of shape (D,)
+        Means of the features over the training rows.
+    active : list of int
+        Kernels that vary over the training rows.
+    like : array
+        Gives the library, device and dtype in which features are computed.
+
+    Attributes
+    ----------
+    names, view_names : list of str
+        The name of each of the p kernels and of its view.
+    remarks : list of str
+        What was done to the kernels.
+    """
+
+    def __init__(
+        self, recipe: FeatureRecipe, mean: np.ndarray, active: list[int], like: Array
+    ) -> None:
+        self.recipe = recipe.to(like)
+        self.mean, self.active, self.like = mean, active, like[:0, ...]
+        self.names, self.view_names = recipe.names, recipe.view_names
+        self.remarks = warn_constant(self.names, self.view_names, active)
+
+    def spread(self, weights: np.ndarray) -> np.ndarray:
+        """Weights of the active kernels as weights of all p, zero where constant."""
+        full = np.zeros(len(self.names))
+        full[self.active] = weights
+        return full
+
+    def project(self, rows: list[Any], weights: np.ndarray, coef: Array) -> Array:
+        """``(z(rows) - mean) coef`` over the kernels with nonzero weight, (m, k).
+
+        Parameters
+        ----------
+        rows : list of arrays of shape (m, d_view)
+            New rows.
+        weights : ndarray of shape (p,)
+            Only selects the kernels: the weights themselves are part of ``coef``.
+        coef : array of shape (D_wanted, k)
+            Coefficients of the features of these kernels, concatenated.
+        """
+        wanted = [int(i) for i in np.flatnonzero(weights)]
+        mean = np.concatenate([self.mean[self.recipe.blocks[i]] for i in wanted])
+        here = at_home(coef, self.like)
+        offset = from_numpy(mean @ to_numpy(coef).astype(np.float64), here)  # (k,)
+        pieces = [
+            self._project([block[part, :] for block in rows], wanted, here) - offset
+            for part in row_chunks(rows[0].shape[0], len(mean), CHUNK_ENTRIES)
+        ]
+        return at_home(namespace(here).concat(pieces, axis=0), coef)
+
+    def _project(self, rows: list[Any], wanted: list[int], coef: Array) -> Array:
+        """``z(rows) coef``: dense features in one product, sparse ones separately."""
+        recipe, widths = self.recipe, self.recipe.widths
+        ends = pairwise(np.cumsum([0, *(widths[i] for i in wanted)]))
+        own = {i: coef[a:b, :] for i, (a, b) in zip(wanted, ends, strict=True)}
+        dense = [i for i in wanted if not recipe.sparse[i]]
+        xp, total = namespace(coef), None
+        if dense:
+            views = as_chunk(
+                [r.toarray() if issparse(r) else r for r in rows], self.like
+            )
+            shape = (rows[0].shape[0], sum(widths[i] for i in dense))
+            features = empty(shape, self.like)
+            recipe.write(views, features, dense)
+            total = features @ xp.concat([own[i] for i in dense], axis=0)
+            total = as_float(total, coef.dtype)
+        for i in wanted:
+            if recipe.sparse[i]:
+                block = rows[recipe.view_of[i]]
+                block = block if issparse(block) else csr_array(to_numpy(block))
+                product = recipe.sparse_features(i, block) @ to_numpy(own[i])
+                total = add(total, from_numpy(np.asarray(product), coef))
+        return total
