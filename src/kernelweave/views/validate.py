@@ -310,8 +310,9 @@ def _from_objects(values: np.ndarray, where: str, labels: list[Any]) -> np.ndarr
         except (TypeError, ValueError) as error:
             kind = TypeError if isinstance(error, TypeError) else ValueError
             raise kind(
-                f"{where}: row {i}, column {labels[j]!r} holds {value!r:.80}, which is "
-                f"not a number ({error}). Encode the column as numbers, or leave it out."
+                f"{where}: row {i}, column {labels[j]!r} holds {value!r:.80}, which "
+                f"is not a number ({error}). Encode the column as numbers, or leave it "
+                "out."
             ) from error
     return out
 
