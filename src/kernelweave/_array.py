@@ -245,6 +245,17 @@ def eigh(a: Array) -> tuple[Array, Array]:
     return values, vectors
 
 
+def psd_factor(K: np.ndarray, null: float = 0.0) -> np.ndarray:
+    """F (n, r) with ``F F' = K`` for K (n, n) positive semidefinite up to rounding.
+
+    Eigenvalues up to ``null`` times the largest are dropped; the columns are sorted by
+    eigenvalue, smallest first.
+    """
+    values, vectors = np.linalg.eigh(K)
+    keep = values > null * max(values[-1], 0.0)
+    return vectors[:, keep] * np.sqrt(values[keep])
+
+
 def solve_factored(factor: Array, b: Array) -> Array:
     """``(L L')^-1 b``."""
     return solve_triangular(factor, solve_triangular(factor, b), transpose=True)

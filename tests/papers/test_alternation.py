@@ -15,7 +15,7 @@ from kernelweave.fits.subspace import RegularizedKernel, SubspaceSVM
 from kernelweave.fits.targets import signs_of_codes
 from kernelweave.kernels import RBF, DenseBank, center_and_scale
 from kernelweave.papers.reference.alternation import BestWeights, alternate
-from kernelweave.solvers.local.subspace_joint import solve_joint
+from kernelweave.solvers.local.subspace import solve_joint
 
 BOTH = pytest.mark.parametrize("uncorrelated", [False, True])
 

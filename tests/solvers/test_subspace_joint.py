@@ -10,7 +10,7 @@ from kernelweave.fits.label_kernels import label_factor
 from kernelweave.fits.subspace import RegularizedKernel, SubspaceSVM
 from kernelweave.fits.targets import signs_of_codes
 from kernelweave.inner.svm import hinge, solve_svm
-from kernelweave.solvers.local.subspace_joint import solve_joint
+from kernelweave.solvers.local.subspace import solve_joint
 
 BOTH = pytest.mark.parametrize("uncorrelated", [False, True])
 

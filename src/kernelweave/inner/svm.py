@@ -278,6 +278,8 @@ def solve_machine(
     bound: float,
     tol: float,
     start: np.ndarray | None = None,
+    max_steps: int = MAX_STEPS,
+    max_rounds: int = MAX_ROUNDS,
 ) -> Machine:
     """One machine, with or without a box, polished until its gap is small enough.
 
@@ -297,25 +299,27 @@ def solve_machine(
         Relative gap to reach.
     start : ndarray of shape (n,), optional
         ``a y`` from a similar machine, whose active set is tried first.
+    max_steps, max_rounds : int
+        Maximum numbers of LIBSVM's steps, and of corrections of the active set.
 
     Returns
     -------
     Machine
         The best one found; its gap says how good that is.
     """
-    best = None if start is None else _polish(kernel, y, bound, start, tol)
+    best = None if start is None else _polish(kernel, y, bound, start, tol, max_rounds)
     scale = float(np.mean(np.diagonal(kernel))) or 1.0
     box = bound if np.isfinite(bound) else NO_BOX / scale
     for violation in VIOLATIONS:
         if best is not None and best.gap <= tol:
             break
-        svc = SVC(C=box, kernel="precomputed", tol=violation, max_iter=MAX_STEPS)
+        svc = SVC(C=box, kernel="precomputed", tol=violation, max_iter=max_steps)
         with warnings.catch_warnings():  # the accuracy is measured below
             warnings.simplefilter("ignore", ConvergenceWarning)
             svc.fit(kernel, y)
         coef = np.zeros(len(y))
         coef[svc.support_] = svc.dual_coef_[0]
-        machine = _polish(kernel, y, bound, coef, tol)
+        machine = _polish(kernel, y, bound, coef, tol, max_rounds)
         if best is None or machine.gap < best.gap:
             best = machine
     assert best is not None
@@ -323,7 +327,12 @@ def solve_machine(
 
 
 def _polish(
-    kernel: np.ndarray, y: np.ndarray, bound: float, coef: np.ndarray, tol: float
+    kernel: np.ndarray,
+    y: np.ndarray,
+    bound: float,
+    coef: np.ndarray,
+    tol: float,
+    max_rounds: int,
 ) -> Machine:
     """Solve on the free rows and correct the active set until nothing is violated."""
     coef = balanced(coef[:, None], y[:, None], bound)[:, 0]
@@ -333,7 +342,7 @@ def _polish(
     room = AT_BOUND * (bound if np.isfinite(bound) else float(np.max(a)))
     free = (a > room) & (a < bound - room)
     upper = a >= bound - room
-    for rounds in range(1, MAX_ROUNDS + 1):
+    for rounds in range(1, max_rounds + 1):
         inside, fixed = np.flatnonzero(free), np.flatnonzero(upper & ~free)
         beta = np.zeros(len(y))
         beta[fixed] = bound * y[fixed]
