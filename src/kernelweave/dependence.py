@@ -11,7 +11,7 @@ import numpy as np
 from kernelweave._array import Array, as_float, device, from_numpy, is_array, namespace
 from kernelweave._memory import row_chunks
 from kernelweave.kernels.checks import symmetric
-from kernelweave.views.streams import is_iterator
+from kernelweave.views.columns import is_iterator
 
 __all__ = ["DependenceTest", "hsic", "hsic_of_features", "hsic_test"]
 
@@ -244,7 +244,7 @@ def hsic_of_features(
     ----------
     Z : array of shape (n, D_z), or iterator of pairs of arrays (m, D_z) and (m, D_y)
         Features of the first sample: the columns of a linear kernel, or the output of a
-        map such as :class:`~kernelweave.kernels.features.NystroemFeatures`.
+        map such as :class:`~kernelweave.kernels.features.maps.NystroemFeatures`.
     Y : array of shape (n, D_y), optional
         Features of the second sample, such as class indicators; None if Z is an
         iterator.

@@ -14,7 +14,7 @@ from kernelweave.criteria.fisher import ClassCentring, WithinFisher
 from kernelweave.fits.ridge import binary_target, class_target
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.solvers.certify import certify
-from kernelweave.solvers.closed_form import closed_form
+from kernelweave.solvers.fixed_point import closed_form
 from kernelweave.solvers.newton import newton
 from kernelweave.weights import LpBall, Simplex
 

@@ -7,7 +7,7 @@ import pytest
 
 from kernelweave.dependence import hsic, hsic_of_features
 from kernelweave.kernels import Linear, Polynomial
-from kernelweave.kernels.features.exact import exact_map
+from kernelweave.kernels.features.maps import exact_map
 
 ESTIMATORS = ["biased", "unbiased"]
 

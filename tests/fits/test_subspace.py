@@ -15,7 +15,7 @@ from kernelweave.fits.subspace import (
     normalized,
 )
 from kernelweave.kernels import DenseBank, center_and_scale
-from kernelweave.solvers.local.subspace_alignment import _Alignment, align_subspace
+from kernelweave.solvers.local.subspace import _Alignment, align_subspace
 from kernelweave.weights import Simplex
 
 BOTH = pytest.mark.parametrize("uncorrelated", [False, True])

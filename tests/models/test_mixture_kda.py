@@ -23,7 +23,7 @@ from kernelweave.models.mixture import weights as _mixture_weights
 from kernelweave.models.mixture.projection import posterior_weights, prior_weights
 from kernelweave.papers.reference.printed_mixture import printed_weights
 from kernelweave.solvers import solve
-from kernelweave.solvers.em import truncated_responsibilities
+from kernelweave.solvers.mixture import truncated_responsibilities
 from kernelweave.weights import Simplex
 
 SETTINGS = [

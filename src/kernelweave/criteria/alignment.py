@@ -20,7 +20,7 @@ from kernelweave.criteria.base import KernelCriterion
 from kernelweave.kernels.checks import symmetric
 from kernelweave.protocols import Bank, CertificateTerms, Evaluation, WeightSet
 
-__all__ = ["Alignment", "AlignmentTerms", "Target", "kernel_moments"]
+__all__ = ["Alignment"]
 
 
 class Target:

@@ -10,7 +10,6 @@ import numpy as np
 
 from kernelweave._array import (
     Array,
-    add_to_diagonal,
     as_float,
     dot,
     from_numpy,
@@ -121,7 +120,6 @@ class Fisher(KernelCriterion):
         self._work = matrix
         if self.is_centred:
             matrix += (alpha + float(np.sum(kernel_weights))) / self.bank.n_samples
-        add_to_diagonal(matrix, alpha)
         return factor_regularized(matrix, alpha)
 
     def scores(self, coef: Array) -> np.ndarray:
@@ -284,7 +282,6 @@ class WithinFisher(Fisher):
         moved = self.centring.apply(matrix @ self.target)
         self.centring.apply_both_sides(matrix)
         alpha, _ = self.split(weights)
-        add_to_diagonal(matrix, alpha)
         unit = self.centring.n_classes / self.bank.n_samples
         return factor_regularized(matrix, alpha, unit), moved
 

@@ -8,7 +8,6 @@ import numpy as np
 
 from kernelweave._array import (
     Array,
-    FactorizationError,
     from_numpy,
     gram_of_stack,
     in_double,
@@ -16,7 +15,6 @@ from kernelweave._array import (
     is_numpy,
     lower_inverse,
     namespace,
-    robust_cholesky,
     solve_factored,
     solve_stack,
     solve_triangular,
@@ -33,8 +31,7 @@ from kernelweave.inner.svm import (
     balanced,
     best_intercepts,
     hinge,
-    solve_svm,
-    without_intercept,
+    solve_machines,
 )
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.protocols import Bank, CertificateTerms, Evaluation, InfeasibleError
@@ -243,11 +240,6 @@ def margins_of(bank: Bank, weights: np.ndarray, coef: np.ndarray) -> np.ndarray:
         return 1.0 / np.sqrt(np.maximum(squared, 0.0))
 
 
-#: Ridges tried before a kernel between support vectors is inverted, relative to its
-#: largest entry: it may be singular, or indefinite by rounding.
-RIDGES = (1e-10, 1e-9, 1e-6, 1e-3)
-
-
 class SubspaceMargin(KernelCriterion):
     """``v(w) = max_A sum(a) - tr(A' T(w) A) / 2``, ``T(w) = G (G + alpha I)^-1``.
 
@@ -305,7 +297,8 @@ class SubspaceMargin(KernelCriterion):
         """Value, gradient, Hessian and (A, B) from one factorisation and m SVMs."""
         factor = self._ridge.factor(weights)
         kernel = self._kernel(factor)
-        a = solve_svm(kernel, self.signs, self.C, self.tol)
+        machines = solve_machines(kernel, self.signs, self.C, self.tol)
+        a = np.column_stack([machine.coef for machine in machines])
         b = self.alpha * solve_factored(factor, from_numpy(a, self.bank.like))
         products = self.bank.apply(b)
         scores = to_numpy(inner_products(products, b)).astype(np.float64)
@@ -316,7 +309,12 @@ class SubspaceMargin(KernelCriterion):
         if hessian:
             half = solve_stack(factor, products)
             curvature = gram_of_stack(half) / self.alpha
-            curvature += self._from_moving(kernel, a, factor, half)
+            # u_i = dT/dw_i a, the derivatives of the SVMs' outputs
+            flat = namespace(half).reshape(half, (half.shape[0], -1))
+            moved = to_numpy(solve_triangular(factor, flat, transpose=True))
+            moved = moved.astype(np.float64).reshape(half.shape)  # (n, p, m)
+            for machine, u in zip(machines, np.moveaxis(moved, 2, 0), strict=True):
+                curvature += 0.5 * machine.curvature(u.T)
         return Evaluation(value, -scores, curvature, np.concatenate([a, b_host], 1))
 
     def certificate_terms(
@@ -352,33 +350,6 @@ class SubspaceMargin(KernelCriterion):
         kernel *= -self.alpha
         kernel.reshape(-1)[:: len(kernel) + 1] += 1.0
         return kernel
-
-    def _from_moving(
-        self, kernel: np.ndarray, a: np.ndarray, factor: Array, half: Array
-    ) -> np.ndarray:
-        """``sum_c u_i' (T^-1 - T^-1 1 (1'T^-1 1)^-1 1'T^-1) u_j`` over free rows.
-
-        ``u_i = dT/dw_i a`` are the derivatives of the SVMs' outputs, (n, p, m).
-        """
-        n, p, m = half.shape
-        flat = namespace(half).reshape(half, (n, p * m))
-        moved = to_numpy(solve_triangular(factor, flat, transpose=True))
-        moved = moved.astype(np.float64).reshape(n, p, m)
-        total = np.zeros((p, p))
-        for c in range(m):
-            size = np.abs(a[:, c])
-            free = np.flatnonzero((size > 0.0) & (size < self.C))
-            if len(free) < 2:
-                continue
-            part = kernel[np.ix_(free, free)]
-            try:
-                root, _ = robust_cholesky(part, RIDGES, float(np.max(np.abs(part))))
-            except FactorizationError:  # too small a Hessian only lengthens the step
-                continue
-            right = np.column_stack([moved[free, :, c], np.ones(len(free))])
-            solved = solve_triangular(root, right)
-            total += without_intercept(solved.T @ solved)
-        return total
 
     def _products(self, b: np.ndarray) -> Array:
         """``G_i B`` (p, n, m) in float64."""

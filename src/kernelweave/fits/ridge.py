@@ -197,7 +197,7 @@ ENOUGH = 20.0
 
 
 def factor_regularized(matrix: Array, alpha: float, unit: float = 1.0) -> Array:
-    """Cholesky factor of ``G + alpha I``, given as a matrix (n, n) to overwrite.
+    """Cholesky factor of ``G + alpha I`` for G (n, n), which is overwritten.
 
     If the smallest eigenvalues of G are rounding errors, the sum is positive definite
     only if alpha exceeds them.
@@ -205,7 +205,7 @@ def factor_regularized(matrix: Array, alpha: float, unit: float = 1.0) -> Array:
     Parameters
     ----------
     matrix : array of shape (n, n)
-        The sum; its memory is reused.
+        G; its memory is reused.
     alpha : float
         The value added to the diagonal.
     unit : float, default=1.0
@@ -218,6 +218,7 @@ def factor_regularized(matrix: Array, alpha: float, unit: float = 1.0) -> Array:
     """
     xp = namespace(matrix)
     precision = xp.finfo(matrix.dtype)
+    add_to_diagonal(matrix, alpha)
     trace = float(xp.sum(xp.linalg.diagonal(matrix)))
     if not math.isfinite(trace):
         raise FactorizationError(
@@ -271,7 +272,6 @@ def fit_kernel(
     design = design or RowDesign(n)
     shift = 1.0
     design.add_null(gram, shift)
-    add_to_diagonal(gram, alpha)
     factor = factor_regularized(gram, alpha)
     coef = solve_factored(factor, design.scale(target))
     inverse = lower_inverse(factor)
@@ -295,9 +295,8 @@ def principal_axes(coef: Array, target: Array) -> Array:
     positive.
     """
     explained = to_numpy(target.T @ coef).astype(np.float64)
-    values, vectors = np.linalg.eigh((explained + explained.T) / 2)
-    # a small H' M^-1 H means that the kernel explains the direction well
-    vectors = vectors[:, np.argsort(values, kind="stable")]
+    # ascending: a small H' M^-1 H means that the kernel explains the direction well
+    vectors = np.linalg.eigh((explained + explained.T) / 2)[1]
     largest = np.argmax(np.abs(vectors), axis=0)
     vectors = vectors * np.sign(vectors[largest, np.arange(vectors.shape[1])])
     return from_numpy(vectors, coef)

@@ -10,7 +10,6 @@ from scipy import linalg
 
 from kernelweave._array import (
     Array,
-    add_to_diagonal,
     eps,
     from_numpy,
     namespace,
@@ -220,13 +219,10 @@ class RegularizedKernel:
     def __init__(self, gram: Array, alpha: float) -> None:
         if not (np.isfinite(alpha) and alpha > 0):
             raise ValueError(f"alpha must be a finite number > 0, got {alpha!r}")
-        n = gram.shape[0]
         self.gram, self.alpha = gram, float(alpha)
         # G annihilates the vector of ones; adding 11'/n changes no product with a
         # centred matrix and keeps the factorisation well conditioned.
-        matrix = gram + 1.0 / n
-        add_to_diagonal(matrix, self.alpha)
-        self.factor = factor_regularized(matrix, self.alpha)
+        self.factor = factor_regularized(gram + 1.0 / gram.shape[0], self.alpha)
 
     def solve(self, b: Array) -> Array:
         """``(G + alpha I)^-1 b`` for centred columns b (n, k)."""
@@ -289,15 +285,14 @@ def leading_axes(matrix: np.ndarray, rounding: float) -> tuple[np.ndarray, np.nd
     """
     matrix = matrix.astype(np.float64)
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
-    values, vectors = np.flip(values).copy(), np.flip(vectors, axis=1).copy()
-    rank = int(np.sum(values > rounding * max(values[0], 0.0)))
+    rank = int(np.sum(values > rounding * max(values[-1], 0.0)))
     if rank == 0:
         raise ValueError(
             "the kernel does not depend on the labels at all: G L is zero; check that "
             "the rows differ and that kernel and labels belong together"
         )
-    values, vectors = values[:rank], vectors[:, :rank]
-    return values, vectors * column_signs(vectors)
+    leading = np.argsort(-values)[:rank]
+    return values[leading], vectors[:, leading] * column_signs(vectors[:, leading])
 
 
 def decorrelated(subspace: Subspace, target: Array) -> Subspace:

@@ -22,7 +22,7 @@ from kernelweave._array import (
     to_numpy,
 )
 from kernelweave._memory import require_memory
-from kernelweave.inner.interior_point import largest_step, predict
+from kernelweave.inner.interior_point import BorderedSystem, largest_step, predict
 from kernelweave.inner.svm import (
     MarginTerms,
     balanced,
@@ -33,15 +33,7 @@ from kernelweave.inner.svm import (
 from kernelweave.kernels.banks.dense import DenseBank, combine_in_double
 from kernelweave.protocols import Bank, InfeasibleError
 
-__all__ = [
-    "SEPARABLE",
-    "FactoredColumn",
-    "Point",
-    "Residuals",
-    "SaddlePath",
-    "SaddleProblem",
-    "SaddleSystem",
-]
+__all__ = ["SEPARABLE", "SaddlePath", "SaddleProblem"]
 
 
 @dataclass(frozen=True)
@@ -193,6 +185,10 @@ class SaddlePath:
     point: Point
     residuals: Residuals
     products: Array  # size G_i b, (m, n, k), where the bank lives
+    _columns: list[FactoredColumn]
+    #: Second-order terms of the products of w and b after a predictor step, in the
+    #: conditions on the rows (n, k) and on the weights (m,).
+    _curved: tuple[np.ndarray, np.ndarray] | None
 
     def __init__(
         self,
@@ -231,30 +227,30 @@ class SaddlePath:
     def step(self) -> None:
         """One predictor and corrector."""
         point = self.point
-        columns = self._factor(self.products[: len(point.w), :, :])
-        system = SaddleSystem(
-            point, self.residuals, columns, self.signs, self.boxed, self.norm
-        )
-        predictor, mu = predict(system)
+        self._columns = self._factor(self.products[: len(point.w), :, :])
+        self._curved = None
+        predictor, mu = predict(self)
         length = min(1.0, point.longest(predictor))
-        infeasible = self._infeasibility() > INFEASIBLE * point.complementarity
-        if infeasible and self.norm is not None:
-            system.second_order = self._second_order(predictor, length)
-        step = system.solve(mu, predictor)
+        residual = float(np.sum(np.abs(self.residuals.rows) * point.a))
+        residual += float(np.abs(self.residuals.weights) @ point.w)
+        if residual > INFEASIBLE * point.complementarity and self.norm is not None:
+            self._curved = self._second_order(predictor, length)
+        step = self.solve(mu, predictor)
         allowed = point.longest(step)
         if allowed < SHORT:
-            careful = system.solve(mu, predictor, trust=length**2)
+            careful = self.solve(mu, predictor, trust=length**2)
             if point.longest(careful) > allowed:
                 step, allowed = careful, point.longest(careful)
         length = min(1.0, TO_BOUNDARY * allowed)
         self.point = point.moved(step, length)
         moved = self.problem.products(length * step.a * self.signs)
         self.products = self.products + self.size * moved
+        self._columns = []  # frees the factors before the next ones are made
         self._refresh()
         self._n_short = self._n_short + 1 if length < SHORT else 0
         stuck = self._n_short > MOST_SHORT
         self._n_short = 0 if stuck else self._n_short
-        self._absorb(np.inf if stuck else ABSORB * system.mu())
+        self._absorb(np.inf if stuck else ABSORB * self.mu())
 
     def _second_order(
         self, predictor: Point, length: float
@@ -265,6 +261,67 @@ class SaddlePath:
         change = to_numpy(tensor_sum(length * predictor.w, moved))
         scores = self.problem.scores(beta, moved)
         return np.where(self.used, change, 0.0), 0.5 * scores
+
+    def mu(self, step: Point | None = None) -> float:
+        """The mean complementary product, here or after a step to the boundary."""
+        point, n_pairs = self.point, np.sum(self.used) + np.sum(self.boxed)
+        if step is not None:
+            point = point.moved(step, min(1.0, point.longest(step)))
+        return point.complementarity / float(n_pairs + len(point.w))
+
+    def solve(
+        self, mu: float, before: Point | None = None, trust: float = 1.0
+    ) -> Point:
+        """The step to ``a z = u v = w s = mu``, from the factored ``M`` of each column.
+
+        The products of the step ``before``, times ``trust``, correct the linearisation;
+        after a short step they carry little information.
+        """
+        point, signs = self.point, self.signs
+        gaps = [mu - x * y for x, y in point.pairs]
+        if before is not None:
+            pairs = zip(gaps, before.pairs, strict=True)
+            gaps = [gap - trust * dx * dy for gap, (dx, dy) in pairs]
+        gap_a = np.where(self.used, gaps[0], 0.0) / point.a
+        gap_u = np.where(self.boxed, gaps[1], 0.0) / point.u
+        right = -self.residuals.rows + signs * (gap_a - gap_u)
+        weight_right = gaps[2] / point.w - self.residuals.weights
+        if before is not None and self._curved is not None:
+            right = right - self._curved[0]
+            weight_right = weight_right + self._curved[1]
+        halves = [part.forward(right[:, c]) for c, part in enumerate(self._columns)]
+        w, lam, eta = self._solve_small(halves, weight_right)
+        parts = zip(self._columns, halves, lam, strict=True)
+        beta = [part.backward(half, np.append(w, of_c)) for part, half, of_c in parts]
+        a = np.column_stack(beta) * signs
+        z = gap_a - point.z / point.a * a
+        u = np.where(self.boxed, -a, 0.0)
+        v = gap_u - point.v / point.u * u
+        s = (gaps[2] - point.s * w) / point.w
+        return Point(a, z, u, v, w, s, lam, eta)
+
+    def _solve_small(
+        self, halves: list[Array], weight_right: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Steps in (w, lam, eta), those in b having been eliminated."""
+        point, m, k = self.point, len(self.point.w), len(self._columns)
+        matrix, right = np.zeros((m + k, m + k)), np.zeros(m + k)
+        for c, (column, half) in enumerate(zip(self._columns, halves, strict=True)):
+            index = np.append(np.arange(m), m + c)
+            matrix[np.ix_(index, index)] += column.gram
+            right[index] += column.against(half)
+        right += np.append(weight_right, self.residuals.balance)
+        unit = 1.0 / np.sqrt(np.diagonal(matrix)[m:])
+        equal = np.zeros((len(point.eta), m + k))
+        if self.norm is not None:
+            powers = point.w ** (self.norm - 1.0)
+            bend = (self.norm - 1.0) * point.eta * powers / point.w
+            matrix[np.diag_indices(m)] += bend
+            equal[0, :m] = powers
+        v, z = np.append(point.w, unit), np.append(point.s, np.zeros(k))
+        system = BorderedSystem(matrix, v, z, equal)
+        steps, eta = system.solve(right, -self.residuals.norm)
+        return steps[:m], steps[m:], eta
 
     def bounds(
         self, weights: np.ndarray, support: Callable[[np.ndarray], float]
@@ -363,19 +420,14 @@ class SaddlePath:
         self.scores = self.problem.scores(beta, self.products)
         f = to_numpy(tensor_sum(self.weights, self.products))
         rows = f + self.tau * beta + point.lam - signs * (1.0 + point.z - point.v)
-        weights, norm = np.empty(0), 0.0
+        weights = norm = np.empty(0)
         if self.norm is not None:
             slope = point.eta * point.w ** (self.norm - 1.0)
             weights = slope - 0.5 * self.scores - point.s
-            norm = (np.sum(point.w**self.norm) - 1.0) / self.norm
+            norm = np.array([np.sum(point.w**self.norm) - 1.0]) / self.norm
         self.residuals = Residuals(
             np.where(self.used, rows, 0.0), np.sum(beta, axis=0), weights, norm
         )
-
-    def _infeasibility(self) -> float:
-        """The size of the residuals, to be compared with the complementarity."""
-        total = float(np.sum(np.abs(self.residuals.rows) * self.point.a))
-        return total + float(np.abs(self.residuals.weights) @ self.point.w)
 
     def _absorb(self, most: float) -> None:
         """Let z and v absorb residuals, adding at most ``most`` to each product.
@@ -472,14 +524,14 @@ class Residuals:
         ``e'b``.
     weights : ndarray of shape (m,), or (0,) if the weights are fixed
         ``eta w_i^(q-1) - b'G_i b / 2 - s_i``.
-    norm : float
+    norm : ndarray of shape (1,), or (0,) if the weights are fixed
         ``(sum_i w_i^q - 1) / q``.
     """
 
     rows: np.ndarray
     balance: np.ndarray
     weights: np.ndarray
-    norm: float
+    norm: np.ndarray
 
 
 class FactoredColumn:
@@ -510,113 +562,3 @@ class FactoredColumn:
         """``M^-1 (right - [G_i b, e] multipliers)``, (n,)."""
         rest = half - self.half @ from_numpy(multipliers[:, None], self.like)
         return to_numpy(solve_triangular(self.factor, rest, transpose=True))[:, 0]
-
-
-@dataclass
-class SaddleSystem:
-    """The conditions of :class:`~kernelweave.inner.saddle.SaddlePath`, linearised.
-
-    The steps in b are eliminated with one factored ``M`` per column; what remains is a
-    system of m + k + 1 unknowns for (w, lam, eta).
-
-    Attributes
-    ----------
-    point : Point
-        The point of linearisation.
-    residuals : Residuals
-        The residuals there.
-    columns : list of FactoredColumn
-        One per column of the signs.
-    signs : ndarray of shape (n, k)
-        +1 or -1; 0 marks rows that do not take part in a column.
-    boxed : ndarray of bool of shape (n, k)
-        Where a has an upper bound.
-    norm : float or None
-        q, or None if the weights are fixed.
-    second_order : tuple of ndarray of shapes (n, k) and (m,), or None
-        Second-order terms of the products of w and b after a predictor step, in the
-        conditions on the rows and on the weights.
-    """
-
-    point: Point
-    residuals: Residuals
-    columns: list[FactoredColumn]
-    signs: np.ndarray
-    boxed: np.ndarray
-    norm: float | None
-    second_order: tuple[np.ndarray, np.ndarray] | None = None
-
-    @cached_property
-    def used(self) -> np.ndarray:
-        """Where rows take part in a column, (n, k)."""
-        return self.signs != 0
-
-    def mu(self, step: Point | None = None) -> float:
-        """The mean complementary product, here or after a step to the boundary."""
-        point, n_pairs = self.point, np.sum(self.used) + np.sum(self.boxed)
-        if step is not None:
-            point = point.moved(step, min(1.0, point.longest(step)))
-        return point.complementarity / float(n_pairs + len(point.w))
-
-    def solve(
-        self, mu: float, before: Point | None = None, trust: float = 1.0
-    ) -> Point:
-        """The step to ``a z = u v = w s = mu``.
-
-        The products of the step ``before``, times ``trust``, correct the linearisation;
-        after a short step they carry little information.
-        """
-        point, signs = self.point, self.signs
-        gaps = [mu - x * y for x, y in point.pairs]
-        if before is not None:
-            pairs = zip(gaps, before.pairs, strict=True)
-            gaps = [gap - trust * dx * dy for gap, (dx, dy) in pairs]
-        gap_a = np.where(self.used, gaps[0], 0.0) / point.a
-        gap_u = np.where(self.boxed, gaps[1], 0.0) / point.u
-        right = -self.residuals.rows + signs * (gap_a - gap_u)
-        weight_right = gaps[2] / point.w - self.residuals.weights
-        if before is not None and self.second_order is not None:
-            right = right - self.second_order[0]
-            weight_right = weight_right + self.second_order[1]
-        halves = [part.forward(right[:, c]) for c, part in enumerate(self.columns)]
-        w, lam, eta = self._solve_small(halves, weight_right)
-        parts = zip(self.columns, halves, lam, strict=True)
-        beta = [part.backward(half, np.append(w, of_c)) for part, half, of_c in parts]
-        a = np.column_stack(beta) * signs
-        z = gap_a - point.z / point.a * a
-        u = np.where(self.boxed, -a, 0.0)
-        v = gap_u - point.v / point.u * u
-        s = (gaps[2] - point.s * w) / point.w
-        return Point(a, z, u, v, w, s, lam, eta)
-
-    def _solve_small(
-        self, halves: list[Array], weight_right: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Steps in (w, lam, eta), those in b having been eliminated."""
-        point, k = self.point, len(self.columns)
-        m = len(point.w)
-        size = m + k + (self.norm is not None)
-        matrix, right = np.zeros((size, size)), np.zeros(size)
-        for c, column in enumerate(self.columns):
-            index = np.append(np.arange(m), m + c)
-            matrix[np.ix_(index, index)] += column.gram
-            right[index] += column.against(halves[c])
-            right[m + c] += self.residuals.balance[c]
-        scaling = np.ones(size)
-        if self.norm is not None:
-            q, w = self.norm, point.w
-            powers = w ** (q - 1.0)
-            diagonal = np.arange(m)
-            bend = (q - 1.0) * point.eta * powers / w
-            matrix[diagonal, diagonal] += bend + point.s / w
-            matrix[:m, -1] = matrix[-1, :m] = powers
-            right[:m] += weight_right
-            right[-1] = -self.residuals.norm
-            scaling[:m] = w
-        scaling[m : m + k] = 1.0 / np.sqrt(np.diagonal(matrix)[m : m + k])
-        matrix *= scaling[:, None] * scaling[None, :]
-        try:
-            x = np.linalg.solve(matrix, right * scaling) * scaling
-        except np.linalg.LinAlgError as error:
-            raise FactorizationError("the system for a step is singular") from error
-        return x[:m], x[m : m + k], x[m + k :]

@@ -32,6 +32,7 @@ __all__ = [
     "primal_value",
     "solve_low_rank_svm",
     "solve_machine",
+    "solve_machines",
     "solve_svm",
     "without_intercept",
 ]
@@ -172,7 +173,7 @@ AT_BOUND = 1e-9
 def solve_low_rank_svm(
     features: np.ndarray, signs: np.ndarray, bound: float, tol: float
 ) -> np.ndarray:
-    """The problem of :func:`solve_svm` for ``K = F F'``, with few features.
+    """The problem of :func:`solve_machines` for ``K = F F'``, with few features.
 
     One iteration of this primal-dual interior point method costs ``n l^2``. Unlike
     LIBSVM's, the number of iterations hardly depends on C.
@@ -311,10 +312,10 @@ VIOLATED = 1e-10
 RIDGE, REFINEMENTS = 1e-13, 3
 
 
-def solve_svm(
+def solve_machines(
     kernel: np.ndarray, signs: np.ndarray, bound: float, tol: float
-) -> np.ndarray:
-    """``max sum(a) - a' (K o yy') a / 2`` over ``0 <= a <= C``, ``y'a = 0``: ``a y``.
+) -> list[Machine]:
+    """``max sum(a) - a' (K o yy') a / 2`` over ``0 <= a <= C``, ``y'a = 0``.
 
     :func:`solve_machine` on each column of signs, followed by an interior point method
     where the gap is too large. The result is not guaranteed: it has to be certified.
@@ -329,23 +330,24 @@ def solve_svm(
         C.
     tol : float
         Relative gap to reach.
-
-    Returns
-    -------
-    coef : ndarray of shape (n, m)
-        Feasible to the last digit.
     """
     machines = [solve_machine(kernel, y, bound, tol) for y in signs.T]
-    coef = np.column_stack([machine.coef for machine in machines])
     late = np.flatnonzero([machine.gap > tol for machine in machines])
     if len(late):  # low rank and large C: easy for the interior point method
         features = psd_factor(kernel, NULL_EIGENVALUE)
         others = solve_low_rank_svm(features, signs[:, late], bound, tol)
         for j, other in zip(late, others.T, strict=True):
-            gap = _relative_gap(kernel @ other, other, signs[:, j], bound)
-            if gap < machines[j].gap:
-                coef[:, j] = other
-    return coef
+            machine = _polish(kernel, signs[:, j], bound, other, tol, MAX_ROUNDS)
+            machines[j] = min(machines[j], machine, key=lambda found: found.gap)
+    return machines
+
+
+def solve_svm(
+    kernel: np.ndarray, signs: np.ndarray, bound: float, tol: float
+) -> np.ndarray:
+    """The coefficients ``a y`` (n, m) of :func:`solve_machines`."""
+    machines = solve_machines(kernel, signs, bound, tol)
+    return np.column_stack([machine.coef for machine in machines])
 
 
 @dataclass(frozen=True)
@@ -397,6 +399,7 @@ def solve_machine(
     bound: float,
     tol: float,
     start: np.ndarray | None = None,
+    max_steps: int = MAX_STEPS,
     max_rounds: int = MAX_ROUNDS,
 ) -> Machine:
     """One machine, with or without a box, polished until its gap is small enough.
@@ -417,23 +420,21 @@ def solve_machine(
         Relative gap to reach.
     start : ndarray of shape (n,), optional
         ``a y`` from a similar machine, whose active set is tried first.
-    max_rounds : int, default=30
-        Maximum number of corrections of the active set; 0 for LIBSVM's answer as it is.
+    max_steps, max_rounds : int
+        Maximum numbers of LIBSVM's steps, and of corrections of the active set.
 
     Returns
     -------
     Machine
         The best one found; its gap says how good that is.
     """
-    best = None
-    if start is not None:
-        best = _polish(kernel, y, bound, start, tol, max_rounds)
+    best = None if start is None else _polish(kernel, y, bound, start, tol, max_rounds)
     scale = float(np.mean(np.diagonal(kernel))) or 1.0
     box = bound if np.isfinite(bound) else NO_BOX / scale
     for violation in VIOLATIONS:
         if best is not None and best.gap <= tol:
             break
-        svc = SVC(C=box, kernel="precomputed", tol=violation, max_iter=MAX_STEPS)
+        svc = SVC(C=box, kernel="precomputed", tol=violation, max_iter=max_steps)
         with warnings.catch_warnings():  # the accuracy is measured below
             warnings.simplefilter("ignore", ConvergenceWarning)
             svc.fit(kernel, y)

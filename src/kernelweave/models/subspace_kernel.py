@@ -33,7 +33,7 @@ from kernelweave.models.shared.learner import (
     LearnerOptions,
     choose_weights,
 )
-from kernelweave.solvers.local.subspace_alignment import AlignmentResult, align_subspace
+from kernelweave.solvers.local.subspace import AlignmentResult, align_subspace
 
 __all__ = ["SubspaceKernel"]
 

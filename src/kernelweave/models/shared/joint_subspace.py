@@ -16,8 +16,7 @@ from kernelweave.fits.subspace import RegularizedKernel, SubspaceSVM, label_fact
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.models.shared.learner import weight_set_of_norm
 from kernelweave.solvers.certify import Certificate, TraceRow, relative_gap
-from kernelweave.solvers.local.plain_subspace import solve_plain
-from kernelweave.solvers.local.subspace_joint import JointSolution, solve_joint
+from kernelweave.solvers.local.subspace import JointSolution, solve_joint, solve_plain
 from kernelweave.solvers.solve import solve
 
 __all__ = ["JointFit", "JointOptions", "fit_joint"]
