@@ -6,8 +6,11 @@ With ``P = I - 11'/n``, ``m = K1/n`` and ``g = 1'K1/n^2``::
     test rows       G(x) = s (k(x) - m - mean(k(x)) 1 + g 1)
     scale           s    = n / tr(P K P)
 
-so that every kernel has mean eigenvalue one and its original scale is forgotten. The
-raw kernels K come from a source: groups of columns, or precomputed kernels.
+so that every kernel has mean eigenvalue one and its original scale is forgotten. With
+row weights w of sum N, means are weighted, ``s = N / sum_i w_i (P K P)_ii``, and
+training rows and columns are multiplied by ``sqrt(w)``, so that the weighted problem
+is one of unweighted rows (see :mod:`kernelweave.fits.rows`). The raw kernels K come
+from a source: groups of columns, or precomputed kernels.
 """
 
 from __future__ import annotations
@@ -290,17 +293,19 @@ class Centering:
         The scalar s; 0 if the kernel is constant on the training rows.
     projector : array of shape (n, n) or None
         If the kernel was clipped, the projector onto the eigenvectors that were kept.
+    shares : array of shape (n,) or None
+        ``w / N``; None if all rows count the same.
     """
 
     row_means: Array
     grand_mean: float
     scale: float
     projector: Array | None = None
+    shares: Array | None = None
 
     def __call__(self, cross: Array) -> Array:
         """Centre and scale test rows ``cross`` (m, n) against the training rows."""
-        xp = namespace(cross)
-        shift = xp.mean(cross, axis=1, keepdims=True) - self.grand_mean
+        shift = (_means(cross, self.shares) - self.grand_mean)[:, None]
         centred = (cross - self.row_means[None, :] - shift) * self.scale
         return centred if self.projector is None else centred @ self.projector
 
@@ -310,10 +315,17 @@ class Centering:
         if self.projector is not None:  # r times a projection of rank k has trace r k
             squares = float(xp.sum(self.projector * self.projector))
             scale *= squares / float(xp.linalg.trace(self.projector))
-        return (same - 2.0 * xp.mean(cross, axis=1) + self.grand_mean) * scale
+        return (same - 2.0 * _means(cross, self.shares) + self.grand_mean) * scale
 
 
-def center_in_place(gram: Array, noise: float = 0.0) -> Centering:
+def _means(rows: Array, shares: Array | None) -> Array:
+    """The (weighted) mean of each row (m, n), (m,)."""
+    return namespace(rows).mean(rows, axis=1) if shares is None else rows @ shares
+
+
+def center_in_place(
+    gram: Array, noise: float = 0.0, shares: Array | None = None
+) -> Centering:
     """Centre a training Gram matrix (n, n) and scale it to trace n, in place.
 
     A kernel whose centred trace is within rounding error is set to zero; one whose
@@ -325,11 +337,14 @@ def center_in_place(gram: Array, noise: float = 0.0) -> Centering:
         The kernel.
     noise : float, default=0.0
         Trace per row that rounding of the kernel's input accounts for.
+    shares : array of shape (n,), optional
+        ``w / N``: means are weighted, and the scale is ``N / sum_i w_i (P K P)_ii``.
     """
     xp, n = namespace(gram), gram.shape[0]
-    before = float(xp.linalg.trace(gram))
-    row_means = xp.mean(gram, axis=1)
-    grand_mean = float(xp.mean(row_means))
+    diagonal = xp.linalg.diagonal(gram)
+    before = float(xp.sum(diagonal if shares is None else diagonal * shares * n))
+    row_means = _means(gram, shares)
+    grand_mean = float(_means(row_means[None, :], shares)[0])
     trace = before - n * grand_mean  # of P K P
     rounding = 10 * n * eps(gram) * max(abs(before), n * abs(grand_mean))
     rounding = max(rounding, n * noise)
@@ -340,11 +355,11 @@ def center_in_place(gram: Array, noise: float = 0.0) -> Centering:
         largest = largest_of(gram)
         if largest <= rounding:
             gram *= 0.0
-            return Centering(row_means, grand_mean, 0.0)
+            return Centering(row_means, grand_mean, 0.0, shares=shares)
         gram *= 1.0 / largest  # not a kernel: ensure_psd will report it
-        return Centering(row_means, grand_mean, 1.0 / largest)
+        return Centering(row_means, grand_mean, 1.0 / largest, shares=shares)
     _subtract_means(gram, row_means, grand_mean, n / trace)
-    return Centering(row_means, grand_mean, n / trace)
+    return Centering(row_means, grand_mean, n / trace, shares=shares)
 
 
 def center_and_scale(kernels: Array) -> Array:
@@ -388,6 +403,8 @@ class KernelMap:
     psd : {"error", "clip", "trust"}
         What to do with a kernel that is not positive semidefinite; "trust" skips the
         check.
+    row_weights : ndarray of shape (n,), optional
+        Weights of the training rows.
 
     Attributes
     ----------
@@ -403,10 +420,13 @@ class KernelMap:
     chunk_entries: int | None = None
 
     def __init__(
-        self, source: Source, psd: Literal["error", "clip", "trust"] = "error"
+        self,
+        source: Source,
+        psd: Literal["error", "clip", "trust"] = "error",
+        row_weights: np.ndarray | None = None,
     ) -> None:
         self.source = source
-        self.psd = psd
+        self.psd, self.row_weights = psd, row_weights
         self.names, self.view_names = source.names, source.view_names
         self.centerings: list[Centering] = []
         self.active: list[int] = []
@@ -435,9 +455,12 @@ class KernelMap:
 
     def _center(self, i: int, slot: Array, known_psd: bool) -> Centering:
         """Centre and scale kernel i (n, n) in place, and check that it is a kernel."""
+        weights, shares = self.row_weights, None
+        if weights is not None:
+            shares = from_numpy(weights / np.sum(weights), slot)
         try:
             with np.errstate(over="ignore", invalid="ignore"):
-                centering = center_in_place(slot, self.source.noise[i])
+                centering = center_in_place(slot, self.source.noise[i], shares)
         except ValueError as error:
             raise ValueError(self.source.out_of_range(i)) from error
         if centering.scale > 0 and not known_psd and self.psd != "trust":
@@ -445,6 +468,10 @@ class KernelMap:
             projector, remark = ensure_psd(slot, title, self.psd)
             centering = dataclasses.replace(centering, projector=projector)
             self.remarks += [remark] if remark else []
+        if weights is not None:
+            root = from_numpy(np.sqrt(weights), slot)
+            slot *= root[:, None]
+            slot *= root[None, :]
         return centering
 
     def center(self, i: int, gram: Array, rows: Any) -> Array:
