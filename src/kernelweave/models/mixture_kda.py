@@ -285,6 +285,10 @@ class MixtureKDA(KernelDiscriminant):
         data = self._rows(X, method)
         return self._projector.project(data, self.projection == "posterior")
 
+    def _project_each(self, X: Any, method: str) -> Array:
+        data = self._rows(X, method)
+        return self._projector.project_each(data, self.projection == "posterior")
+
     def kernel(self, X: Any, Z: Any = None) -> Array:
         """The learned kernel ``z(x)' z(z)``, linear in the projections.
 

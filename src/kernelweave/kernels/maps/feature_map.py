@@ -95,6 +95,19 @@ class FeatureKernelMap:
             out[part, :] = piece if home else from_numpy(to_numpy(piece), coef)
         return out
 
+    def project_each(self, rows: list[Any], weights: np.ndarray, coef: Array) -> Array:
+        """The terms of :meth:`project`, one per kernel: (m, p, k)."""
+        wanted = [int(i) for i in np.flatnonzero(weights)]
+        ends = np.cumsum([0, *(self.recipe.widths[i] for i in wanted)])
+        xp = namespace(coef)
+        shape = (rows[0].shape[0], len(self.names), coef.shape[1])
+        out = xp.zeros(shape, dtype=coef.dtype, device=device(coef))
+        for i, (start, stop) in zip(wanted, pairwise(ends), strict=True):
+            alone = np.zeros(len(self.names))
+            alone[i] = 1.0
+            out[:, i, :] = self.project(rows, alone, coef[int(start) : int(stop), :])
+        return out
+
     def _project(self, rows: list[Any], wanted: list[int], coef: Array) -> Array:
         """``z(rows) coef``: dense features in one product, sparse ones separately."""
         recipe, widths = self.recipe, self.recipe.widths

@@ -256,6 +256,21 @@ class KernelMap:
                     out[part, :] += centred @ own
         return out
 
+    def project_each(self, rows: Any, weights: np.ndarray, coef: Array) -> Array:
+        """The terms ``w_i G_i(rows) coef`` of :meth:`project`, (m, p, k)."""
+        xp = namespace(coef)
+        shared = weights[:, None] if weights.ndim == 1 else weights  # (p, 1) or (p, k)
+        wanted = [int(i) for i in np.flatnonzero(np.any(shared != 0, axis=1))]
+        pieces = list(self.pieces(rows))
+        shape = (pieces[-1][0].stop, len(self.names), coef.shape[1])
+        out = xp.zeros(shape, dtype=coef.dtype, device=device(coef))
+        for part, piece in pieces:
+            with numbered(part.start):
+                for i, centred in zip(wanted, self.centred(piece, wanted), strict=True):
+                    own = coef * from_numpy(shared[i], coef)[None, :]
+                    out[part, i, :] = centred @ own
+        return out
+
     def cross(self, rows: Any, weights: np.ndarray) -> Array:
         """``sum_i w_i G_i(rows)``, (m, n), for all p weights."""
         wanted = [int(i) for i in np.flatnonzero(weights)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -95,15 +95,22 @@ class MixtureProjector:
 
     def project(self, data: ObservedViews, local: bool) -> Array:
         """Combined means (m, k) of rows, with posterior weights if ``local``."""
-        parts, first = [], 0
+        parts = [namespace(t).sum(t, axis=1) for t in self._weighted(data, local)]
+        return namespace(*parts).concat(parts)
+
+    def project_each(self, data: ObservedViews, local: bool) -> Array:
+        """The terms of :meth:`project`, one per expert: (m, p, k)."""
+        parts = list(self._weighted(data, local))
+        return namespace(*parts).concat(parts)
+
+    def _weighted(self, data: ObservedViews, local: bool) -> Iterator[Array]:
+        """Means of the experts times their weights, (rows of a chunk, p, k)."""
+        first = 0
         for rows, seen in self._chunks(data):
             with numbered(first):
                 means, similarity = self._speak(rows, seen, local)
-            xp = namespace(means)
-            share = from_numpy(self._share(seen, similarity), means)
-            parts.append(xp.sum(share * means, axis=1))
+            yield from_numpy(self._share(seen, similarity), means) * means
             first += len(seen)
-        return xp.concat(parts)
 
     def shares(self, data: ObservedViews, local: bool, own: bool = False) -> np.ndarray:
         """Weights (m, p, k) of the experts for rows; posterior ones if ``local``.

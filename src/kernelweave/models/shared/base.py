@@ -228,6 +228,12 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
         weights = to_numpy(self.kernel_weights_)
         return self.kernel_map_.project(rows, weights, self._coef)
 
+    def _project_each(self, X: Any, method: str) -> Array:
+        """``w_i G_i(X) dual_coef`` of each kernel, (m, p, k), for inspection."""
+        rows = self._rows(X, method)
+        weights = getattr(self, "class_kernel_weights_", self.kernel_weights_)
+        return self.kernel_map_.project_each(rows, to_numpy(weights).T, self._coef)
+
     @property
     def _coef(self) -> Array:
         """Coefficients of explicit features, if there are any, or of training rows."""
