@@ -324,8 +324,7 @@ def _expansions(model: Any, v: int, matrix: np.ndarray) -> Iterator[_Expansion]:
         centering, own = kernel_map.centerings[i], (dual * weights[:, i]) @ matrix
         if hasattr(kernel_map, "observed"):
             own = own[kernel_map.observed[:, i]]
-        if centering.projector is not None:
-            own = to_numpy(centering.projector).astype(np.float64) @ own
+        # Kernels with a known gradient are positive semidefinite, so never clipped.
         coef = centering.scale * (own - own.mean(axis=0))
         rows = transformed(kernel.steps, kernel_map.source.blocks[v])
         yield _Expansion(kernel.steps, kernel.core, rows, coef)

@@ -204,7 +204,7 @@ def _training_rows(model: Any, X: Any) -> int | None:
     blocks = _kept_blocks(model)
     rows = model._rows(X, "view_permutation_importance")
     rows = getattr(rows, "blocks", rows)
-    if blocks is None or len({len(block) for block in blocks}) > 1:
+    if blocks is None or len({block.shape[0] for block in blocks}) > 1:
         return None  # not kept, or some rows lack a view
     known = {row.tobytes() for row in np.hstack([to_numpy(b) for b in blocks])}
     return sum(row.tobytes() in known for row in np.hstack([to_numpy(b) for b in rows]))
