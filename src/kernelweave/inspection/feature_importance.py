@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import clone, is_classifier
 from sklearn.utils import check_random_state, resample
 
-from kernelweave._array import Array, to_numpy
+from kernelweave._array import Array, is_array, to_numpy
 from kernelweave._memory import row_chunks
 from kernelweave.inspection._gradients import (
     expansion_gradient,
@@ -379,18 +379,19 @@ def _refits(
     rng = check_random_state(random_state)
     estimator = refittable(estimator)
     size = round(SUBSAMPLE * len(y))
-    labels = y if is_classifier(estimator) else None
+    labels = None
+    if is_classifier(estimator):
+        labels = np.asarray(to_numpy(y) if is_array(y) else y)
     for _ in range(n_resamples):
         rows, targets = resample(
             X, y, replace=False, n_samples=size, stratify=labels, random_state=rng
         )
-        if labels is not None:
-            lost = set(np.unique(to_numpy(y))) - set(np.unique(to_numpy(targets)))
-            if lost:
-                raise ValueError(
-                    f"class {lost.pop()!r} has too few rows to be in every subsample "
-                    f"of {size} rows; use n_resamples=0, or leave the class out"
-                )
+        if labels is not None and np.setdiff1d(labels, np.asarray(targets)).size:
+            lost = np.setdiff1d(labels, np.asarray(targets)).tolist()
+            raise ValueError(
+                f"class {lost[0]!r} has too few rows to be in every subsample "
+                f"of {size} rows; use n_resamples=0, or leave the class out"
+            )
         yield clone(estimator).fit(rows, targets)
 
 
