@@ -56,7 +56,7 @@ print(f"largest deviation from decision_function: {error:.0e}")
 # noise speaks as well, since the model cannot know that it is noise, but as often for
 # one class as for the other: a part explains the decision, not the tumour.
 
-ContributionsDisplay.from_estimator(model, X_new)
+display = ContributionsDisplay.from_estimator(model, X_new)
 
 # %%
 # One row
@@ -65,7 +65,7 @@ ContributionsDisplay.from_estimator(model, X_new)
 
 certainty = np.abs(model.decision_function(X_new))
 doubtful = int(np.argmin(certainty))
-ContributionsDisplay.from_estimator(model, X_new, row=doubtful)
+display = ContributionsDisplay.from_estimator(model, X_new, row=doubtful)
 print(f"true class: {y_new[doubtful]}")
 
 # %%
@@ -75,7 +75,7 @@ print(f"true class: {y_new[doubtful]}")
 # light bars its root mean square. The fit is repeated on twenty subsamples of 63 % of
 # the training rows: where the 90 % interval (the line) contains zero, the name is grey.
 
-FeatureImportanceDisplay.from_estimator(
+display = FeatureImportanceDisplay.from_estimator(
     model, "worst", X=X_train, y=y_train, n_resamples=20, random_state=0
 )
 
@@ -83,7 +83,7 @@ FeatureImportanceDisplay.from_estimator(
 # The columns of noise move the decision, too, but in no direction: of ten intervals
 # of 90 %, about one may miss zero.
 
-FeatureImportanceDisplay.from_estimator(
+display = FeatureImportanceDisplay.from_estimator(
     model, "noise", X=X_train, y=y_train, n_resamples=20, random_state=0
 )
 
@@ -110,6 +110,6 @@ for rows, labels in ((X_new, y_new), (X_train, y_train)):
 # scikit-learn's ``CalibrationDisplay`` compares predicted with observed frequencies.
 
 figure, ax = plt.subplots(figsize=(4.5, 4.5), layout="constrained")
-CalibrationDisplay.from_estimator(
+display = CalibrationDisplay.from_estimator(
     model, X_new, y_new, n_bins=5, strategy="quantile", pos_label="malignant", ax=ax
 )

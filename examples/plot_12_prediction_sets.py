@@ -126,12 +126,12 @@ ax.legend(frameon=False)
 # the classes between which the model cannot decide.
 
 conformal = SplitConformalClassifier(
-    models["MultipleKernelFDA"], confidence_level=0.99, prefit=True
+    models["MultipleKernelFDA"], confidence_level=0.95, prefit=True
 ).conformalize(X[held], y[held])
 sets = conformal.predict_set(X[new])[1][:, :, 0]
 several = np.flatnonzero(sets.sum(axis=1) > 1)[:6]
 figure, axes = plt.subplots(1, len(several), figsize=(8, 1.9), layout="constrained")
 for ax, i in zip(axes, several, strict=True):
     ax.imshow(digits.images[new[i]], cmap="gray_r")
-    ax.set_title(" or ".join(map(str, np.flatnonzero(sets[i]))), fontsize=9)
+    ax.set_title(", ".join(map(str, np.flatnonzero(sets[i]))), fontsize=9)
     ax.axis("off")

@@ -7,6 +7,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.sparse import csr_array
 from sklearn.base import clone, is_regressor
 from sklearn.datasets import load_wine
 from sklearn.model_selection import GridSearchCV
@@ -50,8 +51,8 @@ classes = pytest.mark.parametrize("n_classes", [2, 3])
 
 
 def rows_of(n_classes):
-    """Every fourth row of the first classes."""
-    return np.flatnonzero(y < n_classes)[::4]
+    """Every sixth row of the first classes."""
+    return np.flatnonzero(y < n_classes)[::6]
 
 
 def decision(model, rows):
@@ -149,8 +150,8 @@ def test_no_evidence_means_no_parts(rng):
     "estimator", some(ONE_EACH, DECIDES, unless(MixtureKDA, ProbabilisticKDA))
 )
 def test_parts_average_to_zero_over_training_rows(estimator):
-    model = clone(estimator).set_params(views=VIEWS).fit(X[::4], y[::4])
-    parts = contributions(model, X[::4]).parts
+    model = clone(estimator).set_params(views=VIEWS).fit(X[::6], y[::6])
+    parts = contributions(model, X[::6]).parts
     assert_allclose(parts.mean(axis=0), 0, atol=1e-10 * max(1.0, np.abs(parts).max()))
 
 
@@ -206,6 +207,15 @@ def test_other_array_libraries(other_backend):
     model = MultipleKernelFDA(VIEWS, alpha=0.1, norm=2).fit(rows, y)
     found = assert_adds_up(model, rows)
     assert isinstance(found.parts, np.ndarray)
+
+
+def test_portions_of_sparse_rows():
+    """Moments of explicit features, from two portions of rows."""
+    views = [(name, "linear", columns) for name, _, columns in VIEWS]
+    model = MultipleKernelFDA(views, norm=2, alpha=0.1, features="nystroem")
+    for part in (slice(0, None, 2), slice(1, None, 2)):
+        model.partial_fit(csr_array(X[part]), y[part])
+    assert_adds_up(model, csr_array(NEW))
 
 
 def test_refusals():

@@ -138,6 +138,25 @@ def test_rows_that_lack_the_view():
     assert len(feature_importance(model, "first")) == len(rows)
 
 
+def test_other_array_libraries(other_backend):
+    """Raw and standardised columns of "auto", and a transformer of scikit-learn."""
+    kernels = ["auto", Pipe(RobustScaler(), "rbf")]
+    plain = KernelFDA(views(kernels), alpha=0.1).fit(X[TRAIN], Y[TRAIN])
+    rows = other_backend.asarray(X)
+    other = KernelFDA(views(kernels), alpha=0.1).fit(rows[TRAIN, :], Y[TRAIN])
+    for given in (None, NEW):
+        found, wanted = (
+            column(
+                feature_importance(
+                    model, "first", X=None if given is None else table[given, :]
+                ),
+                "coefficient",
+            )
+            for model, table in ((other, rows), (plain, X))
+        )
+        assert_allclose(found, wanted, rtol=1e-6)
+
+
 def test_names_and_pipelines():
     pd = pytest.importorskip("pandas")
     names = load_wine().feature_names

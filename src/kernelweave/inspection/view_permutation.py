@@ -202,23 +202,26 @@ def _training_rows(model: Any, X: Any) -> int | None:
         same = square and np.allclose(K, np.swapaxes(K, 0, 1), equal_nan=True)
         return len(K) if same else 0
     blocks = _kept_blocks(model)
+    if blocks is None:
+        return None
     rows = model._rows(X, "view_permutation_importance")
     rows = getattr(rows, "blocks", rows)
-    if blocks is None or len({block.shape[0] for block in blocks}) > 1:
-        return None  # not kept, or some rows lack a view
     known = {row.tobytes() for row in np.hstack([to_numpy(b) for b in blocks])}
     return sum(row.tobytes() in known for row in np.hstack([to_numpy(b) for b in rows]))
 
 
 def _kept_blocks(model: Any) -> list[Array] | None:
-    """The training rows of each view, if the model keeps them."""
+    """The training rows of each view, if the model keeps them and none lacks a view."""
     maps = getattr(model.kernel_map_, "maps", [model.kernel_map_])
     blocks: list[Array] = []
     for one in maps:
         source = getattr(one, "source", None)
         source = getattr(source, "source", source)  # behind a record of diagonals
-        kept = getattr(source, "blocks", None)
-        if kept is None:
+        kept, observed = (
+            getattr(source, name, None) for name in ("blocks", "observed")
+        )
+        if kept is None or not (observed is None or np.all(observed)):
             return None
         blocks += kept
-    return blocks
+    # Each view of a mixture keeps only the rows that have it.
+    return blocks if len({block.shape[0] for block in blocks}) == 1 else None
