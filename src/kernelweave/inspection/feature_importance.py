@@ -296,7 +296,7 @@ def _block(model: Any, v: int, X: Any) -> Array:
     rows = model._rows(X, "feature_importance")
     if not isinstance(rows, ObservedViews):
         return rows[v].toarray() if hasattr(rows[v], "toarray") else rows[v]
-    if model.missing == "available" and not rows.complete:
+    if model.missing == "available" and not np.all(rows.observed):
         raise TypeError(
             "with missing='available' the columns of a view also enter the kernels of "
             "other views that a row lacks; pass only rows that have every view"
@@ -320,7 +320,7 @@ def _expansions(model: Any, v: int, matrix: np.ndarray) -> Iterator[_Expansion]:
     for i in wanted:
         if view_of[i] != v:
             continue
-        kernel = kernel_map.source.place(i)[1]
+        _, kernel = kernel_map.source.places[i]
         centering, own = kernel_map.centerings[i], (dual * weights[:, i]) @ matrix
         if hasattr(kernel_map, "observed"):
             own = own[kernel_map.observed[:, i]]

@@ -9,7 +9,7 @@ from scipy.sparse import csr_array, diags_array, issparse
 from sklearn.metrics import check_scoring
 from sklearn.utils import check_random_state
 
-from kernelweave._array import Array, device, is_array, namespace, to_numpy
+from kernelweave._array import Array, device, is_array, namespace, take, to_numpy
 from kernelweave.inspection._rows import model_and_rows, views_of
 from kernelweave.views.columns import column_names, find_columns, is_precomputed
 
@@ -149,7 +149,7 @@ def _shuffled(model: Any, X: Any, v: int, order: np.ndarray) -> Any:
         keep, move = (diags_array(mask.astype(X.dtype)) for mask in (~inside, inside))
         return csr_array(rows @ keep + rows[order] @ move)
     xp = namespace(X)
-    moved = xp.take(X, xp.asarray(order, device=device(X)), axis=0)
+    moved = take(X, order)
     return xp.where(xp.asarray(inside, device=device(X))[None, :], moved, X)
 
 
@@ -165,7 +165,7 @@ def _shuffled_kernel(X: Any, v: int, order: np.ndarray) -> Array:
     """A stack (m, n, p), or a kernel (m, n), with the rows of kernel v shuffled."""
     X = X.to_numpy() if _is_table(X) else X
     xp = namespace(X)
-    moved = xp.take(X, xp.asarray(order, device=device(X)), axis=0)
+    moved = take(X, order)
     if X.ndim == 2:
         return moved
     inside = xp.asarray(np.arange(X.shape[2]) == v, device=device(X))
@@ -216,7 +216,6 @@ def _kept_blocks(model: Any) -> list[Array] | None:
     blocks: list[Array] = []
     for one in maps:
         source = getattr(one, "source", None)
-        source = getattr(source, "source", source)  # behind a record of diagonals
         kept, observed = (
             getattr(source, name, None) for name in ("blocks", "observed")
         )

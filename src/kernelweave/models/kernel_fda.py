@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from kernelweave._array import from_numpy
-from kernelweave.fits.targets import reduced_class_target
+from kernelweave.fits.ridge import reduced_class_target
 from kernelweave.models.shared.base import Progress, fit_method
 from kernelweave.models.shared.discriminant import KernelDiscriminant, fit_discriminant
 from kernelweave.models.shared.inputs import (

@@ -8,10 +8,8 @@ import numpy as np
 from sklearn.utils.metaestimators import available_if
 
 from kernelweave._array import Array, from_numpy
-from kernelweave.criteria.fisher.block import BlockFisher
-from kernelweave.criteria.fisher.total import Fisher
-from kernelweave.criteria.fisher.within import WithinFisher
-from kernelweave.fits.targets import binary_target, class_target, reduced_class_target
+from kernelweave.criteria.fisher import BlockFisher, Fisher, WithinFisher
+from kernelweave.fits.ridge import binary_target, class_target, reduced_class_target
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.kernels.maps.feature_map import FeatureKernelMap
 from kernelweave.kernels.moments import ChunkRecipe, Moments

@@ -17,8 +17,8 @@ from kernelweave._array import (
     to_numpy,
     units_of,
 )
-from kernelweave.criteria.fisher.total import Fisher
-from kernelweave.fits.targets import output_frame
+from kernelweave.criteria.fisher import Fisher
+from kernelweave.fits.ridge import output_frame
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.kernels.maps.feature_map import FeatureKernelMap
 from kernelweave.kernels.moments import ChunkRecipe, Moments

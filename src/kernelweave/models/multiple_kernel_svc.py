@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kernelweave.fits.targets import signs_of_codes
+from kernelweave.fits.ridge import signs_of_codes
 from kernelweave.models.shared.base import Progress, fit_method
 from kernelweave.models.shared.inputs import check_choice
 from kernelweave.models.shared.margin import (

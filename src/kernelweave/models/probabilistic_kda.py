@@ -10,8 +10,7 @@ from kernelweave._array import Array, from_numpy, is_array, namespace, to_numpy
 from kernelweave._memory import numbered
 from kernelweave.fits.gaussians import ClassGaussians
 from kernelweave.fits.predictive import Expert, PredictivePath, choose_noise
-from kernelweave.fits.targets import class_target
-from kernelweave.kernels.maps.diagonals import DiagonalSource, centred_rows
+from kernelweave.fits.ridge import class_target
 from kernelweave.models.shared.base import Progress, fit_method
 from kernelweave.models.shared.discriminant import KernelDiscriminant
 from kernelweave.models.shared.inputs import check_parameters, one_of, positive
@@ -155,7 +154,7 @@ class ProbabilisticKDA(KernelDiscriminant):
             Fitted estimator.
         """
         self._check_parameters()
-        source = DiagonalSource(self._open(X))
+        source = self._open(X)
         codes = self._encode(X, y)
         progress = Progress(self, X, y)
         bank = self._fit_bank(source, progress)
@@ -242,7 +241,7 @@ class ProbabilisticKDA(KernelDiscriminant):
         for part, piece in self.kernel_map_.pieces(rows):
             own = None if known is None else known[part, :]
             with numbered(part.start):
-                cross, norms = centred_rows(self.kernel_map_, piece, weights, own)
+                cross, norms = self.kernel_map_.cross_and_lengths(piece, weights, own)
             means.append(cross @ self.dual_coef_)
             variance = self._path.variance_factor(cross, norms, noise)
             unknown = self._unknown(getattr(piece, "observed", None), weights)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kernelweave._array import Array, eps, from_numpy
-from kernelweave.criteria.fisher.total import Fisher
+from kernelweave.criteria.fisher import Fisher
 from kernelweave.exceptions import KernelWeaveConvergenceWarning
 from kernelweave.fits.subspace import RegularizedKernel, Subspace, decorrelated
 from kernelweave.kernels.banks.dense import DenseBank
@@ -33,7 +33,7 @@ from kernelweave.models.shared.learner import (
     LearnerOptions,
     choose_weights,
 )
-from kernelweave.solvers.local.subspace_alignment import AlignmentResult, align_subspace
+from kernelweave.solvers.local.subspace import AlignmentResult, align_subspace
 
 __all__ = ["SubspaceKernel"]
 

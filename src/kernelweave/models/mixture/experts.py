@@ -12,10 +12,13 @@ import numpy as np
 from kernelweave._array import Array, detached, device, from_numpy, namespace
 from kernelweave.exceptions import KernelWarning
 from kernelweave.fits.predictive import Expert, PredictivePath
-from kernelweave.fits.targets import class_target
-from kernelweave.kernels.maps.diagonals import DiagonalSource
-from kernelweave.kernels.maps.kernel_map import KernelMap
-from kernelweave.kernels.maps.sources import FeatureSource, PrecomputedSource, Source
+from kernelweave.fits.ridge import class_target
+from kernelweave.kernels.maps.kernel_map import (
+    FeatureSource,
+    KernelMap,
+    PrecomputedSource,
+    Source,
+)
 from kernelweave.models.mixture.options import MixtureOptions
 from kernelweave.models.shared.base import Progress
 from kernelweave.views.columns import View
@@ -58,7 +61,7 @@ class ViewMaps:
         observed: np.ndarray,
         psd: Literal["error", "clip", "trust"],
     ) -> None:
-        self.maps = [KernelMap(DiagonalSource(source), psd) for source in sources]
+        self.maps = [KernelMap(source, psd) for source in sources]
         self.like = detached(sources[0].like[:0, ...])  # a view would keep all of X
         self.observed = observed
         self.names = [name for one in self.maps for name in one.names]

@@ -9,8 +9,7 @@ import numpy as np
 
 from kernelweave._array import Array, device, from_numpy, namespace, to_numpy
 from kernelweave._memory import numbered, row_chunks
-from kernelweave.kernels.maps.diagonals import DiagonalSource
-from kernelweave.kernels.maps.sources import FeatureSource
+from kernelweave.kernels.maps.kernel_map import FeatureSource, Source
 from kernelweave.models.mixture.experts import ViewMaps
 from kernelweave.models.mixture.weights import Mixture
 from kernelweave.views.missing import ObservedViews, fill_rows, take_rows
@@ -134,17 +133,16 @@ class MixtureProjector:
     def _check_similar(self) -> None:
         """Refuse precomputed kernels whose entries are not similarities."""
         for v, one in enumerate(self.maps.maps):
-            source = one.source
-            assert isinstance(source, DiagonalSource)
+            if isinstance(one.source, FeatureSource):
+                continue
             for i in one.active:
-                made = isinstance(source.source, FeatureSource)
-                if not made and not _plain(source, i):
-                    e = int(self.maps.first[v]) + i
+                if not _plain(one.source, i):
+                    e, lowest = int(self.maps.first[v]) + i, one.source.as_defined(i)[1]
                     raise ValueError(
                         "projection='posterior' compares rows by their kernel values: "
                         f"the precomputed kernel {e} ({one.names[i]!r}) must have no "
                         "negative entries and ones on its diagonal (its smallest entry "
-                        f"is {source.lowest[i]:.3g}); use K_ij / sqrt(K_ii K_jj), or "
+                        f"is {lowest:.3g}); use K_ij / sqrt(K_ii K_jj), or "
                         "projection='prior'"
                     )
 
@@ -167,8 +165,8 @@ class MixtureProjector:
             seen = data.observed[part]
             rows = []
             for v, one in enumerate(self.maps.maps):
-                if isinstance(data.blocks, list):
-                    filler = one.source.source.blocks[0][0, :]  # type: ignore[attr-defined]
+                if isinstance(one.source, FeatureSource):
+                    filler = one.source.blocks[0][0, :]
                     rows.append(
                         [fill_rows(data.blocks[v][part, :], seen[:, v], filler)]
                     )
@@ -211,7 +209,7 @@ class MixtureProjector:
         return namespace(silent).stack(means, axis=1), near
 
 
-def _plain(source: DiagonalSource, i: int) -> bool:
+def _plain(source: Source, i: int) -> bool:
     """Whether a kernel is a similarity as it is: nonnegative with unit diagonal."""
     diagonal, lowest = source.as_defined(i)
     xp = namespace(diagonal)

@@ -14,9 +14,13 @@ from kernelweave.models.mixture.experts import ExpertPanel, ViewMaps, ask_expert
 from kernelweave.models.mixture.options import MixtureOptions
 from kernelweave.models.shared.base import Progress
 from kernelweave.solvers.certify import Certificate, TraceRow, relative_gap
-from kernelweave.solvers.em import truncated_em, truncated_responsibilities
+from kernelweave.solvers.mixture import (
+    residual_moments,
+    stack,
+    truncated_em,
+    truncated_responsibilities,
+)
 from kernelweave.solvers.solve import solve
-from kernelweave.solvers.stacking import residual_moments, stack
 from kernelweave.weights import Simplex
 
 __all__ = ["Mixture", "Outcome", "learn_mixture", "summarise"]

@@ -25,7 +25,7 @@ from kernelweave._array import (
 )
 from kernelweave.exceptions import KernelWeaveConvergenceWarning
 from kernelweave.kernels.banks.dense import DenseBank
-from kernelweave.kernels.maps.sources import Source
+from kernelweave.kernels.maps.kernel_map import Source
 from kernelweave.models.shared.inputs import (
     COMMON,
     TrainingRows,
@@ -39,7 +39,6 @@ from kernelweave.views.columns import is_precomputed
 from kernelweave.views.composition import ViewsParamsMixin
 from kernelweave.views.missing import precomputed_with_missing
 from kernelweave.views.precomputed import validate_precomputed
-from kernelweave.views.streams import split_rows, validate_new_rows
 from kernelweave.views.validate import split_views, validate_new
 
 __all__ = [
@@ -205,11 +204,11 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
                 self, X, reset=False, n_kernels=p, trained=trained
             )[0]
         dtype = self._like.dtype
-        if hasattr(self, "feature_coef_"):  # explicit features: sparse rows are fine
-            X, positions = validate_new_rows(self, X, self._views, self._positions)
-            return split_rows(X, self._views, positions, dtype)
-        X, positions = validate_new(self, X, self._views, self._positions)
-        if self.missing == "error":
+        explicit = hasattr(self, "feature_coef_")  # explicit features of sparse rows
+        X, positions = validate_new(
+            self, X, self._views, self._positions, sparse=explicit
+        )
+        if explicit or self.missing == "error":
             return split_views(X, self._views, positions, dtype=dtype)
         return split_observed(X, self._views, positions, dtype)
 

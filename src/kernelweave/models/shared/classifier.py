@@ -15,8 +15,7 @@ from kernelweave._array import Array, device, is_array, namespace, to_numpy
 from kernelweave.models.shared.base import KernelModel
 from kernelweave.models.shared.inputs import check_labels, encode_labels
 from kernelweave.models.streaming.dask import predict_lazily
-from kernelweave.views.columns import is_precomputed
-from kernelweave.views.streams import is_dask
+from kernelweave.views.columns import is_dask, is_precomputed
 
 __all__ = ["KernelClassifier", "hidden_until_fitted", "lazily"]
 

@@ -13,11 +13,15 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
 
 from kernelweave._array import Array, detached, is_array, to_numpy
-from kernelweave.fits.label_kernels import label_factor, target_factor
+from kernelweave.fits.subspace import label_factor, target_factor
 from kernelweave.kernels.banks.dense import DenseBank
-from kernelweave.kernels.maps.kernel_map import KernelMap
+from kernelweave.kernels.maps.kernel_map import (
+    FeatureSource,
+    KernelMap,
+    PrecomputedSource,
+    Source,
+)
 from kernelweave.kernels.maps.missing import CompletedKernelMap, imputes
-from kernelweave.kernels.maps.sources import FeatureSource, PrecomputedSource, Source
 from kernelweave.kernels.spec import warn_twins
 from kernelweave.views.columns import View, is_precomputed, parse_views, resolve_columns
 from kernelweave.views.missing import (

@@ -17,7 +17,7 @@ from kernelweave._array import (
     to_numpy,
 )
 from kernelweave._tolerances import reachable_tolerance
-from kernelweave.criteria.margin.margin import Margin, margins_of
+from kernelweave.criteria.margin import Margin, margins_of
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.models.shared.classifier import KernelClassifier
 from kernelweave.models.shared.inputs import (
@@ -143,7 +143,7 @@ def learn_margin(
     coef = to_numpy(solution.coef).astype(np.float64)
     weights = solution.weights
     price = float("inf") if options.margin == "hard" else options.C
-    if criterion.learns_C:
+    if criterion.learns_identity:
         # K / s with coefficients s a is the same function, with s C in place of C.
         before = float(np.max(weights[1:]))
         weights, tau = split_learned(weights, weight_set)

@@ -14,8 +14,8 @@ from sklearn.utils import check_random_state
 from kernelweave._array import Array, detached, is_array, is_numpy, to_numpy
 from kernelweave._memory import require_memory
 from kernelweave.exceptions import MemoryRefusedError
-from kernelweave.fits.targets import output_frame
-from kernelweave.kernels.features import FeatureRecipe, FeatureReport
+from kernelweave.fits.ridge import output_frame
+from kernelweave.kernels.features.recipe import FeatureRecipe, FeatureReport
 from kernelweave.kernels.maps.feature_map import FeatureKernelMap
 from kernelweave.kernels.moments import (
     CHUNK_ROWS,
@@ -30,15 +30,9 @@ from kernelweave.models.shared.learner import Columns, Fitted, Trained
 from kernelweave.models.streaming.dask import dask_moments, dask_sample, with_targets
 from kernelweave.models.streaming.intake import Intake
 from kernelweave.models.streaming.kept_rows import fit_kept_rows
-from kernelweave.views.columns import is_precomputed
-from kernelweave.views.streams import (
-    ArrayStream,
-    is_arrow,
-    is_dask,
-    is_iterator,
-    open_stream,
-    validate_rows,
-)
+from kernelweave.views.columns import is_arrow, is_dask, is_iterator, is_precomputed
+from kernelweave.views.streams import Stream, open_stream
+from kernelweave.views.validate import validate_features
 
 __all__ = [
     "FEATURES",
@@ -263,7 +257,7 @@ def _train_features(
         moments = dask_moments(recipe, intake, X, y)
         return train_moments(model, options, intake, recipe, moments, progress)
     if not is_iterator(X) and not is_arrow(X):
-        X = validate_rows(intake.bearer, X, reset=True)
+        X = validate_features(intake.bearer, X, reset=True, sparse=True)
         y = intake.targets(X, y)
     stream = open_stream(X, y, options.chunk_rows(X))
     portions = stream.portions()
@@ -330,7 +324,7 @@ def _report(
 
 
 def _sample(
-    options: FeatureOptions, stream: Any, portions: Any, intake: Intake
+    options: FeatureOptions, stream: Stream, portions: Any, intake: Intake
 ) -> tuple[list[Any], list[Any]]:
     """Portions read ahead, and the rows that fix the features."""
     size = options.sample_rows
@@ -408,8 +402,8 @@ def _require_memory(
     )
 
 
-def _keeps_rows(options: FeatureOptions, stream: Any, recipe: ChunkRecipe) -> bool:
+def _keeps_rows(options: FeatureOptions, stream: Stream, recipe: ChunkRecipe) -> bool:
     """Whether the features of all rows take less memory than their moments."""
-    in_memory = isinstance(stream, ArrayStream) and not any(recipe.features.sparse)
+    in_memory = stream.X is not None and not any(recipe.features.sparse)
     few = stream.n_rows is not None and stream.n_rows <= recipe.features.n_features
     return bool(in_memory and few and recipe.n_folds == 1 and options.device is None)

@@ -11,7 +11,7 @@ from kernelweave._memory import numbered
 from kernelweave.kernels.spec import warn_twins
 from kernelweave.models.shared.learner import Columns
 from kernelweave.views.columns import parse_views, resolve_columns
-from kernelweave.views.streams import split_rows, validate_new_rows, validate_rows
+from kernelweave.views.validate import split_views, validate_features, validate_new
 
 __all__ = ["Intake"]
 
@@ -47,13 +47,14 @@ class Intake:
         """
         with numbered(start):
             if self.like is not None:
-                X, positions = validate_new_rows(
-                    self.bearer, X, self.views, self.positions
+                X, positions = validate_new(
+                    self.bearer, X, self.views, self.positions, sparse=True
                 )
-                return split_rows(X, self.views, positions, self.like.dtype)
-            X = validate_rows(self.bearer, X, reset=True)
+                dtype = self.like.dtype
+                return split_views(X, self.views, positions, dtype=dtype)
+            X = validate_features(self.bearer, X, reset=True, sparse=True)
             self.positions = resolve_columns(X, self.views)
-            blocks = split_rows(X, self.views, self.positions)
+            blocks = split_views(X, self.views, self.positions)
             dense = blocks[0]
             if not hasattr(dense, "__dlpack__"):  # a sparse block
                 dense = np.empty((0, dense.shape[1]), dtype=dense.dtype)

@@ -14,12 +14,10 @@ from kernelweave._array import (
     squared_norm,
     to_numpy,
 )
-from kernelweave.criteria.fisher.total import PrimalFisher
-from kernelweave.fits.cv_path import CvPath, GcvPath
+from kernelweave.criteria.fisher import PrimalFisher
 from kernelweave.fits.gaussians import ClassGaussians, HeldOutClasses
-from kernelweave.fits.moment_problem import MomentProblem
-from kernelweave.fits.ridge import principal_axes
-from kernelweave.fits.targets import normal_basis
+from kernelweave.fits.moment_problem import CvPath, GcvPath, MomentProblem
+from kernelweave.fits.ridge import normal_basis, principal_axes
 from kernelweave.kernels.maps.feature_map import FeatureKernelMap
 from kernelweave.kernels.moments import ChunkRecipe, Moments
 from kernelweave.models.shared.learner import (

@@ -17,7 +17,7 @@ from kernelweave.models.mixture.weights import Mixture, Outcome
 from kernelweave.models.mixture_kda import MixtureKDA
 from kernelweave.models.shared.base import Progress
 from kernelweave.models.shared.inputs import read_options
-from kernelweave.solvers.em import truncated_responsibilities
+from kernelweave.solvers.mixture import truncated_responsibilities
 
 __all__ = ["PrintedMixtureKDA", "PrintedPosteriorKDA", "in_sample", "printed_weights"]
 
