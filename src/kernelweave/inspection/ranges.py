@@ -1,0 +1,445 @@
+"""Which weights are nearly as good as the best ones? Ranges that the bounds prove."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kernelweave._array import FactorizationError
+from kernelweave.criteria import Alignment
+from kernelweave.inspection._problem import problem_of
+from kernelweave.inspection.weights_table import fitted_model
+from kernelweave.protocols import Criterion, Polyhedron, WeightSet
+from kernelweave.solvers import solve
+from kernelweave.weights import LpBall
+from kernelweave.weights.polyhedral import linear_program
+
+__all__ = ["ShareRange", "criterion_ranges", "weight_ranges"]
+
+#: Distance between the proven and the reached end of a range that counts as none.
+RESOLUTION = 2e-3
+#: Linear programs per end; most ends need fewer than ten.
+MAX_PROGRAMS = 60
+#: Evaluations to find the point of a segment where the criterion reaches the level.
+MAX_TRIALS = 12
+#: Relative gap to which the optimum is known before the ranges are computed.
+OPTIMUM = 1e-8
+#: Total kernel weight below which shares mean nothing: the target is unrelated to
+#: every kernel, and the identity alone is within the level.
+NO_KERNEL = 1e-6
+
+
+@dataclass(frozen=True)
+class ShareRange:
+    """The shares of a group of kernels among all weights that are nearly optimal.
+
+    Attributes
+    ----------
+    low, high : float
+        No allowed weights within the level have a share outside: proven by linear
+        programming duality from bounds on the criterion.
+    reached_low, reached_high : float
+        The smallest and the largest share of weights that were found within the level.
+    """
+
+    low: float
+    high: float
+    reached_low: float
+    reached_high: float
+
+    @property
+    def attained(self) -> bool:
+        """Whether both ends are reached, within 0.002."""
+        below, above = self.reached_low - self.low, self.high - self.reached_high
+        return max(below, above) <= RESOLUTION
+
+
+def weight_ranges(
+    model: Any, X: Any, y: Any, *, within: float = 0.01
+) -> list[dict[str, Any]]:
+    """How far the share of each view can move before the criterion gets worse.
+
+    For a criterion J over a weight set W with optimum J*, the smallest and the largest
+    share of each view v over all weights that are nearly optimal::
+
+        min, max  sum_{i in v} w_i / sum_i w_i   s.t.  w in W,  J(w) <= (1 + within) J*
+
+    Every dual point of the criterion gives a bound ``J(w) >= linear - <w, scores>`` for
+    all w, so the weights allowed here lie in the polytope of all
+    ``linear_j - <w, scores_j> <= (1 + within) J*``. The best share over the polytope is
+    a linear program (after ``u = w / sum_i w_i``), and its dual a proof that no allowed
+    weights lie outside. The segment from the optimum to its solution leaves the level
+    set at a point that reaches the level; the bound there is the next constraint. This
+    repeats until the proven and the reached share agree to 0.002. For a norm q > 1 the
+    ball is described by tangents ``<g, w> <= 1`` with ``norm_q*(g) = 1`` at the points
+    found, in the same loop.
+
+    A wide range means that weights can be exchanged for those of another view at almost
+    no cost, as between copies of a view; a narrow one that the criterion insists. The
+    ranges are exact statements about the training rows. They say nothing about other
+    samples: see :func:`weight_intervals`.
+
+    Parameters
+    ----------
+    model : estimator
+        Fitted ``MultipleKernelFDA``, ``MultipleKernelRidge``, ``MultipleKernelSVC`` or
+        ``KernelAlignment``, or a Pipeline or search that ends in one.
+    X, y : array-like
+        The rows and targets that it was fitted on.
+    within : float, default=0.01
+        The relative distance of the criterion from its optimum that is allowed.
+
+    Returns
+    -------
+    rows : list of dict
+        One row per view: ``view``, ``weight`` (its part of ``view_weights_``),
+        ``share``, ``low`` and ``high`` (the proven range of the share),
+        ``reached_low`` and ``reached_high`` (shares of weights that were found), and
+        ``attained`` (whether both ends are reached within 0.002). With ``norm=1``,
+        shares and weights are the same.
+
+    See Also
+    --------
+    weight_intervals : How the shares vary from sample to sample.
+    criterion_ranges : The same for any criterion and weight set.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelweave import MultipleKernelFDA
+    >>> from kernelweave.datasets import load_wine
+    >>> from kernelweave.inspection import weight_ranges
+    >>> X, y = load_wine(return_X_y=True, as_frame=False)
+    >>> views = [
+    ...     ("a", "linear", slice(0, 6)),
+    ...     ("b", "linear", slice(6, 13)),
+    ...     ("copy of a", "linear", slice(0, 6)),
+    ... ]
+    >>> model = MultipleKernelFDA(views, norm=1, alpha=0.1).fit(X, y)
+    >>> [bool(row["low"] < 0.01) for row in weight_ranges(model, X, y)]
+    [True, False, True]
+    """
+    problem = problem_of(model, X, y, "weight_ranges")
+    criteria = problem.criteria(problem.bank, np.arange(problem.n_rows))
+    if len(criteria) > 1:
+        raise ValueError(
+            f"weight_ranges cannot judge the weights of this {problem.owner}: it has "
+            "one set of weights per class; use weights='shared'"
+        )
+    fitted = fitted_model(model)
+    owners = np.array(problem.views)
+    groups = {name: np.flatnonzero(owners == name) for name in problem.names}
+    ranges = criterion_ranges(
+        criteria[0], problem.weight_set(problem.bank), groups=groups, within=within
+    )
+    spread = np.asarray(fitted.kernel_map_.active)
+    shares = problem.shares(np.asarray(fitted.kernel_weights_)[spread])
+    return [
+        {
+            "view": name,
+            "weight": float(fitted.view_weights_[name]),
+            "share": float(share),
+            "low": ranges[name].low,
+            "high": ranges[name].high,
+            "reached_low": ranges[name].reached_low,
+            "reached_high": ranges[name].reached_high,
+            "attained": ranges[name].attained,
+        }
+        for name, share in zip(problem.names, shares, strict=True)
+    ]
+
+
+def criterion_ranges(
+    criterion: Criterion,
+    weights: WeightSet,
+    *,
+    groups: Mapping[str, Sequence[int] | np.ndarray] | None = None,
+    within: float = 0.01,
+) -> dict[str, ShareRange]:
+    """Ranges of the shares of groups of kernels over all nearly optimal weights.
+
+    Parameters
+    ----------
+    criterion : Criterion
+        What makes a sum of kernels good.
+    weights : WeightSet
+        A set of non-negative weights: linear constraints, such as ``Simplex()`` and
+        ``CappedSimplex(0.5)``, or an ``LpBall``.
+    groups : dict of str to indices, default=None
+        The kernels of each group, numbered from 0; None makes each kernel a group.
+    within : float, default=0.01
+        The relative distance of the criterion from its optimum that is allowed.
+
+    Returns
+    -------
+    ranges : dict of str to ShareRange
+        The range of each group.
+    """
+    if not (np.isfinite(within) and within > 0):
+        raise ValueError(f"within must be a number > 0, got {within!r}")
+    if "polyhedron" not in weights.offers:
+        raise ValueError(
+            f"ranges are computed over non-negative weights within linear constraints "
+            f"or a ball; {weights!r} is neither"
+        )
+    if groups is None:
+        groups = {f"kernel {i}": [i] for i in range(criterion.n_kernels)}
+    region = _Region(criterion, weights, within)
+    answers = {}
+    for name, members in groups.items():
+        chosen = np.zeros(region.m)
+        chosen[region.first + np.asarray(members, dtype=int)] = 1.0
+        low, reached_low = region.extreme(chosen, -1.0)
+        high, reached_high = region.extreme(chosen, 1.0)
+        answers[name] = ShareRange(low, high, reached_low, reached_high)
+    return answers
+
+
+class _Region:
+    """The allowed weights within the level, inside the constraints known so far.
+
+    Parameters
+    ----------
+    criterion, weight_set : Criterion, WeightSet
+        The problem.
+    within : float
+        The level is the optimum plus this fraction of its absolute value.
+    """
+
+    def __init__(
+        self, criterion: Criterion, weight_set: WeightSet, within: float
+    ) -> None:
+        self.m = criterion.n_weights
+        self.first = self.m - criterion.n_kernels
+        self.is_kernel = (np.arange(self.m) >= self.first).astype(np.float64)
+        solution = solve(criterion, weight_set, tol=OPTIMUM)
+        self.best, self.set = solution.weights, weight_set
+        self.optimum = solution.value
+        self.level = solution.value + within * abs(solution.value)
+        self.room = self.level - self.optimum or 1.0
+        kind = _alignment_bound if isinstance(criterion, Alignment) else _dual_bound
+        self._bound: Bound = kind(criterion, self.level)
+        self.ball = isinstance(weight_set, LpBall)
+        self.base = _outline(weight_set, self.m)
+        self.rows: list[np.ndarray] = []  # a'w <= b for all w within the level
+        self.limits: list[float] = []
+        self._known: dict[bytes, float] = {}
+        self.value(self.best)
+        self.largest_scale = self._largest_scale()
+
+    def value(self, weights: np.ndarray) -> float:
+        """An upper bound on ``J(weights)``; the lower bound there is a new cut."""
+        key = weights.tobytes()
+        if key not in self._known:
+            try:
+                self._known[key], row, limit = self._bound(weights)
+                self._cut(row, limit)
+            except FactorizationError:
+                self._known[key] = np.inf
+        return self._known[key]
+
+    def _cut(self, row: np.ndarray, limit: float) -> None:
+        size = float(np.max(np.abs(row)))
+        if np.isfinite(limit) and size > 0:
+            self.rows.append(row / size)
+            self.limits.append(limit / size)
+
+    def extreme(self, chosen: np.ndarray, sign: float) -> tuple[float, float]:
+        """The largest (sign 1) or smallest (-1) share of ``chosen``: proven, reached.
+
+        Parameters
+        ----------
+        chosen : ndarray of shape (m,)
+            1 for the kernels of the group, 0 elsewhere.
+        sign : float
+            1 or -1.
+        """
+        worst = 1.0 if sign > 0 else 0.0
+        if not np.any(chosen):
+            return 0.0, 0.0
+        reached = self._share(self.best, chosen)
+        proven = worst
+        if not np.isfinite(self.largest_scale):
+            return proven, reached
+        for _ in range(MAX_PROGRAMS):
+            bound, point = self._program(-sign * chosen)
+            if point is None:
+                break
+            found = float(np.clip(-sign * bound, 0.0, 1.0))
+            proven = min(proven, found) if sign > 0 else max(proven, found)
+            outer = self._into_set(point)
+            length = abs(self._share(outer, chosen) - self._share(self.best, chosen))
+            needed = 0.3 * RESOLUTION / max(length, RESOLUTION)
+            share = self._share(self._last_inside(outer, needed), chosen)
+            reached = max(reached, share) if sign > 0 else min(reached, share)
+            if abs(proven - reached) <= RESOLUTION:
+                break
+        return proven, reached
+
+    def _share(self, weights: np.ndarray, chosen: np.ndarray) -> float:
+        return float(chosen @ weights) / float(self.is_kernel @ weights)
+
+    def _into_set(self, weights: np.ndarray) -> np.ndarray:
+        """A solution of a linear program, without its rounding errors, in the set."""
+        weights = np.maximum(weights, 0.0)
+        if not self.ball:
+            return weights if self.set.violation(weights) <= 1e-9 else self.best
+        norm = self.set.norm  # type: ignore[attr-defined]
+        size = float(np.linalg.norm(weights, norm))
+        if size > 1.0:  # the tangent of the ball there
+            self._cut((weights / size) ** (norm - 1.0), 1.0)
+        return weights / size
+
+    def _last_inside(self, outer: np.ndarray, needed: float = 0.01) -> np.ndarray:
+        """The last point within the level on the way from the optimum to ``outer``.
+
+        ``needed`` is the accuracy as a fraction of the way. J rises about with the
+        square of the distance from the optimum, so its square root is interpolated.
+        """
+        if self.value(outer) <= self.level:
+            return outer
+        start, end = 0.0, 1.0
+        rise = [0.0, self._root(self.value(outer))]
+        for _ in range(MAX_TRIALS):
+            if end - start <= needed:
+                break
+            ahead = 0.5
+            if np.isfinite(rise[1]):
+                ahead = (1.0 - rise[0]) / (rise[1] - rise[0])
+            # Just short of the estimate, so that most points are within the level.
+            step = np.clip(ahead * (end - start) - 0.3 * needed, 0.1 * needed, None)
+            middle = start + min(float(step), 0.95 * (end - start))
+            value = self.value(self.best + middle * (outer - self.best))
+            if value <= self.level:
+                start, rise[0] = middle, self._root(value)
+            else:
+                end, rise[1] = middle, self._root(value)
+            if start > 0 and 1.0 - rise[0] <= 0.5 * needed:
+                break
+        return self.best + start * (outer - self.best)
+
+    def _root(self, value: float) -> float:
+        """Square root of the rise above the optimum, 1 at the level."""
+        return float(np.sqrt(max(value - self.optimum, 0.0) / self.room))
+
+    def _program(self, cost: np.ndarray) -> tuple[float, np.ndarray | None]:
+        """A lower bound on ``min <cost, w> / sum_kernels w``, and the minimiser (m,).
+
+        In ``u = w s`` with ``s = 1 / sum_kernels w`` this is a linear program.
+        """
+        base, scale = self.base, self.largest_scale
+        below = np.vstack([base.below, *self.rows])
+        below_to = np.concatenate([base.below_to, self.limits])
+        one, (low, high) = np.eye(self.m), base.limits.T
+        capped = np.isfinite(high)
+        below = np.vstack([below, one[capped], -one])
+        below_to = np.concatenate([below_to, high[capped], -low])
+        most = np.where(self.is_kernel > 0, 1.0, scale)
+        scaled = Polyhedron(
+            np.vstack(
+                [
+                    np.column_stack([base.equal, -base.equal_to]),
+                    np.append(self.is_kernel, 0.0),
+                ]
+            ),
+            np.append(np.zeros(len(base.equal)), 1.0),
+            np.column_stack([below, -below_to]),
+            np.zeros(len(below)),
+            np.column_stack([np.zeros(self.m + 1), np.append(most, scale)]),
+        )
+        bound, x = _proven_minimum(np.append(cost, 0.0), scaled)
+        return bound, None if x is None or x[-1] <= 0 else x[:-1] / x[-1]
+
+    def _largest_scale(self) -> float:
+        """The largest ``1 / sum_kernels w``; infinite if no kernel is needed."""
+        proven = 0.0
+        for _ in range(MAX_PROGRAMS):
+            allowed = Polyhedron(
+                self.base.equal,
+                self.base.equal_to,
+                np.vstack([self.base.below, *self.rows]),
+                np.concatenate([self.base.below_to, self.limits]),
+                np.minimum(self.base.limits, float(self.m)),
+            )
+            bound, point = _proven_minimum(self.is_kernel, allowed)
+            if point is None:
+                break
+            proven = max(proven, bound)
+            reached = self._last_inside(self._into_set(point))
+            if proven > NO_KERNEL and float(self.is_kernel @ reached) < 2.0 * proven:
+                break
+            if float(self.is_kernel @ reached) <= NO_KERNEL:
+                break
+        return 1.0 / proven if proven > NO_KERNEL else np.inf
+
+
+Bound = Callable[[np.ndarray], tuple[float, np.ndarray, float]]
+
+
+def _dual_bound(criterion: Criterion, level: float) -> Bound:
+    """Value at w, and the cut ``linear - <scores, u> <= level`` from its dual point."""
+
+    def bound(weights: np.ndarray) -> tuple[float, np.ndarray, float]:
+        coef = criterion.evaluate(weights, hessian=False).coef
+        terms = criterion.certificate_terms(weights, coef, coef)
+        return terms.upper, -np.asarray(terms.scores), level - terms.linear
+
+    return bound
+
+
+def _alignment_bound(criterion: Criterion, level: float) -> Bound:
+    """Minus the alignment, and the cut ``a w'S u / norm(w) <= b'u`` with a = -level.
+
+    The weights of alignment at least a > 0 form the cone ``a sqrt(u'S u) <= b'u``, and
+    ``sqrt(u'S u) >= w'S u / sqrt(w'S w)`` for every w.
+    """
+    assert isinstance(criterion, Alignment)
+    norms, goal = criterion.norms, criterion.cosines * criterion.norms
+
+    def bound(weights: np.ndarray) -> tuple[float, np.ndarray, float]:
+        scaled = weights * norms
+        moved = criterion.correlations @ scaled
+        size = float(np.sqrt(max(scaled @ moved, 0.0))) or 1.0
+        row = -level * moved / size * norms - goal
+        # Without any alignment the level excludes nothing.
+        limit = 0.0 if level < 0 else np.inf
+        return -criterion.alignment(weights), row, limit
+
+    return bound
+
+
+def _outline(weight_set: Any, m: int) -> Polyhedron:
+    """Linear constraints on w that contain the set: exact unless it is a ball."""
+    if not isinstance(weight_set, LpBall):
+        allowed: Polyhedron = weight_set.polyhedron(m)
+        return allowed
+    # norm_q(w) <= 1 implies w <= 1 and sum_i w_i <= m^(1 - 1/q).
+    power = 0.0 if np.isinf(weight_set.norm) else 1.0 / weight_set.norm
+    return Polyhedron(
+        np.zeros((0, m)),
+        np.zeros(0),
+        np.ones((1, m)),
+        np.array([m ** (1.0 - power)]),
+        np.tile([0.0, 1.0], (m, 1)),
+    )
+
+
+def _proven_minimum(
+    cost: np.ndarray, allowed: Polyhedron
+) -> tuple[float, np.ndarray | None]:
+    """A lower bound on ``min <cost, x>`` that holds in spite of rounding, and x.
+
+    For any multipliers y >= 0 of ``C x <= d`` and z of ``A x = b``, the minimum is at
+    least ``-<y, d> - <z, b>`` plus that of ``<cost + C'y + A'z, x>`` within the limits.
+    """
+    answer = linear_program(cost, allowed)
+    if answer is None:
+        return -np.inf, None
+    x, prices, equal_prices = answer
+    rest = cost + allowed.below.T @ prices + allowed.equal.T @ equal_prices
+    least = np.sum(np.min(rest[:, None] * allowed.limits, axis=1))
+    fixed = prices @ allowed.below_to + equal_prices @ allowed.equal_to
+    return float(least - fixed), x
