@@ -162,11 +162,11 @@ class WeightProblem:
         return [solve(c, weight_set, tol=tol) for c in self.criteria(bank, rows)]
 
     def weights(self, bank: Bank, rows: np.ndarray) -> np.ndarray:
-        """Kernel weights (p,) learned on ``rows``, up to scale."""
-        found = []
+        """Kernel weights (p,) learned on ``rows``; without the identity, if learned."""
+        scale, found = self.weight_set(bank).scale, []
         for solution in self.solutions(bank, rows):
             own = solution.weights[-bank.n_kernels :]
-            found.append(own / (float(np.sum(np.abs(own))) or 1.0))
+            found.append(scale(own) if np.any(own) else own)
         return np.mean(found, axis=0)
 
     def shares(self, weights: np.ndarray) -> np.ndarray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -277,7 +277,8 @@ class _Region:
             reached = max(reached, share) if sign > 0 else min(reached, share)
             if abs(proven - reached) <= RESOLUTION:
                 break
-        return proven, reached
+        # Rounding may put the reached share past the proven one.
+        return max(proven * sign, reached * sign) * sign, reached
 
     def _share(self, weights: np.ndarray, chosen: np.ndarray) -> float:
         return float(chosen @ weights) / float(self.is_kernel @ weights)
@@ -334,10 +335,9 @@ class _Region:
         below = np.vstack([base.below, *self.rows])
         below_to = np.concatenate([base.below_to, self.limits])
         one, (low, high) = np.eye(self.m), base.limits.T
-        capped = np.isfinite(high)
-        below = np.vstack([below, one[capped], -one])
-        below_to = np.concatenate([below_to, high[capped], -low])
-        most = np.where(self.is_kernel > 0, 1.0, scale)
+        below = np.vstack([below, one, -one])
+        below_to = np.concatenate([below_to, high, -low])
+        most = np.where(self.is_kernel > 0, 1.0, scale * high)
         scaled = Polyhedron(
             np.vstack(
                 [
@@ -355,6 +355,9 @@ class _Region:
 
     def _largest_scale(self) -> float:
         """The largest ``1 / sum_kernels w``; infinite if no kernel is needed."""
+        ones = np.all(self.base.equal == 1.0, axis=1) & (self.base.equal_to == 1.0)
+        if self.first == 0 and (self.ball or np.any(ones)):
+            return 1.0  # the kernel weights sum to 1 or, on a sphere, to more
         proven = 0.0
         for _ in range(MAX_PROGRAMS):
             allowed = Polyhedron(
@@ -362,7 +365,7 @@ class _Region:
                 self.base.equal_to,
                 np.vstack([self.base.below, *self.rows]),
                 np.concatenate([self.base.below_to, self.limits]),
-                np.minimum(self.base.limits, float(self.m)),
+                self.base.limits,
             )
             bound, point = _proven_minimum(self.is_kernel, allowed)
             if point is None:
@@ -415,14 +418,22 @@ def _outline(weight_set: Any, m: int) -> Polyhedron:
     """Linear constraints on w that contain the set: exact unless it is a ball."""
     if not isinstance(weight_set, LpBall):
         allowed: Polyhedron = weight_set.polyhedron(m)
+        if np.any(np.all(allowed.equal == 1.0, axis=1) & (allowed.equal_to == 1.0)):
+            limits = np.minimum(allowed.limits, 1.0)  # a part of a sum of one
+            allowed = replace(allowed, limits=limits)
+        if not np.all(np.isfinite(allowed.limits)):
+            raise ValueError(
+                f"ranges need finite limits of the weights in {weight_set!r}"
+            )
         return allowed
-    # norm_q(w) <= 1 implies w <= 1 and sum_i w_i <= m^(1 - 1/q).
+    # norm_q(w) <= 1 implies w <= 1 and sum_i w_i <= m^(1 - 1/q). Criteria do not rise
+    # along a ray, nor do shares change, so w may be on the sphere: sum_i w_i >= 1.
     power = 0.0 if np.isinf(weight_set.norm) else 1.0 / weight_set.norm
     return Polyhedron(
         np.zeros((0, m)),
         np.zeros(0),
-        np.ones((1, m)),
-        np.array([m ** (1.0 - power)]),
+        np.vstack([np.ones(m), -np.ones(m)]),
+        np.array([m ** (1.0 - power), -1.0]),
         np.tile([0.0, 1.0], (m, 1)),
     )
 
