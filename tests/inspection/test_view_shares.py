@@ -174,7 +174,7 @@ def test_refusals(rng):
     [
         (KernelFDA(), TypeError, "KernelFDA does not learn its weights that way"),
         (MixtureKDA(), TypeError, "MixtureKDA does not learn"),
-        (MultipleKernelFDA(norm=np.inf), ValueError, "all weights are equal by defin"),
+        (MultipleKernelFDA(norm=np.inf), ValueError, "all weights are equal"),
         (MultipleKernelFDA(objective="loo"), ValueError, "not a convex problem"),
         (MultipleKernelFDA(norm=1, scatter="within"), ValueError, "provisional alpha"),
         (

