@@ -20,12 +20,12 @@ from kernelweave.models.shared.base import (
     fit_method,
 )
 from kernelweave.models.shared.inputs import (
-    boolean,
-    check_choice,
+    RowMap,
+    Rule,
     check_parameters,
     one_of,
     read_label_factor,
-    whole,
+    read_rows,
 )
 from kernelweave.models.shared.learner import (
     LEARNER,
@@ -42,11 +42,15 @@ ALIGNMENT_ITER = 2000
 STATIONARY = 1e-2
 #: Values that the parameters may take.
 RULES = {
-    **{name: LEARNER[name] for name in ("norm", "alpha", "solver", "tol", "max_iter")},
-    "n_components": whole(1, optional=True),
-    "uncorrelated": boolean(),
+    **{name: LEARNER[name] for name in ("norm", "alpha", "solver")},
     "method": one_of("hsic", "alignment"),
 }
+#: Values of ``label_kernel``, if it is a string and otherwise.
+NAMED = one_of("normalized", "indicator", "linear")
+GIVEN = Rule(
+    "a name, a matrix over the classes or a callable",
+    lambda v: not (v is None or np.isscalar(v)),
+)
 
 
 class SubspaceKernel(KernelTransformer, KernelModel):
@@ -225,34 +229,27 @@ callable, default="normalized"
             Fitted estimator.
         """
         self._check_parameters()
-        source = self._open(X)
-        self._forget()
+        rows = read_rows(self, X)
         owner = type(self).__name__
         factor, classes = read_label_factor(X, y, self.label_kernel, owner)
         progress = Progress(self, X, y)
-        bank = self._fit_bank(source, progress)
+        row_map, bank = rows.kernels(self, progress.kernel)
         target = from_numpy(factor, bank.like)
         choice = self._choose(bank, target, progress)
         kernel = RegularizedKernel(bank.combine(choice.weights), choice.alpha)
-        self._publish(choice, *self._find(kernel, target, progress))
+        subspace, aligned = self._find(kernel, target, progress)
+        self._publish(row_map, choice, subspace, aligned)
         if classes is not None:
             self.classes_ = classes
         progress.end()
         return self
 
     def _check_parameters(self) -> None:
-        check_parameters(self, RULES)
+        named = isinstance(self.label_kernel, str)
+        check_parameters(self, **RULES, label_kernel=NAMED if named else GIVEN)
         if self.method == "alignment" and self.uncorrelated:
             raise ValueError(
                 "method='alignment' has no uncorrelated form; use method='hsic'"
-            )
-        kernel = self.label_kernel
-        if isinstance(kernel, str):
-            check_choice(self, "label_kernel", ("normalized", "indicator", "linear"))
-        elif kernel is None or np.isscalar(kernel):
-            raise ValueError(
-                f"The 'label_kernel' parameter of {type(self).__name__} must be a "
-                f"name, a matrix over the classes or a callable; got {kernel!r}"
             )
 
     def _choose(self, bank: DenseBank, target: Array, progress: Progress) -> Choice:
@@ -271,7 +268,7 @@ callable, default="normalized"
             target,
             lambda alpha: Fisher(bank, target, alpha),
             progress.iteration,
-        ).choice
+        )
         # A learned alpha may be zero: use the smallest that can be factored.
         smallest = target.shape[0] * eps(target)
         return replace(choice, alpha=max(float(choice.alpha), smallest))
@@ -300,16 +297,19 @@ callable, default="normalized"
         return subspace, None
 
     def _publish(
-        self, choice: Choice, subspace: Subspace, aligned: AlignmentResult | None
+        self,
+        rows: RowMap,
+        choice: Choice,
+        subspace: Subspace,
+        aligned: AlignmentResult | None,
     ) -> None:
         """Set the fitted attributes."""
-        self._set_weights(choice.weights)
+        self._set_weights(rows, choice.weights)
         self.norm_, self.n_iter_ = choice.norm, int(choice.n_iter)
         self.alpha_ = choice.alpha
         self.dual_coef_, self.embedding_ = subspace.coef, subspace.features
         self.dependence_ = from_numpy(subspace.dependence, subspace.coef)
         self.n_components_ = int(subspace.coef.shape[1])
-        assert choice.certificate is not None
         self._set_certificate(choice.certificate)
         if aligned is None:
             return
@@ -363,6 +363,4 @@ callable, default="normalized"
         K : array of shape (m, r)
             Inner products of the features.
         """
-        left = self._predict_target(X, "kernel")
-        right = left if Z is None else self._predict_target(Z, "kernel")
-        return left @ right.T
+        return self._inner_products(X, Z)

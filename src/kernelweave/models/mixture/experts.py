@@ -5,23 +5,87 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Literal
+from math import isfinite
+from typing import Any, Literal
 
 import numpy as np
 
 from kernelweave._array import Array, detached, device, from_numpy, namespace
 from kernelweave.exceptions import KernelWarning
-from kernelweave.fits.predictive import Expert, PredictivePath
+from kernelweave.fits.predictive import Expert, PredictivePath, choose_noise
 from kernelweave.fits.targets import class_target
 from kernelweave.kernels.maps.diagonals import DiagonalSource
 from kernelweave.kernels.maps.kernel_map import KernelMap
 from kernelweave.kernels.maps.sources import FeatureSource, PrecomputedSource, Source
-from kernelweave.models.mixture.options import MixtureOptions
 from kernelweave.models.shared.base import Progress
+from kernelweave.models.shared.inputs import (
+    check_parameters,
+    number,
+    one_of,
+    positive,
+)
 from kernelweave.views.columns import View
 from kernelweave.views.missing import ObservedViews, take_rows
 
-__all__ = ["ExpertPanel", "ViewMaps", "ask_experts", "sources_of"]
+__all__ = [
+    "ExpertPanel",
+    "MixtureOptions",
+    "ViewMaps",
+    "ask_experts",
+    "check_mixture_parameters",
+    "sources_of",
+]
+
+#: Which values the parameters of a mixture may take.
+RULES = {
+    "weights": one_of("per_class", "shared", "uniform", "stacking"),
+    "concentration": number("a finite number >= 0", lambda v: isfinite(v) and v >= 0),
+    "projection": one_of("prior", "posterior"),
+    "noise": positive("loo", "ml", "em"),
+    "likelihood": one_of("gaussian", "student", "tprocess"),
+    "dof": number("a number > 2", lambda v: isfinite(v) and v > 2),
+    "solver": one_of("auto", "newton", "em"),
+}
+
+
+@dataclass(frozen=True)
+class MixtureOptions:
+    """The parameters of :class:`MixtureKDA` that a fit depends on."""
+
+    weights: str
+    concentration: float
+    noise: float | str
+    likelihood: str
+    dof: float
+    missing: str
+    solver: str
+    tol: float
+    max_iter: int | None
+
+    def expert(self, path: PredictivePath) -> Expert:
+        """The expert at its chosen noise level (for "em", the initial one)."""
+        noise = "loo" if self.noise == "em" else self.noise
+        return choose_noise(path, noise, "profile", self.likelihood, self.dof)
+
+    def problem(self, n_experts: int) -> str:
+        """What is maximised or minimised, for the certificate."""
+        if self.weights == "stacking":
+            return "leave-one-out squared error of the mixed mean of each class"
+        share = "shared" if self.weights == "shared" else "per-class"
+        return (
+            f"mixture likelihood of {n_experts} experts, {share} weights, "
+            f"leave-one-out {self.likelihood} densities, nats per row"
+        )
+
+
+def check_mixture_parameters(model: Any) -> None:
+    """Refuse invalid parameter values and combinations."""
+    check_parameters(model, **RULES)
+    if model.noise == "em" and model.weights not in ("per_class", "shared"):
+        raise ValueError(
+            "noise='em' needs weights learned by likelihood ('per_class' or 'shared'); "
+            f"got weights={model.weights!r}"
+        )
 
 
 class ViewMaps:

@@ -10,8 +10,12 @@ import numpy as np
 
 from kernelweave._array import Array, from_numpy, namespace
 from kernelweave.criteria.mixture import MixtureLikelihood
-from kernelweave.models.mixture.experts import ExpertPanel, ViewMaps, ask_experts
-from kernelweave.models.mixture.options import MixtureOptions
+from kernelweave.models.mixture.experts import (
+    ExpertPanel,
+    MixtureOptions,
+    ViewMaps,
+    ask_experts,
+)
 from kernelweave.models.shared.base import Progress
 from kernelweave.solvers.certify import Certificate, TraceRow, relative_gap
 from kernelweave.solvers.em import truncated_em, truncated_responsibilities

@@ -1,19 +1,68 @@
-"""Checks of portions of rows, each as thorough as for the rows of a fit."""
+"""Rows that come in portions: their checks, and the features that they are turned into.
+
+A portion is checked as thoroughly as the rows of a fit.
+"""
 
 from __future__ import annotations
 
+import importlib.util
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.base import is_classifier
+from sklearn.utils import check_random_state
 
-from kernelweave._array import Array, detached
-from kernelweave._memory import numbered
+from kernelweave._array import Array, detached, is_array, is_numpy, to_numpy
+from kernelweave._memory import numbered, require_memory
+from kernelweave.fits.targets import output_frame
+from kernelweave.kernels.features import FeatureRecipe
+from kernelweave.kernels.moments import CHUNK_ROWS, ChunkRecipe, concatenate_rows
 from kernelweave.kernels.spec import warn_twins
-from kernelweave.models.shared.learner import Columns
+from kernelweave.models.shared.inputs import RowMap, check_targets
 from kernelweave.views.columns import parse_views, resolve_columns
 from kernelweave.views.streams import split_rows, validate_new_rows, validate_rows
 
-__all__ = ["Intake"]
+__all__ = ["FeatureOptions", "Intake", "draw_sample", "make_recipe", "on_host"]
+
+#: Rows that fix kernel parameters and landmarks: this many, or this many per feature.
+SAMPLE_ROWS, SAMPLE_FACTOR = 2000, 4
+#: Folds of ``alpha="cv"``.
+N_FOLDS = 5
+#: Moment matrices alive at a time: partial sums, and those of a solve.
+WORK_MATRICES = 12
+
+
+@dataclass(frozen=True)
+class FeatureOptions:
+    """How explicit features are made and summed."""
+
+    method: str  # "exact", "nystroem" or "random"
+    n_features: int  # of each kernel that has to be approximated
+    device: str | None  # where features are computed; None: where the rows are
+    n_folds: int  # of a cross-validation; 1 for none
+    seed: int  # fixes landmarks, frequencies and folds
+    why: str  # explicit features are used
+
+    @classmethod
+    def of(cls, model: Any, why: str) -> FeatureOptions:
+        """The options of an estimator; draws a seed unless ``random_state`` is one."""
+        method = "nystroem" if model.features == "auto" else model.features
+        seed = model.random_state
+        if not isinstance(seed, int | np.integer):
+            seed = check_random_state(seed).randint(2**31 - 1)
+        folds = N_FOLDS if model.alpha == "cv" else 1
+        return cls(method, int(model.n_features), model.device, folds, int(seed), why)
+
+    @property
+    def sample_rows(self) -> int:
+        """Number of rows that fix the features."""
+        return max(SAMPLE_ROWS, SAMPLE_FACTOR * self.n_features)
+
+    def chunk_rows(self, like: Any) -> int:
+        """Number of rows whose features are computed at a time."""
+        here = on_host(like) and self.device is None
+        return CHUNK_ROWS["cpu" if here else "gpu"]
 
 
 class Intake:
@@ -75,10 +124,130 @@ class Intake:
     def targets(self, X: Any, y: Any, start: int = 0) -> np.ndarray:
         """Labels (m,), or outputs (m, t), of a portion."""
         with numbered(start):
-            return self.bearer._check_targets(X, y)
+            return check_targets(self.bearer, X, y)
 
-    def columns(self) -> Columns:
-        """What prediction needs to know about rows."""
+    def row_map(self, kernel_map: Any) -> RowMap:
+        """How new rows are mapped to the kernels."""
         names = ("n_features_in_", "feature_names_in_")
         noted = {n: v for n, v in vars(self.bearer).items() if n in names}
-        return Columns(self.views, self.positions, noted)
+        return RowMap(kernel_map, self.like, self.views, self.positions, noted)
+
+
+def draw_sample(
+    options: FeatureOptions, stream: Any, portions: Any, intake: Intake
+) -> tuple[list[Any], list[Any]]:
+    """Portions read ahead, and the rows that fix the features."""
+    size = options.sample_rows
+    rows = stream.sample(size, np.random.default_rng(options.seed))
+    if rows is not None:
+        try:
+            return [], intake.rows(rows)
+        except (TypeError, ValueError):
+            start = 0  # find the row again, to report its number in the whole
+            for portion, targets in stream.portions():
+                intake.rows(portion, start)
+                start += len(targets)
+            raise
+    waiting: list[Any] = []
+    seen = 0
+    for portion, targets in portions:
+        targets = np.array(intake.targets(portion, targets, seen))
+        # The next portion may reuse the same memory.
+        rows = [detached(block) for block in intake.rows(portion, seen)]
+        waiting.append((rows, targets))
+        seen += len(targets)
+        if seen >= size:
+            break
+    if not waiting:
+        raise ValueError("the input has no rows: there is nothing to learn from")
+    blocks = [
+        concatenate_rows(list(parts))
+        for parts in zip(*(w[0] for w in waiting), strict=True)
+    ]
+    return waiting, [block[:size, :] for block in blocks]
+
+
+def make_recipe(
+    options: FeatureOptions,
+    intake: Intake,
+    sample: list[Any],
+    targets: Any,
+    n_rows: int | None = None,
+) -> ChunkRecipe:
+    """Features fixed by a sample of rows, and what to sum over chunks."""
+    features = FeatureRecipe(
+        intake.views, sample, options.method, options.n_features, options.seed
+    )
+    like = device_array(intake.like, options.device)
+    _require_memory(options, features.n_features, n_rows, like)
+    origin, unit, classify = None, None, is_classifier(intake.bearer)
+    if not classify:
+        outputs = np.asarray(targets, dtype=np.float64).reshape(len(targets), -1)
+        origin, unit = output_frame(outputs, to_numpy(like).dtype)
+    # Double precision has digits to spare for means that are not subtracted.
+    single = np.finfo(to_numpy(like).dtype).bits == 32
+    return ChunkRecipe(
+        features,
+        like,
+        classify,
+        options.n_folds,
+        options.seed,
+        origin,
+        features.means(sample) if single else None,
+        unit,
+    )
+
+
+def _require_memory(
+    options: FeatureOptions, n_features: int, n_rows: int | None, like: Array
+) -> None:
+    size = n_features + 32
+    tall = min(n_rows or size, options.chunk_rows(like))
+    narrow = min(size, n_rows or size)
+    require_memory(
+        8 * (options.n_folds * WORK_MATRICES * narrow * size + tall * size),
+        f"second moments of {n_features} features",
+        "use a smaller n_features or fewer kernels",
+        like=like,
+    )
+
+
+def on_host(X: Any) -> bool:
+    """Whether X is in host memory."""
+    return not is_array(X) or is_numpy(X) or "cpu" in str(X.device).lower()
+
+
+def device_array(like: Array, device: str | None) -> Array:
+    """An array of no rows on the device, from torch or, without torch, from CuPy.
+
+    Parameters
+    ----------
+    like : array
+        Rows in host memory, which determine the dtype.
+    device : str or None
+        A device of torch such as "cuda" or "cuda:1", or "cupy"; None leaves rows where
+        they are.
+    """
+    if device is None:
+        return like
+    dtype = str(to_numpy(like).dtype)
+    try:
+        if device != "cupy" and _has_torch():
+            import torch
+
+            return torch.empty((0, 1), dtype=getattr(torch, dtype), device=device)
+        if device.startswith("cu"):
+            import cupy
+
+            return cupy.empty((0, 1), dtype=dtype)
+        problem = "torch is not installed"
+    except Exception as error:  # each library raises its own exceptions here
+        problem = f"{type(error).__name__}: {error}"
+    raise ValueError(
+        f"device={device!r} cannot be used: {problem}. Install torch or CuPy for this "
+        "device, or leave device at None."
+    )
+
+
+def _has_torch() -> bool:
+    return importlib.util.find_spec("torch") is not None

@@ -11,8 +11,12 @@ from kernelweave._array import from_numpy, namespace, to_numpy
 from kernelweave._memory import require_memory
 from kernelweave.exceptions import KernelWarning
 from kernelweave.fits.predictive import Expert, PredictivePath, choose_noise
-from kernelweave.models.mixture.experts import ExpertPanel, ViewMaps, ask_experts
-from kernelweave.models.mixture.options import MixtureOptions
+from kernelweave.models.mixture.experts import (
+    ExpertPanel,
+    MixtureOptions,
+    ViewMaps,
+    ask_experts,
+)
 from kernelweave.models.mixture.weights import Mixture, Outcome
 from kernelweave.models.mixture_kda import MixtureKDA
 from kernelweave.models.shared.base import Progress
@@ -89,7 +93,11 @@ class PrintedMixtureKDA(PrintedPosteriorKDA):
         )
 
     def _learn_mixture(
-        self, maps: ViewMaps, codes: np.ndarray, progress: Progress
+        self,
+        maps: ViewMaps,
+        codes: np.ndarray,
+        classes: np.ndarray,
+        progress: Progress,
     ) -> Mixture:
         n, p, like = len(maps.observed), len(maps.names), maps.like
         require_memory(
@@ -105,7 +113,7 @@ class PrintedMixtureKDA(PrintedPosteriorKDA):
             paths[e] = path
             return choose_noise(path, float(options.noise), "unit")
 
-        panel = ask_experts(maps, codes, self.classes_, options, progress, start)
+        panel = ask_experts(maps, codes, classes, options, progress, start)
         weights, outcomes = printed_em(panel, paths, options)
         problem = (
             f"mixture likelihood of {p} experts, in-sample densities, nats per row"
