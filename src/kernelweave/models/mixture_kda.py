@@ -2,31 +2,42 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import Any
 
 import numpy as np
 
 from kernelweave._array import Array, from_numpy, namespace
 from kernelweave.fits.gaussians import ClassGaussians
+from kernelweave.fits.predictive import Expert, PredictivePath, choose_noise
 from kernelweave.kernels.spec import warn_twins
-from kernelweave.models.mixture.experts import (
-    MixtureOptions,
-    ViewMaps,
-    check_mixture_parameters,
-    sources_of,
-)
+from kernelweave.models.mixture.experts import ViewMaps, ask_experts
 from kernelweave.models.mixture.projection import MixtureProjector, posterior_weights
-from kernelweave.models.mixture.weights import Mixture, learn_mixture
+from kernelweave.models.mixture.weights import Mixture, learn_weights
 from kernelweave.models.shared.base import KernelDiscriminant, Progress, fit_method
 from kernelweave.models.shared.inputs import (
     RowMap,
+    check_parameters,
+    number,
+    one_of,
+    positive,
     read_classes,
-    read_options,
     read_views,
 )
 from kernelweave.views.missing import ObservedViews, check_some_view
 
 __all__ = ["MixtureKDA"]
+
+#: Values that the parameters may take.
+RULES = {
+    "weights": one_of("per_class", "shared", "uniform", "stacking"),
+    "concentration": number("a finite number >= 0", lambda v: isfinite(v) and v >= 0),
+    "projection": one_of("prior", "posterior"),
+    "noise": positive("loo", "ml", "em"),
+    "likelihood": one_of("gaussian", "student", "tprocess"),
+    "dof": number("a number > 2", lambda v: isfinite(v) and v > 2),
+    "solver": one_of("auto", "newton", "em"),
+}
 
 
 class MixtureKDA(KernelDiscriminant):
@@ -196,13 +207,17 @@ class MixtureKDA(KernelDiscriminant):
         self : estimator
             Fitted estimator.
         """
-        check_mixture_parameters(self)
+        check_parameters(self, **RULES)
+        if self.noise == "em" and self.weights not in ("per_class", "shared"):
+            raise ValueError(
+                "noise='em' needs weights learned by likelihood ('per_class' or "
+                f"'shared'); got weights={self.weights!r}"
+            )
         data, names, views, positions = read_views(self, X)
         classes, codes = read_classes(X, y, type(self).__name__)
         progress = Progress(self, X, y)
         warn_twins(views, positions)
-        sources = sources_of(views, data, names)
-        maps = ViewMaps(sources, data.observed, self.psd)  # type: ignore[arg-type]
+        maps = ViewMaps(views, data, names, self.psd)  # type: ignore[arg-type]
         mixture = self._learn_mixture(maps, codes, classes, progress)
         projector = MixtureProjector(
             maps, mixture, self.missing == "zero", self._localise
@@ -223,9 +238,33 @@ class MixtureKDA(KernelDiscriminant):
         classes: np.ndarray,
         progress: Progress,
     ) -> Mixture:
-        """Experts and their weights, for class codes (n,) of the labels ``classes``."""
-        options = read_options(MixtureOptions, self)
-        return learn_mixture(maps, codes, classes, options, progress)
+        """Fit the experts, then their weights: Eq. 16 over leave-one-out densities.
+
+        The rows have the class codes ``codes`` (n,) of the labels ``classes`` (k,).
+        """
+        experts: dict[int, Expert] = {}
+        noise = "loo" if self.noise == "em" else self.noise
+
+        def settle(e: int, path: PredictivePath) -> Expert:
+            expert = choose_noise(path, noise, "profile", self.likelihood, self.dof)
+            if self.noise == "em":  # where the search for better levels starts
+                experts[e] = expert
+            return expert
+
+        zero, callback = self.missing == "zero", progress.iteration
+        panel = ask_experts(maps, codes, classes, zero, settle, progress)
+        found = learn_weights(self, panel, experts, maps.like, callback)
+        return Mixture.of(panel, *found, self._problem(len(maps.names)))
+
+    def _problem(self, n_experts: int) -> str:
+        """What is maximised or minimised, for the certificate."""
+        if self.weights == "stacking":
+            return "leave-one-out squared error of the mixed mean of each class"
+        share = "shared" if self.weights == "shared" else "per-class"
+        return (
+            f"mixture likelihood of {n_experts} experts, {share} weights, "
+            f"leave-one-out {self.likelihood} densities, nats per row"
+        )
 
     def _publish(self, mixture: Mixture, share: np.ndarray, codes: np.ndarray) -> None:
         """Set the fitted attributes; ``share`` (n, p, k) weights held-out means."""

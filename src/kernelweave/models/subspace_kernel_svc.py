@@ -203,25 +203,27 @@ class SubspaceKernelSVC(
         progress = Progress(self, X, y)
         row_map, bank = rows.kernels(self, progress.kernel)
         signs = signs_of_codes(codes, len(classes))
-        options, scale = self._settle(bank, codes, len(classes))
-        learned = _learn_weights(bank, signs, options, progress.iteration)
-        kernel = RegularizedKernel(bank.combine(learned.weights), options.alpha)
+        alpha, scale = self._settle(bank, codes, len(classes))
+        C, tol = float(self.C) * scale, reachable_tolerance(self.tol, bank.like)
+        problem = (bank, signs, alpha, C, 1e-2 * tol)
+        learned = self._learn_weights(problem, tol, progress.iteration)
+        kernel = RegularizedKernel(bank.combine(learned.weights), alpha)
         joint = solve_joint(
-            SubspaceSVM(
-                kernel, signs, options.C, options.uncorrelated, 1e-2 * options.tol
-            ),
+            SubspaceSVM(kernel, signs, C, bool(self.uncorrelated), 1e-2 * tol),
             self.n_components,
             duals=learned.duals,
-            tol=options.tol,
+            tol=tol,
             max_iter=self.max_iter,
             callback=progress.iteration if learned.proof is None else None,
         )
         few = self.n_components is not None and self.n_components < signs.shape[1]
         searched = few or learned.is_minimum
-        certificate = _certificate(learned, joint, options, searched)
+        certificate = learned.proof
+        if certificate is None or searched:
+            certificate = self._certificate(learned, joint, tol)
         self._set_weights(row_map, learned.weights)
         self.classes_ = classes
-        self.alpha_, self.n_iter_ = options.alpha, learned.n_iter + joint.n_iter
+        self.alpha_, self.n_iter_ = alpha, learned.n_iter + joint.n_iter
         self.subspace_coef_ = joint.point.subspace.coef * scale**0.5
         self.n_components_ = int(self.subspace_coef_.shape[1])
         self.dual_coef_ = joint.point.coef()
@@ -244,8 +246,8 @@ class SubspaceKernelSVC(
 
     def _settle(
         self, bank: DenseBank, codes: np.ndarray, n_classes: int
-    ) -> tuple[JointOptions, float]:
-        """What the fit depends on, and C of Eqs. 9 and 20 in units of the parameter.
+    ) -> tuple[float, float]:
+        """Alpha, and C of Eqs. 9 and 20 in units of the parameter.
 
         ``bank`` holds centred kernels of trace n, ``codes`` (n,) the classes of the
         rows. The unit is ``n / tr(K)`` for the mean kernel G and
@@ -264,17 +266,65 @@ class SubspaceKernelSVC(
             trace = float(namespace(smooth).linalg.trace(smooth))
         else:
             trace = dot(gram, smooth)
-        scale = len(codes) / trace
-        options = JointOptions(
-            uncorrelated=bool(self.uncorrelated),
-            C=float(self.C) * scale,
-            alpha=float(alpha),
-            norm=float(self.norm),
-            solver=self.solver,
-            tol=reachable_tolerance(self.tol, bank.like),
-            max_iter=self.max_iter,
+        return float(alpha), len(codes) / trace
+
+    def _has_weights(self, n_kernels: int) -> bool:
+        """Whether there are weights to choose."""
+        return n_kernels > 1 and bool(np.isfinite(self.norm))
+
+    def _learn_weights(
+        self, problem: tuple[Any, ...], tol: float, callback: Callback
+    ) -> _Learned:
+        """The weights of Eq. 39; ``problem`` are the arguments of the criterion."""
+        weight_set = weight_set_of_norm(float(self.norm), fixed=True)
+        settings: Any = {"tol": tol, "max_iter": self.max_iter, "callback": callback}
+        if self.uncorrelated:
+            criterion = SubspaceMargin(*problem)
+            found = solve(criterion, weight_set, method=self.solver, **settings)
+            return _Learned(
+                found.weights,
+                criterion.split(found.coef)[0],
+                found.lower_bound,
+                found.n_factorizations,
+                found.remarks,
+                proof=Certificate.of(found, ""),
+            )
+        p = problem[0].n_kernels
+        if not self._has_weights(p):
+            return _Learned(np.full(p, 1.0 / p))
+        plain = PlainSubspaceMargin(*problem)
+        local = solve_plain(plain, weight_set, **settings)
+        return _Learned(
+            local.weights,
+            local.coef,
+            local.lower_bound,
+            local.n_factorizations,
+            plain.remarks(local.weights),
+            stationarity=local.stationarity,
+            is_minimum=local.converged,
         )
-        return options, scale
+
+    def _certificate(
+        self, learned: _Learned, joint: JointSolution, tol: float
+    ) -> Certificate:
+        """What is known about weights and subspace together."""
+        lower = learned.lower_bound
+        if not self._has_weights(len(learned.weights)):
+            lower = max(lower, joint.lower_bound)  # these weights are the only ones
+        gap = relative_gap(joint.point.upper, lower)
+        if gap <= tol:
+            status = f"optimal: the relative gap {gap:.1e} is within tol={tol:.0e}"
+        else:
+            status = f"{_outcome(learned)}; the relative gap of the bounds is {gap:.1e}"
+        return Certificate(
+            value=joint.point.upper,
+            lower_bound=lower,
+            gap=gap,
+            status=status,
+            converged=gap <= tol,
+            problem="",
+            remarks=learned.remarks,
+        )
 
     def _problem(self) -> str:
         """What was minimised, for the certificate."""
@@ -309,19 +359,6 @@ class SubspaceKernelSVC(
 
 
 @dataclass(frozen=True)
-class JointOptions:
-    """What a fit depends on; C is the one in Eqs. 9 and 20."""
-
-    uncorrelated: bool
-    C: float
-    alpha: float
-    norm: float
-    solver: str
-    tol: float
-    max_iter: int | None
-
-
-@dataclass(frozen=True)
 class _Learned:
     """Weights for a subspace of any dimension, and what is known about them."""
 
@@ -333,73 +370,6 @@ class _Learned:
     proof: Certificate | None = None  # if the problem is convex
     stationarity: float | None = None  # if it is not
     is_minimum: bool = False  # whether the search reached a local minimum
-
-
-def _has_weights(bank_size: int, options: JointOptions) -> bool:
-    """Whether there are weights to choose."""
-    return bank_size > 1 and bool(np.isfinite(options.norm))
-
-
-def _learn_weights(
-    bank: DenseBank, signs: np.ndarray, options: JointOptions, callback: Callback
-) -> _Learned:
-    """The weights of Eq. 39 for machines with ``signs`` (n, m)."""
-    weight_set = weight_set_of_norm(options.norm, True)
-    settings: Any = {"max_iter": options.max_iter, "callback": callback}
-    settings["tol"] = options.tol
-    arguments = (bank, signs, options.alpha, options.C, 1e-2 * options.tol)
-    if options.uncorrelated:
-        criterion = SubspaceMargin(*arguments)
-        found = solve(criterion, weight_set, method=options.solver, **settings)
-        return _Learned(
-            found.weights,
-            criterion.split(found.coef)[0],
-            found.lower_bound,
-            found.n_factorizations,
-            found.remarks,
-            proof=Certificate.of(found, ""),
-        )
-    if not _has_weights(bank.n_kernels, options):
-        return _Learned(np.full(bank.n_kernels, 1.0 / bank.n_kernels))
-    plain = PlainSubspaceMargin(*arguments)
-    local = solve_plain(plain, weight_set, **settings)
-    return _Learned(
-        local.weights,
-        local.coef,
-        local.lower_bound,
-        local.n_factorizations,
-        plain.remarks(local.weights),
-        stationarity=local.stationarity,
-        is_minimum=local.converged,
-    )
-
-
-def _certificate(
-    learned: _Learned,
-    joint: JointSolution,
-    options: JointOptions,
-    searched: bool,
-) -> Certificate:
-    """What is known about weights and subspace together."""
-    if learned.proof is not None and not searched:
-        return learned.proof
-    lower, tol = learned.lower_bound, options.tol
-    if not _has_weights(len(learned.weights), options):
-        lower = max(lower, joint.lower_bound)  # these weights are the only ones
-    gap = relative_gap(joint.point.upper, lower)
-    if gap <= tol:
-        status = f"optimal: the relative gap {gap:.1e} is within tol={tol:.0e}"
-    else:
-        status = f"{_outcome(learned)}; the relative gap of the bounds is {gap:.1e}"
-    return Certificate(
-        value=joint.point.upper,
-        lower_bound=lower,
-        gap=gap,
-        status=status,
-        converged=gap <= tol,
-        problem="",
-        remarks=learned.remarks,
-    )
 
 
 def _outcome(learned: _Learned) -> str:

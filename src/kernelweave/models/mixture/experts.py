@@ -4,88 +4,22 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from math import isfinite
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from kernelweave._array import Array, detached, device, from_numpy, namespace
 from kernelweave.exceptions import KernelWarning
-from kernelweave.fits.predictive import Expert, PredictivePath, choose_noise
+from kernelweave.fits.predictive import Expert, PredictivePath
 from kernelweave.fits.targets import class_target
 from kernelweave.kernels.maps.diagonals import DiagonalSource
 from kernelweave.kernels.maps.kernel_map import KernelMap
 from kernelweave.kernels.maps.sources import FeatureSource, PrecomputedSource, Source
 from kernelweave.models.shared.base import Progress
-from kernelweave.models.shared.inputs import (
-    check_parameters,
-    number,
-    one_of,
-    positive,
-)
 from kernelweave.views.columns import View
 from kernelweave.views.missing import ObservedViews, take_rows
 
-__all__ = [
-    "ExpertPanel",
-    "MixtureOptions",
-    "ViewMaps",
-    "ask_experts",
-    "check_mixture_parameters",
-    "sources_of",
-]
-
-#: Which values the parameters of a mixture may take.
-RULES = {
-    "weights": one_of("per_class", "shared", "uniform", "stacking"),
-    "concentration": number("a finite number >= 0", lambda v: isfinite(v) and v >= 0),
-    "projection": one_of("prior", "posterior"),
-    "noise": positive("loo", "ml", "em"),
-    "likelihood": one_of("gaussian", "student", "tprocess"),
-    "dof": number("a number > 2", lambda v: isfinite(v) and v > 2),
-    "solver": one_of("auto", "newton", "em"),
-}
-
-
-@dataclass(frozen=True)
-class MixtureOptions:
-    """The parameters of :class:`MixtureKDA` that a fit depends on."""
-
-    weights: str
-    concentration: float
-    noise: float | str
-    likelihood: str
-    dof: float
-    missing: str
-    solver: str
-    tol: float
-    max_iter: int | None
-
-    def expert(self, path: PredictivePath) -> Expert:
-        """The expert at its chosen noise level (for "em", the initial one)."""
-        noise = "loo" if self.noise == "em" else self.noise
-        return choose_noise(path, noise, "profile", self.likelihood, self.dof)
-
-    def problem(self, n_experts: int) -> str:
-        """What is maximised or minimised, for the certificate."""
-        if self.weights == "stacking":
-            return "leave-one-out squared error of the mixed mean of each class"
-        share = "shared" if self.weights == "shared" else "per-class"
-        return (
-            f"mixture likelihood of {n_experts} experts, {share} weights, "
-            f"leave-one-out {self.likelihood} densities, nats per row"
-        )
-
-
-def check_mixture_parameters(model: Any) -> None:
-    """Refuse invalid parameter values and combinations."""
-    check_parameters(model, **RULES)
-    if model.noise == "em" and model.weights not in ("per_class", "shared"):
-        raise ValueError(
-            "noise='em' needs weights learned by likelihood ('per_class' or 'shared'); "
-            f"got weights={model.weights!r}"
-        )
+__all__ = ["ExpertPanel", "ViewMaps", "ask_experts", "take"]
 
 
 class ViewMaps:
@@ -93,10 +27,12 @@ class ViewMaps:
 
     Parameters
     ----------
-    sources : list of Source
-        The raw kernels of each view.
-    observed : ndarray of bool of shape (n, v)
-        Which views each training row has.
+    views : list of View
+        Empty if kernels are precomputed.
+    data : ObservedViews
+        The training rows.
+    names : list of str
+        Names of views, or of precomputed kernels.
     psd : {"error", "clip", "trust"}
         What to do with a kernel that is not positive semidefinite.
 
@@ -118,13 +54,15 @@ class ViewMaps:
 
     def __init__(
         self,
-        sources: list[Source],
-        observed: np.ndarray,
+        views: list[View],
+        data: ObservedViews,
+        names: list[str],
         psd: Literal["error", "clip", "trust"],
     ) -> None:
+        sources = [_source(views, data, v, name) for v, name in enumerate(names)]
         self.maps = [KernelMap(DiagonalSource(source), psd) for source in sources]
         self.like = detached(sources[0].like[:0, ...])  # a view would keep all of X
-        self.observed = observed
+        self.observed = data.observed
         self.names = [name for one in self.maps for name in one.names]
         self.view_names = [name for one in self.maps for name in one.view_names]
         counts = [len(one.names) for one in self.maps]
@@ -169,51 +107,40 @@ class ViewMaps:
         return np.asarray(weights)
 
 
-def sources_of(
-    views: list[View], data: ObservedViews, names: list[str]
-) -> list[Source]:
-    """One source per view, over the rows that have it.
-
-    Parameters
-    ----------
-    views : list of View
-        Empty if kernels are precomputed.
-    data : ObservedViews
-        The training rows.
-    names : list of str
-        Names of views, or of precomputed kernels.
-    """
-    sources: list[Source] = []
-    for v, name in enumerate(names):
-        rows = data.observed[:, v]
-        if views:
-            block = take_rows(data.blocks[v], rows)
-            sources.append(FeatureSource([views[v]], [block]))
-        else:
-            sources.append(PrecomputedSource(_square(data.blocks, rows, v), [name]))
-    return sources
+def _source(views: list[View], data: ObservedViews, v: int, name: str) -> Source:
+    """The raw kernels of view ``v``, over the rows that have it."""
+    rows = data.observed[:, v]
+    if views:
+        return FeatureSource([views[v]], [take_rows(data.blocks[v], rows)])
+    one = data.blocks[:, :, v : v + 1]
+    return PrecomputedSource(take(take(one, rows, axis=0), rows, axis=1), [name])
 
 
-def _square(stack: Array, rows: np.ndarray, kernel: int) -> Array:
-    """Rows and columns of one precomputed kernel, (n_view, n_view, 1)."""
-    one = stack[:, :, kernel : kernel + 1]
+def take(stack: Array, rows: np.ndarray, axis: int) -> Array:
+    """The entries of an axis of a stack (m, n, p) that ``rows`` selects."""
     if np.all(rows):
-        return one
+        return stack
     xp = namespace(stack)
     index = xp.asarray(np.flatnonzero(rows), device=device(stack))
-    return xp.take(xp.take(one, index, axis=0), index, axis=1)
+    return xp.take(stack, index, axis=axis)
 
 
-@dataclass
 class ExpertPanel:
     """Predictions of all experts for the training rows, and what new rows need.
 
-    Attributes
+    Parameters
     ----------
+    maps : ViewMaps
+        The kernels.
     target : ndarray of shape (n, k)
         Class coordinates.
     classes : ndarray of shape (k,)
         Class labels.
+    zero : bool
+        Whether missing views count as rows of zeros.
+
+    Attributes
+    ----------
     observed : ndarray of bool of shape (n, p)
         Which experts have each row.
     allowed : ndarray of bool of shape (p, k)
@@ -228,59 +155,25 @@ class ExpertPanel:
         The training rows in each expert's order: those with its kernel come first.
     scale : ndarray of shape (p,)
         Factor that keeps the trace of each kernel at n when rows of zeros are added.
-    experts : dict of int to Expert
-        The experts by number, with all their candidate noise levels.
     """
 
-    target: np.ndarray
-    classes: np.ndarray
-    observed: np.ndarray
-    allowed: np.ndarray
-    noise: np.ndarray
-    amplitude: np.ndarray
-    intercept: np.ndarray
-    log_density: np.ndarray
-    mean: np.ndarray
-    variance: np.ndarray
-    held_out: np.ndarray
-    coef: list[Array | None]
-    rows: list[np.ndarray]
-    scale: np.ndarray
-    experts: dict[int, Expert] = field(default_factory=dict)
-
-    @classmethod
-    def empty(
-        cls, maps: ViewMaps, target: np.ndarray, classes: np.ndarray, zero: bool
-    ) -> ExpertPanel:
-        """A panel of p experts without predictions yet."""
+    def __init__(
+        self, maps: ViewMaps, target: np.ndarray, classes: np.ndarray, zero: bool
+    ) -> None:
         (n, k), p = target.shape, len(maps.names)
         seen = maps.observed[:, maps.view_of]  # (n, p)
-        table = np.full((n, p, k), np.nan)
-        flat = np.zeros((p, k))
-        counts = seen.sum(axis=0)
-        order = [
-            np.concatenate([np.flatnonzero(column), np.flatnonzero(~column)])
-            for column in seen.T
-        ]
-        return cls(
-            target=target,
-            classes=classes,
-            observed=np.ones_like(seen) if zero else seen.copy(),
-            allowed=np.zeros((p, k), dtype=bool),
-            noise=flat.copy(),
-            amplitude=flat.copy(),
-            intercept=flat.copy(),
-            log_density=table.copy(),
-            mean=table.copy(),
-            variance=table.copy(),
-            held_out=table.copy(),
-            coef=[None] * p,
-            rows=[
-                rows if zero else rows[:count]
-                for rows, count in zip(order, counts, strict=True)
-            ],
-            scale=n / counts if zero else np.ones(p),
-        )
+        self.target, self.classes = target, classes
+        self.observed = np.ones_like(seen) if zero else seen
+        self.allowed = np.zeros((p, k), dtype=bool)
+        self.noise, self.amplitude, self.intercept = np.zeros((3, p, k))
+        empty = np.full((4, n, p, k), np.nan)
+        self.log_density, self.mean, self.variance, self.held_out = empty
+        self.coef: list[Array | None] = [None] * p
+        self.rows = [np.flatnonzero(own) for own in seen.T]
+        self.scale = np.ones(p)
+        if zero:
+            self.rows = [np.argsort(~own, kind="stable") for own in seen.T]
+            self.scale = n / seen.sum(axis=0)
 
     def path(self, e: int, gram: Array) -> PredictivePath:
         """Expert ``e`` at all noise levels; its centred kernel is (n_view, n_view)."""
@@ -291,7 +184,8 @@ class ExpertPanel:
 
     def settle(self, e: int, expert: Expert, like: Array) -> None:
         """Record the predictions of expert ``e``."""
-        rows, seen = self.rows[e], self._kernel_rows(e)
+        rows = self.rows[e]
+        seen = round(len(rows) / float(self.scale[e]))  # rows with the kernel
         self.noise[e], self.amplitude[e] = expert.noise, expert.amplitude
         self.log_density[rows, e], self.mean[rows, e] = expert.log_density, expert.mean
         self.variance[rows, e] = expert.variance
@@ -326,32 +220,25 @@ class ExpertPanel:
                     "0 there"
                 )
 
-    def _kernel_rows(self, e: int) -> int:
-        """Number of an expert's rows that have its kernel; they come first."""
-        return round(len(self.rows[e]) / float(self.scale[e]))
-
 
 def ask_experts(
     maps: ViewMaps,
     codes: np.ndarray,
     classes: np.ndarray,
-    options: MixtureOptions,
+    zero: bool,
+    settle: Callable[[int, PredictivePath], Expert],
     progress: Progress,
-    settle: Callable[[int, PredictivePath], Expert] | None = None,
 ) -> ExpertPanel:
     """Fit one expert per kernel; each remark is added to ``maps`` with a warning.
 
-    The rows have the class codes ``codes`` (n,) of the labels ``classes`` (k,).
-    ``settle(e, path)``, if given, chooses the noise levels instead of ``options``.
+    The rows have the class codes ``codes`` (n,) of the labels ``classes`` (k,); with
+    ``zero``, missing views count as rows of zeros. ``settle(e, path)`` chooses the
+    noise levels of expert ``e``.
     """
     target = class_target(codes, len(classes))
-    panel = ExpertPanel.empty(maps, target, classes, options.missing == "zero")
+    panel = ExpertPanel(maps, target, classes, zero)
     for e, gram in maps.fit(progress):
-        path = panel.path(e, gram)
-        expert = options.expert(path) if settle is None else settle(e, path)
-        panel.settle(e, expert, gram)
-        if options.noise == "em":
-            panel.experts[e] = expert
+        panel.settle(e, settle(e, panel.path(e, gram)), gram)
     panel.allow(codes, maps)
     for remark in panel.remarks(maps):
         maps.remarks.append(remark)

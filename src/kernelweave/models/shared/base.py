@@ -324,10 +324,8 @@ class KernelClassifier(ClassifierMixin, KernelModel):
     """Base class of the classifiers; subclasses provide the class scores."""
 
     classes_: np.ndarray
-
-    def _class_scores(self, X: Any) -> Array:
-        """Scores (m, k), one column per class, the largest wins; set by subclasses."""
-        raise TypeError(f"{type(self).__name__} does not score classes")
+    #: Scores (m, k) of rows, one column per class, the largest wins.
+    _class_scores: Callable[[Any], Array]
 
     @lazily
     def predict(self, X: Any) -> Array:
