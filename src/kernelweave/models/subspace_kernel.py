@@ -25,6 +25,7 @@ from kernelweave.models.shared.inputs import (
     check_parameters,
     one_of,
     read_label_factor,
+    read_options,
     read_rows,
 )
 from kernelweave.models.shared.learner import (
@@ -254,14 +255,9 @@ callable, default="normalized"
 
     def _choose(self, bank: DenseBank, target: Array, progress: Progress) -> Choice:
         """Weights and alpha by Eq. 27: the Fisher criterion with L (n, r) as target."""
-        options = LearnerOptions(
-            # A single kernel has the same weight under every norm.
-            norm=1.0 if bank.n_kernels == 1 else self.norm,
-            alpha=self.alpha,
-            solver=self.solver,
-            tol=self.tol,
-            max_iter=self.max_iter,
-        )
+        options = read_options(LearnerOptions, self)
+        if bank.n_kernels == 1:  # it has the same weight under every norm
+            options = replace(options, norm=1.0)
         choice = choose_weights(
             options,
             bank,
@@ -293,7 +289,7 @@ callable, default="normalized"
             subspace = decorrelated(subspace, target)
             scale = float(target.shape[0]) ** 0.5
             coef, features = scale * subspace.coef, scale * subspace.features
-            subspace = Subspace(coef, features, subspace.dependence)
+            subspace = replace(subspace, coef=coef, features=features)
         return subspace, None
 
     def _publish(
@@ -323,10 +319,6 @@ callable, default="normalized"
                 KernelWeaveConvergenceWarning,
                 stacklevel=5,
             )
-
-    @property
-    def _n_features_out(self) -> int:
-        return self.n_components_
 
     @property
     def kernel_(self) -> Array:

@@ -116,15 +116,25 @@ class MixtureProjector:
         self, data: ObservedViews, local: bool, own: bool = False
     ) -> Iterator[tuple[Array, np.ndarray]]:
         """Means and weights (m, p, k) of the experts, one chunk of rows at a time."""
-        first = 0
-        for rows, seen in self._chunks(data):
-            with numbered(first):
+        longest = max(one.source.n_samples for one in self.maps.maps)
+        for part in row_chunks(len(data.observed), longest):
+            seen = data.observed[part]
+            rows = [
+                self._view(data.blocks, v, part, seen) for v in range(seen.shape[1])
+            ]
+            with numbered(part.start):
                 means, similarity = self._speak(rows, seen, local)
             if similarity is not None and own:  # the similarity of a row to itself is 1
-                similarity = similarity - self.responsibilities[first:][: len(seen)]
-                similarity = np.maximum(similarity, 0.0)
+                similarity = np.maximum(similarity - self.responsibilities[part], 0.0)
             yield means, self._share(seen, similarity)
-            first += len(seen)
+
+    def _view(self, blocks: Any, v: int, part: slice, seen: np.ndarray) -> Any:
+        """Some rows of view ``v``, in the form that its kernels accept."""
+        if not isinstance(blocks, list):
+            # the columns of the training rows that have the kernel
+            return take(blocks[part, :, v : v + 1], self.maps.observed[:, v], axis=1)
+        filler = self.maps.maps[v].source.source.blocks[0][0, :]  # type: ignore[attr-defined]
+        return [fill_rows(blocks[v][part, :], seen[:, v], filler)]
 
     def _check_similar(self) -> None:
         """Refuse precomputed kernels whose entries are not similarities."""
@@ -153,25 +163,6 @@ class MixtureProjector:
         if similarity is None:
             return prior
         return self.localise(prior, np.where(usable, similarity, 0.0), self.mass)
-
-    def _chunks(self, data: ObservedViews) -> Any:
-        """Chunks of rows, one array per view, and which views each row has."""
-        m = len(data.observed)
-        longest = max(one.source.n_samples for one in self.maps.maps)
-        for part in row_chunks(m, longest):
-            seen = data.observed[part]
-            rows = []
-            for v, one in enumerate(self.maps.maps):
-                if isinstance(data.blocks, list):
-                    filler = one.source.source.blocks[0][0, :]  # type: ignore[attr-defined]
-                    rows.append(
-                        [fill_rows(data.blocks[v][part, :], seen[:, v], filler)]
-                    )
-                else:
-                    # the columns of the training rows that have the kernel
-                    one_kernel = data.blocks[part, :, v : v + 1]
-                    rows.append(take(one_kernel, self.maps.observed[:, v], axis=1))
-            yield rows, seen
 
     def _speak(
         self, rows: list[Any], seen: np.ndarray, similar: bool

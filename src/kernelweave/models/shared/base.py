@@ -295,6 +295,10 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
         coef = getattr(self, "feature_coef_", None)
         return self.dual_coef_ if coef is None else coef
 
+    @property
+    def _n_features_out(self) -> int:
+        return int(self._coef.shape[1])
+
 
 def _home(x: Array) -> str:
     library = namespace(x).__name__.removeprefix("array_api_compat.")
@@ -404,10 +408,6 @@ class KernelDiscriminant(
     """Classifier and transformer on a weighted sum of kernels."""
 
     fit_transform = all_or_nothing(TransformerMixin.fit_transform)
-
-    @property
-    def _n_features_out(self) -> int:
-        return int(self._coef.shape[1])
 
     def _log_joint(self, X: Any, method: str) -> Array:
         projected = self._predict_target(X, method)

@@ -129,8 +129,9 @@ def check_parameters(estimator: Any, **own: Rule) -> None:
 
 
 def read_options(kind: type[T], model: Any) -> T:
-    """The dataclass ``kind`` filled with the model's current values of its fields."""
-    return kind(**{f.name: getattr(model, f.name) for f in fields(kind)})  # type: ignore[arg-type]
+    """The dataclass ``kind`` filled with the model's parameters, or its defaults."""
+    found = {f.name: getattr(model, f.name, f.default) for f in fields(kind)}  # type: ignore[arg-type]
+    return kind(**found)
 
 
 def require_targets(y: Any, owner: str) -> Any:

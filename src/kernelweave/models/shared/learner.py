@@ -32,6 +32,7 @@ __all__ = [
     "LearnerOptions",
     "Trained",
     "choose_weights",
+    "feature_coef",
     "judge_rows",
     "search_norms",
     "split_learned",
@@ -276,11 +277,20 @@ class KernelRows:
         """The result of a fit to these kernels."""
         if self.scales is None:
             return Trained(fitted, self.rows, self.report)
-        # w_i Z_i'B of the kernels with weight, for features before scaling
-        widths = self.bank.widths
-        weights = np.repeat(fitted.choice.weights, widths)
-        coef = to_numpy(self.bank.features.T @ fitted.dual_coef) * weights[:, None]
-        coef *= np.repeat(self.scales, widths)[:, None]
-        feature_coef = from_numpy(coef[weights > 0], self.rows.like)
-        fitted = replace(fitted, feature_coef=feature_coef)
+        coef = feature_coef(
+            self.bank, fitted.dual_coef, fitted.choice.weights, self.scales
+        )
+        fitted = replace(fitted, feature_coef=from_numpy(coef, self.rows.like))
         return Trained(fitted, self.rows, self.report)
+
+
+def feature_coef(
+    bank: Any, coef: Array, weights: np.ndarray, scales: np.ndarray
+) -> np.ndarray:
+    """``s_i w_i Z_i'B`` of the kernels with weight, for features before scaling.
+
+    The bank holds features ``s_i Z_i``, B is ``coef`` (n, k); the result (D_used, k).
+    """
+    factors = np.repeat(weights * scales, bank.widths)
+    inner = to_numpy(bank.features.T @ coef)  # (D, k)
+    return (inner * factors[:, None])[np.repeat(weights > 0, bank.widths)]

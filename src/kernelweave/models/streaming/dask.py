@@ -9,7 +9,7 @@ import numpy as np
 
 from kernelweave.exceptions import MemoryRefusedError
 from kernelweave.kernels.moments import CHUNK_ROWS, ChunkRecipe, Moments, RowAccumulator
-from kernelweave.models.streaming.intake import Intake
+from kernelweave.models.streaming.intake import Intake, located
 
 __all__ = ["dask_moments", "dask_sample", "predict_lazily"]
 
@@ -157,8 +157,7 @@ def _call(model: Any, method: str, rows: Any) -> Any:
 
 def _some_rows(rows: Any, size: int, seed: list[int]) -> Any:
     n = rows.shape[0]
-    chosen = np.random.default_rng(seed).permutation(n)[:size]
-    chosen = np.sort(chosen)
+    chosen = np.sort(np.random.default_rng(seed).permutation(n)[:size])
     return rows.iloc[chosen] if hasattr(rows, "iloc") else np.asarray(rows)[chosen]
 
 
@@ -175,12 +174,9 @@ def _add_partition(
         return total
     if hasattr(targets, "to_numpy"):
         targets = targets.to_numpy()
-    try:
+    with located(f"partition {number}"):
         y = intake.targets(rows, np.asarray(targets))
         views = intake.rows(rows)
-    except (TypeError, ValueError) as error:
-        kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise kind(f"In partition {number}: {error}") from error
     accumulator = RowAccumulator(recipe, CHUNK_ROWS["cpu"], number * PARTITION)
     accumulator.push(views, y)
     found = accumulator.total()

@@ -6,6 +6,8 @@ A portion is checked as thoroughly as the rows of a fit.
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +25,14 @@ from kernelweave.models.shared.inputs import RowMap, check_targets
 from kernelweave.views.columns import parse_views, resolve_columns
 from kernelweave.views.streams import split_rows, validate_new_rows, validate_rows
 
-__all__ = ["FeatureOptions", "Intake", "draw_sample", "make_recipe", "on_host"]
+__all__ = [
+    "FeatureOptions",
+    "Intake",
+    "draw_sample",
+    "located",
+    "make_recipe",
+    "on_host",
+]
 
 #: Rows that fix kernel parameters and landmarks: this many, or this many per feature.
 SAMPLE_ROWS, SAMPLE_FACTOR = 2000, 4
@@ -63,6 +72,16 @@ class FeatureOptions:
         """Number of rows whose features are computed at a time."""
         here = on_host(like) and self.device is None
         return CHUNK_ROWS["cpu" if here else "gpu"]
+
+
+@contextmanager
+def located(place: str) -> Iterator[None]:
+    """Prefix the messages of errors in rows with the place where the rows are."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"In {place}: {error}") from error
 
 
 class Intake:
@@ -112,14 +131,8 @@ class Intake:
 
     def sampled_rows(self, X: Any) -> list[Any]:
         """As :meth:`rows`, for a random sample, whose row numbers mean little."""
-        try:
+        with located("the rows drawn to fix the features (numbered among themselves)"):
             return self.rows(X)
-        except (TypeError, ValueError) as error:
-            kind = TypeError if isinstance(error, TypeError) else ValueError
-            raise kind(
-                "In the rows drawn to fix the features (numbered among themselves): "
-                f"{error}"
-            ) from error
 
     def targets(self, X: Any, y: Any, start: int = 0) -> np.ndarray:
         """Labels (m,), or outputs (m, t), of a portion."""
@@ -179,7 +192,17 @@ def make_recipe(
         intake.views, sample, options.method, options.n_features, options.seed
     )
     like = device_array(intake.like, options.device)
-    _require_memory(options, features.n_features, n_rows, like)
+    size = features.n_features + 32
+    tall, narrow = (
+        min(n_rows or size, options.chunk_rows(like)),
+        min(n_rows or size, size),
+    )
+    require_memory(
+        8 * (options.n_folds * WORK_MATRICES * narrow * size + tall * size),
+        f"second moments of {features.n_features} features",
+        "use a smaller n_features or fewer kernels",
+        like=like,
+    )
     origin, unit, classify = None, None, is_classifier(intake.bearer)
     if not classify:
         outputs = np.asarray(targets, dtype=np.float64).reshape(len(targets), -1)
@@ -195,20 +218,6 @@ def make_recipe(
         origin,
         features.means(sample) if single else None,
         unit,
-    )
-
-
-def _require_memory(
-    options: FeatureOptions, n_features: int, n_rows: int | None, like: Array
-) -> None:
-    size = n_features + 32
-    tall = min(n_rows or size, options.chunk_rows(like))
-    narrow = min(size, n_rows or size)
-    require_memory(
-        8 * (options.n_folds * WORK_MATRICES * narrow * size + tall * size),
-        f"second moments of {n_features} features",
-        "use a smaller n_features or fewer kernels",
-        like=like,
     )
 
 
@@ -232,7 +241,7 @@ def device_array(like: Array, device: str | None) -> Array:
         return like
     dtype = str(to_numpy(like).dtype)
     try:
-        if device != "cupy" and _has_torch():
+        if device != "cupy" and importlib.util.find_spec("torch") is not None:
             import torch
 
             return torch.empty((0, 1), dtype=getattr(torch, dtype), device=device)
@@ -247,7 +256,3 @@ def device_array(like: Array, device: str | None) -> Array:
         f"device={device!r} cannot be used: {problem}. Install torch or CuPy for this "
         "device, or leave device at None."
     )
-
-
-def _has_torch() -> bool:
-    return importlib.util.find_spec("torch") is not None

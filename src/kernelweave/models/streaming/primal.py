@@ -35,6 +35,7 @@ from kernelweave.models.shared.learner import (
     KernelRows,
     LearnerOptions,
     Trained,
+    feature_coef,
     search_norms,
 )
 from kernelweave.models.streaming.intake import Intake
@@ -121,14 +122,6 @@ def output_coding(gram: Array, n_targets: int) -> tuple[np.ndarray, np.ndarray]:
     return np.diag(np.where(varies, 1.0 / deviation, 0.0)), deviation
 
 
-def _origins(recipe: ChunkRecipe) -> np.ndarray:
-    """Squared norm of the offset subtracted from the features of each kernel."""
-    blocks = recipe.features.blocks
-    if recipe.offset is None:
-        return np.zeros(len(blocks))
-    return np.array([float(np.sum(recipe.offset[block] ** 2)) for block in blocks])
-
-
 @dataclass(frozen=True)
 class Solved:
     """Weights and coefficients over the D + k rows of a moment problem."""
@@ -149,11 +142,9 @@ class Solved:
 
     def feature_coef(self) -> np.ndarray:
         """Coefficients (D_used, k) of the features of kernels with weight."""
-        bank = self.problem.bank
-        weights = np.repeat(self.choice.weights, bank.widths)
-        inner = to_numpy(bank.features.T @ self.coef)  # (D, k)
-        scaled = inner * (weights * self.problem.feature_scales)[:, None]
-        return scaled[weights > 0]
+        problem = self.problem
+        scales = np.sqrt(problem.scales[problem.active])
+        return feature_coef(problem.bank, self.coef, self.choice.weights, scales)
 
     def kernel_map(self, recipe: ChunkRecipe) -> FeatureKernelMap:
         """The map from new rows to projections."""
@@ -183,13 +174,14 @@ def solve_moments(
     criterion.
     """
     features = recipe.features
+    offset = np.zeros(features.n_features) if recipe.offset is None else recipe.offset
     problem = MomentProblem(
         moments.total(),
         coding[0],
         features.widths,
         features.names,
         recipe.precision,
-        _origins(recipe),
+        np.array([np.sum(offset[block] ** 2) for block in features.blocks]),
         np.array(features.noise),
     )
     crossed = options.alpha == "cv"
@@ -254,7 +246,7 @@ def _gaussians(
     coef = to_numpy(feature_coef).astype(np.float64)
     centre = to_numpy(problem.mean)[used]
     inside = (head[:, 1 + k :][:, used] / counts[:, None] - centre) @ coef  # (k, r)
-    # All rows share one intercept, as in discriminant.fit_discriminant.
+    # All rows share one intercept, as in fit_discriminant.
     shifted = targets * (1.0 + 1.0 / (n - 1))
     means = shifted - widen * (targets - inside)
     codes = np.searchsorted(moments.labels, moments.probe.y)  # type: ignore[arg-type]
