@@ -89,9 +89,9 @@ class ViewMaps:
                 # If all kernels of this view are constant, others may still vary.
                 if one.active or len(one.centerings) < len(one.names):
                     raise
-                self.remarks += one.remarks
                 continue
-            self.remarks += one.remarks
+            finally:
+                self.remarks += one.remarks
             for slot, i in enumerate(one.active):
                 self.active.append(first + i)
                 yield first + i, bank.kernel(slot)

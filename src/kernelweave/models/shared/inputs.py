@@ -223,15 +223,21 @@ def read_label_factor(
     ``owner`` names the estimator in messages.
     """
     y, kind = check_numbers_or_labels(X, y, owner)
-    named, classes = isinstance(kernel, str), None
+    named = isinstance(kernel, str)
     if kind in ("binary", "multiclass") and not (named and kernel == "linear"):
         classes, codes = encode_labels(y, owner)
-        given = kernel
-        if callable(kernel):
-            given = kernel(classes[:, None], classes[:, None])
+        values = classes[:, None]
+        given = kernel(values, values) if callable(kernel) else kernel
         return label_factor(codes, len(classes), given), classes
-    if callable(kernel):
-        return _of_outputs(y, kernel, owner), None
+    if callable(kernel):  # of the distinct rows of outputs
+        values, codes = np.unique(y.reshape(len(y), -1), axis=0, return_inverse=True)
+        if len(values) < 2:
+            raise ValueError(
+                f"{owner} needs at least 2 distinct rows of outputs in y; all {len(y)} "
+                f"are {values.tolist()[0]!r}"
+            )
+        given = kernel(values, values)
+        return label_factor(codes.reshape(-1), len(values), given), None
     if not named or kernel == "indicator":
         raise ValueError(
             f"label_kernel={kernel!r} needs class labels, but y is {kind}; use "
@@ -240,17 +246,6 @@ def read_label_factor(
     outputs = as_outputs(y, kind, owner)
     require_rows(outputs, owner)
     return target_factor(outputs), None
-
-
-def _of_outputs(y: np.ndarray, kernel: Any, owner: str) -> np.ndarray:
-    """The factor of a function of the distinct rows of outputs."""
-    values, codes = np.unique(y.reshape(len(y), -1), axis=0, return_inverse=True)
-    if len(values) < 2:
-        raise ValueError(
-            f"{owner} needs at least 2 distinct rows of outputs in y; all {len(y)} are "
-            f"{values.tolist()[0]!r}"
-        )
-    return label_factor(codes.reshape(-1), len(values), kernel(values, values))
 
 
 @dataclass(frozen=True)
@@ -326,22 +321,16 @@ def read_views(
 
 
 def read_kernels(
-    model: Any,
-    X: Any,
-    *,
-    reset: bool,
-    n_kernels: int | None = None,
-    trained: np.ndarray | None = None,
+    model: Any, X: Any, trained: np.ndarray | None = None, **expected: Any
 ) -> tuple[ObservedViews, list[str]]:
     """Precomputed kernels (m, n, p), which rows have each of them, and their names.
 
-    The arguments are those of :func:`precomputed_with_missing`.
+    ``trained`` (n, p) tells which training rows had which kernel; ``expected`` goes to
+    :func:`validate_precomputed`.
     """
     if model.missing != "error":
-        return precomputed_with_missing(
-            model, X, reset=reset, n_kernels=n_kernels, trained=trained
-        )
-    stack, names = validate_precomputed(model, X, reset=reset, n_kernels=n_kernels)
+        return precomputed_with_missing(model, X, trained=trained, **expected)
+    stack, names = validate_precomputed(model, X, **expected)
     return ObservedViews(stack, np.ones(stack.shape[::2], dtype=bool)), names
 
 
