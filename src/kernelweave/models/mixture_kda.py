@@ -223,10 +223,9 @@ class MixtureKDA(KernelDiscriminant):
             maps, mixture, self.missing == "zero", self._localise
         )
         share = projector.shares(data, self.projection == "posterior", own=True)
-        self._set_weights(
-            RowMap(maps, maps.like, views, positions), np.mean(mixture.weights, axis=1)
-        )
-        self.classes_, self._projector = classes, projector
+        row_map = RowMap(maps, maps.like, views, positions)
+        self._set_weights(row_map, np.mean(mixture.weights, axis=1), classes)
+        self._projector = projector
         self._publish(mixture, share, codes)
         progress.end()
         return self

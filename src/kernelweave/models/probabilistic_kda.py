@@ -173,8 +173,7 @@ class ProbabilisticKDA(KernelDiscriminant):
         if not isinstance(noise, str):  # zeros filled in lower the mean eigenvalue
             noise = float(noise) / path.mean_eigenvalue
         expert = choose_noise(path, noise, self.amplitude)
-        self._set_weights(row_map, weights)
-        self.classes_ = classes
+        self._set_weights(row_map, weights, classes)
         self._publish(path, expert, codes)
         progress.end()
         return self

@@ -20,7 +20,6 @@ from kernelweave.models.shared.base import (
     fit_method,
 )
 from kernelweave.models.shared.inputs import (
-    RowMap,
     Rule,
     check_parameters,
     one_of,
@@ -239,9 +238,8 @@ callable, default="normalized"
         choice = self._choose(bank, target, progress)
         kernel = RegularizedKernel(bank.combine(choice.weights), choice.alpha)
         subspace, aligned = self._find(kernel, target, progress)
-        self._publish(row_map, choice, subspace, aligned)
-        if classes is not None:
-            self.classes_ = classes
+        self._set_weights(row_map, choice.weights, classes)
+        self._publish(choice, subspace, aligned)
         progress.end()
         return self
 
@@ -293,14 +291,9 @@ callable, default="normalized"
         return subspace, None
 
     def _publish(
-        self,
-        rows: RowMap,
-        choice: Choice,
-        subspace: Subspace,
-        aligned: AlignmentResult | None,
+        self, choice: Choice, subspace: Subspace, aligned: AlignmentResult | None
     ) -> None:
         """Set the fitted attributes."""
-        self._set_weights(rows, choice.weights)
         self.norm_, self.n_iter_ = choice.norm, int(choice.n_iter)
         self.alpha_ = choice.alpha
         self.dual_coef_, self.embedding_ = subspace.coef, subspace.features

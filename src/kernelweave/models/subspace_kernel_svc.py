@@ -221,8 +221,7 @@ class SubspaceKernelSVC(
         certificate = learned.proof
         if certificate is None or searched:
             certificate = self._certificate(learned, joint, tol)
-        self._set_weights(row_map, learned.weights)
-        self.classes_ = classes
+        self._set_weights(row_map, learned.weights, classes)
         self.alpha_, self.n_iter_ = alpha, learned.n_iter + joint.n_iter
         self.subspace_coef_ = joint.point.subspace.coef * scale**0.5
         self.n_components_ = int(self.subspace_coef_.shape[1])

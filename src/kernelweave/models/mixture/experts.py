@@ -199,12 +199,11 @@ class ExpertPanel:
         This takes two rows of the class, so that one remains when the other is left
         out (or one, if the class has no more), and at least one row of another class.
         """
-        k = self.allowed.shape[1]
-        sizes = np.bincount(codes, minlength=k)
-        for e in maps.active:
-            own = maps.observed[:, maps.view_of[e]]
-            counts = np.bincount(codes[own], minlength=k)
-            self.allowed[e] = (counts >= np.minimum(2, sizes)) & (counts < own.sum())
+        of_class = np.eye(self.allowed.shape[1])[codes]  # (n, k)
+        counts = maps.observed[:, maps.view_of[maps.active]].T @ of_class
+        rows = counts.sum(axis=1, keepdims=True)
+        enough = np.minimum(2, of_class.sum(axis=0))
+        self.allowed[maps.active] = (counts >= enough) & (counts < rows)
 
     def remarks(self, maps: ViewMaps) -> Iterator[str]:
         """One sentence per view whose experts cannot predict some class."""

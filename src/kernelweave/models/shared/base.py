@@ -158,6 +158,7 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
     kernel_map_: Any
     dual_coef_: Array
     feature_coef_: Array
+    classes_: np.ndarray
     _learn: Callable[..., Trained]
 
     set_params = all_or_nothing(ViewsParamsMixin.set_params)
@@ -190,8 +191,10 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
             self.__dict__.pop("feature_names_in_", None)
             self.__dict__.update(rows.noted)
 
-    def _set_weights(self, rows: RowMap, weights: np.ndarray) -> None:
-        """Set kernels and weights in place of those of an earlier fit.
+    def _set_weights(
+        self, rows: RowMap, weights: np.ndarray, classes: np.ndarray | None = None
+    ) -> None:
+        """Set kernels, weights and classes in place of those of an earlier fit.
 
         ``weights`` has one entry per kernel of the bank.
         """
@@ -204,16 +207,18 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
         self.view_weights_: dict[str, float] = {}
         for view, weight in zip(rows.kernel_map.view_names, weights, strict=True):
             self.view_weights_[view] = self.view_weights_.get(view, 0.0) + float(weight)
+        if classes is not None:
+            self.classes_ = classes
 
     def _set_trained(self, trained: Trained) -> None:
         """Set the results of a fit, in place of an earlier one."""
         fitted, choice = trained.fitted, trained.fitted.choice
-        self._set_weights(trained.rows, choice.weights)
+        self._set_weights(trained.rows, choice.weights, fitted.classes)
         self.alpha_, self.n_iter_ = float(choice.alpha), int(choice.n_iter)
         self.loo_error_ = fitted.loo_error
         if trained.report is not None:  # a learner
             self.features_, self.norm_ = trained.report, choice.norm
-        for name in ("dual_coef", "feature_coef", "classes", "intercept"):
+        for name in ("dual_coef", "feature_coef", "intercept"):
             if getattr(fitted, name) is not None:
                 setattr(self, f"{name}_", getattr(fitted, name))
         if fitted.gaussians is not None:
@@ -327,7 +332,6 @@ hidden_until_fitted = available_if(
 class KernelClassifier(ClassifierMixin, KernelModel):
     """Base class of the classifiers; subclasses provide the class scores."""
 
-    classes_: np.ndarray
     #: Scores (m, k) of rows, one column per class, the largest wins.
     _class_scores: Callable[[Any], Array]
 

@@ -155,8 +155,8 @@ class MarginClassifier(KernelClassifier):
     ) -> None:
         """Set the fitted attributes from one fit, or from one per class."""
         like = rows.like
-        self._set_weights(rows, np.mean([fit.weights for fit in fits], axis=0))
-        self.classes_ = classes
+        mean = np.mean([fit.weights for fit in fits], axis=0)
+        self._set_weights(rows, mean, classes)
         if len(fits) > 1:
             each = np.stack([rows.kernel_map.spread(fit.weights) for fit in fits])
             self.class_kernel_weights_ = from_numpy(each, like)
