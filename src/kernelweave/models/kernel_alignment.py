@@ -159,11 +159,6 @@ class KernelAlignment(KernelTransformer, KernelModel):
         self.missing = missing
         self.verbose = verbose
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        return tags
-
     @fit_method
     def fit(self, X: Any, y: Any) -> KernelAlignment:
         """Learn the weights.

@@ -151,6 +151,9 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
     (242,)
     """
 
+    intercept_: Array
+    _multi_output = True
+
     def __init__(
         self,
         views: Any = None,
@@ -183,13 +186,6 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
         self.device = device
         self.random_state = random_state
         self.verbose = verbose
-
-    intercept_: Array
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        return tags
 
     @fit_method
     def fit(self, X: Any, y: Any = None) -> MultipleKernelRidge:

@@ -174,6 +174,8 @@ callable, default="normalized"
     2
     """
 
+    _multi_output = True
+
     def __init__(
         self,
         views: Any = None,
@@ -204,12 +206,6 @@ callable, default="normalized"
         self.psd = psd
         self.missing = missing
         self.verbose = verbose
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        tags.target_tags.multi_output = True
-        return tags
 
     @fit_method
     def fit(self, X: Any, y: Any) -> SubspaceKernel:

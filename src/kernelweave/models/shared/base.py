@@ -155,6 +155,7 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
     missing: str = "error"
     features: str = "auto"
     verbose: int
+    _multi_output: bool = False  # whether y may have several columns
     kernel_map_: Any
     dual_coef_: Array
     feature_coef_: Array
@@ -170,9 +171,9 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
         tags.input_tags.three_d_array = precomputed
         tags.input_tags.allow_nan = self.missing != "error"
         tags.input_tags.sparse = self.features != "auto" and not precomputed
+        tags.target_tags.required = True
+        tags.target_tags.multi_output = self._multi_output
         tags.array_api_support = True
-        if tags.transformer_tags is not None:
-            tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
     def __sklearn_is_fitted__(self) -> bool:
