@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -301,14 +302,9 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         classes, codes = encode_labels(rows.targets, type(self).__name__)
         target, _ = reduced_class_target(codes, len(classes))
         target = from_numpy(target, bank.like)
-        choice = choose_weights(
-            options,
-            bank,
-            target,
-            lambda alpha: self._criterion(bank, target, codes, alpha),
-            callback,
-            learnable=self.scatter == "total",
-        )
+        criterion = partial(self._criterion, bank, target, codes)  # of alpha
+        learnable = self.scatter == "total"
+        choice = choose_weights(options, bank, target, criterion, callback, learnable)
         fit = choice.fit_on(bank, target)
         return rows.trained(fit_discriminant(choice, fit, target, classes, codes))
 

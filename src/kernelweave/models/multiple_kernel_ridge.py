@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -254,13 +255,8 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         varies = spread > CONSTANT_OUTPUT * np.max(np.abs(outputs / unit), axis=0)
         spread = np.where(varies, spread, 1.0)
         target = from_numpy(np.where(varies, centred, 0.0) / spread, bank.like)
-        choice = choose_weights(
-            options,
-            bank,
-            target,
-            lambda alpha: Fisher(bank, target, alpha),
-            callback,
-        )
+        criterion = partial(Fisher, bank, target)  # of alpha
+        choice = choose_weights(options, bank, target, criterion, callback)
         fit = choice.fit_on(bank, target)
         fitted = Fitted(
             choice,

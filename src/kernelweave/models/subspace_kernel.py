@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -252,13 +253,8 @@ callable, default="normalized"
         options = read_options(LearnerOptions, self)
         if bank.n_kernels == 1:  # it has the same weight under every norm
             options = replace(options, norm=1.0)
-        choice = choose_weights(
-            options,
-            bank,
-            target,
-            lambda alpha: Fisher(bank, target, alpha),
-            progress.iteration,
-        )
+        criterion = partial(Fisher, bank, target)  # of alpha
+        choice = choose_weights(options, bank, target, criterion, progress.iteration)
         # A learned alpha may be zero: use the smallest that can be factored.
         smallest = target.shape[0] * eps(target)
         return replace(choice, alpha=max(float(choice.alpha), smallest))

@@ -6,6 +6,7 @@ import copy
 from typing import Any
 
 import numpy as np
+from sklearn.utils.validation import check_consistent_length
 
 from kernelweave.exceptions import MemoryRefusedError
 from kernelweave.kernels.moments import CHUNK_ROWS, ChunkRecipe, Moments, RowAccumulator
@@ -103,11 +104,7 @@ def with_targets(X: Any, y: Any) -> tuple[Any, Any]:
                 "y must be a Dask array with the partitions of X, whose sizes are "
                 "not known here; or call X.compute_chunk_sizes() first"
             )
-        if len(y) != X.shape[0]:
-            raise ValueError(
-                f"Found input variables with inconsistent numbers of samples: "
-                f"[{X.shape[0]}, {len(y)}]"
-            )
+        check_consistent_length(X, y)
         return X, da.from_array(y, chunks=(X.chunks[0], *((-1,) * (y.ndim - 1))))
     if hasattr(X, "rechunk") and hasattr(y, "rechunk"):
         known = not any(np.isnan(size) for size in (*X.chunks[0], *y.chunks[0]))
