@@ -183,18 +183,18 @@ class KernelAlignment(KernelTransformer, KernelModel):
         rows = read_rows(self, X)
         target = self._target(X, y)
         progress = Progress(self, X, y)
-        row_map, bank = rows.kernels(self, progress.kernel)
+        bank = rows.kernels(progress.kernel)
         criterion = Alignment(bank, target, centred=bool(self.centred))
         weights, n_iter, certificate = self._choose(criterion, bank, progress)
         components = None
         if self.output == "features":
             components = feature_coefficients(bank.combine(weights), self.n_components)
-        self._set_weights(row_map, weights)
+        self._set_weights(rows, weights)
         self.n_iter_, self.alignment_ = n_iter, criterion.alignment(weights)
-        alignments = row_map.kernel_map.spread(criterion.cosines)
-        self.kernel_alignments_ = from_numpy(alignments, row_map.like)
+        alignments = rows.kernel_map.spread(criterion.cosines)
+        self.kernel_alignments_ = from_numpy(alignments, rows.like)
         if components is not None:
-            self.components_ = as_float(components, row_map.like.dtype)
+            self.components_ = as_float(components, rows.like.dtype)
         self._set_certificate(certificate)
         progress.end()
         return self

@@ -144,7 +144,7 @@ class KernelFDA(KernelDiscriminant):
         rows = read_rows(self, X)
         classes, codes = read_classes(X, y, type(self).__name__)
         progress = Progress(self, X, y)
-        row_map, bank = rows.kernels(self, progress.kernel)
+        bank = rows.kernels(progress.kernel)
         target, _ = reduced_class_target(codes, len(classes))
         target = from_numpy(target, bank.like)
         weights = np.full(bank.n_kernels, 1.0 / bank.n_kernels)
@@ -152,6 +152,6 @@ class KernelFDA(KernelDiscriminant):
         alpha, _, fit = judge_rows(bank, target, weights, given)
         choice = Choice(weights, alpha, 1)
         fitted = fit_discriminant(choice, fit, target, classes, codes)
-        self._set_trained(Trained(fitted, row_map))
+        self._set_trained(Trained(fitted, rows))
         progress.end()
         return self

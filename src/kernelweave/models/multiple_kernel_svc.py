@@ -179,13 +179,13 @@ class MultipleKernelSVC(MarginClassifier):
         rows = read_rows(self, X)
         classes, codes = read_classes(X, y, type(self).__name__)
         progress = Progress(self, X, y)
-        row_map, bank = rows.kernels(self, progress.kernel)
+        bank = rows.kernels(progress.kernel)
         signs = signs_of_codes(codes, len(classes))
         groups = [slice(0, None)]
         if self.weights == "per_class":
             groups = [slice(c, c + 1) for c in range(signs.shape[1])]
         report = progress.iteration
         fits = [learn_margin(self, bank, signs[:, own], report) for own in groups]
-        self._publish(row_map, classes, fits)
+        self._publish(rows, classes, fits)
         progress.end()
         return self

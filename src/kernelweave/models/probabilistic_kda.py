@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -157,15 +156,16 @@ class ProbabilisticKDA(KernelDiscriminant):
         check_parameters(
             self, noise=positive("loo", "ml"), amplitude=one_of("profile", "unit")
         )
-        rows = read_rows(self, X)
-        rows = replace(rows, source=DiagonalSource(rows.source))
+        rows = read_rows(self, X, DiagonalSource)
         classes, codes = read_classes(X, y, type(self).__name__)
         progress = Progress(self, X, y)
-        row_map, bank = rows.kernels(self, progress.kernel)
-        kernel_map = row_map.kernel_map
+        bank = rows.kernels(progress.kernel)
+        kernel_map = rows.kernel_map
         weights = np.full(bank.n_kernels, 1.0 / bank.n_kernels)
         target = class_target(codes, len(classes))
-        unknown = _unknown(kernel_map, rows.source.observed, kernel_map.spread(weights))
+        unknown = _unknown(
+            kernel_map, kernel_map.source.observed, kernel_map.spread(weights)
+        )
         path = PredictivePath(
             bank.combine(weights), from_numpy(target, bank.like), unknown
         )
@@ -173,7 +173,7 @@ class ProbabilisticKDA(KernelDiscriminant):
         if not isinstance(noise, str):  # zeros filled in lower the mean eigenvalue
             noise = float(noise) / path.mean_eigenvalue
         expert = choose_noise(path, noise, self.amplitude)
-        self._set_weights(row_map, weights, classes)
+        self._set_weights(rows, weights, classes)
         self._publish(path, expert, codes)
         progress.end()
         return self

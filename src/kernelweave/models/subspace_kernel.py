@@ -230,12 +230,12 @@ callable, default="normalized"
         owner = type(self).__name__
         factor, classes = read_label_factor(X, y, self.label_kernel, owner)
         progress = Progress(self, X, y)
-        row_map, bank = rows.kernels(self, progress.kernel)
+        bank = rows.kernels(progress.kernel)
         target = from_numpy(factor, bank.like)
         choice = self._choose(bank, target, progress)
         kernel = RegularizedKernel(bank.combine(choice.weights), choice.alpha)
         subspace, aligned = self._find(kernel, target, progress)
-        self._set_weights(row_map, choice.weights, classes)
+        self._set_weights(rows, choice.weights, classes)
         self._publish(choice, subspace, aligned)
         progress.end()
         return self

@@ -201,7 +201,7 @@ class SubspaceKernelSVC(
         rows = read_rows(self, X)
         classes, codes = read_classes(X, y, type(self).__name__)
         progress = Progress(self, X, y)
-        row_map, bank = rows.kernels(self, progress.kernel)
+        bank = rows.kernels(progress.kernel)
         signs = signs_of_codes(codes, len(classes))
         alpha, scale = self._settle(bank, codes, len(classes))
         C, tol = float(self.C) * scale, reachable_tolerance(self.tol, bank.like)
@@ -221,7 +221,7 @@ class SubspaceKernelSVC(
         certificate = learned.proof
         if certificate is None or searched:
             certificate = self._certificate(learned, joint, tol)
-        self._set_weights(row_map, learned.weights, classes)
+        self._set_weights(rows, learned.weights, classes)
         self.alpha_, self.n_iter_ = alpha, learned.n_iter + joint.n_iter
         self.subspace_coef_ = joint.point.subspace.coef * scale**0.5
         self.n_components_ = int(self.subspace_coef_.shape[1])

@@ -172,15 +172,15 @@ class TransductiveKernelSVC(MarginClassifier):
         rows = read_rows(self, X)
         classes, codes = _read_some_labels(X, y, type(self).__name__)
         progress = Progress(self, X, y)
-        row_map, bank = rows.kernels(self, progress.kernel)
+        bank = rows.kernels(progress.kernel)
         signs = signs_of_codes(codes, len(classes))
         fit = learn_margin(self, bank, signs, progress.iteration)
-        self._publish(row_map, classes, [fit])
+        self._publish(rows, classes, [fit])
         self.kernel_: Array = bank.combine(fit.weights)
         scores = self.kernel_ @ self.dual_coef_ + self.intercept_[None, :]
         predicted = np.argmax(to_numpy(self._of_classes(scores)), axis=1)
         codes = np.where(codes < 0, predicted, codes)
-        like = row_map.like
+        like = rows.like
         self.transduction_ = self._decode(
             from_numpy(codes, like, namespace(like).int64)
         )

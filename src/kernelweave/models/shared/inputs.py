@@ -34,7 +34,6 @@ from kernelweave.views.validate import split_views, validate_features
 __all__ = [
     "RowMap",
     "Rule",
-    "TrainingRows",
     "as_outputs",
     "boolean",
     "check_labels",
@@ -250,7 +249,7 @@ def read_label_factor(
 
 @dataclass(frozen=True)
 class RowMap:
-    """How new rows are read and mapped to the kernels of a fit."""
+    """How rows are read and mapped to the kernels of a fit."""
 
     kernel_map: Any  # KernelMap, FeatureKernelMap or ViewMaps
     like: Array  # no rows, in the namespace, device and dtype of the training rows
@@ -260,41 +259,32 @@ class RowMap:
     #: them already.
     noted: dict[str, Any] = field(default_factory=dict)
 
-
-@dataclass(frozen=True)
-class TrainingRows:
-    """The rows of a fit; none of their kernels has been computed yet."""
-
-    source: Source  # of raw kernels
-    views: list[View]  # empty for precomputed kernels
-    positions: list[list[int]]  # the columns of each view
-
-    def kernels(
-        self, model: Any, progress: Callable[[int], object]
-    ) -> tuple[RowMap, DenseBank]:
-        """Compute all kernels; returns how new rows are mapped, and the bank."""
-        # A view of an array would keep all of it in memory.
-        like = detached(self.source.like[:0, ...])
-        kernel_map = KernelMap(self.source, model.psd)
-        if model.missing != "error":
-            signed = bool(getattr(model, "signed", False))
-            kernel_map = CompletedKernelMap(
-                self.source, model.psd, model.missing, equal_trace=signed
-            )
-        bank = kernel_map.fit(progress)
+    def kernels(self, progress: Callable[[int], object]) -> DenseBank:
+        """Compute all kernels between the training rows."""
+        bank = self.kernel_map.fit(progress)
         warn_twins(self.views, self.positions)
-        return RowMap(kernel_map, like, self.views, self.positions), bank
+        return bank
 
 
-def read_rows(model: Any, X: Any) -> TrainingRows:
-    """Validate X on behalf of ``model`` and fix the kernel parameters."""
+def read_rows(
+    model: Any, X: Any, wrap: Callable[[Source], Source] = lambda source: source
+) -> RowMap:
+    """Validate X on behalf of ``model``, and fix the kernel parameters.
+
+    No kernel is computed yet; ``wrap`` may extend the source of the raw kernels.
+    """
     data, names, views, positions = read_views(model, X)
     observed = None if model.missing == "error" else data.observed
     if views:
-        source: Source = FeatureSource(views, data.blocks, observed)
+        source = wrap(FeatureSource(views, data.blocks, observed))
     else:
-        source = PrecomputedSource(data.blocks, names, observed)
-    return TrainingRows(source, views, positions)
+        source = wrap(PrecomputedSource(data.blocks, names, observed))
+    like = detached(source.like[:0, ...])  # a view would keep all of X in memory
+    kernel_map = KernelMap(source, model.psd)
+    if model.missing != "error":
+        signed = bool(getattr(model, "signed", False))
+        kernel_map = CompletedKernelMap(source, model.psd, model.missing, signed)
+    return RowMap(kernel_map, like, views, positions)
 
 
 def read_views(

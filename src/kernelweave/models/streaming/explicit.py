@@ -150,9 +150,9 @@ def read_training(
         try:
             rows, targets = read_rows(model, X), check_targets(model, X, y)
             require_enough(model, targets)
-            row_map, bank = rows.kernels(model, progress)
+            bank = rows.kernels(progress)
             why = f"kernels between all {len(targets):,} rows fit into memory"
-            return KernelRows(bank, targets, row_map, FeatureReport("kernels", why))
+            return KernelRows(bank, targets, rows, FeatureReport("kernels", why))
         except MemoryRefusedError as error:
             if not may_fall_back(model):
                 raise
