@@ -163,9 +163,8 @@ class ProbabilisticKDA(KernelDiscriminant):
         kernel_map = rows.kernel_map
         weights = np.full(bank.n_kernels, 1.0 / bank.n_kernels)
         target = class_target(codes, len(classes))
-        unknown = _unknown(
-            kernel_map, kernel_map.source.observed, kernel_map.spread(weights)
-        )
+        observed = kernel_map.source.observed
+        unknown = _unknown(kernel_map, observed, kernel_map.spread(weights))
         path = PredictivePath(
             bank.combine(weights), from_numpy(target, bank.like), unknown
         )

@@ -61,9 +61,10 @@ __all__ = [
 def all_or_nothing(method: Callable[..., Any]) -> Callable[..., Any]:
     """A method that changes an estimator completely or, if it fails, not at all.
 
-    A fit sets its attributes one by one; an error, a keyboard interrupt or a warning
-    turned into an error would leave a mixture of new and old ones. In that case all of
-    them are restored, and so is the state of a ``RandomState`` that was drawn from.
+    A fit assigns its results at the end, but scikit-learn notes the columns of X at the
+    beginning: an error, a keyboard interrupt or a warning turned into an error would
+    leave a mixture of new and old attributes. In that case all of them are restored,
+    and so is the state of a ``RandomState`` that was drawn from.
     Saving references is enough: a fit creates new objects and never modifies those of
     an earlier fit.
     """

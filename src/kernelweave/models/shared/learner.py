@@ -275,12 +275,10 @@ class KernelRows:
 
     def trained(self, fitted: Fitted) -> Trained:
         """The result of a fit to these kernels."""
-        if self.scales is None:
-            return Trained(fitted, self.rows, self.report)
-        coef = feature_coef(
-            self.bank, fitted.dual_coef, fitted.choice.weights, self.scales
-        )
-        fitted = replace(fitted, feature_coef=from_numpy(coef, self.rows.like))
+        if self.scales is not None:
+            weights = fitted.choice.weights
+            coef = feature_coef(self.bank, fitted.dual_coef, weights, self.scales)
+            fitted = replace(fitted, feature_coef=from_numpy(coef, self.rows.like))
         return Trained(fitted, self.rows, self.report)
 
 
