@@ -21,7 +21,7 @@ from gpu_backends import Backend, cupy_backend, torch_backend
 from harness import RESULTS, Section, environment
 
 from kernelweave import Fisher, MultipleKernelFDA, Simplex, solve
-from kernelweave.fits.targets import reduced_class_target
+from kernelweave.fits.ridge import reduced_class_target
 from kernelweave.kernels import RBF, DenseBank
 from kernelweave.kernels.base import exp_
 from kernelweave.kernels.maps.kernel_map import center_in_place

@@ -17,8 +17,7 @@ from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.svm import SVC
 
 from kernelweave import Fisher, LpBall, MultipleKernelFDA, Simplex, solve
-from kernelweave.fits.ridge import fit_kernel
-from kernelweave.fits.targets import binary_target, reduced_class_target
+from kernelweave.fits.ridge import binary_target, fit_kernel, reduced_class_target
 from kernelweave.kernels import DenseBank, center_and_scale
 
 Fitted = Callable[[np.ndarray], np.ndarray]

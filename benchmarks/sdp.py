@@ -10,9 +10,9 @@ from harness import Section, Timing, alternate
 from problems import cancer
 
 from kernelweave import Fisher, Simplex, solve
-from kernelweave.fits.targets import binary_target
+from kernelweave.fits.ridge import binary_target
 from kernelweave.kernels import DenseBank, center_and_scale
-from kernelweave.solvers.reference.fisher import sdp_problem
+from kernelweave.solvers.reference import sdp_problem
 
 ALPHA = 1.0  # lambda = 0.01 of the papers at m = 100
 NEWTON = "kernelweave, gap 1e-8"

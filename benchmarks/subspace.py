@@ -11,8 +11,7 @@ from scipy import linalg
 from sklearn.metrics.pairwise import euclidean_distances
 
 from kernelweave import Fisher, Simplex, solve
-from kernelweave.fits.label_kernels import label_factor
-from kernelweave.fits.subspace import RegularizedKernel
+from kernelweave.fits.subspace import RegularizedKernel, label_factor
 from kernelweave.kernels import DenseBank, center_and_scale
 
 ALPHA, TOL = 0.1, 1e-6

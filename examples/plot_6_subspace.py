@@ -19,11 +19,9 @@ from sklearn.decomposition import KernelPCA
 
 from kernelweave import SubspaceKernel, SubspaceKernelSVC
 from kernelweave.datasets import make_views
-from kernelweave.fits.label_kernels import label_factor
-from kernelweave.fits.subspace import RegularizedKernel
-from kernelweave.fits.subspace import SubspaceSVM
+from kernelweave.fits.subspace import RegularizedKernel, SubspaceSVM, label_factor
 from kernelweave.kernels import RBF, center_and_scale
-from kernelweave.solvers.local.subspace_joint import solve_joint
+from kernelweave.solvers.local.subspace import solve_joint
 
 data = make_views(400, 5, 2, 3, separation=2.0, random_state=0, as_frame=False)
 X, y = data.data[:150], data.target[:150]

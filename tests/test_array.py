@@ -126,6 +126,19 @@ def test_eigh(n, dtype, rng, xp_backend):
     assert_allclose(vectors.T @ vectors, np.eye(n), atol=1e-4)
 
 
+@pytest.mark.parametrize("rank", [0, 1, 4, 7])
+def test_psd_factor_has_as_many_columns_as_the_rank(rank, rng):
+    A = rng.normal(size=(7, rank))
+    F = _array.psd_factor(A @ A.T, 1e-13)
+    assert F.shape == (7, rank)
+    assert_allclose(F @ F.T, A @ A.T, atol=1e-12)
+
+
+def test_psd_factor_drops_negative_eigenvalues():
+    F = _array.psd_factor(np.diag([4.0, -1.0]))
+    assert_allclose(np.abs(F), [[2.0], [0.0]])
+
+
 @SIZES
 @DTYPES
 def test_add_to_diagonal(n, dtype, rng, xp_backend):

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from kernelweave import CappedSimplex, Fisher, solve
 from kernelweave.kernels import KernelMap
-from kernelweave.kernels.maps.sources import FeatureSource
+from kernelweave.kernels.maps.kernel_map import FeatureSource
 from kernelweave.views.columns import parse_views, resolve_columns
 from kernelweave.views.validate import split_views, validate_features
 

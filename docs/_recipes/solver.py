@@ -4,7 +4,7 @@ A ``Method`` consists of a generator function, which takes a criterion and a wei
 and yields an ``Iterate`` for each point it evaluates, and of what it needs from both.
 The loop, the tolerance, the callback, the history and the certificate are shared: a
 solver never prints and never judges its own result. The package's methods are listed in
-``METHODS`` in ``solvers/methods.py``; your own can be passed to ``solve`` directly.
+``METHODS`` in ``solvers/solve.py``; your own can be passed to ``solve`` directly.
 """
 
 from __future__ import annotations

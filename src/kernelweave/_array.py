@@ -9,39 +9,6 @@ import array_api_compat as compat
 import numpy as np
 from scipy import linalg
 
-__all__ = [
-    "Array",
-    "FactorizationError",
-    "add_scaled",
-    "add_to_diagonal",
-    "as_float",
-    "cholesky",
-    "column_means",
-    "detached",
-    "device",
-    "dot",
-    "eigh",
-    "eps",
-    "from_numpy",
-    "gram_of_stack",
-    "inner_products",
-    "is_array",
-    "is_numpy",
-    "is_square_safe",
-    "largest_of",
-    "lower_inverse",
-    "namespace",
-    "robust_cholesky",
-    "same_home",
-    "solve_factored",
-    "solve_stack",
-    "solve_triangular",
-    "squared_norm",
-    "tensor_sum",
-    "to_numpy",
-    "units_of",
-]
-
 Array = Any
 
 
@@ -96,9 +63,37 @@ def from_numpy(x: np.ndarray, like: Array, dtype: Any = None) -> Array:
     )
 
 
+def in_double(x: np.ndarray, like: Array) -> Array:
+    """Move the NumPy array ``x`` to namespace and device of ``like``, in float64."""
+    return from_numpy(x, like, namespace(like).float64)
+
+
+def empty(shape: tuple[int, ...], like: Array, dtype: Any = None) -> Array:
+    """A new array with the namespace, device and dtype of ``like``."""
+    dtype = like.dtype if dtype is None else dtype
+    return namespace(like).empty(shape, dtype=dtype, device=device(like))
+
+
+def zeros(shape: tuple[int, ...], like: Array, dtype: Any = None) -> Array:
+    """Zeros with the namespace, device and dtype of ``like``."""
+    dtype = like.dtype if dtype is None else dtype
+    return namespace(like).zeros(shape, dtype=dtype, device=device(like))
+
+
+def take(x: Array, index: np.ndarray | list[int], axis: int = 0) -> Array:
+    """The entries of ``x`` at an index in host memory."""
+    xp = namespace(x)
+    return xp.take(x, xp.asarray(index, device=device(x)), axis=axis)
+
+
 def same_home(x: Array, like: Array) -> bool:
     """Whether ``x`` lives in the same namespace and on the same device as ``like``."""
     return namespace(x) is namespace(like) and device(x) == device(like)
+
+
+def at_home(x: Array, like: Array) -> Array:
+    """``x`` itself, or moved to the namespace, device and dtype of ``like``."""
+    return x if same_home(x, like) else from_numpy(to_numpy(x), like)
 
 
 def as_float(x: Array, dtype: Any) -> Array:
@@ -239,14 +234,9 @@ def lower_inverse(factor: Array) -> Array:
         inverse, info = trtri(factor, lower=1)
         if info != 0:
             raise FactorizationError(f"zero pivot at {info}")
-        for start in range(0, len(inverse), 64):  # np.tril is slow in Fortran order
-            columns = slice(start, start + 64)
-            inverse[:start, columns] = 0.0
-            inverse[columns, columns] = np.tril(inverse[columns, columns])
-        return inverse
-    xp = namespace(factor)
-    n = factor.shape[0]
-    identity = xp.eye(n, dtype=factor.dtype, device=device(factor))
+        return np.triu(inverse.T).T  # np.tril is slow in Fortran order
+    identity = zeros(factor.shape, factor)
+    add_to_diagonal(identity, 1.0)
     return solve_triangular(factor, identity)
 
 
@@ -258,6 +248,17 @@ def eigh(a: Array) -> tuple[Array, Array]:
         )
     values, vectors = namespace(a).linalg.eigh(a)
     return values, vectors
+
+
+def psd_factor(K: np.ndarray, null: float = 0.0) -> np.ndarray:
+    """F (n, r) with ``F F' = K`` for K (n, n) positive semidefinite up to rounding.
+
+    Eigenvalues up to ``null`` times the largest are dropped; the columns are sorted by
+    eigenvalue, smallest first.
+    """
+    values, vectors = np.linalg.eigh(K)
+    keep = values > null * max(values[-1], 0.0)
+    return vectors[:, keep] * np.sqrt(values[keep])
 
 
 def solve_factored(factor: Array, b: Array) -> Array:

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import array_api_compat as compat
 
 from kernelweave.exceptions import MemoryRefusedError
-
-__all__ = [
-    "CACHE_ENTRIES",
-    "available_bytes",
-    "numbered",
-    "require_memory",
-    "row_chunks",
-]
 
 
 def available_bytes(like: Any = None) -> int | None:
@@ -53,41 +47,34 @@ def _host_bytes() -> int | None:
 
 
 def _from_proc() -> int | None:
-    try:
-        with open("/proc/meminfo", encoding="ascii") as file:
-            for line in file:
-                if line.startswith("MemAvailable:"):
-                    return int(line.split()[1]) * 1024
-    except (OSError, ValueError):
-        pass
-    try:
+    with suppress(OSError, ValueError), open("/proc/meminfo", encoding="ascii") as file:
+        for line in file:
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    with suppress(AttributeError, OSError, ValueError):
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, OSError, ValueError):
-        return None
+    return None
 
 
 def _from_cgroup() -> int | None:
-    try:
-        with open("/sys/fs/cgroup/memory.max", encoding="ascii") as file:
-            limit = int(file.read())
-        with open("/sys/fs/cgroup/memory.current", encoding="ascii") as file:
-            return max(limit - int(file.read()), 0)
-    except (OSError, ValueError):
-        return None
+    with suppress(OSError, ValueError):
+        limit, used = (
+            int(Path("/sys/fs/cgroup", name).read_text(encoding="ascii"))
+            for name in ("memory.max", "memory.current")
+        )
+        return max(limit - used, 0)
+    return None
 
 
 def _from_rlimit() -> int | None:
-    try:
+    with suppress(ImportError, OSError, ValueError):
         import resource
 
         soft, _ = resource.getrlimit(resource.RLIMIT_AS)
-        if soft == resource.RLIM_INFINITY:
-            return None
-        with open("/proc/self/statm", encoding="ascii") as file:
-            used = int(file.read().split()[0]) * resource.getpagesize()
-        return max(soft - used, 0)
-    except (ImportError, OSError, ValueError):
-        return None
+        if soft != resource.RLIM_INFINITY:
+            pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[0]
+            return max(soft - int(pages) * resource.getpagesize(), 0)
+    return None
 
 
 #: A block of a few megabytes: large enough for BLAS, small next to a kernel matrix.
@@ -120,19 +107,19 @@ def row_chunks(
         yield slice(start, min(start + step, n_rows))
 
 
-class numbered:
+@contextmanager
+def prefixed(prefix: str) -> Iterator[None]:
+    """Begin the message of any TypeError or ValueError with ``prefix``."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        if not prefix:
+            raise
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"{prefix}{error}") from error
+
+
+def numbered(start: int) -> AbstractContextManager[None]:
     """Prefix error messages with the first row of the portion, unless it is row 0."""
-
-    def __init__(self, start: int) -> None:
-        self.start = start
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        if self.start and isinstance(error, TypeError | ValueError):
-            kind = TypeError if isinstance(error, TypeError) else ValueError
-            raise kind(
-                f"In the portion that starts at row {self.start:,} (row numbers below "
-                f"count from there): {error}"
-            ) from error
+    text = f"In the portion that starts at row {start:,} (row numbers below count from "
+    return prefixed(f"{text}there): " if start else "")

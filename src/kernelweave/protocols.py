@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -114,11 +115,9 @@ class Bank(Protocol):
 
     def kernel(self, i: int) -> Array:
         """``G_i``, (n, n), possibly a view of the bank's memory: do not modify it."""
-        ...
 
     def row_blocks(self) -> Iterator[tuple[slice, Array]]:
         """All kernels, a few rows at a time: the slice of rows, and (p, r, n)."""
-        ...
 
     def combine(
         self, weights: np.ndarray, out: Array | None = None, lower: bool = False
@@ -127,31 +126,24 @@ class Bank(Protocol):
 
         With ``lower``, the entries above the diagonal are unspecified.
         """
-        ...
 
     def apply(self, b: Array) -> Array:
         """``G_i B`` for every kernel, (p, n, k), in the precision of ``b`` (n, k)."""
-        ...
 
     def quad(self, b: Array) -> Array:
         """``tr(B' G_i B)`` for every kernel, (p,)."""
-        ...
 
     def diagonals(self) -> np.ndarray:
         """The diagonal of every kernel in float64, (p, n)."""
-        ...
 
     def sizes(self, kernels: np.ndarray) -> np.ndarray:
         """Frobenius norms of the kernels with these indices."""
-        ...
 
     def restrict(self, rows: np.ndarray) -> Bank:
         """The same kernels, restricted to the rows with these indices."""
-        ...
 
     def subset(self, kernels: np.ndarray) -> Bank:
         """The kernels with these indices."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -171,7 +163,8 @@ class Iterate:
     dual : array or None
         A better dual point for the lower bound, if the method has one.
     lower_bound : float or None
-        The lower bound from ``dual``.
+        The lower bound from ``dual``; by default that of the linearisation at the
+        point.
     n_factorizations : int
         Factorisations since the last iterate, including those of rejected points.
     """
@@ -187,13 +180,17 @@ class Iterate:
     @classmethod
     def at(cls, weights: np.ndarray, state: Evaluation) -> Iterate:
         """The iterate for one evaluation."""
-        return cls(
-            weights,
-            state.value,
-            state.gradient,
-            state.coef,
-            n_factorizations=state.n_factorizations,
-        )
+        known = state.value, state.gradient, state.coef
+        return cls(weights, *known, n_factorizations=state.n_factorizations)
+
+    def bound(self, weight_set: WeightSet) -> float:
+        """The lower bound on the optimum over a set of weights."""
+        if self.lower_bound is not None:
+            return self.lower_bound
+        # The linearisation of a convex function lies below it.
+        slope = -self.gradient
+        lower = self.value + slope @ self.weights - weight_set.support(slope)
+        return float(lower)
 
 
 @dataclass(frozen=True)
@@ -232,6 +229,13 @@ class Polyhedron:
         below_to = np.zeros(len(below)) if below_to is None else below_to
         return cls(np.ones((1, m)), np.ones(1), below, below_to, limits)
 
+    def inequalities(self) -> tuple[np.ndarray, np.ndarray]:
+        """All inequalities, limits included, as ``rows x <= room``."""
+        one = np.eye(len(self.limits))
+        rows = np.concatenate([self.below, one, -one])
+        low, high = self.limits.T
+        return rows, np.concatenate([self.below_to, high, -low])
+
 
 @runtime_checkable
 class WeightSet(Protocol):
@@ -260,23 +264,18 @@ class WeightSet(Protocol):
 
     def start(self, m: int) -> np.ndarray:
         """A point in the relative interior, (m,)."""
-        ...
 
     def support(self, scores: np.ndarray) -> float:
         """``max <scores, w>`` over the set, which turns a dual point into a bound."""
-        ...
 
     def maximizer(self, scores: np.ndarray) -> np.ndarray:
         """A point of the set where :meth:`support` is attained, (m,)."""
-        ...
 
     def scale(self, weights: np.ndarray) -> np.ndarray:
         """Weights moved onto the set, along the ray from the origin if possible."""
-        ...
 
     def violation(self, weights: np.ndarray) -> float:
         """How far ``weights`` lie outside the set; 0 inside."""
-        ...
 
     def is_point(self, m: int) -> bool:
         """Whether ``start(m)`` is the only point."""
@@ -300,7 +299,6 @@ class LinearSet(WeightSet, Protocol):
 
     def polyhedron(self, m: int) -> Polyhedron:
         """The constraints on ``w^power`` for m weights."""
-        ...
 
 
 class Criterion(Protocol):
@@ -325,7 +323,7 @@ class Criterion(Protocol):
         "saddle"             ``problem``, a saddle point in weights and margins
         "cosines"            ``cosines`` and ``correlations`` of the kernels
         "likelihood"         weights times scores are the weights of the next EM step
-        "printed program"    ``kernelweave.solvers.reference.fisher`` has its SDP
+        "printed program"    ``kernelweave.solvers.reference`` has its SDP
         ==================== ===========================================================
     preferred_method : str
         The choice of ``method="auto"`` if it fits; "" for the first method that fits.
@@ -341,7 +339,6 @@ class Criterion(Protocol):
     @property
     def n_kernels(self) -> int:
         """The number p of kernels."""
-        ...
 
     @property
     def n_weights(self) -> int:
@@ -350,13 +347,11 @@ class Criterion(Protocol):
 
     def evaluate(self, weights: np.ndarray, hessian: bool = True) -> Evaluation:
         """All that a solver needs at ``weights`` (m,), from one factorisation."""
-        ...
 
     def certificate_terms(
         self, weights: np.ndarray, coef: Array, dual: Array
     ) -> CertificateTerms:
         """Bounds that hold however the arguments were found, and however accurately."""
-        ...
 
     def remarks(self, weights: np.ndarray) -> tuple[str, ...]:
         """Sentences a user should read beside these weights (m,)."""
@@ -377,23 +372,19 @@ class Method:
         evaluates, until no further step is possible.
     max_iter : int
         Default limit on the number of iterations.
-    needs, set_needs : frozenset of str
+    needs, set_needs : set of str
         What the criterion and the weight set must offer.
     """
 
     name: str
     run: Callable[[Any, Any], Iterator[Iterate]]
     max_iter: int
-    needs: frozenset[str] = frozenset()
-    set_needs: frozenset[str] = frozenset()
+    needs: AbstractSet[str] = frozenset()
+    set_needs: AbstractSet[str] = frozenset()
 
     def lacks(self, criterion: Any, weight_set: Any) -> list[str]:
         """The needs that a criterion and a set, or their classes, do not meet."""
-        return [
-            f"{need!r} of the {whose}"
-            for whose, needs, offers in (
-                ("criterion", self.needs, criterion.offers),
-                ("weight set", self.set_needs, weight_set.offers),
-            )
-            for need in sorted(needs - offers)
-        ]
+        needs = sorted(self.needs - criterion.offers)
+        set_needs = sorted(self.set_needs - weight_set.offers)
+        lacking = [f"{need!r} of the criterion" for need in needs]
+        return lacking + [f"{need!r} of the weight set" for need in set_needs]

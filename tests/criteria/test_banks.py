@@ -13,9 +13,8 @@ import kernelweave
 from kernelweave._array import to_numpy
 from kernelweave.criteria.alignment import Alignment
 from kernelweave.criteria.fisher import BlockFisher, Fisher, WithinFisher
-from kernelweave.criteria.margin import Margin, SubspaceMargin
-from kernelweave.criteria.margin.subspace import PlainSubspaceMargin
-from kernelweave.fits.targets import class_target
+from kernelweave.criteria.margin import Margin, PlainSubspaceMargin, SubspaceMargin
+from kernelweave.fits.ridge import class_target
 from kernelweave.kernels import DenseBank, FeatureBank
 from kernelweave.kernels.banks.dense import (
     KernelBank,

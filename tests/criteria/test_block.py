@@ -9,9 +9,8 @@ import pytest
 from sklearn.datasets import load_breast_cancer, load_iris, load_wine
 
 from kernelweave._array import to_numpy
-from kernelweave.criteria.fisher.block import BlockDual, BlockFisher
-from kernelweave.criteria.fisher.total import Fisher
-from kernelweave.fits.targets import class_target
+from kernelweave.criteria.fisher import BlockDual, BlockFisher, Fisher
+from kernelweave.fits.ridge import class_target
 from kernelweave.inner.correlation import nearest_correlation
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.solvers.certify import certify

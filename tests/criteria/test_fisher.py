@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_wine
 
 from kernelweave._array import FactorizationError, to_numpy
-from kernelweave.criteria.fisher.total import Fisher
-from kernelweave.fits.targets import binary_target, class_target
+from kernelweave.criteria.fisher import Fisher
+from kernelweave.fits.ridge import binary_target, class_target
 from kernelweave.kernels import DenseBank, center_and_scale
 from kernelweave.weights import LpBall, Simplex, Uniform
 
@@ -34,10 +34,10 @@ def dense_value(criterion, weights):
     target = to_numpy(criterion.target64)
     n = len(target)
     alpha, rest = criterion.alpha, weights
-    if criterion.learns_alpha:
+    if criterion.learns_identity:
         alpha, rest = weights[0], weights[1:]
     matrix = alpha * np.eye(n) + np.tensordot(rest, kernels, 1)
-    scale = n if criterion.learns_alpha else alpha
+    scale = n if criterion.learns_identity else alpha
     return scale * np.sum(target * np.linalg.solve(matrix, target))
 
 

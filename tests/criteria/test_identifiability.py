@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kernelweave.criteria.identifiability import (
+from kernelweave.criteria.base import (
     identity_likeness,
     same_kernels,
     weight_remarks,

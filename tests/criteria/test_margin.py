@@ -7,8 +7,8 @@ import pytest
 from sklearn.svm import SVC
 
 from kernelweave._array import FactorizationError, to_numpy
-from kernelweave.criteria.margin.margin import Margin
-from kernelweave.inner.margin_bounds import balanced, best_intercept
+from kernelweave.criteria.margin import Margin
+from kernelweave.inner.svm import balanced, best_intercept
 from kernelweave.kernels import DenseBank
 from kernelweave.protocols import InfeasibleError
 from kernelweave.solvers import certify
@@ -71,7 +71,7 @@ def gap_parts(criterion, weights, coef):
         l2    sum_i  2 a_i max(m_i - 1, 0) + (xi_i - tau a_i)^2 / tau
         hard  sum_i  2 a_i (m_i / rho - 1),  plus  a'K a (1 / rho - 1)^2,  rho = min m
     """
-    tau, kernel_weights = criterion.split(weights)
+    tau, kernel_weights = criterion.problem.split(weights)
     f = np.tensordot(kernel_weights, criterion.bank.stack, 1) @ coef
     f_and_b = f + criterion.intercept(weights, coef)
     parts = []

@@ -10,9 +10,8 @@ from numpy.testing import assert_allclose
 
 from kernelweave import Fisher, LpBall, Simplex, Uniform, certify, solve
 from kernelweave._array import FactorizationError
-from kernelweave.criteria.fisher.total import PrimalFisher
-from kernelweave.fits.cv_path import CvPath, GcvPath
-from kernelweave.fits.moment_problem import MomentProblem
+from kernelweave.criteria.fisher import PrimalFisher
+from kernelweave.fits.moment_problem import CvPath, GcvPath, MomentProblem
 from kernelweave.fits.ridge import LooPath
 from kernelweave.kernels import DenseBank, center_and_scale
 

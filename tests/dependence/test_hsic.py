@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from kernelweave.dependence.hsic import hsic, hsic_test
+from kernelweave.dependence import hsic, hsic_test
 from kernelweave.kernels import RBF
 
 ESTIMATORS = ["biased", "unbiased"]

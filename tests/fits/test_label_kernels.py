@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kernelweave.fits.label_kernels import column_signs, label_factor, target_factor
+from kernelweave.fits.subspace import column_signs, label_factor, target_factor
 
 
 @pytest.fixture

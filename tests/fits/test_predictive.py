@@ -8,11 +8,11 @@ from numpy.testing import assert_allclose
 from scipy import stats
 
 from kernelweave._array import to_numpy
-from kernelweave.criteria.fisher.total import Fisher
+from kernelweave.criteria.fisher import Fisher
 from kernelweave.criteria.mixture import MixtureLikelihood
 from kernelweave.fits.gaussians import ClassGaussians
 from kernelweave.fits.predictive import PredictivePath, choose_noise
-from kernelweave.fits.targets import class_target
+from kernelweave.fits.ridge import class_target
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.papers.reference.printed_mixture import in_sample
 from kernelweave.solvers import solve

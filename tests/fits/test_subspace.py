@@ -8,10 +8,14 @@ from scipy import linalg
 
 from kernelweave._array import to_numpy
 from kernelweave.criteria import Fisher
-from kernelweave.fits.label_kernels import label_factor
-from kernelweave.fits.subspace import RegularizedKernel, decorrelated, normalized
+from kernelweave.fits.subspace import (
+    RegularizedKernel,
+    decorrelated,
+    label_factor,
+    normalized,
+)
 from kernelweave.kernels import DenseBank, center_and_scale
-from kernelweave.solvers.local.subspace_alignment import _Alignment, align_subspace
+from kernelweave.solvers.local.subspace import _Alignment, align_subspace
 from kernelweave.weights import Simplex
 
 BOTH = pytest.mark.parametrize("uncorrelated", [False, True])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kernelweave.fits.targets import (
+from kernelweave.fits.ridge import (
     binary_target,
     class_target,
     reduced_class_target,

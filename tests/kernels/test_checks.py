@@ -13,7 +13,7 @@ from kernelweave._array import to_numpy
 from kernelweave.criteria.alignment import Alignment
 from kernelweave.dependence import hsic
 from kernelweave.exceptions import KernelWarning
-from kernelweave.fits.label_kernels import label_factor
+from kernelweave.fits.subspace import label_factor
 from kernelweave.kernels import DenseBank
 from kernelweave.kernels.banks.spectral import spectral_bank
 from kernelweave.kernels.checks import ensure_psd

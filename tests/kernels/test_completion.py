@@ -11,11 +11,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from kernelweave._array import to_numpy
-from kernelweave.criteria.identifiability import identity_likeness
+from kernelweave.criteria.base import identity_likeness
 from kernelweave.exceptions import KernelWarning
 from kernelweave.kernels import RBF, KernelMap, Laplacian, Linear, Pipe
+from kernelweave.kernels.maps.kernel_map import FeatureSource, PrecomputedSource
 from kernelweave.kernels.maps.missing import CompletedKernelMap, imputes, spread_out
-from kernelweave.kernels.maps.sources import FeatureSource, PrecomputedSource
 from kernelweave.views.columns import View
 from kernelweave.views.missing import ObservedViews
 

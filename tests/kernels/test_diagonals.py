@@ -1,4 +1,4 @@
-"""What a diagonal source records of raw kernels, and squared norms of new rows."""
+"""Diagonals and smallest entries of raw kernels, and squared norms of new rows."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from numpy.testing import assert_allclose
 
 from kernelweave._array import to_numpy
 from kernelweave.kernels import RBF, KernelMap, Linear
-from kernelweave.kernels.maps.diagonals import DiagonalSource, centred_rows
+from kernelweave.kernels.maps.kernel_map import FeatureSource, PrecomputedSource
 from kernelweave.kernels.maps.missing import CompletedKernelMap
-from kernelweave.kernels.maps.sources import FeatureSource, PrecomputedSource
 from kernelweave.views.columns import View
 from kernelweave.views.missing import ObservedViews
 
@@ -25,7 +24,7 @@ def rows(rng):
 
 def feature_map(X):
     view = View("all", KERNELS, slice(None))
-    return KernelMap(DiagonalSource(FeatureSource([view], [X])))
+    return KernelMap(FeatureSource([view], [X]))
 
 
 def test_diagonals_and_least_entries(rows):
@@ -42,12 +41,9 @@ def test_diagonals_and_least_entries(rows):
         assert_allclose(source.diagonal_as_defined(i, [new]), np.diag(kernel(new)))
     # the origin of a linear kernel is the mean of the training rows
     about = X.mean(axis=0)
-    assert_allclose(source.diagonals[1], np.sum((X - about) ** 2, axis=1))
-    found = list(source.diagonal([new], [1]))
-    assert len(found) == 1
-    assert_allclose(found[0], np.sum((new - about) ** 2, axis=1))
-    both = list(source.diagonal([new], [0, 1]))
-    assert_allclose(both[0], 1.0)
+    for Z in (X, new):
+        assert_allclose(source.diagonal(1, [Z]), np.sum((Z - about) ** 2, axis=1))
+        assert_allclose(source.diagonal(0, [Z]), 1.0)
 
 
 def test_lengths_of_new_rows(rows, xp_backend):
@@ -55,7 +51,7 @@ def test_lengths_of_new_rows(rows, xp_backend):
     X, new = rows
     kernel_map = feature_map(xp_backend.asarray(X))
     kernel_map.fit()
-    cross, norms = centred_rows(kernel_map, [xp_backend.asarray(new)], WEIGHTS)
+    cross, norms = kernel_map.cross_and_lengths([xp_backend.asarray(new)], WEIGHTS)
     wanted_cross, wanted = 0.0, 0.0
     for kernel, weight in zip(KERNELS, WEIGHTS, strict=True):
         K, k = kernel(X), kernel(new, X)
@@ -67,25 +63,25 @@ def test_lengths_of_new_rows(rows, xp_backend):
     assert_allclose(to_numpy(norms), wanted, atol=1e-10)
     assert_allclose(to_numpy(cross), wanted_cross, atol=1e-10)
     # for training rows it is the diagonal of the training kernel
-    own_cross, own = centred_rows(kernel_map, [xp_backend.asarray(X)], WEIGHTS)
+    own_cross, own = kernel_map.cross_and_lengths([xp_backend.asarray(X)], WEIGHTS)
     assert_allclose(to_numpy(own), np.diag(to_numpy(own_cross)), atol=1e-10)
 
 
 def test_precomputed_kernels_tell_only_constant_diagonals(rows):
     X, new = rows
     stack = np.stack([kernel(X) for kernel in KERNELS], axis=-1)
-    kernel_map = KernelMap(DiagonalSource(PrecomputedSource(stack, ["a", "b"])))
+    kernel_map = KernelMap(PrecomputedSource(stack, ["a", "b"]))
     kernel_map.fit()
     cross = np.stack([kernel(new, X) for kernel in KERNELS], axis=-1)
-    found = list(kernel_map.source.diagonal(cross, [0, 1]))
-    assert_allclose(found[0], 1.0)
-    assert np.all(np.isneginf(found[1]))
-    assert np.all(np.isneginf(centred_rows(kernel_map, cross, WEIGHTS)[1]))
+    assert_allclose(kernel_map.source.diagonal(0, cross), 1.0)
+    assert np.all(np.isneginf(kernel_map.source.diagonal(1, cross)))
+    assert np.all(np.isneginf(kernel_map.cross_and_lengths(cross, WEIGHTS)[1]))
     given = np.stack([np.diag(kernel(new)) for kernel in KERNELS], axis=1)
-    _, norms = centred_rows(kernel_map, cross, WEIGHTS, given)
+    _, norms = kernel_map.cross_and_lengths(cross, WEIGHTS, given)
     features = feature_map(X)
     features.fit()
-    assert_allclose(norms, centred_rows(features, [new], WEIGHTS)[1], atol=1e-9)
+    wanted = features.cross_and_lengths([new], WEIGHTS)[1]
+    assert_allclose(norms, wanted, atol=1e-9)
 
 
 # Rows that lack views -----------------------------------------------------------------
@@ -93,7 +89,7 @@ def test_precomputed_kernels_tell_only_constant_diagonals(rows):
 
 def completed_map(X, seen, missing):
     views = [View(name, RBF(gamma=0.3), slice(None)) for name in "ab"]
-    source = DiagonalSource(FeatureSource(views, [X[:, :2], X[:, 2:]], seen))
+    source = FeatureSource(views, [X[:, :2], X[:, 2:]], seen)
     kernel_map = CompletedKernelMap(source, "error", missing)
     kernel_map.fit()
     return kernel_map
@@ -128,10 +124,10 @@ def test_lengths_of_rows_that_lack_views(rng, missing):
             kept = np.linalg.eigvalsh(repair.projector)[-1]  # the factor of clipping
             lengths[v] = np.where(known, kept * length, 0.0)
     for v, weights in enumerate(np.eye(2)):
-        cross, norms = centred_rows(kernel_map, rows, weights)
+        cross, norms = kernel_map.cross_and_lengths(rows, weights)
         assert_allclose(norms, lengths[v], atol=1e-9)
         assert_allclose(cross, kernel_map.cross(rows, weights), atol=1e-12)
-    both = centred_rows(kernel_map, rows, np.array([0.3, 0.7]))[1]
+    both = kernel_map.cross_and_lengths(rows, np.array([0.3, 0.7]))[1]
     assert_allclose(both, 0.3 * lengths[0] + 0.7 * lengths[1], atol=1e-9)
     lacking = kernel_map.lacking(there, np.array([0.3, 0.7]))
     assert_allclose(lacking[[0, 4, 7, 8]], [0.3, 0.7, 1.0, 0.0])
@@ -141,6 +137,7 @@ def test_diagonals_of_kernels_that_rows_lack(rng):
     X, seen = rng.normal(size=(20, 4)), np.ones((20, 2), bool)
     seen[3:8, 1] = False
     source = completed_map(X, seen, "zero").source
-    assert [len(diagonal) for diagonal in source.diagonals] == [20, 15]
-    assert_allclose(np.concatenate(source.diagonals), 1.0)
-    assert_allclose(source.lowest[1], RBF(gamma=0.3)(X[seen[:, 1], 2:]).min())
+    (first, _), (second, lowest) = source.as_defined(0), source.as_defined(1)
+    assert (len(first), len(second)) == (20, 15)
+    assert_allclose(np.concatenate([first, second]), 1.0)
+    assert_allclose(lowest, RBF(gamma=0.3)(X[seen[:, 1], 2:]).min())

@@ -22,11 +22,10 @@ from kernelweave.kernels import (
     Pipe,
     Polynomial,
     Standardizer,
-    resolve_kernels,
 )
-from kernelweave.kernels.frame import Frame, Framed
-from kernelweave.kernels.maps.sources import FeatureSource
-from kernelweave.kernels.spec import gram_stack
+from kernelweave.kernels.functions import Frame, Framed
+from kernelweave.kernels.maps.kernel_map import FeatureSource
+from kernelweave.kernels.spec import gram_stack, resolve_kernels
 from kernelweave.views.columns import View
 
 #: Kernels, and the changes of the columns that do not affect them.

@@ -29,12 +29,12 @@ from kernelweave._array import to_numpy
 from kernelweave._memory import CHUNK_ENTRIES
 from kernelweave.kernels import base as base_module
 from kernelweave.kernels.base import Kernel, base_matrix, median_distance
-from kernelweave.kernels.frame import Framed
 from kernelweave.kernels.functions import (
     RBF,
     CallableKernel,
     Chi2,
     Cosine,
+    Framed,
     Laplacian,
     Linear,
     Pipe,
@@ -576,7 +576,7 @@ def test_pipe_equals_the_kernel_on_transformed_rows(xp_backend):
         to_numpy(kernel(here(Z), here(X))), expected, rtol=0, atol=1e-12
     )
     assert kernel.psd
-    assert kernel.base == "sqeuclidean"
+    assert kernel.core.base == "sqeuclidean"
     assert not Pipe(PCA(2), CallableKernel(my_kernel)).psd
 
 

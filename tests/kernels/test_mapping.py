@@ -10,7 +10,7 @@ from kernelweave import _memory
 from kernelweave._array import to_numpy
 from kernelweave.exceptions import KernelWarning, MemoryRefusedError
 from kernelweave.kernels import RBF, KernelMap, Linear, center_and_scale
-from kernelweave.kernels.maps.sources import FeatureSource, PrecomputedSource
+from kernelweave.kernels.maps.kernel_map import FeatureSource, PrecomputedSource
 from kernelweave.views.columns import View
 
 

@@ -9,7 +9,7 @@ from scipy import sparse
 
 from kernelweave._array import to_numpy
 from kernelweave.kernels import RBF, Linear
-from kernelweave.kernels.features import FeatureRecipe
+from kernelweave.kernels.features.recipe import FeatureRecipe
 from kernelweave.kernels.moments import (
     PROBE_ROWS,
     ChunkRecipe,

@@ -17,13 +17,13 @@ from kernelweave._array import to_numpy
 from kernelweave.criteria.mixture import MixtureLikelihood
 from kernelweave.exceptions import KernelWarning, KernelWeaveConvergenceWarning
 from kernelweave.fits.predictive import PredictivePath
-from kernelweave.fits.targets import class_target
+from kernelweave.fits.ridge import class_target
 from kernelweave.kernels import RBF, Linear, Pipe
 from kernelweave.models.mixture import weights as _mixture_weights
 from kernelweave.models.mixture.projection import posterior_weights, prior_weights
 from kernelweave.papers.reference.printed_mixture import printed_weights
 from kernelweave.solvers import solve
-from kernelweave.solvers.em import truncated_responsibilities
+from kernelweave.solvers.mixture import truncated_responsibilities
 from kernelweave.weights import Simplex
 
 SETTINGS = [

@@ -17,7 +17,7 @@ from kernelweave import KernelFDA, MixtureKDA, ProbabilisticKDA
 from kernelweave._array import eigh, to_numpy
 from kernelweave.exceptions import KernelWarning
 from kernelweave.fits import ridge
-from kernelweave.fits.targets import class_target
+from kernelweave.fits.ridge import class_target
 from kernelweave.kernels import RBF, Linear
 
 ONE = [("all", RBF(gamma=0.1), slice(None))]

@@ -22,9 +22,9 @@ from kernelweave import (
     solve,
 )
 from kernelweave._array import FactorizationError
-from kernelweave.criteria.fisher.within import WithinFisher
+from kernelweave.criteria.fisher import WithinFisher
 from kernelweave.exceptions import KernelWeaveConvergenceWarning
-from kernelweave.fits.targets import class_target
+from kernelweave.fits.ridge import class_target
 from kernelweave.kernels import DenseBank, center_and_scale
 
 MODELS = [

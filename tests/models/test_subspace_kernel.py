@@ -14,8 +14,7 @@ from kernelweave import MultipleKernelFDA, SubspaceKernel
 from kernelweave._array import device, namespace, to_numpy
 from kernelweave.criteria import Fisher
 from kernelweave.exceptions import KernelWeaveConvergenceWarning
-from kernelweave.fits.label_kernels import label_factor
-from kernelweave.fits.subspace import RegularizedKernel
+from kernelweave.fits.subspace import RegularizedKernel, label_factor
 from kernelweave.kernels import RBF, DenseBank, Linear, center_and_scale
 
 MODELS = [

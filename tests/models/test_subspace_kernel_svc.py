@@ -11,7 +11,7 @@ from sklearn.svm import SVC
 from kernelweave import LpBall, Simplex, SubspaceKernelSVC, solve
 from kernelweave._array import to_numpy
 from kernelweave.criteria import SubspaceMargin
-from kernelweave.fits.targets import signs_of_codes
+from kernelweave.fits.ridge import signs_of_codes
 from kernelweave.inner.svm import hinge, solve_low_rank_svm
 from kernelweave.kernels import RBF, DenseBank, Linear, center_and_scale
 

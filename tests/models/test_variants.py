@@ -7,8 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from kernelweave import KernelFDA, MultipleKernelFDA, MultipleKernelRidge
-from kernelweave.fits.ridge import LooPath
-from kernelweave.fits.targets import reduced_class_target
+from kernelweave.fits.ridge import LooPath, reduced_class_target
 from kernelweave.kernels import DenseBank, center_and_scale
 
 CLASSES = pytest.mark.parametrize("k", [2, 3])

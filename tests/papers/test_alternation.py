@@ -10,12 +10,11 @@ from sklearn.datasets import load_wine
 
 from kernelweave import LpBall, Simplex, SubspaceKernelSVC, solve
 from kernelweave.criteria import SubspaceMargin
-from kernelweave.fits.label_kernels import label_factor
-from kernelweave.fits.subspace import RegularizedKernel, SubspaceSVM
-from kernelweave.fits.targets import signs_of_codes
+from kernelweave.fits.ridge import signs_of_codes
+from kernelweave.fits.subspace import RegularizedKernel, SubspaceSVM, label_factor
 from kernelweave.kernels import RBF, DenseBank, center_and_scale
 from kernelweave.papers.reference.alternation import BestWeights, alternate
-from kernelweave.solvers.local.subspace_joint import solve_joint
+from kernelweave.solvers.local.subspace import solve_joint
 
 BOTH = pytest.mark.parametrize("uncorrelated", [False, True])
 

@@ -9,14 +9,15 @@ from sklearn.svm import SVC
 
 from kernelweave.models import SubspaceKernelSVC
 from kernelweave.papers import _chen2008_claims as says
-from kernelweave.papers import _chen2008_splits as splits
 from kernelweave.papers import chen2008, load_paper
-from kernelweave.papers._chen2008_alternation import ROUNDS, alternation
-from kernelweave.papers._chen2008_closed_form import (
+from kernelweave.papers._chen2008_joint import (
+    ROUNDS,
     best_joint_C,
     joint_kernels,
     mean_kernels,
+    rounds,
 )
+from kernelweave.papers.experiment import first_rows
 from kernelweave.papers.results import Results
 
 #: One draw of small data shows that the program of a paper runs.
@@ -27,35 +28,35 @@ pytestmark = pytest.mark.one_seed
 def data(rng):
     y = np.arange(90) % 3
     X = rng.standard_normal((90, 4)) + 4 * np.eye(3, 4)[y]
-    return splits.normalised(X), y, splits.WIDTHS
+    return chen2008.normalised(X), y, chen2008.WIDTHS
 
 
 @pytest.fixture
 def split(data, rng):
-    return splits.halves(data, rng)
+    return chen2008.halves(data, rng)
 
 
 def test_scaling(rng):
     X = rng.standard_normal((7, 4)) + 3
     X[:, 3] = 1.0
-    scaled = splits.normalised(X)
+    scaled = chen2008.normalised(X)
     np.testing.assert_allclose(scaled.min(axis=0), 0)
     np.testing.assert_allclose(scaled.max(axis=0), [0.5, 0.5, 0.5, 0])
 
 
 def test_halves_choose_a_width(split):
     assert len(split.y_train) == len(split.y_test) == 45
-    assert split.sigma in splits.WIDTHS[1:]  # the narrowest is useless
+    assert split.sigma in chen2008.WIDTHS[1:]  # the narrowest is useless
 
 
 def test_a_width_that_is_given_is_taken(data, rng):
-    assert splits.halves((*data[:2], (7.0,)), rng).sigma == 7.0
+    assert chen2008.halves((*data[:2], (7.0,)), rng).sigma == 7.0
 
 
 def test_the_first_rows_of_each_class(rng):
     y = rng.permutation(np.repeat([0, 1], [350, 40]))
     X = np.arange(390.0)[:, None]
-    kept, classes = splits.first_rows(X, y, 300)
+    kept, classes = first_rows(X, y, 300)
     assert np.bincount(classes).tolist() == [300, 40]
     assert kept[classes == 0].max() < np.flatnonzero(y == 0)[300]
 
@@ -114,15 +115,15 @@ def test_dimensions_and_times(split, method):
 
 @pytest.mark.parametrize("uncorrelated", [False, True])
 def test_bounds_enclose_the_saddle_point(split, uncorrelated):
-    found = alternation(split, split.sigma, 10.0, uncorrelated)
-    assert len(found.upper) == len(found.lower) == len(found.error) == ROUNDS
-    assert min(found.upper) >= 1 - 1e-4
-    assert max(found.lower) <= 1 + 1e-4
+    found = rounds((split, 10.0), uncorrelated)
+    assert len(found["upper"]) == len(found["lower"]) == len(found["errors"]) == ROUNDS
+    assert min(found["upper"]) >= 1 - 1e-4
+    assert max(found["lower"]) <= 1 + 1e-4
     model = SubspaceKernelSVC(
         split.views((split.sigma,)), C=10.0, alpha="loo", uncorrelated=uncorrelated
     )
     certificate = model.fit(split.train, split.y_train).certificate_
-    assert certificate.value == pytest.approx(found.saddle, rel=1e-3)
+    assert certificate.value == pytest.approx(found["saddle"], rel=1e-3)
 
 
 def test_centred_kernels(split):
@@ -197,9 +198,9 @@ def test_quick_forms_are_kept_apart():
 
 
 def test_rows(data_dir):
-    assert len(splits.rows_of("satimage")[1]) == 1800  # Table 1 of the paper
-    assert len(splits.rows_of("satimage", 100)[1]) == 600
-    X, y, widths = splits.rows_of("brain_tumor2")
+    assert len(chen2008.rows_of("satimage")[1]) == 1800  # Table 1 of the paper
+    assert len(chen2008.rows_of("satimage", 100)[1]) == 600
+    X, y, widths = chen2008.rows_of("brain_tumor2")
     assert (X.shape, len(np.unique(y))) == ((50, 10367), 4)
-    assert widths == splits.GENE_WIDTHS
+    assert widths == chen2008.GENE_WIDTHS
     assert X.min() == 0 and X.max() == pytest.approx(10367**-0.5)

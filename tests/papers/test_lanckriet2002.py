@@ -21,7 +21,7 @@ def split(rng):
     X = rng.standard_normal((60, 6))
     y = np.where(X[:, 0] * X[:, 1] + 0.5 * X[:, 2] > 0, 1.0, -1.0)
     kernels = lanckriet2002.three_kernels(X, 0.5)
-    return lanckriet2002.partition((kernels, y), rng)
+    return lanckriet2002.label((kernels, y), rng)
 
 
 def test_kernels(rng):
@@ -61,7 +61,7 @@ def test_more_freedom_gives_a_larger_margin(split):
 def test_rows_that_are_not_separated_have_no_margin(rng):
     X = rng.standard_normal((60, 2))
     y = np.where(X[:, 0] * X[:, 1] > 0, 1.0, -1.0)  # no line separates them
-    split = lanckriet2002.partition((lanckriet2002.three_kernels(X, 0.5), y), rng)
+    split = lanckriet2002.label((lanckriet2002.three_kernels(X, 0.5), y), rng)
     assert lanckriet2002.COLUMNS["K3"](split) == {"separated": 0.0}
 
 
@@ -96,7 +96,7 @@ def test_means_of_thirty_splits(data_dir, name, sigma, column, margin, errors):
     data = lanckriet2002.kernels_of(name, sigma)
     found = [
         lanckriet2002.COLUMNS[column](
-            lanckriet2002.partition(data, np.random.default_rng(1000 + i))
+            lanckriet2002.label(data, np.random.default_rng(1000 + i))
         )
         for i in range(30)
     ]
@@ -109,7 +109,7 @@ def test_means_of_thirty_splits(data_dir, name, sigma, column, margin, errors):
 def test_breast_cancer_to_all_digits():
     """The first split: Eq. 12 of Lanckriet et al. (2002) with weights >= 0."""
     data = lanckriet2002.kernels_of("breast_cancer_wisconsin", 0.5)
-    split = lanckriet2002.partition(data, np.random.default_rng(1000))
+    split = lanckriet2002.label(data, np.random.default_rng(1000))
     bank = DenseBank(3 * split.kernels)
     signs = np.where(split.labelled, split.signs, 0.0)[:, None]
     solution = solve(Margin(bank, signs, "hard"), Simplex(), tol=1e-7)
@@ -140,8 +140,7 @@ def made_up(star_errors, spread=0.0):
             "K*, weights >= 0": cell(0.34, 20.0, 0),
         }
 
-    rows = lanckriet2002.TABLE_1
-    splits = {row: {i: columns(i) for i in range(3)} for row in rows}
+    splits = {row: {i: columns(i) for i in range(3)} for row in EXPERIMENT.rows}
     return Results(EXPERIMENT, splits)
 
 

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from kernelweave.datasets import MissingDataError
-from kernelweave.papers import _zhao2009_claims as says
 from kernelweave.papers import load_paper, zhao2009
 from kernelweave.papers.results import Results
 from kernelweave.papers.run import run_experiment
@@ -82,14 +81,14 @@ def made_up(shift):
     """Ten splits of a data set on which MPKDA-Pri is ahead by ``shift``."""
     experiment = load_paper("zhao2009").select(table=2)[0]
     weights = np.zeros(15)
-    weights[says.PATHWAYS.index(says.MAPK)] = 1.0
+    weights[zhao2009.PATHWAYS.index(zhao2009.MAPK)] = 1.0
 
     def columns(i):
         noise = 0.01 * (i % 2)
         cell = {"accuracy": 0.7 + noise, "kernels": 3.0, "weights": weights.tolist()}
         out = {name: dict(cell) for name in experiment.columns}
-        out[says.PRI]["accuracy"] += shift
-        out[says.KDA]["kernels"], out[says.SVM]["kernels"] = 2.0, 4.0
+        out[zhao2009.PRI]["accuracy"] += shift
+        out[zhao2009.KDA]["kernels"], out[zhao2009.SVM]["kernels"] = 2.0, 4.0
         return out
 
     return Results(experiment, {"Prostate": {i: columns(i) for i in range(10)}})
@@ -114,6 +113,6 @@ def test_picture():
 
 def test_pathways(data_dir):
     array = zhao2009.pathways("leukemia")
-    assert list(array.groups) == list(says.PATHWAYS)
-    assert array.data.shape[1] == array.groups[says.PATHWAYS[-1]].stop
+    assert list(array.groups) == list(zhao2009.PATHWAYS)
+    assert array.data.shape[1] == array.groups[zhao2009.PATHWAYS[-1]].stop
     assert zhao2009.clusters().data.shape == (171, zhao2009.CLUSTERED)

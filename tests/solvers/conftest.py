@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 
-from kernelweave.criteria.fisher.total import Fisher
-from kernelweave.criteria.margin.margin import Margin
-from kernelweave.fits.targets import class_target
+from kernelweave.criteria.fisher import Fisher
+from kernelweave.criteria.margin import Margin
+from kernelweave.fits.ridge import class_target
 from kernelweave.kernels import DenseBank, center_and_scale
 from kernelweave.weights import LpBall, Simplex, Uniform
 

@@ -11,8 +11,13 @@ from scipy.special import log_softmax, logsumexp
 from kernelweave._array import to_numpy
 from kernelweave.criteria.mixture import MixtureLikelihood
 from kernelweave.solvers import solve
-from kernelweave.solvers.em import em, truncated_em, truncated_responsibilities
-from kernelweave.solvers.stacking import residual_moments, stack
+from kernelweave.solvers.fixed_point import em
+from kernelweave.solvers.mixture import (
+    residual_moments,
+    stack,
+    truncated_em,
+    truncated_responsibilities,
+)
 from kernelweave.weights import Simplex
 
 PRIORS = [0.0, 0.3]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kernelweave._array import to_numpy
-from kernelweave.criteria.margin.margin import Margin
+from kernelweave.criteria.margin import Margin
 from kernelweave.kernels import DenseBank, center_and_scale
 from kernelweave.solvers import certify, solve
 from kernelweave.weights import LpBall, Simplex, Uniform

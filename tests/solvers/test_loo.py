@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from kernelweave._array import to_numpy
-from kernelweave.fits.ridge import LooPath
-from kernelweave.fits.targets import reduced_class_target
+from kernelweave.fits.ridge import LooPath, reduced_class_target
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.solvers.local.loo import LeaveOneOut, learn
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kernelweave.criteria.fisher.total import Fisher
-from kernelweave.fits.targets import binary_target, class_target
+from kernelweave.criteria.fisher import Fisher
+from kernelweave.fits.ridge import binary_target, class_target
 from kernelweave.kernels import DenseBank, Linear, Polynomial, center_and_scale
 from kernelweave.solvers import solve
 from kernelweave.weights import Simplex

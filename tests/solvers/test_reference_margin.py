@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kernelweave.criteria.margin.margin import Margin
+from kernelweave.criteria.margin import Margin
 from kernelweave.kernels import DenseBank
 from kernelweave.solvers import solve
 from kernelweave.weights import LpBall, Simplex, Uniform

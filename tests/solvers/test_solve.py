@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kernelweave._array import to_numpy
-from kernelweave.criteria.fisher.total import Fisher
+from kernelweave.criteria.fisher import Fisher
 from kernelweave.kernels import DenseBank, center_and_scale
 from kernelweave.solvers import Solution, TraceRow, solve
 from kernelweave.weights import LpBall, Simplex, Uniform

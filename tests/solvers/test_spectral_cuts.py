@@ -8,9 +8,9 @@ import pytest
 from kernelweave import Fisher, LpBall, Simplex, certify, solve
 from kernelweave.criteria import BlockFisher, Margin
 from kernelweave.criteria.mixture import MixtureLikelihood
-from kernelweave.fits.targets import binary_target
+from kernelweave.fits.ridge import binary_target
 from kernelweave.kernels import DenseBank, center_and_scale
-from kernelweave.solvers.spectral_cuts import nearest_point
+from kernelweave.solvers.cutting_plane import nearest_point
 from kernelweave.weights import SignedSum
 
 CRITERIA = [("hard", 1.0), ("l1", 0.1), ("l2", 1.0), ("l2", "learn")]

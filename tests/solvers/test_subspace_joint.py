@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_wine
 
-from kernelweave.fits.label_kernels import label_factor
-from kernelweave.fits.subspace import RegularizedKernel, SubspaceSVM
-from kernelweave.fits.targets import signs_of_codes
+from kernelweave.fits.ridge import signs_of_codes
+from kernelweave.fits.subspace import RegularizedKernel, SubspaceSVM, label_factor
 from kernelweave.inner.svm import hinge, solve_svm
-from kernelweave.solvers.local.subspace_joint import solve_joint
+from kernelweave.solvers.local.subspace import solve_joint
 
 BOTH = pytest.mark.parametrize("uncorrelated", [False, True])
 

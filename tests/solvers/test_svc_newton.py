@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
-from kernelweave.criteria.margin.margin import MANY_ROWS, Margin
-from kernelweave.inner import svm
+from kernelweave._array import FactorizationError
+from kernelweave.criteria.margin import MANY_ROWS, Margin
+from kernelweave.inner.svm import solve_machine
 from kernelweave.kernels import DenseBank
-from kernelweave.solvers import solve, svc_newton
+from kernelweave.protocols import Method
+from kernelweave.solvers import margin, solve
 from kernelweave.weights import LpBall, Simplex
 
 KINDS = ["hard", "l1", "l2", "learn"]
@@ -30,7 +34,7 @@ def test_few_machines_reach_the_interior_points_value(margins, kind, weight_set,
 def test_value_and_derivatives_are_those_of_the_criterion(margins, rng, kind):
     criterion, _ = margins.reference(80, int(rng.integers(1000)), 3, kind)
     weights = rng.dirichlet(np.ones(criterion.n_weights))
-    machines = svc_newton._Machines(criterion)
+    machines = margin._Machines(criterion)
     for _ in range(2):  # the second starts from the active set of the first
         found, expected = machines.evaluate(weights), criterion.evaluate(weights)
         assert found.value == pytest.approx(expected.value, rel=1e-8)
@@ -51,11 +55,11 @@ def test_several_columns_and_missing_labels(margins, rng):
     assert solution.value == pytest.approx(expected.value, rel=2e-6)
 
 
-def test_where_libsvm_fails_the_interior_point_helps(margins, monkeypatch):
-    monkeypatch.setattr(svm, "MAX_STEPS", 1)
-    monkeypatch.setattr(svm, "MAX_ROUNDS", 1)
+def test_where_libsvm_fails_the_interior_point_helps(margins):
+    hasty = partial(solve_machine, max_steps=1, max_rounds=1)
+    method = Method("hasty", partial(margin.svc_newton, solve_one=hasty), max_iter=60)
     criterion, _ = margins.reference(60, 0, 3, "l1")
-    solution = solve(criterion, Simplex(), "newton", tol=1e-6)
+    solution = solve(criterion, Simplex(), method, tol=1e-6)
     assert solution.converged
     assert solution.value == pytest.approx(4.85697904, rel=2e-6)
     assert solution.n_factorizations > 3 * solution.n_iter
@@ -63,10 +67,10 @@ def test_where_libsvm_fails_the_interior_point_helps(margins, monkeypatch):
 
 def test_where_newton_fails_cutting_planes_go_on(margins, monkeypatch):
     def no_step(criterion, weight_set):
-        raise svc_newton.FactorizationError("no step")
+        raise FactorizationError("no step")
         yield
 
-    monkeypatch.setattr(svc_newton, "newton", no_step)
+    monkeypatch.setattr(margin, "newton", no_step)
     criterion, _ = margins.reference(60, 0, 3, "l1")
     solution = solve(criterion, Simplex(), "newton", tol=1e-6)
     assert solution.converged

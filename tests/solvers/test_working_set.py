@@ -11,7 +11,7 @@ from kernelweave import Fisher, LpBall, Simplex, solve
 from kernelweave.kernels import DenseBank
 from kernelweave.kernels.banks.features import FeatureBank
 from kernelweave.protocols import Method
-from kernelweave.solvers.working_set import working_set
+from kernelweave.solvers.newton import working_set
 
 
 def problem(rng, alpha, n=30, p=110, width=2):

@@ -43,7 +43,7 @@ def split(X, **kwargs):
 def assert_found(data):
     assert np.flatnonzero(~data.observed[:, 0]).tolist() == [1, 4]
     assert np.flatnonzero(~data.observed[:, 1]).tolist() == [4, 7]
-    assert not data.complete
+    assert not data.observed.all()
 
 
 def test_rows_without_a_view(table, xp_backend):
@@ -66,7 +66,7 @@ def test_frames(table, library):
 
 def test_nothing_missing(table):
     data = split(np.nan_to_num(table))
-    assert data.complete and data.observed.shape == (10, 2)
+    assert data.observed.all() and data.observed.shape == (10, 2)
 
 
 def test_dtypes(table):
@@ -178,7 +178,7 @@ def test_shapes_are_checked_all_the_same(stack):
 
 def test_integers_have_no_gaps():
     data, _ = precomputed_with_missing(Model(), np.eye(3, dtype=int), reset=True)
-    assert data.complete
+    assert data.observed.all()
 
 
 def test_take_and_fill(xp_backend):

@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import linprog
 
 from kernelweave.kernels import DenseBank, center_and_scale
-from kernelweave.solvers.reference.fisher import run_solver
+from kernelweave.solvers.reference import run_solver
 from kernelweave.weights import SignedSum, Simplex, WeightSet
 from kernelweave.weights.polyhedral import box_maximizer
 

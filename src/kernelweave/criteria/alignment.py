@@ -2,78 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from kernelweave._array import Array, as_float, eps, from_numpy, namespace, to_numpy
-from kernelweave._tolerances import ROUNDING_UNITS
-from kernelweave.criteria.identifiability import weight_remarks
-from kernelweave.kernels.checks import symmetric
-from kernelweave.protocols import (
-    Bank,
-    CertificateTerms,
-    Criterion,
-    Evaluation,
-    WeightSet,
+from kernelweave._array import (
+    Array,
+    as_float,
+    eps,
+    from_numpy,
+    in_double,
+    namespace,
+    to_numpy,
 )
+from kernelweave._tolerances import ROUNDING_UNITS
+from kernelweave.criteria.base import KernelCriterion
+from kernelweave.kernels.checks import symmetric
+from kernelweave.protocols import Bank, CertificateTerms, Evaluation, WeightSet
 
-__all__ = [
-    "Alignment",
-    "AlignmentTerms",
-    "FactorTarget",
-    "KernelTarget",
-    "kernel_moments",
-]
+__all__ = ["Alignment"]
 
 
-class FactorTarget:
-    """A target kernel ``H H'`` in blocks of rows, from its factor H (n, k).
+class Target:
+    """A target kernel T over n rows, in blocks of rows.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n, k) or (n, n)
+        The factor H of ``T = H H'``, or T itself.
+    is_factor : bool
+        Which of the two.
+    centred : bool
+        Whether to centre T.
 
     Attributes
     ----------
     norm : float
-        The Frobenius norm of ``H H'``.
+        The Frobenius norm of T; 0 if centring leaves only rounding errors.
     """
 
-    def __init__(self, factor: np.ndarray, centred: bool) -> None:
-        size = np.linalg.norm(factor)
-        self._factor = factor - np.mean(factor, axis=0) if centred else factor
-        self.norm = float(np.linalg.norm(self._factor.T @ self._factor))
-        if self.norm <= (10 * len(factor) * np.finfo(float).eps * size) ** 2:
-            self.norm = 0.0
-
-    def block(self, rows: slice) -> np.ndarray:
-        """(r, n)."""
-        return self._factor[rows] @ self._factor.T
-
-
-class KernelTarget:
-    """A target kernel T (n, n) in blocks of rows."""
-
-    def __init__(self, kernel: np.ndarray, centred: bool) -> None:
-        size = float(np.linalg.norm(kernel))
+    def __init__(self, values: np.ndarray, is_factor: bool, centred: bool) -> None:
+        rounding = 10 * len(values) * np.finfo(float).eps * np.linalg.norm(values)
         if centred:
-            means = np.mean(kernel, axis=1)
-            kernel = kernel - means[:, None] - means[None, :] + np.mean(means)
-        self._kernel = kernel
-        self.norm = float(np.linalg.norm(kernel))
-        if self.norm <= 10 * len(kernel) * np.finfo(float).eps * size:
+            values = values - np.mean(values, axis=0)
+            if not is_factor:
+                values = values - np.mean(values, axis=1)[:, None]
+        self._values, self._is_factor = values, is_factor
+        self.norm = float(np.linalg.norm(values.T @ values if is_factor else values))
+        if self.norm <= (rounding**2 if is_factor else rounding):
             self.norm = 0.0
 
     def block(self, rows: slice) -> np.ndarray:
         """(r, n)."""
-        return self._kernel[rows]
+        block = self._values[rows]
+        return block @ self._values.T if self._is_factor else block
 
 
 def kernel_moments(
-    bank: Bank,
-    rows: np.ndarray,
-    target: FactorTarget | KernelTarget,
-    centred: bool,
+    bank: Bank, target: Target, centred: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Norms, correlations and cosines to the target of the kernels over some rows.
+    """Norms, correlations and cosines to the target of the kernels.
 
     One pass over the kernels, or two if they are to be centred. Blocks of rows are
     converted to float64, so that sums over float32 kernels lose no accuracy. Each
@@ -84,12 +72,10 @@ def kernel_moments(
     ----------
     bank : Bank
         p kernels.
-    rows : ndarray of int, shape (n,)
-        Row numbers, sorted.
-    target : FactorTarget or KernelTarget
-        T over these rows.
+    target : Target
+        T over the same rows.
     centred : bool
-        Whether to centre the kernels over these rows.
+        Whether to centre the kernels.
 
     Returns
     -------
@@ -100,21 +86,21 @@ def kernel_moments(
     cosines : ndarray of shape (p,)
         ``<G_i, T> / (norm(G_i) norm(T))``.
     """
-    p, n = bank.n_kernels, len(rows)
+    p, n, xp = bank.n_kernels, bank.n_samples, namespace(bank.like)
     # A kernel is positive semidefinite: its largest entry is on the diagonal.
-    sizes = np.max(np.abs(bank.diagonals()[:, rows]), axis=1)
+    sizes = np.max(np.abs(bank.diagonals()), axis=1)
     units = np.where(sizes > 0, sizes, 1.0)
-    means = _row_means(bank, rows) / units[:, None] if centred else None
+    equal = in_double(np.full((n, 1), 1.0 / n), bank.like)
+    means = to_numpy(bank.apply(equal))[:, :, 0] / units[:, None] if centred else None
     gram, inner, before = np.zeros((p, p)), np.zeros(p), np.zeros(p)
-    for part, block in _blocks(bank, rows):
-        block = block / from_numpy(units, block)[:, None, None]
+    for rows, block in bank.row_blocks():
+        block = as_float(block, xp.float64) / in_double(units, block)[:, None, None]
         if means is not None:
-            before += to_numpy(namespace(block).sum(block * block, axis=(1, 2)))
-            block = _centre(block, means, part)
-        flat = namespace(block).reshape(block, (p, -1))
-        goal = from_numpy(target.block(part).reshape(-1), flat)
+            before += to_numpy(xp.sum(block * block, axis=(1, 2)))
+            block = _centre(block, means, rows)
+        flat = xp.reshape(block, (p, -1))
         gram += to_numpy(flat @ flat.T)
-        inner += to_numpy(flat @ goal)
+        inner += to_numpy(flat @ from_numpy(target.block(rows).reshape(-1), flat))
     squares = np.diag(gram).copy()
     if centred:
         # Rounding that centring leaves of a constant kernel.
@@ -124,28 +110,6 @@ def kernel_moments(
     whole = np.where(norms > 0, norms, np.inf)
     correlations = gram / whole[:, None] / whole[None, :]
     return norms * units, correlations, inner / whole / target.norm
-
-
-def _blocks(bank: Bank, rows: np.ndarray) -> Iterator[tuple[slice, Array]]:
-    """The kernels between ``rows``, float64, a few rows (p, r, n) at a time."""
-    xp, every = namespace(bank.like), len(rows) == bank.n_samples
-    columns = from_numpy(rows, bank.like, dtype=xp.int64)
-    for part, block in bank.row_blocks():
-        if not every:
-            first = part.start
-            part = slice(*map(int, np.searchsorted(rows, (first, part.stop))))
-            block = xp.take(block, columns[part] - first, axis=1)
-            block = xp.take(block, columns, axis=2)
-        yield part, as_float(block, xp.float64)
-
-
-def _row_means(bank: Bank, rows: np.ndarray) -> np.ndarray:
-    """Means (p, n) of the rows of each kernel, over ``rows``."""
-    chosen = np.zeros((bank.n_samples, 1))
-    chosen[rows] = 1.0 / len(rows)
-    dtype = namespace(bank.like).float64
-    sums = bank.apply(from_numpy(chosen, bank.like, dtype))
-    return to_numpy(sums)[:, rows, 0]
 
 
 def _centre(block: Array, means: np.ndarray, part: slice) -> Array:
@@ -165,7 +129,7 @@ SMALLEST_STEP = 1e-15
 UNRELATED = 1e-12
 
 
-class Alignment(Criterion):
+class Alignment(KernelCriterion):
     """``J(w) = -A(w)``, the alignment of ``K = sum_i w_i G_i`` with a target kernel T.
 
     Cristianini et al. (2001); Lanckriet et al. (2002), Eq. 11; with ``centred=True``
@@ -223,32 +187,25 @@ class Alignment(Criterion):
             raise ValueError("give either target or target_kernel, not both")
         n = bank.n_samples
         if target is not None:
-            factor = _from_columns(target, n)
-            labelled = np.flatnonzero(np.any(factor != 0, axis=1))
+            values = _from_columns(target, n)
+            labelled = np.flatnonzero(np.any(values != 0, axis=1))
         else:
-            square, labelled = _from_kernel(target_kernel, n), np.arange(n)
+            values, labelled = _from_kernel(target_kernel, n), np.arange(n)
         self.rows = labelled if rows is None else _row_numbers(rows, n)
         if len(self.rows) < 2:
             raise ValueError(
                 f"alignment needs at least 2 labelled rows; got {len(self.rows)}"
             )
-        known: FactorTarget | KernelTarget
-        if target is not None:
-            known = FactorTarget(factor[self.rows], self.centred)
-        else:
-            known = KernelTarget(square[np.ix_(self.rows, self.rows)], self.centred)
+        values = values[self.rows]
+        values = values if target_kernel is None else values[:, self.rows]
+        known = Target(values, target is not None, self.centred)
         if known.norm == 0.0:
             raise ValueError(
                 "the target is zero on the labelled rows"
                 + (" after centring: it contains only one class" if centred else "")
             )
-        moments = kernel_moments(bank, self.rows, known, self.centred)
+        moments = kernel_moments(bank.restrict(self.rows), known, self.centred)
         self.norms, self.correlations, self.cosines = moments
-
-    @property
-    def n_kernels(self) -> int:
-        """The number p of kernels."""
-        return self.bank.n_kernels
 
     def alignment(self, weights: np.ndarray) -> float:
         """``A(w)``, between -1 and 1; 0 where the kernel vanishes on the rows."""
@@ -297,7 +254,7 @@ class Alignment(Criterion):
 
     def remarks(self, weights: np.ndarray) -> tuple[str, ...]:
         """Whether the weights are unique, and whether there is anything to align."""
-        remarks = weight_remarks(self.bank, weights, learns_alpha=False)
+        remarks = super().remarks(weights)
         if np.max(self.cosines) <= UNRELATED:
             remarks += (
                 "no kernel is aligned with the target on the labelled rows: every "

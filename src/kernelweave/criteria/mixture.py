@@ -65,10 +65,9 @@ class MixtureLikelihood(Criterion):
         """
         n = self.ratio.shape[0]
         mixed = self._mixed(weights)
-        rows, columns = (
-            1.0 / _positive(mixed),
-            1.0 / np.maximum(weights, INVERTIBLE_SQUARE),
-        )
+        # zeros become numbers whose inverse can still be squared
+        rows = 1.0 / namespace(mixed).clip(mixed, min=INVERTIBLE_SQUARE)
+        columns = 1.0 / np.maximum(weights, INVERTIBLE_SQUARE)
         gradient = -(to_numpy(rows @ self.ratio) + self.prior * columns) / n
         second = None
         if hessian:
@@ -106,14 +105,9 @@ class MixtureLikelihood(Criterion):
 
     def _value(self, weights: np.ndarray, mixed: Array) -> float:
         xp = namespace(mixed)
+        n, p = self.ratio.shape
         with np.errstate(divide="ignore"):
             value = -1.0 - float(xp.mean(xp.log(mixed)))
             if self.prior > 0:
-                p, n = len(weights), mixed.shape[0]
                 value -= self.prior * float(np.sum(np.log(p * weights))) / n
         return value
-
-
-def _positive(x: Array) -> Array:
-    """``x``, with 0 replaced by a number whose inverse can still be squared."""
-    return namespace(x).clip(x, min=INVERTIBLE_SQUARE)

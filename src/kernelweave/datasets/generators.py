@@ -22,6 +22,12 @@ et al. 2009, Section IV A).
 """
 
 
+def _require(least: int, **values: int) -> None:
+    for name, value in values.items():
+        if value < least:
+            raise ValueError(f"{name} must be at least {least}; got {value!r}")
+
+
 def make_waveform(
     n_samples: int = 300,
     *,
@@ -63,10 +69,8 @@ def make_waveform(
     >>> make_waveform(30, random_state=0).data.shape
     (30, 40)
     """
-    if n_samples < 3:
-        raise ValueError(f"n_samples must be at least 3; got {n_samples!r}")
-    if noise_features < 0:
-        raise ValueError(f"noise_features must be at least 0; got {noise_features!r}")
+    _require(3, n_samples=n_samples)
+    _require(0, noise_features=noise_features)
     rng = check_random_state(random_state)
     j = np.arange(1, 22)
     waves = np.array([np.maximum(6 - np.abs(j - centre), 0) for centre in (7, 15, 11)])
@@ -121,10 +125,8 @@ def make_gaussian_views(
     >>> make_gaussian_views(100, n_views=3, random_state=0).data.shape
     (100, 6)
     """
-    if n_samples < 2:
-        raise ValueError(f"n_samples must be at least 2; got {n_samples!r}")
-    if n_views < 1:
-        raise ValueError(f"n_views must be at least 1; got {n_views!r}")
+    _require(2, n_samples=n_samples)
+    _require(1, n_views=n_views)
     if not spread > 0:
         raise ValueError(f"spread must be > 0; got {spread!r}")
     rng = check_random_state(random_state)
@@ -203,10 +205,7 @@ def make_views(
     >>> bunch.data.shape, bunch.informative
     ((60, 15), ['view0'])
     """
-    counts = {"n_views": n_views, "n_features": n_features}
-    for name, value in counts.items():
-        if value < 1:
-            raise ValueError(f"{name} must be at least 1; got {value!r}")
+    _require(1, n_views=n_views, n_features=n_features)
     if not 0 <= n_informative <= n_views:
         raise ValueError(
             f"n_informative must be between 0 and n_views={n_views}; "

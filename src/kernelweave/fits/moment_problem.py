@@ -1,4 +1,4 @@
-"""A million rows reduced to a few: the problem over n rows from second moments."""
+"""The problem over n rows, and its held-out errors, from second moments."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ import numpy as np
 from kernelweave._array import (
     Array,
     FactorizationError,
+    eigh,
+    eps,
     from_numpy,
     namespace,
     robust_cholesky,
     to_numpy,
 )
 from kernelweave._tolerances import CONSTANT_VARIANCE
+from kernelweave.fits.ridge import AlphaPath
 from kernelweave.kernels.banks.features import FeatureBank
 
-__all__ = ["MomentProblem"]
+__all__ = ["CvPath", "GcvPath", "MomentProblem"]
 
 #: Before the factorisation each variance is raised by machine precision times the
 #: number of columns, then by ten times more on each failure, up to this share of it.
@@ -48,9 +51,9 @@ class MomentProblem:
         Names of the kernels.
     precision : float
         Machine precision of the products behind ``gram``.
-    origins : ndarray of shape (p,), optional
+    origins : ndarray of shape (p,), default=0
         Squared length of the vector subtracted from the features of each kernel.
-    noise : ndarray of shape (p,), optional
+    noise : ndarray of shape (p,), default=0
         Variance of the features of each kernel that stems from rounding of its columns.
 
     Attributes
@@ -78,22 +81,20 @@ class MomentProblem:
         widths: list[int],
         names: list[str],
         precision: float,
-        origins: np.ndarray | None = None,
-        noise: np.ndarray | None = None,
+        origins: np.ndarray | float = 0.0,
+        noise: np.ndarray | float = 0.0,
     ) -> None:
-        xp, head = namespace(gram), 1 + coding.shape[0]
+        head = 1 + coding.shape[0]
         self.widths, self.coding = list(widths), coding
         self.precision = precision
         self.n_rows = round(float(gram[0, 0]))
         means = gram[0, :] / self.n_rows
-        second = to_numpy(xp.linalg.diagonal(gram))[head:]
         centred = gram - self.n_rows * means[:, None] * means[None, :]
         self.mean = means[head:]
-        origins = np.zeros(len(widths)) if origins is None else origins
-        noise = np.zeros(len(widths)) if noise is None else noise
-        self.scales = self._scales(
-            to_numpy(xp.linalg.diagonal(centred))[head:], second, origins, noise
-        )
+        traces, second = (_traces(a[head:, head:], widths) for a in (centred, gram))
+        rounding = CONSTANT_VARIANCE * precision * (second + self.n_rows * origins)
+        varies = traces > np.maximum(rounding, self.n_rows * noise)
+        self.scales = np.where(varies, self.n_rows / np.where(varies, traces, 1.0), 0.0)
         self.active = [int(i) for i in np.flatnonzero(self.scales)]
         if not self.active:
             raise ValueError(
@@ -116,34 +117,17 @@ class MomentProblem:
     @property
     def n_features(self) -> int:
         """The number of features of the active kernels."""
-        return sum(self.widths[i] for i in self.active)
+        return len(self.used)
 
     @property
     def used(self) -> np.ndarray:
         """Which of all D features belong to active kernels, as indices."""
-        ends = np.cumsum([0, *self.widths])
-        return np.concatenate([np.arange(ends[i], ends[i + 1]) for i in self.active])
+        return np.flatnonzero(np.repeat(self.scales, self.widths))
 
     @property
     def feature_scales(self) -> np.ndarray:
         """The factors by which the features of active kernels were multiplied."""
-        return np.repeat(
-            np.sqrt(self.scales[self.active]), [self.widths[i] for i in self.active]
-        )
-
-    def _scales(
-        self,
-        variances: np.ndarray,
-        second: np.ndarray,
-        origins: np.ndarray,
-        noise: np.ndarray,
-    ) -> np.ndarray:
-        ends = np.cumsum([0, *self.widths])[:-1]
-        traces = np.add.reduceat(variances, ends)
-        sizes = np.add.reduceat(second, ends) + self.n_rows * origins
-        rounding = CONSTANT_VARIANCE * self.precision * sizes
-        varies = traces > np.maximum(rounding, self.n_rows * noise)
-        return np.where(varies, self.n_rows / np.where(varies, traces, 1.0), 0.0)
+        return np.sqrt(np.repeat(self.scales, self.widths)[self.used])
 
     def scaled(self, centred: Array) -> Array:
         """``[Z H]'[Z H]`` of active, scaled columns from ``A'A``, (D + k, D + k)."""
@@ -151,14 +135,10 @@ class MomentProblem:
         scale = from_numpy(self.feature_scales, centred)
         coding = from_numpy(self.coding, centred)
         targets = coding.T @ centred[1:head, :]  # (k, 1 + t + D)
-        features = centred[head:, head:]
-        cross = targets[:, head:]
-        if len(self.active) < len(self.widths):
-            used = xp.asarray(self.used, device=centred.device)
-            features = xp.take(xp.take(features, used, axis=0), used, axis=1)
-            cross = xp.take(cross, used, axis=1)
+        used = from_numpy(head + self.used, centred, xp.int64)
+        features = xp.take(xp.take(centred, used, axis=0), used, axis=1)
         features = features * scale[:, None] * scale[None, :]
-        cross = cross * scale[None, :]
+        cross = xp.take(targets, used, axis=1) * scale[None, :]
         corner = targets[:, 1:head] @ coding
         top = xp.concat([features, cross.T], axis=1)
         return xp.concat([top, xp.concat([cross, corner], axis=1)], axis=0)
@@ -180,3 +160,144 @@ class MomentProblem:
                 "precision have lost too many digits; use float64"
             ) from error
         return xp.triu(factor.T), share
+
+
+class GcvPath(AlphaPath):
+    """Generalised cross-validation for every alpha, from one eigendecomposition.
+
+    Golub, Heath and Wahba (1979): where leave-one-out divides the residual of each row
+    by its own ``q_i = (M^-1)_ii``, GCV divides all of them by the mean q_i, which is a
+    trace over n. With eigenvalues s of the combined kernel over n rows and
+    ``q = (sum_j 1/(s_j + alpha) + (n - 1 - r)/alpha) / n``::
+
+        GCV(alpha) = norm(B)^2 / (n k q^2),      B = M^-1 H
+
+    It needs only second moments, and comes close to leave-one-out when no single row
+    has much influence, as with many more rows than features.
+
+    Parameters
+    ----------
+    problem : MomentProblem
+        Kernels and targets over r = D + k rows that represent n.
+    weights : ndarray of shape (p,)
+        Weights of the active kernels.
+    """
+
+    def __init__(self, problem: MomentProblem, weights: np.ndarray) -> None:
+        gram = problem.bank.combine(weights)
+        xp = namespace(gram)
+        self.n_samples = problem.n_rows
+        trace = float(xp.sum(xp.linalg.diagonal(gram)))
+        self.mean_eigenvalue = trace / self.n_samples if trace > 0 else 1.0
+        flat = xp.reshape(gram, (-1,))
+        largest = float(flat @ flat) ** 0.5 or 1.0
+        values, vectors = eigh(gram)
+        self.eigenvalues = xp.maximum(values, xp.zeros_like(values))
+        self.rotated = vectors.T @ problem.target
+        self.smallest_alpha = 10.0 * max(eps(values), problem.precision) * largest
+
+    def press(self, alphas: np.ndarray) -> np.ndarray:
+        """``GCV(alpha)`` for each of ``alphas`` (a,), (a,)."""
+        squares = to_numpy(namespace(self.rotated).sum(self.rotated**2, axis=1))
+        values, n = to_numpy(self.eigenvalues), self.n_samples
+        alphas = np.asarray(alphas, dtype=np.float64)
+        shrink = 1.0 / (values + alphas[:, None])  # (a, r)
+        rest = (n - 1 - len(values)) / alphas
+        q = np.maximum(np.sum(shrink, axis=1) + rest, 1e-300) / n
+        return shrink**2 @ squares / (n * int(self.rotated.shape[1]) * q**2)
+
+
+class CvPath(AlphaPath):
+    """Mean squared error of exact k-fold cross-validation along a path of alphas.
+
+    The training moments are the total minus those of the fold: no row is visited
+    again. For each fold, kernels and targets are re-centred, and kernels rescaled to
+    the right trace, on the rows that remain. With the eigenvalues s and eigenvectors V
+    of the second moments of their weighted features Z, the coefficients are
+    ``V (s + alpha)^-1 V'Z'H`` for every alpha, and their squared error on the fold is a
+    quadratic form in the moments of the fold.
+
+    Parameters
+    ----------
+    problem : MomentProblem
+        Kernels and targets of all rows.
+    folds : array of shape (f, 1 + t + D, 1 + t + D)
+        ``A'A`` of each fold.
+    weights : ndarray of shape (p,)
+        Weights of the active kernels.
+    """
+
+    def __init__(
+        self, problem: MomentProblem, folds: Array, weights: np.ndarray
+    ) -> None:
+        self.n_samples = problem.n_rows
+        self.mean_eigenvalue = float(np.sum(weights))
+        self.smallest_alpha = (
+            10.0 * problem.precision * problem.n_rows * self.mean_eigenvalue
+        )
+        total = namespace(folds).sum(folds, axis=0)
+        parts = (folds[f, :, :] for f in range(folds.shape[0]))
+        self.parts = [
+            _Fold(problem, total - part, part, weights)
+            for part in parts
+            if round(float(part[0, 0])) > 0
+        ]
+
+    def press(self, alphas: np.ndarray) -> np.ndarray:
+        """Mean squared error for each of ``alphas`` (a,), (a,)."""
+        k = self.parts[0].cross.shape[1]
+        errors = [
+            sum(part.error(float(a)) for part in self.parts)
+            for a in np.asarray(alphas, dtype=np.float64)
+        ]
+        return np.array(errors) / (self.n_samples * k)
+
+
+class _Fold:
+    """Training moments in their eigenbasis, and the moments of the held-out rows."""
+
+    def __init__(
+        self, problem: MomentProblem, train: Array, held_out: Array, weights: np.ndarray
+    ) -> None:
+        n = round(float(train[0, 0]))
+        if n < 2:
+            raise ValueError("cross-validation needs at least 2 rows outside each fold")
+        means = train[0, :] / n
+        centred = train - n * means[:, None] * means[None, :]
+        features, target, _ = _blocks(problem, centred)
+        # a kernel that is constant on the training rows predicts nothing here
+        traces = _traces(features, problem.bank.widths)
+        factors = weights * n / np.where(traces > 1e-12 * n, traces, np.inf)
+        scale = from_numpy(np.sqrt(np.repeat(factors, problem.bank.widths)), features)
+        features = features * scale[:, None] * scale[None, :]
+        self.values, vectors = eigh(features)
+        self.cross = vectors.T @ (target * scale[:, None])  # (D, k)
+        # moments of the held-out rows about the means of the training rows
+        m = round(float(held_out[0, 0]))
+        product = means[:, None] * held_out[0, :][None, :]
+        shifted = held_out - product - product.T + m * means[:, None] * means[None, :]
+        zz, zh, self.hh = _blocks(problem, shifted)
+        rotate = scale[:, None] * vectors
+        self.zz, self.zh = rotate.T @ zz @ rotate, rotate.T @ zh
+
+    def error(self, alpha: float) -> float:
+        """Sum of squared errors on the held-out rows."""
+        xp = namespace(self.cross)
+        coef = self.cross / (self.values[:, None] + alpha)
+        linear = float(xp.sum(coef * self.zh))
+        return self.hh - 2.0 * linear + float(xp.sum(coef * (self.zz @ coef)))
+
+
+def _traces(gram: Array, widths: list[int]) -> np.ndarray:
+    """The trace of each diagonal block of ``gram`` (D, D), (p,)."""
+    diagonal = to_numpy(namespace(gram).linalg.diagonal(gram))
+    return np.add.reduceat(diagonal, np.cumsum([0, *widths])[:-1])
+
+
+def _blocks(problem: MomentProblem, gram: Array) -> tuple[Array, Array, float]:
+    """``Z'Z`` (D, D), ``Z'H`` (D, k) and ``tr H'H`` of active, scaled features."""
+    d = problem.n_features
+    joint = problem.scaled(gram)
+    xp = namespace(joint)
+    corner = float(xp.sum(xp.linalg.diagonal(joint[d:, d:])))
+    return joint[:d, :d], joint[:d, d:], corner

@@ -110,22 +110,20 @@ class PredictivePath(LooPath):
         noise : ndarray of shape (k,)
             Noise levels.
         """
-        xp = namespace(rows)
-        values = self.eigenvalues
+        xp, values = namespace(rows), self.eigenvalues
+        levels = from_numpy(np.asarray(noise, dtype=np.float64), values)
+        smooth = 1.0 / (values[:, None] + levels[None, :])  # (n - 1, k)
+        tiny = values <= self.smallest_alpha
+        safe = xp.where(tiny, xp.ones_like(values), values)
+        inverse = xp.where(tiny, xp.zeros_like(values), 1.0 / safe)
         parts = []
         for part in row_chunks(rows.shape[0], self.n_samples):
             squares = (rows[part, :] @ self.vectors) ** 2  # (m, n - 1)
-            tiny = values <= self.smallest_alpha
-            safe = xp.where(tiny, xp.ones_like(values), values)
-            inside = squares @ xp.where(tiny, xp.zeros_like(values), 1.0 / safe)
-            columns = []
-            for level in np.asarray(noise, dtype=np.float64):
-                known = squares @ (1.0 / (values + float(level)))
-                free = xp.maximum(norms[part], inside) - known
-                free = xp.maximum(free, xp.zeros_like(free))
-                columns.append(free + float(level) * (1.0 + 1.0 / self.n_samples))
-            parts.append(xp.stack(columns, axis=1))
-        return as_float(xp.concat(parts), rows.dtype)
+            longest = xp.maximum(norms[part], squares @ inverse)
+            free = longest[:, None] - squares @ smooth
+            parts.append(xp.maximum(free, xp.zeros_like(free)))
+        free_noise = levels * (1.0 + 1.0 / self.n_samples)
+        return as_float(xp.concat(parts) + free_noise[None, :], rows.dtype)
 
     def _marginal_terms(self, noises: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """``sum z^2 d`` (g, k) and ``sum log(s + lambda)`` (g,)."""

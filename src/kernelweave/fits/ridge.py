@@ -1,10 +1,11 @@
-"""Regularised discriminants on one kernel, and leave-one-out errors along alpha."""
+"""Targets, regularised discriminants on one kernel, and leave-one-out errors."""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -15,6 +16,7 @@ from kernelweave._array import (
     add_to_diagonal,
     as_float,
     cholesky,
+    column_means,
     eigh,
     eps,
     from_numpy,
@@ -22,6 +24,7 @@ from kernelweave._array import (
     namespace,
     solve_factored,
     to_numpy,
+    units_of,
 )
 from kernelweave._memory import row_chunks
 from kernelweave._tolerances import SAME_SCORE
@@ -30,10 +33,149 @@ __all__ = [
     "AlphaPath",
     "KernelFit",
     "LooPath",
+    "binary_target",
+    "class_target",
     "factor_regularized",
     "fit_kernel",
+    "output_frame",
     "principal_axes",
+    "reduced_class_target",
+    "signs_of_codes",
 ]
+
+#: Largest output allowed, relative to the largest float: predictions are sums of them.
+ROOM = 1e-6
+
+
+def binary_target(codes: np.ndarray) -> np.ndarray:
+    """``a_i = 1/m+`` in the positive class and ``-1/m-`` in the other, (n, 1).
+
+    Ye et al. (2007), Eq. 8. Class 1, the second in sorted order, is the positive one,
+    as in scikit-learn, so that the sign of a projection is that of a decision function.
+
+    Parameters
+    ----------
+    codes : ndarray of shape (n,)
+        0 or 1 for each sample.
+    """
+    codes = checked_codes(codes, 2)
+    counts = np.bincount(codes, minlength=2)
+    return np.where(codes == 1, 1.0 / counts[1], -1.0 / counts[0])[:, None]
+
+
+def class_target(codes: np.ndarray, n_classes: int) -> np.ndarray:
+    """``H = E diag(q)^-1 - 1 q'`` with ``q_c = sqrt(n_c / n)``, (n, k).
+
+    Ye et al. (2007), Eq. 25, with the class size of the column in every entry (the
+    printed index is the sample's). E is the class indicator matrix. H satisfies
+    ``1'H = 0``, ``H q = 0`` and ``H'H = n (I - q q')``.
+
+    Parameters
+    ----------
+    codes : ndarray of shape (n,)
+        Classes 0 .. k - 1, each of which must occur.
+    n_classes : int
+        k.
+    """
+    codes = checked_codes(codes, n_classes)
+    q = np.sqrt(np.bincount(codes, minlength=n_classes) / len(codes))
+    target = np.tile(-q, (len(codes), 1))
+    target[np.arange(len(codes)), codes] += 1.0 / q[codes]
+    return target
+
+
+def reduced_class_target(
+    codes: np.ndarray, n_classes: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """``H V`` (n, k - 1) and V (k, k - 1), an orthonormal basis of the complement of q.
+
+    Since ``H q = 0``, nothing is lost: ``tr(V'H' M^-1 H V) = tr(H' M^-1 H)`` for every
+    M, and ``H = (H V) V'``. Every product has one column fewer.
+
+    Parameters
+    ----------
+    codes : ndarray of shape (n,)
+        Classes 0 .. k - 1, each of which must occur.
+    n_classes : int
+        k.
+    """
+    target = class_target(codes, n_classes)
+    rotation = normal_basis(
+        np.sqrt(np.bincount(codes, minlength=n_classes) / len(codes))
+    )
+    return target @ rotation, rotation
+
+
+def normal_basis(q: np.ndarray) -> np.ndarray:
+    """An orthonormal basis (k, k - 1) of the complement of a unit vector q >= 0 (k,).
+
+    The reflection ``I - u u'/u_1`` with ``u = e_1 + q`` maps e_1 to -q, so its other
+    columns are orthogonal to q. Unlike an eigendecomposition, it fixes the signs.
+    """
+    u = q.copy()
+    u[0] += 1.0
+    return (np.eye(len(q)) - np.outer(u, u) / u[0])[:, 1:]
+
+
+def checked_codes(codes: np.ndarray, n_classes: int) -> np.ndarray:
+    """``codes`` (n,), or an error that says what is wrong with them."""
+    codes = np.asarray(codes)
+    if codes.ndim != 1 or not np.issubdtype(codes.dtype, np.integer):
+        raise ValueError(
+            "class codes must be a vector of integers; "
+            f"got dtype {codes.dtype} and shape {codes.shape}"
+        )
+    if n_classes < 2:
+        raise ValueError(f"a target needs at least 2 classes, got {n_classes}")
+    if len(codes) == 0 or codes.min() < 0 or codes.max() >= n_classes:
+        span = f"{codes.min()} .. {codes.max()}" if len(codes) else "none"
+        raise ValueError(
+            f"class codes must lie in 0 .. {n_classes - 1}, found {span}; "
+            "numpy.unique(y, return_inverse=True) makes such codes"
+        )
+    missing = np.flatnonzero(np.bincount(codes, minlength=n_classes) == 0)
+    if len(missing):
+        raise ValueError(
+            f"class {missing[0]} of {n_classes} has no samples; leave it out"
+        )
+    return codes
+
+
+def signs_of_codes(codes: np.ndarray, k: int) -> np.ndarray:
+    """+1 and -1: (n, 1) for two classes, else each class against the rest, (n, k).
+
+    Negative codes mark unlabelled rows, whose signs are 0.
+    """
+    classes = np.arange(k)[None, :] if k > 2 else np.array([[1]])
+    signs = np.where(codes[:, None] == classes, 1.0, -1.0)
+    return np.where(codes[:, None] < 0, 0.0, signs)
+
+
+def output_frame(outputs: np.ndarray, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and unit (t,) of each output: in these units, squares do not overflow.
+
+    The unit is 1 for deviations of ordinary size, otherwise the next larger power of 2.
+
+    Parameters
+    ----------
+    outputs : ndarray of shape (n, t)
+        Regression outputs in float64.
+    dtype : numpy.dtype
+        Floating dtype of the predictions, which must be able to hold them.
+    """
+    limits = np.finfo(dtype)
+    limit = float(limits.max) * ROOM
+    if np.max(np.abs(outputs), initial=0.0) > limit:
+        i, j = (int(index) for index in np.argwhere(np.abs(outputs) > limit)[0])
+        column = f", column {j}" if outputs.shape[1] > 1 else ""
+        raise ValueError(
+            f"y holds {outputs[i, j]:.3g} in row {i}{column}, but predictions in "
+            f"{np.dtype(dtype)}, the dtype of X, must stay below {limit:.1g}. Divide y "
+            "by a constant, or pass X in float64."
+        )
+    mean = column_means(outputs)
+    return mean, units_of(np.max(np.abs(outputs - mean), axis=0), limits.bits)
+
 
 #: The alpha to recommend, in units of eps times the trace. Most kernels need less than
 #: one; Gaussians so wide that centring cancels most digits needed up to 16.
@@ -41,7 +183,7 @@ ENOUGH = 20.0
 
 
 def factor_regularized(matrix: Array, alpha: float, unit: float = 1.0) -> Array:
-    """Cholesky factor of ``G + alpha I``, given as a matrix (n, n) to overwrite.
+    """Cholesky factor of ``G + alpha I`` for G (n, n), which is overwritten.
 
     If the smallest eigenvalues of G are rounding errors, the sum is positive definite
     only if alpha exceeds them.
@@ -49,7 +191,7 @@ def factor_regularized(matrix: Array, alpha: float, unit: float = 1.0) -> Array:
     Parameters
     ----------
     matrix : array of shape (n, n)
-        The sum; its memory is reused.
+        G; its memory is reused.
     alpha : float
         The value added to the diagonal.
     unit : float, default=1.0
@@ -62,6 +204,7 @@ def factor_regularized(matrix: Array, alpha: float, unit: float = 1.0) -> Array:
     """
     xp = namespace(matrix)
     precision = xp.finfo(matrix.dtype)
+    add_to_diagonal(matrix, alpha)
     trace = float(xp.sum(xp.linalg.diagonal(matrix)))
     if not math.isfinite(trace):
         raise FactorizationError(
@@ -110,7 +253,6 @@ def fit_kernel(gram: Array, target: Array, alpha: float) -> KernelFit:
     xp, n = namespace(gram), gram.shape[0]
     shift = 1.0
     gram += shift / n
-    add_to_diagonal(gram, alpha)
     factor = factor_regularized(gram, alpha)
     coef = solve_factored(factor, target)
     inverse = lower_inverse(factor)
@@ -127,9 +269,8 @@ def principal_axes(coef: Array, target: Array) -> Array:
     positive.
     """
     explained = to_numpy(target.T @ coef).astype(np.float64)
-    values, vectors = np.linalg.eigh((explained + explained.T) / 2)
-    # a small H' M^-1 H means that the kernel explains the direction well
-    vectors = vectors[:, np.argsort(values, kind="stable")]
+    # ascending: a small H' M^-1 H means that the kernel explains the direction well
+    vectors = np.linalg.eigh((explained + explained.T) / 2)[1]
     largest = np.argmax(np.abs(vectors), axis=0)
     vectors = vectors * np.sign(vectors[largest, np.arange(vectors.shape[1])])
     return from_numpy(vectors, coef)
@@ -252,10 +393,6 @@ class LooPath(AlphaPath):
 
     def _precision(self, shrink: Array) -> Array:
         """``(U * U) D`` for D (n - 1, a), squaring a block of rows at a time."""
-        xp = namespace(shrink)
-        parts = [
-            (block * block) @ shrink
-            for rows in row_chunks(self.n_samples, self.n_samples)
-            for block in (self.vectors[rows, :],)
-        ]
-        return xp.concat(parts)
+        blocks = row_chunks(self.n_samples, self.n_samples)
+        parts = [self.vectors[rows, :] ** 2 @ shrink for rows in blocks]
+        return namespace(shrink).concat(parts)

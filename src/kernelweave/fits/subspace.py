@@ -1,4 +1,4 @@
-"""Closed forms for subspaces of a kernel's feature space that depend on the labels."""
+"""Label kernels, and closed forms for the subspaces that depend on them."""
 
 from __future__ import annotations
 
@@ -6,22 +6,160 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import linalg
 
 from kernelweave._array import (
     Array,
-    add_to_diagonal,
     eps,
     from_numpy,
     namespace,
+    psd_factor,
     solve_factored,
     squared_norm,
     to_numpy,
 )
-from kernelweave.fits.label_kernels import column_signs
-from kernelweave.fits.ridge import factor_regularized
+from kernelweave._tolerances import NULL_EIGENVALUE
+from kernelweave.fits.ridge import (
+    checked_codes,
+    factor_regularized,
+    normal_basis,
+    reduced_class_target,
+)
 from kernelweave.inner.svm import hinge, solve_low_rank_svm, solve_svm
+from kernelweave.kernels.checks import symmetric
 
-__all__ = ["JointPoint", "RegularizedKernel", "Subspace", "SubspaceSVM"]
+__all__ = [
+    "JointPoint",
+    "RegularizedKernel",
+    "Subspace",
+    "SubspaceSVM",
+    "column_signs",
+    "label_factor",
+    "target_factor",
+]
+
+#: Relative rounding error of the square root of a matrix: half the digits are lost.
+HALF_OF_THE_DIGITS = 1e-8
+#: Relative difference below which two entries count as equally large.
+TIE = 1e-6
+
+
+def label_factor(
+    codes: np.ndarray, n_classes: int, kernel: str | Array = "normalized"
+) -> np.ndarray:
+    """A centred factor L (n, r) of the label kernel: ``P H(y) P = L L'``.
+
+    With the class indicators Y (n, k), Chen et al. (2008), Definition 1::
+
+        "indicator"    H = Y Y'                (pairs within a class count equally)
+        "normalized"   H = Y (Y'Y)^-1 Y'       (classes count equally)
+        S (k, k)       H = Y S Y'              (S_cd is the similarity of two classes)
+
+    ``G P = G`` for every centred kernel G, so centring H changes no subspace; in
+    Eq. 27 it removes the constant that an uncentred "normalized" kernel adds. Since
+    the indicators sum to the vector of ones, the first two have rank k - 1 once
+    centred, and the null direction is removed exactly.
+
+    Parameters
+    ----------
+    codes : ndarray of shape (n,)
+        Classes 0 .. k - 1, each of which must occur.
+    n_classes : int
+        k.
+    kernel : {"normalized", "indicator"} or array of shape (k, k)
+        The label kernel; a matrix must be symmetric positive semidefinite.
+
+    Returns
+    -------
+    factor : ndarray of shape (n, k - 1) or (n, rank(S))
+        L, with columns that sum to zero.
+    """
+    codes = checked_codes(codes, n_classes)
+    if isinstance(kernel, str):
+        if kernel == "normalized":
+            return reduced_class_target(codes, n_classes)[0] / np.sqrt(len(codes))
+        if kernel != "indicator":
+            raise ValueError(
+                "a label kernel is 'normalized', 'indicator' or a matrix over the "
+                f"classes; got {kernel!r}"
+            )
+        root = normal_basis(np.full(n_classes, 1.0 / np.sqrt(n_classes)))
+    else:
+        root = _root(_checked_kernel(kernel, n_classes))
+    share = np.bincount(codes, minlength=n_classes) / len(codes)
+    centred = root - share @ root
+    if np.max(np.abs(centred)) <= HALF_OF_THE_DIGITS * np.max(np.abs(root)):
+        raise ValueError(
+            "the label kernel treats all classes alike, so there is nothing to "
+            "depend on"
+        )
+    return centred[codes]
+
+
+def column_signs(columns: np.ndarray) -> np.ndarray:
+    """The sign of the largest entry of each column; the first decides a tie."""
+    size = np.abs(columns)
+    first = np.argmax(size >= (1.0 - TIE) * np.max(size, axis=0), axis=0)
+    return np.where(columns[first, np.arange(columns.shape[1])] < 0, -1.0, 1.0)
+
+
+def target_factor(y: np.ndarray) -> np.ndarray:
+    """Centred outputs L (n, m), for the linear label kernel ``H = y y'``.
+
+    Columns are scaled to unit norm, so the units of measurement do not matter.
+
+    Parameters
+    ----------
+    y : ndarray of shape (n,) or (n, m)
+        Regression outputs.
+    """
+    outputs = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
+    if not np.all(np.isfinite(outputs)):
+        raise ValueError("the target contains NaN or infinite values")
+    centred = outputs - outputs.mean(axis=0)
+    size = np.linalg.norm(centred, axis=0)
+    constant = size <= HALF_OF_THE_DIGITS**2 * np.sqrt(len(y)) * np.max(
+        np.abs(outputs), axis=0
+    )
+    if np.all(constant):
+        raise ValueError("every output is constant, so there is nothing to depend on")
+    return centred[:, ~constant] / size[~constant]
+
+
+def _checked_kernel(kernel: Array, n_classes: int) -> np.ndarray:
+    """A symmetric, finite matrix (k, k) of numbers."""
+    matrix = np.asarray(to_numpy(kernel))
+    if matrix.shape != (n_classes, n_classes):
+        raise ValueError(
+            f"a label kernel over {n_classes} classes must have the shape "
+            f"({n_classes}, {n_classes}); got {matrix.shape}"
+        )
+    if matrix.dtype.kind not in "fiubO":
+        raise ValueError(f"the label kernel must hold real numbers; got {matrix.dtype}")
+    matrix = matrix.astype(np.float64)
+    if not np.all(np.isfinite(matrix)):
+        raise ValueError("the label kernel contains NaN or infinite values")
+    return symmetric(matrix, "label_kernel")
+
+
+def _root(matrix: np.ndarray) -> np.ndarray:
+    """R (k, r) with ``R R' = S``: the symmetric root, or r < k columns if rank(S) = r.
+
+    The symmetric root has no arbitrary signs.
+    """
+    values = np.linalg.eigvalsh(matrix)
+    if values[0] < -HALF_OF_THE_DIGITS * max(abs(values[-1]), abs(values[0])):
+        raise ValueError(
+            "the label kernel is not positive semidefinite: its smallest eigenvalue is "
+            f"{values[0]:.3g}, its largest {values[-1]:.3g}"
+        )
+    root = psd_factor(matrix, NULL_EIGENVALUE * len(matrix))
+    if root.shape[1] == len(matrix):
+        return linalg.polar(root, side="left")[1]  # R = P U with P P = S
+    if root.size == 0:
+        return np.zeros((len(matrix), 1))
+    return (root * column_signs(root))[:, ::-1]
+
 
 #: Directions with more than this share of the largest eigenvalue are always kept.
 NOISE = 1e-2
@@ -81,13 +219,10 @@ class RegularizedKernel:
     def __init__(self, gram: Array, alpha: float) -> None:
         if not (np.isfinite(alpha) and alpha > 0):
             raise ValueError(f"alpha must be a finite number > 0, got {alpha!r}")
-        n = gram.shape[0]
         self.gram, self.alpha = gram, float(alpha)
         # G annihilates the vector of ones; adding 11'/n changes no product with a
         # centred matrix and keeps the factorisation well conditioned.
-        matrix = gram + 1.0 / n
-        add_to_diagonal(matrix, self.alpha)
-        self.factor = factor_regularized(matrix, self.alpha)
+        self.factor = factor_regularized(gram + 1.0 / gram.shape[0], self.alpha)
 
     def solve(self, b: Array) -> Array:
         """``(G + alpha I)^-1 b`` for centred columns b (n, k)."""
@@ -150,15 +285,14 @@ def leading_axes(matrix: np.ndarray, rounding: float) -> tuple[np.ndarray, np.nd
     """
     matrix = matrix.astype(np.float64)
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
-    values, vectors = np.flip(values).copy(), np.flip(vectors, axis=1).copy()
-    rank = int(np.sum(values > rounding * max(values[0], 0.0)))
+    rank = int(np.sum(values > rounding * max(values[-1], 0.0)))
     if rank == 0:
         raise ValueError(
             "the kernel does not depend on the labels at all: G L is zero; check that "
             "the rows differ and that kernel and labels belong together"
         )
-    values, vectors = values[:rank], vectors[:, :rank]
-    return values, vectors * column_signs(vectors)
+    leading = np.argsort(-values)[:rank]
+    return values[leading], vectors[:, leading] * column_signs(vectors[:, leading])
 
 
 def decorrelated(subspace: Subspace, target: Array) -> Subspace:

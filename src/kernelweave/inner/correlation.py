@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import linalg
 
+from kernelweave._array import lower_inverse, psd_factor
 from kernelweave.inner.interior_point import predict
 
 __all__ = ["ComplementaryPair", "CorrelationMaximum", "maximize_correlation"]
@@ -68,8 +69,7 @@ class CorrelationMaximum:
         if self.mu == 0.0:
             return np.zeros((m, m))
         x = self.correlation
-        values, vectors = np.linalg.eigh(x)
-        root = vectors * np.sqrt(np.maximum(values, 0.0))
+        root = psd_factor(x)
         moved = root.T @ slopes @ root
         # Normal equations, with a ridge against rounding, refined twice.
         gram = x * x
@@ -120,8 +120,7 @@ def maximize_correlation(a: np.ndarray, tol: float = 1e-12) -> CorrelationMaximu
 
 def nearest_correlation(x: np.ndarray) -> np.ndarray:
     """``x`` with negative eigenvalues removed and its diagonal scaled to one."""
-    values, vectors = np.linalg.eigh(0.5 * (x + x.T))
-    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    root = psd_factor(sym(x))
     size = np.linalg.norm(root, axis=1)
     empty = size == 0.0
     root = root / np.where(empty, 1.0, size)[:, None]
@@ -154,8 +153,8 @@ class ComplementaryPair:
     def __init__(self, x: np.ndarray, s: np.ndarray) -> None:
         k = len(x)
         self.x, self.s = x, s
-        self.x_whitener = _inverse_factor(x + k * NUDGE * np.eye(k))
-        self.s_whitener = _inverse_factor(s)
+        self.x_whitener = lower_inverse(np.linalg.cholesky(x + k * NUDGE * np.eye(k)))
+        self.s_whitener = lower_inverse(np.linalg.cholesky(s))
         self.s_inverse = self.s_whitener.T @ self.s_whitener
         self._schur = linalg.cho_factor(x * self.s_inverse, check_finite=False)
 
@@ -185,7 +184,7 @@ class ComplementaryPair:
         """The dX that corresponds to the centring part and a step dS, (k, k)."""
         return part - sym(self.x @ ds @ self.s_inverse)
 
-    def lengths(self, dx: np.ndarray, ds: np.ndarray) -> tuple[float, float]:
+    def reach(self, dx: np.ndarray, ds: np.ndarray) -> tuple[float, float]:
         """How far X and S can move along dX and dS before they become singular."""
         return _reach(self.x_whitener, dx), _reach(self.s_whitener, ds)
 
@@ -208,7 +207,7 @@ def _follow_path(a: np.ndarray, tol: float) -> tuple[np.ndarray, np.ndarray, int
     best, best_gap, within_goal = (x, t), np.inf, 0
     for n_iter in range(1, MAX_ITER + 1):
         try:
-            pair = ComplementaryPair(x, np.diag(t) - a)
+            pair = _System(x, np.diag(t) - a)
         except np.linalg.LinAlgError:
             return *best, n_iter  # a small eigenvalue is lost to rounding
         size = max(float(np.sum(t)), 1.0)  # sum t >= 1 if A is positive semidefinite
@@ -220,60 +219,46 @@ def _follow_path(a: np.ndarray, tol: float) -> tuple[np.ndarray, np.ndarray, int
             if pair.off_centre <= CENTRED or within_goal > MAX_CENTRING:
                 return x, t, n_iter
         mu_goal = 0.5 * tol * size / k
-        x, t = _next(pair, t, mu_goal, late=relative <= max(LATE, tol))
+        x, t = pair.next(t, mu_goal, late=relative <= max(LATE, tol))
     return *best, MAX_ITER
 
 
-class _System:
+class _System(ComplementaryPair):
     """The conditions linearised at a pair; a step is (dX, dt) with ``diag dX = 0``."""
-
-    def __init__(self, pair: ComplementaryPair) -> None:
-        self.pair = pair
 
     def solve(self, mu: float, before: _Step | None = None) -> _Step:
         correction = None if before is None else before[0] * before[1]  # dX diag(dt)
-        part = self.pair.centring(mu, correction)
-        dt = self.pair.diagonal_step(np.diag(part))
-        return self.pair.answer(part, np.diag(dt)), dt
+        part = self.centring(mu, correction)
+        dt = self.diagonal_step(np.diag(part))
+        return self.answer(part, np.diag(dt)), dt
 
     def mu(self, step: _Step | None = None) -> float:
-        pair, k = self.pair, len(self.pair.x)
-        if step is None:
-            return pair.gap / k
-        length_x, length_t = self.lengths(step)
-        ahead = pair.s + length_t * np.diag(step[1])
-        return float(np.sum((pair.x + length_x * step[0]) * ahead)) / k
+        x, s = self.x, self.s
+        if step is not None:
+            length_x, length_t = self.lengths(step)
+            x, s = x + length_x * step[0], s + length_t * np.diag(step[1])
+        return float(np.sum(x * s)) / len(x)
 
     def lengths(self, step: _Step, share: float = 1.0) -> tuple[float, float]:
         """Step lengths of X and t: a share of the way to the boundary, at most 1."""
-        reach_x, reach_t = self.pair.lengths(step[0], np.diag(step[1]))
+        reach_x, reach_t = self.reach(step[0], np.diag(step[1]))
         return min(1.0, share * reach_x), min(1.0, share * reach_t)
 
+    def next(self, t: np.ndarray, mu_goal: float, late: bool) -> _Step:
+        """X and t after Mehrotra's step, or after a short one along the central path.
 
-def _next(
-    pair: ComplementaryPair, t: np.ndarray, mu_goal: float, late: bool
-) -> tuple[np.ndarray, np.ndarray]:
-    """X and t after Mehrotra's step, or after a short one along the central path.
-
-    The latter still works close to the limit set by rounding.
-    """
-    system, share = _System(pair), TO_BOUNDARY
-    if late:
-        shrink = SHORT if pair.off_centre < 0.5 else 1.0
-        step = system.solve(max(shrink * system.mu(), mu_goal))
-    else:
-        predictor, mu = predict(system, mu_goal)
-        share += BOLDER * min(system.lengths(predictor))
-        step = system.solve(mu, predictor)
-    length_x, length_t = system.lengths(step, share)
-    return unit_diagonal(pair.x + length_x * step[0]), t + length_t * step[1]
-
-
-def _inverse_factor(matrix: np.ndarray) -> np.ndarray:
-    """``L^-1`` of ``matrix = L L'``."""
-    factor = np.linalg.cholesky(matrix)
-    identity = np.eye(len(matrix))
-    return linalg.solve_triangular(factor, identity, lower=True, check_finite=False)
+        The latter still works close to the limit set by rounding.
+        """
+        share = TO_BOUNDARY
+        if late:
+            shrink = SHORT if self.off_centre < 0.5 else 1.0
+            step = self.solve(max(shrink * self.mu(), mu_goal))
+        else:
+            predictor, mu = predict(self, mu_goal)
+            share += BOLDER * min(self.lengths(predictor))
+            step = self.solve(mu, predictor)
+        length_x, length_t = self.lengths(step, share)
+        return unit_diagonal(self.x + length_x * step[0]), t + length_t * step[1]
 
 
 def _reach(whitener: np.ndarray, step: np.ndarray) -> float:

@@ -2,41 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Protocol, TypeVar
+from typing import Any
 
 import numpy as np
 from scipy import linalg
 
 from kernelweave._array import FactorizationError
 
-__all__ = ["BorderedSystem", "LinearizedConditions", "largest_step", "predict"]
-
-Step = TypeVar("Step")
+__all__ = ["BorderedSystem", "largest_step", "predict"]
 
 
-class LinearizedConditions(Protocol[Step]):
-    """Optimality conditions linearised at one point, factored once, solved twice."""
-
-    def solve(self, mu: float, before: Step | None = None) -> Step:
-        """The step to the point where all complementary products equal ``mu``.
-
-        The products of the step ``before``, if given, correct the linearisation.
-        """
-        ...
-
-    def mu(self, step: Step | None = None) -> float:
-        """The mean complementary product, here or after a step to the boundary."""
-        ...
-
-
-def predict(
-    system: LinearizedConditions[Step], goal: float = 0.0
-) -> tuple[Step, float]:
+def predict(system: Any, goal: float = 0.0) -> tuple[Any, float]:
     """Mehrotra's predictor (1992), and the mu to which its corrector should centre.
 
     The predictor heads straight for the ``goal``. If it can reduce mu to a share r
     before it hits the boundary, the corrector aims for ``r^3 mu``:
     ``system.solve(mu, predictor)``.
+
+    Parameters
+    ----------
+    system : object
+        Optimality conditions linearised at one point, factored once, solved twice:
+        ``solve(mu, before=None)`` is the step to the point where all complementary
+        products equal mu, corrected by the products of the step ``before`` if given;
+        ``mu(step=None)`` the mean product, here or after a step to the boundary.
+    goal : float, default=0
+        The smallest mu to head for.
     """
     predictor = system.solve(goal)
     now = system.mu()

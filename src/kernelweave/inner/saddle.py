@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,24 +13,22 @@ from kernelweave._array import (
     Array,
     FactorizationError,
     from_numpy,
+    in_double,
     inner_products,
     namespace,
+    robust_cholesky,
+    solve_triangular,
     tensor_sum,
     to_numpy,
 )
 from kernelweave._memory import require_memory
-from kernelweave.inner.interior_point import predict
-from kernelweave.inner.margin_bounds import (
+from kernelweave.inner.interior_point import BorderedSystem, largest_step, predict
+from kernelweave.inner.svm import (
     MarginTerms,
     balanced,
-    best_intercept,
+    best_intercepts,
     primal_value,
-)
-from kernelweave.inner.saddle_system import (
-    FactoredColumn,
-    Point,
-    Residuals,
-    SaddleSystem,
+    without_intercept,
 )
 from kernelweave.kernels.banks.dense import DenseBank, combine_in_double
 from kernelweave.protocols import Bank, InfeasibleError
@@ -68,29 +67,32 @@ class SaddleProblem:
 
     def at(self, weights: np.ndarray) -> SaddleProblem:
         """The problem in a alone: one kernel, ``sum_i w_i G_i`` for weights (m,)."""
-        kernel = self.combine(weights)
-        tau = self.tau + (float(weights[0]) if self.identity else 0.0)
+        tau, kernel_weights = self.split(np.asarray(weights, dtype=np.float64))
+        kernel = combine_in_double(self.bank, kernel_weights)
         bank = DenseBank(kernel[None, :, :])
         return replace(self, bank=bank, tau=tau, identity=False)
 
-    def combine(self, weights: np.ndarray, out: Array | None = None) -> Array:
-        """``sum_i w_i G_i`` without the identity, in float64, (n, n)."""
-        weights = np.asarray(weights, dtype=np.float64)[-self.bank.n_kernels :]
-        return combine_in_double(self.bank, weights, out)
-
     def products(self, beta: np.ndarray) -> Array:
         """``G_i beta`` on the device of the bank, (m, n, k), for beta (n, k)."""
-        like = self.bank.like
-        moved = from_numpy(beta, like, namespace(like).float64)
+        moved = in_double(beta, self.bank.like)
         out = self.bank.apply(moved)
-        if self.identity:
-            out = namespace(like).concat([moved[None, ...], out])
-        return out
+        return namespace(out).concat([moved[None, ...], out]) if self.identity else out
 
-    def scores(self, beta: np.ndarray) -> np.ndarray:
-        """``sum_c b_c'G_i b_c`` in one pass over the kernels, (m,), for beta (n, k)."""
-        products = self.products(beta)
+    def scores(self, beta: np.ndarray, products: Array | None = None) -> np.ndarray:
+        """``sum_c b_c'G_i b_c`` (m,) for beta (n, k), from its products if given."""
+        products = self.products(beta) if products is None else products
         return to_numpy(inner_products(products, from_numpy(beta, products)))
+
+    def split(self, weights: np.ndarray) -> tuple[float, np.ndarray]:
+        """``tau = 1/C`` of the 2-norm margin (else 0) and the kernel weights (p,)."""
+        if self.identity:
+            return float(weights[0]), weights[1:]
+        return self.tau, weights
+
+    def functions(self, weights: np.ndarray, products: Array) -> np.ndarray:
+        """``sum_i w_i G_i b`` (n, k) without the identity, from products (m, n, k)."""
+        p = self.bank.n_kernels
+        return to_numpy(tensor_sum(weights[-p:], products[-p:, ...]))
 
     def column(self, c: int) -> tuple[np.ndarray | slice, np.ndarray]:
         """The labelled rows of column c, and their signs."""
@@ -105,15 +107,18 @@ class SaddleProblem:
         """Whether every row takes part in every column."""
         return bool(np.all(self.signs != 0))
 
-    def upper(self, f: np.ndarray, beta: np.ndarray, tau: float) -> float:
-        """The primal value at ``f = K(w) beta``, both (n, k)."""
-        total = 0.0
-        for c in range(f.shape[1]):
-            rows, y = self.column(c)
-            total += primal_value(f[rows, c], beta[rows, c], y, self.bound, tau)
-        return total
+    def upper(self, weights: np.ndarray, beta: np.ndarray, products: Array) -> float:
+        """The primal value at weights (m,) of beta (n, k), given its products."""
+        f, (tau, _) = self.functions(weights, products), self.split(weights)
+        columns = ((c, *self.column(c)) for c in range(f.shape[1]))
+        return sum(
+            primal_value(f[rows, c], beta[rows, c], y, self.bound, tau)
+            for c, rows, y in columns
+        )
 
-    def terms(self, beta: np.ndarray, scores: np.ndarray, upper: float) -> MarginTerms:
+    def terms(
+        self, beta: np.ndarray, scores: np.ndarray, upper: float = np.inf
+    ) -> MarginTerms:
         """Certificate terms of a feasible ``beta = a y`` (n, k), given its scores."""
         total = float(np.sum(beta * self.signs))
         square = self.tau * float(np.sum(beta**2))
@@ -124,7 +129,7 @@ class SaddleProblem:
     def unit(self) -> float:
         """The scale of a: where its linear and quadratic terms balance, or the box."""
         means = np.mean(self.bank.diagonals(), axis=1)
-        curvature = max([*map(float, means), float(self.identity)]) + self.tau
+        curvature = max(float(np.max(means)), float(self.identity)) + self.tau
         free = 1.0 / curvature if curvature > 0 else np.inf
         size = min(self.bound, free)
         return size if np.isfinite(size) else 1.0
@@ -143,8 +148,6 @@ INFEASIBLE = 1.0
 #: A hard margin whose squared inverse exceeds this, for kernels of mean diagonal one,
 #: is indistinguishable from no margin in float64.
 SEPARABLE = 1e13
-
-Support = Callable[[np.ndarray], float]
 
 
 class SaddlePath:
@@ -182,6 +185,10 @@ class SaddlePath:
     point: Point
     residuals: Residuals
     products: Array  # size G_i b, (m, n, k), where the bank lives
+    _columns: list[FactoredColumn]
+    #: Second-order terms of the products of w and b after a predictor step, in the
+    #: conditions on the rows (n, k) and on the weights (m,).
+    _curved: tuple[np.ndarray, np.ndarray] | None
 
     def __init__(
         self,
@@ -220,52 +227,112 @@ class SaddlePath:
     def step(self) -> None:
         """One predictor and corrector."""
         point = self.point
-        system = SaddleSystem(
-            point, self.residuals, self._factor(), self.signs, self.boxed, self.norm
-        )
-        predictor, mu = predict(system)
+        self._columns = self._factor(self.products[: len(point.w), :, :])
+        self._curved = None
+        predictor, mu = predict(self)
         length = min(1.0, point.longest(predictor))
-        if self._infeasibility() > INFEASIBLE * point.complementarity():
-            system.second_order = self._second_order(predictor, length)
-        step = system.solve(mu, predictor)
+        residual = float(np.sum(np.abs(self.residuals.rows) * point.a))
+        residual += float(np.abs(self.residuals.weights) @ point.w)
+        if residual > INFEASIBLE * point.complementarity and self.norm is not None:
+            self._curved = self._second_order(predictor, length)
+        step = self.solve(mu, predictor)
         allowed = point.longest(step)
         if allowed < SHORT:
-            careful = system.solve(mu, predictor, trust=length**2)
+            careful = self.solve(mu, predictor, trust=length**2)
             if point.longest(careful) > allowed:
                 step, allowed = careful, point.longest(careful)
         length = min(1.0, TO_BOUNDARY * allowed)
-        point.move(step, length)
+        self.point = point.moved(step, length)
         moved = self.problem.products(length * step.a * self.signs)
         self.products = self.products + self.size * moved
+        self._columns = []  # frees the factors before the next ones are made
         self._refresh()
         self._n_short = self._n_short + 1 if length < SHORT else 0
         stuck = self._n_short > MOST_SHORT
         self._n_short = 0 if stuck else self._n_short
-        self._absorb(np.inf if stuck else ABSORB * system.mu())
+        self._absorb(np.inf if stuck else ABSORB * self.mu())
 
     def _second_order(
         self, predictor: Point, length: float
-    ) -> tuple[np.ndarray, np.ndarray] | None:
+    ) -> tuple[np.ndarray, np.ndarray]:
         """The second-order terms of the products of w and b after a predictor step."""
-        if self.norm is None:
-            return None
         beta = length * predictor.a * self.signs
         moved = self.size * self.problem.products(beta)
         change = to_numpy(tensor_sum(length * predictor.w, moved))
-        scores = to_numpy(inner_products(moved, from_numpy(beta, moved)))
+        scores = self.problem.scores(beta, moved)
         return np.where(self.used, change, 0.0), 0.5 * scores
 
-    def bounds(self, weights: np.ndarray, support: Support) -> tuple[float, float]:
+    def mu(self, step: Point | None = None) -> float:
+        """The mean complementary product, here or after a step to the boundary."""
+        point, n_pairs = self.point, np.sum(self.used) + np.sum(self.boxed)
+        if step is not None:
+            point = point.moved(step, min(1.0, point.longest(step)))
+        return point.complementarity / float(n_pairs + len(point.w))
+
+    def solve(
+        self, mu: float, before: Point | None = None, trust: float = 1.0
+    ) -> Point:
+        """The step to ``a z = u v = w s = mu``, from the factored ``M`` of each column.
+
+        The products of the step ``before``, times ``trust``, correct the linearisation;
+        after a short step they carry little information.
+        """
+        point, signs = self.point, self.signs
+        gaps = [mu - x * y for x, y in point.pairs]
+        if before is not None:
+            pairs = zip(gaps, before.pairs, strict=True)
+            gaps = [gap - trust * dx * dy for gap, (dx, dy) in pairs]
+        gap_a = np.where(self.used, gaps[0], 0.0) / point.a
+        gap_u = np.where(self.boxed, gaps[1], 0.0) / point.u
+        right = -self.residuals.rows + signs * (gap_a - gap_u)
+        weight_right = gaps[2] / point.w - self.residuals.weights
+        if before is not None and self._curved is not None:
+            right = right - self._curved[0]
+            weight_right = weight_right + self._curved[1]
+        halves = [part.forward(right[:, c]) for c, part in enumerate(self._columns)]
+        w, lam, eta = self._solve_small(halves, weight_right)
+        parts = zip(self._columns, halves, lam, strict=True)
+        beta = [part.backward(half, np.append(w, of_c)) for part, half, of_c in parts]
+        a = np.column_stack(beta) * signs
+        z = gap_a - point.z / point.a * a
+        u = np.where(self.boxed, -a, 0.0)
+        v = gap_u - point.v / point.u * u
+        s = (gaps[2] - point.s * w) / point.w
+        return Point(a, z, u, v, w, s, lam, eta)
+
+    def _solve_small(
+        self, halves: list[Array], weight_right: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Steps in (w, lam, eta), those in b having been eliminated."""
+        point, m, k = self.point, len(self.point.w), len(self._columns)
+        matrix, right = np.zeros((m + k, m + k)), np.zeros(m + k)
+        for c, (column, half) in enumerate(zip(self._columns, halves, strict=True)):
+            index = np.append(np.arange(m), m + c)
+            matrix[np.ix_(index, index)] += column.gram
+            right[index] += column.against(half)
+        right += np.append(weight_right, self.residuals.balance)
+        unit = 1.0 / np.sqrt(np.diagonal(matrix)[m:])
+        equal = np.zeros((len(point.eta), m + k))
+        if self.norm is not None:
+            powers = point.w ** (self.norm - 1.0)
+            bend = (self.norm - 1.0) * point.eta * powers / point.w
+            matrix[np.diag_indices(m)] += bend
+            equal[0, :m] = powers
+        v, z = np.append(point.w, unit), np.append(point.s, np.zeros(k))
+        system = BorderedSystem(matrix, v, z, equal)
+        steps, eta = system.solve(right, -self.residuals.norm)
+        return steps[:m], steps[m:], eta
+
+    def bounds(
+        self, weights: np.ndarray, support: Callable[[np.ndarray], float]
+    ) -> tuple[float, float]:
         """An upper bound at allowed weights (m,), and a lower bound on the optimum.
 
         They follow from the current point without a pass over the kernels. The first is
         infinite until a hard margin is reached.
         """
         problem, beta = self.problem, self.size * self.point.a * self.signs
-        f, tau = to_numpy(tensor_sum(weights, self.products)), problem.tau
-        if problem.identity:
-            f, tau = f - float(weights[0]) * beta, float(weights[0])
-        upper = problem.upper(f, beta, tau)
+        upper = problem.upper(weights, beta, self.products)
         scores = self.size * self.scores
         terms = problem.terms(beta, scores, upper)
         penalty = float(np.abs(self.point.lam) @ np.abs(self.residuals.balance))
@@ -311,11 +378,8 @@ class SaddlePath:
         the others.
         """
         total = np.zeros((products.shape[0],) * 2)
-        for c, column in enumerate(self._factor()):
-            block = column.forward_stack(products[:, :, c])
-            gram = to_numpy(block.T @ block)
-            cross = to_numpy(block.T @ column.half)[:, -1]
-            total += gram - np.outer(cross, cross) / column.gram[-1, -1]
+        for column in self._factor(products):
+            total += without_intercept(column.gram)
         return 2.0 * self.size * total
 
     def _start(self, weights: np.ndarray) -> None:
@@ -325,7 +389,7 @@ class SaddlePath:
         a = 2.0 * np.where(signs > 0, 1.0 - positives, positives)
         beta = a * signs
         self.products = self.size * self.problem.products(beta)
-        scores = self._scores(beta)
+        scores = self.problem.scores(beta, self.products)
         curvature = _largest_sum(scores, self.norm or 1.0)
         curvature += self.tau * float(np.sum(beta**2))
         factor = float(np.sum(a[used])) / curvature if curvature > 0 else 1.0
@@ -333,53 +397,37 @@ class SaddlePath:
         self.products = self.products * factor
         a, scores = np.where(used, factor * a, 1.0), factor**2 * scores
         f = to_numpy(tensor_sum(weights, self.products)) + self.tau * a * signs
-        lam = np.array(
-            [
-                best_intercept(f[rows, c], y, "l1")
-                for c, (rows, y) in enumerate(
-                    map(self.problem.column, range(f.shape[1]))
-                )
-            ]
-        )
+        lam = best_intercepts(f, signs, "l1")
         gradient = signs * (f + lam) - 1.0
         floor = max(0.1, 0.5 * float(np.mean(np.abs(gradient[used]))))
         z = np.where(used, np.maximum(gradient, 0.0) + floor, 0.0)
         u = np.where(self.boxed, self.bound - a, 1.0)
         nearness = np.minimum(1.0, a / u)  # a distant box must not dominate the start
         v = np.where(self.boxed, nearness * (np.maximum(-gradient, 0.0) + floor), 0.0)
-        w, s, eta = np.empty(0), np.empty(0), 0.0
+        w = s = eta = np.empty(0)
         self.fixed = weights
         if self.norm is not None:
             powers = weights ** (self.norm - 1.0)
-            eta = 0.55 * float(np.max(scores / powers)) + 1e-3
-            w, s = weights.copy(), eta * powers - 0.5 * scores
+            eta = np.array([0.55 * np.max(scores / powers) + 1e-3])
+            w, s = weights, eta * powers - 0.5 * scores
         self.point = Point(a, z, u, v, w, s, lam, eta)
         self._refresh()
-
-    def _scores(self, beta: np.ndarray) -> np.ndarray:
-        """``b'G_i b`` in the path's units, (m,)."""
-        return to_numpy(inner_products(self.products, from_numpy(beta, self.products)))
 
     def _refresh(self) -> None:
         """Update the residuals of the conditions other than complementarity."""
         point, signs = self.point, self.signs
         beta = point.a * signs
-        self.scores = self._scores(beta)
+        self.scores = self.problem.scores(beta, self.products)
         f = to_numpy(tensor_sum(self.weights, self.products))
         rows = f + self.tau * beta + point.lam - signs * (1.0 + point.z - point.v)
-        weights, norm = np.empty(0), 0.0
+        weights = norm = np.empty(0)
         if self.norm is not None:
             slope = point.eta * point.w ** (self.norm - 1.0)
             weights = slope - 0.5 * self.scores - point.s
-            norm = (np.sum(point.w**self.norm) - 1.0) / self.norm
+            norm = np.array([np.sum(point.w**self.norm) - 1.0]) / self.norm
         self.residuals = Residuals(
             np.where(self.used, rows, 0.0), np.sum(beta, axis=0), weights, norm
         )
-
-    def _infeasibility(self) -> float:
-        """The size of the residuals, to be compared with the complementarity."""
-        total = float(np.sum(np.abs(self.residuals.rows) * self.point.a))
-        return total + float(np.abs(self.residuals.weights) @ self.point.w)
 
     def _absorb(self, most: float) -> None:
         """Let z and v absorb residuals, adding at most ``most`` to each product.
@@ -392,31 +440,26 @@ class SaddlePath:
         more_z = np.where(self.used, np.minimum(residual, most / point.a), 0.0)
         more_v = np.where(self.boxed, np.minimum(-residual, most / point.u), 0.0)
         more_z, more_v = np.maximum(more_z, 0.0), np.maximum(more_v, 0.0)
-        point.z += more_z
-        point.v += more_v
+        self.point = point._replace(z=point.z + more_z, v=point.v + more_v)
         rows = self.residuals.rows - signs * (more_z - more_v)
         self.residuals = replace(self.residuals, rows=rows)
 
-    def _factor(self) -> list[FactoredColumn]:
-        """Factors of M, one per column."""
+    def _factor(self, constraints: Array) -> list[FactoredColumn]:
+        """Factors of M, one per column, for constraints ``G_i b`` (m, n, k)."""
         point = self.point
-        weights = self.size * self.weights
-        kernel = self._work = self.problem.combine(weights, out=self._work)
-        ridge = self.tau
-        if self.problem.identity:
-            ridge += self.size * float(self.weights[0])
+        tau, w = self.problem.split(self.weights)
+        kernel = combine_in_double(self.problem.bank, self.size * w, self._work)
+        self._work, ridge = kernel, self.size * tau
         with np.errstate(over="ignore"):
             diagonal = ridge + point.z / point.a + point.v / point.u
         if not np.all(np.isfinite(diagonal)):
             raise FactorizationError("the path has reached the boundary of its region")
         diagonal = np.where(self.used, diagonal, 1.0)
-        columns = []
-        for c in range(diagonal.shape[1]):
-            mask = None if self.problem.all_labelled else self.used[:, c]
-            constraints = self.products[:, :, c] if self.norm is not None else None
-            columns.append(FactoredColumn(kernel, diagonal[:, c], mask, constraints))
-            self.n_factorizations += 1
-        return columns
+        self.n_factorizations += diagonal.shape[1]
+        return [
+            FactoredColumn(kernel, of_c, self.used[:, c], constraints[:, :, c])
+            for c, of_c in enumerate(diagonal.T)
+        ]
 
 
 def _largest_sum(scores: np.ndarray, q: float) -> float:
@@ -429,3 +472,93 @@ def _largest_sum(scores: np.ndarray, q: float) -> float:
     if q == 1 or not largest > 0.0:
         return largest
     return largest * float(np.linalg.norm(scores / largest, q / (q - 1.0)))
+
+
+#: Multiples of the diagonal plus one, added to it until M is positive definite.
+JITTERS = (0.0, 1e-14, 1e-12, 1e-10, 1e-8, 1e-6)
+
+
+class Point(NamedTuple):
+    """Variables, or a step in them; w, s and eta are empty if the weights are fixed.
+
+    Unlabelled rows and absent boxes keep a = u = 1 and z = v = 0.
+    """
+
+    a: np.ndarray  # (n, k), as z, u and v
+    z: np.ndarray
+    u: np.ndarray
+    v: np.ndarray
+    w: np.ndarray  # (m,), as s
+    s: np.ndarray
+    lam: np.ndarray  # (k,)
+    eta: np.ndarray  # (1,)
+
+    @property
+    def pairs(self) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
+        """Complementary variables, whose products tend to zero."""
+        return (self.a, self.z), (self.u, self.v), (self.w, self.s)
+
+    @property
+    def complementarity(self) -> float:
+        """The sum of all products."""
+        return sum(float(np.sum(x * y)) for x, y in self.pairs)
+
+    def longest(self, step: Point) -> float:
+        """The largest t for which ``self + t step`` stays positive."""
+        return min(map(largest_step, self[:6], step[:6]))
+
+    def moved(self, step: Point, length: float) -> Point:
+        """``self + length step``."""
+        return Point(*(x + length * d for x, d in zip(self, step, strict=True)))
+
+
+@dataclass(frozen=True)
+class Residuals:
+    """Residuals of the conditions other than complementarity.
+
+    Attributes
+    ----------
+    rows : ndarray of shape (n, k)
+        ``sum_i w_i G_i b + tau b - y - y z + y v + lam``, zero in unlabelled rows.
+    balance : ndarray of shape (k,)
+        ``e'b``.
+    weights : ndarray of shape (m,), or (0,) if the weights are fixed
+        ``eta w_i^(q-1) - b'G_i b / 2 - s_i``.
+    norm : ndarray of shape (1,), or (0,) if the weights are fixed
+        ``(sum_i w_i^q - 1) / q``.
+    """
+
+    rows: np.ndarray
+    balance: np.ndarray
+    weights: np.ndarray
+    norm: np.ndarray
+
+
+class FactoredColumn:
+    """A factored ``M`` and the constraints ``[G_1 b, ..., G_m b, e]`` of one column."""
+
+    def __init__(
+        self, kernel: Array, diagonal: np.ndarray, used: np.ndarray, constraints: Array
+    ) -> None:
+        self.like = kernel
+        ones = from_numpy(used[:, None].astype(np.float64), kernel)
+        block = namespace(kernel).concat([constraints.T * ones, ones], axis=1)
+        if not np.all(used):
+            kernel = kernel * ones * ones.T
+        moved = from_numpy(diagonal, kernel)
+        self.factor, _ = robust_cholesky(kernel, JITTERS, moved + 1.0, moved)
+        self.half = solve_triangular(self.factor, block)
+        self.gram = to_numpy(self.half.T @ self.half)
+
+    def forward(self, right: np.ndarray) -> Array:
+        """``L^-1 right``, (n, 1)."""
+        return solve_triangular(self.factor, from_numpy(right[:, None], self.like))
+
+    def against(self, half: Array) -> np.ndarray:
+        """``[G_i b, e]' M^-1 right``, (m + 1,)."""
+        return to_numpy(self.half.T @ half)[:, 0]
+
+    def backward(self, half: Array, multipliers: np.ndarray) -> np.ndarray:
+        """``M^-1 (right - [G_i b, e] multipliers)``, (n,)."""
+        rest = half - self.half @ from_numpy(multipliers[:, None], self.like)
+        return to_numpy(solve_triangular(self.factor, rest, transpose=True))[:, 0]

@@ -1,9 +1,10 @@
-"""Support vector machines with one kernel, given as a matrix or as few features."""
+"""Support vector machines with one kernel: bounds from any point, and solvers."""
 
 from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy import linalg
@@ -12,15 +13,151 @@ from sklearn.svm import SVC
 
 from kernelweave._array import (
     FactorizationError,
+    psd_factor,
     robust_cholesky,
     solve_factored,
     solve_triangular,
 )
 from kernelweave._tolerances import NULL_EIGENVALUE, SMALL_GAP
 from kernelweave.inner.interior_point import largest_step, predict
-from kernelweave.inner.margin_bounds import balanced, best_intercept, primal_value
+from kernelweave.protocols import CertificateTerms
 
-__all__ = ["Machine", "hinge", "solve_low_rank_svm", "solve_machine", "solve_svm"]
+__all__ = [
+    "Machine",
+    "MarginTerms",
+    "balanced",
+    "best_intercept",
+    "best_intercepts",
+    "hinge",
+    "primal_value",
+    "solve_low_rank_svm",
+    "solve_machine",
+    "solve_machines",
+    "solve_svm",
+    "without_intercept",
+]
+
+#: Relative difference between the sums of the two classes that counts as rounding.
+BALANCED = 1e-14
+
+
+@dataclass(frozen=True)
+class MarginTerms(CertificateTerms):
+    """Bounds whose dual point may still be scaled.
+
+    With ``total = e'a``, ``square = tau a'a`` and the scores ``q_i = a'G_i a``, every
+    factor s with ``s a <= C`` gives ``J(u) >= 2 s total - s^2 (square + <q, u>)``.
+
+    Attributes
+    ----------
+    total, square : float
+        As above, summed over the columns.
+    largest_factor : float
+        The largest s allowed by the box.
+    """
+
+    total: float = 0.0
+    square: float = 0.0
+    largest_factor: float = 1.0
+
+    def lower_bound(self, support: float) -> float:
+        """``max_s 2 s total - s^2 (square + support)``."""
+        if self.total <= 0.0:
+            return 0.0
+        s, curvature = self.largest_factor, self.square + support
+        if curvature * s > self.total:
+            s = self.total / curvature
+        return 2.0 * s * self.total - s**2 * curvature if np.isfinite(s) else np.inf
+
+
+def balanced(coef: np.ndarray, signs: np.ndarray, bound: float) -> np.ndarray:
+    """A point of ``0 <= a <= bound, y'a = 0`` near ``coef = a y``, (n,) or (n, k).
+
+    Entries are clipped, then the class with the larger sum is scaled down, which
+    preserves zeros and the box. A feasible point is returned unchanged.
+    """
+    a = np.clip(np.where(np.isfinite(coef), coef, 0.0) * signs, 0.0, bound)
+    plus = np.sum(np.where(signs > 0, a, 0.0), axis=0)
+    minus = np.sum(np.where(signs < 0, a, 0.0), axis=0)
+    smaller, larger = np.minimum(plus, minus), np.maximum(plus, minus)
+    scale = smaller / np.where(larger > 0, larger, 1.0)
+    scale = np.where(larger - smaller <= BALANCED * larger, 1.0, scale)
+    too_large = np.where(plus > minus, 1.0, -1.0)
+    return np.where(signs == too_large, a * scale, a) * signs
+
+
+def best_intercept(f: np.ndarray, y: np.ndarray, loss: str) -> float:
+    """The b that minimises the loss of ``f + b``; f and y of shape (n,), y = +-1.
+
+    With ``r_i = y_i - f_i`` a positive row requires ``b >= r_i``, a negative one
+    ``b <= r_i``. If a whole interval is optimal, its midpoint is returned.
+
+    Parameters
+    ----------
+    f, y : ndarray of shape (n,)
+        Values without an intercept, and signs.
+    loss : {"l1", "l2", "hard"}
+        Sum of ``xi``, sum of ``xi^2``, or the margin itself.
+    """
+    positive = y > 0
+    if loss == "hard":
+        return -0.5 * float(np.min(f[positive]) + np.max(f[~positive]))
+    r = y - f
+    if loss == "l1":  # the slope of the loss is j - n_plus after j breakpoints
+        j = int(np.count_nonzero(positive))
+        ordered = np.partition(r, (j - 1, j))
+        return 0.5 * float(ordered[j - 1] + ordered[j])
+    need, limit = float(np.max(r[positive])), float(np.min(r[~positive]))
+    if need <= limit:
+        return 0.5 * (need + limit)
+    return _root_of_squared_loss(r, positive)
+
+
+def best_intercepts(f: np.ndarray, signs: np.ndarray, loss: str) -> np.ndarray:
+    """:func:`best_intercept` of each column of f and signs (n, k); 0: no label."""
+    columns = zip(f.T, signs.T, strict=True)
+    return np.array([best_intercept(f[y != 0], y[y != 0], loss) for f, y in columns])
+
+
+def _root_of_squared_loss(r: np.ndarray, positive: np.ndarray) -> float:
+    """Root b of ``sum_active (r_i - b)``: positives are active above b, others below.
+
+    The sum decreases in b and is linear between the breakpoints, at which cumulative
+    sums give its value.
+    """
+    order = np.argsort(r)
+    r, plus = r[order], positive[order].astype(np.float64)
+    minus = 1.0 - plus
+    above = np.sum(plus * r) - np.cumsum(plus * r)
+    n_above = np.sum(plus) - np.cumsum(plus)
+    below, n_below = np.cumsum(minus * r), np.cumsum(minus)
+    slope = above + below - (n_above + n_below) * r
+    j = max(int(np.count_nonzero(slope >= 0.0)) - 1, 0)
+    count = n_above[j] + n_below[j]
+    return float((above[j] + below[j]) / count) if count > 0 else float(r[j])
+
+
+def primal_value(
+    f: np.ndarray, coef: np.ndarray, y: np.ndarray, bound: float, tau: float
+) -> float:
+    """A valid primal value from ``f = K coef``; all arrays (n,), y = +-1.
+
+    The smaller of the value at f and that at the multiple of f which separates all
+    rows, if there is one.
+    """
+    norm2 = max(float(coef @ f), 0.0)
+    # norm(w)^2 / rho^2 with the identity as one more kernel, if it separates the rows
+    square, total = norm2 + tau * float(coef @ coef), f + tau * coef
+    rho = 0.5 * float(np.min(total[y > 0]) - np.max(total[y < 0]))
+    hard = square / rho**2 if rho > 0.0 and square > 0.0 else np.inf
+    if np.isfinite(bound):
+        slack = 1.0 - y * (f + best_intercept(f, y, "l1"))
+        return min(norm2 + 2.0 * bound * float(np.sum(np.maximum(slack, 0.0))), hard)
+    if tau > 0.0:
+        slack = np.maximum(1.0 - y * (f + best_intercept(f, y, "l2")), 0.0)
+        return min(norm2 + float(slack @ slack) / tau, hard)
+    return hard
+
 
 #: Maximum number of iterations; 10 to 20 are typical.
 MAX_ITER = 100
@@ -36,7 +173,7 @@ AT_BOUND = 1e-9
 def solve_low_rank_svm(
     features: np.ndarray, signs: np.ndarray, bound: float, tol: float
 ) -> np.ndarray:
-    """The problem of :func:`solve_svm` for ``K = F F'``, with few features.
+    """The problem of :func:`solve_machines` for ``K = F F'``, with few features.
 
     One iteration of this primal-dual interior point method costs ``n l^2``. Unlike
     LIBSVM's, the number of iterations hardly depends on C.
@@ -63,9 +200,8 @@ def solve_low_rank_svm(
     return balanced(np.column_stack(columns), signs, bound)
 
 
-@dataclass
-class _State:
-    """An interior point: s and t = 1 - s, w = Q's, and the multipliers."""
+class _State(NamedTuple):
+    """An interior point, or a step: s and t = 1 - s, w = Q's, and the multipliers."""
 
     s: np.ndarray
     t: np.ndarray
@@ -73,26 +209,16 @@ class _State:
     below: np.ndarray
     above: np.ndarray
 
-    def moved(self, step: _State, lengths: tuple[float, float]) -> _State:
-        """The point after a step of these lengths, primal and dual."""
-        of_s, of_w = lengths
-        return _State(
-            self.s + of_s * step.s,
-            self.t + of_s * step.t,
-            self.w + of_w * step.w,
-            self.below + of_w * step.below,
-            self.above + of_w * step.above,
-        )
+    def moved(self, step: _State, share: float = 1.0) -> _State:
+        """The point after this share of the way to the boundary, at most a full step.
 
-    def lengths(self, step: _State, share: float = 1.0) -> tuple[float, float]:
-        """Step lengths: this share of the way to the boundary, at most 1."""
-        pairs = ((self.s, step.s), (self.t, step.t))
-        others = ((self.below, step.below), (self.above, step.above))
-        first, second = (
-            min(1.0, share * min(largest_step(x, d) for x, d in some))
-            for some in (pairs, others)
-        )
-        return first, second
+        The multipliers and w have a length of their own.
+        """
+        reach = [largest_step(x, d) for x, d in zip(self, step, strict=True)]
+        primal = min(1.0, share * min(reach[:2]))
+        dual = min(1.0, share * min(reach[3:]))
+        lengths = (primal, primal, dual, dual, dual)
+        return _State(*(x + t * d for x, d, t in zip(self, step, lengths, strict=True)))
 
 
 def _interior_point(
@@ -127,7 +253,7 @@ def _interior_point(
         step = system.solve(mu, predictor)
         if not np.all(np.isfinite(step.s)):
             break
-        state = state.moved(step, state.lengths(step, TO_BOUNDARY))
+        state = state.moved(step, TO_BOUNDARY)
     return bound * best * y
 
 
@@ -150,7 +276,7 @@ class _System:
         self.primal_residual[-1] = moments[-1]
         self.weight = 1.0 / (state.below / state.s + state.above / state.t)
         core = q.T @ (q * self.weight[:, None])
-        core[np.arange(len(core) - 1), np.arange(len(core) - 1)] += 1.0
+        core[np.diag_indices(len(core) - 1)] += 1.0
         self.core = linalg.cho_factor(core, check_finite=False)
 
     def solve(self, mu: float, before: _State | None = None) -> _State:
@@ -163,25 +289,19 @@ class _System:
         both = self.q.T @ (self.weight * right) + self.primal_residual
         d_w = linalg.cho_solve(self.core, both, check_finite=False)
         d_s = self.weight * (right - self.q @ d_w)
-        return _State(
-            d_s,
-            -d_s,
-            d_w,
-            (low - state.below * d_s) / state.s,
-            (high + state.above * d_s) / state.t,
-        )
+        d_below = (low - state.below * d_s) / state.s
+        d_above = (high + state.above * d_s) / state.t
+        return _State(d_s, -d_s, d_w, d_below, d_above)
 
     def mu(self, step: _State | None = None) -> float:
-        state = self.state
-        if step is not None:
-            state = state.moved(step, state.lengths(step))
+        state = self.state if step is None else self.state.moved(step)
         return float(np.mean(state.s * state.below + state.t * state.above)) / 2
 
 
 #: Tolerances requested from LIBSVM, in units of the margin, in this order.
 VIOLATIONS = (1e-3, 1e-5)
 #: Maximum number of LIBSVM steps, each of which changes two variables, and of
-#: corrections of its active set, per machine.
+#: corrections of its active set, for each machine.
 MAX_STEPS, MAX_ROUNDS = 100_000, 30
 #: C passed to LIBSVM if there is no box, for a kernel of mean diagonal one.
 NO_BOX = 1e4
@@ -192,10 +312,10 @@ VIOLATED = 1e-10
 RIDGE, REFINEMENTS = 1e-13, 3
 
 
-def solve_svm(
+def solve_machines(
     kernel: np.ndarray, signs: np.ndarray, bound: float, tol: float
-) -> np.ndarray:
-    """``max sum(a) - a' (K o yy') a / 2`` over ``0 <= a <= C``, ``y'a = 0``: ``a y``.
+) -> list[Machine]:
+    """``max sum(a) - a' (K o yy') a / 2`` over ``0 <= a <= C``, ``y'a = 0``.
 
     :func:`solve_machine` on each column of signs, followed by an interior point method
     where the gap is too large. The result is not guaranteed: it has to be certified.
@@ -210,31 +330,24 @@ def solve_svm(
         C.
     tol : float
         Relative gap to reach.
-
-    Returns
-    -------
-    coef : ndarray of shape (n, m)
-        Feasible to the last digit.
     """
     machines = [solve_machine(kernel, y, bound, tol) for y in signs.T]
-    coef = np.column_stack([machine.coef for machine in machines])
     late = np.flatnonzero([machine.gap > tol for machine in machines])
     if len(late):  # low rank and large C: easy for the interior point method
-        others = solve_low_rank_svm(_factor(kernel), signs[:, late], bound, tol)
+        features = psd_factor(kernel, NULL_EIGENVALUE)
+        others = solve_low_rank_svm(features, signs[:, late], bound, tol)
         for j, other in zip(late, others.T, strict=True):
-            if (
-                _relative_gap(kernel @ other, other, signs[:, j], bound)
-                < machines[j].gap
-            ):
-                coef[:, j] = other
-    return coef
+            machine = _polish(kernel, signs[:, j], bound, other, tol, MAX_ROUNDS)
+            machines[j] = min(machines[j], machine, key=lambda found: found.gap)
+    return machines
 
 
-def _factor(kernel: np.ndarray) -> np.ndarray:
-    """F (n, r) with ``F F' = K`` up to rounding."""
-    values, vectors = linalg.eigh(kernel)
-    keep = values > NULL_EIGENVALUE * values[-1]
-    return vectors[:, keep] * np.sqrt(values[keep])
+def solve_svm(
+    kernel: np.ndarray, signs: np.ndarray, bound: float, tol: float
+) -> np.ndarray:
+    """The coefficients ``a y`` (n, m) of :func:`solve_machines`."""
+    machines = solve_machines(kernel, signs, bound, tol)
+    return np.column_stack([machine.coef for machine in machines])
 
 
 @dataclass(frozen=True)
@@ -268,8 +381,16 @@ class Machine:
             return np.zeros((m, m))
         block = np.column_stack([products[:, self.free].T, np.ones(len(self.free))])
         half = solve_triangular(self.factor, block)
-        gram = half.T @ half
-        return 2.0 * (gram[:m, :m] - np.outer(gram[:m, m], gram[m, :m]) / gram[m, m])
+        return 2.0 * without_intercept(half.T @ half)
+
+
+def without_intercept(gram: np.ndarray) -> np.ndarray:
+    """``U'RU`` of ``gram = [U, e]' M^-1 [U, e]``, with R the inverse of M on e'b = 0.
+
+    ``R = M^-1 - M^-1 e e' M^-1 / e'M^-1 e``: how the coefficients of an SVM respond to
+    a change U of its function, the intercept following.
+    """
+    return gram[:-1, :-1] - np.outer(gram[:-1, -1], gram[-1, :-1]) / gram[-1, -1]
 
 
 def solve_machine(
@@ -278,6 +399,8 @@ def solve_machine(
     bound: float,
     tol: float,
     start: np.ndarray | None = None,
+    max_steps: int = MAX_STEPS,
+    max_rounds: int = MAX_ROUNDS,
 ) -> Machine:
     """One machine, with or without a box, polished until its gap is small enough.
 
@@ -297,25 +420,27 @@ def solve_machine(
         Relative gap to reach.
     start : ndarray of shape (n,), optional
         ``a y`` from a similar machine, whose active set is tried first.
+    max_steps, max_rounds : int
+        Maximum numbers of LIBSVM's steps, and of corrections of the active set.
 
     Returns
     -------
     Machine
         The best one found; its gap says how good that is.
     """
-    best = None if start is None else _polish(kernel, y, bound, start, tol)
+    best = None if start is None else _polish(kernel, y, bound, start, tol, max_rounds)
     scale = float(np.mean(np.diagonal(kernel))) or 1.0
     box = bound if np.isfinite(bound) else NO_BOX / scale
     for violation in VIOLATIONS:
         if best is not None and best.gap <= tol:
             break
-        svc = SVC(C=box, kernel="precomputed", tol=violation, max_iter=MAX_STEPS)
+        svc = SVC(C=box, kernel="precomputed", tol=violation, max_iter=max_steps)
         with warnings.catch_warnings():  # the accuracy is measured below
             warnings.simplefilter("ignore", ConvergenceWarning)
             svc.fit(kernel, y)
         coef = np.zeros(len(y))
         coef[svc.support_] = svc.dual_coef_[0]
-        machine = _polish(kernel, y, bound, coef, tol)
+        machine = _polish(kernel, y, bound, coef, tol, max_rounds)
         if best is None or machine.gap < best.gap:
             best = machine
     assert best is not None
@@ -323,17 +448,22 @@ def solve_machine(
 
 
 def _polish(
-    kernel: np.ndarray, y: np.ndarray, bound: float, coef: np.ndarray, tol: float
+    kernel: np.ndarray,
+    y: np.ndarray,
+    bound: float,
+    coef: np.ndarray,
+    tol: float,
+    max_rounds: int,
 ) -> Machine:
     """Solve on the free rows and correct the active set until nothing is violated."""
-    coef = balanced(coef[:, None], y[:, None], bound)[:, 0]
+    coef = balanced(coef, y, bound)
     gap = _relative_gap(kernel @ coef, coef, y, bound)
     best = Machine(coef, gap, np.arange(0), None, 0)
     a = coef * y
     room = AT_BOUND * (bound if np.isfinite(bound) else float(np.max(a)))
     free = (a > room) & (a < bound - room)
     upper = a >= bound - room
-    for rounds in range(1, MAX_ROUNDS + 1):
+    for rounds in range(1, max_rounds + 1):
         inside, fixed = np.flatnonzero(free), np.flatnonzero(upper & ~free)
         beta = np.zeros(len(y))
         beta[fixed] = bound * y[fixed]
@@ -351,8 +481,7 @@ def _polish(
         f = kernel[:, used] @ beta[used]
         gap = _relative_gap(f, beta, y, bound)
         if gap < best.gap or gap <= tol:
-            feasible = balanced(beta[:, None], y[:, None], bound)[:, 0]
-            best = Machine(feasible, gap, inside, factor, rounds)
+            best = Machine(balanced(beta, y, bound), gap, inside, factor, rounds)
         slack = y * (f + b) - 1.0
         wrong = ~free & np.where(upper, slack > VIOLATED, slack < -VIOLATED)
         if gap <= tol or not np.any(wrong):
@@ -381,10 +510,10 @@ def _solve_free(
     except FactorizationError:
         return None
     right = y[inside] - kernel[np.ix_(inside, fixed)] @ beta[fixed]
-    ones = solve_factored(factor, np.ones((len(inside), 1)))[:, 0]
+    ones = solve_factored(factor, np.ones(len(inside)))
     total, free = -float(np.sum(beta[fixed])), np.zeros(len(inside))
     for _ in range(REFINEMENTS):  # iterative refinement removes the ridge
-        step = solve_factored(factor, (right - matrix @ free)[:, None])[:, 0]
+        step = solve_factored(factor, right - matrix @ free)
         b = float(np.sum(step) + np.sum(free) - total) / float(np.sum(ones))
         free += step - b * ones
     return free, b, factor
@@ -408,8 +537,6 @@ def hinge(values: np.ndarray, signs: np.ndarray) -> tuple[float, np.ndarray]:
     values, signs : ndarray of shape (n, m)
         f without intercept, and y.
     """
-    intercepts = np.array(
-        [best_intercept(f, y, "l1") for f, y in zip(values.T, signs.T, strict=True)]
-    )
+    intercepts = best_intercepts(values, signs, "l1")
     slack = 1.0 - signs * (values + intercepts)
     return float(np.sum(np.maximum(slack, 0.0))), intercepts

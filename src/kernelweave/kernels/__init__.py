@@ -15,17 +15,12 @@ from kernelweave.kernels.functions import (
     Polynomial,
     Standardizer,
 )
-from kernelweave.kernels.maps.kernel_map import Centering, KernelMap, center_and_scale
-from kernelweave.kernels.maps.missing import CompletedKernelMap
-from kernelweave.kernels.spec import AUTO_WIDTHS, resolve_kernels
+from kernelweave.kernels.maps.kernel_map import KernelMap, center_and_scale
 
 __all__ = [
-    "AUTO_WIDTHS",
     "RBF",
     "CallableKernel",
-    "Centering",
     "Chi2",
-    "CompletedKernelMap",
     "Cosine",
     "DenseBank",
     "FeatureBank",
@@ -38,6 +33,5 @@ __all__ = [
     "SpectralBank",
     "Standardizer",
     "center_and_scale",
-    "resolve_kernels",
     "spectral_bank",
 ]

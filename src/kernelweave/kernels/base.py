@@ -20,12 +20,15 @@ from kernelweave._array import (
     is_numpy,
     namespace,
     to_numpy,
+    zeros,
 )
 from kernelweave._memory import row_chunks
 
-__all__ = ["Kernel", "base_matrix", "median_distance"]
-
 MEDIAN_ROWS = 2000
+#: Diagonals are computed from Gram matrices of this many rows.
+DIAGONAL_ROWS = 32
+#: The pairwise matrices in which every row is at distance 0 from itself.
+DISTANCES = ("sqeuclidean", "l1", "chi2")
 #: The origin used to compute distances is determined from at most this many rows.
 MIDDLE_ROWS = 31
 
@@ -48,18 +51,11 @@ class Kernel(BaseEstimator):
         Changes of the columns that leave the kernel, centred and scaled to trace n,
         unchanged: a common change of unit ("unit"), a change of unit and origin
         ("affine"), or neither.
-    noise : float
-        Trace per row of the centred kernel that rounding of the columns accounts for.
     """
 
     psd: bool = True
     base: str | None = None
-    noise: float = 0.0
-
-    @property
-    def forgets(self) -> str | None:
-        """Changes of the columns that do not affect the kernel; see above."""
-        return None
+    forgets: str | None = None
 
     @property
     def steps(self) -> tuple[Any, ...]:
@@ -70,6 +66,11 @@ class Kernel(BaseEstimator):
     def core(self) -> Kernel:
         """The kernel that is applied after the steps."""
         return self
+
+    @property
+    def noise(self) -> float:
+        """Trace per row of the centred kernel that is rounding of its columns."""
+        return sum(getattr(step, "noise_", 0.0) for step in self.steps)
 
     @property
     def label(self) -> str:
@@ -113,6 +114,13 @@ class Kernel(BaseEstimator):
     def gram(self, X: Array, Z: Array | None = None) -> Array:
         """Gram matrix of a resolved kernel on floating arrays; see :meth:`__call__`."""
         return self.from_base(base_matrix(str(self.base), X, Z))
+
+    def diagonal(self, X: Array) -> Array:
+        """``k(x, x)`` (n,) of a resolved kernel for the rows of X (n, d)."""
+        if self.base in DISTANCES:
+            return self.from_base(zeros((X.shape[0], 1), X))[:, 0]
+        xp, parts = namespace(X), row_chunks(X.shape[0], 1, DIAGONAL_ROWS)
+        return xp.concat([xp.linalg.diagonal(self.gram(X[part, :])) for part in parts])
 
     def __call__(self, X: Any, Z: Any = None) -> Array:
         """Gram matrix between the rows of X and those of Z.
@@ -262,9 +270,8 @@ def _middle(X: Array) -> Array:
 
 def _sum_columns(X: Array, Z: Array | None, term: Any) -> Array:
     """Sum of ``term(xp, x_j, z_j)`` over the columns j, without (n, m, d) arrays."""
-    xp = namespace(X)
-    Z = X if Z is None else Z
-    D = xp.zeros((X.shape[0], Z.shape[0]), dtype=X.dtype, device=device(X))
+    xp, Z = namespace(X), X if Z is None else Z
+    D = zeros((X.shape[0], Z.shape[0]), X)
     for rows in row_chunks(*D.shape):
         for j in range(X.shape[1]):
             D[rows, :] += term(xp, X[rows, j][:, None], Z[:, j][None, :])

@@ -14,13 +14,12 @@ from kernelweave._array import (
     cholesky,
     eigh,
     eps,
+    largest_of,
     namespace,
     to_numpy,
 )
 from kernelweave._memory import CACHE_ENTRIES, row_chunks
 from kernelweave.exceptions import KernelWarning
-
-__all__ = ["check_symmetric", "clip_to_psd", "ensure_psd", "symmetric"]
 
 #: A kernel with an eigenvalue below minus this times its trace is indefinite. Kernels
 #: computed in single precision and passed in double precision are within this bound.
@@ -34,10 +33,7 @@ NOISE = 1e-2
 
 
 def ensure_psd(
-    gram: Array,
-    name: str,
-    policy: Literal["error", "clip"],
-    work: Array | None = None,
+    gram: Array, name: str, policy: Literal["error", "clip"]
 ) -> tuple[Array | None, str | None]:
     """Make a centred kernel of trace n positive semidefinite, in place.
 
@@ -52,8 +48,6 @@ def ensure_psd(
         Its name in messages.
     policy : {"error", "clip"}
         What to do with negative eigenvalues beyond rounding.
-    work : ndarray of shape (n, n), optional
-        Workspace for the factorisation, which many kernels can share in turn.
 
     Returns
     -------
@@ -64,13 +58,11 @@ def ensure_psd(
     """
     n = gram.shape[0]
     rounding = 100 * eps(gram)
-    if _is_psd(gram, rounding * n, work):
+    spectrum = _indefinite_spectrum(gram, rounding * n)
+    if spectrum is None:
         return None, None
-    xp = namespace(gram)
-    values, vectors = eigh(xp.asarray(gram, copy=True))
+    values, vectors = spectrum
     lowest = float(values[0])
-    if lowest >= -rounding * n:
-        return None, None
     if lowest >= -max(INDEFINITE, 10 * rounding) * n:
         add_to_diagonal(gram, -lowest)
         return None, (
@@ -111,12 +103,8 @@ def clip_to_psd(gram: Array) -> tuple[Array | None, float]:
         Share of the sum of absolute eigenvalues that was removed.
     """
     shift = 100 * eps(gram) * gram.shape[0]
-    if _is_psd(gram, shift):
-        return None, 0.0
-    values, vectors = eigh(namespace(gram).asarray(gram, copy=True))
-    if float(values[0]) >= -shift:
-        return None, 0.0
-    return _clip(gram, values, vectors, max(shift, NOISE))
+    spectrum = _indefinite_spectrum(gram, shift)
+    return _clip(gram, *spectrum, max(shift, NOISE)) if spectrum else (None, 0.0)
 
 
 def _clip(
@@ -133,18 +121,17 @@ def _clip(
     return rescale * (vectors @ vectors.T), share
 
 
-def _is_psd(gram: Array, shift: float, work: Array | None = None) -> bool:
+def _indefinite_spectrum(gram: Array, shift: float) -> tuple[Array, Array] | None:
+    """Eigenvalues and eigenvectors, or None if no eigenvalue is below ``-shift``."""
     # Centring puts the vector of ones in the null space, so lift that direction.
-    if work is not None:  # avoids the cost of fresh memory
-        trial = np.add(gram, 1.0 / gram.shape[0], out=work)
-    else:
-        trial = gram + 1.0 / gram.shape[0]
+    trial = gram + 1.0 / gram.shape[0]
     add_to_diagonal(trial, shift)
     try:
         cholesky(trial, overwrite=True)
     except FactorizationError:
-        return False
-    return True
+        values, vectors = eigh(namespace(gram).asarray(gram, copy=True))
+        return (values, vectors) if float(values[0]) < -shift else None
+    return None
 
 
 def symmetric(K: Array, name: str) -> Array:
@@ -181,7 +168,7 @@ def check_symmetric(K: Array, name: str, tol: float = ASYMMETRY) -> float:
     for rows in row_chunks(K.shape[0], K.shape[1], CACHE_ENTRIES):
         before = slice(0, rows.stop)  # each pair of entries is compared once
         difference = K[rows, before] - K[before, rows].T
-        largest = max(float(xp.max(difference)), -float(xp.min(difference)))
+        largest = largest_of(difference)
         if largest > worst:
             worst, where = largest, rows
     if worst == 0.0:
@@ -189,7 +176,7 @@ def check_symmetric(K: Array, name: str, tol: float = ASYMMETRY) -> float:
     # The largest entry of a kernel is on its diagonal; read all of K only if in doubt.
     scale = float(xp.max(xp.abs(xp.linalg.diagonal(K))))
     if worst > tol * scale:
-        scale = max(float(xp.max(K)), -float(xp.min(K)))
+        scale = largest_of(K)
     if worst > tol * scale:
         gap = np.abs(to_numpy(K[where, :] - K[:, where].T))
         i, j = (int(index) for index in np.unravel_index(gap.argmax(), gap.shape))

@@ -13,44 +13,25 @@ from sklearn.base import BaseEstimator, clone
 from kernelweave._array import (
     Array,
     as_float,
+    at_home,
     column_means,
     eps,
     from_numpy,
     is_array,
     namespace,
-    same_home,
     to_numpy,
+    units_of,
 )
-from kernelweave.kernels.base import (
-    Kernel,
-    check_parameter,
-    exp_,
-    median_distance,
-)
+from kernelweave._tolerances import ROUNDING_UNITS
+from kernelweave.kernels.base import Kernel, check_parameter, exp_, median_distance
 from kernelweave.views.composition import nested_params, with_params
-
-__all__ = [
-    "RBF",
-    "CallableKernel",
-    "Chi2",
-    "Cosine",
-    "Laplacian",
-    "Linear",
-    "Pipe",
-    "Polynomial",
-    "Standardizer",
-]
 
 
 class Linear(Kernel):
     """``k(x, z) = x'z``."""
 
     base = "dot"
-
-    @property
-    def forgets(self) -> str | None:
-        """Origin and unit of the columns."""
-        return "affine"
+    forgets = "affine"
 
     def from_base(self, base: Array) -> Array:
         """The base matrix itself: no copy is made."""
@@ -81,7 +62,7 @@ class Polynomial(Kernel):
         self.coef0 = coef0
 
     @property
-    def forgets(self) -> str | None:
+    def forgets(self) -> str | None:  # type: ignore[override]
         """The unit of the columns, if gamma comes from them."""
         return "unit" if self.gamma == "scale" else None
 
@@ -115,11 +96,13 @@ class _Exponential(Kernel):
     """``k(x, z) = exp(-gamma distance(x, z))`` for the distance named by ``base``."""
 
     gamma: float | str
+    #: The changes of the columns that scale all distances by the same factor.
+    scaling = "affine"
 
     @property
-    def forgets(self) -> str | None:
-        """Origin and unit of the columns, if gamma comes from them."""
-        return "affine" if self.gamma == "median" else None
+    def forgets(self) -> str | None:  # type: ignore[override]
+        """Changes that scale all distances, if gamma comes from these."""
+        return self.scaling if self.gamma == "median" else None
 
     def resolve(self, X: Array, memo: dict[str, float] | None = None) -> Kernel:
         """Fix gamma from the training rows X (n, d)."""
@@ -188,14 +171,10 @@ class Chi2(_Exponential):
     """
 
     base = "chi2"
+    scaling = "unit"
 
     def __init__(self, gamma: float | str = 1.0) -> None:
         self.gamma = gamma
-
-    @property
-    def forgets(self) -> str | None:
-        """The unit of the columns, if gamma comes from them."""
-        return "unit" if self.gamma == "median" else None
 
 
 class Cosine(Kernel):
@@ -207,6 +186,7 @@ class Cosine(Kernel):
 
 
 def unit_rows(X: Array) -> Array:
+    """Rows of X (n, d), scaled to length one; rows of zeros stay as they are."""
     xp = namespace(X)
     # Dividing by the largest entry first keeps squares of tiny entries from underflow.
     largest = xp.max(xp.abs(X), axis=1, keepdims=True)
@@ -250,10 +230,9 @@ class CallableKernel(Kernel):
                 f"{tuple(K.shape)} instead of {wanted}. It is called once with two "
                 "arrays of rows and must return the matrix of all kernel values."
             )
-        K = K if same_home(K, X) else from_numpy(to_numpy(K), X)
         # A copy, since the function may keep a reference to its result.
-        K = namespace(K).astype(K, X.dtype, copy=True)
-        if not bool(namespace(K).all(namespace(K).isfinite(K))):
+        K = xp.astype(at_home(K, X), X.dtype, copy=True)
+        if not bool(xp.all(xp.isfinite(K))):
             raise ValueError(
                 f"The kernel function {self.label!r} returned NaN or infinity. Check "
                 "its values on the rows of this view."
@@ -316,6 +295,58 @@ class Standardizer(BaseEstimator):
         return (X - self.mean_) / self.scale_
 
 
+class Frame(Standardizer):
+    """``(x - origin) / unit``, where unit is a power of two, 1 for ordinary numbers.
+
+    Centring and scaling to trace n make a linear kernel independent of both, but only
+    after the products have been formed: by then a column of timestamps around 1.7e9
+    seconds has lost half of its digits, and a column around 1e160 has overflowed. So
+    the origin is subtracted from the columns, and the unit divided out, first.
+
+    Parameters
+    ----------
+    affine : bool, default=True
+        Whether to move the origin to the column means; otherwise it stays at zero.
+
+    Attributes
+    ----------
+    mean_, scale_ : arrays of shape (d,)
+        The origin, and the unit repeated for each column.
+    unit_ : float
+        The unit, common to all columns.
+    noise_ : float
+        Bound on the total variance of the columns if rounding of their entries explains
+        all of it; 0 if any column varies more than that.
+    """
+
+    def __init__(self, affine: bool = True) -> None:
+        self.affine = affine
+
+    def fit(self, X: Array, y: Any = None, bits: int | None = None) -> Frame:
+        """Learn origin and unit from the rows of X (n, d).
+
+        ``bits`` is the precision of the rows to be transformed; that of X by default.
+        """
+        xp = namespace(X)
+        own = xp.finfo(X.dtype).bits
+        bits = own if bits is None else bits
+        self.mean_ = column_means(X) if self.affine else xp.zeros_like(X[0, :])
+        sizes = to_numpy(xp.max(xp.abs(X), axis=0)).astype(np.float64)
+        spread = to_numpy(xp.max(xp.abs(X - self.mean_), axis=0)).astype(np.float64)
+        self.unit_ = float(units_of(spread.max(), bits))
+        self.scale_ = xp.ones_like(self.mean_) * self.unit_
+        precision = eps(X) if bits == own else float(np.finfo(np.float32).eps)
+        rounding = ROUNDING_UNITS * precision * sizes
+        varies = not self.affine or bool(np.any(spread > rounding))
+        self.noise_ = 0.0 if varies else float(np.sum((rounding / self.unit_) ** 2))
+        return self
+
+    def transform(self, X: Array) -> Array:
+        """The rows of X (m, d), with the new origin and unit."""
+        X = X - self.mean_ if self.affine else X
+        return X if self.unit_ == 1.0 else X / self.scale_
+
+
 class Pipe(Kernel):
     """A kernel on transformed features: ``k(t(x), t(z))``.
 
@@ -354,16 +385,6 @@ class Pipe(Kernel):
     def psd(self) -> bool:  # type: ignore[override]
         """Whether the kernel after the transformer is positive semidefinite."""
         return self.core.psd
-
-    @property
-    def base(self) -> str | None:  # type: ignore[override]
-        """The base matrix of the kernel after the transformer."""
-        return self.core.base
-
-    @property
-    def noise(self) -> float:  # type: ignore[override]
-        """Trace per row that is rounding error of the transformed columns."""
-        return self.kernel.noise
 
     @property
     def steps(self) -> tuple[Any, ...]:
@@ -406,14 +427,37 @@ class Pipe(Kernel):
         fitted, features = self.fit_transformer(X)
         return Pipe(fitted, self.kernel.resolve(features))
 
-    def from_base(self, base: Array) -> Array:
-        """Gram matrix (n, m) from the base matrix (n, m) of transformed features."""
-        return self.core.from_base(base)
-
     def gram(self, X: Array, Z: Array | None = None) -> Array:
         """Gram matrix (n, m) of the rows of X (n, d) and Z (m, d)."""
-        X = apply_step(self.transformer, X)
         Z = None if Z is None else apply_step(self.transformer, Z)
+        return self.kernel.gram(apply_step(self.transformer, X), Z)
+
+
+class Framed(Pipe):
+    """A resolved kernel on columns with an origin and unit chosen by a :class:`Frame`.
+
+    Centred and scaled to trace n, it equals the kernel on the original columns. Called
+    directly, it follows the plain definition: no origin is subtracted, and the unit is
+    1 unless squares of the entries would overflow or underflow.
+    """
+
+    @property
+    def label(self) -> str:
+        """Name of the kernel, with the unit if that is not 1."""
+        unit = self.transformer.unit_
+        if unit == 1.0:
+            return self.kernel.label
+        return f"{self.kernel.label} in units of 2^{int(np.log2(unit))}"
+
+    def resolve(self, X: Array, memo: dict[str, float] | None = None) -> Kernel:
+        """Itself: all parameters are fixed."""
+        return self
+
+    def gram(self, X: Array, Z: Array | None = None) -> Array:
+        """Gram matrix (n, m) of X (n, d) and Z (m, d), with the origin at zero."""
+        unit = self.transformer.unit_
+        if unit != 1.0:
+            X, Z = X / unit, None if Z is None else Z / unit
         return self.kernel.gram(X, Z)
 
 
@@ -434,3 +478,10 @@ def apply_step(fitted: Any, X: Array) -> Array:
     if not np.isfinite(features).all():
         raise ValueError(f"{name} returned NaN or infinity.")
     return from_numpy(features, X)
+
+
+def apply_steps(steps: tuple[Any, ...], X: Array) -> Array:
+    """X (n, d) after all fitted transformers, in their order."""
+    for step in steps:
+        X = apply_step(step, X)
+    return X

@@ -6,7 +6,7 @@ import copy
 import functools
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -15,35 +15,23 @@ from kernelweave._array import (
     Array,
     as_float,
     detached,
-    device,
+    empty,
     eps,
     from_numpy,
-    is_numpy,
     is_square_safe,
     largest_of,
     namespace,
     to_numpy,
 )
 from kernelweave.kernels.features.recipe import FeatureRecipe, as_chunk
-
-__all__ = [
-    "CHUNK_ROWS",
-    "ChunkRecipe",
-    "FixedTree",
-    "Moments",
-    "Probe",
-    "RowAccumulator",
-    "concatenate_rows",
-]
+from kernelweave.views.streams import select_rows
 
 #: Adjacent parts that are summed sequentially before the tree begins, so that far fewer
 #: partial sums than chunks have to be kept and sent.
 GROUP = 8
 
-T = TypeVar("T")
 
-
-class FixedTree(Generic[T]):
+class FixedTree:
     """Sum a stream of parts pairwise: ``(0..7) + (8..15)``, and so on upwards.
 
     Floating-point sums depend on the order of additions. Here the order follows from
@@ -55,19 +43,18 @@ class FixedTree(Generic[T]):
 
     def __init__(self) -> None:
         self.count = 0
-        self._group: T | None = None
-        self._levels: tuple[T | None, ...] = ()
+        self._group: Any = None
+        self._levels: tuple[Any, ...] = ()
 
-    def push(self, part: T) -> None:
-        """Add the next part."""
-        group: T | None = _add(self._group, part)
-        levels = self._levels
+    def push(self, part: Any) -> None:
+        """Add the next part, which has a method ``merge``."""
+        group, levels = _add(self._group, part), self._levels
         if (self.count + 1) % GROUP == 0:
             levels, group = _carry(levels, group), None
         # A single assignment, so that no interrupt can separate them.
         self._group, self._levels, self.count = group, levels, self.count + 1
 
-    def total(self, last: T | None = None) -> T:
+    def total(self, last: Any = None) -> Any:
         """The sum of all parts, with ``last`` as one more that is not kept."""
         total = self._group if last is None else _add(self._group, last)
         for level in self._levels:
@@ -78,11 +65,11 @@ class FixedTree(Generic[T]):
         return total
 
 
-def _add(a: T | None, b: T) -> T:
-    return b if a is None else a.merge(b)  # type: ignore[attr-defined]
+def _add(a: Any, b: Any) -> Any:
+    return b if a is None else a.merge(b)
 
 
-def _carry(levels: tuple[T | None, ...], part: T) -> tuple[T | None, ...]:
+def _carry(levels: tuple[Any, ...], part: Any) -> tuple[Any, ...]:
     """Like adding one to a binary number: equal levels merge and move up."""
     new = list(levels)
     for i, level in enumerate(levels):
@@ -121,7 +108,7 @@ class Probe:
         y = np.concatenate([self.y, other.y])
         kept = np.argsort(keys, kind="stable")[:PROBE_ROWS]
         views = [
-            _stack_rows(a, b)[kept]
+            concatenate_rows([a, b])[kept]
             for a, b in zip(self.views, other.views, strict=True)
         ]
         return Probe(keys[kept], views, y[kept])
@@ -157,10 +144,7 @@ class Moments:
 
     def total(self) -> Array:
         """The sum over the folds, in their order, (1 + t + D, 1 + t + D)."""
-        total = self.gram[0, :, :]
-        for fold in range(1, self.gram.shape[0]):
-            total = total + self.gram[fold, :, :]
-        return total
+        return sum(self.gram[fold, :, :] for fold in range(self.gram.shape[0]))
 
     def merge(self, other: Moments) -> Moments:
         """The moments of both sets of rows; neither of the two is changed."""
@@ -214,7 +198,7 @@ class ChunkRecipe:
         if self.n_folds > 1:
             folds = rng.integers(self.n_folds, size=m)
             order = np.argsort(folds, kind="stable")
-            views, y = [_rows(rows, order) for rows in views], y[order]
+            views, y = [select_rows(rows, order) for rows in views], y[order]
             ends = [0, *np.cumsum(np.bincount(folds, minlength=self.n_folds))]
         labels, target = self._target(y)
         gram = self._gram(as_chunk(views, self.like), target, ends)
@@ -250,7 +234,7 @@ class ChunkRecipe:
         kept = [i for i, sparse_ in enumerate(recipe.sparse) if sparse_]
         dense = [i for i in range(len(recipe.maps)) if i not in kept]
         width = head + sum(recipe.maps[i].n_features for i in dense)
-        rows = xp.empty((target.shape[0], width), dtype=like.dtype, device=device(like))
+        rows = empty((target.shape[0], width), like)
         rows[:, 0] = 1.0
         rows[:, 1:head] = from_numpy(target, like)
         recipe.write(views, rows[:, head:], dense)
@@ -258,7 +242,9 @@ class ChunkRecipe:
             blocks = [self.offset[recipe.blocks[i]] for i in dense]
             rows[:, head:] -= from_numpy(np.concatenate(blocks), like)[None, :]
         parts = [slice(a, b) for a, b in pairwise(ends)]
-        grams = [_square(rows[part, :], xp.float64) for part in parts]
+        # Where the library spots A'A, it computes one triangle and mirrors it.
+        grams = [rows[part, :].T @ rows[part, :] for part in parts]
+        grams = [as_float(gram, xp.float64) for gram in grams]
         if kept:
             pieces = {
                 i: recipe.sparse_features(i, views[recipe.view_of[i]]) for i in kept
@@ -270,13 +256,6 @@ class ChunkRecipe:
         return xp.stack(grams)
 
 
-def _square(rows: Array, dtype: Any) -> Array:
-    """``A'A`` in the precision of the rows, returned in float64."""
-    if is_numpy(rows):
-        return (rows.T @ rows).astype(dtype, copy=False)  # one triangle, mirrored
-    return as_float(rows.T @ rows, dtype)
-
-
 def _with_sparse(
     gram: np.ndarray,
     rows: np.ndarray,
@@ -286,20 +265,14 @@ def _with_sparse(
     head: int,
 ) -> np.ndarray:
     """Insert the products of sparse features among those of the dense ones."""
-    blocks = recipe.blocks
-    columns = np.arange(head + recipe.n_features)
-    where = np.concatenate(
-        [np.arange(head + b.start, head + b.stop) for b in (blocks[i] for i in pieces)]
-    )
-    rest = np.setdiff1d(columns, where)
+    where = [np.arange(b.start, b.stop) for b in (recipe.blocks[i] for i in pieces)]
+    last = head + np.concatenate(where)  # the columns of sparse features
+    first = np.setdiff1d(np.arange(head + recipe.n_features), last)
     features = sparse.hstack([piece[part] for piece in pieces.values()]).tocsr()
-    full = np.zeros((len(columns), len(columns)))
-    full[np.ix_(rest, rest)] = gram
     cross = np.asarray(features.T @ rows)
-    full[np.ix_(where, rest)] = cross
-    full[np.ix_(rest, where)] = cross.T
-    full[np.ix_(where, where)] = (features.T @ features).toarray()
-    return full
+    square = (features.T @ features).toarray()
+    order = np.argsort(np.concatenate([first, last]))
+    return np.block([[gram, cross.T], [cross, square]])[np.ix_(order, order)]
 
 
 def _with_labels(gram: Array, labels: np.ndarray | None, wanted: np.ndarray) -> Array:
@@ -313,34 +286,14 @@ def _with_labels(gram: Array, labels: np.ndarray | None, wanted: np.ndarray) -> 
             np.arange(1 + t, gram.shape[1]) + len(wanted) - t,
         ]
     )
-    xp = namespace(gram)
-    spread = np.zeros((gram.shape[1], size))
-    spread[np.arange(gram.shape[1]), place] = 1.0
-    spread = from_numpy(spread, gram)
-    if is_numpy(gram):
-        out = np.zeros((gram.shape[0], size, size))
-        out[:, place[:, None], place[None, :]] = gram
-        return out
-    return xp.matmul(xp.matmul(spread.T[None, :, :], gram), spread[None, :, :])
-
-
-def _rows(rows: Any, order: np.ndarray) -> Any:
-    if sparse.issparse(rows) or is_numpy(rows):
-        return rows[order]
-    xp = namespace(rows)
-    return xp.take(rows, xp.asarray(order, device=device(rows)), axis=0)
+    out = np.zeros((gram.shape[0], size, size))
+    out[:, place[:, None], place[None, :]] = to_numpy(gram)
+    return from_numpy(out, gram)
 
 
 def _host_rows(rows: Any, order: np.ndarray) -> Any:
-    return (
-        rows.tocsr()[order] if sparse.issparse(rows) else to_numpy(_rows(rows, order))
-    )
-
-
-def _stack_rows(a: Any, b: Any) -> Any:
-    if sparse.issparse(a):
-        return sparse.vstack([a, b]).tocsr()
-    return np.concatenate([a, b])
+    rows = select_rows(rows.tocsr() if sparse.issparse(rows) else rows, order)
+    return rows if sparse.issparse(rows) else to_numpy(rows)
 
 
 #: Rows per chunk on a CPU and on a GPU.
@@ -366,7 +319,7 @@ class RowAccumulator:
 
     def __init__(self, recipe: ChunkRecipe, chunk_rows: int, first: int = 0) -> None:
         self.recipe, self.chunk_rows, self.first = recipe, int(chunk_rows), first
-        self.tree: FixedTree[Moments] = FixedTree()
+        self.tree = FixedTree()
         self.waiting: tuple[list[Any], np.ndarray] | None = None
 
     def push(self, views: list[Any], y: np.ndarray) -> None:

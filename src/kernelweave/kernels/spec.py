@@ -5,30 +5,30 @@ from __future__ import annotations
 import difflib
 import warnings
 from collections.abc import Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
 
-from kernelweave._array import Array, is_array, namespace
+from kernelweave._array import Array, is_array, largest_of, namespace, to_numpy
+from kernelweave._memory import prefixed
 from kernelweave.exceptions import KernelWarning
 from kernelweave.kernels.base import Kernel, base_matrix
-from kernelweave.kernels.frame import Frame, Framed
 from kernelweave.kernels.functions import (
     RBF,
     CallableKernel,
     Chi2,
     Cosine,
+    Frame,
+    Framed,
     Laplacian,
     Linear,
     Pipe,
     Polynomial,
     Standardizer,
-    apply_step,
+    apply_steps,
 )
 from kernelweave.views.columns import View
-
-__all__ = ["AUTO_WIDTHS", "KERNELS", "gram_stack", "resolve_kernels", "warn_twins"]
 
 #: Widths of the Gaussian kernels of "auto", in units of the median squared distance.
 AUTO_WIDTHS = (0.5, 2.0)
@@ -70,7 +70,7 @@ def resolve_kernels(
         Resolved copies, never the user's own objects.
     """
     bits = namespace(X).finfo(X.dtype).bits if bits is None else bits
-    with _naming(view_name):
+    with prefixed(f"View {view_name!r}: "):
         return _resolve(spec, _Rows(X, bits))
 
 
@@ -80,24 +80,21 @@ class _Rows:
     def __init__(self, X: Array, bits: int, standardized: bool = False) -> None:
         self.X, self.bits, self.standardized = X, bits, standardized
         self.memo: dict[str, float] = {}
-        self._frames: dict[str, Frame] = {}
-        self._framed: dict[str, _Rows] = {}
+        self._framed: dict[str, tuple[Frame, _Rows]] = {}
 
     def resolve(self, kernel: Kernel) -> Kernel:
         """The kernel on these columns, or on columns with a better origin and unit."""
         kind = kernel.forgets
         if kind is None or self.standardized:
             return kernel.resolve(self.X, self.memo)
-        if kind not in self._frames:
-            self._frames[kind] = Frame(kind == "affine").fit(self.X, bits=self.bits)
-        frame = self._frames[kind]
+        if kind not in self._framed:
+            frame = Frame(kind == "affine").fit(self.X, bits=self.bits)
+            self._framed[kind] = frame, _Rows(frame.transform(self.X), self.bits)
+        frame, rows = self._framed[kind]
         # Distances choose their own origin.
         moved = kind == "affine" and kernel.base == "dot"
         if not moved and frame.unit_ == 1.0:
             return kernel.resolve(self.X, self.memo)
-        if kind not in self._framed:
-            self._framed[kind] = _Rows(frame.transform(self.X), self.bits)
-        rows = self._framed[kind]
         return Framed(frame, kernel.resolve(rows.X, rows.memo))
 
 
@@ -178,20 +175,23 @@ def gram_stack(
         for the next one.
     """
     paths = [tuple(id(step) for step in kernel.steps) for kernel in kernels]
-    keys = [(path, k.base) for path, k in zip(paths, kernels, strict=True)]
+    keys = [(path, k.core.base) for path, k in zip(paths, kernels, strict=True)]
+    prefix = f"View {view_name!r}: " if view_name else ""
     features: dict[Any, tuple[Array, Array | None]] = {}
     bases: dict[Any, Array] = {}
     for index, (kernel, path, key) in enumerate(zip(kernels, paths, keys, strict=True)):
+        steps, core = kernel.steps, kernel.core
         # Non-finite values are reported by the callers, who can name the rows.
-        with _naming(view_name), np.errstate(over="ignore", invalid="ignore"):
+        with prefixed(prefix), np.errstate(over="ignore", invalid="ignore"):
             if path not in features:
-                features[path] = _features(kernel, X, Z)
-            if kernel.base is None:
-                K = kernel.core.gram(*features[path])
+                new = None if Z is None else apply_steps(steps, Z)
+                features[path] = apply_steps(steps, X), new
+            if core.base is None:
+                K = core.gram(*features[path])
             else:
                 if key not in bases:
-                    bases[key] = base_matrix(kernel.base, *features[path])
-                K = kernel.from_base(bases[key])
+                    bases[key] = base_matrix(core.base, *features[path])
+                K = core.from_base(bases[key])
         if path not in paths[index + 1 :]:
             del features[path]
         if key in bases and key not in keys[index + 1 :]:
@@ -200,25 +200,6 @@ def gram_stack(
             K = namespace(K).asarray(K, copy=True)
         yield K
         del K  # otherwise it would stay alive while the next one is computed
-
-
-def _features(kernel: Kernel, X: Array, Z: Array | None) -> tuple[Array, Array | None]:
-    for step in kernel.steps:
-        X = apply_step(step, X)
-        Z = None if Z is None else apply_step(step, Z)
-    return X, Z
-
-
-@contextmanager
-def _naming(view_name: str) -> Iterator[None]:
-    """Prefix error messages with the name of the view."""
-    try:
-        yield
-    except (TypeError, ValueError) as error:
-        if not view_name:
-            raise
-        kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise kind(f"View {view_name!r}: {error}") from error
 
 
 def warn_twins(views: list[View], positions: list[list[int]]) -> None:
@@ -278,3 +259,98 @@ def _key(value: Any) -> Hashable:
     except TypeError:
         return id(value)
     return id(value) if is_array(value) else value
+
+
+#: How many times the typical size of its column an entry may be, per precision in bits.
+DWARFS = {32: 2.0**42, 64: 2.0**341}
+
+
+def check_outliers(view: View, block: Array, numbers: np.ndarray | None = None) -> None:
+    """Refuse a training column in which one entry is so large that all others are lost.
+
+    No change of unit helps: next to the square of 1e300, the squares of all other
+    entries vanish. Blocks of ordinary size are accepted without a look at each column.
+
+    Parameters
+    ----------
+    view : View
+        The view of these columns.
+    block : array of shape (n, d)
+        The training rows.
+    numbers : ndarray of shape (n,), optional
+        Indices of these rows in X; 0, 1, ... by default.
+    """
+    limit = DWARFS[namespace(block).finfo(block.dtype).bits]
+    if not largest_of(block) > limit:  # NaN passes, too: it is checked elsewhere
+        return
+    sizes = np.abs(to_numpy(block).astype(np.float64))
+    for j, column in enumerate(sizes.T):
+        i = int(column.argmax())
+        if column[i] > limit and column[i] / limit > np.median(column[column > 0]):
+            raise ValueError(
+                f"{_entry(view, block, i, j, numbers)}, more than {limit:.0e} times "
+                "the typical value of this column: next to its square, those of the "
+                "other rows vanish. Correct the entry, drop the row, or take "
+                "logarithms."
+            )
+
+
+def name_largest(
+    view: View,
+    label: str,
+    steps: tuple[Any, ...],
+    block: Array,
+    numbers: np.ndarray | None = None,
+) -> str:
+    """A message that names the largest entry seen by a kernel with non-finite values.
+
+    Parameters
+    ----------
+    view : View
+        The view of these columns.
+    label : str
+        The name of the kernel.
+    steps : tuple of transformers
+        The transformers that are applied before the kernel.
+    block : array of shape (m, d)
+        The rows; NaN where a row lacks the view.
+    numbers : ndarray of shape (m,), optional
+        Indices of these rows in X; 0, 1, ... by default.
+    """
+    values = to_numpy(block)
+    # After other transformers, columns are no longer those of the view.
+    scalings = takewhile(lambda step: isinstance(step, Standardizer), steps)
+    with np.errstate(over="ignore", invalid="ignore"):
+        seen = apply_steps(tuple(scalings), block)
+    # A row that lacks the view is NaN in the input; an overflow only after the steps.
+    sizes = np.where(np.isnan(values), -1.0, np.abs(to_numpy(seen)))
+    sizes = np.where(np.isnan(sizes), np.inf, sizes)
+    i, j = (int(index) for index in np.unravel_index(sizes.argmax(), sizes.shape))
+    return (
+        f"{_entry(view, block, i, j, numbers)}, so that values of the kernel {label} "
+        f"are beyond the range of {values.dtype}. Correct the entry or drop the row; "
+        "if the number is right, rescale the column, or standardise it with "
+        "Pipe(Standardizer(), ...)."
+    )
+
+
+def _entry(view: View, block: Array, i: int, j: int, numbers: np.ndarray | None) -> str:
+    """View, row, column and value of an entry of a block."""
+    row, column = i if numbers is None else int(numbers[i]), _column(view, block, j)
+    value = float(block[i, j])
+    return f"View {view.name!r}: row {row}, column {column} holds {value:.3g}"
+
+
+def _column(view: View, block: Array, j: int) -> str:
+    """Name of column j of a view, or its position."""
+    columns = view.columns
+    if isinstance(columns, str):
+        return repr(columns)
+    listed = isinstance(columns, list | tuple) and len(columns) == block.shape[1]
+    if listed and all(type(c) in (str, int) for c in columns):
+        return repr(columns[j])
+    if isinstance(columns, slice) and all(
+        c is None or (type(c) is int and c >= 0) for c in (columns.start, columns.step)
+    ):
+        return repr((columns.start or 0) + j * (columns.step or 1))
+    return f"{j} of the view"

@@ -29,8 +29,6 @@ from kernelweave.solvers.certify import Certificate
 from kernelweave.solvers.solve import solve
 from kernelweave.weights import SignedSum, Simplex, WeightSet
 
-__all__ = ["KernelAlignment"]
-
 #: Values that the parameters may take.
 RULES = {
     "method": one_of("joint", "independent"),

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from kernelweave._array import from_numpy
-from kernelweave.fits.targets import reduced_class_target
+from kernelweave.fits.ridge import reduced_class_target
 from kernelweave.models.shared.base import (
     KernelDiscriminant,
     Progress,
@@ -21,8 +21,6 @@ from kernelweave.models.shared.inputs import (
     read_rows,
 )
 from kernelweave.models.shared.learner import Choice, Trained, judge_rows
-
-__all__ = ["KernelFDA"]
 
 
 class KernelFDA(KernelDiscriminant):

@@ -26,8 +26,6 @@ from kernelweave.models.shared.inputs import (
 )
 from kernelweave.views.missing import ObservedViews, check_some_view
 
-__all__ = ["MixtureKDA"]
-
 #: Values that the parameters may take.
 RULES = {
     "weights": one_of("per_class", "shared", "uniform", "stacking"),

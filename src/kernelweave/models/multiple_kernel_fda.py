@@ -9,10 +9,8 @@ import numpy as np
 from sklearn.utils.metaestimators import available_if
 
 from kernelweave._array import Array, from_numpy
-from kernelweave.criteria.fisher.block import BlockFisher
-from kernelweave.criteria.fisher.total import Fisher
-from kernelweave.criteria.fisher.within import WithinFisher
-from kernelweave.fits.targets import binary_target, class_target, reduced_class_target
+from kernelweave.criteria.fisher import BlockFisher, Fisher, WithinFisher
+from kernelweave.fits.ridge import binary_target, class_target, reduced_class_target
 from kernelweave.models.shared.base import (
     KernelDiscriminant,
     Progress,
@@ -38,8 +36,6 @@ from kernelweave.solvers.certify import Callback
 from kernelweave.solvers.solve import fitting_methods
 from kernelweave.views.columns import is_precomputed
 from kernelweave.weights import Simplex
-
-__all__ = ["MultipleKernelFDA"]
 
 
 class MultipleKernelFDA(KernelDiscriminant):

@@ -18,8 +18,8 @@ from kernelweave._array import (
     to_numpy,
     units_of,
 )
-from kernelweave.criteria.fisher.total import Fisher
-from kernelweave.fits.targets import output_frame
+from kernelweave.criteria.fisher import Fisher
+from kernelweave.fits.ridge import output_frame
 from kernelweave.models.shared.base import KernelModel, Progress, fit_method, lazily
 from kernelweave.models.shared.inputs import read_options
 from kernelweave.models.shared.learner import (
@@ -38,8 +38,6 @@ from kernelweave.models.streaming.explicit import (
 from kernelweave.models.streaming.primal import SummedRows, fit_output_moments
 from kernelweave.solvers.certify import Callback
 from kernelweave.views.columns import is_precomputed
-
-__all__ = ["MultipleKernelRidge"]
 
 #: An output whose deviation is below this, relative to its largest entry, is constant.
 CONSTANT_OUTPUT = 1e-14

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kernelweave.fits.targets import signs_of_codes
+from kernelweave.fits.ridge import signs_of_codes
 from kernelweave.models.shared.base import Progress, fit_method
 from kernelweave.models.shared.inputs import one_of, read_classes, read_rows
 from kernelweave.models.shared.margin import (
@@ -12,8 +12,6 @@ from kernelweave.models.shared.margin import (
     check_margin_parameters,
     learn_margin,
 )
-
-__all__ = ["MultipleKernelSVC"]
 
 
 class MultipleKernelSVC(MarginClassifier):

@@ -10,8 +10,7 @@ from kernelweave._array import Array, from_numpy, is_array, namespace, to_numpy
 from kernelweave._memory import numbered
 from kernelweave.fits.gaussians import ClassGaussians
 from kernelweave.fits.predictive import Expert, PredictivePath, choose_noise
-from kernelweave.fits.targets import class_target
-from kernelweave.kernels.maps.diagonals import DiagonalSource, centred_rows
+from kernelweave.fits.ridge import class_target
 from kernelweave.models.shared.base import KernelDiscriminant, Progress, fit_method
 from kernelweave.models.shared.inputs import (
     check_parameters,
@@ -21,8 +20,6 @@ from kernelweave.models.shared.inputs import (
     read_rows,
 )
 from kernelweave.views.missing import ObservedViews
-
-__all__ = ["ProbabilisticKDA"]
 
 
 class ProbabilisticKDA(KernelDiscriminant):
@@ -156,7 +153,7 @@ class ProbabilisticKDA(KernelDiscriminant):
         check_parameters(
             self, noise=positive("loo", "ml"), amplitude=one_of("profile", "unit")
         )
-        rows = read_rows(self, X, DiagonalSource)
+        rows = read_rows(self, X)
         classes, codes = read_classes(X, y, type(self).__name__)
         progress = Progress(self, X, y)
         bank = rows.kernels(progress.kernel)
@@ -227,7 +224,7 @@ class ProbabilisticKDA(KernelDiscriminant):
         for part, piece in self.kernel_map_.pieces(rows):
             own = None if known is None else known[part, :]
             with numbered(part.start):
-                cross, norms = centred_rows(self.kernel_map_, piece, weights, own)
+                cross, norms = self.kernel_map_.cross_and_lengths(piece, weights, own)
             means.append(cross @ self.dual_coef_)
             variance = self._path.variance_factor(cross, norms, noise)
             unknown = _unknown(

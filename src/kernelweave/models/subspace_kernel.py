@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from kernelweave._array import Array, eps, from_numpy
-from kernelweave.criteria.fisher.total import Fisher
+from kernelweave.criteria.fisher import Fisher
 from kernelweave.exceptions import KernelWeaveConvergenceWarning
 from kernelweave.fits.subspace import RegularizedKernel, Subspace, decorrelated
 from kernelweave.kernels.banks.dense import DenseBank
@@ -34,9 +34,7 @@ from kernelweave.models.shared.learner import (
     LearnerOptions,
     choose_weights,
 )
-from kernelweave.solvers.local.subspace_alignment import AlignmentResult, align_subspace
-
-__all__ = ["SubspaceKernel"]
+from kernelweave.solvers.local.subspace import AlignmentResult, align_subspace
 
 #: Default iteration limit of the alignment, and the stationarity it should reach.
 ALIGNMENT_ITER = 2000

@@ -10,11 +10,9 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from kernelweave._array import Array, dot, from_numpy, namespace, to_numpy
 from kernelweave._tolerances import reachable_tolerance
-from kernelweave.criteria.margin.subspace import PlainSubspaceMargin, SubspaceMargin
-from kernelweave.fits.label_kernels import label_factor
-from kernelweave.fits.ridge import LooPath
-from kernelweave.fits.subspace import RegularizedKernel, SubspaceSVM
-from kernelweave.fits.targets import signs_of_codes
+from kernelweave.criteria.margin import PlainSubspaceMargin, SubspaceMargin
+from kernelweave.fits.ridge import LooPath, signs_of_codes
+from kernelweave.fits.subspace import RegularizedKernel, SubspaceSVM, label_factor
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.models.shared.base import Progress, all_or_nothing, fit_method
 from kernelweave.models.shared.inputs import (
@@ -27,11 +25,8 @@ from kernelweave.models.shared.inputs import (
 from kernelweave.models.shared.learner import weight_set_of_norm
 from kernelweave.models.shared.margin import MarginClassifier
 from kernelweave.solvers.certify import Callback, Certificate, relative_gap
-from kernelweave.solvers.local.plain_subspace import solve_plain
-from kernelweave.solvers.local.subspace_joint import JointSolution, solve_joint
+from kernelweave.solvers.local.subspace import JointSolution, solve_joint, solve_plain
 from kernelweave.solvers.solve import solve
-
-__all__ = ["SubspaceKernelSVC"]
 
 #: ``alpha="auto"`` for uncorrelated subspaces.
 AUTO_ALPHA = 10.0

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from kernelweave._array import Array, from_numpy, namespace, to_numpy
-from kernelweave.fits.targets import signs_of_codes
+from kernelweave.fits.ridge import signs_of_codes
 from kernelweave.models.shared.base import Progress, fit_method
 from kernelweave.models.shared.inputs import read_classes, read_rows, require_targets
 from kernelweave.models.shared.margin import (
@@ -17,8 +17,6 @@ from kernelweave.models.shared.margin import (
     check_margin_parameters,
     learn_margin,
 )
-
-__all__ = ["TransductiveKernelSVC"]
 
 
 class TransductiveKernelSVC(MarginClassifier):

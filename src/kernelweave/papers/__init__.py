@@ -5,7 +5,8 @@ paper reports, and draws its figures.
 
 To add a paper, write a module ``<key>.py`` that ends in::
 
-    PAPER = Paper(key, reference, experiments=(Experiment(...), ...))
+    SAYS = read_printed(key, globals())
+    PAPER = Paper(key, SAYS.reference, (SAYS.experiment("table1", ...), ...))
 
 and add its key to :data:`PAPERS`. An :class:`Experiment` is one table or figure, and
 reads like the corresponding section of the paper:
@@ -30,6 +31,14 @@ reads like the corresponding section of the paper:
 ``version``      to be increased when the protocol changes, so that old results are
                  not used
 ===============  ====================================================================
+
+What the paper prints is in ``printed/<key>.toml``: its reference and, for each table or
+figure, the fields ``title``, ``measures``, ``splits``, ``quick``, ``published`` and
+``claims``, and those of the others that differ from their defaults. A table of
+``published`` is named after a measure, and has a line ``columns``; or it is named after
+a column, and has a line ``measures``. Each other line is a row of the table, with "-"
+for a dash; ``tolerance`` replaces two standard errors. A claim has a ``text``, and
+names the function that checks it; further entries are arguments of this function.
 
 Functions must be importable (at module level, or ``functools.partial`` of such), since
 splits run in several processes. Everything else - caching splits, resuming, progress

@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from kernelweave.inspection._figure import color, marker, pyplot
-from kernelweave.papers.experiment import Claim, Published
-from kernelweave.papers.results import Results
+from kernelweave.papers.results import Results, all_hold
 
-__all__ = [
-    "FIGURE_1_CLAIMS",
-    "FIGURE_2_CLAIMS",
-    "FIGURE_3_CLAIMS",
-    "TABLE_2_CLAIMS",
-    "TABLE_3_CLAIMS",
-    "TABLE_4_CLAIMS",
-    "draw_bounds",
-    "draw_dimensions",
-    "draw_rounds",
-    "published",
-]
+__all__ = ["draw_bounds", "draw_dimensions", "draw_rounds"]
 
 ORG, SKFE = "SVM_org", "SKFE"
 HSIC, UHSIC, JOINT, UJOINT = "HSIC", "uHSIC", "SVM_joint", "uSVM_joint"
@@ -32,139 +20,63 @@ CLASSES = {"Satimage": 6, "USPS": 10}
 #: A relative gap below this counts as closed.
 CLOSED = 0.01
 
-TABLE_2 = {
-    "Satimage": (8.556, 5.458, 5.326, 5.248, 5.170, 4.502),
-    "Waveform": (23.749, 20.938, 17.783, 17.039, 17.032, 16.089),
-    "Segment": (10.254, 4.386, 3.691, 3.205, 3.692, 3.301),
-    "Wine": (7.917, 3.334, 3.539, 3.224, 3.141, 3.016),
-    "USPS": (5.936, 2.263, 2.136, 2.116, 2.021, 2.001),
-    "B. Tumor1": (15.600, 6.533, 7.822, 7.134, 7.035, 6.067),
-    "B. Tumor2": (25.523, 20.272, 18.647, 18.124, 17.543, 16.179),
-}
-#: The four kernels and their sum: with uHSIC, and with uSVM_joint.
-TABLE_3 = {
-    "Satimage": (5.831, 8.527, 7.082, 4.416, 4.063, 5.927, 7.782, 6.981, 6.845, 3.456),
-    "Waveform": (
-        *(19.331, 17.432, 17.579, 18.441, 16.021),
-        *(15.681, 14.672, 16.39, 17.781, 11.216),
-    ),
-    "Segment": (5.489, 5.286, 4.878, 5.674, 3.571, 4.796, 5.694, 4.204, 6.265, 3.033),
-    "Wine": (7.471, 3.948, 3.776, 3.865, 3.965, 8.511, 3.031, 4.200, 2.822, 2.918),
-    "USPS": (5.721, 5.179, 2.222, 2.128, 2.105, 6.345, 5.026, 2.319, 2.622, 2.205),
-    "B. Tumor1": (7.112, 6.667, 6.212, 6.140, 5.781, 6.781, 6.216, 6.132, 6.127, 5.139),
-    "B. Tumor2": (
-        *(20.833, 18.750, 17.708, 18.125, 15.625),
-        *(20.917, 17.625, 16.625, 16.667, 12.458),
-    ),
-}
-
-
-def published(
-    columns: Sequence[str], rows: Mapping[str, tuple[float, ...]]
-) -> dict[tuple[str, str], dict[str, Published]]:
-    """The cells of a printed table."""
-    return {
-        (row, column): {"error": Published(value)}
-        for row, values in rows.items()
-        for column, value in zip(columns, values, strict=True)
-    }
-
 
 def dimension_row(name: str, components: int) -> str:
     """The name of a row of Figure 1."""
     return f"{name}, {components}"
 
 
-def _rows(results: Results) -> list[str]:
-    if not results.rows:
-        raise KeyError("any data set")
-    return results.rows
-
-
 def better(
-    results: Results, pairs: Sequence[tuple[str, str]], ties: bool = False
+    results: Results, pairs: Sequence[Sequence[str]], ties: bool = False
 ) -> tuple[bool, str]:
     """Whether the first of each pair has the smaller mean error on every data set.
 
     With ``ties``, it may be larger by up to two standard errors.
     """
-    holds, found = True, []
-    for first, second in pairs:
-        gaps = [results.difference(r, first, second, "error") for r in _rows(results)]
-        won = [
-            bool(gap <= 2 * np.nan_to_num(error)) if ties else bool(gap < 0)
-            for gap, error in gaps
-        ]
-        holds &= all(won)
+    verb = "not worse" if ties else "better"
+
+    def compared(first: str, second: str) -> tuple[bool, str]:
+        rows = results.some_rows
+        gaps = [results.difference(row, first, second, "error") for row in rows]
+        won = [g <= 2 * np.nan_to_num(e) if ties else g < 0 for g, e in gaps]
         mean = float(np.mean([gap for gap, _ in gaps]))
-        verb = "not worse" if ties else "better"
-        found.append(
+        return all(won), (
             f"{first} {verb} than {second} on {sum(won)} of {len(won)} sets, "
             f"{mean:+.2f} points on average"
         )
-    return holds, "; ".join(found)
+
+    return all_hold(compared(*pair) for pair in pairs)
 
 
-def beat_org(results: Results) -> tuple[bool, str]:
-    """Whether the four methods beat SVM_org on every data set."""
-    return better(results, [(name, ORG) for name in (HSIC, UHSIC, JOINT, UJOINT)])
+def best(results: Results, column: str, other_than: str) -> tuple[bool, str]:
+    """Whether a column has the smallest error on all data sets but one."""
+
+    def winner(row: str) -> str:
+        columns = results.experiment.columns
+        return min(columns, key=lambda c: results.mean(row, c, "error"))
+
+    found = {row: winner(row) for row in results.some_rows}
+    holds = all(name == column for row, name in found.items() if row != other_than)
+    return holds, ", ".join(f"{row}: {name}" for row, name in found.items())
 
 
-def beat_skfe(results: Results) -> tuple[bool, str]:
-    """Whether the four methods are nowhere worse than SKFE."""
-    pairs = [(name, SKFE) for name in (HSIC, UHSIC, JOINT, UJOINT)]
-    return better(results, pairs, ties=True)
+def sums_beat_kernels(results: Results, rows: Sequence[str]) -> tuple[bool, str]:
+    """Whether learned sums beat every single kernel on these data sets."""
 
+    def against_best(row: str, family: str) -> tuple[bool, str]:
+        error = {
+            name: results.mean(row, f"{family}_{name}", "error")
+            for name in ("ker1", "ker2", "ker3", "ker4", "mkl")
+        }
+        gap = error.pop("mkl") - min(error.values())
+        return gap < 0, f"{row}, {family}: {gap:+.1f} against the best"
 
-def uncorrelated_is_better(results: Results) -> tuple[bool, str]:
-    """Whether the uncorrelated forms win on every data set."""
-    return better(results, [(UHSIC, HSIC), (UJOINT, JOINT)])
-
-
-def joint_is_better(results: Results) -> tuple[bool, str]:
-    """Whether the joint forms win on every data set."""
-    return better(results, [(JOINT, HSIC), (UJOINT, UHSIC)])
-
-
-def ujoint_is_best(results: Results) -> tuple[bool, str]:
-    """Whether uSVM_joint has the smallest error everywhere except on Segment."""
-    best = {
-        row: min(
-            results.experiment.columns, key=lambda c: results.mean(row, c, "error")
-        )
-        for row in _rows(results)
-    }
-    holds = all(name == UJOINT for row, name in best.items() if row != "Segment")
-    return holds, ", ".join(f"{row}: {name}" for row, name in best.items())
-
-
-def sums_beat_kernels(results: Results) -> tuple[bool, str]:
-    """Whether learned sums beat every single kernel on four data sets."""
-    holds, found = True, []
-    for row in ("Satimage", "Waveform", "Segment", "USPS"):
-        for family in ("HSIC", "SVM"):
-            single = [
-                results.mean(row, f"{family}_ker{i}", "error") for i in (1, 2, 3, 4)
-            ]
-            gap = results.mean(row, f"{family}_mkl", "error") - min(single)
-            holds &= bool(gap < 0)
-            found.append(f"{row}, {family}: {gap:+.1f} against the best")
-    return holds, "; ".join(found)
-
-
-def svm_sum_is_better(results: Results) -> tuple[bool, str]:
-    """Whether SVM_mkl has a smaller error than HSIC_mkl on every data set."""
-    return better(results, [("SVM_mkl", "HSIC_mkl")])
-
-
-def learning_pays(results: Results) -> tuple[bool, str]:
-    """Whether learned sums beat the mean of the kernels on every data set."""
-    return better(results, [(f"{f}_mkl", f"{f}_mean") for f in ("HSIC", "SVM")])
+    return all_hold(against_best(r, family) for r in rows for family in ("HSIC", "SVM"))
 
 
 def _times(results: Results, column: str) -> float:
     """Time relative to HSIC, as the median over data sets."""
-    rows = _rows(results)
+    rows = results.some_rows
     return float(np.median([results.mean(r, column, "times HSIC") for r in rows]))
 
 
@@ -193,102 +105,73 @@ def _errors(results: Results, name: str, column: str) -> list[float]:
     return [results.mean(row, column, "error") for row in rows]
 
 
+def _over_dimensions(results: Results) -> Iterator[tuple[str, str, list[float]]]:
+    """Data set, column, and the errors over the dimensions."""
+    for name in DIMENSIONS:
+        for column in results.experiment.columns:
+            yield name, column, _errors(results, name, column)
+
+
 def errors_fall(results: Results) -> tuple[bool, str]:
     """Whether errors in k - 1 dimensions are below those in one dimension."""
-    holds, found = True, []
-    for name, k in CLASSES.items():
-        last = DIMENSIONS[name].index(k - 1)
-        for column in results.experiment.columns:
-            errors = _errors(results, name, column)
-            holds &= errors[last] < errors[0]
-            found.append(f"{name}, {column}: {errors[0]:.0f} to {errors[last]:.0f}")
-    return bool(holds), "; ".join(found)
+
+    def fall(name: str, column: str, errors: list[float]) -> tuple[bool, str]:
+        last = errors[DIMENSIONS[name].index(CLASSES[name] - 1)]
+        return last < errors[0], f"{name}, {column}: {errors[0]:.0f} to {last:.0f}"
+
+    return all_hold(fall(*entry) for entry in _over_dimensions(results))
 
 
 def smallest_near_rank(results: Results) -> tuple[bool, str]:
     """Whether the dimension with the smallest error is between k - 2 and k."""
-    holds, found = True, []
-    for name, k in CLASSES.items():
+
+    def near(name: str, column: str, errors: list[float]) -> tuple[bool, str]:
+        k, at = CLASSES[name], DIMENSIONS[name][int(np.argmin(errors))]
+        return k - 2 <= at <= k, f"{name}, {column}: {at}"
+
+    return all_hold(near(*entry) for entry in _over_dimensions(results))
+
+
+def _curves(results: Results, measure: str) -> Iterator[tuple[str, np.ndarray]]:
+    """Each row and column as text, with the values of all splits."""
+    for row in results.some_rows:
         for column in results.experiment.columns:
-            best = DIMENSIONS[name][int(np.argmin(_errors(results, name, column)))]
-            holds &= k - 2 <= best <= k
-            found.append(f"{name}, {column}: {best}")
-    return holds, "; ".join(found)
+            yield f"{row}, {column}", results.values(row, column, measure)
 
 
 def bounds_meet(results: Results) -> tuple[bool, str]:
     """Whether the relative gap after the last round is small in every split."""
-    worst, found = 0.0, []
-    for row in _rows(results):
-        for column in results.experiment.columns:
-            gaps = results.values(row, column, "gap")
-            worst = max(worst, float(np.max(gaps)))
-            found.append(f"{row}, {column}: {np.mean(gaps):.2g}")
-    return worst < CLOSED, f"relative gap: {'; '.join(found)}"
+    return all_hold(
+        (
+            (bool(np.max(gaps) < CLOSED), f"{name}: {np.mean(gaps):.2g}")
+            for name, gaps in _curves(results, "gap")
+        ),
+        "relative gap: ",
+    )
 
 
 def rounds_help(results: Results) -> tuple[bool, str]:
     """Whether the fourth round has a smaller error than the first."""
-    holds, found = True, []
-    for row in _rows(results):
-        for column in results.experiment.columns:
-            first = results.mean(row, column, "error 1")
-            fourth = results.mean(row, column, "error 4")
-            holds &= bool(fourth < first)
-            found.append(f"{row}, {column}: {first:.1f} to {fourth:.1f}")
-    return holds, "; ".join(found)
+    return all_hold(
+        (
+            bool(np.mean(fourth) < np.mean(first)),
+            f"{name}: {np.mean(first):.1f} to {np.mean(fourth):.1f}",
+        )
+        for (name, first), (_, fourth) in zip(
+            _curves(results, "error 1"), _curves(results, "error 4"), strict=True
+        )
+    )
 
 
 def rounds_settle(results: Results) -> tuple[bool, str]:
     """Whether the error changes by less than one point after the fourth round."""
-    holds, found = True, []
-    for row in _rows(results):
-        for column in results.experiment.columns:
-            later = results.values(row, column, "errors")[:, 3:]
-            spread = float(np.mean(np.ptp(later, axis=1)))
-            holds &= spread < 1
-            found.append(f"{row}, {column}: {spread:.1f} points")
-    return holds, f"largest minus smallest error from then on: {'; '.join(found)}"
 
+    def settled(name: str, errors: np.ndarray) -> tuple[bool, str]:
+        spread = float(np.mean(np.ptp(errors[:, 3:], axis=1)))
+        return spread < 1, f"{name}: {spread:.1f} points"
 
-TABLE_2_CLAIMS = (
-    Claim("subspace kernels are better than SVM_org", beat_org),
-    Claim("they are as good as SKFE or better", beat_skfe),
-    Claim(
-        "uncorrelated subspaces are better: uHSIC than HSIC, uSVM_joint than SVM_joint",
-        uncorrelated_is_better,
-    ),
-    Claim(
-        "learning jointly is better: SVM_joint than HSIC, uSVM_joint than uHSIC",
-        joint_is_better,
-    ),
-    Claim("uSVM_joint is best on all sets except Segment", ujoint_is_best),
-)
-TABLE_3_CLAIMS = (
-    Claim(
-        "learned sums beat every single kernel on Satimage, Waveform, Segment and USPS",
-        sums_beat_kernels,
-    ),
-    Claim("SVM_mkl is better than HSIC_mkl", svm_sum_is_better),
-    Claim(
-        "learning the sum pays off (our test: against the mean of the kernels)",
-        learning_pays,
-    ),
-)
-TABLE_4_CLAIMS = (
-    Claim("HSIC and uHSIC take about the same time", same_time),
-    Claim("SKFE takes longer than HSIC", skfe_is_slower),
-    Claim("the joint methods take longest", joint_is_slowest),
-)
-FIGURE_1_CLAIMS = (
-    Claim("errors fall up to k - 1 dimensions", errors_fall),
-    Claim("they are smallest close to k - 1", smallest_near_rank),
-)
-FIGURE_2_CLAIMS = (Claim("the bounds meet in a few rounds", bounds_meet),)
-FIGURE_3_CLAIMS = (
-    Claim("errors are lower after four rounds", rounds_help),
-    Claim("and stay there", rounds_settle),
-)
+    found = (settled(*curve) for curve in _curves(results, "errors"))
+    return all_hold(found, "largest minus smallest error from then on: ")
 
 
 def draw_dimensions(results: Results) -> Any:
@@ -308,50 +191,49 @@ def draw_dimensions(results: Results) -> Any:
     return figure
 
 
-def _panels(results: Results) -> Any:
-    plt = pyplot("draw_rounds")
+def _panels(results: Results) -> tuple[Any, list[tuple[Any, str, str]]]:
+    """A panel per row and column, with its row and column."""
     rows, columns = results.rows, list(results.experiment.columns)
-    figure, panels = plt.subplots(
+    figure, panels = pyplot("draw_rounds").subplots(
         len(rows),
         len(columns),
         figsize=(4.5 * len(columns), 2.8 * len(rows)),
         squeeze=False,
         layout="constrained",
     )
-    for i, row in enumerate(rows):
-        for j, column in enumerate(columns):
-            panels[i, j].set_title(f"{row}, {column}")
-            panels[i, j].set_xlabel("round")
-    return figure, panels, rows, columns
+    cells = [(row, column) for row in rows for column in columns]
+    for panel, (row, column) in zip(panels.flat, cells, strict=True):
+        panel.set_title(f"{row}, {column}")
+        panel.set_xlabel("round")
+    return figure, [(p, *cell) for p, cell in zip(panels.flat, cells, strict=True)]
 
 
 def draw_bounds(results: Results) -> Any:
     """Figure 2: both bounds over the rounds of the first split."""
-    figure, panels, rows, columns = _panels(results)
-    for i, row in enumerate(rows):
-        for j, column in enumerate(columns):
-            for k, bound in enumerate(("upper", "lower")):
-                values = results.values(row, column, bound)[0]
-                at = np.arange(1, len(values) + 1)
-                panels[i, j].plot(
-                    at, values, color=color(k), marker=marker(k), label=f"{bound} bound"
-                )
-            panels[i, j].axhline(1.0, color="0.6", lw=0.8)
-            panels[i, j].set_yscale("symlog", linthresh=1.0)
-            low, high = panels[i, j].get_ylim()
-            panels[i, j].set_ylim(min(low, 0.0), max(high, 2.0))
-            panels[i, j].set_ylabel("multiple of the value")
-    panels[0, 0].legend(frameon=False)
+    figure, panels = _panels(results)
+    for panel, row, column in panels:
+        for k, bound in enumerate(("upper", "lower")):
+            values = results.values(row, column, bound)[0]
+            at = np.arange(1, len(values) + 1)
+            panel.plot(
+                at, values, color=color(k), marker=marker(k), label=f"{bound} bound"
+            )
+        panel.axhline(1.0, color="0.6", lw=0.8)
+        panel.set_yscale("symlog", linthresh=1.0)
+        low, high = panel.get_ylim()
+        panel.set_ylim(min(low, 0.0), max(high, 2.0))
+        panel.set_ylabel("multiple of the value")
+    panels[0][0].legend(frameon=False)
     return figure
 
 
 def draw_rounds(results: Results) -> Any:
     """Figure 3: mean error over the rounds."""
-    figure, panels, rows, columns = _panels(results)
-    for i, row in enumerate(rows):
-        for j, column in enumerate(columns):
-            errors = np.mean(results.values(row, column, "errors"), axis=0)
-            at = np.arange(1, len(errors) + 1)
-            panels[i, j].plot(at, errors, color=color(j), marker=marker(j))
-            panels[i, j].set_ylabel("error in %")
+    figure, panels = _panels(results)
+    columns = list(results.experiment.columns)
+    for panel, row, column in panels:
+        errors = np.mean(results.values(row, column, "errors"), axis=0)
+        at, j = np.arange(1, len(errors) + 1), columns.index(column)
+        panel.plot(at, errors, color=color(j), marker=marker(j))
+        panel.set_ylabel("error in %")
     return figure

@@ -24,40 +24,41 @@ What the paper leaves open, and our reading (``docs/papers/chen2008.md`` has mor
 from __future__ import annotations
 
 import functools
-import time
 import warnings
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from sklearn.model_selection import GridSearchCV
 from sklearn.svm import SVC
 
-from kernelweave.models import SubspaceKernel, SubspaceKernelSVC
+from kernelweave.kernels import RBF
+from kernelweave.models import KernelFDA, SubspaceKernel, SubspaceKernelSVC
 from kernelweave.papers import _chen2008_claims as says
-from kernelweave.papers._chen2008_alternation import rounds
-from kernelweave.papers._chen2008_closed_form import best_joint_C
-from kernelweave.papers._chen2008_splits import (
-    PER_CLASS,
-    Halves,
-    halves,
-    halves_and_setting,
-    rows_of,
-    with_setting,
-)
+from kernelweave.papers._chen2008_joint import best_joint_C, rounds
 from kernelweave.papers.experiment import (
     Columns,
     Experiment,
-    Measure,
     Paper,
+    Split,
+    first_rows,
+    fit_seconds,
+    read_printed,
+    table_rows,
+    unit_interval,
 )
 
 __all__ = ["PAPER"]
 
-#: Maximum number of rows per class in a quick run, and in Figure 1: with fewer
-#: dimensions than classes the joint methods are a local search, which is slow.
-QUICK_PER_CLASS, FIGURE_PER_CLASS = 60, 100
+#: Maximum number of rows per class: as in the paper, in a quick run, and in Figure 1,
+#: where the joint methods are a slow local search if there are fewer dimensions than
+#: classes.
+PER_CLASS, QUICK_PER_CLASS, FIGURE_PER_CLASS = 300, 60, 100
+WIDTHS = (1e-3, 1e-2, 0.1, 0.5, 1.0)
+GENE_WIDTHS = (10.0, 50.0, 100.0, 200.0)
+#: The widths in the figures, where they are not chosen.
+FIGURE_WIDTHS = {"satimage": 0.01, "segment": 0.01, "wine": 0.5, "usps": 0.1}
 FOLDS = 3
 #: For kernels of trace n; the kernel of SVM_org is not scaled.
 C_GRID = (0.1, 1.0, 10.0, 100.0)
@@ -70,14 +71,71 @@ SKFE_STEPS = 50
 #: The four kernels of Table 3.
 FOUR = (1e-3, 1e-2, 0.5, 0.1)
 
-#: Splits of Table 4 and of the figures, for which the paper does not state a number.
-FEW = 5
 
-ERROR = Measure("error", digits=2, better="lower")
-SECONDS = Measure("seconds", digits=4, better="lower")
-RATIO = Measure("times HSIC", digits=1, better="lower")
-GAP = Measure("gap", digits=2, better="lower")
-ROUND_1, ROUND_4 = (Measure(f"error {i}", better="lower") for i in (1, 4))
+# ------------------------------------------------------------------- data, splits
+
+
+@dataclass(frozen=True)
+class Halves(Split):
+    """A split, and the widths among which its Gaussian kernel is chosen.
+
+    Attributes
+    ----------
+    widths : tuple of float
+        The kernel is ``exp(-|x - z|^2 / sigma)`` with sigma one of these.
+    """
+
+    widths: tuple[float, ...]
+
+    @functools.cached_property
+    def sigma(self) -> float:
+        """The width with the smallest leave-one-out error."""
+        if len(self.widths) == 1:
+            return self.widths[0]
+        models = [KernelFDA(self.views((sigma,))) for sigma in self.widths]
+        errors = [m.fit(self.train, self.y_train).loo_error_ for m in models]
+        return self.widths[int(np.argmin(errors))]
+
+    def views(self, sigmas: Sequence[float]) -> list[tuple[str, list[RBF], slice]]:
+        """Kernels of these widths on all columns."""
+        kernels = [RBF(gamma=1.0 / sigma) for sigma in sigmas]
+        return [("all", kernels, slice(0, self.train.shape[1]))]
+
+
+#: Rows, their classes, and the widths to choose from.
+Rows = tuple[np.ndarray, np.ndarray, tuple[float, ...]]
+
+
+@functools.cache
+def rows_of(name: str, per_class: int = PER_CLASS) -> Rows:
+    """The rows of a table that are used, after scaling."""
+    X, y = first_rows(*table_rows(name), per_class)
+    return normalised(X), y, GENE_WIDTHS if "tumor" in name else WIDTHS
+
+
+def normalised(X: np.ndarray) -> np.ndarray:
+    """Columns in [0, 1], divided by the square root of their number."""
+    return unit_interval(X) / np.sqrt(X.shape[1])
+
+
+def halves(data: Rows, rng: np.random.Generator) -> Halves:
+    """A split into training rows and as many test rows."""
+    X, y, widths = data
+    split = Split.draw(X, y, 0.5, rng)
+    return Halves(split.train, split.y_train, split.test, split.y_test, widths)
+
+
+def with_setting(name: str, setting: float, per_class: int) -> tuple[Rows, float]:
+    """A row of a figure: a data set with a fixed width, and a dimension or C."""
+    X, y, _ = rows_of(name, per_class)
+    return (X, y, (FIGURE_WIDTHS[name],)), setting
+
+
+def halves_and_setting(
+    data: tuple[Rows, float], rng: np.random.Generator
+) -> tuple[Halves, float]:
+    """A split of a row of a figure."""
+    return halves(data[0], rng), data[1]
 
 
 # ------------------------------------------------------------------------ methods
@@ -114,11 +172,8 @@ def subspace(
     **setting: Any,
 ) -> dict[str, float]:
     """A subspace kernel, and a support vector machine on it."""
-    sigmas = sigmas or (split.sigma,)
-    started = time.process_time()
-    model = SubspaceKernel(split.views(sigmas), **setting)
-    model.fit(split.train, split.y_train)
-    seconds = time.process_time() - started
+    model = SubspaceKernel(split.views(sigmas or (split.sigma,)), **setting)
+    seconds = fit_seconds(model, split.train, split.y_train)
     machine = SVC(kernel="linear", max_iter=100_000)
     grid = C_GRID if C is None else (C,)
     fitted = choose_C(machine, model.transform(split.train), split.y_train, grid)
@@ -135,15 +190,13 @@ def joint(
 ) -> dict[str, float]:
     """Machines learned jointly with their subspace, at the saddle point."""
     sigmas = sigmas or (split.sigma,)
+    rows = (split.train, split.y_train)
     if C is None:
-        rows = (split.train, split.y_train)
         C = best_joint_C(*rows, sigmas, uncorrelated, C_GRID, FOLDS)
-    started = time.process_time()
     model = SubspaceKernelSVC(
         split.views(sigmas), C=C, alpha="loo", uncorrelated=uncorrelated, **setting
     )
-    model.fit(split.train, split.y_train)
-    seconds = time.process_time() - started
+    seconds = fit_seconds(model, *rows)
     error = percent_wrong(model, split.test, split.y_test)
     return {"error": error, "seconds": seconds}
 
@@ -191,7 +244,7 @@ ROUNDS: Columns = {
 }
 
 
-# --------------------------------------------------- published results and claims
+# ---------------------------------------------------------------------- the paper
 
 
 ROWS = {
@@ -203,154 +256,64 @@ ROWS = {
     "B. Tumor1": "brain_tumor1",
     "B. Tumor2": "brain_tumor2",
 }
+#: A row of a figure: its name, its data set, and its dimension or C.
+DIMENSIONS = [
+    (says.dimension_row(row, size), row, size)
+    for row, sizes in says.DIMENSIONS.items()
+    for size in sizes
+]
 
 
-def every_set(per_class: int) -> dict[str, Any]:
-    """The rows of a table."""
-    return {
-        row: functools.partial(rows_of, name, per_class) for row, name in ROWS.items()
-    }
-
-
-def with_prices(*names: str, per_class: int) -> dict[str, Any]:
+def with_prices(*names: str) -> list[tuple[str, str, float]]:
     """Rows for these data sets, each with a small and an ordinary C."""
-    return {
-        f"{row}, C = {C:g}": functools.partial(with_setting, ROWS[row], C, per_class)
-        for row in names
-        for C in (SMALL_C, FIXED_C)
-    }
+    return [(f"{row}, C = {C:g}", row, C) for row in names for C in (SMALL_C, FIXED_C)]
 
 
-def with_dimensions(per_class: int) -> dict[str, Any]:
-    """Rows for two data sets, each with several dimensions."""
-    return {
-        says.dimension_row(row, size): functools.partial(
-            with_setting, ROWS[row], size, per_class
-        )
-        for row, sizes in says.DIMENSIONS.items()
-        for size in sizes
-    }
-
-
-#: For experiments whose number of splits the paper does not state.
-UNSTATED_SPLITS: dict[str, Any] = {"splits": FEW, "stated": False}
+SAYS = read_printed("chen2008", vars(says))
 
 
 def experiments(per_class: int) -> tuple[Experiment, ...]:
     """The tables and figures, with at most ``per_class`` rows per class."""
-    return (*tables(per_class), *figures(per_class))
+    sets = {row: functools.partial(rows_of, ROWS[row], per_class) for row in ROWS}
 
+    def rows(
+        settings: Sequence[tuple[str, str, float]], most: int = per_class
+    ) -> dict[str, Any]:
+        return {
+            name: functools.partial(with_setting, ROWS[row], setting, most)
+            for name, row, setting in settings
+        }
 
-def tables(per_class: int) -> tuple[Experiment, ...]:
-    """Tables 2 to 4."""
+    dimensions = rows(DIMENSIONS, min(per_class, FIGURE_PER_CLASS))
+    figure_2, figure_3 = (rows(with_prices(s, "Satimage")) for s in ("Wine", "Segment"))
+    in_dimensions, split = each_method(with_dimension), halves_and_setting
     return (
-        Experiment(
-            key="table2",
-            title="Table 2: one kernel, error in percent",
-            rows=every_set(per_class),
-            split=halves,
-            columns=TABLE_2_COLUMNS,
-            measures=(ERROR,),
-            splits=20,
-            quick=1,
-            version=2,
-            published=says.published(tuple(TABLE_2_COLUMNS), says.TABLE_2),
-            claims=says.TABLE_2_CLAIMS,
+        SAYS.experiment("table2", sets, halves, TABLE_2_COLUMNS),
+        SAYS.experiment("table3", sets, halves, TABLE_3_COLUMNS),
+        SAYS.experiment("table4", sets, halves, each_method(fast)),
+        SAYS.experiment(
+            "figure1", dimensions, split, in_dimensions, says.draw_dimensions
         ),
-        Experiment(
-            key="table3",
-            title="Table 3: four kernels, error in percent",
-            rows=every_set(per_class),
-            split=halves,
-            columns=TABLE_3_COLUMNS,
-            measures=(ERROR,),
-            splits=20,
-            quick=1,
-            version=2,
-            published=says.published(
-                [c for c in TABLE_3_COLUMNS if not c.endswith("mean")], says.TABLE_3
-            ),
-            claims=says.TABLE_3_CLAIMS,
-        ),
-        Experiment(
-            key="table4",
-            title="Table 4: CPU time",
-            rows=every_set(per_class),
-            split=halves,
-            columns={name: functools.partial(fast, method=name) for name in METHODS},
-            measures=(SECONDS, RATIO),
-            **UNSTATED_SPLITS,
-            quick=1,
-            version=2,
-            claims=says.TABLE_4_CLAIMS,
-        ),
+        SAYS.experiment("figure2", figure_2, split, ROUNDS, says.draw_bounds),
+        SAYS.experiment("figure3", figure_3, split, ROUNDS, says.draw_rounds),
     )
 
 
-def figures(per_class: int) -> tuple[Experiment, ...]:
-    """Figures 1 to 3."""
-    return (
-        Experiment(
-            key="figure1",
-            title="Figure 1: error over the dimension, 100 rows per class",
-            rows=with_dimensions(min(per_class, FIGURE_PER_CLASS)),
-            split=halves_and_setting,
-            columns={
-                name: functools.partial(with_dimension, method=name) for name in METHODS
-            },
-            measures=(ERROR,),
-            **UNSTATED_SPLITS,
-            quick=1,
-            version=2,
-            row_title="data set and dimension",
-            claims=says.FIGURE_1_CLAIMS,
-            draw=says.draw_dimensions,
-        ),
-        Experiment(
-            key="figure2",
-            title="Figure 2: bounds of the alternation as printed, gap after 10 rounds",
-            rows=with_prices("Wine", "Satimage", per_class=per_class),
-            split=halves_and_setting,
-            columns=ROUNDS,
-            measures=(GAP,),
-            **UNSTATED_SPLITS,
-            quick=1,
-            version=2,
-            row_title="data set and C",
-            claims=says.FIGURE_2_CLAIMS,
-            draw=says.draw_bounds,
-        ),
-        Experiment(
-            key="figure3",
-            title="Figure 3: error after rounds 1 and 4 of the alternation as printed",
-            rows=with_prices("Segment", "Satimage", per_class=per_class),
-            split=halves_and_setting,
-            columns=ROUNDS,
-            measures=(ROUND_1, ROUND_4),
-            **UNSTATED_SPLITS,
-            quick=1,
-            version=2,
-            row_title="data set and C",
-            claims=says.FIGURE_3_CLAIMS,
-            draw=says.draw_rounds,
-        ),
-    )
+def each_method(measure: Callable[..., Any]) -> Columns:
+    """A column per method."""
+    return {name: functools.partial(measure, method=name) for name in METHODS}
 
 
-def small(experiment: Experiment) -> Experiment:
-    """Mark an experiment as one on fewer rows."""
-    title = f"{experiment.title} (quick: {QUICK_PER_CLASS} rows per class)"
-    return replace(experiment, title=title, variant="-small")
+def with_quick_form(full: Experiment, quick: Experiment) -> Experiment:
+    """An experiment, with one on fewer rows for quick runs."""
+    title = f"{quick.title} (quick: {QUICK_PER_CLASS} rows per class)"
+    return replace(full, quick_form=replace(quick, title=title, variant="-small"))
 
 
 PAPER = Paper(
-    key="chen2008",
-    reference="Chen, Ji, Ceran, Li, Wu, Ye: Learning subspace kernels for "
-    "classification. KDD 2008.",
+    "chen2008",
+    SAYS.reference,
     experiments=tuple(
-        replace(full, quick_form=small(quick))
-        for full, quick in zip(
-            experiments(PER_CLASS), experiments(QUICK_PER_CLASS), strict=True
-        )
+        map(with_quick_form, experiments(PER_CLASS), experiments(QUICK_PER_CLASS))
     ),
 )

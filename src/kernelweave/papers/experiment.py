@@ -1,12 +1,19 @@
-"""The parts of an experiment of a paper."""
+"""The parts of an experiment of a paper, and what several papers do alike."""
 
 from __future__ import annotations
 
+import functools
+import time
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn.model_selection import train_test_split
+
+from kernelweave.datasets import fetch_table, load_wine
 
 if TYPE_CHECKING:
     from kernelweave.papers.results import Results
@@ -17,15 +24,27 @@ __all__ = [
     "Experiment",
     "Measure",
     "Paper",
+    "Printed",
     "Published",
     "Split",
     "Value",
+    "first_rows",
+    "fit_seconds",
+    "partition",
+    "read_printed",
+    "stratified",
+    "table_rows",
+    "unit_interval",
 ]
 
 #: A method may report a number or a list of numbers.
 Value = float | list[float]
 #: Methods by name.
 Columns = Mapping[str, Callable[[Any], Mapping[str, Any]]]
+#: Numbers of a table: (row, column) -> measure -> number.
+Cells = Mapping[tuple[str, str], Mapping[str, "Published"]]
+#: What the papers print, in one file per paper.
+PRINTED = Path(__file__).parent / "printed"
 
 
 @dataclass(frozen=True)
@@ -124,19 +143,13 @@ class Experiment:
     splits: int
     quick: int
     row_title: str = "data set"
-    published: Mapping[tuple[str, str], Mapping[str, Published]] = field(
-        default_factory=dict
-    )
+    published: Cells = field(default_factory=dict)
     claims: Sequence[Claim] = ()
     draw: Callable[[Results], Any] | None = None
     version: int = 1
     stated: bool = True
     variant: str = ""
     quick_form: Experiment | None = None
-
-    def measure(self, name: str) -> Measure:
-        """The measure of that name."""
-        return next(measure for measure in self.measures if measure.name == name)
 
 
 @dataclass(frozen=True)
@@ -173,3 +186,138 @@ class Paper:
             keys = ", ".join(experiment.key for experiment in self.experiments)
             raise ValueError(f"{self.key} has no {wanted}; there are {keys}")
         return found
+
+
+# ----------------------------------------------------------- what the paper prints
+
+
+@dataclass(frozen=True)
+class Printed:
+    """What a paper prints.
+
+    Attributes
+    ----------
+    reference : str
+        How to cite the paper.
+    fields : dict
+        For each table or figure, fields of its :class:`Experiment`.
+    """
+
+    reference: str
+    fields: Mapping[str, Mapping[str, Any]]
+
+    def experiment(
+        self,
+        key: str,
+        rows: Mapping[str, Callable[[], Any]],
+        split: Callable[[Any, np.random.Generator], Any],
+        columns: Columns,
+        draw: Callable[[Results], Any] | None = None,
+    ) -> Experiment:
+        """A table or figure, given how to compute it."""
+        printed = self.fields[key]
+        return Experiment(**printed, rows=rows, split=split, columns=columns, draw=draw)
+
+
+def read_printed(key: str, checks: Mapping[str, Any]) -> Printed:
+    """Read ``printed/<key>.toml``; the package docstring explains the format.
+
+    Parameters
+    ----------
+    key : str
+        The paper.
+    checks : dict
+        The functions that its claims name, usually the ``globals()`` of a module.
+        Entries of a claim other than ``text`` and ``check`` are arguments of the
+        function.
+
+    Returns
+    -------
+    printed : Printed
+        The contents of the file.
+    """
+    content = tomllib.loads((PRINTED / f"{key}.toml").read_text(encoding="utf-8"))
+
+    def claim(text: str, check: str, **setting: Any) -> Claim:
+        return Claim(text, functools.partial(checks[check], **setting))
+
+    reference = content.pop("reference")
+    fields = {
+        part: {
+            **entry,
+            "key": part,
+            "measures": tuple(Measure(**measure) for measure in entry["measures"]),
+            "published": _cells(entry.get("published", {})),
+            "claims": tuple(claim(**sentence) for sentence in entry.get("claims", ())),
+        }
+        for part, entry in content.items()
+    }
+    return Printed(reference, fields)
+
+
+def _cells(tables: Mapping[str, dict[str, Any]]) -> Cells:
+    """Tables of one measure with a head of columns, or of one column with measures."""
+    cells: dict[tuple[str, str], dict[str, Published]] = {}
+    for title, rows in tables.items():
+        of_measure = "columns" in rows
+        head = rows.pop("columns" if of_measure else "measures")
+        tolerances = rows.pop("tolerance", [None] * len(head))
+        for row, values in rows.items():
+            for name, value, tolerance in zip(head, values, tolerances, strict=True):
+                if value == "-":
+                    continue
+                column, measure = (name, title) if of_measure else (title, name)
+                number = Published(float(value), tolerance)
+                cells.setdefault((row, column), {})[measure] = number
+    return cells
+
+
+# ------------------------------------------------------------------- data, splits
+
+
+def table_rows(name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Rows (n, d) of a table and their classes (n,), unscaled."""
+    load = load_wine if name == "wine" else functools.partial(fetch_table, name)
+    bunch = load(as_frame=False)
+    return bunch.data, bunch.target
+
+
+def first_rows(
+    X: np.ndarray, y: np.ndarray, per_class: int, classes: int | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """The first ``per_class`` rows of each class, or of the first few ``classes``."""
+    first = [np.flatnonzero(y == c)[:per_class] for c in np.unique(y)[:classes]]
+    return X[np.concatenate(first)], y[np.concatenate(first)]
+
+
+def unit_interval(X: np.ndarray) -> np.ndarray:
+    """Columns in [0, 1]; constant ones are zero."""
+    span = np.ptp(X, axis=0)
+    return (X - X.min(axis=0)) / np.where(span > 0, span, 1.0)
+
+
+def partition(
+    data: tuple[np.ndarray, np.ndarray], rng: np.random.Generator, share: float
+) -> Split:
+    """A random split of rows and classes; ``share`` of them are training rows."""
+    return Split.draw(*data, share, rng)
+
+
+def stratified(
+    y: np.ndarray, share: float, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Training and test rows, as row numbers; ``share`` of each class for training."""
+    train, test = train_test_split(
+        np.arange(len(y)),
+        train_size=share,
+        stratify=y,
+        random_state=int(rng.integers(2**31)),
+    )
+    return train, test
+
+
+def fit_seconds(model: Any, X: np.ndarray, y: np.ndarray) -> float:
+    """Fit a model; returns the seconds of CPU time that it takes."""
+    started = time.process_time()
+    model.fit(X, y)
+    return time.process_time() - started

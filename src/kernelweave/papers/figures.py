@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from kernelweave.inspection._figure import color, marker, pyplot
+from kernelweave.inspection._figure import axes, color, marker, pyplot
 from kernelweave.papers.results import Results
 
-__all__ = ["bars", "curves"]
+__all__ = ["bars", "curves", "legend_below"]
 
 
 def bars(results: Results, measures: Sequence[str], labels: Sequence[str]) -> Any:
@@ -41,14 +41,21 @@ def bars(results: Results, measures: Sequence[str], labels: Sequence[str]) -> An
     lowest = min(results.mean(r, c, measures[0]) for r in rows for c in columns)
     if lowest > 50:  # accuracies differ only near the top of the scale
         np.atleast_1d(panels)[0].set_ylim(max(0.0, lowest - 10), 100)
-    figure.legend(
-        *np.atleast_1d(panels)[0].get_legend_handles_labels(),
-        loc="outside lower center",
-        ncols=len(columns),
-        frameon=False,
-        fontsize="small",
-    )
+    legend_below(figure, np.atleast_1d(panels)[0])
     return figure
+
+
+def legend_below(figure: Any, panel: Any, fontsize: str | None = "small") -> None:
+    """One legend for all panels, in one line, with the labels of this one."""
+    handles, labels = panel.get_legend_handles_labels()
+    figure.legend(
+        handles,
+        labels,
+        loc="outside lower center",
+        ncols=len(labels),
+        frameon=False,
+        fontsize=fontsize,
+    )
 
 
 def curves(
@@ -80,11 +87,7 @@ def curves(
     ax : Axes, optional
         Axes to draw in.
     """
-    plt = pyplot("curves")
-    if ax is None:
-        figure, ax = plt.subplots(figsize=(5.5, 3.8), layout="constrained")
-    else:
-        figure = ax.figure
+    figure, ax = axes("curves", ax, 5.5, 3.8)
     at = dict(zip(results.experiment.rows, x, strict=True))
     rows = results.rows
     positions = [at[row] for row in rows]

@@ -24,24 +24,21 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy.optimize import linprog
 
 from kernelweave.criteria import Margin
-from kernelweave.datasets import fetch_table
 from kernelweave.kernels import RBF, DenseBank, Linear, Polynomial
 from kernelweave.papers.experiment import (
-    Claim,
     Columns,
-    Experiment,
-    Measure,
     Paper,
-    Published,
     Split,
+    partition,
+    read_printed,
+    table_rows,
 )
-from kernelweave.papers.results import Results
+from kernelweave.papers.results import Results, all_hold
 from kernelweave.solvers import solve
 from kernelweave.weights import SignedSum, Simplex
 
@@ -51,11 +48,6 @@ __all__ = ["PAPER"]
 SHARE = 0.6
 #: Relative gap of the squared inverse margin: the margin is accurate to four digits.
 GAP = 1e-4
-
-MARGIN = Measure("margin", digits=3, better="")
-ERRORS = Measure("errors", digits=1, better="lower")
-SEPARATED = Measure("separated", digits=0)
-SEPARABLE = Measure("separable", digits=0)
 
 
 # ------------------------------------------------------------------- data, splits
@@ -83,8 +75,8 @@ class Transduction:
 @functools.cache
 def rows_of(name: str) -> tuple[np.ndarray, np.ndarray]:
     """An unscaled table (n, d), and its signs (n,)."""
-    bunch = fetch_table(name, as_frame=False)
-    return bunch.data, np.where(bunch.target == 1, 1.0, -1.0)
+    X, y = table_rows(name)
+    return X, np.where(y == 1, 1.0, -1.0)
 
 
 @functools.cache
@@ -108,7 +100,7 @@ def three_kernels(X: np.ndarray, sigma: float) -> np.ndarray:
     return stack / size[:, :, None] / size[:, None, :]
 
 
-def partition(
+def label(
     data: tuple[np.ndarray, np.ndarray], rng: np.random.Generator
 ) -> Transduction:
     """Label 60 percent of the rows, chosen at random."""
@@ -116,13 +108,6 @@ def partition(
     labelled = np.zeros(len(signs), dtype=bool)
     labelled[rng.permutation(len(signs))[: round(SHARE * len(signs))]] = True
     return Transduction(kernels, signs, labelled)
-
-
-def labelled_rows(
-    data: tuple[np.ndarray, np.ndarray], rng: np.random.Generator
-) -> Split:
-    """The split of :func:`partition`, without kernels."""
-    return Split.draw(*data, share=SHARE, rng=rng)
 
 
 # ------------------------------------------------------------------------ methods
@@ -211,48 +196,13 @@ EXPLICIT: Columns = {
 }
 
 
-# --------------------------------------------------- published results and claims
-
-
-#: Margin and errors; None stands for a dash.
-TABLE_1: dict[str, tuple[tuple[float, float] | None, ...]] = {
-    "Breast cancer": ((0.010, 19.7), (0.136, 28.8), None, (0.300, 11.4)),
-    "Sonar": ((0.035, 15.5), (0.198, 19.4), (0.006, 21.9), (0.352, 13.8)),
-    "Heart": (None, (0.159, 49.2), None, (0.285, 36.6)),
-}
-#: Tolerance of the margins in each column; the margins of K1 and K3 are small.
-TOLERANCE = {"K1": 0.001, "K2": 0.005, "K3": 0.001, STAR: 0.005}
-
-
-def published() -> dict[tuple[str, str], dict[str, Published]]:
-    """The cells of Table 1."""
-    cells = {}
-    for row, entries in TABLE_1.items():
-        for column, entry in zip(TOLERANCE, entries, strict=True):
-            if entry is None:
-                cells[row, column] = {"separated": Published(0.0)}
-                continue
-            cells[row, column] = {
-                "separated": Published(100.0),
-                "margin": Published(entry[0], tolerance=TOLERANCE[column]),
-                "errors": Published(entry[1]),
-            }
-    return cells
-
-
-def dashes() -> dict[tuple[str, str], dict[str, Published]]:
-    """What the dashes of Table 1 imply for K1 and K3."""
-    return {
-        (row, column): {"separable": Published(0.0 if entry is None else 100.0)}
-        for row, entries in TABLE_1.items()
-        for column, entry in zip(TOLERANCE, entries, strict=True)
-        if column in EXPLICIT
-    }
+# ------------------------------------------------------------------------- claims
 
 
 def always_separates(results: Results) -> tuple[bool, str]:
     """Whether K* separates the labelled rows of every split."""
-    shares = {row: results.mean(row, STAR, "separated") for row in TABLE_1}
+    rows = results.experiment.rows
+    shares = {row: results.mean(row, STAR, "separated") for row in rows}
     found = ", ".join(f"{row} {share:.0f} percent" for row, share in shares.items())
     return min(shares.values()) == 100, f"splits separated: {found}"
 
@@ -265,7 +215,7 @@ def separating(results: Results, row: str) -> list[str]:
 def widest(results: Results) -> tuple[bool, str]:
     """Whether K* has the largest margin in every split."""
     ratios, least = {}, np.inf
-    for row in TABLE_1:
+    for row in results.experiment.rows:
         star = results.values(row, STAR, "margin")
         others = [results.values(row, c, "margin") for c in separating(results, row)]
         best = np.max(others, axis=0)
@@ -280,13 +230,13 @@ def widest(results: Results) -> tuple[bool, str]:
 
 def fewest_errors(results: Results) -> tuple[bool, str]:
     """Whether K* makes fewer errors than every single kernel that separates."""
-    holds, found = True, []
-    for row in TABLE_1:
-        for column in separating(results, row):
-            gap, error = results.difference(row, STAR, column, "errors")
-            holds &= bool(gap < 0)
-            found.append(f"{row}: {gap:+.1f} ± {error:.1f} against {column}")
-    return holds, "; ".join(found)
+
+    def against(row: str, column: str) -> tuple[bool, str]:
+        gap, error = results.difference(row, STAR, column, "errors")
+        return gap < 0, f"{row}: {gap:+.1f} ± {error:.1f} against {column}"
+
+    rows = results.experiment.rows
+    return all_hold(against(r, c) for r in rows for c in separating(results, r))
 
 
 def heart_improves(results: Results) -> tuple[bool, str]:
@@ -299,72 +249,39 @@ def heart_improves(results: Results) -> tuple[bool, str]:
 
 def needs_negative_weights(results: Results) -> tuple[bool, str]:
     """Whether weights of any sign make fewer errors than weights >= 0."""
-    holds, found = True, []
-    for row in TABLE_1:
+
+    def of(row: str) -> tuple[bool, str]:
         gap, error = results.difference(row, STAR, POSITIVE, "errors")
         weights = np.mean(results.values(row, STAR, "weights"), axis=0)
-        holds &= bool(gap < -2 * error)
         shown = ", ".join(f"{weight:.2f}" for weight in weights)
-        found.append(f"{row}: {gap:+.1f} ± {error:.1f} errors, weights ({shown})")
-    return holds, "; ".join(found)
+        found = f"{row}: {gap:+.1f} ± {error:.1f} errors, weights ({shown})"
+        return gap < -2 * error, found
+
+    return all_hold(of(row) for row in results.experiment.rows)
 
 
-def table(name: str, sigma: float) -> Any:
-    """The function that loads a row of the table."""
-    return functools.partial(kernels_of, name, sigma)
-
-
+#: The tables of the rows, and the widths of their Gaussian kernels.
+TABLES = {
+    "Breast cancer": ("breast_cancer_wisconsin", 0.5),
+    "Sonar": ("sonar", 0.1),
+    "Heart": ("heart", 0.5),
+}
+SAYS = read_printed("lanckriet2002", globals())
 PAPER = Paper(
-    key="lanckriet2002",
-    reference="Lanckriet, Cristianini, Bartlett, El Ghaoui, Jordan: Learning the "
-    "kernel matrix with semi-definite programming. ICML 2002.",
+    "lanckriet2002",
+    SAYS.reference,
     experiments=(
-        Experiment(
-            key="table1",
-            title="Table 1: hard margin 2 / norm(w), and number of test errors",
-            rows={
-                "Breast cancer": table("breast_cancer_wisconsin", 0.5),
-                "Sonar": table("sonar", 0.1),
-                "Heart": table("heart", 0.5),
-            },
-            split=partition,
-            columns=COLUMNS,
-            measures=(MARGIN, ERRORS, SEPARATED),
-            splits=30,
-            quick=5,
-            published=published(),
-            claims=(
-                Claim("K* always separates the labelled rows", always_separates),
-                Claim("its margin is larger than that of each kernel", widest),
-                Claim(
-                    "it makes fewer errors than each kernel that separates",
-                    fewest_errors,
-                ),
-                Claim(
-                    "on Heart, where only K2 separates, K* improves margin and errors",
-                    heart_improves,
-                ),
-                Claim(
-                    "nothing simpler than Eq. 12 will do (our test: weights >= 0, "
-                    "which need no semidefinite program, make more errors)",
-                    needs_negative_weights,
-                ),
-            ),
+        SAYS.experiment(
+            "table1",
+            {row: functools.partial(kernels_of, *t) for row, t in TABLES.items()},
+            label,
+            COLUMNS,
         ),
-        Experiment(
-            key="dashes",
-            title="The dashes of Table 1: percentage of splits that can be separated",
-            rows={
-                "Breast cancer": functools.partial(rows_of, "breast_cancer_wisconsin"),
-                "Sonar": functools.partial(rows_of, "sonar"),
-                "Heart": functools.partial(rows_of, "heart"),
-            },
-            split=labelled_rows,
-            columns=EXPLICIT,
-            measures=(SEPARABLE,),
-            splits=30,
-            quick=5,
-            published=dashes(),
+        SAYS.experiment(
+            "dashes",
+            {row: functools.partial(rows_of, t) for row, (t, _) in TABLES.items()},
+            functools.partial(partition, share=SHARE),
+            EXPLICIT,
         ),
     ),
 )

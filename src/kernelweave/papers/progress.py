@@ -6,7 +6,7 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import TextIO
+from typing import Any, TextIO
 
 __all__ = ["progress_bar"]
 
@@ -37,43 +37,29 @@ def progress_bar(
         To be called with the number of finished parts and the total number.
     """
     stream = sys.stderr if stream is None else stream
-    bar = _rich_bar(label, stream) if stream.isatty() else None
+    bar = _rich_bar(stream) if stream.isatty() else None
     if bar is None:
         yield _Lines(label, stream, pause)
         return
-    with bar as advance:
-        yield advance
+    with bar:
+        task = bar.add_task(label, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
-def _rich_bar(
-    label: str, stream: TextIO
-) -> contextlib.AbstractContextManager[Advance] | None:
+def _rich_bar(stream: TextIO) -> Any:
+    """A bar of rich; None if it is not installed."""
     try:
+        import rich.progress as progress
         from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            TextColumn,
-            TimeRemainingColumn,
-        )
     except ImportError:
         return None
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
+    return progress.Progress(
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        progress.MofNCompleteColumn(),
+        progress.TimeRemainingColumn(),
         console=Console(file=stream),
     )
-
-    @contextlib.contextmanager
-    def shown() -> Iterator[Advance]:
-        with bar:
-            task = bar.add_task(label, total=None)
-            yield lambda done, total: bar.update(task, completed=done, total=total)
-
-    return shown()
 
 
 class _Lines:

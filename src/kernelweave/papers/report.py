@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import subprocess
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,37 +29,24 @@ __all__ = [
 MARK = "<!-- results -->\n"
 
 
-@dataclass(frozen=True)
-class Shown:
-    """A cell as text: the paper's number, ours with its standard error, the verdict."""
-
-    paper: str
-    ours: str
-    verdict: str
-
-    @classmethod
-    def of(cls, cell: Cell) -> Shown:
-        """Round to the digits of the measure."""
-        digits = cell.measure.digits
-        paper = "-"
-        if cell.published is not None:
-            paper = f"{cell.published.value:.{digits}f}"
-        ours = f"{cell.mean:.{digits}f}"
-        if np.isfinite(cell.error):
-            ours += f" ± {cell.error:.{digits}f}"
-        return cls(paper, ours, cell.verdict or "-")
+def _shown(cell: Cell | None) -> tuple[str, str, str]:
+    """The paper's number, ours with its standard error, and the verdict, as text."""
+    if cell is None:
+        return "-", "-", "-"
+    digits = cell.measure.digits
+    paper = f"{cell.published.value:.{digits}f}" if cell.published else "-"
+    error = f" ± {cell.error:.{digits}f}" if np.isfinite(cell.error) else ""
+    return paper, f"{cell.mean:.{digits}f}{error}", cell.verdict or "-"
 
 
 def cell_rows(results: Results) -> tuple[list[str], list[list[str]]]:
     """Header and lines of a table for the terminal, with one line per cell."""
     many = len(results.experiment.measures) > 1
-    header = [results.experiment.row_title, "method"]
-    header += ["measure"] if many else []
-    lines = []
-    for cell in results.cells():
-        shown = Shown.of(cell)
-        line = [cell.row, cell.column, *([cell.measure.name] if many else [])]
-        lines.append([*line, shown.paper, shown.ours, shown.verdict])
+    header = [results.experiment.row_title, "method", *(["measure"] if many else [])]
+    lines = [
+        [c.row, c.column, *([c.measure.name] if many else []), *_shown(c)]
+        for c in results.cells()
+    ]
     return [*header, "paper", "ours", "verdict"], lines
 
 
@@ -75,8 +62,7 @@ def summary(all_results: Sequence[Results]) -> str:
             if v in verdicts
         ]
         if counts:
-            total = len(verdicts)
-            parts.append(f"of {total} {what}, {', '.join(counts)}")
+            parts.append(f"of {len(verdicts)} {what}, {', '.join(counts)}")
     left_out = sum(len(r.missing) for r in all_results)
     if left_out:
         parts.append(f"{left_out} rows left out")
@@ -109,47 +95,42 @@ def _experiment_blocks(results: Results) -> list[str]:
     for measure in experiment.measures:
         cells = [c for c in results.cells() if c.measure == measure]
         if cells:
-            title = (
-                f"Measure: {measure.name}\n\n" if len(experiment.measures) > 1 else ""
-            )
+            many = len(experiment.measures) > 1
+            title = f"Measure: {measure.name}\n\n" if many else ""
             blocks.append(title + _wide_table(results, cells))
     claims = results.claims()
     if claims:
-        lines = ["| the paper says | verdict | what was found |", "|---|---|---|"]
-        lines += [
-            f"| {text} | {verdict} | {found} |" for text, verdict, found in claims
-        ]
-        blocks.append("\n".join(lines))
+        header = ("the paper says", "verdict", "what was found")
+        blocks.append("\n".join([_line(header), "|---|---|---|", *map(_line, claims)]))
     notes = [f"- Left out: {row}: {why}" for row, why in results.missing.items()]
-    for column, messages in results.warnings.items():
-        notes += [
-            f"- Warning from {column} in {count} split(s): {text}"
-            for text, count in messages.items()
-        ]
+    notes += [
+        f"- Warning from {column} in {count} split(s): {text}"
+        for column, messages in results.warnings.items()
+        for text, count in messages.items()
+    ]
     if notes:
         blocks.append("\n".join(notes))
     return blocks
 
 
+def _line(texts: Iterable[str]) -> str:
+    return "| " + " | ".join(texts) + " |"
+
+
 def _wide_table(results: Results, cells: list[Cell]) -> str:
-    columns = [
-        c for c in results.experiment.columns if any(x.column == c for x in cells)
-    ]
+    at = {(cell.row, cell.column): cell for cell in cells}
+    columns = [c for c in results.experiment.columns if c in {x.column for x in cells}]
     header = [results.experiment.row_title, "", *columns]
-    lines = ["| " + " | ".join(header) + " |", "|---" * len(header) + "|"]
+    lines = [_line(header), "|---" * len(header) + "|"]
     compared = any(cell.published is not None for cell in cells)
     for row in results.rows:
-        shown = {c.column: Shown.of(c) for c in cells if c.row == row}
-        empty = Shown("-", "-", "-")
-        texts = [shown.get(column, empty) for column in columns]
+        shown = (_shown(at.get((row, column))) for column in columns)
+        paper, ours, verdict = zip(*shown, strict=True)
         if compared:
-            lines.append(
-                f"| {row} | paper | " + " | ".join(t.paper for t in texts) + " |"
-            )
-        first = "" if compared else row
-        lines.append(f"| {first} | ours | " + " | ".join(t.ours for t in texts) + " |")
+            lines.append(_line([row, "paper", *paper]))
+        lines.append(_line(["" if compared else row, "ours", *ours]))
         if compared:
-            lines.append("| | verdict | " + " | ".join(t.verdict for t in texts) + " |")
+            lines.append("| " + _line(["verdict", *verdict]))
     return "\n".join(lines)
 
 
@@ -219,22 +200,18 @@ def write_picture(folder: Path, results: Results) -> Path | None:
 def commit() -> str:
     """The commit of a checkout, or the version of an installation."""
     version = f"version {kernelweave.__version__}"
-    folder = Path(kernelweave.__file__).parent
+    git = functools.partial(
+        subprocess.run,
+        cwd=Path(kernelweave.__file__).parent,
+        capture_output=True,
+        text=True,
+        timeout=10,
+    )
     try:
-        found = subprocess.run(
-            ["git", "describe", "--always", "--dirty=, with changes"],
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=True,
+        found = git(
+            ["git", "describe", "--always", "--dirty=, with changes"], check=True
         )
-        tracked = subprocess.run(
-            ["git", "ls-files", "--error-unmatch", "__init__.py"],
-            cwd=folder,
-            capture_output=True,
-            timeout=10,
-        )
+        tracked = git(["git", "ls-files", "--error-unmatch", "__init__.py"])
     except (OSError, subprocess.SubprocessError):
         return version
     # An environment inside another repository is not a checkout of this one.

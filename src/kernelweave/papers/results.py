@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from kernelweave.papers.experiment import Experiment, Measure, Published, Value
 
-__all__ = ["BETTER", "NOT_REPRODUCED", "REPRODUCED", "Cell", "Results", "judge"]
+__all__ = [
+    "BETTER",
+    "NOT_REPRODUCED",
+    "REPRODUCED",
+    "Cell",
+    "Results",
+    "all_hold",
+    "judge",
+    "mean_and_error",
+]
 
 REPRODUCED, BETTER, NOT_REPRODUCED = "reproduced", "better", "not reproduced"
 #: A difference is significant if it exceeds this many standard errors.
@@ -76,6 +85,13 @@ class Results:
         """The rows that were run."""
         return [row for row in self.experiment.rows if self.splits.get(row)]
 
+    @property
+    def some_rows(self) -> list[str]:
+        """The rows that were run; a claim about them cannot be judged without any."""
+        if not self.rows:
+            raise KeyError("any data set")
+        return self.rows
+
     def values(self, row: str, column: str, measure: str) -> np.ndarray:
         """The values of all splits, (splits,) or (splits, length of the list)."""
         numbers = self.splits[row]
@@ -83,23 +99,22 @@ class Results:
 
     def mean(self, row: str, column: str, measure: str) -> float:
         """Mean of a number over splits."""
-        return float(np.mean(self.values(row, column, measure)))
+        return mean_and_error(self.values(row, column, measure))[0]
 
     def error(self, row: str, column: str, measure: str) -> float:
         """Standard error of that mean; nan for a single split."""
-        values = self.values(row, column, measure)
-        if len(values) < 2:
-            return float("nan")
-        return float(np.std(values, ddof=1) / np.sqrt(len(values)))
+        return mean_and_error(self.values(row, column, measure))[1]
 
     def difference(
         self, row: str, column: str, other: str, measure: str
     ) -> tuple[float, float]:
         """Mean of ``column`` minus ``other`` over the same splits, and its error."""
         gap = self.values(row, column, measure) - self.values(row, other, measure)
-        if len(gap) < 2:
-            return float(np.mean(gap)), float("nan")
-        return float(np.mean(gap)), float(np.std(gap, ddof=1) / np.sqrt(len(gap)))
+        return mean_and_error(gap)
+
+    def ratio(self, row: str, column: str, other: str, measure: str) -> float:
+        """Mean of ``column`` over that of ``other``."""
+        return self.mean(row, column, measure) / self.mean(row, other, measure)
 
     def cells(self) -> list[Cell]:
         """The cell of every row, column and measure that all splits have."""
@@ -134,10 +149,22 @@ class Results:
             except KeyError as error:
                 checked.append((claim.text, "not run", f"no results for {error}"))
                 continue
-            checked.append(
-                (claim.text, REPRODUCED if holds else NOT_REPRODUCED, finding)
-            )
+            verdict = REPRODUCED if holds else NOT_REPRODUCED
+            checked.append((claim.text, verdict, finding))
         return checked
+
+
+def mean_and_error(values: np.ndarray) -> tuple[float, float]:
+    """Mean over splits, and its standard error; nan for a single split."""
+    mean, n = float(np.mean(values)), len(values)
+    return mean, float(np.std(values, ddof=1) / np.sqrt(n)) if n > 1 else float("nan")
+
+
+def all_hold(findings: Iterable[tuple[bool, str]], what: str = "") -> tuple[bool, str]:
+    """Whether all findings hold, and their texts in one line."""
+    findings = list(findings)
+    texts = [text for _, text in findings]
+    return all(holds for holds, _ in findings), what + "; ".join(texts)
 
 
 def judge(measure: Measure, published: Published, mean: float, error: float) -> str:

@@ -23,34 +23,34 @@ given in the paper.
 from __future__ import annotations
 
 import functools
-import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from sklearn.metrics import average_precision_score
 from sklearn.metrics.pairwise import euclidean_distances
-from sklearn.model_selection import train_test_split
 
 from kernelweave.datasets import fetch_views, make_gaussian_views
 from kernelweave.inspection._figure import color, pyplot
 from kernelweave.kernels import RBF
 from kernelweave.models import KernelFDA, MultipleKernelFDA
-from kernelweave.papers import _yan2009_claims as says
-from kernelweave.papers._yan2009_claims import L1, L2, UNIFORM
 from kernelweave.papers.experiment import (
-    Experiment,
-    Measure,
     Paper,
-    Published,
     Split,
+    fit_seconds,
+    read_printed,
+    stratified,
 )
-from kernelweave.papers.figures import curves
+from kernelweave.papers.figures import curves, legend_below
 from kernelweave.papers.results import Results
 from kernelweave.papers.run import split_generator
 
 __all__ = ["PAPER"]
 
+#: The columns of the figures, and their norms; all weights are equal with ``inf``.
+UNIFORM, L1, L2 = "uniform", "l1", "l2"
+NORMS = {L1: 1.0, L2: 2.0, UNIFORM: np.inf}
 LAMBDA = 1e-4
 GAMMA = 1.0
 POINTS = 100  # for training, and as many for testing
@@ -65,12 +65,6 @@ TRAIN_SHARE = 0.2
 THRESHOLD = 5e-4
 #: Weights below this fraction of the largest one count as zero.
 ZERO = 1e-6
-
-ERROR = Measure("error", digits=3, better="lower")
-USED = Measure("used", digits=2, better="")
-PRECISION = Measure("precision", digits=3)
-ITERATIONS = Measure("iterations", digits=1, better="lower")
-SECONDS = Measure("seconds", digits=4, better="lower")
 
 
 # --------------------------------------------------------------------- simulation
@@ -117,10 +111,7 @@ def simulate(split: Split, norm: float) -> dict[str, Any]:
     }
 
 
-SIMULATED = {
-    L1: functools.partial(simulate, norm=1),
-    L2: functools.partial(simulate, norm=2),
-}
+SIMULATED = {c: functools.partial(simulate, norm=NORMS[c]) for c in (L1, L2)}
 
 
 # ------------------------------------------------------------------------ objects
@@ -175,10 +166,7 @@ def mixed_kernels(
 ) -> Kernels:
     """A split of the images: randomly chosen informative kernels, then random ones."""
     informative, stack, y = data
-    seed = int(rng.integers(2**31))
-    train, test = train_test_split(
-        np.arange(len(y)), train_size=TRAIN_SHARE, stratify=y, random_state=seed
-    )
+    train, test = stratified(y, TRAIN_SHARE, rng)
     order = rng.permutation(len(stack))[:informative]
     noise = [
         gaussians(rng.standard_normal((len(y), RANDOM_COLUMNS)), (1.0,))[0]
@@ -213,23 +201,15 @@ def iterate(kernels: Kernels, norm: float, solver: str) -> dict[str, float]:
     model = discriminant(
         "precomputed", norm, len(problem), solver=solver, tol=THRESHOLD
     )
-    started = time.process_time()
-    model.fit(kernels.train, problem)
-    seconds = time.process_time() - started
+    seconds = fit_seconds(model, kernels.train, problem)
     return {"iterations": model.n_iter_, "seconds": seconds}
 
 
-RECOGNISED = {
-    L1: functools.partial(recognise, norm=1),
-    L2: functools.partial(recognise, norm=2),
-    UNIFORM: functools.partial(recognise, norm=np.inf),
-}
+RECOGNISED = {c: functools.partial(recognise, norm=norm) for c, norm in NORMS.items()}
 TIMED = {
-    f"{name}, {solver}": functools.partial(
-        iterate, norm=norm, solver=solver.replace(" ", "_")
-    )
-    for solver in ("cutting plane", "newton")
-    for name, norm in ((L1, 1), (L2, 2))
+    f"{c}, {name}": functools.partial(iterate, norm=NORMS[c], solver=solver)
+    for name, solver in (("cutting plane", "cutting_plane"), ("newton", "newton"))
+    for c in (L1, L2)
 }
 
 
@@ -247,20 +227,19 @@ def draw_examples(results: Results) -> Any:
             own = split.train[split.y_train == c]
             panel.scatter(*own.T, s=14, marker=sign, color=color(c), label=f"class {c}")
         panel.set_aspect("equal", adjustable="datalim")
-    figure.legend(
-        *panels[0].get_legend_handles_labels(),
-        loc="outside lower center",
-        ncols=2,
-        frameon=False,
-    )
+    legend_below(figure, panels[0], fontsize=None)
     return figure
 
 
-def draw_errors(results: Results) -> Any:
-    """Figure 2: error over the number of kernels, with standard deviations."""
-    return curves(
-        results, SIZES, "error", "number of kernels", "test error", spread=True
-    )
+#: Figure 2: error over the number of kernels, with standard deviations.
+draw_errors = functools.partial(
+    curves,
+    x=SIZES,
+    measure="error",
+    xlabel="number of kernels",
+    ylabel="test error",
+    spread=True,
+)
 
 
 def draw_weights(results: Results) -> Any:
@@ -298,98 +277,138 @@ def draw_precision(results: Results) -> Any:
     return figure
 
 
-# --------------------------------------------------------------------- the paper
+# ------------------------------------------------------------------------- claims
 
-SIMULATION = (
-    Experiment(
-        key="figure1",
-        title="Figure 1: one view of the simulation",
-        row_title="views",
-        rows={"one view": functools.partial(number, 1)},
-        split=two_gaussians,
-        columns={"one kernel": functools.partial(simulate, norm=np.inf)},
-        measures=(ERROR,),
-        splits=100,
-        quick=20,
-        published={
-            ("one view", "one kernel"): {"error": Published(0.43, tolerance=0.02)}
-        },
-        draw=draw_examples,
-    ),
-    Experiment(
-        key="figure2",
-        title="Figure 2: error against the number of kernels",
-        row_title="kernels",
-        rows={f"{n} kernels": functools.partial(number, n) for n in SIZES},
-        split=two_gaussians,
-        columns=SIMULATED,
-        measures=(ERROR,),
-        splits=100,
-        quick=10,
-        claims=says.FIGURE_2_CLAIMS,
-        draw=draw_errors,
-    ),
-    Experiment(
-        key="figure3",
-        title="Figure 3: weights of 5 and of 30 kernels",
-        row_title="kernels",
-        rows={
-            "5 kernels": functools.partial(number, 5),
-            "30 kernels": functools.partial(number, 30),
-        },
-        split=two_gaussians,
-        columns=SIMULATED,
-        measures=(USED,),
-        splits=100,
-        quick=10,
-        claims=says.FIGURE_3_CLAIMS,
-        draw=draw_weights,
-    ),
-)
 
-OBJECTS = (
-    Experiment(
-        key="figure4",
-        title="Figure 4: weights of informative and of random kernels (MSRC-v5)",
-        row_title="kernels of 30",
-        rows={f"{n} informative": functools.partial(objects, n) for n in (9, 21, 30)},
-        split=mixed_kernels,
-        columns={L1: RECOGNISED[L1], L2: RECOGNISED[L2]},
-        measures=(USED,),
-        splits=1,
-        quick=1,
-        draw=draw_weights,
-    ),
-    Experiment(
-        key="figure5",
-        title="Figure 5: mean average precision against the share of noise (MSRC-v5)",
-        row_title="kernels of 30",
-        rows={f"{n} informative": functools.partial(objects, n) for n in INFORMATIVE},
-        split=mixed_kernels,
-        columns=RECOGNISED,
-        measures=(PRECISION,),
-        splits=20,
-        quick=2,
-        claims=says.FIGURE_5_CLAIMS,
-        draw=draw_precision,
-    ),
-    Experiment(
-        key="time",
-        title="Section IV B 3: iterations and time (MSRC-v5)",
-        row_title="kernels of 30",
-        rows={f"{n} informative": functools.partial(objects, n) for n in (15, 30)},
-        split=mixed_kernels,
-        columns=TIMED,
-        measures=(ITERATIONS, SECONDS),
-        splits=20,
-        quick=3,
-        claims=says.TIME_CLAIMS,
-    ),
-)
+def gap(results: Results, row: str, measure: str, first: str, second: str) -> str:
+    """A difference and its standard error, as text."""
+    mean, error = results.difference(row, first, second, measure)
+    return f"{row}: {mean:+.3f} ± {error:.3f}"
 
+
+def errors_fall(results: Results) -> tuple[bool, str]:
+    """Whether both errors at 50 kernels are far below those at 5."""
+    few, *_, many = results.experiment.rows
+    found = {c: [results.mean(r, c, "error") for r in (few, many)] for c in (L1, L2)}
+    text = ", ".join(f"{c} from {a:.3f} to {b:.3f}" for c, (a, b) in found.items())
+    return all(b < a / 1.5 for a, b in found.values()), text
+
+
+def ahead(
+    results: Results,
+    measure: str,
+    columns: Sequence[str],
+    rows: Sequence[str],
+    sign: int = 1,
+) -> tuple[bool, str]:
+    """Whether one column minus another has this sign in each of the rows."""
+    first, second = columns
+    differences = [results.difference(row, first, second, measure)[0] for row in rows]
+    found = "; ".join(gap(results, row, measure, first, second) for row in rows)
+    holds = all(sign * difference > 0 for difference in differences)
+    return holds, f"{measure} of {first} minus {second}, {found}"
+
+
+def l2_grows(results: Results) -> tuple[bool, str]:
+    """Whether the advantage of l2 is significant from 20 kernels on, and grows."""
+    rows = list(results.experiment.rows)[3:]
+    gaps = [results.difference(row, L1, L2, "error") for row in rows]
+    clear = all(mean > 2 * error for mean, error in gaps)
+    slope = np.polyfit(np.arange(len(gaps)), [mean for mean, _ in gaps], 1)[0]
+    found = "; ".join(gap(results, row, "error", L1, L2) for row in (rows[0], rows[-1]))
+    return bool(clear and slope > 0), f"error of l1 minus l2, {found}"
+
+
+def sparse_when_many(results: Results) -> tuple[bool, str]:
+    """Whether l1 uses all of 5 kernels but not all of 30, and l2 uses all of them."""
+    used = {
+        (row, column): results.mean(row, column, "used")
+        for row in results.experiment.rows
+        for column in (L1, L2)
+    }
+    few, many = results.experiment.rows
+    holds = used[few, L1] > 0.95 and used[many, L1] < 0.95 and used[many, L2] > 0.95
+    text = ", ".join(f"{c} uses {100 * v:.0f} % of {r}" for (r, c), v in used.items())
+    return holds, text
+
+
+def l2_beats_uniform(results: Results) -> tuple[bool, str]:
+    """Whether l2 is nowhere worse than uniform weights beyond a standard error."""
+    rows = list(results.experiment.rows)[1:]
+    gaps = {row: results.difference(row, L2, UNIFORM, "precision") for row in rows}
+    holds = all(mean > -error for mean, error in gaps.values())
+    worst = min(gaps, key=lambda row: gaps[row][0])
+    texts = [gap(results, row, "precision", L2, UNIFORM) for row in (worst, rows[-1])]
+    return holds, "precision of l2 minus uniform, smallest " + ", last ".join(texts)
+
+
+def tens_and_five(results: Results) -> tuple[bool, str]:
+    """Whether cutting planes take over ten iterations for l1, and under six for l2."""
+    names = [f"{norm}, cutting plane" for norm in (L1, L2)]
+    rows = results.experiment.rows
+    l1, l2 = ([results.mean(r, name, "iterations") for r in rows] for name in names)
+    found = (
+        f"l1 {min(l1):.1f} to {max(l1):.1f} iterations, "
+        f"l2 {min(l2):.1f} to {max(l2):.1f}"
+    )
+    return min(l1) > 10 and max(l2) < 6, found
+
+
+def l1_is_slow(results: Results) -> tuple[bool, str]:
+    """Whether l1 takes over three times as long as l2, with Newton for comparison."""
+    rows, ratios = results.experiment.rows, {}
+    for solver in ("cutting plane", "newton"):
+        l1, l2 = f"{L1}, {solver}", f"{L2}, {solver}"
+        ratios[solver] = np.mean([results.ratio(r, l1, l2, "seconds") for r in rows])
+    found = ", ".join(f"{ratio:.1f} with {name}" for name, ratio in ratios.items())
+    return bool(ratios["cutting plane"] > 3), f"time of l1 over l2: {found}"
+
+
+# ---------------------------------------------------------------------- the paper
+
+
+def informative_of_30(*informative: int) -> dict[str, Any]:
+    """Rows with these numbers of informative kernels."""
+    return {f"{n} informative": functools.partial(objects, n) for n in informative}
+
+
+def views_drawn(*sizes: int) -> dict[str, Any]:
+    """Rows with these numbers of simulated views."""
+    return {f"{n} kernels": functools.partial(number, n) for n in sizes}
+
+
+SAYS = read_printed("yan2009", globals())
 PAPER = Paper(
-    key="yan2009",
-    reference="Yan, Kittler, Mikolajczyk, Tahir: Non-sparse multiple kernel learning "
-    "for Fisher discriminant analysis. ICDM 2009.",
-    experiments=(*SIMULATION, *OBJECTS),
+    "yan2009",
+    SAYS.reference,
+    experiments=(
+        SAYS.experiment(
+            "figure1",
+            {"one view": functools.partial(number, 1)},
+            two_gaussians,
+            {"one kernel": functools.partial(simulate, norm=np.inf)},
+            draw_examples,
+        ),
+        SAYS.experiment(
+            "figure2", views_drawn(*SIZES), two_gaussians, SIMULATED, draw_errors
+        ),
+        SAYS.experiment(
+            "figure3", views_drawn(5, 30), two_gaussians, SIMULATED, draw_weights
+        ),
+        SAYS.experiment(
+            "figure4",
+            informative_of_30(9, 21, 30),
+            mixed_kernels,
+            {L1: RECOGNISED[L1], L2: RECOGNISED[L2]},
+            draw_weights,
+        ),
+        SAYS.experiment(
+            "figure5",
+            informative_of_30(*INFORMATIVE),
+            mixed_kernels,
+            RECOGNISED,
+            draw_precision,
+        ),
+        SAYS.experiment("time", informative_of_30(15, 30), mixed_kernels, TIMED),
+    ),
 )

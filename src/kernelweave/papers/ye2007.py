@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import functools
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -34,17 +35,18 @@ from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.model_selection import GridSearchCV
 from sklearn.svm import SVC
 
-from kernelweave.datasets import fetch_table, load_wine
 from kernelweave.kernels import RBF
 from kernelweave.models import KernelFDA, MultipleKernelFDA, MultipleKernelSVC
 from kernelweave.papers.experiment import (
-    Claim,
     Columns,
-    Experiment,
-    Measure,
     Paper,
-    Published,
     Split,
+    first_rows,
+    fit_seconds,
+    partition,
+    read_printed,
+    table_rows,
+    unit_interval,
 )
 from kernelweave.papers.figures import bars
 from kernelweave.papers.results import Results
@@ -62,40 +64,16 @@ C_GRID = (0.1, 1.0, 10.0, 100.0, 1000.0)
 #: Accuracies closer than this, in percentage points, are called comparable.
 COMPARABLE = 1.0
 
-ACCURACY = Measure("accuracy", digits=2)
-SECONDS = Measure("seconds", digits=3, better="lower")
-
-
-# ------------------------------------------------------------------- data, splits
-
 
 @functools.cache
 def table(
     name: str, classes: int | None = None, scaled: bool = True
 ) -> tuple[np.ndarray, np.ndarray]:
     """A table with columns in [0, 1]; if given, the first rows of some ``classes``."""
-    bunch = load_wine(as_frame=False) if name == "wine" else None
-    bunch = bunch or fetch_table(name, as_frame=False)
-    X, y = bunch.data, bunch.target
+    X, y = table_rows(name)
     if classes is not None:
-        first = [np.flatnonzero(y == c)[:PER_CLASS] for c in range(classes)]
-        X, y = X[np.concatenate(first)], y[np.concatenate(first)]
-    if not scaled:
-        return X, y
-    low, span = X.min(axis=0), np.ptp(X, axis=0)
-    return (X - low) / np.where(span > 0, span, 1.0), y
-
-
-def four_to_one(data: tuple[np.ndarray, np.ndarray], rng: np.random.Generator) -> Split:
-    """A partition for two classes."""
-    return Split.draw(*data, share=0.8, rng=rng)
-
-
-def three_to_two(
-    data: tuple[np.ndarray, np.ndarray], rng: np.random.Generator
-) -> Split:
-    """A partition for more than two classes."""
-    return Split.draw(*data, share=0.6, rng=rng)
+        X, y = first_rows(X, y, PER_CLASS, classes)
+    return unit_interval(X) if scaled else X, y
 
 
 # ------------------------------------------------------------------------ methods
@@ -109,9 +87,7 @@ def gaussians(split: Split) -> list[tuple[str, list[RBF], slice]]:
 
 def measured(model: Any, split: Split) -> dict[str, float]:
     """Fit; return the test accuracy in percent and the CPU time in seconds."""
-    started = time.process_time()
-    model.fit(split.train, split.y_train)
-    seconds = time.process_time() - started
+    seconds = fit_seconds(model, split.train, split.y_train)
     accuracy = 100.0 * model.score(split.test, split.y_test)
     return {"accuracy": accuracy, "seconds": seconds}
 
@@ -190,43 +166,16 @@ FORMS: Columns = {
 }
 
 
-# --------------------------------------------------- published results and claims
-
-
-def accuracies(
-    columns: Columns, rows: dict[str, tuple[float | None, ...]]
-) -> dict[tuple[str, str], dict[str, Published]]:
-    """The cells of a printed table; None stands for a dash."""
-    return {
-        (row, column): {"accuracy": Published(value)}
-        for row, values in rows.items()
-        for column, value in zip(columns, values, strict=True)
-        if value is not None
-    }
-
-
-TABLE_1: dict[str, tuple[float | None, ...]] = {
-    "Sonar": (85.60, 90.16, 88.46, 89.75, 89.59, 89.84, 88.86, 89.27),
-    "Heart": (76.85, 81.54, 81.98, 82.59, 82.71, 82.53, 76.54, 82.22),
-    "Cancer": (96.05, 96.00, None, 97.08, 97.15, 97.01, 95.30, 96.62),
-    "Ionosphere": (89.90, 95.10, 89.14, 95.28, 94.81, 95.19, 93.62, 93.52),
-}
-TABLE_2: dict[str, tuple[float | None, ...]] = {
-    "Wine (3)": (96.97, 98.66, 97.69, 98.30),
-    "USPS (3)": (94.41, 99.41, 99.13, 99.33),
-    "USPS (6)": (87.14, 97.93, 98.08, 97.62),
-    "USPS (8)": (78.35, 96.93, 96.03, 95.96),
-    "Waveform (3)": (81.95, 83.08, 83.05, 83.41),
-}
+# ------------------------------------------------------------------------- claims
 
 
 def ahead(
-    results: Results, others: tuple[str, ...], rows: tuple[str, ...]
+    results: Results, others: Sequence[str], rows: Sequence[str] = ()
 ) -> tuple[bool, str]:
-    """Whether learning lambda beats the others in every row by two standard errors."""
+    """Whether learning lambda beats the others in each row by two standard errors."""
     gaps = {
         f"{row} over {other}": results.difference(row, LEARNED, other, "accuracy")
-        for row in rows
+        for row in rows or results.experiment.rows
         for other in others
     }
     if not any(gap or error for gap, error in gaps.values()):
@@ -238,7 +187,7 @@ def ahead(
 
 
 def comparable(
-    results: Results, others: tuple[str, ...], first: str = LEARNED
+    results: Results, others: Sequence[str], first: str = LEARNED
 ) -> tuple[bool, str]:
     """Whether ``first`` is within one point, or two standard errors, of the others."""
     worst, where, holds = 0.0, "", True
@@ -251,135 +200,50 @@ def comparable(
     return holds, f"largest difference {worst:+.2f} ({where})"
 
 
-def block_is_fast(results: Results) -> tuple[bool, str]:
-    """Whether the approximate form takes less than half the time of the exact one."""
-    ratios = {
-        row: results.mean(row, f"{LEARNED} exact", "seconds")
-        / results.mean(row, f"{LEARNED} approx", "seconds")
-        for row in results.experiment.rows
-    }
+def faster(
+    results: Results, columns: Sequence[str], least: float, what: str
+) -> tuple[bool, str]:
+    """Whether the first method takes over ``least`` times as long as the second."""
+    (slow, fast), rows = columns, results.experiment.rows
+    ratios = {row: results.ratio(row, slow, fast, "seconds") for row in rows}
     found = ", ".join(f"{row} {ratio:.2f}" for row, ratio in ratios.items())
-    return min(ratios.values()) > 2, (
-        f"time of the exact form over that of the approximate: {found}"
-    )
+    return min(ratios.values()) > least, f"{what}: {found}"
 
 
-def learning_is_fast(results: Results) -> tuple[bool, str]:
-    """Whether learning lambda saves time in the approximate form."""
-    ratios = {
-        row: results.mean(row, f"{THETA} approx", "seconds")
-        / results.mean(row, f"{LEARNED} approx", "seconds")
-        for row in results.experiment.rows
-    }
-    found = ", ".join(f"{row} {ratio:.2f}" for row, ratio in ratios.items())
-    return min(ratios.values()) > 1.1, (
-        f"time at fixed lambda over that at learned lambda: {found}"
-    )
+# ---------------------------------------------------------------------- the paper
 
 
-def draw_forms(results: Results) -> Any:
-    """Figure 1: accuracy and time of the exact and approximate forms."""
-    return bars(results, ("accuracy", "seconds"), ("accuracy in %", "CPU seconds"))
+BINARY_ROWS = {
+    "Sonar": functools.partial(table, "sonar"),
+    "Heart": functools.partial(table, "heart"),
+    "Cancer": functools.partial(table, "breast_cancer_wisconsin"),
+    "Ionosphere": functools.partial(table, "ionosphere"),
+}
+MULTICLASS_ROWS = {
+    "Wine (3)": functools.partial(table, "wine"),
+    "USPS (3)": functools.partial(table, "usps", 3, scaled=False),
+    "USPS (6)": functools.partial(table, "usps", 6, scaled=False),
+    "USPS (8)": functools.partial(table, "usps", 8, scaled=False),
+    "Waveform (3)": functools.partial(table, "waveform", 3, scaled=False),
+}
+FORMS_ROWS = {
+    row: MULTICLASS_ROWS[row] for row in ("Waveform (3)", "Wine (3)", "USPS (3)")
+}
+four_to_one = functools.partial(partition, share=0.8)
+three_to_two = functools.partial(partition, share=0.6)
+draw_forms = functools.partial(
+    bars,
+    measures=("accuracy", "seconds"),
+    labels=("accuracy in %", "CPU seconds"),
+)
 
-
+SAYS = read_printed("ye2007", globals())
 PAPER = Paper(
-    key="ye2007",
-    reference="Ye, Chen, Ji: Discriminant kernel and regularization parameter learning "
-    "via semidefinite programming. ICML 2007.",
+    "ye2007",
+    SAYS.reference,
     experiments=(
-        Experiment(
-            key="table1",
-            title="Table 1: two classes, accuracy in percent",
-            rows={
-                "Sonar": functools.partial(table, "sonar"),
-                "Heart": functools.partial(table, "heart"),
-                "Cancer": functools.partial(table, "breast_cancer_wisconsin"),
-                "Ionosphere": functools.partial(table, "ionosphere"),
-            },
-            split=four_to_one,
-            columns=BINARY,
-            measures=(ACCURACY,),
-            splits=30,
-            quick=3,
-            published=accuracies(BINARY, TABLE_1),
-            claims=(
-                Claim(
-                    "learning lambda is better than lambda = 1e-8, and than the form "
-                    "of Kim et al., on Sonar, Heart and Ionosphere",
-                    functools.partial(
-                        ahead,
-                        others=(THETA, KIM),
-                        rows=("Sonar", "Heart", "Ionosphere"),
-                    ),
-                ),
-                Claim(
-                    "it is better than RKDA with cross-validation on all four sets",
-                    functools.partial(ahead, others=(RKDA,), rows=tuple(TABLE_1)),
-                ),
-                Claim(
-                    "it is comparable to SM1, SM2, SM2_C and SVM_CV",
-                    functools.partial(comparable, others=("SM1", "SM2", "SM2_C", SVM)),
-                ),
-            ),
-        ),
-        Experiment(
-            key="table2",
-            version=2,
-            title="Table 2: several classes, accuracy in percent",
-            rows={
-                "Wine (3)": functools.partial(table, "wine"),
-                "USPS (3)": functools.partial(table, "usps", 3, scaled=False),
-                "USPS (6)": functools.partial(table, "usps", 6, scaled=False),
-                "USPS (8)": functools.partial(table, "usps", 8, scaled=False),
-                "Waveform (3)": functools.partial(table, "waveform", 3, scaled=False),
-            },
-            split=three_to_two,
-            columns=MULTICLASS,
-            measures=(ACCURACY,),
-            splits=30,
-            quick=2,
-            published=accuracies(MULTICLASS, TABLE_2),
-            claims=(
-                Claim(
-                    "learning lambda is better than lambda = 1e-8 on all five sets",
-                    functools.partial(ahead, others=(THETA,), rows=tuple(TABLE_2)),
-                ),
-                Claim(
-                    "it is comparable to RKDA_CV and SVM_CV",
-                    functools.partial(comparable, others=(RKDA, SVM)),
-                ),
-            ),
-        ),
-        Experiment(
-            key="figure1",
-            version=2,
-            title="Figure 1: the exact form (34) and the approximate form (37)",
-            rows={
-                "Waveform (3)": functools.partial(table, "waveform", 3, scaled=False),
-                "Wine (3)": functools.partial(table, "wine"),
-                "USPS (3)": functools.partial(table, "usps", 3, scaled=False),
-            },
-            split=three_to_two,
-            columns=FORMS,
-            measures=(ACCURACY, SECONDS),
-            splits=30,
-            quick=5,
-            claims=(
-                Claim(
-                    "both forms are comparable in accuracy",
-                    functools.partial(
-                        comparable,
-                        first=f"{LEARNED} exact",
-                        others=(f"{LEARNED} approx",),
-                    ),
-                ),
-                Claim("the approximate form is much faster", block_is_fast),
-                Claim(
-                    "with lambda learned the approximate form is faster still",
-                    learning_is_fast,
-                ),
-            ),
-            draw=draw_forms,
-        ),
+        SAYS.experiment("table1", BINARY_ROWS, four_to_one, BINARY),
+        SAYS.experiment("table2", MULTICLASS_ROWS, three_to_two, MULTICLASS),
+        SAYS.experiment("figure1", FORMS_ROWS, three_to_two, FORMS, draw_forms),
     ),
 )

@@ -28,9 +28,10 @@ from typing import Any
 
 import numpy as np
 from sklearn.cluster import KMeans
-from sklearn.model_selection import GridSearchCV, train_test_split
+from sklearn.model_selection import GridSearchCV
 
 from kernelweave.datasets import MissingDataError, fetch_expression
+from kernelweave.inspection._figure import color, marker, pyplot
 from kernelweave.kernels import RBF
 from kernelweave.models import (
     KernelFDA,
@@ -39,20 +40,19 @@ from kernelweave.models import (
     MultipleKernelSVC,
     ProbabilisticKDA,
 )
-from kernelweave.papers import _zhao2009_claims as says
 from kernelweave.papers.experiment import (
-    Claim,
     Columns,
-    Experiment,
-    Measure,
     Paper,
-    Published,
     Split,
+    read_printed,
+    stratified,
 )
+from kernelweave.papers.figures import legend_below
 from kernelweave.papers.reference.printed_mixture import (
     PrintedMixtureKDA,
     PrintedPosteriorKDA,
 )
+from kernelweave.papers.results import Results, mean_and_error
 
 __all__ = ["PAPER"]
 
@@ -62,9 +62,35 @@ CLUSTERED = 1500
 C_GRID = (1.0, 10.0, 100.0)
 #: Percentages of training rows that each kernel lacks.
 LACKING = (0, 5, 10, 15, 20, 25)
-
-ACCURACY = Measure("accuracy", digits=2)
-SELECTED = Measure("kernels", digits=1, better="")
+PRI, POS, KDA, SVM = "MPKDA-Pri", "MPKDA-Pos", "KDA_QCQP", "SVM_SILP"
+BEST, PRIOR = "Max Single", "Pri with a prior"
+PRINTED = "Pos, printed weights"
+UNIFORM = "Pri, equal weights"
+MAPK = "mapk_signaling_pathway"
+#: The groups of genes, in the order of the kernels.
+PATHWAYS = (
+    "apoptosis",
+    "b_cell_receptor_signaling_pathway",
+    "cell_cycle",
+    "chronic_myeloid_leukemia",
+    "erbb_signaling_pathway",
+    "focal_adhesion",
+    "jak_stat_signaling_pathway",
+    MAPK,
+    "mtor_signaling_pathway",
+    "p53_signaling_pathway",
+    "pathways_in_cancer",
+    "t_cell_receptor_signaling_pathway",
+    "tgf_beta_signaling_pathway",
+    "vegf_signaling_pathway",
+    "wnt_signaling_pathway",
+)
+#: Kernels with a weight above this count as selected.
+SELECTED = 1e-3
+#: Accuracies closer than this are called similar.
+SIMILAR = 0.02
+#: The data sets of Figure 1.
+PANELS = ("Prostate", "ALL, fusion")
 
 
 # ------------------------------------------------------------------- data, splits
@@ -111,8 +137,8 @@ def pathways(name: str) -> Microarray:
     """A microarray with one group per pathway, in the order of their names."""
     bunch = fetch_expression(name, gene_sets="kegg_msigdb", smallest=1, as_frame=False)
     where = {view: columns for view, _, columns in bunch.views}
-    blocks = [bunch.data[:, where[view]] for view in says.PATHWAYS]
-    groups = columns_of(says.PATHWAYS, [block.shape[1] for block in blocks])
+    blocks = [bunch.data[:, where[view]] for view in PATHWAYS]
+    groups = columns_of(PATHWAYS, [block.shape[1] for block in blocks])
     return Microarray(standard(np.hstack(blocks)), bunch.target, groups)
 
 
@@ -160,13 +186,8 @@ def standard(values: np.ndarray) -> np.ndarray:
 
 def halves(array: Microarray, rng: np.random.Generator) -> Halves:
     """A split with half of each class for training."""
-    train, test = train_test_split(
-        np.arange(len(array.classes)),
-        test_size=0.5,
-        stratify=array.classes,
-        random_state=int(rng.integers(2**31)),
-    )
     X, y = array.data, array.classes
+    train, test = stratified(y, 0.5, rng)
     return Halves(X[train], y[train], X[test], y[test], array.groups)
 
 
@@ -204,9 +225,14 @@ def itself(data: Any, rng: np.random.Generator) -> Any:
 
 def counts(data: tuple[np.ndarray, np.ndarray]) -> dict[str, float]:
     """A row of Table 1."""
-    (instances, features), classes = data[0].shape, len(np.unique(data[1]))
-    numbers = (instances, features, classes, KERNELS)
-    return dict(zip(COUNTS, map(float, numbers), strict=True))
+    instances, features = data[0].shape
+    classes = len(np.unique(data[1]))
+    return {
+        "instances": instances,
+        "features": features,
+        "classes": classes,
+        "kernels": KERNELS,
+    }
 
 
 def measured(model: Any, split: Halves, weights: Any = None) -> dict[str, Any]:
@@ -215,7 +241,7 @@ def measured(model: Any, split: Halves, weights: Any = None) -> dict[str, Any]:
     if weights is None:
         weights = model.kernel_weights_
     shares = np.asarray(weights, dtype=float).reshape(len(split.groups), -1)  # (p, k)
-    selected = float(np.mean(np.sum(shares > says.SELECTED, axis=0)))
+    selected = float(np.mean(np.sum(shares > SELECTED, axis=0)))
     mean = np.mean(shares, axis=1)
     return {"accuracy": accuracy, "kernels": selected, "weights": mean / mean.sum()}
 
@@ -229,9 +255,9 @@ def mixture(
     return measured(model, split, model.class_weights_)
 
 
-def discriminant(split: Halves) -> dict[str, Any]:
-    """KDA_QCQP: the sum of kernels of Ye et al. (2007); zeros where missing."""
-    model = MultipleKernelFDA(split.views(), norm=1, missing="zero")
+def one_sum(split: Halves, kind: Any, **setting: Any) -> dict[str, Any]:
+    """Discriminant analysis with one sum of kernels; zeros where missing."""
+    model = kind(split.views(), missing="zero", **setting)
     return measured(model.fit(split.train, split.y_train), split)
 
 
@@ -241,12 +267,6 @@ def machine(split: Halves) -> dict[str, Any]:
     search = GridSearchCV(model, {"C": C_GRID}, cv=3)
     search.fit(split.train, split.y_train)
     return measured(search.best_estimator_, split)
-
-
-def mean_kernel(split: Halves) -> dict[str, Any]:
-    """Discriminant analysis with the mean of all kernels."""
-    model = KernelFDA(split.views(), missing="zero")
-    return measured(model.fit(split.train, split.y_train), split)
 
 
 def single(split: Halves, best: bool) -> dict[str, float]:
@@ -264,25 +284,22 @@ def single(split: Halves, best: bool) -> dict[str, float]:
 likeliest = functools.partial(mixture, concentration=0.0)
 
 LEARNERS: Columns = {
-    says.PRI: likeliest,
-    says.POS: functools.partial(likeliest, projection="posterior"),
-    says.KDA: discriminant,
-    says.SVM: machine,
-}
-REFERENCES: Columns = {
-    says.UNIFORM: functools.partial(likeliest, weights="uniform"),
-    says.MEAN: mean_kernel,
+    PRI: likeliest,
+    POS: functools.partial(likeliest, projection="posterior"),
+    KDA: functools.partial(one_sum, kind=MultipleKernelFDA, norm=1),
+    SVM: machine,
 }
 COLUMNS: Columns = {
     **LEARNERS,
-    says.BEST: functools.partial(single, best=True),
+    BEST: functools.partial(single, best=True),
     "Ave Single": functools.partial(single, best=False),
-    says.PRIOR: functools.partial(mixture, concentration=0.1),
+    PRIOR: functools.partial(mixture, concentration=0.1),
     "Pri as printed": functools.partial(mixture, kind=PrintedMixtureKDA),
-    says.PRINTED: functools.partial(
+    PRINTED: functools.partial(
         likeliest, kind=PrintedPosteriorKDA, projection="posterior"
     ),
-    **REFERENCES,
+    UNIFORM: functools.partial(likeliest, weights="uniform"),
+    "mean kernel": functools.partial(one_sum, kind=KernelFDA),
 }
 
 #: The data sets that are run: TOX, and substitutes for the other eight.
@@ -293,112 +310,179 @@ SETS: dict[str, Callable[[], Microarray]] = {
     "Leukaemia": functools.partial(pathways, "leukemia"),
     "p53": functools.partial(pathways, "p53"),
 }
-#: Instances, features and classes of the paper's data sets.
-TABLE_1 = {
-    "HRT": (89, 2759, 2),
-    "CLL-SUB": (100, 11340, 2),
-    "SMK-CAN": (187, 19993, 2),
-    "TOX": (171, 5748, 4),
-    "BRE-CAN-CEL": (83, 20163, 4),
-    "BRA-CAN": (180, 49151, 4),
-    "PRO-CAN": (153, 11302, 3),
-    "GLI-III-IV": (85, 22283, 2),
-    "BRE-CAN-REC": (118, 19200, 2),
+#: Sources of the paper's data sets, in the Gene Expression Omnibus.
+GEO = {
+    "HRT": "GDS1412",
+    "CLL-SUB": "GDS1454",
+    "SMK-CAN": "GDS2771",
+    "TOX": "GDS968",
+    "BRE-CAN-CEL": "GDS1627",
+    "BRA-CAN": "GDS1962",
+    "PRO-CAN": "GDS2545",
+    "GLI-III-IV": "GDS1975",
+    "BRE-CAN-REC": "GDS2415",
 }
-#: Sources of the paper's data sets, in its order.
-GEO = dict(
-    zip(
-        TABLE_1,
-        (
-            *("GDS1412", "GDS1454", "GDS2771", "GDS968", "GDS1627"),
-            *("GDS1962", "GDS2545", "GDS1975", "GDS2415"),
-        ),
-        strict=True,
+MISSING = {name: functools.partial(unavailable, name) for name in GEO if name != "TOX"}
+
+
+# ------------------------------------------------------------- claims and figure
+
+
+def lacking(name: str, percent: int) -> str:
+    """The name of a row of Figure 1."""
+    return f"{name}, {percent} %"
+
+
+def against(
+    results: Results, column: str, other: str
+) -> tuple[float, float, dict[str, float]]:
+    """Mean difference in accuracy over all rows, its error, and that of every row."""
+    each = {
+        row: results.difference(row, column, other, "accuracy")
+        for row in results.some_rows
+    }
+    gap = float(np.mean([mean for mean, _ in each.values()]))
+    error = float(np.sqrt(np.sum([e**2 for _, e in each.values()]))) / len(each)
+    return gap, error, {row: mean for row, (mean, _) in each.items()}
+
+
+def _shown(gap: float, error: float, other: str) -> str:
+    return f"{gap:+.3f} ± {error:.3f} against {other}"
+
+
+def pri_is_best(results: Results) -> tuple[bool, str]:
+    """Whether prior projections have the highest mean accuracy of the four methods."""
+    gaps = {other: against(results, PRI, other) for other in (POS, KDA, SVM)}
+    found = ", ".join(_shown(g, e, other) for other, (g, e, _) in gaps.items())
+    return all(gap > 0 for gap, _, _ in gaps.values()), found
+
+
+def pri_beats_pos(results: Results) -> tuple[bool, str]:
+    """Whether prior projections beat posterior ones by two standard errors."""
+    gap, error, _ = against(results, PRI, POS)
+    printed, other, _ = against(results, PRI, PRINTED)
+    found = f"{_shown(gap, error, POS)}; {_shown(printed, other, PRINTED)}"
+    return bool(gap > 2 * error), found
+
+
+def like_the_best_kernel(results: Results) -> tuple[bool, str]:
+    """Whether prior projections match the kernel that is best on the test rows."""
+    gap, error, each = against(results, PRI, BEST)
+    rows = ", ".join(f"{row} {mean:+.2f}" for row, mean in each.items())
+    return abs(gap) <= max(SIMILAR, 2 * error), f"{_shown(gap, error, BEST)} ({rows})"
+
+
+def learning_pays(results: Results) -> tuple[bool, str]:
+    """Whether learned weights beat equal ones."""
+    gap, error, _ = against(results, PRI, UNIFORM)
+    prior, other, _ = against(results, PRIOR, UNIFORM)
+    found = f"{_shown(gap, error, 'equal weights')}; with a Dirichlet prior "
+    return bool(gap > 2 * error), f"{found}{prior:+.3f} ± {other:.3f}"
+
+
+def _selected(results: Results, column: str) -> float:
+    return float(
+        np.mean([results.mean(r, column, "kernels") for r in results.some_rows])
     )
-)
-MISSING = {
-    name: functools.partial(unavailable, name) for name in TABLE_1 if name != "TOX"
+
+
+def few_kernels(results: Results) -> tuple[bool, str]:
+    """Whether a class has at most five kernels in most splits."""
+    numbers = [results.values(row, PRI, "kernels") for row in results.some_rows]
+    share = float(np.mean(np.concatenate(numbers) <= 5))
+    mean = _selected(results, PRI)
+    return share > 0.5, f"{mean:.1f} on average; {100 * share:.0f} percent of splits"
+
+
+def order_of_sparsity(results: Results) -> tuple[bool, str]:
+    """Whether the numbers of kernels are in the order of the paper."""
+    kda, pri, svm = (_selected(results, column) for column in (KDA, PRI, SVM))
+    return kda < pri < svm, f"{kda:.1f}, {pri:.1f} and {svm:.1f} kernels"
+
+
+def mapk_is_frequent(results: Results) -> tuple[bool, str]:
+    """Whether the pathway is selected more often than the average one."""
+    at = PATHWAYS.index(MAPK)
+    more, found = [], []
+    for column in (PRI, KDA, SVM):
+        rows = [row for row in results.some_rows if not row.startswith("TOX")]
+        if not rows:
+            raise KeyError("sets with pathways")
+        weights = np.concatenate([results.values(r, column, "weights") for r in rows])
+        shares = np.mean(weights > SELECTED, axis=0)
+        more.append(shares[at] > np.mean(shares))
+        found.append(
+            f"{column} in {100 * shares[at]:.0f} percent of splits, the average "
+            f"pathway in {100 * np.mean(shares):.0f}"
+        )
+    return bool(np.all(more)), "; ".join(found)
+
+
+def _losses(results: Results, column: str) -> tuple[float, float]:
+    """Mean loss in accuracy from the fewest to the most missing rows, and its error."""
+    drops = []
+    for name in PANELS:
+        rows = [row for row in results.rows if row.startswith(f"{name}, ")]
+        if len(rows) < 2:
+            raise KeyError(name)
+        first = results.values(rows[0], column, "accuracy")
+        drops.append(first - results.values(rows[-1], column, "accuracy"))
+    return mean_and_error(np.concatenate(drops))
+
+
+def pri_loses_least(results: Results) -> tuple[bool, str]:
+    """Whether prior projections lose less accuracy than the three others."""
+    losses = {column: _losses(results, column) for column in (PRI, POS, KDA, SVM)}
+    found = ", ".join(f"{c} {v:.3f} ± {e:.3f}" for c, (v, e) in losses.items())
+    least = min(losses, key=lambda column: losses[column][0])
+    return least == PRI, f"accuracy lost: {found}"
+
+
+def pos_loses_more(results: Results) -> tuple[bool, str]:
+    """Whether posterior projections lose more than prior ones."""
+    pri, pos = _losses(results, PRI)[0], _losses(results, POS)[0]
+    return pos > pri, f"{pos:.3f} against {pri:.3f}"
+
+
+def draw_lacking(results: Results) -> Any:
+    """Figure 1: accuracy against the percentage of missing rows, a panel per set."""
+    plt = pyplot("draw_lacking")
+    figure, panels = plt.subplots(
+        1, len(PANELS), figsize=(9, 3.6), sharex=True, layout="constrained"
+    )
+    for panel, name in zip(panels, PANELS, strict=True):
+        at = [p for p in LACKING if lacking(name, p) in results.rows]
+        rows = [lacking(name, percent) for percent in at]
+        for j, column in enumerate(results.experiment.columns):
+            means = [results.mean(row, column, "accuracy") for row in rows]
+            panel.plot(at, means, color=color(j), marker=marker(j), label=column, ms=4)
+        panel.set_title(name)
+        panel.set_xlabel("training rows lacking, %")
+    panels[0].set_ylabel("accuracy")
+    legend_below(figure, panels[0])
+    return figure
+
+
+# ---------------------------------------------------------------------- the paper
+
+LACKING_ROWS = {
+    lacking(name, percent): functools.partial(with_holes, name, percent)
+    for name in PANELS
+    for percent in LACKING
 }
-COUNTS = ("instances", "features", "classes", "kernels")
-
-
+SAYS = read_printed("zhao2009", globals())
 PAPER = Paper(
-    key="zhao2009",
-    reference="Zhao, Yu, Ye, Liu: Nonlinear multiple kernel learning via mixture of "
-    "probabilistic kernel discriminant analysis. 2009.",
+    "zhao2009",
+    SAYS.reference,
     experiments=(
-        Experiment(
-            key="table1",
-            title="Table 1: the microarrays",
-            rows={"TOX": tox, **MISSING},
-            split=itself,
-            columns={"data": counts},
-            measures=tuple(Measure(name, digits=0, better="") for name in COUNTS),
-            splits=1,
-            quick=1,
-            published={
-                (row, "data"): {
-                    name: Published(float(value))
-                    for name, value in zip(COUNTS, (*values, KERNELS), strict=True)
-                }
-                for row, values in TABLE_1.items()
-            },
-        ),
-        Experiment(
-            key="table2",
-            title="Table 2: accuracy on TOX, and on substitutes for the other sets",
-            rows={**SETS, **MISSING},
-            split=halves,
-            columns=COLUMNS,
-            measures=(ACCURACY, SELECTED),
-            splits=10,
-            quick=2,
-            claims=(
-                Claim("MPKDA-Pri is the best of the four on average", says.pri_is_best),
-                Claim("it is better than MPKDA-Pos", says.pri_beats_pos),
-                Claim(
-                    "it is as good as the best single kernel", says.like_the_best_kernel
-                ),
-                Claim(
-                    "usually no more than five kernels are selected for a class",
-                    says.few_kernels,
-                ),
-                Claim(
-                    "KDA_QCQP is sparsest, then MPKDA, then SVM_SILP",
-                    says.order_of_sparsity,
-                ),
-                Claim("the MAPK pathway is frequently selected", says.mapk_is_frequent),
-                Claim(
-                    "learning kernel weights pays off (our test: MPKDA-Pri against "
-                    "equal weights)",
-                    says.learning_pays,
-                ),
-            ),
-        ),
-        Experiment(
-            key="figure1",
-            title="Figure 1: accuracy when kernels lack training rows",
-            rows={
-                says.lacking(name, percent): functools.partial(
-                    with_holes, name, percent
-                )
-                for name in says.PANELS
-                for percent in LACKING
-            },
-            split=holes,
-            columns={**LEARNERS, says.UNIFORM: REFERENCES[says.UNIFORM]},
-            measures=(ACCURACY,),
-            splits=10,
-            quick=1,
-            row_title="data set and rows missing",
-            claims=(
-                Claim(
-                    "MPKDA-Pri loses the least of the four at 25 percent",
-                    says.pri_loses_least,
-                ),
-                Claim("MPKDA-Pos loses more than MPKDA-Pri", says.pos_loses_more),
-            ),
-            draw=functools.partial(says.draw_lacking, percentages=LACKING),
+        SAYS.experiment("table1", {"TOX": tox, **MISSING}, itself, {"data": counts}),
+        SAYS.experiment("table2", {**SETS, **MISSING}, halves, COLUMNS),
+        SAYS.experiment(
+            "figure1",
+            LACKING_ROWS,
+            holes,
+            {**LEARNERS, UNIFORM: COLUMNS[UNIFORM]},
+            draw_lacking,
         ),
     ),
 )

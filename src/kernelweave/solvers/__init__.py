@@ -1,12 +1,8 @@
 """Methods that find the weights, and the certificate that checks all of them."""
 
 from kernelweave.solvers.certify import Solution, TraceRow, certify
-from kernelweave.solvers.em import truncated_em
-from kernelweave.solvers.reference.free_kernel import (
-    FreeKernel,
-    free_alignment,
-    free_margin,
-)
+from kernelweave.solvers.mixture import truncated_em
+from kernelweave.solvers.reference import FreeKernel, free_alignment, free_margin
 from kernelweave.solvers.solve import solve
 
 __all__ = [

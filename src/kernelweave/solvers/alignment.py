@@ -8,12 +8,13 @@ from dataclasses import replace
 import numpy as np
 from scipy.optimize import nnls
 
+from kernelweave._array import psd_factor
 from kernelweave._tolerances import NULL_EIGENVALUE
 from kernelweave.criteria.alignment import Alignment
 from kernelweave.protocols import Iterate, LinearSet, Polyhedron, WeightSet
 from kernelweave.weights.signed_sum import SignedSum
 
-__all__ = ["active_set", "aligned_cuts"]
+__all__ = ["active_set", "aligned_cuts", "certified"]
 
 
 def active_set(criterion: Alignment, weight_set: WeightSet) -> Iterator[Iterate]:
@@ -31,20 +32,18 @@ def active_set(criterion: Alignment, weight_set: WeightSet) -> Iterator[Iterate]
     """
     start = weight_set.start(criterion.n_weights)
     if weight_set.is_point(len(start)):
-        yield _iterate(criterion, weight_set, start)
+        yield certified(criterion, weight_set, start)
         return
-    root, goal = square_root(criterion.correlations, criterion.cosines)
+    root, _, goal = _least_squares(criterion)
     scaled, _ = nnls(root, goal, maxiter=50 * len(start))
     raw = criterion.unscaled(scaled)
     largest = float(np.max(raw))
     # If nothing is aligned with the target, every point is as good as the start.
     weights = weight_set.scale(raw / largest) if largest > 0.0 else start
-    yield _iterate(criterion, weight_set, weights)
+    yield certified(criterion, weight_set, weights)
 
 
-def aligned_cuts(
-    criterion: Alignment, weight_set: SignedSum | LinearSet
-) -> Iterator[Iterate]:
+def aligned_cuts(criterion: Alignment, weight_set: LinearSet) -> Iterator[Iterate]:
     """``max b'w`` subject to ``w'S w <= 1``, w in the cone spanned by the set.
 
     For weights of any sign this is Lanckriet et al. (2002), Eq. 11, without a
@@ -59,23 +58,22 @@ def aligned_cuts(
     Iterate
         After each least-squares problem, the best weights and the best bound so far.
     """
-    root, goal = square_root(criterion.correlations, criterion.cosines)
-    values = np.sum(root**2, axis=1)
+    _, inverse, goal = _least_squares(criterion)
     start = weight_set.start(criterion.n_weights)
     if not np.max(criterion.cosines) > 0.0 or weight_set.is_point(len(start)):
-        yield _iterate(criterion, weight_set, start)
+        yield certified(criterion, weight_set, start)
         return
     state = criterion.evaluate(start, hessian=False)
-    bound = -1.0  # no cosine is larger
-    best = Iterate(start, state.value, state.gradient, state.coef, None, bound)
+    # No cosine is larger than 1.
+    best, bound = replace(Iterate.at(start, state), lower_bound=-1.0), -1.0
     while True:
         rows = _cone_rows(weight_set.polyhedron(len(start)))
-        halves = criterion.unscaled(rows) @ (root / values[:, None]).T  # A R^+
+        halves = criterion.unscaled(rows) @ inverse.T  # A R^+
         size = np.linalg.norm(halves, axis=1)
         halves = halves[size > 0.0] / size[size > 0.0, None]
         mixture, _ = nnls(halves.T, -goal, maxiter=100 * len(rows))
         half = goal + mixture @ halves
-        point = criterion.unscaled((root / values[:, None]).T @ half)
+        point = criterion.unscaled(inverse.T @ half)
         total = float(np.sum(point))
         candidate = -float(np.linalg.norm(half))
         if candidate > bound:
@@ -89,13 +87,8 @@ def aligned_cuts(
             weights = weight_set.separate(weights)
         state = criterion.evaluate(weights, hessian=False)
         if state.value < best.value:
-            best = replace(
-                best,
-                weights=weights,
-                value=state.value,
-                gradient=state.gradient,
-                coef=state.coef,
-            )
+            found = Iterate.at(weights, state)
+            best = replace(found, dual=best.dual, lower_bound=bound)
         yield best
         if not isinstance(weight_set, SignedSum):
             return
@@ -106,31 +99,28 @@ def _cone_rows(allowed: Polyhedron) -> np.ndarray:
 
     A right-hand side becomes the corresponding multiple of the sum.
     """
-    one = np.eye(len(allowed.limits))
     equal = allowed.equal - allowed.equal_to[:, None]
     bounded = np.all(np.isfinite(allowed.limits))
     if not (bounded and np.any(np.all(allowed.equal == 1.0, axis=1))):
         raise ValueError("alignment needs weights that sum to 1, with finite limits")
-    low, high = allowed.limits.T[:, :, None]
-    below = allowed.below_to[:, None] - allowed.below
-    rows = np.concatenate([below, equal, -equal, one - low, high - one])
+    below, room = allowed.inequalities()
+    rows = np.concatenate([room[:, None] - below, equal, -equal])
     return rows[np.any(rows != 0.0, axis=1)]
 
 
-def square_root(
-    correlations: np.ndarray, cosines: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """R (r, p) with ``R'R = S`` and g (r,) with ``R'g = b``; R has full row rank."""
-    values, vectors = np.linalg.eigh(correlations)
-    keep = values > NULL_EIGENVALUE * max(float(values[-1]), 0.0)
-    roots = np.sqrt(values[keep])
-    vectors = vectors[:, keep]
-    return roots[:, None] * vectors.T, (vectors.T @ cosines) / roots
+def _least_squares(
+    criterion: Alignment,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """R (r, p) with ``R'R = S``, its pseudo-inverse transposed, and ``R^-T b`` (r,)."""
+    root = psd_factor(criterion.correlations, NULL_EIGENVALUE).T
+    inverse = root / np.sum(root**2, axis=1, keepdims=True)  # orthogonal rows
+    return root, inverse, inverse @ criterion.cosines
 
 
-def _iterate(
+def certified(
     criterion: Alignment, weight_set: WeightSet, weights: np.ndarray
 ) -> Iterate:
+    """The iterate at some weights (m,), with the lower bound that they certify."""
     state = criterion.evaluate(weights, hessian=False)
     terms = criterion.certificate_terms(weights, state.coef, state.coef)
     return replace(Iterate.at(weights, state), lower_bound=terms.bound(weight_set))

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from kernelweave._array import FactorizationError
-from kernelweave.criteria.fisher.block import BlockDual, BlockExpansion, BlockFisher
+from kernelweave.criteria.fisher import BlockDual, BlockExpansion, BlockFisher
 from kernelweave.inner.correlation import (
     ComplementaryPair,
     dual_start,
@@ -20,7 +19,7 @@ from kernelweave.inner.correlation import (
 )
 from kernelweave.inner.interior_point import BorderedSystem, largest_step, predict
 from kernelweave.protocols import Iterate, NormSet
-from kernelweave.solvers.newton import JUMP, TINY, newton, onto_simplex, safe_step
+from kernelweave.solvers.newton import JUMP, in_powers, newton, onto_simplex, safe_step
 
 __all__ = ["block_newton", "joint_newton"]
 
@@ -69,32 +68,31 @@ def joint_newton(criterion: BlockFisher, weight_set: NormSet) -> Iterator[Iterat
     unit = float(np.trace(at.matrix)) or 1.0  # makes the iteration scale-invariant
     point = _start(at, weights, q, unit)
     while True:
-        iterate = _iterate(criterion, weight_set, at, point, unit)
-        yield replace(iterate, n_factorizations=count)
+        # t bounds the value from above, X the optimum from below.
+        weights = point.v ** (1.0 / q)
+        gradient = criterion.scale * np.einsum("kl,ikl->i", point.x, at.slopes)
+        reward = criterion.scale * float(np.sum(point.x * at.matrix))
+        lower = reward - float(gradient @ weights) - weight_set.support(-gradient)
+        value = criterion.scale * unit * float(np.sum(point.t))
+        dual = BlockDual(at.coef, point.x)
+        yield Iterate(weights, value, gradient, dual, dual, lower, count)
         system = _System(at, point, q, unit)
         predictor, mu = predict(system)
         point, at, count = _move(criterion, system, system.solve(mu, predictor))
 
 
-@dataclass(frozen=True)
-class _Point:
-    """Primal (v, t) and dual (z, nu, X) variables; A is scaled by its initial trace."""
+class _Point(NamedTuple):
+    """Primal (v, t, S) and dual (z, nu, X) variables, or a step in them.
+
+    A is divided by its initial trace, and ``S = diag(t) - A``.
+    """
 
     v: np.ndarray
     t: np.ndarray
-    z: np.ndarray
-    nu: float
-    x: np.ndarray
-
-
-@dataclass(frozen=True)
-class _Step:
-    v: np.ndarray
-    t: np.ndarray
-    z: np.ndarray
-    nu: float
-    x: np.ndarray
     s: np.ndarray
+    z: np.ndarray
+    nu: float
+    x: np.ndarray
 
 
 def _start(at: BlockExpansion, weights: np.ndarray, q: float, unit: float) -> _Point:
@@ -103,30 +101,9 @@ def _start(at: BlockExpansion, weights: np.ndarray, q: float, unit: float) -> _P
     nu = -float(np.mean(g))
     spread = max(float(np.max(np.abs(g + nu))), 0.01 * abs(nu))
     z = np.maximum(g + nu, 0.1 * spread)
-    t = dual_start(at.matrix / unit)
-    return _Point(weights**q, t, z, nu, np.eye(len(t)))
-
-
-def _iterate(
-    criterion: BlockFisher,
-    weight_set: NormSet,
-    at: BlockExpansion,
-    point: _Point,
-    unit: float,
-) -> Iterate:
-    """The iterate: t bounds the value from above, X the optimum from below."""
-    weights = point.v ** (1.0 / weight_set.norm)
-    gradient = criterion.scale * np.einsum("kl,ikl->i", point.x, at.slopes)
-    linear = criterion.scale * float(np.sum(point.x * at.matrix)) - gradient @ weights
-    dual = BlockDual(at.coef, point.x)
-    return Iterate(
-        weights,
-        value=criterion.scale * unit * float(np.sum(point.t)),
-        gradient=gradient,
-        coef=dual,
-        dual=dual,
-        lower_bound=float(linear) - weight_set.support(-gradient),
-    )
+    matrix = at.matrix / unit
+    t = dual_start(matrix)
+    return _Point(weights**q, t, np.diag(t) - matrix, z, nu, np.eye(len(t)))
 
 
 class _System:
@@ -139,16 +116,13 @@ class _System:
         self.point, self.q, self.unit = point, q, unit
         self.matrix = at.matrix / unit
         try:
-            self.pair = ComplementaryPair(x, np.diag(point.t) - self.matrix)
+            self.pair = ComplementaryPair(x, point.s)
         except np.linalg.LinAlgError as error:
             raise FactorizationError("rounding prevents a further step") from error
-        weights = v ** (1.0 / q)
-        first = weights ** (1.0 - q) / q  # dw/dv
-        second = first * (1.0 - q) / q / v  # d2w/dv2, negative
-        self.slopes = at.slopes * (first / unit)[:, None, None]  # dA/dv
-        hessian = at.bend(x) * first[:, None] * first[None, :] / unit
-        bent = np.einsum("kl,ikl->i", x, at.slopes) * second / unit
-        hessian[np.diag_indices(m)] += bent
+        slopes = at.slopes / unit
+        gradient = np.einsum("kl,ikl->i", x, slopes)
+        first, hessian = in_powers(gradient, at.bend(x) / unit, v ** (1.0 / q), q)
+        self.slopes = slopes * first[:, None, None]  # dA/dv
         # X responds to A by sym(X dA_i S^-1), less what would change its diagonal.
         moved = x @ self.slopes @ self.pair.s_inverse
         self.diagonals = np.einsum("ikk->ki", moved)  # (k, m)
@@ -156,7 +130,7 @@ class _System:
         hessian -= self.diagonals.T @ self.pair.diagonal_step(self.diagonals)
         self.bordered = BorderedSystem(hessian, v, point.z, np.ones((1, m)))
 
-    def solve(self, mu: float, before: _Step | None = None) -> _Step:
+    def solve(self, mu: float, before: _Point | None = None) -> _Point:
         """The step to ``v z = mu``, ``X S = mu I``; ``before`` gives the correction."""
         point, pair = self.point, self.pair
         change, correction = mu - point.v * point.z, None
@@ -171,11 +145,10 @@ class _System:
         dz = (change - point.z * dv) / point.v
         dt = dt + pair.diagonal_step(self.diagonals @ dv)
         ds = np.diag(dt) - self.moved(dv)
-        return _Step(dv, dt, dz, float(dnu[0]), pair.answer(part, ds), ds)
+        return _Point(dv, dt, ds, dz, float(dnu[0]), pair.answer(part, ds))
 
-    def mu(self, step: _Step | None = None) -> float:
-        point, pair = self.point, self.pair
-        v, z, x, s = point.v, point.z, pair.x, pair.s
+    def mu(self, step: _Point | None = None) -> float:
+        v, _, s, z, _, x = self.point
         if step is not None:
             primal, dual = self.lengths(step)
             v, s = v + primal * step.v, s + primal * step.s
@@ -186,16 +159,16 @@ class _System:
         """``sum_i dv_i dA/dv_i``, (k, k)."""
         return np.einsum("i,ikl->kl", dv, self.slopes)
 
-    def lengths(self, step: _Step, share: float = 1.0) -> tuple[float, float]:
+    def lengths(self, step: _Point, share: float = 1.0) -> tuple[float, float]:
         """Step lengths of the primal and the dual variables, at most 1."""
-        reach_x, reach_s = self.pair.lengths(step.x, step.s)
+        reach_x, reach_s = self.pair.reach(step.x, step.s)
         primal = min(reach_s, largest_step(self.point.v, step.v))
         dual = min(reach_x, largest_step(self.point.z, step.z))
         return min(1.0, share * primal), min(1.0, share * dual)
 
 
 def _move(
-    criterion: BlockFisher, system: _System, step: _Step
+    criterion: BlockFisher, system: _System, step: _Point
 ) -> tuple[_Point, BlockExpansion, int]:
     """Take the step, shortened where A is infinite or jumps; counts the expansions."""
     point = system.point
@@ -203,15 +176,17 @@ def _move(
     limit = JUMP * system.unit * float(np.trace(system.matrix))
     share, v, tried = safe_step(
         lambda trial: criterion.expand(trial ** (1.0 / system.q)),
-        lambda share: onto_simplex(point.v + share * primal * step.v, TINY),
+        lambda share: onto_simplex(point.v + share * primal * step.v),
         lambda _share, _trial, found: float(np.trace(found.matrix)) <= limit,
     )
     at, primal = tried[-1], share * primal
+    matrix = at.matrix / system.unit
     foreseen = system.matrix + primal * system.moved(step.v)
-    surprise = np.sum(np.abs(at.matrix / system.unit - foreseen), axis=1)
+    t = point.t + primal * step.t + np.sum(np.abs(matrix - foreseen), axis=1)
     new = _Point(
         v=v,
-        t=point.t + primal * step.t + surprise,
+        t=t,
+        s=np.diag(t) - matrix,
         z=point.z + dual * step.z,
         nu=point.nu + dual * step.nu,
         x=unit_diagonal(point.x + dual * step.x),

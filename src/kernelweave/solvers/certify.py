@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
+from scipy.optimize import OptimizeResult
 
 from kernelweave._array import Array
 from kernelweave._tolerances import ALLOWED_VIOLATION
@@ -71,9 +72,34 @@ class Trace:
             self.stopped = True
         return row
 
+    def follow(self, unit: float) -> Callable[[OptimizeResult], None]:
+        """A callback for ``scipy.optimize.minimize`` that records ``unit * fun``."""
 
-@dataclass(frozen=True)
-class Solution:
+        def report(intermediate_result: OptimizeResult) -> None:
+            self.add(unit * float(intermediate_result.fun))
+            if self.stopped:
+                raise StopIteration
+
+        return report
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Found:
+    """What every solver returns."""
+
+    weights: np.ndarray
+    value: float
+    lower_bound: float = np.nan
+    converged: bool
+    status: str
+    n_iter: int
+    n_factorizations: int = 0
+    coef: Array = field(default=None, repr=False)
+    trace: tuple[TraceRow, ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Solution(_Found):
     """Weights, with a proof of how good they are.
 
     Attributes
@@ -104,24 +130,15 @@ class Solution:
         The history.
     """
 
-    weights: np.ndarray
-    value: float
-    lower_bound: float
     gap: float
-    converged: bool
-    status: str
     remarks: tuple[str, ...]
-    n_iter: int
-    n_factorizations: int
-    coef: Array = field(repr=False)
     dual: Array = field(repr=False)
-    method: str = "newton"
-    tol: float = 1e-8
-    trace: tuple[TraceRow, ...] = field(default=(), repr=False)
+    method: str
+    tol: float
 
 
 @dataclass(frozen=True, kw_only=True)
-class LocalSolution:
+class LocalSolution(_Found):
     """Weights for a non-convex problem, and how close they are to stationary.
 
     Attributes
@@ -146,16 +163,7 @@ class LocalSolution:
         The history.
     """
 
-    weights: np.ndarray
-    value: float
     stationarity: float
-    converged: bool
-    status: str
-    n_iter: int
-    n_factorizations: int = 0
-    lower_bound: float = np.nan
-    coef: Array | None = field(default=None, repr=False)
-    trace: tuple[TraceRow, ...] = field(default=(), repr=False)
 
 
 def certify(
@@ -209,9 +217,9 @@ def relative_gap(value: float, lower_bound: float) -> float:
     if np.isinf(value):
         return np.inf
     difference = value - lower_bound
-    return (
-        difference / abs(value) if value != 0 else (0.0 if difference == 0 else np.inf)
-    )
+    if value == 0:
+        return 0.0 if difference == 0 else np.inf
+    return difference / abs(value)
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,17 @@
-"""The papers' column generation: cutting planes with an LP or a cone master."""
+"""Cutting planes: the papers' column generation, and cuts for weights of any sign."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from scipy import sparse
+from scipy.optimize import nnls
 
-from kernelweave._array import Array, FactorizationError
+from kernelweave._array import Array
 from kernelweave.protocols import (
     Criterion,
     Evaluation,
@@ -18,25 +20,25 @@ from kernelweave.protocols import (
     Polyhedron,
     WeightSet,
 )
-from kernelweave.weights.polyhedral import master_program
+from kernelweave.solvers.newton import safe_step
+from kernelweave.weights.polyhedral import box_maximizer, linear_program
+from kernelweave.weights.signed_sum import SignedSum
 
-__all__ = [
-    "Cuts",
-    "as_multipliers",
-    "cutting_plane",
-    "evaluate_nearby",
-    "into_set",
-]
+__all__ = ["cutting_plane", "into_set", "nearest_point", "spectral_cuts"]
 
 #: A point is moved halfway to the best one while its value exceeds this multiple of
 #: the best value.
 JUMP = 100.0
-MAX_HALVINGS = 30
 #: The smallest learned regularisation: the certificate divides by it.
 FLOOR = 1e-10
 CONE_TOLERANCE = 1e-11
+#: The level of the next point, as a fraction of the way from lower bound to best value.
+LEVEL = 0.5
+#: Relative difference between bound and smallest value that counts as rounding.
+EXACT = 1e-12
 
-Master = Callable[[np.ndarray, np.ndarray], "tuple[np.ndarray, np.ndarray] | None"]
+#: What a master returns: weights and multipliers, then prices of further constraints.
+Answer = tuple[np.ndarray, ...] | None
 
 
 def cutting_plane(criterion: Criterion, weight_set: LinearSet) -> Iterator[Iterate]:
@@ -48,8 +50,8 @@ def cutting_plane(criterion: Criterion, weight_set: LinearSet) -> Iterator[Itera
 
         min_{t, w}  t    subject to  t >= linear_r - <scores_r, w>,  r = 1 .. t,
 
-    over the weight set: an LP where its constraints are linear (HiGHS), a second-order
-    or power cone program for the lp balls (Clarabel). The master's multipliers mu of
+    over the weight set: an LP where its constraints are linear (HiGHS), a power cone
+    program for the lp balls (Clarabel). The master's multipliers mu of
     the cuts give a dual point ``sum_r mu_r a_r``. Because ``linear`` is concave and
     ``scores`` are convex in a, the bound it certifies is at least the master's value.
 
@@ -59,31 +61,78 @@ def cutting_plane(criterion: Criterion, weight_set: LinearSet) -> Iterator[Itera
         After each evaluation, the best weights and the best lower bound so far.
     """
     weights = weight_set.start(criterion.n_weights)
-    single = weight_set.is_point(len(weights))
-    solve_master = None if single else _master(weight_set, len(weights))
-    cuts = Cuts()
-    best: Iterate | None = None
-    bound, dual = -np.inf, None
+    if weight_set.is_point(len(weights)):
+        yield Iterate.at(weights, criterion.evaluate(weights, hessian=False))
+        return
+    solve_master: Callable[[np.ndarray, np.ndarray], Answer]
+    if weight_set.power == 1:
+        allowed = weight_set.polyhedron(len(weights))
+        solve_master = partial(master_program, allowed=allowed)
+    else:
+        clarabel, q = _import_clarabel(), weight_set.power
+        solve_master = partial(_solve_cone, clarabel=clarabel, q=q)
+    cuts = _Cuts(len(weights))
     while True:
-        weights, state = evaluate_nearby(criterion, weights, best)
-        cuts.add(weights, state)
-        if best is None or state.value < best.value:
-            best = Iterate.at(weights, state)
-        best = replace(best, n_factorizations=state.n_factorizations)
-        if solve_master is None:
-            yield best
-            return
-        # The gap is relative to the best value, so the tolerances must be as well.
-        unit = abs(best.value) or 1.0
+        weights, state = _evaluate_nearby(criterion, weights, cuts.best)
+        unit = cuts.add(weights, state, state.value)
         answer = solve_master(cuts.linear / unit, cuts.scores / unit)
         if answer is None:
             return
-        raw, multipliers = answer
-        candidate = cuts.bound(multipliers, weight_set)
-        if candidate > bound:
-            bound, dual = candidate, cuts.dual_point(multipliers)
-        yield replace(best, dual=dual, lower_bound=bound)
+        raw, multipliers, *_ = answer
+        support = weight_set.support(multipliers @ cuts.scores)
+        yield cuts.judged(multipliers, float(multipliers @ cuts.linear) - support)
         weights = into_set(criterion, weight_set, raw)
+
+
+def spectral_cuts(criterion: Criterion, weight_set: SignedSum) -> Iterator[Iterate]:
+    """Minimise a convex criterion over ``sum_i w_i G_i`` PSD, ``sum_i w_i = 1``.
+
+    Lanckriet et al. (2002), Eq. 12, without a semidefinite program. Two kinds of cuts
+    are collected: ``J(u) >= linear_r - <scores_r, u>`` from each evaluation, and
+    ``v'K(u) v >= 0`` from eigenvectors of sums that are not positive semidefinite.
+
+    1. The linear program ``min t`` over all cuts gives a lower bound.
+    2. The next point is the one nearest to the best point at which all cuts lie below
+       the level halfway between the bound and the best value (a level method: it needs
+       no step length and does not jump between vertices).
+    3. Eigenvectors of its negative eigenvalues become cuts, and the point is pulled
+       back into the set.
+    4. The criterion is evaluated there.
+
+    Yields
+    ------
+    Iterate
+        After each evaluation, the best weights and the best lower bound so far.
+    """
+    weights = weight_set.start(criterion.n_weights)
+    cuts, reached = _Cuts(len(weights)), np.inf
+    while True:
+        weights, state, value = _judged(criterion, weights, cuts.best)
+        unit = cuts.add(weights, state, value)
+        reached = min(reached, state.value)
+        if weight_set.is_point(len(weights)):
+            yield replace(Iterate.at(weights, state), value=value)
+            return
+        allowed = weight_set.polyhedron(len(weights))
+        answer = master_program(cuts.linear / unit, cuts.scores / unit, allowed)
+        if answer is None:
+            return
+        point, multipliers, prices = answer
+        # The bound holds however accurately the program was solved.
+        slope = multipliers @ cuts.scores - unit * prices @ allowed.below
+        highest = float(slope @ box_maximizer(slope, allowed.limits))
+        best = cuts.judged(multipliers, float(multipliers @ cuts.linear) - highest)
+        yield best
+        if reached - cuts.bound <= EXACT * abs(reached):
+            return  # the inner solver cannot resolve the remaining gap
+        level = cuts.bound + LEVEL * (best.value - cuts.bound)
+        rows, room = allowed.inequalities()
+        rows = np.concatenate([cuts.scores, -rows])
+        right = np.concatenate([cuts.linear - level, -room])
+        nearest = nearest_point(rows, right, best.weights)
+        weights = weight_set.separate(point if nearest is None else nearest)
+        if np.array_equal(weights, best.weights):
+            return  # the cuts are too inaccurate to yield a new point
 
 
 def into_set(
@@ -96,46 +145,44 @@ def into_set(
     return weight_set.scale(weights)
 
 
-class Cuts:
-    """The cuts ``t >= linear_r - <scores_r, w>`` and the dual points behind them."""
+class _Cuts:
+    """The cuts ``t >= linear_r - <scores_r, w>``, the best point and the best bound."""
 
-    def __init__(self) -> None:
-        self._linear: list[float] = []
-        self._scores: list[np.ndarray] = []
+    def __init__(self, m: int) -> None:
+        self.linear, self.scores = np.zeros(0), np.zeros((0, m))  # (r,) and (r, m)
+        self.best: Iterate | None = None
+        self.bound = -np.inf
         self._coefs: list[Array] = []
+        self._dual: Array | None = None
 
-    def add(self, weights: np.ndarray, state: Evaluation) -> None:
-        """The linearisation of the criterion at evaluated weights (m,)."""
-        self._linear.append(state.value - float(state.gradient @ weights))
-        self._scores.append(-state.gradient)
+    def add(self, weights: np.ndarray, state: Evaluation, value: float) -> float:
+        """Add the cut at weights (m,), and return the unit for the next master.
+
+        The gap is relative to the best value, so the master's tolerances must be too.
+        """
+        linear = state.value - float(state.gradient @ weights)
+        self.linear = np.append(self.linear, linear)
+        self.scores = np.vstack([self.scores, -state.gradient])
         self._coefs.append(state.coef)
+        if self.best is None or value < self.best.value:
+            self.best = replace(Iterate.at(weights, state), value=value)
+        self.best = replace(self.best, n_factorizations=state.n_factorizations)
+        return abs(self.best.value) or 1.0
 
-    @property
-    def linear(self) -> np.ndarray:
-        """(r,)."""
-        return np.array(self._linear)
+    def judged(self, multipliers: np.ndarray, bound: float) -> Iterate:
+        """The best point with the best bound, given that of multipliers (r,).
 
-    @property
-    def scores(self) -> np.ndarray:
-        """(r, m)."""
-        return np.array(self._scores)
-
-    def bound(self, multipliers: np.ndarray, weight_set: WeightSet) -> float:
-        """The master's dual value, a lower bound for any multipliers (r,)."""
-        return float(
-            multipliers @ self.linear - weight_set.support(multipliers @ self.scores)
-        )
-
-    def dual_point(self, multipliers: np.ndarray) -> Array:
-        """``sum_r mu_r a_r`` over the cuts that bind."""
-        return sum(
-            float(mu) * coef
-            for mu, coef in zip(multipliers, self._coefs, strict=True)
-            if mu > 0
-        )
+        Their dual point is ``sum_r mu_r a_r`` over the cuts that bind.
+        """
+        if bound > self.bound:
+            pairs = zip(multipliers, self._coefs, strict=True)
+            self._dual = sum(float(mu) * coef for mu, coef in pairs if mu > 0)
+            self.bound = bound
+        assert self.best is not None
+        return replace(self.best, dual=self._dual, lower_bound=self.bound)
 
 
-def evaluate_nearby(
+def _evaluate_nearby(
     criterion: Criterion, weights: np.ndarray, best: Iterate | None
 ) -> tuple[np.ndarray, Evaluation]:
     """The criterion at ``weights``, or nearer to the best point if it blows up.
@@ -145,71 +192,104 @@ def evaluate_nearby(
     """
     if best is None:
         return weights, criterion.evaluate(weights, hessian=False)
-    count = 0
-    for _ in range(MAX_HALVINGS):
-        try:
-            state = criterion.evaluate(weights, hessian=False)
-        except FactorizationError:
-            pass
-        else:
-            count += state.n_factorizations
-            if state.value <= best.value + (JUMP - 1.0) * abs(best.value):
-                return weights, replace(state, n_factorizations=count)
-        weights = 0.5 * (weights + best.weights)
-    raise FactorizationError(
-        "the criterion blows up between the best weights and the cut"
+    limit = best.value + (JUMP - 1.0) * abs(best.value)
+    _, found, tried = safe_step(
+        lambda trial: criterion.evaluate(trial, hessian=False),
+        lambda share: (1.0 - share) * best.weights + share * weights,
+        lambda _share, _trial, state: state.value <= limit,
+        "the criterion blows up between the best weights and the cut",
     )
+    count = sum(state.n_factorizations for state in tried)
+    return found, replace(tried[-1], n_factorizations=count)
 
 
-def as_multipliers(values: np.ndarray) -> np.ndarray:
-    """Multipliers (r,) from a solver, made exactly non-negative with sum one."""
-    positive = np.maximum(values, 0.0)
-    return positive / np.sum(positive)
+def _judged(
+    criterion: Criterion, weights: np.ndarray, best: Iterate | None
+) -> tuple[np.ndarray, Evaluation, float]:
+    """Evaluate, and certify the value: the inner solver may have stopped early.
+
+    The certificate of some criteria divides by the weight of another term, which must
+    then be nonzero. If the certified value is still infinite, as for a function that
+    fails to separate a few rows, the value of the inner solver is used.
+    """
+    weights, state = _evaluate_nearby(criterion, weights, best)
+    upper = criterion.certificate_terms(weights, state.coef, state.coef).upper
+    others = weights[: criterion.n_weights - criterion.n_kernels]
+    if not np.isfinite(upper) and np.min(others, initial=1.0) < FLOOR:
+        raised = np.append(np.maximum(others, FLOOR), weights[len(others) :])
+        raised = raised / np.sum(raised)
+        spent = state.n_factorizations
+        weights, state = _evaluate_nearby(criterion, raised, best)
+        state = replace(state, n_factorizations=spent + state.n_factorizations)
+        upper = criterion.certificate_terms(weights, state.coef, state.coef).upper
+    return weights, state, upper if np.isfinite(upper) else state.value
 
 
-def _master(weight_set: LinearSet, m: int) -> Master:
-    """The master for the set, from cuts (r,), (r, m) to weights and multipliers."""
-    if weight_set.power == 1:
-        allowed = weight_set.polyhedron(m)
-        return lambda linear, scores: _solve_linear(linear, scores, allowed)
-    clarabel, q = _import_clarabel(), weight_set.power
-    return lambda linear, scores: _solve_cone(clarabel, q, linear, scores)
-
-
-def _solve_linear(
+def master_program(
     linear: np.ndarray, scores: np.ndarray, allowed: Polyhedron
-) -> tuple[np.ndarray, np.ndarray] | None:
-    """The master under linear constraints."""
-    answer = master_program(linear, scores, allowed)
-    return None if answer is None else (answer[0], as_multipliers(answer[1]))
+) -> Answer:
+    """``min t`` subject to ``t >= linear_r - <scores_r, w>`` and w in a polyhedron.
+
+    Parameters
+    ----------
+    linear, scores : ndarray of shape (r,) and (r, m)
+        The cuts.
+    allowed : Polyhedron
+        The set of allowed w.
+
+    Returns
+    -------
+    weights : ndarray of shape (m,)
+        The minimiser.
+    multipliers : ndarray of shape (r,)
+        Multipliers of the cuts, non-negative with sum one.
+    prices : ndarray
+        Multipliers of the inequalities of the polyhedron.
+    """
+    r, m = scores.shape
+    cuts = -np.column_stack([scores, np.ones(r)])
+    with_t = Polyhedron(
+        np.pad(allowed.equal, ((0, 0), (0, 1))),
+        allowed.equal_to,
+        np.concatenate([cuts, np.pad(allowed.below, ((0, 0), (0, 1)))]),
+        np.concatenate([-linear, allowed.below_to]),
+        np.concatenate([allowed.limits, [[-np.inf, np.inf]]]),
+    )
+    answer = linear_program(np.append(np.zeros(m), 1.0), with_t)
+    if answer is None:
+        return None
+    x, prices, _ = answer
+    return x[:m], prices[:r] / np.sum(prices[:r]), prices[r:]
 
 
 def _solve_cone(
-    clarabel: Any, q: float, linear: np.ndarray, scores: np.ndarray
-) -> tuple[np.ndarray, np.ndarray] | None:
-    """The master on an lq ball; variables ``(w, t)``, then u (m,) unless q is 2."""
+    linear: np.ndarray, scores: np.ndarray, clarabel: Any, q: float
+) -> Answer:
+    """The master on an lq ball, in the variables ``(w, t, u)``.
+
+    ``sum_i u_i = 1`` and ``w_i <= u_i^(1/q)``: m power cones ``(u_i, 1, w_i)``.
+    """
     r, m = scores.shape
-    cuts = sparse.csc_array(-np.column_stack([scores, np.ones(r)]))
-    signs = sparse.eye_array(m, m + 1) * -1.0
-    if q == 2:
-        rows, right, cones = _second_order_ball(clarabel, m)
-    else:
-        rows, right, cones = _power_ball(clarabel, m, q)
-    width = rows.shape[1]
-    for block in (cuts, signs):
-        block.resize((block.shape[0], width))
+    one, column = sparse.eye_array(m), np.ones((r, 1))
+    in_cone = [sparse.kron(one, -np.eye(3)[:, [place]]) for place in (2, 0)]
+    rows = [
+        [sparse.coo_array(-scores), sparse.coo_array(-column), None],
+        [-one, None, None],
+        [None, None, sparse.coo_array(np.ones((1, m)))],
+        [in_cone[0], None, in_cone[1]],
+    ]
+    right = [-linear, np.zeros(m), np.ones(1), np.tile([0.0, 1.0, 0.0], m)]
+    cones = [clarabel.NonnegativeConeT(r + m), clarabel.ZeroConeT(1)]
     settings = clarabel.DefaultSettings()
     settings.verbose = False
     settings.tol_gap_abs = settings.tol_gap_rel = CONE_TOLERANCE
     settings.tol_feas = CONE_TOLERANCE
-    cost = np.zeros(width)
-    cost[m] = 1.0
     answer = clarabel.DefaultSolver(
-        sparse.csc_matrix((width, width)),
-        cost,
-        sparse.csc_matrix(sparse.vstack([cuts, signs, rows])),
-        np.concatenate([-linear, np.zeros(m), right]),
-        [clarabel.NonnegativeConeT(r + m), *cones],
+        sparse.csc_matrix((2 * m + 1, 2 * m + 1)),
+        (np.arange(2 * m + 1) == m).astype(float),  # minimise t
+        sparse.csc_matrix(sparse.block_array(rows)),
+        np.concatenate(right),
+        cones + [clarabel.PowerConeT(1.0 / q)] * m,
         settings,
     ).solve()
     weights, multipliers = np.array(answer.x[:m]), np.array(answer.z[:r])
@@ -217,25 +297,8 @@ def _solve_cone(
     usable = np.all(np.isfinite(weights)) and np.max(weights) > 0
     if not (usable and np.all(np.isfinite(multipliers)) and np.max(multipliers) > 0):
         return None
-    return weights, as_multipliers(multipliers)
-
-
-def _second_order_ball(clarabel: Any, m: int) -> tuple[Any, np.ndarray, list[Any]]:
-    """``norm_2(w) <= 1`` as rows (1 + m, m + 1): ``right - rows x = (1, w)``."""
-    rows = sparse.vstack([sparse.csc_array((1, m + 1)), -sparse.eye_array(m, m + 1)])
-    right = np.append(1.0, np.zeros(m))
-    return rows, right, [clarabel.SecondOrderConeT(m + 1)]
-
-
-def _power_ball(clarabel: Any, m: int, q: float) -> tuple[Any, np.ndarray, list[Any]]:
-    """``sum_i u_i = 1`` and ``w_i <= u_i^(1/q)``: m power cones ``(u_i, 1, w_i)``."""
-    total = sparse.csc_array(np.append(np.zeros(m + 1), np.ones(m))[None, :])
-    i = np.arange(m)
-    entries = (-np.ones(2 * m), (np.append(3 * i, 3 * i + 2), np.append(m + 1 + i, i)))
-    rows = sparse.vstack([total, sparse.coo_array(entries, shape=(3 * m, 2 * m + 1))])
-    right = np.append(1.0, np.tile([0.0, 1.0, 0.0], m))
-    cones = [clarabel.ZeroConeT(1), *(clarabel.PowerConeT(1.0 / q) for _ in i)]
-    return rows, right, cones
+    multipliers = np.maximum(multipliers, 0.0)
+    return weights, multipliers / np.sum(multipliers)
 
 
 def _import_clarabel() -> Any:
@@ -247,3 +310,33 @@ def _import_clarabel() -> Any:
             "it with: pip install 'kernelweave[cone]'"
         ) from error
     return clarabel
+
+
+def nearest_point(
+    rows: np.ndarray, right: np.ndarray, centre: np.ndarray
+) -> np.ndarray | None:
+    """``min norm(w - centre)`` with ``rows w >= right`` and the same sum as centre.
+
+    Least-distance programming by non-negative least squares (Lawson and Hanson, 1974,
+    Chapter 23) in coordinates of the plane; None if rounding leaves no feasible point.
+    """
+    m = len(centre)
+    basis = np.linalg.svd(np.ones((1, m)))[2][1:].T  # (m, m - 1), orthogonal to ones
+    slopes, short = rows @ basis, right - rows @ centre
+    size = np.linalg.norm(slopes, axis=1)
+    use = size > 0.0
+    slopes, short = slopes[use] / size[use, None], short[use] / size[use]
+    if not np.any(short > 0.0):
+        return centre
+    unit = float(np.max(np.abs(short)))
+    stacked = np.vstack([slopes.T, short / unit])
+    goal = np.append(np.zeros(m - 1), 1.0)
+    try:
+        mixture, _ = nnls(stacked, goal, maxiter=100 * stacked.shape[1])
+    except RuntimeError:
+        return None
+    residual = stacked @ mixture - goal
+    if not residual[-1] < -1e-14:
+        return None
+    step = -unit * residual[:-1] / residual[-1]
+    return centre + basis @ step

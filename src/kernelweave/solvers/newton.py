@@ -1,25 +1,19 @@
-"""Primal-dual interior point in the weights, with the exact Hessian."""
+"""Newton's method in the weights: a primal-dual interior point, exact Hessians."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from typing import NamedTuple, TypeVar
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from kernelweave._array import FactorizationError
 from kernelweave.inner.interior_point import BorderedSystem, largest_step, predict
-from kernelweave.protocols import (
-    Criterion,
-    Evaluation,
-    Iterate,
-    LinearSet,
-    Polyhedron,
-    WeightSet,
-)
+from kernelweave.protocols import Criterion, Evaluation, Iterate, LinearSet
+from kernelweave.solvers.certify import relative_gap
 
-__all__ = ["newton", "onto_simplex", "safe_step"]
+__all__ = ["in_powers", "newton", "onto_simplex", "safe_step", "working_set"]
 
 State = TypeVar("State")
 
@@ -28,6 +22,9 @@ TO_BOUNDARY = 0.995
 #: A step is halved when the value exceeds this multiple of the last one.
 JUMP = 3.0
 MAX_HALVINGS = 30
+NO_STEP = (
+    "no step along the Newton direction keeps the combined kernel positive definite"
+)
 #: Lower limit on the weights during the iteration.
 TINY = 1e-200
 #: For q > 1, a step keeps this share of the weight that the current scores call for.
@@ -44,6 +41,16 @@ UPHILL = 1e-8
 BARRIER_START, BARRIER_END, BARRIER_FACTOR, SUFFICIENT = 1e-2, 1e-17, 0.1, 1e-4
 #: Differences of the merit function below this are noise.
 MERIT_NOISE = 1e-13
+#: Working set: number of kernels to begin with, and the most that are added at a time.
+FIRST, MOST = 50, 100
+#: A round is solved to this share of the gap due to the kernels outside.
+SHARE = 0.1
+#: No round needs a smaller gap than this.
+SMALLEST_GAP = 1e-10
+MOST_STEPS = 60
+#: A round starts from the weights of the last one, with this share spread evenly: an
+#: interior point method must not start on the boundary.
+SPREAD = 0.05
 
 
 def newton(
@@ -85,74 +92,133 @@ def newton(
     if weight_set.is_point(len(weights)):
         return
     # Minimise J / J(start), so that the iteration does not depend on the scale of J.
-    bend = _Bend(q, abs(state.value) or 1.0, "concave reciprocal" in criterion.offers)
-    region = _Region(weight_set.polyhedron(len(weights)))
-    gradient, hessian = bend.derivatives(state, weights)
-    x = region.point(weights**q)
-    nu, z = _start_multipliers(region, gradient, x)
-    gaps, values = [_relative_slack(weight_set, weights, state)], [state.value]
-    while not _cycles(gaps, values):
-        system = _System(region, gradient, hessian, x, z, nu)
+    problem = _Problem(criterion, weight_set, len(weights), abs(state.value) or 1.0)
+    gradient, hessian = problem.derivatives(state, weights)
+    x = problem.point(weights**q)
+    nu, z = _start_multipliers(problem, gradient, x)
+    gaps: list[float] = []
+    values: list[float] = []
+    while True:
+        scores = -state.gradient
+        slack = weight_set.support(scores) - float(scores @ weights)
+        gaps.append(slack / (abs(state.value) or 1.0))
+        values.append(state.value)
+        if _cycles(gaps, values):
+            break
+        system = _System(problem, gradient, hessian, x, z, nu)
         predictor, mu = predict(system)
         step = system.solve(mu, predictor)
         primal, dual = system.lengths(step, TO_BOUNDARY)
         floor = np.full(len(weights), TINY)
-        if region.is_simplex and q > 1:  # no weight should fall far below its score's
-            asked = weight_set.maximizer(-state.gradient) ** q
-            floor += np.minimum(x, KEEP * asked)
-        elif region.is_simplex and bend.concave:
-            floor += _grown(x, -state.gradient)
-        move = _Move(criterion, region, x, primal * step.x, floor, q)
-        x, state = move.until(_no_jump(state.value))
+        if problem.is_simplex and q > 1:  # no weight should fall far below its score's
+            floor += np.minimum(x, KEEP * weight_set.maximizer(scores) ** q)
+        elif problem.is_simplex and problem.concave:
+            floor += _grown(x, scores)
+        x, state = problem.move(x, primal * step.x, floor, _no_jump(state.value))
         z, nu = z + dual * step.z, nu + dual * step.nu
-        weights = x[: len(weights)] ** (1.0 / q)
-        gradient, hessian = bend.derivatives(state, weights)
+        weights = problem.weights(x)
+        gradient, hessian = problem.derivatives(state, weights)
         yield Iterate.at(weights, state)
-        gaps.append(_relative_slack(weight_set, weights, state))
-        values.append(state.value)
-    start = weight_set.start(len(weights))
-    yield from _barrier(criterion, region, region.inward(x, start**q), bend)
+    if problem.is_simplex:
+        x = onto_simplex(x, 1e-6)
+    else:  # not too close to the boundary
+        v, centre = x[: problem.m], weight_set.start(problem.m) ** q
+        x = problem.point(v + INWARD * (centre - v))
+    yield from _barrier(problem, x)
 
 
-class _Region:
-    """``{ v >= 0 : A v = b, C v <= d }``; a point x is v (m,) followed by slacks (r,).
+Accept = Callable[[float, np.ndarray, Evaluation], bool]
 
-    Nonzero limits become rows of C.
+
+class _Problem:
+    """``min F(v)`` over ``{ v >= 0 : A v = b, C v <= d }`` with ``v = w^q``.
+
+    F is ``-(J / unit)^(-q/2)``, or ``J / unit`` if J is negative or its reciprocal is
+    not ``concave``. A point x is v (m,) followed by the slacks ``d - C v`` (r,);
+    nonzero limits become rows of C.
     """
 
-    def __init__(self, allowed: Polyhedron) -> None:
-        one, (low, high) = np.eye(len(allowed.limits)), allowed.limits.T
+    def __init__(
+        self, criterion: Criterion, weight_set: LinearSet, m: int, unit: float
+    ) -> None:
+        self.criterion, self.m, self.q, self.unit = criterion, m, weight_set.power, unit
+        self.concave = "concave reciprocal" in criterion.offers
+        allowed, one = weight_set.polyhedron(m), np.eye(m)
+        low, high = allowed.limits.T
         below, above = low > 0.0, np.isfinite(high)
         self.equal, self.equal_to = allowed.equal, allowed.equal_to
         self.below = np.concatenate([allowed.below, one[above], -one[below]])
         self.below_to = np.concatenate([allowed.below_to, high[above], -low[below]])
-        self.is_simplex = len(self.below) == 0 and bool(
-            np.array_equal(self.equal, np.ones((1, len(one)))) and self.equal_to == 1.0
-        )
+        sums = np.array_equal(self.equal, np.ones((1, m))) and self.equal_to == 1.0
+        self.is_simplex = bool(sums) and len(self.below) == 0
 
     def point(self, v: np.ndarray) -> np.ndarray:
         """The point x that belongs to v (m,)."""
         return np.append(v, self.below_to - self.below @ v)
 
-    def move(self, step: np.ndarray) -> np.ndarray:
-        """A step in v (m,), with the resulting step in the slacks."""
-        return np.append(step, -self.below @ step)
-
     def pull(self, z: np.ndarray) -> np.ndarray:
-        """The adjoint of :meth:`move`: multipliers of x as a force on v, (m,)."""
-        m = self.equal.shape[1]
-        return z[:m] - self.below.T @ z[m:]
+        """Multipliers of x (m + r,) as a force on v, (m,)."""
+        return z[: self.m] - self.below.T @ z[self.m :]
 
-    def onto(self, x: np.ndarray, floor: np.ndarray | float) -> np.ndarray:
-        """A point (m + r,) made feasible; on the simplex, with no v below the floor."""
-        return onto_simplex(x, floor) if self.is_simplex else np.maximum(x, TINY)
+    def weights(self, x: np.ndarray) -> np.ndarray:
+        """The weights ``v^(1/q)``, (m,)."""
+        return x[: self.m] ** (1.0 / self.q)
 
-    def inward(self, x: np.ndarray, centre: np.ndarray) -> np.ndarray:
-        """A point near x, (m + r,), that is not too close to the boundary."""
-        v = x[: len(centre)]
-        if self.is_simplex:
-            return onto_simplex(v, 1e-6)
-        return self.point(v + INWARD * (centre - v))
+    def move(
+        self, x: np.ndarray, step: np.ndarray, floor: np.ndarray, accept: Accept
+    ) -> tuple[np.ndarray, Evaluation]:
+        """The end of the longest accepted step; counts every factorisation.
+
+        On the simplex no v falls below ``floor`` (m,).
+        """
+
+        def trial(share: float) -> np.ndarray:
+            end = x + share * step
+            if self.is_simplex:
+                return onto_simplex(end, floor)
+            return np.maximum(end, TINY)
+
+        _, x, tried = safe_step(
+            lambda x: self.criterion.evaluate(self.weights(x)), trial, accept
+        )
+        count = sum(state.n_factorizations for state in tried)
+        return x, replace(tried[-1], n_factorizations=count)
+
+    def merit(self, value: float, x: np.ndarray, mu: float) -> float:
+        """F plus the barrier, for J = ``value`` at a point x (m + r,)."""
+        scaled = value / self.unit
+        bent = self.concave and scaled > 0
+        objective = -(scaled ** (-0.5 * self.q)) if bent else scaled
+        return objective - mu * float(np.sum(np.log(x)))
+
+    def derivatives(
+        self, state: Evaluation, w: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Gradient (m,) and Hessian (m, m) of F in v."""
+        assert state.hessian is not None
+        value, gradient = state.value / self.unit, state.gradient / self.unit
+        hessian = state.hessian / self.unit
+        if self.concave and value > 0:
+            power = 0.5 * self.q
+            hessian = hessian - (power + 1.0) / value * np.outer(gradient, gradient)
+            slope = power * value ** (-power - 1.0)
+            gradient, hessian = slope * gradient, slope * hessian
+        first, hessian = in_powers(gradient, hessian, w, self.q)
+        return gradient * first, hessian
+
+
+def in_powers(
+    gradient: np.ndarray, hessian: np.ndarray, w: np.ndarray, q: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """``dw/dv`` (m,) for ``v = w^q``, and the Hessian (m, m) in v.
+
+    ``gradient`` (m,) and ``hessian`` (m, m) are those in w.
+    """
+    first = w ** (1.0 - q) / q
+    second = first * (1.0 - q) / q * w**-q  # d2w/dv2, negative
+    hessian = hessian * first[:, None] * first[None, :]
+    hessian[np.diag_indices(len(w))] += gradient * second
+    return first, hessian
 
 
 def _grown(v: np.ndarray, scores: np.ndarray) -> np.ndarray:
@@ -169,15 +235,6 @@ def _grown(v: np.ndarray, scores: np.ndarray) -> np.ndarray:
     return np.where(ratio > TOO_SMALL, v * np.sqrt(np.maximum(ratio, 0.0)), 0.0)
 
 
-def _relative_slack(
-    weight_set: WeightSet, weights: np.ndarray, state: Evaluation
-) -> float:
-    """Largest decrease of the linearised criterion over the set, relative to J."""
-    scores = -state.gradient
-    slack = weight_set.support(scores) - float(scores @ weights)
-    return slack / (abs(state.value) or 1.0)
-
-
 def _cycles(gaps: list[float], values: list[float]) -> bool:
     """Whether the last steps have failed to halve the best gap, and gone uphill."""
     recent, before = gaps[-CYCLE:], gaps[:-CYCLE]
@@ -189,88 +246,41 @@ def _cycles(gaps: list[float], values: list[float]) -> bool:
     return bool(np.max(rises) > UPHILL * abs(values[-1]))
 
 
-def _barrier(
-    criterion: Criterion, region: _Region, x: np.ndarray, bend: _Bend
-) -> Iterator[Iterate]:
+def _barrier(problem: _Problem, x: np.ndarray) -> Iterator[Iterate]:
     """Newton's method on ``F(v) - mu sum_i log x_i`` with a line search, mu -> 0.
 
     F is convex, so this converges from any start. It takes more steps than the
     predictor-corrector method, which cycles on rare problems.
     """
-    mu, m, root = BARRIER_START, region.equal.shape[1], 1.0 / bend.q
-    state = criterion.evaluate(x[:m] ** root)
+    mu, state = BARRIER_START, problem.criterion.evaluate(problem.weights(x))
     spent = state.n_factorizations
     while True:
-        x, state, decrease = _barrier_step(criterion, region, x, state, mu, bend)
+        x, state, decrease = _barrier_step(problem, x, state, mu)
         count = spent + state.n_factorizations
-        yield Iterate.at(x[:m] ** root, replace(state, n_factorizations=count))
+        yield Iterate.at(problem.weights(x), replace(state, n_factorizations=count))
         spent = 0
         if decrease <= mu:
             mu = max(BARRIER_END, BARRIER_FACTOR * mu)
 
 
 def _barrier_step(
-    criterion: Criterion,
-    region: _Region,
-    x: np.ndarray,
-    state: Evaluation,
-    mu: float,
-    bend: _Bend,
+    problem: _Problem, x: np.ndarray, state: Evaluation, mu: float
 ) -> tuple[np.ndarray, Evaluation, float]:
     """The next point, its evaluation, and the decrease predicted by the slope."""
-    m = region.equal.shape[1]
-    gradient, hessian = bend.derivatives(state, x[:m] ** (1.0 / bend.q))
-    system = _System(region, gradient, hessian, x, mu / x, np.zeros(len(region.equal)))
+    gradient, hessian = problem.derivatives(state, problem.weights(x))
+    nu = np.zeros(len(problem.equal))
+    system = _System(problem, gradient, hessian, x, mu / x, nu)
     step = system.solve(mu)
-    decrease = -float((gradient - region.pull(mu / x)) @ step.x[:m])
-    merit = bend.merit(state.value, x, mu)
+    decrease = -float((gradient - problem.pull(mu / x)) @ step.x[: problem.m])
+    merit = problem.merit(state.value, x, mu)
     length, _ = system.lengths(step, TO_BOUNDARY)
 
     def accept(share: float, trial: np.ndarray, found: Evaluation) -> bool:
-        gained = merit - bend.merit(found.value, trial, mu)
+        gained = merit - problem.merit(found.value, trial, mu)
         return gained >= SUFFICIENT * share * length * decrease - MERIT_NOISE
 
-    floor = np.full(m, TINY)
-    move = _Move(criterion, region, x, length * step.x, floor, bend.q)
-    return *move.until(accept), decrease
-
-
-@dataclass(frozen=True)
-class _Bend:
-    """The function F minimised instead of J: ``-(J / unit)^(-q/2)``.
-
-    It is ``J / unit`` if J is negative or its reciprocal is not ``concave``.
-    """
-
-    q: float
-    unit: float
-    concave: bool
-
-    def merit(self, value: float, x: np.ndarray, mu: float) -> float:
-        """F plus the barrier, for J = ``value`` at a point x (m + r,)."""
-        scaled = value / self.unit
-        bent = self.concave and scaled > 0
-        objective = -(scaled ** (-0.5 * self.q)) if bent else scaled
-        return objective - mu * float(np.sum(np.log(x)))
-
-    def derivatives(
-        self, state: Evaluation, w: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Gradient (m,) and Hessian (m, m) of F in v."""
-        assert state.hessian is not None
-        q, unit = self.q, self.unit
-        value, gradient = state.value / unit, state.gradient / unit
-        hessian = state.hessian / unit
-        if self.concave and value > 0:
-            power = 0.5 * q
-            hessian = hessian - (power + 1.0) / value * np.outer(gradient, gradient)
-            slope = power * value ** (-power - 1.0)
-            gradient, hessian = slope * gradient, slope * hessian
-        first = w ** (1.0 - q) / q  # dw/dv
-        second = first * (1.0 - q) / q * w**-q  # d2w/dv2, negative
-        hessian = hessian * first[:, None] * first[None, :]
-        hessian[np.diag_indices(len(w))] += gradient * second
-        return gradient * first, hessian
+    floor = np.full(problem.m, TINY)
+    return *problem.move(x, length * step.x, floor, accept), decrease
 
 
 class _Step(NamedTuple):
@@ -287,29 +297,29 @@ class _System:
 
     def __init__(
         self,
-        region: _Region,
+        problem: _Problem,
         g: np.ndarray,
         hessian: np.ndarray,
         x: np.ndarray,
         z: np.ndarray,
         nu: np.ndarray,
     ) -> None:
-        m = len(g)
-        self.region, self.x, self.z = region, x, z
-        self.residual = g + region.equal.T @ nu - region.pull(z)
-        self.missing = region.equal_to - region.equal @ x[:m]
-        if len(region.below):
+        m, equal, below = len(g), problem.equal, problem.below
+        self.problem, self.x, self.z = problem, x, z
+        self.residual = g + equal.T @ nu - problem.pull(z)
+        self.missing = problem.equal_to - equal @ x[:m]
+        if len(below):
             stiffness = z[m:] / x[m:]
-            hessian = hessian + region.below.T @ (stiffness[:, None] * region.below)
-        self.bordered = BorderedSystem(hessian, x[:m], z[:m], region.equal)
+            hessian = hessian + below.T @ (stiffness[:, None] * below)
+        self.bordered = BorderedSystem(hessian, x[:m], z[:m], equal)
 
     def solve(self, mu: float, before: _Step | None = None) -> _Step:
         change = mu - self.x * self.z
         if before is not None:
             change = change - before.x * before.z
-        force = self.region.pull(change / self.x)
+        force = self.problem.pull(change / self.x)
         dv, dnu = self.bordered.solve(force - self.residual, self.missing)
-        dx = self.region.move(dv)
+        dx = np.append(dv, -self.problem.below @ dv)  # the slacks move with v
         return _Step(dx, dnu, (change - self.z * dx) / self.x)
 
     def mu(self, step: _Step | None = None) -> float:
@@ -325,18 +335,15 @@ class _System:
 
 
 def _start_multipliers(
-    region: _Region, g: np.ndarray, x: np.ndarray
+    problem: _Problem, g: np.ndarray, x: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """A dual start: z positive, and as large as the spread of the gradient."""
-    nu = np.linalg.lstsq(region.equal.T, -g, rcond=None)[0]
-    z = g + region.equal.T @ nu
+    nu = np.linalg.lstsq(problem.equal.T, -g, rcond=None)[0]
+    z = g + problem.equal.T @ nu
     spread = float(np.max(np.abs(z))) or 1.0
     z = np.maximum(z, 0.1 * spread)
     centre = float(np.mean(x[: len(z)] * z))
     return nu, np.append(z, centre / x[len(z) :])
-
-
-Accept = Callable[[float, np.ndarray, Evaluation], bool]
 
 
 def _no_jump(value: float) -> Accept:
@@ -345,31 +352,7 @@ def _no_jump(value: float) -> Accept:
     return lambda _share, _point, state: state.value <= limit
 
 
-@dataclass(frozen=True)
-class _Move:
-    """From x along ``step``, both (m + r,), but with no v below ``floor`` (m,)."""
-
-    criterion: Criterion
-    region: _Region
-    x: np.ndarray
-    step: np.ndarray
-    floor: np.ndarray
-    q: float
-
-    def until(self, accept: Accept) -> tuple[np.ndarray, Evaluation]:
-        """The end of the longest accepted step; counts every factorisation."""
-        _, x, tried = safe_step(self._evaluate, self._trial, accept)
-        count = sum(state.n_factorizations for state in tried)
-        return x, replace(tried[-1], n_factorizations=count)
-
-    def _evaluate(self, x: np.ndarray) -> Evaluation:
-        return self.criterion.evaluate(x[: len(self.floor)] ** (1.0 / self.q))
-
-    def _trial(self, share: float) -> np.ndarray:
-        return self.region.onto(self.x + share * self.step, self.floor)
-
-
-def onto_simplex(v: np.ndarray, floor: np.ndarray | float) -> np.ndarray:
+def onto_simplex(v: np.ndarray, floor: np.ndarray | float = TINY) -> np.ndarray:
     """The point (m,), raised to the floor and scaled to sum to one."""
     v = np.maximum(v, floor)
     return v / np.sum(v)
@@ -379,6 +362,7 @@ def safe_step(
     evaluate: Callable[[np.ndarray], State],
     trial: Callable[[float], np.ndarray],
     accept: Callable[[float, np.ndarray, State], bool],
+    failure: str = NO_STEP,
 ) -> tuple[float, np.ndarray, list[State]]:
     """Halve a step until its end point can be evaluated and is accepted.
 
@@ -390,6 +374,8 @@ def safe_step(
         Returns the point after a share of the step.
     accept : callable
         Decides, from the share, the point and its evaluation, whether to accept it.
+    failure : str
+        What the error says if even the shortest step is rejected.
 
     Returns
     -------
@@ -415,6 +401,71 @@ def safe_step(
             continue
         if accept(share, point, tried[-1]):
             return share, point, tried
-    raise FactorizationError(
-        "no step along the Newton direction keeps the combined kernel positive definite"
-    )
+    raise FactorizationError(failure)
+
+
+def working_set(
+    criterion: Criterion, weight_set: LinearSet, spread: float = SPREAD
+) -> Iterator[Iterate]:
+    """Minimise over the simplex when most of very many kernels get weight zero.
+
+    Each round solves the problem restricted to the working set by :func:`newton`. The
+    resulting dual point B gives the score ``tr(B' G_i B)`` of every kernel, inside or
+    outside the set. If no score outside exceeds the common score inside, the optimum is
+    found, and the scores are its certificate; otherwise the kernels with the largest
+    scores join the set, and the next round starts near the current weights. Kernels
+    outside are accessed once per round for their score, and never factored or combined.
+
+    For weight sets on which every kernel has a weight, this is :func:`newton` itself.
+
+    Yields
+    ------
+    Iterate
+        One per round, with the weights and the gradient of all kernels.
+    """
+    if "sparse" not in weight_set.offers or criterion.n_kernels <= FIRST:
+        yield from newton(criterion, weight_set)
+        return
+    problem: Any = criterion
+    fixed = criterion.n_weights - criterion.n_kernels
+    scores = problem.scores(problem.target)[fixed:]
+    inside = np.argsort(-scores, kind="stable")[:FIRST]
+    weights, gap = weight_set.start(criterion.n_weights), 1.0
+    while True:
+        inside = np.sort(inside)
+        places = np.concatenate([np.arange(fixed), fixed + inside])
+        restricted = problem.restricted(inside)
+        tol = max(SHARE * gap, SMALLEST_GAP)
+        near = weights[places] / np.sum(weights[places])
+        start = (1.0 - spread) * near + spread / len(near)
+        best, count = _round(restricted, weight_set, tol, start)
+        weights = np.zeros(criterion.n_weights)
+        weights[places] = best.weights
+        scores = problem.scores(best.coef) * problem.scale
+        whole = Iterate(weights, best.value, -scores, best.coef, n_factorizations=count)
+        yield whole
+        gap = relative_gap(best.value, whole.bound(weight_set))
+        outside = np.setdiff1d(np.arange(criterion.n_kernels), inside)
+        level = float(scores @ weights)  # the score of every kernel with weight
+        better = outside[scores[fixed + outside] > level]
+        order = np.argsort(-scores[fixed + better], kind="stable")
+        joining = better[order[:MOST]]
+        if len(joining) == 0 and gap <= SMALLEST_GAP:
+            return
+        inside = np.concatenate([inside, joining])
+
+
+def _round(
+    restricted: Criterion, weight_set: LinearSet, tol: float, start: np.ndarray
+) -> tuple[Iterate, int]:
+    """The best Newton iterate on the working set, and the factorisations used."""
+    best, smallest, count = None, np.inf, 0
+    for number, iterate in enumerate(newton(restricted, weight_set, start)):
+        count += iterate.n_factorizations
+        gap = relative_gap(iterate.value, iterate.bound(weight_set))
+        if gap < smallest:
+            best, smallest = iterate, gap
+        if gap <= tol or number >= MOST_STEPS:
+            break
+    assert best is not None
+    return best, count

@@ -2,71 +2,54 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from kernelweave._array import FactorizationError
 from kernelweave._tolerances import SMALL_GAP
-from kernelweave.protocols import (
-    Criterion,
-    InfeasibleError,
-    Iterate,
-    Method,
-    WeightSet,
-)
+from kernelweave.protocols import Criterion, InfeasibleError, Iterate, Method, WeightSet
 from kernelweave.solvers.alignment import active_set, aligned_cuts
 from kernelweave.solvers.block_newton import block_newton
-from kernelweave.solvers.certify import Solution, TraceRow, certify, relative_gap
-from kernelweave.solvers.closed_form import closed_form
-from kernelweave.solvers.cutting_plane import cutting_plane
-from kernelweave.solvers.em import em
-from kernelweave.solvers.interior_point import interior_point
-from kernelweave.solvers.newton import newton
-from kernelweave.solvers.reference.fisher import sdp
-from kernelweave.solvers.reference.margin import margin_qcqp, margin_sdp
-from kernelweave.solvers.reference.signed import alignment_sdp, signed_sdp
-from kernelweave.solvers.spectral_cuts import spectral_cuts
-from kernelweave.solvers.svc_newton import svc_newton
-from kernelweave.solvers.working_set import working_set
+from kernelweave.solvers.certify import (
+    Callback,
+    Solution,
+    Trace,
+    TraceRow,
+    certify,
+    relative_gap,
+)
+from kernelweave.solvers.cutting_plane import cutting_plane, spectral_cuts
+from kernelweave.solvers.fixed_point import closed_form, em
+from kernelweave.solvers.margin import interior_point, svc_newton
+from kernelweave.solvers.newton import newton, working_set
+from kernelweave.solvers.reference import alignment_sdp, margin_qcqp, margin_sdp, sdp
 
 __all__ = ["METHODS", "choose_method", "fitting_methods", "solve"]
-
-
-def _method(
-    name: str,
-    run: Callable[[Any, Any], Iterator[Iterate]],
-    max_iter: int,
-    needs: set[str],
-    set_needs: set[str],
-) -> Method:
-    return Method(name, run, max_iter, frozenset(needs), frozenset(set_needs))
 
 
 #: If several methods of one name fit a problem, the first is used. "auto" means the
 #: first that fits, unless the criterion prefers another.
 METHODS: tuple[Method, ...] = (
-    _method("newton", block_newton, 60, {"expansion"}, {"norm"}),
-    _method("interior_point", interior_point, 400, {"saddle"}, {"norm"}),
-    _method("newton", svc_newton, 60, {"saddle"}, {"polyhedron"}),
-    _method("newton", newton, 100, {"hessian", "likelihood"}, {"polyhedron"}),
-    _method("newton", newton, 60, {"hessian"}, {"polyhedron"}),
-    _method("active_set", active_set, 2, {"cosines"}, {"norm"}),
-    _method("active_set", aligned_cuts, 2, {"cosines"}, {"polyhedron"}),
-    _method("closed_form", closed_form, 2000, {"parts"}, {"norm"}),
-    _method("cutting_plane", cutting_plane, 1000, {"averages"}, {"polyhedron"}),
-    _method("working_set", working_set, 100, {"hessian", "kernel scores"}, {"norm"}),
-    _method("em", em, 20_000, {"likelihood"}, {"norm"}),
-    _method("qcqp", margin_qcqp, 2, {"saddle"}, {"norm"}),
-    _method("sdp", sdp, 2, {"printed program"}, {"polyhedron"}),
-    _method("sdp", margin_sdp, 2, {"saddle"}, {"polyhedron"}),
-    _method("sdp", alignment_sdp, 2, {"cosines"}, {"norm"}),
-    _method("spectral_cuts", aligned_cuts, 200, {"cosines"}, {"cuts"}),
-    _method("spectral_cuts", spectral_cuts, 300, {"averages"}, {"cuts"}),
-    _method("sdp", signed_sdp, 2, {"saddle"}, {"cuts"}),
-    _method("sdp", alignment_sdp, 2, {"cosines"}, {"cuts"}),
+    Method("newton", block_newton, 60, {"expansion"}, {"norm"}),
+    Method("interior_point", interior_point, 400, {"saddle"}, {"norm"}),
+    Method("newton", svc_newton, 60, {"saddle"}, {"polyhedron"}),
+    Method("newton", newton, 100, {"hessian", "likelihood"}, {"polyhedron"}),
+    Method("newton", newton, 60, {"hessian"}, {"polyhedron"}),
+    Method("active_set", active_set, 2, {"cosines"}, {"norm"}),
+    Method("active_set", aligned_cuts, 2, {"cosines"}, {"polyhedron"}),
+    Method("closed_form", closed_form, 2000, {"parts"}, {"norm"}),
+    Method("cutting_plane", cutting_plane, 1000, {"averages"}, {"polyhedron"}),
+    Method("working_set", working_set, 100, {"hessian", "kernel scores"}, {"norm"}),
+    Method("em", em, 20_000, {"likelihood"}, {"norm"}),
+    Method("qcqp", margin_qcqp, 2, {"saddle"}, {"norm"}),
+    Method("sdp", sdp, 2, {"printed program"}, {"polyhedron"}),
+    Method("sdp", margin_sdp, 2, {"saddle"}, {"polyhedron"}),
+    Method("sdp", alignment_sdp, 2, {"cosines"}, {"norm"}),
+    Method("spectral_cuts", aligned_cuts, 200, {"cosines"}, {"cuts"}),
+    Method("spectral_cuts", spectral_cuts, 300, {"averages"}, {"cuts"}),
+    Method("sdp", margin_sdp, 2, {"saddle"}, {"cuts"}),
+    Method("sdp", alignment_sdp, 2, {"cosines"}, {"cuts"}),
 )
 
 
@@ -112,8 +95,6 @@ def choose_method(criterion: Any, weight_set: Any, method: str | Method) -> Meth
         f"{method!r}{missing}"
     )
 
-
-Callback = Callable[[TraceRow], object]
 
 #: A small gap is taken to be limited by rounding once it has not shrunk for this many
 #: iterations, nor for as many as it took to reach.
@@ -213,74 +194,43 @@ def _iterate(
     """Run a method: best iterate, history, reason for stopping, factorisations."""
     best: Iterate | None = None
     best_row: TraceRow | None = None
-    trace: list[TraceRow] = []
-    n_factorizations = 0
+    n_factorizations, trace = 0, Trace(callback)
     status = "stopped: the method has no further step; the relative gap is {gap:.1e}"
-    started = time.perf_counter()
     try:
         for iterate in method.run(criterion, weight_set):
             n_factorizations += iterate.n_factorizations
-            row = _row(iterate, weight_set, len(trace) + 1, started)
-            trace.append(row)
-            if best_row is None or _better(row, best_row):
+            lower = iterate.bound(weight_set)
+            row = trace.add(iterate.value, lower, relative_gap(iterate.value, lower))
+            rank = row.gap, -row.lower_bound  # the bound, while no gap is finite
+            if best_row is None or rank < (best_row.gap, -best_row.lower_bound):
                 best, best_row = iterate, row
-            stop = callback is not None and callback(row)
+            idle = row.iteration - best_row.iteration
             if row.gap <= tol:
                 status = "stopped: the certificate finds a relative gap of {gap:.1e}"
                 break
-            if stop:
+            if trace.stopped:
                 status = "stopped by the callback at relative gap {gap:.1e}"
                 break
-            if len(trace) >= limit:
+            if row.iteration >= limit:
                 status = f"stopped at max_iter={limit}: "
                 status += "relative gap {gap:.1e}, not {tol:.0e}"
                 break
-            idle = len(trace) - best_row.iteration
             if best_row.gap < SMALL_GAP and idle >= max(PATIENCE, best_row.iteration):
                 status = "stopped: rounding keeps the relative gap at {gap:.1e}"
                 break
     except FactorizationError as error:
         reason = str(error).replace("{", "(").replace("}", ")")
         status = f"stopped: {reason}; the relative gap is {{gap:.1e}}"
-        if isinstance(error, InfeasibleError) and _hopeless(best_row):
+        near = best_row is not None and best_row.gap <= SMALL_GAP
+        if isinstance(error, InfeasibleError) and not near:
+            # Rounding may have made values finite; else only a dual point is known.
             status = f"infeasible: {reason}"
-            best = best or _nowhere(criterion, weight_set, error)
+            start = weight_set.start(criterion.n_weights)
+            best = best or Iterate(start, np.inf, np.zeros_like(start), error.coef)
         if best is None:
             raise
     assert best is not None
-    return best, trace, status, n_factorizations
-
-
-def _better(row: TraceRow, best: TraceRow) -> bool:
-    """Whether an iterate is the best so far, by its bound while no gap is finite."""
-    if np.isinf(row.gap) and np.isinf(best.gap):
-        return row.lower_bound > best.lower_bound
-    return row.gap < best.gap
-
-
-def _hopeless(best: TraceRow | None) -> bool:
-    """Whether no iterate came near an optimum; rounding may make values finite."""
-    return best is None or not best.gap <= SMALL_GAP
-
-
-def _nowhere(
-    criterion: Criterion, weight_set: WeightSet, error: InfeasibleError
-) -> Iterate:
-    """The iterate for a problem without a solution: only a dual point is known."""
-    weights = weight_set.start(criterion.n_weights)
-    return Iterate(weights, np.inf, np.zeros(len(weights)), error.coef)
-
-
-def _row(
-    iterate: Iterate, weight_set: WeightSet, number: int, started: float
-) -> TraceRow:
-    lower = iterate.lower_bound
-    if lower is None:  # the linearisation of a convex function lies below it
-        slope = -iterate.gradient
-        lower = iterate.value + slope @ iterate.weights - weight_set.support(slope)
-    gap = relative_gap(iterate.value, lower)
-    seconds = time.perf_counter() - started
-    return TraceRow(number, iterate.value, float(lower), float(gap), seconds)
+    return best, trace.rows, status, n_factorizations
 
 
 def _tidy(
@@ -292,11 +242,14 @@ def _tidy(
     tend to zero. The certificate decides: if the gap exceeds the tolerance, only
     smaller weights are dropped.
     """
+
+    def judged(found: np.ndarray) -> tuple[np.ndarray, tuple[float, float, float]]:
+        return found, certify(criterion, weight_set, found, iterate.coef, iterate.dual)
+
     weights, scores = iterate.weights, -iterate.gradient
     cuttable = weight_set.offers & {"sparse", "norm"}
     if not cuttable or weight_set.is_point(len(weights)):
-        judged = certify(criterion, weight_set, weights, iterate.coef, iterate.dual)
-        return weights, judged
+        return judged(weights)
     slack = weight_set.support(scores) - float(scores @ weights)
     largest = np.sqrt(max(slack / abs(iterate.value or 1.0), 0.0) + 1e-16)
     first = criterion.n_weights - criterion.n_kernels
@@ -308,8 +261,7 @@ def _tidy(
         drop[:first] = False
         if not np.any(drop) or np.all(drop[first:]):
             break
-        tidy = weight_set.scale(np.where(drop, 0.0, weights))
-        judged = certify(criterion, weight_set, tidy, iterate.coef, iterate.dual)
-        if judged[2] <= tol:
-            return tidy, judged
-    return weights, certify(criterion, weight_set, weights, iterate.coef, iterate.dual)
+        tidy = judged(weight_set.scale(np.where(drop, 0.0, weights)))
+        if tidy[1][2] <= tol:
+            return tidy
+    return judged(weights)

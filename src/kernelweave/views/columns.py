@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
@@ -12,16 +12,7 @@ from typing import Any
 import numpy as np
 
 from kernelweave._array import is_array, to_numpy
-
-__all__ = [
-    "View",
-    "column_names",
-    "find_columns",
-    "is_precomputed",
-    "is_table",
-    "parse_views",
-    "resolve_columns",
-]
+from kernelweave._memory import prefixed
 
 EXPECTED = (
     "views must be None (all columns), 'precomputed', or a list of "
@@ -145,10 +136,24 @@ def column_names(X: Any) -> list[Any] | None:
     return None
 
 
-def is_table(X: Any) -> bool:
+def is_arrow(X: object) -> bool:
+    """Whether X is a pyarrow dataset or table."""
+    return type(X).__module__.split(".")[0] == "pyarrow" and hasattr(X, "to_batches")
+
+
+def is_table(X: object) -> bool:
     """Whether X is a pyarrow table."""
-    is_arrow = type(X).__module__.split(".")[0] == "pyarrow"
-    return is_arrow and hasattr(X, "column_names") and hasattr(X, "to_batches")
+    return is_arrow(X) and hasattr(X, "column_names")
+
+
+def is_iterator(X: object) -> bool:
+    """Whether X yields portions: an iterator or generator, not a list."""
+    return hasattr(X, "__next__")
+
+
+def is_dask(X: object) -> bool:
+    """Whether X is a Dask array, DataFrame or Series."""
+    return hasattr(X, "__dask_graph__") and hasattr(X, "dask")
 
 
 def resolve_columns(X: Any, views: list[View]) -> list[list[int]]:
@@ -171,7 +176,11 @@ def resolve_columns(X: Any, views: list[View]) -> list[list[int]]:
     """
     names = column_names(X)
     lookup = None if names is None else {name: c for c, name in enumerate(names)}
-    return [_positions(X, view, lookup) for view in views]
+    found = []
+    for view in views:
+        with prefixed(f"View {view.name!r}: "):
+            found.append(_positions(X, view.columns, lookup))
+    return found
 
 
 def find_columns(
@@ -224,31 +233,29 @@ def find_columns(
     return [[found[fitted[c]][0] for c in columns] for columns in positions]
 
 
-def _positions(X: Any, view: View, lookup: Lookup) -> list[int]:
-    n_columns = X.shape[1]
-    key = view.columns
+def _positions(X: Any, given: Any, lookup: Lookup) -> list[int]:
+    n_columns, key = X.shape[1], given
     if callable(key):
         try:
             key = key(X)
         except (TypeError, ValueError) as error:
-            raise _error(view, f"its column selector failed: {error}") from error
+            raise ValueError(f"its column selector failed: {error}") from error
     if isinstance(key, slice):
-        positions = _from_slice(key, view, lookup, n_columns)
+        positions = _from_slice(key, lookup, n_columns)
     else:
-        positions = _from_items(_items(key, view), view, lookup, n_columns)
+        positions = _from_items(_items(key), lookup, n_columns)
     if not positions:
-        raise _error(
-            view,
-            f"columns={view.columns!r:.80} selects no columns of X. Remove the view.",
+        raise ValueError(
+            f"columns={given!r:.80} selects no columns of X. Remove the view."
         )
     if len(set(positions)) < len(positions):
-        counts = Counter(positions)
-        twice = [_label(column_names(X), c) for c in counts if counts[c] > 1]
-        raise _error(view, f"the column(s) {_some(twice)} are selected twice.")
+        names, counts = column_names(X) or range(n_columns), Counter(positions)
+        twice = [names[c] for c in counts if counts[c] > 1]
+        raise ValueError(f"the column(s) {some(map(repr, twice))} are selected twice.")
     return positions
 
 
-def _items(key: Any, view: View) -> list[Any]:
+def _items(key: Any) -> list[Any]:
     if isinstance(key, str) or _is_integer(key):
         return [key]
     if is_array(key):
@@ -257,60 +264,52 @@ def _items(key: Any, view: View) -> list[Any]:
         key = key.to_numpy()
     if isinstance(key, list | tuple | range) or getattr(key, "ndim", 0) == 1:
         return list(key)
-    raise _error(view, f"{ALLOWED}; found {type(key).__name__} {key!r:.80}.")
+    raise ValueError(f"{ALLOWED}; found {_brief(key)}.")
 
 
-def _from_items(
-    items: list[Any], view: View, lookup: Lookup, n_columns: int
-) -> list[int]:
+def _from_items(items: list[Any], lookup: Lookup, n_columns: int) -> list[int]:
     if all(isinstance(item, str) for item in items):
-        return [_named(item, view, lookup) for item in items]
+        return [_named(item, lookup) for item in items]
     if all(isinstance(item, bool | np.bool_) for item in items):
         if len(items) != n_columns:
-            raise _error(
-                view,
+            raise ValueError(
                 f"its boolean mask has length {len(items)}, but X has {n_columns} "
-                "columns.",
+                "columns."
             )
         return [position for position, chosen in enumerate(items) if chosen]
     if not all(_is_integer(item) for item in items):
         kinds = sorted({type(item).__name__ for item in items})
-        raise _error(view, f"{ALLOWED}; found a list of {', '.join(kinds)}.")
+        raise ValueError(f"{ALLOWED}; found a list of {', '.join(kinds)}.")
     outside = [int(item) for item in items if not -n_columns <= item < n_columns]
     if outside:
-        raise _error(
-            view,
-            f"the column position(s) {_some(outside)} are out of range: X has "
-            f"{n_columns} columns, 0 to {n_columns - 1}.",
+        raise ValueError(
+            f"the column position(s) {some(map(str, outside))} are out of range: X has "
+            f"{n_columns} columns, 0 to {n_columns - 1}."
         )
     return [int(item) % n_columns for item in items]
 
 
-def _from_slice(key: slice, view: View, lookup: Lookup, n_columns: int) -> list[int]:
-    start, stop = key.start, key.stop
-    if isinstance(start, str) or isinstance(stop, str):
-        start = _named(start, view, lookup) if isinstance(start, str) else start
-        stop = _named(stop, view, lookup) + 1 if isinstance(stop, str) else stop
+def _from_slice(key: slice, lookup: Lookup, n_columns: int) -> list[int]:
+    start = _named(key.start, lookup) if isinstance(key.start, str) else key.start
+    stop = _named(key.stop, lookup) + 1 if isinstance(key.stop, str) else key.stop
     try:
         return list(range(n_columns)[start : stop : key.step])
     except (TypeError, ValueError) as error:
-        raise _error(view, f"{ALLOWED}; found {key!r}.") from error
+        raise ValueError(f"{ALLOWED}; found {key!r}.") from error
 
 
-def _named(name: str, view: View, lookup: Lookup) -> int:
+def _named(name: str, lookup: Lookup) -> int:
     if lookup is None:
-        raise _error(
-            view,
+        raise ValueError(
             f"the column {name!r} is given by name, but X has no column names. Pass a "
-            "DataFrame, or give positions.",
+            "DataFrame, or give positions."
         )
     if name not in lookup:
         known = [other for other in lookup if isinstance(other, str)]
         close = difflib.get_close_matches(name, known)
         hint = f" Did you mean {close[0]!r}?" if close else ""
-        raise _error(
-            view,
-            f"the column {name!r} is not among the {len(lookup)} columns of X.{hint}",
+        raise ValueError(
+            f"the column {name!r} is not among the {len(lookup)} columns of X.{hint}"
         )
     return lookup[name]
 
@@ -319,24 +318,16 @@ def _is_integer(value: Any) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
-def _label(names: list[Any] | None, position: int) -> Any:
-    return position if names is None else names[position]
-
-
-def _some(values: list[Any]) -> str:
-    shown = ", ".join(repr(value) for value in values[:5])
-    return shown + (f" and {len(values) - 5} more" if len(values) > 5 else "")
+def some(words: Iterable[str], most: int = 5) -> str:
+    """The first few words, and how many more there are."""
+    words = list(words)
+    more = f" and {len(words) - most} more" if len(words) > most else ""
+    return ", ".join(words[:most]) + more
 
 
 def _used(names: list[str], users: dict[str, list[str]]) -> str:
     """The first few columns, each with the views that use it."""
-    shown = []
-    for name in names[:5]:
-        views = users[name]
-        shown.append(f"{name!r} (view{'s' * (len(views) > 1)} {_some(views)})")
-    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    return ", ".join(shown) + more
-
-
-def _error(view: View, text: str) -> ValueError:
-    return ValueError(f"View {view.name!r}: {text}")
+    return some(
+        f"{name!r} (view{'s' * (len(users[name]) > 1)} {some(map(repr, users[name]))})"
+        for name in names
+    )

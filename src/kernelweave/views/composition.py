@@ -7,8 +7,6 @@ from typing import Any
 
 from sklearn.base import BaseEstimator, clone
 
-__all__ = ["ViewsParamsMixin", "nested_params", "with_params"]
-
 
 class ViewsParamsMixin(BaseEstimator):
     """Address the kernels in ``views`` by name in ``get_params`` and ``set_params``.

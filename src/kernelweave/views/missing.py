@@ -13,21 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from kernelweave._array import Array, as_float, device, is_array, namespace, to_numpy
+from kernelweave._array import Array, device, namespace, take, to_numpy
 from kernelweave._memory import row_chunks
-from kernelweave.views.columns import View, column_names
+from kernelweave.views.columns import View
 from kernelweave.views.precomputed import validate_precomputed
-from kernelweave.views.validate import as_dense_array, take_columns, to_float
-
-__all__ = [
-    "ObservedViews",
-    "check_every_view",
-    "check_some_view",
-    "fill_rows",
-    "precomputed_with_missing",
-    "split_with_missing",
-    "take_rows",
-]
+from kernelweave.views.validate import float_blocks
 
 
 @dataclass(frozen=True)
@@ -44,11 +34,6 @@ class ObservedViews:
 
     blocks: Any
     observed: np.ndarray
-
-    @property
-    def complete(self) -> bool:
-        """Whether no row lacks any view."""
-        return bool(np.all(self.observed))
 
 
 def split_with_missing(
@@ -79,21 +64,15 @@ def split_with_missing(
     -------
     ObservedViews
     """
-    names = column_names(X)
+    blocks, labels = float_blocks(X, views, positions, dtype)
     partial = [False] * len(views) if partial is None else partial
-    blocks, observed = [], []
-    for view, columns, imputed in zip(views, positions, partial, strict=True):
-        labels = columns if names is None else [names[c] for c in columns]
-        block = to_float(take_columns(X, columns), f"View {view.name!r}", labels)
-        observed.append(_rows_with(block, view.name, labels, imputed))
-        blocks.append(block)
-    xp = namespace(*blocks)
-    if dtype is None:
-        single = all(block.dtype == xp.float32 for block in blocks)
-        dtype = xp.float32 if single else xp.float64
-    return ObservedViews(
-        [as_float(block, dtype) for block in blocks], np.stack(observed, axis=1)
-    )
+    observed = [
+        _rows_with(block, view.name, names, imputed)
+        for block, view, names, imputed in zip(
+            blocks, views, labels, partial, strict=True
+        )
+    ]
+    return ObservedViews(blocks, np.stack(observed, axis=1))
 
 
 def precomputed_with_missing(
@@ -128,12 +107,14 @@ def precomputed_with_missing(
     names : list of str
         ``kernel_0``, ``kernel_1``, ...
     """
-    found, filled = _without_nan(X, estimator)
-    K, names = validate_precomputed(estimator, filled, reset=reset, n_kernels=n_kernels)
-    m, n, p = (int(size) for size in K.shape)
-    if found is None:
+    K, names = validate_precomputed(
+        estimator, X, reset=reset, n_kernels=n_kernels, allow_nan=True
+    )
+    xp, (m, n, p) = namespace(K), K.shape
+    missing = xp.isnan(K)
+    if not bool(xp.any(missing)):
         return ObservedViews(K, np.ones((m, p), dtype=bool)), names
-    gaps: Any = found.reshape(m, n, p)
+    gaps: Any = to_numpy(missing)
     observed = np.empty((m, p), dtype=bool)
     for kernel in range(p):
         gap = gaps[:, :, kernel]
@@ -153,7 +134,7 @@ def precomputed_with_missing(
                 "value, or drop the sample."
             )
         observed[:, kernel] = ~lacks
-    return ObservedViews(K, observed), names
+    return ObservedViews(xp.where(missing, xp.zeros_like(K), K), observed), names
 
 
 def check_every_view(observed: np.ndarray, names: Sequence[str]) -> None:
@@ -179,11 +160,7 @@ def check_some_view(observed: np.ndarray, kind: str) -> None:
 
 def take_rows(block: Array, rows: np.ndarray) -> Array:
     """The rows of ``block`` where ``rows`` (n,) is True; no copy if all are."""
-    if np.all(rows):
-        return block
-    xp = namespace(block)
-    index = xp.asarray(np.flatnonzero(rows), device=device(block))
-    return xp.take(block, index, axis=0)
+    return block if np.all(rows) else take(block, np.flatnonzero(rows))
 
 
 def fill_rows(block: Array, rows: np.ndarray, filler: Array) -> Array:
@@ -217,23 +194,3 @@ def _rows_with(block: Array, view: str, labels: list[Any], imputed: bool) -> np.
                 "sklearn.impute.SimpleImputer in a Pipeline."
             )
     return ~lacks
-
-
-def _without_nan(X: Any, estimator: Any) -> tuple[np.ndarray | None, Any]:
-    """A mask of the NaNs in X (None if there are none), and X with 0 in their place."""
-    if column_names(X) is not None and hasattr(X, "to_numpy"):
-        values = np.asarray(X.to_numpy())
-        if values.dtype.kind != "f":
-            return None, X
-        gaps = np.isnan(values)
-        if not gaps.any():
-            return None, X
-        return gaps, X.fillna(0.0) if hasattr(X, "iloc") else X.fill_nan(0.0)
-    K = as_dense_array(X, estimator, allow_nd=True)
-    xp = namespace(K)
-    if not is_array(K) or not xp.isdtype(K.dtype, "real floating"):
-        return None, X
-    missing = xp.isnan(K)
-    if not bool(xp.any(missing)):
-        return None, X
-    return to_numpy(missing), xp.where(missing, xp.zeros_like(K), K)

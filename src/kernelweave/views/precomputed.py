@@ -10,13 +10,16 @@ from sklearn.utils.validation import validate_data
 from kernelweave._array import Array, as_float, is_numpy, namespace, to_numpy
 from kernelweave._memory import row_chunks
 from kernelweave.views.columns import column_names
-from kernelweave.views.validate import as_dense_array
-
-__all__ = ["validate_precomputed"]
+from kernelweave.views.validate import checked_array
 
 
 def validate_precomputed(
-    estimator: Any, X: Any, *, reset: bool, n_kernels: int | None = None
+    estimator: Any,
+    X: Any,
+    *,
+    reset: bool,
+    n_kernels: int | None = None,
+    allow_nan: bool = False,
 ) -> tuple[Array, list[str]]:
     """Check a stack of p precomputed kernels and name them.
 
@@ -34,6 +37,8 @@ def validate_precomputed(
         True in ``fit``, False afterwards.
     n_kernels : int, default=None
         If given, the number p of training kernels, which X must match.
+    allow_nan : bool, default=False
+        Whether entries may be NaN.
 
     Returns
     -------
@@ -42,7 +47,7 @@ def validate_precomputed(
     names : list of str
         ``kernel_0``, ``kernel_1``, ...
     """
-    K = _real_floating(as_dense_array(X, estimator, allow_nd=True))
+    K = _real_floating(checked_array(X, estimator, allow_nd=True))
     if K.ndim > 3:
         raise ValueError(
             "A precomputed kernel has the shape (n, n), a stack of them (n, n, p); "
@@ -53,7 +58,7 @@ def validate_precomputed(
     shape = tuple(K.shape)
     if K.ndim == 2:
         K = namespace(K).expand_dims(K, axis=2)
-    _check_finite(K)
+    _check_entries(K, allow_nan)
     if reset:
         _check_square(shape)
     elif column_names(X) is None:  # with names, validate_data reports those instead
@@ -109,22 +114,22 @@ def _check_columns(shape: tuple[int, ...], estimator: Any) -> None:
     )
 
 
-def _check_finite(K: Array) -> None:
+def _check_entries(K: Array, allow_nan: bool) -> None:
     xp = namespace(K)
     chunks = list(row_chunks(K.shape[0], K.shape[1] * K.shape[2]))
     # One test for all chunks, so that a GPU does not synchronise after each of them.
     # A finite chunk may have an infinite sum, hence the second look.
     if bool(xp.all(xp.isfinite(xp.stack([xp.sum(K[rows, :, :]) for rows in chunks])))):
         return
-    finite = [bool(xp.all(xp.isfinite(K[rows, :, :]))) for rows in chunks]
-    if all(finite):
-        return
-    rows = next(rows for rows, fine in zip(chunks, finite, strict=True) if not fine)
-    values = to_numpy(K[rows, :, :])
-    i, j, kernel = (int(index) for index in np.argwhere(~np.isfinite(values))[0])
-    value = values[i, j, kernel]
-    raise ValueError(
-        f"Input X contains {'NaN' if np.isnan(value) else 'infinity'}: precomputed "
-        f"kernel {kernel} holds {value} at position ({rows.start + i}, {j}). Recompute "
-        "it, or drop the row and column of the affected sample."
-    )
+    for rows in chunks:
+        part = K[rows, :, :]
+        odd = xp.isinf(part) if allow_nan else ~xp.isfinite(part)
+        if bool(xp.any(odd)):
+            i, j, kernel = (int(index) for index in np.argwhere(to_numpy(odd))[0])
+            value = float(part[i, j, kernel])
+            raise ValueError(
+                f"Input X contains {'NaN' if np.isnan(value) else 'infinity'}: "
+                f"precomputed kernel {kernel} holds {value} at position "
+                f"({rows.start + i}, {j}). Recompute it, or drop the row and column of "
+                "the affected sample."
+            )

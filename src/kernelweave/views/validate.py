@@ -5,30 +5,24 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.utils.validation import check_array, validate_data
 
 from kernelweave._array import (
     Array,
     as_float,
-    device,
     is_array,
     is_numpy,
     namespace,
+    take,
     to_numpy,
 )
 from kernelweave.views.columns import View, column_names, find_columns, is_table
 
-__all__ = [
-    "as_dense_array",
-    "split_views",
-    "take_columns",
-    "to_float",
-    "validate_features",
-    "validate_new",
-]
 
-
-def validate_features(estimator: Any, X: Any, *, reset: bool) -> Any:
+def validate_features(
+    estimator: Any, X: Any, *, reset: bool, sparse: bool = False
+) -> Any:
     """Check the shape and feature names of X, but not yet its entries.
 
     If ``reset``, sets ``n_features_in_`` and ``feature_names_in_`` on the estimator;
@@ -45,15 +39,17 @@ def validate_features(estimator: Any, X: Any, *, reset: bool) -> Any:
         DataFrame.
     reset : bool
         True in ``fit``, False afterwards.
+    sparse : bool, default=False
+        Whether sparse rows are accepted.
 
     Returns
     -------
     X : array or DataFrame of shape (n, d)
-        The DataFrame itself, or an array in the namespace of the input.
+        The DataFrame itself, a CSR array, or an array in the namespace of the input.
     """
     checked = X
     if column_names(X) is None:
-        checked = as_dense_array(X, estimator)
+        checked = checked_array(X, estimator, sparse=sparse)
     else:
         _check_not_empty(X.shape, estimator)
     validate_data(estimator, X, reset=reset, skip_check_array=True)
@@ -61,7 +57,12 @@ def validate_features(estimator: Any, X: Any, *, reset: bool) -> Any:
 
 
 def validate_new(
-    estimator: Any, X: Any, views: list[View], positions: list[list[int]]
+    estimator: Any,
+    X: Any,
+    views: list[View],
+    positions: list[list[int]],
+    *,
+    sparse: bool = False,
 ) -> tuple[Any, list[list[int]]]:
     """Check new rows, and find the columns of each view in them.
 
@@ -80,24 +81,29 @@ def validate_new(
         Their names appear in error messages.
     positions : list of list of int
         Columns of each view in the training data.
+    sparse : bool, default=False
+        Whether sparse rows are accepted.
 
     Returns
     -------
     X : array or DataFrame of shape (m, e)
-        The DataFrame itself, or an array in the namespace of the input.
+        As from :func:`validate_features`.
     positions : list of list of int
         Columns of each view in X.
     """
     fitted = getattr(estimator, "feature_names_in_", None)
     names = column_names(X)
     if fitted is None or not any(isinstance(name, str) for name in names or ()):
-        return validate_features(estimator, X, reset=False), positions
+        X = validate_features(estimator, X, reset=False, sparse=sparse)
+        return X, positions
     _check_not_empty(X.shape, estimator)
     return X, find_columns(X, views, positions, fitted)
 
 
-def as_dense_array(X: Any, estimator: Any, *, allow_nd: bool = False) -> Array:
-    """X as a dense, real, nonempty array of at least two dimensions and any dtype.
+def checked_array(
+    X: Any, estimator: Any, *, allow_nd: bool = False, sparse: bool = False
+) -> Array:
+    """X as a real, nonempty array of at least two dimensions and any dtype.
 
     NumPy arrays, and whatever converts to them, are checked by scikit-learn. Its check
     of other arrays depends on a global switch, so those are checked here.
@@ -110,11 +116,13 @@ def as_dense_array(X: Any, estimator: Any, *, allow_nd: bool = False) -> Array:
         Its class appears in error messages.
     allow_nd : bool, default=False
         Whether more than two dimensions are allowed.
+    sparse : bool, default=False
+        Whether sparse rows are accepted, as SciPy arrays.
 
     Returns
     -------
     X : array
-        In the namespace and on the device of the input; never a copy of an array.
+        In the namespace and on the device of the input; never a copy of a dense array.
     """
     if isinstance(X, np.ma.MaskedArray):
         raise TypeError(
@@ -127,6 +135,7 @@ def as_dense_array(X: Any, estimator: Any, *, allow_nd: bool = False) -> Array:
             X = np.asarray(X, dtype=object)
         return check_array(
             X,
+            accept_sparse="csr" if sparse else False,
             dtype=None,
             ensure_all_finite=False,
             allow_nd=allow_nd,
@@ -183,8 +192,21 @@ def split_views(
     Returns
     -------
     blocks : list of arrays of shape (n, d_view)
-        Read-only for the caller: they may share memory with X.
+        Read-only for the caller: they may share memory with X. CSR blocks if X is
+        sparse.
     """
+    if issparse(X):
+        return _split_sparse(X, views, positions, dtype)
+    blocks, labels = float_blocks(X, views, positions, dtype)
+    for view, block, names in zip(views, blocks, labels, strict=True):
+        _check_finite(block, view, names)
+    return blocks
+
+
+def float_blocks(
+    X: Any, views: list[View], positions: list[list[int]], dtype: Any = None
+) -> tuple[list[Array], list[list[Any]]]:
+    """One block of floats per view, not yet checked, and the names of its columns."""
     names = column_names(X)
     labels = [
         columns if names is None else [names[c] for c in columns]
@@ -198,9 +220,25 @@ def split_views(
     if dtype is None:
         single = all(block.dtype == xp.float32 for block in blocks)
         dtype = xp.float32 if single else xp.float64
-    blocks = [as_float(block, dtype) for block in blocks]
-    for view, block, names_ in zip(views, blocks, labels, strict=True):
-        _check_finite(block, view, names_)
+    return [as_float(block, dtype) for block in blocks], labels
+
+
+def _split_sparse(
+    X: Any, views: list[View], positions: list[list[int]], dtype: Any
+) -> list[Any]:
+    """One CSR block of finite floats per view."""
+    dtype = X.dtype if dtype is None and X.dtype == np.float32 else dtype or np.float64
+    columns = X.tocsc()
+    blocks = [columns[:, chosen].tocsr().astype(dtype) for chosen in positions]
+    for view, block in zip(views, blocks, strict=True):
+        bad = np.flatnonzero(~np.isfinite(block.data))
+        if len(bad):
+            row = int(np.searchsorted(block.indptr, bad[0], side="right")) - 1
+            found = "NaN" if np.isnan(block.data[bad[0]]) else "infinity"
+            raise ValueError(
+                f"Input X contains {found}: view {view.name!r}, row {row}, holds "
+                f"{block.data[bad[0]]}. Impute such entries, or drop the rows."
+            )
     return blocks
 
 
@@ -215,8 +253,7 @@ def take_columns(X: Any, columns: list[int]) -> Any:
     first, last = columns[0], columns[-1]
     if columns == list(range(first, last + 1)):
         return X[:, first : last + 1]  # a view: no copy
-    xp = namespace(X)
-    return xp.take(X, xp.asarray(columns, device=device(X)), axis=1)
+    return take(X, columns, axis=1)
 
 
 def to_float(block: Any, where: str, labels: list[Any]) -> Array:
@@ -236,11 +273,9 @@ def to_float(block: Any, where: str, labels: list[Any]) -> Array:
     block : array of shape (n, d)
     """
     if hasattr(block, "iloc"):
-        values = block.to_numpy()
-        if values.dtype == object:
-            block = block.to_numpy(dtype=object, na_value=np.nan)
-        else:
-            block = values
+        frame, block = block, block.to_numpy()
+        if block.dtype == object:
+            block = frame.to_numpy(dtype=object, na_value=np.nan)
     elif hasattr(block, "get_column"):
         for label, column in zip(labels, block.iter_columns(), strict=True):
             first = column.head(1).to_numpy()
@@ -268,18 +303,17 @@ def _from_objects(values: np.ndarray, where: str, labels: list[Any]) -> np.ndarr
         values = values.astype(object)
     out = np.empty(values.shape)
     for (i, j), value in np.ndenumerate(values):
-        reason: str | TypeError | ValueError = "text" if not is_time else "a time"
         try:
-            if not is_time and not isinstance(value, str | bytes):
-                out[i, j] = np.nan if value is None else value
-                continue
+            if is_time or isinstance(value, str | bytes):
+                raise ValueError("a time" if is_time else "text")
+            out[i, j] = np.nan if value is None else value
         except (TypeError, ValueError) as error:
-            reason = error
-        kind = TypeError if isinstance(reason, TypeError) else ValueError
-        raise kind(
-            f"{where}: row {i}, column {labels[j]!r} holds {value!r:.80}, which is not "
-            f"a number ({reason}). Encode the column as numbers, or leave it out."
-        )
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            raise kind(
+                f"{where}: row {i}, column {labels[j]!r} holds {value!r:.80}, which "
+                f"is not a number ({error}). Encode the column as numbers, or leave it "
+                "out."
+            ) from error
     return out
 
 

@@ -10,13 +10,7 @@ from scipy.optimize import linprog
 
 from kernelweave.protocols import Polyhedron, WeightSet
 
-__all__ = [
-    "CappedSimplex",
-    "PolyhedralSet",
-    "box_maximizer",
-    "linear_program",
-    "master_program",
-]
+__all__ = ["CappedSimplex", "PolyhedralSet", "box_maximizer", "linear_program"]
 
 #: The tightest feasibility and optimality tolerance that HiGHS accepts.
 LP_TOLERANCE = 1e-10
@@ -25,7 +19,7 @@ LP_TOLERANCE = 1e-10
 def linear_program(
     cost: np.ndarray, allowed: Polyhedron
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-    """``min <cost, x>`` over a polyhedron, with HiGHS.
+    """``min <cost, x>`` over a polyhedron, with HiGHS, whatever the size of the cost.
 
     Returns
     -------
@@ -39,13 +33,14 @@ def linear_program(
 
     None if HiGHS finds no optimum.
     """
+    size = float(np.max(np.abs(cost))) or 1.0
     options = {
         "primal_feasibility_tolerance": LP_TOLERANCE,
         "dual_feasibility_tolerance": LP_TOLERANCE,
     }
     for method in ("highs-ds", "highs-ipm"):
         result = linprog(
-            cost,
+            cost / size,
             A_ub=allowed.below,
             b_ub=allowed.below_to,
             A_eq=allowed.equal,
@@ -56,50 +51,8 @@ def linear_program(
         )
         if result.status == 0:
             prices = np.maximum(-result.ineqlin.marginals, 0.0)
-            return result.x, prices, -result.eqlin.marginals
+            return result.x, size * prices, -size * result.eqlin.marginals
     return None
-
-
-def master_program(
-    linear: np.ndarray, scores: np.ndarray, allowed: Polyhedron
-) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-    """``min t`` subject to ``t >= linear_r - <scores_r, w>`` and w in a polyhedron.
-
-    Parameters
-    ----------
-    linear, scores : ndarray of shape (r,) and (r, m)
-        The cuts.
-    allowed : Polyhedron
-        The set of allowed w.
-
-    Returns
-    -------
-    weights : ndarray of shape (m,)
-        The minimiser.
-    multipliers : ndarray of shape (r,)
-        Multipliers of the cuts, non-negative.
-    prices : ndarray
-        Multipliers of the inequalities of the polyhedron.
-    """
-    r, m = scores.shape
-    cuts = -np.column_stack([scores, np.ones(r)])
-    with_t = Polyhedron(
-        _widened(allowed.equal),
-        allowed.equal_to,
-        np.concatenate([cuts, _widened(allowed.below)]),
-        np.concatenate([-linear, allowed.below_to]),
-        np.concatenate([allowed.limits, [[-np.inf, np.inf]]]),
-    )
-    answer = linear_program(np.append(np.zeros(m), 1.0), with_t)
-    if answer is None:
-        return None
-    x, prices, _ = answer
-    return x[:m], prices[:r], prices[r:]
-
-
-def _widened(rows: np.ndarray) -> np.ndarray:
-    """Rows (r, m) with a zero appended for t, (r, m + 1)."""
-    return np.column_stack([rows, np.zeros(len(rows))])
 
 
 def box_maximizer(scores: np.ndarray, limits: np.ndarray) -> np.ndarray:
@@ -166,7 +119,7 @@ class PolyhedralSet(WeightSet):
         allowed, centre = self.polyhedron(m), self.start(m)
         off = allowed.equal @ weights - allowed.equal_to
         step = weights - np.linalg.pinv(allowed.equal) @ off - centre
-        rows, room = _inequalities(allowed)
+        rows, room = allowed.inequalities()
         slack, change = room - rows @ centre, rows @ step
         closing = change > 0.0
         ratios = np.maximum(slack[closing], 0.0) / change[closing]
@@ -175,19 +128,16 @@ class PolyhedralSet(WeightSet):
     def violation(self, weights: np.ndarray) -> float:
         """The largest violation of a constraint; 0 inside."""
         allowed = self.polyhedron(len(weights))
-        rows, room = _inequalities(allowed)
-        missed = [
-            rows @ weights - room,
-            np.abs(allowed.equal @ weights - allowed.equal_to),
-        ]
-        return float(np.max(np.concatenate([*missed, [0.0]])))
+        rows, room = allowed.inequalities()
+        off = np.abs(allowed.equal @ weights - allowed.equal_to)
+        return float(np.max(np.append(rows @ weights - room, off), initial=0.0))
 
     def _centre(self, m: int) -> tuple[np.ndarray, float]:
         """The point deepest inside the set, and its depth."""
         allowed = self.polyhedron(m)
-        rows, room = _inequalities(allowed)
+        rows, room = allowed.inequalities()
         deeper = Polyhedron(
-            np.column_stack([allowed.equal, np.zeros(len(allowed.equal))]),
+            np.pad(allowed.equal, ((0, 0), (0, 1))),
             allowed.equal_to,
             np.column_stack([rows, np.linalg.norm(rows, axis=1)]),
             room,
@@ -209,20 +159,10 @@ class PolyhedralSet(WeightSet):
                 f"{self!r}: weight {i} has the limits {allowed.limits[i]}; a bound on "
                 "the optimum needs finite limits"
             )
-        size = float(np.max(np.abs(scores))) or 1.0
-        answer = linear_program(-scores / size, allowed)
+        answer = linear_program(-scores, allowed)
         if answer is None:
             raise ValueError(f"a linear program over {self!r} could not be solved")
-        point, prices, equal_prices = answer
-        return allowed, (point, size * prices, size * equal_prices)
-
-
-def _inequalities(allowed: Polyhedron) -> tuple[np.ndarray, np.ndarray]:
-    """All inequalities, limits included, as ``rows w <= room``."""
-    one = np.eye(len(allowed.limits))
-    rows = np.concatenate([allowed.below, one, -one])
-    low, high = allowed.limits.T
-    return rows, np.concatenate([allowed.below_to, high, -low])
+        return allowed, answer
 
 
 #: Slack in the sum of the caps that counts as zero.
@@ -264,11 +204,11 @@ class CappedSimplex(PolyhedralSet):
         return m == 1 or bool(np.sum(self._caps(m)) <= 1.0 + NO_ROOM)
 
     def support(self, scores: np.ndarray) -> float:
-        """Weights raised to their caps, best score first, until the sum is 1."""
+        """``max <scores, w>``, exactly."""
         return float(scores @ self.maximizer(scores))
 
     def maximizer(self, scores: np.ndarray) -> np.ndarray:
-        """The weights that attain :meth:`support`."""
+        """Weights raised to their caps, best score first, until the sum is 1."""
         return box_maximizer(scores, self.polyhedron(len(scores)).limits)
 
     def scale(self, weights: np.ndarray) -> np.ndarray:

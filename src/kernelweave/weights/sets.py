@@ -6,7 +6,7 @@ import numpy as np
 
 from kernelweave.protocols import Polyhedron, WeightSet
 
-__all__ = ["LpBall", "Simplex", "Uniform"]
+__all__ = ["LpBall", "Simplex", "SumToOne", "Uniform"]
 
 
 class LpBall(WeightSet):
@@ -80,7 +80,22 @@ def _norm(x: np.ndarray, q: float) -> float:
     return largest * float(np.linalg.norm(x / largest, q))
 
 
-class Simplex(WeightSet):
+class SumToOne(WeightSet):
+    """What sets of weights that sum to one have in common."""
+
+    def start(self, m: int) -> np.ndarray:
+        """Uniform weights."""
+        return np.full(m, 1.0 / m)
+
+    def scale(self, weights: np.ndarray) -> np.ndarray:
+        """Weights divided by their sum."""
+        return weights / np.sum(weights)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+class Simplex(SumToOne):
     """``{ w >= 0 : sum_i w_i = 1 }`` for kernels of equal trace: sparse weights.
 
     For kernels scaled to trace n this is ``theta' r = 1`` of Ye et al. (2007),
@@ -89,10 +104,6 @@ class Simplex(WeightSet):
 
     offers = frozenset({"norm", "polyhedron", "sparse"})
     norm = power = 1.0
-
-    def start(self, m: int) -> np.ndarray:
-        """Uniform weights."""
-        return np.full(m, 1.0 / m)
 
     def support(self, scores: np.ndarray) -> float:
         """The largest score."""
@@ -104,10 +115,6 @@ class Simplex(WeightSet):
         best[np.argmax(scores)] = 1.0
         return best
 
-    def scale(self, weights: np.ndarray) -> np.ndarray:
-        """Weights divided by their sum."""
-        return weights / np.sum(weights)
-
     def violation(self, weights: np.ndarray) -> float:
         """Largest negative weight, or the distance of the sum from 1."""
         return float(max(-np.min(weights), abs(np.sum(weights) - 1.0), 0.0))
@@ -116,19 +123,12 @@ class Simplex(WeightSet):
         """The sum and the signs, which imply all other limits."""
         return Polyhedron.sum_to_one(m, high=np.inf)
 
-    def __repr__(self) -> str:
-        return "Simplex()"
 
-
-class Uniform(WeightSet):
+class Uniform(SumToOne):
     """``{ (1/p, ..., 1/p) }``: the mean kernel, the baseline every method must beat."""
 
     offers = frozenset({"norm", "polyhedron"})
     norm, power = float("inf"), 1.0
-
-    def start(self, m: int) -> np.ndarray:
-        """The only point."""
-        return np.full(m, 1.0 / m)
 
     def support(self, scores: np.ndarray) -> float:
         """The mean score."""
@@ -153,6 +153,3 @@ class Uniform(WeightSet):
     def polyhedron(self, m: int) -> Polyhedron:
         """The only point."""
         return Polyhedron.sum_to_one(m, 1.0 / m, 1.0 / m)
-
-    def __repr__(self) -> str:
-        return "Uniform()"

@@ -9,8 +9,9 @@ from kernelweave._array import eps, to_numpy
 from kernelweave._memory import require_memory
 from kernelweave._tolerances import ROUNDING_UNITS
 from kernelweave.kernels.banks.dense import combine_in_double
-from kernelweave.protocols import Bank, Polyhedron, WeightSet
+from kernelweave.protocols import Bank, Polyhedron
 from kernelweave.weights.polyhedral import box_maximizer, linear_program
+from kernelweave.weights.sets import SumToOne
 
 __all__ = ["SignedSum"]
 
@@ -35,7 +36,7 @@ EQUAL = 1e-3
 COLLINEAR = 1e8
 
 
-class SignedSum(WeightSet):
+class SignedSum(SumToOne):
     """``{ w : sum_i w_i = 1, sum_i w_i G_i PSD over all rows, abs(w_i) <= bound }``.
 
     The set of Lanckriet et al. (2002), Eqs. 11 and 12, which constrain the sum rather
@@ -68,6 +69,7 @@ class SignedSum(WeightSet):
     """
 
     offers = frozenset({"cuts"})
+    power = 1.0
 
     def __init__(self, bank: Bank, bound: float = 100.0) -> None:
         if not (np.isfinite(bound) and bound >= 1.0):
@@ -77,12 +79,7 @@ class SignedSum(WeightSet):
         self.cuts, self.n_eigen = np.zeros((0, bank.n_kernels)), 0
         self._last: tuple[bytes, float, np.ndarray] | None = None
         self._null = max(NULL, ROUNDING_UNITS * bank.n_samples * eps(bank.like))
-        self._whitener, self._largest = _whitening(bank, self._null)
-        self._whitened = _whitened(bank, self._whitener)
-
-    def start(self, m: int) -> np.ndarray:
-        """Uniform weights."""
-        return np.full(m, 1.0 / m)
+        self._whitener, self._whitened, self._largest = _whitened(bank, self._null)
 
     def support(self, scores: np.ndarray) -> float:
         """An upper bound on ``max <scores, w>``, by linear programs over the cuts.
@@ -95,10 +92,6 @@ class SignedSum(WeightSet):
         """The best point of the set found by :meth:`support`, (m,)."""
         return self._maximize(scores)[1]
 
-    def scale(self, weights: np.ndarray) -> np.ndarray:
-        """Weights divided by their sum."""
-        return weights / np.sum(weights)
-
     def violation(self, weights: np.ndarray) -> float:
         """The largest of: error of the sum, excess over the bound, negative eigenvalue.
 
@@ -108,7 +101,7 @@ class SignedSum(WeightSet):
         others, own = self._split(weights)
         if not np.all(np.isfinite(weights)):
             return float("nan")
-        total = _sum(self.bank, own)
+        total = to_numpy(combine_in_double(self.bank, own))
         lowest = linalg.eigvalsh(total, subset_by_index=[0, 0], check_finite=False)[0]
         noise = self._null * float(np.sum(np.abs(own)))
         return max(
@@ -140,17 +133,12 @@ class SignedSum(WeightSet):
         share = (goal - lowest) / (level - lowest)
         return self.scale((1.0 - share) * weights + share * centre)
 
-    def limits(self, m: int) -> np.ndarray:
-        """Lower and upper limits of each of m weights, (m, 2)."""
-        out = np.tile([-self.bound, self.bound], (m, 1))
-        out[: m - self.bank.n_kernels] = [0.0, 1.0]
-        return out
-
     def polyhedron(self, m: int) -> Polyhedron:
         """The polyhedron of all cuts for m weights, which contains the set."""
-        zeros = np.zeros((len(self.cuts), m - self.bank.n_kernels))
-        below = -np.concatenate([zeros, self.cuts], axis=1)
-        low, high = self.limits(m).T
+        others = m - self.bank.n_kernels
+        below = -np.pad(self.cuts, ((0, 0), (others, 0)))
+        high = np.where(np.arange(m) < others, 1.0, self.bound)
+        low = np.where(np.arange(m) < others, 0.0, -self.bound)
         return Polyhedron.sum_to_one(m, low, high, below)
 
     def condition(self) -> float:
@@ -224,24 +212,24 @@ class SignedSum(WeightSet):
         key = scores.tobytes()
         if self._last is not None and self._last[0] == key:
             return self._last[1], self._last[2]
-        limits, best = self.limits(len(scores)), self.start(len(scores))
-        size = float(np.max(np.abs(scores))) or 1.0
-        upper, idle = float(scores @ box_maximizer(scores, limits)), 0
+        best, idle = self.start(len(scores)), 0
+        limits = self.polyhedron(len(scores)).limits
+        enough = SUPPORT_TOLERANCE * (float(np.max(np.abs(scores))) or 1.0)
+        upper = float(scores @ box_maximizer(scores, limits))
         for _ in range(SUPPORT_ROUNDS):
             before = upper - scores @ best
             outside = self.polyhedron(len(scores))
-            answer = linear_program(-scores / size, outside)
+            answer = linear_program(-scores, outside)
             if answer is None:
                 break
             point, prices, _ = answer
-            relaxed = scores - size * prices @ outside.below
+            relaxed = scores - prices @ outside.below
             upper = min(upper, float(relaxed @ box_maximizer(relaxed, limits)))
             inside = self.separate(point)
             if scores @ inside > scores @ best:
                 best = inside
             left = upper - scores @ best
             idle = 0 if left < before else idle + 1
-            enough = SUPPORT_TOLERANCE * size
             if left <= enough or inside is point or idle == IDLE:
                 break
         self._last = (key, upper, best)
@@ -260,32 +248,25 @@ def _positive_traces(bank: Bank) -> np.ndarray:
     return traces
 
 
-def _sum(bank: Bank, weights: np.ndarray) -> np.ndarray:
-    """``sum_i w_i G_i`` in float64, (n, n)."""
-    return to_numpy(combine_in_double(bank, weights))
+def _whitened(bank: Bank, null: float) -> tuple[np.ndarray, np.ndarray, float]:
+    """W (n, r) with ``W'K W = I`` for the mean kernel K, and all ``W'G_i W`` (p, r, r).
 
-
-def _whitening(bank: Bank, null: float) -> tuple[np.ndarray, float]:
-    """W (n, r) with ``W'K W = I`` for the mean kernel K, and K's largest eigenvalue."""
+    The last result is the largest eigenvalue of K.
+    """
     p, n = bank.n_kernels, bank.n_samples
     require_memory(
         (p + 4) * n * n * 8,
         f"weights of any sign for {p} kernels over {n} rows",
         "use fewer kernels or rows, or weights of one sign",
     )
-    mean = _sum(bank, np.full(p, 1.0 / p))
+    mean = to_numpy(combine_in_double(bank, np.full(p, 1.0 / p)))
     values, vectors = linalg.eigh(mean, check_finite=False)
     largest = float(values[-1])
     keep = values > null * largest
-    return vectors[:, keep] / np.sqrt(values[keep]), largest
-
-
-def _whitened(bank: Bank, whitener: np.ndarray) -> np.ndarray:
-    """``W'G_i W`` of every kernel, (p, r, r)."""
-    r = whitener.shape[1]
-    out = np.empty((bank.n_kernels, r, r))
-    for i in range(bank.n_kernels):
+    whitener = vectors[:, keep] / np.sqrt(values[keep])
+    whitened = np.empty((p, whitener.shape[1], whitener.shape[1]))
+    for i in range(p):
         kernel = to_numpy(bank.kernel(i)).astype(np.float64)
         product = whitener.T @ (kernel @ whitener)
-        out[i] = 0.5 * (product + product.T)
-    return out
+        whitened[i] = 0.5 * (product + product.T)
+    return whitener, whitened, largest

@@ -11,18 +11,18 @@ from kernelweave._array import (
     Array,
     add_scaled,
     as_float,
-    device,
-    from_numpy,
+    empty,
     inner_products,
     is_numpy,
     namespace,
     squared_norm,
+    take,
+    tensor_sum,
     to_numpy,
+    zeros,
 )
 from kernelweave._memory import require_memory, row_chunks
 from kernelweave.protocols import Bank
-
-__all__ = ["DenseBank", "KernelBank", "combine_in_double", "host_stack", "take_square"]
 
 
 class KernelBank(ABC):
@@ -85,8 +85,7 @@ class KernelBank(ABC):
             Whether the caller reads only the lower triangle, as a factorisation does;
             the entries above it are then unspecified.
         """
-        xp, n = namespace(self.like), self.n_samples
-        total = xp.zeros((n, n), dtype=self.like.dtype, device=device(self.like))
+        total = zeros((self.n_samples, self.n_samples), self.like)
         for i in np.flatnonzero(weights):
             total = add_scaled(total, self.kernel(int(i)), float(weights[i]))
         return total
@@ -138,19 +137,17 @@ class _Part(KernelBank):
 
 def take_square(gram: Array, rows: np.ndarray) -> Array:
     """The submatrix of a matrix (n, n) with these rows and columns, (r, r)."""
-    xp = namespace(gram)
-    index = from_numpy(rows, gram, xp.int64)
-    return xp.take(xp.take(gram, index, axis=0), index, axis=1)
+    return take(take(gram, rows), rows, axis=1)
 
 
 def combine_in_double(
     bank: Bank, weights: np.ndarray, out: Array | None = None
 ) -> Array:
     """``sum_i w_i G_i`` in float64, whatever the dtype of the kernels, (n, n)."""
-    xp, n = namespace(bank.like), bank.n_samples
+    xp = namespace(bank.like)
     if bank.like.dtype == xp.float64:
         return bank.combine(weights, out=out)
-    total = xp.zeros((n, n), dtype=xp.float64, device=device(bank.like))
+    total = zeros((bank.n_samples, bank.n_samples), bank.like, xp.float64)
     for i, weight in enumerate(weights):
         total = add_scaled(total, as_float(bank.kernel(i), xp.float64), float(weight))
     return total
@@ -210,14 +207,14 @@ class DenseBank(KernelBank):
         n = len(rows)
         if n == self.n_samples:
             return self
-        xp, shape = namespace(self.stack), (self.n_kernels, n, n)
+        bits = namespace(self.stack).finfo(self.stack.dtype).bits
         require_memory(
-            self.n_kernels * n * n * xp.finfo(self.stack.dtype).bits // 8,
+            self.n_kernels * n * n * bits // 8,
             f"{self.n_kernels} kernels of {n} rows",
             "use fewer rows",
             self.stack,
         )
-        out = xp.empty(shape, dtype=self.stack.dtype, device=device(self.stack))
+        out = empty((self.n_kernels, n, n), self.stack)
         for i in range(self.n_kernels):
             out[i, :, :] = take_square(self.kernel(i), rows)
         return DenseBank(out, self.names)
@@ -237,16 +234,11 @@ class DenseBank(KernelBank):
             Whether the caller reads only the lower triangle, as a factorisation does;
             the entries above it are then unspecified and need not be finite.
         """
-        xp, n = namespace(self.stack), self.n_samples
-        if out is None:
-            out = xp.zeros((n, n), dtype=self.stack.dtype, device=device(self.stack))
-        w = np.asarray(weights, dtype=np.float64)
+        n, w = self.n_samples, np.asarray(weights, dtype=np.float64)
+        out = zeros((n, n), self.stack) if out is None else out
         for rows in row_chunks(n, self.n_kernels * n, self.block_entries):
             if is_numpy(self.stack):
-                block = self.stack[:, rows, :]
-                flat = xp.reshape(block, (self.n_kernels, -1))
-                total = from_numpy(w, block) @ flat
-                out[rows, :] = xp.reshape(total, block.shape[1:])
+                out[rows, :] = tensor_sum(w, self.stack[:, rows, :])
             else:  # GPU libraries index the entries of one product with 32 bits
                 columns = slice(0, rows.stop if lower else n)
                 part = self.stack[0, rows, columns] * float(w[0])
@@ -257,16 +249,7 @@ class DenseBank(KernelBank):
 
     def apply(self, b: Array) -> Array:
         """``G_i B`` for every kernel, (p, n, k), in the precision of ``b`` (n, k)."""
-        xp = namespace(self.stack)
-        if b.dtype == self.stack.dtype:
-            if is_numpy(b):
-                flat = xp.reshape(self.stack, (-1, self.n_samples))  # one tall product
-                return xp.reshape(flat @ b, (self.n_kernels, *b.shape))
-            return xp.stack([self.stack[i, :, :] @ b for i in range(self.n_kernels)])
-        # A float64 certificate on float32 kernels: upcast a block of rows at a time.
-        shape = (self.n_kernels, *b.shape)
-        out = xp.empty(shape, dtype=b.dtype, device=device(b))
-        for i in range(self.n_kernels):
-            for rows in row_chunks(self.n_samples, self.n_samples, self.block_entries):
-                out[i, rows, :] = as_float(self.stack[i, rows, :], b.dtype) @ b
-        return out
+        if not is_numpy(b) or b.dtype != self.stack.dtype:
+            return super().apply(b)
+        flat = self.stack.reshape(-1, self.n_samples)  # one tall product
+        return (flat @ b).reshape(self.n_kernels, *b.shape)

@@ -11,17 +11,16 @@ from scipy import linalg
 from kernelweave._array import (
     Array,
     as_float,
-    device,
     from_numpy,
-    inner_products,
     is_numpy,
     namespace,
+    squared_norm,
+    take,
     to_numpy,
+    zeros,
 )
 from kernelweave._memory import row_chunks
 from kernelweave.kernels.banks.dense import KernelBank
-
-__all__ = ["FeatureBank"]
 
 #: A weight this far below the largest adds nothing to a sum of doubles.
 NOTHING = 1e-18
@@ -97,9 +96,8 @@ class FeatureBank(KernelBank):
         """
         weights = np.asarray(weights, dtype=np.float64)
         used = np.flatnonzero(np.abs(weights) > NOTHING * np.max(np.abs(weights)))
-        xp, n = namespace(self.features), self.n_samples
         if len(used) == 0:
-            return xp.zeros((n, n), dtype=self.like.dtype, device=device(self.like))
+            return zeros((self.n_samples, self.n_samples), self.like)
         if self.triangular and is_numpy(self.features) and np.all(weights >= 0):
             return self._combine_triangular(weights, out, lower)
         columns = self.columns(used)
@@ -151,9 +149,7 @@ class FeatureBank(KernelBank):
         """The kernels on some of the rows."""
         if len(rows) == self.n_samples:
             return self
-        index = from_numpy(rows, self.features, namespace(self.features).int64)
-        features = namespace(self.features).take(self.features, index, axis=0)
-        return FeatureBank(features, self.widths, self.names)
+        return FeatureBank(take(self.features, rows), self.widths, self.names)
 
     def apply(self, b: Array) -> Array:
         """``G_i B`` for every kernel, (p, n, k), in the precision of ``b`` (n, k)."""
@@ -176,9 +172,6 @@ class FeatureBank(KernelBank):
 
     def sizes(self, kernels: np.ndarray) -> np.ndarray:
         """Frobenius norms of the kernels with these indices."""
-        found = []
-        for i in kernels:
-            part = self.features[:, self.blocks[int(i)]]
-            small = part.T @ part if part.shape[1] < part.shape[0] else part @ part.T
-            found.append(float(inner_products(small[None, :, :], small)[0]) ** 0.5)
-        return np.array(found)
+        parts = [self.features[:, self.blocks[int(i)]] for i in kernels]
+        narrow = [part if part.shape[1] < part.shape[0] else part.T for part in parts]
+        return np.array([squared_norm(part.T @ part) ** 0.5 for part in narrow])

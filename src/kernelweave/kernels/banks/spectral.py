@@ -9,8 +9,6 @@ from kernelweave._memory import require_memory
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.kernels.checks import symmetric
 
-__all__ = ["SpectralBank", "feature_coefficients", "spectral_bank"]
-
 
 class SpectralBank(DenseBank):
     """The kernels ``G_i = n v_i v_i'`` of orthonormal vectors, each of trace n.

@@ -19,17 +19,19 @@ from kernelweave._array import (
     is_square_safe,
     to_numpy,
 )
+from kernelweave._memory import prefixed
 from kernelweave.kernels.base import Kernel
-from kernelweave.kernels.features.base import FeatureMap
-from kernelweave.kernels.features.exact import LinearFeatures, exact_map, exact_width
-from kernelweave.kernels.features.fourier import FourierFeatures
-from kernelweave.kernels.features.nystroem import NystroemFeatures
-from kernelweave.kernels.frame import check_outliers, name_largest
-from kernelweave.kernels.functions import Standardizer, apply_step
-from kernelweave.kernels.spec import resolve_kernels
-from kernelweave.views.columns import View
-
-__all__ = ["FeatureRecipe", "FeatureReport", "MapReport", "choose_map"]
+from kernelweave.kernels.features.maps import (
+    FeatureMap,
+    FourierFeatures,
+    LinearFeatures,
+    NystroemFeatures,
+    exact_map,
+    exact_width,
+)
+from kernelweave.kernels.functions import RBF, Laplacian, Standardizer, apply_steps
+from kernelweave.kernels.spec import check_outliers, name_largest, resolve_kernels
+from kernelweave.views.columns import View, some
 
 #: A held-out kernel error above this earns a remark in the certificate.
 POOR = 0.2
@@ -96,13 +98,11 @@ class FeatureReport:
                 "the optimum is that of approximate kernels: the held-out kernel error "
                 f"is at most {self.worst_error:.2g} (features_ has one for each kernel)"
             )
-        poor = [m.kernel for m in approximate if m.error > POOR]
+        poor = [repr(m.kernel) for m in approximate if m.error > POOR]
         if poor:
-            shown = ", ".join(repr(name) for name in poor[:3])
-            more = f" and {len(poor) - 3} more" if len(poor) > 3 else ""
             lines.append(
-                f"the features of {shown}{more} are a poor copy of the kernel: a "
-                "larger n_features would change the answer"
+                f"the features of {some(poor, most=3)} are a poor copy of the kernel: "
+                "a larger n_features would change the answer"
             )
         return lines
 
@@ -148,16 +148,10 @@ def choose_map(
         Machine precision of the rows to be mapped.
     """
     width = exact_width(kernel, sample.shape[1])
-    if method == "exact":
-        if width is None:
-            raise ValueError(
-                f"{kernel.label} has no finite exact features; use features='nystroem' "
-                "or 'random', or a linear, cosine or polynomial kernel"
-            )
+    short = width is not None and width <= EXACT_FACTOR * n_features
+    if method == "exact" or short:
         return exact_map(kernel, sample)
-    if width is not None and width <= EXACT_FACTOR * n_features:
-        return exact_map(kernel, sample)
-    if method == "random" and FourierFeatures.supports(kernel):
+    if method == "random" and isinstance(kernel, RBF | Laplacian):
         origin = column_means(sample)
         return FourierFeatures(kernel, sample.shape[1], n_features, rng, origin)
     return NystroemFeatures(kernel, sample, n_features, rng, precision=precision)
@@ -211,41 +205,33 @@ class FeatureRecipe:
         n_features: int,
         seed: int = 0,
     ) -> None:
-        self.names: list[str] = []
-        self.view_names: list[str] = []
-        self.maps: list[FeatureMap] = []
-        self.steps: list[tuple[Any, ...]] = []
-        self.view_of: list[int] = []
-        self.sparse: list[bool] = []
-        self.noise: list[float] = []
-        self.views = views
+        found: list[tuple[int, Kernel, FeatureMap]] = []
         for number, (view, rows) in enumerate(zip(views, sample, strict=True)):
-            dense = rows.toarray() if issparse(rows) else to_numpy(rows)
+            dense = _dense(rows)
             check_outliers(view, dense)
             limits = np.finfo(dense.dtype)
             dense = np.ascontiguousarray(dense, dtype=np.float64)
             some = dense[:: -(-len(dense) // SOME_ROWS)]
             for kernel in resolve_kernels(view.kernel, some, view.name, limits.bits):
-                rng = np.random.default_rng([seed, len(self.maps)])
-                seen = _through(kernel.steps, dense)
-                try:
+                rng = np.random.default_rng([seed, len(found)])
+                seen = apply_steps(kernel.steps, dense)
+                with prefixed(f"View {view.name!r}: "):
                     made = choose_map(
                         kernel.core, seen, method, n_features, rng, float(limits.eps)
                     )
-                except ValueError as error:
-                    raise ValueError(f"View {view.name!r}: {error}") from error
-                self._add(view.name, number, kernel, made)
-                scaled = all(isinstance(step, Standardizer) for step in kernel.steps)
-                linear = isinstance(made, LinearFeatures)
-                self.sparse.append(issparse(rows) and linear and scaled)
-
-    def _add(self, view: str, number: int, kernel: Kernel, made: FeatureMap) -> None:
-        self.maps.append(made)
-        self.steps.append(kernel.steps)
-        self.noise.append(kernel.noise)
-        self.view_of.append(number)
-        self.names.append(f"{view}: {kernel.label}")
-        self.view_names.append(view)
+                found.append((number, kernel, made))
+        self.views, self.view_of = views, [v for v, _, _ in found]
+        self.view_names = [views[v].name for v in self.view_of]
+        self.names = [f"{views[v].name}: {kernel.label}" for v, kernel, _ in found]
+        self.steps = [kernel.steps for _, kernel, _ in found]
+        self.noise = [kernel.noise for _, kernel, _ in found]
+        self.maps = [made for _, _, made in found]
+        self.sparse = [
+            issparse(sample[v])
+            and isinstance(made, LinearFeatures)
+            and all(isinstance(step, Standardizer) for step in kernel.steps)
+            for v, kernel, made in found
+        ]
 
     @property
     def n_features(self) -> int:
@@ -297,7 +283,7 @@ class FeatureRecipe:
                 if key not in passed:
                     rows = views[self.view_of[i]]
                     rows = rows.toarray() if issparse(rows) else rows
-                    passed[key] = _through(self.steps[i], rows)
+                    passed[key] = apply_steps(self.steps[i], rows)
                 made.write(passed[key], block)
             if not is_square_safe(block):
                 raise self._out_of_range(i, views[self.view_of[i]])
@@ -315,11 +301,10 @@ class FeatureRecipe:
     def means(self, sample: list[Any]) -> np.ndarray:
         """Means (D,) of the features over rows in host memory; 0 for sparse kernels."""
         means = np.zeros(self.n_features)
-        dense = [i for i, is_sparse in enumerate(self.sparse) if not is_sparse]
-        rows = [r.toarray() if issparse(r) else to_numpy(r) for r in sample]
-        for i in dense:
-            out = np.empty((rows[0].shape[0], self.maps[i].n_features))
-            self.write([r.astype(np.float64) for r in rows], out, [i])
+        rows = [_dense(block).astype(np.float64) for block in sample]
+        for i in np.flatnonzero(~np.array(self.sparse)):
+            out = np.empty((len(rows[0]), self.maps[i].n_features))
+            self.write(rows, out, [int(i)])
             means[self.blocks[i]] = out.mean(axis=0)
         return means
 
@@ -347,15 +332,13 @@ class FeatureRecipe:
         probe : list of ndarrays of shape (q, d_view)
             Rows of each view, in host memory.
         """
-        rows = [r.toarray() if issparse(r) else to_numpy(r) for r in probe]
-        rows = [r.astype(np.float64) for r in rows]
+        rows = [_dense(block).astype(np.float64) for block in probe]
         found = []
-        for i, (name, made) in enumerate(zip(self.names, self.maps, strict=True)):
-            error = 0.0
-            if not made.exact:
-                error = kernel_error(
-                    made, _through(self.steps[i], rows[self.view_of[i]])
-                )
+        for name, made, steps, v in zip(
+            self.names, self.maps, self.steps, self.view_of, strict=True
+        ):
+            exact = made.exact
+            error = 0.0 if exact else kernel_error(made, apply_steps(steps, rows[v]))
             found.append(MapReport(name, made.how, made.n_features, error))
         return tuple(found)
 
@@ -377,12 +360,6 @@ def _centred(matrix: np.ndarray) -> np.ndarray:
     return matrix - means[None, :] - means[:, None] + means.mean()
 
 
-def _through(steps: tuple[Any, ...], rows: Array) -> Array:
-    for step in steps:
-        rows = apply_step(step, rows)
-    return rows
-
-
 def _move_step(step: Any, like: Array) -> Any:
     if not isinstance(step, Standardizer):
         return step  # other transformers always work on NumPy arrays
@@ -390,6 +367,11 @@ def _move_step(step: Any, like: Array) -> Any:
     moved.mean_ = from_numpy(to_numpy(step.mean_), like)
     moved.scale_ = from_numpy(to_numpy(step.scale_), like)
     return moved
+
+
+def _dense(rows: Any) -> np.ndarray:
+    """Rows in host memory, as a dense array."""
+    return rows.toarray() if issparse(rows) else to_numpy(rows)
 
 
 def as_chunk(views: list[Any], like: Array) -> list[Any]:

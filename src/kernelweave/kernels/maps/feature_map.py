@@ -11,17 +11,15 @@ from scipy.sparse import csr_array, issparse
 from kernelweave._array import (
     Array,
     as_float,
-    device,
+    at_home,
+    empty,
     from_numpy,
     namespace,
-    same_home,
     to_numpy,
 )
 from kernelweave._memory import row_chunks
 from kernelweave.kernels.features.recipe import FeatureRecipe, as_chunk
-from kernelweave.kernels.maps.kernel_map import warn_constant
-
-__all__ = ["FeatureKernelMap"]
+from kernelweave.kernels.maps.kernel_map import add, warn_constant
 
 #: Number of feature entries per chunk of new rows.
 CHUNK_ENTRIES = 2**23
@@ -76,50 +74,35 @@ class FeatureKernelMap:
             Coefficients of the features of these kernels, concatenated.
         """
         wanted = [int(i) for i in np.flatnonzero(weights)]
-        blocks = self.recipe.blocks
-        places = np.concatenate(
-            [np.arange(blocks[i].start, blocks[i].stop) for i in wanted]
-        )
-        offset = self.mean[places] @ to_numpy(coef).astype(np.float64)  # (k,)
-        xp, m = namespace(coef), rows[0].shape[0]
-        out = xp.zeros((m, coef.shape[1]), dtype=coef.dtype, device=device(coef))
-        here = (
-            coef
-            if same_home(coef, self.like)
-            else from_numpy(to_numpy(coef), self.like)
-        )
-        for part in row_chunks(m, max(len(places), 1), CHUNK_ENTRIES):
-            piece = self._project([block[part, :] for block in rows], wanted, here)
-            piece = as_float(piece, here.dtype) - from_numpy(offset, here)[None, :]
-            home = same_home(piece, coef)
-            out[part, :] = piece if home else from_numpy(to_numpy(piece), coef)
-        return out
+        mean = np.concatenate([self.mean[self.recipe.blocks[i]] for i in wanted])
+        here = at_home(coef, self.like)
+        offset = from_numpy(mean @ to_numpy(coef).astype(np.float64), here)  # (k,)
+        pieces = [
+            self._project([block[part, :] for block in rows], wanted, here) - offset
+            for part in row_chunks(rows[0].shape[0], len(mean), CHUNK_ENTRIES)
+        ]
+        return at_home(namespace(here).concat(pieces, axis=0), coef)
 
     def _project(self, rows: list[Any], wanted: list[int], coef: Array) -> Array:
         """``z(rows) coef``: dense features in one product, sparse ones separately."""
         recipe, widths = self.recipe, self.recipe.widths
-        ends = np.cumsum([0, *(widths[i] for i in wanted)])
-        parts = dict(zip(wanted, pairwise(ends), strict=True))
+        ends = pairwise(np.cumsum([0, *(widths[i] for i in wanted)]))
+        own = {i: coef[a:b, :] for i, (a, b) in zip(wanted, ends, strict=True)}
         dense = [i for i in wanted if not recipe.sparse[i]]
-        xp = namespace(coef)
-        m = rows[0].shape[0]
-        total = xp.zeros((m, coef.shape[1]), dtype=coef.dtype, device=device(coef))
+        xp, total = namespace(coef), None
         if dense:
             views = as_chunk(
                 [r.toarray() if issparse(r) else r for r in rows], self.like
             )
-            width = sum(widths[i] for i in dense)
-            features = xp.empty(
-                (m, width), dtype=self.like.dtype, device=device(self.like)
-            )
+            shape = (rows[0].shape[0], sum(widths[i] for i in dense))
+            features = empty(shape, self.like)
             recipe.write(views, features, dense)
-            kept = [coef[parts[i][0] : parts[i][1], :] for i in dense]
-            total = total + features @ xp.concat(kept, axis=0)
+            total = features @ xp.concat([own[i] for i in dense], axis=0)
+            total = as_float(total, coef.dtype)
         for i in wanted:
             if recipe.sparse[i]:
                 block = rows[recipe.view_of[i]]
                 block = block if issparse(block) else csr_array(to_numpy(block))
-                features = recipe.sparse_features(i, block)
-                product = features @ to_numpy(coef[parts[i][0] : parts[i][1], :])
-                total = total + from_numpy(np.asarray(product), coef)
+                product = recipe.sparse_features(i, block) @ to_numpy(own[i])
+                total = add(total, from_numpy(np.asarray(product), coef))
         return total

@@ -6,7 +6,8 @@ With ``P = I - 11'/n``, ``m = K1/n`` and ``g = 1'K1/n^2``::
     test rows       G(x) = s (k(x) - m - mean(k(x)) 1 + g 1)
     scale           s    = n / tr(P K P)
 
-so that every kernel has mean eigenvalue one and its original scale is forgotten.
+so that every kernel has mean eigenvalue one and its original scale is forgotten. The
+raw kernels K come from a source: groups of columns, or precomputed kernels.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import dataclasses
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from math import isfinite
 from typing import Any, Literal
 
@@ -22,31 +24,256 @@ import numpy as np
 
 from kernelweave._array import (
     Array,
-    device,
+    detached,
+    empty,
     eps,
     from_numpy,
     is_numpy,
     is_square_safe,
+    largest_of,
     namespace,
+    to_numpy,
+    zeros,
 )
 from kernelweave._memory import CACHE_ENTRIES, numbered, require_memory, row_chunks
 from kernelweave.exceptions import KernelWarning
-from kernelweave.kernels.banks.dense import DenseBank
-from kernelweave.kernels.checks import ensure_psd
-from kernelweave.kernels.maps.sources import Source
+from kernelweave.kernels.banks.dense import DenseBank, take_square
+from kernelweave.kernels.base import Kernel
+from kernelweave.kernels.checks import ensure_psd, symmetric
+from kernelweave.kernels.functions import Frame, apply_steps
+from kernelweave.kernels.spec import (
+    check_outliers,
+    gram_stack,
+    name_largest,
+    resolve_kernels,
+)
+from kernelweave.views.columns import View, some
+from kernelweave.views.missing import take_rows
 
-__all__ = [
-    "Centering",
-    "KernelMap",
-    "OutOfRangeError",
-    "center_and_scale",
-    "center_in_place",
-    "warn_constant",
-]
+#: Relative spread up to which the diagonal of a kernel counts as constant.
+CONSTANT_DIAGONAL = 1e-6
 
 
-class OutOfRangeError(ValueError):
-    """Kernel values, their trace or its reciprocal overflow in this precision."""
+class FeatureSource:
+    """Kernels on groups of columns, with parameters fixed by the training rows.
+
+    To save digits, the origin of the columns of a kernel that centring makes
+    independent of it may be moved; "as defined" means with the origin at zero.
+
+    Parameters
+    ----------
+    views : list of View
+        The names and kernels of the views.
+    blocks : list of arrays of shape (n, d_view)
+        The training rows of each view. Blocks that share memory with an array of the
+        caller are copied, since predictions need them for the life of the model.
+    observed : ndarray of bool of shape (n, v), default=None
+        Which rows have which view, if some lack one; rows that lack a view are ignored
+        there.
+
+    Attributes
+    ----------
+    names, view_names : list of str
+        The name of each kernel and of the view it belongs to.
+    n_samples : int
+        The number n of training rows.
+    like : array
+        Has the namespace, device and dtype of the kernels.
+    noise : list of float
+        Trace per row of each centred kernel that rounding of its input accounts for.
+    """
+
+    def __init__(
+        self, views: list[View], blocks: list[Array], observed: np.ndarray | None = None
+    ) -> None:
+        self.views, self.observed = views, observed
+        self.n_samples = int(blocks[0].shape[0])
+        if observed is not None:
+            blocks = [take_rows(*pair) for pair in zip(blocks, observed.T, strict=True)]
+        self.blocks = [detached(block) for block in blocks]
+        self.like = self.blocks[0]
+        self.kernels: list[list[Kernel]] = []
+        for v, (view, block) in enumerate(zip(views, self.blocks, strict=True)):
+            check_outliers(view, block, self._numbers(v))
+            self.kernels.append(resolve_kernels(view.kernel, block, view.name))
+        #: The view number of each kernel, and the kernel itself.
+        self.places = [(v, k) for v, own in enumerate(self.kernels) for k in own]
+        self.view_names = [views[v].name for v, _ in self.places]
+        self.names = [f"{views[v].name}: {kernel.label}" for v, kernel in self.places]
+        self.noise = [kernel.noise for _, kernel in self.places]
+        self._defined: dict[int, tuple[Array, float]] = {}
+
+    def fill(self, stack: Array) -> Iterator[bool]:
+        """Write symmetric Gram matrices to ``stack`` (p, n, n), one at a time.
+
+        If some rows lack the view, the matrix over the others goes into the upper left
+        corner of its slot, and the rest of the slot is undefined.
+
+        Yields
+        ------
+        bool
+            Once matrix i is in place, whether it is known to be PSD.
+        """
+        groups = zip(self.kernels, self.blocks, self.views, strict=True)
+        grams = chain.from_iterable(
+            gram_stack(kernels, block, view_name=view.name)
+            for kernels, block, view in groups
+        )
+        for i, (v, kernel) in enumerate(self.places):
+            size = self.blocks[v].shape[0]
+            stack[i, :size, :size] = next(grams)
+            if not kernel.psd:
+                _symmetrize(stack[i, :size, :size], self.names[i])
+            yield kernel.psd
+
+    def cross(self, rows: list[Array], wanted: list[int]) -> Iterator[Array]:
+        """Gram matrices (m, n) of the kernels ``wanted`` for the blocks ``rows``."""
+        places = [self.places[i] for i in wanted]
+        for v, block in enumerate(self.blocks):
+            chosen = [kernel for view, kernel in places if view == v]
+            if chosen:
+                name = self.views[v].name
+                yield from gram_stack(chosen, rows[v], block, view_name=name)
+
+    def diagonal(self, i: int, rows: list[Array], given: Array | None = None) -> Array:
+        """``k_i(x, x)`` (m,) of new rows; ``given`` is for precomputed kernels."""
+        v, kernel = self.places[i]
+        with np.errstate(over="ignore", invalid="ignore"):
+            return kernel.core.diagonal(apply_steps(kernel.steps, rows[v]))
+
+    def as_defined(self, i: int) -> tuple[Array, float]:
+        """Diagonal (n_i,) and smallest entry of kernel i over the rows that have it."""
+        if i not in self._defined:
+            v, kernel = self.places[i]
+            gram, xp = kernel.gram(self.blocks[v]), namespace(self.like)
+            diagonal = xp.asarray(xp.linalg.diagonal(gram), copy=True)
+            self._defined[i] = diagonal, float(xp.min(gram))
+        return self._defined[i]
+
+    def cross_as_defined(self, i: int, gram: Array, rows: list[Array]) -> Array:
+        """Kernel i (m, n) of new rows as defined, given its ``cross``."""
+        v, kernel = self.places[i]
+        moved = any(isinstance(step, Frame) and step.affine for step in kernel.steps)
+        return kernel.gram(rows[v], self.blocks[v]) if moved else gram
+
+    def diagonal_as_defined(self, i: int, rows: list[Array]) -> Array:
+        """``k_i(x, x)`` (m,) of new rows as defined."""
+        v, kernel = self.places[i]
+        return kernel.diagonal(rows[v])
+
+    def _numbers(self, v: int) -> np.ndarray | None:
+        """Indices of the training rows that have view v; None if all of them do."""
+        return None if self.observed is None else np.flatnonzero(self.observed[:, v])
+
+    def out_of_range(self, i: int, rows: list[Array] | None = None) -> str:
+        """The entry of new rows, or of the training rows, for which kernel i overflows.
+
+        ``rows`` has the form that ``cross`` accepts, with NaN where a row lacks a view.
+        """
+        v, kernel = self.places[i]
+        numbers = self._numbers(v) if rows is None else None
+        block = (self.blocks if rows is None else rows)[v]
+        return name_largest(self.views[v], kernel.label, kernel.steps, block, numbers)
+
+
+class PrecomputedSource:
+    """Precomputed kernels: a stack (n, n, p) at fit, (m, n, p) for new rows.
+
+    Attributes and methods are those of :class:`FeatureSource`.
+
+    Parameters
+    ----------
+    stack : array of shape (n, n, p)
+        The kernels.
+    names : list of str
+        One name per kernel.
+    observed : ndarray of bool of shape (n, p), default=None
+        Which rows have which kernel, if some lack one.
+    """
+
+    def __init__(
+        self, stack: Array, names: list[str], observed: np.ndarray | None = None
+    ) -> None:
+        self.observed = observed
+        self.stack: Array | None = stack
+        self.n_samples = int(stack.shape[0])
+        self.like = detached(stack[:0, ...])
+        self.names = self.view_names = names
+        self.noise = [0.0] * len(names)
+        self._defined: list[tuple[Array, float]] = []
+
+    def fill(self, stack: Array) -> Iterator[bool]:
+        """Copy the kernels, and then release the input."""
+        assert self.stack is not None
+        xp = namespace(stack)
+        # Kernels are the last axis of the input: in blocks of rows, it is read once.
+        row_size = self.n_samples * len(self.names)
+        for rows in row_chunks(self.n_samples, row_size, CACHE_ENTRIES):
+            stack[:, rows, :] = xp.permute_dims(self.stack[rows, :, :], (2, 0, 1))
+        self.stack = None  # a fitted model no longer needs the training kernels
+        for i, name in enumerate(self.names):
+            slot = stack[i, :, :]
+            if self.observed is not None and not np.all(self.observed[:, i]):
+                own = take_square(slot, np.flatnonzero(self.observed[:, i]))
+                slot = stack[i, : own.shape[0], : own.shape[0]]
+                slot[...] = own
+            _symmetrize(slot, name)
+            diagonal = xp.asarray(xp.linalg.diagonal(slot), copy=True)
+            self._defined.append((diagonal, float(xp.min(slot))))
+            yield False
+
+    def cross(self, rows: Array, wanted: list[int]) -> Iterator[Array]:
+        """Slices (m, n) of the stack ``rows``."""
+        for i in wanted:
+            yield rows[:, :, i]
+
+    def diagonal(self, i: int, rows: Array, given: Array | None = None) -> Array:
+        """``given``, or the constant diagonal among the training rows.
+
+        Minus infinity stands for unknown values.
+        """
+        if given is not None:
+            return given[:, i]
+        xp, (known, _) = namespace(rows), self._defined[i]
+        low, high = float(xp.min(known)), float(xp.max(known))
+        constant = high - low <= CONSTANT_DIAGONAL * abs(high)
+        return (high if constant else -np.inf) * xp.ones_like(rows[:, 0, 0])
+
+    def as_defined(self, i: int) -> tuple[Array, float]:
+        """Diagonal (n_i,) and smallest entry, known once ``fill`` is exhausted."""
+        return self._defined[i]
+
+    def cross_as_defined(self, i: int, gram: Array, rows: Array) -> Array:
+        """The values given."""
+        return gram
+
+    def diagonal_as_defined(self, i: int, rows: Array) -> Array:
+        """As from :meth:`diagonal`."""
+        return self.diagonal(i, rows)
+
+    def out_of_range(self, i: int, rows: Array | None = None) -> str:
+        """A message with the largest entry of kernel i; at fit, with its name only."""
+        found = f"Kernel {self.names[i]!r}"
+        if rows is not None:
+            values = np.nan_to_num(to_numpy(rows[:, :, i]))
+            where = np.unravel_index(np.abs(values).argmax(), values.shape)
+            place = tuple(int(index) for index in where)
+            found += f": entry {place} is {values[where]:.3g}. It"
+        return (
+            f"{found} holds values that are too large or too small to compute with. "
+            "Multiply the kernel by a constant, for training and new rows alike: its "
+            "scale is normalised away anyway."
+        )
+
+
+def _symmetrize(gram: Array, name: str) -> None:
+    """Average out, in place, any asymmetry beyond the last few bits."""
+    average = symmetric(gram, name)
+    if average is not gram:
+        gram[...] = average
+
+
+Source = FeatureSource | PrecomputedSource
 
 
 @dataclass(frozen=True)
@@ -77,11 +304,20 @@ class Centering:
         centred = (cross - self.row_means[None, :] - shift) * self.scale
         return centred if self.projector is None else centred @ self.projector
 
+    def length(self, cross: Array, same: Array) -> Array:
+        """``g(x, x)`` (m,) of test rows, from ``k(x)`` (m, n) and ``k(x, x)`` (m,)."""
+        xp, scale = namespace(cross), self.scale
+        if self.projector is not None:  # r times a projection of rank k has trace r k
+            squares = float(xp.sum(self.projector * self.projector))
+            scale *= squares / float(xp.linalg.trace(self.projector))
+        return (same - 2.0 * xp.mean(cross, axis=1) + self.grand_mean) * scale
+
 
 def center_in_place(gram: Array, noise: float = 0.0) -> Centering:
     """Centre a training Gram matrix (n, n) and scale it to trace n, in place.
 
-    A kernel whose centred trace is within rounding error is set to zero.
+    A kernel whose centred trace is within rounding error is set to zero; one whose
+    values, trace or reciprocal trace overflow is a ValueError.
 
     Parameters
     ----------
@@ -98,10 +334,10 @@ def center_in_place(gram: Array, noise: float = 0.0) -> Centering:
     rounding = 10 * n * eps(gram) * max(abs(before), n * abs(grand_mean))
     rounding = max(rounding, n * noise)
     if not (isfinite(trace) and isfinite(n / trace if trace > rounding else 0.0)):
-        raise OutOfRangeError("the kernel is out of range")
+        raise ValueError("the kernel is out of range")
     if trace <= rounding:
         _subtract_means(gram, row_means, grand_mean, 1.0)
-        largest = max(float(xp.max(gram)), -float(xp.min(gram)))
+        largest = largest_of(gram)
         if largest <= rounding:
             gram *= 0.0
             return Centering(row_means, grand_mean, 0.0)
@@ -131,6 +367,11 @@ def _subtract_means(
         part *= scale
         if not is_numpy(gram):  # the standard does not guarantee views
             gram[rows, :] = part
+
+
+def add(total: Array | None, term: Array) -> Array:
+    """``total + term``, where None stands for a sum without terms."""
+    return term if total is None else total + term
 
 
 #: n x n arrays that a fit may hold besides the bank; counted before any allocation.
@@ -170,7 +411,6 @@ class KernelMap:
         self.centerings: list[Centering] = []
         self.active: list[int] = []
         self.remarks: list[str] = []
-        self._work: Array | None = None
 
     def fit(self, progress: Callable[[int], object] | None = None) -> DenseBank:
         """Compute, check, centre and scale all kernels; return the active ones."""
@@ -181,7 +421,6 @@ class KernelMap:
             self.centerings.append(centering)
             if progress is not None:
                 progress(i)
-        self._work = None
         self.remarks += warn_constant(self.names, self.view_names, self.active)
         if not self.active:
             raise ValueError(
@@ -199,13 +438,11 @@ class KernelMap:
         try:
             with np.errstate(over="ignore", invalid="ignore"):
                 centering = center_in_place(slot, self.source.noise[i])
-        except OutOfRangeError as error:
+        except ValueError as error:
             raise ValueError(self.source.out_of_range(i)) from error
         if centering.scale > 0 and not known_psd and self.psd != "trust":
-            fits = self._work is not None and self._work.shape == slot.shape
-            if is_numpy(slot) and not fits:
-                self._work = np.empty_like(slot)
-            projector, remark = ensure_psd(slot, self._title(i), self.psd, self._work)
+            title = f"kernel {i} ({self.names[i]!r})"
+            projector, remark = ensure_psd(slot, title, self.psd)
             centering = dataclasses.replace(centering, projector=projector)
             self.remarks += [remark] if remark else []
         return centering
@@ -240,12 +477,10 @@ class KernelMap:
         With weights (p, k), every column of ``coef`` has its own weights. Kernels with
         weight zero are not computed, and rows are processed one chunk at a time.
         """
-        xp = namespace(coef)
-        used = weights if weights.ndim == 1 else np.any(weights != 0, axis=1)
-        wanted = [int(i) for i in np.flatnonzero(used)]
+        wanted = np.unique(np.nonzero(weights)[0]).tolist()
         pieces = list(self.pieces(rows))
         m = pieces[-1][0].stop
-        out = xp.zeros((m, coef.shape[1]), dtype=coef.dtype, device=device(coef))
+        out = zeros((m, coef.shape[1]), coef)
         for part, piece in pieces:
             with numbered(part.start):
                 if weights.ndim == 1:
@@ -258,42 +493,84 @@ class KernelMap:
 
     def cross(self, rows: Any, weights: np.ndarray) -> Array:
         """``sum_i w_i G_i(rows)``, (m, n), for all p weights."""
+        return self.cross_and_lengths(rows, weights, lengths=False)[0]
+
+    def cross_and_lengths(
+        self,
+        rows: Any,
+        weights: np.ndarray,
+        diagonal: Array | None = None,
+        lengths: bool = True,
+    ) -> tuple[Array, Array]:
+        """``g(x)`` (m, n) and ``g(x, x)`` (m,) of the weighted sum of centred kernels.
+
+        Parameters
+        ----------
+        rows : list of arrays, array of shape (m, n, p), or ObservedViews
+            New rows, in the form that :meth:`project` accepts.
+        weights : ndarray of shape (p,)
+            Weights of all kernels.
+        diagonal : array of shape (m, p), optional
+            ``k(x, x)`` of all precomputed kernels; those of other kernels are computed.
+        lengths : bool, default=True
+            Whether ``g(x, x)`` is needed; otherwise it is None.
+        """
         wanted = [int(i) for i in np.flatnonzero(weights)]
-        total = None
-        for i, centred in zip(wanted, self.centred(rows, wanted), strict=True):
-            term = centred * float(weights[i])
-            total = term if total is None else total + term
-        return total
+        total, norms = None, None
+        found = self.centred_and_lengths(rows, wanted, lengths, diagonal)
+        for i, (centred, length) in zip(wanted, found, strict=True):
+            weight = float(weights[i])
+            total = add(total, centred * weight)
+            norms = add(norms, length * weight) if lengths else None
+        return total, norms
 
     def pieces(self, rows: Any) -> Iterator[tuple[slice, Any]]:
         """The rows, one chunk at a time, in the form in which they were given."""
         blocks = rows if isinstance(rows, list) else [rows]
-        n, entries = self.source.n_samples, self.chunk_entries
-        for part in row_chunks(blocks[0].shape[0], n, entries):
+        row_size = self.source.n_samples * self._held()
+        for part in row_chunks(blocks[0].shape[0], row_size, self.chunk_entries):
             piece = [block[part, ...] for block in blocks]
             yield part, piece if isinstance(rows, list) else piece[0]
 
     def centred(self, rows: Any, wanted: list[int]) -> Iterator[Array]:
         """``G_i(rows)``, (m, n), of the kernels ``wanted``, one at a time."""
+        for centred, _ in self.centred_and_lengths(rows, wanted, lengths=False):
+            yield centred
+
+    def centred_and_lengths(
+        self,
+        rows: Any,
+        wanted: list[int],
+        lengths: bool = True,
+        diagonal: Array | None = None,
+    ) -> Iterator[tuple[Array, Array]]:
+        """``G_i(rows)`` (m, n) and, with ``lengths``, ``g_i(x, x)`` (m,), else None.
+
+        The kernels ``wanted`` are computed one at a time.
+        """
         for i, gram in zip(wanted, self.source.cross(rows, wanted), strict=True):
-            yield self.center(i, gram, rows)
+            length = None
+            if lengths:
+                same = self.source.diagonal(i, rows, diagonal)
+                length = self.centerings[i].length(gram, same)
+            yield self.center(i, gram, rows), length
 
     def _allocate(self, like: Array) -> Array:
-        xp, p, n = namespace(like), len(self.names), self.source.n_samples
-        itemsize, work = xp.finfo(like.dtype).bits // 8, self._work_matrices()
+        p, n, work = len(self.names), self.source.n_samples, self._work_matrices()
         require_memory(
-            (p + work) * n * n * itemsize,
+            (p + work) * n * n * namespace(like).finfo(like.dtype).bits // 8,
             f"a dense bank of {p} kernels over {n} rows (with {work} work matrices)",
             "use fewer kernels or rows, or float32 input",
             like=like,
         )
-        return xp.empty((p, n, n), dtype=like.dtype, device=device(like))
+        return empty((p, n, n), like)
+
+    def _held(self) -> int:
+        """Number of kernels of a chunk of new rows that are in memory together."""
+        return 1
 
     def _work_matrices(self) -> int:
         return WORK_MATRICES
-
-    def _title(self, i: int) -> str:
-        return f"kernel {i} ({self.names[i]!r})"
 
 
 def warn_constant(
@@ -305,10 +582,9 @@ def warn_constant(
         own = [i for i, name in enumerate(view_names) if name == view]
         constant = [i for i in own if i not in set(active)]
         if constant:
-            which = ", ".join(f"kernel {i} ({names[i]!r})" for i in constant[:3])
-            more = f" and {len(constant) - 3} more" if len(constant) > 3 else ""
+            which = some((f"kernel {i} ({names[i]!r})" for i in constant), most=3)
             remarks.append(
-                f"view {view!r}: {which}{more} (of {len(own)} in the view) is "
+                f"view {view!r}: {which} (of {len(own)} in the view) is "
                 "constant on the training rows and gets weight 0"
             )
             warnings.warn(remarks[-1], KernelWarning, stacklevel=3)

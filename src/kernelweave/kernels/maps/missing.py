@@ -20,34 +20,25 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 
-from kernelweave._array import Array, device, from_numpy, namespace
+from kernelweave._array import Array, device, from_numpy, namespace, take, zeros
 from kernelweave._memory import numbered, row_chunks
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.kernels.checks import clip_to_psd
 from kernelweave.kernels.functions import Pipe
-from kernelweave.kernels.maps.kernel_map import Centering, KernelMap, center_in_place
-from kernelweave.kernels.maps.sources import Source
+from kernelweave.kernels.maps.kernel_map import (
+    Centering,
+    KernelMap,
+    Source,
+    add,
+    center_in_place,
+)
 from kernelweave.views.missing import ObservedViews, take_rows
-
-__all__ = ["CompletedKernelMap", "imputes", "spread_out"]
-
-
-class Lengths(Protocol):
-    """An observer that is shown the kernels of new rows before they are centred."""
-
-    def measure(self, i: int, gram: Array) -> None:
-        """Receive kernel i (m_i, n_i) between the rows that have it."""
-        ...
-
-    def complete(self, i: int, gram: Array) -> None:
-        """Receive kernel i (m, n), completed with the entries of other kernels."""
-        ...
 
 
 class CompletedKernelMap(KernelMap):
@@ -103,8 +94,7 @@ class CompletedKernelMap(KernelMap):
 
     def cross(self, rows: ObservedViews, weights: np.ndarray) -> Array:
         """``sum_i w_i G_i(rows)``, (m, n), for all p weights."""
-        cross = super().cross
-        parts = []
+        cross, parts = super().cross, []
         for part, piece in self.pieces(rows):
             with numbered(part.start):
                 parts.append(cross(piece, weights))
@@ -177,80 +167,78 @@ class CompletedKernelMap(KernelMap):
             self.remarks.append(remark)
 
     def pieces(self, rows: ObservedViews) -> Iterator[tuple[slice, ObservedViews]]:
-        """The rows, one chunk at a time; completion needs all kernels of a chunk."""
-        m, held = len(rows.observed), 1
-        if self.missing == "available":
-            held += len(self.names)
-        size = self.source.n_samples * held
-        for part in row_chunks(m, size, self.chunk_entries):
-            if isinstance(rows.blocks, list):
-                blocks: Any = [block[part, :] for block in rows.blocks]
-            else:
-                blocks = rows.blocks[part, ...]
+        """The rows, one chunk at a time."""
+        for part, blocks in super().pieces(rows.blocks):
             yield part, ObservedViews(blocks, rows.observed[part])
 
-    def centred(
-        self, rows: ObservedViews, wanted: list[int], lengths: Lengths | None = None
-    ) -> Iterator[Array]:
-        """``G_i(rows)``, (m, n), of the kernels ``wanted``, one at a time.
+    def _held(self) -> int:
+        """Completion needs all kernels of a chunk at the same time."""
+        return 1 + (len(self.names) if self.missing == "available" else 0)
 
-        ``lengths`` is shown each raw kernel and, if it is completed, the result.
-        """
+    def centred_and_lengths(
+        self,
+        rows: ObservedViews,
+        wanted: list[int],
+        lengths: bool = True,
+        diagonal: Array | None = None,
+    ) -> Iterator[tuple[Array, Array]]:
+        """``G_i(rows)`` (m, n) and, with ``lengths``, ``g_i(x, x)`` (m,), else None."""
         seen = rows.observed[:, self.view_of]  # (m, p)
         whole = np.all(seen[:, wanted]) and np.all(self.observed[:, wanted])
         if self.missing == "zero" or whole:
-            yield from self._zero_filled(rows, seen, wanted, lengths)
+            yield from self._zero_filled(rows, seen, wanted, lengths, diagonal)
             return
-        kept, mean = {}, None
-        filled = self._zero_filled(rows, seen, self.active, lengths)
-        for i, gram in zip(self.active, filled, strict=True):
-            mean = gram if mean is None else mean + gram
+        kept, mean, mean_length, active = {}, None, None, self.active
+        filled = self._zero_filled(rows, seen, active, lengths, diagonal)
+        for i, (gram, length) in zip(active, filled, strict=True):
+            mean = add(mean, gram)
+            mean_length = add(mean_length, length) if lengths else None
             if i in wanted:
-                kept[i] = gram
-        mean = mean / _shared(seen[:, self.active], self.observed[:, self.active], mean)
-        known = from_numpy(np.any(seen[:, self.active], axis=1), mean)
+                kept[i] = gram, length
+        mean = mean / _shared(seen[:, active], self.observed[:, active], mean)
+        counts = np.sum(seen[:, active], axis=1)
+        if lengths:
+            mean_length = mean_length / from_numpy(np.maximum(counts, 1), mean)
         for i in wanted:
-            gram = kept.pop(i) + _outside(mean, seen[:, i], self.observed[:, i])
-            if lengths is not None:
-                lengths.complete(i, gram)
+            gram, length = kept.pop(i)
+            gram = gram + _outside(mean, seen[:, i], self.observed[:, i])
+            length = length + _where(~seen[:, i], mean_length) if lengths else None
             if i in self.repairs:  # a row that lacks every view stays zero
-                gram = self.repairs[i](gram) * known[:, None]
-            yield gram
+                if lengths:
+                    length = _where(counts > 0, self.repairs[i].length(gram, length))
+                gram = _where(counts > 0, self.repairs[i](gram))
+            yield gram, length
 
     def _zero_filled(
         self,
         rows: ObservedViews,
         seen: np.ndarray,
         wanted: list[int],
-        lengths: Lengths | None = None,
-    ) -> Iterator[Array]:
-        """``G_i(rows)`` with zeros for pairs of rows that do not share the kernel."""
-        present = [i for i in wanted if np.any(seen[:, i])]
-        grams = self._on_shared_rows(rows, seen, present)
-        shape = (len(seen), self.source.n_samples)
-        for i in wanted:
-            if i in present:
-                gram = next(grams)
-                if lengths is not None:
-                    lengths.measure(i, gram)
-                own = self.center(i, gram, rows.blocks)
-                yield spread_out(own, seen[:, i], self.observed[:, i])
-            else:
-                like = rows.blocks[0] if isinstance(rows.blocks, list) else rows.blocks
-                xp = namespace(like)
-                yield xp.zeros(shape, dtype=like.dtype, device=device(like))
-
-    def _on_shared_rows(
-        self, rows: ObservedViews, seen: np.ndarray, wanted: list[int]
-    ) -> Iterator[Array]:
-        """Raw kernels (m_i, n_i) between the new and training rows that have them."""
-        if isinstance(rows.blocks, list):
+        lengths: bool,
+        diagonal: Array | None,
+    ) -> Iterator[tuple[Array, Array]]:
+        """``G_i(rows)`` and ``g_i(x, x)``, zero for rows that lack the kernel."""
+        blocks, listed = rows.blocks, isinstance(rows.blocks, list)
+        if listed:
             pairs = zip(rows.blocks, rows.observed.T, strict=True)
-            yield from self.source.cross([take_rows(*pair) for pair in pairs], wanted)
-            return
-        for i, gram in zip(wanted, self.source.cross(rows.blocks, wanted), strict=True):
-            own = take_rows(gram, seen[:, i])
-            yield take_rows(own.T, self.observed[:, i]).T
+            blocks = [take_rows(*pair) for pair in pairs]
+        present = [i for i in wanted if np.any(seen[:, i])]
+        grams = self.source.cross(blocks, present)
+        like = rows.blocks[0] if listed else rows.blocks
+        for i in wanted:
+            own, trained = seen[:, i], self.observed[:, i]
+            if i not in present:
+                nothing = zeros((len(seen), self.source.n_samples), like)
+                yield nothing, nothing[:, 0]
+                continue
+            gram, length = next(grams), None
+            if not listed:
+                gram = take_rows(take_rows(gram, own).T, trained).T
+            if lengths:
+                same = self.source.diagonal(i, blocks, diagonal)
+                same = same if listed else take_rows(same, own)
+                length = spread_out(self.centerings[i].length(gram, same), own)
+            yield spread_out(self.center(i, gram, rows.blocks), own, trained), length
 
     def _work_matrices(self) -> int:
         """Each completed kernel needs a projector for new rows; they share a mean."""
@@ -259,17 +247,23 @@ class CompletedKernelMap(KernelMap):
         return super()._work_matrices() + (gaps + 1 if completed else 0)
 
 
-def spread_out(own: Array, rows: np.ndarray, columns: np.ndarray) -> Array:
-    """``own`` (a, b) placed in the rows and columns that are True, zeros elsewhere."""
-    xp = namespace(own)
-    for axis, mask in enumerate((rows, columns)):
+def spread_out(own: Array, *masks: np.ndarray) -> Array:
+    """``own`` placed where the mask of each axis is True, with zeros elsewhere."""
+    for axis, mask in enumerate(masks):
         if np.all(mask):
             continue
         where = np.maximum(np.cumsum(mask) - 1, 0)  # arbitrary where mask is False
-        own = xp.take(own, xp.asarray(where, device=device(own)), axis=axis)
-        keep = from_numpy(mask, own)
-        own = own * (keep[:, None] if axis == 0 else keep[None, :])
+        own = take(own, where, axis)
+        own = _where(mask, own) if axis == 0 else _where(mask, own.T).T
     return own
+
+
+def _where(rows: np.ndarray, values: Array) -> Array:
+    """``values`` (a,) or (a, b) in the rows that are True, zeros elsewhere."""
+    xp = namespace(values)
+    keep = xp.asarray(rows, device=device(values))
+    keep = keep if values.ndim == 1 else keep[:, None]
+    return xp.where(keep, values, xp.zeros_like(values))
 
 
 def imputes(kernel: Any) -> bool:

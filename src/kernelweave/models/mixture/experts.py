@@ -11,15 +11,16 @@ import numpy as np
 from kernelweave._array import Array, detached, device, from_numpy, namespace
 from kernelweave.exceptions import KernelWarning
 from kernelweave.fits.predictive import Expert, PredictivePath
-from kernelweave.fits.targets import class_target
-from kernelweave.kernels.maps.diagonals import DiagonalSource
-from kernelweave.kernels.maps.kernel_map import KernelMap
-from kernelweave.kernels.maps.sources import FeatureSource, PrecomputedSource, Source
+from kernelweave.fits.ridge import class_target
+from kernelweave.kernels.maps.kernel_map import (
+    FeatureSource,
+    KernelMap,
+    PrecomputedSource,
+    Source,
+)
 from kernelweave.models.shared.base import Progress
 from kernelweave.views.columns import View
 from kernelweave.views.missing import ObservedViews, take_rows
-
-__all__ = ["ExpertPanel", "ViewMaps", "ask_experts", "take"]
 
 
 class ViewMaps:
@@ -60,7 +61,7 @@ class ViewMaps:
         psd: Literal["error", "clip", "trust"],
     ) -> None:
         sources = [_source(views, data, v, name) for v, name in enumerate(names)]
-        self.maps = [KernelMap(DiagonalSource(source), psd) for source in sources]
+        self.maps = [KernelMap(source, psd) for source in sources]
         self.like = detached(sources[0].like[:0, ...])  # a view would keep all of X
         self.observed = data.observed
         self.names = [name for one in self.maps for name in one.names]

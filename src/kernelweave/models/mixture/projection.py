@@ -9,13 +9,10 @@ import numpy as np
 
 from kernelweave._array import Array, device, from_numpy, namespace, to_numpy
 from kernelweave._memory import numbered, row_chunks
-from kernelweave.kernels.maps.diagonals import DiagonalSource
-from kernelweave.kernels.maps.sources import FeatureSource
+from kernelweave.kernels.maps.kernel_map import FeatureSource, Source
 from kernelweave.models.mixture.experts import ViewMaps, take
 from kernelweave.models.mixture.weights import Mixture
 from kernelweave.views.missing import ObservedViews, fill_rows
-
-__all__ = ["MixtureProjector", "posterior_weights", "prior_weights"]
 
 #: Deviations of a diagonal from 1, and of entries from 0, up to this are rounding.
 SAME_SIMILARITY = 1e-6
@@ -130,26 +127,25 @@ class MixtureProjector:
 
     def _view(self, blocks: Any, v: int, part: slice, seen: np.ndarray) -> Any:
         """Some rows of view ``v``, in the form that its kernels accept."""
-        if not isinstance(blocks, list):
-            # the columns of the training rows that have the kernel
-            return take(blocks[part, :, v : v + 1], self.maps.observed[:, v], axis=1)
-        filler = self.maps.maps[v].source.source.blocks[0][0, :]  # type: ignore[attr-defined]
-        return [fill_rows(blocks[v][part, :], seen[:, v], filler)]
+        source = self.maps.maps[v].source
+        if isinstance(source, FeatureSource):
+            return [fill_rows(blocks[v][part, :], seen[:, v], source.blocks[0][0, :])]
+        # the columns of the training rows that have the kernel
+        return take(blocks[part, :, v : v + 1], self.maps.observed[:, v], axis=1)
 
     def _check_similar(self) -> None:
         """Refuse precomputed kernels whose entries are not similarities."""
         for v, one in enumerate(self.maps.maps):
-            source = one.source
-            assert isinstance(source, DiagonalSource)
+            if isinstance(one.source, FeatureSource):
+                continue
             for i in one.active:
-                made = isinstance(source.source, FeatureSource)
-                if not made and not _plain(source, i):
-                    e = int(self.maps.first[v]) + i
+                if not _plain(one.source, i):
+                    e, lowest = int(self.maps.first[v]) + i, one.source.as_defined(i)[1]
                     raise ValueError(
                         "projection='posterior' compares rows by their kernel values: "
                         f"the precomputed kernel {e} ({one.names[i]!r}) must have no "
                         "negative entries and ones on its diagonal (its smallest entry "
-                        f"is {source.lowest[i]:.3g}); use K_ij / sqrt(K_ii K_jj), or "
+                        f"is {lowest:.3g}); use K_ij / sqrt(K_ii K_jj), or "
                         "projection='prior'"
                     )
 
@@ -190,7 +186,7 @@ class MixtureProjector:
         return namespace(silent).stack(means, axis=1), near
 
 
-def _plain(source: DiagonalSource, i: int) -> bool:
+def _plain(source: Source, i: int) -> bool:
     """Whether a kernel is a similarity as it is: nonnegative with unit diagonal."""
     diagonal, lowest = source.as_defined(i)
     xp = namespace(diagonal)

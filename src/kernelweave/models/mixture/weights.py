@@ -18,12 +18,14 @@ from kernelweave.solvers.certify import (
     LocalSolution,
     relative_gap,
 )
-from kernelweave.solvers.em import truncated_em, truncated_responsibilities
+from kernelweave.solvers.mixture import (
+    residual_moments,
+    stack,
+    truncated_em,
+    truncated_responsibilities,
+)
 from kernelweave.solvers.solve import solve
-from kernelweave.solvers.stacking import residual_moments, stack
 from kernelweave.weights import Simplex
-
-__all__ = ["Mixture", "learn_weights", "summarise"]
 
 #: Rounds that alternate between noise and weights; each increases the likelihood.
 MAX_ROUNDS = 100

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy.sparse import issparse
 from sklearn.base import (
     ClassifierMixin,
     ClassNamePrefixFeaturesOutMixin,
@@ -38,24 +37,10 @@ from kernelweave.models.shared.inputs import RowMap, read_kernels, split_blocks
 from kernelweave.models.shared.learner import Choice, Fitted, Trained
 from kernelweave.models.streaming.dask import predict_lazily
 from kernelweave.solvers.certify import Certificate, TraceRow
-from kernelweave.views.columns import is_precomputed
+from kernelweave.views.columns import is_dask, is_precomputed
 from kernelweave.views.composition import ViewsParamsMixin
 from kernelweave.views.missing import ObservedViews
-from kernelweave.views.streams import is_dask, split_rows, validate_rows
 from kernelweave.views.validate import validate_new
-
-__all__ = [
-    "KernelClassifier",
-    "KernelDiscriminant",
-    "KernelModel",
-    "KernelTransformer",
-    "Progress",
-    "all_or_nothing",
-    "fit_discriminant",
-    "fit_method",
-    "hidden_until_fitted",
-    "lazily",
-]
 
 
 def all_or_nothing(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -273,14 +258,14 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
             trained = getattr(self.kernel_map_, "observed", None)
             p = len(self.kernel_names_)
             return read_kernels(self, X, reset=False, n_kernels=p, trained=trained)[0]
-        X, positions = validate_new(self, X, self._views, self._positions)
+        explicit = hasattr(self, "feature_coef_")  # then rows may be sparse
+        X, positions = validate_new(
+            self, X, self._views, self._positions, sparse=explicit
+        )
         return split_blocks(self, X, self._views, positions, self._like.dtype)
 
     def _rows(self, X: Any, method: str) -> Any:
         """Validated rows, in the form that ``kernel_map_`` projects."""
-        if issparse(X) and hasattr(self, "feature_coef_"):  # explicit features
-            X = validate_rows(self, X, reset=False)
-            return split_rows(X, self._views, self._positions, self._like.dtype)
         data = self._observed_rows(X, method)
         return data.blocks if self.missing == "error" else data
 

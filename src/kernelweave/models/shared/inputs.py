@@ -14,11 +14,15 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
 
 from kernelweave._array import Array, detached, is_array, to_numpy
-from kernelweave.fits.label_kernels import label_factor, target_factor
+from kernelweave.fits.subspace import label_factor, target_factor
 from kernelweave.kernels.banks.dense import DenseBank
-from kernelweave.kernels.maps.kernel_map import KernelMap
+from kernelweave.kernels.maps.kernel_map import (
+    FeatureSource,
+    KernelMap,
+    PrecomputedSource,
+    Source,
+)
 from kernelweave.kernels.maps.missing import CompletedKernelMap, imputes
-from kernelweave.kernels.maps.sources import FeatureSource, PrecomputedSource, Source
 from kernelweave.kernels.spec import warn_twins
 from kernelweave.views.columns import View, is_precomputed, parse_views, resolve_columns
 from kernelweave.views.missing import (
@@ -30,32 +34,6 @@ from kernelweave.views.missing import (
 )
 from kernelweave.views.precomputed import validate_precomputed
 from kernelweave.views.validate import split_views, validate_features
-
-__all__ = [
-    "RowMap",
-    "Rule",
-    "as_outputs",
-    "boolean",
-    "check_labels",
-    "check_numbers_or_labels",
-    "check_outputs",
-    "check_parameters",
-    "check_targets",
-    "encode_labels",
-    "number",
-    "one_of",
-    "positive",
-    "read_classes",
-    "read_kernels",
-    "read_label_factor",
-    "read_options",
-    "read_rows",
-    "read_views",
-    "require_enough",
-    "require_targets",
-    "split_blocks",
-    "whole",
-]
 
 T = TypeVar("T")
 
@@ -266,19 +244,17 @@ class RowMap:
         return bank
 
 
-def read_rows(
-    model: Any, X: Any, wrap: Callable[[Source], Source] = lambda source: source
-) -> RowMap:
+def read_rows(model: Any, X: Any) -> RowMap:
     """Validate X on behalf of ``model``, and fix the kernel parameters.
 
-    No kernel is computed yet; ``wrap`` may extend the source of the raw kernels.
+    No kernel is computed yet.
     """
     data, names, views, positions = read_views(model, X)
     observed = None if model.missing == "error" else data.observed
     if views:
-        source = wrap(FeatureSource(views, data.blocks, observed))
+        source: Source = FeatureSource(views, data.blocks, observed)
     else:
-        source = wrap(PrecomputedSource(data.blocks, names, observed))
+        source = PrecomputedSource(data.blocks, names, observed)
     like = detached(source.like[:0, ...])  # a view would keep all of X in memory
     kernel_map = KernelMap(source, model.psd)
     if model.missing != "error":

@@ -23,22 +23,6 @@ from kernelweave.solvers.local.loo import learn
 from kernelweave.solvers.solve import fitting_methods, solve
 from kernelweave.weights import LpBall, Simplex, Uniform, WeightSet
 
-__all__ = [
-    "LEARNER",
-    "NORM_GRID",
-    "Choice",
-    "Fitted",
-    "KernelRows",
-    "LearnerOptions",
-    "Trained",
-    "choose_weights",
-    "feature_coef",
-    "judge_rows",
-    "search_norms",
-    "split_learned",
-    "weight_set_of_norm",
-]
-
 #: Norms that ``norm="loo"`` chooses from; infinity is the uniform mean.
 NORM_GRID = (1.0, 4.0 / 3.0, 2.0, float("inf"))
 #: Values that the parameters of a learner may take.

@@ -16,7 +16,7 @@ from kernelweave._array import (
     to_numpy,
 )
 from kernelweave._tolerances import reachable_tolerance
-from kernelweave.criteria.margin.margin import Margin, margins_of
+from kernelweave.criteria.margin import Margin, margins_of
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.models.shared.base import KernelClassifier
 from kernelweave.models.shared.inputs import (
@@ -30,13 +30,6 @@ from kernelweave.models.shared.learner import split_learned, weight_set_of_norm
 from kernelweave.solvers.certify import Callback, Certificate, relative_gap
 from kernelweave.solvers.solve import fitting_methods, solve
 from kernelweave.weights import SignedSum, Simplex, WeightSet
-
-__all__ = [
-    "MarginClassifier",
-    "MarginFit",
-    "check_margin_parameters",
-    "learn_margin",
-]
 
 
 @dataclass(frozen=True)
@@ -95,7 +88,7 @@ def learn_margin(
     coef = to_numpy(solution.coef).astype(np.float64)
     weights = solution.weights
     price = float("inf") if model.margin == "hard" else model.C
-    if criterion.learns_C:
+    if criterion.learns_identity:
         # K / s with coefficients s a is the same function, with s C in place of C.
         before = float(np.max(weights[1:]))
         weights, tau = split_learned(weights, weight_set)

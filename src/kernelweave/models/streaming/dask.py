@@ -12,8 +12,6 @@ from kernelweave.exceptions import MemoryRefusedError
 from kernelweave.kernels.moments import CHUNK_ROWS, ChunkRecipe, Moments, RowAccumulator
 from kernelweave.models.streaming.intake import Intake, located
 
-__all__ = ["dask_moments", "dask_sample", "predict_lazily"]
-
 #: Number of partitions from which rows are drawn to fix the features.
 SAMPLED_PARTITIONS = 16
 #: Largest number of sums at a time: with more partitions, neighbours are summed one

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.sparse import issparse
 
 from kernelweave.exceptions import MemoryRefusedError
-from kernelweave.kernels.features import FeatureReport
+from kernelweave.kernels.features.recipe import FeatureReport
 from kernelweave.kernels.moments import ChunkRecipe, Moments, RowAccumulator
 from kernelweave.models.shared.inputs import (
     Rule,
@@ -32,24 +32,9 @@ from kernelweave.models.streaming.intake import (
     on_host,
 )
 from kernelweave.models.streaming.primal import SummedRows, keep_rows
-from kernelweave.views.columns import is_precomputed
-from kernelweave.views.streams import (
-    ArrayStream,
-    is_arrow,
-    is_dask,
-    is_iterator,
-    open_stream,
-    validate_rows,
-)
-
-__all__ = [
-    "Portions",
-    "check_learner_parameters",
-    "next_portions",
-    "read_training",
-    "refused",
-    "why_features",
-]
+from kernelweave.views.columns import is_arrow, is_dask, is_iterator, is_precomputed
+from kernelweave.views.streams import Stream, open_stream
+from kernelweave.views.validate import validate_features
 
 #: Number of rows beyond which "auto" computes no n x n kernels on a CPU.
 AUTO_ROWS = 10_000
@@ -175,7 +160,7 @@ def _read_features(
         moments = dask_moments(recipe, intake, X, y)
         return _summed(model, recipe, moments, intake, options.why)
     if not is_iterator(X) and not is_arrow(X):
-        X = validate_rows(intake.bearer, X, reset=True)
+        X = validate_features(intake.bearer, X, reset=True, sparse=True)
         y = intake.targets(X, y)
     stream = open_stream(X, y, options.chunk_rows(X))
     portions = stream.portions()
@@ -198,9 +183,9 @@ def _read_features(
     return _summed(model, recipe, accumulator.total(), intake, options.why)
 
 
-def _keeps_rows(options: FeatureOptions, stream: Any, recipe: ChunkRecipe) -> bool:
+def _keeps_rows(options: FeatureOptions, stream: Stream, recipe: ChunkRecipe) -> bool:
     """Whether the features of all rows take less memory than their moments."""
-    in_memory = isinstance(stream, ArrayStream) and not any(recipe.features.sparse)
+    in_memory = stream.X is not None and not any(recipe.features.sparse)
     few = stream.n_rows is not None and stream.n_rows <= recipe.features.n_features
     return bool(in_memory and few and recipe.n_folds == 1 and options.device is None)
 

@@ -17,22 +17,14 @@ from sklearn.utils import check_random_state
 
 from kernelweave._array import Array, detached, is_array, is_numpy, to_numpy
 from kernelweave._memory import numbered, require_memory
-from kernelweave.fits.targets import output_frame
-from kernelweave.kernels.features import FeatureRecipe
+from kernelweave.fits.ridge import output_frame
+from kernelweave.kernels.features.recipe import FeatureRecipe
 from kernelweave.kernels.moments import CHUNK_ROWS, ChunkRecipe, concatenate_rows
 from kernelweave.kernels.spec import warn_twins
 from kernelweave.models.shared.inputs import RowMap, check_targets
 from kernelweave.views.columns import parse_views, resolve_columns
-from kernelweave.views.streams import split_rows, validate_new_rows, validate_rows
-
-__all__ = [
-    "FeatureOptions",
-    "Intake",
-    "draw_sample",
-    "located",
-    "make_recipe",
-    "on_host",
-]
+from kernelweave.views.streams import Stream
+from kernelweave.views.validate import split_views, validate_features, validate_new
 
 #: Rows that fix kernel parameters and landmarks: this many, or this many per feature.
 SAMPLE_ROWS, SAMPLE_FACTOR = 2000, 4
@@ -115,13 +107,14 @@ class Intake:
         """
         with numbered(start):
             if self.like is not None:
-                X, positions = validate_new_rows(
-                    self.bearer, X, self.views, self.positions
+                X, positions = validate_new(
+                    self.bearer, X, self.views, self.positions, sparse=True
                 )
-                return split_rows(X, self.views, positions, self.like.dtype)
-            X = validate_rows(self.bearer, X, reset=True)
+                dtype = self.like.dtype
+                return split_views(X, self.views, positions, dtype=dtype)
+            X = validate_features(self.bearer, X, reset=True, sparse=True)
             self.positions = resolve_columns(X, self.views)
-            blocks = split_rows(X, self.views, self.positions)
+            blocks = split_views(X, self.views, self.positions)
             dense = blocks[0]
             if not hasattr(dense, "__dlpack__"):  # a sparse block
                 dense = np.empty((0, dense.shape[1]), dtype=dense.dtype)
@@ -147,7 +140,7 @@ class Intake:
 
 
 def draw_sample(
-    options: FeatureOptions, stream: Any, portions: Any, intake: Intake
+    options: FeatureOptions, stream: Stream, portions: Any, intake: Intake
 ) -> tuple[list[Any], list[Any]]:
     """Portions read ahead, and the rows that fix the features."""
     size = options.sample_rows

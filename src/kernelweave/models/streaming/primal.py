@@ -19,14 +19,12 @@ from kernelweave._array import (
     to_numpy,
 )
 from kernelweave._tolerances import CONSTANT_VARIANCE
-from kernelweave.criteria.fisher.total import PrimalFisher
-from kernelweave.fits.cv_path import CvPath, GcvPath
+from kernelweave.criteria.fisher import PrimalFisher
 from kernelweave.fits.gaussians import ClassGaussians, HeldOutClasses
-from kernelweave.fits.moment_problem import MomentProblem
-from kernelweave.fits.ridge import principal_axes
-from kernelweave.fits.targets import normal_basis
+from kernelweave.fits.moment_problem import CvPath, GcvPath, MomentProblem
+from kernelweave.fits.ridge import normal_basis, principal_axes
 from kernelweave.kernels.banks.features import FeatureBank
-from kernelweave.kernels.features import FeatureReport
+from kernelweave.kernels.features.recipe import FeatureReport
 from kernelweave.kernels.maps.feature_map import FeatureKernelMap
 from kernelweave.kernels.moments import ChunkRecipe, Moments
 from kernelweave.models.shared.learner import (
@@ -40,13 +38,6 @@ from kernelweave.models.shared.learner import (
 )
 from kernelweave.models.streaming.intake import Intake
 from kernelweave.solvers.certify import Callback
-
-__all__ = [
-    "SummedRows",
-    "fit_class_moments",
-    "fit_output_moments",
-    "keep_rows",
-]
 
 #: Jitter on the moments, as a share of the variance, that deserves a remark.
 NOTABLE_JITTER = 1e-9

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernelweave._array import from_numpy
-from kernelweave.criteria.fisher.total import Fisher
+from kernelweave.criteria.fisher import Fisher
 from kernelweave.fits.subspace import (
     JointPoint,
     RegularizedKernel,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from kernelweave._array import Array, from_numpy, namespace, to_numpy
-from kernelweave.criteria.margin.margin import Margin
+from kernelweave.criteria.margin import Margin
 from kernelweave.kernels.banks.dense import DenseBank
 
 __all__ = ["easy_mkl_weights"]

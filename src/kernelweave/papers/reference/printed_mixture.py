@@ -20,7 +20,7 @@ from kernelweave.models.mixture.weights import Mixture
 from kernelweave.models.mixture_kda import MixtureKDA
 from kernelweave.models.shared.base import Progress
 from kernelweave.solvers.certify import LocalSolution
-from kernelweave.solvers.em import truncated_responsibilities
+from kernelweave.solvers.mixture import truncated_responsibilities
 
 __all__ = ["PrintedMixtureKDA", "PrintedPosteriorKDA", "in_sample", "printed_weights"]
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import OptimizeResult, minimize
+from scipy.optimize import minimize
 
 from kernelweave._array import (
     Array,
@@ -16,6 +17,7 @@ from kernelweave._array import (
     inner_products,
     lower_inverse,
     namespace,
+    squared_norm,
     to_numpy,
 )
 from kernelweave.fits.ridge import LooPath
@@ -82,9 +84,10 @@ class LeaveOneOut:
         inverse *= xp.sqrt(2.0 / entries * squares / precision)[None, :]
         slope = inverse @ inverse.T
         del inverse
-        gradient = matrix_products(self.bank, slope)
-        cross = xp.sum(self.bank.apply(coef) * pull[None, :, :], axis=(1, 2))
-        gradient -= to_numpy(cross).astype(np.float64)
+        cross = inner_products(self.bank.apply(coef), pull)
+        gradient = -to_numpy(cross).astype(np.float64)
+        for rows, block in self.bank.row_blocks():
+            gradient += to_numpy(inner_products(block, slope[rows, :]))
         return float(xp.sum(squares)) / entries, gradient * theta
 
     def _inverse(self, theta: np.ndarray, shift: float) -> Array:
@@ -142,70 +145,59 @@ def learn(
         largest entry of the projected gradient in ``log theta``, relative to the value
         (or to a hundredth of the target's mean square, if that is larger).
     """
+    objective, trace = LeaveOneOut(bank, target), Trace(callback)
     theta = _uniform_start(bank, target) if start is None else _check_start(bank, start)
     precision = eps(bank.like)
     highest = np.log(0.01 / (precision * bank.n_samples * bank.n_kernels))
-    highest = float(np.clip(highest, 0.0, LOG_HIGHEST))
-    bounds = (LOG_LOWEST, highest)
+    bounds = (LOG_LOWEST, float(np.clip(highest, 0.0, LOG_HIGHEST)))
     tol = STATIONARY if precision < 1e-10 else 10 * STATIONARY
     first = np.clip(np.log(theta), *bounds)
-    search = _Search(LeaveOneOut(bank, target), first, callback)
+    unit = objective.value_and_gradient(first)[0] or 1.0
+
+    def relative(log_theta: np.ndarray) -> tuple[float, np.ndarray]:
+        value, gradient = objective.value_and_gradient(log_theta)
+        return value / unit, gradient / unit
+
     found = minimize(
-        search.relative,
+        relative,
         first,
         jac=True,
         method="L-BFGS-B",
         bounds=[bounds] * bank.n_kernels,
-        callback=search.step,
+        callback=trace.follow(unit),
         options={"maxiter": max_iter, "gtol": 0.01 * tol, "ftol": precision},
     )
-    value, gradient = search.unit * found.fun, search.unit * found.jac
-    size = max(value, ZERO_ERROR * _mean_square(search.objective.target))
-    stationarity = _stationarity(found.x, gradient, size, bounds)
+    mean_square = squared_norm(objective.target) / math.prod(target.shape)
+    size = max(unit * found.fun, ZERO_ERROR * mean_square)
+    at_low, at_high = found.x <= bounds[0], found.x >= bounds[1]
+    blocked = (at_low & (found.jac > 0)) | (at_high & (found.jac < 0))
+    steepest = unit * float(np.max(np.where(blocked, 0.0, np.abs(found.jac))))
+    stationarity = steepest / size if size > 0 else 0.0
     theta = np.where(found.x <= LOG_LOWEST, 0.0, np.exp(found.x))
     converged = stationarity <= tol
+    measure = f"the projected gradient is {stationarity:.1e} of the value"
+    if trace.stopped:
+        status = f"stopped by the callback: {measure}"
+    elif converged:
+        status = (
+            f"stationary: {measure}; the problem is not convex, so another start may "
+            "lead elsewhere"
+        )
+    elif found.nit >= max_iter:
+        status = f"stopped at max_iter={max_iter}: {measure}"
+    else:
+        status = f"stopped: no step decreases the error further; {measure}"
     return LooSolution(
         weights=theta / np.sum(theta),
         alpha=float(1.0 / np.sum(theta)),
-        value=value,
+        value=unit * found.fun,
         stationarity=stationarity,
         converged=converged,
-        status=_status(converged, stationarity, found, max_iter, search.trace.stopped),
+        status=status,
         n_iter=int(found.nit),
         n_factorizations=int(found.nfev),
-        trace=tuple(search.trace.rows),
+        trace=tuple(trace.rows),
     )
-
-
-class _Search:
-    """The error relative to its value at the start, and the history of a search."""
-
-    def __init__(
-        self,
-        objective: LeaveOneOut,
-        first: np.ndarray,
-        callback: Callback | None,
-    ) -> None:
-        self.objective = objective
-        self.unit = objective.value_and_gradient(first)[0] or 1.0
-        self.trace = Trace(callback)
-
-    def relative(self, log_theta: np.ndarray) -> tuple[float, np.ndarray]:
-        value, gradient = self.objective.value_and_gradient(log_theta)
-        return value / self.unit, gradient / self.unit
-
-    def step(self, intermediate_result: OptimizeResult) -> None:
-        self.trace.add(self.unit * float(intermediate_result.fun))
-        if self.trace.stopped:
-            raise StopIteration
-
-
-def matrix_products(bank: Bank, matrix: Array) -> np.ndarray:
-    """``<G_i, S>`` for every kernel and one S (n, n), in one pass, (p,)."""
-    total = np.zeros(bank.n_kernels)
-    for rows, block in bank.row_blocks():
-        total += to_numpy(inner_products(block, matrix[rows, :]))
-    return total
 
 
 def _uniform_start(bank: Bank, target: Array) -> np.ndarray:
@@ -222,36 +214,3 @@ def _check_start(bank: Bank, start: np.ndarray) -> np.ndarray:
             f"start must be {bank.n_kernels} numbers > 0, one per kernel; got {start!r}"
         )
     return theta
-
-
-def _mean_square(a: Array) -> float:
-    return float(namespace(a).mean(a * a))
-
-
-def _stationarity(
-    x: np.ndarray, gradient: np.ndarray, size: float, bounds: tuple[float, float]
-) -> float:
-    """Largest entry of the projected gradient, divided by ``size``."""
-    blocked = ((x <= bounds[0]) & (gradient > 0)) | ((x >= bounds[1]) & (gradient < 0))
-    largest = float(np.max(np.where(blocked, 0.0, np.abs(gradient))))
-    return largest / size if size > 0 else 0.0
-
-
-def _status(
-    converged: bool,
-    stationarity: float,
-    found: OptimizeResult,
-    max_iter: int,
-    stopped: bool,
-) -> str:
-    measure = f"the projected gradient is {stationarity:.1e} of the value"
-    if stopped:
-        return f"stopped by the callback: {measure}"
-    if converged:
-        return (
-            f"stationary: {measure}; the problem is not convex, so another start may "
-            "lead elsewhere"
-        )
-    if found.nit >= max_iter:
-        return f"stopped at max_iter={max_iter}: {measure}"
-    return f"stopped: no step decreases the error further; {measure}"

@@ -1,44 +1,33 @@
-"""Expectation-maximisation over mixture weights, also with missing experts."""
+"""Weights of a mixture whose experts may be missing: EM, and stacking."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
+from scipy.optimize import nnls
 
-from kernelweave._array import Array, as_float, from_numpy, namespace, to_numpy
+from kernelweave._array import (
+    Array,
+    as_float,
+    from_numpy,
+    namespace,
+    psd_factor,
+    to_numpy,
+)
 from kernelweave._tolerances import INVERTIBLE_SQUARE
-from kernelweave.protocols import Criterion, Iterate, WeightSet
 from kernelweave.solvers.certify import Callback, LocalSolution, Trace
 
-__all__ = ["em", "truncated_em", "truncated_responsibilities"]
+__all__ = [
+    "residual_moments",
+    "stack",
+    "truncated_em",
+    "truncated_responsibilities",
+]
 
-
-#: The longest extrapolation, in steps, and the share of a weight that it must keep.
+#: The longest extrapolation of EM, in steps, and the share of a weight that it keeps.
 LONGEST, KEEP = 256.0, 1e-2
-
-
-def em(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iterate]:
-    """``w_l <- w_l g_l / sum_m w_m g_m`` with the scores ``g = -dJ/dw``.
-
-    For :class:`~kernelweave.criteria.mixture.MixtureLikelihood` this is an E-step and
-    an M-step in one: the new weights are the mean responsibilities plus the prior's
-    contribution. Every step increases the likelihood; at the optimum no score exceeds
-    the mean score, which is the condition that the certificate measures. Convergence is
-    linear, and slow where weights tend to zero.
-
-    Yields
-    ------
-    Iterate
-        One per evaluation.
-    """
-    weights = weight_set.start(criterion.n_weights)
-    while True:
-        state = criterion.evaluate(weights, hessian=False)
-        yield Iterate.at(weights, state)
-        if weight_set.is_point(len(weights)):
-            return
-        weights = weight_set.scale(weights * np.maximum(-state.gradient, 0.0))
+#: Added to the diagonal of the moments, relative to its mean, so that equal experts
+#: share the weight.
+RIDGE = 1e-10
 
 
 def truncated_em(
@@ -96,13 +85,18 @@ def truncated_em(
             break
         weights, value, factor, used = problem.advance(weights, factor)
         n_iter += used
-    converged = stationarity <= tol
+    measure = f"a step changes no weight by more than {max(stationarity, 0.0):.1e}"
+    status = f"stopped at max_iter={max_iter}: {measure}, not {tol:.0e}"
+    if stationarity <= tol:
+        status = f"stationary: {measure} (tol={tol:.0e})"
+    elif trace.stopped:
+        status = f"stopped by the callback: {measure}"
     return LocalSolution(
         weights=weights,
         value=value,
         stationarity=max(stationarity, 0.0),
-        converged=converged,
-        status=_status(converged, trace.stopped, stationarity, tol, max_iter),
+        converged=stationarity <= tol,
+        status=status,
         n_iter=n_iter,
         trace=tuple(trace.rows),
     )
@@ -126,9 +120,9 @@ class _Truncated:
     """The likelihood, and the factors of one step."""
 
     def __init__(self, log_density: Array, observed: np.ndarray, prior: float) -> None:
-        if not np.all(np.any(observed, axis=1)):
-            row = int(np.flatnonzero(~np.any(observed, axis=1))[0])
-            raise ValueError(f"row {row} has no expert")
+        empty = np.flatnonzero(~np.any(observed, axis=1))
+        if len(empty):
+            raise ValueError(f"row {empty[0]} has no expert")
         self.ratio, largest = _ratio(log_density, observed)
         self.observed, self.prior = from_numpy(observed, self.ratio), prior
         self.unit = float(namespace(largest).mean(largest))
@@ -156,17 +150,14 @@ class _Truncated:
         second = _share(first * factor)
         value, after = self.step(second)
         third = _share(second * after)
-        logs = [
-            np.log(np.maximum(w, INVERTIBLE_SQUARE)) for w in (first, second, third)
-        ]
+        logs = np.log(np.maximum([first, second, third], INVERTIBLE_SQUARE))
         speed, bend = logs[1] - logs[0], logs[2] - 2 * logs[1] + logs[0]
         size = float(np.linalg.norm(bend))
         length = float(np.linalg.norm(speed)) / size if size > 0 else 1.0
         length = min(max(length, 1.0), LONGEST)
         leap = logs[0] + 2 * length * speed + length**2 * bend
         # A weight set to zero would never recover.
-        ahead = np.maximum(_share(np.exp(leap - np.max(leap))), KEEP * third)
-        ahead = _share(ahead)
+        ahead = _share(np.maximum(_share(np.exp(leap - np.max(leap))), KEEP * third))
         better, grown = self.step(ahead)
         if better <= value:
             return ahead, better, grown, 2
@@ -188,12 +179,58 @@ def _share(weights: np.ndarray) -> np.ndarray:
     return weights / np.sum(weights)
 
 
-def _status(
-    converged: bool, stopped: bool, stationarity: float, tol: float, n_iter: int
-) -> str:
-    measure = f"a step changes no weight by more than {max(stationarity, 0.0):.1e}"
-    if converged:
-        return f"stationary: {measure} (tol={tol:.0e})"
-    if stopped:
-        return f"stopped by the callback: {measure}"
-    return f"stopped at max_iter={n_iter}: {measure}, not {tol:.0e}"
+def residual_moments(residual: np.ndarray, observed: np.ndarray) -> np.ndarray:
+    """Mean products of the residuals of p experts over the rows they share, (p, p).
+
+    Parameters
+    ----------
+    residual : ndarray of shape (n, p)
+        Target minus leave-one-out mean; unobserved entries are not read.
+    observed : ndarray of bool of shape (n, p)
+        Which rows each expert has.
+
+    Returns
+    -------
+    moments : ndarray of shape (p, p)
+        Positive semidefinite: if missing entries made it indefinite, negative
+        eigenvalues are set to zero.
+    """
+    filled = np.where(observed, residual, 0.0)
+    seen = observed.astype(np.float64)
+    moments = filled.T @ filled / np.maximum(seen.T @ seen, 1.0)
+    if not np.all(observed):
+        factor = psd_factor(moments)
+        moments = factor @ factor.T
+    return moments
+
+
+def stack(moments: np.ndarray) -> tuple[np.ndarray, float, float]:
+    """Minimise ``w' A w`` over ``w >= 0, sum w = 1``.
+
+    Without the sum constraint, ``min u'Au/2 - 1'u, u >= 0`` has the same solution up to
+    scale; it is a non-negative least-squares problem, which an active-set method solves
+    exactly.
+
+    Parameters
+    ----------
+    moments : ndarray of shape (p, p)
+        A, positive semidefinite: mean products of residuals.
+
+    Returns
+    -------
+    weights : ndarray of shape (p,)
+        The weights.
+    value, lower_bound : float
+        ``w'Aw``, and ``2 min_l (A w)_l - w'Aw``, which no weights can improve on.
+    """
+    p = len(moments)
+    size = float(np.trace(moments)) / p
+    if not size > 0:
+        return np.full(p, 1.0 / p), 0.0, 0.0
+    factor = np.linalg.cholesky(moments / size + RIDGE * np.eye(p))
+    goal = np.linalg.solve(factor, np.ones(p))
+    scaled, _ = nnls(factor.T, goal, maxiter=50 * p)
+    weights = scaled / np.sum(scaled)
+    slope = moments @ weights
+    value = float(weights @ slope)
+    return weights, value, 2.0 * float(np.min(slope)) - value

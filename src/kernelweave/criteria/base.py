@@ -1,13 +1,15 @@
-"""Why weights may not be unique: duplicate kernels, and kernels like the identity."""
+"""What criteria share: the kernels, and remarks on what the data cannot determine."""
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
-from kernelweave._array import from_numpy, namespace, to_numpy
-from kernelweave.protocols import Bank
+from kernelweave._array import Array, from_numpy, namespace, tensor_sum, to_numpy
+from kernelweave.protocols import Bank, Criterion
 
-__all__ = ["identity_likeness", "same_kernels", "weight_remarks"]
+__all__ = ["KernelCriterion", "identity_likeness", "same_kernels", "weight_remarks"]
 
 #: Cosine to the centred identity above which a kernel acts as regularisation.
 LIKE_IDENTITY = 0.95
@@ -17,6 +19,44 @@ NO_KERNEL = 1e-6
 NEGLIGIBLE = 1e-3
 #: Relative difference of two kernels below which they count as one.
 SAME = 1e-8
+
+
+class KernelCriterion(Criterion):
+    """A criterion of the weights of p kernels and, if it is learned, of the identity.
+
+    Attributes
+    ----------
+    bank : Bank
+        The kernels.
+    learns_identity : bool
+        Whether the identity is a kernel too, the first one.
+    identity_name : str
+        What users call its weight.
+    """
+
+    bank: Bank
+    learns_identity: bool = False
+    identity_name: ClassVar[str] = "alpha"
+
+    @property
+    def n_kernels(self) -> int:
+        """The number p of kernels."""
+        return self.bank.n_kernels
+
+    @property
+    def n_weights(self) -> int:
+        """p, or p + 1 with the identity first."""
+        return self.bank.n_kernels + int(self.learns_identity)
+
+    def combined(self, weights: np.ndarray, products: Array) -> Array:
+        """``sum_i w_i G_i B`` (n, k) without the identity, from products (m, n, k)."""
+        p = self.n_kernels
+        return tensor_sum(weights[-p:], products[-p:, ...])
+
+    def remarks(self, weights: np.ndarray) -> tuple[str, ...]:
+        """Whether the weights are identifiable."""
+        kernel_weights, name = weights[-self.n_kernels :], self.identity_name
+        return weight_remarks(self.bank, kernel_weights, self.learns_identity, name)
 
 
 def weight_remarks(
@@ -68,14 +108,8 @@ def same_kernels(bank: Bank) -> list[np.ndarray]:
     sketch = sketch.astype(np.float64)
     size = np.linalg.norm(sketch, axis=1)
     tolerance = SAME if namespace(bank.like).finfo(bank.like.dtype).bits > 32 else 1e-4
-    order = np.argsort(size, kind="stable")
-    groups: list[list[int]] = []
-    for i in order:  # sorted by size, the sketches of equal kernels are neighbours
-        last = groups[-1][-1] if groups else None
-        if size[i] > 0 and last is not None and size[last] > 0:
-            difference = np.linalg.norm(sketch[i] - sketch[last])
-            if difference <= tolerance * size[i]:
-                groups[-1].append(int(i))
-                continue
-        groups.append([int(i)])
+    order = np.argsort(size, kind="stable")  # equal kernels become neighbours
+    gaps = np.linalg.norm(np.diff(sketch[order], axis=0), axis=1)
+    same = (gaps <= tolerance * size[order[1:]]) & (size[order[:-1]] > 0)
+    groups = np.split(order, np.flatnonzero(~same) + 1)
     return [np.sort(group) for group in groups if len(group) > 1]

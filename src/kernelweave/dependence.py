@@ -1,17 +1,19 @@
-"""The Hilbert-Schmidt independence criterion, and a permutation test with it."""
+"""The Hilbert-Schmidt independence criterion of kernels or features, and a test."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 
-from kernelweave._array import Array, device, from_numpy, is_array, namespace
+from kernelweave._array import Array, as_float, device, from_numpy, is_array, namespace
 from kernelweave._memory import row_chunks
 from kernelweave.kernels.checks import symmetric
+from kernelweave.views.columns import is_iterator
 
-__all__ = ["DependenceTest", "hsic", "hsic_test"]
+__all__ = ["DependenceTest", "hsic", "hsic_of_features", "hsic_test"]
 
 Estimator = Literal["biased", "unbiased"]
 #: Relative difference below which two statistics count as tied.
@@ -80,8 +82,7 @@ def hsic(K: Array, L: Array, estimator: Estimator = "biased") -> float:
     >>> round(hsic(K, L), 2), round(hsic(K, L[::-1, ::-1]), 2)
     (0.05, 0.0)
     """
-    pair = _Pair(K, L, estimator)
-    return pair.statistic(None)
+    return _Pair(K, L, estimator).statistic()
 
 
 def hsic_test(
@@ -128,19 +129,15 @@ def hsic_test(
         raise ValueError(f"n_permutations must be an int >= 1, got {n_permutations!r}")
     pair = _Pair(K, L, estimator)
     generator = np.random.default_rng(rng)
-    statistic = pair.statistic(None)
-    null = np.array(
-        [
-            pair.statistic(generator.permutation(pair.n))
-            for _ in range(int(n_permutations))
-        ]
-    )
+    orders = (generator.permutation(pair.n) for _ in range(int(n_permutations)))
+    statistic = pair.statistic()
+    null = np.array([pair.statistic(order) for order in orders])
     largest = max(abs(statistic), float(np.max(np.abs(null))))
     at_least = int(np.sum(null >= statistic - TIE * largest))
     return DependenceTest(statistic, (1 + at_least) / (1 + len(null)), null)
 
 
-def check_pairs(n: int, estimator: str) -> None:
+def _check_pairs(n: int, estimator: str) -> None:
     """Refuse unknown estimators, and fewer pairs than an estimator needs."""
     if estimator not in ("biased", "unbiased"):
         raise ValueError(f"estimator must be 'biased' or 'unbiased', got {estimator!r}")
@@ -161,24 +158,23 @@ class _Pair:
     """
 
     def __init__(self, K: Array, L: Array, estimator: str) -> None:
-        K, L = _checked(K, "K"), _checked(L, "L")
+        K, L = _checked_kernel(K, "K"), _checked_kernel(L, "L")
         if L.shape != K.shape:
             raise ValueError(
                 "the two kernels must be over the same pairs: K has the shape "
                 f"{tuple(K.shape)}, L {tuple(L.shape)}"
             )
         n, unbiased = int(K.shape[0]), estimator == "unbiased"
-        check_pairs(n, estimator)
+        _check_pairs(n, estimator)
         self.n, self.scale = n, 1.0 / (n * (n - 3) if unbiased else (n - 1) ** 2)
         centre = _u_centred if unbiased else _centred
         self.K, self.L = centre(K), centre(L)
 
-    def statistic(self, order: np.ndarray | None) -> float:
-        """HSIC with the rows of L permuted by ``order`` (n,), or unpermuted if None."""
-        xp = namespace(self.K)
+    def statistic(self, order: np.ndarray | None = None) -> float:
+        """HSIC with the rows of L permuted by ``order`` (n,), or as they are."""
+        xp, total = namespace(self.K), 0.0
         if order is not None:
             order = from_numpy(order, self.L, dtype=xp.int64)
-        total = 0.0
         for rows in row_chunks(self.n, self.n):
             if order is None:
                 block = self.L[rows, :]
@@ -207,17 +203,153 @@ def _u_centred(kernel: Array) -> Array:
     return xp.where(diagonal, xp.zeros_like(kernel), kernel)
 
 
-def _checked(kernel: Array, name: str) -> Array:
+def _checked_kernel(kernel: Any, name: str) -> Array:
     """A finite, symmetric kernel in double precision."""
-    if not is_array(kernel):
-        kernel = np.asarray(kernel, dtype=np.float64)
-    xp = namespace(kernel)
-    kernel = xp.astype(kernel, xp.float64, copy=False)
+    kernel = _in_double(kernel)
     if kernel.ndim != 2 or kernel.shape[0] != kernel.shape[1]:
         raise ValueError(
             f"{name} must be a square kernel (n, n); got the shape "
             f"{tuple(kernel.shape)}"
         )
-    if not bool(xp.all(xp.isfinite(kernel))):
+    if not _is_finite(kernel):
         raise ValueError(f"{name} contains NaN or infinite values")
     return symmetric(kernel, name)
+
+
+def _in_double(x: Any) -> Array:
+    x = x if is_array(x) else np.asarray(x, dtype=np.float64)
+    return as_float(x, namespace(x).float64)
+
+
+def _is_finite(x: Array) -> bool:
+    return bool(namespace(x).all(namespace(x).isfinite(x)))
+
+
+def hsic_of_features(
+    Z: Array | Iterable[tuple[Array, Array]],
+    Y: Array | None = None,
+    estimator: Estimator = "biased",
+) -> float:
+    """:func:`hsic` of the kernels ``K = ZZ'`` and ``L = YY'``, without n x n matrices.
+
+    With explicit features on both sides, the two estimates of :func:`hsic` need only
+    sums over the rows: for the biased one (Chen et al. 2008, Eq. 5)::
+
+        tr(K P L P) = norm(Z' P Y)^2,      P = I - 11'/n
+
+    and for the unbiased one also ``sum_i |z_i|^2 y_i``, ``sum_i |y_i|^2 z_i`` and the
+    like. So rows may arrive in portions, and the memory needed is D_z x D_y for any n.
+
+    Parameters
+    ----------
+    Z : array of shape (n, D_z), or iterator of pairs of arrays (m, D_z) and (m, D_y)
+        Features of the first sample: the columns of a linear kernel, or the output of a
+        map such as :class:`~kernelweave.kernels.features.maps.NystroemFeatures`.
+    Y : array of shape (n, D_y), optional
+        Features of the second sample, such as class indicators; None if Z is an
+        iterator.
+    estimator : {"biased", "unbiased"}, default="biased"
+        Which estimate to compute.
+
+    Returns
+    -------
+    value : float
+        The estimate.
+
+    See Also
+    --------
+    hsic : The estimate for any two n x n kernels.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelweave.dependence import hsic_of_features
+    >>> from kernelweave.dependence import hsic
+    >>> rng = np.random.default_rng(0)
+    >>> Z = rng.normal(size=(100, 3))
+    >>> Y = Z[:, :1] + rng.normal(size=(100, 1))
+    >>> bool(np.isclose(hsic_of_features(Z, Y), hsic(Z @ Z.T, Y @ Y.T)))
+    True
+    >>> portions = ((Z[i : i + 30], Y[i : i + 30]) for i in range(0, 100, 30))
+    >>> bool(np.isclose(hsic_of_features(portions), hsic(Z @ Z.T, Y @ Y.T)))
+    True
+    """
+    if is_iterator(Z):
+        if Y is not None:
+            raise ValueError("an iterator yields pairs (Z, Y): leave out Y")
+        pairs: Any = Z
+    elif Y is None:
+        raise ValueError("Y is missing; it is optional only if Z yields pairs (Z, Y)")
+    else:
+        pairs = [(Z, Y)]
+    n, sums, shifts = 0, None, None
+    for number, pair in enumerate(pairs):
+        z, y = _checked_portion(pair, number, shifts)
+        xp = namespace(z, y)
+        if shifts is None:
+            shifts = xp.mean(z, axis=0), xp.mean(y, axis=0)
+        # The estimates are invariant under a shift of the features, and rounding errors
+        # are smallest when the features are centred near zero.
+        new = _row_sums(z - shifts[0][None, :], y - shifts[1][None, :])
+        sums = new if sums is None else [a + b for a, b in zip(sums, new, strict=True)]
+        n += int(z.shape[0])
+    if sums is None:
+        raise ValueError("the iterator has no portions: there is nothing to compare")
+    _check_pairs(n, estimator)
+    return _from_sums(n, sums, estimator)
+
+
+def _row_sums(z: Array, y: Array) -> list[Array]:
+    """The sums over rows of z (m, D_z) and y (m, D_y) that the estimates need."""
+    xp = namespace(z, y)
+    k, l = xp.sum(z * z, axis=1), xp.sum(y * y, axis=1)  # noqa: E741 diagonals
+    over_rows = [xp.sum(a, axis=0) for a in (z, y, k, l, k * l)]
+    return [z.T @ y, z.T @ l, y.T @ k, *over_rows]
+
+
+def _from_sums(n: int, sums: list[Array], estimator: str) -> float:
+    """The estimate from the sums of n rows."""
+    cross, z_l, y_k, z, y, k, l, k_l = sums  # noqa: E741
+    xp = namespace(cross)
+    if estimator == "biased":
+        centred = cross - z[:, None] * y[None, :] / n
+        return float(xp.sum(centred * centred)) / (n - 1) ** 2
+    # A = K and B = L without their diagonals
+    product = xp.sum(cross * cross) - k_l
+    of_sums = (z @ z - k) * (y @ y - l)
+    between = z @ (cross @ y) - z @ z_l - y @ y_k + k_l
+    total = product + of_sums / ((n - 1) * (n - 2)) - 2.0 * between / (n - 2)
+    return float(total) / (n * (n - 3))
+
+
+def _checked_portion(
+    pair: Any, number: int, shifts: tuple[Array, Array] | None
+) -> tuple[Array, Array]:
+    """Finite features z (m, D_z) and y (m, D_y) in double precision.
+
+    From the second portion on, ``shifts`` (D_z,) and (D_y,) tell their widths.
+    """
+    if not isinstance(pair, tuple) or len(pair) != 2:
+        raise TypeError(
+            "an iterator of features must yield pairs (Z, Y); portion "
+            f"{number} is {type(pair).__name__}"
+        )
+    z, y = map(_in_double, pair)
+    for name, features in (("Z", z), ("Y", y)):
+        if features.ndim != 2:
+            raise ValueError(
+                f"{name} must have the shape (n, D); portion {number} has "
+                f"{tuple(features.shape)}"
+            )
+        if not _is_finite(features):
+            raise ValueError(
+                f"{name} contains NaN or infinite values in portion {number}"
+            )
+    widths = tuple(int(a.shape[-1]) for a in shifts or (z, y))
+    if (z.shape[1], y.shape[1]) != widths or z.shape[0] != y.shape[0]:
+        raise ValueError(
+            f"portion {number} must have as many rows in Z as in Y, and {widths} "
+            f"columns as in the first portion; got the shapes {tuple(z.shape)} and "
+            f"{tuple(y.shape)}"
+        )
+    return z, y

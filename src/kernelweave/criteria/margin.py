@@ -1,0 +1,441 @@
+"""The margin of support vector machines, on kernels and on subspaces."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from kernelweave._array import (
+    Array,
+    from_numpy,
+    gram_of_stack,
+    in_double,
+    inner_products,
+    is_numpy,
+    lower_inverse,
+    namespace,
+    solve_factored,
+    solve_stack,
+    solve_triangular,
+    tensor_sum,
+    to_numpy,
+)
+from kernelweave._memory import require_memory
+from kernelweave.criteria.base import KernelCriterion, weight_remarks
+from kernelweave.criteria.fisher import Fisher
+from kernelweave.fits.subspace import RegularizedKernel, SubspaceSVM
+from kernelweave.inner.saddle import SaddlePath, SaddleProblem
+from kernelweave.inner.svm import (
+    MarginTerms,
+    balanced,
+    best_intercepts,
+    hinge,
+    solve_machines,
+)
+from kernelweave.kernels.banks.dense import DenseBank
+from kernelweave.protocols import Bank, CertificateTerms, Evaluation, InfeasibleError
+
+__all__ = ["Margin", "PlainSubspaceMargin", "SubspaceMargin", "margins_of"]
+
+#: Relative gap to which the SVMs at given weights are solved, and the step limit.
+INNER_GAP = 1e-11
+INNER_STEPS = 120
+#: Number of rows above which libsvm is the better start, if C is at most this multiple
+#: of the inverse mean diagonal of the kernels: from 1000 to 3000 rows it takes half the
+#: time at C = 0.1, half to equal time at C = 1, and three to seven times as long at
+#: C = 10.
+MANY_ROWS = 1000
+MODERATE = 1.0
+
+
+class Margin(KernelCriterion):
+    """``J(w) = sum_c max_a 2 e'a - a'(G(w) + tau I) a, 0 <= a <= C, y_c'a = 0``.
+
+    Lanckriet et al. (2002), Eq. 12, with ``G(w) = diag(y) sum_i w_i K_i diag(y)`` over
+    the labelled rows; J is the sum over the columns c of the squared inverse margin,
+    hard or soft:
+
+    =======  =============  =====  =====  =======================================
+    margin   C              bound  tau    primal whose minimum is J
+    =======  =============  =====  =====  =======================================
+    "hard"   not used       inf    0      ``norm(w)^2``, ``y f >= 1``
+    "l1"     a number       C      0      ``norm(w)^2 + 2 C sum xi``
+    "l2"     a number       inf    1/C    ``norm(w)^2 + C sum xi^2``
+    "l2"     "learn"        inf    w_0    as before, with ``1/C`` a weight
+    =======  =============  =====  =====  =======================================
+
+    J is convex in w. With the maximiser ``a`` the gradient is ``-a'G_i a``, and with R
+    the inverse of ``G(w) + tau I`` on the rows strictly inside the box and on
+    ``y'a = 0``, the Hessian is ``2 a'G_i R G_j a``. Any feasible a bounds J from below;
+    any weights, function and intercept bound it from above through the primal.
+
+    Parameters
+    ----------
+    bank : Bank
+        The kernels over all rows, used as they are: centring them or scaling them to a
+        common trace is up to the caller.
+    signs : array of shape (n, k)
+        One two-class problem per column: +1 or -1, and 0 for unlabelled rows.
+    margin : {"l1", "l2", "hard"}, default="l1"
+        The row of the table.
+    C : float or "learn", default=1.0
+        The penalty on errors. "learn" makes the identity kernel number 0; with kernels
+        of trace n over all rows, it shares their trace constraint.
+    """
+
+    offers = frozenset({"hessian", "concave reciprocal", "averages", "parts", "saddle"})
+    identity_name = "1/C"
+
+    def __init__(
+        self,
+        bank: Bank,
+        signs: Array,
+        margin: Literal["l1", "l2", "hard"] = "l1",
+        C: float | Literal["learn"] = 1.0,
+    ) -> None:
+        _check_margin(margin, C)
+        self.bank, self.margin, self.C = bank, margin, C
+        self.learns_identity = margin == "l2" and isinstance(C, str)
+        self.signs = _checked_signs(signs, bank.n_samples)  # (N, k), NumPy
+        self.rows = np.flatnonzero(np.any(self.signs != 0, axis=1))
+        bound = float(C) if margin == "l1" else np.inf
+        tau = 1.0 / float(C) if margin == "l2" and not self.learns_identity else 0.0
+        self.problem = SaddleProblem(
+            bank.restrict(self.rows),
+            self.signs[self.rows],
+            bound,
+            tau,
+            self.learns_identity,
+        )
+
+    @property
+    def preferred_method(self) -> str:
+        """Newton's method on top of libsvm for many rows and moderate C."""
+        problem = self.problem
+        rows = problem.bank.n_samples
+        moderate = problem.bound <= MODERATE * problem.unit()
+        if moderate and rows > MANY_ROWS and is_numpy(self.bank.like):
+            return "newton"
+        return "interior_point"
+
+    def evaluate(self, weights: np.ndarray, hessian: bool = True) -> Evaluation:
+        """Value, gradient, Hessian and coefficients at weights (m,) of any sign.
+
+        Raises
+        ------
+        InfeasibleError
+            If the margin is hard and no function of this kernel separates the rows.
+        FactorizationError
+            If the combined kernel is not positive semidefinite.
+        """
+        weights = np.asarray(weights, dtype=np.float64)
+        path = SaddlePath(self.problem.at(weights))
+        try:
+            path.run(INNER_GAP, INNER_STEPS)
+        except InfeasibleError as error:
+            error.coef = self.over_all_rows(path.coef())
+            raise
+        coef = path.coef()
+        products = self.problem.products(coef)
+        scores = self.problem.scores(coef, products)
+        value = self.problem.terms(coef, scores).linear - float(scores @ weights)
+        curvature = path.curvature(products) if hessian else None
+        full = self.over_all_rows(coef)
+        return Evaluation(value, -scores, curvature, full, path.n_factorizations)
+
+    def certificate_terms(
+        self, weights: np.ndarray, coef: Array, dual: Array
+    ) -> MarginTerms:
+        """The primal value of ``coef`` and the dual terms of ``dual``, in float64.
+
+        Both may be any arrays of shape (n, k): ``dual`` is first made feasible, for the
+        box and then for ``y'a = 0``.
+        """
+        beta = self._on_labelled(coef)
+        products = self.problem.products(beta)
+        upper = self.problem.upper(weights, beta, products)
+        signs, bound = self.problem.signs, self.problem.bound
+        feasible = balanced(self._on_labelled(dual), signs, bound)
+        if not np.array_equal(feasible, beta):
+            products = self.problem.products(feasible)
+        scores = self.problem.scores(feasible, products)
+        return self.problem.terms(feasible, scores, upper)
+
+    def intercept(self, weights: np.ndarray, coef: Array) -> np.ndarray:
+        """The best intercept for each column of ``f = K(w) coef``, (k,)."""
+        beta = self._on_labelled(coef)
+        tau, _ = self.problem.split(weights)
+        f = self.problem.functions(weights, self.problem.products(beta))
+        loss = "hard" if self.margin == "l2" and not tau > 0.0 else self.margin
+        return best_intercepts(f, self.problem.signs, loss)
+
+    def remarks(self, weights: np.ndarray) -> tuple[str, ...]:
+        """Whether the weights, and a learned C, are identifiable."""
+        remarks = super().remarks(weights)
+        if self.learns_identity and weights[0] == 0.0:
+            remarks += (
+                "the learned C is infinite: the hard margin is best for this trace",
+            )
+        return remarks
+
+    def over_all_rows(self, coef: np.ndarray) -> Array:
+        """Coefficients of the labelled rows as an array (N, k) like the bank's."""
+        full = np.zeros(self.signs.shape)
+        full[self.rows] = coef
+        return in_double(full, self.bank.like)
+
+    def _on_labelled(self, coef: Array) -> np.ndarray:
+        return to_numpy(coef).astype(np.float64)[self.rows]
+
+
+def _check_margin(margin: str, C: float | str) -> None:
+    if margin not in ("l1", "l2", "hard"):
+        raise ValueError(f"margin must be 'l1', 'l2' or 'hard', got {margin!r}")
+    if isinstance(C, str):
+        if C != "learn":
+            raise ValueError(f"C must be a float > 0 or 'learn', got {C!r}")
+        if margin == "l1":
+            raise ValueError(
+                "C='learn' needs margin='l2', whose 1/C is the weight of a kernel; "
+                "got margin='l1'"
+            )
+    elif margin != "hard" and not (np.isfinite(C) and C > 0):
+        raise ValueError(
+            f"C must be a finite float > 0 or 'learn', got {C!r}; "
+            "margin='hard' allows no errors"
+        )
+
+
+def _checked_signs(signs: Array, n: int) -> np.ndarray:
+    """The signs as float64, (n, k), or an error that says what is wrong."""
+    if signs.ndim != 2 or signs.shape[0] != n or signs.shape[1] == 0:
+        raise ValueError(
+            f"the signs must have the shape ({n}, k) with one row per sample; "
+            f"got {tuple(signs.shape)}"
+        )
+    values = to_numpy(signs).astype(np.float64)
+    wrong = ~np.isin(values, (-1.0, 0.0, 1.0))
+    if np.any(wrong):
+        i, c = np.argwhere(wrong)[0]
+        raise ValueError(
+            f"signs must be +1, -1 or 0 (no label); row {i}, column {c} "
+            f"has {values[i, c]!r}"
+        )
+    for c, column in enumerate(values.T):
+        if not (np.any(column > 0) and np.any(column < 0)):
+            raise ValueError(
+                f"column {c} of the signs needs rows of both classes; it has "
+                f"{np.sum(column > 0)} of +1 and {np.sum(column < 0)} of -1"
+            )
+    return values
+
+
+def margins_of(bank: Bank, weights: np.ndarray, coef: np.ndarray) -> np.ndarray:
+    """``1 / norm(w_c)`` with ``norm(w_c)^2 = a_c' K a_c`` for each column, (c,)."""
+    columns = in_double(coef, bank.like)
+    moved = to_numpy(tensor_sum(weights, bank.apply(columns)))
+    squared = np.sum(coef * moved, axis=0)
+    with np.errstate(divide="ignore"):  # a constant function has no finite margin
+        return 1.0 / np.sqrt(np.maximum(squared, 0.0))
+
+
+class SubspaceMargin(KernelCriterion):
+    """``v(w) = max_A sum(a) - tr(A' T(w) A) / 2``, ``T(w) = G (G + alpha I)^-1``.
+
+    The joint problem of Chen et al. (2008), Eqs. 39 and 40, with the subspace (of at
+    least k dimensions) eliminated: the best one for the dual variables A (n, k) of the
+    k support vector machines, ``0 <= a <= C`` and ``y'a = 0`` with ``A = Y a``, turns
+    the subspace kernel into T, which is concave in ``G = sum_i w_i G_i``. So v is
+    convex. With ``B = alpha (G + alpha I)^-1 A``::
+
+        v(w)    = max_{A,B}  sum(a) - norm(A - B)^2 / 2 - sum_i w_i tr(B'G_iB) / 2alpha
+        dv/dw_i = -tr(B' G_i B) / (2 alpha)
+        v(w)   <= norm(F)^2 / 2 + tr(B'F) / 2 + C hinge(F + b)    any B, F = G B / alpha
+
+    The last line is the primal: SVMs penalised by half of ``norm(f)^2`` over the
+    training rows plus alpha times the squared norm of f in the space of G. The Hessian
+    is that for fixed A plus the contribution of the free support vectors as they move;
+    where a variable reaches or leaves its bound, the gradient of v has a kink.
+
+    Parameters
+    ----------
+    bank : Bank
+        Centred kernels of trace n.
+    signs : ndarray of shape (n, m)
+        +1 and -1, one column per SVM.
+    alpha : float
+        Regularisation xi, relative to the mean eigenvalue of a kernel.
+    C : float
+        The bound on the dual variables. T has eigenvalues below 1, so values of order
+        n here correspond to values of order 1 for other kernels.
+    tol : float, default=1e-9
+        Relative gap of the SVMs.
+    """
+
+    #: No concave reciprocal: where every variable is at a bound, v is nearly linear.
+    offers = frozenset({"hessian", "averages", "parts"})
+
+    def __init__(
+        self, bank: Bank, signs: np.ndarray, alpha: float, C: float, tol: float = 1e-9
+    ) -> None:
+        if not (np.isfinite(C) and C > 0):
+            raise ValueError(f"C must be a finite number > 0, got {C!r}")
+        if isinstance(alpha, str):  # type: ignore[unreachable]
+            raise ValueError(f"alpha must be a finite number > 0, got {alpha!r}")
+        signs = np.asarray(signs, dtype=np.float64)
+        if signs.ndim != 2 or not np.all(np.abs(signs) == 1.0):
+            raise ValueError("signs must be +1 or -1, one column per SVM")
+        if np.any(np.abs(np.sum(signs, axis=0)) == len(signs)):
+            raise ValueError("every SVM needs rows of both signs")
+        # The Fisher criterion knows how to factor alpha I + G.
+        self._ridge = Fisher(bank, from_numpy(signs, bank.like), alpha)
+        self.bank, self.signs = bank, signs
+        self.alpha, self.C, self.tol = float(alpha), float(C), tol
+
+    def evaluate(self, weights: np.ndarray, hessian: bool = True) -> Evaluation:
+        """Value, gradient, Hessian and (A, B) from one factorisation and m SVMs."""
+        factor = self._ridge.factor(weights)
+        kernel = self._kernel(factor)
+        machines = solve_machines(kernel, self.signs, self.C, self.tol)
+        a = np.column_stack([machine.coef for machine in machines])
+        b = self.alpha * solve_factored(factor, from_numpy(a, self.bank.like))
+        products = self.bank.apply(b)
+        scores = to_numpy(inner_products(products, b)).astype(np.float64)
+        scores /= 2.0 * self.alpha
+        b_host = to_numpy(b).astype(np.float64)
+        value = float(np.sum(a * self.signs)) - 0.5 * float(np.sum(a * (a - b_host)))
+        curvature = None
+        if hessian:
+            half = solve_stack(factor, products)
+            curvature = gram_of_stack(half) / self.alpha
+            # u_i = dT/dw_i a, the derivatives of the SVMs' outputs
+            flat = namespace(half).reshape(half, (half.shape[0], -1))
+            moved = to_numpy(solve_triangular(factor, flat, transpose=True))
+            moved = moved.astype(np.float64).reshape(half.shape)  # (n, p, m)
+            for machine, u in zip(machines, np.moveaxis(moved, 2, 0), strict=True):
+                curvature += 0.5 * machine.curvature(u.T)
+        return Evaluation(value, -scores, curvature, np.concatenate([a, b_host], 1))
+
+    def certificate_terms(
+        self, weights: np.ndarray, coef: Array, dual: Array
+    ) -> CertificateTerms:
+        """The bounds of the class docstring, in float64, for any points (n, 2 m)."""
+        upper, _ = self.primal(weights, coef)
+        a, b = self.split(dual)
+        products = self._products(b)
+        scores = to_numpy(inner_products(products, from_numpy(b, products)))
+        a = balanced(a, self.signs, self.C)
+        linear = float(np.sum(a * self.signs)) - 0.5 * float(np.sum((a - b) ** 2))
+        return CertificateTerms(upper, linear, scores / (2.0 * self.alpha))
+
+    def primal(self, weights: np.ndarray, coef: Array) -> tuple[float, np.ndarray]:
+        """The primal value of ``f = G B / alpha``, and the best intercepts (m,)."""
+        _, b = self.split(coef)
+        f = to_numpy(tensor_sum(weights, self._products(b))) / self.alpha
+        loss, intercepts = hinge(f, self.signs)
+        value = 0.5 * float(np.sum(f * f)) + 0.5 * float(np.sum(b * f))
+        return value + self.C * loss, intercepts
+
+    def split(self, coef: Array) -> tuple[np.ndarray, np.ndarray]:
+        """A and B (n, m) of a dual point (n, 2 m)."""
+        points = np.asarray(coef, dtype=np.float64)
+        m = self.signs.shape[1]
+        return points[:, :m], points[:, m:]
+
+    def _kernel(self, factor: Array) -> np.ndarray:
+        """T up to a multiple of 11', to which feasible A are blind: (n, n), float64."""
+        inverse = lower_inverse(factor)
+        kernel = to_numpy(inverse.T @ inverse).astype(np.float64, copy=False)
+        kernel *= -self.alpha
+        kernel.reshape(-1)[:: len(kernel) + 1] += 1.0
+        return kernel
+
+    def _products(self, b: np.ndarray) -> Array:
+        """``G_i B`` (p, n, m) in float64."""
+        return self.bank.apply(in_double(b, self.bank.like))
+
+
+class PlainSubspaceMargin:
+    """``v(w) = max_A sum(a) - tr(A' K(w) A) / 2``, ``K(w) = G (G + alpha I)^-1 G``.
+
+    The joint problem of Chen et al. (2008), Eq. 9, with the subspace (of at least k
+    dimensions) eliminated, for a sum ``G = sum_i w_i G_i`` of kernels, a case the paper
+    leaves open. K is convex in w, so v is neither convex nor concave in general. With
+    ``B = alpha (G + alpha I)^-1 A``::
+
+        dv/dw_i = -( tr(A'G_iA) - tr(B'G_iB) ) / 2
+        v(w)   >= max_A  sum(a) - sum_i w_i tr(A' K_i A) / 2,    sum(w) <= s
+        K_i     = G_i (G_i + (alpha / s) I)^-1 G_i
+
+    The second line holds because ``K(w) <= sum_i w_i K_i`` in the Loewner order: with
+    ``sum(w) = t``, K is at most the weighted mean of ``K(t G_i)``, and ``K(t G_i) / t``
+    increases with t. Its right side is the convex problem of Lanckriet et al. (2002)
+    for the kernels K_i, and for s = 1 it equals v at every single kernel. So its
+    minimum bounds v from below, and where that is attained at a single kernel, no sum
+    of kernels is better than this one.
+
+    Parameters
+    ----------
+    bank : Bank
+        Centred kernels of trace n.
+    signs : ndarray of shape (n, m)
+        +1 and -1, one column per SVM.
+    alpha : float
+        Regularisation lambda, relative to the mean eigenvalue of a kernel.
+    C : float
+        The bound on the dual variables.
+    tol : float, default=1e-9
+        Relative gap of the SVMs.
+    """
+
+    def __init__(
+        self, bank: Bank, signs: np.ndarray, alpha: float, C: float, tol: float = 1e-9
+    ) -> None:
+        self.bank, self.signs = bank, np.asarray(signs, dtype=np.float64)
+        self.alpha, self.C, self.tol = float(alpha), float(C), tol
+
+    def machines(self, weights: np.ndarray) -> SubspaceSVM:
+        """The single-kernel problem at these weights (p,)."""
+        kernel = RegularizedKernel(self.bank.combine(weights), self.alpha)
+        return SubspaceSVM(kernel, self.signs, self.C, False, self.tol)
+
+    def evaluate(self, weights: np.ndarray) -> Evaluation:
+        """Value, gradient and A (n, m) from one factorisation and m SVMs."""
+        problem = self.machines(weights)
+        duals = problem.closed_form_duals()
+        value = problem.lower_bound(duals, None)
+        a = from_numpy(duals, self.bank.like)
+        b = self.alpha * problem.kernel.solve(a)
+        scores = to_numpy(self.bank.quad(a) - self.bank.quad(b)).astype(np.float64)
+        return Evaluation(value, -0.5 * scores, None, duals)
+
+    def minorant(self, total: float = 1.0) -> Margin:
+        """The convex lower bound on v, with values twice those of the class docstring.
+
+        Parameters
+        ----------
+        total : float
+            s, the largest sum of weights allowed.
+        """
+        p, n = self.bank.n_kernels, self.bank.n_samples
+        itemsize = np.dtype(np.float64).itemsize
+        require_memory(
+            p * n * n * itemsize,
+            "a second set of kernels, for the lower bound of uncorrelated=False,",
+            "use uncorrelated=True, which needs none, or fewer kernels",
+            self.bank.like,
+        )
+        parts = [self._alone(self.bank.kernel(i), total) for i in range(p)]
+        bank = DenseBank(namespace(self.bank.like).stack(parts), self.bank.names)
+        return Margin(bank, self.signs, "l1", self.C)
+
+    def remarks(self, weights: np.ndarray) -> tuple[str, ...]:
+        """Whether the weights are identifiable."""
+        return weight_remarks(self.bank, weights, False)
+
+    def _alone(self, gram: Array, total: float) -> Array:
+        """``G (G + (alpha / s) I)^-1 G`` of one kernel (n, n)."""
+        scaled = total * gram
+        matrix = scaled @ RegularizedKernel(scaled, self.alpha).solve(gram)
+        return (matrix + matrix.T) / 2

@@ -1,0 +1,463 @@
+"""Local searches for subspaces: joint with SVMs, its weights, and by alignment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.optimize import OptimizeResult, minimize
+
+from kernelweave._array import (
+    Array,
+    dot,
+    from_numpy,
+    solve_triangular,
+    squared_norm,
+    to_numpy,
+)
+from kernelweave.criteria.margin import PlainSubspaceMargin
+from kernelweave.fits.subspace import (
+    JointPoint,
+    RegularizedKernel,
+    Subspace,
+    SubspaceSVM,
+    normalized,
+)
+from kernelweave.protocols import Evaluation, NormSet
+from kernelweave.solvers.certify import (
+    Callback,
+    LocalSolution,
+    Trace,
+    TraceRow,
+    relative_gap,
+)
+from kernelweave.solvers.solve import solve
+
+__all__ = [
+    "AlignmentResult",
+    "JointSolution",
+    "align_subspace",
+    "solve_joint",
+    "solve_plain",
+]
+
+#: Rounds of the search for fewer dimensions than machines.
+MAX_ROUNDS = 50
+#: Step lengths tried between two dual points.
+LENGTHS = np.linspace(0.05, 1.0, 20)
+#: Number of times a descent step is shortened before the search gives up.
+MAX_CUTS = 8
+#: Default limit on the steps of the descent in the weights.
+MAX_ITER = 100
+#: First-order decrease, relative to the value, below which a point is a local minimum.
+STATIONARY = 1e-3
+#: Weights below this share of the largest are set to zero.
+ZERO = 1e-9
+
+Round = tuple[JointPoint, float]  # a point, and a lower bound
+Placed = tuple[JointPoint, np.ndarray]  # and columns (n, l) that make it optimal
+
+
+@dataclass(frozen=True)
+class JointSolution:
+    """A subspace with its machines, and bounds on its value.
+
+    Attributes
+    ----------
+    point : JointPoint
+        The best point found, with the smallest upper bound.
+    lower_bound : float
+        No subspace of this dimension has a smaller value.
+    gap : float
+        ``(point.upper - lower_bound) / point.upper``.
+    converged : bool
+        Whether the gap reached the tolerance.
+    status : str
+        The outcome as a sentence.
+    n_iter : int
+        Rounds taken.
+    trace : tuple of TraceRow
+        The history: the value of each round, and the best lower bound so far.
+    """
+
+    point: JointPoint
+    lower_bound: float
+    gap: float
+    converged: bool
+    status: str
+    n_iter: int
+    trace: tuple[TraceRow, ...] = field(default=(), repr=False)
+
+
+def solve_joint(
+    problem: SubspaceSVM,
+    n_components: int | None = None,
+    *,
+    duals: np.ndarray | None = None,
+    tol: float = 1e-6,
+    max_iter: int | None = None,
+    callback: Callback | None = None,
+) -> JointSolution:
+    """Solve Eq. 9 or 20 of Chen et al. (2008) for one kernel.
+
+    Parameters
+    ----------
+    problem : SubspaceSVM
+        The problem.
+    n_components : int, optional
+        Maximum dimension of the subspace; by default that of the closed form.
+    duals : ndarray of shape (n, m), optional
+        The dual variables of the closed form, if known.
+    tol : float, default=1e-6
+        Relative gap to reach.
+    max_iter : int, optional
+        Maximum number of rounds if there is no closed form.
+    callback : callable, optional
+        Called with a :class:`TraceRow` after each round; a true result stops the
+        search.
+
+    Returns
+    -------
+    JointSolution
+        The best point and its bounds.
+    """
+    limit = max_iter or MAX_ROUNDS
+    if duals is None:
+        duals = problem.closed_form_duals()
+    whole = problem.subspace(duals)
+    if n_components is None or n_components >= len(whole.dependence):
+        bound = problem.lower_bound(duals, None)
+        rounds = iter([(problem.point(whole, duals), bound)])
+    else:
+        rounds = _search(problem, duals, n_components, limit)
+    best: JointPoint | None = None
+    lower, trace = -np.inf, Trace(callback)
+    status = "stopped: no step finds a smaller value; the relative gap is {gap:.1e}"
+    for point, bound in rounds:
+        lower = max(lower, bound)
+        if best is None or point.upper < best.upper:
+            best = point
+        gap = relative_gap(best.upper, lower)
+        trace.add(point.upper, lower, gap)
+        if trace.stopped:
+            status = "stopped by the callback at relative gap {gap:.1e}"
+            break
+        if gap <= tol:
+            break
+        if len(trace.rows) >= limit:
+            status = f"stopped at max_iter={limit}: " + "relative gap {gap:.1e}"
+            break
+    assert best is not None
+    if gap <= tol:
+        status = "optimal: the relative gap {gap:.1e} is within " + f"tol={tol:.0e}"
+    rows = tuple(trace.rows)
+    return JointSolution(
+        best, lower, gap, gap <= tol, status.format(gap=gap), len(rows), rows
+    )
+
+
+def _search(
+    problem: SubspaceSVM, duals: np.ndarray, n_components: int, limit: int
+) -> Iterator[Round]:
+    """From the truncated closed form, raise the lower bound, then lower the value.
+
+    The first half of the rounds alternates between subspace and machines, but moves
+    only part of the way to the new dual variables, to where the lower bound, which is
+    concave in them, is largest. The second half descends from the best subspace found.
+    """
+    best: Placed | None = None
+    bound = problem.lower_bound(duals, n_components)
+    for number in range(max(limit // 2, 1)):
+        here = _place(problem, duals, n_components)
+        yield here[0], bound
+        if best is None or here[0].upper < best[0].upper:
+            best = here
+        ahead = here[0].duals - duals
+        bounds = problem.bounds_along(duals, ahead, LENGTHS, n_components)
+        chosen = int(np.argmax(bounds))
+        if bounds[chosen] > bound:
+            duals, bound = duals + LENGTHS[chosen] * ahead, float(bounds[chosen])
+        else:  # at a kink of the bound, which ever shorter steps leave behind
+            duals = duals + 2.0 / (number + 3.0) * ahead
+            bound = problem.lower_bound(duals, n_components)
+    assert best is not None
+    yield from _descend(problem, best, n_components)
+
+
+def _place(problem: SubspaceSVM, target: np.ndarray, n_components: int) -> Placed:
+    """The best subspace for the columns of ``target`` (n, k), with its machines."""
+    subspace = problem.subspace(target, n_components)
+    assert subspace.axes is not None
+    return problem.point(subspace), target @ subspace.axes
+
+
+def _descend(problem: SubspaceSVM, here: Placed, n_components: int) -> Iterator[Round]:
+    """Projected gradient steps on the value as a function of the subspace.
+
+    In coordinates in which subspaces are projections X, the gradient is
+    ``-Z'A A'Z / 2``, and the projection of ``X + eta Z'A A'Z`` is the best subspace for
+    the scaled columns of A together with those for which X itself is optimal.
+    """
+    point, columns = here
+    eta = 1.0 / max(float(np.max(np.abs(point.duals))), 1e-300) ** 2
+    while True:
+        for _ in range(MAX_CUTS):
+            target = np.column_stack([columns, np.sqrt(eta) * point.duals])
+            candidate, candidate_columns = _place(problem, target, n_components)
+            if candidate.upper < point.upper * (1.0 - 1e-9):
+                break
+            eta /= 4.0
+        else:
+            return
+        yield candidate, -np.inf
+        point, columns, eta = candidate, candidate_columns, 3.0 * eta
+
+
+def solve_plain(
+    criterion: PlainSubspaceMargin,
+    weights: NormSet,
+    *,
+    tol: float = 1e-6,
+    max_iter: int | None = None,
+    callback: Callback | None = None,
+) -> LocalSolution:
+    """Minimise the non-convex v of :class:`PlainSubspaceMargin` locally.
+
+    A convex minorant gives a lower bound and candidate starts: its most important
+    kernel alone, its minimiser, and equal weights, of which the best is used. From
+    there v is minimised along its exact gradient. If the bounds meet, the optimum is
+    found.
+
+    Parameters
+    ----------
+    criterion : PlainSubspaceMargin
+        The problem.
+    weights : WeightSet
+        Which weights are allowed: a ball of some norm.
+    tol : float, default=1e-6
+        Relative gap between the bounds at which to stop.
+    max_iter : int, optional
+        Maximum number of descent steps.
+    callback : callable, optional
+        Called with a :class:`TraceRow` after each evaluation; a true result stops the
+        search.
+
+    Returns
+    -------
+    LocalSolution
+        The best weights, a lower bound for all weights, and A (n, m) of the machines;
+        the stationarity is the largest first-order decrease of v within the set,
+        relative to v.
+    """
+    p, norm = criterion.bank.n_kernels, weights.norm
+    below = solve(criterion.minorant(weights.support(np.ones(p))), weights, tol=tol)
+    search = _Search(criterion, weights, below.lower_bound / 2, tol, Trace(callback))
+    single = np.zeros(p)
+    single[int(np.argmax(below.weights))] = 1.0
+    try:
+        for start in (single, below.weights, weights.start(p)):
+            search.value(start)
+        minimize(  # sequential quadratic programming from the best of these
+            search.value,
+            search.best,
+            jac=True,
+            method="SLSQP",
+            bounds=[(0.0, 1.0)] * p,
+            constraints={
+                "type": "eq",
+                "fun": lambda w: np.sum(np.maximum(w, 0.0) ** norm) - 1.0,
+                "jac": lambda w: norm * np.maximum(w, 0.0) ** (norm - 1.0),
+            },
+            options={"maxiter": max_iter or MAX_ITER, "ftol": 1e-10},
+        )
+    except _EnoughError:
+        pass
+    best, state, rows = search.best, search.state, tuple(search.trace.rows)
+    assert best is not None and state is not None
+    fall = float(state.gradient @ best) + weights.support(-state.gradient)
+    stationarity = fall / state.value
+    converged = stationarity <= STATIONARY
+    found = "a local minimum" if converged else "stopped early"
+    return LocalSolution(
+        weights=best,
+        value=state.value,
+        stationarity=stationarity,
+        converged=converged,
+        status=f"{found}, stationary to {stationarity:.0e}",
+        n_iter=len(rows),
+        n_factorizations=p + below.n_factorizations + len(rows),
+        lower_bound=min(search.lower, state.value),
+        coef=np.asarray(state.coef),
+        trace=rows,
+    )
+
+
+class _EnoughError(Exception):
+    """The bounds have met, or the callback requested a stop."""
+
+
+@dataclass
+class _Search:
+    """Evaluates v and keeps the best point."""
+
+    criterion: PlainSubspaceMargin
+    weights: NormSet
+    lower: float
+    tol: float
+    trace: Trace
+    best: np.ndarray | None = None
+    state: Evaluation | None = None
+
+    def value(self, w: np.ndarray) -> tuple[float, np.ndarray]:
+        """Value and gradient (p,) of v, both relative to the lower bound."""
+        w = self.weights.scale(np.where(w > ZERO * np.max(w), w, 0.0))
+        state = self.criterion.evaluate(w)
+        if self.state is None or state.value < self.state.value:
+            self.best, self.state = w, state
+        gap = relative_gap(self.state.value, self.lower)
+        self.trace.add(state.value, self.lower, gap)
+        if self.trace.stopped or gap <= self.tol:
+            raise _EnoughError
+        # The value does not depend on the scale of w, so the slope along w is zero.
+        normal = w ** (self.weights.norm - 1.0)
+        slope = state.gradient - float(state.gradient @ w) * normal
+        return state.value / self.lower, slope / self.lower
+
+
+@dataclass(frozen=True)
+class AlignmentResult:
+    """A stationary point of the alignment, found from the HSIC subspace.
+
+    Attributes
+    ----------
+    subspace : Subspace
+        The directions.
+    value : float
+        The alignment reached, between 0 and 1.
+    start : float
+        The alignment of the HSIC subspace.
+    stationarity : float
+        Norm of the gradient times that of the variables, relative to the value.
+    converged : bool
+        Whether the stationarity reached the tolerance.
+    n_iter : int
+        Iterations taken.
+    """
+
+    subspace: Subspace
+    value: float
+    start: float
+    stationarity: float
+    converged: bool
+    n_iter: int
+
+
+class _Alignment:
+    """``J(U) = <K, L L'> / (norm(K) norm(L L'))``, ``K = F (U'U)^-1 F'``.
+
+    ``F = G W`` with ``W = R^-T U`` and ``R R' = G + alpha I``, so that the subspace
+    kernel is that of Eq. 6. In these variables the Hessian is much better conditioned
+    than in W. With ``N = U'U`` and ``X = (L L'F / <K, LL'> - F N^-1 F'F / norm(K)^2)
+    N^-1`` the gradient is ``2 J (R^-1 G X - U N^-1 F' X)``.
+    """
+
+    def __init__(self, kernel: RegularizedKernel, target: Array) -> None:
+        self.kernel, self.target = kernel, target
+        self.size = np.sqrt(squared_norm(target.T @ target))
+
+    def evaluate(self, u: Array) -> tuple[float, Array]:
+        """J and its gradient (n, l); O(n^2 l)."""
+        factor, gram = self.kernel.factor, self.kernel.gram
+        features = gram @ solve_triangular(factor, u, transpose=True)
+        overlap = self.target.T @ features  # (k, l)
+        inverse = from_numpy(np.linalg.inv(to_numpy(u.T @ u)), u)
+        moments = inverse @ (features.T @ features)  # N^-1 F'F
+        inner = dot(overlap @ inverse, overlap)
+        norm2 = dot(moments, moments.T)
+        value = inner / (np.sqrt(norm2) * self.size)
+        x = self.target @ (overlap / inner) - features @ (moments / norm2)
+        x = x @ inverse
+        slope = solve_triangular(factor, gram @ x) - u @ (inverse @ (features.T @ x))
+        return float(value), 2.0 * value * slope
+
+
+def align_subspace(
+    kernel: RegularizedKernel,
+    target: Array,
+    n_components: int | None = None,
+    max_iter: int = 200,
+    tol: float = 1e-5,
+    callback: Callback | None = None,
+) -> AlignmentResult:
+    """Maximise the alignment of the subspace kernel of Eq. 6 with the label kernel.
+
+    The subspace of Wu and Farquhar (2007), the baseline of Chen et al. (2008), found by
+    L-BFGS from the HSIC subspace of the same dimension. The problem is not convex: the
+    result is a stationary point, with no bound on its distance from the optimum.
+
+    Parameters
+    ----------
+    kernel : RegularizedKernel
+        The kernel.
+    target : array of shape (n, k)
+        Centred factor of the label kernel.
+    n_components : int, optional
+        Maximum dimension; by default, and at most, that of the HSIC subspace.
+    max_iter : int, default=200
+        Maximum number of iterations.
+    tol : float, default=1e-5
+        Stationarity to reach.
+    callback : callable, optional
+        Called with a :class:`TraceRow` after each iteration; a true result stops the
+        search.
+
+    Returns
+    -------
+    AlignmentResult
+        The subspace and its stationarity.
+    """
+    problem = _Alignment(kernel, target)
+    start = kernel.subspace(target, n_components).coef
+    # U = R'W = R^-1 (G + alpha I) W does not read the upper triangle of R.
+    u = solve_triangular(kernel.factor, kernel.gram @ start + kernel.alpha * start)
+    first, _ = problem.evaluate(u)
+    value, size, n_iter, trace = first, np.inf, 0, Trace(callback)
+    while size > tol and n_iter < max_iter:
+        slope_tol = 1e-2 * tol * value / (u.shape[1] * np.sqrt(u.shape[0]))
+        found = _ascend(problem, u, max_iter - n_iter, slope_tol, trace)
+        n_iter += max(int(found.nit), 1)
+        u = from_numpy(found.x.reshape(u.shape), u)
+        values, vectors = np.linalg.eigh(to_numpy(u.T @ u).astype(np.float64))
+        u = u @ from_numpy(vectors / np.sqrt(values), u)  # now U'U = I
+        value, slope = problem.evaluate(u)
+        size = np.sqrt(squared_norm(slope) * squared_norm(u)) / value
+        if trace.stopped or found.nit == 0:
+            break
+    coef = solve_triangular(kernel.factor, u, transpose=True)
+    subspace = normalized(kernel, coef, target)
+    return AlignmentResult(
+        subspace, float(value), float(first), float(size), bool(size <= tol), n_iter
+    )
+
+
+def _ascend(
+    problem: _Alignment, u: Array, max_iter: int, slope_tol: float, trace: Trace
+) -> OptimizeResult:
+    """L-BFGS from U (n, l), whose norm fixes the scale of the gradient.
+
+    Steps are normal to U, so its norm grows and the gradient shrinks accordingly.
+    """
+
+    def negative(flat: np.ndarray) -> tuple[float, np.ndarray]:
+        value, slope = problem.evaluate(from_numpy(flat.reshape(u.shape), u))
+        return -value, -to_numpy(slope).astype(np.float64).ravel()
+
+    return minimize(
+        negative,
+        to_numpy(u).astype(np.float64).ravel(),
+        jac=True,
+        method="L-BFGS-B",
+        callback=trace.follow(-1.0),
+        options={"maxiter": max_iter, "gtol": slope_tol, "ftol": 1e-15, "maxcor": 20},
+    )

@@ -1,0 +1,158 @@
+"""Solvers for margins: an interior point, and Newton's method around libsvm."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from kernelweave._array import FactorizationError, inner_products, is_numpy
+from kernelweave.criteria.margin import Margin
+from kernelweave.inner.saddle import SEPARABLE, SaddlePath
+from kernelweave.inner.svm import Machine, solve_machine
+from kernelweave.kernels.banks.dense import DenseBank, host_stack
+from kernelweave.protocols import (
+    Evaluation,
+    InfeasibleError,
+    Iterate,
+    LinearSet,
+    NormSet,
+)
+from kernelweave.solvers.cutting_plane import cutting_plane
+from kernelweave.solvers.newton import newton
+
+__all__ = ["interior_point", "svc_newton"]
+
+#: Relative gap below which a single machine counts as solved.
+INNER_GAP = 1e-9
+
+
+def interior_point(margin: Margin, weight_set: NormSet) -> Iterator[Iterate]:
+    """Minimise a margin criterion over ``{ w >= 0 : sum_i w_i^q = 1 }``.
+
+    For the simplex this is the quadratically constrained program behind Lanckriet et
+    al. (2002), Eq. 12, ``max 2 e'a - tau a'a - t`` with ``a'G_i a <= t``, whose p
+    multipliers are the weights; the other norms replace ``max_i`` by the dual norm of
+    the scores. The weights and all support vector machines advance together: a step
+    costs one pass to sum the kernels, one factorisation per column, and one product of
+    each kernel with the step. For a one-point set the problem is an ordinary support
+    vector machine.
+
+    Yields
+    ------
+    Iterate
+        One per point of the path, with its own upper and lower bounds.
+
+    Raises
+    ------
+    InfeasibleError
+        If the margin is hard, and no sum of the kernels separates the rows.
+    """
+    weights = start = weight_set.start(margin.n_weights)
+    fixed = weight_set.is_point(len(start))
+    if fixed:
+        path = SaddlePath(margin.problem.at(start))
+    else:
+        path = SaddlePath(margin.problem, weight_set.norm, start)
+    separable, counted = False, 0
+    while True:
+        beta = path.coef()
+        if fixed:
+            gradient = -margin.problem.scores(beta)
+            upper, lower = path.bounds(path.fixed, lambda scores: float(scores[0]))
+        else:
+            weights = weight_set.scale(path.weights)
+            gradient = -path.size * path.scores
+            upper, lower = path.bounds(weights, weight_set.support)
+        coef = margin.over_all_rows(beta)
+        spent, counted = path.n_factorizations - counted, path.n_factorizations
+        yield Iterate(weights, upper, gradient, coef, None, lower, spent)
+        try:
+            if not separable:
+                path.require_separable(upper, lower)
+        except InfeasibleError as error:
+            # The range of every sum of kernels lies in that of the sum with equal
+            # weights: if that does not separate the rows, none does. One check will do.
+            state = margin.evaluate(start, hessian=False)
+            if state.value > SEPARABLE * path.size:  # separated by rounding alone
+                error.coef = state.coef
+                raise
+            separable = True
+        path.step()
+
+
+def svc_newton(
+    margin: Margin,
+    weight_set: LinearSet,
+    solve_one: Callable[..., Machine] = solve_machine,
+) -> Iterator[Iterate]:
+    """Minimise a margin criterion by training only a few support vector machines.
+
+    The machines at given weights come from libsvm, or from the active set at the
+    previous weights, and are polished: the linear system on the rows strictly inside
+    the box is solved and the active set corrected until all optimality conditions hold.
+    Value, gradient and Hessian are then exact, and Newton's method in the weights takes
+    a few steps. The matrices factored are only as large as the number of free support
+    vectors, so this method suits many rows and a moderate C. If libsvm and the polish
+    fail, the interior point solves all machines at those weights; if Newton's method
+    finds no step, cutting planes take over.
+
+    Everything runs in host memory: kernels of other array libraries are copied there.
+
+    Yields
+    ------
+    Iterate
+        One per evaluation.
+    """
+    machines = _Machines(margin, solve_one)
+    try:
+        yield from newton(machines, weight_set)
+    except InfeasibleError:
+        raise
+    except FactorizationError:
+        yield from cutting_plane(machines, weight_set)
+
+
+class _Machines(Margin):
+    """A margin criterion whose machines are solved one by one, by libsvm."""
+
+    def __init__(
+        self, margin: Margin, solve_one: Callable[..., Machine] = solve_machine
+    ) -> None:
+        vars(self).update(vars(margin))  # the same problem: no kernel is copied
+        bank = margin.problem.bank
+        home = is_numpy(bank.like) and bank.like.dtype == np.float64
+        self._host = bank if home else DenseBank(host_stack(bank))
+        self._solve_one = solve_one
+        self._last: list[np.ndarray | None] = [None] * margin.signs.shape[1]
+        self._work: np.ndarray | None = None
+
+    def evaluate(self, weights: np.ndarray, hessian: bool = True) -> Evaluation:
+        """Value, gradient, Hessian and coefficients at weights (m,)."""
+        problem = self.problem
+        tau, kernel_weights = problem.split(weights)
+        kernel = self._work = self._host.combine(kernel_weights, out=self._work)
+        kernel[np.diag_indices(len(kernel))] += tau
+        states, coef = [], np.zeros_like(problem.signs)
+        for c, last in enumerate(self._last):
+            rows, y = problem.column(c)
+            part = kernel if isinstance(rows, slice) else kernel[np.ix_(rows, rows)]
+            state = self._solve_one(part, y, problem.bound, INNER_GAP, last)
+            if state.gap > INNER_GAP:
+                return super().evaluate(weights, hessian=hessian)
+            coef[rows, c] = self._last[c] = state.coef
+            states.append(state)
+        products = self._host.apply(coef)
+        if problem.identity:
+            products = np.concatenate([coef[None], products])
+        scores = inner_products(products, coef)
+        value = 2.0 * float(np.sum(coef * problem.signs)) - float(scores @ weights)
+        value -= problem.tau * float(np.sum(coef**2))
+        curvature = None
+        if hessian:
+            curvature = np.zeros((len(weights), len(weights)))
+            for c, state in enumerate(states):
+                curvature += state.curvature(products[:, problem.column(c)[0], c])
+        count = sum(state.n_factorizations for state in states)
+        full = self.over_all_rows(coef)
+        return Evaluation(value, -scores, curvature, full, count)

@@ -1,0 +1,451 @@
+"""The papers' own programs, solved by a general solver through cvxpy, for comparison.
+
+They find the same weights as the other methods, at a cost that grows so fast with the
+number of rows that a few dozen (margins) or a few hundred are the limit.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from kernelweave._array import Array, FactorizationError, psd_factor, to_numpy
+from kernelweave._tolerances import NULL_EIGENVALUE
+from kernelweave.criteria.alignment import Alignment
+from kernelweave.criteria.fisher import BlockFisher, Fisher
+from kernelweave.criteria.margin import Margin
+from kernelweave.kernels.banks.dense import host_stack
+from kernelweave.protocols import Criterion, Iterate, LinearSet, NormSet, WeightSet
+from kernelweave.solvers.alignment import certified
+from kernelweave.solvers.cutting_plane import into_set
+from kernelweave.weights.signed_sum import SignedSum
+
+__all__ = [
+    "FreeKernel",
+    "alignment_sdp",
+    "free_alignment",
+    "free_margin",
+    "margin_qcqp",
+    "margin_sdp",
+    "run_solver",
+    "sdp",
+    "sdp_problem",
+]
+
+#: Clarabel is used up to this many entries in the semidefinite blocks (about n = 44 in
+#: one block, or one second). Its time grows as n^6, so larger problems go to SCS.
+CLARABEL_ENTRIES = 1000
+CLARABEL_TOLERANCE = 1e-10
+SCS_TOLERANCE = 1e-8
+SCS_ITERATIONS = 20_000
+#: Rows beyond which a program with the n^2 entries of a kernel is not attempted.
+MOST_ROWS = 100
+
+
+def sdp(
+    fisher: Fisher, weight_set: LinearSet, scs_iterations: int = SCS_ITERATIONS
+) -> Iterator[Iterate]:
+    """Solve one of the SDPs (16), (34), (37), (40), (41) of Ye et al. (2007).
+
+    Yields
+    ------
+    Iterate
+        A single one, evaluated at the weights found by the cone solver.
+    """
+    program, weights = sdp_problem(fisher, weight_set)
+    run_solver(program, scs_iterations)
+    yield _evaluated(fisher, weight_set, weights.value, program.status)
+
+
+def sdp_problem(fisher: Fisher, weight_set: LinearSet) -> tuple[Any, Any]:
+    """The unsolved cvxpy problem for a criterion, and its weights variable (m,).
+
+    ======  ==============  ===================  =====================================
+    Eq.     target          regularisation       constraint
+    ======  ==============  ===================  =====================================
+    (16)    one column      fixed                ``[[M, a], [a', t]] >= 0``
+    (34)    k columns       fixed                ``[[M, h_j], [h_j', t_j]] >= 0``
+    (37)    k columns       fixed, block form    ``[[M, H], [H', diag(t)]] >= 0``
+    (40)    one column      learned              as (16)
+    (41)    k columns       learned              as (34)
+    ======  ==============  ===================  =====================================
+
+    with ``M = I + (1/lambda) sum_i theta_i G_i``, or ``sum_i theta_i G_i`` with
+    ``G_0 = I`` if the regularisation is learned; each minimises ``sum_j t_j``. Rows and
+    columns of the blocks are multiplied by constants, which preserves definiteness and
+    saves a first-order solver thousands of iterations.
+
+    Kernels here have trace n, so the papers' ``theta_i r_i`` is our ``w_i`` and their
+    ``theta_i G_i`` is our ``w_i G_i / n``. With ``alpha = n lambda`` we then have
+    ``alpha M = alpha I + sum_i w_i G_i``. The identity itself has trace n: if its
+    weight is learned, ``n M = w_0 I + sum_i w_i G_i``.
+    """
+    cp = _import_cvxpy()
+    weights = cp.Variable(fisher.n_weights, nonneg=True, name="weights")
+    alpha = weights[0] if fisher.learns_identity else fisher.alpha
+    total = _combined(cp, host_stack(fisher.bank), weights)
+    matrix = total + alpha * np.eye(fisher.bank.n_samples)
+    target = to_numpy(fisher.target).astype(np.float64)
+    size = np.linalg.norm(target, axis=0)
+    size[size == 0] = 1.0
+    h = target / size
+    t = cp.Variable(h.shape[1], name="t")  # in units of scale * size^2
+    if isinstance(fisher, BlockFisher):
+        blocks = [(h, cp.diag(t))]
+    else:
+        blocks = [(h[:, [j]], t[j : j + 1, None]) for j in range(h.shape[1])]
+    cones = [cp.bmat([[matrix, b], [b.T, corner]]) >> 0 for b, corner in blocks]
+    total = cp.sum(cp.multiply(fisher.scale * size**2, t))
+    constraints = cones + _allowed_weights(cp, weight_set, weights)
+    return cp.Problem(cp.Minimize(total), constraints), weights
+
+
+def margin_sdp(margin: Margin, weight_set: LinearSet) -> Iterator[Iterate]:
+    """Lanckriet et al. (2002), Eq. 12, and its soft margins.
+
+    With weights of any sign the sum of kernels over all rows must be PSD. If kernels
+    are then nearly collinear, the solver may stop early and still report an optimum;
+    the point it finds is pulled into the set and certified like that of any other
+    method.
+
+    Yields
+    ------
+    Iterate
+        A single one, evaluated at the weights found by the cone solver.
+    """
+    cp = _import_cvxpy()
+    signed, problem = isinstance(weight_set, SignedSum), margin.problem
+    weights = cp.Variable(margin.n_weights, nonneg=not signed, name="weights")
+    total = _combined(cp, host_stack(margin.bank), weights)
+    tau = weights[0] if margin.learns_identity else problem.tau
+    value, constraints = 0.0, _allowed_weights(cp, weight_set, weights)
+    if signed:
+        constraints.append(total >> 0)
+    for column in margin.signs.T:
+        rows = np.flatnonzero(column)
+        block = total[np.ix_(rows, rows)]
+        t, cones = _margin_lmi(cp, block, column[rows], problem.bound, tau)
+        value, constraints = value + t, constraints + cones
+    program = cp.Problem(cp.Minimize(value), constraints)
+    run_solver(program)
+    yield _evaluated(margin, weight_set, weights.value, program.status)
+
+
+def _margin_lmi(
+    cp: Any, kernel: Any, y: np.ndarray, bound: float, tau: Any
+) -> tuple[Any, list[Any]]:
+    """A variable t, and constraints equivalent to squared inverse margin <= t.
+
+    Lanckriet et al. (2002), Eq. 8: with ``G = diag(y) K diag(y)``, for some
+    ``nu >= 0``, ``delta >= 0`` and lam::
+
+        [[G + tau I, e + nu - delta + lam y], [., t - 2 C e'delta]]  PSD
+
+    where delta, the multiplier of ``a <= C``, is present only if the bound is finite.
+
+    Parameters
+    ----------
+    cp : module
+        cvxpy.
+    kernel : expression of shape (n, n)
+        K over the labelled rows, affine in the caller's variables.
+    y : ndarray of shape (n,)
+        +1 and -1.
+    bound : float
+        C, or infinity.
+    tau : float or expression
+        The contribution of squared slacks to the diagonal.
+    """
+    n = len(y)
+    t, lam, nu = cp.Variable(), cp.Variable(), cp.Variable(n, nonneg=True)
+    side, corner = np.ones(n) + nu + lam * y, t
+    if np.isfinite(bound):
+        delta = cp.Variable(n, nonneg=True)
+        side, corner = side - delta, t - 2.0 * bound * cp.sum(delta)
+    top = cp.multiply(np.outer(y, y), kernel) + tau * np.eye(n)
+    column = cp.reshape(side, (n, 1), order="C")
+    corner = cp.reshape(corner, (1, 1), order="C")
+    return t, [cp.bmat([[top, column], [column.T, corner]]) >> 0]
+
+
+def margin_qcqp(margin: Margin, weight_set: NormSet) -> Iterator[Iterate]:
+    """The dual of :func:`margin_sdp`, a quadratically constrained program.
+
+    ``max 2 e'a - tau a'a - t`` subject to ``a'G_i a <= t``, the box and ``y'a = 0``;
+    the multipliers of the first constraints are the weights. For an lq ball, t bounds
+    the dual norm of the scores.
+
+    Yields
+    ------
+    Iterate
+        A single one, evaluated at the weights found by the cone solver.
+    """
+    cp = _import_cvxpy()
+    if weight_set.is_point(margin.n_weights):  # there are no weights to find
+        start = weight_set.start(margin.n_weights)
+        yield _evaluated(margin, weight_set, start, "")
+        return
+    problem, signs = margin.problem, margin.problem.signs
+    beta, t = cp.Variable(signs.shape), cp.Variable()
+    a = cp.multiply(signs, beta)
+    constraints = [a >= 0, cp.sum(beta, axis=0) == 0]
+    if not problem.all_labelled:
+        constraints.append(cp.multiply(signs == 0, beta) == 0)
+    if np.isfinite(problem.bound):
+        constraints.append(a <= problem.bound)
+    roots = [psd_factor(kernel, NULL_EIGENVALUE) for kernel in host_stack(problem.bank)]
+    if problem.identity:
+        roots.insert(0, np.eye(len(signs)))
+    scores = [cp.sum_squares(root.T @ beta) for root in roots]
+    if weight_set.norm == 1:
+        bounds = [score <= t for score in scores]
+    else:
+        dual_norm = weight_set.norm / (weight_set.norm - 1.0)
+        bounds = [cp.pnorm(cp.hstack(scores), dual_norm) <= t]
+    gain = 2.0 * cp.sum(a) - problem.tau * cp.sum_squares(beta) - t
+    program = cp.Problem(cp.Maximize(gain), constraints + bounds)
+    run_solver(program)
+    weights = None
+    if beta.value is not None and weight_set.norm == 1:
+        weights = np.ravel([bound.dual_value for bound in bounds])
+    elif beta.value is not None:
+        weights = weight_set.maximizer(np.array([q.value for q in scores]))
+    yield _evaluated(margin, weight_set, weights, program.status)
+
+
+def alignment_sdp(plain: Alignment, weight_set: WeightSet) -> Iterator[Iterate]:
+    """Lanckriet et al. (2002), Eq. 11.
+
+    Its first blocks state ``norm(sum_i mu_i K_i) <= 1`` over the labelled rows, for
+    which a second-order cone needs only p numbers. For non-negative weights the last
+    block, a positive semidefinite sum, is replaced by the sign constraint.
+
+    Yields
+    ------
+    Iterate
+        A single one, evaluated at the weights found by the cone solver.
+    """
+    cp = _import_cvxpy()
+    signed = isinstance(weight_set, SignedSum)
+    weights = cp.Variable(plain.n_weights, nonneg=not signed)  # of kernels of norm one
+    root = psd_factor(plain.correlations, NULL_EIGENVALUE).T
+    constraints = [cp.norm(root @ weights) <= 1]
+    if signed:
+        units = plain.unscaled(np.ones(plain.n_weights))
+        scaled = cp.multiply(units, weights)
+        constraints.append(_combined(cp, host_stack(plain.bank), scaled) >> 0)
+    program = cp.Problem(cp.Maximize(plain.cosines @ weights), constraints)
+    run_solver(program)
+    if weights.value is None:
+        raise FactorizationError(f"the cone solver found no weights: {program.status}")
+    raw = plain.unscaled(np.asarray(weights.value))
+    total = float(np.sum(raw if signed else np.maximum(raw, 0.0)))
+    raw = raw / total if total > 0.0 else weight_set.start(plain.n_weights)
+    yield certified(plain, weight_set, _inside(plain, weight_set, raw))
+
+
+@dataclass(frozen=True)
+class FreeKernel:
+    """The best of all kernel matrices, and its value.
+
+    Attributes
+    ----------
+    kernel : ndarray of shape (n, n)
+        Positive semidefinite.
+    value : float
+        The alignment, or the squared inverse margin.
+    optimum : float
+        The optimal value in closed form, which the cone solver should have found.
+    status : str
+        The status of the cone solver.
+    """
+
+    kernel: np.ndarray
+    value: float
+    optimum: float
+    status: str
+
+
+def free_alignment(labels: Array) -> FreeKernel:
+    """``max <K, yy'> / n`` over K PSD with ``<K, K> <= 1``.
+
+    Lanckriet et al. (2002), Eq. 5, with the norm as a matrix inequality: A is a
+    variable, ``[[A, K'], [K, I]]`` is PSD and ``trace(A) <= 1``. The answer is
+    ``yy'/n``, with alignment one: a free kernel says nothing about unlabelled rows,
+    which is why the papers restrict it to sums of given kernels.
+
+    Parameters
+    ----------
+    labels : array of shape (n,)
+        +1 and -1.
+
+    Returns
+    -------
+    FreeKernel
+    """
+    y = _checked(labels)
+    n = len(y)
+    cp = _import_cvxpy()
+    kernel, square = cp.Variable((n, n), PSD=True), cp.Variable((n, n), symmetric=True)
+    constraints = [
+        cp.trace(square) <= 1,
+        cp.bmat([[square, kernel.T], [kernel, np.eye(n)]]) >> 0,
+    ]
+    objective = cp.Maximize(cp.sum(cp.multiply(np.outer(y, y) / n, kernel)))
+    problem = cp.Problem(objective, constraints)
+    found = _solved(problem, kernel)
+    size = float(np.linalg.norm(found))
+    value = float(y @ found @ y) / (n * size) if size > 0 else 0.0
+    return FreeKernel(found, value, 1.0, problem.status)
+
+
+def free_margin(
+    labels: Array,
+    trace: float | None = None,
+    margin: Literal["hard", "l1", "l2"] = "hard",
+    C: float = 1.0,
+) -> FreeKernel:
+    """``min t`` over K PSD with ``trace(K) = c``, t the squared inverse margin.
+
+    Lanckriet et al. (2002), Eq. 8, and its soft-margin forms. At the optimum all rows
+    of a class coincide, and the two points lie on a line through the origin, at a
+    distance d with ``d^2 = n c / (n+ n-)``. No kernel of trace c moves the class means
+    further apart, so with a equal to s over the size of each class the value is::
+
+        max_s  4 s - s^2 (d^2 + tau n / (n+ n-)),     0 <= s <= C min(n+, n-)
+
+    and ``4 n+ n- / (n c)`` for the hard margin.
+
+    Parameters
+    ----------
+    labels : array of shape (n,)
+        +1 and -1, both of them.
+    trace : float, optional
+        c; by default n.
+    margin : {"hard", "l1", "l2"}, default="hard"
+        Whether slacks are allowed, and how they are penalised; see
+        :class:`~kernelweave.criteria.Margin`.
+    C : float, default=1.0
+        The penalty on slacks.
+
+    Returns
+    -------
+    FreeKernel
+    """
+    y = _checked(labels)
+    if not (np.any(y > 0) and np.any(y < 0)):
+        raise ValueError("a margin needs labels of both classes")
+    if margin not in ("hard", "l1", "l2"):
+        raise ValueError(f"margin must be 'hard', 'l1' or 'l2', got {margin!r}")
+    n = len(y)
+    total = float(n) if trace is None else trace
+    for name, number in (("trace", total), ("C", C)):
+        if not (np.isfinite(number) and number > 0):
+            raise ValueError(f"{name} must be a finite number > 0, got {number!r}")
+    cp = _import_cvxpy()
+    kernel = cp.Variable((n, n), PSD=True)
+    bound = float(C) if margin == "l1" else np.inf
+    tau = 1.0 / C if margin == "l2" else 0.0
+    t, cones = _margin_lmi(cp, kernel, y, bound, tau)
+    problem = cp.Problem(cp.Minimize(t), [cp.trace(kernel) == total, *cones])
+    found = _solved(problem, kernel)
+    plus, minus = int(np.sum(y > 0)), int(np.sum(y < 0))
+    square = (total + tau) * n / (plus * minus)
+    s = min(2.0 / square, bound * min(plus, minus))
+    exact = 4.0 * s - s**2 * square
+    return FreeKernel(found, float(t.value), exact, problem.status)
+
+
+def _checked(labels: Array) -> np.ndarray:
+    """Labels (n,) as float64."""
+    y = to_numpy(labels).astype(np.float64)
+    if y.ndim != 1 or len(y) < 2 or not np.all(np.isin(y, (-1.0, 1.0))):
+        raise ValueError(
+            "labels must be at least two values +1 or -1, one per row; got "
+            f"{np.unique(y)[:5]} in an array of shape {y.shape}"
+        )
+    if len(y) > MOST_ROWS:
+        raise ValueError(
+            f"a free kernel over {len(y)} rows has {len(y) * (len(y) + 1) // 2} "
+            f"unknowns in a semidefinite program; at most {MOST_ROWS} rows are allowed"
+        )
+    return y
+
+
+def _solved(problem: Any, kernel: Any) -> np.ndarray:
+    """The kernel found by the cone solver, with negative eigenvalues removed."""
+    run_solver(problem)
+    if kernel.value is None:
+        raise FactorizationError(f"the cone solver found no kernel: {problem.status}")
+    factor = psd_factor(0.5 * (kernel.value + kernel.value.T))
+    return factor @ factor.T
+
+
+def _combined(cp: Any, kernels: np.ndarray, weights: Any) -> Any:
+    """``sum_i w_i G_i`` for kernels (p, n, n), with the last p of the weights."""
+    flat = kernels.reshape(len(kernels), -1).T
+    own = weights[weights.size - len(kernels) :]
+    return cp.reshape(flat @ own, kernels.shape[1:], order="C")
+
+
+def _allowed_weights(cp: Any, weight_set: LinearSet, weights: Any) -> list[Any]:
+    """``w`` in the set, for a variable declared non-negative unless signs are free."""
+    m = weights.size
+    if weight_set.is_point(m):
+        return [weights == weight_set.start(m)]
+    if weight_set.power != 1:
+        return [cp.pnorm(weights, weight_set.power) <= 1]
+    allowed = weight_set.polyhedron(m)
+    rows, room = allowed.inequalities()
+    rows, room = rows[np.isfinite(room)], room[np.isfinite(room)]
+    return [allowed.equal @ weights == allowed.equal_to, rows @ weights <= room]
+
+
+def _evaluated(
+    criterion: Criterion, weight_set: WeightSet, raw: Any, status: str
+) -> Iterate:
+    """The iterate at the weights found by a cone solver, moved into the set."""
+    if raw is None or not np.max(raw) > 0:
+        criterion.evaluate(weight_set.start(criterion.n_weights))  # may explain why
+        raise FactorizationError(f"the cone solver found no weights: {status}")
+    weights = _inside(criterion, weight_set, np.asarray(raw, dtype=np.float64))
+    return Iterate.at(weights, criterion.evaluate(weights, hessian=False))
+
+
+def _inside(criterion: Criterion, weight_set: WeightSet, raw: np.ndarray) -> np.ndarray:
+    """Weights (m,) moved into the set, whatever their signs."""
+    if isinstance(weight_set, SignedSum):
+        low, high = weight_set.polyhedron(len(raw)).limits.T
+        return weight_set.separate(weight_set.scale(np.clip(raw, low, high)))
+    return into_set(criterion, weight_set, raw)
+
+
+def run_solver(problem: Any, scs_iterations: int = SCS_ITERATIONS) -> None:
+    """Clarabel for small problems, SCS for the others."""
+    blocks = [c.shape[0] for c in problem.constraints if type(c).__name__ == "PSD"]
+    if sum(n * (n + 1) // 2 for n in blocks) <= CLARABEL_ENTRIES:
+        names = ("tol_gap_abs", "tol_gap_rel", "tol_feas")
+        options: dict[str, Any] = dict.fromkeys(names, CLARABEL_TOLERANCE)
+        options["solver"] = "CLARABEL"
+    else:
+        options = dict.fromkeys(("eps_abs", "eps_rel"), SCS_TOLERANCE)
+        options |= {"solver": "SCS", "max_iters": scs_iterations}
+    with warnings.catch_warnings():
+        # The certificate measures how accurate the weights are.
+        warnings.filterwarnings("ignore", "Solution may be inaccurate", UserWarning)
+        problem.solve(**options)
+
+
+def _import_cvxpy() -> Any:
+    """The module, or an error that says how to install it."""
+    try:
+        import cvxpy
+    except ImportError as error:
+        raise ImportError(
+            "method='sdp' needs cvxpy; install it with: pip install 'kernelweave[sdp]'"
+        ) from error
+    return cvxpy

@@ -1,1 +1,0 @@
-"""The papers' own programs, solved by a general solver, for comparison."""
