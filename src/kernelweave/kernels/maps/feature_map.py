@@ -16,6 +16,7 @@ from kernelweave._array import (
     from_numpy,
     namespace,
     to_numpy,
+    zeros,
 )
 from kernelweave._memory import row_chunks
 from kernelweave.kernels.features.recipe import FeatureRecipe, as_chunk
@@ -82,6 +83,17 @@ class FeatureKernelMap:
             for part in row_chunks(rows[0].shape[0], len(mean), CHUNK_ENTRIES)
         ]
         return at_home(namespace(here).concat(pieces, axis=0), coef)
+
+    def project_each(self, rows: list[Any], weights: np.ndarray, coef: Array) -> Array:
+        """The terms of :meth:`project`, one per kernel: (m, p, k)."""
+        wanted = [int(i) for i in np.flatnonzero(weights)]
+        ends = np.cumsum([0, *(self.recipe.widths[i] for i in wanted)])
+        out = zeros((rows[0].shape[0], len(self.names), coef.shape[1]), coef)
+        for i, (start, stop) in zip(wanted, pairwise(ends), strict=True):
+            alone = np.zeros(len(self.names))
+            alone[i] = 1.0
+            out[:, i, :] = self.project(rows, alone, coef[int(start) : int(stop), :])
+        return out
 
     def _project(self, rows: list[Any], wanted: list[int], coef: Array) -> Array:
         """``z(rows) coef``: dense features in one product, sparse ones separately."""

@@ -518,6 +518,19 @@ class KernelMap:
                     out[part, :] += centred @ own
         return out
 
+    def project_each(self, rows: Any, weights: np.ndarray, coef: Array) -> Array:
+        """The terms ``w_i G_i(rows) coef`` of :meth:`project`, (m, p, k)."""
+        wanted = np.unique(np.nonzero(weights)[0]).tolist()
+        shared = weights[:, None] if weights.ndim == 1 else weights  # (p, 1) or (p, k)
+        pieces = list(self.pieces(rows))
+        out = zeros((pieces[-1][0].stop, len(self.names), coef.shape[1]), coef)
+        for part, piece in pieces:
+            with numbered(part.start):
+                for i, centred in zip(wanted, self.centred(piece, wanted), strict=True):
+                    own = coef * from_numpy(shared[i], coef)[None, :]
+                    out[part, i, :] = centred @ own
+        return out
+
     def cross(self, rows: Any, weights: np.ndarray) -> Array:
         """``sum_i w_i G_i(rows)``, (m, n), for all p weights."""
         return self.cross_and_lengths(rows, weights, lengths=False)[0]

@@ -1,0 +1,126 @@
+"""The criterion and the weight set of a fitted model, for any of its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from sklearn.utils.multiclass import type_of_target
+
+from kernelweave._array import from_numpy, is_array, to_numpy
+from kernelweave.criteria import Alignment, BlockFisher, Fisher, Margin, WithinFisher
+from kernelweave.fits.ridge import (
+    binary_target,
+    class_target,
+    reduced_class_target,
+    signs_of_codes,
+)
+from kernelweave.models import KernelAlignment, MultipleKernelRidge, MultipleKernelSVC
+from kernelweave.protocols import Bank, Criterion, WeightSet
+from kernelweave.weights import LpBall, Simplex
+
+__all__ = ["criteria_of", "norm_of", "weight_set_of"]
+
+
+def norm_of(model: Any) -> float:
+    """The norm of the weights: the one that was chosen, or the parameter, or 1."""
+    chosen: Any = getattr(model, "norm_", None) or getattr(model, "norm", 1.0)
+    return 1.0 if isinstance(chosen, str) else float(chosen)
+
+
+def weight_set_of(model: Any) -> Callable[[Bank], WeightSet]:
+    """The allowed weights, the identity included if it is among them."""
+    norm = norm_of(model)
+    return lambda bank: Simplex() if norm == 1 else LpBall(norm)
+
+
+def criteria_of(
+    model: Any, y: Any, caller: str
+) -> tuple[Callable[[Bank, np.ndarray], list[Criterion]], np.ndarray | None]:
+    """How to build the criteria of a model for some of its rows, and the classes."""
+    y = _targets(y, model, caller)
+    if isinstance(model, MultipleKernelRidge):
+        outputs = y.reshape(len(y), -1).astype(np.float64)
+        alpha = _alpha(model)
+        return lambda bank, rows: [_ridge(bank, outputs[rows], alpha)], None
+    if type_of_target(y) not in ("binary", "multiclass"):  # numbers to align with
+        outputs = y.reshape(len(y), -1).astype(np.float64)
+        centred = bool(model.centred)
+        return lambda bank, rows: [
+            Alignment(bank, _standardised(outputs[rows]), centred=centred)
+        ], None
+    _, codes = np.unique(y, return_inverse=True)
+    codes = codes.reshape(-1)
+    return _of_classes(model, codes), codes
+
+
+def _targets(y: Any, model: Any, caller: str) -> np.ndarray:
+    """The targets (n,) or (n, t) in host memory, as many as the model has rows."""
+    values = to_numpy(y) if is_array(y) else np.asarray(y)
+    n = model.kernel_map_.source.n_samples
+    if len(values) != n:
+        raise ValueError(
+            f"{caller}: the model was fitted on {n} rows, but y has {len(values)}"
+        )
+    if values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    return values
+
+
+def _of_classes(
+    model: Any, codes: np.ndarray
+) -> Callable[[Bank, np.ndarray], list[Criterion]]:
+    def criteria(bank: Bank, rows: np.ndarray) -> list[Criterion]:
+        _, own = np.unique(codes[rows], return_inverse=True)
+        own = own.reshape(-1)
+        k = int(own.max()) + 1
+        if isinstance(model, MultipleKernelSVC):
+            return _margins(model, bank, own, k)
+        if isinstance(model, KernelAlignment):
+            signs = np.where(own == 1, 1.0, -1.0)[:, None]
+            target = signs if k == 2 else np.eye(k)[own]
+            return [Alignment(bank, target, centred=bool(model.centred))]
+        return [_fisher(model, bank, own, k)]
+
+    return criteria
+
+
+def _fisher(model: Any, bank: Bank, codes: np.ndarray, k: int) -> Criterion:
+    """The criterion of a MultipleKernelFDA with these classes, see its ``fit``."""
+    alpha = _alpha(model)
+    goal = binary_target(codes) if k == 2 else reduced_class_target(codes, k)[0]
+    target = from_numpy(goal, bank.like)
+    if model.scatter == "within":
+        return WithinFisher(bank, target, float(model.alpha) * k / len(codes), codes)
+    if model.formulation == "block" and k > 2:
+        return BlockFisher(bank, from_numpy(class_target(codes, k), bank.like), alpha)
+    return Fisher(bank, target, alpha)
+
+
+def _alpha(model: Any) -> Any:
+    """The regularisation at which the weights were learned; "loo" settles it later."""
+    return "learn" if isinstance(model.alpha, str) else float(model.alpha)
+
+
+def _margins(model: Any, bank: Bank, codes: np.ndarray, k: int) -> list[Criterion]:
+    """One criterion for all classes, or one per class."""
+    signs = signs_of_codes(codes, k)
+    groups = [signs]
+    if model.weights == "per_class":
+        groups = [signs[:, c : c + 1] for c in range(signs.shape[1])]
+    return [
+        Margin(bank, from_numpy(group, bank.like), model.margin, model.C)
+        for group in groups
+    ]
+
+
+def _ridge(bank: Bank, outputs: np.ndarray, alpha: Any) -> Criterion:
+    return Fisher(bank, from_numpy(_standardised(outputs), bank.like), alpha)
+
+
+def _standardised(outputs: np.ndarray) -> np.ndarray:
+    """Columns (n, t) of mean zero and unit variance; constant ones become zero."""
+    centred = outputs - outputs.mean(axis=0)
+    spread = centred.std(axis=0)
+    return centred / np.where(spread > 0, spread, 1.0)

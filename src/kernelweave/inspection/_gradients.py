@@ -1,0 +1,201 @@
+r"""Gradients of kernel expansions, through the transformers before the kernel.
+
+For :math:`f_c(u) = \sum_j a_{jc} k(u, v_j)` on transformed rows :math:`u = t(x)`, the
+chain rule gives :math:`\nabla_x f = J' \nabla_u f`, with the matrix J of t where t is
+affine.
+"""
+
+from __future__ import annotations
+
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+from sklearn.decomposition import PCA
+from sklearn.preprocessing import StandardScaler
+
+from kernelweave._array import Array, to_numpy
+from kernelweave.kernels.base import base_matrix
+from kernelweave.kernels.functions import (
+    RBF,
+    Chi2,
+    Cosine,
+    Laplacian,
+    Linear,
+    Polynomial,
+    Standardizer,
+    apply_step,
+    unit_rows,
+)
+
+__all__ = ["expansion_gradient", "pull_back", "step_matrices", "transformed"]
+
+#: Deviation from an affine function, relative to the effect of one standard deviation
+#: of every column, up to which a transformer counts as affine; the rest is rounding.
+AFFINE = 1e-7
+#: Columns whose divided differences are taken in one call of a transformer.
+PROBES = 256
+
+
+@singledispatch
+def expansion_gradient(
+    kernel: Any, U: np.ndarray, V: np.ndarray, A: np.ndarray
+) -> np.ndarray:
+    """Gradient (m, e, q) of ``sum_j A_jc k(u, v_j)`` at the rows of U.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Resolved, without the steps of a pipe.
+    U : ndarray of shape (m, e)
+        Where the gradient is taken.
+    V : ndarray of shape (n, e)
+        The reference rows.
+    A : ndarray of shape (n, q)
+        Their coefficients.
+    """
+    known = ", ".join(
+        kind.__name__ for kind in (Linear, RBF, Polynomial, Laplacian, Chi2, Cosine)
+    )
+    raise TypeError(
+        f"no gradient is known of the kernel {kernel.label!r}; known are those of "
+        f"{known}. Use sklearn.inspection.permutation_importance on held-out rows"
+    )
+
+
+@expansion_gradient.register
+def _linear(kernel: Linear, U: np.ndarray, V: np.ndarray, A: np.ndarray) -> np.ndarray:
+    """``V'A``, the same for all rows."""
+    return np.broadcast_to(V.T @ A, (len(U), V.shape[1], A.shape[1]))
+
+
+@expansion_gradient.register
+def _polynomial(
+    kernel: Polynomial, U: np.ndarray, V: np.ndarray, A: np.ndarray
+) -> np.ndarray:
+    """``sum_j a_j q gamma (gamma u'v_j + coef0)^(q - 1) v_j``."""
+    gamma, degree = float(kernel.gamma), int(kernel.degree)
+    inner = gamma * (U @ V.T) + float(kernel.coef0)
+    return _weighted_sums(degree * gamma * inner ** (degree - 1), V, A)
+
+
+@expansion_gradient.register
+def _rbf(kernel: RBF, U: np.ndarray, V: np.ndarray, A: np.ndarray) -> np.ndarray:
+    """``-2 gamma sum_j a_j k(u, v_j) (u - v_j)``."""
+    K = kernel.gram(U, V)
+    towards = _weighted_sums(K, V, A) - (K @ A)[:, None, :] * U[:, :, None]
+    return 2.0 * float(kernel.gamma) * towards
+
+
+@expansion_gradient.register
+def _laplacian(
+    kernel: Laplacian, U: np.ndarray, V: np.ndarray, A: np.ndarray
+) -> np.ndarray:
+    """``-gamma sum_j a_j k(u, v_j) sign(u - v_j)``, zero for the terms with a kink.
+
+    Where a coordinate of u equals that of v_j, as at every training row, the term has
+    two one-sided derivatives; zero is their mean.
+    """
+    return _by_column(kernel, U, V, A, lambda u, v: np.sign(u - v))
+
+
+@expansion_gradient.register
+def _chi2(kernel: Chi2, U: np.ndarray, V: np.ndarray, A: np.ndarray) -> np.ndarray:
+    """``-gamma sum_j a_j k(u, v_j) (u - v_j) (u + 3 v_j) / (u + v_j)^2``."""
+
+    def slope(u: np.ndarray, v: np.ndarray) -> np.ndarray:
+        total = u + v
+        return (u - v) * (u + 3.0 * v) / np.where(total == 0, 1.0, total) ** 2
+
+    return _by_column(kernel, U, V, A, slope)
+
+
+@expansion_gradient.register
+def _cosine(kernel: Cosine, U: np.ndarray, V: np.ndarray, A: np.ndarray) -> np.ndarray:
+    """``sum_j a_j (v_j/|v_j| - cos(u, v_j) u/|u|) / |u|``; zero where u is."""
+    units, norms = unit_rows(U), np.linalg.norm(U, axis=1)
+    slope = np.broadcast_to(unit_rows(V).T @ A, (len(U), V.shape[1], A.shape[1]))
+    along = (units @ unit_rows(V).T) @ A  # (m, q)
+    tangent = slope - along[:, None, :] * units[:, :, None]
+    return (
+        tangent
+        * (norms > 0)[:, None, None]
+        / np.where(norms > 0, norms, 1.0)[:, None, None]
+    )
+
+
+def _weighted_sums(K: np.ndarray, V: np.ndarray, A: np.ndarray) -> np.ndarray:
+    """``sum_j K_ij A_jc V_jl`` as (m, e, q), one output at a time."""
+    return np.stack([K @ (a[:, None] * V) for a in A.T], axis=2)
+
+
+def _by_column(
+    kernel: Any, U: np.ndarray, V: np.ndarray, A: np.ndarray, slope: Any
+) -> np.ndarray:
+    """``-gamma sum_j a_j k(u, v_j) slope(u_l, v_jl)``, one column l at a time."""
+    K = kernel.from_base(base_matrix(str(kernel.base), U, V))
+    columns = [(K * slope(U[:, None, j], V[None, :, j])) @ A for j in range(U.shape[1])]
+    return -float(kernel.gamma) * np.stack(columns, axis=1)
+
+
+def transformed(steps: tuple[Any, ...], X: Array) -> np.ndarray:
+    """The rows of X (m, d) after all steps, (m, e), as float64."""
+    for step in steps:
+        X = apply_step(step, X)
+    return to_numpy(X).astype(np.float64)
+
+
+def step_matrices(steps: tuple[Any, ...], X: Array) -> list[np.ndarray]:
+    """The matrix (e, d) of each step, or its diagonal (d,); ``X`` (m, d) are rows."""
+    found = []
+    for number, step in enumerate(steps):
+        if isinstance(step, Standardizer):
+            found.append(1.0 / to_numpy(step.scale_).astype(np.float64))
+        elif isinstance(step, StandardScaler) and step.scale_ is not None:
+            found.append(1.0 / step.scale_)
+        elif isinstance(step, PCA):
+            width = np.sqrt(step.explained_variance_) if step.whiten else np.ones(1)
+            found.append(step.components_ / width[:, None])
+        else:
+            found.append(_probed_matrix(step, transformed(steps[:number], X)))
+    return found
+
+
+def pull_back(gradient: np.ndarray, matrices: list[np.ndarray]) -> np.ndarray:
+    """Gradient (m, d, q) in the columns before all steps, from (m, e, q) after."""
+    for matrix in reversed(matrices):
+        if matrix.ndim == 1:
+            gradient = gradient * matrix[None, :, None]
+        else:
+            gradient = np.einsum("meq,ed->mdq", gradient, matrix, optimize=True)
+    return gradient
+
+
+def _probed_matrix(step: Any, rows: np.ndarray) -> np.ndarray:
+    """The matrix (e, d) of a transformer, by steps of one deviation either way.
+
+    That a transformer is affine is seen from its values: on both sides of the mean row,
+    and at the rows (m, d) themselves.
+    """
+    origin, spread = rows.mean(axis=0), rows.std(axis=0)
+    spread = np.where(spread > 0, spread, 1.0)
+    start, after = apply_step(step, origin[None, :]), apply_step(step, rows)
+    columns, errors = [], []
+    for first in range(0, len(origin), PROBES):
+        own = np.arange(first, min(first + PROBES, len(origin)))
+        shift = np.zeros((len(own), len(origin)))
+        shift[np.arange(len(own)), own] = spread[own]
+        up = apply_step(step, origin + shift) - start
+        down = start - apply_step(step, origin - shift)
+        errors.append(np.max(np.abs(up - down)))
+        columns.append(up / spread[own, None])
+    matrix = np.concatenate(columns).T
+    errors.append(np.max(np.abs(after - start - (rows - origin) @ matrix.T)))
+    size = np.max(np.abs(matrix) * spread, initial=0.0) * len(spread)
+    if not max(errors) <= AFFINE * size:
+        raise TypeError(
+            f"the transformer {type(step).__name__} is not linear, so the gradient "
+            "does not pass through it to the columns of the view; use "
+            "sklearn.inspection.permutation_importance on held-out rows"
+        )
+    return matrix

@@ -1,0 +1,288 @@
+"""The allowed weights within a level of a criterion, enclosed by linear constraints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from kernelweave._array import FactorizationError
+from kernelweave.criteria import Alignment
+from kernelweave.protocols import Criterion, Polyhedron, WeightSet
+from kernelweave.solvers import solve
+from kernelweave.weights import LpBall
+from kernelweave.weights.polyhedral import linear_program
+
+__all__ = ["RESOLUTION", "LevelSet"]
+
+#: Distance between the proven and the reached end of a range that counts as none.
+RESOLUTION = 2e-3
+#: Linear programs per end; most ends need fewer than ten.
+MAX_PROGRAMS = 60
+#: Evaluations to find the point of a segment where the criterion reaches the level.
+MAX_TRIALS = 12
+#: Relative gap to which the optimum is known before the ranges are computed.
+OPTIMUM = 1e-8
+#: Total kernel weight below which shares mean nothing: the target is unrelated to
+#: every kernel, and the identity alone is within the level.
+NO_KERNEL = 1e-6
+
+
+class LevelSet:
+    """The allowed weights within the level, inside the constraints known so far.
+
+    Parameters
+    ----------
+    criterion, weight_set : Criterion, WeightSet
+        The problem.
+    within : float
+        The level is the optimum plus this fraction of its absolute value.
+    """
+
+    def __init__(
+        self, criterion: Criterion, weight_set: WeightSet, within: float
+    ) -> None:
+        self.m = criterion.n_weights
+        self.first = self.m - criterion.n_kernels
+        self.is_kernel = (np.arange(self.m) >= self.first).astype(np.float64)
+        solution = solve(criterion, weight_set, tol=OPTIMUM)
+        self.best, self.set = solution.weights, weight_set
+        self.optimum = solution.value
+        self.level = solution.value + within * abs(solution.value)
+        self.room = self.level - self.optimum or 1.0
+        kind = _alignment_bound if isinstance(criterion, Alignment) else _dual_bound
+        self._bound: Bound = kind(criterion, self.level)
+        self.ball = isinstance(weight_set, LpBall)
+        self.base = _outline(weight_set, self.m)
+        self.rows: list[np.ndarray] = []  # a'w <= b for all w within the level
+        self.limits: list[float] = []
+        self._known: dict[bytes, float] = {}
+        self.value(self.best)
+        self.largest_scale = self._largest_scale()
+
+    def value(self, weights: np.ndarray) -> float:
+        """An upper bound on ``J(weights)``; the lower bound there is a new cut."""
+        key = weights.tobytes()
+        if key not in self._known:
+            try:
+                self._known[key], row, limit = self._bound(weights)
+                self._cut(row, limit)
+            except FactorizationError:
+                self._known[key] = np.inf
+        return self._known[key]
+
+    def _cut(self, row: np.ndarray, limit: float) -> None:
+        size = float(np.max(np.abs(row)))
+        if np.isfinite(limit) and size > 0:
+            self.rows.append(row / size)
+            self.limits.append(limit / size)
+
+    def extreme(self, chosen: np.ndarray, sign: float) -> tuple[float, float]:
+        """The largest (sign 1) or smallest (-1) share of ``chosen``: proven, reached.
+
+        Parameters
+        ----------
+        chosen : ndarray of shape (m,)
+            1 for the kernels of the group, 0 elsewhere.
+        sign : float
+            1 or -1.
+        """
+        worst = 1.0 if sign > 0 else 0.0
+        if not np.any(chosen):
+            return 0.0, 0.0
+        reached = self._share(self.best, chosen)
+        proven = worst
+        if not np.isfinite(self.largest_scale):
+            return proven, reached
+        for _ in range(MAX_PROGRAMS):
+            bound, point = self._program(-sign * chosen)
+            if point is None:
+                break
+            found = float(np.clip(-sign * bound, 0.0, 1.0))
+            proven = min(proven, found) if sign > 0 else max(proven, found)
+            outer = self._into_set(point)
+            length = abs(self._share(outer, chosen) - self._share(self.best, chosen))
+            needed = 0.3 * RESOLUTION / max(length, RESOLUTION)
+            share = self._share(self._last_inside(outer, needed), chosen)
+            reached = max(reached, share) if sign > 0 else min(reached, share)
+            if abs(proven - reached) <= RESOLUTION:
+                break
+        # Rounding may put the reached share past the proven one.
+        return max(proven * sign, reached * sign) * sign, reached
+
+    def _share(self, weights: np.ndarray, chosen: np.ndarray) -> float:
+        return float(chosen @ weights) / float(self.is_kernel @ weights)
+
+    def _into_set(self, weights: np.ndarray) -> np.ndarray:
+        """A solution of a linear program, without its rounding errors, in the set."""
+        weights = np.maximum(weights, 0.0)
+        if not self.ball:
+            return weights if self.set.violation(weights) <= 1e-9 else self.best
+        norm = self.set.norm  # type: ignore[attr-defined]
+        size = float(np.linalg.norm(weights, norm))
+        if size > 1.0:  # the tangent of the ball there
+            self._cut((weights / size) ** (norm - 1.0), 1.0)
+        return weights / size
+
+    def _last_inside(self, outer: np.ndarray, needed: float = 0.01) -> np.ndarray:
+        """The last point within the level on the way from the optimum to ``outer``.
+
+        ``needed`` is the accuracy as a fraction of the way. J rises about with the
+        square of the distance from the optimum, so its square root is interpolated.
+        """
+        if self.value(outer) <= self.level:
+            return outer
+        start, end = 0.0, 1.0
+        rise = [0.0, self._root(self.value(outer))]
+        for _ in range(MAX_TRIALS):
+            if end - start <= needed:
+                break
+            ahead = 0.5
+            if np.isfinite(rise[1]):
+                ahead = (1.0 - rise[0]) / (rise[1] - rise[0])
+            # Just short of the estimate, so that most points are within the level.
+            step = np.clip(ahead * (end - start) - 0.3 * needed, 0.1 * needed, None)
+            middle = start + min(float(step), 0.95 * (end - start))
+            value = self.value(self.best + middle * (outer - self.best))
+            if value <= self.level:
+                start, rise[0] = middle, self._root(value)
+            else:
+                end, rise[1] = middle, self._root(value)
+            if start > 0 and 1.0 - rise[0] <= 0.5 * needed:
+                break
+        return self.best + start * (outer - self.best)
+
+    def _root(self, value: float) -> float:
+        """Square root of the rise above the optimum, 1 at the level."""
+        return float(np.sqrt(max(value - self.optimum, 0.0) / self.room))
+
+    def _program(self, cost: np.ndarray) -> tuple[float, np.ndarray | None]:
+        """A lower bound on ``min <cost, w> / sum_kernels w``, and the minimiser (m,).
+
+        In ``u = w s`` with ``s = 1 / sum_kernels w`` this is a linear program.
+        """
+        base, scale = self.base, self.largest_scale
+        below = np.vstack([base.below, *self.rows])
+        below_to = np.concatenate([base.below_to, self.limits])
+        one, (low, high) = np.eye(self.m), base.limits.T
+        below = np.vstack([below, one, -one])
+        below_to = np.concatenate([below_to, high, -low])
+        most = np.where(self.is_kernel > 0, 1.0, scale * high)
+        scaled = Polyhedron(
+            np.vstack(
+                [
+                    np.column_stack([base.equal, -base.equal_to]),
+                    np.append(self.is_kernel, 0.0),
+                ]
+            ),
+            np.append(np.zeros(len(base.equal)), 1.0),
+            np.column_stack([below, -below_to]),
+            np.zeros(len(below)),
+            np.column_stack([np.zeros(self.m + 1), np.append(most, scale)]),
+        )
+        bound, x = _proven_minimum(np.append(cost, 0.0), scaled)
+        return bound, None if x is None or x[-1] <= 0 else x[:-1] / x[-1]
+
+    def _largest_scale(self) -> float:
+        """The largest ``1 / sum_kernels w``; infinite if no kernel is needed."""
+        ones = np.all(self.base.equal == 1.0, axis=1) & (self.base.equal_to == 1.0)
+        if self.first == 0 and (self.ball or np.any(ones)):
+            return 1.0  # the kernel weights sum to 1 or, on a sphere, to more
+        proven = 0.0
+        for _ in range(MAX_PROGRAMS):
+            allowed = Polyhedron(
+                self.base.equal,
+                self.base.equal_to,
+                np.vstack([self.base.below, *self.rows]),
+                np.concatenate([self.base.below_to, self.limits]),
+                self.base.limits,
+            )
+            bound, point = _proven_minimum(self.is_kernel, allowed)
+            if point is None:
+                break
+            proven = max(proven, bound)
+            reached = self._last_inside(self._into_set(point))
+            if proven > NO_KERNEL and float(self.is_kernel @ reached) < 2.0 * proven:
+                break
+            if float(self.is_kernel @ reached) <= NO_KERNEL:
+                break
+        return 1.0 / proven if proven > NO_KERNEL else np.inf
+
+
+Bound = Callable[[np.ndarray], tuple[float, np.ndarray, float]]
+
+
+def _dual_bound(criterion: Criterion, level: float) -> Bound:
+    """Value at w, and the cut ``linear - <scores, u> <= level`` from its dual point."""
+
+    def bound(weights: np.ndarray) -> tuple[float, np.ndarray, float]:
+        coef = criterion.evaluate(weights, hessian=False).coef
+        terms = criterion.certificate_terms(weights, coef, coef)
+        return terms.upper, -np.asarray(terms.scores), level - terms.linear
+
+    return bound
+
+
+def _alignment_bound(criterion: Criterion, level: float) -> Bound:
+    """Minus the alignment, and the cut ``a w'S u / norm(w) <= b'u`` with a = -level.
+
+    The weights of alignment at least a > 0 form the cone ``a sqrt(u'S u) <= b'u``, and
+    ``sqrt(u'S u) >= w'S u / sqrt(w'S w)`` for every w.
+    """
+    assert isinstance(criterion, Alignment)
+    norms, goal = criterion.norms, criterion.cosines * criterion.norms
+
+    def bound(weights: np.ndarray) -> tuple[float, np.ndarray, float]:
+        scaled = weights * norms
+        moved = criterion.correlations @ scaled
+        size = float(np.sqrt(max(scaled @ moved, 0.0))) or 1.0
+        row = -level * moved / size * norms - goal
+        # Without any alignment the level excludes nothing.
+        limit = 0.0 if level < 0 else np.inf
+        return -criterion.alignment(weights), row, limit
+
+    return bound
+
+
+def _outline(weight_set: Any, m: int) -> Polyhedron:
+    """Linear constraints on w that contain the set: exact unless it is a ball."""
+    if not isinstance(weight_set, LpBall):
+        allowed: Polyhedron = weight_set.polyhedron(m)
+        if np.any(np.all(allowed.equal == 1.0, axis=1) & (allowed.equal_to == 1.0)):
+            limits = np.minimum(allowed.limits, 1.0)  # a part of a sum of one
+            allowed = replace(allowed, limits=limits)
+        if not np.all(np.isfinite(allowed.limits)):
+            raise ValueError(
+                f"ranges need finite limits of the weights in {weight_set!r}"
+            )
+        return allowed
+    # norm_q(w) <= 1 implies w <= 1 and sum_i w_i <= m^(1 - 1/q). Criteria do not rise
+    # along a ray, nor do shares change, so w may be on the sphere: sum_i w_i >= 1.
+    power = 0.0 if np.isinf(weight_set.norm) else 1.0 / weight_set.norm
+    return Polyhedron(
+        np.zeros((0, m)),
+        np.zeros(0),
+        np.vstack([np.ones(m), -np.ones(m)]),
+        np.array([m ** (1.0 - power), -1.0]),
+        np.tile([0.0, 1.0], (m, 1)),
+    )
+
+
+def _proven_minimum(
+    cost: np.ndarray, allowed: Polyhedron
+) -> tuple[float, np.ndarray | None]:
+    """A lower bound on ``min <cost, x>`` that holds in spite of rounding, and x.
+
+    For any multipliers y >= 0 of ``C x <= d`` and z of ``A x = b``, the minimum is at
+    least ``-<y, d> - <z, b>`` plus that of ``<cost + C'y + A'z, x>`` within the limits.
+    """
+    answer = linear_program(cost, allowed)
+    if answer is None:
+        return -np.inf, None
+    x, prices, equal_prices = answer
+    rest = cost + allowed.below.T @ prices + allowed.equal.T @ equal_prices
+    least = np.sum(np.min(rest[:, None] * allowed.limits, axis=1))
+    fixed = prices @ allowed.below_to + equal_prices @ allowed.equal_to
+    return float(least - fixed), x

@@ -1,0 +1,296 @@
+"""The convex problem behind the weights of a fitted model, ready to be solved again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+
+from kernelweave._array import from_numpy, namespace
+from kernelweave.inspection._criteria import criteria_of, norm_of, weight_set_of
+from kernelweave.inspection.weights_table import fitted_model
+from kernelweave.kernels import DenseBank, center_and_scale
+from kernelweave.models import (
+    KernelAlignment,
+    MultipleKernelFDA,
+    MultipleKernelRidge,
+    MultipleKernelSVC,
+)
+from kernelweave.protocols import Bank, Criterion, WeightSet
+from kernelweave.solvers import Solution, solve
+
+__all__ = [
+    "WeightProblem",
+    "final_step",
+    "innermost",
+    "problem_of",
+    "require_count",
+    "shares_of_views",
+]
+
+#: Relative gap to which a problem is solved again: the weights it leaves undetermined
+#: differ by about its square root, well below the spread between samples.
+LOOSE = 1e-5
+#: Relative difference from the certified value beyond which X and y are not those of
+#: the fit; single precision and loose tolerances of a fit stay below it.
+SAME_VALUE = 1e-3
+
+
+def require_count(name: str, value: Any, least: int) -> None:
+    """Refuse a number of repetitions that is not an integer of at least ``least``."""
+    if not (isinstance(value, Integral) and int(value) >= least):
+        raise ValueError(f"{name} must be an int >= {least}, got {value!r}")
+
+
+def innermost(estimator: Any) -> Any:
+    """The estimator that a search has found best, or the estimator itself."""
+    while hasattr(estimator, "best_estimator_"):
+        estimator = estimator.best_estimator_
+    return estimator
+
+
+def final_step(estimator: Any, X: Any) -> tuple[Any, Any]:
+    """The fitted model inside a Pipeline or search, and the rows that it sees.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Fitted estimator of this package, or a Pipeline or search that ends in one.
+    X : array-like
+        Rows as they enter ``estimator``; the earlier steps transform them.
+    """
+    model = fitted_model(estimator)
+    while estimator is not model:
+        if hasattr(estimator, "best_estimator_"):
+            estimator = estimator.best_estimator_
+        else:
+            if len(estimator.steps) > 1:
+                X = estimator[:-1].transform(X)
+            estimator = estimator.steps[-1][1]
+    return model, X
+
+
+def shares_of_views(
+    weights: np.ndarray, views: list[str], names: list[str]
+) -> np.ndarray:
+    """``sum_{i in v} |w_i| / sum_i |w_i|`` of each view in ``names``, (v,).
+
+    Parameters
+    ----------
+    weights : ndarray of shape (p,)
+        Kernel weights.
+    views : list of str of length p
+        The view of each kernel.
+    names : list of str
+        The views to report, in this order.
+    """
+    sizes = np.abs(np.asarray(weights, dtype=np.float64))
+    total = float(np.sum(sizes)) or 1.0  # no kernel has weight: every share is 0
+    owners = np.array(views)
+    return np.array([float(np.sum(sizes[owners == name])) / total for name in names])
+
+
+@dataclass(frozen=True)
+class WeightProblem:
+    """``min J(w)`` over the kernels of a fitted model, for any subset of its rows.
+
+    Attributes
+    ----------
+    owner : str
+        The class of the model, for messages.
+    bank : Bank
+        Its p kernels that vary over the training rows, centred, of trace n.
+    views : list of str of length p
+        The view of each of them.
+    names : list of str
+        All views, including those whose kernels are all constant.
+    criteria : callable
+        ``criteria(bank, rows)``: the criteria whose mean weights the model reports,
+        for kernels over these training rows (several for one set of weights per
+        class).
+    weight_set : callable
+        ``weight_set(bank)``: the allowed weights.
+    strata : ndarray of int of shape (n,) or None
+        The class of each row; None for regression.
+    observed : ndarray of bool of shape (n, p) or None
+        If kernels are zero for rows that lack their view: which rows have which.
+    completed : bool
+        Whether gaps of kernels were filled from the other kernels.
+    """
+
+    owner: str
+    bank: Bank
+    views: list[str]
+    names: list[str]
+    criteria: Callable[[Bank, np.ndarray], list[Criterion]]
+    weight_set: Callable[[Bank], WeightSet]
+    strata: np.ndarray | None = None
+    observed: np.ndarray | None = None
+    completed: bool = False
+
+    @property
+    def n_rows(self) -> int:
+        """The number n of training rows."""
+        return self.bank.n_samples
+
+    def restricted(self, rows: np.ndarray) -> Bank:
+        """The kernels over some rows (r,), centred and scaled again for these rows."""
+        part = self.bank.restrict(np.sort(rows))
+        xp = namespace(part.like)
+        stack = xp.stack([part.kernel(i) for i in range(part.n_kernels)])
+        if self.observed is None:
+            return DenseBank(center_and_scale(stack), part.names)
+        for i, seen in enumerate(self.observed[np.sort(rows)].T):
+            stack[i, :, :] = _centred_where(stack[i, :, :], seen)
+        return DenseBank(stack, part.names)
+
+    def solutions(
+        self, bank: Bank, rows: np.ndarray, tol: float = LOOSE
+    ) -> list[Solution]:
+        """Solve every criterion for kernels over ``rows``."""
+        weight_set = self.weight_set(bank)
+        return [solve(c, weight_set, tol=tol) for c in self.criteria(bank, rows)]
+
+    def weights(self, bank: Bank, rows: np.ndarray) -> np.ndarray:
+        """Kernel weights (p,) learned on ``rows``; without the identity, if learned."""
+        scale, found = self.weight_set(bank).scale, []
+        for solution in self.solutions(bank, rows):
+            own = solution.weights[-bank.n_kernels :]
+            found.append(scale(own) if np.any(own) else own)
+        return np.mean(found, axis=0)
+
+    def shares(self, weights: np.ndarray) -> np.ndarray:
+        """The share of every view in ``names``, (v,)."""
+        return shares_of_views(weights, self.views, self.names)
+
+
+def _centred_where(gram: Any, seen: np.ndarray) -> Any:
+    """A zero-filled kernel (n, n), centred over the rows that have it, of trace n_i."""
+    xp, n = namespace(gram), gram.shape[0]
+    mask = from_numpy(seen.astype(np.float64), gram)
+    count = float(np.sum(seen))
+    if count < 2:
+        return gram * 0.0
+    means = gram @ mask / count
+    grand = float(means @ mask) / count
+    centred = gram - means[None, :] - means[:, None] + grand
+    centred = centred * mask[None, :] * mask[:, None]
+    trace = float(xp.linalg.trace(centred))
+    rounding = 10 * n * float(xp.finfo(gram.dtype).eps) * n
+    return centred * (count / trace if trace > rounding else 0.0)
+
+
+def problem_of(estimator: Any, X: Any, y: Any, caller: str) -> WeightProblem:
+    """The convex problem whose solution is the weights of a fitted model.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Fitted estimator, or a Pipeline or search that ends in one.
+    X, y : array-like
+        The rows and targets it was fitted on.
+    caller : str
+        The function that asks, for messages.
+
+    Raises
+    ------
+    TypeError
+        If the model does not learn weights by solving a convex problem.
+    ValueError
+        If its parameters fix the weights, or X and y are not those of the fit.
+    """
+    model, X = final_step(estimator, X)
+    _refuse_other_models(model, caller)
+    rows = model._rows(X, caller)
+    bank = _training_bank(model, rows, caller)
+    kernel_map = model.kernel_map_
+    build, strata = criteria_of(model, y, caller)
+    gaps = getattr(kernel_map, "observed", None)
+    gaps = None if gaps is None else gaps[:, kernel_map.active]
+    has_gaps = gaps is not None and not np.all(gaps)
+    problem = WeightProblem(
+        owner=type(model).__name__,
+        bank=bank,
+        views=[kernel_map.view_names[i] for i in kernel_map.active],
+        names=list(dict.fromkeys(kernel_map.view_names)),
+        criteria=build,
+        weight_set=weight_set_of(model),
+        strata=strata,
+        observed=gaps if has_gaps and model.missing == "zero" else None,
+        completed=has_gaps and model.missing == "available",
+    )
+    _check_value(model, problem, caller)
+    return problem
+
+
+def _refuse_other_models(model: Any, caller: str) -> None:
+    """Refuse models whose weights are not the solution of a convex problem."""
+    owner = type(model).__name__
+    learners = (
+        MultipleKernelFDA,
+        MultipleKernelRidge,
+        MultipleKernelSVC,
+        KernelAlignment,
+    )
+    if not isinstance(model, learners):
+        raise TypeError(
+            f"{caller} needs weights that solve a convex problem on the kernels; "
+            f"{owner} does not learn its weights that way. Use one of "
+            f"{', '.join(kind.__name__ for kind in learners)}"
+        )
+    why = ""
+    if getattr(model, "objective", "fisher") == "loo":
+        why = "objective='loo' is not a convex problem; use objective='fisher'"
+    elif getattr(model, "method", "joint") == "independent":
+        why = "method='independent' weights each kernel by itself; use method='joint'"
+    elif np.isinf(norm_of(model)):
+        why = (
+            "the norm of the weights is inf, so all weights are equal by definition "
+            "and say nothing about the views; fit with norm=1, 4/3 or 2 to learn them"
+        )
+    elif getattr(model, "signed", False):
+        why = "signed=True: weights of both signs are no shares; use signed=False"
+    elif getattr(model, "scatter", "total") == "within" and model.alpha == "loo":
+        why = (
+            "with scatter='within' and alpha='loo' the weights were learned at a "
+            f"provisional alpha; fit with alpha={model.alpha_:.3g}, for example"
+        )
+    elif not hasattr(model.kernel_map_, "centred"):
+        why = (
+            "it was fitted on explicit features, of which only moments were kept; fit "
+            "the same model on a sample of the rows, small enough for kernels between "
+            "all of them"
+        )
+    if why:
+        raise ValueError(f"{caller} cannot judge the weights of this {owner}: {why}")
+
+
+def _training_bank(model: Any, rows: Any, caller: str) -> Bank:
+    """The kernels of the fit, computed again from its rows."""
+    kernel_map = model.kernel_map_
+    active = list(kernel_map.active)
+    grams = list(kernel_map.centred(rows, active))
+    m, n = grams[0].shape
+    if m != n:
+        raise ValueError(
+            f"{caller} needs the rows that the {type(model).__name__} was fitted on: "
+            f"it was fitted on {n} rows, and X has {m}"
+        )
+    names = [kernel_map.names[i] for i in active]
+    return DenseBank(namespace(grams[0]).stack(grams), names)
+
+
+def _check_value(model: Any, problem: WeightProblem, caller: str) -> None:
+    """Refuse rows or targets whose optimum is not the certified one."""
+    everything = np.arange(problem.n_rows)
+    value = sum(s.value for s in problem.solutions(problem.bank, everything))
+    certified = model.certificate_.value
+    allowed = max(SAME_VALUE, 2.0 * model.certificate_.gap) * abs(certified)
+    if not abs(value - certified) <= allowed:
+        raise ValueError(
+            f"{caller} needs the rows and targets that the {problem.owner} was fitted "
+            f"on: its certified optimum is {certified:.6g}, that of X and y {value:.6g}"
+        )

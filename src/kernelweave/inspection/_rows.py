@@ -1,0 +1,44 @@
+"""The rows and the model at the end of a Pipeline or search."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kernelweave.inspection.weights_table import fitted_model
+
+__all__ = ["model_and_rows", "refittable", "row_labels", "views_of"]
+
+
+def model_and_rows(estimator: Any, X: Any) -> tuple[Any, Any]:
+    """The fitted model inside a Pipeline or search, and X after the steps before it."""
+    model = fitted_model(estimator)
+    estimator = refittable(estimator)
+    while hasattr(estimator, "steps"):
+        if len(estimator.steps) > 1 and X is not None:
+            X = estimator[:-1].transform(X)
+        estimator = refittable(estimator.steps[-1][1])
+    return model, X
+
+
+def refittable(estimator: Any) -> Any:
+    """The estimator that a search has chosen, or the estimator itself."""
+    while hasattr(estimator, "best_estimator_"):
+        estimator = estimator.best_estimator_
+    return estimator
+
+
+def row_labels(X: Any) -> list[Any]:
+    """Index of a pandas DataFrame, else 0, 1, ..."""
+    index = getattr(X, "index", None)
+    if index is not None and not callable(index):
+        return list(index)
+    return list(range(X.shape[0] if hasattr(X, "shape") else len(X)))
+
+
+def views_of(model: Any) -> tuple[list[str], np.ndarray]:
+    """Names (v,) of the views, and the view number (p,) of each kernel."""
+    names = list(dict.fromkeys(model.kernel_map_.view_names))
+    places = [names.index(name) for name in model.kernel_map_.view_names]
+    return names, np.array(places)

@@ -1,0 +1,414 @@
+"""Which columns of a view move the decision, exactly or by the mean of its gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone, is_classifier
+from sklearn.utils import check_random_state, resample
+
+from kernelweave._array import Array, is_array, to_numpy
+from kernelweave._memory import row_chunks
+from kernelweave.inspection._gradients import (
+    expansion_gradient,
+    pull_back,
+    step_matrices,
+    transformed,
+)
+from kernelweave.inspection._rows import model_and_rows, refittable, views_of
+from kernelweave.inspection.contributions import Readout, readout_of
+from kernelweave.kernels.base import Kernel
+from kernelweave.kernels.functions import Linear
+from kernelweave.views.columns import is_precomputed
+from kernelweave.views.missing import ObservedViews, take_rows
+
+__all__ = ["feature_importance"]
+
+#: Share of the rows in a subsample: that of the distinct rows of a bootstrap sample.
+SUBSAMPLE = 1.0 - np.exp(-1.0)
+#: Half-width, in standard errors, of a normal interval that covers 90 %.
+NORMAL_90 = 1.6449
+
+
+def feature_importance(
+    model: Any,
+    view: str,
+    *,
+    X: Any = None,
+    y: Any = None,
+    n_resamples: int = 0,
+    random_state: Any = None,
+) -> list[dict[str, Any]]:
+    r"""How strongly each column of a view moves the decision value.
+
+    The part of view v in the decision value is :math:`f_v(x) = \sum_i \sum_j a_{ij}
+    k_i(x, x_j)` over its kernels i and the training rows j, where weights, centring and
+    scaling are absorbed in the coefficients. Its gradient is known in closed form. With
+    rows :math:`x_1, \dots, x_m`, column l gets
+
+    .. math::
+
+        \beta_l = \frac{1}{m} \sum_t \frac{\partial f_v}{\partial x_l}(x_t), \qquad
+        q_l = \frac{1}{m} \sum_t
+            \Big( \frac{\partial f_v}{\partial x_l}(x_t) \Big)^2
+
+    and, with the standard deviation :math:`s_l` of the column, the standardised
+    coefficient :math:`s_l \beta_l` and the importance :math:`s_l \sqrt{q_l}`: the
+    typical change of the decision value per standard deviation of the column. If all
+    kernels of the view are linear, the gradient is the same everywhere:
+    :math:`\beta = \sum_j a_j x_j` are the exact coefficients of the view, and
+    :math:`s_l \sqrt{q_l} = s_l |\beta_l|`.
+
+    Kernels on transformed columns are supported if the transformer is linear
+    (``StandardScaler``, ``PCA`` and the like): the gradient is then multiplied by its
+    matrix. A :class:`~kernelweave.kernels.Laplacian` kernel has no gradient where a
+    coordinate equals that of a training row; such terms count as zero, the mean of
+    their one-sided derivatives.
+
+    The gradient describes the fitted function, not the data: it says nothing about
+    whether the function is right, and columns that are correlated share their effect
+    in whatever way the kernel divides it. To see what predictions on new rows would
+    lose, use :func:`view_permutation_importance`, or scikit-learn's
+    ``permutation_importance`` for single columns.
+
+    Parameters
+    ----------
+    model : estimator
+        Fitted classifier or regressor of this package whose decision value is a sum
+        over kernels of columns, or a Pipeline or search that ends in one. Columns are
+        then those after the earlier steps.
+    view : str
+        Name of the view.
+    X : array-like or DataFrame of shape (m, d), default=None
+        Rows over which gradients are averaged; by default the training rows, if the
+        model keeps them. Rows that lack the view are left out.
+    y : array-like of shape (m,) or (m, n_outputs), default=None
+        Targets of X; only used by ``n_resamples``.
+    n_resamples : int, default=0
+        Number of times to fit again on 63 % of the rows of X, drawn without replacement
+        (in each class, for a classifier). X and y must then be the training data. For a
+        search, the parameters it has chosen are kept.
+    random_state : int, RandomState instance or None, default=None
+        Draws the subsamples.
+
+    Returns
+    -------
+    rows : list of dict
+        One row per output and column: ``view``; ``output``, the class or target number,
+        None if there is only one; ``feature``, name or number of the column;
+        ``coefficient`` (:math:`\beta_l`, in units of the decision value per unit of the
+        column); ``standardised`` (:math:`s_l \beta_l`); ``importance``
+        (:math:`s_l \sqrt{q_l}`); ``deviation`` (:math:`s_l`); and ``linear``, whether
+        coefficients are exact. ``pandas.DataFrame(rows)`` converts them to a DataFrame.
+
+        With ``n_resamples``, also ``sign_agreement``, the share of the refits in which
+        the coefficient has the same sign, and ``low`` and ``high``, a 90 % interval for
+        the standardised coefficient.
+
+    Notes
+    -----
+    A subsample shares 63 % of its rows with the sample, so signs agree by chance more
+    often than not: for a column of pure noise in about
+    :math:`1 - \arccos(\sqrt{0.632}) / \pi` = 79 % of the refits. Only values close to
+    one mean something.
+
+    For the same reason the spread over the refits is smaller than the spread over new
+    samples. The interval corrects for this by the delete-d jackknife: with b of n rows
+    in each subsample, the variance over the refits is multiplied by ``b / (n - b)``
+    (Shao and Wu 1989). It is an interval for what such a fit gives on average,
+    regularisation included, and refers to each column on its own. On columns of pure
+    noise, 20 refits of a ridge regression gave intervals that covered zero in 90 % of
+    300 cases with fixed kernel weights, and in 83 to 87 % with learned ones, on which
+    coefficients do not depend smoothly.
+
+    Examples
+    --------
+    >>> from kernelweave import MultipleKernelFDA
+    >>> from kernelweave.datasets import load_breast_cancer_views
+    >>> from kernelweave.inspection import feature_importance
+    >>> from kernelweave.kernels import Linear, Pipe
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> cancer = load_breast_cancer_views()
+    >>> linear = Pipe(StandardScaler(), Linear())
+    >>> views = [(name, linear, columns) for name, _, columns in cancer.views]
+    >>> model = MultipleKernelFDA(views, norm=1, alpha=0.1)
+    >>> model = model.fit(cancer.data, cancer.target)
+    >>> rows = feature_importance(model, "worst")
+    >>> top = max(rows, key=lambda row: row["importance"])
+    >>> top["feature"], top["linear"], top["coefficient"] < 0
+    ('worst radius', True, True)
+    """
+    estimator, given = model, X
+    if n_resamples:
+        _check_resampling(X, y, n_resamples)
+    model, X = model_and_rows(estimator, X)
+    moments = _moments_of(model, view, X)
+    rows = moments.records(model, view)
+    if not n_resamples:
+        return rows
+    draws = []
+    for refit in _refits(estimator, given, y, n_resamples, random_state):
+        inner, seen = model_and_rows(refit, given)
+        mean = _moments_of(inner, view, seen).mean
+        draws.append(mean * moments.deviation[:, None])
+    return _with_stability(rows, np.stack(draws), len(y))
+
+
+@dataclass(frozen=True)
+class _Moments:
+    """The first two moments of the gradient of a view over rows.
+
+    Attributes
+    ----------
+    mean, square : ndarray of shape (d, q)
+        Means of the gradient and of its square.
+    deviation : ndarray of shape (d,)
+        Standard deviation of each column over the rows.
+    readout : Readout
+        What the q outputs are.
+    linear : bool
+        Whether all kernels are linear.
+    """
+
+    mean: np.ndarray
+    square: np.ndarray
+    deviation: np.ndarray
+    readout: Readout
+    linear: bool
+
+    def records(self, model: Any, view: str) -> list[dict[str, Any]]:
+        """One row per output and column."""
+        outputs = [None] if self.readout.outputs is None else self.readout.outputs
+        names = _column_names(model, view)
+        return [
+            {
+                "view": view,
+                "output": output,
+                "feature": name,
+                "coefficient": float(self.mean[j, c]),
+                "standardised": float(self.deviation[j] * self.mean[j, c]),
+                "importance": float(self.deviation[j] * np.sqrt(self.square[j, c])),
+                "deviation": float(self.deviation[j]),
+                "linear": self.linear,
+            }
+            for c, output in enumerate(outputs)
+            for j, name in enumerate(names)
+        ]
+
+
+@dataclass(frozen=True)
+class _Expansion:
+    """One kernel of a view: ``f_c(x) = sum_j A_jc k(t(x), v_j)`` plus a constant.
+
+    Attributes
+    ----------
+    steps : tuple of transformers
+        t.
+    kernel : Kernel
+        k, resolved.
+    reference : ndarray of shape (r, e)
+        The rows v_j, transformed.
+    coef : ndarray of shape (r, q)
+        A.
+    """
+
+    steps: tuple[Any, ...]
+    kernel: Kernel
+    reference: np.ndarray
+    coef: np.ndarray
+
+    def gradient(self, block: Array, matrices: list[np.ndarray]) -> np.ndarray:
+        """Gradient (m, d, q) at rows (m, d), given the matrices of the steps."""
+        rows = transformed(self.steps, block)
+        found = expansion_gradient(self.kernel, rows, self.reference, self.coef)
+        return pull_back(found, matrices)
+
+
+def _moments_of(model: Any, view: str, X: Any) -> _Moments:
+    """Moments of the gradient over X, or over the training rows if X is None."""
+    v = _check_view(model, view)
+    readout = readout_of(model)
+    block = _block(model, v, X)
+    kernels = list(_expansions(model, v, readout.matrix))
+    matrices = [step_matrices(one.steps, block) for one in kernels]
+    linear = all(isinstance(one.kernel, Linear) for one in kernels)
+    m, d = (int(size) for size in block.shape)
+    mean = np.zeros((d, readout.matrix.shape[1]))
+    square = np.zeros_like(mean)
+    largest = max([len(one.reference) for one in kernels], default=1)
+    size = max(largest, mean.size)
+    # A gradient that is the same everywhere is computed once.
+    for part in row_chunks(1 if linear else m, size):
+        piece = block[part, :]
+        total = np.zeros((int(piece.shape[0]), *mean.shape))
+        for one, through in zip(kernels, matrices, strict=True):
+            total += one.gradient(piece, through)
+        mean += total.sum(axis=0)
+        square += np.sum(total**2, axis=0)
+    count = 1 if linear else m
+    deviation = to_numpy(block).astype(np.float64).std(axis=0)
+    return _Moments(mean / count, square / count, deviation, readout, linear)
+
+
+def _check_view(model: Any, view: str) -> int:
+    """The number of the view; refuse models whose gradient is not known."""
+    kind, kernel_map = type(model).__name__, model.kernel_map_
+    if is_precomputed(model.views):
+        raise TypeError(
+            "feature_importance needs kernels of columns, but this model was fitted on "
+            "precomputed kernels, whose columns it has never seen"
+        )
+    if hasattr(model, "noise_"):  # the mixture and its experts
+        raise TypeError(
+            f"the decision value of {kind} is not a fixed sum over kernels: predictive "
+            "variances or weights of its own belong to each row. Use "
+            "view_permutation_importance, or sklearn.inspection.permutation_importance "
+            "on held-out rows"
+        )
+    if not hasattr(model, "gaussians_") and not hasattr(model, "intercept_"):
+        raise TypeError(f"{kind} predicts nothing, so no column moves its decision")
+    names, _ = views_of(model)
+    if view not in names:
+        raise ValueError(f"there is no view {view!r}; the views are {names}")
+    if getattr(kernel_map, "repairs", None):
+        raise TypeError(
+            f"view {view!r}: with missing='available' its columns also enter the "
+            "kernels of other views, where those are filled in; use missing='zero', or "
+            "sklearn.inspection.permutation_importance on held-out rows"
+        )
+    return names.index(view)
+
+
+def _block(model: Any, v: int, X: Any) -> Array:
+    """The columns (m, d) of view v for the rows of X, or for the training rows."""
+    if X is None:
+        source = getattr(model.kernel_map_, "source", None)
+        if source is None:
+            raise ValueError(
+                "this model keeps moments of its training rows, not the rows "
+                "themselves; pass the rows over which to average as X"
+            )
+        return source.blocks[v]
+    rows = model._rows(X, "feature_importance")
+    if not isinstance(rows, ObservedViews):
+        return rows[v].toarray() if hasattr(rows[v], "toarray") else rows[v]
+    if model.missing == "available" and not np.all(rows.observed):
+        raise TypeError(
+            "with missing='available' the columns of a view also enter the kernels of "
+            "other views that a row lacks; pass only rows that have every view"
+        )
+    if not np.any(rows.observed[:, v]):
+        raise ValueError(f"all {len(rows.observed)} rows of X lack this view")
+    return take_rows(rows.blocks[v], rows.observed[:, v])
+
+
+def _expansions(model: Any, v: int, matrix: np.ndarray) -> Iterator[_Expansion]:
+    """The kernels of view v with nonzero weight; ``matrix`` (r, q) reads out."""
+    weights = to_numpy(getattr(model, "class_kernel_weights_", model.kernel_weights_))
+    weights = np.atleast_2d(weights)  # (1, p), or (r, p) if each output has its own
+    _, view_of = views_of(model)
+    wanted = [i for i in range(len(view_of)) if np.any(weights[:, i] != 0)]
+    if hasattr(model, "feature_coef_"):
+        yield from _of_features(model, wanted, view_of == v, matrix)
+        return
+    kernel_map = model.kernel_map_
+    dual = to_numpy(model.dual_coef_).astype(np.float64)  # (n, r)
+    for i in wanted:
+        if view_of[i] != v:
+            continue
+        _, kernel = kernel_map.source.places[i]
+        centering, own = kernel_map.centerings[i], (dual * weights[:, i]) @ matrix
+        if hasattr(kernel_map, "observed"):
+            own = own[kernel_map.observed[:, i]]
+        # Kernels with a known gradient are positive semidefinite, so never clipped.
+        coef = centering.scale * (own - own.mean(axis=0))
+        rows = transformed(kernel.steps, kernel_map.source.blocks[v])
+        yield _Expansion(kernel.steps, kernel.core, rows, coef)
+
+
+def _of_features(
+    model: Any, wanted: list[int], in_view: np.ndarray, matrix: np.ndarray
+) -> Iterator[_Expansion]:
+    """Explicit features as kernel expansions: over landmarks, or a single row."""
+    recipe = model.kernel_map_.recipe
+    coef = to_numpy(model.feature_coef_).astype(np.float64) @ matrix  # (D, q)
+    ends = np.cumsum([0, *(recipe.widths[i] for i in wanted)])
+    for i, (start, stop) in zip(wanted, pairwise(ends), strict=True):
+        if not in_view[i]:
+            continue
+        made, own = recipe.maps[i], coef[start:stop]  # (D_i, q)
+        if made.how == "Nystroem":
+            rows = to_numpy(made.landmarks).astype(np.float64)
+            own = to_numpy(made.projection).astype(np.float64) @ own
+        elif isinstance(made.kernel, Linear):
+            rows, own = own.T, np.eye(own.shape[1])
+        else:
+            raise TypeError(
+                f"no gradient is known of the {made.how} features of "
+                f"{made.kernel.label!r}; use features='auto', or "
+                "sklearn.inspection.permutation_importance on held-out rows"
+            )
+        yield _Expansion(recipe.steps[i], made.kernel, rows, own)
+
+
+def _column_names(model: Any, view: str) -> list[Any]:
+    """Names of the columns of a view, or their numbers in X."""
+    positions = model._positions[views_of(model)[0].index(view)]
+    names = getattr(model, "feature_names_in_", None)
+    return [int(j) if names is None else str(names[j]) for j in positions]
+
+
+def _check_resampling(X: Any, y: Any, n_resamples: int) -> None:
+    if X is None or y is None:
+        raise ValueError(
+            f"n_resamples={n_resamples} fits the model again on parts of its training "
+            "data, so X and y are needed"
+        )
+    if n_resamples < 2:
+        raise ValueError(f"n_resamples must be 0 or at least 2; got {n_resamples!r}")
+
+
+def _refits(
+    estimator: Any, X: Any, y: Any, n_resamples: int, random_state: Any
+) -> Iterator[Any]:
+    """Copies of the estimator, each fitted on a subsample of the rows."""
+    rng = check_random_state(random_state)
+    estimator = refittable(estimator)
+    size = round(SUBSAMPLE * len(y))
+    labels = None
+    if is_classifier(estimator):
+        labels = np.asarray(to_numpy(y) if is_array(y) else y)
+    for _ in range(n_resamples):
+        rows, targets = resample(
+            X, y, replace=False, n_samples=size, stratify=labels, random_state=rng
+        )
+        if labels is not None and np.setdiff1d(labels, np.asarray(targets)).size:
+            lost = np.setdiff1d(labels, np.asarray(targets)).tolist()
+            raise ValueError(
+                f"class {lost[0]!r} has too few rows to be in every subsample "
+                f"of {size} rows; use n_resamples=0, or leave the class out"
+            )
+        yield clone(estimator).fit(rows, targets)
+
+
+def _with_stability(
+    rows: list[dict[str, Any]], draws: np.ndarray, n: int
+) -> list[dict[str, Any]]:
+    """Add what the refits say; ``draws`` (B, d, q) are standardised coefficients."""
+    size = round(SUBSAMPLE * n)
+    flat = np.moveaxis(draws, 2, 1).reshape(len(draws), -1)  # in the order of the rows
+    errors = np.sqrt(size / (n - size) * flat.var(axis=0, ddof=1))
+    found = []
+    for row, values, error in zip(rows, flat.T, errors, strict=True):
+        centre = row["standardised"]
+        stability = {
+            "sign_agreement": float(np.mean(np.sign(values) == np.sign(centre))),
+            "low": centre - NORMAL_90 * float(error),
+            "high": centre + NORMAL_90 * float(error),
+        }
+        found.append(row | stability)
+    return found

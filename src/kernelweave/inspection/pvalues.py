@@ -1,0 +1,129 @@
+"""Does a view have more weight than a useless view like it would have?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from kernelweave._array import namespace
+from kernelweave.inspection._problem import (
+    WeightProblem,
+    problem_of,
+    require_count,
+)
+from kernelweave.kernels import DenseBank
+from kernelweave.kernels.banks.dense import take_square
+
+__all__ = ["view_pvalues"]
+
+
+def view_pvalues(
+    model: Any, X: Any, y: Any, *, n_decoys: int = 39, random_state: Any = None
+) -> dict[str, float]:
+    """The p-value of each view: how often does a copy in random order get its weight?
+
+    The weights are learned again with a decoy beside every view: a copy whose rows are
+    in a random order, which has the same kernels but nothing to do with the target.
+    After R such solves with new orders, and with ``w_v(r)`` and ``d_v(r)`` the shares
+    of view v and of its own decoy in solve r::
+
+        p_v = (1 + number of r with d_v(r) >= w_v(r)) / (1 + R)
+
+    Ties, as between two shares of zero, count against the view.
+
+    **Why this is valid.** The hypothesis is that the view is independent of the target
+    and of all other views. Then the view and its R decoys are exchangeable, and any two
+    of them could have met in a solve. Think of all R + 1 as players of a tournament: at
+    most ``2 l + 1`` of them can lose l games or fewer, so the view is one of these with
+    probability at most ``(2 l + 1) / (R + 1)``, and ``P(p_v <= a) < 2 a`` for every a,
+    number of rows and kernel. Usually it is about a. Measured with the defaults on
+    views of 2 to 10 columns and 80 rows, junk views had ``p <= 0.05`` in 3.4 % of the
+    cases if all views were junk (1.1 % beside real views with norm 2, 4 % for
+    ``KernelAlignment``), while real views had it in 96 %. With 50 views and 30 rows it
+    was 3 % of the junk views, and none after the correction below. Views are not
+    compared with the decoys of other views: the weight of a useless view depends on
+    the spectrum of its kernels, since wide views act like more regularisation. Pooled
+    decoys gave ``p <= 0.1`` in 22 % of the cases for junk views of 10 columns, but in
+    7 % for those of 2.
+
+    **What it does not say.** A small p-value means that the view is related to the
+    target or to other views that are. It does not mean that predictions need it, which
+    is the question of :func:`view_ablation`: two copies of a good view both have small
+    p-values. A large one means that these rows do not show a relation. The p-values are
+    not corrected for the number of views: for any of v views to be wrong with at most
+    the probability a, ask for ``p <= a / v``, which takes ``n_decoys >= v / a``.
+
+    Parameters
+    ----------
+    model : estimator
+        Fitted ``MultipleKernelFDA``, ``MultipleKernelRidge``, ``MultipleKernelSVC`` or
+        ``KernelAlignment`` (of any norm below infinity), or a Pipeline or search that
+        ends in one. Norm, kernel parameters and alpha (or C) are those of the fit.
+    X, y : array-like
+        The rows and targets that it was fitted on.
+    n_decoys : int, default=39
+        Number of decoys R of each view, one solve for each; the smallest possible
+        p-value is ``1 / (R + 1)``.
+    random_state : int, RandomState instance or None, default=None
+        Source of randomness for the orders.
+
+    Returns
+    -------
+    pvalues : dict of str to float
+        The p-value of each view, in the order of the views.
+
+    References
+    ----------
+    Barber, Candes, Ramdas, Tibshirani. Predictive inference with the jackknife+.
+    Annals of Statistics 49, 2021. (The tournament.)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelweave import MultipleKernelFDA
+    >>> from kernelweave.inspection import view_pvalues
+    >>> rng = np.random.default_rng(0)
+    >>> X, y = rng.normal(size=(60, 4)), np.repeat([0, 1], 30)
+    >>> X[:, :2] += 2 * y[:, None]
+    >>> views = [("real", "linear", [0, 1]), ("junk", "linear", [2, 3])]
+    >>> model = MultipleKernelFDA(views, norm=1).fit(X, y)
+    >>> p = view_pvalues(model, X, y, n_decoys=19, random_state=0)
+    >>> p["real"]
+    0.05
+    """
+    require_count("n_decoys", n_decoys, 1)
+    problem = problem_of(model, X, y, "view_pvalues")
+    if problem.completed:
+        raise ValueError(
+            "view_pvalues needs views that can be shuffled on their own, but with "
+            "missing='available' the gaps of a view were filled from the others; use "
+            "missing='zero'"
+        )
+    rng = check_random_state(random_state)
+    losses = np.zeros(len(problem.names))
+    for _ in range(n_decoys):
+        real, decoys = _shares_beside_decoys(problem, rng)
+        losses += decoys >= real
+    values = (1.0 + losses) / (1.0 + n_decoys)
+    return {name: float(p) for name, p in zip(problem.names, values, strict=True)}
+
+
+def _shares_beside_decoys(
+    problem: WeightProblem, rng: np.random.RandomState
+) -> tuple[np.ndarray, np.ndarray]:
+    """Shares of the views and of their decoys, (v,) each, from one solve."""
+    bank, p = problem.bank, problem.bank.n_kernels
+    orders = {name: rng.permutation(problem.n_rows) for name in problem.names}
+    real = [bank.kernel(i) for i in range(p)]
+    shuffled = [
+        take_square(gram, orders[view])
+        for gram, view in zip(real, problem.views, strict=True)
+    ]
+    names = [*bank.names, *(f"decoy of {name}" for name in bank.names)]
+    both = DenseBank(namespace(bank.like).stack([*real, *shuffled]), names)
+    weights = problem.weights(both, np.arange(problem.n_rows))
+    share = float(np.sum(np.abs(weights[:p]))) / (float(np.sum(np.abs(weights))) or 1.0)
+    own, others = problem.shares(weights[:p]), problem.shares(weights[p:])
+    return share * own, (1.0 - share) * others

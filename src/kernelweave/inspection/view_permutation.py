@@ -1,0 +1,226 @@
+"""What predictions lose when the rows of a view are shuffled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array, diags_array, issparse
+from sklearn.metrics import check_scoring
+from sklearn.utils import check_random_state
+
+from kernelweave._array import Array, device, is_array, namespace, take, to_numpy
+from kernelweave.inspection._rows import model_and_rows, views_of
+from kernelweave.views.columns import column_names, find_columns, is_precomputed
+
+__all__ = ["view_permutation_importance"]
+
+
+def view_permutation_importance(
+    model: Any,
+    X: Any,
+    y: Any,
+    *,
+    n_repeats: int = 10,
+    scoring: Any = None,
+    random_state: Any = None,
+) -> list[dict[str, Any]]:
+    r"""What the score loses when all columns of a view are shuffled together.
+
+    With the rows of view v replaced by those of a random permutation :math:`\pi_r` of
+    the rows, and everything else left in place, the importance is
+
+    .. math::
+
+        I_v = s(X, y) - \frac{1}{R} \sum_{r=1}^R s(X^{v, \pi_r}, y)
+
+    for the score s and R repeats. Shuffling all columns of a view together keeps what
+    they know about each other, whereas shuffling single columns makes every one of a
+    group of correlated columns look dispensable.
+
+    **Pass rows that were held out.** On training rows the result says how much the
+    model relies on a view, including everything that it has learned by heart: even if
+    the labels are pure noise, every view then looks important. On held-out rows it says
+    what the view is worth for new data. Each record states which rows were given, as
+    far as this can be told.
+
+    The model is not fitted again: if two views carry the same information, each looks
+    less important than it is, because the other one remains. To find out what the model
+    would do without a view, fit it without the view.
+
+    Parameters
+    ----------
+    model : estimator
+        Fitted classifier or regressor of this package, or a Pipeline or search that
+        ends in one; X then passes through the earlier steps first, once.
+    X : array-like or DataFrame of shape (m, d), or kernels of shape (m, n[, p])
+        Held-out rows. With precomputed kernels, the rows of one kernel at a time are
+        shuffled. Rows that lack a view keep lacking it: the others are shuffled.
+    y : array-like of shape (m,) or (m, n_outputs)
+        Their targets.
+    n_repeats : int, default=10
+        Number R of permutations of each view.
+    scoring : str, callable or None, default=None
+        Any score of scikit-learn; None is the model's own ``score``. Accuracy changes
+        in steps of one row: for classifiers with probabilities, "neg_log_loss" notices
+        more.
+    random_state : int, RandomState instance or None, default=None
+        Draws the permutations.
+
+    Returns
+    -------
+    rows : list of dict
+        One row per view: ``view``; ``mean`` and ``deviation`` of the loss of score over
+        the repeats; ``repeats``, each of them; ``score``, that of X as it is; and
+        ``rows``, a sentence on the rows. The deviation is that of the shuffling alone:
+        it does not include the chance in which rows were held out.
+        ``pandas.DataFrame(rows)`` converts them to a DataFrame.
+
+    Notes
+    -----
+    Columns that belong to several views are shuffled in all of them.
+
+    Examples
+    --------
+    >>> from kernelweave import MultipleKernelFDA
+    >>> from kernelweave.datasets import load_breast_cancer_views
+    >>> from kernelweave.inspection import view_permutation_importance
+    >>> cancer = load_breast_cancer_views(as_frame=False)
+    >>> X, y = cancer.data, cancer.target
+    >>> model = MultipleKernelFDA(cancer.views, norm=2, alpha=0.1)
+    >>> model = model.fit(X[::3], y[::3])
+    >>> rows = view_permutation_importance(model, X[1::3], y[1::3], random_state=0)
+    >>> max(rows, key=lambda row: row["mean"])["view"]
+    'worst'
+    >>> rows[0]["rows"]
+    '190 rows, none of them a training row'
+    """
+    if n_repeats < 1:
+        raise ValueError(f"n_repeats must be at least 1; got {n_repeats!r}")
+    model, X = model_and_rows(model, X)
+    X = X if _is_table(X) or is_array(X) or issparse(X) else np.asarray(X)
+    scorer = check_scoring(model, scoring=scoring)
+    rng = check_random_state(random_state)
+    full = float(scorer(model, X, y))
+    which = _which_rows(model, X)
+    found = []
+    for v, view in enumerate(views_of(model)[0]):
+        has = _rows_with(model, X, v)
+        losses = []
+        for _ in range(n_repeats):
+            order = np.arange(len(has))
+            order[has] = rng.permutation(order[has])
+            losses.append(full - float(scorer(model, _shuffled(model, X, v, order), y)))
+        found.append(
+            {
+                "view": view,
+                "mean": float(np.mean(losses)),
+                "deviation": float(np.std(losses)),
+                "repeats": losses,
+                "score": full,
+                "rows": which,
+            }
+        )
+    return found
+
+
+def _is_table(X: Any) -> bool:
+    """Whether X is a pandas or polars DataFrame."""
+    return hasattr(X, "columns") and hasattr(X, "shape")
+
+
+def _shuffled(model: Any, X: Any, v: int, order: np.ndarray) -> Any:
+    """X with view v of the rows in the order (m,) given, and all else in place."""
+    if is_precomputed(model.views):
+        return _shuffled_kernel(X, v, order)
+    columns = _columns(model, X, v)
+    if hasattr(X, "isetitem"):  # pandas
+        shuffled = X.copy()
+        for j in columns:
+            shuffled.isetitem(j, X.iloc[order, j].array)
+        return shuffled
+    if _is_table(X):  # polars
+        names = [X.columns[j] for j in columns]
+        return X.with_columns(X[order.tolist()].select(names))
+    inside = np.zeros(X.shape[1], dtype=bool)
+    inside[columns] = True
+    if issparse(X):
+        rows = csr_array(X)
+        keep, move = (diags_array(mask.astype(X.dtype)) for mask in (~inside, inside))
+        return csr_array(rows @ keep + rows[order] @ move)
+    xp = namespace(X)
+    moved = take(X, order)
+    return xp.where(xp.asarray(inside, device=device(X))[None, :], moved, X)
+
+
+def _columns(model: Any, X: Any, v: int) -> list[int]:
+    """Where the columns of view v are in X, found as a prediction finds them."""
+    fitted, names = getattr(model, "feature_names_in_", None), column_names(X)
+    if fitted is None or not any(isinstance(name, str) for name in names or ()):
+        return model._positions[v]
+    return find_columns(X, model._views, model._positions, fitted)[v]
+
+
+def _shuffled_kernel(X: Any, v: int, order: np.ndarray) -> Array:
+    """A stack (m, n, p), or a kernel (m, n), with the rows of kernel v shuffled."""
+    X = X.to_numpy() if _is_table(X) else X
+    xp = namespace(X)
+    moved = take(X, order)
+    if X.ndim == 2:
+        return moved
+    inside = xp.asarray(np.arange(X.shape[2]) == v, device=device(X))
+    return xp.where(inside[None, None, :], moved, X)
+
+
+def _rows_with(model: Any, X: Any, v: int) -> np.ndarray:
+    """Which rows (m,) of X have view v; all of them unless rows may lack views."""
+    everything = np.ones(X.shape[0], dtype=bool)
+    if model.missing == "error":
+        return everything
+    seen = model._rows(X, "view_permutation_importance")
+    return seen.observed[:, v] if hasattr(seen, "observed") else everything
+
+
+def _which_rows(model: Any, X: Any) -> str:
+    """A sentence on how many of the rows of X were training rows, if that is known."""
+    m = int(X.shape[0])
+    count = _training_rows(model, X)
+    if count is None:
+        return f"{m} rows"
+    if count == 0:
+        return f"{m} rows, none of them a training row"
+    some = "all of them" if count == m else f"{count} of them"
+    return f"{m} rows, {some} training rows: optimistic, pass held-out rows"
+
+
+def _training_rows(model: Any, X: Any) -> int | None:
+    """How many rows of X equal a training row in every view; None if not known."""
+    if is_precomputed(model.views):
+        K = to_numpy(X) if is_array(X) else np.asarray(X)
+        square = K.shape[0] == K.shape[1]
+        # Only the kernel of the training rows with themselves is symmetric.
+        same = square and np.allclose(K, np.swapaxes(K, 0, 1), equal_nan=True)
+        return len(K) if same else 0
+    blocks = _kept_blocks(model)
+    if blocks is None:
+        return None
+    rows = model._rows(X, "view_permutation_importance")
+    rows = getattr(rows, "blocks", rows)
+    known = {row.tobytes() for row in np.hstack([to_numpy(b) for b in blocks])}
+    return sum(row.tobytes() in known for row in np.hstack([to_numpy(b) for b in rows]))
+
+
+def _kept_blocks(model: Any) -> list[Array] | None:
+    """The training rows of each view, if the model keeps them and none lacks a view."""
+    maps = getattr(model.kernel_map_, "maps", [model.kernel_map_])
+    blocks: list[Array] = []
+    for one in maps:
+        source = getattr(one, "source", None)
+        kept, observed = (
+            getattr(source, name, None) for name in ("blocks", "observed")
+        )
+        if kept is None or not (observed is None or np.all(observed)):
+            return None
+        blocks += kept
+    # Each view of a mixture keeps only the rows that have it.
+    return blocks if len({block.shape[0] for block in blocks}) == 1 else None

@@ -1,0 +1,224 @@
+"""The share of each view in the combined kernel, and how it varies between samples."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from kernelweave._array import to_numpy
+from kernelweave.inspection._problem import (
+    WeightProblem,
+    problem_of,
+    require_count,
+    shares_of_views,
+)
+from kernelweave.inspection.weights_table import fitted_model
+
+__all__ = ["view_shares", "weight_intervals"]
+
+#: A share above this counts as selected.
+SELECTED = 0.01
+#: Fewer rows of a class than this cannot be divided into two halves.
+LEAST_ROWS = 2
+
+
+def view_shares(model: Any) -> dict[str, float]:
+    """Each view's part of the trace of the combined kernel.
+
+    Kernels are scaled to equal trace n, so the trace of ``sum_i w_i G_i`` is
+    ``n sum_i w_i``, and the part of view v is::
+
+        share_v = sum_{i in v} |w_i| / sum_i |w_i|
+
+    Shares are non-negative, sum to one, and mean the same for every norm of the
+    weights. (With ``missing="zero"`` a kernel has the trace of the rows that have it;
+    its share is still that of its weight.)
+
+    Parameters
+    ----------
+    model : estimator
+        Fitted estimator of this package, or a Pipeline or search that ends in one.
+
+    Returns
+    -------
+    shares : dict of str to float
+        The share of each view, in the order of the views.
+
+    Examples
+    --------
+    >>> from kernelweave import MultipleKernelFDA
+    >>> from kernelweave.datasets import load_breast_cancer_views
+    >>> from kernelweave.inspection import view_shares
+    >>> cancer = load_breast_cancer_views()
+    >>> model = MultipleKernelFDA(cancer.views, norm=1)
+    >>> shares = view_shares(model.fit(cancer.data[::3], cancer.target[::3]))
+    >>> max(shares, key=shares.get)
+    'worst'
+    """
+    model = fitted_model(model)
+    views = list(model.kernel_map_.view_names)
+    names = list(dict.fromkeys(views))
+    shares = shares_of_views(to_numpy(model.kernel_weights_), views, names)
+    return {name: float(share) for name, share in zip(names, shares, strict=True)}
+
+
+def weight_intervals(
+    model: Any,
+    X: Any,
+    y: Any,
+    *,
+    n_resamples: int = 200,
+    confidence: float = 0.95,
+    random_state: Any = None,
+) -> list[dict[str, Any]]:
+    """How much the share of each view would differ in other samples.
+
+    The rows are divided at random into two halves, class by class, and the weights are
+    learned on each half: the same criterion, norm and alpha (or C), with the kernels of
+    the fit centred and scaled again over the rows of the half. Over many divisions the
+    quantiles of a share give its interval, widened to include the share of the fit if
+    need be. For a statistic that is a mean over rows,
+    with variance ``s^2 / n``, a random subset of b of the n rows has the variance::
+
+        (s^2 / n) (n - b) / b        which is  s^2 / n  for  b = n / 2
+
+    so halves vary around the full sample as much as samples of n rows vary around their
+    mean: no correction is needed. Subsets of 63 % vary too little (the factor is 0.58).
+    The bootstrap must not be used: it repeats rows, a repeated row is predicted
+    perfectly by its copy under any flexible kernel, the learned alpha goes to zero, and
+    all views get the same share.
+
+    **What the interval means.** In ``confidence`` of all samples it contains the mean
+    share over samples of this size from the same population. Measured with 5 views of
+    3 columns (two informative, one a noisy copy, two noise) and two classes, over 80
+    samples, the 95 % interval contained it in 97 % of the cases with norm 1 and 100
+    rows (96 % with 200 rows, 97 % with norm 2, 98 % for ``MultipleKernelSVC``; between
+    92 and 100 % for each view). Subsets of 63 % reached 92 %, and the bootstrap shrank
+    all shares towards one fifth. The share in another sample of the same size was
+    inside in 86 to 91 % of the cases.
+
+    **What it does not mean.** It is not a test of whether a view is useful: a halved
+    sample is noisier, so small shares come out too large (0.03 instead of 0.02 for the
+    noise views), and a noise view often has an interval above zero; see
+    :func:`view_pvalues`. Norm, kernel widths and standardisation are those of the fit
+    and not chosen again. Copies of a view share its weight in every half, so a narrow
+    interval does not mean that the data could tell them apart; see
+    :func:`weight_ranges`.
+
+    Parameters
+    ----------
+    model : estimator
+        Fitted ``MultipleKernelFDA``, ``MultipleKernelRidge``, ``MultipleKernelSVC`` or
+        ``KernelAlignment`` (of any norm below infinity), or a Pipeline or search that
+        ends in one.
+    X, y : array-like
+        The rows and targets that it was fitted on.
+    n_resamples : int, default=200
+        Number of halves; both halves of a division are used.
+    confidence : float, default=0.95
+        Probability covered by the interval.
+    random_state : int, RandomState instance or None, default=None
+        Source of randomness for the divisions.
+
+    Returns
+    -------
+    rows : list of dict
+        One row per view: ``view``, ``share`` (with all rows), ``low`` and ``high`` (the
+        interval), ``selected`` (in which part of the halves the share exceeds 1 %) and
+        ``n_resamples``. ``pandas.DataFrame(rows)`` converts them to a DataFrame.
+
+    See Also
+    --------
+    weight_ranges : How far the weights can move without loss in this sample.
+    view_pvalues : Whether a view has more weight than a useless one would.
+
+    References
+    ----------
+    Politis, Romano, Wolf. Subsampling. Springer, 1999.
+
+    Shah, Samworth. Variable selection with error control: another look at stability
+    selection. JRSS B 75, 2013. (Pairs of complementary halves.)
+
+    Examples
+    --------
+    >>> from kernelweave import MultipleKernelFDA
+    >>> from kernelweave.datasets import load_breast_cancer_views
+    >>> from kernelweave.inspection import weight_intervals
+    >>> cancer = load_breast_cancer_views()
+    >>> X, y = cancer.data[::3], cancer.target[::3]
+    >>> model = MultipleKernelFDA(cancer.views, norm=1).fit(X, y)
+    >>> rows = weight_intervals(model, X, y, n_resamples=20, random_state=0)
+    >>> all(row["low"] <= row["high"] for row in rows)
+    True
+    """
+    _check_resampling(n_resamples, confidence)
+    problem = problem_of(model, X, y, "weight_intervals")
+    _check_divisible(problem)
+    rng = check_random_state(random_state)
+    found: list[np.ndarray] = []
+    while len(found) < n_resamples:
+        for rows in _halves(problem, rng):
+            weights = problem.weights(problem.restricted(rows), rows)
+            found.append(problem.shares(weights))
+    drawn = np.array(found[:n_resamples])  # (n_resamples, v)
+    tail = (1.0 - confidence) / 2.0
+    low, high = np.quantile(drawn, [tail, 1.0 - tail], axis=0)
+    full = view_shares(model)
+    return [
+        {
+            "view": name,
+            "share": full[name],
+            "low": min(float(low[v]), full[name]),
+            "high": max(float(high[v]), full[name]),
+            "selected": float(np.mean(drawn[:, v] > SELECTED)),
+            "n_resamples": int(n_resamples),
+        }
+        for v, name in enumerate(problem.names)
+    ]
+
+
+def _check_resampling(n_resamples: int, confidence: float) -> None:
+    require_count("n_resamples", n_resamples, 2)
+    if not 0 < confidence < 1:
+        raise ValueError(
+            f"confidence must be a number between 0 and 1, got {confidence!r}"
+        )
+
+
+def _check_divisible(problem: WeightProblem) -> None:
+    """Refuse data whose halves could not be learned from."""
+    if problem.strata is None:
+        if problem.n_rows < 2 * LEAST_ROWS:
+            raise ValueError(
+                f"weight_intervals needs at least {2 * LEAST_ROWS} rows to learn from "
+                f"halves; got {problem.n_rows}"
+            )
+        return
+    counts = np.bincount(problem.strata)
+    smallest = int(np.argmin(counts))
+    if counts[smallest] < LEAST_ROWS:
+        raise ValueError(
+            "weight_intervals learns from both halves of every class, so each class "
+            f"needs at least {LEAST_ROWS} rows; the class number {smallest} in sorted "
+            f"order has {counts[smallest]}"
+        )
+
+
+def _halves(
+    problem: WeightProblem, rng: np.random.RandomState
+) -> tuple[np.ndarray, np.ndarray]:
+    """All rows, divided at random into two sorted halves of every class."""
+    strata = problem.strata
+    if strata is None:
+        strata = np.zeros(problem.n_rows, dtype=int)
+    parts: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
+    for code in np.unique(strata):
+        rows = rng.permutation(np.flatnonzero(strata == code))
+        extra = rng.randint(2)  # the odd row goes to either half
+        cut = (len(rows) + extra) // 2
+        parts[0].append(rows[:cut])
+        parts[1].append(rows[cut:])
+    first, second = (np.sort(np.concatenate(part)) for part in parts)
+    return first, second

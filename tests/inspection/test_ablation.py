@@ -1,0 +1,186 @@
+"""Losses are those of cross-validation by hand; orders and refusals."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.metrics import log_loss
+from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from kernelweave import (
+    KernelAlignment,
+    KernelFDA,
+    MultipleKernelFDA,
+    MultipleKernelRidge,
+    MultipleKernelSVC,
+)
+from kernelweave.inspection import AblationDisplay, view_ablation
+
+VIEWS = [
+    ("good", "linear", ["a", "b"]),
+    ("fair", "linear", ["c", "d"]),
+    ("junk", "linear", ["e", "f"]),
+]
+NAMES = ["good", "fair", "junk"]
+
+
+def make_data(rng, n=60, signal=1.5):
+    y = np.array(["no", "yes"])[rng.permutation(np.arange(n) % 2)]
+    X = rng.normal(size=(n, 6))
+    X[:, 0] += signal * (y == "yes")
+    X[:, 2] += 0.5 * signal * (y == "yes")
+    return pd.DataFrame(X, columns=list("abcdef")), y
+
+
+@pytest.mark.one_seed
+def test_losses_are_those_of_cross_validation(rng):
+    X, y = make_data(rng)
+    model = MultipleKernelFDA(VIEWS, norm=1).fit(X, y)
+    folds = StratifiedKFold(3, shuffle=True, random_state=0)
+    result = view_ablation(model, X, y, cv=3, random_state=0)
+    scores, losses = [], []
+    for train, test in folds.split(X, y):
+        own = MultipleKernelFDA(VIEWS[1:], norm=1).fit(X.iloc[train], y[train])
+        scores.append(own.score(X.iloc[test], y[test]))
+        losses.append(log_loss(y[test], own.predict_proba(X.iloc[test])))
+    row = result.views[0]
+    assert row["view"] == "good" and result.loss_name == "log loss"
+    assert row["score_without"] == pytest.approx(np.mean(scores))
+    assert row["loss_without"] == pytest.approx(np.mean(losses))
+    error = np.std(losses, ddof=1) / np.sqrt(3)
+    assert row["loss_without_se"] == pytest.approx(error)
+    assert row["loss_rise"] == pytest.approx(np.mean(losses) - result.order[0]["loss"])
+
+
+@pytest.mark.one_seed
+def test_order(rng):
+    X, y = make_data(rng, n=120, signal=2.5)
+    model = MultipleKernelFDA(VIEWS, norm=1, alpha=0.1).fit(X, y)
+    result = view_ablation(model, X, y, random_state=0)
+    order = result.order
+    assert [step["dropped"] for step in order] == [None, "junk", "fair"]
+    for step, left in zip(order, (NAMES, NAMES[:2], NAMES[:1]), strict=True):
+        assert step["views"] == left
+        assert step["cost"] == len(left)
+        assert step["gap"] <= 1e-6
+        assert 0 <= step["agreement"] <= 1
+    assert "good" in result.recommended and "junk" not in result.recommended
+    assert "'junk'" in result.recommendation
+    dear = {"good": 1000.0, "fair": 1.0, "junk": 1.0}
+    order = view_ablation(model, X, y, cost=dear, random_state=0).order
+    assert order[-1]["views"] == ["fair"] or order[-1]["views"] == ["junk"]
+
+
+def test_pure_noise_is_not_recommended(rng):
+    X, y = make_data(rng, signal=0.0)
+    model = MultipleKernelFDA(VIEWS, norm=1, alpha=1.0).fit(X, y)
+    result = view_ablation(model, X, y, random_state=0)
+    assert result.recommended == []
+    assert "nothing is worth measuring" in result.recommendation
+    assert result.baseline_loss == pytest.approx(np.log(2), abs=0.01)
+    # Choosing the best set flatters nobody: accuracies stay near one half.
+    assert all(abs(step["score"] - 0.5) < 0.2 for step in result.order)
+
+
+@pytest.mark.one_seed
+def test_regression_and_outputs(rng):
+    X, _ = make_data(rng)
+    y = X[["a", "c"]].to_numpy() + 0.1 * rng.normal(size=(60, 2))
+    model = MultipleKernelRidge(VIEWS, norm=1, alpha=0.1).fit(X, y)
+    result = view_ablation(model, X, y, cv=KFold(4))
+    assert result.loss_name == "squared error"
+    assert result.recommended == ["good", "fair"]
+    junk = result.views[2]
+    assert junk["loss_alone"] > 0.8 * result.baseline_loss
+    assert junk["score_without"] > 0.9
+
+
+@pytest.mark.one_seed
+def test_other_models_and_scorings(rng):
+    X, y = make_data(rng, signal=3.0)
+    rate = view_ablation(MultipleKernelSVC(VIEWS).fit(X, y), X, y, cv=3, random_state=0)
+    assert rate.loss_name == "error rate"
+    for step in rate.order:
+        assert step["score"] == pytest.approx(1 - step["loss"])
+    uniform = KernelFDA(VIEWS).fit(X, y)
+    result = view_ablation(
+        uniform, X, y, cv=3, scoring="balanced_accuracy", random_state=0
+    )
+    assert result.order[0]["gap"] is None
+    assert "held-out score" in result.recommendation
+    pipe = make_pipeline(StandardScaler(), MultipleKernelFDA(norm=1))
+    views = [(name, "linear", slice(2 * i, 2 * i + 2)) for i, name in enumerate(NAMES)]
+    pipe.set_params(multiplekernelfda__views=views)
+    search = GridSearchCV(pipe, {"multiplekernelfda__alpha": [0.1]}, cv=2).fit(X, y)
+    result = view_ablation(search, X, y, cv=2, random_state=0)
+    assert [row["view"] for row in result.views] == NAMES
+
+
+@pytest.mark.one_seed
+def test_precomputed_kernels_agree_with_columns(rng):
+    X, y = make_data(rng)
+    values = X.to_numpy()
+    blocks = [values[:, i : i + 2] for i in (0, 2, 4)]
+    K = np.stack([block @ block.T for block in blocks], axis=2)
+    by_columns = view_ablation(
+        MultipleKernelFDA(VIEWS, norm=1, tol=1e-9, alpha=0.1).fit(X, y),
+        X,
+        y,
+        cv=2,
+        random_state=0,
+    )
+    model = MultipleKernelFDA("precomputed", norm=1, tol=1e-9, alpha=0.1).fit(K, y)
+    by_kernels = view_ablation(model, K, y, cv=2, random_state=0)
+    for a, b in zip(by_columns.views, by_kernels.views, strict=True):
+        assert a["loss_alone"] == pytest.approx(b["loss_alone"], rel=1e-4)
+        assert a["loss_without"] == pytest.approx(b["loss_without"], rel=1e-4)
+
+
+@pytest.mark.one_seed
+def test_rows_without_any_view_of_a_set(rng):
+    X, y = make_data(rng, n=80, signal=3.0)
+    X.loc[::4, ["a", "b"]] = np.nan
+    model = MultipleKernelFDA(VIEWS, norm=1, alpha=0.1, missing="zero").fit(X, y)
+    result = view_ablation(model, X, y, cv=4, random_state=0)
+    good = result.views[0]
+    # One row in four is predicted without any view, the others by the view alone.
+    assert good["score_alone"] < 0.95
+    assert good["loss_alone"] > np.log(2) / 4
+    with pytest.raises(ValueError, match="scoring must be None if rows lack views"):
+        view_ablation(model, X, y, scoring="accuracy")
+
+
+@pytest.mark.one_seed
+def test_refusals(rng):
+    X, y = make_data(rng)
+    model = MultipleKernelFDA(VIEWS, norm=1).fit(X, y)
+    for cost, match in (
+        ({"good": 1}, "no entry for the view 'fair'"),
+        ({"good": 1, "fair": 0, "junk": 1}, "'fair' must be a finite number > 0"),
+        ({"bad": 1}, "names the view 'bad'; the views are"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            view_ablation(model, X, y, cost=cost)
+    with pytest.raises(ValueError, match="has only one, 'all'"):
+        view_ablation(MultipleKernelFDA(norm=1).fit(X, y), X, y)
+    with pytest.raises(TypeError, match="KernelAlignment only transforms"):
+        view_ablation(KernelAlignment(VIEWS).fit(X, y), X, y)
+
+
+@pytest.mark.one_seed
+def test_display(rng):
+    X, y = make_data(rng)
+    model = MultipleKernelFDA(VIEWS, norm=1).fit(X, y)
+    display = AblationDisplay.from_estimator(model, X, y, cv=3, random_state=0)
+    left, right = display.axes_
+    assert sorted(t.get_text() for t in left.get_yticklabels()) == sorted(NAMES)
+    assert right.get_yticklabels()[0].get_text() == "all views"
+    assert left.get_xlabel() == right.get_xlabel() == "held-out log loss"
+    drawn = display.order_.lines[0].get_xdata()
+    expected = [step["loss"] for step in display.result.order]
+    np.testing.assert_allclose(drawn, expected)
+    again = display.plot(axes=display.axes_)
+    assert again.figure_ is left.figure

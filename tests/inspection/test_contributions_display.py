@@ -1,0 +1,105 @@
+"""Bars lead from the average row to the row drawn; points lie at the parts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from kernelweave import KernelFDA, MultipleKernelRidge
+from kernelweave.inspection import ContributionsDisplay, contributions
+
+
+def ends(display):
+    """Where each bar starts and stops."""
+    starts = np.array([bar.get_x() for bar in display.bars_])
+    return starts, starts + [bar.get_width() for bar in display.bars_]
+
+
+def tick_labels(display):
+    return [label.get_text() for label in display.ax_.get_yticklabels()]
+
+
+def test_waterfall(cancer, cancer_model):
+    X, _, _ = cancer
+    display = ContributionsDisplay.from_estimator(cancer_model, X, row=5)
+    found = contributions(cancer_model, X[5:6])
+    starts, stops = ends(display)
+    assert stops[0] == pytest.approx(found.intercept[0])
+    assert_allclose(starts[1:-1], stops[:-2])  # each bar starts where the last stops
+    assert stops[-1] == pytest.approx(stops[-2])
+    assert stops[-1] == pytest.approx(cancer_model.decision_function(X[5:6])[0])
+    order = np.argsort(-np.abs(found.parts[0]))
+    names = [found.views[v] for v in order]
+    assert tick_labels(display) == ["average row", *names, "this row"]
+    predicted = cancer_model.predict(X[5:6])[0]
+    assert display.ax_.get_title(loc="left") == f"Row 5: predicted {predicted}"
+    assert "log odds of malignant" in display.ax_.get_xlabel()
+
+
+def test_waterfall_of_several_classes(wine, wine_model):
+    X, _ = wine
+    display = ContributionsDisplay.from_estimator(wine_model, X, row=-1)
+    scores = np.sort(wine_model.decision_function(X[-1:])[0])
+    assert ends(display)[1][-1] == pytest.approx(scores[-1] - scores[-2])
+    one = ContributionsDisplay.from_estimator(wine_model, X, row=0, output="class_2")
+    wanted = wine_model.decision_function(X[:1])[0, 2]
+    assert ends(one)[1][-1] == pytest.approx(wanted)
+
+
+def test_swarms(cancer, cancer_model):
+    X, _, _ = cancer
+    display = ContributionsDisplay.from_estimator(cancer_model, X)
+    found = contributions(cancer_model, X)
+    predicted = cancer_model.predict(X)
+    order = np.argsort(-np.mean(found.parts**2, axis=0))
+    assert tick_labels(display) == [found.views[v] for v in order]
+    for label in cancer_model.classes_:
+        drawn = np.asarray(display.points_[label].get_offsets())
+        wanted = found.parts[predicted == label][:, order].ravel()
+        assert_allclose(drawn[:, 0], wanted)
+        lines = np.tile(np.arange(3), np.count_nonzero(predicted == label))
+        assert np.abs(drawn[:, 1] - lines).max() <= 0.4
+
+
+def test_swarms_of_several_classes(wine, wine_model):
+    X, _ = wine
+    display = ContributionsDisplay.from_estimator(wine_model, X)
+    total = display.parts.sum(axis=1) + display.intercept
+    scores = np.sort(wine_model.decision_function(X), axis=1)
+    assert_allclose(total, scores[:, -1] - scores[:, -2])
+    assert list(display.points_) == list(wine_model.classes_)
+
+
+def test_many_views_are_summed(wine):
+    X, y = wine
+    views = [(f"view {j}", "linear", [j]) for j in range(13)]
+    model = make_pipeline(StandardScaler(), KernelFDA(views, alpha=0.1)).fit(X, y)
+    for row in (0, None):
+        display = ContributionsDisplay.from_estimator(
+            model, X[:30], row=row, max_views=4
+        )
+        assert "9 more views" in tick_labels(display)
+    with pytest.raises(ValueError, match="max_views must be at least 1"):
+        display.plot(max_views=0)
+
+
+def test_regression(wine):
+    X, _ = wine
+    model = MultipleKernelRidge(alpha=0.1, norm=2).fit(X[:, 2:], X[:, :2])
+    display = ContributionsDisplay.from_estimator(model, X[:, 2:], row=3, output=1)
+    assert ends(display)[1][-1] == pytest.approx(model.predict(X[3:4, 2:])[0, 1])
+    every = ContributionsDisplay.from_estimator(model, X[:, 2:], output=0)
+    assert list(every.points_) == ["rows"]
+    with pytest.raises(ValueError, match=r"output must be one of.*got None"):
+        ContributionsDisplay.from_estimator(model, X[:, 2:])
+
+
+def test_refusals(cancer, cancer_model):
+    X, _, _ = cancer
+    with pytest.raises(ValueError, match="row 190 is not one of the 190 rows"):
+        ContributionsDisplay.from_estimator(cancer_model, X, row=len(X))
+    with pytest.raises(ValueError, match="only one output; got output='benign'"):
+        ContributionsDisplay.from_estimator(cancer_model, X, output="benign")

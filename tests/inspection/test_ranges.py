@@ -1,0 +1,198 @@
+"""Ranges contain all nearly optimal weights and are reached: compared with a grid."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize_scalar
+
+from kernelweave import (
+    Alignment,
+    CappedSimplex,
+    Fisher,
+    KernelAlignment,
+    LpBall,
+    Margin,
+    MultipleKernelFDA,
+    MultipleKernelSVC,
+    SignedSum,
+    Simplex,
+    Uniform,
+    solve,
+)
+from kernelweave.inspection import criterion_ranges, weight_ranges
+from kernelweave.kernels import DenseBank, center_and_scale
+
+#: The grid has this spacing; the ranges are reached within 0.002.
+STEP = 0.025
+SLACK = 0.002
+
+
+@pytest.fixture
+def bank_and_signs(rng):
+    """Three kernels of different use, and signs (n, 1)."""
+    y = np.where(np.arange(30) % 2, 1.0, -1.0)
+    X = rng.normal(size=(30, 6))
+    X[:, 0] += y
+    X[:, 2] += 0.7 * y
+    kernels = [X[:, 2 * i : 2 * i + 2] @ X[:, 2 * i : 2 * i + 2].T for i in range(3)]
+    return DenseBank(center_and_scale(np.stack(kernels))), y[:, None]
+
+
+def directions():
+    """Shares (r, 3) on a grid."""
+    ticks = np.arange(0, 1 + STEP / 2, STEP)
+    pairs = np.array([(a, b) for a in ticks for b in ticks if a + b <= 1 + 1e-12])
+    return np.column_stack([pairs, np.maximum(1 - pairs.sum(axis=1), 0)])
+
+
+def grid_range(criterion, weight_set, level):
+    """Smallest and largest share (3,) of allowed weights on the grid within a level."""
+    shares = directions()
+    if isinstance(weight_set, LpBall):  # J decreases along a ray: the sphere is best
+        points = shares / np.linalg.norm(shares, weight_set.norm, axis=1)[:, None]
+    else:
+        points = shares
+        keep = [weight_set.violation(point) <= 1e-9 for point in points]
+        shares, points = shares[keep], points[keep]
+    values = np.array([criterion.evaluate(p, hessian=False).value for p in points])
+    inside = shares[values <= level]
+    return inside.min(axis=0), inside.max(axis=0)
+
+
+@pytest.mark.one_seed
+@pytest.mark.parametrize(
+    "weight_set",
+    [Simplex(), CappedSimplex(0.6), LpBall(4 / 3), LpBall(2)],
+    ids=repr,
+)
+@pytest.mark.parametrize("kind", ["fisher", "alignment"])
+def test_grid(bank_and_signs, weight_set, kind):
+    bank, signs = bank_and_signs
+    if kind == "fisher":
+        criterion = Fisher(bank, signs, 0.3)
+    else:
+        criterion = Alignment(bank, signs)
+    best, within = solve(criterion, weight_set, tol=1e-9).value, 0.02
+    found = criterion_ranges(criterion, weight_set, within=within)
+    low, high = grid_range(criterion, weight_set, best + within * abs(best))
+    for i, one in enumerate(found.values()):
+        assert one.attained
+        assert one.low <= low[i] + 1e-6
+        assert high[i] - 1e-6 <= one.high
+        # The outermost points of the grid are at most one step inside.
+        assert one.low >= low[i] - STEP - SLACK
+        assert one.high <= high[i] + STEP + SLACK
+
+
+@pytest.mark.one_seed
+def test_margin_against_the_grid(bank_and_signs):
+    bank, signs = bank_and_signs
+    criterion = Margin(bank, signs, "l2", 0.5)
+    best = solve(criterion, Simplex()).value
+    found = criterion_ranges(criterion, Simplex(), groups={"a": [0], "bc": [1, 2]})
+    points = directions()[::40]
+    values = np.array([criterion.evaluate(p, hessian=False).value for p in points])
+    inside = points[values <= 1.01 * best, 0]
+    assert found["a"].low <= inside.min() and inside.max() <= found["a"].high
+    assert found["a"].attained and found["bc"].attained
+    assert found["bc"].low == pytest.approx(1 - found["a"].high, abs=2 * SLACK)
+
+
+@pytest.mark.one_seed
+def test_learned_alpha_is_free(bank_and_signs):
+    """For every share, the best weight of the identity decides."""
+    bank, signs = bank_and_signs
+    criterion = Fisher(bank.subset(np.array([0, 2])), signs, "learn")
+    best = solve(criterion, Simplex(), tol=1e-9).value
+    found = criterion_ranges(criterion, Simplex(), within=0.02)["kernel 0"]
+
+    def value(share):
+        def of_identity(w):
+            point = np.array([w, (1 - w) * share, (1 - w) * (1 - share)])
+            return criterion.evaluate(point, hessian=False).value
+
+        return minimize_scalar(of_identity, bounds=(1e-6, 0.99), method="bounded").fun
+
+    assert found.attained
+    for share in (found.reached_low, found.reached_high):
+        assert value(share) <= best * 1.02 * (1 + 1e-6)
+    for share in (found.low - SLACK, found.high + SLACK):
+        assert not 0 <= share <= 1 or value(share) > best * 1.02
+
+
+@pytest.mark.one_seed
+def test_a_convex_program_gives_the_same_ends(bank_and_signs):
+    cvxpy = pytest.importorskip("cvxpy")
+    bank, signs = bank_and_signs
+    criterion = Fisher(bank, signs, 0.3)
+    level = 1.02 * solve(criterion, Simplex(), tol=1e-9).value
+    found = criterion_ranges(criterion, Simplex(), within=0.02)
+    w = cvxpy.Variable(3, nonneg=True)
+    total = sum(w[i] * bank.kernel(i) for i in range(3)) + 0.3 * np.eye(30)
+    value = 0.3 * cvxpy.matrix_frac(signs[:, 0], cvxpy.psd_wrap(total))
+    allowed = [cvxpy.sum(w) == 1, value <= level]
+    for i, one in enumerate(found.values()):
+        for sense, end in ((cvxpy.Minimize, one.low), (cvxpy.Maximize, one.high)):
+            problem = cvxpy.Problem(sense(w[i]), allowed)
+            problem.solve(solver=cvxpy.CLARABEL)
+            assert problem.value == pytest.approx(end, abs=SLACK + 1e-4)
+
+
+@pytest.mark.one_seed
+@pytest.mark.filterwarnings("ignore::kernelweave.exceptions.KernelWarning")
+@pytest.mark.parametrize(
+    "model",
+    [
+        MultipleKernelFDA(norm=1),
+        MultipleKernelFDA(norm=2, alpha=0.1),
+        MultipleKernelSVC(C=0.1, margin="l2"),
+        KernelAlignment(),
+    ],
+    ids=["fda", "norm2", "svc", "alignment"],
+)
+def test_copies_can_be_exchanged(rng, model):
+    y = np.arange(40) % 2
+    X = rng.normal(size=(40, 4))
+    X[:, :2] += y[:, None]
+    views = [
+        ("a", "linear", [0, 1]),
+        ("junk", "linear", [2, 3]),
+        ("copy", "linear", [0, 1]),
+    ]
+    rows = weight_ranges(model.set_params(views=views).fit(X, y), X, y)
+    a, _, copy = rows
+    assert all(row["attained"] for row in rows)
+    assert a["low"] <= 0.01 and copy["low"] <= 0.01
+    assert a["high"] == pytest.approx(copy["high"], abs=2 * SLACK)
+    assert a["high"] > 0.5
+    for row in rows:
+        assert row["low"] <= row["reached_low"] <= row["share"] + 1e-4
+        assert row["share"] - 1e-4 <= row["reached_high"] <= row["high"]
+
+
+@pytest.mark.one_seed
+def test_refusals(bank_and_signs, rng):
+    bank, signs = bank_and_signs
+    criterion = Fisher(bank, signs, 0.3)
+    with pytest.raises(ValueError, match="within must be a number > 0, got 0"):
+        criterion_ranges(criterion, Simplex(), within=0)
+    with pytest.raises(ValueError, match="is neither"):
+        criterion_ranges(criterion, SignedSum(bank))
+    fixed = criterion_ranges(criterion, Uniform())["kernel 0"]
+    assert fixed.low == pytest.approx(1 / 3) == fixed.high
+    X, y = rng.normal(size=(30, 4)), np.arange(30) % 3
+    views = [("a", "linear", [0, 1]), ("b", "linear", [2, 3])]
+    model = MultipleKernelSVC(views, weights="per_class").fit(X, y)
+    with pytest.raises(ValueError, match="one set of weights per class"):
+        weight_ranges(model, X, y)
+
+
+@pytest.mark.one_seed
+def test_unrelated_target(rng):
+    """If the identity alone is within the level, shares are arbitrary."""
+    X, y = rng.normal(size=(40, 4)), np.arange(40) % 2
+    views = [("a", "linear", [0, 1]), ("b", "linear", [2, 3])]
+    model = MultipleKernelFDA(views, norm=1).fit(X, y)
+    rows = weight_ranges(model, X, y, within=1.0)
+    assert [(row["low"], row["high"]) for row in rows] == [(0, 1), (0, 1)]
