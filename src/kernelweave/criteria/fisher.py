@@ -27,6 +27,7 @@ from kernelweave._memory import row_chunks
 from kernelweave.criteria.base import KernelCriterion
 from kernelweave.fits.moment_problem import MomentProblem
 from kernelweave.fits.ridge import factor_regularized
+from kernelweave.fits.rows import RowDesign
 from kernelweave.inner.correlation import maximize_correlation, nearest_correlation
 from kernelweave.protocols import Bank, CertificateTerms, Evaluation
 
@@ -67,6 +68,9 @@ class Fisher(KernelCriterion):
         Columns that sum to zero: class targets, or a centred regression target.
     alpha : float or "learn"
         Regularisation, relative to the mean eigenvalue of a kernel.
+    design : RowDesign, optional
+        Weights of the rows, by whose roots kernels and target have been multiplied;
+        the vector of roots takes the place of the ones.
     """
 
     offers = frozenset({"hessian", "concave reciprocal", "averages", "parts"})
@@ -74,8 +78,13 @@ class Fisher(KernelCriterion):
     is_centred: ClassVar[bool] = True
 
     def __init__(
-        self, bank: Bank, target: Array, alpha: float | Literal["learn"]
+        self,
+        bank: Bank,
+        target: Array,
+        alpha: float | Literal["learn"],
+        design: RowDesign | None = None,
     ) -> None:
+        self.design = design or RowDesign(bank.n_samples)
         self.learns_identity = alpha == "learn"
         number = not isinstance(alpha, str) and np.isfinite(alpha) and alpha > 0
         if not (number or self.learns_identity):
@@ -91,10 +100,15 @@ class Fisher(KernelCriterion):
         like = bank.like
         self.target = as_float(target, like.dtype)
         self.target64 = as_float(target, namespace(like).float64)
-        self.scale = float(bank.n_rows if isinstance(alpha, str) else alpha)
+        self.scale = float(self._unit if isinstance(alpha, str) else alpha)
         self._work: Array | None = None  # (n, n), reused by every factorisation
         # A point and its products: one point is often certified at several weights.
         self._judged: tuple[Array, Array] | None = None
+
+    @property
+    def _unit(self) -> float:
+        """n, or the sum of the weights of the rows."""
+        return float(self.bank.n_rows) if self.design.is_plain else self.design.total
 
     @property
     def preferred_method(self) -> str:
@@ -119,7 +133,7 @@ class Fisher(KernelCriterion):
         matrix = self.bank.combine(kernel_weights, out=self._work, lower=True)
         self._work = matrix
         if self.is_centred:
-            matrix += (alpha + float(np.sum(kernel_weights))) / self.bank.n_samples
+            self.design.add_null(matrix, alpha + float(np.sum(kernel_weights)))
         return factor_regularized(matrix, alpha)
 
     def scores(self, coef: Array) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -63,6 +63,7 @@ class ClassGaussians:
         codes: np.ndarray,
         spread: np.ndarray | None = None,
         design: RowDesign | None = None,
+        priors: np.ndarray | None = None,
     ) -> ClassGaussians:
         """Fit to leave-one-out projections.
 
@@ -77,6 +78,8 @@ class ClassGaussians:
             Variance of each projection.
         design : RowDesign, optional
             Weights of the rows, and groups left out together.
+        priors : ndarray of shape (k,), optional
+            Probabilities of the classes among new rows, in place of their shares.
         """
         projected = np.asarray(projected, dtype=np.float64)
         design = design or RowDesign(len(codes))
@@ -87,7 +90,7 @@ class ClassGaussians:
         several = np.bincount(np.unique(np.stack([codes, units]), axis=1)[0]) > 1
         counts = np.bincount(codes, design.each)
         held_out = HeldOutClasses(counts, sums, np.asarray(targets)[first], several)
-        return held_out.gaussians(projected, codes, spread, design)
+        return held_out.gaussians(projected, codes, spread, design, priors)
 
     @property
     def remark(self) -> str | None:
@@ -172,6 +175,7 @@ class HeldOutClasses:
         codes: np.ndarray,
         spread: np.ndarray | None = None,
         design: RowDesign | None = None,
+        priors: np.ndarray | None = None,
     ) -> ClassGaussians:
         """Class Gaussians, calibrated on leave-one-out projections of some rows.
 
@@ -185,6 +189,8 @@ class HeldOutClasses:
             Variance of each projection.
         design : RowDesign, optional
             Weights and groups of these rows.
+        priors : ndarray of shape (k,), optional
+            Probabilities of the classes, in place of their shares.
         """
         design = design or RowDesign(len(codes))
         precision = np.ones_like(projected) if spread is None else 1.0 / spread
@@ -192,6 +198,10 @@ class HeldOutClasses:
             left = self._without_rows(projected, codes, precision, design.each)
         else:
             left = self._without_groups(projected, codes, precision, design)
+        log_prior = np.log(self.counts / np.sum(self.counts))
+        if priors is not None:
+            log_prior = np.log(priors)
+            left = replace(left, log_shares=np.tile(log_prior, (len(codes), 1)))
         slope = max(self.found / self.sought, 0.0) if self.sought > 0 else 0.0
         variance = 1.0
         if slope > 0:
@@ -199,7 +209,6 @@ class HeldOutClasses:
         scores = left.log_shares - left.distances / (2.0 * variance)
         right = self.several[codes] & (np.argmax(scores, axis=1) == codes)
         score = float(np.average(right, weights=design.each))
-        log_prior = np.log(self.counts / np.sum(self.counts))
         return ClassGaussians(self._means(slope), variance, log_prior, slope, score)
 
     def _means(self, slope: float) -> np.ndarray:
@@ -267,13 +276,12 @@ class HeldOutClasses:
             log_shares[rows] = np.log(counts / np.sum(counts))
             if not (found > 0 and sought > 0):
                 continue
-            center = np.sum(sums, axis=0) / np.sum(usable)
-            prior = PRIOR_ROWS * (center + found / sought * self.coding)
+            prior = PRIOR_ROWS * (self.center + found / sought * self.coding)
             means = (sums + prior) / (usable + PRIOR_ROWS)[:, None]
             apart = z[rows][:, None, :] - means[None, :, :]  # (s, k, r)
             # coordinates of smaller classes are stretched, as for single rows
             shrunk = counts * total / (self.counts * np.sum(counts))
-            stretch = self.counts / total * (1.0 / shrunk - 1.0)  # (k,)
+            stretch = self.counts / total * (1.0 / shrunk - 1.0) * (taken > 0)  # (k,)
             along = (apart @ self.coding.T) ** 2 @ stretch  # (s, k)
             own_precision = precision[rows]
             distances[rows] = np.sum(own_precision[:, None, :] * apart**2, axis=2)

@@ -8,6 +8,7 @@ import numpy as np
 
 from kernelweave._array import from_numpy
 from kernelweave.fits.ridge import reduced_class_target
+from kernelweave.fits.rows import RowDesign
 from kernelweave.models.shared.base import (
     KernelDiscriminant,
     Progress,
@@ -18,6 +19,7 @@ from kernelweave.models.shared.inputs import (
     check_parameters,
     positive,
     read_classes,
+    read_row_design,
     read_rows,
 )
 from kernelweave.models.shared.learner import Choice, Trained, judge_rows
@@ -111,18 +113,24 @@ class KernelFDA(KernelDiscriminant):
         views: Any = None,
         *,
         alpha: float | str = "loo",
+        class_weight: Any = None,
+        priors: Any = None,
         psd: str = "error",
         missing: str = "error",
         verbose: int = 0,
     ) -> None:
         self.views = views
         self.alpha = alpha
+        self.class_weight = class_weight
+        self.priors = priors
         self.psd = psd
         self.missing = missing
         self.verbose = verbose
 
     @fit_method
-    def fit(self, X: Any, y: Any) -> KernelFDA:
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
+    ) -> KernelFDA:
         """Learn from rows and labels.
 
         Parameters
@@ -139,17 +147,21 @@ class KernelFDA(KernelDiscriminant):
             Fitted estimator.
         """
         check_parameters(self, alpha=positive("loo"))
-        rows = read_rows(self, X)
+        X, y, row_weights, groups = read_row_design(self, X, y, sample_weight, groups)
+        rows = read_rows(self, X, row_weights)
         classes, codes = read_classes(X, y, type(self).__name__)
+        design = RowDesign(len(codes), row_weights, groups)
         progress = Progress(self, X, y)
         bank = rows.kernels(progress.kernel)
-        target, _ = reduced_class_target(codes, len(classes))
+        target, _ = reduced_class_target(codes, len(classes), design.weights)
         target = from_numpy(target, bank.like)
         weights = np.full(bank.n_kernels, 1.0 / bank.n_kernels)
         given = None if self.alpha == "loo" else float(self.alpha)
-        alpha, _, fit = judge_rows(bank, target, weights, given)
+        alpha, _, fit = judge_rows(bank, target, design, weights, given)
         choice = Choice(weights, alpha, 1)
-        fitted = fit_discriminant(choice, fit, target, classes, codes)
+        fitted = fit_discriminant(
+            choice, fit, target, classes, codes, design, self.priors
+        )
         self._set_trained(Trained(fitted, rows))
         progress.end()
         return self

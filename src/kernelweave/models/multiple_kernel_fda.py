@@ -11,6 +11,7 @@ from sklearn.utils.metaestimators import available_if
 from kernelweave._array import Array, from_numpy
 from kernelweave.criteria.fisher import BlockFisher, Fisher, WithinFisher
 from kernelweave.fits.ridge import binary_target, class_target, reduced_class_target
+from kernelweave.fits.rows import RowDesign
 from kernelweave.models.shared.base import (
     KernelDiscriminant,
     Progress,
@@ -197,6 +198,8 @@ class MultipleKernelFDA(KernelDiscriminant):
         objective: str = "fisher",
         scatter: str = "total",
         formulation: str = "exact",
+        class_weight: Any = None,
+        priors: Any = None,
         solver: str = "auto",
         tol: float = 1e-6,
         max_iter: int | None = None,
@@ -214,6 +217,8 @@ class MultipleKernelFDA(KernelDiscriminant):
         self.objective = objective
         self.scatter = scatter
         self.formulation = formulation
+        self.class_weight = class_weight
+        self.priors = priors
         self.solver = solver
         self.tol = tol
         self.max_iter = max_iter
@@ -226,7 +231,9 @@ class MultipleKernelFDA(KernelDiscriminant):
         self.verbose = verbose
 
     @fit_method
-    def fit(self, X: Any, y: Any = None) -> MultipleKernelFDA:
+    def fit(
+        self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None
+    ) -> MultipleKernelFDA:
         """Learn from rows and labels.
 
         Parameters
@@ -245,7 +252,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         """
         self._check_parameters()
         progress = Progress(self, X, y)
-        rows = read_training(self, X, y, progress.kernel)
+        rows = read_training(self, X, y, progress.kernel, sample_weight, groups)
         self._set_trained(self._learn(rows, progress.iteration))
         progress.end()
         return self
@@ -294,30 +301,44 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         options = read_options(LearnerOptions, self)
         if isinstance(rows, SummedRows):
             return fit_class_moments(options, rows, callback)
-        bank = rows.bank
+        bank, design = rows.bank, rows.design
         classes, codes = encode_labels(rows.targets, type(self).__name__)
-        target, _ = reduced_class_target(codes, len(classes))
+        target, _ = reduced_class_target(codes, len(classes), design.weights)
         target = from_numpy(target, bank.like)
-        criterion = partial(self._criterion, bank, target, codes)  # of alpha
+        criterion = partial(self._criterion, bank, target, codes, design)  # of alpha
         learnable = self.scatter == "total"
-        choice = choose_weights(options, bank, target, criterion, callback, learnable)
-        fit = choice.fit_on(bank, target)
-        return rows.trained(fit_discriminant(choice, fit, target, classes, codes))
+        choice = choose_weights(
+            options, bank, target, criterion, callback, design, learnable
+        )
+        fit = choice.fit_on(bank, target, design)
+        return rows.trained(
+            fit_discriminant(choice, fit, target, classes, codes, design, self.priors)
+        )
 
     def _criterion(
-        self, bank: Bank, target: Array, codes: np.ndarray, alpha: Any
+        self,
+        bank: Bank,
+        target: Array,
+        codes: np.ndarray,
+        design: RowDesign,
+        alpha: Any,
     ) -> Criterion:
         """The convex problem for class codes (n,) and their target (n, k - 1)."""
         k = int(target.shape[1]) + 1
         if k == 2:  # Eq. 8: the paper's values are for this target
-            target = from_numpy(binary_target(codes), bank.like)
+            target = from_numpy(binary_target(codes, design.weights), bank.like)
+        if self.scatter == "within" and design.weights is not None:
+            raise ValueError(
+                "scatter='within' has no weights of rows; leave out sample_weight and "
+                "class_weight, or use scatter='total'"
+            )
         if self.scatter == "within":
             # Eq. 9 divides the scatter of each class by its size, and so alpha too.
             return WithinFisher(bank, target, alpha * k / bank.n_samples, codes)
         if self.formulation == "block" and k > 2:
-            target = from_numpy(class_target(codes, k), bank.like)
-            return BlockFisher(bank, target, alpha)
-        return Fisher(bank, target, alpha)
+            target = from_numpy(class_target(codes, k, design.weights), bank.like)
+            return BlockFisher(bank, design.scale(target), alpha, design)
+        return Fisher(bank, design.scale(target), alpha, design)
 
     def _set_trained(self, trained: Trained) -> None:
         super()._set_trained(trained)

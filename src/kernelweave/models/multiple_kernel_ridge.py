@@ -187,7 +187,9 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
         self.verbose = verbose
 
     @fit_method
-    def fit(self, X: Any, y: Any = None) -> MultipleKernelRidge:
+    def fit(
+        self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None
+    ) -> MultipleKernelRidge:
         """Learn from rows and targets.
 
         Parameters
@@ -206,7 +208,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         """
         check_learner_parameters(self)
         progress = Progress(self, X, y)
-        rows = read_training(self, X, y, progress.kernel)
+        rows = read_training(self, X, y, progress.kernel, sample_weight, groups)
         self._set_trained(self._learn(rows, progress.iteration))
         progress.end()
         return self
@@ -246,19 +248,22 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         options = read_options(LearnerOptions, self)
         if isinstance(rows, SummedRows):
             return fit_output_moments(options, rows, callback)
-        bank, outputs = rows.bank, rows.targets
+        bank, outputs, design = rows.bank, rows.targets, rows.design
         mean, unit = output_frame(outputs, to_numpy(bank.like[:0, ...]).dtype)
         centred = (outputs - mean) / unit
-        spread = np.sqrt(np.mean(centred**2, axis=0))
+        shift = np.average(centred, axis=0, weights=design.each)
+        centred, mean = centred - shift, mean + shift * unit
+        spread = np.sqrt(np.average(centred**2, axis=0, weights=design.each))
         varies = spread > CONSTANT_OUTPUT * np.max(np.abs(outputs / unit), axis=0)
         spread = np.where(varies, spread, 1.0)
         target = from_numpy(np.where(varies, centred, 0.0) / spread, bank.like)
-        criterion = partial(Fisher, bank, target)  # of alpha
-        choice = choose_weights(options, bank, target, criterion, callback)
-        fit = choice.fit_on(bank, target)
+        goal = design.scale(target)
+        criterion = partial(Fisher, bank, goal, design=design)  # of alpha
+        choice = choose_weights(options, bank, target, criterion, callback, design)
+        fit = choice.fit_on(bank, target, design)
         fitted = Fitted(
             choice,
-            float(np.mean(to_numpy(fit.loo_residual) ** 2)),
+            design.mean_square(fit.loo_residual),
             dual_coef=fit.coef * from_numpy(spread * unit, bank.like)[None, :],
             intercept=from_numpy(mean, bank.like),
         )

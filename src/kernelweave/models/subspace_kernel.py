@@ -12,6 +12,7 @@ import numpy as np
 from kernelweave._array import Array, eps, from_numpy
 from kernelweave.criteria.fisher import Fisher
 from kernelweave.exceptions import KernelWeaveConvergenceWarning
+from kernelweave.fits.rows import RowDesign
 from kernelweave.fits.subspace import RegularizedKernel, Subspace, decorrelated
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.models.shared.base import (
@@ -252,7 +253,8 @@ callable, default="normalized"
         if bank.n_kernels == 1:  # it has the same weight under every norm
             options = replace(options, norm=1.0)
         criterion = partial(Fisher, bank, target)  # of alpha
-        choice = choose_weights(options, bank, target, criterion, progress.iteration)
+        design, callback = RowDesign(bank.n_samples), progress.iteration
+        choice = choose_weights(options, bank, target, criterion, callback, design)
         # A learned alpha may be zero: use the smallest that can be factored.
         smallest = target.shape[0] * eps(target)
         return replace(choice, alpha=max(float(choice.alpha), smallest))

@@ -33,6 +33,7 @@ from kernelweave._array import (
 from kernelweave.exceptions import KernelWeaveConvergenceWarning
 from kernelweave.fits.gaussians import ClassGaussians
 from kernelweave.fits.ridge import KernelFit, principal_axes
+from kernelweave.fits.rows import RowDesign
 from kernelweave.models.shared.inputs import RowMap, read_kernels, split_blocks
 from kernelweave.models.shared.learner import Choice, Fitted, Trained
 from kernelweave.models.streaming.dask import predict_lazily
@@ -380,23 +381,47 @@ def fit_discriminant(
     target: Array,
     classes: np.ndarray,
     codes: np.ndarray,
+    design: RowDesign,
+    priors: Any = None,
 ) -> Fitted:
     """Rotate a fit to the target (n, k - 1) to discriminant axes; fit the Gaussians.
 
     The most discriminating axis comes first; ``codes`` (n,) are the rows' classes.
     """
     axes = principal_axes(fit.coef, target)
-    # The mean of the other rows' targets is -t_i / (n - 1): left in, it would reveal
-    # the label of a row, with the wrong sign. So all rows share one intercept.
-    others = 1.0 / (len(codes) - 1)
-    held_out = to_numpy((target * (1.0 + others) - fit.loo_residual) @ axes)
+    held_out = to_numpy(design.held_out(target, fit.loo_residual) @ axes)
+    gaussians = ClassGaussians.fit(
+        held_out,
+        to_numpy(target @ axes),
+        codes,
+        design=design,
+        priors=check_priors(priors, classes),
+    )
     return Fitted(
         choice,
-        float(np.mean(to_numpy(fit.loo_residual) ** 2)),
+        design.mean_square(fit.loo_residual),
         dual_coef=fit.coef @ axes,
         classes=classes,
-        gaussians=ClassGaussians.fit(held_out, to_numpy(target @ axes), codes),
+        gaussians=gaussians,
     )
+
+
+def check_priors(priors: Any, classes: np.ndarray) -> np.ndarray | None:
+    """Probabilities of the classes (k,), or None."""
+    if priors is None:
+        return None
+    given = np.asarray(priors, dtype=np.float64)
+    if given.shape != classes.shape:
+        raise ValueError(
+            f"priors needs one number per class, in the order of the sorted labels "
+            f"{classes.tolist()}; got shape {given.shape}"
+        )
+    if not (np.all(given > 0) and abs(np.sum(given) - 1.0) < 1e-6):
+        raise ValueError(
+            f"priors must be positive and sum to 1; got {given.tolist()}, which sum to "
+            f"{np.sum(given):.6g}"
+        )
+    return given
 
 
 class KernelDiscriminant(

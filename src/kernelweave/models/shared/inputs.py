@@ -9,9 +9,16 @@ from typing import Any, TypeVar
 
 import numpy as np
 from sklearn.base import is_classifier
-from sklearn.utils import assert_all_finite
+from sklearn.utils import _safe_indexing, assert_all_finite
+from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    _num_samples,
+    check_array,
+    check_consistent_length,
+    column_or_1d,
+)
 
 from kernelweave._array import Array, detached, is_array, to_numpy
 from kernelweave.fits.subspace import label_factor, target_factor
@@ -244,7 +251,88 @@ class RowMap:
         return bank
 
 
-def read_rows(model: Any, X: Any) -> RowMap:
+def read_row_weights(
+    X: Any, y: Any, sample_weight: Any, class_weight: Any, owner: str
+) -> np.ndarray | None:
+    """Weights of the rows (n,) from those given and those of the classes; None: all 1.
+
+    Raises
+    ------
+    ValueError
+        If a weight is negative or not a number, or a class has no weight.
+    """
+    if sample_weight is None and class_weight is None:
+        return None
+    weights = np.ones(_num_samples(X))
+    if sample_weight is not None:
+        given = to_numpy(sample_weight) if is_array(sample_weight) else sample_weight
+        weights = _check_sample_weight(given, weights, dtype=np.float64, copy=True)
+    if np.any(weights < 0):
+        row = int(np.argmax(weights < 0))
+        raise ValueError(
+            f"{owner} needs sample weights >= 0; found {weights[row]:.3g} in row {row}"
+        )
+    if class_weight is not None:
+        labels = np.asarray(require_targets(y, owner))
+        weights = weights * compute_sample_weight(class_weight, labels)
+        for label in np.unique(labels):
+            if not np.any(weights[labels == label] > 0):
+                raise ValueError(
+                    f"{owner}: every row of class {label!r} has weight zero; leave the "
+                    "class out, or give it a weight"
+                )
+    if not np.any(weights > 0):
+        raise ValueError(f"{owner}: every sample weight is zero")
+    return weights
+
+
+def read_groups(groups: Any, n: int, owner: str) -> np.ndarray | None:
+    """Codes (n,) of the groups; None if every row is a group of its own."""
+    if groups is None:
+        return None
+    groups = column_or_1d(to_numpy(groups) if is_array(groups) else groups)
+    if len(groups) != n:
+        raise ValueError(
+            f"{owner}: groups has {len(groups)} entries, but there are {n} rows"
+        )
+    values, codes = np.unique(groups, return_inverse=True)
+    if len(values) < 2:
+        raise ValueError(
+            f"{owner} leaves out one group at a time, which needs at least 2 groups; "
+            f"all rows are in group {values[0]!r}"
+        )
+    return None if len(values) == n else codes
+
+
+def read_row_design(
+    model: Any, X: Any, y: Any, sample_weight: Any, groups: Any
+) -> tuple[Any, Any, np.ndarray | None, np.ndarray | None]:
+    """The rows that count, their targets, weights (n,) and codes of groups (n,)."""
+    owner = type(model).__name__
+    class_weight = getattr(model, "class_weight", None)
+    if groups is not None:
+        groups = read_groups(groups, _num_samples(X), owner)
+    weights = read_row_weights(X, y, sample_weight, class_weight, owner)
+    if weights is None:
+        return X, y, None, groups
+    if model.missing != "error":
+        raise ValueError(
+            f"{owner} has no weights of rows with missing views yet; got "
+            f"missing={model.missing!r} and sample_weight or class_weight"
+        )
+    if not np.all(weights > 0):
+        if is_precomputed(model.views):
+            raise ValueError(
+                f"{owner}: row {int(np.argmin(weights))} has weight zero; leave such "
+                "rows out of precomputed kernels, as rows and as columns"
+            )
+        keep = np.flatnonzero(weights > 0)
+        X, y, weights = _safe_indexing(X, keep), _safe_indexing(y, keep), weights[keep]
+        groups = None if groups is None else read_groups(groups[keep], len(keep), owner)
+    return X, y, weights, groups
+
+
+def read_rows(model: Any, X: Any, row_weights: np.ndarray | None = None) -> RowMap:
     """Validate X on behalf of ``model``, and fix the kernel parameters.
 
     No kernel is computed yet.
@@ -256,7 +344,7 @@ def read_rows(model: Any, X: Any) -> RowMap:
     else:
         source = PrecomputedSource(data.blocks, names, observed)
     like = detached(source.like[:0, ...])  # a view would keep all of X in memory
-    kernel_map = KernelMap(source, model.psd)
+    kernel_map = KernelMap(source, model.psd, row_weights)
     if model.missing != "error":
         signed = bool(getattr(model, "signed", False))
         kernel_map = CompletedKernelMap(source, model.psd, model.missing, signed)

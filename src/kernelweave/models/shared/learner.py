@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from kernelweave._array import Array, from_numpy, namespace, to_numpy
+from kernelweave._array import Array, from_numpy, to_numpy
 from kernelweave._tolerances import reachable_tolerance
 from kernelweave.criteria.fisher import Fisher
 from kernelweave.fits.gaussians import ClassGaussians
 from kernelweave.fits.ridge import KernelFit, LooPath, fit_kernel
+from kernelweave.fits.rows import RowDesign
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.kernels.features.recipe import FeatureReport
 from kernelweave.models.shared.inputs import RowMap, number, one_of, positive
@@ -79,11 +80,11 @@ class Choice:
     fit: KernelFit | None = None
     candidates: dict[float, Choice] = field(default_factory=dict)
 
-    def fit_on(self, bank: DenseBank, target: Array) -> KernelFit:
+    def fit_on(self, bank: DenseBank, target: Array, design: RowDesign) -> KernelFit:
         """The fit at these weights, computed now unless choosing them needed it."""
         if self.fit is not None:
             return self.fit
-        return fit_kernel(bank.combine(self.weights), target, self.alpha)
+        return fit_kernel(bank.combine(self.weights), target, self.alpha, design)
 
 
 #: ``judge(weights, alpha)`` returns alpha with its mean squared held-out error, and the
@@ -92,7 +93,11 @@ Judge = Callable[[np.ndarray, float | None], tuple[float, float, KernelFit | Non
 
 
 def judge_rows(
-    bank: DenseBank, target: Array, weights: np.ndarray, alpha: float | None
+    bank: DenseBank,
+    target: Array,
+    design: RowDesign,
+    weights: np.ndarray,
+    alpha: float | None,
 ) -> tuple[float, float, KernelFit]:
     """Leave-one-out error on a target (n, k), from kernels between all rows.
 
@@ -100,13 +105,12 @@ def judge_rows(
     """
     gram = bank.combine(weights)
     if alpha is None:
-        path = LooPath(gram, target)
+        path = LooPath(gram, target, design)
         alpha = path.best_alpha()
         fit = KernelFit(path.coef(alpha), path.residuals(alpha))
     else:
-        fit = fit_kernel(gram, target, alpha)
-    residual = fit.loo_residual
-    return alpha, float(namespace(residual).mean(residual * residual)), fit
+        fit = fit_kernel(gram, target, alpha, design)
+    return alpha, design.mean_square(fit.loo_residual), fit
 
 
 def choose_weights(
@@ -115,6 +119,7 @@ def choose_weights(
     target: Array,
     criterion: Callable[[Any], Criterion],
     callback: Callback,
+    design: RowDesign,
     learnable: bool = True,
 ) -> Choice:
     """Choose weights and alpha for kernels between all rows.
@@ -123,9 +128,14 @@ def choose_weights(
     the convex problem for a float alpha or, if ``learnable``, for "learn".
     """
     if options.objective == "loo":
+        if not design.is_plain:
+            raise ValueError(
+                "objective='loo' takes neither weights nor groups of rows; use "
+                "objective='fisher'"
+            )
         return _direct_loo(options, bank, target, callback)
     options = replace(options, tol=reachable_tolerance(options.tol, bank.like))
-    judge, first_alpha = partial(judge_rows, bank, target), options.alpha
+    judge, first_alpha = partial(judge_rows, bank, target, design), options.alpha
     if first_alpha == "loo":
         uniform = np.full(bank.n_kernels, 1.0 / bank.n_kernels)
         first_alpha = "learn" if learnable else judge(uniform, None)[0]
@@ -255,6 +265,7 @@ class KernelRows:
     targets: np.ndarray  # (n,) or (n, n_outputs)
     rows: RowMap
     report: FeatureReport
+    design: RowDesign
     scales: np.ndarray | None = None  # (p,), by which features were multiplied
 
     def trained(self, fitted: Fitted) -> Trained:

@@ -10,6 +10,7 @@ import numpy as np
 from scipy.sparse import issparse
 
 from kernelweave.exceptions import MemoryRefusedError
+from kernelweave.fits.rows import RowDesign
 from kernelweave.kernels.features.recipe import FeatureReport
 from kernelweave.kernels.moments import ChunkRecipe, Moments, RowAccumulator
 from kernelweave.models.shared.inputs import (
@@ -18,6 +19,7 @@ from kernelweave.models.shared.inputs import (
     check_targets,
     one_of,
     positive,
+    read_row_design,
     read_rows,
     require_enough,
     whole,
@@ -124,7 +126,12 @@ def may_fall_back(model: Any) -> bool:
 
 
 def read_training(
-    model: Any, X: Any, y: Any, progress: Callable[[int], object]
+    model: Any,
+    X: Any,
+    y: Any,
+    progress: Callable[[int], object],
+    sample_weight: Any = None,
+    groups: Any = None,
 ) -> KernelRows | SummedRows:
     """Kernels between all rows, or explicit features if those do not fit in memory.
 
@@ -133,16 +140,28 @@ def read_training(
     why = why_features(model, X)
     if why is None:
         try:
-            rows, targets = read_rows(model, X), check_targets(model, X, y)
+            used = read_row_design(model, X, y, sample_weight, groups)
+            X_used, y_used, row_weights, group_codes = used
+            rows = read_rows(model, X_used, row_weights)
+            targets = check_targets(model, X_used, y_used)
             require_enough(model, targets)
+            design = RowDesign(len(targets), row_weights, group_codes)
             bank = rows.kernels(progress)
             why = f"kernels between all {len(targets):,} rows fit into memory"
-            return KernelRows(bank, targets, rows, FeatureReport("kernels", why))
+            report = FeatureReport("kernels", why)
+            return KernelRows(bank, targets, rows, report, design)
         except MemoryRefusedError as error:
             if not may_fall_back(model):
                 raise
             why = f"kernels between all rows do not fit: {error}"
     check_features(model, why)
+    given = {"sample_weight": sample_weight, "groups": groups}
+    given["class_weight"] = getattr(model, "class_weight", None)
+    for name in (name for name, value in given.items() if value is not None):
+        raise ValueError(
+            f"{name} needs kernels between all rows; explicit features are used "
+            f"because {why}"
+        )
     return _read_features(model, FeatureOptions.of(model, why), X, y)
 
 

@@ -23,6 +23,7 @@ from kernelweave.criteria.fisher import PrimalFisher
 from kernelweave.fits.gaussians import ClassGaussians, HeldOutClasses
 from kernelweave.fits.moment_problem import CvPath, GcvPath, MomentProblem
 from kernelweave.fits.ridge import normal_basis, principal_axes
+from kernelweave.fits.rows import RowDesign
 from kernelweave.kernels.banks.features import FeatureBank
 from kernelweave.kernels.features.recipe import FeatureReport
 from kernelweave.kernels.maps.feature_map import FeatureKernelMap
@@ -298,7 +299,9 @@ def keep_rows(
     bank = FeatureBank(rows, features.widths, list(features.names))
     bank = bank.subset(np.array(active))
     row_map = intake.row_map(kernel_map)
-    return KernelRows(bank, targets, row_map, report, scales[active])
+    return KernelRows(
+        bank, targets, row_map, report, RowDesign(len(targets)), scales[active]
+    )
 
 
 def _scale_blocks(rows: Any, recipe: ChunkRecipe, mean: np.ndarray) -> np.ndarray:
