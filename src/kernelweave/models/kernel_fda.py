@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,20 +11,23 @@ import numpy as np
 from kernelweave._array import from_numpy
 from kernelweave.fits.ridge import reduced_class_target
 from kernelweave.fits.rows import RowDesign
+from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.models.shared.base import (
     KernelDiscriminant,
     Progress,
     fit_discriminant,
     fit_method,
 )
+from kernelweave.models.shared.folds import FOLDS, with_class_score
 from kernelweave.models.shared.inputs import (
     check_parameters,
+    check_priors,
     positive,
     read_classes,
     read_row_design,
     read_rows,
 )
-from kernelweave.models.shared.learner import Choice, Trained, judge_rows
+from kernelweave.models.shared.learner import Choice, Fitted, Trained, judge_rows
 
 
 class KernelFDA(KernelDiscriminant):
@@ -115,6 +120,7 @@ class KernelFDA(KernelDiscriminant):
         alpha: float | str = "loo",
         class_weight: Any = None,
         priors: Any = None,
+        cv: Any = 5,
         psd: str = "error",
         missing: str = "error",
         verbose: int = 0,
@@ -123,6 +129,7 @@ class KernelFDA(KernelDiscriminant):
         self.alpha = alpha
         self.class_weight = class_weight
         self.priors = priors
+        self.cv = cv
         self.psd = psd
         self.missing = missing
         self.verbose = verbose
@@ -146,22 +153,39 @@ class KernelFDA(KernelDiscriminant):
         self : estimator
             Fitted estimator.
         """
-        check_parameters(self, alpha=positive("loo"))
+        check_parameters(self, alpha=positive("loo"), cv=FOLDS)
         X, y, row_weights, groups = read_row_design(self, X, y, sample_weight, groups)
         rows = read_rows(self, X, row_weights)
         classes, codes = read_classes(X, y, type(self).__name__)
         design = RowDesign(len(codes), row_weights, groups)
         progress = Progress(self, X, y)
         bank = rows.kernels(progress.kernel)
+        priors = check_priors(self.priors, classes)
+        fit = partial(self._discriminate, priors)
+        fitted = replace(fit(bank, codes, design), classes=classes)
+        if self.cv is not None:
+            fitted = with_class_score(fitted, bank, codes, design, self.cv, fit)
+        self._set_trained(Trained(fitted, rows))
+        progress.end()
+        return self
+
+    def _discriminate(
+        self,
+        priors: np.ndarray | None,
+        bank: DenseBank,
+        codes: np.ndarray,
+        design: RowDesign,
+    ) -> Fitted:
+        """Alpha and discriminant of rows with class codes (n,) or some of them.
+
+        The classes of the result are the codes that occur.
+        """
+        classes, codes = np.unique(codes, return_inverse=True)
+        priors = None if priors is None else priors[classes] / np.sum(priors[classes])
         target, _ = reduced_class_target(codes, len(classes), design.weights)
         target = from_numpy(target, bank.like)
         weights = np.full(bank.n_kernels, 1.0 / bank.n_kernels)
         given = None if self.alpha == "loo" else float(self.alpha)
         alpha, _, fit = judge_rows(bank, target, design, weights, given)
         choice = Choice(weights, alpha, 1)
-        fitted = fit_discriminant(
-            choice, fit, target, classes, codes, design, self.priors
-        )
-        self._set_trained(Trained(fitted, rows))
-        progress.end()
-        return self
+        return fit_discriminant(choice, fit, target, classes, codes, design, priors)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -12,14 +13,22 @@ from kernelweave._array import Array, from_numpy
 from kernelweave.criteria.fisher import BlockFisher, Fisher, WithinFisher
 from kernelweave.fits.ridge import binary_target, class_target, reduced_class_target
 from kernelweave.fits.rows import RowDesign
+from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.models.shared.base import (
     KernelDiscriminant,
     Progress,
     fit_discriminant,
     fit_method,
 )
-from kernelweave.models.shared.inputs import encode_labels, one_of, read_options
+from kernelweave.models.shared.folds import FOLD_TOLERANCE, FOLDS, with_class_score
+from kernelweave.models.shared.inputs import (
+    check_priors,
+    encode_labels,
+    one_of,
+    read_options,
+)
 from kernelweave.models.shared.learner import (
+    Fitted,
     KernelRows,
     LearnerOptions,
     Trained,
@@ -200,6 +209,7 @@ class MultipleKernelFDA(KernelDiscriminant):
         formulation: str = "exact",
         class_weight: Any = None,
         priors: Any = None,
+        cv: Any = 5,
         solver: str = "auto",
         tol: float = 1e-6,
         max_iter: int | None = None,
@@ -219,6 +229,7 @@ class MultipleKernelFDA(KernelDiscriminant):
         self.formulation = formulation
         self.class_weight = class_weight
         self.priors = priors
+        self.cv = cv
         self.solver = solver
         self.tol = tol
         self.max_iter = max_iter
@@ -301,8 +312,32 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         options = read_options(LearnerOptions, self)
         if isinstance(rows, SummedRows):
             return fit_class_moments(options, rows, callback)
-        bank, design = rows.bank, rows.design
         classes, codes = encode_labels(rows.targets, type(self).__name__)
+        priors = check_priors(self.priors, classes)
+        bank, design = rows.bank, rows.design
+        fit = partial(self._discriminate, options, priors)
+        fitted = replace(fit(bank, codes, design, callback), classes=classes)
+        if self.cv is not None:
+            loose = replace(options, tol=max(options.tol, FOLD_TOLERANCE))
+            fit = partial(self._discriminate, loose, priors)
+            fitted = with_class_score(fitted, bank, codes, design, self.cv, fit)
+        return rows.trained(fitted)
+
+    def _discriminate(
+        self,
+        options: LearnerOptions,
+        priors: np.ndarray | None,
+        bank: DenseBank,
+        codes: np.ndarray,
+        design: RowDesign,
+        callback: Callback | None = None,
+    ) -> Fitted:
+        """Weights, alpha and discriminant of rows with class codes (n,).
+
+        The classes of the result are the codes that occur.
+        """
+        classes, codes = np.unique(codes, return_inverse=True)
+        priors = None if priors is None else priors[classes] / np.sum(priors[classes])
         target, _ = reduced_class_target(codes, len(classes), design.weights)
         target = from_numpy(target, bank.like)
         criterion = partial(self._criterion, bank, target, codes, design)  # of alpha
@@ -311,9 +346,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
             options, bank, target, criterion, callback, design, learnable
         )
         fit = choice.fit_on(bank, target, design)
-        return rows.trained(
-            fit_discriminant(choice, fit, target, classes, codes, design, self.priors)
-        )
+        return fit_discriminant(choice, fit, target, classes, codes, design, priors)
 
     def _criterion(
         self,
@@ -350,6 +383,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
     def _check_parameters(self) -> None:
         check_learner_parameters(
             self,
+            cv=FOLDS,
             scatter=one_of("total", "within"),
             formulation=one_of("exact", "block"),
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -20,7 +21,14 @@ from kernelweave._array import (
 )
 from kernelweave.criteria.fisher import Fisher
 from kernelweave.fits.ridge import output_frame
+from kernelweave.fits.rows import RowDesign
+from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.models.shared.base import KernelModel, Progress, fit_method, lazily
+from kernelweave.models.shared.folds import (
+    FOLD_TOLERANCE,
+    FOLDS,
+    with_output_score,
+)
 from kernelweave.models.shared.inputs import read_options
 from kernelweave.models.shared.learner import (
     Fitted,
@@ -160,6 +168,7 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
         norm: float | str = "loo",
         alpha: float | str = "loo",
         objective: str = "fisher",
+        cv: Any = 5,
         solver: str = "auto",
         tol: float = 1e-6,
         max_iter: int | None = None,
@@ -175,6 +184,7 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
         self.norm = norm
         self.alpha = alpha
         self.objective = objective
+        self.cv = cv
         self.solver = solver
         self.tol = tol
         self.max_iter = max_iter
@@ -206,7 +216,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         self : estimator
             Fitted estimator.
         """
-        check_learner_parameters(self)
+        check_learner_parameters(self, cv=FOLDS)
         progress = Progress(self, X, y)
         rows = read_training(self, X, y, progress.kernel, sample_weight, groups)
         self._set_trained(self._learn(rows, progress.iteration))
@@ -238,7 +248,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         self : estimator
             Fitted once two rows have been seen.
         """
-        check_learner_parameters(self)
+        check_learner_parameters(self, cv=FOLDS)
         portions, moments = next_portions(self, X, y, classes, solve)
         self._fit_portions(X, y, portions, moments)
         return self
@@ -249,6 +259,22 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         if isinstance(rows, SummedRows):
             return fit_output_moments(options, rows, callback)
         bank, outputs, design = rows.bank, rows.targets, rows.design
+        fitted = self._regress(options, bank, outputs, design, callback)
+        if self.cv is not None:
+            loose = replace(options, tol=max(options.tol, FOLD_TOLERANCE))
+            fit = partial(self._regress, loose)
+            fitted = with_output_score(fitted, bank, outputs, design, self.cv, fit)
+        return rows.trained(fitted)
+
+    def _regress(
+        self,
+        options: LearnerOptions,
+        bank: DenseBank,
+        outputs: np.ndarray,
+        design: RowDesign,
+        callback: Callback | None = None,
+    ) -> Fitted:
+        """Weights, alpha and coefficients for outputs (n, n_outputs)."""
         mean, unit = output_frame(outputs, to_numpy(bank.like[:0, ...]).dtype)
         centred = (outputs - mean) / unit
         shift = np.average(centred, axis=0, weights=design.each)
@@ -261,13 +287,12 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         criterion = partial(Fisher, bank, goal, design=design)  # of alpha
         choice = choose_weights(options, bank, target, criterion, callback, design)
         fit = choice.fit_on(bank, target, design)
-        fitted = Fitted(
+        return Fitted(
             choice,
             design.mean_square(fit.loo_residual),
             dual_coef=fit.coef * from_numpy(spread * unit, bank.like)[None, :],
             intercept=from_numpy(mean, bank.like),
         )
-        return rows.trained(fitted)
 
     @lazily
     def predict(self, X: Any) -> Array:

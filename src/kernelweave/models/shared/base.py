@@ -35,7 +35,7 @@ from kernelweave.fits.gaussians import ClassGaussians
 from kernelweave.fits.ridge import KernelFit, principal_axes
 from kernelweave.fits.rows import RowDesign
 from kernelweave.models.shared.inputs import RowMap, read_kernels, split_blocks
-from kernelweave.models.shared.learner import Choice, Fitted, Trained
+from kernelweave.models.shared.learner import Choice, Fitted, FoldScore, Trained
 from kernelweave.models.streaming.dask import predict_lazily
 from kernelweave.solvers.certify import Certificate, TraceRow
 from kernelweave.views.columns import is_dask, is_precomputed
@@ -209,6 +209,11 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
         for name in ("dual_coef", "feature_coef", "intercept"):
             if getattr(fitted, name) is not None:
                 setattr(self, f"{name}_", getattr(fitted, name))
+        if isinstance(fitted.folds, FoldScore):
+            self.cv_score_ = fitted.folds.score
+            self.cv_standard_error_ = fitted.folds.standard_error
+        elif fitted.folds is not None:
+            self.kernel_map_.remarks.append(fitted.folds)
         if fitted.gaussians is not None:
             self._set_gaussians(fitted.gaussians)
         self._set_certificate(choice.certificate)
@@ -382,7 +387,7 @@ def fit_discriminant(
     classes: np.ndarray,
     codes: np.ndarray,
     design: RowDesign,
-    priors: Any = None,
+    priors: np.ndarray | None = None,
 ) -> Fitted:
     """Rotate a fit to the target (n, k - 1) to discriminant axes; fit the Gaussians.
 
@@ -395,7 +400,7 @@ def fit_discriminant(
         to_numpy(target @ axes),
         codes,
         design=design,
-        priors=check_priors(priors, classes),
+        priors=priors,
     )
     return Fitted(
         choice,
@@ -404,24 +409,6 @@ def fit_discriminant(
         classes=classes,
         gaussians=gaussians,
     )
-
-
-def check_priors(priors: Any, classes: np.ndarray) -> np.ndarray | None:
-    """Probabilities of the classes (k,), or None."""
-    if priors is None:
-        return None
-    given = np.asarray(priors, dtype=np.float64)
-    if given.shape != classes.shape:
-        raise ValueError(
-            f"priors needs one number per class, in the order of the sorted labels "
-            f"{classes.tolist()}; got shape {given.shape}"
-        )
-    if not (np.all(given > 0) and abs(np.sum(given) - 1.0) < 1e-6):
-        raise ValueError(
-            f"priors must be positive and sum to 1; got {given.tolist()}, which sum to "
-            f"{np.sum(given):.6g}"
-        )
-    return given
 
 
 class KernelDiscriminant(

@@ -332,6 +332,24 @@ def read_row_design(
     return X, y, weights, groups
 
 
+def check_priors(priors: Any, classes: np.ndarray) -> np.ndarray | None:
+    """Probabilities of the classes (k,), or None."""
+    if priors is None:
+        return None
+    given = np.asarray(priors, dtype=np.float64)
+    if given.shape != classes.shape:
+        raise ValueError(
+            f"priors needs one number per class, in the order of the sorted labels "
+            f"{classes.tolist()}; got shape {given.shape}"
+        )
+    if not (np.all(given > 0) and abs(np.sum(given) - 1.0) < 1e-6):
+        raise ValueError(
+            f"priors must be positive and sum to 1; got {given.tolist()}, which sum to "
+            f"{np.sum(given):.6g}"
+        )
+    return given
+
+
 def read_rows(model: Any, X: Any, row_weights: np.ndarray | None = None) -> RowMap:
     """Validate X on behalf of ``model``, and fix the kernel parameters.
 
