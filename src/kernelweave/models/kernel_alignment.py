@@ -93,6 +93,9 @@ class KernelAlignment(KernelTransformer, KernelModel):
         Name of each kernel.
     view_weights_ : dict
         Sum of the weights of each view's kernels.
+    view_shares_ : dict
+        The same as shares, which sum to one: each view's part of the trace of the
+        combined kernel, whatever the norm.
     certificate_ : Certificate
         Value (minus the alignment), lower bound, gap and status; only for
         ``method="joint"``.

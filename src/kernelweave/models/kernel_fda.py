@@ -52,6 +52,10 @@ class KernelFDA(KernelDiscriminant):
     alpha : float or "loo", default="loo"
         Regularisation, relative to the mean eigenvalue of the kernel; "loo" minimises
         the exact leave-one-out error, in closed form from one eigendecomposition.
+    cv : int, splitter or None, default=5
+        Folds for ``cv_score_`` and the temperature of the probabilities: alpha is
+        chosen anew without the rows of each fold, for about two to three times the cost
+        of the fit alone. Fewer folds if a class has fewer rows. None: none.
     psd : {"error", "clip", "trust"}, default="error"
         What to do with a kernel that is not positive semidefinite: refuse it, set its
         negative eigenvalues to zero, or skip the check, which costs one factorisation
@@ -73,10 +77,18 @@ class KernelFDA(KernelDiscriminant):
         Name of each kernel.
     view_weights_ : dict
         Sum of the weights of each view's kernels.
+    view_shares_ : dict
+        The same as shares, which sum to one: each view's part of the trace of the
+        combined kernel, whatever the norm.
     alpha_ : float
         The regularisation used.
     dual_coef_ : array of shape (n, k - 1)
         Coefficients of the training rows, columns in order of discrimination.
+    cv_score_, cv_standard_error_ : float
+        Accuracy on folds in which weights, norm and alpha were learned without the
+        held-out rows, and its standard error: what to expect of new rows. Only the
+        parameters of kernels, such as widths, were set on all rows, without their
+        labels. Absent for ``cv=None`` and if only moments of the rows were kept.
     loo_error_, loo_score_ : float
         Leave-one-out squared error on the class targets, and accuracy. Each row is left
         out of its projection, its class mean and the class proportions; weights and

@@ -88,6 +88,11 @@ class MultipleKernelFDA(KernelDiscriminant):
     formulation : {"exact", "block"}, default="exact"
         "block" is the multi-class problem of Eq. 37; the same as "exact" for two
         classes.
+    cv : int, splitter or None, default=5
+        Folds for ``cv_score_`` and the temperature of the probabilities: weights, norm
+        and alpha are learned anew without the rows of each fold, for about two to three
+        times the cost of the fit alone. Fewer folds if a class has fewer rows. None:
+        none.
     solver : {"auto", "newton", "closed_form", "cutting_plane", "working_set", \
 "sdp"}, default="auto"
         How the convex problem is solved; all reach the same certified optimum.
@@ -134,6 +139,9 @@ class MultipleKernelFDA(KernelDiscriminant):
         Name of each kernel.
     view_weights_ : dict
         Sum of the weights of each view's kernels.
+    view_shares_ : dict
+        The same as shares, which sum to one: each view's part of the trace of the
+        combined kernel, whatever the norm.
     norm_ : float or None
         The norm used; None for ``objective="loo"``.
     alpha_ : float
@@ -150,6 +158,11 @@ class MultipleKernelFDA(KernelDiscriminant):
         if only moments of the rows were kept.
     feature_coef_ : array of shape (D, k - 1)
         Coefficients of the explicit features of kernels with nonzero weight.
+    cv_score_, cv_standard_error_ : float
+        Accuracy on folds in which weights, norm and alpha were learned without the
+        held-out rows, and its standard error: what to expect of new rows. Only the
+        parameters of kernels, such as widths, were set on all rows, without their
+        labels. Absent for ``cv=None`` and if only moments of the rows were kept.
     loo_error_, loo_score_ : float
         Leave-one-out squared error on the class targets, and accuracy. Each row is left
         out of its projection, its class mean and the class proportions; weights and

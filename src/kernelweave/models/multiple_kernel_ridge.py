@@ -78,6 +78,10 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
         :class:`MultipleKernelFDA`.
     objective : {"fisher", "loo"}, default="fisher"
         "loo" minimises the leave-one-out error over weights and alpha directly.
+    cv : int, splitter or None, default=5
+        Folds for ``cv_score_``: weights, norm and alpha are learned anew without the
+        rows of each fold, for about two to three times the cost of the fit alone. None:
+        none.
     solver : {"auto", "newton", "closed_form", "cutting_plane", "working_set", \
 "sdp"}, default="auto"
         How the convex problem is solved.
@@ -119,6 +123,9 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
         Name of each kernel.
     view_weights_ : dict
         Sum of the weights of each view's kernels.
+    view_shares_ : dict
+        The same as shares, which sum to one: each view's part of the trace of the
+        combined kernel, whatever the norm.
     norm_ : float or None
         The norm used; None for ``objective="loo"``.
     alpha_ : float
@@ -134,6 +141,11 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
         Coefficients of the explicit features of kernels with nonzero weight.
     intercept_ : array of shape (n_outputs,)
         Mean of y.
+    cv_score_, cv_standard_error_ : float
+        R^2 on folds in which weights, norm and alpha were learned without the
+        held-out rows, and its standard error: what to expect of new rows. Only the
+        parameters of kernels, such as widths, were set on all rows, without their
+        outputs. Absent for ``cv=None`` and if only moments of the rows were kept.
     loo_error_ : float
         Leave-one-out mean squared error in units of the variance of y.
     n_iter_ : int

@@ -74,6 +74,9 @@ class ProbabilisticKDA(KernelDiscriminant):
         Name of each kernel.
     view_weights_ : dict
         Sum of the weights of each view's kernels.
+    view_shares_ : dict
+        The same as shares, which sum to one: each view's part of the trace of the
+        combined kernel, whatever the norm.
     dual_coef_ : array of shape (n, k)
         Coefficients of the training rows.
     loo_mean_, loo_variance_ : array of shape (n, k)

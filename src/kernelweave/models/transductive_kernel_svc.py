@@ -77,6 +77,9 @@ class TransductiveKernelSVC(MarginClassifier):
         Name of each kernel.
     view_weights_ : dict
         Sum of the weights of each view's kernels.
+    view_shares_ : dict
+        The same as shares, which sum to one: each view's part of the trace of the
+        combined kernel, whatever the norm.
     C_ : float
         The penalty on errors, learned or given.
     margin_ : array of shape (1,) or (k,)

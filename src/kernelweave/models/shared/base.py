@@ -134,6 +134,20 @@ class Progress:
         )
 
 
+def shares_of_views(view_names: list[str], weights: np.ndarray) -> dict[str, float]:
+    """``sum_{i in view} |w_i| / sum_i |w_i|`` for kernel weights w (p,).
+
+    Kernels are scaled to the same trace, so for weights >= 0 this is the view's part of
+    the trace of the combined kernel, whatever the norm of the weights.
+    """
+    sizes = np.abs(np.asarray(weights, dtype=np.float64))
+    total = float(np.sum(sizes)) or 1.0
+    shares = dict.fromkeys(view_names, 0.0)
+    for view, size in zip(view_names, sizes, strict=True):
+        shares[view] += float(size) / total
+    return shares
+
+
 class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
     """Base class of all estimators; subclasses add a task and a ``fit``."""
 
@@ -195,6 +209,7 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
         self.view_weights_: dict[str, float] = {}
         for view, weight in zip(rows.kernel_map.view_names, weights, strict=True):
             self.view_weights_[view] = self.view_weights_.get(view, 0.0) + float(weight)
+        self.view_shares_ = shares_of_views(rows.kernel_map.view_names, weights)
         if classes is not None:
             self.classes_ = classes
 

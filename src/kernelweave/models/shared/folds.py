@@ -42,10 +42,16 @@ TEMPERATURES = (1.0, 50.0)
 FOLD_TOLERANCE = 1e-4
 #: Said of a model whose folds do not fit into memory.
 NO_SCORE = "there is no cv_score_: {}"
+
+
+def _is_splitter(value: Any) -> bool:
+    return hasattr(value, "split") and not isinstance(value, str)
+
+
 #: What ``cv`` may be.
 FOLDS = Rule(
     "None, an int >= 2 or a splitter of scikit-learn",
-    lambda v: v is None or hasattr(v, "split") or whole(2).allows(v),
+    lambda v: v is None or _is_splitter(v) or whole(2).allows(v),
 )
 
 
