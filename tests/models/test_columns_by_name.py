@@ -9,7 +9,7 @@ from sklearn.base import clone
 
 from estimators import EXPLICIT, ONE_EACH, some
 from kernelweave import KernelFDA
-from kernelweave.models.streaming.explicit import SAMPLE_ROWS
+from kernelweave.models.streaming.intake import SAMPLE_ROWS
 
 #: Where a column is found does not depend on what is in it.
 pytestmark = pytest.mark.one_seed

@@ -15,8 +15,9 @@ from kernelweave import MultipleKernelFDA, MultipleKernelRidge
 from kernelweave import _memory as memory
 from kernelweave.exceptions import KernelWarning, MemoryRefusedError
 from kernelweave.kernels import RBF, Linear, Pipe, Polynomial, Standardizer
-from kernelweave.kernels.moments import ChunkRecipe
-from kernelweave.models.streaming.explicit import CHUNK_ROWS, SAMPLE_ROWS, why_features
+from kernelweave.kernels.moments import CHUNK_ROWS, ChunkRecipe
+from kernelweave.models.streaming.explicit import why_features
+from kernelweave.models.streaming.intake import SAMPLE_ROWS
 
 CHUNK = CHUNK_ROWS["cpu"]
 

@@ -19,29 +19,21 @@ from kernelweave.models.shared.base import (
 from kernelweave.models.shared.inputs import (
     as_outputs,
     boolean,
+    check_numbers_or_labels,
     check_parameters,
-    check_targets,
     encode_labels,
-    number,
     one_of,
-    whole,
+    read_rows,
 )
-from kernelweave.models.shared.margin import WEIGHT_BOUND
 from kernelweave.solvers.certify import Certificate
 from kernelweave.solvers.solve import solve
 from kernelweave.weights import SignedSum, Simplex, WeightSet
-
-__all__ = ["KernelAlignment"]
 
 #: Values that the parameters may take.
 RULES = {
     "method": one_of("joint", "independent"),
     "output": one_of("kernel", "features"),
-    "centred": boolean(),
-    "signed": boolean(),
-    "n_components": whole(1, optional=True),
-    "tol": number("a number > 0", lambda v: v > 0),
-    "weight_bound": WEIGHT_BOUND,
+    "centred": boolean,
 }
 
 
@@ -165,11 +157,6 @@ class KernelAlignment(KernelTransformer, KernelModel):
         self.missing = missing
         self.verbose = verbose
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        return tags
-
     @fit_method
     def fit(self, X: Any, y: Any) -> KernelAlignment:
         """Learn the weights.
@@ -188,37 +175,32 @@ class KernelAlignment(KernelTransformer, KernelModel):
         self : estimator
             Fitted estimator.
         """
-        self._check_parameters()
-        source = self._open(X)
-        self._forget()
+        check_parameters(self, **RULES)
+        if self.signed and self.method == "independent":
+            raise ValueError("method='independent' has no signed form; use 'joint'")
+        rows = read_rows(self, X)
         target = self._target(X, y)
         progress = Progress(self, X, y)
-        bank = self._fit_bank(source, progress)
+        bank = rows.kernels(progress.kernel)
         criterion = Alignment(bank, target, centred=bool(self.centred))
-        weights, n_iter, certificate = self._learn(criterion, bank, progress)
+        weights, n_iter, certificate = self._choose(criterion, bank, progress)
         components = None
         if self.output == "features":
             components = feature_coefficients(bank.combine(weights), self.n_components)
-        self._set_weights(weights)
+        self._set_weights(rows, weights)
         self.n_iter_, self.alignment_ = n_iter, criterion.alignment(weights)
-        alignments = self.kernel_map_.spread(criterion.cosines)
-        self.kernel_alignments_ = from_numpy(alignments, self._like)
+        alignments = rows.kernel_map.spread(criterion.cosines)
+        self.kernel_alignments_ = from_numpy(alignments, rows.like)
         if components is not None:
-            self.components_ = as_float(components, self._like.dtype)
-        if certificate is not None:
-            self._set_certificate(certificate)
+            self.components_ = as_float(components, rows.like.dtype)
+        self._set_certificate(certificate)
         progress.end()
         return self
-
-    def _check_parameters(self) -> None:
-        check_parameters(self, RULES)
-        if self.signed and self.method == "independent":
-            raise ValueError("method='independent' has no signed form; use 'joint'")
 
     def _target(self, X: Any, y: Any) -> np.ndarray:
         """H of ``T = H H'``: +-1 (n, 1), class indicators (n, k), or scaled outputs."""
         owner = type(self).__name__
-        y, kind = check_targets(X, y, owner)
+        y, kind = check_numbers_or_labels(X, y, owner)
         if kind in ("binary", "multiclass"):
             classes, codes = encode_labels(y, owner)
             if len(classes) == 2:
@@ -234,7 +216,7 @@ class KernelAlignment(KernelTransformer, KernelModel):
             )
         return centred / np.where(spread > 0, spread, 1.0)
 
-    def _learn(
+    def _choose(
         self, criterion: Alignment, bank: DenseBank, progress: Progress
     ) -> tuple[np.ndarray, int, Certificate | None]:
         """Weights (p,), problems solved, and the certificate of the joint problem."""

@@ -8,25 +8,19 @@ import numpy as np
 
 from kernelweave._array import from_numpy
 from kernelweave.fits.ridge import reduced_class_target
-from kernelweave.models.shared.base import Progress, fit_method
-from kernelweave.models.shared.discriminant import KernelDiscriminant, fit_discriminant
+from kernelweave.models.shared.base import (
+    KernelDiscriminant,
+    Progress,
+    fit_discriminant,
+    fit_method,
+)
 from kernelweave.models.shared.inputs import (
-    COMMON,
-    check_labels,
     check_parameters,
-    encode_labels,
     positive,
+    read_classes,
     read_rows,
 )
-from kernelweave.models.shared.learner import (
-    Choice,
-    Columns,
-    Learned,
-    RowJudge,
-    Trained,
-)
-
-__all__ = ["KernelFDA"]
+from kernelweave.models.shared.learner import Choice, Trained, judge_rows
 
 
 class KernelFDA(KernelDiscriminant):
@@ -144,24 +138,18 @@ class KernelFDA(KernelDiscriminant):
         self : estimator
             Fitted estimator.
         """
-        check_parameters(self, {"alpha": positive("loo"), **COMMON})
-        owner = type(self).__name__
+        check_parameters(self, alpha=positive("loo"))
         rows = read_rows(self, X)
-        classes, codes = encode_labels(check_labels(X, y, owner), owner)
+        classes, codes = read_classes(X, y, type(self).__name__)
         progress = Progress(self, X, y)
-        kernel_map, bank = rows.kernels(self, progress.kernel)
+        bank = rows.kernels(progress.kernel)
         target, _ = reduced_class_target(codes, len(classes))
         target = from_numpy(target, bank.like)
         weights = np.full(bank.n_kernels, 1.0 / bank.n_kernels)
-        judge = RowJudge(bank, target)
-        if self.alpha == "loo":
-            found = judge.best(weights)
-        else:
-            found = judge.at(weights, float(self.alpha))
-        assert found.fit is not None
-        learned = Learned(Choice(weights, found.alpha, 1), {})
-        fitted = fit_discriminant(learned, found.fit, target, classes, codes)
-        columns = Columns(rows.views, rows.positions)
-        self._set_discriminant(Trained(fitted, kernel_map, rows.like, columns))
+        given = None if self.alpha == "loo" else float(self.alpha)
+        alpha, _, fit = judge_rows(bank, target, weights, given)
+        choice = Choice(weights, alpha, 1)
+        fitted = fit_discriminant(choice, fit, target, classes, codes)
+        self._set_trained(Trained(fitted, rows))
         progress.end()
         return self

@@ -2,31 +2,40 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import Any
 
 import numpy as np
 
 from kernelweave._array import Array, from_numpy, namespace
 from kernelweave.fits.gaussians import ClassGaussians
+from kernelweave.fits.predictive import Expert, PredictivePath, choose_noise
 from kernelweave.kernels.spec import warn_twins
-from kernelweave.models.mixture.experts import ViewMaps, sources_of
-from kernelweave.models.mixture.options import MixtureOptions, check_mixture_parameters
+from kernelweave.models.mixture.experts import ViewMaps, ask_experts
 from kernelweave.models.mixture.projection import MixtureProjector, posterior_weights
-from kernelweave.models.mixture.weights import Mixture, learn_mixture
-from kernelweave.models.shared.base import Progress, fit_method
-from kernelweave.models.shared.discriminant import KernelDiscriminant
-from kernelweave.models.shared.inputs import read_options, split_observed
-from kernelweave.views.columns import is_precomputed, parse_views, resolve_columns
-from kernelweave.views.missing import (
-    ObservedViews,
-    check_every_view,
-    check_some_view,
-    precomputed_with_missing,
+from kernelweave.models.mixture.weights import Mixture, learn_weights
+from kernelweave.models.shared.base import KernelDiscriminant, Progress, fit_method
+from kernelweave.models.shared.inputs import (
+    RowMap,
+    check_parameters,
+    number,
+    one_of,
+    positive,
+    read_classes,
+    read_views,
 )
-from kernelweave.views.precomputed import validate_precomputed
-from kernelweave.views.validate import split_views, validate_features
+from kernelweave.views.missing import ObservedViews, check_some_view
 
-__all__ = ["MixtureKDA"]
+#: Values that the parameters may take.
+RULES = {
+    "weights": one_of("per_class", "shared", "uniform", "stacking"),
+    "concentration": number("a finite number >= 0", lambda v: isfinite(v) and v >= 0),
+    "projection": one_of("prior", "posterior"),
+    "noise": positive("loo", "ml", "em"),
+    "likelihood": one_of("gaussian", "student", "tprocess"),
+    "dof": number("a number > 2", lambda v: isfinite(v) and v > 2),
+    "solver": one_of("auto", "newton", "em"),
+}
 
 
 class MixtureKDA(KernelDiscriminant):
@@ -196,73 +205,69 @@ class MixtureKDA(KernelDiscriminant):
         self : estimator
             Fitted estimator.
         """
-        check_mixture_parameters(self)
-        data, names = self._read(X)
-        self._forget()
-        codes = self._encode(X, y)
-        check_every_view(data.observed, names)
-        check_some_view(data.observed, "training")
+        check_parameters(self, **RULES)
+        if self.noise == "em" and self.weights not in ("per_class", "shared"):
+            raise ValueError(
+                "noise='em' needs weights learned by likelihood ('per_class' or "
+                f"'shared'); got weights={self.weights!r}"
+            )
+        data, names, views, positions = read_views(self, X)
+        classes, codes = read_classes(X, y, type(self).__name__)
         progress = Progress(self, X, y)
-        sources = sources_of(self._views, data, names)
-        maps = ViewMaps(sources, data.observed, self.psd)  # type: ignore[arg-type]
-        mixture = self._learn_mixture(maps, codes, progress)
+        warn_twins(views, positions)
+        maps = ViewMaps(views, data, names, self.psd)  # type: ignore[arg-type]
+        mixture = self._learn_mixture(maps, codes, classes, progress)
         projector = MixtureProjector(
             maps, mixture, self.missing == "zero", self._localise
         )
         share = projector.shares(data, self.projection == "posterior", own=True)
-        self._publish(maps, mixture, projector, share, codes)
+        row_map = RowMap(maps, maps.like, views, positions)
+        self._set_weights(row_map, np.mean(mixture.weights, axis=1), classes)
+        self._projector = projector
+        self._publish(mixture, share, codes)
         progress.end()
         return self
 
-    def _read(self, X: Any) -> tuple[ObservedViews, list[str]]:
-        """Training rows, and the names of views or precomputed kernels."""
-        self._views, self._positions = [], []
-        if is_precomputed(self.views):
-            if self.missing != "error":
-                return precomputed_with_missing(self, X, reset=True)
-            K, names = validate_precomputed(self, X, reset=True)
-            return _complete(K), names
-        self._views = parse_views(self.views, reserved=self._get_param_names())
-        X = validate_features(self, X, reset=True)
-        self._positions = resolve_columns(X, self._views)
-        if self.missing != "error":
-            data = split_observed(X, self._views, self._positions)
-        else:
-            data = _complete(split_views(X, self._views, self._positions))
-        warn_twins(self._views, self._positions)
-        return data, [view.name for view in self._views]
-
-    def _rows(self, X: Any, method: str) -> ObservedViews:
-        """Rows at prediction."""
-        data = super()._rows(X, method)
-        if self.missing == "error":
-            return _complete(data)
-        if self.missing == "available":
-            check_some_view(data.observed, "new")
-        return data
-
     def _learn_mixture(
-        self, maps: ViewMaps, codes: np.ndarray, progress: Progress
-    ) -> Mixture:
-        """Experts and their weights, for class codes (n,)."""
-        options = read_options(MixtureOptions, self)
-        return learn_mixture(maps, codes, self.classes_, options, progress)
-
-    def _publish(
         self,
         maps: ViewMaps,
-        mixture: Mixture,
-        projector: MixtureProjector,
-        share: np.ndarray,
         codes: np.ndarray,
-    ) -> None:
+        classes: np.ndarray,
+        progress: Progress,
+    ) -> Mixture:
+        """Fit the experts, then their weights: Eq. 16 over leave-one-out densities.
+
+        The rows have the class codes ``codes`` (n,) of the labels ``classes`` (k,).
+        """
+        experts: dict[int, Expert] = {}
+        noise = "loo" if self.noise == "em" else self.noise
+
+        def settle(e: int, path: PredictivePath) -> Expert:
+            expert = choose_noise(path, noise, "profile", self.likelihood, self.dof)
+            if self.noise == "em":  # where the search for better levels starts
+                experts[e] = expert
+            return expert
+
+        zero, callback = self.missing == "zero", progress.iteration
+        panel = ask_experts(maps, codes, classes, zero, settle, progress)
+        found = learn_weights(self, panel, experts, maps.like, callback)
+        return Mixture.of(panel, *found, self._problem(len(maps.names)))
+
+    def _problem(self, n_experts: int) -> str:
+        """What is maximised or minimised, for the certificate."""
+        if self.weights == "stacking":
+            return "leave-one-out squared error of the mixed mean of each class"
+        share = "shared" if self.weights == "shared" else "per-class"
+        return (
+            f"mixture likelihood of {n_experts} experts, {share} weights, "
+            f"leave-one-out {self.likelihood} densities, nats per row"
+        )
+
+    def _publish(self, mixture: Mixture, share: np.ndarray, codes: np.ndarray) -> None:
         """Set the fitted attributes; ``share`` (n, p, k) weights held-out means."""
-        panel, like = mixture.panel, maps.like
+        panel, like = mixture.panel, self._like
         held_out = np.sum(share * np.nan_to_num(panel.held_out), axis=1)
         mean = np.sum(share * np.nan_to_num(panel.mean), axis=1)
-        self.kernel_map_, self._projector, self._like = maps, projector, like
-        self.kernel_names_ = list(maps.names)
-        self._set_weights(np.mean(mixture.weights, axis=1))
         self.class_weights_ = from_numpy(mixture.weights, like)
         self.responsibilities_ = from_numpy(mixture.responsibilities, like)
         self.noise_ = from_numpy(panel.noise, like)
@@ -274,8 +279,13 @@ class MixtureKDA(KernelDiscriminant):
         self.loo_error_ = float(np.mean((panel.target - mean) ** 2))
         self.n_iter_ = mixture.n_iter
         self._set_gaussians(ClassGaussians.fit(held_out, panel.target, codes))
-        if mixture.certificate is not None:
-            self._set_certificate(mixture.certificate)
+        self._set_certificate(mixture.certificate)
+
+    def _rows(self, X: Any, method: str) -> ObservedViews:
+        data = self._observed_rows(X, method)
+        if self.missing == "available":
+            check_some_view(data.observed, "new")
+        return data
 
     @property
     def _n_features_out(self) -> int:
@@ -300,9 +310,7 @@ class MixtureKDA(KernelDiscriminant):
         K : array of shape (m, r)
             The kernel that the paper calls K_NEW.
         """
-        left = self._predict_target(X, "kernel")
-        right = left if Z is None else self._predict_target(Z, "kernel")
-        return left @ right.T
+        return self._inner_products(X, Z)
 
     def sample_weights(
         self, X: Any, *, projection: str | None = None, per_class: bool = False
@@ -331,10 +339,3 @@ class MixtureKDA(KernelDiscriminant):
         local = (projection or self.projection) == "posterior"
         share = self._projector.shares(self._rows(X, "sample_weights"), local)
         return from_numpy(share if per_class else np.mean(share, axis=2), self._like)
-
-
-def _complete(blocks: Any) -> ObservedViews:
-    """One array per view, or a stack (m, n, p) of kernels, with no row missing."""
-    stack = not isinstance(blocks, list)
-    shape = blocks.shape[::2] if stack else (blocks[0].shape[0], len(blocks))
-    return ObservedViews(blocks, np.ones(shape, dtype=bool))

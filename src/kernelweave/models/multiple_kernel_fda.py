@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,53 +11,31 @@ from sklearn.utils.metaestimators import available_if
 from kernelweave._array import Array, from_numpy
 from kernelweave.criteria.fisher import BlockFisher, Fisher, WithinFisher
 from kernelweave.fits.ridge import binary_target, class_target, reduced_class_target
-from kernelweave.kernels.banks.dense import DenseBank
-from kernelweave.kernels.maps.feature_map import FeatureKernelMap
-from kernelweave.kernels.moments import ChunkRecipe, Moments
-from kernelweave.models.shared.base import Progress, fit_method
-from kernelweave.models.shared.discriminant import KernelDiscriminant, fit_discriminant
-from kernelweave.models.shared.inputs import (
-    COMMON,
-    check_labels,
-    check_parameters,
-    encode_labels,
-    one_of,
-    positive,
-    read_options,
+from kernelweave.models.shared.base import (
+    KernelDiscriminant,
+    Progress,
+    fit_discriminant,
+    fit_method,
 )
+from kernelweave.models.shared.inputs import encode_labels, one_of, read_options
 from kernelweave.models.shared.learner import (
-    LEARNER,
-    Callback,
-    Fitted,
+    KernelRows,
     LearnerOptions,
     Trained,
-    check_direct_loo,
     choose_weights,
 )
 from kernelweave.models.streaming.explicit import (
-    FEATURES,
-    check_columns,
+    check_learner_parameters,
+    next_portions,
+    read_training,
     refused,
-    train,
 )
-from kernelweave.models.streaming.portions import next_portions
-from kernelweave.models.streaming.primal import fit_class_moments
-from kernelweave.protocols import Criterion
+from kernelweave.models.streaming.primal import SummedRows, fit_class_moments
+from kernelweave.protocols import Bank, Criterion
+from kernelweave.solvers.certify import Callback
 from kernelweave.solvers.solve import fitting_methods
 from kernelweave.views.columns import is_precomputed
 from kernelweave.weights import Simplex
-
-__all__ = ["MultipleKernelFDA"]
-
-#: Values that the parameters may take.
-PARAMETERS = {
-    **LEARNER,
-    "alpha": positive("learn", "loo", "cv"),
-    **FEATURES,
-    "scatter": one_of("total", "within"),
-    "formulation": one_of("exact", "block"),
-    **COMMON,
-}
 
 
 class MultipleKernelFDA(KernelDiscriminant):
@@ -266,7 +245,8 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         """
         self._check_parameters()
         progress = Progress(self, X, y)
-        self._assign(train(self, X, y, progress))
+        rows = read_training(self, X, y, progress.kernel)
+        self._set_trained(self._learn(rows, progress.iteration))
         progress.end()
         return self
 
@@ -306,19 +286,52 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         """
         self._check_parameters()
         portions, moments = next_portions(self, X, y, classes, solve)
-        if portions.is_first:
-            self._forget()
-        if moments is not None:
-            progress = Progress(self, X, y)
-            self._assign(portions.train(self, moments, progress))
-            progress.end()
-        self._set_portions(portions)
+        self._fit_portions(X, y, portions, moments)
         return self
 
+    def _learn(self, rows: KernelRows | SummedRows, callback: Callback) -> Trained:
+        """Choose weights and alpha, and discriminate on the combined kernel."""
+        options = read_options(LearnerOptions, self)
+        if isinstance(rows, SummedRows):
+            return fit_class_moments(options, rows, callback)
+        bank = rows.bank
+        classes, codes = encode_labels(rows.targets, type(self).__name__)
+        target, _ = reduced_class_target(codes, len(classes))
+        target = from_numpy(target, bank.like)
+        criterion = partial(self._criterion, bank, target, codes)  # of alpha
+        learnable = self.scatter == "total"
+        choice = choose_weights(options, bank, target, criterion, callback, learnable)
+        fit = choice.fit_on(bank, target)
+        return rows.trained(fit_discriminant(choice, fit, target, classes, codes))
+
+    def _criterion(
+        self, bank: Bank, target: Array, codes: np.ndarray, alpha: Any
+    ) -> Criterion:
+        """The convex problem for class codes (n,) and their target (n, k - 1)."""
+        k = int(target.shape[1]) + 1
+        if k == 2:  # Eq. 8: the paper's values are for this target
+            target = from_numpy(binary_target(codes), bank.like)
+        if self.scatter == "within":
+            # Eq. 9 divides the scatter of each class by its size, and so alpha too.
+            return WithinFisher(bank, target, alpha * k / bank.n_samples, codes)
+        if self.formulation == "block" and k > 2:
+            target = from_numpy(class_target(codes, k), bank.like)
+            return BlockFisher(bank, target, alpha)
+        return Fisher(bank, target, alpha)
+
+    def _set_trained(self, trained: Trained) -> None:
+        super()._set_trained(trained)
+        self.candidates_ = {
+            norm: {"alpha": found.alpha, "loo_error": found.error}
+            for norm, found in trained.fitted.choice.candidates.items()
+        }
+
     def _check_parameters(self) -> None:
-        check_parameters(self, PARAMETERS)
-        check_direct_loo(self)
-        check_columns(self)
+        check_learner_parameters(
+            self,
+            scatter=one_of("total", "within"),
+            formulation=one_of("exact", "block"),
+        )
         if self.scatter == "within" and self.alpha == "learn":
             raise ValueError(
                 "scatter='within' has no learned regularisation; use a float or 'loo' "
@@ -337,53 +350,3 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
                 "solver='working_set' is for formulation='exact'; with "
                 f"formulation='block' use one of {['auto', *methods]}"
             )
-
-    def _check_targets(self, X: Any, y: Any) -> np.ndarray:
-        return check_labels(X, y, type(self).__name__)
-
-    def _require_enough(self, labels: np.ndarray) -> None:
-        encode_labels(labels, type(self).__name__)
-
-    def _from_kernels(
-        self, bank: DenseBank, labels: np.ndarray, callback: Callback
-    ) -> Fitted:
-        """Choose weights and alpha for kernels and labels (n,), and discriminate."""
-        classes, codes = encode_labels(labels, type(self).__name__)
-        k = len(classes)
-        target = from_numpy(reduced_class_target(codes, k)[0], bank.like)
-
-        def criterion(alpha: Any) -> Criterion:
-            if k == 2:  # Eq. 8: the paper's values are for this target
-                goal = from_numpy(binary_target(codes), bank.like)
-            else:
-                goal = target
-            if self.scatter == "within":
-                # Eq. 9 divides the scatter of each class by its size, and so alpha too.
-                return WithinFisher(bank, goal, alpha * k / bank.n_samples, codes)
-            if self.formulation == "block" and k > 2:
-                goal = from_numpy(class_target(codes, k), bank.like)
-                return BlockFisher(bank, goal, alpha)
-            return Fisher(bank, goal, alpha)
-
-        learned = choose_weights(
-            read_options(LearnerOptions, self),
-            bank,
-            target,
-            criterion,
-            callback,
-            learnable=self.scatter == "total",
-        )
-        fit = learned.choice.fit_on(bank, target)
-        return fit_discriminant(learned, fit, target, classes, codes)
-
-    def _from_moments(
-        self, recipe: ChunkRecipe, moments: Moments, like: Array, callback: Callback
-    ) -> tuple[FeatureKernelMap, Fitted]:
-        options = read_options(LearnerOptions, self)
-        return fit_class_moments(options, recipe, moments, like, callback)
-
-    def _assign(self, trained: Trained) -> None:
-        learned = trained.fitted.learned
-        self._set_discriminant(trained)
-        self.norm_ = learned.choice.norm
-        self.candidates_ = learned.summary()

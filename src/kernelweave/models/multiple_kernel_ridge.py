@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,47 +20,25 @@ from kernelweave._array import (
 )
 from kernelweave.criteria.fisher import Fisher
 from kernelweave.fits.ridge import output_frame
-from kernelweave.kernels.banks.dense import DenseBank
-from kernelweave.kernels.maps.feature_map import FeatureKernelMap
-from kernelweave.kernels.moments import ChunkRecipe, Moments
-from kernelweave.models.shared.base import KernelModel, Progress, fit_method
-from kernelweave.models.shared.classifier import lazily
-from kernelweave.models.shared.inputs import (
-    COMMON,
-    check_outputs,
-    check_parameters,
-    positive,
-    read_options,
-    require_rows,
-)
+from kernelweave.models.shared.base import KernelModel, Progress, fit_method, lazily
+from kernelweave.models.shared.inputs import read_options
 from kernelweave.models.shared.learner import (
-    LEARNER,
-    Callback,
     Fitted,
+    KernelRows,
     LearnerOptions,
     Trained,
-    check_direct_loo,
     choose_weights,
 )
 from kernelweave.models.streaming.explicit import (
-    FEATURES,
-    check_columns,
+    check_learner_parameters,
+    next_portions,
+    read_training,
     refused,
-    train,
 )
-from kernelweave.models.streaming.portions import next_portions
-from kernelweave.models.streaming.primal import fit_output_moments
+from kernelweave.models.streaming.primal import SummedRows, fit_output_moments
+from kernelweave.solvers.certify import Callback
 from kernelweave.views.columns import is_precomputed
 
-__all__ = ["MultipleKernelRidge"]
-
-#: Values that the parameters may take.
-PARAMETERS = {
-    **LEARNER,
-    "alpha": positive("learn", "loo", "cv"),
-    **FEATURES,
-    **COMMON,
-}
 #: An output whose deviation is below this, relative to its largest entry, is constant.
 CONSTANT_OUTPUT = 1e-14
 
@@ -171,6 +150,9 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
     (242,)
     """
 
+    intercept_: Array
+    _multi_output = True
+
     def __init__(
         self,
         views: Any = None,
@@ -204,13 +186,6 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
         self.random_state = random_state
         self.verbose = verbose
 
-    intercept_: Array
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        return tags
-
     @fit_method
     def fit(self, X: Any, y: Any = None) -> MultipleKernelRidge:
         """Learn from rows and targets.
@@ -229,9 +204,10 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         self : estimator
             Fitted estimator.
         """
-        self._check_parameters()
+        check_learner_parameters(self)
         progress = Progress(self, X, y)
-        self._assign(train(self, X, y, progress))
+        rows = read_training(self, X, y, progress.kernel)
+        self._set_trained(self._learn(rows, progress.iteration))
         progress.end()
         return self
 
@@ -260,66 +236,33 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         self : estimator
             Fitted once two rows have been seen.
         """
-        self._check_parameters()
+        check_learner_parameters(self)
         portions, moments = next_portions(self, X, y, classes, solve)
-        if portions.is_first:
-            self._forget()
-        if moments is not None:
-            progress = Progress(self, X, y)
-            self._assign(portions.train(self, moments, progress))
-            progress.end()
-        self._set_portions(portions)
+        self._fit_portions(X, y, portions, moments)
         return self
 
-    def _check_parameters(self) -> None:
-        check_parameters(self, PARAMETERS)
-        check_direct_loo(self)
-        check_columns(self)
-
-    def _check_targets(self, X: Any, y: Any) -> np.ndarray:
-        return check_outputs(X, y, type(self).__name__)
-
-    def _require_enough(self, outputs: np.ndarray) -> None:
-        require_rows(outputs, type(self).__name__)
-
-    def _from_kernels(
-        self, bank: DenseBank, outputs: np.ndarray, callback: Callback
-    ) -> Fitted:
-        """Choose weights and alpha for kernels and outputs (n, n_outputs), then fit."""
+    def _learn(self, rows: KernelRows | SummedRows, callback: Callback) -> Trained:
+        """Choose weights and alpha for outputs (n, n_outputs), then fit."""
+        options = read_options(LearnerOptions, self)
+        if isinstance(rows, SummedRows):
+            return fit_output_moments(options, rows, callback)
+        bank, outputs = rows.bank, rows.targets
         mean, unit = output_frame(outputs, to_numpy(bank.like[:0, ...]).dtype)
         centred = (outputs - mean) / unit
         spread = np.sqrt(np.mean(centred**2, axis=0))
         varies = spread > CONSTANT_OUTPUT * np.max(np.abs(outputs / unit), axis=0)
         spread = np.where(varies, spread, 1.0)
         target = from_numpy(np.where(varies, centred, 0.0) / spread, bank.like)
-        learned = choose_weights(
-            read_options(LearnerOptions, self),
-            bank,
-            target,
-            lambda alpha: Fisher(bank, target, alpha),
-            callback,
-        )
-        fit = learned.choice.fit_on(bank, target)
-        return Fitted(
-            learned,
+        criterion = partial(Fisher, bank, target)  # of alpha
+        choice = choose_weights(options, bank, target, criterion, callback)
+        fit = choice.fit_on(bank, target)
+        fitted = Fitted(
+            choice,
             float(np.mean(to_numpy(fit.loo_residual) ** 2)),
             dual_coef=fit.coef * from_numpy(spread * unit, bank.like)[None, :],
             intercept=from_numpy(mean, bank.like),
         )
-
-    def _from_moments(
-        self, recipe: ChunkRecipe, moments: Moments, like: Array, callback: Callback
-    ) -> tuple[FeatureKernelMap, Fitted]:
-        options = read_options(LearnerOptions, self)
-        return fit_output_moments(options, recipe, moments, like, callback)
-
-    def _assign(self, trained: Trained) -> None:
-        fitted, choice = trained.fitted, trained.fitted.learned.choice
-        self._set_trained(trained)
-        self.norm_ = choice.norm
-        self.intercept_ = fitted.intercept
-        if choice.certificate is not None:
-            self._set_certificate(choice.certificate)
+        return rows.trained(fitted)
 
     @lazily
     def predict(self, X: Any) -> Array:

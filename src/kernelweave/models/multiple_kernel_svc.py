@@ -6,14 +6,12 @@ from typing import Any
 
 from kernelweave.fits.ridge import signs_of_codes
 from kernelweave.models.shared.base import Progress, fit_method
-from kernelweave.models.shared.inputs import check_choice
+from kernelweave.models.shared.inputs import one_of, read_classes, read_rows
 from kernelweave.models.shared.margin import (
     MarginClassifier,
     check_margin_parameters,
     learn_margin,
 )
-
-__all__ = ["MultipleKernelSVC"]
 
 
 class MultipleKernelSVC(MarginClassifier):
@@ -175,19 +173,17 @@ class MultipleKernelSVC(MarginClassifier):
         self : estimator
             Fitted estimator.
         """
-        check_margin_parameters(self)
-        check_choice(self, "weights", ("shared", "per_class"))
-        source = self._open(X)
-        self._forget()
-        codes = self._encode(X, y)
+        check_margin_parameters(self, weights=one_of("shared", "per_class"))
+        rows = read_rows(self, X)
+        classes, codes = read_classes(X, y, type(self).__name__)
         progress = Progress(self, X, y)
-        bank = self._fit_bank(source, progress)
-        signs = signs_of_codes(codes, len(self.classes_))
+        bank = rows.kernels(progress.kernel)
+        signs = signs_of_codes(codes, len(classes))
         groups = [slice(0, None)]
         if self.weights == "per_class":
             groups = [slice(c, c + 1) for c in range(signs.shape[1])]
         report = progress.iteration
         fits = [learn_margin(self, bank, signs[:, own], report) for own in groups]
-        self._publish(fits)
+        self._publish(rows, classes, fits)
         progress.end()
         return self

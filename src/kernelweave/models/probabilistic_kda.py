@@ -11,15 +11,15 @@ from kernelweave._memory import numbered
 from kernelweave.fits.gaussians import ClassGaussians
 from kernelweave.fits.predictive import Expert, PredictivePath, choose_noise
 from kernelweave.fits.ridge import class_target
-from kernelweave.models.shared.base import Progress, fit_method
-from kernelweave.models.shared.discriminant import KernelDiscriminant
-from kernelweave.models.shared.inputs import check_parameters, one_of, positive
+from kernelweave.models.shared.base import KernelDiscriminant, Progress, fit_method
+from kernelweave.models.shared.inputs import (
+    check_parameters,
+    one_of,
+    positive,
+    read_classes,
+    read_rows,
+)
 from kernelweave.views.missing import ObservedViews
-
-__all__ = ["ProbabilisticKDA"]
-
-#: Values that the parameters may take.
-RULES = {"noise": positive("loo", "ml"), "amplitude": one_of("profile", "unit")}
 
 
 class ProbabilisticKDA(KernelDiscriminant):
@@ -133,9 +133,6 @@ class ProbabilisticKDA(KernelDiscriminant):
         self.missing = missing
         self.verbose = verbose
 
-    def _check_parameters(self) -> None:
-        check_parameters(self, RULES)
-
     @fit_method
     def fit(self, X: Any, y: Any) -> ProbabilisticKDA:
         """Learn from rows and labels.
@@ -153,35 +150,33 @@ class ProbabilisticKDA(KernelDiscriminant):
         self : estimator
             Fitted estimator.
         """
-        self._check_parameters()
-        source = self._open(X)
-        codes = self._encode(X, y)
+        check_parameters(
+            self, noise=positive("loo", "ml"), amplitude=one_of("profile", "unit")
+        )
+        rows = read_rows(self, X)
+        classes, codes = read_classes(X, y, type(self).__name__)
         progress = Progress(self, X, y)
-        bank = self._fit_bank(source, progress)
+        bank = rows.kernels(progress.kernel)
+        kernel_map = rows.kernel_map
         weights = np.full(bank.n_kernels, 1.0 / bank.n_kernels)
-        target = class_target(codes, len(self.classes_))
-        unknown = self._unknown(source.observed, self.kernel_map_.spread(weights))
+        target = class_target(codes, len(classes))
+        observed = kernel_map.source.observed
+        unknown = _unknown(kernel_map, observed, kernel_map.spread(weights))
         path = PredictivePath(
             bank.combine(weights), from_numpy(target, bank.like), unknown
         )
         noise = self.noise
         if not isinstance(noise, str):  # zeros filled in lower the mean eigenvalue
             noise = float(noise) / path.mean_eigenvalue
-        self._publish(weights, path, choose_noise(path, noise, self.amplitude), codes)
+        expert = choose_noise(path, noise, self.amplitude)
+        self._set_weights(rows, weights, classes)
+        self._publish(path, expert, codes)
         progress.end()
         return self
 
-    def _publish(
-        self,
-        weights: np.ndarray,
-        path: PredictivePath,
-        expert: Expert,
-        codes: np.ndarray,
-    ) -> None:
+    def _publish(self, path: PredictivePath, expert: Expert, codes: np.ndarray) -> None:
         """Set the fitted attributes."""
-        target = path.target
-        self._set_weights(weights)
-        self._path = path
+        self._path, target = path, path.target
         self.noise_ = from_numpy(expert.noise, self._like)
         self.amplitude_ = from_numpy(expert.amplitude, self._like)
         self.dual_coef_ = from_numpy(expert.coef, self._like)
@@ -197,18 +192,6 @@ class ProbabilisticKDA(KernelDiscriminant):
     def _log_joint(self, X: Any, method: str) -> Array:
         mean, variance = self._distribution(X, method)
         return self._where_known(self.gaussians_.log_joint(mean, variance), mean)
-
-    def _unknown(
-        self, observed: np.ndarray | None, weights: np.ndarray
-    ) -> np.ndarray | None:
-        """Prior variance (m,), divided by the amplitude, of the kernels that rows lack.
-
-        A kernel has mean square one over the rows that have it. Entries filled in serve
-        the mean; to the variance they would look like knowledge of the row.
-        """
-        if observed is None or np.all(observed):
-            return None
-        return self.kernel_map_.lacking(observed, weights)
 
     def predict_distribution(self, X: Any, diagonal: Any = None) -> tuple[Array, Array]:
         """Mean and variance of the class coordinates of rows.
@@ -244,7 +227,9 @@ class ProbabilisticKDA(KernelDiscriminant):
                 cross, norms = self.kernel_map_.cross_and_lengths(piece, weights, own)
             means.append(cross @ self.dual_coef_)
             variance = self._path.variance_factor(cross, norms, noise)
-            unknown = self._unknown(getattr(piece, "observed", None), weights)
+            unknown = _unknown(
+                self.kernel_map_, getattr(piece, "observed", None), weights
+            )
             if unknown is not None:
                 variance = variance + from_numpy(unknown, variance)[:, None]
             variances.append(variance)
@@ -268,3 +253,16 @@ class ProbabilisticKDA(KernelDiscriminant):
                 f"row(s); found shape {values.shape}"
             )
         return from_numpy(values, self._like)
+
+
+def _unknown(
+    kernel_map: Any, observed: np.ndarray | None, weights: np.ndarray
+) -> np.ndarray | None:
+    """Prior variance (m,), divided by the amplitude, of the kernels that rows lack.
+
+    A kernel has mean square one over the rows that have it. Entries filled in serve the
+    mean; to the variance they would look like knowledge of the row.
+    """
+    if observed is None or np.all(observed):
+        return None
+    return kernel_map.lacking(observed, weights)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,12 +21,12 @@ from kernelweave.models.shared.base import (
     fit_method,
 )
 from kernelweave.models.shared.inputs import (
-    boolean,
-    check_choice,
+    Rule,
     check_parameters,
     one_of,
     read_label_factor,
-    whole,
+    read_options,
+    read_rows,
 )
 from kernelweave.models.shared.learner import (
     LEARNER,
@@ -35,18 +36,20 @@ from kernelweave.models.shared.learner import (
 )
 from kernelweave.solvers.local.subspace import AlignmentResult, align_subspace
 
-__all__ = ["SubspaceKernel"]
-
 #: Default iteration limit of the alignment, and the stationarity it should reach.
 ALIGNMENT_ITER = 2000
 STATIONARY = 1e-2
 #: Values that the parameters may take.
 RULES = {
-    **{name: LEARNER[name] for name in ("norm", "alpha", "solver", "tol", "max_iter")},
-    "n_components": whole(1, optional=True),
-    "uncorrelated": boolean(),
+    **{name: LEARNER[name] for name in ("norm", "alpha", "solver")},
     "method": one_of("hsic", "alignment"),
 }
+#: Values of ``label_kernel``, if it is a string and otherwise.
+NAMED = one_of("normalized", "indicator", "linear")
+GIVEN = Rule(
+    "a name, a matrix over the classes or a callable",
+    lambda v: not (v is None or np.isscalar(v)),
+)
 
 
 class SubspaceKernel(KernelTransformer, KernelModel):
@@ -170,6 +173,8 @@ callable, default="normalized"
     2
     """
 
+    _multi_output = True
+
     def __init__(
         self,
         views: Any = None,
@@ -201,12 +206,6 @@ callable, default="normalized"
         self.missing = missing
         self.verbose = verbose
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        tags.target_tags.multi_output = True
-        return tags
-
     @fit_method
     def fit(self, X: Any, y: Any) -> SubspaceKernel:
         """Learn the subspace, and the weights of the kernels.
@@ -225,53 +224,35 @@ callable, default="normalized"
             Fitted estimator.
         """
         self._check_parameters()
-        source = self._open(X)
-        self._forget()
+        rows = read_rows(self, X)
         owner = type(self).__name__
         factor, classes = read_label_factor(X, y, self.label_kernel, owner)
         progress = Progress(self, X, y)
-        bank = self._fit_bank(source, progress)
+        bank = rows.kernels(progress.kernel)
         target = from_numpy(factor, bank.like)
         choice = self._choose(bank, target, progress)
         kernel = RegularizedKernel(bank.combine(choice.weights), choice.alpha)
-        self._publish(choice, *self._find(kernel, target, progress))
-        if classes is not None:
-            self.classes_ = classes
+        subspace, aligned = self._find(kernel, target, progress)
+        self._set_weights(rows, choice.weights, classes)
+        self._publish(choice, subspace, aligned)
         progress.end()
         return self
 
     def _check_parameters(self) -> None:
-        check_parameters(self, RULES)
+        named = isinstance(self.label_kernel, str)
+        check_parameters(self, **RULES, label_kernel=NAMED if named else GIVEN)
         if self.method == "alignment" and self.uncorrelated:
             raise ValueError(
                 "method='alignment' has no uncorrelated form; use method='hsic'"
             )
-        kernel = self.label_kernel
-        if isinstance(kernel, str):
-            check_choice(self, "label_kernel", ("normalized", "indicator", "linear"))
-        elif kernel is None or np.isscalar(kernel):
-            raise ValueError(
-                f"The 'label_kernel' parameter of {type(self).__name__} must be a "
-                f"name, a matrix over the classes or a callable; got {kernel!r}"
-            )
 
     def _choose(self, bank: DenseBank, target: Array, progress: Progress) -> Choice:
         """Weights and alpha by Eq. 27: the Fisher criterion with L (n, r) as target."""
-        options = LearnerOptions(
-            # A single kernel has the same weight under every norm.
-            norm=1.0 if bank.n_kernels == 1 else self.norm,
-            alpha=self.alpha,
-            solver=self.solver,
-            tol=self.tol,
-            max_iter=self.max_iter,
-        )
-        choice = choose_weights(
-            options,
-            bank,
-            target,
-            lambda alpha: Fisher(bank, target, alpha),
-            progress.iteration,
-        ).choice
+        options = read_options(LearnerOptions, self)
+        if bank.n_kernels == 1:  # it has the same weight under every norm
+            options = replace(options, norm=1.0)
+        criterion = partial(Fisher, bank, target)  # of alpha
+        choice = choose_weights(options, bank, target, criterion, progress.iteration)
         # A learned alpha may be zero: use the smallest that can be factored.
         smallest = target.shape[0] * eps(target)
         return replace(choice, alpha=max(float(choice.alpha), smallest))
@@ -296,20 +277,18 @@ callable, default="normalized"
             subspace = decorrelated(subspace, target)
             scale = float(target.shape[0]) ** 0.5
             coef, features = scale * subspace.coef, scale * subspace.features
-            subspace = Subspace(coef, features, subspace.dependence)
+            subspace = replace(subspace, coef=coef, features=features)
         return subspace, None
 
     def _publish(
         self, choice: Choice, subspace: Subspace, aligned: AlignmentResult | None
     ) -> None:
         """Set the fitted attributes."""
-        self._set_weights(choice.weights)
         self.norm_, self.n_iter_ = choice.norm, int(choice.n_iter)
         self.alpha_ = choice.alpha
         self.dual_coef_, self.embedding_ = subspace.coef, subspace.features
         self.dependence_ = from_numpy(subspace.dependence, subspace.coef)
         self.n_components_ = int(subspace.coef.shape[1])
-        assert choice.certificate is not None
         self._set_certificate(choice.certificate)
         if aligned is None:
             return
@@ -323,10 +302,6 @@ callable, default="normalized"
                 KernelWeaveConvergenceWarning,
                 stacklevel=5,
             )
-
-    @property
-    def _n_features_out(self) -> int:
-        return self.n_components_
 
     @property
     def kernel_(self) -> Array:
@@ -363,6 +338,4 @@ callable, default="normalized"
         K : array of shape (m, r)
             Inner products of the features.
         """
-        left = self._predict_target(X, "kernel")
-        right = left if Z is None else self._predict_target(Z, "kernel")
-        return left @ right.T
+        return self._inner_products(X, Z)

@@ -2,36 +2,39 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from kernelweave._array import Array, from_numpy, to_numpy
+from kernelweave._array import Array, dot, from_numpy, namespace, to_numpy
+from kernelweave._tolerances import reachable_tolerance
+from kernelweave.criteria.margin import PlainSubspaceMargin, SubspaceMargin
+from kernelweave.fits.ridge import LooPath, signs_of_codes
+from kernelweave.fits.subspace import RegularizedKernel, SubspaceSVM, label_factor
+from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.models.shared.base import Progress, all_or_nothing, fit_method
 from kernelweave.models.shared.inputs import (
-    boolean,
     check_parameters,
-    number,
     one_of,
     positive,
-    read_options,
-    whole,
+    read_classes,
+    read_rows,
 )
-from kernelweave.models.shared.joint_subspace import JointOptions, fit_joint
+from kernelweave.models.shared.learner import weight_set_of_norm
 from kernelweave.models.shared.margin import MarginClassifier
+from kernelweave.solvers.certify import Callback, Certificate, relative_gap
+from kernelweave.solvers.local.subspace import JointSolution, solve_joint, solve_plain
+from kernelweave.solvers.solve import solve
 
-__all__ = ["SubspaceKernelSVC"]
-
+#: ``alpha="auto"`` for uncorrelated subspaces.
+AUTO_ALPHA = 10.0
 #: Values that the parameters may take.
 RULES = {
     "C": positive(),
     "alpha": positive("loo", "auto"),
-    "norm": number("a number >= 1", lambda v: v >= 1),
     "solver": one_of("auto", "newton", "closed_form", "cutting_plane"),
-    "tol": number("a number > 0", lambda v: v > 0),
-    "max_iter": whole(1, optional=True),
-    "n_components": whole(1, optional=True),
-    "uncorrelated": boolean(),
 }
 
 
@@ -190,34 +193,142 @@ class SubspaceKernelSVC(
             Fitted estimator.
         """
         self._check_parameters()
-        source = self._open(X)
-        codes = self._encode(X, y)
+        rows = read_rows(self, X)
+        classes, codes = read_classes(X, y, type(self).__name__)
         progress = Progress(self, X, y)
-        bank = self._fit_bank(source, progress)
-        options = read_options(JointOptions, self)
-        fit = fit_joint(bank, codes, len(self.classes_), options, progress.iteration)
-        self._set_weights(fit.weights)
-        self.alpha_, self.n_iter_ = fit.alpha, fit.n_iter
-        self.subspace_coef_ = fit.subspace_coef
-        self.n_components_ = int(fit.subspace_coef.shape[1])
-        self.dual_coef_ = fit.coef
-        self.intercept_ = from_numpy(fit.intercepts, fit.coef)
-        if fit.searched:  # not convex: a remaining gap is not a failure
-            self.certificate_ = fit.certificate.with_remarks(self.kernel_map_.remarks)
-        else:
-            self._set_certificate(fit.certificate)
+        bank = rows.kernels(progress.kernel)
+        signs = signs_of_codes(codes, len(classes))
+        alpha, scale = self._settle(bank, codes, len(classes))
+        C, tol = float(self.C) * scale, reachable_tolerance(self.tol, bank.like)
+        problem = (bank, signs, alpha, C, 1e-2 * tol)
+        learned = self._learn_weights(problem, tol, progress.iteration)
+        kernel = RegularizedKernel(bank.combine(learned.weights), alpha)
+        joint = solve_joint(
+            SubspaceSVM(kernel, signs, C, bool(self.uncorrelated), 1e-2 * tol),
+            self.n_components,
+            duals=learned.duals,
+            tol=tol,
+            max_iter=self.max_iter,
+            callback=progress.iteration if learned.proof is None else None,
+        )
+        few = self.n_components is not None and self.n_components < signs.shape[1]
+        searched = few or learned.is_minimum
+        certificate = learned.proof
+        if certificate is None or searched:
+            certificate = self._certificate(learned, joint, tol)
+        self._set_weights(rows, learned.weights, classes)
+        self.alpha_, self.n_iter_ = alpha, learned.n_iter + joint.n_iter
+        self.subspace_coef_ = joint.point.subspace.coef * scale**0.5
+        self.n_components_ = int(self.subspace_coef_.shape[1])
+        self.dual_coef_ = joint.point.coef()
+        self.intercept_ = from_numpy(joint.point.intercepts, self.dual_coef_)
+        certificate = replace(certificate, problem=self._problem())
+        # If the problem is not convex, a remaining gap is not a failure.
+        self._set_certificate(certificate, warn=not searched)
         progress.end()
         return self
 
     fit_transform = all_or_nothing(TransformerMixin.fit_transform)
 
     def _check_parameters(self) -> None:
-        check_parameters(self, RULES)
+        check_parameters(self, **RULES)
         if not self.uncorrelated and self.solver != "auto":
             raise ValueError(
                 f"solver={self.solver!r} is for uncorrelated=True, where learning the "
                 "weights is a convex problem; use 'auto'"
             )
+
+    def _settle(
+        self, bank: DenseBank, codes: np.ndarray, n_classes: int
+    ) -> tuple[float, float]:
+        """Alpha, and C of Eqs. 9 and 20 in units of the parameter.
+
+        ``bank`` holds centred kernels of trace n, ``codes`` (n,) the classes of the
+        rows. The unit is ``n / tr(K)`` for the mean kernel G and
+        ``K = G (G + alpha I)^-1 G``, or without the last G if uncorrelated.
+        """
+        uniform = np.full(bank.n_kernels, 1.0 / bank.n_kernels)
+        alpha = self.alpha
+        if alpha == "auto":
+            alpha = AUTO_ALPHA if self.uncorrelated else "loo"
+        if alpha == "loo":
+            labels = from_numpy(label_factor(codes, n_classes), bank.like)
+            alpha = LooPath(bank.combine(uniform), labels).best_alpha()
+        gram = bank.combine(uniform)
+        smooth = RegularizedKernel(gram, float(alpha)).solve(gram)
+        if self.uncorrelated:
+            trace = float(namespace(smooth).linalg.trace(smooth))
+        else:
+            trace = dot(gram, smooth)
+        return float(alpha), len(codes) / trace
+
+    def _has_weights(self, n_kernels: int) -> bool:
+        """Whether there are weights to choose."""
+        return n_kernels > 1 and bool(np.isfinite(self.norm))
+
+    def _learn_weights(
+        self, problem: tuple[Any, ...], tol: float, callback: Callback
+    ) -> _Learned:
+        """The weights of Eq. 39; ``problem`` are the arguments of the criterion."""
+        weight_set = weight_set_of_norm(float(self.norm), fixed=True)
+        settings: Any = {"tol": tol, "max_iter": self.max_iter, "callback": callback}
+        if self.uncorrelated:
+            criterion = SubspaceMargin(*problem)
+            found = solve(criterion, weight_set, method=self.solver, **settings)
+            return _Learned(
+                found.weights,
+                criterion.split(found.coef)[0],
+                found.lower_bound,
+                found.n_factorizations,
+                found.remarks,
+                proof=Certificate.of(found, ""),
+            )
+        p = problem[0].n_kernels
+        if not self._has_weights(p):
+            return _Learned(np.full(p, 1.0 / p))
+        plain = PlainSubspaceMargin(*problem)
+        local = solve_plain(plain, weight_set, **settings)
+        return _Learned(
+            local.weights,
+            local.coef,
+            local.lower_bound,
+            local.n_factorizations,
+            plain.remarks(local.weights),
+            stationarity=local.stationarity,
+            is_minimum=local.converged,
+        )
+
+    def _certificate(
+        self, learned: _Learned, joint: JointSolution, tol: float
+    ) -> Certificate:
+        """What is known about weights and subspace together."""
+        lower = learned.lower_bound
+        if not self._has_weights(len(learned.weights)):
+            lower = max(lower, joint.lower_bound)  # these weights are the only ones
+        gap = relative_gap(joint.point.upper, lower)
+        if gap <= tol:
+            status = f"optimal: the relative gap {gap:.1e} is within tol={tol:.0e}"
+        else:
+            status = f"{_outcome(learned)}; the relative gap of the bounds is {gap:.1e}"
+        return Certificate(
+            value=joint.point.upper,
+            lower_bound=lower,
+            gap=gap,
+            status=status,
+            converged=gap <= tol,
+            problem="",
+            remarks=learned.remarks,
+        )
+
+    def _problem(self) -> str:
+        """What was minimised, for the certificate."""
+        kind = "an uncorrelated" if self.uncorrelated else "a"
+        few = self.n_components
+        size = "" if few is None else f" of at most {few} dimension(s)"
+        return (
+            f"SVMs on {kind} subspace kernel{size}, C={float(self.C):.3g}, "
+            f"alpha={self.alpha_:.3g}, l{float(self.norm):.3g} weights"
+        )
 
     @property
     def _n_features_out(self) -> int:
@@ -239,3 +350,31 @@ class SubspaceKernelSVC(
         rows = self._rows(X, "transform")
         weights = to_numpy(self.kernel_weights_)
         return self.kernel_map_.project(rows, weights, self.subspace_coef_)
+
+
+@dataclass(frozen=True)
+class _Learned:
+    """Weights for a subspace of any dimension, and what is known about them."""
+
+    weights: np.ndarray  # (p,)
+    duals: np.ndarray | None = None  # (n, m), from the closed form
+    lower_bound: float = -np.inf  # for all weights and subspaces
+    n_iter: int = 0
+    remarks: tuple[str, ...] = ()
+    proof: Certificate | None = None  # if the problem is convex
+    stationarity: float | None = None  # if it is not
+    is_minimum: bool = False  # whether the search reached a local minimum
+
+
+def _outcome(learned: _Learned) -> str:
+    """Why the bounds need not meet."""
+    if learned.stationarity is None:
+        return (
+            "the best of a local search: with fewer dimensions than machines no "
+            "optimum is certified"
+        )
+    found = "a local minimum" if learned.is_minimum else "stopped early"
+    return (
+        f"{found}, stationary to {learned.stationarity:.0e}: the problem is not "
+        "convex in the weights, and no optimum is certified"
+    )

@@ -11,14 +11,12 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d
 from kernelweave._array import Array, from_numpy, namespace, to_numpy
 from kernelweave.fits.ridge import signs_of_codes
 from kernelweave.models.shared.base import Progress, fit_method
-from kernelweave.models.shared.inputs import require_targets
+from kernelweave.models.shared.inputs import read_classes, read_rows, require_targets
 from kernelweave.models.shared.margin import (
     MarginClassifier,
     check_margin_parameters,
     learn_margin,
 )
-
-__all__ = ["TransductiveKernelSVC"]
 
 
 class TransductiveKernelSVC(MarginClassifier):
@@ -169,45 +167,42 @@ class TransductiveKernelSVC(MarginClassifier):
             Fitted estimator.
         """
         check_margin_parameters(self)
-        source = self._open(X)
-        codes = self._encode_partly(X, y)
+        rows = read_rows(self, X)
+        classes, codes = _read_some_labels(X, y, type(self).__name__)
         progress = Progress(self, X, y)
-        bank = self._fit_bank(source, progress)
-        signs = signs_of_codes(codes, len(self.classes_))
+        bank = rows.kernels(progress.kernel)
+        signs = signs_of_codes(codes, len(classes))
         fit = learn_margin(self, bank, signs, progress.iteration)
-        self._publish([fit])
+        self._publish(rows, classes, [fit])
         self.kernel_: Array = bank.combine(fit.weights)
-        self.transduction_ = self._label(codes)
+        scores = self.kernel_ @ self.dual_coef_ + self.intercept_[None, :]
+        predicted = np.argmax(to_numpy(self._of_classes(scores)), axis=1)
+        codes = np.where(codes < 0, predicted, codes)
+        like = rows.like
+        self.transduction_ = self._decode(
+            from_numpy(codes, like, namespace(like).int64)
+        )
         progress.end()
         return self
 
-    def _encode_partly(self, X: Any, y: Any) -> np.ndarray:
-        """Class codes (n,), -1 for unlabelled rows; sets ``classes_``."""
-        y = column_or_1d(require_targets(y, type(self).__name__), warn=True)
-        check_consistent_length(X, y)
-        labelled = ~_unlabelled(y)
-        found = sorted(set(y[labelled].tolist()), key=str)
-        if len(found) < 2:
-            count = "1 class" if found else "no class"
-            raise ValueError(
-                f"{type(self).__name__} needs labelled rows of at least 2 classes; the "
-                f"{int(labelled.sum())} labelled sample(s) contain {count}: {found}. "
-                "-1 and '-1' mean unlabelled: encode two classes as 0 and 1, not as -1 "
-                "and 1"
-            )
-        codes = np.full(len(y), -1)
-        codes[labelled] = self._encode(np.empty((int(labelled.sum()), 1)), y[labelled])
-        return codes
 
-    def _label(self, codes: np.ndarray) -> Array:
-        """Labels of all training rows (n,), predicted where none was given."""
-        scores = to_numpy(self.kernel_ @ self.dual_coef_ + self.intercept_[None, :])
-        if len(self.classes_) == 2:
-            predicted = (scores[:, 0] > 0).astype(int)
-        else:
-            predicted = np.argmax(scores, axis=1)
-        codes = np.where(codes < 0, predicted, codes)
-        return self._decode(from_numpy(codes, self._like, namespace(self._like).int64))
+def _read_some_labels(X: Any, y: Any, owner: str) -> tuple[np.ndarray, np.ndarray]:
+    """The classes (k,), and the codes (n,) of the rows of X, -1 if unlabelled."""
+    y = column_or_1d(require_targets(y, owner), warn=True)
+    check_consistent_length(X, y)
+    labelled = ~_unlabelled(y)
+    given = y[labelled]
+    found = sorted(set(given.tolist()), key=str)
+    if len(found) < 2:
+        count = "1 class" if found else "no class"
+        raise ValueError(
+            f"{owner} needs labelled rows of at least 2 classes; the {len(given)} "
+            f"labelled sample(s) contain {count}: {found}. -1 and '-1' mean "
+            "unlabelled: encode two classes as 0 and 1, not as -1 and 1"
+        )
+    codes = np.full(len(y), -1)
+    classes, codes[labelled] = read_classes(given, given, owner)
+    return classes, codes
 
 
 def _unlabelled(y: np.ndarray) -> np.ndarray:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -19,12 +18,9 @@ from kernelweave.kernels.maps.kernel_map import (
     PrecomputedSource,
     Source,
 )
-from kernelweave.models.mixture.options import MixtureOptions
 from kernelweave.models.shared.base import Progress
 from kernelweave.views.columns import View
 from kernelweave.views.missing import ObservedViews, take_rows
-
-__all__ = ["ExpertPanel", "ViewMaps", "ask_experts", "sources_of"]
 
 
 class ViewMaps:
@@ -32,10 +28,12 @@ class ViewMaps:
 
     Parameters
     ----------
-    sources : list of Source
-        The raw kernels of each view.
-    observed : ndarray of bool of shape (n, v)
-        Which views each training row has.
+    views : list of View
+        Empty if kernels are precomputed.
+    data : ObservedViews
+        The training rows.
+    names : list of str
+        Names of views, or of precomputed kernels.
     psd : {"error", "clip", "trust"}
         What to do with a kernel that is not positive semidefinite.
 
@@ -57,13 +55,15 @@ class ViewMaps:
 
     def __init__(
         self,
-        sources: list[Source],
-        observed: np.ndarray,
+        views: list[View],
+        data: ObservedViews,
+        names: list[str],
         psd: Literal["error", "clip", "trust"],
     ) -> None:
+        sources = [_source(views, data, v, name) for v, name in enumerate(names)]
         self.maps = [KernelMap(source, psd) for source in sources]
         self.like = detached(sources[0].like[:0, ...])  # a view would keep all of X
-        self.observed = observed
+        self.observed = data.observed
         self.names = [name for one in self.maps for name in one.names]
         self.view_names = [name for one in self.maps for name in one.view_names]
         counts = [len(one.names) for one in self.maps]
@@ -90,9 +90,9 @@ class ViewMaps:
                 # If all kernels of this view are constant, others may still vary.
                 if one.active or len(one.centerings) < len(one.names):
                     raise
-                self.remarks += one.remarks
                 continue
-            self.remarks += one.remarks
+            finally:
+                self.remarks += one.remarks
             for slot, i in enumerate(one.active):
                 self.active.append(first + i)
                 yield first + i, bank.kernel(slot)
@@ -108,51 +108,40 @@ class ViewMaps:
         return np.asarray(weights)
 
 
-def sources_of(
-    views: list[View], data: ObservedViews, names: list[str]
-) -> list[Source]:
-    """One source per view, over the rows that have it.
-
-    Parameters
-    ----------
-    views : list of View
-        Empty if kernels are precomputed.
-    data : ObservedViews
-        The training rows.
-    names : list of str
-        Names of views, or of precomputed kernels.
-    """
-    sources: list[Source] = []
-    for v, name in enumerate(names):
-        rows = data.observed[:, v]
-        if views:
-            block = take_rows(data.blocks[v], rows)
-            sources.append(FeatureSource([views[v]], [block]))
-        else:
-            sources.append(PrecomputedSource(_square(data.blocks, rows, v), [name]))
-    return sources
+def _source(views: list[View], data: ObservedViews, v: int, name: str) -> Source:
+    """The raw kernels of view ``v``, over the rows that have it."""
+    rows = data.observed[:, v]
+    if views:
+        return FeatureSource([views[v]], [take_rows(data.blocks[v], rows)])
+    one = data.blocks[:, :, v : v + 1]
+    return PrecomputedSource(take(take(one, rows, axis=0), rows, axis=1), [name])
 
 
-def _square(stack: Array, rows: np.ndarray, kernel: int) -> Array:
-    """Rows and columns of one precomputed kernel, (n_view, n_view, 1)."""
-    one = stack[:, :, kernel : kernel + 1]
+def take(stack: Array, rows: np.ndarray, axis: int) -> Array:
+    """The entries of an axis of a stack (m, n, p) that ``rows`` selects."""
     if np.all(rows):
-        return one
+        return stack
     xp = namespace(stack)
     index = xp.asarray(np.flatnonzero(rows), device=device(stack))
-    return xp.take(xp.take(one, index, axis=0), index, axis=1)
+    return xp.take(stack, index, axis=axis)
 
 
-@dataclass
 class ExpertPanel:
     """Predictions of all experts for the training rows, and what new rows need.
 
-    Attributes
+    Parameters
     ----------
+    maps : ViewMaps
+        The kernels.
     target : ndarray of shape (n, k)
         Class coordinates.
     classes : ndarray of shape (k,)
         Class labels.
+    zero : bool
+        Whether missing views count as rows of zeros.
+
+    Attributes
+    ----------
     observed : ndarray of bool of shape (n, p)
         Which experts have each row.
     allowed : ndarray of bool of shape (p, k)
@@ -167,59 +156,25 @@ class ExpertPanel:
         The training rows in each expert's order: those with its kernel come first.
     scale : ndarray of shape (p,)
         Factor that keeps the trace of each kernel at n when rows of zeros are added.
-    experts : dict of int to Expert
-        The experts by number, with all their candidate noise levels.
     """
 
-    target: np.ndarray
-    classes: np.ndarray
-    observed: np.ndarray
-    allowed: np.ndarray
-    noise: np.ndarray
-    amplitude: np.ndarray
-    intercept: np.ndarray
-    log_density: np.ndarray
-    mean: np.ndarray
-    variance: np.ndarray
-    held_out: np.ndarray
-    coef: list[Array | None]
-    rows: list[np.ndarray]
-    scale: np.ndarray
-    experts: dict[int, Expert] = field(default_factory=dict)
-
-    @classmethod
-    def empty(
-        cls, maps: ViewMaps, target: np.ndarray, classes: np.ndarray, zero: bool
-    ) -> ExpertPanel:
-        """A panel of p experts without predictions yet."""
+    def __init__(
+        self, maps: ViewMaps, target: np.ndarray, classes: np.ndarray, zero: bool
+    ) -> None:
         (n, k), p = target.shape, len(maps.names)
         seen = maps.observed[:, maps.view_of]  # (n, p)
-        table = np.full((n, p, k), np.nan)
-        flat = np.zeros((p, k))
-        counts = seen.sum(axis=0)
-        order = [
-            np.concatenate([np.flatnonzero(column), np.flatnonzero(~column)])
-            for column in seen.T
-        ]
-        return cls(
-            target=target,
-            classes=classes,
-            observed=np.ones_like(seen) if zero else seen.copy(),
-            allowed=np.zeros((p, k), dtype=bool),
-            noise=flat.copy(),
-            amplitude=flat.copy(),
-            intercept=flat.copy(),
-            log_density=table.copy(),
-            mean=table.copy(),
-            variance=table.copy(),
-            held_out=table.copy(),
-            coef=[None] * p,
-            rows=[
-                rows if zero else rows[:count]
-                for rows, count in zip(order, counts, strict=True)
-            ],
-            scale=n / counts if zero else np.ones(p),
-        )
+        self.target, self.classes = target, classes
+        self.observed = np.ones_like(seen) if zero else seen
+        self.allowed = np.zeros((p, k), dtype=bool)
+        self.noise, self.amplitude, self.intercept = np.zeros((3, p, k))
+        empty = np.full((4, n, p, k), np.nan)
+        self.log_density, self.mean, self.variance, self.held_out = empty
+        self.coef: list[Array | None] = [None] * p
+        self.rows = [np.flatnonzero(own) for own in seen.T]
+        self.scale = np.ones(p)
+        if zero:
+            self.rows = [np.argsort(~own, kind="stable") for own in seen.T]
+            self.scale = n / seen.sum(axis=0)
 
     def path(self, e: int, gram: Array) -> PredictivePath:
         """Expert ``e`` at all noise levels; its centred kernel is (n_view, n_view)."""
@@ -230,7 +185,8 @@ class ExpertPanel:
 
     def settle(self, e: int, expert: Expert, like: Array) -> None:
         """Record the predictions of expert ``e``."""
-        rows, seen = self.rows[e], self._kernel_rows(e)
+        rows = self.rows[e]
+        seen = round(len(rows) / float(self.scale[e]))  # rows with the kernel
         self.noise[e], self.amplitude[e] = expert.noise, expert.amplitude
         self.log_density[rows, e], self.mean[rows, e] = expert.log_density, expert.mean
         self.variance[rows, e] = expert.variance
@@ -244,12 +200,11 @@ class ExpertPanel:
         This takes two rows of the class, so that one remains when the other is left
         out (or one, if the class has no more), and at least one row of another class.
         """
-        k = self.allowed.shape[1]
-        sizes = np.bincount(codes, minlength=k)
-        for e in maps.active:
-            own = maps.observed[:, maps.view_of[e]]
-            counts = np.bincount(codes[own], minlength=k)
-            self.allowed[e] = (counts >= np.minimum(2, sizes)) & (counts < own.sum())
+        of_class = np.eye(self.allowed.shape[1])[codes]  # (n, k)
+        counts = maps.observed[:, maps.view_of[maps.active]].T @ of_class
+        rows = counts.sum(axis=1, keepdims=True)
+        enough = np.minimum(2, of_class.sum(axis=0))
+        self.allowed[maps.active] = (counts >= enough) & (counts < rows)
 
     def remarks(self, maps: ViewMaps) -> Iterator[str]:
         """One sentence per view whose experts cannot predict some class."""
@@ -265,32 +220,25 @@ class ExpertPanel:
                     "0 there"
                 )
 
-    def _kernel_rows(self, e: int) -> int:
-        """Number of an expert's rows that have its kernel; they come first."""
-        return round(len(self.rows[e]) / float(self.scale[e]))
-
 
 def ask_experts(
     maps: ViewMaps,
     codes: np.ndarray,
     classes: np.ndarray,
-    options: MixtureOptions,
+    zero: bool,
+    settle: Callable[[int, PredictivePath], Expert],
     progress: Progress,
-    settle: Callable[[int, PredictivePath], Expert] | None = None,
 ) -> ExpertPanel:
     """Fit one expert per kernel; each remark is added to ``maps`` with a warning.
 
-    The rows have the class codes ``codes`` (n,) of the labels ``classes`` (k,).
-    ``settle(e, path)``, if given, chooses the noise levels instead of ``options``.
+    The rows have the class codes ``codes`` (n,) of the labels ``classes`` (k,); with
+    ``zero``, missing views count as rows of zeros. ``settle(e, path)`` chooses the
+    noise levels of expert ``e``.
     """
     target = class_target(codes, len(classes))
-    panel = ExpertPanel.empty(maps, target, classes, options.missing == "zero")
+    panel = ExpertPanel(maps, target, classes, zero)
     for e, gram in maps.fit(progress):
-        path = panel.path(e, gram)
-        expert = options.expert(path) if settle is None else settle(e, path)
-        panel.settle(e, expert, gram)
-        if options.noise == "em":
-            panel.experts[e] = expert
+        panel.settle(e, settle(e, panel.path(e, gram)), gram)
     panel.allow(codes, maps)
     for remark in panel.remarks(maps):
         maps.remarks.append(remark)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -10,11 +10,9 @@ import numpy as np
 from kernelweave._array import Array, device, from_numpy, namespace, to_numpy
 from kernelweave._memory import numbered, row_chunks
 from kernelweave.kernels.maps.kernel_map import FeatureSource, Source
-from kernelweave.models.mixture.experts import ViewMaps
+from kernelweave.models.mixture.experts import ViewMaps, take
 from kernelweave.models.mixture.weights import Mixture
-from kernelweave.views.missing import ObservedViews, fill_rows, take_rows
-
-__all__ = ["MixtureProjector", "posterior_weights", "prior_weights"]
+from kernelweave.views.missing import ObservedViews, fill_rows
 
 #: Deviations of a diagonal from 1, and of entries from 0, up to this are rounding.
 SAME_SIMILARITY = 1e-6
@@ -94,15 +92,11 @@ class MixtureProjector:
 
     def project(self, data: ObservedViews, local: bool) -> Array:
         """Combined means (m, k) of rows, with posterior weights if ``local``."""
-        parts, first = [], 0
-        for rows, seen in self._chunks(data):
-            with numbered(first):
-                means, similarity = self._speak(rows, seen, local)
-            xp = namespace(means)
-            share = from_numpy(self._share(seen, similarity), means)
-            parts.append(xp.sum(share * means, axis=1))
-            first += len(seen)
-        return xp.concat(parts)
+        parts = []
+        for means, share in self._parts(data, local):
+            weighted = from_numpy(share, means) * means
+            parts.append(namespace(means).sum(weighted, axis=1))
+        return namespace(*parts).concat(parts)
 
     def shares(self, data: ObservedViews, local: bool, own: bool = False) -> np.ndarray:
         """Weights (m, p, k) of the experts for rows; posterior ones if ``local``.
@@ -113,15 +107,31 @@ class MixtureProjector:
         if not local:
             return self._share(data.observed, None)
         self._check_similar()
-        parts, first = [], 0
-        for rows, seen in self._chunks(data):
-            _, similarity = self._speak(rows, seen, True)
-            if own:  # the similarity of a row to itself is 1
-                similarity = similarity - self.responsibilities[first:][: len(seen)]
-                similarity = np.maximum(similarity, 0.0)
-            parts.append(self._share(seen, similarity))
-            first += len(seen)
-        return np.concatenate(parts)
+        return np.concatenate([share for _, share in self._parts(data, True, own)])
+
+    def _parts(
+        self, data: ObservedViews, local: bool, own: bool = False
+    ) -> Iterator[tuple[Array, np.ndarray]]:
+        """Means and weights (m, p, k) of the experts, one chunk of rows at a time."""
+        longest = max(one.source.n_samples for one in self.maps.maps)
+        for part in row_chunks(len(data.observed), longest):
+            seen = data.observed[part]
+            rows = [
+                self._view(data.blocks, v, part, seen) for v in range(seen.shape[1])
+            ]
+            with numbered(part.start):
+                means, similarity = self._speak(rows, seen, local)
+            if similarity is not None and own:  # the similarity of a row to itself is 1
+                similarity = np.maximum(similarity - self.responsibilities[part], 0.0)
+            yield means, self._share(seen, similarity)
+
+    def _view(self, blocks: Any, v: int, part: slice, seen: np.ndarray) -> Any:
+        """Some rows of view ``v``, in the form that its kernels accept."""
+        source = self.maps.maps[v].source
+        if isinstance(source, FeatureSource):
+            return [fill_rows(blocks[v][part, :], seen[:, v], source.blocks[0][0, :])]
+        # the columns of the training rows that have the kernel
+        return take(blocks[part, :, v : v + 1], self.maps.observed[:, v], axis=1)
 
     def _check_similar(self) -> None:
         """Refuse precomputed kernels whose entries are not similarities."""
@@ -149,32 +159,6 @@ class MixtureProjector:
         if similarity is None:
             return prior
         return self.localise(prior, np.where(usable, similarity, 0.0), self.mass)
-
-    def _chunks(self, data: ObservedViews) -> Any:
-        """Chunks of rows, one array per view, and which views each row has."""
-        m = len(data.observed)
-        longest = max(one.source.n_samples for one in self.maps.maps)
-        for part in row_chunks(m, longest):
-            seen = data.observed[part]
-            rows = []
-            for v, one in enumerate(self.maps.maps):
-                if isinstance(one.source, FeatureSource):
-                    filler = one.source.blocks[0][0, :]
-                    rows.append(
-                        [fill_rows(data.blocks[v][part, :], seen[:, v], filler)]
-                    )
-                else:
-                    rows.append(self._columns(data.blocks[part, :, v : v + 1], v))
-            yield rows, seen
-
-    def _columns(self, stack: Array, v: int) -> Array:
-        """The columns for training rows that have the precomputed kernel ``v``."""
-        xp, kept = namespace(stack), self.maps.observed[:, v]
-        if np.all(kept):
-            return stack
-        return xp.permute_dims(
-            take_rows(xp.permute_dims(stack, (1, 0, 2)), kept), (1, 0, 2)
-        )
 
     def _speak(
         self, rows: list[Any], seen: np.ndarray, similar: bool

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from kernelweave._array import Array, from_numpy, namespace
 from kernelweave.criteria.mixture import MixtureLikelihood
-from kernelweave.models.mixture.experts import ExpertPanel, ViewMaps, ask_experts
-from kernelweave.models.mixture.options import MixtureOptions
-from kernelweave.models.shared.base import Progress
-from kernelweave.solvers.certify import Certificate, TraceRow, relative_gap
+from kernelweave.fits.predictive import Expert
+from kernelweave.models.mixture.experts import ExpertPanel
+from kernelweave.solvers.certify import (
+    Callback,
+    Certificate,
+    LocalSolution,
+    relative_gap,
+)
 from kernelweave.solvers.mixture import (
     residual_moments,
     stack,
@@ -23,42 +27,10 @@ from kernelweave.solvers.mixture import (
 from kernelweave.solvers.solve import solve
 from kernelweave.weights import Simplex
 
-__all__ = ["Mixture", "Outcome", "learn_mixture", "summarise"]
-
-Callback = Callable[[TraceRow], object]
 #: Rounds that alternate between noise and weights; each increases the likelihood.
 MAX_ROUNDS = 100
 #: Tables of densities with at least this many entries are solved on the device.
 LARGE_TABLE = 10**6
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """Weights of one class, or of all classes, and how good they are.
-
-    Attributes
-    ----------
-    weights : ndarray of shape (p,)
-        Weights; zero for experts that may not predict the class.
-    value, lower_bound : float
-        Value and its bound, in nats per row for likelihoods; NaN bound if not concave.
-    converged : bool
-        Whether the tolerance was reached.
-    status : str
-        The outcome as a sentence.
-    n_iter : int
-        Iterations.
-    stationarity : float or None
-        Measure of stationarity, for problems that are not concave.
-    """
-
-    weights: np.ndarray
-    value: float
-    lower_bound: float
-    converged: bool
-    status: str
-    n_iter: int
-    stationarity: float | None = None
 
 
 @dataclass(frozen=True)
@@ -90,7 +62,7 @@ class Mixture:
         cls,
         panel: ExpertPanel,
         weights: np.ndarray,
-        outcomes: list[Outcome],
+        outcomes: list[LocalSolution],
         problem: str,
     ) -> Mixture:
         """The mixture with learned ``weights`` (p, k), and its certificate."""
@@ -107,36 +79,31 @@ class Mixture:
         return cls(panel, weights, np.stack(shares, axis=2), certificate, n_iter)
 
 
-def learn_mixture(
-    maps: ViewMaps,
-    codes: np.ndarray,
-    classes: np.ndarray,
-    options: MixtureOptions,
-    progress: Progress,
-) -> Mixture:
-    """Fit the experts, then their weights: Eq. 16 over leave-one-out densities."""
-    panel = ask_experts(maps, codes, classes, options, progress)
-    weights, outcomes = learn_weights(panel, options, maps.like, progress.iteration)
-    return Mixture.of(panel, weights, outcomes, options.problem(len(weights)))
-
-
 def learn_weights(
-    panel: ExpertPanel, options: MixtureOptions, like: Array, callback: Callback
-) -> tuple[np.ndarray, list[Outcome]]:
-    """Weights (p, k) of all experts; noise="em" also updates the panel's noise."""
+    model: Any,
+    panel: ExpertPanel,
+    experts: dict[int, Expert],
+    like: Array,
+    callback: Callback,
+) -> tuple[np.ndarray, list[LocalSolution]]:
+    """Weights (p, k) of all experts, with the parameters of :class:`MixtureKDA`.
+
+    With noise="em" the noise levels in the panel change, too; ``experts`` have all
+    candidate levels.
+    """
     p, k = panel.allowed.shape
     weights = np.zeros((p, k))
-    shared = options.weights == "shared"
+    shared = model.weights == "shared"
     groups = [list(range(k))] if shared else [[c] for c in range(k)]
     outcomes = []
     for classes in groups:
         members = np.flatnonzero(np.all(panel.allowed[:, classes], axis=1))
         _check_members(members, panel.classes[classes])
-        if options.weights == "uniform":
+        if model.weights == "uniform":
             weights[np.ix_(members, np.array(classes))] = 1.0 / len(members)
             continue
-        group = _Group(options, panel, members, classes, like, callback)
-        outcome = group.stacked() if options.weights == "stacking" else group.likely()
+        group = _Group(model, panel, experts, members, classes, like, callback)
+        outcome = group.stacked() if model.weights == "stacking" else group.likely()
         weights[:, classes] = outcome.weights[:, None]
         outcomes.append(outcome)
     return weights, outcomes
@@ -146,8 +113,9 @@ def learn_weights(
 class _Group:
     """The problem of a group of classes that share weights."""
 
-    options: MixtureOptions
+    model: Any
     panel: ExpertPanel
+    experts: dict[int, Expert]
     members: np.ndarray  # the experts that may predict all these classes
     classes: list[int]
     like: Array
@@ -163,10 +131,10 @@ class _Group:
         """Which members have each of these rows."""
         return self.panel.observed[:, self.members][self.rows]
 
-    def likely(self) -> Outcome:
+    def likely(self) -> LocalSolution:
         """Maximise the likelihood of leave-one-out densities."""
         outcome = self._solve()
-        if self.options.noise != "em":
+        if self.model.noise != "em":
             return outcome
         for _ in range(MAX_ROUNDS):
             if not self._move_noise(outcome.weights):
@@ -174,20 +142,29 @@ class _Group:
             outcome = self._solve(outcome.n_iter)
         return outcome
 
-    def stacked(self) -> Outcome:
+    def stacked(self) -> LocalSolution:
         """Minimise the leave-one-out squared error of the mean."""
         (c,) = self.classes
         residual = self.panel.target[:, None, c] - self.panel.mean[:, self.members, c]
         moments = residual_moments(residual[self.rows], self.seen)
         found, value, lower = stack(moments)
         gap = relative_gap(value, lower) if value > 0 else 0.0
-        converged = gap <= self.options.tol
+        converged = gap <= self.model.tol
         status = f"{'optimal' if converged else 'stopped'}: relative gap {gap:.1e}"
-        return Outcome(self._spread(found), value, lower, converged, status, 1)
+        return LocalSolution(
+            weights=self._spread(found),
+            value=value,
+            lower_bound=lower,
+            stationarity=np.nan,
+            converged=converged,
+            status=status,
+            n_iter=1,
+        )
 
-    def _solve(self, before: int = 0) -> Outcome:
-        options, host = self.options, self._table()
-        prior = float(options.concentration) * len(host) / len(self.members)
+    def _solve(self, before: int = 0) -> LocalSolution:
+        """The best weights for the current densities, after ``before`` iterations."""
+        model, host = self.model, self._table()
+        prior = float(model.concentration) * len(host) / len(self.members)
         # Steps on a small table take microseconds, less than calls to a device would.
         table: Array = host
         if host.size >= LARGE_TABLE:
@@ -197,32 +174,26 @@ class _Group:
             found = solve(
                 criterion,
                 Simplex(),
-                method=options.solver,
-                tol=options.tol,
-                max_iter=options.max_iter,
+                method=model.solver,
+                tol=model.tol,
+                max_iter=model.max_iter,
                 callback=self.callback,
             )
-            return Outcome(
-                self._spread(found.weights),
-                found.value + criterion.offset,
-                found.lower_bound + criterion.offset,
-                found.converged,
-                found.status,
-                before + found.n_iter,
+            return LocalSolution(
+                weights=self._spread(found.weights),
+                value=found.value + criterion.offset,
+                lower_bound=found.lower_bound + criterion.offset,
+                stationarity=np.nan,
+                converged=found.converged,
+                status=found.status,
+                n_iter=before + found.n_iter,
             )
-        limit = {} if options.max_iter is None else {"max_iter": options.max_iter}
+        limit = {} if model.max_iter is None else {"max_iter": model.max_iter}
         result = truncated_em(
-            table, self.seen, prior, tol=options.tol, callback=self.callback, **limit
+            table, self.seen, prior, tol=model.tol, callback=self.callback, **limit
         )
-        return Outcome(
-            self._spread(result.weights),
-            result.value,
-            float("nan"),
-            result.converged,
-            result.status,
-            before + result.n_iter,
-            result.stationarity,
-        )
+        weights = self._spread(result.weights)
+        return replace(result, weights=weights, n_iter=before + result.n_iter)
 
     def _table(self) -> np.ndarray:
         """Log densities (rows, members), summed over the classes of the group."""
@@ -238,7 +209,7 @@ class _Group:
         )
         moved = False
         for e in self.members:
-            expert, own = panel.experts[e], share[panel.rows[e], e]
+            expert, own = self.experts[e], share[panel.rows[e], e]
             score = np.einsum("i,gic->gc", own, expert.tables)
             level = np.searchsorted(expert.grid.noises, panel.noise[e])
             columns = np.arange(score.shape[1])
@@ -258,7 +229,7 @@ class _Group:
         return full
 
 
-def summarise(outcomes: list[Outcome], problem: str) -> Certificate:
+def summarise(outcomes: list[LocalSolution], problem: str) -> Certificate:
     """One certificate for all classes: their values add up.
 
     A log density has no natural zero, so the gap is relative to the value or to 1,
@@ -266,7 +237,7 @@ def summarise(outcomes: list[Outcome], problem: str) -> Certificate:
     """
     value = sum(outcome.value for outcome in outcomes)
     lower = sum(outcome.lower_bound for outcome in outcomes)
-    measures = [o.stationarity for o in outcomes if o.stationarity is not None]
+    measures = [o.stationarity for o in outcomes if not np.isnan(o.stationarity)]
     open_ones = [c for c, outcome in enumerate(outcomes) if not outcome.converged]
     gap = (value - lower) / max(1.0, abs(value))
     if open_ones:

@@ -1,4 +1,4 @@
-"""What all estimators share: views, a kernel map, tags, progress, fits undone."""
+"""The base classes of the estimators: what all share, classifiers, discriminants."""
 
 from __future__ import annotations
 
@@ -10,12 +10,19 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import (
+    ClassifierMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+)
 from sklearn.callback import CallbackSupportMixin, with_callbacks
+from sklearn.metrics import accuracy_score
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from kernelweave._array import (
     Array,
+    as_float,
     device,
     from_numpy,
     is_array,
@@ -24,38 +31,25 @@ from kernelweave._array import (
     to_numpy,
 )
 from kernelweave.exceptions import KernelWeaveConvergenceWarning
-from kernelweave.kernels.banks.dense import DenseBank
-from kernelweave.kernels.maps.kernel_map import Source
-from kernelweave.models.shared.inputs import (
-    COMMON,
-    TrainingRows,
-    check_parameters,
-    read_rows,
-    split_observed,
-)
-from kernelweave.models.shared.learner import Columns, Trained
+from kernelweave.fits.gaussians import ClassGaussians
+from kernelweave.fits.ridge import KernelFit, principal_axes
+from kernelweave.models.shared.inputs import RowMap, read_kernels, split_blocks
+from kernelweave.models.shared.learner import Choice, Fitted, Trained
+from kernelweave.models.streaming.dask import predict_lazily
 from kernelweave.solvers.certify import Certificate, TraceRow
-from kernelweave.views.columns import is_precomputed
+from kernelweave.views.columns import is_dask, is_precomputed
 from kernelweave.views.composition import ViewsParamsMixin
-from kernelweave.views.missing import precomputed_with_missing
-from kernelweave.views.precomputed import validate_precomputed
-from kernelweave.views.validate import split_views, validate_new
-
-__all__ = [
-    "KernelModel",
-    "KernelTransformer",
-    "Progress",
-    "all_or_nothing",
-    "fit_method",
-]
+from kernelweave.views.missing import ObservedViews
+from kernelweave.views.validate import validate_new
 
 
 def all_or_nothing(method: Callable[..., Any]) -> Callable[..., Any]:
     """A method that changes an estimator completely or, if it fails, not at all.
 
-    A fit sets its attributes one by one; an error, a keyboard interrupt or a warning
-    turned into an error would leave a mixture of new and old ones. In that case all of
-    them are restored, and so is the state of a ``RandomState`` that was drawn from.
+    A fit assigns its results at the end, but scikit-learn notes the columns of X at the
+    beginning: an error, a keyboard interrupt or a warning turned into an error would
+    leave a mixture of new and old attributes. In that case all of them are restored,
+    and so is the state of a ``RandomState`` that was drawn from.
     Saving references is enough: a fit creates new objects and never modifies those of
     an earlier fit.
     """
@@ -147,9 +141,12 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
     missing: str = "error"
     features: str = "auto"
     verbose: int
+    _multi_output: bool = False  # whether y may have several columns
     kernel_map_: Any
     dual_coef_: Array
     feature_coef_: Array
+    classes_: np.ndarray
+    _learn: Callable[..., Trained]
 
     set_params = all_or_nothing(ViewsParamsMixin.set_params)
 
@@ -160,28 +157,13 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
         tags.input_tags.three_d_array = precomputed
         tags.input_tags.allow_nan = self.missing != "error"
         tags.input_tags.sparse = self.features != "auto" and not precomputed
+        tags.target_tags.required = True
+        tags.target_tags.multi_output = self._multi_output
         tags.array_api_support = True
-        if tags.transformer_tags is not None:
-            tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "kernel_weights_")
-
-    def _open(self, X: Any) -> Source:
-        """Validate X and fix the kernel parameters, without computing any kernel."""
-        check_parameters(self, COMMON)
-        rows = read_rows(self, X)
-        self._views, self._positions = rows.views, rows.positions
-        return rows.source
-
-    def _fit_bank(self, source: Source, progress: Progress) -> DenseBank:
-        """Compute all kernels; sets ``kernel_map_`` and the names."""
-        rows = TrainingRows.of(source, self._views, self._positions)
-        self.kernel_map_, bank = rows.kernels(self, progress.kernel)
-        self.kernel_names_ = list(source.names)
-        self._like = rows.like
-        return bank
 
     def _forget(self) -> None:
         """Drop the results of an earlier fit, but keep what is known of the columns."""
@@ -190,42 +172,114 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
         for name in (*results, "_portions"):
             self.__dict__.pop(name, None)
 
-    def _rows(self, X: Any, method: str) -> Any:
-        """Validate rows at prediction, in the form that ``kernel_map_`` projects."""
-        check_is_fitted(self)
-        if is_array(X):
-            self._check_home(X, method)
-        if is_precomputed(self.views):
-            p = len(self.kernel_names_)
-            if self.missing == "error":
-                return validate_precomputed(self, X, reset=False, n_kernels=p)[0]
-            trained = self.kernel_map_.observed
-            return precomputed_with_missing(
-                self, X, reset=False, n_kernels=p, trained=trained
-            )[0]
-        dtype = self._like.dtype
-        explicit = hasattr(self, "feature_coef_")  # explicit features of sparse rows
-        X, positions = validate_new(
-            self, X, self._views, self._positions, sparse=explicit
-        )
-        if explicit or self.missing == "error":
-            return split_views(X, self._views, positions, dtype=dtype)
-        return split_observed(X, self._views, positions, dtype)
+    def _set_columns(self, rows: RowMap) -> None:
+        self._views, self._positions = rows.views, rows.positions
+        if rows.noted:
+            self.__dict__.pop("feature_names_in_", None)
+            self.__dict__.update(rows.noted)
 
-    def _check_home(self, X: Array, method: str) -> None:
-        if not same_home(X, self._like):
+    def _set_weights(
+        self, rows: RowMap, weights: np.ndarray, classes: np.ndarray | None = None
+    ) -> None:
+        """Set kernels, weights and classes in place of those of an earlier fit.
+
+        ``weights`` has one entry per kernel of the bank.
+        """
+        self._forget()
+        self._set_columns(rows)
+        self.kernel_map_, self._like = rows.kernel_map, rows.like
+        self.kernel_names_ = list(rows.kernel_map.names)
+        weights = rows.kernel_map.spread(weights)
+        self.kernel_weights_ = from_numpy(weights, rows.like)
+        self.view_weights_: dict[str, float] = {}
+        for view, weight in zip(rows.kernel_map.view_names, weights, strict=True):
+            self.view_weights_[view] = self.view_weights_.get(view, 0.0) + float(weight)
+        if classes is not None:
+            self.classes_ = classes
+
+    def _set_trained(self, trained: Trained) -> None:
+        """Set the results of a fit, in place of an earlier one."""
+        fitted, choice = trained.fitted, trained.fitted.choice
+        self._set_weights(trained.rows, choice.weights, fitted.classes)
+        self.alpha_, self.n_iter_ = float(choice.alpha), int(choice.n_iter)
+        self.loo_error_ = fitted.loo_error
+        if trained.report is not None:  # a learner
+            self.features_, self.norm_ = trained.report, choice.norm
+        for name in ("dual_coef", "feature_coef", "intercept"):
+            if getattr(fitted, name) is not None:
+                setattr(self, f"{name}_", getattr(fitted, name))
+        if fitted.gaussians is not None:
+            self._set_gaussians(fitted.gaussians)
+        self._set_certificate(choice.certificate)
+
+    def _fit_portions(self, X: Any, y: Any, portions: Any, moments: Any) -> None:
+        """Keep the rows of ``partial_fit`` so far; learn from their moments, if given.
+
+        Subclasses define ``_learn(rows, callback)``, which returns :class:`Trained`.
+        """
+        if portions.is_first:
+            self._forget()
+        if moments is not None:
+            progress = Progress(self, X, y)
+            self._set_trained(self._learn(moments, progress.iteration))
+            progress.end()
+        self._set_columns(portions.intake.row_map(None))
+        self._portions = portions
+
+    def _set_gaussians(self, gaussians: ClassGaussians) -> None:
+        self.gaussians_, self.loo_score_ = gaussians, gaussians.loo_score
+        if gaussians.remark is not None:
+            self.kernel_map_.remarks.append(gaussians.remark)
+
+    def _set_certificate(
+        self, certificate: Certificate | None, warn: bool = True
+    ) -> None:
+        if certificate is None:
+            return
+        self.certificate_ = certificate.with_remarks(self.kernel_map_.remarks)
+        if warn and not certificate.converged:
+            warnings.warn(
+                f"{type(self).__name__}: {certificate.status}",
+                KernelWeaveConvergenceWarning,
+                stacklevel=4,
+            )
+
+    def _observed_rows(self, X: Any, method: str) -> ObservedViews:
+        """Validate rows at prediction; ``method`` is for messages."""
+        check_is_fitted(self)
+        if is_array(X) and not same_home(X, self._like):
             raise ValueError(
                 f"Inputs passed to {type(self).__name__}.{method}() must use the same "
                 "namespace and the same device as those passed to fit(): it was fitted "
                 f"on {_home(self._like)}, but X is {_home(X)}; move X there, or fit "
                 "again where X is"
             )
+        if is_precomputed(self.views):
+            trained = getattr(self.kernel_map_, "observed", None)
+            p = len(self.kernel_names_)
+            return read_kernels(self, X, reset=False, n_kernels=p, trained=trained)[0]
+        explicit = hasattr(self, "feature_coef_")  # then rows may be sparse
+        X, positions = validate_new(
+            self, X, self._views, self._positions, sparse=explicit
+        )
+        return split_blocks(self, X, self._views, positions, self._like.dtype)
+
+    def _rows(self, X: Any, method: str) -> Any:
+        """Validated rows, in the form that ``kernel_map_`` projects."""
+        data = self._observed_rows(X, method)
+        return data.blocks if self.missing == "error" else data
 
     def _predict_target(self, X: Any, method: str) -> Array:
-        """``sum_i w_i G_i(X) dual_coef``, (m, k); ``method`` is for messages."""
+        """``sum_i w_i G_i(X) dual_coef``, (m, k)."""
         rows = self._rows(X, method)
         weights = to_numpy(self.kernel_weights_)
         return self.kernel_map_.project(rows, weights, self._coef)
+
+    def _inner_products(self, X: Any, Z: Any) -> Array:
+        """``z(x)' z(z)`` of the projections of rows X and Z, or of X and X."""
+        left = self._predict_target(X, "kernel")
+        right = left if Z is None else self._predict_target(Z, "kernel")
+        return left @ right.T
 
     @property
     def _coef(self) -> Array:
@@ -233,53 +287,207 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
         coef = getattr(self, "feature_coef_", None)
         return self.dual_coef_ if coef is None else coef
 
-    def _set_weights(self, weights: np.ndarray) -> None:
-        """Set ``kernel_weights_`` (p,) and ``view_weights_`` from the bank's."""
-        weights = self.kernel_map_.spread(weights)
-        self.kernel_weights_ = from_numpy(weights, self._like)
-        self.view_weights_: dict[str, float] = {}
-        for view, weight in zip(self.kernel_map_.view_names, weights, strict=True):
-            self.view_weights_[view] = self.view_weights_.get(view, 0.0) + float(weight)
-
-    def _set_trained(self, trained: Trained) -> None:
-        """Set the results of a fit, in place of an earlier one."""
-        self._forget()
-        fitted, choice = trained.fitted, trained.fitted.learned.choice
-        self._set_columns(trained.columns)
-        self._like = trained.like
-        self.kernel_map_ = trained.kernel_map
-        self.kernel_names_ = list(trained.kernel_map.names)
-        self._set_weights(choice.weights)
-        self.alpha_, self.n_iter_ = float(choice.alpha), int(choice.n_iter)
-        self.loo_error_ = fitted.loo_error
-        if fitted.dual_coef is not None:
-            self.dual_coef_ = fitted.dual_coef
-        if fitted.feature_coef is not None:
-            self.feature_coef_ = fitted.feature_coef
-        if trained.report is not None:
-            self.features_ = trained.report
-
-    def _set_columns(self, columns: Columns) -> None:
-        self._views, self._positions = columns.views, columns.positions
-        if columns.noted:
-            self.__dict__.pop("feature_names_in_", None)
-            self.__dict__.update(columns.noted)
-
-    def _set_portions(self, portions: Any) -> None:
-        """Keep the sums over the rows of ``partial_fit`` so far."""
-        self._set_columns(portions.intake.columns())
-        self._portions = portions
-
-    def _set_certificate(self, certificate: Certificate) -> None:
-        self.certificate_ = certificate.with_remarks(self.kernel_map_.remarks)
-        if not certificate.converged:
-            warnings.warn(
-                f"{type(self).__name__}: {certificate.status}",
-                KernelWeaveConvergenceWarning,
-                stacklevel=4,
-            )
+    @property
+    def _n_features_out(self) -> int:
+        return int(self._coef.shape[1])
 
 
 def _home(x: Array) -> str:
     library = namespace(x).__name__.removeprefix("array_api_compat.")
     return f"an array of {library} on {device(x)}"
+
+
+def lazily(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a method of rows X return a lazy Dask array when X is a Dask collection."""
+
+    @functools.wraps(method)
+    def now_or_later(self: Any, X: Any) -> Any:
+        if is_dask(X):
+            return predict_lazily(self, method.__name__, X)
+        return method(self, X)
+
+    return now_or_later
+
+
+#: Generic code tries classifiers with probabilities on feature tables, which are not
+#: valid precomputed kernels. With "precomputed" the method appears only once fitted.
+hidden_until_fitted = available_if(
+    lambda self: hasattr(self, "classes_") or not is_precomputed(self.views)
+)
+
+
+class KernelClassifier(ClassifierMixin, KernelModel):
+    """Base class of the classifiers; subclasses provide the class scores."""
+
+    #: Scores (m, k) of rows, one column per class, the largest wins.
+    _class_scores: Callable[[Any], Array]
+
+    @lazily
+    def predict(self, X: Any) -> Array:
+        """Predict labels.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (m, d), or kernels of shape (m, n[, p])
+            Rows.
+
+        Returns
+        -------
+        labels : array of shape (m,)
+            In the namespace of X if labels are numbers, otherwise NumPy.
+        """
+        scores = self._class_scores(X)
+        return self._decode(namespace(scores).argmax(scores, axis=1))
+
+    def _decode(self, codes: Array) -> Array:
+        """Labels of class codes (m,), on the codes' device if labels are numbers."""
+        if self.classes_.dtype.kind in "OUSb":
+            return self.classes_[to_numpy(codes)]
+        xp = namespace(codes)
+        return xp.take(xp.asarray(self.classes_, device=device(codes)), codes)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Accuracy.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (m, d), or kernels of shape (m, n[, p])
+            Rows.
+        y : array-like of shape (m,)
+            True labels.
+        sample_weight : array-like of shape (m,), default=None
+            Weights of the rows in the mean.
+
+        Returns
+        -------
+        score : float
+            Fraction of rows predicted correctly.
+        """
+        truth = to_numpy(y) if is_array(y) else y
+        predicted = to_numpy(self.predict(X))
+        return float(accuracy_score(truth, predicted, sample_weight=sample_weight))
+
+
+def fit_discriminant(
+    choice: Choice,
+    fit: KernelFit,
+    target: Array,
+    classes: np.ndarray,
+    codes: np.ndarray,
+) -> Fitted:
+    """Rotate a fit to the target (n, k - 1) to discriminant axes; fit the Gaussians.
+
+    The most discriminating axis comes first; ``codes`` (n,) are the rows' classes.
+    """
+    axes = principal_axes(fit.coef, target)
+    # The mean of the other rows' targets is -t_i / (n - 1): left in, it would reveal
+    # the label of a row, with the wrong sign. So all rows share one intercept.
+    others = 1.0 / (len(codes) - 1)
+    held_out = to_numpy((target * (1.0 + others) - fit.loo_residual) @ axes)
+    return Fitted(
+        choice,
+        float(np.mean(to_numpy(fit.loo_residual) ** 2)),
+        dual_coef=fit.coef @ axes,
+        classes=classes,
+        gaussians=ClassGaussians.fit(held_out, to_numpy(target @ axes), codes),
+    )
+
+
+class KernelDiscriminant(
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelClassifier
+):
+    """Classifier and transformer on a weighted sum of kernels."""
+
+    fit_transform = all_or_nothing(TransformerMixin.fit_transform)
+
+    def _log_joint(self, X: Any, method: str) -> Array:
+        projected = self._predict_target(X, method)
+        return self._where_known(self.gaussians_.log_joint(projected), projected)
+
+    def _where_known(self, scores: Array, projected: Array) -> Array:
+        """Scores (m, k), replaced by the log prior for rows that lack every view."""
+        if self.missing == "error":
+            return scores
+        # A row without any view projects to exactly zero; only the prior is known.
+        xp = namespace(projected)
+        known = xp.any(projected != 0, axis=1)[:, None]
+        log_prior = from_numpy(self.gaussians_.log_prior, projected)
+        return xp.where(known, scores, log_prior[None, :])
+
+    @lazily
+    def transform(self, X: Any) -> Array:
+        """Project rows to discriminant coordinates, or to those of the classes.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (m, d), or kernels of shape (m, n[, p])
+            Rows.
+
+        Returns
+        -------
+        Z : array of shape (m, k - 1) or (m, k)
+            Discriminant coordinates, the most discriminating first; for probabilistic
+            models, the mean of each class coordinate.
+        """
+        return self._predict_target(X, "transform")
+
+    @lazily
+    def decision_function(self, X: Any) -> Array:
+        """Log joint density of rows and classes.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (m, d), or kernels of shape (m, n[, p])
+            Rows.
+
+        Returns
+        -------
+        scores : array of shape (m,) or (m, k)
+            For two classes the log odds of ``classes_[1]``, else one column per class.
+        """
+        scores = self._log_joint(X, "decision_function")
+        return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
+
+    def _class_scores(self, X: Any) -> Array:
+        return self._log_joint(X, "predict")
+
+    @hidden_until_fitted
+    @lazily
+    def predict_proba(self, X: Any) -> Array:
+        """Class probabilities from Gaussians in the projected space.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (m, d), or kernels of shape (m, n[, p])
+            Rows.
+
+        Returns
+        -------
+        proba : array of shape (m, k)
+            Rows sum to one.
+        """
+        scores = self._log_joint(X, "predict_proba")
+        xp = namespace(scores)
+        # float64, so that probabilities sum to one whatever the dtype of X
+        wide = as_float(scores, xp.float64)
+        wide = xp.exp(wide - xp.max(wide, axis=1, keepdims=True))
+        return as_float(wide / xp.sum(wide, axis=1, keepdims=True), scores.dtype)
+
+    @lazily
+    def predict_log_proba(self, X: Any) -> Array:
+        """Logarithm of :meth:`predict_proba`, without underflow.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (m, d), or kernels of shape (m, n[, p])
+            Rows.
+
+        Returns
+        -------
+        log_proba : array of shape (m, k)
+            Log probabilities.
+        """
+        scores = self._log_joint(X, "predict_log_proba")
+        xp = namespace(scores)
+        scores = scores - xp.max(scores, axis=1, keepdims=True)
+        return scores - xp.log(xp.sum(xp.exp(scores), axis=1, keepdims=True))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
 from numbers import Integral
 from typing import Any, TypeVar
 
 import numpy as np
+from sklearn.base import is_classifier
 from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
@@ -33,30 +34,6 @@ from kernelweave.views.missing import (
 )
 from kernelweave.views.precomputed import validate_precomputed
 from kernelweave.views.validate import split_views, validate_features
-
-__all__ = [
-    "COMMON",
-    "Rule",
-    "TrainingRows",
-    "as_outputs",
-    "boolean",
-    "check_choice",
-    "check_labels",
-    "check_outputs",
-    "check_parameters",
-    "check_targets",
-    "encode_labels",
-    "number",
-    "one_of",
-    "positive",
-    "read_label_factor",
-    "read_options",
-    "read_rows",
-    "require_rows",
-    "require_targets",
-    "split_observed",
-    "whole",
-]
 
 T = TypeVar("T")
 
@@ -94,49 +71,44 @@ def positive(*words: str) -> Rule:
 
 def whole(lowest: int, optional: bool = False) -> Rule:
     """An integer of at least ``lowest``, or None if ``optional``."""
-    rule = number(f"an int >= {lowest}", lambda v: _is_int(v, lowest))
+    text = f"an int >= {lowest}"
+    rule = number(text, lambda v: isinstance(v, Integral) and int(v) >= lowest)
     if not optional:
         return rule
-    return Rule(f"None or {rule.text}", lambda v: v is None or rule.allows(v))
+    return Rule(f"None or {text}", lambda v: v is None or rule.allows(v))
 
 
-def boolean() -> Rule:
-    """True or False."""
-    return Rule("a bool", lambda v: isinstance(v, bool | np.bool_))
+boolean = Rule("a bool", lambda v: isinstance(v, bool | np.bool_))
 
-
-#: The parameters that all estimators have.
+#: Parameters that mean the same in every estimator that has them.
 COMMON = {
+    "norm": number("a number >= 1", lambda v: v >= 1),
+    "n_components": whole(1, optional=True),
+    "uncorrelated": boolean,
+    "signed": boolean,
+    "weight_bound": number("a number >= 1", lambda v: np.isfinite(v) and v >= 1),
+    "tol": number("a number > 0", lambda v: v > 0),
+    "max_iter": whole(1, optional=True),
     "psd": one_of("error", "clip", "trust"),
     "missing": one_of("error", "available", "zero"),
     "verbose": whole(0),
 }
 
 
-def check_parameters(estimator: Any, table: Mapping[str, Rule]) -> None:
-    """Refuse the first parameter whose value breaks its rule."""
-    for name, rule in table.items():
-        value = getattr(estimator, name)
-        if not rule.allows(value):
+def check_parameters(estimator: Any, **own: Rule) -> None:
+    """Refuse the first parameter whose value breaks its own or the common rule."""
+    for name, rule in {**COMMON, **own}.items():
+        if hasattr(estimator, name) and not rule.allows(getattr(estimator, name)):
             raise ValueError(
                 f"The {name!r} parameter of {type(estimator).__name__} must be "
-                f"{rule.text}; got {value!r}"
+                f"{rule.text}; got {getattr(estimator, name)!r}"
             )
 
 
-def _is_int(value: Any, lowest: int) -> bool:
-    """Whether ``value`` is an integer of at least ``lowest``."""
-    return isinstance(value, Integral) and int(value) >= lowest
-
-
-def check_choice(estimator: Any, name: str, choices: tuple[str, ...]) -> None:
-    """Refuse a parameter that is not one of ``choices``."""
-    check_parameters(estimator, {name: one_of(*choices)})
-
-
 def read_options(kind: type[T], model: Any) -> T:
-    """The dataclass ``kind`` filled with the model's current values of its fields."""
-    return kind(**{field.name: getattr(model, field.name) for field in fields(kind)})  # type: ignore[arg-type]
+    """The dataclass ``kind`` filled with the model's parameters, or its defaults."""
+    found = {f.name: getattr(model, f.name, f.default) for f in fields(kind)}  # type: ignore[arg-type]
+    return kind(**found)
 
 
 def require_targets(y: Any, owner: str) -> Any:
@@ -167,6 +139,11 @@ def encode_labels(labels: np.ndarray, owner: str) -> tuple[np.ndarray, np.ndarra
     return classes, codes.reshape(-1)
 
 
+def read_classes(X: Any, y: Any, owner: str) -> tuple[np.ndarray, np.ndarray]:
+    """The classes (k,), and the codes (n,) of the rows of X."""
+    return encode_labels(check_labels(X, y, owner), owner)
+
+
 def check_outputs(X: Any, y: Any, owner: str) -> np.ndarray:
     """The outputs of the rows of X as (n, n_outputs) in float64."""
     y = check_array(
@@ -184,7 +161,19 @@ def require_rows(outputs: np.ndarray, owner: str) -> None:
         raise ValueError(f"{owner} needs at least 2 rows; found 1 sample")
 
 
-def check_targets(X: Any, y: Any, owner: str) -> tuple[np.ndarray, str]:
+def check_targets(model: Any, X: Any, y: Any) -> np.ndarray:
+    """Labels (n,) for a classifier, outputs (n, n_outputs) for a regressor."""
+    check = check_labels if is_classifier(model) else check_outputs
+    return check(X, y, type(model).__name__)
+
+
+def require_enough(model: Any, targets: np.ndarray) -> None:
+    """Refuse targets from which nothing can be learned."""
+    check = encode_labels if is_classifier(model) else require_rows
+    check(targets, type(model).__name__)
+
+
+def check_numbers_or_labels(X: Any, y: Any, owner: str) -> tuple[np.ndarray, str]:
     """Labels or numbers as an array, and scikit-learn's type of target."""
     y = np.asarray(require_targets(y, owner))
     check_consistent_length(X, y)
@@ -210,16 +199,22 @@ def read_label_factor(
     ``kernel`` is the ``label_kernel`` of :class:`~kernelweave.SubspaceKernel`;
     ``owner`` names the estimator in messages.
     """
-    y, kind = check_targets(X, y, owner)
-    named, classes = isinstance(kernel, str), None
+    y, kind = check_numbers_or_labels(X, y, owner)
+    named = isinstance(kernel, str)
     if kind in ("binary", "multiclass") and not (named and kernel == "linear"):
         classes, codes = encode_labels(y, owner)
-        given = kernel
-        if callable(kernel):
-            given = kernel(classes[:, None], classes[:, None])
+        values = classes[:, None]
+        given = kernel(values, values) if callable(kernel) else kernel
         return label_factor(codes, len(classes), given), classes
-    if callable(kernel):
-        return _of_outputs(y, kernel, owner), None
+    if callable(kernel):  # of the distinct rows of outputs
+        values, codes = np.unique(y.reshape(len(y), -1), axis=0, return_inverse=True)
+        if len(values) < 2:
+            raise ValueError(
+                f"{owner} needs at least 2 distinct rows of outputs in y; all {len(y)} "
+                f"are {values.tolist()[0]!r}"
+            )
+        given = kernel(values, values)
+        return label_factor(codes.reshape(-1), len(values), given), None
     if not named or kernel == "indicator":
         raise ValueError(
             f"label_kernel={kernel!r} needs class labels, but y is {kind}; use "
@@ -230,83 +225,88 @@ def read_label_factor(
     return target_factor(outputs), None
 
 
-def _of_outputs(y: np.ndarray, kernel: Any, owner: str) -> np.ndarray:
-    """The factor of a function of the distinct rows of outputs."""
-    values, codes = np.unique(y.reshape(len(y), -1), axis=0, return_inverse=True)
-    if len(values) < 2:
-        raise ValueError(
-            f"{owner} needs at least 2 distinct rows of outputs in y; all {len(y)} are "
-            f"{values.tolist()[0]!r}"
-        )
-    return label_factor(codes.reshape(-1), len(values), kernel(values, values))
-
-
 @dataclass(frozen=True)
-class TrainingRows:
-    """The rows of a fit; none of their kernels has been computed yet."""
+class RowMap:
+    """How rows are read and mapped to the kernels of a fit."""
 
-    source: Source  # of raw kernels
+    kernel_map: Any  # KernelMap, FeatureKernelMap or ViewMaps
+    like: Array  # no rows, in the namespace, device and dtype of the training rows
     views: list[View]  # empty for precomputed kernels
     positions: list[list[int]]  # the columns of each view
-    like: Array  # no rows, with their namespace, device and dtype
+    #: ``n_features_in_`` and ``feature_names_in_``, if the validation of X has not set
+    #: them already.
+    noted: dict[str, Any] = field(default_factory=dict)
 
-    @classmethod
-    def of(
-        cls, source: Source, views: list[View], positions: list[list[int]]
-    ) -> TrainingRows:
-        """The rows of a source, before the source releases them."""
-        # A view of an array would keep all of it in memory.
-        return cls(source, views, positions, detached(source.like[:0, ...]))
-
-    def kernels(
-        self, model: Any, progress: Callable[[int], object]
-    ) -> tuple[KernelMap, DenseBank]:
-        """Compute all kernels; returns the map with their scales, and the bank."""
-        if model.missing == "error":
-            kernel_map = KernelMap(self.source, model.psd)
-        else:
-            signed = bool(getattr(model, "signed", False))
-            kernel_map = CompletedKernelMap(
-                self.source, model.psd, model.missing, equal_trace=signed
-            )
-        bank = kernel_map.fit(progress)
+    def kernels(self, progress: Callable[[int], object]) -> DenseBank:
+        """Compute all kernels between the training rows."""
+        bank = self.kernel_map.fit(progress)
         warn_twins(self.views, self.positions)
-        return kernel_map, bank
+        return bank
 
 
-def read_rows(model: Any, X: Any) -> TrainingRows:
-    """Validate X on behalf of ``model`` and fix the kernel parameters."""
-    gaps = model.missing != "error"
+def read_rows(model: Any, X: Any) -> RowMap:
+    """Validate X on behalf of ``model``, and fix the kernel parameters.
+
+    No kernel is computed yet.
+    """
+    data, names, views, positions = read_views(model, X)
+    observed = None if model.missing == "error" else data.observed
+    if views:
+        source: Source = FeatureSource(views, data.blocks, observed)
+    else:
+        source = PrecomputedSource(data.blocks, names, observed)
+    like = detached(source.like[:0, ...])  # a view would keep all of X in memory
+    kernel_map = KernelMap(source, model.psd)
+    if model.missing != "error":
+        signed = bool(getattr(model, "signed", False))
+        kernel_map = CompletedKernelMap(source, model.psd, model.missing, signed)
+    return RowMap(kernel_map, like, views, positions)
+
+
+def read_views(
+    model: Any, X: Any
+) -> tuple[ObservedViews, list[str], list[View], list[list[int]]]:
+    """Validate X on behalf of ``model``, and find out which rows lack a view.
+
+    Returns the blocks of the views, or a stack of precomputed kernels, their names, the
+    views and their columns; there are no views if kernels are precomputed.
+    """
+    views, positions = [], []
     if is_precomputed(model.views):
-        return TrainingRows.of(_precomputed(model, X, gaps), [], [])
-    views = parse_views(model.views, reserved=model._get_param_names())
-    X = validate_features(model, X, reset=True)
-    positions = resolve_columns(X, views)
-    if not gaps:
-        source = FeatureSource(views, split_views(X, views, positions))
-        return TrainingRows.of(source, views, positions)
-    data = split_observed(X, views, positions)
-    _check_observed(data, [view.name for view in views])
-    source = FeatureSource(views, data.blocks, data.observed)
-    return TrainingRows.of(source, views, positions)
+        data, names = read_kernels(model, X, reset=True)
+    else:
+        views = parse_views(model.views, reserved=model._get_param_names())
+        X = validate_features(model, X, reset=True)
+        positions = resolve_columns(X, views)
+        data = split_blocks(model, X, views, positions)
+        names = [view.name for view in views]
+    if model.missing != "error":
+        check_every_view(data.observed, names)
+        check_some_view(data.observed, "training")
+    return data, names, views, positions
 
 
-def _precomputed(model: Any, X: Any, gaps: bool) -> PrecomputedSource:
-    if not gaps:
-        return PrecomputedSource(*validate_precomputed(model, X, reset=True))
-    data, names = precomputed_with_missing(model, X, reset=True)
-    _check_observed(data, names)
-    return PrecomputedSource(data.blocks, names, data.observed)
+def read_kernels(
+    model: Any, X: Any, trained: np.ndarray | None = None, **expected: Any
+) -> tuple[ObservedViews, list[str]]:
+    """Precomputed kernels (m, n, p), which rows have each of them, and their names.
+
+    ``trained`` (n, p) tells which training rows had which kernel; ``expected`` goes to
+    :func:`validate_precomputed`.
+    """
+    if model.missing != "error":
+        return precomputed_with_missing(model, X, trained=trained, **expected)
+    stack, names = validate_precomputed(model, X, **expected)
+    return ObservedViews(stack, np.ones(stack.shape[::2], dtype=bool)), names
 
 
-def split_observed(
-    X: Any, views: list[View], positions: list[list[int]], dtype: Any = None
+def split_blocks(
+    model: Any, X: Any, views: list[View], positions: list[list[int]], dtype: Any = None
 ) -> ObservedViews:
     """One block per view; isolated NaN are allowed where the kernel imputes."""
+    if model.missing == "error":
+        blocks = split_views(X, views, positions, dtype=dtype)
+        shape = (blocks[0].shape[0], len(blocks))
+        return ObservedViews(blocks, np.ones(shape, dtype=bool))
     partial = [imputes(view.kernel) for view in views]
     return split_with_missing(X, views, positions, partial=partial, dtype=dtype)
-
-
-def _check_observed(data: ObservedViews, names: list[str]) -> None:
-    check_every_view(data.observed, names)
-    check_some_view(data.observed, "training")

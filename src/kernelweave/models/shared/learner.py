@@ -4,49 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from functools import partial
+from typing import Any
 
 import numpy as np
 
-from kernelweave._array import Array, namespace
+from kernelweave._array import Array, from_numpy, namespace, to_numpy
 from kernelweave._tolerances import reachable_tolerance
 from kernelweave.criteria.fisher import Fisher
 from kernelweave.fits.gaussians import ClassGaussians
 from kernelweave.fits.ridge import KernelFit, LooPath, fit_kernel
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.kernels.features.recipe import FeatureReport
-from kernelweave.models.shared.inputs import (
-    number,
-    one_of,
-    positive,
-    whole,
-)
+from kernelweave.models.shared.inputs import RowMap, number, one_of, positive
 from kernelweave.protocols import Criterion
-from kernelweave.solvers.certify import Certificate, TraceRow
+from kernelweave.solvers.certify import Callback, Certificate
 from kernelweave.solvers.local.loo import learn
 from kernelweave.solvers.solve import fitting_methods, solve
-from kernelweave.views.columns import View
 from kernelweave.weights import LpBall, Simplex, Uniform, WeightSet
-
-__all__ = [
-    "LEARNER",
-    "NORM_GRID",
-    "Callback",
-    "Choice",
-    "Columns",
-    "Fitted",
-    "Judge",
-    "Judgement",
-    "Learned",
-    "LearnerOptions",
-    "RowJudge",
-    "Trained",
-    "check_direct_loo",
-    "choose_weights",
-    "search_norms",
-    "split_learned",
-    "weight_set_of_norm",
-]
 
 #: Norms that ``norm="loo"`` chooses from; infinity is the uniform mean.
 NORM_GRID = (1.0, 4.0 / 3.0, 2.0, float("inf"))
@@ -56,11 +31,7 @@ LEARNER = {
     "alpha": positive("learn", "loo"),
     "objective": one_of("fisher", "loo"),
     "solver": one_of("auto", *fitting_methods(Fisher, Simplex)),
-    "tol": number("a number > 0", lambda v: v > 0),
-    "max_iter": whole(1, optional=True),
 }
-
-Callback = Callable[[TraceRow], Any]
 
 
 @dataclass(frozen=True)
@@ -73,27 +44,6 @@ class LearnerOptions:
     solver: str = "auto"
     tol: float = 1e-6
     max_iter: int | None = None
-
-
-@dataclass(frozen=True)
-class Judgement:
-    """An alpha with its mean squared held-out error, and the fit if known."""
-
-    alpha: float
-    error: float
-    fit: KernelFit | None = None
-
-
-class Judge(Protocol):
-    """Held-out errors at given kernel weights."""
-
-    def best(self, weights: np.ndarray) -> Judgement:
-        """The alpha with the smallest error."""
-        ...
-
-    def at(self, weights: np.ndarray, alpha: float) -> Judgement:
-        """The error of this alpha."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -116,6 +66,8 @@ class Choice:
         Mean squared held-out error, if it was needed.
     fit : KernelFit or None
         Dual coefficients and leave-one-out residuals at these weights, if known.
+    candidates : dict of float to Choice
+        All choices that were compared, by norm.
     """
 
     weights: np.ndarray
@@ -125,10 +77,7 @@ class Choice:
     norm: float | None = None
     error: float | None = None
     fit: KernelFit | None = None
-
-    def judged(self, found: Judgement) -> Choice:
-        """A copy with the alpha, error and fit of a judgement."""
-        return replace(self, alpha=found.alpha, error=found.error, fit=found.fit)
+    candidates: dict[float, Choice] = field(default_factory=dict)
 
     def fit_on(self, bank: DenseBank, target: Array) -> KernelFit:
         """The fit at these weights, computed now unless choosing them needed it."""
@@ -137,52 +86,27 @@ class Choice:
         return fit_kernel(bank.combine(self.weights), target, self.alpha)
 
 
-@dataclass(frozen=True)
-class Learned:
-    """The best choice, and all candidates by norm."""
-
-    choice: Choice
-    candidates: dict[float, Choice]
-
-    def summary(self) -> dict[float, dict[str, Any]]:
-        """Alpha and error of each norm tried, in the form of ``candidates_``."""
-        return {
-            norm: {"alpha": found.alpha, "loo_error": found.error}
-            for norm, found in self.candidates.items()
-        }
+#: ``judge(weights, alpha)`` returns alpha with its mean squared held-out error, and the
+#: fit if there is one; None stands for the alpha with the smallest error.
+Judge = Callable[[np.ndarray, float | None], tuple[float, float, KernelFit | None]]
 
 
-def check_direct_loo(model: Any) -> None:
-    """Refuse a fixed alpha if alpha is learned by the leave-one-out error."""
-    if model.objective == "loo" and not isinstance(model.alpha, str):
-        raise ValueError(
-            "objective='loo' learns alpha together with the weights; got "
-            f"alpha={model.alpha!r}; leave it at 'loo', or use objective='fisher'"
-        )
+def judge_rows(
+    bank: DenseBank, target: Array, weights: np.ndarray, alpha: float | None
+) -> tuple[float, float, KernelFit]:
+    """Leave-one-out error on a target (n, k), from kernels between all rows.
 
-
-@dataclass(frozen=True)
-class RowJudge:
-    """Leave-one-out errors on a target (n, k), from kernels between all rows."""
-
-    bank: DenseBank
-    target: Array
-
-    def best(self, weights: np.ndarray) -> Judgement:
-        """The alpha with the smallest error, in closed form."""
-        path = LooPath(self.bank.combine(weights), self.target)
+    The best alpha takes an eigendecomposition, a given one only a factorisation.
+    """
+    gram = bank.combine(weights)
+    if alpha is None:
+        path = LooPath(gram, target)
         alpha = path.best_alpha()
-        return _judgement(alpha, KernelFit(path.coef(alpha), path.residuals(alpha)))
-
-    def at(self, weights: np.ndarray, alpha: float) -> Judgement:
-        """The error of this alpha."""
-        gram = self.bank.combine(weights)
-        return _judgement(alpha, fit_kernel(gram, self.target, alpha))
-
-
-def _judgement(alpha: float, fit: KernelFit) -> Judgement:
+        fit = KernelFit(path.coef(alpha), path.residuals(alpha))
+    else:
+        fit = fit_kernel(gram, target, alpha)
     residual = fit.loo_residual
-    return Judgement(alpha, float(namespace(residual).mean(residual * residual)), fit)
+    return alpha, float(namespace(residual).mean(residual * residual)), fit
 
 
 def choose_weights(
@@ -192,19 +116,19 @@ def choose_weights(
     criterion: Callable[[Any], Criterion],
     callback: Callback,
     learnable: bool = True,
-) -> Learned:
+) -> Choice:
     """Choose weights and alpha for kernels between all rows.
 
     Leave-one-out residuals are measured on ``target`` (n, k). ``criterion(alpha)`` is
     the convex problem for a float alpha or, if ``learnable``, for "learn".
     """
     if options.objective == "loo":
-        return Learned(_direct_loo(options, bank, target, callback), {})
+        return _direct_loo(options, bank, target, callback)
     options = replace(options, tol=reachable_tolerance(options.tol, bank.like))
-    judge, first_alpha = RowJudge(bank, target), options.alpha
+    judge, first_alpha = partial(judge_rows, bank, target), options.alpha
     if first_alpha == "loo":
         uniform = np.full(bank.n_kernels, 1.0 / bank.n_kernels)
-        first_alpha = "learn" if learnable else judge.best(uniform).alpha
+        first_alpha = "learn" if learnable else judge(uniform, None)[0]
     return search_norms(options, first_alpha, judge, criterion, callback)
 
 
@@ -214,25 +138,19 @@ def search_norms(
     judge: Judge,
     criterion: Callable[[Any], Criterion],
     callback: Callback,
-) -> Learned:
+) -> Choice:
     """Solve for the weights at ``first_alpha``, settle alpha, and compare norms."""
     compare = options.norm == "loo"
     candidates = {}
     for norm in NORM_GRID if compare else (float(options.norm),):
         choice = _solved(options, norm, first_alpha, criterion, callback)
-        if options.alpha == "loo":
-            choice = choice.judged(judge.best(choice.weights))
-        elif compare:
-            choice = choice.judged(judge.at(choice.weights, choice.alpha))
+        if compare or options.alpha == "loo":
+            given = None if options.alpha == "loo" else choice.alpha
+            alpha, error, fit = judge(choice.weights, given)
+            choice = replace(choice, alpha=alpha, error=error, fit=fit)
         candidates[norm] = choice
-    if not compare:
-        return Learned(choice, candidates)
-    return Learned(min(candidates.values(), key=_error), candidates)
-
-
-def _error(choice: Choice) -> float:
-    assert choice.error is not None
-    return choice.error
+    best = min(candidates.values(), key=lambda choice: choice.error or 0.0)
+    return replace(best, candidates=candidates)
 
 
 def _solved(
@@ -243,7 +161,8 @@ def _solved(
     callback: Callback,
 ) -> Choice:
     """The weights at one norm; the criterion's workspace is freed on return."""
-    weight_set = weight_set_of_norm(norm, not isinstance(alpha, str))
+    learned = isinstance(alpha, str)
+    weight_set = weight_set_of_norm(norm, fixed=not learned)
     problem = criterion(alpha)
     solution = solve(
         problem,
@@ -253,12 +172,13 @@ def _solved(
         max_iter=options.max_iter,
         callback=callback,
     )
-    certificate = Certificate.of(solution, _problem(problem, norm, alpha))
-    if isinstance(alpha, str):
-        weights, alpha = split_learned(solution.weights, weight_set)
-    else:
-        weights, alpha = solution.weights, float(alpha)
-    return Choice(weights, alpha, solution.n_factorizations, certificate, norm)
+    how = "learned alpha" if learned else f"alpha={float(alpha):.3g}"
+    title = f"{type(problem).__name__}, l{norm:.3g} weights, {how}"
+    weights = solution.weights
+    if learned:
+        weights, alpha = split_learned(weights, weight_set)
+    certificate = Certificate.of(solution, title)
+    return Choice(weights, float(alpha), solution.n_factorizations, certificate, norm)
 
 
 def _direct_loo(
@@ -275,12 +195,6 @@ def _direct_loo(
         stationarity=result.stationarity,
     )
     return Choice(result.weights, result.alpha, result.n_iter, certificate)
-
-
-def _problem(criterion: Criterion, norm: float, alpha: float | str) -> str:
-    """What was minimised, for the certificate."""
-    how = "learned alpha" if alpha == "learn" else f"alpha={float(alpha):.3g}"
-    return f"{type(criterion).__name__}, l{norm:.3g} weights, {how}"
 
 
 def weight_set_of_norm(norm: float, fixed: bool) -> Simplex | LpBall | Uniform:
@@ -310,7 +224,7 @@ def split_learned(
 class Fitted:
     """Weights and coefficients, from kernels between rows or from moments."""
 
-    learned: Learned
+    choice: Choice
     loo_error: float  # mean squared error on rows left out
     dual_coef: Array | None = None  # (n, k), of the rows, if they were kept
     feature_coef: Array | None = None  # (D, k), of the features of kernels with weight
@@ -320,24 +234,45 @@ class Fitted:
 
 
 @dataclass(frozen=True)
-class Columns:
-    """The views, the columns of each, and what scikit-learn records about all columns.
+class Trained:
+    """A fit, and how new rows are mapped to its kernels."""
 
-    ``noted`` holds ``n_features_in_`` and ``feature_names_in_`` if the validation of X
-    has not set them already.
-    """
-
-    views: list[View]
-    positions: list[list[int]]
-    noted: dict[str, Any] = field(default_factory=dict)
+    fitted: Fitted
+    rows: RowMap
+    report: FeatureReport | None = None  # if the representation was chosen
 
 
 @dataclass(frozen=True)
-class Trained:
-    """A fit, and what prediction needs to know about rows."""
+class KernelRows:
+    """Kernels between all rows: n x n matrices, or products of explicit features.
 
-    fitted: Fitted
-    kernel_map: Any  # KernelMap or FeatureKernelMap
-    like: Array  # no rows, in the namespace, device and dtype of the training rows
-    columns: Columns
-    report: FeatureReport | None = None  # if the representation was chosen
+    From features the model learns as it does from matrices, including leave-one-out
+    errors. Its row coefficients are then turned into feature coefficients, so that
+    predictions need none of the rows.
+    """
+
+    bank: Any  # DenseBank or FeatureBank
+    targets: np.ndarray  # (n,) or (n, n_outputs)
+    rows: RowMap
+    report: FeatureReport
+    scales: np.ndarray | None = None  # (p,), by which features were multiplied
+
+    def trained(self, fitted: Fitted) -> Trained:
+        """The result of a fit to these kernels."""
+        if self.scales is not None:
+            weights = fitted.choice.weights
+            coef = feature_coef(self.bank, fitted.dual_coef, weights, self.scales)
+            fitted = replace(fitted, feature_coef=from_numpy(coef, self.rows.like))
+        return Trained(fitted, self.rows, self.report)
+
+
+def feature_coef(
+    bank: Any, coef: Array, weights: np.ndarray, scales: np.ndarray
+) -> np.ndarray:
+    """``s_i w_i Z_i'B`` of the kernels with weight, for features before scaling.
+
+    The bank holds features ``s_i Z_i``, B is ``coef`` (n, k); the result (D_used, k).
+    """
+    factors = np.repeat(weights * scales, bank.widths)
+    inner = to_numpy(bank.features.T @ coef)  # (D, k)
+    return (inner * factors[:, None])[np.repeat(weights > 0, bank.widths)]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -19,45 +18,18 @@ from kernelweave._array import (
 from kernelweave._tolerances import reachable_tolerance
 from kernelweave.criteria.margin import Margin, margins_of
 from kernelweave.kernels.banks.dense import DenseBank
-from kernelweave.models.shared.classifier import KernelClassifier
+from kernelweave.models.shared.base import KernelClassifier
 from kernelweave.models.shared.inputs import (
-    boolean,
-    check_choice,
+    RowMap,
+    Rule,
     check_parameters,
-    number,
     one_of,
     positive,
-    read_options,
-    whole,
 )
-from kernelweave.models.shared.learner import (
-    split_learned,
-    weight_set_of_norm,
-)
-from kernelweave.solvers.certify import Certificate, TraceRow, relative_gap
+from kernelweave.models.shared.learner import split_learned, weight_set_of_norm
+from kernelweave.solvers.certify import Callback, Certificate, relative_gap
 from kernelweave.solvers.solve import fitting_methods, solve
 from kernelweave.weights import SignedSum, Simplex, WeightSet
-
-__all__ = [
-    "MarginClassifier",
-    "MarginFit",
-    "check_margin_parameters",
-    "learn_margin",
-]
-
-Callback = Callable[[TraceRow], object]
-#: The largest absolute weight if weights may be negative.
-WEIGHT_BOUND = number("a number >= 1", lambda v: np.isfinite(v) and v >= 1)
-#: Values that the parameters of a margin classifier may take.
-RULES = {
-    "margin": one_of("l1", "l2", "hard"),
-    "C": positive("learn"),
-    "norm": number("a number >= 1", lambda v: v >= 1),
-    "signed": boolean(),
-    "weight_bound": WEIGHT_BOUND,
-    "tol": number("a number > 0", lambda v: v > 0),
-    "max_iter": whole(1, optional=True),
-}
 
 
 @dataclass(frozen=True)
@@ -89,60 +61,33 @@ class MarginFit:
     n_iter: int
 
 
-@dataclass(frozen=True)
-class MarginOptions:
-    """The parameters of a :class:`MarginClassifier` that a fit depends on."""
-
-    margin: Literal["l1", "l2", "hard"]
-    C: Any
-    norm: float
-    signed: bool
-    weight_bound: float
-    solver: str
-    tol: float
-    max_iter: int | None
-
-    def weight_set(self, bank: DenseBank) -> WeightSet:
-        """Which weights are allowed."""
-        if self.signed:
-            return SignedSum(bank, bound=float(self.weight_bound))
-        return weight_set_of_norm(float(self.norm), fixed=self.C != "learn")
-
-    @property
-    def problem(self) -> str:
-        """What is minimised, for the certificate."""
-        price = "learned C" if self.C == "learn" else f"C={float(self.C):.3g}"
-        what = "hard margin"
-        if self.margin != "hard":
-            what = f"{self.margin} margin, {price}"
-        sign = "signed" if self.signed else f"l{float(self.norm):.3g}"
-        return f"Margin, {what}, {sign} weights"
-
-
 def learn_margin(
-    model: MarginClassifier, bank: DenseBank, signs: np.ndarray, callback: Callback
+    model: Any, bank: DenseBank, signs: np.ndarray, callback: Callback
 ) -> MarginFit:
     """Weights shared by all columns of ``signs`` (n, c), and their functions."""
-    options = read_options(MarginOptions, model)
-    criterion = Margin(bank, from_numpy(signs, bank.like), options.margin, options.C)
-    weight_set = options.weight_set(bank)
+    criterion = Margin(bank, from_numpy(signs, bank.like), model.margin, model.C)
+    weight_set: WeightSet
+    if model.signed:
+        weight_set = SignedSum(bank, bound=float(model.weight_bound))
+    else:
+        weight_set = weight_set_of_norm(float(model.norm), fixed=model.C != "learn")
     solution = solve(
         criterion,
         weight_set,
-        method=options.solver,
-        tol=reachable_tolerance(options.tol, bank.like),
-        max_iter=options.max_iter,
+        method=model.solver,
+        tol=reachable_tolerance(model.tol, bank.like),
+        max_iter=model.max_iter,
         callback=callback,
     )
     if not np.isfinite(solution.value):
         raise ValueError(f"{type(model).__name__}: {solution.status}")
-    certificate = Certificate.of(solution, options.problem)
+    certificate = Certificate.of(solution, _problem(model))
     if solution.method == "newton" and not is_numpy(bank.like):
         moved = "solver='newton' trained its support vector machines on the CPU"
         certificate = certificate.with_remarks([moved])
     coef = to_numpy(solution.coef).astype(np.float64)
     weights = solution.weights
-    price = float("inf") if options.margin == "hard" else options.C
+    price = float("inf") if model.margin == "hard" else model.C
     if criterion.learns_identity:
         # K / s with coefficients s a is the same function, with s C in place of C.
         before = float(np.max(weights[1:]))
@@ -160,9 +105,20 @@ def learn_margin(
     )
 
 
-def check_margin_parameters(model: Any) -> None:
+def _problem(model: Any) -> str:
+    """What is minimised, for the certificate."""
+    price = "learned C" if model.C == "learn" else f"C={float(model.C):.3g}"
+    what = (
+        "hard margin" if model.margin == "hard" else f"{model.margin} margin, {price}"
+    )
+    sign = "signed" if model.signed else f"l{float(model.norm):.3g}"
+    return f"Margin, {what}, {sign} weights"
+
+
+def check_margin_parameters(model: Any, **own: Rule) -> None:
     """Refuse invalid parameter values and combinations."""
-    check_parameters(model, RULES)
+    rules = {"margin": one_of("l1", "l2", "hard"), "C": positive("learn"), **own}
+    check_parameters(model, **rules)
     if model.C == "learn" and model.margin != "l2":
         raise ValueError(
             f"C='learn' needs margin='l2', where 1/C is the weight of the identity "
@@ -181,22 +137,25 @@ def check_margin_parameters(model: Any) -> None:
             f"solver={model.solver!r} is for signed={not model.signed}; with "
             f"signed={bool(model.signed)} use one of {['auto', *methods]}"
         )
-    check_choice(model, "solver", ("auto", *methods))
+    check_parameters(model, solver=one_of("auto", *methods))
 
 
 class MarginClassifier(KernelClassifier):
     """Classifier by support vector machines on learned kernels."""
 
-    def _publish(self, fits: list[MarginFit]) -> None:
+    def _publish(
+        self, rows: RowMap, classes: np.ndarray, fits: list[MarginFit]
+    ) -> None:
         """Set the fitted attributes from one fit, or from one per class."""
-        like = self._like
-        all_weights = np.stack([self.kernel_map_.spread(fit.weights) for fit in fits])
-        self._set_weights(np.mean([fit.weights for fit in fits], axis=0))
+        like = rows.like
+        mean = np.mean([fit.weights for fit in fits], axis=0)
+        self._set_weights(rows, mean, classes)
         if len(fits) > 1:
-            self.class_kernel_weights_ = from_numpy(all_weights, like)
+            each = np.stack([rows.kernel_map.spread(fit.weights) for fit in fits])
+            self.class_kernel_weights_ = from_numpy(each, like)
         coef = np.concatenate([fit.coef for fit in fits], axis=1)
-        rows = np.flatnonzero(np.any(coef != 0.0, axis=1))
-        self.support_ = from_numpy(rows, like, namespace(like).int64)
+        support = np.flatnonzero(np.any(coef != 0.0, axis=1))
+        self.support_ = from_numpy(support, like, namespace(like).int64)
         self.dual_coef_ = as_float(from_numpy(coef, like), like.dtype)
         intercept = np.concatenate([fit.intercept for fit in fits])
         self.intercept_ = as_float(from_numpy(intercept, like), like.dtype)
@@ -232,7 +191,10 @@ class MarginClassifier(KernelClassifier):
         return scores[:, 0] if len(self.classes_) == 2 else scores
 
     def _class_scores(self, X: Any) -> Array:
-        scores = self._functions(X, "predict")
+        return self._of_classes(self._functions(X, "predict"))
+
+    def _of_classes(self, scores: Array) -> Array:
+        """One column per class, (m, k), from the decision functions (m, c)."""
         if len(self.classes_) > 2:
             return scores
         return namespace(scores).concat([-scores, scores], axis=1)

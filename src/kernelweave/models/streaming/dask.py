@@ -6,12 +6,11 @@ import copy
 from typing import Any
 
 import numpy as np
+from sklearn.utils.validation import check_consistent_length
 
 from kernelweave.exceptions import MemoryRefusedError
 from kernelweave.kernels.moments import CHUNK_ROWS, ChunkRecipe, Moments, RowAccumulator
-from kernelweave.models.streaming.intake import Intake
-
-__all__ = ["dask_moments", "dask_sample", "predict_lazily"]
+from kernelweave.models.streaming.intake import Intake, located
 
 #: Number of partitions from which rows are drawn to fix the features.
 SAMPLED_PARTITIONS = 16
@@ -103,11 +102,7 @@ def with_targets(X: Any, y: Any) -> tuple[Any, Any]:
                 "y must be a Dask array with the partitions of X, whose sizes are "
                 "not known here; or call X.compute_chunk_sizes() first"
             )
-        if len(y) != X.shape[0]:
-            raise ValueError(
-                f"Found input variables with inconsistent numbers of samples: "
-                f"[{X.shape[0]}, {len(y)}]"
-            )
+        check_consistent_length(X, y)
         return X, da.from_array(y, chunks=(X.chunks[0], *((-1,) * (y.ndim - 1))))
     if hasattr(X, "rechunk") and hasattr(y, "rechunk"):
         known = not any(np.isnan(size) for size in (*X.chunks[0], *y.chunks[0]))
@@ -157,8 +152,7 @@ def _call(model: Any, method: str, rows: Any) -> Any:
 
 def _some_rows(rows: Any, size: int, seed: list[int]) -> Any:
     n = rows.shape[0]
-    chosen = np.random.default_rng(seed).permutation(n)[:size]
-    chosen = np.sort(chosen)
+    chosen = np.sort(np.random.default_rng(seed).permutation(n)[:size])
     return rows.iloc[chosen] if hasattr(rows, "iloc") else np.asarray(rows)[chosen]
 
 
@@ -175,12 +169,9 @@ def _add_partition(
         return total
     if hasattr(targets, "to_numpy"):
         targets = targets.to_numpy()
-    try:
+    with located(f"partition {number}"):
         y = intake.targets(rows, np.asarray(targets))
         views = intake.rows(rows)
-    except (TypeError, ValueError) as error:
-        kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise kind(f"In partition {number}: {error}") from error
     accumulator = RowAccumulator(recipe, CHUNK_ROWS["cpu"], number * PARTITION)
     accumulator.push(views, y)
     found = accumulator.total()

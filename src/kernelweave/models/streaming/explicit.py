@@ -1,94 +1,40 @@
-"""The device that rows in host memory are sent to."""
+"""How rows are read for a learner: as kernels, or as explicit features and moments."""
 
 from __future__ import annotations
 
-import importlib.util
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy.sparse import issparse
-from sklearn.base import is_classifier
-from sklearn.utils import check_random_state
 
-from kernelweave._array import Array, detached, is_array, is_numpy, to_numpy
-from kernelweave._memory import require_memory
 from kernelweave.exceptions import MemoryRefusedError
-from kernelweave.fits.ridge import output_frame
-from kernelweave.kernels.features.recipe import FeatureRecipe, FeatureReport
-from kernelweave.kernels.maps.feature_map import FeatureKernelMap
-from kernelweave.kernels.moments import (
-    CHUNK_ROWS,
-    ChunkRecipe,
-    Moments,
-    RowAccumulator,
-    concatenate_rows,
+from kernelweave.kernels.features.recipe import FeatureReport
+from kernelweave.kernels.moments import ChunkRecipe, Moments, RowAccumulator
+from kernelweave.models.shared.inputs import (
+    Rule,
+    check_parameters,
+    check_targets,
+    one_of,
+    positive,
+    read_rows,
+    require_enough,
+    whole,
 )
-from kernelweave.models.shared.base import Progress
-from kernelweave.models.shared.inputs import Rule, one_of, read_rows, whole
-from kernelweave.models.shared.learner import Columns, Fitted, Trained
+from kernelweave.models.shared.learner import LEARNER, KernelRows
 from kernelweave.models.streaming.dask import dask_moments, dask_sample, with_targets
-from kernelweave.models.streaming.intake import Intake
-from kernelweave.models.streaming.kept_rows import fit_kept_rows
+from kernelweave.models.streaming.intake import (
+    FeatureOptions,
+    Intake,
+    draw_sample,
+    make_recipe,
+    on_host,
+)
+from kernelweave.models.streaming.primal import SummedRows, keep_rows
 from kernelweave.views.columns import is_arrow, is_dask, is_iterator, is_precomputed
 from kernelweave.views.streams import Stream, open_stream
 from kernelweave.views.validate import validate_features
-
-__all__ = [
-    "FEATURES",
-    "FeatureOptions",
-    "check_columns",
-    "check_features",
-    "device_array",
-    "may_fall_back",
-    "on_host",
-    "refused",
-    "train",
-    "train_moments",
-    "why_features",
-]
-
-
-def on_host(X: Any) -> bool:
-    """Whether X is in host memory."""
-    return not is_array(X) or is_numpy(X) or "cpu" in str(X.device).lower()
-
-
-def device_array(like: Array, device: str | None) -> Array:
-    """An array of no rows on the device, from torch or, without torch, from CuPy.
-
-    Parameters
-    ----------
-    like : array
-        Rows in host memory, which determine the dtype.
-    device : str or None
-        A device of torch such as "cuda" or "cuda:1", or "cupy"; None leaves rows where
-        they are.
-    """
-    if device is None:
-        return like
-    dtype = str(to_numpy(like).dtype)
-    try:
-        if device != "cupy" and _has_torch():
-            import torch
-
-            return torch.empty((0, 1), dtype=getattr(torch, dtype), device=device)
-        if device.startswith("cu"):
-            import cupy
-
-            return cupy.empty((0, 1), dtype=dtype)
-        problem = "torch is not installed"
-    except Exception as error:  # each library raises its own exceptions here
-        problem = f"{type(error).__name__}: {error}"
-    raise ValueError(
-        f"device={device!r} cannot be used: {problem}. Install torch or CuPy for this "
-        "device, or leave device at None."
-    )
-
-
-def _has_torch() -> bool:
-    return importlib.util.find_spec("torch") is not None
-
 
 #: Number of rows beyond which "auto" computes no n x n kernels on a CPU.
 AUTO_ROWS = 10_000
@@ -99,8 +45,10 @@ NEEDED = {
     "formulation": "exact",
     "missing": "error",
 }
-#: Values that the parameters of explicit features may take.
-FEATURES = {
+#: Values that the parameters of a learner with explicit features may take.
+PARAMETERS = {
+    **LEARNER,
+    "alpha": positive("learn", "loo", "cv"),
     "features": one_of("auto", "exact", "nystroem", "random"),
     "n_features": whole(1),
     "device": Rule(
@@ -109,34 +57,37 @@ FEATURES = {
 }
 
 
-def refused(model: Any) -> list[tuple[str, str, Any]]:
-    """Parameters that rule out explicit features: name, value needed, value found."""
-    rows = [
-        (name, value, getattr(model, name, value)) for name, value in NEEDED.items()
-    ]
-    return [(name, value, found) for name, value, found in rows if found != value]
+def refused(model: Any) -> dict[str, Any]:
+    """The parameters that rule out explicit features, with their values."""
+    found = {name: getattr(model, name, value) for name, value in NEEDED.items()}
+    return {name: value for name, value in found.items() if value != NEEDED[name]}
 
 
 def check_features(model: Any, why: str) -> None:
     """Refuse what rules out explicit features, which are needed because ``why``."""
-    for name, value, found in refused(model):
+    for name, value in refused(model).items():
         raise ValueError(
-            f"explicit features exist for {name}={value!r} only; got {found!r} "
+            f"explicit features exist for {name}={NEEDED[name]!r} only; got {value!r} "
             f"(they are used because {why})"
         )
     if model.solver == "sdp":
         raise ValueError("solver='sdp' needs n x n kernels; got explicit features")
 
 
-def check_columns(model: Any) -> None:
-    """Refuse parameters that need columns if only kernels are given."""
-    if not is_precomputed(model.views):
-        return
+def check_learner_parameters(model: Any, **own: Rule) -> None:
+    """Refuse invalid values and combinations of parameters."""
+    check_parameters(model, **PARAMETERS, **own)
+    if model.objective == "loo" and not isinstance(model.alpha, str):
+        raise ValueError(
+            "objective='loo' learns alpha together with the weights; got "
+            f"alpha={model.alpha!r}; leave it at 'loo', or use objective='fisher'"
+        )
     for name, values in {"features": ("random", "nystroem"), "alpha": ("cv",)}.items():
-        if getattr(model, name) in values:
+        value = getattr(model, name)
+        if is_precomputed(model.views) and value in values:
             raise ValueError(
-                f"{name}={getattr(model, name)!r} needs columns to compute features "
-                "from; views='precomputed' provides only kernels"
+                f"{name}={value!r} needs columns to compute features from; "
+                "views='precomputed' provides only kernels"
             )
 
 
@@ -172,81 +123,33 @@ def may_fall_back(model: Any) -> bool:
     return free and not refused(model) and model.solver != "sdp"
 
 
-#: Rows that fix kernel parameters and landmarks: this many, or this many per feature.
-SAMPLE_ROWS, SAMPLE_FACTOR = 2000, 4
-#: Folds of ``alpha="cv"``.
-N_FOLDS = 5
-#: Moment matrices alive at a time: partial sums, and those of a solve.
-WORK_MATRICES = 12
+def read_training(
+    model: Any, X: Any, y: Any, progress: Callable[[int], object]
+) -> KernelRows | SummedRows:
+    """Kernels between all rows, or explicit features if those do not fit in memory.
 
-
-@dataclass(frozen=True)
-class FeatureOptions:
-    """How explicit features are made and summed."""
-
-    method: str  # "exact", "nystroem" or "random"
-    n_features: int  # of each kernel that has to be approximated
-    device: str | None  # where features are computed; None: where the rows are
-    n_folds: int  # of a cross-validation; 1 for none
-    seed: int  # fixes landmarks, frequencies and folds
-    why: str  # explicit features are used
-
-    @classmethod
-    def of(cls, model: Any, why: str) -> FeatureOptions:
-        """The options of an estimator; draws a seed unless ``random_state`` is one."""
-        method = "nystroem" if model.features == "auto" else model.features
-        seed = model.random_state
-        if not isinstance(seed, int | np.integer):
-            seed = check_random_state(seed).randint(2**31 - 1)
-        folds = N_FOLDS if model.alpha == "cv" else 1
-        return cls(method, int(model.n_features), model.device, folds, int(seed), why)
-
-    @property
-    def sample_rows(self) -> int:
-        """Number of rows that fix the features."""
-        return max(SAMPLE_ROWS, SAMPLE_FACTOR * self.n_features)
-
-    def chunk_rows(self, like: Any) -> int:
-        """Number of rows whose features are computed at a time."""
-        here = on_host(like) and self.device is None
-        return CHUNK_ROWS["cpu" if here else "gpu"]
-
-
-def train(model: Any, X: Any, y: Any, progress: Progress) -> Trained:
-    """Fit kernels between all rows, or explicit features if those do not fit in memory.
-
-    The estimator ``model``, which is not changed, determines how rows are read. It has
-    ``_check_targets(X, y)``; ``_require_enough(targets)``, which refuses targets from
-    which nothing can be learned; ``_from_kernels(bank, targets, callback)``, which
-    returns :class:`Fitted`; and ``_from_moments(recipe, moments, like, callback)``,
-    which returns the feature map as well.
+    The estimator ``model``, which is not changed, determines how rows are read.
     """
     why = why_features(model, X)
     if why is None:
         try:
-            return _train_kernels(model, X, y, progress)
+            rows, targets = read_rows(model, X), check_targets(model, X, y)
+            require_enough(model, targets)
+            bank = rows.kernels(progress)
+            why = f"kernels between all {len(targets):,} rows fit into memory"
+            return KernelRows(bank, targets, rows, FeatureReport("kernels", why))
         except MemoryRefusedError as error:
             if not may_fall_back(model):
                 raise
             why = f"kernels between all rows do not fit: {error}"
     check_features(model, why)
-    return _train_features(model, FeatureOptions.of(model, why), X, y, progress)
+    return _read_features(model, FeatureOptions.of(model, why), X, y)
 
 
-def _train_kernels(model: Any, X: Any, y: Any, progress: Progress) -> Trained:
-    rows = read_rows(model, X)
-    targets = model._check_targets(X, y)
-    model._require_enough(targets)
-    kernel_map, bank = rows.kernels(model, progress.kernel)
-    fitted = model._from_kernels(bank, targets, progress.iteration)
-    why = f"kernels between all {len(targets):,} rows fit into memory"
-    columns, report = Columns(rows.views, rows.positions), FeatureReport("kernels", why)
-    return Trained(fitted, kernel_map, rows.like, columns, report)
-
-
-def _train_features(
-    model: Any, options: FeatureOptions, X: Any, y: Any, progress: Progress
-) -> Trained:
+def _read_features(
+    model: Any, options: FeatureOptions, X: Any, y: Any
+) -> KernelRows | SummedRows:
+    """Explicit features of all rows, or their moments."""
     intake = Intake(model)
     if is_dask(X):
         X, y = with_targets(X, y)
@@ -255,21 +158,18 @@ def _train_features(
         )
         recipe = make_recipe(options, intake, intake.sampled_rows(rows), targets)
         moments = dask_moments(recipe, intake, X, y)
-        return train_moments(model, options, intake, recipe, moments, progress)
+        return _summed(model, recipe, moments, intake, options.why)
     if not is_iterator(X) and not is_arrow(X):
         X = validate_features(intake.bearer, X, reset=True, sparse=True)
         y = intake.targets(X, y)
     stream = open_stream(X, y, options.chunk_rows(X))
     portions = stream.portions()
-    waiting, sample = _sample(options, stream, portions, intake)
+    waiting, sample = draw_sample(options, stream, portions, intake)
     first = stream.y if stream.n_rows else np.concatenate([w[1] for w in waiting])
     recipe = make_recipe(options, intake, sample, first, stream.n_rows)
     if _keeps_rows(options, stream, recipe):
-        blocks = intake.rows(stream.X)
-        report = _report(recipe, blocks, "rows", options.why)
-        model._require_enough(stream.y)
-        found = fit_kept_rows(model, recipe, blocks, stream.y, progress.iteration)
-        return _trained(found, intake, report)
+        require_enough(model, stream.y)
+        return keep_rows(recipe, intake.rows(stream.X), stream.y, intake, options.why)
     accumulator = RowAccumulator(recipe, options.chunk_rows(intake.like))
     seen = 0
     for blocks, targets in waiting:
@@ -280,126 +180,7 @@ def _train_features(
             targets = intake.targets(rows, targets, seen)
         accumulator.push(intake.rows(rows, seen), targets)
         seen += len(targets)
-    moments = accumulator.total()
-    return train_moments(model, options, intake, recipe, moments, progress)
-
-
-def train_moments(
-    model: Any,
-    options: FeatureOptions,
-    intake: Intake,
-    recipe: ChunkRecipe,
-    moments: Moments,
-    progress: Progress,
-) -> Trained:
-    """Fit the second moments once all rows have been seen."""
-    if not enough(moments):
-        model._require_enough(moments.probe.y)  # raises, saying what is missing
-    report = _report(recipe, moments.probe.views, "moments", options.why)
-    found = model._from_moments(recipe, moments, intake.like, progress.iteration)
-    return _trained(found, intake, report)
-
-
-def _trained(
-    found: tuple[FeatureKernelMap, Fitted], intake: Intake, report: FeatureReport
-) -> Trained:
-    kernel_map, fitted = found
-    kernel_map.remarks += report.remarks
-    return Trained(fitted, kernel_map, intake.like, intake.columns(), report)
-
-
-def enough(moments: Moments) -> bool:
-    """Whether there are two classes or, for a regression, two rows."""
-    if moments.labels is None:
-        return moments.n_rows >= 2
-    return len(moments.labels) >= 2
-
-
-def _report(
-    recipe: ChunkRecipe, probe: list[Any], kind: str, why: str
-) -> FeatureReport:
-    features = recipe.features
-    maps = features.report([rows[:256] for rows in probe])
-    return FeatureReport(kind, why, features.n_features, maps)
-
-
-def _sample(
-    options: FeatureOptions, stream: Stream, portions: Any, intake: Intake
-) -> tuple[list[Any], list[Any]]:
-    """Portions read ahead, and the rows that fix the features."""
-    size = options.sample_rows
-    rows = stream.sample(size, np.random.default_rng(options.seed))
-    if rows is not None:
-        try:
-            return [], intake.rows(rows)
-        except (TypeError, ValueError):
-            start = 0  # find the row again, to report its number in the whole
-            for portion, targets in stream.portions():
-                intake.rows(portion, start)
-                start += len(targets)
-            raise
-    waiting: list[Any] = []
-    seen = 0
-    for portion, targets in portions:
-        targets = np.array(intake.targets(portion, targets, seen))
-        # The next portion may reuse the same memory.
-        rows = [detached(block) for block in intake.rows(portion, seen)]
-        waiting.append((rows, targets))
-        seen += len(targets)
-        if seen >= size:
-            break
-    if not waiting:
-        raise ValueError("the input has no rows: there is nothing to learn from")
-    blocks = [
-        concatenate_rows(list(parts))
-        for parts in zip(*(w[0] for w in waiting), strict=True)
-    ]
-    return waiting, [block[:size, :] for block in blocks]
-
-
-def make_recipe(
-    options: FeatureOptions,
-    intake: Intake,
-    sample: list[Any],
-    targets: Any,
-    n_rows: int | None = None,
-) -> ChunkRecipe:
-    """Features fixed by a sample of rows, and what to sum over chunks."""
-    features = FeatureRecipe(
-        intake.views, sample, options.method, options.n_features, options.seed
-    )
-    like = device_array(intake.like, options.device)
-    _require_memory(options, features.n_features, n_rows, like)
-    origin, unit, classify = None, None, is_classifier(intake.bearer)
-    if not classify:
-        outputs = np.asarray(targets, dtype=np.float64).reshape(len(targets), -1)
-        origin, unit = output_frame(outputs, to_numpy(like).dtype)
-    # Double precision has digits to spare for means that are not subtracted.
-    single = np.finfo(to_numpy(like).dtype).bits == 32
-    return ChunkRecipe(
-        features,
-        like,
-        classify,
-        options.n_folds,
-        options.seed,
-        origin,
-        features.means(sample) if single else None,
-        unit,
-    )
-
-
-def _require_memory(
-    options: FeatureOptions, n_features: int, n_rows: int | None, like: Array
-) -> None:
-    size = n_features + 32
-    tall = min(n_rows or size, options.chunk_rows(like))
-    narrow = min(size, n_rows or size)
-    require_memory(
-        8 * (options.n_folds * WORK_MATRICES * narrow * size + tall * size),
-        f"second moments of {n_features} features",
-        "use a smaller n_features or fewer kernels",
-        like=like,
-    )
+    return _summed(model, recipe, accumulator.total(), intake, options.why)
 
 
 def _keeps_rows(options: FeatureOptions, stream: Stream, recipe: ChunkRecipe) -> bool:
@@ -407,3 +188,98 @@ def _keeps_rows(options: FeatureOptions, stream: Stream, recipe: ChunkRecipe) ->
     in_memory = stream.X is not None and not any(recipe.features.sparse)
     few = stream.n_rows is not None and stream.n_rows <= recipe.features.n_features
     return bool(in_memory and few and recipe.n_folds == 1 and options.device is None)
+
+
+def _summed(
+    model: Any, recipe: ChunkRecipe, moments: Moments, intake: Intake, why: str
+) -> SummedRows:
+    """All rows as moments, from which something can be learned."""
+    if not _enough(moments):
+        require_enough(model, moments.probe.y)  # raises, saying what is missing
+    return SummedRows(recipe, moments, intake, why)
+
+
+def _enough(moments: Moments) -> bool:
+    """Whether there are two classes or, for a regression, two rows."""
+    if moments.labels is None:
+        return moments.n_rows >= 2
+    return len(moments.labels) >= 2
+
+
+@dataclass(frozen=True)
+class Portions:
+    """The rows of all calls so far, as sums over them."""
+
+    options: FeatureOptions  # of the first call
+    intake: Intake
+    accumulator: RowAccumulator
+    classes: np.ndarray | None  # all that may occur, if given
+    n_rows: int
+    is_first: bool  # all rows came in one call
+
+
+def next_portions(
+    model: Any, X: Any, y: Any, classes: Any, solve: bool
+) -> tuple[Portions, SummedRows | None]:
+    """The rows of all calls including X, and their moments if it is time to solve."""
+    portions = getattr(model, "_portions", None)
+    if X is None:
+        portions = _check_again(model, portions)
+    else:
+        portions = _added(model, portions, X, y, classes)
+    moments = portions.accumulator.total() if solve or X is None else None
+    if moments is None or (X is not None and not _enough(moments)):
+        return portions, None
+    recipe, why = portions.accumulator.recipe, portions.options.why
+    return portions, _summed(model, recipe, moments, portions.intake, why)
+
+
+def _added(
+    model: Any, before: Portions | None, X: Any, y: Any, classes: Any
+) -> Portions:
+    """The rows of X added to those ``before``, which are left unchanged."""
+    if before is None:
+        why = "partial_fit takes rows in portions"
+        check_features(model, why)
+        intake, seen = Intake(model), 0
+    else:
+        intake, seen = before.intake, before.n_rows
+        classes = before.classes if classes is None else classes
+    targets = intake.targets(X, y, seen)
+    blocks = intake.rows(X, seen)
+    if classes is not None:
+        classes = np.array(classes)  # the caller may change theirs between calls
+        _check_classes(targets, classes)
+    if before is None:
+        options = FeatureOptions.of(model, why)
+        recipe = make_recipe(options, intake, blocks, targets)
+        accumulator = RowAccumulator(recipe, options.chunk_rows(intake.like))
+    else:
+        options, accumulator = before.options, before.accumulator
+    accumulator = accumulator.added(blocks, targets)
+    n_rows, is_first = seen + len(targets), before is None
+    return Portions(options, intake, accumulator, classes, n_rows, is_first)
+
+
+def _check_again(model: Any, before: Portions | None) -> Portions:
+    """Refuse to solve without rows, or without the sums that are needed."""
+    if before is None:
+        raise ValueError(
+            "partial_fit without rows learns from the rows of earlier calls of "
+            "partial_fit, and there were none"
+        )
+    if model.alpha == "cv" and before.accumulator.recipe.n_folds == 1:
+        raise ValueError(
+            "alpha='cv' needs the moments of each fold, and the rows so far were "
+            "summed without folds; set it before the first call of partial_fit"
+        )
+    return before
+
+
+def _check_classes(targets: np.ndarray, classes: np.ndarray) -> None:
+    unknown = np.setdiff1d(targets, classes)
+    if len(unknown):
+        raise ValueError(
+            f"y contains {unknown.tolist()[0]!r}, which is not one of classes="
+            f"{classes.tolist()!r}; these rows were not added"
+        )

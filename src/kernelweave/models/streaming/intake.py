@@ -1,19 +1,79 @@
-"""Checks of portions of rows, each as thorough as for the rows of a fit."""
+"""Rows that come in portions: their checks, and the features that they are turned into.
+
+A portion is checked as thoroughly as the rows of a fit.
+"""
 
 from __future__ import annotations
 
+import importlib.util
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.base import is_classifier
+from sklearn.utils import check_random_state
 
-from kernelweave._array import Array, detached
-from kernelweave._memory import numbered
+from kernelweave._array import Array, detached, is_array, is_numpy, to_numpy
+from kernelweave._memory import numbered, require_memory
+from kernelweave.fits.ridge import output_frame
+from kernelweave.kernels.features.recipe import FeatureRecipe
+from kernelweave.kernels.moments import CHUNK_ROWS, ChunkRecipe, concatenate_rows
 from kernelweave.kernels.spec import warn_twins
-from kernelweave.models.shared.learner import Columns
+from kernelweave.models.shared.inputs import RowMap, check_targets
 from kernelweave.views.columns import parse_views, resolve_columns
+from kernelweave.views.streams import Stream
 from kernelweave.views.validate import split_views, validate_features, validate_new
 
-__all__ = ["Intake"]
+#: Rows that fix kernel parameters and landmarks: this many, or this many per feature.
+SAMPLE_ROWS, SAMPLE_FACTOR = 2000, 4
+#: Folds of ``alpha="cv"``.
+N_FOLDS = 5
+#: Moment matrices alive at a time: partial sums, and those of a solve.
+WORK_MATRICES = 12
+
+
+@dataclass(frozen=True)
+class FeatureOptions:
+    """How explicit features are made and summed."""
+
+    method: str  # "exact", "nystroem" or "random"
+    n_features: int  # of each kernel that has to be approximated
+    device: str | None  # where features are computed; None: where the rows are
+    n_folds: int  # of a cross-validation; 1 for none
+    seed: int  # fixes landmarks, frequencies and folds
+    why: str  # explicit features are used
+
+    @classmethod
+    def of(cls, model: Any, why: str) -> FeatureOptions:
+        """The options of an estimator; draws a seed unless ``random_state`` is one."""
+        method = "nystroem" if model.features == "auto" else model.features
+        seed = model.random_state
+        if not isinstance(seed, int | np.integer):
+            seed = check_random_state(seed).randint(2**31 - 1)
+        folds = N_FOLDS if model.alpha == "cv" else 1
+        return cls(method, int(model.n_features), model.device, folds, int(seed), why)
+
+    @property
+    def sample_rows(self) -> int:
+        """Number of rows that fix the features."""
+        return max(SAMPLE_ROWS, SAMPLE_FACTOR * self.n_features)
+
+    def chunk_rows(self, like: Any) -> int:
+        """Number of rows whose features are computed at a time."""
+        here = on_host(like) and self.device is None
+        return CHUNK_ROWS["cpu" if here else "gpu"]
+
+
+@contextmanager
+def located(place: str) -> Iterator[None]:
+    """Prefix the messages of errors in rows with the place where the rows are."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"In {place}: {error}") from error
 
 
 class Intake:
@@ -64,22 +124,128 @@ class Intake:
 
     def sampled_rows(self, X: Any) -> list[Any]:
         """As :meth:`rows`, for a random sample, whose row numbers mean little."""
-        try:
+        with located("the rows drawn to fix the features (numbered among themselves)"):
             return self.rows(X)
-        except (TypeError, ValueError) as error:
-            kind = TypeError if isinstance(error, TypeError) else ValueError
-            raise kind(
-                "In the rows drawn to fix the features (numbered among themselves): "
-                f"{error}"
-            ) from error
 
     def targets(self, X: Any, y: Any, start: int = 0) -> np.ndarray:
         """Labels (m,), or outputs (m, t), of a portion."""
         with numbered(start):
-            return self.bearer._check_targets(X, y)
+            return check_targets(self.bearer, X, y)
 
-    def columns(self) -> Columns:
-        """What prediction needs to know about rows."""
+    def row_map(self, kernel_map: Any) -> RowMap:
+        """How new rows are mapped to the kernels."""
         names = ("n_features_in_", "feature_names_in_")
         noted = {n: v for n, v in vars(self.bearer).items() if n in names}
-        return Columns(self.views, self.positions, noted)
+        return RowMap(kernel_map, self.like, self.views, self.positions, noted)
+
+
+def draw_sample(
+    options: FeatureOptions, stream: Stream, portions: Any, intake: Intake
+) -> tuple[list[Any], list[Any]]:
+    """Portions read ahead, and the rows that fix the features."""
+    size = options.sample_rows
+    rows = stream.sample(size, np.random.default_rng(options.seed))
+    if rows is not None:
+        try:
+            return [], intake.rows(rows)
+        except (TypeError, ValueError):
+            start = 0  # find the row again, to report its number in the whole
+            for portion, targets in stream.portions():
+                intake.rows(portion, start)
+                start += len(targets)
+            raise
+    waiting: list[Any] = []
+    seen = 0
+    for portion, targets in portions:
+        targets = np.array(intake.targets(portion, targets, seen))
+        # The next portion may reuse the same memory.
+        rows = [detached(block) for block in intake.rows(portion, seen)]
+        waiting.append((rows, targets))
+        seen += len(targets)
+        if seen >= size:
+            break
+    if not waiting:
+        raise ValueError("the input has no rows: there is nothing to learn from")
+    blocks = [
+        concatenate_rows(list(parts))
+        for parts in zip(*(w[0] for w in waiting), strict=True)
+    ]
+    return waiting, [block[:size, :] for block in blocks]
+
+
+def make_recipe(
+    options: FeatureOptions,
+    intake: Intake,
+    sample: list[Any],
+    targets: Any,
+    n_rows: int | None = None,
+) -> ChunkRecipe:
+    """Features fixed by a sample of rows, and what to sum over chunks."""
+    features = FeatureRecipe(
+        intake.views, sample, options.method, options.n_features, options.seed
+    )
+    like = device_array(intake.like, options.device)
+    size = features.n_features + 32
+    tall, narrow = (
+        min(n_rows or size, options.chunk_rows(like)),
+        min(n_rows or size, size),
+    )
+    require_memory(
+        8 * (options.n_folds * WORK_MATRICES * narrow * size + tall * size),
+        f"second moments of {features.n_features} features",
+        "use a smaller n_features or fewer kernels",
+        like=like,
+    )
+    origin, unit, classify = None, None, is_classifier(intake.bearer)
+    if not classify:
+        outputs = np.asarray(targets, dtype=np.float64).reshape(len(targets), -1)
+        origin, unit = output_frame(outputs, to_numpy(like).dtype)
+    # Double precision has digits to spare for means that are not subtracted.
+    single = np.finfo(to_numpy(like).dtype).bits == 32
+    return ChunkRecipe(
+        features,
+        like,
+        classify,
+        options.n_folds,
+        options.seed,
+        origin,
+        features.means(sample) if single else None,
+        unit,
+    )
+
+
+def on_host(X: Any) -> bool:
+    """Whether X is in host memory."""
+    return not is_array(X) or is_numpy(X) or "cpu" in str(X.device).lower()
+
+
+def device_array(like: Array, device: str | None) -> Array:
+    """An array of no rows on the device, from torch or, without torch, from CuPy.
+
+    Parameters
+    ----------
+    like : array
+        Rows in host memory, which determine the dtype.
+    device : str or None
+        A device of torch such as "cuda" or "cuda:1", or "cupy"; None leaves rows where
+        they are.
+    """
+    if device is None:
+        return like
+    dtype = str(to_numpy(like).dtype)
+    try:
+        if device != "cupy" and importlib.util.find_spec("torch") is not None:
+            import torch
+
+            return torch.empty((0, 1), dtype=getattr(torch, dtype), device=device)
+        if device.startswith("cu"):
+            import cupy
+
+            return cupy.empty((0, 1), dtype=dtype)
+        problem = "torch is not installed"
+    except Exception as error:  # each library raises its own exceptions here
+        problem = f"{type(error).__name__}: {error}"
+    raise ValueError(
+        f"device={device!r} cannot be used: {problem}. Install torch or CuPy for this "
+        "device, or leave device at None."
+    )

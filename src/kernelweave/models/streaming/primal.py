@@ -3,33 +3,41 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 
 from kernelweave._array import (
     Array,
+    device,
     from_numpy,
     lower_inverse,
+    namespace,
     solve_factored,
     squared_norm,
     to_numpy,
 )
+from kernelweave._tolerances import CONSTANT_VARIANCE
 from kernelweave.criteria.fisher import PrimalFisher
 from kernelweave.fits.gaussians import ClassGaussians, HeldOutClasses
 from kernelweave.fits.moment_problem import CvPath, GcvPath, MomentProblem
 from kernelweave.fits.ridge import normal_basis, principal_axes
+from kernelweave.kernels.banks.features import FeatureBank
+from kernelweave.kernels.features.recipe import FeatureReport
 from kernelweave.kernels.maps.feature_map import FeatureKernelMap
 from kernelweave.kernels.moments import ChunkRecipe, Moments
 from kernelweave.models.shared.learner import (
-    Callback,
+    Choice,
     Fitted,
-    Judgement,
-    Learned,
+    KernelRows,
     LearnerOptions,
+    Trained,
+    feature_coef,
     search_norms,
 )
-
-__all__ = ["fit_class_moments", "fit_output_moments"]
+from kernelweave.models.streaming.intake import Intake
+from kernelweave.solvers.certify import Callback
 
 #: Jitter on the moments, as a share of the variance, that deserves a remark.
 NOTABLE_JITTER = 1e-9
@@ -38,37 +46,46 @@ CONSTANT_OUTPUT = 1e-12
 
 
 @dataclass(frozen=True)
-class MomentJudge:
-    """Errors from moments: cross-validation in place of leaving rows out.
+class SummedRows:
+    """The second moments of the features of all rows."""
 
-    Attributes
-    ----------
-    problem : MomentProblem
-        Kernels and targets.
-    folds : array of shape (f, 1 + t + D, 1 + t + D) or None
-        Moments of each fold; None for generalised cross-validation.
+    recipe: ChunkRecipe
+    moments: Moments
+    intake: Intake
+    why: str  # explicit features are used
+
+    def trained(self, kernel_map: FeatureKernelMap, fitted: Fitted) -> Trained:
+        """The result of a fit to these moments."""
+        report = _report(self.recipe, self.moments.probe.views, "moments", self.why)
+        kernel_map.remarks += report.remarks
+        return Trained(fitted, self.intake.row_map(kernel_map), report)
+
+
+def _report(
+    recipe: ChunkRecipe, probe: list[Any], kind: str, why: str
+) -> FeatureReport:
+    maps = recipe.features.report([rows[:256] for rows in probe])
+    return FeatureReport(kind, why, recipe.features.n_features, maps)
+
+
+def judge_moments(
+    problem: MomentProblem,
+    folds: Array | None,
+    weights: np.ndarray,
+    alpha: float | None,
+) -> tuple[float, float, None]:
+    """Alpha, by default the best, with its error from moments.
+
+    The error is that of cross-validation with the moments of each fold ``folds``
+    (f, 1 + t + D, 1 + t + D), or of generalised cross-validation without.
     """
-
-    problem: MomentProblem
-    folds: Array | None
-
-    def best(self, weights: np.ndarray) -> Judgement:
-        """The alpha with the smallest error."""
-        path = self._path(weights)
-        return _judgement(path, path.best_alpha())
-
-    def at(self, weights: np.ndarray, alpha: float) -> Judgement:
-        """The error of this alpha."""
-        return _judgement(self._path(weights), alpha)
-
-    def _path(self, weights: np.ndarray) -> GcvPath | CvPath:
-        if self.folds is None:
-            return GcvPath(self.problem, weights)
-        return CvPath(self.problem, self.folds, weights)
-
-
-def _judgement(path: GcvPath | CvPath, alpha: float) -> Judgement:
-    return Judgement(alpha, float(path.press(np.array([alpha]))[0]))
+    path: GcvPath | CvPath
+    if folds is None:
+        path = GcvPath(problem, weights)
+    else:
+        path = CvPath(problem, folds, weights)
+    alpha = path.best_alpha() if alpha is None else alpha
+    return alpha, float(path.press(np.array([alpha]))[0]), None
 
 
 def class_coding(counts: np.ndarray) -> tuple[np.ndarray, float]:
@@ -96,20 +113,12 @@ def output_coding(gram: Array, n_targets: int) -> tuple[np.ndarray, np.ndarray]:
     return np.diag(np.where(varies, 1.0 / deviation, 0.0)), deviation
 
 
-def _origins(recipe: ChunkRecipe) -> np.ndarray:
-    """Squared norm of the offset subtracted from the features of each kernel."""
-    blocks = recipe.features.blocks
-    if recipe.offset is None:
-        return np.zeros(len(blocks))
-    return np.array([float(np.sum(recipe.offset[block] ** 2)) for block in blocks])
-
-
 @dataclass(frozen=True)
 class Solved:
     """Weights and coefficients over the D + k rows of a moment problem."""
 
     problem: MomentProblem
-    learned: Learned
+    choice: Choice
     coef: Array  # (D + k, k)
     #: Mean of ``(M^-1)_ii`` over the n rows, after centring again.
     precision: float
@@ -117,18 +126,16 @@ class Solved:
     @property
     def error(self) -> float:
         """The error of the choice or, if unknown, of generalised cross-validation."""
-        if self.learned.choice.error is not None:
-            return self.learned.choice.error
+        if self.choice.error is not None:
+            return self.choice.error
         entries = self.problem.n_rows * int(self.coef.shape[1])
         return squared_norm(self.coef) / self.precision**2 / entries
 
     def feature_coef(self) -> np.ndarray:
         """Coefficients (D_used, k) of the features of kernels with weight."""
-        bank = self.problem.bank
-        weights = np.repeat(self.learned.choice.weights, bank.widths)
-        inner = to_numpy(bank.features.T @ self.coef)  # (D, k)
-        scaled = inner * (weights * self.problem.feature_scales)[:, None]
-        return scaled[weights > 0]
+        problem = self.problem
+        scales = np.sqrt(problem.scales[problem.active])
+        return feature_coef(problem.bank, self.coef, self.choice.weights, scales)
 
     def kernel_map(self, recipe: ChunkRecipe) -> FeatureKernelMap:
         """The map from new rows to projections."""
@@ -158,40 +165,37 @@ def solve_moments(
     criterion.
     """
     features = recipe.features
+    offset = np.zeros(features.n_features) if recipe.offset is None else recipe.offset
     problem = MomentProblem(
         moments.total(),
         coding[0],
         features.widths,
         features.names,
         recipe.precision,
-        _origins(recipe),
+        np.array([np.sum(offset[block] ** 2) for block in features.blocks]),
         np.array(features.noise),
     )
     crossed = options.alpha == "cv"
     options = replace(options, alpha="loo") if crossed else options
-    learned = search_norms(
+    choice = search_norms(
         options,
         "learn" if options.alpha == "loo" else options.alpha,
-        MomentJudge(problem, moments.gram if crossed else None),
+        partial(judge_moments, problem, moments.gram if crossed else None),
         lambda alpha: PrimalFisher(problem, alpha, coding[1]),
         callback,
     )
-    choice = learned.choice
     factor = PrimalFisher(problem, choice.alpha).factor(choice.weights)
     coef = solve_factored(factor, problem.target)
     missing = problem.n_rows - 1 - int(coef.shape[0])  # rows without any kernel
     precision = squared_norm(lower_inverse(factor)) + missing / choice.alpha
-    return Solved(problem, learned, coef, precision / problem.n_rows)
+    return Solved(problem, choice, coef, precision / problem.n_rows)
 
 
 def fit_class_moments(
-    options: LearnerOptions,
-    recipe: ChunkRecipe,
-    moments: Moments,
-    like: Array,
-    callback: Callback,
-) -> tuple[FeatureKernelMap, Fitted]:
+    options: LearnerOptions, rows: SummedRows, callback: Callback
+) -> Trained:
     """Fit a discriminant to the moments of rows with classes."""
+    recipe, moments, like = rows.recipe, rows.moments, rows.intake.like
     assert moments.labels is not None
     k = len(moments.labels)
     counts = np.rint(to_numpy(moments.total()[0, 1 : 1 + k]))
@@ -201,13 +205,13 @@ def fit_class_moments(
     axes = to_numpy(principal_axes(solved.coef, solved.problem.target))
     coef = from_numpy(solved.feature_coef() @ axes, like)
     fitted = Fitted(
-        solved.learned,
+        solved.choice,
         float(solved.error),
         feature_coef=coef,
         classes=moments.labels,
         gaussians=_gaussians(solved, kernel_map, moments, coef, coding @ axes),
     )
-    return kernel_map, fitted
+    return rows.trained(kernel_map, fitted)
 
 
 def _gaussians(
@@ -223,7 +227,7 @@ def _gaussians(
     is included (generalised cross-validation), which moves the means and spreads the
     rows around them. The best-calibrated width of the Gaussians is found on the probe.
     """
-    problem, choice = solved.problem, solved.learned.choice
+    problem, choice = solved.problem, solved.choice
     k, n = len(targets), problem.n_rows
     widen = 1.0 / (choice.alpha * max(solved.precision, 1e-300))
     weights = kernel_map.spread(choice.weights)
@@ -233,7 +237,7 @@ def _gaussians(
     coef = to_numpy(feature_coef).astype(np.float64)
     centre = to_numpy(problem.mean)[used]
     inside = (head[:, 1 + k :][:, used] / counts[:, None] - centre) @ coef  # (k, r)
-    # All rows share one intercept, as in discriminant.fit_discriminant.
+    # All rows share one intercept, as in fit_discriminant.
     shifted = targets * (1.0 + 1.0 / (n - 1))
     means = shifted - widen * (targets - inside)
     codes = np.searchsorted(moments.labels, moments.probe.y)  # type: ignore[arg-type]
@@ -246,13 +250,10 @@ def _gaussians(
 
 
 def fit_output_moments(
-    options: LearnerOptions,
-    recipe: ChunkRecipe,
-    moments: Moments,
-    like: Array,
-    callback: Callback,
-) -> tuple[FeatureKernelMap, Fitted]:
+    options: LearnerOptions, rows: SummedRows, callback: Callback
+) -> Trained:
     """Fit a ridge regression to the moments of rows with outputs."""
+    recipe, moments, like = rows.recipe, rows.moments, rows.intake.like
     gram = moments.total()
     coding, deviation = output_coding(gram, moments.n_targets)
     solved = solve_moments(options, recipe, moments, (coding, 1.0), callback)
@@ -261,9 +262,56 @@ def fit_output_moments(
     mean = to_numpy(gram[0, 1 : 1 + moments.n_targets]) / solved.problem.n_rows * unit
     mean = mean if recipe.origin is None else mean + recipe.origin
     fitted = Fitted(
-        solved.learned,
+        solved.choice,
         float(solved.error),
         feature_coef=from_numpy(coef, like),
         intercept=from_numpy(mean, like),
     )
-    return solved.kernel_map(recipe), fitted
+    return rows.trained(solved.kernel_map(recipe), fitted)
+
+
+def keep_rows(
+    recipe: ChunkRecipe,
+    blocks: list[Any],
+    targets: np.ndarray,
+    intake: Intake,
+    why: str,
+) -> KernelRows:
+    """Kernels ``Z_i Z_i'`` between all rows, given as one block per view."""
+    features, like = recipe.moved, recipe.like
+    xp, n = namespace(like), len(targets)
+    rows = xp.empty((n, features.n_features), dtype=like.dtype, device=device(like))
+    features.write(blocks, rows)
+    means = xp.mean(rows, axis=0)
+    rows -= means[None, :]
+    mean = to_numpy(means).astype(np.float64)
+    scales = _scale_blocks(rows, recipe, mean)
+    active = [int(i) for i in np.flatnonzero(scales)]
+    kernel_map = FeatureKernelMap(recipe.features, mean, active, like)
+    if not active:
+        raise ValueError(
+            f"every one of the {len(features.names)} kernel(s) is constant on the "
+            "training rows, so there is nothing to learn from; check the features"
+        )
+    report = _report(recipe, blocks, "rows", why)
+    kernel_map.remarks += report.remarks
+    bank = FeatureBank(rows, features.widths, list(features.names))
+    bank = bank.subset(np.array(active))
+    row_map = intake.row_map(kernel_map)
+    return KernelRows(bank, targets, row_map, report, scales[active])
+
+
+def _scale_blocks(rows: Any, recipe: ChunkRecipe, mean: np.ndarray) -> np.ndarray:
+    """Scale each kernel to trace n in place; returns factors, 0 for constant ones."""
+    xp, n, features = namespace(rows), rows.shape[0], recipe.features
+    scales = np.zeros(len(features.maps))
+    for i, block in enumerate(features.blocks):
+        trace = float(xp.sum(rows[:, block] ** 2))
+        size = n * float(np.sum(mean[block] ** 2)) + trace
+        rounding = max(
+            CONSTANT_VARIANCE * recipe.precision * size, n * features.noise[i]
+        )
+        if trace > rounding:
+            scales[i] = (n / trace) ** 0.5
+            rows[:, block] *= float(scales[i])
+    return scales

@@ -11,12 +11,15 @@ from kernelweave._array import from_numpy, namespace, to_numpy
 from kernelweave._memory import require_memory
 from kernelweave.exceptions import KernelWarning
 from kernelweave.fits.predictive import Expert, PredictivePath, choose_noise
-from kernelweave.models.mixture.experts import ExpertPanel, ViewMaps, ask_experts
-from kernelweave.models.mixture.options import MixtureOptions
-from kernelweave.models.mixture.weights import Mixture, Outcome
+from kernelweave.models.mixture.experts import (
+    ExpertPanel,
+    ViewMaps,
+    ask_experts,
+)
+from kernelweave.models.mixture.weights import Mixture
 from kernelweave.models.mixture_kda import MixtureKDA
 from kernelweave.models.shared.base import Progress
-from kernelweave.models.shared.inputs import read_options
+from kernelweave.solvers.certify import LocalSolution
 from kernelweave.solvers.mixture import truncated_responsibilities
 
 __all__ = ["PrintedMixtureKDA", "PrintedPosteriorKDA", "in_sample", "printed_weights"]
@@ -89,7 +92,11 @@ class PrintedMixtureKDA(PrintedPosteriorKDA):
         )
 
     def _learn_mixture(
-        self, maps: ViewMaps, codes: np.ndarray, progress: Progress
+        self,
+        maps: ViewMaps,
+        codes: np.ndarray,
+        classes: np.ndarray,
+        progress: Progress,
     ) -> Mixture:
         n, p, like = len(maps.observed), len(maps.names), maps.like
         require_memory(
@@ -98,15 +105,16 @@ class PrintedMixtureKDA(PrintedPosteriorKDA):
             "use MixtureKDA, or fewer kernels or rows",
             like=like,
         )
-        options = read_options(MixtureOptions, self)
         paths: Paths = {}
 
         def start(e: int, path: PredictivePath) -> Expert:
             paths[e] = path
-            return choose_noise(path, float(options.noise), "unit")
+            return choose_noise(path, float(self.noise), "unit")
 
-        panel = ask_experts(maps, codes, self.classes_, options, progress, start)
-        weights, outcomes = printed_em(panel, paths, options)
+        panel = ask_experts(
+            maps, codes, classes, self.missing == "zero", start, progress
+        )
+        weights, outcomes = printed_em(panel, paths, self)
         problem = (
             f"mixture likelihood of {p} experts, in-sample densities, nats per row"
         )
@@ -129,8 +137,8 @@ def in_sample(path: PredictivePath, noise: np.ndarray) -> tuple[np.ndarray, np.n
 
 
 def printed_em(
-    panel: ExpertPanel, paths: Paths, options: MixtureOptions
-) -> tuple[np.ndarray, list[Outcome]]:
+    panel: ExpertPanel, paths: Paths, model: MixtureKDA
+) -> tuple[np.ndarray, list[LocalSolution]]:
     """Zhao et al. (2009), Eqs. 13-14 and 17-20, class by class: weights (p, k).
 
     After each E-step the noise becomes ``sum_i gamma_il (t_i - m_il)^2 / sum_i
@@ -140,7 +148,7 @@ def printed_em(
     """
     p, k = panel.allowed.shape
     weights, noise = np.zeros((p, k)), panel.noise.copy()
-    outcomes = [_one_class(panel, paths, options, c, weights, noise) for c in range(k)]
+    outcomes = [_one_class(panel, paths, model, c, weights, noise) for c in range(k)]
     floors = 0
     for e, path in paths.items():
         floors += int(np.sum(noise[e] <= path.smallest_alpha))
@@ -161,11 +169,11 @@ def printed_em(
 def _one_class(
     panel: ExpertPanel,
     paths: Paths,
-    options: MixtureOptions,
+    model: MixtureKDA,
     c: int,
     weights: np.ndarray,
     noise: np.ndarray,
-) -> Outcome:
+) -> LocalSolution:
     """Run EM for class ``c``; writes its column of ``weights`` and ``noise`` (p, k)."""
     members = np.flatnonzero(panel.allowed[:, c])
     if not len(members):
@@ -173,9 +181,9 @@ def _one_class(
     seen = panel.observed[:, members]
     target = panel.target[:, c]
     share = np.full(len(members), 1.0 / len(members))
-    change, value, limit = np.inf, np.nan, options.max_iter or STEPS
+    change, value, limit = np.inf, np.nan, model.max_iter or STEPS
     step = 0
-    while step < limit and change > options.tol:
+    while step < limit and change > model.tol:
         step += 1
         mean, variance = _inside(panel, paths, members, c, noise)
         residual = target[:, None] - mean
@@ -189,11 +197,17 @@ def _one_class(
         for j, e in enumerate(members):
             noise[e, c] = max(fresh[j], paths[int(e)].smallest_alpha)
     weights[members, c] = share
-    converged = change <= options.tol
+    converged = change <= model.tol
     status = f"{'stationary' if converged else f'stopped at max_iter={limit}'}: the "
     status += f"last step changed a weight by {change:.1e}"
-    nan = float("nan")
-    return Outcome(weights[:, c], value, nan, converged, status, step, change)
+    return LocalSolution(
+        weights=weights[:, c],
+        value=value,
+        stationarity=change,
+        converged=converged,
+        status=status,
+        n_iter=step,
+    )
 
 
 def _inside(
