@@ -9,11 +9,18 @@ from typing import Any, TypeVar
 
 import numpy as np
 from sklearn.base import is_classifier
-from sklearn.utils import assert_all_finite
+from sklearn.utils import _safe_indexing, assert_all_finite
+from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    _num_samples,
+    check_array,
+    check_consistent_length,
+    column_or_1d,
+)
 
-from kernelweave._array import Array, detached, is_array, to_numpy
+from kernelweave._array import Array, detached, is_array, take, to_numpy
 from kernelweave.fits.subspace import label_factor, target_factor
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.kernels.maps.kernel_map import (
@@ -91,6 +98,10 @@ COMMON = {
     "max_iter": whole(1, optional=True),
     "psd": one_of("error", "clip", "trust"),
     "missing": one_of("error", "available", "zero"),
+    "class_weight": Rule(
+        "None, 'balanced' or a dict from classes to weights",
+        lambda v: v is None or isinstance(v, dict) or one_of("balanced").allows(v),
+    ),
     "verbose": whole(0),
 }
 
@@ -244,11 +255,128 @@ class RowMap:
         return bank
 
 
-def read_rows(model: Any, X: Any) -> RowMap:
+def read_row_weights(
+    X: Any,
+    y: np.ndarray | None,
+    sample_weight: Any,
+    class_weight: Any,
+    owner: str,
+    labelled: np.ndarray | None = None,
+) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """Which rows count, and how much: sample weights times class weights.
+
+    "balanced" class weights are ``N / (k N_c)``, with N the sum of the sample weights
+    and ``N_c`` that of class c: as for copies of the rows.
+
+    Parameters
+    ----------
+    X : array-like
+        n rows.
+    y : ndarray of shape (n,) or None
+        Checked labels; None if the targets are not classes.
+    sample_weight : array-like of shape (n,), float or None
+        Non-negative numbers.
+    class_weight : None, "balanced" or dict
+        Positive weights of the classes; those not in the dict have weight 1.
+    owner : str
+        The estimator, for messages.
+    labelled : ndarray of bool of shape (n,), optional
+        Rows whose y is a class; all by default.
+
+    Returns
+    -------
+    keep : ndarray of int of shape (m,) or None
+        Rows of positive weight, to be selected before anything is computed from the
+        others; None if these are all rows.
+    weights : ndarray of shape (m,) or None
+        Their weights; None if every one is 1.
+    """
+    if sample_weight is None and class_weight is None:
+        return None, None
+    n = _num_samples(X)
+    weights = _check_weights(n, sample_weight, owner)
+    keep = np.flatnonzero(weights)
+    if y is not None:
+        labelled = np.ones(n, dtype=bool) if labelled is None else labelled
+        own = keep[labelled[keep]]
+        lost = sorted(set(y[labelled].tolist()) - set(y[own].tolist()), key=str)
+        if lost:
+            raise ValueError(
+                f"{owner}: every row of class {lost[0]!r} has sample_weight 0; give "
+                "one a positive weight, or leave the class out of X and y"
+            )
+        weights[own] *= _class_weights(y[own], class_weight, weights[own], owner)
+    weights = weights[keep]
+    return (
+        None if len(keep) == n else keep,
+        None if np.all(weights == 1.0) else weights,
+    )
+
+
+def _check_weights(n: int, sample_weight: Any, owner: str) -> np.ndarray:
+    """Sample weights (n,) in float64, at least one of them positive."""
+    given = to_numpy(sample_weight) if is_array(sample_weight) else sample_weight
+    rows = np.empty((n, 0))  # in host memory, whatever X is
+    weights = _check_sample_weight(given, rows, dtype=np.float64, copy=True)
+    if np.any(weights < 0):
+        i = int(np.argmax(weights < 0))
+        raise ValueError(
+            f"{owner}: sample_weight of row {i} is {weights[i]:g}. Negative values in "
+            "data passed to `sample_weight`: a weight is the number of times a row "
+            "counts; 0 leaves the row out"
+        )
+    return np.asarray(weights)
+
+
+def _class_weights(
+    y: np.ndarray, class_weight: Any, weights: np.ndarray, owner: str
+) -> np.ndarray:
+    """The weight of the class of each row, (n,), for labels and sample weights (n,)."""
+    classes, codes = np.unique(y, return_inverse=True)
+    found = compute_class_weight(
+        class_weight, classes=classes, y=y, sample_weight=weights
+    )
+    wrong = ~(np.isfinite(found) & (found > 0))
+    if np.any(wrong):
+        c = int(np.argmax(wrong))
+        raise ValueError(
+            f"{owner}: class_weight of class {classes.tolist()[c]!r} is {found[c]:g}; "
+            "it must be a finite number > 0"
+        )
+    return np.asarray(found)[codes.reshape(-1)]
+
+
+def read_rows(
+    model: Any,
+    X: Any,
+    row_weights: np.ndarray | None = None,
+    keep: np.ndarray | None = None,
+    scale_rows: bool = True,
+) -> RowMap:
     """Validate X on behalf of ``model``, and fix the kernel parameters.
 
     No kernel is computed yet.
+
+    Parameters
+    ----------
+    model : KernelModel
+        The estimator.
+    X : array-like
+        Its rows.
+    row_weights, keep : ndarray of shape (m,), optional
+        From :func:`read_row_weights`.
+    scale_rows : bool, default=True
+        See :class:`~kernelweave.kernels.KernelMap`.
     """
+    if keep is not None:
+        if is_precomputed(model.views):
+            raise ValueError(
+                f"{type(model).__name__}: {_num_samples(X) - len(keep)} row(s) have "
+                "sample_weight 0, which leaves them out of the training rows; with "
+                "precomputed kernels remove these rows and columns from the kernels, "
+                "so that later kernels have the right columns"
+            )
+        X = take(X, keep, 0) if is_array(X) else _safe_indexing(X, keep)
     data, names, views, positions = read_views(model, X)
     observed = None if model.missing == "error" else data.observed
     if views:
@@ -256,10 +384,12 @@ def read_rows(model: Any, X: Any) -> RowMap:
     else:
         source = PrecomputedSource(data.blocks, names, observed)
     like = detached(source.like[:0, ...])  # a view would keep all of X in memory
-    kernel_map = KernelMap(source, model.psd)
+    given = row_weights, scale_rows
+    kernel_map = KernelMap(source, model.psd, *given)
     if model.missing != "error":
         signed = bool(getattr(model, "signed", False))
-        kernel_map = CompletedKernelMap(source, model.psd, model.missing, signed)
+        options = model.psd, model.missing, signed
+        kernel_map = CompletedKernelMap(source, *options, *given)
     return RowMap(kernel_map, like, views, positions)
 
 
