@@ -143,9 +143,10 @@ def encode_labels(labels: np.ndarray, owner: str) -> tuple[np.ndarray, np.ndarra
     """The classes (k,), at least two of them, and the codes (n,) of labels (n,)."""
     classes, codes = np.unique(labels, return_inverse=True)
     if len(classes) < 2:
+        found = f"1 class: {classes.tolist()[0]!r}" if len(classes) else "no class"
         raise ValueError(
             f"{owner} needs at least 2 classes in y; the {len(labels)} sample(s) "
-            f"contain 1 class: {classes.tolist()[0]!r}"
+            f"contain {found}"
         )
     return classes, codes.reshape(-1)
 
