@@ -22,9 +22,10 @@ from kernelweave.models.shared.inputs import (
     check_numbers_or_labels,
     check_parameters,
     encode_labels,
+    map_rows,
     one_of,
     read_row_weights,
-    read_rows,
+    read_views,
 )
 from kernelweave.solvers.certify import Certificate
 from kernelweave.solvers.solve import solve
@@ -184,8 +185,9 @@ class KernelAlignment(KernelTransformer, KernelModel):
         check_parameters(self, **RULES)
         if self.signed and self.method == "independent":
             raise ValueError("method='independent' has no signed form; use 'joint'")
+        read = read_views(self, X)
         target, keep, row_weights = self._read_targets(X, y, sample_weight)
-        rows = read_rows(self, X, row_weights, keep, scale_rows=False)
+        rows = map_rows(self, read, row_weights, keep, scale_rows=False)
         progress = Progress(self, X, y)
         bank = rows.kernels(progress.kernel)
         criterion = Alignment(

@@ -7,10 +7,11 @@ from typing import Any
 from kernelweave.fits.ridge import signs_of_codes
 from kernelweave.models.shared.base import Progress, fit_method
 from kernelweave.models.shared.inputs import (
+    map_rows,
     one_of,
     read_classes,
     read_row_weights,
-    read_rows,
+    read_views,
 )
 from kernelweave.models.shared.margin import (
     MarginClassifier,
@@ -190,13 +191,13 @@ class MultipleKernelSVC(MarginClassifier):
             Fitted estimator.
         """
         check_margin_parameters(self, weights=one_of("shared", "per_class"))
-        owner = type(self).__name__
+        read, owner = read_views(self, X), type(self).__name__
         classes, codes = read_classes(X, y, owner)
         keep, row_weights = read_row_weights(
             X, classes[codes], sample_weight, self.class_weight, owner
         )
         codes = codes if keep is None else codes[keep]
-        rows = read_rows(self, X, row_weights, keep, scale_rows=False)
+        rows = map_rows(self, read, row_weights, keep, scale_rows=False)
         progress = Progress(self, X, y)
         bank = rows.kernels(progress.kernel)
         signs = signs_of_codes(codes, len(classes))

@@ -12,9 +12,10 @@ from kernelweave._array import Array, from_numpy, namespace, to_numpy
 from kernelweave.fits.ridge import signs_of_codes
 from kernelweave.models.shared.base import Progress, fit_method
 from kernelweave.models.shared.inputs import (
+    map_rows,
     read_classes,
     read_row_weights,
-    read_rows,
+    read_views,
     require_targets,
 )
 from kernelweave.models.shared.margin import (
@@ -182,11 +183,11 @@ class TransductiveKernelSVC(MarginClassifier):
             Fitted estimator.
         """
         check_margin_parameters(self)
-        owner = type(self).__name__
+        read, owner = read_views(self, X), type(self).__name__
         classes, codes = _read_some_labels(X, y, owner)
         weighting = sample_weight, self.class_weight, owner, codes >= 0
         keep, row_weights = read_row_weights(X, classes[codes], *weighting)
-        rows = read_rows(self, X, row_weights, keep, scale_rows=False)
+        rows = map_rows(self, read, row_weights, keep, scale_rows=False)
         progress = Progress(self, X, y)
         bank = rows.kernels(progress.kernel)
         used = slice(None) if keep is None else keep

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from numbers import Integral
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from sklearn.base import is_classifier
-from sklearn.utils import _safe_indexing, assert_all_finite
+from sklearn.utils import assert_all_finite
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import (
@@ -347,22 +347,71 @@ def _class_weights(
     return np.asarray(found)[codes.reshape(-1)]
 
 
-def read_rows(
+def read_rows(model: Any, X: Any) -> RowMap:
+    """Validate X on behalf of ``model``, and fix the kernel parameters.
+
+    No kernel is computed yet.
+    """
+    return map_rows(model, read_views(model, X))
+
+
+def read_views(model: Any, X: Any) -> ReadViews:
+    """Validate X on behalf of ``model``, and find out which rows lack a view."""
+    views, positions = [], []
+    if is_precomputed(model.views):
+        data, names = read_kernels(model, X, reset=True)
+    else:
+        views = parse_views(model.views, reserved=model._get_param_names())
+        X = validate_features(model, X, reset=True)
+        positions = resolve_columns(X, views)
+        data = split_blocks(model, X, views, positions)
+        names = [view.name for view in views]
+    _check_observed(model, data, names)
+    return ReadViews(data, names, views, positions)
+
+
+def _check_observed(model: Any, data: ObservedViews, names: list[str]) -> None:
+    """Refuse views that no row has, and rows without any view."""
+    if model.missing != "error":
+        check_every_view(data.observed, names)
+        check_some_view(data.observed, "training")
+
+
+class ReadViews(NamedTuple):
+    """Validated training rows."""
+
+    data: ObservedViews  # the blocks of the views, or a stack of precomputed kernels
+    names: list[str]  # of the views, or of the kernels
+    views: list[View]  # empty if kernels are precomputed
+    positions: list[list[int]]  # the columns of each view
+
+    def take(self, keep: np.ndarray, owner: str) -> ReadViews:
+        """Only the rows ``keep``, which cannot be chosen from precomputed kernels."""
+        if not self.views:
+            raise ValueError(
+                f"{owner}: {len(self.data.observed) - len(keep)} row(s) have "
+                "sample_weight 0, which leaves them out of the training rows; with "
+                "precomputed kernels remove these rows and columns from the kernels, "
+                "so that later kernels have the right columns"
+            )
+        blocks = [take(block, keep) for block in self.data.blocks]
+        return self._replace(data=ObservedViews(blocks, self.data.observed[keep]))
+
+
+def map_rows(
     model: Any,
-    X: Any,
+    read: ReadViews,
     row_weights: np.ndarray | None = None,
     keep: np.ndarray | None = None,
     scale_rows: bool = True,
 ) -> RowMap:
-    """Validate X on behalf of ``model``, and fix the kernel parameters.
-
-    No kernel is computed yet.
+    """Fix the kernel parameters of ``model`` with the rows that count.
 
     Parameters
     ----------
     model : KernelModel
         The estimator.
-    X : array-like
+    read : ReadViews
         Its rows.
     row_weights, keep : ndarray of shape (m,), optional
         From :func:`read_row_weights`.
@@ -370,15 +419,9 @@ def read_rows(
         See :class:`~kernelweave.kernels.KernelMap`.
     """
     if keep is not None:
-        if is_precomputed(model.views):
-            raise ValueError(
-                f"{type(model).__name__}: {_num_samples(X) - len(keep)} row(s) have "
-                "sample_weight 0, which leaves them out of the training rows; with "
-                "precomputed kernels remove these rows and columns from the kernels, "
-                "so that later kernels have the right columns"
-            )
-        X = take(X, keep, 0) if is_array(X) else _safe_indexing(X, keep)
-    data, names, views, positions = read_views(model, X)
+        read = read.take(keep, type(model).__name__)
+        _check_observed(model, read.data, read.names)
+    data, names, views, positions = read
     observed = None if model.missing == "error" else data.observed
     if views:
         source: Source = FeatureSource(views, data.blocks, observed)
@@ -392,29 +435,6 @@ def read_rows(
         options = model.psd, model.missing, signed
         kernel_map = CompletedKernelMap(source, *options, *given)
     return RowMap(kernel_map, like, views, positions)
-
-
-def read_views(
-    model: Any, X: Any
-) -> tuple[ObservedViews, list[str], list[View], list[list[int]]]:
-    """Validate X on behalf of ``model``, and find out which rows lack a view.
-
-    Returns the blocks of the views, or a stack of precomputed kernels, their names, the
-    views and their columns; there are no views if kernels are precomputed.
-    """
-    views, positions = [], []
-    if is_precomputed(model.views):
-        data, names = read_kernels(model, X, reset=True)
-    else:
-        views = parse_views(model.views, reserved=model._get_param_names())
-        X = validate_features(model, X, reset=True)
-        positions = resolve_columns(X, views)
-        data = split_blocks(model, X, views, positions)
-        names = [view.name for view in views]
-    if model.missing != "error":
-        check_every_view(data.observed, names)
-        check_some_view(data.observed, "training")
-    return data, names, views, positions
 
 
 def read_kernels(
