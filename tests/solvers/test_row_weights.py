@@ -11,6 +11,7 @@ import pytest
 from sklearn.svm import SVC
 
 from kernelweave._array import to_numpy
+from kernelweave.criteria import Alignment
 from kernelweave.criteria.margin import Margin
 from kernelweave.inner.svm import (
     best_intercept,
@@ -159,9 +160,13 @@ def test_hard_margins_ignore_weights(margins, rng):
 @pytest.mark.parametrize("wrong", [[0.0, 1.0], [-1.0, 1.0], [np.nan, 1.0]], ids=str)
 def test_weights_that_are_not_positive_are_refused(margins, wrong):
     X, y = margins.data(20, 1)
-    weights = np.resize(wrong, 20)
-    with pytest.raises(ValueError, match="row_weights must be positive"):
-        Margin(DenseBank(margins.kernels(X)), y[:, None], row_weights=weights)
+    weights, bank = np.resize(wrong, 20), DenseBank(margins.kernels(X))
+    with pytest.raises(ValueError, match=r"must be positive.*row 0 has"):
+        Margin(bank, y[:, None], row_weights=weights)
+    with pytest.raises(ValueError, match=r"must be positive.*row 0 has"):
+        Alignment(bank, y, row_weights=weights)
+    with pytest.raises(ValueError, match=r"must have the shape \(20,\).*got \(19,\)"):
+        Margin(bank, y[:, None], row_weights=np.ones(19))
 
 
 # One machine --------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from kernelweave._array import (
     to_numpy,
 )
 from kernelweave._tolerances import ROUNDING_UNITS
-from kernelweave.criteria.base import KernelCriterion
+from kernelweave.criteria.base import KernelCriterion, checked_row_weights
 from kernelweave.kernels.checks import symmetric
 from kernelweave.protocols import Bank, CertificateTerms, Evaluation, WeightSet
 
@@ -222,8 +222,7 @@ class Alignment(KernelCriterion):
             )
         values = values[self.rows]
         values = values if target_kernel is None else values[:, self.rows]
-        counts = np.ones(n) if row_weights is None else np.asarray(row_weights)
-        counts = counts[self.rows].astype(np.float64)
+        counts = checked_row_weights(row_weights, n)[self.rows]
         known = Target(values, target is not None, self.centred, counts)
         if known.norm == 0.0:
             raise ValueError(

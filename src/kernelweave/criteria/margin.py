@@ -22,7 +22,11 @@ from kernelweave._array import (
     to_numpy,
 )
 from kernelweave._memory import require_memory
-from kernelweave.criteria.base import KernelCriterion, weight_remarks
+from kernelweave.criteria.base import (
+    KernelCriterion,
+    checked_row_weights,
+    weight_remarks,
+)
 from kernelweave.criteria.fisher import Fisher
 from kernelweave.fits.subspace import RegularizedKernel, SubspaceSVM
 from kernelweave.inner.saddle import SaddlePath, SaddleProblem
@@ -106,6 +110,7 @@ class Margin(KernelCriterion):
         self.learns_identity = margin == "l2" and isinstance(C, str)
         self.signs = _checked_signs(signs, bank.n_samples)  # (N, k), NumPy
         self.rows = np.flatnonzero(np.any(self.signs != 0, axis=1))
+        counts = checked_row_weights(row_weights, bank.n_samples)
         bound = float(C) if margin == "l1" else np.inf
         tau = 1.0 / float(C) if margin == "l2" and not self.learns_identity else 0.0
         self.problem = SaddleProblem(
@@ -114,7 +119,7 @@ class Margin(KernelCriterion):
             bound,
             tau,
             self.learns_identity,
-            None if margin == "hard" else _restricted(row_weights, self.rows),
+            None if margin == "hard" else counts[self.rows],
         )
 
     @property
@@ -213,19 +218,6 @@ def _check_margin(margin: str, C: float | str) -> None:
             f"C must be a finite float > 0 or 'learn', got {C!r}; "
             "margin='hard' allows no errors"
         )
-
-
-def _restricted(row_weights: np.ndarray | None, rows: np.ndarray) -> np.ndarray | None:
-    """The weights of some of the rows, checked."""
-    if row_weights is None:
-        return None
-    own = np.asarray(row_weights, dtype=np.float64)[rows]
-    if own.ndim != 1 or not np.all(np.isfinite(own) & (own > 0)):
-        raise ValueError(
-            "row_weights must be positive finite numbers, one per row; leave out rows "
-            "of weight 0"
-        )
-    return own
 
 
 def _checked_signs(signs: Array, n: int) -> np.ndarray:
