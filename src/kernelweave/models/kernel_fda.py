@@ -22,10 +22,9 @@ from kernelweave.models.shared.folds import FOLDS, with_class_score
 from kernelweave.models.shared.inputs import (
     check_parameters,
     check_priors,
+    encode_labels,
     positive,
-    read_classes,
-    read_row_design,
-    read_rows,
+    read_weighted_rows,
 )
 from kernelweave.models.shared.learner import Choice, Fitted, Trained, judge_rows
 
@@ -166,10 +165,8 @@ class KernelFDA(KernelDiscriminant):
             Fitted estimator.
         """
         check_parameters(self, alpha=positive("loo"), cv=FOLDS)
-        X, y, row_weights, groups = read_row_design(self, X, y, sample_weight, groups)
-        rows = read_rows(self, X, row_weights)
-        classes, codes = read_classes(X, y, type(self).__name__)
-        design = RowDesign(len(codes), row_weights, groups)
+        rows, labels, design = read_weighted_rows(self, X, y, sample_weight, groups)
+        classes, codes = encode_labels(labels, type(self).__name__)
         progress = Progress(self, X, y)
         bank = rows.kernels(progress.kernel)
         priors = check_priors(self.priors, classes)
