@@ -1,9 +1,8 @@
 """Inspect a fitted model: plots of weights, classes and convergence, and a table."""
 
 from kernelweave.inspection.convergence import ConvergenceDisplay
-from kernelweave.inspection.kernel_weights import KernelWeightsDisplay
 from kernelweave.inspection.projection import ProjectionDisplay
-from kernelweave.inspection.weights_table import to_csv, weights_table
+from kernelweave.inspection.weights import KernelWeightsDisplay, to_csv, weights_table
 
 __all__ = [
     "ConvergenceDisplay",
