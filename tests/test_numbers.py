@@ -27,7 +27,7 @@ from kernelweave import (
     SubspaceKernelSVC,
     TransductiveKernelSVC,
 )
-from kernelweave import _memory as chunks
+from kernelweave._memory import CHUNK_ENTRIES
 from kernelweave.kernels import RBF, Polynomial
 
 ESTIMATORS = [
@@ -292,14 +292,15 @@ def test_a_new_row_beyond_all_is_named(make, views):
 @pytest.mark.parametrize(
     "make", [MultipleKernelSVC, ProbabilisticKDA, KernelFDA, MixtureKDA]
 )
-def test_rows_of_a_later_chunk_are_counted_from_its_first(make, monkeypatch):
+def test_rows_of_a_later_chunk_are_counted_from_its_first(make):
     X, new, _, labels = table()
     model = make(VIEWS["linear"]).fit(X, labels[:40])
-    monkeypatch.setattr(chunks, "CHUNK_ENTRIES", 8 * 40)
-    far = new.copy()
-    far[13, 3] = -1e250
+    second = CHUNK_ENTRIES // 40  # first row of the second portion
+    far = np.resize(new, (second + 8, new.shape[1]))
+    far[second + 5, 3] = -1e250
     message = (
-        r"portion that starts at row 8 .*: View 'b': row 5, column 3 holds -1e\+250"
+        rf"portion that starts at row {second:,} .*: View 'b': row 5, column 3 holds "
+        r"-1e\+250"
     )
     with pytest.raises(ValueError, match=message):
         outputs(model, far)

@@ -109,15 +109,22 @@ def learn_mixture(
     classes: np.ndarray,
     options: MixtureOptions,
     progress: Progress,
+    large_table: int = LARGE_TABLE,
 ) -> Mixture:
     """Fit the experts, then their weights: Eq. 16 over leave-one-out densities."""
     panel = ask_experts(maps, codes, classes, options, progress)
-    weights, outcomes = learn_weights(panel, options, maps.like, progress.iteration)
+    weights, outcomes = learn_weights(
+        panel, options, maps.like, progress.iteration, large_table
+    )
     return Mixture.of(panel, weights, outcomes, options.problem(len(weights)))
 
 
 def learn_weights(
-    panel: ExpertPanel, options: MixtureOptions, like: Array, callback: Callback
+    panel: ExpertPanel,
+    options: MixtureOptions,
+    like: Array,
+    callback: Callback,
+    large_table: int,
 ) -> tuple[np.ndarray, list[Outcome]]:
     """Weights (p, k) of all experts; noise="em" also updates the panel's noise."""
     p, k = panel.allowed.shape
@@ -131,7 +138,7 @@ def learn_weights(
         if options.weights == "uniform":
             weights[np.ix_(members, np.array(classes))] = 1.0 / len(members)
             continue
-        group = _Group(options, panel, members, classes, like, callback)
+        group = _Group(options, panel, members, classes, like, callback, large_table)
         outcome = group.stacked() if options.weights == "stacking" else group.likely()
         weights[:, classes] = outcome.weights[:, None]
         outcomes.append(outcome)
@@ -148,6 +155,7 @@ class _Group:
     classes: list[int]
     like: Array
     callback: Callback
+    large_table: int  # entries from which a table is solved on the device
 
     @cached_property
     def rows(self) -> np.ndarray:
@@ -186,7 +194,7 @@ class _Group:
         prior = float(options.concentration) * len(host) / len(self.members)
         # Steps on a small table take microseconds, less than calls to a device would.
         table: Array = host
-        if host.size >= LARGE_TABLE:
+        if host.size >= self.large_table:
             table = from_numpy(host, self.like, namespace(self.like).float64)
         if np.all(self.seen):
             criterion = MixtureLikelihood(table, prior)
