@@ -21,7 +21,6 @@ from kernelweave import (
     MultipleKernelSVC,
     ProbabilisticKDA,
     SubspaceKernel,
-    SubspaceKernelSVC,
     TransductiveKernelSVC,
 )
 from kernelweave.kernels import Pipe
@@ -48,7 +47,7 @@ MISSING = [
     KernelFDA,
     MultipleKernelSVC,
     KernelAlignment,
-    SubspaceKernelSVC,
+    SubspaceKernel,
     ProbabilisticKDA,
     MixtureKDA,
 ]

@@ -24,7 +24,7 @@ TOL = 1e-2
 FISHER = tuple(fitting_methods(Fisher, Simplex))
 MARGIN = tuple(fitting_methods(Margin, Simplex))
 SIGNED = tuple(fitting_methods(Margin, SignedSum))
-#: Cone solvers take seconds for sixty kernels and are for comparison only.
+#: Cone solvers take seconds for thirty kernels and are for comparison only.
 CONES = ("sdp", "qcqp")
 #: Combinations that do not exist, with what the message must say.
 REFUSED = {
@@ -33,7 +33,8 @@ REFUSED = {
     ("total", "block", "working_set"): "'working_set' is for formulation='exact'",
 }
 
-every_size = pytest.mark.parametrize("p", [6, 60])
+#: Fewer and more kernels than rows.
+every_size = pytest.mark.parametrize("p", [6, 30])
 every_norm = pytest.mark.parametrize("norm", [1, 2])
 
 
