@@ -95,6 +95,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("seeded")
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """All tests of a file run in one process, so that its fixtures are built once."""
+    from xdist.scheduler import LoadFileScheduling
+
+    return LoadFileScheduling(config, log)
+
+
 def pytest_report_header() -> str:
     """Name the seeds of this run."""
     return f"random seeds: {SEED_VARIABLE}={','.join(map(str, SEEDS))}"

@@ -24,7 +24,7 @@ TOL = 1e-2
 FISHER = tuple(fitting_methods(Fisher, Simplex))
 MARGIN = tuple(fitting_methods(Margin, Simplex))
 SIGNED = tuple(fitting_methods(Margin, SignedSum))
-#: Cone solvers take seconds for thirty kernels and are for comparison only.
+#: Cone solvers take seconds for many kernels and are for comparison only.
 CONES = ("sdp", "qcqp")
 #: Combinations that do not exist, with what the message must say.
 REFUSED = {
@@ -34,11 +34,11 @@ REFUSED = {
 }
 
 #: Fewer and more kernels than rows.
-every_size = pytest.mark.parametrize("p", [6, 30])
+every_size = pytest.mark.parametrize("p", [6, 18])
 every_norm = pytest.mark.parametrize("norm", [1, 2])
 
 
-def kernels(p, k=3, n=20):
+def kernels(p, k=3, n=15):
     """Gaussian kernels of single features (n, n, p), the first informative."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n, p))
