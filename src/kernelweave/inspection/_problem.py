@@ -11,7 +11,7 @@ import numpy as np
 
 from kernelweave._array import from_numpy, namespace
 from kernelweave.inspection._criteria import criteria_of, norm_of, weight_set_of
-from kernelweave.inspection.weights_table import fitted_model
+from kernelweave.inspection.weights import fitted_model
 from kernelweave.kernels import DenseBank, center_and_scale
 from kernelweave.models import (
     KernelAlignment,

@@ -12,7 +12,7 @@ from kernelweave.inspection._problem import (
     problem_of,
     require_count,
 )
-from kernelweave.inspection.weights_table import fitted_model
+from kernelweave.inspection.weights import fitted_model
 
 __all__ = ["weight_intervals"]
 

@@ -159,6 +159,9 @@ class MixtureKDA(KernelDiscriminant):
     #: Computes posterior weights from prior ones.
     _localise = staticmethod(posterior_weights)
 
+    #: Tables of densities with at least this many entries are solved on the device.
+    _large_table = 10**6
+
     def __init__(
         self,
         views: Any = None,
