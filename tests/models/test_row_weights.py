@@ -31,7 +31,7 @@ every_margin = pytest.mark.parametrize("margin", MARGINS.values(), ids=MARGINS)
 @pytest.fixture
 def data(rng):
     """Rows of three overlapping classes, whole-number weights, each copy's row."""
-    n = 36
+    n = 24
     y = np.arange(n) % 3
     X = rng.normal(size=(n, 6)) + 0.8 * rng.normal(size=(3, 6))[y]
     weights = rng.integers(1, 5, n)
@@ -72,11 +72,10 @@ def test_whole_number_weights_are_repeated_rows(data, margin, solver, norm):
         MultipleKernelSVC(VIEWS, class_weight="balanced", tol=1e-8),
         MultipleKernelSVC(VIEWS, class_weight={0: 3.0, 2: 0.5}, tol=1e-8),
         MultipleKernelSVC(VIEWS, signed=True, tol=1e-5),
-        MultipleKernelSVC(VIEWS, signed=True, margin="l2", C="learn", tol=1e-5),
-        MultipleKernelSVC(VIEWS, solver="cutting_plane", tol=1e-6, max_iter=500),
+        MultipleKernelSVC(VIEWS, solver="cutting_plane", tol=1e-5, max_iter=500),
         TransductiveKernelSVC(VIEWS, signed=False, tol=1e-8),
     ],
-    ids=["per_class", "balanced", "dict", "signed", "learn", "cutting", "transductive"],
+    ids=["per_class", "balanced", "dict", "signed", "cutting", "transductive"],
 )
 def test_settings_with_repeated_rows(data, model):
     X, y, weights, copies = data
@@ -89,8 +88,15 @@ def test_settings_with_repeated_rows(data, model):
         assert_array_equal(found.transduction_[copies], expected.transduction_)
 
 
-@pytest.mark.parametrize("options", [{}, {"signed": True}, {"method": "independent"}])
-@pytest.mark.parametrize("target", ["two", "three", "numbers"])
+@pytest.mark.parametrize(
+    ("options", "target"),
+    [
+        ({}, "two"),
+        ({}, "numbers"),
+        ({"signed": True}, "three"),
+        ({"method": "independent"}, "three"),
+    ],
+)
 def test_alignment_with_repeated_rows(data, rng, options, target):
     X, y, weights, copies = data
     y = {"two": y == 1, "three": y, "numbers": rng.normal(size=(len(y), 2)) + X[:, :2]}
@@ -104,18 +110,13 @@ def test_alignment_with_repeated_rows(data, rng, options, target):
     assert_allclose(found.kernel_alignments_, expected.kernel_alignments_, rtol=1e-7)
     plain = sklearn.clone(model).fit(X, y)
     assert np.abs(plain.alignment_ - found.alignment_) > 1e-3
-    # the features span the same kernel, with the same leading directions
-    for few in (None, 3):
-        Z, expected_Z = (
-            sklearn.clone(m).set_params(n_components=few).fit(*given).transform(X)
-            for m, given in (
-                (found, (X, y, weights)),
-                (expected, (X[copies], y[copies])),
-            )
-        )
-        kernel = expected_Z @ expected_Z.T
-        size = np.max(np.abs(kernel))
-        assert_allclose(Z @ Z.T, kernel, atol=max(50 * atol, 1e-6) * size)
+    # the features have the same leading directions
+    few = sklearn.clone(model).set_params(n_components=3)
+    Z = sklearn.clone(few).fit(X, y, sample_weight=weights).transform(X)
+    expected_Z = sklearn.clone(few).fit(X[copies], y[copies]).transform(X)
+    kernel = expected_Z @ expected_Z.T
+    size = np.max(np.abs(kernel))
+    assert_allclose(Z @ Z.T, kernel, atol=max(50 * atol, 1e-6) * size)
 
 
 @pytest.mark.parametrize(
@@ -280,7 +281,7 @@ EVERY = [
 every_model = pytest.mark.parametrize("model", EVERY, ids=lambda m: type(m).__name__)
 
 
-def changed(index, value, n=36):
+def changed(index, value, n=24):
     weights = np.ones(n)
     weights[index] = value
     return weights
@@ -293,9 +294,9 @@ def changed(index, value, n=36):
         (changed(4, -2.0), r"sample_weight of row 4 is -2"),
         (changed(4, np.nan), r"sample_weight contains NaN"),
         (changed(4, np.inf), r"sample_weight contains infinity"),
-        (np.ones(35), r"sample_weight.shape == \(35,\), expected \(36,\)"),
-        (np.ones((36, 2)), r"must be 1D"),
-        (np.zeros(36), r"at least one non-zero"),
+        (np.ones(23), r"sample_weight.shape == \(23,\), expected \(24,\)"),
+        (np.ones((24, 2)), r"must be 1D"),
+        (np.zeros(24), r"at least one non-zero"),
         (changed(slice(1, None, 3), 0.0), r"every row of class 1 has sample_weight 0"),
     ],
 )

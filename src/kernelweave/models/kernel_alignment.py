@@ -191,6 +191,7 @@ class KernelAlignment(KernelTransformer, KernelModel):
         read = read_views(self, X)
         target, keep, row_weights = self._read_targets(X, y, sample_weight)
         rows = map_rows(self, read, row_weights, keep, scale_rows=False)
+        del read  # so that the input is released once the kernels are computed
         progress = Progress(self, X, y)
         bank = rows.kernels(progress.kernel)
         criterion = Alignment(

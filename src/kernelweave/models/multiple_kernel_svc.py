@@ -201,6 +201,7 @@ class MultipleKernelSVC(MarginClassifier):
         )
         codes = codes if keep is None else codes[keep]
         rows = map_rows(self, read, row_weights, keep, scale_rows=False)
+        del read  # so that the input is released once the kernels are computed
         progress = Progress(self, X, y)
         bank = rows.kernels(progress.kernel)
         signs = signs_of_codes(codes, len(classes))

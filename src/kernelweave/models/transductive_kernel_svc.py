@@ -191,6 +191,7 @@ class TransductiveKernelSVC(MarginClassifier):
         weighting = sample_weight, self.class_weight, owner, codes >= 0
         keep, row_weights = read_row_weights(X, classes[codes], *weighting)
         rows = map_rows(self, read, row_weights, keep, scale_rows=False)
+        del read  # so that the input is released once the kernels are computed
         progress = Progress(self, X, y)
         bank = rows.kernels(progress.kernel)
         used = slice(None) if keep is None else keep

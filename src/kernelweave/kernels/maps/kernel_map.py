@@ -407,7 +407,8 @@ class KernelMap:
         Weights w > 0 of the training rows.
     scale_rows : bool, default=True
         Whether rows and columns of the bank are multiplied by ``sqrt(w)``, as least
-        squares requires; margins and alignments weight the rows themselves.
+        squares requires; margins and alignments weight the rows themselves. Either way
+        a kernel is checked, and clipped, over rows that count once.
 
     Attributes
     ----------
