@@ -196,15 +196,14 @@ class GcvPath(AlphaPath):
         self.rotated = vectors.T @ problem.target
         self.smallest_alpha = 10.0 * max(eps(values), problem.precision) * largest
 
-    def press(self, alphas: np.ndarray) -> np.ndarray:
-        """``GCV(alpha)`` for each of ``alphas`` (a,), (a,)."""
-        squares = to_numpy(namespace(self.rotated).sum(self.rotated**2, axis=1))
+    def errors(self, alphas: np.ndarray) -> np.ndarray:
+        """``GCV(alpha)`` of each column, (a, k)."""
+        squares = to_numpy(self.rotated**2)  # (r, k)
         values, n = to_numpy(self.eigenvalues), self.n_samples
-        alphas = np.asarray(alphas, dtype=np.float64)
-        shrink = 1.0 / (values + alphas[:, None])  # (a, r)
+        shrink = 1.0 / (values[:, None, None] + alphas[None, :, :])  # (r, a, 1 or k)
         rest = (n - 1 - len(values)) / alphas
-        q = np.maximum(np.sum(shrink, axis=1) + rest, 1e-300) / n
-        return shrink**2 @ squares / (n * int(self.rotated.shape[1]) * q**2)
+        q = np.maximum(np.sum(shrink, axis=0) + rest, 1e-300) / n
+        return np.sum(shrink**2 * squares[:, None, :], axis=0) / (n * q**2)
 
 
 class CvPath(AlphaPath):
@@ -243,14 +242,10 @@ class CvPath(AlphaPath):
             if round(float(part[0, 0])) > 0
         ]
 
-    def press(self, alphas: np.ndarray) -> np.ndarray:
-        """Mean squared error for each of ``alphas`` (a,), (a,)."""
-        k = self.parts[0].cross.shape[1]
-        errors = [
-            sum(part.error(float(a)) for part in self.parts)
-            for a in np.asarray(alphas, dtype=np.float64)
-        ]
-        return np.array(errors) / (self.n_samples * k)
+    def errors(self, alphas: np.ndarray) -> np.ndarray:
+        """Mean squared error of each column, (a, k)."""
+        sums = [sum(part.errors(row) for part in self.parts) for row in alphas]
+        return np.stack(sums) / self.n_samples
 
 
 class _Fold:
@@ -280,12 +275,12 @@ class _Fold:
         rotate = scale[:, None] * vectors
         self.zz, self.zh = rotate.T @ zz @ rotate, rotate.T @ zh
 
-    def error(self, alpha: float) -> float:
-        """Sum of squared errors on the held-out rows."""
+    def errors(self, alphas: np.ndarray) -> np.ndarray:
+        """Sum of squared errors on the held-out rows, (k,), at alphas (1,) or (k,)."""
         xp = namespace(self.cross)
-        coef = self.cross / (self.values[:, None] + alpha)
-        linear = float(xp.sum(coef * self.zh))
-        return self.hh - 2.0 * linear + float(xp.sum(coef * (self.zz @ coef)))
+        coef = self.cross / (self.values[:, None] + from_numpy(alphas, self.cross))
+        explained = xp.sum(coef * (2.0 * self.zh - self.zz @ coef), axis=0)
+        return to_numpy(self.hh - explained)
 
 
 def _traces(gram: Array, widths: list[int]) -> np.ndarray:
@@ -294,10 +289,9 @@ def _traces(gram: Array, widths: list[int]) -> np.ndarray:
     return np.add.reduceat(diagonal, np.cumsum([0, *widths])[:-1])
 
 
-def _blocks(problem: MomentProblem, gram: Array) -> tuple[Array, Array, float]:
-    """``Z'Z`` (D, D), ``Z'H`` (D, k) and ``tr H'H`` of active, scaled features."""
+def _blocks(problem: MomentProblem, gram: Array) -> tuple[Array, Array, Array]:
+    """``Z'Z`` (D, D), ``Z'H`` (D, k), diagonal of ``H'H`` (k,), of scaled features."""
     d = problem.n_features
     joint = problem.scaled(gram)
-    xp = namespace(joint)
-    corner = float(xp.sum(xp.linalg.diagonal(joint[d:, d:])))
+    corner = namespace(joint).linalg.diagonal(joint[d:, d:])
     return joint[:d, :d], joint[:d, d:], corner

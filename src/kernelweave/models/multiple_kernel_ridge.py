@@ -67,7 +67,8 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
         error.
     alpha : float, "learn", "loo" or "cv", default="loo"
         Regularisation, relative to the mean eigenvalue of a kernel; see
-        :class:`MultipleKernelFDA`.
+        :class:`MultipleKernelFDA`. "loo" and "cv" choose it for each column of y by
+        itself, so that a column of noise does not smooth the others away.
     objective : {"fisher", "loo"}, default="fisher"
         "loo" minimises the leave-one-out error over weights and alpha directly.
     solver : {"auto", "newton", "closed_form", "cutting_plane", "working_set", \
@@ -113,8 +114,9 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
         Sum of the weights of each view's kernels.
     norm_ : float or None
         The norm used; None for ``objective="loo"``.
-    alpha_ : float
-        The regularisation used.
+    alpha_ : float or ndarray of shape (n_outputs,)
+        The regularisation used: one number for each output if y has several columns
+        and alpha is "loo" or "cv", otherwise a float.
     certificate_ : Certificate
         Value, lower bound, relative gap and status of the weights.
     features_ : FeatureReport
@@ -127,7 +129,12 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
     intercept_ : array of shape (n_outputs,)
         Mean of y.
     loo_error_ : float
-        Leave-one-out mean squared error in units of the variance of y.
+        Leave-one-out mean squared error in units of the variance of y, the mean over
+        the outputs. Weights, norm and alpha were chosen on all rows, so it is
+        optimistic, the more so with many kernels and few rows. With moments: the
+        (generalised) cross-validation error by which alpha was chosen.
+    loo_errors_ : ndarray of shape (n_outputs,)
+        The error of each output, also in units of its variance.
     n_iter_ : int
         Number of factorisations for the chosen weights.
     n_features_in_ : int
@@ -259,11 +266,15 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         target = from_numpy(np.where(varies, centred, 0.0) / spread, bank.like)
         goal = design.scale(target)
         criterion = partial(Fisher, bank, goal, design=design)  # of alpha
-        choice = choose_weights(options, bank, target, criterion, callback, design)
+        choice = choose_weights(
+            options, bank, target, criterion, callback, design, per_target=True
+        )
         fit = choice.fit_on(bank, target, design)
+        errors = design.mean_squares(fit.loo_residual)
         fitted = Fitted(
             choice,
-            design.mean_square(fit.loo_residual),
+            float(np.mean(errors)),
+            errors,
             dual_coef=fit.coef * from_numpy(spread * unit, bank.like)[None, :],
             intercept=from_numpy(mean, bank.like),
         )

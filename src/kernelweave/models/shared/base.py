@@ -202,11 +202,12 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
         """Set the results of a fit, in place of an earlier one."""
         fitted, choice = trained.fitted, trained.fitted.choice
         self._set_weights(trained.rows, choice.weights, fitted.classes)
-        self.alpha_, self.n_iter_ = float(choice.alpha), int(choice.n_iter)
-        self.loo_error_ = fitted.loo_error
+        one = np.ndim(choice.alpha) == 0
+        self.alpha_ = float(choice.alpha) if one else choice.alpha
+        self.n_iter_, self.loo_error_ = int(choice.n_iter), fitted.loo_error
         if trained.report is not None:  # a learner
             self.features_, self.norm_ = trained.report, choice.norm
-        for name in ("dual_coef", "feature_coef", "intercept"):
+        for name in ("dual_coef", "feature_coef", "intercept", "loo_errors"):
             if getattr(fitted, name) is not None:
                 setattr(self, f"{name}_", getattr(fitted, name))
         if fitted.gaussians is not None:

@@ -34,6 +34,7 @@ from kernelweave.models.shared.learner import (
     KernelRows,
     LearnerOptions,
     Trained,
+    best_alpha,
     feature_coef,
     search_norms,
 )
@@ -74,10 +75,11 @@ def judge_moments(
     folds: Array | None,
     weights: np.ndarray,
     alpha: float | None,
-) -> tuple[float, float, None]:
-    """Alpha, by default the best, with its error from moments.
+    per_target: bool = False,
+) -> tuple[float | np.ndarray, np.ndarray, None]:
+    """Alpha, by default the best, with the errors of the targets from moments.
 
-    The error is that of cross-validation with the moments of each fold ``folds``
+    The errors are those of cross-validation with the moments of each fold ``folds``
     (f, 1 + t + D, 1 + t + D), or of generalised cross-validation without.
     """
     path: GcvPath | CvPath
@@ -85,8 +87,8 @@ def judge_moments(
         path = GcvPath(problem, weights)
     else:
         path = CvPath(problem, folds, weights)
-    alpha = path.best_alpha() if alpha is None else alpha
-    return alpha, float(path.press(np.array([alpha]))[0]), None
+    used = best_alpha(path, per_target) if alpha is None else alpha
+    return used, path.errors(np.atleast_2d(used))[0], None
 
 
 def class_coding(counts: np.ndarray) -> tuple[np.ndarray, float]:
@@ -121,16 +123,16 @@ class Solved:
     problem: MomentProblem
     choice: Choice
     coef: Array  # (D + k, k)
-    #: Mean of ``(M^-1)_ii`` over the n rows, after centring again.
-    precision: float
+    #: Mean of ``(M^-1)_ii`` over the n rows, after centring again, for each column.
+    precision: np.ndarray  # (k,)
 
     @property
-    def error(self) -> float:
-        """The error of the choice or, if unknown, of generalised cross-validation."""
-        if self.choice.error is not None:
-            return self.choice.error
-        entries = self.problem.n_rows * int(self.coef.shape[1])
-        return squared_norm(self.coef) / self.precision**2 / entries
+    def errors(self) -> np.ndarray:
+        """Errors (k,) of the choice or, if unknown, by generalised cross-validation."""
+        if self.choice.errors is not None:
+            return self.choice.errors
+        squares = to_numpy(namespace(self.coef).sum(self.coef**2, axis=0))
+        return squares / self.precision**2 / self.problem.n_rows
 
     def feature_coef(self) -> np.ndarray:
         """Coefficients (D_used, k) of the features of kernels with weight."""
@@ -159,6 +161,7 @@ def solve_moments(
     moments: Moments,
     coding: tuple[np.ndarray, float],
     callback: Callback,
+    per_target: bool = False,
 ) -> Solved:
     """Learn the weights, settle alpha, and solve for the coefficients.
 
@@ -177,19 +180,31 @@ def solve_moments(
         np.array(features.noise),
     )
     crossed = options.alpha == "cv"
+    folds = moments.gram if crossed else None
     options = replace(options, alpha="loo") if crossed else options
     choice = search_norms(
         options,
         "learn" if options.alpha == "loo" else options.alpha,
-        partial(judge_moments, problem, moments.gram if crossed else None),
+        partial(judge_moments, problem, folds, per_target=per_target),
         lambda alpha: PrimalFisher(problem, alpha, coding[1]),
         callback,
     )
-    factor = PrimalFisher(problem, choice.alpha).factor(choice.weights)
-    coef = solve_factored(factor, problem.target)
-    missing = problem.n_rows - 1 - int(coef.shape[0])  # rows without any kernel
-    precision = squared_norm(lower_inverse(factor)) + missing / choice.alpha
-    return Solved(problem, choice, coef, precision / problem.n_rows)
+    return Solved(problem, choice, *_solve_columns(problem, choice))
+
+
+def _solve_columns(problem: MomentProblem, choice: Choice) -> tuple[Array, np.ndarray]:
+    """``B`` (D + k, k) at the alpha of each column, and the mean of ``(M^-1)_ii``."""
+    xp, k = namespace(problem.target), int(problem.target.shape[1])
+    alphas = np.broadcast_to(choice.alpha, (k,))
+    missing = problem.n_rows - 1 - int(problem.target.shape[0])  # without any kernel
+    precision, columns = np.empty(k), [xp.zeros_like(problem.target[:, :1])] * k
+    for alpha in np.unique(alphas):
+        factor = PrimalFisher(problem, float(alpha)).factor(choice.weights)
+        coef = solve_factored(factor, problem.target)
+        trace = squared_norm(lower_inverse(factor)) + missing / float(alpha)
+        for j in np.flatnonzero(alphas == alpha):
+            precision[j], columns[j] = trace, coef[:, int(j) : int(j) + 1]
+    return xp.concat(columns, axis=1), precision / problem.n_rows
 
 
 def fit_class_moments(
@@ -207,7 +222,7 @@ def fit_class_moments(
     coef = from_numpy(solved.feature_coef() @ axes, like)
     fitted = Fitted(
         solved.choice,
-        float(solved.error),
+        float(np.mean(solved.errors)),
         feature_coef=coef,
         classes=moments.labels,
         gaussians=_gaussians(solved, kernel_map, moments, coef, coding @ axes),
@@ -230,7 +245,7 @@ def _gaussians(
     """
     problem, choice = solved.problem, solved.choice
     k, n = len(targets), problem.n_rows
-    widen = 1.0 / (choice.alpha * max(solved.precision, 1e-300))
+    widen = 1.0 / (float(choice.alpha) * max(float(solved.precision[0]), 1e-300))
     weights = kernel_map.spread(choice.weights)
     used = np.repeat(weights != 0, problem.widths)
     head = to_numpy(moments.total()[1 : 1 + k, :])
@@ -257,14 +272,17 @@ def fit_output_moments(
     recipe, moments, like = rows.recipe, rows.moments, rows.intake.like
     gram = moments.total()
     coding, deviation = output_coding(gram, moments.n_targets)
-    solved = solve_moments(options, recipe, moments, (coding, 1.0), callback)
+    solved = solve_moments(
+        options, recipe, moments, (coding, 1.0), callback, per_target=True
+    )
     unit = 1.0 if recipe.unit is None else recipe.unit
     coef = solved.feature_coef() * (deviation * unit)[None, :]
     mean = to_numpy(gram[0, 1 : 1 + moments.n_targets]) / solved.problem.n_rows * unit
     mean = mean if recipe.origin is None else mean + recipe.origin
     fitted = Fitted(
         solved.choice,
-        float(solved.error),
+        float(np.mean(solved.errors)),
+        solved.errors,
         feature_coef=from_numpy(coef, like),
         intercept=from_numpy(mean, like),
     )
