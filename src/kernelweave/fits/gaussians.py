@@ -164,7 +164,7 @@ class HeldOutClasses:
         self.several = self.counts > 1 if several is None else several
         self.usable = np.where(self.several, self.counts, 0.0)
         self.sums = np.where(self.several[:, None], sums, 0.0)
-        self.center = np.sum(self.sums, axis=0) / max(float(np.sum(self.usable)), 1.0)
+        self.center = np.sum(self.sums, axis=0) / (float(np.sum(self.usable)) or 1.0)
         self.found = float(np.sum(self.sums * self.coding))
         self.squares = np.sum(self.coding**2, axis=1)
         self.sought = float(self.usable @ self.squares)

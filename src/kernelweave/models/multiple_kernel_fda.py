@@ -15,6 +15,7 @@ from kernelweave.fits.rows import RowDesign
 from kernelweave.models.shared.base import (
     KernelDiscriminant,
     Progress,
+    check_priors,
     fit_discriminant,
     fit_method,
 )
@@ -260,7 +261,12 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
     @available_if(lambda self: not is_precomputed(self.views) and not refused(self))
     @fit_method
     def partial_fit(
-        self, X: Any = None, y: Any = None, classes: Any = None, solve: bool = True
+        self,
+        X: Any = None,
+        y: Any = None,
+        classes: Any = None,
+        solve: bool = True,
+        sample_weight: Any = None,
     ) -> MultipleKernelFDA:
         """Learn from more rows, or again from those of earlier calls.
 
@@ -292,7 +298,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
             Fitted once two classes have been seen.
         """
         self._check_parameters()
-        portions, moments = next_portions(self, X, y, classes, solve)
+        portions, moments = next_portions(self, X, y, classes, solve, sample_weight)
         self._fit_portions(X, y, portions, moments)
         return self
 
@@ -300,7 +306,8 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         """Choose weights and alpha, and discriminate on the combined kernel."""
         options = read_options(LearnerOptions, self)
         if isinstance(rows, SummedRows):
-            return fit_class_moments(options, rows, callback)
+            priors = check_priors(self.priors, rows.classes)
+            return fit_class_moments(options, rows, callback, priors)
         bank, design = rows.bank, rows.design
         classes, codes = encode_labels(rows.targets, type(self).__name__)
         target, _ = reduced_class_target(codes, len(classes), design.weights)

@@ -223,7 +223,12 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
     @available_if(lambda self: not is_precomputed(self.views) and not refused(self))
     @fit_method
     def partial_fit(
-        self, X: Any = None, y: Any = None, classes: Any = None, solve: bool = True
+        self,
+        X: Any = None,
+        y: Any = None,
+        classes: Any = None,
+        solve: bool = True,
+        sample_weight: Any = None,
     ) -> MultipleKernelRidge:
         """Learn from more rows, or again from those of earlier calls.
 
@@ -246,7 +251,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
             Fitted once two rows have been seen.
         """
         check_learner_parameters(self)
-        portions, moments = next_portions(self, X, y, classes, solve)
+        portions, moments = next_portions(self, X, y, classes, solve, sample_weight)
         self._fit_portions(X, y, portions, moments)
         return self
 

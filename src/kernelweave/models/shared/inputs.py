@@ -251,6 +251,41 @@ class RowMap:
         return bank
 
 
+def check_sample_weight(sample_weight: Any, n: int, owner: str) -> np.ndarray:
+    """Numbers >= 0, one for each of n rows; ones for None."""
+    weights = np.ones(n)
+    if sample_weight is not None:
+        given = to_numpy(sample_weight) if is_array(sample_weight) else sample_weight
+        weights = _check_sample_weight(given, weights, dtype=np.float64, copy=True)
+    if np.any(weights < 0):
+        row = int(np.argmax(weights < 0))
+        raise ValueError(
+            f"{owner} needs sample weights >= 0; found {weights[row]:.3g} in row {row}"
+        )
+    return weights
+
+
+def weights_of_portion(
+    labels: np.ndarray, class_weight: Any, owner: str
+) -> np.ndarray | float:
+    """The weight of each label (m,) of a portion, which may lack some classes."""
+    if class_weight is None:
+        return 1.0
+    if not isinstance(class_weight, dict):
+        raise ValueError(
+            f"{owner}: class_weight={class_weight!r} needs the labels of all rows at "
+            "once, but rows come in portions; give a dict from class to weight"
+        )
+    for label, weight in class_weight.items():
+        if not (np.isfinite(weight) and weight > 0):
+            raise ValueError(
+                f"{owner}: class_weight[{label!r}] must be a number > 0; got {weight!r}"
+            )
+    values, codes = np.unique(labels, return_inverse=True)
+    found = [float(class_weight.get(label, 1.0)) for label in values.tolist()]
+    return np.array(found)[codes.reshape(-1)]
+
+
 def read_row_weights(
     X: Any, y: Any, sample_weight: Any, class_weight: Any, owner: str
 ) -> np.ndarray | None:
@@ -263,15 +298,7 @@ def read_row_weights(
     """
     if sample_weight is None and class_weight is None:
         return None
-    weights = np.ones(_num_samples(X))
-    if sample_weight is not None:
-        given = to_numpy(sample_weight) if is_array(sample_weight) else sample_weight
-        weights = _check_sample_weight(given, weights, dtype=np.float64, copy=True)
-    if np.any(weights < 0):
-        row = int(np.argmax(weights < 0))
-        raise ValueError(
-            f"{owner} needs sample weights >= 0; found {weights[row]:.3g} in row {row}"
-        )
+    weights = check_sample_weight(sample_weight, _num_samples(X), owner)
     if class_weight is not None:
         labels = np.asarray(require_targets(y, owner))
         weights = weights * compute_sample_weight(class_weight, labels)

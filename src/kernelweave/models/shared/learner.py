@@ -295,7 +295,8 @@ class KernelRows:
         """The result of a fit to these kernels."""
         if self.scales is not None:
             weights = fitted.choice.weights
-            coef = feature_coef(self.bank, fitted.dual_coef, weights, self.scales)
+            dual = self.design.unscale(fitted.dual_coef)  # the bank has the roots
+            coef = feature_coef(self.bank, dual, weights, self.scales)
             fitted = replace(fitted, feature_coef=from_numpy(coef, self.rows.like))
         return Trained(fitted, self.rows, self.report)
 
