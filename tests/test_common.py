@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from sklearn.base import is_classifier
 from sklearn.impute import SimpleImputer
 from sklearn.utils.estimator_checks import check_estimator
 
@@ -82,11 +83,42 @@ def configurations():
 
 
 UNLABELLED = "the check has a class -1, which marks unlabelled rows here"
+COPIES = (
+    "kernel parameters and landmarks come from each row once, whatever its weight, and "
+    "a row is left out with all of its weight: copies of it would have to be a group"
+)
+NO_WEIGHT = "rows of weight zero are refused in precomputed kernels, whatever the class"
+NOT_WITH_GAPS = "rows with missing views have no weights"
+#: Estimators with weights of rows.
+WEIGHTED = (KernelFDA, MultipleKernelFDA, MultipleKernelRidge)
+
+
+def failures_of_weights(estimator):
+    """Checks of ``sample_weight`` and ``class_weight`` that must fail, and why."""
+    precomputed = estimator.views == "precomputed"
+    names, why = [], COPIES
+    if estimator.missing != "error":
+        names, why = ["pandas_series", "not_an_array", "list"], NOT_WITH_GAPS
+        if not precomputed:
+            names += ["shape", "not_overwritten"]
+    failures = {f"check_sample_weights_{name}": why for name in names}
+    if not precomputed:
+        failures["check_sample_weight_equivalence_on_dense_data"] = why
+        if getattr(estimator, "features", "auto") != "auto":
+            failures["check_sample_weight_equivalence_on_sparse_data"] = why
+    if is_classifier(estimator) and (precomputed or estimator.missing != "error"):
+        why = NO_WEIGHT if precomputed else NOT_WITH_GAPS
+        failures["check_classifiers_one_label_sample_weights"] = why
+        if not precomputed:
+            failures["check_class_weight_classifiers"] = why
+    return failures
 
 
 def expected_failures(estimator):
     """Checks that must fail, and why: one that passes is an error as well."""
     failures = {}
+    if isinstance(estimator, WEIGHTED):
+        failures |= failures_of_weights(estimator)
     if isinstance(estimator, TransductiveKernelSVC):
         failures["check_classifiers_classes"] = UNLABELLED
     if estimator.views == "precomputed":

@@ -68,8 +68,8 @@ class MultipleKernelFDA(KernelDiscriminant):
         41; with ``norm=inf`` all weights, including this one, are equal). "loo" learns
         the weights that way, then minimises the exact leave-one-out error of the
         combined kernel over alpha (with moments of features, the generalised
-        cross-validation error). "cv" uses explicit features and the error of exact
-        5-fold cross-validation.
+        cross-validation error; in it, n is the number of rows, whatever their weights).
+        "cv" uses explicit features and the error of exact 5-fold cross-validation.
     objective : {"fisher", "loo"}, default="fisher"
         "loo" minimises the leave-one-out error over weights and alpha directly. This
         problem is smooth but not convex: there is no lower bound, and ``norm`` is
@@ -80,6 +80,15 @@ class MultipleKernelFDA(KernelDiscriminant):
     formulation : {"exact", "block"}, default="exact"
         "block" is the multi-class problem of Eq. 37; the same as "exact" for two
         classes.
+    class_weight : dict or "balanced", default=None
+        Weight of each class, by which the weights of its rows are multiplied; classes
+        that a dict lacks have weight 1. "balanced" stands for n / (k n_c), where n_c is
+        the number of rows of class c. Rows in portions need a dict. The class
+        proportions of predictions are those of the weighted rows, unless ``priors`` are
+        given.
+    priors : array-like of shape (k,), default=None
+        Probabilities of the classes among new rows, in the order of ``classes_``. None
+        takes the proportions of the (weighted) training rows.
     solver : {"auto", "newton", "closed_form", "cutting_plane", "working_set", \
 "sdp"}, default="auto"
         How the convex problem is solved; all reach the same certified optimum.
@@ -245,6 +254,16 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         y : array-like of shape (n,), or str
             Targets; the name of their column if X is a Dask DataFrame or a pyarrow
             data set; omitted if X is an iterator.
+        sample_weight : array-like of shape (n,), default=None
+            Weights of the rows: one of weight 2 counts like two equal rows, one of
+            weight 0 not at all. A row is always left out with all of its weight.
+            Not for rows in portions, see :meth:`partial_fit`.
+        groups : array-like of shape (n,), default=None
+            Rows with the same value are left out together by every leave-one-out error
+            (``loo_error_``, ``loo_score_``, and those by which alpha and norm are
+            chosen), since repeated measurements of one subject would give each other
+            away. Refused where only moments are kept, of which no group can be left
+            out.
 
         Returns
         -------
@@ -291,6 +310,8 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         solve : bool, default=True
             Whether to learn the weights now. The pass over the rows is cheap, solving
             is not: with many portions, solve only at the last one.
+        sample_weight : array-like of shape (m,), default=None
+            Weights of these rows.
 
         Returns
         -------

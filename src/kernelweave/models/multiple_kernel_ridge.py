@@ -207,6 +207,15 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         y : array-like of shape (n,) or (n, n_outputs), or str
             Targets; the name of their column if X is a Dask DataFrame or a pyarrow
             data set; omitted if X is an iterator.
+        sample_weight : array-like of shape (n,), default=None
+            Weights of the rows: one of weight 2 counts like two equal rows, one of
+            weight 0 not at all. A row is always left out with all of its weight.
+            Not for rows in portions, see :meth:`partial_fit`.
+        groups : array-like of shape (n,), default=None
+            Rows with the same value are left out together by every leave-one-out error
+            (``loo_error_`` and those by which alpha and norm are chosen), since
+            repeated measurements of one subject would give each other away. Refused
+            where only moments are kept, of which no group can be left out.
 
         Returns
         -------
@@ -244,6 +253,8 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
             All values that may occur in y; any other is refused, in later calls too.
         solve : bool, default=True
             Whether to learn the weights now.
+        sample_weight : array-like of shape (m,), default=None
+            Weights of these rows.
 
         Returns
         -------

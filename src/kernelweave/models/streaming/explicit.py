@@ -47,12 +47,6 @@ NEEDED = {
     "formulation": "exact",
     "missing": "error",
 }
-#: Why groups of rows are refused.
-NO_GROUPS = (
-    "cannot be left out together once only sums over all rows are kept: use kernels "
-    "between all rows (of a sample, if need be), or judge the model by cross_validate "
-    "with a splitter of groups"
-)
 #: Values that the parameters of a learner with explicit features may take.
 PARAMETERS = {
     **LEARNER,
@@ -183,7 +177,15 @@ def _refuse_row_arrays(X: Any, sample_weight: Any, groups: Any) -> None:
             "portion, or give class_weight as a dict"
         )
     if groups is not None:
-        raise ValueError(f"groups {NO_GROUPS}; got {type(X).__name__}")
+        raise _no_groups("rows come in portions")
+
+
+def _no_groups(why: str) -> ValueError:
+    return ValueError(
+        f"{why}, so only sums over all rows are kept, from which no group can be left "
+        "out again. Leave out groups, and judge the model by cross_validate with "
+        "GroupKFold; or fit it to few enough rows for kernels between all of them"
+    )
 
 
 def _read_features(
@@ -217,7 +219,7 @@ def _read_features(
         blocks, design = intake.rows(stream.X), RowDesign(len(y), row_weights, groups)
         return keep_rows(recipe, blocks, stream.y, intake, options.why, design)
     if groups is not None:
-        raise ValueError(f"groups {NO_GROUPS}, because {options.why}")
+        raise _no_groups(options.why)
     accumulator = RowAccumulator(recipe, options.chunk_rows(intake.like))
     seen = 0
     for blocks, targets in waiting:
