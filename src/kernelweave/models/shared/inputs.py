@@ -256,7 +256,9 @@ def check_sample_weight(sample_weight: Any, n: int, owner: str) -> np.ndarray:
     weights = np.ones(n)
     if sample_weight is not None:
         given = to_numpy(sample_weight) if is_array(sample_weight) else sample_weight
-        weights = _check_sample_weight(given, weights, dtype=np.float64, copy=True)
+        weights = _check_sample_weight(
+            given, weights, dtype=np.float64, copy=True, allow_all_zero_weights=True
+        )
     if np.any(weights < 0):
         row = int(np.argmax(weights < 0))
         raise ValueError(
