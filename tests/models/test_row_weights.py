@@ -166,8 +166,8 @@ def test_errors_from_moments_are_close_to_those_of_rows_left_out(kind, alpha, rn
     summed = kind(LINEAR, norm=2, alpha=alpha, **MOMENTS)
     for scale in (1.0, 1e-3):  # weights of sum 400 or so, and below one
         summed.fit(X, y, sample_weight=scale * weights)
-        # measured: 1 % for generalised and 3 % for 5-fold cross-validation
-        assert summed.loo_error_ == pytest.approx(exact.loo_error_, rel=0.06)
+        # over six draws at most 1.4 % for generalised, 2.1 % for 5-fold validation
+        assert summed.loo_error_ == pytest.approx(exact.loo_error_, rel=0.04)
 
 
 @pytest.mark.parametrize("model", [*MODELS.values(), *SUMMED.values()])
@@ -244,7 +244,7 @@ def test_priors_change_probabilities_by_the_rule_of_bayes(name, data):
     assert_allclose(np.exp(weighted.gaussians_.log_prior), shares)
 
 
-# Over 20 draws with 5 % of positives the balanced accuracy rose from 0.52 to 0.74.
+# Over 20 draws with 5 % of positives the balanced accuracy rose from 0.52 to 0.72.
 @pytest.mark.one_seed
 def test_balanced_classes_find_a_rare_one():
     views = [("a", RBF(gamma=0.1), [0, 1, 2, 3]), ("b", RBF(gamma=0.1), [4, 5, 6, 7])]
