@@ -235,7 +235,7 @@ callable, default="normalized"
         bank = rows.kernels(progress.kernel)
         target = from_numpy(factor, bank.like)
         choice = self._choose(bank, target, progress)
-        kernel = RegularizedKernel(bank.combine(choice.weights), choice.alpha)
+        kernel = RegularizedKernel(bank.combine(choice.weights), float(choice.alpha))
         subspace, aligned = self._find(kernel, target, progress)
         self._set_weights(rows, choice.weights, classes)
         self._publish(choice, subspace, aligned)
@@ -290,7 +290,7 @@ callable, default="normalized"
     ) -> None:
         """Set the fitted attributes."""
         self.norm_, self.n_iter_ = choice.norm, int(choice.n_iter)
-        self.alpha_ = choice.alpha
+        self.alpha_ = float(choice.alpha)
         self.dual_coef_, self.embedding_ = subspace.coef, subspace.features
         self.dependence_ = from_numpy(subspace.dependence, subspace.coef)
         self.n_components_ = int(subspace.coef.shape[1])
