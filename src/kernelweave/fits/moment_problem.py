@@ -213,10 +213,13 @@ class GcvPath(AlphaPath):
         """``GCV(alpha)`` of each column, (a, k)."""
         squares = to_numpy(self.rotated**2)  # (r, k)
         values, n = to_numpy(self.eigenvalues), self.n_samples
-        shrink = 1.0 / (values[:, None, None] + alphas[None, :, :])  # (r, a, 1 or k)
-        rest = (n - 1 - len(values)) / alphas
-        q = np.maximum(np.sum(shrink, axis=0) + rest, 1e-300) / n
-        return np.sum(shrink**2 * squares[:, None, :], axis=0) / (self.total * q**2)
+        found = []
+        for row in alphas:  # (1,) or (k,)
+            shrink = 1.0 / (values[:, None] + row)
+            rest = (n - 1 - len(values)) / row
+            q = np.maximum(np.sum(shrink, axis=0) + rest, 1e-300) / n
+            found.append(np.sum(shrink**2 * squares, axis=0) / (self.total * q**2))
+        return np.stack(found)
 
 
 class CvPath(AlphaPath):
