@@ -47,6 +47,9 @@ class KernelFDA(KernelDiscriminant):
     alpha : float or "loo", default="loo"
         Regularisation, relative to the mean eigenvalue of the kernel; "loo" minimises
         the exact leave-one-out error, in closed form from one eigendecomposition.
+    interactions : bool, default=False
+        Whether to add products of kernels of different views, as one more view named
+        "between views"; see :class:`MultipleKernelFDA`.
     psd : {"error", "clip", "trust"}, default="error"
         What to do with a kernel that is not positive semidefinite: refuse it, set its
         negative eigenvalues to zero, or skip the check, which costs one factorisation
@@ -115,6 +118,7 @@ class KernelFDA(KernelDiscriminant):
         alpha: float | str = "loo",
         class_weight: Any = None,
         priors: Any = None,
+        interactions: bool = False,
         psd: str = "error",
         missing: str = "error",
         verbose: int = 0,
@@ -123,6 +127,7 @@ class KernelFDA(KernelDiscriminant):
         self.alpha = alpha
         self.class_weight = class_weight
         self.priors = priors
+        self.interactions = interactions
         self.psd = psd
         self.missing = missing
         self.verbose = verbose

@@ -32,8 +32,8 @@ from kernelweave.models.shared.learner import (
 from kernelweave.models.streaming.explicit import (
     check_learner_parameters,
     next_portions,
-    read_training,
     refused,
+    train,
 )
 from kernelweave.models.streaming.primal import SummedRows, fit_output_moments
 from kernelweave.solvers.certify import Callback
@@ -70,6 +70,10 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
         :class:`MultipleKernelFDA`.
     objective : {"fisher", "loo"}, default="fisher"
         "loo" minimises the leave-one-out error over weights and alpha directly.
+    interactions : bool or "auto", default=False
+        Whether to add products of kernels of different views, as one more view named
+        "between views"; "auto" adds them if they lower the leave-one-out error by
+        10 % or more. See :class:`MultipleKernelFDA`.
     solver : {"auto", "newton", "closed_form", "cutting_plane", "working_set", \
 "sdp"}, default="auto"
         How the convex problem is solved.
@@ -160,6 +164,7 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
         norm: float | str = "loo",
         alpha: float | str = "loo",
         objective: str = "fisher",
+        interactions: bool | str = False,
         solver: str = "auto",
         tol: float = 1e-6,
         max_iter: int | None = None,
@@ -175,6 +180,7 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
         self.norm = norm
         self.alpha = alpha
         self.objective = objective
+        self.interactions = interactions
         self.solver = solver
         self.tol = tol
         self.max_iter = max_iter
@@ -208,8 +214,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         """
         check_learner_parameters(self)
         progress = Progress(self, X, y)
-        rows = read_training(self, X, y, progress.kernel, sample_weight, groups)
-        self._set_trained(self._learn(rows, progress.iteration))
+        self._set_trained(train(self, X, y, sample_weight, groups, progress))
         progress.end()
         return self
 

@@ -23,6 +23,7 @@ from sklearn.utils.validation import (
 from kernelweave._array import Array, detached, is_array, to_numpy
 from kernelweave.fits.subspace import label_factor, target_factor
 from kernelweave.kernels.banks.dense import DenseBank
+from kernelweave.kernels.interactions import with_products
 from kernelweave.kernels.maps.kernel_map import (
     FeatureSource,
     KernelMap,
@@ -96,6 +97,7 @@ COMMON = {
     "weight_bound": number("a number >= 1", lambda v: np.isfinite(v) and v >= 1),
     "tol": number("a number > 0", lambda v: v > 0),
     "max_iter": whole(1, optional=True),
+    "interactions": boolean,
     "psd": one_of("error", "clip", "trust"),
     "missing": one_of("error", "available", "zero"),
     "verbose": whole(0),
@@ -351,6 +353,12 @@ def read_rows(model: Any, X: Any, row_weights: np.ndarray | None = None) -> RowM
     return RowMap(kernel_map, like, views, positions)
 
 
+def wants_products(model: Any) -> bool:
+    """Whether the model has a kernel between views in any case."""
+    value = getattr(model, "interactions", False)
+    return not isinstance(value, str) and bool(value)
+
+
 def read_views(
     model: Any, X: Any
 ) -> tuple[ObservedViews, list[str], list[View], list[list[int]]]:
@@ -360,16 +368,25 @@ def read_views(
     views and their columns; there are no views if kernels are precomputed.
     """
     views, positions = [], []
+    products = wants_products(model)
     if is_precomputed(model.views):
+        if products:
+            raise ValueError(
+                "interactions=True needs columns to compute products of kernels from; "
+                "views='precomputed' provides only kernels. Add products of centred "
+                "kernels to the stack instead"
+            )
         data, names = read_kernels(model, X, reset=True)
     else:
         views = parse_views(model.views, reserved=model._get_param_names())
         X = validate_features(model, X, reset=True)
         positions = resolve_columns(X, views)
+        if products:
+            views, positions = with_products(views, positions)
         data = split_blocks(model, X, views, positions)
         names = [view.name for view in views]
     if model.missing != "error":
-        check_every_view(data.observed, names)
+        check_every_view(data.observed, names, [view.joint for view in views])
         check_some_view(data.observed, "training")
     return data, names, views, positions
 
