@@ -1,0 +1,104 @@
+"""Weights of rows: whole numbers are repetitions, whatever the model makes of rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from kernelweave import ProbabilisticKDA
+from kernelweave.fits.predictive import PredictivePath, choose_noise
+from kernelweave.fits.ridge import class_target
+from kernelweave.fits.rows import RowDesign
+from kernelweave.kernels import RBF, Linear
+
+#: Kernels whose parameters do not depend on the rows.
+VIEWS = [("a", RBF(gamma=0.2), [0, 1, 2]), ("b", [Linear(), RBF(gamma=0.5)], [2, 3])]
+N, K, NOISE = 30, 3, 0.3
+
+
+@pytest.fixture
+def rows(rng):
+    codes = rng.permutation(np.arange(N) % K)
+    X = rng.normal(size=(N, 4)) + codes[:, None]
+    return X, np.array(["u", "v", "w"])[codes], rng.integers(1, 5, N)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        ProbabilisticKDA(VIEWS, noise=NOISE, amplitude="unit"),
+        ProbabilisticKDA(VIEWS, noise="ml"),
+    ],
+    ids=repr,
+)
+def test_whole_weights_are_repeated_rows(model, rows):
+    X, y, weights = rows
+    new = X + 0.3
+    one = clone(model).fit(X, y, sample_weight=weights)
+    many = clone(model).fit(np.repeat(X, weights, axis=0), np.repeat(y, weights))
+    for found, wanted in zip(
+        one.predict_distribution(new), many.predict_distribution(new), strict=True
+    ):
+        np.testing.assert_allclose(found, wanted, rtol=1e-8, atol=1e-9)
+    np.testing.assert_allclose(one.noise_, many.noise_, rtol=1e-9)
+    np.testing.assert_allclose(one.amplitude_, many.amplitude_, rtol=1e-8)
+    np.testing.assert_allclose(
+        one.gaussians_.log_prior, many.gaussians_.log_prior, rtol=1e-12
+    )
+
+
+def test_weights_of_one_and_zero(rows):
+    X, y, _ = rows
+    plain = ProbabilisticKDA(VIEWS).fit(X, y)
+    ones = ProbabilisticKDA(VIEWS).fit(X, y, sample_weight=np.ones(N))
+    np.testing.assert_allclose(ones.predict_proba(X), plain.predict_proba(X))
+    keep = np.arange(N) % 5 > 0
+    zeros = ProbabilisticKDA(VIEWS).fit(X, y, sample_weight=keep * 1.0)
+    fewer = ProbabilisticKDA(VIEWS).fit(X[keep], y[keep])
+    np.testing.assert_allclose(zeros.predict_proba(X), fewer.predict_proba(X))
+    assert zeros.loo_score_ == fewer.loo_score_
+    assert zeros.loo_log_density_ == pytest.approx(fewer.loo_log_density_)
+
+
+def test_a_row_is_predicted_without_any_of_its_weight(rng):
+    """Against the Gaussian process with a free intercept, fitted without the row."""
+    X, codes = rng.normal(size=(N, 3)), np.arange(N) % K
+    weights = rng.uniform(0.3, 3.0, N)
+    kernel, noise = X @ X.T + np.exp(-((X[:, None, 0] - X[None, :, 0]) ** 2)), 0.4
+    design = RowDesign(N, weights)
+    mean = np.eye(N) - np.outer(np.ones(N), weights) / design.total
+    root = np.sqrt(weights)
+    gram = root[:, None] * (mean @ kernel @ mean.T) * root
+    target = class_target(codes, K, weights)
+    path = PredictivePath(gram, target, design=design)
+    expert = choose_noise(path, noise / path.mean_eigenvalue, "unit")
+    for i in range(N):
+        rest = np.arange(N) != i
+        ones = np.ones((N - 1, 1))
+        own = kernel[np.ix_(rest, rest)] + noise * np.diag(1 / weights[rest])
+        system = np.block([[own, ones], [ones.T, np.zeros((1, 1))]])
+        cross = np.r_[kernel[i, rest], 1.0]
+        solved = np.linalg.solve(system, cross)
+        # the noise is that of a row of weight one
+        variance = kernel[i, i] + noise - cross @ solved
+        np.testing.assert_allclose(expert.mean[i], solved[:-1] @ target[rest])
+        np.testing.assert_allclose(expert.variance[i], variance)
+    middle = np.average(target, axis=0, weights=weights)
+    np.testing.assert_allclose(middle, 0.0, atol=1e-12)
+    score = weights @ expert.log_density
+    np.testing.assert_allclose(expert.grid.score(expert.tables)[0], score)
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        (-np.ones(N), "needs sample weights >= 0"),
+        (np.zeros(N), "at least one non-zero"),
+        (np.ones(N - 1), "sample_weight.shape"),
+    ],
+)
+def test_what_is_refused(weights, message, rows):
+    X, y, _ = rows
+    with pytest.raises(ValueError, match=message):
+        ProbabilisticKDA(VIEWS).fit(X, y, sample_weight=weights)
