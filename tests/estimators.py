@@ -77,6 +77,12 @@ SETTINGS: dict[str, BaseEstimator] = {
     "MixtureKDA-stacking": MixtureKDA(weights="stacking", projection="posterior"),
 }
 
+#: Settings whose fits include the folds of ``cv_score_``.
+WITH_FOLDS = ("KernelFDA-fixed", "MultipleKernelFDA", "MultipleKernelRidge-l1")
+for _name, _model in SETTINGS.items():
+    if "cv" in _model.get_params() and _name not in WITH_FOLDS:
+        _model.set_params(cv=None)
+
 #: A cheap setting of every estimator, for properties that do not depend on settings.
 ONE_EACH = (
     "KernelFDA",

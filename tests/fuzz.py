@@ -1,7 +1,7 @@
 """Run the seeded tests with new random seeds until the time is up.
 
 A failing seed is printed with the command that reproduces it. The fault it reveals
-becomes a named case of the suite, which itself always runs with the same seeds.
+becomes a named case of the suite, which itself always runs with the same seed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def main() -> int:
     end = time.monotonic() + 60.0 * options.minutes
     tried: list[int] = []
     while (left := end - time.monotonic()) > 0:
-        seed = random.SystemRandom().randrange(2, 10**9)
+        seed = random.SystemRandom().randrange(1, 10**9)
         command = [sys.executable, "-m", "pytest", "tests", "-q", "-m", "seeded"]
         code = subprocess.run(
             [*command, f"--stop-after={left:.0f}", *pytest_args],

@@ -27,7 +27,7 @@ from kernelweave import (
     SubspaceKernelSVC,
     TransductiveKernelSVC,
 )
-from kernelweave import _memory as chunks
+from kernelweave._memory import CHUNK_ENTRIES
 from kernelweave.kernels import RBF, Polynomial
 
 ESTIMATORS = [
@@ -35,7 +35,10 @@ ESTIMATORS = [
     MultipleKernelFDA,
     MultipleKernelRidge,
     MultipleKernelSVC,
-    TransductiveKernelSVC,
+    pytest.param(
+        functools.partial(TransductiveKernelSVC, signed=False),
+        id="TransductiveKernelSVC",
+    ),
     KernelAlignment,
     SubspaceKernel,
     SubspaceKernelSVC,
@@ -178,7 +181,9 @@ def test_variances_come_with_the_kernel_as_it_is_computed():
 
 # Any size -----------------------------------------------------------------------------
 
-SCALES = [1e-300, 1e-160, 1e-150, 1e-100, 1e100, 1e150, 1e160, 1e300]
+#: The ends of the range, and on either side a size whose squares leave or nearly
+#: leave it.
+SCALES = [1e-300, 1e-160, 1e150, 1e300]
 
 
 @every_estimator
@@ -204,7 +209,7 @@ def test_columns_of_any_size_in_single_precision(make, scale):
 
 
 @every_estimator
-@pytest.mark.parametrize("scale", [1e-300, 1e-150, 1e150, 1e300])
+@pytest.mark.parametrize("scale", [1e-300, 1e300])
 def test_precomputed_kernels_of_any_size(make, scale):
     X, new, _, labels = table()
     K, cross = (np.stack([rows @ X.T, RBF(0.3)(rows, X)], axis=-1) for rows in (X, new))
@@ -223,33 +228,33 @@ REPRESENTATIONS = [
 
 
 @pytest.mark.parametrize("options", REPRESENTATIONS, ids=str)
-@pytest.mark.parametrize("scale", [*SCALES, 1e-170])
-def test_outputs_of_any_size(options, scale):
+def test_outputs_of_any_size(options):
     X, new, y, _ = table()
     expected = MultipleKernelRidge(**options).fit(X, y).predict(new)
-    model = MultipleKernelRidge(**options).fit(X, scale * y)
-    assert_close(model.predict(new) / scale, expected)
-    assert model.score(X, scale * y) > 0.3
+    for scale in (*SCALES, 1e-170):
+        model = MultipleKernelRidge(**options).fit(X, scale * y)
+        assert_close(model.predict(new) / scale, expected)
+        assert model.score(X, scale * y) > 0.3
 
 
 @pytest.mark.parametrize("options", REPRESENTATIONS, ids=str)
-@pytest.mark.parametrize("scale", [1e-30, 1e30])
-def test_outputs_of_any_size_in_single_precision(options, scale):
+def test_outputs_of_any_size_in_single_precision(options):
     X, new, y, _ = table()
     X, new = X.astype(np.float32), new.astype(np.float32)
     expected = MultipleKernelRidge(**options).fit(X, y).predict(new)
-    found = MultipleKernelRidge(**options).fit(X, scale * y).predict(new)
-    assert_close(found / np.float32(scale), expected, 1e-3)
+    for scale in (1e-30, 1e30):
+        found = MultipleKernelRidge(**options).fit(X, scale * y).predict(new)
+        assert_close(found / np.float32(scale), expected, 1e-3)
 
 
 @pytest.mark.parametrize("options", REPRESENTATIONS[1:], ids=str)
 @pytest.mark.parametrize("make", [MultipleKernelFDA, MultipleKernelRidge])
-@pytest.mark.parametrize("scale", SCALES)
-def test_explicit_features_of_columns_of_any_size(make, options, scale):
+def test_explicit_features_of_columns_of_any_size(make, options):
     X, new, _, labels = table()
     expected = outputs(make(**options).fit(X, labels[:40]), new)
-    found = outputs(make(**options).fit(scale * X, labels[:40]), scale * new)
-    assert_close(found, expected, 1e-6)  # up to 1e-7 with alpha="cv"
+    for scale in SCALES:
+        found = outputs(make(**options).fit(scale * X, labels[:40]), scale * new)
+        assert_close(found, expected, 1e-6)  # up to 1e-7 with alpha="cv"
 
 
 @pytest.mark.parametrize("features", ["exact", "nystroem", "random"])
@@ -292,14 +297,15 @@ def test_a_new_row_beyond_all_is_named(make, views):
 @pytest.mark.parametrize(
     "make", [MultipleKernelSVC, ProbabilisticKDA, KernelFDA, MixtureKDA]
 )
-def test_rows_of_a_later_chunk_are_counted_from_its_first(make, monkeypatch):
+def test_rows_of_a_later_chunk_are_counted_from_its_first(make):
     X, new, _, labels = table()
     model = make(VIEWS["linear"]).fit(X, labels[:40])
-    monkeypatch.setattr(chunks, "CHUNK_ENTRIES", 8 * 40)
-    far = new.copy()
-    far[13, 3] = -1e250
+    second = CHUNK_ENTRIES // 40  # first row of the second portion
+    far = np.resize(new, (second + 8, new.shape[1]))
+    far[second + 5, 3] = -1e250
     message = (
-        r"portion that starts at row 8 .*: View 'b': row 5, column 3 holds -1e\+250"
+        rf"portion that starts at row {second:,} .*: View 'b': row 5, column 3 holds "
+        r"-1e\+250"
     )
     with pytest.raises(ValueError, match=message):
         outputs(model, far)

@@ -10,6 +10,8 @@ import numpy as np
 from scipy import linalg
 
 Array = Any
+#: The namespace of NumPy arrays.
+NUMPY = compat.array_namespace(np.empty(0))
 
 
 class FactorizationError(ValueError):
@@ -23,6 +25,9 @@ def is_array(x: object) -> bool:
 
 def namespace(*arrays: Array) -> Any:
     """The array namespace shared by ``arrays`` (scalars and None are skipped)."""
+    # A fit asks hundreds of times, nearly always about one plain NumPy array.
+    if len(arrays) == 1 and type(arrays[0]) is np.ndarray:
+        return NUMPY
     return compat.array_namespace(*(a for a in arrays if is_array(a)))
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import kernelweave
-from kernelweave.cli import demo, fit, folder, output
+from kernelweave.cli import demo, fit, folder, held_out, output, read
 from kernelweave.cli.main import main
 
 TABLES = {"certificate.json", "weights.csv", "predictions.csv"}
@@ -69,12 +69,12 @@ def alpha_of(path):
 
 STEPS = {
     "reading": (fit, "read_table"),
-    "checking": (fit, "check_classes"),
+    "checking": (read, "_doubt"),
     "fitting": (fit.MultipleKernelFDA, "fit"),
-    "folds": (fit, "out_of_fold"),
+    "folds": (held_out, "out_of_fold"),
     "first file": (output, "to_csv"),
     "pictures": (output, "_write_pictures"),
-    "last file": (output, "_write_certificate"),
+    "last file": (output, "write_mark"),
 }
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import pdist
 from scipy.stats import ortho_group
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.datasets import load_diabetes, load_wine
 from sklearn.model_selection import PredefinedSplit, cross_val_predict
 
@@ -135,11 +135,31 @@ def test_projections_of_folds_are_turned_and_nothing_else(drawn):
             assert distances.argmin() == label
 
 
+class Turned(BaseEstimator):
+    """Its coordinates are the rows themselves, in axes that every fit turns anew."""
+
+    rng = np.random.default_rng(0)
+
+    def fit(self, X, y):
+        self.classes_ = np.unique(y)
+        self.turn_ = ortho_group.rvs(X.shape[1], random_state=self.rng)
+        return self
+
+    def transform(self, X):
+        return X @ self.turn_
+
+    def predict(self, X):
+        return np.repeat(self.classes_[:1], len(X))
+
+    def predict_proba(self, X):
+        return np.full((len(X), len(self.classes_)), 1 / len(self.classes_))
+
+
 def test_axes_of_another_fit_are_found(rng):
-    whole = rng.standard_normal((20, 3))
-    turn = ortho_group.rvs(3, random_state=rng)
-    found = held_out._rotation(whole @ turn, whole)
-    np.testing.assert_allclose(found, turn.T, atol=1e-12)
+    X, y = rng.standard_normal((20, 3)), np.arange(20) % 4
+    model = Turned().fit(X, y)
+    rows = held_out.out_of_fold(model, X, y, held_out.assign_folds(y, 5)[0])
+    np.testing.assert_allclose(rows.coordinates, model.transform(X), atol=1e-12)
 
 
 def test_picture_says_how_it_was_made(rng):

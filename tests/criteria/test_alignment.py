@@ -253,3 +253,49 @@ BAD = {
 def test_bad_input_is_named(arguments, message):
     with pytest.raises(ValueError, match=message):
         Alignment(DenseBank(np.eye(4)[None]), **arguments)
+
+
+# Weighted rows ------------------------------------------------------------------------
+
+
+@both
+@pytest.mark.parametrize("given", ["factor", "kernel"])
+def test_whole_number_weights_are_repeated_rows(rng, centred, given):
+    n, p = 12, 4
+    stack, weights = random_stack(rng, n, p), rng.integers(1, 5, n)
+    copies = np.repeat(np.arange(n), weights)
+    H = np.eye(3)[np.arange(n) % 3]
+    H[-2:] = 0.0  # unlabelled
+    if given == "kernel":
+        H = H @ H.T
+        targets = [{"target_kernel": H}, {"target_kernel": H[copies][:, copies]}]
+    else:
+        targets = [{"target": H}, {"target": H[copies]}]
+    weighted = Alignment(
+        DenseBank(stack), **targets[0], centred=centred, row_weights=weights
+    )
+    bank = DenseBank(stack[:, copies][:, :, copies])
+    repeated = Alignment(bank, **targets[1], centred=centred)
+    for name in ("cosines", "correlations", "norms"):
+        expected = getattr(repeated, name)
+        np.testing.assert_allclose(getattr(weighted, name), expected, rtol=1e-10)
+    found, expected = (solve(c, Simplex(), tol=1e-9) for c in (weighted, repeated))
+    np.testing.assert_allclose(found.weights, expected.weights, atol=1e-9)
+    assert found.lower_bound == pytest.approx(expected.lower_bound, rel=1e-9)
+
+
+@pytest.mark.parametrize("signed", [False, True])
+def test_weighted_alignment_against_a_cone_solver(rng, signed):
+    pytest.importorskip("cvxpy")
+    criterion, y = random_problem(rng, True)
+    weights = rng.uniform(0.1, 4.0, len(y))
+    weighted = Alignment(criterion.bank, y, row_weights=weights)
+    weight_set = Simplex()
+    if signed:
+        weight_set = SignedSum(criterion.bank, bound=5.0, row_weights=weights)
+    found = solve(weighted, weight_set, tol=1e-6)
+    oracle = solve(weighted, weight_set, "sdp", tol=1e-4)
+    assert found.converged
+    assert oracle.value == pytest.approx(found.value, abs=1e-4)
+    plain = solve(criterion, Simplex(), tol=1e-6)
+    assert abs(plain.value - found.value) > 1e-3

@@ -16,7 +16,7 @@ from kernelweave import (
     MultipleKernelRidge,
     MultipleKernelSVC,
 )
-from kernelweave.inspection import view_shares, weight_intervals, weights_table
+from kernelweave.inspection import weight_intervals, weights_table
 from kernelweave.inspection._problem import problem_of
 from kernelweave.inspection.view_shares import _halves
 
@@ -57,7 +57,7 @@ def as_kernels(X):
 def test_shares_are_those_of_the_table(rng, norm):
     X, y = make_data(rng)
     model = MultipleKernelFDA(VIEWS, norm=norm, alpha=0.1).fit(X, y)
-    shares = view_shares(model)
+    shares = model.view_shares_
     assert list(shares) == ["good", "fair", "junk"]
     assert sum(shares.values()) == pytest.approx(1)
     for view, share in shares.items():
@@ -68,7 +68,7 @@ def test_shares_are_those_of_the_table(rng, norm):
 def test_shares_of_signed_weights(rng):
     X, y = make_data(rng, n_classes=2)
     model = MultipleKernelSVC("precomputed", signed=True).fit(as_kernels(X), y)
-    shares = np.array(list(view_shares(model).values()))
+    shares = np.array(list(model.view_shares_.values()))
     assert np.all(shares >= 0)
     assert np.sum(shares) == pytest.approx(1)
 
@@ -84,7 +84,7 @@ def test_a_half_is_learned_as_the_estimator_learns(rng, name):
     found = problem.shares(problem.weights(problem.restricted(rows), rows))
     alone = model.fit(K[np.ix_(rows, rows)], y[rows])
     # Weights of gap g are determined to about sqrt(g), and problems are solved to 1e-5.
-    np.testing.assert_allclose(found, list(view_shares(alone).values()), atol=0.01)
+    np.testing.assert_allclose(found, list(alone.view_shares_.values()), atol=0.01)
 
 
 @pytest.mark.one_seed
@@ -98,7 +98,7 @@ def test_a_half_with_gaps(rng):
     rows = np.sort(rng.permutation(len(y))[:30])
     found = problem.shares(problem.weights(problem.restricted(rows), rows))
     model.fit(X[rows], y[rows])
-    np.testing.assert_allclose(found, list(view_shares(model).values()), atol=0.01)
+    np.testing.assert_allclose(found, list(model.view_shares_.values()), atol=0.01)
     model.set_params(missing="available").fit(X, y)
     for row in weight_intervals(model, X, y, n_resamples=4, random_state=0):
         assert 0 <= row["low"] <= row["share"] <= row["high"] <= 1

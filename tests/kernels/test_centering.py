@@ -8,8 +8,10 @@ from numpy.testing import assert_allclose
 from sklearn.preprocessing import KernelCenterer
 
 from kernelweave._array import to_numpy
-from kernelweave.kernels import center_and_scale
-from kernelweave.kernels.maps.kernel_map import center_in_place
+from kernelweave.kernels import RBF, KernelMap, Linear, center_and_scale
+from kernelweave.kernels.maps.kernel_map import FeatureSource, center_in_place
+from kernelweave.kernels.maps.missing import CompletedKernelMap
+from kernelweave.views.columns import View
 
 DTYPES = pytest.mark.parametrize("dtype", ["float64", "float32"])
 
@@ -97,3 +99,58 @@ def test_kernel_far_from_the_origin_is_not_constant(rng):
     far = X + 1e4
     found = center_and_scale((far @ far.T)[None])[0]
     assert_allclose(found, center_and_scale((X @ X.T)[None])[0], atol=1e-5)
+
+
+# Weighted rows ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def repeated(rng):
+    """Rows, whole-number weights, and the row of each copy."""
+    weights = rng.integers(1, 5, 12)
+    return rng.normal(size=(12, 6)) + 2.0, weights, np.repeat(np.arange(12), weights)
+
+
+def weighted_map(X, weights, scale_rows=True):
+    views = [View("a", [Linear(), RBF(gamma=0.2)], list(range(6)))]
+    return KernelMap(FeatureSource(views, [X]), "error", weights, scale_rows)
+
+
+def test_weighted_rows_are_repeated_rows(repeated, rng):
+    X, weights, copies = repeated
+    new = [rng.normal(size=(5, 6))]
+    plain = weighted_map(X[copies], None)
+    expected = plain.fit().stack
+    for scale_rows in (True, False):
+        found = weighted_map(X, weights.astype(float), scale_rows)
+        G = found.fit().stack
+        root = np.sqrt(weights) if scale_rows else np.ones(12)
+        G = G / root[:, None] / root
+        assert_allclose(G[:, copies][:, :, copies], expected, atol=1e-12)
+        for i in range(2):
+            rows = next(found.centred(new, [i])), next(plain.centred(new, [i]))
+            assert_allclose(rows[0][:, copies], rows[1], atol=1e-12)
+        lengths = [m.cross_and_lengths(new, np.ones(2))[1] for m in (found, plain)]
+        assert_allclose(*lengths, atol=1e-12)
+
+
+@pytest.mark.parametrize("equal_trace", [False, True])
+@pytest.mark.parametrize("scale_rows", [False, True])
+def test_weighted_rows_that_lack_a_view(repeated, rng, equal_trace, scale_rows):
+    X, weights, copies = repeated
+    views = [View("a", Linear(), [0, 1, 2]), View("b", RBF(gamma=0.3), [3, 4, 5])]
+    observed = rng.random((12, 2)) < 0.7
+    observed[~observed.any(axis=1), 0] = True
+    observed[:3] = True
+
+    def stack(rows, given, scale_rows=False):
+        blocks = [X[rows][:, :3], X[rows][:, 3:]]
+        source = FeatureSource(views, blocks, observed[rows])
+        options = (equal_trace, given, scale_rows)
+        return CompletedKernelMap(source, "error", "zero", *options).fit().stack
+
+    expected = stack(copies, None)
+    G = stack(np.arange(12), weights.astype(float), scale_rows)
+    root = np.sqrt(weights) if scale_rows else np.ones(12)
+    G = G / root[:, None] / root
+    assert_allclose(G[:, copies][:, :, copies], expected, atol=1e-12)

@@ -17,7 +17,6 @@ every_classifier = pytest.mark.parametrize(
         (
             "KernelFDA",
             "MultipleKernelFDA",
-            "MultipleKernelFDA-l1",
             "MultipleKernelFDA-l2-learn",
             "MultipleKernelFDA-loo",
         )
@@ -44,7 +43,7 @@ def test_two_classes(estimator, make_problem):
 
 @pytest.mark.one_seed
 @every_classifier
-@pytest.mark.parametrize("k", [2, 3, 5])
+@pytest.mark.parametrize("k", [2, 4])
 def test_methods_agree(estimator, k, make_problem):
     problem = make_problem(k)
     model = fitted(estimator, problem)
@@ -79,7 +78,7 @@ def test_log_probabilities_do_not_underflow(estimator, make_problem):
 
 
 @every_classifier
-@pytest.mark.parametrize("k", [2, 3, 5])
+@pytest.mark.parametrize("k", [2, 4])
 def test_learns_something(estimator, k, make_problem):
     problem = make_problem(k, n=120, m=200, separation=4.0)
     model = fitted(estimator, problem)
@@ -115,7 +114,7 @@ def test_probabilities_are_calibrated(estimator, k, separation, make_problem):
 
 
 @every_classifier
-@pytest.mark.parametrize("k", [2, 3, 5])
+@pytest.mark.parametrize("k", [2, 4])
 def test_coordinates(estimator, k, make_problem):
     problem = make_problem(k, n=100, separation=3.0)
     model = fitted(estimator, problem)

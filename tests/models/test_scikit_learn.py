@@ -23,6 +23,7 @@ from sklearn.model_selection import (
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils.validation import has_fit_parameter
 
 from estimators import ONE_EACH, every_estimator, has, output, some
 from kernelweave import KernelFDA, MultipleKernelFDA, ProbabilisticKDA
@@ -118,6 +119,8 @@ def test_metadata_routing(estimator, problem):
     with sklearn.config_context(enable_metadata_routing=True):
         found = cross_validate(model, problem.X, problem.y, cv=2)["test_score"]
         model = model.set_score_request(sample_weight=True)
+        if has_fit_parameter(model, "sample_weight"):
+            model = model.set_fit_request(sample_weight=True)
         weighted = cross_validate(
             model, problem.X, problem.y, cv=2, params={"sample_weight": weight}
         )["test_score"]

@@ -57,8 +57,8 @@ FULL_RANK = [
 ]
 VIEWS = [("a", "rbf", slice(0, 4)), ("b", "linear", slice(4, 13))]
 ALPHAS = {
-    "float64": (1e-15, 1e-16, 1e-17, 1e-100, 1e-300),
-    "float32": (1e-7, 1e-9, 1e-40),
+    "float64": (1e-15, 1e-17, 1e-300),
+    "float32": (1e-7, 1e-40),
 }
 ADVICE = (
     r"^(alpha|noise)=(\S+) is too small for kernels in (float\d+): "
@@ -109,7 +109,7 @@ def test_rounding_is_reported_with_an_alpha_that_works(model, dtype):
 
 
 @no_proof
-@pytest.mark.parametrize("alpha", [1e-16, 1e-20, 1e-150])
+@pytest.mark.parametrize("alpha", [1e-16, 1e-150])
 @pytest.mark.parametrize("model", FULL_RANK, ids=str)
 def test_kernels_of_full_rank_need_none(model, alpha):
     rng = np.random.default_rng(0)
@@ -119,7 +119,7 @@ def test_kernels_of_full_rank_need_none(model, alpha):
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("alpha", [1e-17, 1e-20, 1e-100, 1e-300])
+@pytest.mark.parametrize("alpha", [1e-17, 1e-300])
 @pytest.mark.parametrize("criterion", ["total", "within"])
 def test_solve_says_so_too(dtype, alpha, criterion):
     X, y = wine("float64")

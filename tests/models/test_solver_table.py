@@ -24,7 +24,7 @@ TOL = 1e-2
 FISHER = tuple(fitting_methods(Fisher, Simplex))
 MARGIN = tuple(fitting_methods(Margin, Simplex))
 SIGNED = tuple(fitting_methods(Margin, SignedSum))
-#: Cone solvers take seconds for sixty kernels and are for comparison only.
+#: Cone solvers take seconds for many kernels and are for comparison only.
 CONES = ("sdp", "qcqp")
 #: Combinations that do not exist, with what the message must say.
 REFUSED = {
@@ -33,11 +33,12 @@ REFUSED = {
     ("total", "block", "working_set"): "'working_set' is for formulation='exact'",
 }
 
-every_size = pytest.mark.parametrize("p", [6, 60])
+#: Fewer and more kernels than rows.
+every_size = pytest.mark.parametrize("p", [6, 18])
 every_norm = pytest.mark.parametrize("norm", [1, 2])
 
 
-def kernels(p, k=3, n=20):
+def kernels(p, k=3, n=15):
     """Gaussian kernels of single features (n, n, p), the first informative."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n, p))
@@ -109,7 +110,7 @@ def test_margins(p, norm, margin):
 @pytest.mark.parametrize("estimator", [MultipleKernelSVC, TransductiveKernelSVC])
 @pytest.mark.parametrize("signed", [True, False])
 def test_signed_weights_have_solvers_of_their_own(estimator, signed):
-    K, y = kernels(6, k=2)
+    K, y = kernels(6, k=2, n=20)
     model = estimator("precomputed", signed=signed, tol=TOL)
     best = model.fit(K, y).certificate_
     mine, others = (SIGNED, MARGIN) if signed else (MARGIN, SIGNED)

@@ -316,7 +316,7 @@ def interrupted(call, *arguments, number=0):
 
 def moments_of(total):
     """Some of the calls 1 to ``total``: spread out, with more near the end."""
-    spread = np.linspace(1, total, 8).astype(int)
+    spread = np.linspace(1, total, 5).astype(int)
     return sorted({*spread.tolist(), *range(total - 3, total)})
 
 

@@ -48,6 +48,20 @@ def test_whole_weights_are_repeated_rows(model, rows):
     )
 
 
+def test_whole_weights_are_repeated_rows_where_views_are_missing(rows):
+    X, y, weights = rows
+    X = X.copy()
+    X[::7, :2], X[1::7, 3] = np.nan, np.nan
+    views = [("a", RBF(gamma=0.2), [0, 1]), ("b", "linear", [3]), ("c", Linear(), [2])]
+    model = ProbabilisticKDA(views, noise=NOISE, amplitude="unit", missing="zero")
+    one = clone(model).fit(X, y, sample_weight=weights)
+    many = clone(model).fit(np.repeat(X, weights, axis=0), np.repeat(y, weights))
+    for found, wanted in zip(
+        one.predict_distribution(X), many.predict_distribution(X), strict=True
+    ):
+        np.testing.assert_allclose(found, wanted, rtol=1e-7, atol=1e-8)
+
+
 def test_weights_of_one_and_zero(rows):
     X, y, _ = rows
     plain = ProbabilisticKDA(VIEWS).fit(X, y)
@@ -93,7 +107,7 @@ def test_a_row_is_predicted_without_any_of_its_weight(rng):
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        (-np.ones(N), "needs sample weights >= 0"),
+        (-np.ones(N), "sample_weight of row 0 is -1"),
         (np.zeros(N), "at least one non-zero"),
         (np.ones(N - 1), "sample_weight.shape"),
     ],

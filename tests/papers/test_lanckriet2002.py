@@ -73,32 +73,33 @@ def test_separability(rng, degree):
     assert found == {"separable": 100.0 if degree == 2 else 0.0}
 
 
-#: Mean margins and errors of 30 splits, from interior-point or active-set solvers other
-#: than ours.
-INDEPENDENT = [
-    ("breast_cancer_wisconsin", 0.5, "K1", 0.0093, 19.2),
-    ("breast_cancer_wisconsin", 0.5, "K2", 0.137, 31.7),
-    ("breast_cancer_wisconsin", 0.5, "K*", 0.301, 12.8),
-    ("breast_cancer_wisconsin", 0.5, "K*, weights >= 0", 0.269, 16.5),
-    ("sonar", 0.1, "K1", 0.0354, 15.4),
-    ("sonar", 0.1, "K2", 0.198, 19.5),
-    ("sonar", 0.1, "K3", 0.0070, 23.0),
-    ("sonar", 0.1, "K*", 0.353, 15.6),
-    ("sonar", 0.1, "K*, weights >= 0", 0.342, 19.6),
-    ("heart", 0.5, "K2", 0.158, 47.9),
-    ("heart", 0.5, "K*", 0.286, 37.2),
-    ("heart", 0.5, "K*, weights >= 0", 0.274, 47.9),
+#: Mean margins and errors of the first 30 splits, from interior-point or active-set
+#: solvers other than ours. Where 30 take long, those of the first 5, from our solver
+#: after its means of 30 had agreed with the independent ones, in brackets, to 0.3 %.
+MEANS = [
+    ("breast_cancer_wisconsin", 0.5, "K1", 5, 0.00847, 13.8),  # (0.0093, 19.2)
+    ("breast_cancer_wisconsin", 0.5, "K2", 30, 0.137, 31.7),
+    ("breast_cancer_wisconsin", 0.5, "K*", 5, 0.2984, 11.6),  # (0.301, 12.8)
+    ("breast_cancer_wisconsin", 0.5, "K*, weights >= 0", 30, 0.269, 16.5),
+    ("sonar", 0.1, "K1", 30, 0.0354, 15.4),
+    ("sonar", 0.1, "K2", 30, 0.198, 19.5),
+    ("sonar", 0.1, "K3", 30, 0.0070, 23.0),
+    ("sonar", 0.1, "K*", 30, 0.353, 15.6),
+    ("sonar", 0.1, "K*, weights >= 0", 30, 0.342, 19.6),
+    ("heart", 0.5, "K2", 30, 0.158, 47.9),
+    ("heart", 0.5, "K*", 5, 0.2863, 36.8),  # (0.286, 37.2)
+    ("heart", 0.5, "K*, weights >= 0", 30, 0.274, 47.9),
 ]
 
 
-@pytest.mark.parametrize(("name", "sigma", "column", "margin", "errors"), INDEPENDENT)
-def test_means_of_thirty_splits(data_dir, name, sigma, column, margin, errors):
+@pytest.mark.parametrize(("name", "sigma", "column", "n", "margin", "errors"), MEANS)
+def test_means_of_many_splits(data_dir, name, sigma, column, n, margin, errors):
     data = lanckriet2002.kernels_of(name, sigma)
     found = [
         lanckriet2002.COLUMNS[column](
             lanckriet2002.label(data, np.random.default_rng(1000 + i))
         )
-        for i in range(30)
+        for i in range(n)
     ]
     means = {key: np.mean([row[key] for row in found]) for key in ("margin", "errors")}
     assert max(row["gap"] for row in found) <= lanckriet2002.GAP

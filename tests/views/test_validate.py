@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import warnings
 
 import numpy as np
@@ -316,41 +313,6 @@ def test_repeated_column_names_are_refused():
     X = pandas.DataFrame(np.ones((2, 2)), columns=["a", "a"])
     with pytest.raises(ValueError, match=r"unique column names"):
         validate_features(Model(), X, reset=True)
-
-
-DISPATCHED = """
-import sklearn, numpy, torch
-from sklearn.base import BaseEstimator
-from kernelweave.views.validate import validate_features, split_views
-from kernelweave.views.precomputed import validate_precomputed
-from kernelweave.views.columns import View
-from kernelweave.kernels.spec import gram_stack, resolve_kernels
-class Model(BaseEstimator):
-    pass
-X = numpy.random.default_rng(0).uniform(size=(5, 4))
-names = ["auto", "polynomial", "laplacian", "chi2", "cosine"]
-with sklearn.config_context(array_api_dispatch=True):
-    grams = []
-    for data in (X, X.astype(object), torch.asarray(X)):
-        checked = validate_features(Model(), data, reset=True)
-        (block,) = split_views(checked, [View("v", "auto", None)], [[0, 1, 2, 3]])
-        grams.append(list(gram_stack(resolve_kernels(names, block, "v"), block)))
-        assert type(grams[-1][0]) is (torch.Tensor if data.__class__ is torch.Tensor
-                                      else numpy.ndarray)
-    for a, b, c in zip(*grams, strict=True):
-        assert abs(a - b).max() == 0
-        assert abs(a - c.numpy()).max() < 1e-13
-    K, _ = validate_precomputed(Model(), torch.eye(3), reset=True)
-    assert K.shape == (3, 3, 1)
-"""
-
-
-def test_array_api_dispatch_switched_on():
-    pytest.importorskip("torch")
-    environment = {**os.environ, "SCIPY_ARRAY_API": "1"}
-    subprocess.run(
-        [sys.executable, "-W", "error", "-c", DISPATCHED], check=True, env=environment
-    )
 
 
 def test_torch_needs_no_switch_and_gives_no_warning():

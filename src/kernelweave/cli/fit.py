@@ -2,109 +2,63 @@
 
 from __future__ import annotations
 
-import time
+import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from kernelweave.cli import held_out
 from kernelweave.cli.folder import new_results
-from kernelweave.cli.held_out import (
-    HeldOut,
-    accuracy,
-    assign_folds,
-    new_rows,
-    out_of_fold,
-)
-from kernelweave.cli.output import (
-    print_certificate,
-    print_weights,
-    shown_warnings,
-    write_results,
-)
-from kernelweave.cli.read import (
-    Table,
-    check_classes,
-    choose_columns,
-    given_classes,
-    read_table,
-    views_by_prefix,
-    views_from_text,
-)
+from kernelweave.cli.output import print_fit, shown_warnings, timed_fit, write_results
+from kernelweave.cli.read import Table, choose_views, read_table, some
 from kernelweave.models import MultipleKernelFDA
 
-__all__ = ["FitOptions", "run_fit"]
+__all__ = ["run_fit"]
 
 
-@dataclass(frozen=True)
-class FitOptions:
-    """The command-line options; see ``kernelweave fit --help``."""
-
-    data: str
-    label: str
-    task: str | None = None
-    views: Sequence[str] = ()
-    by_prefix: bool = False
-    drop: Sequence[str] = ()
-    kernel: str = "auto"
-    norm: float | str = "loo"
-    alpha: float | str = "loo"
-    predict: str | None = None
-    folds: int = 5
-    out: str = "kernelweave-fit"
-
-
-def run_fit(options: FitOptions) -> None:
+def run_fit(options: argparse.Namespace) -> None:
     """Fit a table, print the weights, and write tables and plots.
 
     Parameters
     ----------
-    options : FitOptions
-        The command-line options.
+    options : argparse.Namespace
+        The command-line options; see ``kernelweave fit --help``.
     """
     table = read_table(options.data)
-    views = _views(options, choose_columns(table, options.label, options.drop))
+    views = choose_views(
+        table, options.label, options.drop, options.view, options.view_prefix
+    )
     columns = [name for members in views.values() for name in members]
-    y = table.labels(options.label)
-    if options.task is None:
-        check_classes(y, options.label, table.path)
+    y = table.labels(options.label, check=options.task is None)
     X = table.numbers(columns)
-    new = None if options.predict is None else _read_new(options.predict, columns)
+    shown, shown_X = table, X  # the rows to predict
+    if options.predict is not None:
+        shown = read_table(options.predict)
+        shown_X = shown.numbers(columns)
     model = MultipleKernelFDA(
         _positions(views, options.kernel), norm=options.norm, alpha=options.alpha
     )
     with new_results(options.out) as draft:
         _print_data(table, options.label, y, views)
-        if new is None:
-            fold, remarks = assign_folds(y, options.folds)
-            printed = _fit_and_print(model, X, y)
+        if shown is table:
+            fold, remarks = held_out.assign_folds(y, options.folds)
+        seconds, printed = timed_fit(model, X, y)
+        print_fit(model, seconds)
+        if shown is table:
             with shown_warnings(printed, "out of fold: "):
-                rows = out_of_fold(model, X, y, fold)
+                rows = held_out.out_of_fold(model, X, y, fold)
             _print_out_of_fold(rows, fold.max(), remarks)
-            write_results(draft, model, rows, _identity(table, options.label))
         else:
-            _fit_and_print(model, X, y)
-            rows = _predict_new(model, X, new, options.label)
-            write_results(draft, model, rows, _identity(new[0], options.label))
+            rows = _predict_new(model, X, shown, shown_X, options.label)
+        write_results(draft, model, rows, _identity(shown, options.label))
 
 
-def _fit_and_print(model: Any, X: np.ndarray, y: np.ndarray) -> set[str]:
-    """Fit, print weights and certificate, and return the warnings issued."""
-    started = time.perf_counter()
-    printed: set[str] = set()
-    with shown_warnings(printed):
-        model.fit(X, y)
-    print(f"View weights, learned in {time.perf_counter() - started:.2f} s:\n")
-    print_weights(model)
-    print("\nCertificate:\n")
-    print_certificate(model)
-    return printed
-
-
-def _print_out_of_fold(rows: HeldOut, n_folds: int, remarks: list[str]) -> None:
+def _print_out_of_fold(
+    rows: held_out.HeldOut, n_folds: int, remarks: list[str]
+) -> None:
     labels = rows.labels[rows.shown]
-    share, error = accuracy(rows.predicted[rows.shown] == labels)
+    share, error = held_out.accuracy(rows.predicted[rows.shown] == labels)
     classes, counts = np.unique(labels, return_counts=True)
     print(
         f"\nAccuracy out of fold ({n_folds} folds): {100 * share:.1f} % ± "
@@ -119,21 +73,18 @@ def _print_out_of_fold(rows: HeldOut, n_folds: int, remarks: list[str]) -> None:
 
 
 def _predict_new(
-    model: Any, X: np.ndarray, new: tuple[Table, np.ndarray], label: str
-) -> HeldOut:
+    model: Any, X: np.ndarray, table: Table, new_X: np.ndarray, label: str
+) -> held_out.HeldOut:
     """Predict the rows of another file, and print the accuracy if it has classes."""
-    table, new_X = new
     learned = {row.tobytes() for row in X}
     n_seen = sum(row.tobytes() in learned for row in new_X)
-    which = f"rows of {table.path.name}"
-    if n_seen:
-        which += f", {n_seen} of them equal to training rows"
-    else:
-        which += ", which the model has not seen"
-    given = given_classes(table, label, model.classes_)
+    seen = f"{n_seen} of them equal to training rows"
+    which = f"rows of {table.path.name}, "
+    which += seen if n_seen else "which the model has not seen"
+    given = table.given_classes(label, model.classes_)
     known = given is not None and set(given) <= set(model.classes_)
     labels = np.asarray(given).astype(model.classes_.dtype) if known else None
-    rows = new_rows(model, new_X, labels, which)
+    rows = held_out.new_rows(model, new_X, labels, which)
     print(f"\nPredicted: {len(new_X)} {which}.")
     if given is None:
         print(
@@ -147,13 +98,10 @@ def _predict_new(
     return rows
 
 
-def _print_score(rows: HeldOut, given: list[Any]) -> None:
-    pairs = [
-        (mine, true)
-        for mine, true in zip(rows.predicted, given, strict=True)
-        if true is not None
-    ]
-    share, error = accuracy([mine == true for mine, true in pairs])
+def _print_score(rows: held_out.HeldOut, given: list[Any]) -> None:
+    both = zip(rows.predicted, given, strict=True)
+    pairs = [(mine, true) for mine, true in both if true is not None]
+    share, error = held_out.accuracy([mine == true for mine, true in pairs])
     print(
         f"  Accuracy on {len(pairs)} rows with a class: {100 * share:.1f} % ± "
         f"{100 * error:.1f} (standard error)."
@@ -166,14 +114,6 @@ def _print_score(rows: HeldOut, given: list[Any]) -> None:
         )
 
 
-def _views(options: FitOptions, columns: list[str]) -> dict[str, list[str]]:
-    if options.by_prefix:
-        return views_by_prefix(columns)
-    if options.views:
-        return views_from_text(options.views, columns)
-    return {"all": columns}
-
-
 def _positions(
     views: dict[str, list[str]], kernel: str
 ) -> list[tuple[str, str, slice]]:
@@ -183,13 +123,6 @@ def _positions(
         parameter.append((name, kernel, slice(start, start + len(members))))
         start += len(members)
     return parameter
-
-
-def _read_new(path: str, columns: list[str]) -> tuple[Table, np.ndarray]:
-    table = read_table(path)
-    for name in columns:
-        table.require(name, "the column")
-    return table, table.numbers(columns)
 
 
 def _identity(table: Table, label: str) -> dict[str, Sequence[Any]]:
@@ -207,16 +140,11 @@ def _print_data(
     classes, counts = np.unique(y, return_counts=True)
     shown = [f"{c} ({count})" for c, count in zip(classes, counts, strict=True)]
     print(f"Data: {table.path}, {len(y)} rows")
-    print(f"Classes of {label!r}: {_some(shown)}")
+    print(f"Classes of {label!r}: {some(shown)}")
     sizes = [f"{name} ({len(members)} columns)" for name, members in views.items()]
-    print(f"Views: {_some(sizes)}")
-    used = {name for members in views.values() for name in members}
-    unused = [name for name in table.header if name not in used and name != label]
+    print(f"Views: {some(sizes)}")
+    used = {label}.union(*views.values())
+    unused = [name for name in table.header if name not in used]
     if unused:
-        print(f"Columns not used: {_some(unused)}")
+        print(f"Columns not used: {some(unused)}")
     print()
-
-
-def _some(items: list[str], most: int = 10) -> str:
-    more = f" and {len(items) - most} more" if len(items) > most else ""
-    return ", ".join(items[:most]) + more

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import signal
@@ -12,15 +13,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-__all__ = [
-    "FILES_KEY",
-    "MARK_FILE",
-    "MARK_KEY",
-    "Draft",
-    "new_results",
-    "prepare_folder",
-]
+import kernelweave
+
+__all__ = ["MARK_FILE", "Draft", "new_results", "prepare_folder", "write_mark"]
 
 #: The file that marks a folder as ours, the key in it that says so, and the key that
 #: lists the files of the run.
@@ -88,7 +85,11 @@ def new_results(name: str) -> Iterator[Draft]:
         with _uninterrupted():
             with _named_errors(folder):
                 _publish(staging, folder)
-            _announce(draft)
+            print(f"\nWritten to {folder}:")
+            for file, content in draft.written.items():
+                print(f"  {folder / file}  ({content})")
+            for remark in draft.remarks:
+                print(f"  {remark}")
     finally:
         shutil.rmtree(staging, ignore_errors=True)
 
@@ -112,6 +113,27 @@ def prepare_folder(name: str, mark: str = MARK_FILE) -> Path:
     _check(folder, mark)
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+def write_mark(path: Path, content: dict[str, Any], files: list[str]) -> None:
+    """Write the file that identifies a folder of results.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    content : dict
+        What it tells besides the version and the names of the files.
+    files : list of str
+        Names of all files of the run.
+    """
+    whole = {MARK_KEY: kernelweave.__version__, **content, FILES_KEY: files}
+    # JSON has neither NaN nor infinity.
+    for key, value in whole.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            whole[key] = "inf" if value > 0 else None
+    text = json.dumps(whole, indent=2, allow_nan=False)
+    path.write_text(text + "\n", encoding="utf-8")
 
 
 def _check(folder: Path, mark: str = MARK_FILE) -> None:
@@ -180,14 +202,9 @@ def _swap(staging: Path, folder: Path) -> None:
     The folder itself is not replaced, because other files in it must not be touched.
     """
     aside = folder / f"{HIDDEN}old-{uuid.uuid4().hex[:12]}"
-    old = [
-        name
-        for name in _our_files(folder / MARK_FILE) or ()
-        if (folder / name).exists()
-    ]
-    new = sorted(path.name for path in staging.iterdir())
-    moves = [(folder / name, aside / name) for name in old]
-    moves += [(staging / name, folder / name) for name in new]
+    old = [folder / name for name in _our_files(folder / MARK_FILE) or ()]
+    moves = [(path, aside / path.name) for path in old if path.exists()]
+    moves += [(path, folder / path.name) for path in sorted(staging.iterdir())]
     begun = []
     aside.mkdir()
     try:
@@ -243,11 +260,3 @@ def _named_errors(path: Path) -> Iterator[None]:
             f"cannot write {str(path)!r}: {error.strerror or error}; nothing was "
             "written; name a writable folder with --out"
         ) from error
-
-
-def _announce(draft: Draft) -> None:
-    lines = [f"\nWritten to {draft.folder}:"]
-    for name, content in draft.written.items():
-        lines.append(f"  {draft.folder / name}  ({content})")
-    lines += [f"  {remark}" for remark in draft.remarks]
-    print("\n".join(lines))

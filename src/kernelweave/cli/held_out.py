@@ -137,14 +137,21 @@ def out_of_fold(model: Any, X: np.ndarray, y: np.ndarray, fold: np.ndarray) -> H
         part = clone(model).fit(X[~test], y[~test])
         predicted[test] = part.predict(X[test])
         probability[test] = part.predict_proba(X[test])
-        rotation = _rotation(np.asarray(part.transform(X[~test])), whole[~test])
+        # The axes of two fits differ by a rotation, found from the rows they share.
+        shared = np.asarray(part.transform(X[~test]))
+        rotation, _ = orthogonal_procrustes(shared, whole[~test])  # (k - 1, k - 1)
         coordinates[test] = np.asarray(part.transform(X[test])) @ rotation
+    means = np.full((len(classes), whole.shape[1]), np.nan)
+    for c, label in enumerate(classes):
+        members = coordinates[(fold > 0) & (y == label)]
+        if len(members):
+            means[c] = members.mean(axis=0)
     return HeldOut(
         classes,
         predicted,
         probability,
         coordinates,
-        _class_means(coordinates[fold > 0], y[fold > 0], classes),
+        means,
         labels=y,
         known=True,
         fold=fold,
@@ -194,22 +201,3 @@ def accuracy(right: Sequence[bool] | np.ndarray) -> tuple[float, float]:
     m, share = len(right), float(np.mean(right))
     likely = (m * share + 1) / (m + 2)
     return share, float(np.sqrt(likely * (1 - likely) / m))
-
-
-def _rotation(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    """The rotation (r, r) that takes the axes of one model to those of another.
-
-    The axes of two fits differ by signs and rotations, which are determined from the
-    coordinates (m, r) of the training rows that they share.
-    """
-    return orthogonal_procrustes(part, whole)[0]
-
-
-def _class_means(
-    coordinates: np.ndarray, labels: np.ndarray, classes: np.ndarray
-) -> np.ndarray:
-    means = np.full((len(classes), coordinates.shape[1]), np.nan)
-    for c, label in enumerate(classes):
-        if np.any(labels == label):
-            means[c] = coordinates[labels == label].mean(axis=0)
-    return means

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import math
 import sys
+import time
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-import kernelweave
-from kernelweave.cli.folder import FILES_KEY, MARK_FILE, MARK_KEY, Draft
+from kernelweave.cli.folder import MARK_FILE, Draft, write_mark
 from kernelweave.cli.held_out import HeldOut
 from kernelweave.inspection import (
     KernelWeightsDisplay,
@@ -24,28 +21,30 @@ from kernelweave.inspection import (
     weights_table,
 )
 
-__all__ = [
-    "print_certificate",
-    "print_table",
-    "print_weights",
-    "shown_warnings",
-    "write_results",
-]
+__all__ = ["print_fit", "print_table", "shown_warnings", "timed_fit", "write_results"]
+
+
+def timed_fit(model: Any, X: np.ndarray, y: np.ndarray) -> tuple[float, set[str]]:
+    """Fit a model; return the seconds it took, and its warnings, which are printed."""
+    printed: set[str] = set()
+    started = time.perf_counter()
+    with shown_warnings(printed):
+        model.fit(X, y)
+    return time.perf_counter() - started, printed
 
 
 @contextmanager
-def shown_warnings(printed: set[str] | None = None, prefix: str = "") -> Iterator[None]:
+def shown_warnings(printed: set[str], prefix: str = "") -> Iterator[None]:
     """Print each warning once, as one line on standard error.
 
     Parameters
     ----------
-    printed : set of str, default=None
+    printed : set of str
         Warnings that have already been printed and are not repeated; new ones are
         added.
     prefix : str, default=""
         Prefix that says where they come from.
     """
-    printed = set() if printed is None else printed
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
@@ -63,7 +62,11 @@ def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         from rich.table import Table
         from rich.text import Text
     except ImportError:
-        _print_plain_table(headers, rows)
+        widths = [max(map(len, column)) for column in zip(headers, *rows, strict=True)]
+        for row in [headers, ["-" * width for width in widths], *rows]:
+            cells = [cell.rjust(w) for cell, w in zip(row, widths, strict=True)]
+            cells[0] = row[0].ljust(widths[0])
+            print("  " + "  ".join(cells))
         return
     table = Table(box=SIMPLE_HEAD, pad_edge=True, show_edge=False)
     for j, header in enumerate(headers):
@@ -74,19 +77,9 @@ def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     Console(file=sys.stdout, width=width, highlight=False).print(table)
 
 
-def _print_plain_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    columns = list(zip(headers, *rows, strict=True))
-    widths = [max(map(len, column)) for column in columns]
-    for row in [headers, ["-" * width for width in widths], *rows]:
-        cells = [
-            cell.rjust(width) if j else cell.ljust(width)
-            for j, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        print("  " + "  ".join(cells))
-
-
-def print_weights(model: Any) -> None:
-    """Print the weight of each view, the heaviest first."""
+def print_fit(model: Any, seconds: float) -> None:
+    """Print the weight of each view, the heaviest first, and the certificate."""
+    print(f"View weights, learned in {seconds:.2f} s:\n")
     table = weights_table(model)
     total = sum(row["weight"] for row in table)
     lines = []
@@ -95,21 +88,12 @@ def print_weights(model: Any) -> None:
         used = [row for row in kernels if row["weight"] > 0]
         heaviest = max(kernels, key=lambda row: row["weight"])["kernel"]
         heaviest = heaviest.rpartition(" > ")[2]  # without its transformers
-        lines.append(
-            (
-                view,
-                f"{weight:.4f}",
-                f"{100 * weight / total:.1f} %",
-                f"{len(used)} of {len(kernels)}",
-                heaviest if used else "-",
-            )
-        )
+        share = f"{100 * weight / total:.1f} %"
+        count = f"{len(used)} of {len(kernels)}"
+        lines.append((view, f"{weight:.4f}", share, count, heaviest if used else "-"))
     print_table(("view", "weight", "share", "kernels used", "heaviest kernel"), lines)
-
-
-def print_certificate(model: Any) -> None:
-    """Print the certificate of the weights, and the chosen norm and alpha."""
     certificate = model.certificate_
+    print("\nCertificate:\n")
     print(f"  status       {certificate.status}")
     print(f"  value        {certificate.value:.10g}")
     print(f"  lower bound  {certificate.lower_bound:.10g}")
@@ -147,25 +131,13 @@ def write_results(
             "no plots: matplotlib is not installed (pip install 'kernelweave[plot]')"
         )
     with draft.file(MARK_FILE, "value, lower bound and gap of the weights") as path:
-        _write_certificate(path, model, [*draft.written, MARK_FILE])
-
-
-def _write_certificate(path: Path, model: Any, files: list[str]) -> None:
-    certificate = dataclasses.asdict(model.certificate_)
-    content = {
-        MARK_KEY: kernelweave.__version__,
-        **certificate,
-        "norm": model.norm_,
-        "alpha": model.alpha_,
-        "view_weights": model.view_weights_,
-        FILES_KEY: files,
-    }
-    # JSON has neither NaN nor infinity.
-    for key, value in content.items():
-        if isinstance(value, float) and not math.isfinite(value):
-            content[key] = "inf" if value > 0 else None
-    text = json.dumps(content, indent=2, allow_nan=False)
-    path.write_text(text + "\n", encoding="utf-8")
+        certificate = {
+            **dataclasses.asdict(model.certificate_),
+            "norm": model.norm_,
+            "alpha": model.alpha_,
+            "view_weights": model.view_weights_,
+        }
+        write_mark(path, certificate, [*draft.written, MARK_FILE])
 
 
 def _predictions(
@@ -196,13 +168,13 @@ def _write_pictures(draft: Draft, model: Any, rows: HeldOut) -> bool:
     matplotlib.use("Agg")  # needs no display
     from matplotlib import pyplot
 
-    for name, content, display in (
-        ("weights.png", "the weights", KernelWeightsDisplay.from_estimator(model)),
-        ("projection.png", "the classes", _projection(rows)),
+    for name, content, figure in (
+        ("weights", "weights", KernelWeightsDisplay.from_estimator(model).figure_),
+        ("projection", "classes", _projection(rows).figure_),
     ):
-        with draft.file(name, f"plot of {content}") as path:
-            display.figure_.savefig(path, dpi=150)
-        pyplot.close(display.figure_)
+        with draft.file(f"{name}.png", f"plot of the {content}") as path:
+            figure.savefig(path, dpi=150)
+        pyplot.close(figure)
     return True
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import difflib
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,88 +15,14 @@ from typing import Any
 
 import numpy as np
 
-__all__ = [
-    "Table",
-    "check_classes",
-    "choose_columns",
-    "given_classes",
-    "number",
-    "read_table",
-    "views_by_prefix",
-    "views_from_text",
-]
+__all__ = ["Table", "choose_views", "read_table", "some"]
 
 #: A column with more distinct values than this hardly ever holds classes.
 MANY = 20
-
-
-def check_classes(y: np.ndarray, column: str, path: Path) -> None:
-    """Refuse measurements and identifiers, which a classifier would happily learn.
-
-    Parameters
-    ----------
-    y : ndarray of shape (n,)
-        Integers or strings.
-    column : str
-        The label column.
-    path : Path
-        The file.
-    """
-    n, k = len(y), len(np.unique(y))
-    numeric = np.issubdtype(y.dtype, np.integer)
-    mostly_distinct = k > max(2, n / 2)  # two rows of two classes are still classes
-    if numeric and (k > MANY or mostly_distinct):
-        raise ValueError(
-            f"the label column {column!r} of {path} holds {k} different numbers in {n} "
-            "rows, which look like a measurement rather than classes; bin them into a "
-            "few classes, use MultipleKernelRidge in Python to predict numbers, or use "
-            "--task classification if they are classes after all"
-        )
-    if not numeric and mostly_distinct and (k > MANY or k == n):
-        raise ValueError(
-            f"the label column {column!r} of {path} holds {k} different texts in {n} "
-            "rows, which look like row names rather than classes; name the column of "
-            "the classes with --label, or use --task classification if they are "
-            "classes after all"
-        )
-
-
-def given_classes(table: Table, column: str, classes: np.ndarray) -> list[Any] | None:
-    """The classes given in a file of new rows, as values of the model's dtype.
-
-    Parameters
-    ----------
-    table : Table
-        Rows to predict.
-    column : str
-        The label column of the training rows.
-    classes : ndarray of shape (k,)
-        Classes of the model.
-
-    Returns
-    -------
-    given : list of length m, or None
-        Class of each row, known to the model or not, and None where the cell is empty.
-        None instead of a list if the column is absent or entirely empty.
-    """
-    if column not in table.header:
-        return None
-    read = number if np.issubdtype(classes.dtype, np.integer) else str
-    texts = table.text(column)
-    empty = [text.lower() in MISSING for text in texts]
-    if all(empty):
-        return None
-    # If the classes are numbers, any other text is a class unknown to the model.
-    return [
-        None if skip else text if (value := read(text)) is None else value
-        for text, skip in zip(texts, empty, strict=True)
-    ]
-
-
 #: Texts that count as an empty cell, in lower case.
 MISSING = ("", "na", "n/a", "nan", "null")
 DELIMITERS = ",;\t"
-#: The view of columns without an underscore, for :func:`views_by_prefix`.
+#: The view of columns without an underscore, if views are prefixes.
 OTHER_VIEW = "other"
 
 
@@ -130,8 +57,12 @@ class Table:
         j = self._positions[column]
         return [row[j].strip() for row in self.rows]
 
-    def labels(self, column: str) -> np.ndarray:
-        """A column of classes (n,): integers if all of them are, otherwise strings."""
+    def labels(self, column: str, check: bool = True) -> np.ndarray:
+        """A column of classes (n,): integers if all of them are, otherwise strings.
+
+        With ``check``, measurements and row names are refused, which a classifier would
+        happily learn.
+        """
         texts = self.text(column)
         for line, text in zip(self.lines, texts, strict=True):
             if text.lower() in MISSING:
@@ -139,28 +70,65 @@ class Table:
                     f"{self.path}, line {line}: the label column {column!r} is empty; "
                     "remove the row, or fill in its class"
                 )
-        numbers = [number(text) for text in texts]
-        if None in numbers:
-            return np.asarray(texts)
-        values = np.asarray(numbers, dtype=float)
-        if np.all(values == np.round(values)):
-            return values.astype(np.int64)
-        raise ValueError(
-            f"the label column {column!r} of {self.path} holds {len(set(numbers))} "
-            f"different numbers such as {_fraction(texts, values)}, which are not "
-            "classes; bin them into a few classes, or use MultipleKernelRidge in "
-            "Python, since 'kernelweave fit' only learns classes"
-        )
+        labels, numbers = np.asarray(texts), [number(text) for text in texts]
+        holds = f"the label column {column!r} of {self.path} holds"
+        if None not in numbers:
+            values = np.asarray(numbers, dtype=float)
+            fractions = values != np.round(values)
+            if np.any(fractions):
+                raise ValueError(
+                    f"{holds} {len(set(numbers))} different numbers such as "
+                    f"{texts[np.argmax(fractions)]}, which are not classes; bin them "
+                    "into a few classes, or use MultipleKernelRidge in Python, since "
+                    "'kernelweave fit' only learns classes"
+                )
+            labels = values.astype(np.int64)
+        doubt = _doubt(labels) if check else ""
+        if doubt:
+            raise ValueError(
+                f"{holds} {doubt}, or use --task classification if they are classes "
+                "after all"
+            )
+        return labels
+
+    def given_classes(self, column: str, classes: np.ndarray) -> list[Any] | None:
+        """The classes given in a file of new rows, as values of the model's dtype.
+
+        Parameters
+        ----------
+        column : str
+            The label column of the training rows.
+        classes : ndarray of shape (k,)
+            Classes of the model.
+
+        Returns
+        -------
+        given : list of length m, or None
+            Class of each row, known to the model or not, and None where the cell is
+            empty. None instead of a list if the column is absent or entirely empty.
+        """
+        if column not in self._positions:
+            return None
+        numeric = np.issubdtype(classes.dtype, np.integer)
+        given: list[Any] = []
+        for text in self.text(column):
+            # If the classes are numbers, any other text is a class that is unknown.
+            value = number(text) if numeric else None
+            label = text if value is None else value
+            given.append(None if text.lower() in MISSING else label)
+        return None if given.count(None) == len(given) else given
 
     def numbers(self, columns: Sequence[str]) -> np.ndarray:
         """The columns as finite numbers, (n, len(columns))."""
+        for name in columns:
+            self.require(name, "the column")
         values = np.empty((len(self.rows), len(columns)))
-        for out, name in enumerate(columns):
+        for j, name in enumerate(columns):
             for i, text in enumerate(self.text(name)):
                 value = number(text)
-                if value is None or not np.isfinite(value):
+                if value is None:
                     raise ValueError(self._not_a_number(name, i, text))
-                values[i, out] = value
+                values[i, j] = value
         return values
 
     def require(self, column: str, what: str) -> None:
@@ -217,46 +185,52 @@ def read_table(path: str) -> Table:
         )
     header = [name.strip() for name in lines[0][1]]
     _check_table(path, header, lines)
-    return Table(
-        file_path,
-        header,
-        [row for _, row in lines[1:]],
-        [line for line, _ in lines[1:]],
-    )
+    numbers, rows = zip(*lines[1:], strict=True)
+    return Table(file_path, header, list(rows), list(numbers))
 
 
-def choose_columns(
-    table: Table, label: str, drop: Sequence[str], require_label: bool = True
-) -> list[str]:
-    """Columns that views may use: all but the label and those to drop."""
-    if require_label:
-        table.require(label, "the label column")
-    for name in drop:
-        table.require(name, "the column to drop")
-    columns = [name for name in table.header if name != label and name not in drop]
-    if not columns:
-        raise ValueError(f"{table.path} has no columns besides the label {label!r}")
-    return columns
-
-
-def views_from_text(
-    specifications: Sequence[str], columns: Sequence[str]
+def choose_views(
+    table: Table,
+    label: str,
+    drop: Sequence[str],
+    specifications: Sequence[str],
+    by_prefix: bool,
 ) -> dict[str, list[str]]:
-    """Views from texts such as ``rna=rna_*`` or ``clinical=age,sex``.
+    """Group the columns into views.
 
     Parameters
     ----------
+    table : Table
+        The table, of which no view has the columns ``label`` and ``drop``.
+    label : str
+        The label column.
+    drop : sequence of str
+        Columns to leave out.
     specifications : sequence of str
-        ``NAME=COLUMNS`` with names, patterns or prefixes separated by commas.
-    columns : sequence of str
-        The columns available.
+        ``NAME=COLUMNS`` with names, patterns or prefixes separated by commas, such as
+        ``rna=rna_*`` or ``clinical=age,sex``. Without any, all columns are one view.
+    by_prefix : bool
+        Whether columns that share their prefix up to the first underscore are a view.
 
     Returns
     -------
     views : dict
         The columns of each view.
     """
+    table.require(label, "the label column")
+    for name in drop:
+        table.require(name, "the column to drop")
+    columns = [name for name in table.header if name != label and name not in drop]
+    if not columns:
+        raise ValueError(f"{table.path} has no columns besides the label {label!r}")
+    if not (specifications or by_prefix):
+        return {"all": columns}
     views: dict[str, list[str]] = {}
+    if by_prefix:
+        for column in columns:
+            prefix, underscore, _ = column.partition("_")
+            view = prefix if underscore and prefix else OTHER_VIEW
+            views.setdefault(view, []).append(column)
     for text in specifications:
         name, equals, wanted = (part.strip() for part in text.partition("="))
         if not (name and equals and wanted):
@@ -265,21 +239,29 @@ def views_from_text(
             raise ValueError(
                 f"the view {name!r} is given twice; list all its columns at once"
             )
-        chosen: dict[str, None] = {}
-        for item in filter(None, map(str.strip, wanted.split(","))):
-            chosen.update(dict.fromkeys(_matches(name, item, columns)))
-        views[name] = list(chosen)
+        items = filter(None, map(str.strip, wanted.split(",")))
+        chosen = [column for item in items for column in _matches(name, item, columns)]
+        views[name] = list(dict.fromkeys(chosen))
     return views
 
 
-def views_by_prefix(columns: Sequence[str]) -> dict[str, list[str]]:
-    """Views of columns that share their prefix up to the first underscore."""
-    views: dict[str, list[str]] = {}
-    for column in columns:
-        prefix, underscore, _ = column.partition("_")
-        view = prefix if underscore and prefix else OTHER_VIEW
-        views.setdefault(view, []).append(column)
-    return views
+def _doubt(labels: np.ndarray) -> str:
+    """What speaks against classes (n,), integers or strings; empty if nothing does."""
+    n, k = len(labels), len(np.unique(labels))
+    numeric = np.issubdtype(labels.dtype, np.integer)
+    mostly_distinct = k > max(2, n / 2)  # two rows of two classes are still classes
+    if numeric and (k > MANY or mostly_distinct):
+        return (
+            f"{k} different numbers in {n} rows, which look like a measurement rather "
+            "than classes; bin them into a few classes, use MultipleKernelRidge in "
+            "Python to predict numbers"
+        )
+    if not numeric and mostly_distinct and (k > MANY or k == n):
+        return (
+            f"{k} different texts in {n} rows, which look like row names rather than "
+            "classes; name the column of the classes with --label"
+        )
+    return ""
 
 
 def _matches(view: str, item: str, columns: Sequence[str]) -> list[str]:
@@ -313,24 +295,24 @@ def _check_table(
 
 
 def number(text: str) -> float | None:
-    """The number in a cell; None if the cell holds anything else."""
+    """The finite number in a cell; None if the cell holds anything else."""
     try:
-        return float(text) if "_" not in text else None  # Python reads 1_0 as 10
+        value = float(text)
     except ValueError:
         return None
-
-
-def _fraction(texts: list[str], values: np.ndarray) -> str:
-    """The first number that is not an integer."""
-    return texts[int(np.argmax(values != np.round(values)))]
+    # Python reads 1_0 as 10.
+    return value if math.isfinite(value) and "_" not in text else None
 
 
 def _suggest(name: str, known: Sequence[str]) -> str:
-    close = difflib.get_close_matches(name, known, n=3)
     by_case = [other for other in known if other.lower() == name.lower()]
-    close = by_case or close
+    close = by_case or difflib.get_close_matches(name, known, n=3)
     if close:
         return f"did you mean {' or '.join(map(repr, close))}?"
-    shown = ", ".join(map(repr, known[:8]))
-    more = f" and {len(known) - 8} more" if len(known) > 8 else ""
-    return f"its columns are {shown}{more}"
+    return f"its columns are {some(list(map(repr, known)), 8)}"
+
+
+def some(items: list[str], most: int = 10) -> str:
+    """The first items, and how many more there are."""
+    more = f" and {len(items) - most} more" if len(items) > most else ""
+    return ", ".join(items[:most]) + more

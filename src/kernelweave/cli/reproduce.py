@@ -2,74 +2,39 @@
 
 from __future__ import annotations
 
-import json
+import argparse
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-import kernelweave
-from kernelweave.cli.folder import MARK_KEY, prepare_folder
+from kernelweave.cli.folder import prepare_folder, write_mark
 from kernelweave.cli.output import print_table
-from kernelweave.papers import load_paper
+from kernelweave.papers import load_paper, report
 from kernelweave.papers.experiment import Experiment
 from kernelweave.papers.progress import progress_bar
-from kernelweave.papers.report import (
-    cell_rows,
-    insert_markdown,
-    markdown,
-    summary,
-    write_csv,
-    write_picture,
-)
 from kernelweave.papers.results import Results
 from kernelweave.papers.run import run_experiment
 
-__all__ = ["ReproduceOptions", "run_reproduce"]
+__all__ = ["run_reproduce"]
 
 #: The file that marks a folder as ours.
 MARK_FILE = "reproduce.json"
 
 
-@dataclass(frozen=True)
-class ReproduceOptions:
-    """The command-line options; see ``kernelweave reproduce --help``."""
-
-    paper: str
-    table: int | None = None
-    figure: int | None = None
-    part: str = ""
-    splits: int | None = None
-    quick: bool = False
-    cached: bool = False
-    jobs: int = 1
-    dask: str | None = None
-    markdown: str | None = None
-    out: str = "kernelweave-reproduce"
-
-    def command(self) -> str:
-        """The command that reproduces these results."""
-        words = ["kernelweave reproduce", self.paper]
-        for name in ("table", "figure", "part", "splits"):
-            value = getattr(self, name)
-            words += [f"--{name} {value}"] if value not in (None, "") else []
-        words += ["--quick"] if self.quick else []
-        return " ".join([*words, "--cached"] if self.cached else words)
-
-
-def run_reproduce(options: ReproduceOptions) -> None:
+def run_reproduce(options: argparse.Namespace) -> None:
     """Run experiments, print the verdicts, and write tables and plots.
 
     Parameters
     ----------
-    options : ReproduceOptions
-        The command-line options.
+    options : argparse.Namespace
+        The command-line options; see ``kernelweave reproduce --help``.
     """
     paper = load_paper(options.paper)
-    experiments = paper.select(options.table, options.figure, options.part)
+    experiments = paper.select(options.table, options.figure, options.part or "")
     folder = prepare_folder(str(Path(options.out) / paper.key), mark=MARK_FILE)
+    command = {"command": _command(options)}
     # Now, so that an interrupted run can recognise its folder.
-    _write_mark(folder, options, [])
+    write_mark(folder / MARK_FILE, command, [])
     print(f"{paper.reference}\n")
     all_results = []
     try:
@@ -84,20 +49,32 @@ def run_reproduce(options: ReproduceOptions) -> None:
             file=sys.stderr,
         )
         raise SystemExit(130) from None
-    print(f"{summary(all_results)}.")
-    _write(folder, options, all_results)
+    print(f"{report.summary(all_results)}.")
+    written = _write(folder, options, all_results)
+    write_mark(folder / MARK_FILE, command, [path.name for path in written])
+    print("\nWritten:")
+    for path in written:
+        print(f"  {path}")
 
 
-def _run(experiment: Experiment, folder: Path, options: ReproduceOptions) -> Results:
+def _command(options: argparse.Namespace) -> str:
+    """The command that reproduces these results."""
+    words = ["kernelweave reproduce", options.paper]
+    for name in ("table", "figure", "part", "splits"):
+        value = getattr(options, name)
+        words += [f"--{name} {value}"] if value is not None else []
+    words += [f"--{name}" for name in ("quick", "cached") if getattr(options, name)]
+    return " ".join(words)
+
+
+def _run(experiment: Experiment, folder: Path, options: argparse.Namespace) -> Results:
     if options.quick and experiment.quick_form is not None:
         experiment = experiment.quick_form
-    n_splits = options.splits
-    if n_splits is None:
-        n_splits = experiment.quick if options.quick else experiment.splits
+    usual = experiment.quick if options.quick else experiment.splits
     with progress_bar(experiment.key) as advance:
         return run_experiment(
             experiment,
-            n_splits,
+            options.splits or usual,
             folder / "cache",
             jobs=options.jobs,
             dask=options.dask,
@@ -109,7 +86,7 @@ def _run(experiment: Experiment, folder: Path, options: ReproduceOptions) -> Res
 def _print_results(results: Results) -> None:
     experiment = results.experiment
     print(f"{experiment.title}\n")
-    header, lines = cell_rows(results)
+    header, lines = report.cell_rows(results)
     if lines:
         print_table(header, lines)
     for text, verdict, finding in results.claims():
@@ -123,29 +100,17 @@ def _print_results(results: Results) -> None:
 
 
 def _write(
-    folder: Path, options: ReproduceOptions, all_results: Sequence[Results]
-) -> None:
-    text = markdown(all_results, options.command())
+    folder: Path, options: argparse.Namespace, all_results: Sequence[Results]
+) -> list[Path]:
+    """Write report, tables, plots and the given page; return the files."""
+    text = report.markdown(all_results, _command(options))
     written = [folder / "report.md"]
     written[0].write_text(text, encoding="utf-8")
     for results in all_results:
-        written += write_csv(folder, results)
-        picture = write_picture(folder, results)
+        written += report.write_csv(folder, results)
+        picture = report.write_picture(folder, results)
         written += [picture] if picture is not None else []
     if options.markdown is not None:
-        insert_markdown(Path(options.markdown), text)
+        report.insert_markdown(Path(options.markdown), text)
         written.append(Path(options.markdown))
-    _write_mark(folder, options, [path.name for path in written])
-    print("\nWritten:")
-    for path in written:
-        print(f"  {path}")
-
-
-def _write_mark(folder: Path, options: ReproduceOptions, files: list[str]) -> None:
-    content = {
-        MARK_KEY: kernelweave.__version__,
-        "command": options.command(),
-        "files": files,
-    }
-    text = json.dumps(content, indent=2)
-    (folder / MARK_FILE).write_text(text + "\n", encoding="utf-8")
+    return written

@@ -16,7 +16,7 @@ from kernelweave._array import (
     to_numpy,
 )
 from kernelweave._tolerances import ROUNDING_UNITS
-from kernelweave.criteria.base import KernelCriterion
+from kernelweave.criteria.base import KernelCriterion, checked_row_weights
 from kernelweave.kernels.checks import symmetric
 from kernelweave.protocols import Bank, CertificateTerms, Evaluation, WeightSet
 
@@ -34,6 +34,8 @@ class Target:
         Which of the two.
     centred : bool
         Whether to centre T.
+    row_weights : ndarray of shape (n,)
+        r: means are weighted, and T is multiplied by ``sqrt(r_i r_j)``.
 
     Attributes
     ----------
@@ -41,12 +43,23 @@ class Target:
         The Frobenius norm of T; 0 if centring leaves only rounding errors.
     """
 
-    def __init__(self, values: np.ndarray, is_factor: bool, centred: bool) -> None:
-        rounding = 10 * len(values) * np.finfo(float).eps * np.linalg.norm(values)
+    def __init__(
+        self,
+        values: np.ndarray,
+        is_factor: bool,
+        centred: bool,
+        row_weights: np.ndarray,
+    ) -> None:
+        shares, root = row_weights / np.sum(row_weights), np.sqrt(row_weights)
+        size = np.linalg.norm(root[:, None] * values)
         if centred:
-            values = values - np.mean(values, axis=0)
+            values = values - shares @ values
             if not is_factor:
-                values = values - np.mean(values, axis=1)[:, None]
+                values = values - (values @ shares)[:, None]
+        values = root[:, None] * values
+        if not is_factor:
+            size, values = size * np.max(root), values * root
+        rounding = 10 * len(values) * np.finfo(float).eps * size
         self._values, self._is_factor = values, is_factor
         self.norm = float(np.linalg.norm(values.T @ values if is_factor else values))
         if self.norm <= (rounding**2 if is_factor else rounding):
@@ -59,7 +72,7 @@ class Target:
 
 
 def kernel_moments(
-    bank: Bank, target: Target, centred: bool
+    bank: Bank, target: Target, centred: bool, row_weights: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Norms, correlations and cosines to the target of the kernels.
 
@@ -76,6 +89,8 @@ def kernel_moments(
         T over the same rows.
     centred : bool
         Whether to centre the kernels.
+    row_weights : ndarray of shape (n,)
+        r in ``<A, B> = sum_ij r_i r_j A_ij B_ij``.
 
     Returns
     -------
@@ -90,14 +105,17 @@ def kernel_moments(
     # A kernel is positive semidefinite: its largest entry is on the diagonal.
     sizes = np.max(np.abs(bank.diagonals()), axis=1)
     units = np.where(sizes > 0, sizes, 1.0)
-    equal = in_double(np.full((n, 1), 1.0 / n), bank.like)
-    means = to_numpy(bank.apply(equal))[:, :, 0] / units[:, None] if centred else None
+    shares, root = row_weights / np.sum(row_weights), np.sqrt(row_weights)
+    mean = in_double(shares[:, None], bank.like)
+    means = to_numpy(bank.apply(mean))[:, :, 0] / units[:, None] if centred else None
     gram, inner, before = np.zeros((p, p)), np.zeros(p), np.zeros(p)
     for rows, block in bank.row_blocks():
         block = as_float(block, xp.float64) / in_double(units, block)[:, None, None]
+        own = from_numpy(root[rows][:, None] * root, block)
         if means is not None:
-            before += to_numpy(xp.sum(block * block, axis=(1, 2)))
-            block = _centre(block, means, rows)
+            before += to_numpy(xp.sum((block * own) ** 2, axis=(1, 2)))
+            block = _centre(block, means, shares, rows)
+        block = block * own
         flat = xp.reshape(block, (p, -1))
         gram += to_numpy(flat @ flat.T)
         inner += to_numpy(flat @ from_numpy(target.block(rows).reshape(-1), flat))
@@ -112,10 +130,10 @@ def kernel_moments(
     return norms * units, correlations, inner / whole / target.norm
 
 
-def _centre(block: Array, means: np.ndarray, part: slice) -> Array:
+def _centre(block: Array, means: np.ndarray, shares: np.ndarray, part: slice) -> Array:
     """Subtract row and column means (p, n) from rows ``part`` of the kernels."""
     home = from_numpy(means, block)
-    grand = from_numpy(np.mean(means, axis=1), block)
+    grand = from_numpy(means @ shares, block)
     shift = home[:, part] - grand[:, None]
     return block - home[:, None, :] - shift[:, :, None]
 
@@ -147,6 +165,9 @@ class Alignment(KernelCriterion):
     ``min w'S w - 2 b'w``. J is minus the alignment, a cosine; the dual point of a
     solution is m (p,).
 
+    With row weights r all inner products are ``<A, B> = sum_ij r_i r_j A_ij B_ij``, and
+    means are weighted: whole numbers are copies of rows.
+
     Parameters
     ----------
     bank : Bank
@@ -160,6 +181,8 @@ class Alignment(KernelCriterion):
         The labelled rows; by default those where ``target`` is not zero, or all rows.
     centred : bool, default=True
         Whether T and the kernels are centred over the labelled rows first.
+    row_weights : ndarray of shape (n,), optional
+        r > 0, for all rows; by default every row counts once.
 
     Attributes
     ----------
@@ -181,6 +204,7 @@ class Alignment(KernelCriterion):
         target_kernel: Array | None = None,
         rows: Array | None = None,
         centred: bool = True,
+        row_weights: np.ndarray | None = None,
     ) -> None:
         self.bank, self.centred = bank, bool(centred)
         if (target is None) == (target_kernel is None):
@@ -198,13 +222,15 @@ class Alignment(KernelCriterion):
             )
         values = values[self.rows]
         values = values if target_kernel is None else values[:, self.rows]
-        known = Target(values, target is not None, self.centred)
+        counts = checked_row_weights(row_weights, n)[self.rows]
+        known = Target(values, target is not None, self.centred, counts)
         if known.norm == 0.0:
             raise ValueError(
                 "the target is zero on the labelled rows"
                 + (" after centring: it contains only one class" if centred else "")
             )
-        moments = kernel_moments(bank.restrict(self.rows), known, self.centred)
+        part = bank.restrict(self.rows)
+        moments = kernel_moments(part, known, self.centred, counts)
         self.norms, self.correlations, self.cosines = moments
 
     def alignment(self, weights: np.ndarray) -> float:

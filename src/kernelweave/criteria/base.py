@@ -9,7 +9,13 @@ import numpy as np
 from kernelweave._array import Array, from_numpy, namespace, tensor_sum, to_numpy
 from kernelweave.protocols import Bank, Criterion
 
-__all__ = ["KernelCriterion", "identity_likeness", "same_kernels", "weight_remarks"]
+__all__ = [
+    "KernelCriterion",
+    "checked_row_weights",
+    "identity_likeness",
+    "same_kernels",
+    "weight_remarks",
+]
 
 #: Cosine to the centred identity above which a kernel acts as regularisation.
 LIKE_IDENTITY = 0.95
@@ -113,3 +119,22 @@ def same_kernels(bank: Bank) -> list[np.ndarray]:
     same = (gaps <= tolerance * size[order[1:]]) & (size[order[:-1]] > 0)
     groups = np.split(order, np.flatnonzero(~same) + 1)
     return [np.sort(group) for group in groups if len(group) > 1]
+
+
+def checked_row_weights(row_weights: np.ndarray | None, n: int) -> np.ndarray:
+    """Positive weights of n rows in float64, (n,); ones by default."""
+    if row_weights is None:
+        return np.ones(n)
+    weights = np.asarray(row_weights, dtype=np.float64)
+    if weights.shape != (n,):
+        raise ValueError(
+            f"row_weights must have the shape ({n},), one per row; got {weights.shape}"
+        )
+    wrong = ~(np.isfinite(weights) & (weights > 0))
+    if np.any(wrong):
+        i = int(np.argmax(wrong))
+        raise ValueError(
+            f"row_weights must be positive finite numbers; row {i} has {weights[i]!r}. "
+            "Leave out rows of weight 0"
+        )
+    return weights

@@ -22,7 +22,11 @@ from kernelweave._array import (
     to_numpy,
 )
 from kernelweave._memory import require_memory
-from kernelweave.criteria.base import KernelCriterion, weight_remarks
+from kernelweave.criteria.base import (
+    KernelCriterion,
+    checked_row_weights,
+    weight_remarks,
+)
 from kernelweave.criteria.fisher import Fisher
 from kernelweave.fits.subspace import RegularizedKernel, SubspaceSVM
 from kernelweave.inner.saddle import SaddlePath, SaddleProblem
@@ -70,6 +74,10 @@ class Margin(KernelCriterion):
     ``y'a = 0``, the Hessian is ``2 a'G_i R G_j a``. Any feasible a bounds J from below;
     any weights, function and intercept bound it from above through the primal.
 
+    Row weights r multiply the slacks: ``sum_i r_i xi_i`` and ``sum_i r_i xi_i^2``. Then
+    ``a_i <= C r_i``, and the identity becomes ``diag(1/r)``. A hard margin has no
+    slacks, and ignores them. Whole numbers r are copies of rows.
+
     Parameters
     ----------
     bank : Bank
@@ -82,6 +90,8 @@ class Margin(KernelCriterion):
     C : float or "learn", default=1.0
         The penalty on errors. "learn" makes the identity kernel number 0; with kernels
         of trace n over all rows, it shares their trace constraint.
+    row_weights : ndarray of shape (n,), optional
+        r > 0, for all rows, labelled or not; by default every row counts once.
     """
 
     offers = frozenset({"hessian", "concave reciprocal", "averages", "parts", "saddle"})
@@ -93,12 +103,14 @@ class Margin(KernelCriterion):
         signs: Array,
         margin: Literal["l1", "l2", "hard"] = "l1",
         C: float | Literal["learn"] = 1.0,
+        row_weights: np.ndarray | None = None,
     ) -> None:
         _check_margin(margin, C)
         self.bank, self.margin, self.C = bank, margin, C
         self.learns_identity = margin == "l2" and isinstance(C, str)
         self.signs = _checked_signs(signs, bank.n_samples)  # (N, k), NumPy
         self.rows = np.flatnonzero(np.any(self.signs != 0, axis=1))
+        counts = checked_row_weights(row_weights, bank.n_samples)
         bound = float(C) if margin == "l1" else np.inf
         tau = 1.0 / float(C) if margin == "l2" and not self.learns_identity else 0.0
         self.problem = SaddleProblem(
@@ -107,6 +119,7 @@ class Margin(KernelCriterion):
             bound,
             tau,
             self.learns_identity,
+            None if margin == "hard" else counts[self.rows],
         )
 
     @property
@@ -114,7 +127,7 @@ class Margin(KernelCriterion):
         """Newton's method on top of libsvm for many rows and moderate C."""
         problem = self.problem
         rows = problem.bank.n_samples
-        moderate = problem.bound <= MODERATE * problem.unit()
+        moderate = problem.mean_bound <= MODERATE * problem.unit()
         if moderate and rows > MANY_ROWS and is_numpy(self.bank.like):
             return "newton"
         return "interior_point"
@@ -155,8 +168,8 @@ class Margin(KernelCriterion):
         beta = self._on_labelled(coef)
         products = self.problem.products(beta)
         upper = self.problem.upper(weights, beta, products)
-        signs, bound = self.problem.signs, self.problem.bound
-        feasible = balanced(self._on_labelled(dual), signs, bound)
+        signs, bounds = self.problem.signs, self.problem.bounds
+        feasible = balanced(self._on_labelled(dual), signs, bounds)
         if not np.array_equal(feasible, beta):
             products = self.problem.products(feasible)
         scores = self.problem.scores(feasible, products)
@@ -168,7 +181,7 @@ class Margin(KernelCriterion):
         tau, _ = self.problem.split(weights)
         f = self.problem.functions(weights, self.problem.products(beta))
         loss = "hard" if self.margin == "l2" and not tau > 0.0 else self.margin
-        return best_intercepts(f, self.problem.signs, loss)
+        return best_intercepts(f, self.problem.signs, loss, self.problem.counts)
 
     def remarks(self, weights: np.ndarray) -> tuple[str, ...]:
         """Whether the weights, and a learned C, are identifiable."""

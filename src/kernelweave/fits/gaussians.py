@@ -47,6 +47,8 @@ class ClassGaussians:
     loo_score : float
         Leave-one-out accuracy: each row is left out of its own projection, its class
         mean, the slope and the class shares. The only row of a class counts as wrong.
+    temperature : float
+        Divides the log odds; above 1, probabilities are less certain, labels the same.
     """
 
     means: np.ndarray
@@ -54,6 +56,7 @@ class ClassGaussians:
     log_prior: np.ndarray
     slope: float
     loo_score: float
+    temperature: float = 1.0
 
     @classmethod
     def fit(
@@ -116,7 +119,7 @@ class ClassGaussians:
         else:
             linear = (projected / spread) @ means.T
             linear = linear - (0.5 / spread) @ (means * means).T
-        return linear / self.variance + log_prior[None, :]
+        return (linear / self.variance + log_prior[None, :]) / self.temperature
 
 
 class HeldOutClasses:

@@ -72,6 +72,14 @@ class RowDesign:
         order = np.argsort(self.groups, kind="stable")
         return np.split(order, np.cumsum(np.bincount(self.groups))[:-1])
 
+    def restrict(self, rows: np.ndarray) -> RowDesign:
+        """Weights and groups of some of the rows."""
+        weights = None if self.weights is None else self.weights[rows]
+        groups = None
+        if self.groups is not None:
+            groups = np.unique(self.groups[rows], return_inverse=True)[1]
+        return RowDesign(len(rows), weights, groups)
+
     def root(self, like: Array) -> Array:
         """``sqrt(w)``, (n, 1), in the library of ``like``."""
         return from_numpy(np.sqrt(self.each)[:, None], like)

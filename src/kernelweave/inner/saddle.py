@@ -38,7 +38,9 @@ __all__ = ["SEPARABLE", "SaddlePath", "SaddleProblem"]
 
 @dataclass(frozen=True)
 class SaddleProblem:
-    """``min_w max_a sum_c 2 e'a_c - a_c'(G(w) + tau I) a_c`` over labelled rows.
+    """``min_w max_a sum_c 2 e'a_c - a_c'(G(w) + tau D) a_c`` over labelled rows.
+
+    D is the identity or, with row weights r, ``diag(1/r)``.
 
     Attributes
     ----------
@@ -47,11 +49,13 @@ class SaddleProblem:
     signs : ndarray of shape (n, k)
         +1 or -1; 0 marks rows that do not take part in a column.
     bound : float
-        The C of ``0 <= a <= C``, or infinity.
+        The C of ``0 <= a_i <= C r_i``, or infinity.
     tau : float
-        Fixed weight of the identity.
+        Fixed weight of D.
     identity : bool
-        Whether the identity is a kernel too, with index 0.
+        Whether D is a kernel too, with index 0.
+    row_weights : ndarray of shape (n,), optional
+        r > 0; ones by default.
     """
 
     bank: Bank
@@ -59,6 +63,28 @@ class SaddleProblem:
     bound: float
     tau: float
     identity: bool
+    row_weights: np.ndarray | None = None
+
+    @cached_property
+    def counts(self) -> np.ndarray:
+        """r, (n,)."""
+        given = self.row_weights
+        return np.ones(len(self.signs)) if given is None else given
+
+    @cached_property
+    def bounds(self) -> np.ndarray:
+        """``C r``, (n,)."""
+        return self.bound * self.counts
+
+    @cached_property
+    def diagonal(self) -> np.ndarray:
+        """The diagonal of D, (n,)."""
+        return 1.0 / self.counts
+
+    @property
+    def mean_bound(self) -> float:
+        """The mean of ``C r``."""
+        return self.bound * float(np.mean(self.counts))
 
     @property
     def n_weights(self) -> int:
@@ -74,9 +100,11 @@ class SaddleProblem:
 
     def products(self, beta: np.ndarray) -> Array:
         """``G_i beta`` on the device of the bank, (m, n, k), for beta (n, k)."""
-        moved = in_double(beta, self.bank.like)
-        out = self.bank.apply(moved)
-        return namespace(out).concat([moved[None, ...], out]) if self.identity else out
+        out = self.bank.apply(in_double(beta, self.bank.like))
+        if not self.identity:
+            return out
+        own = from_numpy(self.diagonal[:, None] * beta, out)
+        return namespace(out).concat([own[None, ...], out])
 
     def scores(self, beta: np.ndarray, products: Array | None = None) -> np.ndarray:
         """``sum_c b_c'G_i b_c`` (m,) for beta (n, k), from its products if given."""
@@ -90,7 +118,7 @@ class SaddleProblem:
         return self.tau, weights
 
     def functions(self, weights: np.ndarray, products: Array) -> np.ndarray:
-        """``sum_i w_i G_i b`` (n, k) without the identity, from products (m, n, k)."""
+        """``sum_i w_i G_i b`` (n, k) without D, from products (m, n, k)."""
         p = self.bank.n_kernels
         return to_numpy(tensor_sum(weights[-p:], products[-p:, ...]))
 
@@ -110,9 +138,10 @@ class SaddleProblem:
     def upper(self, weights: np.ndarray, beta: np.ndarray, products: Array) -> float:
         """The primal value at weights (m,) of beta (n, k), given its products."""
         f, (tau, _) = self.functions(weights, products), self.split(weights)
+        bounds, taus = self.bounds, tau * self.diagonal
         columns = ((c, *self.column(c)) for c in range(f.shape[1]))
         return sum(
-            primal_value(f[rows, c], beta[rows, c], y, self.bound, tau)
+            primal_value(f[rows, c], beta[rows, c], y, bounds[rows], taus[rows])
             for c, rows, y in columns
         )
 
@@ -121,17 +150,18 @@ class SaddleProblem:
     ) -> MarginTerms:
         """Certificate terms of a feasible ``beta = a y`` (n, k), given its scores."""
         total = float(np.sum(beta * self.signs))
-        square = self.tau * float(np.sum(beta**2))
-        largest = float(np.max(np.abs(beta)))
+        square = self.tau * float(np.sum(self.diagonal @ beta**2))
+        largest = float(np.max(self.diagonal[:, None] * np.abs(beta)))
         factor = self.bound / largest if largest > 0 else np.inf
         return MarginTerms(upper, 2.0 * total - square, scores, total, square, factor)
 
     def unit(self) -> float:
         """The scale of a: where its linear and quadratic terms balance, or the box."""
-        means = np.mean(self.bank.diagonals(), axis=1)
-        curvature = max(float(np.max(means)), float(self.identity)) + self.tau
+        means, count = np.mean(self.bank.diagonals(), axis=1), np.mean(self.counts)
+        curvature = max(float(np.max(means)), float(self.identity / count))
+        curvature += float(self.tau / count)
         free = 1.0 / curvature if curvature > 0 else np.inf
-        size = min(self.bound, free)
+        size = min(self.mean_bound, free)
         return size if np.isfinite(size) else 1.0
 
 
@@ -154,16 +184,16 @@ class SaddlePath:
     """A primal-dual path to the saddle point; one factorisation per step and column.
 
     In signed variables ``b = a y`` and with multipliers z of ``a >= 0``, v of
-    ``u = C - a >= 0``, s of ``w >= 0``, lam of ``e'b = 0`` and eta of
+    ``u = C r - a >= 0``, s of ``w >= 0``, lam of ``e'b = 0`` and eta of
     ``sum_i w_i^q = 1`` the conditions are::
 
-        sum_i w_i G_i b + tau b - y - y z + y v + lam = 0,      e'b = 0,
+        sum_i w_i G_i b + tau D b - y - y z + y v + lam = 0,    e'b = 0,
         eta w_i^(q-1) - b'G_i b / 2 - s_i = 0,                  sum_i w_i^q = 1,
         a z = u v = w_i s_i = mu,                               mu -> 0.
 
     On the simplex (q = 1) 2 eta is the variable t of the quadratically constrained
     program of Lanckriet et al. (2002), whose multipliers are the weights. A step
-    factors ``M = sum_i w_i G_i + tau I + diag(z/a + v/u)`` and solves a system of
+    factors ``M = sum_i w_i G_i + tau D + diag(z/a + v/u)`` and solves a system of
     m + k + 1 unknowns for (w, lam, eta), twice (Mehrotra's predictor and corrector).
     Vectors live in host memory; arrays as large as a kernel stay with the bank.
 
@@ -198,10 +228,11 @@ class SaddlePath:
     ) -> None:
         self.problem, self.norm = problem, norm
         self.size = problem.unit()
-        self.bound, self.tau = problem.bound / self.size, problem.tau * self.size
+        self.box = problem.bounds[:, None] / self.size  # (n, 1)
+        self.ridge = problem.tau * self.size * problem.diagonal[:, None]  # (n, 1)
         self.signs = problem.signs
         self.used = problem.signs != 0
-        self.boxed = self.used & np.isfinite(self.bound)
+        self.boxed = self.used & np.isfinite(self.box)
         weights = np.ones(problem.n_weights) if start is None else np.array(start)
         self.n_factorizations = self._n_short = 0
         n, k = problem.signs.shape
@@ -222,7 +253,7 @@ class SaddlePath:
     def coef(self) -> np.ndarray:
         """A feasible ``b = a y``, (n, k), in the units of the problem."""
         beta = self.size * self.point.a * self.signs
-        return balanced(beta, self.signs, self.problem.bound)
+        return balanced(beta, self.signs, self.problem.bounds)
 
     def step(self) -> None:
         """One predictor and corrector."""
@@ -383,25 +414,26 @@ class SaddlePath:
         return 2.0 * self.size * total
 
     def _start(self, weights: np.ndarray) -> None:
-        """Equal a within each class, optimally scaled; z and v from the gradient."""
-        signs, used = self.signs, self.used
-        positives = np.sum(signs > 0, axis=0) / np.sum(used, axis=0)
+        """Equal a / r within each class, optimally scaled; z, v from the gradient."""
+        signs, used, counts = self.signs, self.used, self.problem.counts
+        positives = (counts @ (signs > 0)) / (counts @ used)
         a = 2.0 * np.where(signs > 0, 1.0 - positives, positives)
+        a = a * (counts / np.mean(counts))[:, None]
         beta = a * signs
         self.products = self.size * self.problem.products(beta)
         scores = self.problem.scores(beta, self.products)
         curvature = _largest_sum(scores, self.norm or 1.0)
-        curvature += self.tau * float(np.sum(beta**2))
+        curvature += float(np.sum(self.ridge * beta**2))
         factor = float(np.sum(a[used])) / curvature if curvature > 0 else 1.0
-        factor = min(factor, 0.5 * self.bound / float(np.max(a[used])))
+        factor = min(factor, 0.5 * float(np.min((self.box / a)[used])))
         self.products = self.products * factor
         a, scores = np.where(used, factor * a, 1.0), factor**2 * scores
-        f = to_numpy(tensor_sum(weights, self.products)) + self.tau * a * signs
-        lam = best_intercepts(f, signs, "l1")
+        f = to_numpy(tensor_sum(weights, self.products)) + self.ridge * a * signs
+        lam = best_intercepts(f, signs, "l1", counts)
         gradient = signs * (f + lam) - 1.0
         floor = max(0.1, 0.5 * float(np.mean(np.abs(gradient[used]))))
         z = np.where(used, np.maximum(gradient, 0.0) + floor, 0.0)
-        u = np.where(self.boxed, self.bound - a, 1.0)
+        u = np.where(self.boxed, self.box - a, 1.0)
         nearness = np.minimum(1.0, a / u)  # a distant box must not dominate the start
         v = np.where(self.boxed, nearness * (np.maximum(-gradient, 0.0) + floor), 0.0)
         w = s = eta = np.empty(0)
@@ -419,7 +451,7 @@ class SaddlePath:
         beta = point.a * signs
         self.scores = self.problem.scores(beta, self.products)
         f = to_numpy(tensor_sum(self.weights, self.products))
-        rows = f + self.tau * beta + point.lam - signs * (1.0 + point.z - point.v)
+        rows = f + self.ridge * beta + point.lam - signs * (1.0 + point.z - point.v)
         weights = norm = np.empty(0)
         if self.norm is not None:
             slope = point.eta * point.w ** (self.norm - 1.0)
@@ -449,7 +481,8 @@ class SaddlePath:
         point = self.point
         tau, w = self.problem.split(self.weights)
         kernel = combine_in_double(self.problem.bank, self.size * w, self._work)
-        self._work, ridge = kernel, self.size * tau
+        self._work = kernel
+        ridge = self.size * tau * self.problem.diagonal[:, None]
         with np.errstate(over="ignore"):
             diagonal = ridge + point.z / point.a + point.v / point.u
         if not np.all(np.isfinite(diagonal)):
@@ -519,7 +552,7 @@ class Residuals:
     Attributes
     ----------
     rows : ndarray of shape (n, k)
-        ``sum_i w_i G_i b + tau b - y - y z + y v + lam``, zero in unlabelled rows.
+        ``sum_i w_i G_i b + tau D b - y - y z + y v + lam``, zero in unlabelled rows.
     balance : ndarray of shape (k,)
         ``e'b``.
     weights : ndarray of shape (m,), or (0,) if the weights are fixed

@@ -1,4 +1,14 @@
-"""Support vector machines with one kernel: bounds from any point, and solvers."""
+"""Support vector machines with one kernel: bounds from any point, and solvers.
+
+Rows of weight ``r_i`` cost ``r_i`` times as much. In the dual this multiplies the bound
+C of the box by ``r_i``, and divides the ``tau = 1/C`` of squared slacks by it, so that
+both may differ from row to row::
+
+    norm(f)^2 + 2 C sum_i r_i xi_i      0 <= a_i <= C r_i
+    norm(f)^2 + C sum_i r_i xi_i^2      K + diag(1 / (C r_i))
+
+as for ``r_i`` copies of row i, whose variables add up to ``a_i``.
+"""
 
 from __future__ import annotations
 
@@ -39,14 +49,17 @@ __all__ = [
 
 #: Relative difference between the sums of the two classes that counts as rounding.
 BALANCED = 1e-14
+#: Difference between two sums of weights, relative to that of all, that does as well.
+ROUNDED_WEIGHT = 1e-12
 
 
 @dataclass(frozen=True)
 class MarginTerms(CertificateTerms):
     """Bounds whose dual point may still be scaled.
 
-    With ``total = e'a``, ``square = tau a'a`` and the scores ``q_i = a'G_i a``, every
-    factor s with ``s a <= C`` gives ``J(u) >= 2 s total - s^2 (square + <q, u>)``.
+    With ``total = e'a``, ``square = a'diag(tau) a`` and the scores ``q_i = a'G_i a``,
+    every factor s with ``s a <= C`` gives
+    ``J(u) >= 2 s total - s^2 (square + <q, u>)``.
 
     Attributes
     ----------
@@ -70,13 +83,18 @@ class MarginTerms(CertificateTerms):
         return 2.0 * s * self.total - s**2 * curvature if np.isfinite(s) else np.inf
 
 
-def balanced(coef: np.ndarray, signs: np.ndarray, bound: float) -> np.ndarray:
+#: One number for all rows, or an array of shape (n,).
+PerRow = float | np.ndarray
+
+
+def balanced(coef: np.ndarray, signs: np.ndarray, bound: PerRow) -> np.ndarray:
     """A point of ``0 <= a <= bound, y'a = 0`` near ``coef = a y``, (n,) or (n, k).
 
     Entries are clipped, then the class with the larger sum is scaled down, which
     preserves zeros and the box. A feasible point is returned unchanged.
     """
-    a = np.clip(np.where(np.isfinite(coef), coef, 0.0) * signs, 0.0, bound)
+    box = bound if np.ndim(bound) == 0 or coef.ndim == 1 else np.reshape(bound, (-1, 1))
+    a = np.clip(np.where(np.isfinite(coef), coef, 0.0) * signs, 0.0, box)
     plus = np.sum(np.where(signs > 0, a, 0.0), axis=0)
     minus = np.sum(np.where(signs < 0, a, 0.0), axis=0)
     smaller, larger = np.minimum(plus, minus), np.maximum(plus, minus)
@@ -86,7 +104,9 @@ def balanced(coef: np.ndarray, signs: np.ndarray, bound: float) -> np.ndarray:
     return np.where(signs == too_large, a * scale, a) * signs
 
 
-def best_intercept(f: np.ndarray, y: np.ndarray, loss: str) -> float:
+def best_intercept(
+    f: np.ndarray, y: np.ndarray, loss: str, weights: PerRow = 1.0
+) -> float:
     """The b that minimises the loss of ``f + b``; f and y of shape (n,), y = +-1.
 
     With ``r_i = y_i - f_i`` a positive row requires ``b >= r_i``, a negative one
@@ -98,36 +118,58 @@ def best_intercept(f: np.ndarray, y: np.ndarray, loss: str) -> float:
         Values without an intercept, and signs.
     loss : {"l1", "l2", "hard"}
         Sum of ``xi``, sum of ``xi^2``, or the margin itself.
+    weights : float or ndarray of shape (n,), default=1.0
+        Positive weights of the rows in the sum.
     """
     positive = y > 0
     if loss == "hard":
         return -0.5 * float(np.min(f[positive]) + np.max(f[~positive]))
-    r = y - f
-    if loss == "l1":  # the slope of the loss is j - n_plus after j breakpoints
-        j = int(np.count_nonzero(positive))
-        ordered = np.partition(r, (j - 1, j))
-        return 0.5 * float(ordered[j - 1] + ordered[j])
+    r, weights = y - f, np.broadcast_to(weights, y.shape)
+    if loss == "l1":
+        return _middle_of_flat_loss(r, positive, weights)
     need, limit = float(np.max(r[positive])), float(np.min(r[~positive]))
     if need <= limit:
         return 0.5 * (need + limit)
-    return _root_of_squared_loss(r, positive)
+    return _root_of_squared_loss(r, positive, weights)
 
 
-def best_intercepts(f: np.ndarray, signs: np.ndarray, loss: str) -> np.ndarray:
+def best_intercepts(
+    f: np.ndarray, signs: np.ndarray, loss: str, weights: PerRow = 1.0
+) -> np.ndarray:
     """:func:`best_intercept` of each column of f and signs (n, k); 0: no label."""
-    columns = zip(f.T, signs.T, strict=True)
-    return np.array([best_intercept(f[y != 0], y[y != 0], loss) for f, y in columns])
+    weights = np.broadcast_to(weights, len(f))
+    columns = ((f[:, c], y, y != 0) for c, y in enumerate(signs.T))
+    return np.array(
+        [best_intercept(f[on], y[on], loss, weights[on]) for f, y, on in columns]
+    )
 
 
-def _root_of_squared_loss(r: np.ndarray, positive: np.ndarray) -> float:
-    """Root b of ``sum_active (r_i - b)``: positives are active above b, others below.
+def _middle_of_flat_loss(
+    r: np.ndarray, positive: np.ndarray, weights: np.ndarray
+) -> float:
+    """The middle of the b at which the sum of weighted slacks is smallest; all (n,).
 
-    The sum decreases in b and is linear between the breakpoints, at which cumulative
-    sums give its value.
+    Its slope is minus the weight of the positives, plus that of the breakpoints passed.
     """
     order = np.argsort(r)
-    r, plus = r[order], positive[order].astype(np.float64)
-    minus = 1.0 - plus
+    passed, total = np.cumsum(weights[order]), float(np.sum(weights[positive]))
+    rounding = ROUNDED_WEIGHT * float(passed[-1])
+    first = int(np.searchsorted(passed, total - rounding))
+    last = min(int(np.searchsorted(passed, total + rounding)), len(r) - 1)
+    return 0.5 * float(r[order[first]] + r[order[last]])
+
+
+def _root_of_squared_loss(
+    r: np.ndarray, positive: np.ndarray, weights: np.ndarray
+) -> float:
+    """Root b of ``sum_active (r_i - b)``: positives are active above b, others below.
+
+    The weighted sum decreases in b and is linear between the breakpoints, at which
+    cumulative sums give its value.
+    """
+    order = np.argsort(r)
+    r, plus = r[order], np.where(positive, weights, 0.0)[order]
+    minus = weights[order] - plus
     above = np.sum(plus * r) - np.cumsum(plus * r)
     n_above = np.sum(plus) - np.cumsum(plus)
     below, n_below = np.cumsum(minus * r), np.cumsum(minus)
@@ -138,7 +180,7 @@ def _root_of_squared_loss(r: np.ndarray, positive: np.ndarray) -> float:
 
 
 def primal_value(
-    f: np.ndarray, coef: np.ndarray, y: np.ndarray, bound: float, tau: float
+    f: np.ndarray, coef: np.ndarray, y: np.ndarray, bound: PerRow, tau: PerRow
 ) -> float:
     """A valid primal value from ``f = K coef``; all arrays (n,), y = +-1.
 
@@ -147,15 +189,16 @@ def primal_value(
     """
     norm2 = max(float(coef @ f), 0.0)
     # norm(w)^2 / rho^2 with the identity as one more kernel, if it separates the rows
-    square, total = norm2 + tau * float(coef @ coef), f + tau * coef
+    square, total = norm2 + float(coef @ (tau * coef)), f + tau * coef
     rho = 0.5 * float(np.min(total[y > 0]) - np.max(total[y < 0]))
     hard = square / rho**2 if rho > 0.0 and square > 0.0 else np.inf
-    if np.isfinite(bound):
-        slack = 1.0 - y * (f + best_intercept(f, y, "l1"))
-        return min(norm2 + 2.0 * bound * float(np.sum(np.maximum(slack, 0.0))), hard)
-    if tau > 0.0:
-        slack = np.maximum(1.0 - y * (f + best_intercept(f, y, "l2")), 0.0)
-        return min(norm2 + float(slack @ slack) / tau, hard)
+    if np.all(np.isfinite(bound)):
+        slack = 1.0 - y * (f + best_intercept(f, y, "l1", bound))
+        return min(norm2 + 2.0 * float(np.sum(bound * np.maximum(slack, 0.0))), hard)
+    if np.all(tau > 0.0):
+        prices = 1.0 / tau
+        slack = np.maximum(1.0 - y * (f + best_intercept(f, y, "l2", prices)), 0.0)
+        return min(norm2 + float(np.sum(prices * slack**2)), hard)
     return hard
 
 
@@ -171,7 +214,7 @@ AT_BOUND = 1e-9
 
 
 def solve_low_rank_svm(
-    features: np.ndarray, signs: np.ndarray, bound: float, tol: float
+    features: np.ndarray, signs: np.ndarray, bound: PerRow, tol: float
 ) -> np.ndarray:
     """The problem of :func:`solve_machines` for ``K = F F'``, with few features.
 
@@ -184,7 +227,7 @@ def solve_low_rank_svm(
         F.
     signs : ndarray of shape (n, m)
         The y of each problem.
-    bound : float
+    bound : float or ndarray of shape (n,)
         C.
     tol : float
         Relative gap at which to stop.
@@ -222,24 +265,27 @@ class _State(NamedTuple):
 
 
 def _interior_point(
-    features: np.ndarray, y: np.ndarray, bound: float, tol: float
+    features: np.ndarray, y: np.ndarray, bound: PerRow, tol: float
 ) -> np.ndarray:
-    """Mehrotra's method on ``min C s'QQ's/2 - e's``, ``a = C s``, ``Q = diag(y) F``.
+    """Mehrotra's method on ``min C s'QQ's/2 - r's``, ``a_i = C r_i s_i``.
 
-    ``w = Q's`` is a separate variable, so that rounding errors in s affect no other
-    condition; so is the slack t, because 1 - s loses all digits near s = 1.
+    C is the mean of the bounds, and ``Q = diag(r y) F``. ``w = Q's`` is a separate
+    variable, so that rounding errors in s affect no other condition; so is the slack t,
+    because 1 - s loses all digits near s = 1.
     """
-    q = y[:, None] * np.column_stack([np.sqrt(bound) * features, np.ones(len(y))])
-    share = np.count_nonzero(y > 0) / len(y)
-    s = np.where(y > 0, 1.0 - share, share)  # so that y's = 0
+    C = float(np.mean(bound))
+    r = np.broadcast_to(bound / C, len(y))  # of mean one
+    q = (r * y)[:, None] * np.column_stack([np.sqrt(C) * features, np.ones(len(y))])
+    share = float(np.sum(r[y > 0])) / len(y)
+    s = np.where(y > 0, 1.0 - share, share)  # so that (r y)'s = 0
     square = float(np.sum((q.T @ s) ** 2))
-    s = s * min(1.0, float(np.sum(s)) / square) if square > 0 else s
+    s = s * min(1.0, float(r @ s) / square) if square > 0 else s
     state = _State(s, 1.0 - s, np.zeros(q.shape[1]), np.ones_like(s), np.ones_like(s))
     best, best_gap, idle = s, np.inf, 0
     for _ in range(MAX_ITER):
-        slack = 1.0 - q @ state.w
+        slack = r - q @ state.w
         moments = q.T @ state.s
-        value = float(np.sum(state.s)) - 0.5 * float(moments[:-1] @ moments[:-1])
+        value = float(r @ state.s) - 0.5 * float(moments[:-1] @ moments[:-1])
         primal = 0.5 * float(state.w[:-1] @ state.w[:-1])
         primal += float(np.sum(np.maximum(slack, 0.0)))
         gap = abs(primal - value) / abs(primal) + abs(moments[-1]) / len(y)
@@ -313,7 +359,7 @@ RIDGE, REFINEMENTS = 1e-13, 3
 
 
 def solve_machines(
-    kernel: np.ndarray, signs: np.ndarray, bound: float, tol: float
+    kernel: np.ndarray, signs: np.ndarray, bound: PerRow, tol: float
 ) -> list[Machine]:
     """``max sum(a) - a' (K o yy') a / 2`` over ``0 <= a <= C``, ``y'a = 0``.
 
@@ -326,7 +372,7 @@ def solve_machines(
         K.
     signs : ndarray of shape (n, m)
         The y of each problem.
-    bound : float
+    bound : float or ndarray of shape (n,)
         C.
     tol : float
         Relative gap to reach.
@@ -343,7 +389,7 @@ def solve_machines(
 
 
 def solve_svm(
-    kernel: np.ndarray, signs: np.ndarray, bound: float, tol: float
+    kernel: np.ndarray, signs: np.ndarray, bound: PerRow, tol: float
 ) -> np.ndarray:
     """The coefficients ``a y`` (n, m) of :func:`solve_machines`."""
     machines = solve_machines(kernel, signs, bound, tol)
@@ -396,7 +442,7 @@ def without_intercept(gram: np.ndarray) -> np.ndarray:
 def solve_machine(
     kernel: np.ndarray,
     y: np.ndarray,
-    bound: float,
+    bound: PerRow,
     tol: float,
     start: np.ndarray | None = None,
     max_steps: int = MAX_STEPS,
@@ -414,7 +460,7 @@ def solve_machine(
         K.
     y : ndarray of shape (n,)
         +1 and -1.
-    bound : float
+    bound : float or ndarray of shape (n,)
         C, or infinity.
     tol : float
         Relative gap to reach.
@@ -430,14 +476,16 @@ def solve_machine(
     """
     best = None if start is None else _polish(kernel, y, bound, start, tol, max_rounds)
     scale = float(np.mean(np.diagonal(kernel))) or 1.0
-    box = bound if np.isfinite(bound) else NO_BOX / scale
+    box = float(np.mean(bound))
+    shares = np.full(len(y), bound / box) if np.isfinite(box) else None
+    box = box if np.isfinite(box) else NO_BOX / scale
     for violation in VIOLATIONS:
         if best is not None and best.gap <= tol:
             break
         svc = SVC(C=box, kernel="precomputed", tol=violation, max_iter=max_steps)
         with warnings.catch_warnings():  # the accuracy is measured below
             warnings.simplefilter("ignore", ConvergenceWarning)
-            svc.fit(kernel, y)
+            svc.fit(kernel, y, sample_weight=shares)
         coef = np.zeros(len(y))
         coef[svc.support_] = svc.dual_coef_[0]
         machine = _polish(kernel, y, bound, coef, tol, max_rounds)
@@ -450,7 +498,7 @@ def solve_machine(
 def _polish(
     kernel: np.ndarray,
     y: np.ndarray,
-    bound: float,
+    bound: PerRow,
     coef: np.ndarray,
     tol: float,
     max_rounds: int,
@@ -459,20 +507,20 @@ def _polish(
     coef = balanced(coef, y, bound)
     gap = _relative_gap(kernel @ coef, coef, y, bound)
     best = Machine(coef, gap, np.arange(0), None, 0)
-    a = coef * y
-    room = AT_BOUND * (bound if np.isfinite(bound) else float(np.max(a)))
-    free = (a > room) & (a < bound - room)
-    upper = a >= bound - room
+    a, box = coef * y, np.broadcast_to(bound, len(y))
+    room = AT_BOUND * np.where(np.isfinite(box), box, np.max(a))
+    free = (a > room) & (a < box - room)
+    upper = a >= box - room
     for rounds in range(1, max_rounds + 1):
         inside, fixed = np.flatnonzero(free), np.flatnonzero(upper & ~free)
         beta = np.zeros(len(y))
-        beta[fixed] = bound * y[fixed]
+        beta[fixed] = box[fixed] * y[fixed]
         answer = _solve_free(kernel, y, beta, inside, fixed)
         if answer is None:
             break
         beta[inside], b, factor = answer
         a = beta * y
-        low, high = inside[a[inside] < 0.0], inside[a[inside] > bound]
+        low, high = inside[a[inside] < 0.0], inside[a[inside] > box[inside]]
         if len(low) or len(high):
             free[low] = free[high] = False
             upper[low], upper[high] = False, True
@@ -520,7 +568,7 @@ def _solve_free(
 
 
 def _relative_gap(
-    f: np.ndarray, coef: np.ndarray, y: np.ndarray, bound: float
+    f: np.ndarray, coef: np.ndarray, y: np.ndarray, bound: PerRow
 ) -> float:
     """Primal minus dual value of ``f = K coef``, relative to the primal; all (n,)."""
     primal = primal_value(f, coef, y, bound, 0.0)
@@ -529,14 +577,18 @@ def _relative_gap(
     return (primal - 2.0 * float(coef @ y) + float(coef @ f)) / abs(primal)
 
 
-def hinge(values: np.ndarray, signs: np.ndarray) -> tuple[float, np.ndarray]:
+def hinge(
+    values: np.ndarray, signs: np.ndarray, weights: PerRow = 1.0
+) -> tuple[float, np.ndarray]:
     """The sum of ``max(0, 1 - y (f + b))`` with the best intercepts b, and b (m,).
 
     Parameters
     ----------
     values, signs : ndarray of shape (n, m)
         f without intercept, and y.
+    weights : float or ndarray of shape (n,), default=1.0
+        Weights of the rows in the sum.
     """
-    intercepts = best_intercepts(values, signs, "l1")
-    slack = 1.0 - signs * (values + intercepts)
-    return float(np.sum(np.maximum(slack, 0.0))), intercepts
+    intercepts = best_intercepts(values, signs, "l1", weights)
+    slack = np.maximum(1.0 - signs * (values + intercepts), 0.0)
+    return float(np.sum(np.broadcast_to(weights, len(slack)) @ slack)), intercepts

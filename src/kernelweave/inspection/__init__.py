@@ -7,14 +7,13 @@ from kernelweave.inspection.contributions_display import ContributionsDisplay
 from kernelweave.inspection.convergence import ConvergenceDisplay
 from kernelweave.inspection.feature_display import FeatureImportanceDisplay
 from kernelweave.inspection.feature_importance import feature_importance
-from kernelweave.inspection.kernel_weights import KernelWeightsDisplay
 from kernelweave.inspection.projection import ProjectionDisplay
 from kernelweave.inspection.pvalues import view_pvalues
 from kernelweave.inspection.ranges import ShareRange, criterion_ranges, weight_ranges
 from kernelweave.inspection.view_permutation import view_permutation_importance
-from kernelweave.inspection.view_shares import view_shares, weight_intervals
+from kernelweave.inspection.view_shares import weight_intervals
 from kernelweave.inspection.view_shares_display import ViewSharesDisplay
-from kernelweave.inspection.weights_table import to_csv, weights_table
+from kernelweave.inspection.weights import KernelWeightsDisplay, to_csv, weights_table
 
 __all__ = [
     "AblationDisplay",
@@ -32,7 +31,6 @@ __all__ = [
     "view_ablation",
     "view_permutation_importance",
     "view_pvalues",
-    "view_shares",
     "weight_intervals",
     "weight_ranges",
     "weights_table",

@@ -25,12 +25,13 @@ def pyplot(caller: str) -> Any:
     return plt
 
 
-def axes(caller: str, ax: Any, width: float, height: float) -> tuple[Any, Any]:
-    """Figure and axes to draw in; new ones, of that size in inches, without ``ax``."""
+def axes(caller: str, ax: Any, width: float, height: float) -> Any:
+    """Axes to draw in; without ``ax``, new ones in a figure of that size in inches."""
     plt = pyplot(caller)
-    if ax is not None:
-        return ax.figure, ax
-    return plt.subplots(figsize=(width, height), layout="constrained")
+    if ax is None:
+        ax = plt.figure(figsize=(width, height), layout="constrained").add_subplot()
+    ax.spines[["top", "right"]].set_visible(False)
+    return ax
 
 
 def color(index: int) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 
 from kernelweave._array import from_numpy, namespace
 from kernelweave.inspection._criteria import criteria_of, norm_of, weight_set_of
-from kernelweave.inspection.weights_table import fitted_model
+from kernelweave.inspection.weights import fitted_model
 from kernelweave.kernels import DenseBank, center_and_scale
 from kernelweave.models import (
     KernelAlignment,
@@ -19,6 +19,7 @@ from kernelweave.models import (
     MultipleKernelRidge,
     MultipleKernelSVC,
 )
+from kernelweave.models.shared.base import shares_of_views
 from kernelweave.protocols import Bank, Criterion, WeightSet
 from kernelweave.solvers import Solution, solve
 
@@ -28,7 +29,6 @@ __all__ = [
     "innermost",
     "problem_of",
     "require_count",
-    "shares_of_views",
 ]
 
 #: Relative gap to which a problem is solved again: the weights it leaves undetermined
@@ -71,26 +71,6 @@ def final_step(estimator: Any, X: Any) -> tuple[Any, Any]:
                 X = estimator[:-1].transform(X)
             estimator = estimator.steps[-1][1]
     return model, X
-
-
-def shares_of_views(
-    weights: np.ndarray, views: list[str], names: list[str]
-) -> np.ndarray:
-    """``sum_{i in v} |w_i| / sum_i |w_i|`` of each view in ``names``, (v,).
-
-    Parameters
-    ----------
-    weights : ndarray of shape (p,)
-        Kernel weights.
-    views : list of str of length p
-        The view of each kernel.
-    names : list of str
-        The views to report, in this order.
-    """
-    sizes = np.abs(np.asarray(weights, dtype=np.float64))
-    total = float(np.sum(sizes)) or 1.0  # no kernel has weight: every share is 0
-    owners = np.array(views)
-    return np.array([float(np.sum(sizes[owners == name])) / total for name in names])
 
 
 @dataclass(frozen=True)
@@ -164,7 +144,8 @@ class WeightProblem:
 
     def shares(self, weights: np.ndarray) -> np.ndarray:
         """The share of every view in ``names``, (v,)."""
-        return shares_of_views(weights, self.views, self.names)
+        shares = shares_of_views(self.views, weights)
+        return np.array([shares[name] for name in self.names])
 
 
 def _centred_where(gram: Any, seen: np.ndarray) -> Any:

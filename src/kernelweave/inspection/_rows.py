@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelweave.inspection.weights_table import fitted_model
+from kernelweave.inspection.weights import fitted_model
 
 __all__ = ["has_products", "model_and_rows", "refittable", "row_labels", "views_of"]
 

@@ -16,7 +16,7 @@ from sklearn.utils import _safe_indexing
 from kernelweave._array import is_array, to_numpy
 from kernelweave.inspection._problem import innermost
 from kernelweave.inspection._rows import has_products, views_of
-from kernelweave.inspection.weights_table import fitted_model
+from kernelweave.inspection.weights import fitted_model
 from kernelweave.views.columns import is_precomputed
 
 __all__ = ["Trial", "Trials", "Views"]

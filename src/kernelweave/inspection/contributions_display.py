@@ -9,7 +9,7 @@ import numpy as np
 from kernelweave.inspection._figure import COLORS, GREY, axes, color
 from kernelweave.inspection._rows import row_labels
 from kernelweave.inspection.contributions import contributions
-from kernelweave.inspection.weights_table import fitted_model
+from kernelweave.inspection.weights import fitted_model
 
 __all__ = ["ContributionsDisplay"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ KINDS = ("gap", "bounds")
 AGAINST = {"iteration": "iteration", "seconds": "time in seconds"}
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class ConvergenceDisplay:
     """Relative gap, or value and lower bound, of one or several solves.
 
@@ -61,11 +63,8 @@ class ConvergenceDisplay:
     >>> display.figure_.savefig("convergence.png")  # doctest: +SKIP
     """
 
-    def __init__(
-        self, *, traces: Mapping[str, tuple[TraceRow, ...]], tol: float | None = None
-    ) -> None:
-        self.traces = traces
-        self.tol = tol
+    traces: Mapping[str, tuple[TraceRow, ...]]
+    tol: float | None = None
 
     @classmethod
     def from_solution(
@@ -95,10 +94,9 @@ class ConvergenceDisplay:
         display : ConvergenceDisplay
             The plot.
         """
-        if isinstance(solution, Solution):
-            solutions: Mapping[str, Solution] = {solution.method: solution}
-        else:
-            solutions = solution
+        solutions: Mapping[str, Solution] = (
+            {solution.method: solution} if isinstance(solution, Solution) else solution
+        )
         if not solutions:
             raise ValueError("there is no solution to draw: the dict is empty")
         tolerances = {each.tol for each in solutions.values()}
@@ -128,15 +126,19 @@ class ConvergenceDisplay:
         display : ConvergenceDisplay
             The plot.
         """
-        _check_choice("kind", kind, KINDS)
-        _check_choice("against", against, tuple(AGAINST))
-        figure, ax = axes("ConvergenceDisplay.plot", ax, 6.4, 4.2)
+        for what, value, choices in (
+            ("kind", kind, KINDS),
+            ("against", against, AGAINST),
+        ):
+            if value not in choices:
+                known = ", ".join(map(repr, choices))
+                raise ValueError(f"{what} must be one of {known}; got {value!r}")
+        ax = axes("ConvergenceDisplay.plot", ax, 6.4, 4.2)
         self.lines_: dict[str, Any] = {}
         self.lower_bounds_: dict[str, Any] = {}
         self.tol_line_ = None
-        draw = self._plot_gap if kind == "gap" else self._plot_bounds
-        for index, (name, trace) in enumerate(self.traces.items()):
-            draw(ax, index, name, _columns(trace), against)
+        for index, name in enumerate(self.traces):
+            self._draw(ax, index, name, kind, against)
         if kind == "gap":
             self._finish_gap(ax)
         else:
@@ -144,22 +146,26 @@ class ConvergenceDisplay:
         self._finish_horizontal(ax, against)
         several = len(self.traces) > 1 or kind == "bounds"
         self.legend_ = ax.legend(frameon=False) if several else None
-        self.ax_, self.figure_ = ax, figure
+        self.ax_, self.figure_ = ax, ax.figure
         return self
 
-    def _plot_gap(
-        self, ax: Any, index: int, name: str, trace: dict[str, np.ndarray], against: str
-    ) -> None:
-        gap = np.maximum(trace["gap"], SMALLEST_GAP)
-        style = _style(index, len(gap))
-        (self.lines_[name],) = ax.plot(trace[against], gap, label=name, **style)
-
-    def _plot_bounds(
-        self, ax: Any, index: int, name: str, trace: dict[str, np.ndarray], against: str
-    ) -> None:
-        style = _style(index, len(trace["value"]))
+    def _draw(self, ax: Any, index: int, name: str, kind: str, against: str) -> None:
+        """Draw the history of one solve."""
+        trace = self.traces[name]
+        if not trace:
+            raise ValueError("a solution without a trace cannot be drawn")
+        x, gap, value, lower = (
+            np.asarray([getattr(row, column) for row in trace], dtype=float)
+            for column in (against, "gap", "value", "lower_bound")
+        )
+        shown = len(x) <= MAX_MARKERS
+        style: dict[str, Any] = {"color": color(index), "markersize": 4.5}
+        style["marker"] = marker(index) if shown else None
+        if kind == "gap":
+            gap = np.maximum(gap, SMALLEST_GAP)
+            (self.lines_[name],) = ax.plot(x, gap, label=name, **style)
+            return
         prefix = f"{name}: " if len(self.traces) > 1 else ""
-        x, value, lower = trace[against], trace["value"], trace["lower_bound"]
         (self.lines_[name],) = ax.plot(x, value, label=f"{prefix}value", **style)
         (self.lower_bounds_[name],) = ax.plot(
             x, lower, "--", label=f"{prefix}lower bound", **style
@@ -201,31 +207,4 @@ class ConvergenceDisplay:
             ax.xaxis.set_major_formatter("{x:g}")
         elif against == "iteration":
             ax.xaxis.get_major_locator().set_params(integer=True)
-        ax.spines[["top", "right"]].set_visible(False)
         ax.grid(alpha=0.25)
-
-
-def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise ValueError(
-            f"{name} must be one of {', '.join(map(repr, choices))}; got {value!r}"
-        )
-
-
-def _columns(trace: tuple[TraceRow, ...]) -> dict[str, np.ndarray]:
-    """The columns of a trace as arrays."""
-    if not trace:
-        raise ValueError("a solution without a trace cannot be drawn")
-    return {
-        name: np.asarray([getattr(row, name) for row in trace], dtype=float)
-        for name in ("iteration", "value", "lower_bound", "gap", "seconds")
-    }
-
-
-def _style(index: int, n_points: int) -> dict[str, Any]:
-    shown = n_points <= MAX_MARKERS
-    return {
-        "color": color(index),
-        "marker": marker(index) if shown else None,
-        "markersize": 4.5,
-    }

@@ -10,7 +10,7 @@ import numpy as np
 from kernelweave.inspection._figure import COLORS, axes
 from kernelweave.inspection.contributions import readout_of
 from kernelweave.inspection.feature_importance import feature_importance
-from kernelweave.inspection.weights_table import fitted_model
+from kernelweave.inspection.weights import fitted_model
 
 __all__ = ["FeatureImportanceDisplay"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from sklearn.utils.validation import column_or_1d
 
 from kernelweave._array import is_array, to_numpy
 from kernelweave.inspection._figure import axes, color, marker
-from kernelweave.inspection.weights_table import fitted_model
+from kernelweave.inspection.weights import fitted_model
 
 __all__ = ["ProjectionDisplay"]
 
@@ -19,6 +20,7 @@ MAX_UNNAMED = 6
 MAX_LEGEND = 24
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class ProjectionDisplay:
     """Rows in their first two discriminant coordinates, coloured by class.
 
@@ -59,20 +61,11 @@ class ProjectionDisplay:
     >>> display.figure_.savefig("projection.png")  # doctest: +SKIP
     """
 
-    def __init__(
-        self,
-        *,
-        coordinates: np.ndarray,
-        labels: np.ndarray,
-        classes: np.ndarray,
-        means: np.ndarray,
-        legend_title: str = "class",
-    ) -> None:
-        self.coordinates = coordinates
-        self.labels = labels
-        self.classes = classes
-        self.means = means
-        self.legend_title = legend_title
+    coordinates: np.ndarray
+    labels: np.ndarray
+    classes: np.ndarray
+    means: np.ndarray
+    legend_title: str = "class"
 
     @classmethod
     def from_estimator(
@@ -137,7 +130,7 @@ class ProjectionDisplay:
         display : ProjectionDisplay
             The plot.
         """
-        figure, ax = axes("ProjectionDisplay.plot", ax, 7.0, 4.8)
+        ax = axes("ProjectionDisplay.plot", ax, 7.0, 4.8)
         self.points_: dict[Any, Any] = {}
         self.means_: dict[Any, Any] = {}
         if self.coordinates.shape[1] == 1:
@@ -145,9 +138,16 @@ class ProjectionDisplay:
         else:
             self._plot_plane(ax)
         ax.set_xlabel("discriminant coordinate 1")
-        ax.spines[["top", "right"]].set_visible(False)
-        self.legend_ = self._legend(ax)
-        self.ax_, self.figure_ = ax, figure
+        self.legend_ = None
+        if len(self.classes) <= MAX_LEGEND:
+            self.legend_ = ax.legend(
+                title=self.legend_title,
+                loc="center left",
+                bbox_to_anchor=(1.0, 0.5),
+                ncols=1 + (len(self.classes) - 1) // 12,
+                frameon=False,
+            )
+        self.ax_, self.figure_ = ax, ax.figure
         return self
 
     def _plot_line(self, ax: Any) -> None:
@@ -197,33 +197,18 @@ class ProjectionDisplay:
                 label=f"{label} ({np.count_nonzero(chosen)})",
                 **style,
             )
-        if len(self.classes) > MAX_UNNAMED:
-            self._name_means(ax)
+            if len(self.classes) > MAX_UNNAMED:
+                ax.text(
+                    *self.means[c, :2],
+                    str(label),
+                    ha="center",
+                    va="center",
+                    fontsize=8,
+                    fontweight="bold",
+                    color="white",
+                    bbox={"boxstyle": "round", "fc": color(c), "ec": "black"},
+                    zorder=4,
+                )
         # Distances to the means decide the class, so both axes share a scale.
         ax.set_aspect("equal", adjustable="datalim")
         ax.set_ylabel("discriminant coordinate 2")
-
-    def _name_means(self, ax: Any) -> None:
-        for c, (label, mean) in enumerate(zip(self.classes, self.means, strict=True)):
-            ax.text(
-                *mean[:2],
-                str(label),
-                ha="center",
-                va="center",
-                fontsize=8,
-                fontweight="bold",
-                color="white",
-                bbox={"boxstyle": "round", "facecolor": color(c), "edgecolor": "black"},
-                zorder=4,
-            )
-
-    def _legend(self, ax: Any) -> Any:
-        if len(self.classes) > MAX_LEGEND:
-            return None
-        return ax.legend(
-            title=self.legend_title,
-            loc="center left",
-            bbox_to_anchor=(1.0, 0.5),
-            ncols=1 + (len(self.classes) - 1) // 12,
-            frameon=False,
-        )

@@ -11,7 +11,7 @@ import numpy as np
 from kernelweave._array import to_numpy
 from kernelweave.inspection._level_set import RESOLUTION, LevelSet
 from kernelweave.inspection._problem import problem_of
-from kernelweave.inspection.weights_table import fitted_model
+from kernelweave.inspection.weights import fitted_model
 from kernelweave.protocols import Criterion, WeightSet
 
 __all__ = ["ShareRange", "criterion_ranges", "weight_ranges"]

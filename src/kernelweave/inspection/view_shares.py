@@ -7,61 +7,19 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from kernelweave._array import to_numpy
 from kernelweave.inspection._problem import (
     WeightProblem,
     problem_of,
     require_count,
-    shares_of_views,
 )
-from kernelweave.inspection.weights_table import fitted_model
+from kernelweave.inspection.weights import fitted_model
 
-__all__ = ["view_shares", "weight_intervals"]
+__all__ = ["weight_intervals"]
 
 #: A share above this counts as selected.
 SELECTED = 0.01
 #: Fewer rows of a class than this cannot be divided into two halves.
 LEAST_ROWS = 2
-
-
-def view_shares(model: Any) -> dict[str, float]:
-    """Each view's part of the trace of the combined kernel.
-
-    Kernels are scaled to equal trace n, so the trace of ``sum_i w_i G_i`` is
-    ``n sum_i w_i``, and the part of view v is::
-
-        share_v = sum_{i in v} |w_i| / sum_i |w_i|
-
-    Shares are non-negative, sum to one, and mean the same for every norm of the
-    weights. (With ``missing="zero"`` a kernel has the trace of the rows that have it;
-    its share is still that of its weight.)
-
-    Parameters
-    ----------
-    model : estimator
-        Fitted estimator of this package, or a Pipeline or search that ends in one.
-
-    Returns
-    -------
-    shares : dict of str to float
-        The share of each view, in the order of the views.
-
-    Examples
-    --------
-    >>> from kernelweave import MultipleKernelFDA
-    >>> from kernelweave.datasets import load_breast_cancer_views
-    >>> from kernelweave.inspection import view_shares
-    >>> cancer = load_breast_cancer_views()
-    >>> model = MultipleKernelFDA(cancer.views, norm=1)
-    >>> shares = view_shares(model.fit(cancer.data[::3], cancer.target[::3]))
-    >>> max(shares, key=shares.get)
-    'worst'
-    """
-    model = fitted_model(model)
-    views = list(model.kernel_map_.view_names)
-    names = list(dict.fromkeys(views))
-    shares = shares_of_views(to_numpy(model.kernel_weights_), views, names)
-    return {name: float(share) for name, share in zip(names, shares, strict=True)}
 
 
 def weight_intervals(
@@ -165,7 +123,7 @@ def weight_intervals(
     drawn = np.array(found[:n_resamples])  # (n_resamples, v)
     tail = (1.0 - confidence) / 2.0
     low, high = np.quantile(drawn, [tail, 1.0 - tail], axis=0)
-    full = view_shares(model)
+    full = fitted_model(model).view_shares_
     return [
         {
             "view": name,

@@ -8,7 +8,7 @@ import numpy as np
 
 from kernelweave._array import Array, as_float, from_numpy, to_numpy
 from kernelweave.criteria.alignment import Alignment
-from kernelweave.kernels.banks.dense import DenseBank
+from kernelweave.fits.rows import RowDesign
 from kernelweave.kernels.banks.spectral import feature_coefficients
 from kernelweave.models.shared.base import (
     KernelModel,
@@ -22,8 +22,10 @@ from kernelweave.models.shared.inputs import (
     check_numbers_or_labels,
     check_parameters,
     encode_labels,
+    map_rows,
     one_of,
-    read_rows,
+    read_row_weights,
+    read_views,
 )
 from kernelweave.solvers.certify import Certificate
 from kernelweave.solvers.solve import solve
@@ -47,7 +49,8 @@ class KernelAlignment(KernelTransformer, KernelModel):
 
     (Cristianini et al. 2001; Lanckriet et al. 2002, Eq. 11; Cortes et al. 2012). This
     is a single non-negative least-squares problem in the weights: the cheapest way to
-    learn them, and independent of the classifier that follows.
+    learn them, and independent of the classifier that follows. With row weights r the
+    inner product is ``<A, B> = sum_ij r_i r_j A_ij B_ij``, as for copies of the rows.
 
     Parameters
     ----------
@@ -93,6 +96,9 @@ class KernelAlignment(KernelTransformer, KernelModel):
         Name of each kernel.
     view_weights_ : dict
         Sum of the weights of each view's kernels.
+    view_shares_ : dict
+        The same as shares, which sum to one: each view's part of the trace of the
+        combined kernel, whatever the norm.
     certificate_ : Certificate
         Value (minus the alignment), lower bound, gap and status; only for
         ``method="joint"``.
@@ -158,7 +164,7 @@ class KernelAlignment(KernelTransformer, KernelModel):
         self.verbose = verbose
 
     @fit_method
-    def fit(self, X: Any, y: Any) -> KernelAlignment:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> KernelAlignment:
         """Learn the weights.
 
         Parameters
@@ -169,6 +175,10 @@ class KernelAlignment(KernelTransformer, KernelModel):
         y : array-like of shape (n,) or (n, n_outputs)
             Class labels; or numeric outputs, with T their linear kernel after each is
             centred and scaled to unit variance.
+        sample_weight : array-like of shape (n,), default=None
+            How often each row counts. Rows of weight 0 are left out, and
+            ``transform`` has no columns for them. Precomputed kernels must not contain
+            any.
 
         Returns
         -------
@@ -178,15 +188,21 @@ class KernelAlignment(KernelTransformer, KernelModel):
         check_parameters(self, **RULES)
         if self.signed and self.method == "independent":
             raise ValueError("method='independent' has no signed form; use 'joint'")
-        rows = read_rows(self, X)
-        target = self._target(X, y)
+        read = read_views(self, X)
+        target, keep, row_weights = self._read_targets(X, y, sample_weight)
+        rows = map_rows(self, read, row_weights, keep, scale_rows=False)
+        del read  # so that the input is released once the kernels are computed
         progress = Progress(self, X, y)
         bank = rows.kernels(progress.kernel)
-        criterion = Alignment(bank, target, centred=bool(self.centred))
-        weights, n_iter, certificate = self._choose(criterion, bank, progress)
+        criterion = Alignment(
+            bank, target, centred=bool(self.centred), row_weights=row_weights
+        )
+        weights, n_iter, certificate = self._choose(criterion, row_weights, progress)
         components = None
         if self.output == "features":
-            components = feature_coefficients(bank.combine(weights), self.n_components)
+            design = RowDesign(bank.n_samples, row_weights)
+            gram = design.scale(design.scale(bank.combine(weights)).T)
+            components = design.scale(feature_coefficients(gram, self.n_components))
         self._set_weights(rows, weights)
         self.n_iter_, self.alignment_ = n_iter, criterion.alignment(weights)
         alignments = rows.kernel_map.spread(criterion.cosines)
@@ -197,18 +213,30 @@ class KernelAlignment(KernelTransformer, KernelModel):
         progress.end()
         return self
 
-    def _target(self, X: Any, y: Any) -> np.ndarray:
-        """H of ``T = H H'``: +-1 (n, 1), class indicators (n, k), or scaled outputs."""
+    def _read_targets(
+        self, X: Any, y: Any, sample_weight: Any
+    ) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
+        """H of ``T = H H'``, the rows that count, and their weights."""
         owner = type(self).__name__
         y, kind = check_numbers_or_labels(X, y, owner)
+        labels = y.reshape(-1) if kind in ("binary", "multiclass") else None
+        keep, weights = read_row_weights(X, labels, sample_weight, None, owner)
+        y = y if keep is None else y[keep]
+        return self._target(y, kind, weights), keep, weights
+
+    def _target(
+        self, y: np.ndarray, kind: str, row_weights: np.ndarray | None
+    ) -> np.ndarray:
+        """H of ``T = H H'``: +-1 (n, 1), class indicators (n, k), or scaled outputs."""
+        owner = type(self).__name__
         if kind in ("binary", "multiclass"):
             classes, codes = encode_labels(y, owner)
             if len(classes) == 2:
                 return np.where(codes == 1, 1.0, -1.0)[:, None]
             return np.eye(len(classes))[codes]
         outputs = as_outputs(y, kind, owner)
-        centred = outputs - outputs.mean(axis=0)
-        spread = centred.std(axis=0)
+        centred = outputs - np.average(outputs, axis=0, weights=row_weights)
+        spread = np.sqrt(np.average(centred**2, axis=0, weights=row_weights))
         if not np.any(spread > 0):
             raise ValueError(
                 f"y is constant over the {len(y)} sample(s): there is nothing to align "
@@ -217,7 +245,10 @@ class KernelAlignment(KernelTransformer, KernelModel):
         return centred / np.where(spread > 0, spread, 1.0)
 
     def _choose(
-        self, criterion: Alignment, bank: DenseBank, progress: Progress
+        self,
+        criterion: Alignment,
+        row_weights: np.ndarray | None,
+        progress: Progress,
     ) -> tuple[np.ndarray, int, Certificate | None]:
         """Weights (p,), problems solved, and the certificate of the joint problem."""
         if self.method == "independent":
@@ -227,13 +258,15 @@ class KernelAlignment(KernelTransformer, KernelModel):
             return positive / np.sum(positive), 1, None
         weight_set: WeightSet = Simplex()
         if self.signed:
-            weight_set = SignedSum(bank, bound=float(self.weight_bound))
+            bound = float(self.weight_bound)
+            weight_set = SignedSum(criterion.bank, bound, row_weights)
         solution = solve(
             criterion, weight_set, tol=self.tol, callback=progress.iteration
         )
         sign = "signed" if self.signed else "non-negative"
         centred = "centred " if self.centred else ""
-        problem = f"minus the {centred}alignment, {sign} weights"
+        weighted = "" if row_weights is None else ", weighted rows"
+        problem = f"minus the {centred}alignment, {sign} weights{weighted}"
         return solution.weights, solution.n_iter, Certificate.of(solution, problem)
 
     @property

@@ -103,6 +103,9 @@ class MixtureKDA(KernelDiscriminant):
         Name of each kernel.
     view_weights_ : dict
         Sum of the weights of each view's kernels.
+    view_shares_ : dict
+        The same as shares, which sum to one: each view's part of the trace of the
+        combined kernel, whatever the norm.
     certificate_ : Certificate
         Value, lower bound and gap of the weights, in nats per row, summed over classes.
         If rows lack views the problem is not concave, and a measure of stationarity
@@ -155,6 +158,9 @@ class MixtureKDA(KernelDiscriminant):
     kernel_map_: ViewMaps
     #: Computes posterior weights from prior ones.
     _localise = staticmethod(posterior_weights)
+
+    #: Tables of densities with at least this many entries are solved on the device.
+    _large_table = 10**6
 
     def __init__(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -12,14 +13,22 @@ from kernelweave._array import Array, from_numpy
 from kernelweave.criteria.fisher import BlockFisher, Fisher, WithinFisher
 from kernelweave.fits.ridge import binary_target, class_target, reduced_class_target
 from kernelweave.fits.rows import RowDesign
+from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.models.shared.base import (
     KernelDiscriminant,
     Progress,
     fit_discriminant,
     fit_method,
 )
-from kernelweave.models.shared.inputs import encode_labels, one_of, read_options
+from kernelweave.models.shared.folds import FOLD_TOLERANCE, FOLDS, with_class_score
+from kernelweave.models.shared.inputs import (
+    check_priors,
+    encode_labels,
+    one_of,
+    read_options,
+)
 from kernelweave.models.shared.learner import (
+    Fitted,
     KernelRows,
     LearnerOptions,
     Trained,
@@ -86,6 +95,11 @@ class MultipleKernelFDA(KernelDiscriminant):
     formulation : {"exact", "block"}, default="exact"
         "block" is the multi-class problem of Eq. 37; the same as "exact" for two
         classes.
+    cv : int, splitter or None, default=5
+        Folds for ``cv_score_`` and the temperature of the probabilities: weights, norm
+        and alpha are learned anew without the rows of each fold, for about two to three
+        times the cost of the fit alone. Fewer folds if a class has fewer rows. None:
+        none.
     solver : {"auto", "newton", "closed_form", "cutting_plane", "working_set", \
 "sdp"}, default="auto"
         How the convex problem is solved; all reach the same certified optimum.
@@ -132,6 +146,9 @@ class MultipleKernelFDA(KernelDiscriminant):
         Name of each kernel.
     view_weights_ : dict
         Sum of the weights of each view's kernels.
+    view_shares_ : dict
+        The same as shares, which sum to one: each view's part of the trace of the
+        combined kernel, whatever the norm.
     norm_ : float or None
         The norm used; None for ``objective="loo"``.
     alpha_ : float
@@ -148,6 +165,11 @@ class MultipleKernelFDA(KernelDiscriminant):
         if only moments of the rows were kept.
     feature_coef_ : array of shape (D, k - 1)
         Coefficients of the explicit features of kernels with nonzero weight.
+    cv_score_, cv_standard_error_ : float
+        Accuracy on folds in which weights, norm and alpha were learned without the
+        held-out rows, and its standard error: what to expect of new rows. Only the
+        parameters of kernels, such as widths, were set on all rows, without their
+        labels. Absent for ``cv=None`` and if only moments of the rows were kept.
     loo_error_, loo_score_ : float
         Leave-one-out squared error on the class targets, and accuracy. Each row is left
         out of its projection, its class mean and the class proportions; weights and
@@ -208,6 +230,7 @@ class MultipleKernelFDA(KernelDiscriminant):
         formulation: str = "exact",
         class_weight: Any = None,
         priors: Any = None,
+        cv: Any = 5,
         solver: str = "auto",
         tol: float = 1e-6,
         max_iter: int | None = None,
@@ -228,6 +251,7 @@ class MultipleKernelFDA(KernelDiscriminant):
         self.formulation = formulation
         self.class_weight = class_weight
         self.priors = priors
+        self.cv = cv
         self.solver = solver
         self.tol = tol
         self.max_iter = max_iter
@@ -309,8 +333,32 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         options = read_options(LearnerOptions, self)
         if isinstance(rows, SummedRows):
             return fit_class_moments(options, rows, callback)
-        bank, design = rows.bank, rows.design
         classes, codes = encode_labels(rows.targets, type(self).__name__)
+        priors = check_priors(self.priors, classes)
+        bank, design = rows.bank, rows.design
+        fit = partial(self._discriminate, options, priors)
+        fitted = replace(fit(bank, codes, design, callback), classes=classes)
+        if self.cv is not None:
+            loose = replace(options, tol=max(options.tol, FOLD_TOLERANCE))
+            fit = partial(self._discriminate, loose, priors)
+            fitted = with_class_score(fitted, bank, codes, design, self.cv, fit)
+        return rows.trained(fitted)
+
+    def _discriminate(
+        self,
+        options: LearnerOptions,
+        priors: np.ndarray | None,
+        bank: DenseBank,
+        codes: np.ndarray,
+        design: RowDesign,
+        callback: Callback | None = None,
+    ) -> Fitted:
+        """Weights, alpha and discriminant of rows with class codes (n,).
+
+        The classes of the result are the codes that occur.
+        """
+        classes, codes = np.unique(codes, return_inverse=True)
+        priors = None if priors is None else priors[classes] / np.sum(priors[classes])
         target, _ = reduced_class_target(codes, len(classes), design.weights)
         target = from_numpy(target, bank.like)
         criterion = partial(self._criterion, bank, target, codes, design)  # of alpha
@@ -319,9 +367,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
             options, bank, target, criterion, callback, design, learnable
         )
         fit = choice.fit_on(bank, target, design)
-        return rows.trained(
-            fit_discriminant(choice, fit, target, classes, codes, design, self.priors)
-        )
+        return fit_discriminant(choice, fit, target, classes, codes, design, priors)
 
     def _criterion(
         self,
@@ -358,6 +404,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
     def _check_parameters(self) -> None:
         check_learner_parameters(
             self,
+            cv=FOLDS,
             scatter=one_of("total", "within"),
             formulation=one_of("exact", "block"),
         )

@@ -6,7 +6,13 @@ from typing import Any
 
 from kernelweave.fits.ridge import signs_of_codes
 from kernelweave.models.shared.base import Progress, fit_method
-from kernelweave.models.shared.inputs import one_of, read_classes, read_rows
+from kernelweave.models.shared.inputs import (
+    map_rows,
+    one_of,
+    read_classes,
+    read_row_weights,
+    read_views,
+)
 from kernelweave.models.shared.margin import (
     MarginClassifier,
     check_margin_parameters,
@@ -24,7 +30,9 @@ class MultipleKernelSVC(MarginClassifier):
 
     subject to ``w >= 0`` and ``norm_q(w) <= 1`` (Lanckriet et al. 2002, Eq. 12, and its
     soft forms), with a certificate of optimality. The sum is over the two-class
-    problems: one for two classes, else each class against the rest.
+    problems: one for two classes, else each class against the rest. Weights of rows
+    multiply ``xi`` and ``xi^2``; they do not affect a hard margin other than through
+    the means and traces of the kernels.
 
     Parameters
     ----------
@@ -47,6 +55,9 @@ class MultipleKernelSVC(MarginClassifier):
     weights : {"shared", "per_class"}, default="shared"
         With more than two classes: one set of weights for all of them, or one per class
         against the rest.
+    class_weight : None, "balanced" or dict of class to weight, default=None
+        Multiplies C for the rows of each class; "balanced" gives every class the same
+        total weight. It multiplies ``sample_weight``.
     solver : {"auto", "interior_point", "newton", "cutting_plane", "closed_form", \
 "qcqp", "sdp"}, default="auto"
         How the convex problem is solved; all reach the same certified optimum.
@@ -84,6 +95,9 @@ class MultipleKernelSVC(MarginClassifier):
         Name of each kernel.
     view_weights_ : dict
         Sum of the weights of each view's kernels.
+    view_shares_ : dict
+        The same as shares, which sum to one: each view's part of the trace of the
+        combined kernel, whatever the norm.
     C_ : float or array of shape (k,)
         The penalty on errors, learned or given.
     margin_ : array of shape (1,) or (k,)
@@ -137,6 +151,7 @@ class MultipleKernelSVC(MarginClassifier):
         norm: float = 1,
         signed: bool = False,
         weights: str = "shared",
+        class_weight: Any = None,
         solver: str = "auto",
         tol: float = 1e-5,
         max_iter: int | None = None,
@@ -152,6 +167,7 @@ class MultipleKernelSVC(MarginClassifier):
         self.norm = norm
         self.signed = signed
         self.weights = weights
+        self.class_weight = class_weight
         self.solver = solver
         self.tol = tol
         self.max_iter = max_iter
@@ -162,7 +178,7 @@ class MultipleKernelSVC(MarginClassifier):
         self.verbose = verbose
 
     @fit_method
-    def fit(self, X: Any, y: Any) -> MultipleKernelSVC:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> MultipleKernelSVC:
         """Learn from rows and labels.
 
         Parameters
@@ -172,6 +188,10 @@ class MultipleKernelSVC(MarginClassifier):
             Training rows.
         y : array-like of shape (n,)
             Class labels: numbers, strings or booleans.
+        sample_weight : array-like of shape (n,), default=None
+            How often each row counts: its C is multiplied by this weight. Rows of
+            weight 0 are left out, and attributes do not count them. Precomputed kernels
+            must not contain any.
 
         Returns
         -------
@@ -179,8 +199,14 @@ class MultipleKernelSVC(MarginClassifier):
             Fitted estimator.
         """
         check_margin_parameters(self, weights=one_of("shared", "per_class"))
-        rows = read_rows(self, X)
-        classes, codes = read_classes(X, y, type(self).__name__)
+        read, owner = read_views(self, X), type(self).__name__
+        classes, codes = read_classes(X, y, owner)
+        keep, row_weights = read_row_weights(
+            X, classes[codes], sample_weight, self.class_weight, owner
+        )
+        codes = codes if keep is None else codes[keep]
+        rows = map_rows(self, read, row_weights, keep, scale_rows=False)
+        del read  # so that the input is released once the kernels are computed
         progress = Progress(self, X, y)
         bank = rows.kernels(progress.kernel)
         signs = signs_of_codes(codes, len(classes))
@@ -188,7 +214,10 @@ class MultipleKernelSVC(MarginClassifier):
         if self.weights == "per_class":
             groups = [slice(c, c + 1) for c in range(signs.shape[1])]
         report = progress.iteration
-        fits = [learn_margin(self, bank, signs[:, own], report) for own in groups]
+        fits = [
+            learn_margin(self, bank, signs[:, own], row_weights, report)
+            for own in groups
+        ]
         self._publish(rows, classes, fits)
         progress.end()
         return self

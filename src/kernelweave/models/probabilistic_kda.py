@@ -11,15 +11,13 @@ from kernelweave._memory import numbered
 from kernelweave.fits.gaussians import ClassGaussians
 from kernelweave.fits.predictive import Expert, PredictivePath, choose_noise
 from kernelweave.fits.ridge import class_target
-from kernelweave.fits.rows import RowDesign
 from kernelweave.models.shared.base import KernelDiscriminant, Progress, fit_method
 from kernelweave.models.shared.inputs import (
     check_parameters,
+    encode_labels,
     one_of,
     positive,
-    read_classes,
-    read_row_design,
-    read_rows,
+    read_weighted_rows,
 )
 from kernelweave.views.missing import ObservedViews
 
@@ -76,6 +74,9 @@ class ProbabilisticKDA(KernelDiscriminant):
         Name of each kernel.
     view_weights_ : dict
         Sum of the weights of each view's kernels.
+    view_shares_ : dict
+        The same as shares, which sum to one: each view's part of the trace of the
+        combined kernel, whatever the norm.
     dual_coef_ : array of shape (n, k)
         Coefficients of the training rows.
     loo_mean_, loo_variance_ : array of shape (n, k)
@@ -158,15 +159,13 @@ class ProbabilisticKDA(KernelDiscriminant):
         check_parameters(
             self, noise=positive("loo", "ml"), amplitude=one_of("profile", "unit")
         )
-        X, y, row_weights, _ = read_row_design(self, X, y, sample_weight, None)
-        rows = read_rows(self, X, row_weights)
-        classes, codes = read_classes(X, y, type(self).__name__)
-        design = RowDesign(len(codes), row_weights)
+        rows, labels, design = read_weighted_rows(self, X, y, sample_weight, None)
+        classes, codes = encode_labels(labels, type(self).__name__)
         progress = Progress(self, X, y)
         bank = rows.kernels(progress.kernel)
         kernel_map = rows.kernel_map
         weights = np.full(bank.n_kernels, 1.0 / bank.n_kernels)
-        target = class_target(codes, len(classes), row_weights)
+        target = class_target(codes, len(classes), design.weights)
         observed = kernel_map.source.observed
         unknown = _unknown(kernel_map, observed, kernel_map.spread(weights))
         path = PredictivePath(

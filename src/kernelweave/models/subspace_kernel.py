@@ -136,6 +136,9 @@ callable, default="normalized"
         Name of each kernel.
     view_weights_ : dict
         Sum of the weights of each view's kernels.
+    view_shares_ : dict
+        The same as shares, which sum to one: each view's part of the trace of the
+        combined kernel, whatever the norm.
     alpha_ : float
         The regularisation used.
     norm_ : float

@@ -11,7 +11,13 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d
 from kernelweave._array import Array, from_numpy, namespace, to_numpy
 from kernelweave.fits.ridge import signs_of_codes
 from kernelweave.models.shared.base import Progress, fit_method
-from kernelweave.models.shared.inputs import read_classes, read_rows, require_targets
+from kernelweave.models.shared.inputs import (
+    map_rows,
+    read_classes,
+    read_row_weights,
+    read_views,
+    require_targets,
+)
 from kernelweave.models.shared.margin import (
     MarginClassifier,
     check_margin_parameters,
@@ -43,6 +49,9 @@ class TransductiveKernelSVC(MarginClassifier):
         Whether weights may be negative.
     norm : float >= 1, default=1
         The norm of the weights, if ``signed=False``.
+    class_weight : None, "balanced" or dict of class to weight, default=None
+        Multiplies C for the labelled rows of each class; "balanced" gives every class
+        the same total weight. It multiplies ``sample_weight``.
     solver : str, default="auto"
         How the convex problem is solved.
     tol : float, default=1e-5
@@ -77,6 +86,9 @@ class TransductiveKernelSVC(MarginClassifier):
         Name of each kernel.
     view_weights_ : dict
         Sum of the weights of each view's kernels.
+    view_shares_ : dict
+        The same as shares, which sum to one: each view's part of the trace of the
+        combined kernel, whatever the norm.
     C_ : float
         The penalty on errors, learned or given.
     margin_ : array of shape (1,) or (k,)
@@ -127,6 +139,7 @@ class TransductiveKernelSVC(MarginClassifier):
         C: float | str = 1.0,
         signed: bool = True,
         norm: float = 1,
+        class_weight: Any = None,
         solver: str = "auto",
         tol: float = 1e-5,
         max_iter: int | None = None,
@@ -140,6 +153,7 @@ class TransductiveKernelSVC(MarginClassifier):
         self.C = C
         self.signed = signed
         self.norm = norm
+        self.class_weight = class_weight
         self.solver = solver
         self.tol = tol
         self.max_iter = max_iter
@@ -149,7 +163,7 @@ class TransductiveKernelSVC(MarginClassifier):
         self.verbose = verbose
 
     @fit_method
-    def fit(self, X: Any, y: Any) -> TransductiveKernelSVC:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> TransductiveKernelSVC:
         """Learn from all rows and the labels of some.
 
         Parameters
@@ -160,6 +174,11 @@ class TransductiveKernelSVC(MarginClassifier):
         y : array-like of shape (n,)
             Class labels, with -1 for unlabelled rows. Among strings "-1" does the same,
             since ``np.array(["a", "b", -1])`` holds only strings.
+        sample_weight : array-like of shape (n,), default=None
+            How often each row counts: C of a labelled row is multiplied by its weight,
+            and the kernels are centred with the weights of all rows. Rows of weight 0
+            are left out; only ``transduction_`` counts them, with the label given or
+            predicted. Precomputed kernels must not contain any.
 
         Returns
         -------
@@ -167,16 +186,24 @@ class TransductiveKernelSVC(MarginClassifier):
             Fitted estimator.
         """
         check_margin_parameters(self)
-        rows = read_rows(self, X)
-        classes, codes = _read_some_labels(X, y, type(self).__name__)
+        read, owner = read_views(self, X), type(self).__name__
+        classes, codes = _read_some_labels(X, y, owner)
+        weighting = sample_weight, self.class_weight, owner, codes >= 0
+        keep, row_weights = read_row_weights(X, classes[codes], *weighting)
+        rows = map_rows(self, read, row_weights, keep, scale_rows=False)
+        del read  # so that the input is released once the kernels are computed
         progress = Progress(self, X, y)
         bank = rows.kernels(progress.kernel)
-        signs = signs_of_codes(codes, len(classes))
-        fit = learn_margin(self, bank, signs, progress.iteration)
+        used = slice(None) if keep is None else keep
+        signs = signs_of_codes(codes[used], len(classes))
+        fit = learn_margin(self, bank, signs, row_weights, progress.iteration)
         self._publish(rows, classes, [fit])
         self.kernel_: Array = bank.combine(fit.weights)
-        scores = self.kernel_ @ self.dual_coef_ + self.intercept_[None, :]
-        predicted = np.argmax(to_numpy(self._of_classes(scores)), axis=1)
+        scores = to_numpy(self.kernel_ @ self.dual_coef_ + self.intercept_[None, :])
+        if keep is not None:  # rows left out are new rows
+            own, scores = scores, to_numpy(self._functions(X, "fit"))
+            scores[keep] = own
+        predicted = np.argmax(self._of_classes(scores), axis=1)
         codes = np.where(codes < 0, predicted, codes)
         like = rows.like
         self.transduction_ = self._decode(

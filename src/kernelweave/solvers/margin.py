@@ -132,22 +132,23 @@ class _Machines(Margin):
         problem = self.problem
         tau, kernel_weights = problem.split(weights)
         kernel = self._work = self._host.combine(kernel_weights, out=self._work)
-        kernel[np.diag_indices(len(kernel))] += tau
+        kernel[np.diag_indices(len(kernel))] += tau * problem.diagonal
         states, coef = [], np.zeros_like(problem.signs)
         for c, last in enumerate(self._last):
             rows, y = problem.column(c)
             part = kernel if isinstance(rows, slice) else kernel[np.ix_(rows, rows)]
-            state = self._solve_one(part, y, problem.bound, INNER_GAP, last)
+            state = self._solve_one(part, y, problem.bounds[rows], INNER_GAP, last)
             if state.gap > INNER_GAP:
                 return super().evaluate(weights, hessian=hessian)
             coef[rows, c] = self._last[c] = state.coef
             states.append(state)
         products = self._host.apply(coef)
         if problem.identity:
-            products = np.concatenate([coef[None], products])
+            own = problem.diagonal[:, None] * coef
+            products = np.concatenate([own[None], products])
         scores = inner_products(products, coef)
         value = 2.0 * float(np.sum(coef * problem.signs)) - float(scores @ weights)
-        value -= problem.tau * float(np.sum(coef**2))
+        value -= problem.tau * float(np.sum(problem.diagonal @ coef**2))
         curvature = None
         if hessian:
             curvature = np.zeros((len(weights), len(weights)))

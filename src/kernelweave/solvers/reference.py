@@ -123,12 +123,15 @@ def margin_sdp(margin: Margin, weight_set: LinearSet) -> Iterator[Iterate]:
     total = _combined(cp, host_stack(margin.bank), weights)
     tau = weights[0] if margin.learns_identity else problem.tau
     value, constraints = 0.0, _allowed_weights(cp, weight_set, weights)
+    counts = np.ones(margin.bank.n_samples)
+    counts[margin.rows] = problem.counts
     if signed:
         constraints.append(total >> 0)
     for column in margin.signs.T:
         rows = np.flatnonzero(column)
         block = total[np.ix_(rows, rows)]
-        t, cones = _margin_lmi(cp, block, column[rows], problem.bound, tau)
+        own = counts[rows]
+        t, cones = _margin_lmi(cp, block, column[rows], problem.bound, tau, own)
         value, constraints = value + t, constraints + cones
     program = cp.Problem(cp.Minimize(value), constraints)
     run_solver(program)
@@ -136,16 +139,16 @@ def margin_sdp(margin: Margin, weight_set: LinearSet) -> Iterator[Iterate]:
 
 
 def _margin_lmi(
-    cp: Any, kernel: Any, y: np.ndarray, bound: float, tau: Any
+    cp: Any, kernel: Any, y: np.ndarray, bound: float, tau: Any, counts: np.ndarray
 ) -> tuple[Any, list[Any]]:
     """A variable t, and constraints equivalent to squared inverse margin <= t.
 
     Lanckriet et al. (2002), Eq. 8: with ``G = diag(y) K diag(y)``, for some
     ``nu >= 0``, ``delta >= 0`` and lam::
 
-        [[G + tau I, e + nu - delta + lam y], [., t - 2 C e'delta]]  PSD
+        [[G + tau diag(1/r), e + nu - delta + lam y], [., t - 2 C r'delta]]  PSD
 
-    where delta, the multiplier of ``a <= C``, is present only if the bound is finite.
+    where delta, the multiplier of ``a <= C r``, is present only if the bound is finite.
 
     Parameters
     ----------
@@ -159,14 +162,16 @@ def _margin_lmi(
         C, or infinity.
     tau : float or expression
         The contribution of squared slacks to the diagonal.
+    counts : ndarray of shape (n,)
+        The row weights r.
     """
     n = len(y)
     t, lam, nu = cp.Variable(), cp.Variable(), cp.Variable(n, nonneg=True)
     side, corner = np.ones(n) + nu + lam * y, t
     if np.isfinite(bound):
         delta = cp.Variable(n, nonneg=True)
-        side, corner = side - delta, t - 2.0 * bound * cp.sum(delta)
-    top = cp.multiply(np.outer(y, y), kernel) + tau * np.eye(n)
+        side, corner = side - delta, t - 2.0 * bound * (counts @ delta)
+    top = cp.multiply(np.outer(y, y), kernel) + tau * np.diag(1.0 / counts)
     column = cp.reshape(side, (n, 1), order="C")
     corner = cp.reshape(corner, (1, 1), order="C")
     return t, [cp.bmat([[top, column], [column.T, corner]]) >> 0]
@@ -175,7 +180,7 @@ def _margin_lmi(
 def margin_qcqp(margin: Margin, weight_set: NormSet) -> Iterator[Iterate]:
     """The dual of :func:`margin_sdp`, a quadratically constrained program.
 
-    ``max 2 e'a - tau a'a - t`` subject to ``a'G_i a <= t``, the box and ``y'a = 0``;
+    ``max 2 e'a - tau a'Da - t`` subject to ``a'G_i a <= t``, the box and ``y'a = 0``;
     the multipliers of the first constraints are the weights. For an lq ball, t bounds
     the dual norm of the scores.
 
@@ -196,17 +201,18 @@ def margin_qcqp(margin: Margin, weight_set: NormSet) -> Iterator[Iterate]:
     if not problem.all_labelled:
         constraints.append(cp.multiply(signs == 0, beta) == 0)
     if np.isfinite(problem.bound):
-        constraints.append(a <= problem.bound)
+        constraints.append(a <= np.outer(problem.bounds, np.ones(signs.shape[1])))
     roots = [psd_factor(kernel, NULL_EIGENVALUE) for kernel in host_stack(problem.bank)]
     if problem.identity:
-        roots.insert(0, np.eye(len(signs)))
+        roots.insert(0, np.diag(np.sqrt(problem.diagonal)))
     scores = [cp.sum_squares(root.T @ beta) for root in roots]
     if weight_set.norm == 1:
         bounds = [score <= t for score in scores]
     else:
         dual_norm = weight_set.norm / (weight_set.norm - 1.0)
         bounds = [cp.pnorm(cp.hstack(scores), dual_norm) <= t]
-    gain = 2.0 * cp.sum(a) - problem.tau * cp.sum_squares(beta) - t
+    scaled = np.diag(np.sqrt(problem.diagonal)) @ beta
+    gain = 2.0 * cp.sum(a) - problem.tau * cp.sum_squares(scaled) - t
     program = cp.Problem(cp.Maximize(gain), constraints + bounds)
     run_solver(program)
     weights = None
@@ -350,7 +356,7 @@ def free_margin(
     kernel = cp.Variable((n, n), PSD=True)
     bound = float(C) if margin == "l1" else np.inf
     tau = 1.0 / C if margin == "l2" else 0.0
-    t, cones = _margin_lmi(cp, kernel, y, bound, tau)
+    t, cones = _margin_lmi(cp, kernel, y, bound, tau, np.ones(n))
     problem = cp.Problem(cp.Minimize(t), [cp.trace(kernel) == total, *cones])
     found = _solved(problem, kernel)
     plus, minus = int(np.sum(y > 0)), int(np.sum(y < 0))

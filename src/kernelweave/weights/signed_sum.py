@@ -59,6 +59,8 @@ class SignedSum(SumToOne):
         The kernels over all rows.
     bound : float, default=100.0
         Upper limit on the absolute values of the weights.
+    row_weights : ndarray of shape (n,), optional
+        Weights of the rows in the traces, which should be equal.
 
     Attributes
     ----------
@@ -71,11 +73,16 @@ class SignedSum(SumToOne):
     offers = frozenset({"cuts"})
     power = 1.0
 
-    def __init__(self, bank: Bank, bound: float = 100.0) -> None:
+    def __init__(
+        self,
+        bank: Bank,
+        bound: float = 100.0,
+        row_weights: np.ndarray | None = None,
+    ) -> None:
         if not (np.isfinite(bound) and bound >= 1.0):
             raise ValueError(f"bound must be a finite number >= 1, got {bound!r}")
         self.bank, self.bound = bank, float(bound)
-        self._traces = _positive_traces(bank)
+        self._traces = _positive_traces(bank, row_weights)
         self.cuts, self.n_eigen = np.zeros((0, bank.n_kernels)), 0
         self._last: tuple[bytes, float, np.ndarray] | None = None
         self._null = max(NULL, ROUNDING_UNITS * bank.n_samples * eps(bank.like))
@@ -236,9 +243,10 @@ class SignedSum(SumToOne):
         return upper, best
 
 
-def _positive_traces(bank: Bank) -> np.ndarray:
+def _positive_traces(bank: Bank, row_weights: np.ndarray | None) -> np.ndarray:
     """Traces (p,). A kernel of trace zero could take any weight and free the others."""
-    traces = np.sum(bank.diagonals(), axis=1)
+    diagonals = bank.diagonals()  # (p, n)
+    traces = np.sum(diagonals if row_weights is None else diagonals * row_weights, 1)
     if not np.all(traces > 0.0):
         i = int(np.argmin(traces > 0.0))
         raise ValueError(

@@ -8,9 +8,9 @@ With ``P = I - 11'/n``, ``m = K1/n`` and ``g = 1'K1/n^2``::
 
 so that every kernel has mean eigenvalue one and its original scale is forgotten. With
 row weights w of sum N, means are weighted, ``s = N / sum_i w_i (P K P)_ii``, and
-training rows and columns are multiplied by ``sqrt(w)``, so that the weighted problem
-is one of unweighted rows (see :mod:`kernelweave.fits.rows`). The raw kernels K come
-from a source: groups of columns, or precomputed kernels.
+training rows and columns may be multiplied by ``sqrt(w)``, so that a weighted problem
+of least squares is one of unweighted rows (see :mod:`kernelweave.fits.rows`). The raw
+kernels K come from a source: groups of columns, or precomputed kernels.
 """
 
 from __future__ import annotations
@@ -404,7 +404,11 @@ class KernelMap:
         What to do with a kernel that is not positive semidefinite; "trust" skips the
         check.
     row_weights : ndarray of shape (n,), optional
-        Weights of the training rows.
+        Weights w > 0 of the training rows.
+    scale_rows : bool, default=True
+        Whether rows and columns of the bank are multiplied by ``sqrt(w)``, as least
+        squares requires; margins and alignments weight the rows themselves. Either way
+        a kernel is checked, and clipped, over rows that count once.
 
     Attributes
     ----------
@@ -424,9 +428,10 @@ class KernelMap:
         source: Source,
         psd: Literal["error", "clip", "trust"] = "error",
         row_weights: np.ndarray | None = None,
+        scale_rows: bool = True,
     ) -> None:
         self.source = source
-        self.psd, self.row_weights = psd, row_weights
+        self.psd, self.row_weights, self.scale_rows = psd, row_weights, scale_rows
         self.names, self.view_names = source.names, source.view_names
         self.centerings: list[Centering] = []
         self.active: list[int] = []
@@ -451,13 +456,35 @@ class KernelMap:
             if slot_number < i:
                 stack[slot_number, :, :] = stack[i, :, :]
         names = [self.names[i] for i in self.active]
-        return DenseBank(stack[: len(self.active), :, :], names)
+        bank = DenseBank(stack[: len(self.active), :, :], names)
+        self._complete(bank)
+        if self.scale_rows and self.row_weights is not None:
+            root = from_numpy(np.sqrt(self.row_weights), stack)
+            both = root[:, None] * root[None, :]
+            for slot_number in range(len(self.active)):
+                stack[slot_number, :, :] *= both
+        return bank
 
-    def _center(self, i: int, slot: Array, known_psd: bool) -> Centering:
+    def _complete(self, bank: DenseBank) -> None:
+        """Complete the kernels of rows that lack a view, in place: here there are none.
+
+        Called once all kernels are centred.
+        """
+
+    def _shares(
+        self, like: Array, rows: np.ndarray | slice = slice(None)
+    ) -> Array | None:
+        """``w / N`` of some of the rows; None if all rows count the same."""
+        if self.row_weights is None:
+            return None
+        own = self.row_weights[rows]
+        return from_numpy(own / np.sum(own), like)
+
+    def _center(
+        self, i: int, slot: Array, known_psd: bool, shares: Array | None = None
+    ) -> Centering:
         """Centre and scale kernel i (n, n) in place, and check that it is a kernel."""
-        weights, shares = self.row_weights, None
-        if weights is not None:
-            shares = from_numpy(weights / np.sum(weights), slot)
+        shares = self._shares(slot) if shares is None else shares
         try:
             with np.errstate(over="ignore", invalid="ignore"):
                 centering = center_in_place(slot, self.source.noise[i], shares)
@@ -468,10 +495,6 @@ class KernelMap:
             projector, remark = ensure_psd(slot, title, self.psd)
             centering = dataclasses.replace(centering, projector=projector)
             self.remarks += [remark] if remark else []
-        if weights is not None:
-            root = from_numpy(np.sqrt(weights), slot)
-            slot *= root[:, None]
-            slot *= root[None, :]
         return centering
 
     def center(self, i: int, gram: Array, rows: Any) -> Array:

@@ -13,13 +13,14 @@ whereas trace n would magnify the few rows of a rare view by ``n / n_i``. Zero i
 mean of the observed rows, so a zero-filled kernel is already centred over all n rows
 and positive semidefinite. A kernel completed with available entries is neither: it is
 centred once more, scaled to trace n, and clipped. In both cases the kernels are
-completed before any weight is applied, so problems stay convex in the weights.
+completed before any kernel weight is applied, so problems stay convex in the weights.
+With row weights, means and traces are weighted, and ``n_i`` is the sum of the weights.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Literal
 
 import numpy as np
@@ -58,6 +59,8 @@ class CompletedKernelMap(KernelMap):
         Whether kernels filled with zeros are scaled to trace n instead of ``n_i``.
         Weights that may be negative require this: with unequal traces, the sum of the
         weights would not bound the sum of the kernels.
+    row_weights, scale_rows
+        As for :class:`KernelMap`.
 
     Attributes
     ----------
@@ -74,8 +77,10 @@ class CompletedKernelMap(KernelMap):
         psd: Literal["error", "clip", "trust"],
         missing: Literal["available", "zero"],
         equal_trace: bool = False,
+        row_weights: np.ndarray | None = None,
+        scale_rows: bool = True,
     ) -> None:
-        super().__init__(source, psd)
+        super().__init__(source, psd, row_weights, scale_rows)
         assert source.observed is not None
         self.missing, self.equal_trace = missing, equal_trace
         views = list(dict.fromkeys(self.view_names))
@@ -83,14 +88,11 @@ class CompletedKernelMap(KernelMap):
         self.observed = source.observed[:, self.view_of]
         self.repairs: dict[int, Centering] = {}
 
-    def fit(self, progress: Callable[[int], object] | None = None) -> DenseBank:
-        """Compute, centre, scale and complete all kernels; return the active ones."""
-        bank = super().fit(progress)
+    def _complete(self, bank: DenseBank) -> None:
         removed: dict[int, float] = {}
         if self.missing == "available" and not np.all(self.observed[:, self.active]):
-            removed = self._complete(bank)
+            removed = self._fill(bank)
         self._remark_gaps(removed)
-        return bank
 
     def cross(self, rows: ObservedViews, weights: np.ndarray) -> Array:
         """``sum_i w_i G_i(rows)``, (m, n), for all p weights."""
@@ -112,22 +114,27 @@ class CompletedKernelMap(KernelMap):
         """
         return ~observed[:, self.view_of] @ weights
 
-    def _center(self, i: int, slot: Array, known_psd: bool) -> Centering:
+    def _center(
+        self, i: int, slot: Array, known_psd: bool, shares: Array | None = None
+    ) -> Centering:
         """Centre kernel i, in a corner of ``slot``, and move its entries into place."""
         rows = self.observed[:, i]
         if np.all(rows):
             return super()._center(i, slot, known_psd)
-        n, size = len(rows), int(np.sum(rows))
+        size = int(np.sum(rows))
         own = namespace(slot).asarray(slot[:size, :size], copy=True)
-        centering = super()._center(i, own, known_psd)
+        centering = super()._center(i, own, known_psd, self._shares(own, rows))
         if self.equal_trace and self.missing == "zero":
-            own *= n / size
-            scale = centering.scale * n / size
+            given = self.row_weights
+            each = np.ones(len(rows)) if given is None else given
+            factor = float(np.sum(each) / np.sum(each[rows]))
+            own *= factor
+            scale = centering.scale * factor
             centering = dataclasses.replace(centering, scale=scale)
         slot[...] = spread_out(own, rows, rows)
         return centering
 
-    def _complete(self, bank: DenseBank) -> dict[int, float]:
+    def _fill(self, bank: DenseBank) -> dict[int, float]:
         """Complete zero-filled kernels; return the share that clipping removed."""
         n, stack = bank.n_samples, bank.stack
         mean = bank.combine(np.ones(bank.n_kernels))  # a sum so far: zeros add nothing
@@ -142,7 +149,7 @@ class CompletedKernelMap(KernelMap):
             for part in row_chunks(n, n, self.chunk_entries):
                 stack[slot, part, :] += _outside(mean[part, :], rows[part], rows)
             gram = stack[slot, :, :]
-            centering = center_in_place(gram)
+            centering = center_in_place(gram, shares=self._shares(gram))
             projector, removed[i] = clip_to_psd(gram)
             self.repairs[i] = dataclasses.replace(centering, projector=projector)
         return removed

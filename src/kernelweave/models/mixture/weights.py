@@ -29,8 +29,6 @@ from kernelweave.weights import Simplex
 
 #: Rounds that alternate between noise and weights; each increases the likelihood.
 MAX_ROUNDS = 100
-#: Tables of densities with at least this many entries are solved on the device.
-LARGE_TABLE = 10**6
 
 
 @dataclass(frozen=True)
@@ -167,7 +165,7 @@ class _Group:
         prior = float(model.concentration) * len(host) / len(self.members)
         # Steps on a small table take microseconds, less than calls to a device would.
         table: Array = host
-        if host.size >= LARGE_TABLE:
+        if host.size >= model._large_table:
             table = from_numpy(host, self.like, namespace(self.like).float64)
         if np.all(self.seen):
             criterion = MixtureLikelihood(table, prior)

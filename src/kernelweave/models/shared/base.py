@@ -35,7 +35,7 @@ from kernelweave.fits.gaussians import ClassGaussians
 from kernelweave.fits.ridge import KernelFit, principal_axes
 from kernelweave.fits.rows import RowDesign
 from kernelweave.models.shared.inputs import RowMap, read_kernels, split_blocks
-from kernelweave.models.shared.learner import Choice, Fitted, Trained
+from kernelweave.models.shared.learner import Choice, Fitted, FoldScore, Trained
 from kernelweave.models.streaming.dask import predict_lazily
 from kernelweave.solvers.certify import Certificate, TraceRow
 from kernelweave.views.columns import is_dask, is_precomputed
@@ -134,6 +134,20 @@ class Progress:
         )
 
 
+def shares_of_views(view_names: list[str], weights: np.ndarray) -> dict[str, float]:
+    """``sum_{i in view} |w_i| / sum_i |w_i|`` for kernel weights w (p,).
+
+    Kernels are scaled to the same trace, so for weights >= 0 this is the view's part of
+    the trace of the combined kernel, whatever the norm of the weights.
+    """
+    sizes = np.abs(np.asarray(weights, dtype=np.float64))
+    total = float(np.sum(sizes)) or 1.0
+    shares = dict.fromkeys(view_names, 0.0)
+    for view, size in zip(view_names, sizes, strict=True):
+        shares[view] += float(size) / total
+    return shares
+
+
 class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
     """Base class of all estimators; subclasses add a task and a ``fit``."""
 
@@ -195,6 +209,7 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
         self.view_weights_: dict[str, float] = {}
         for view, weight in zip(rows.kernel_map.view_names, weights, strict=True):
             self.view_weights_[view] = self.view_weights_.get(view, 0.0) + float(weight)
+        self.view_shares_ = shares_of_views(rows.kernel_map.view_names, weights)
         if classes is not None:
             self.classes_ = classes
 
@@ -209,6 +224,11 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
         for name in ("dual_coef", "feature_coef", "intercept"):
             if getattr(fitted, name) is not None:
                 setattr(self, f"{name}_", getattr(fitted, name))
+        if isinstance(fitted.folds, FoldScore):
+            self.cv_score_ = fitted.folds.score
+            self.cv_standard_error_ = fitted.folds.standard_error
+        elif fitted.folds is not None:
+            self.kernel_map_.remarks.append(fitted.folds)
         if fitted.gaussians is not None:
             self._set_gaussians(fitted.gaussians)
         self._set_certificate(choice.certificate)
@@ -382,7 +402,7 @@ def fit_discriminant(
     classes: np.ndarray,
     codes: np.ndarray,
     design: RowDesign,
-    priors: Any = None,
+    priors: np.ndarray | None = None,
 ) -> Fitted:
     """Rotate a fit to the target (n, k - 1) to discriminant axes; fit the Gaussians.
 
@@ -395,7 +415,7 @@ def fit_discriminant(
         to_numpy(target @ axes),
         codes,
         design=design,
-        priors=check_priors(priors, classes),
+        priors=priors,
     )
     return Fitted(
         choice,
@@ -404,24 +424,6 @@ def fit_discriminant(
         classes=classes,
         gaussians=gaussians,
     )
-
-
-def check_priors(priors: Any, classes: np.ndarray) -> np.ndarray | None:
-    """Probabilities of the classes (k,), or None."""
-    if priors is None:
-        return None
-    given = np.asarray(priors, dtype=np.float64)
-    if given.shape != classes.shape:
-        raise ValueError(
-            f"priors needs one number per class, in the order of the sorted labels "
-            f"{classes.tolist()}; got shape {given.shape}"
-        )
-    if not (np.all(given > 0) and abs(np.sum(given) - 1.0) < 1e-6):
-        raise ValueError(
-            f"priors must be positive and sum to 1; got {given.tolist()}, which sum to "
-            f"{np.sum(given):.6g}"
-        )
-    return given
 
 
 class KernelDiscriminant(

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from numbers import Integral
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from sklearn.base import is_classifier
-from sklearn.utils import _safe_indexing, assert_all_finite
-from sklearn.utils.class_weight import compute_sample_weight
+from sklearn.utils import assert_all_finite
+from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import (
     _check_sample_weight,
@@ -20,7 +20,8 @@ from sklearn.utils.validation import (
     column_or_1d,
 )
 
-from kernelweave._array import Array, detached, is_array, to_numpy
+from kernelweave._array import Array, detached, is_array, take, to_numpy
+from kernelweave.fits.rows import RowDesign
 from kernelweave.fits.subspace import label_factor, target_factor
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.kernels.interactions import with_products
@@ -100,6 +101,10 @@ COMMON = {
     "interactions": boolean,
     "psd": one_of("error", "clip", "trust"),
     "missing": one_of("error", "available", "zero"),
+    "class_weight": Rule(
+        "None, 'balanced' or a dict from classes to weights",
+        lambda v: v is None or isinstance(v, dict) or one_of("balanced").allows(v),
+    ),
     "verbose": whole(0),
 }
 
@@ -141,9 +146,10 @@ def encode_labels(labels: np.ndarray, owner: str) -> tuple[np.ndarray, np.ndarra
     """The classes (k,), at least two of them, and the codes (n,) of labels (n,)."""
     classes, codes = np.unique(labels, return_inverse=True)
     if len(classes) < 2:
+        found = f"1 class: {classes.tolist()[0]!r}" if len(classes) else "no class"
         raise ValueError(
             f"{owner} needs at least 2 classes in y; the {len(labels)} sample(s) "
-            f"contain 1 class: {classes.tolist()[0]!r}"
+            f"contain {found}"
         )
     return classes, codes.reshape(-1)
 
@@ -254,38 +260,94 @@ class RowMap:
 
 
 def read_row_weights(
-    X: Any, y: Any, sample_weight: Any, class_weight: Any, owner: str
-) -> np.ndarray | None:
-    """Weights of the rows (n,) from those given and those of the classes; None: all 1.
+    X: Any,
+    y: np.ndarray | None,
+    sample_weight: Any,
+    class_weight: Any,
+    owner: str,
+    labelled: np.ndarray | None = None,
+) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """Which rows count, and how much: sample weights times class weights.
 
-    Raises
-    ------
-    ValueError
-        If a weight is negative or not a number, or a class has no weight.
+    "balanced" class weights are ``N / (k N_c)``, with N the sum of the sample weights
+    and ``N_c`` that of class c: as for copies of the rows.
+
+    Parameters
+    ----------
+    X : array-like
+        n rows.
+    y : ndarray of shape (n,) or None
+        Checked labels; None if the targets are not classes.
+    sample_weight : array-like of shape (n,), float or None
+        Non-negative numbers.
+    class_weight : None, "balanced" or dict
+        Positive weights of the classes; those not in the dict have weight 1.
+    owner : str
+        The estimator, for messages.
+    labelled : ndarray of bool of shape (n,), optional
+        Rows whose y is a class; all by default.
+
+    Returns
+    -------
+    keep : ndarray of int of shape (m,) or None
+        Rows of positive weight, to be selected before anything is computed from the
+        others; None if these are all rows.
+    weights : ndarray of shape (m,) or None
+        Their weights; None if every one is 1.
     """
     if sample_weight is None and class_weight is None:
-        return None
-    weights = np.ones(_num_samples(X))
-    if sample_weight is not None:
-        given = to_numpy(sample_weight) if is_array(sample_weight) else sample_weight
-        weights = _check_sample_weight(given, weights, dtype=np.float64, copy=True)
+        return None, None
+    n = _num_samples(X)
+    weights = _check_weights(n, sample_weight, owner)
+    keep = np.flatnonzero(weights)
+    if y is not None:
+        labelled = np.ones(n, dtype=bool) if labelled is None else labelled
+        own = keep[labelled[keep]]
+        lost = sorted(set(y[labelled].tolist()) - set(y[own].tolist()), key=str)
+        if lost:
+            raise ValueError(
+                f"{owner}: every row of class {lost[0]!r} has sample_weight 0; give "
+                "one a positive weight, or leave the class out of X and y"
+            )
+        weights[own] *= _class_weights(y[own], class_weight, weights[own], owner)
+    weights = weights[keep]
+    return (
+        None if len(keep) == n else keep,
+        None if np.all(weights == 1.0) else weights,
+    )
+
+
+def _check_weights(n: int, sample_weight: Any, owner: str) -> np.ndarray:
+    """Sample weights (n,) in float64, at least one of them positive."""
+    given = to_numpy(sample_weight) if is_array(sample_weight) else sample_weight
+    rows = np.empty((n, 0))  # in host memory, whatever X is
+    weights = _check_sample_weight(given, rows, dtype=np.float64, copy=True)
     if np.any(weights < 0):
-        row = int(np.argmax(weights < 0))
+        i = int(np.argmax(weights < 0))
         raise ValueError(
-            f"{owner} needs sample weights >= 0; found {weights[row]:.3g} in row {row}"
+            f"{owner}: sample_weight of row {i} is {weights[i]:g}. Negative values in "
+            "data passed to `sample_weight`: a weight is the number of times a row "
+            "counts; 0 leaves the row out"
         )
-    if class_weight is not None:
-        labels = np.asarray(require_targets(y, owner))
-        weights = weights * compute_sample_weight(class_weight, labels)
-        for label in np.unique(labels):
-            if not np.any(weights[labels == label] > 0):
-                raise ValueError(
-                    f"{owner}: every row of class {label!r} has weight zero; leave the "
-                    "class out, or give it a weight"
-                )
-    if not np.any(weights > 0):
-        raise ValueError(f"{owner}: every sample weight is zero")
-    return weights
+    return np.asarray(weights)
+
+
+def _class_weights(
+    y: np.ndarray, class_weight: Any, weights: np.ndarray, owner: str
+) -> np.ndarray:
+    """The weight of the class of each row, (n,), for labels and sample weights (n,)."""
+    classes, codes = np.unique(y, return_inverse=True)
+    found = compute_class_weight(
+        class_weight, classes=classes, y=y, sample_weight=weights
+    )
+    wrong = ~(np.isfinite(found) & (found > 0))
+    if np.any(wrong):
+        c = int(np.argmax(wrong))
+        raise ValueError(
+            f"{owner}: class_weight of class {classes.tolist()[c]!r} is {found[c]:g}; "
+            "it must be a finite number > 0"
+        )
+    return np.asarray(found)[codes.reshape(-1)]
 
 
 def read_groups(groups: Any, n: int, owner: str) -> np.ndarray | None:
@@ -306,51 +368,30 @@ def read_groups(groups: Any, n: int, owner: str) -> np.ndarray | None:
     return None if len(values) == n else codes
 
 
-def read_row_design(
-    model: Any, X: Any, y: Any, sample_weight: Any, groups: Any
-) -> tuple[Any, Any, np.ndarray | None, np.ndarray | None]:
-    """The rows that count, their targets, weights (n,) and codes of groups (n,)."""
-    owner = type(model).__name__
-    class_weight = getattr(model, "class_weight", None)
-    if groups is not None:
-        groups = read_groups(groups, _num_samples(X), owner)
-    weights = read_row_weights(X, y, sample_weight, class_weight, owner)
-    if weights is None:
-        return X, y, None, groups
-    if model.missing != "error":
+def check_priors(priors: Any, classes: np.ndarray) -> np.ndarray | None:
+    """Probabilities of the classes (k,), or None."""
+    if priors is None:
+        return None
+    given = np.asarray(priors, dtype=np.float64)
+    if given.shape != classes.shape:
         raise ValueError(
-            f"{owner} has no weights of rows with missing views yet; got "
-            f"missing={model.missing!r} and sample_weight or class_weight"
+            f"priors needs one number per class, in the order of the sorted labels "
+            f"{classes.tolist()}; got shape {given.shape}"
         )
-    if not np.all(weights > 0):
-        if is_precomputed(model.views):
-            raise ValueError(
-                f"{owner}: row {int(np.argmin(weights))} has weight zero; leave such "
-                "rows out of precomputed kernels, as rows and as columns"
-            )
-        keep = np.flatnonzero(weights > 0)
-        X, y, weights = _safe_indexing(X, keep), _safe_indexing(y, keep), weights[keep]
-        groups = None if groups is None else read_groups(groups[keep], len(keep), owner)
-    return X, y, weights, groups
+    if not (np.all(given > 0) and abs(np.sum(given) - 1.0) < 1e-6):
+        raise ValueError(
+            f"priors must be positive and sum to 1; got {given.tolist()}, which sum to "
+            f"{np.sum(given):.6g}"
+        )
+    return given
 
 
-def read_rows(model: Any, X: Any, row_weights: np.ndarray | None = None) -> RowMap:
+def read_rows(model: Any, X: Any) -> RowMap:
     """Validate X on behalf of ``model``, and fix the kernel parameters.
 
     No kernel is computed yet.
     """
-    data, names, views, positions = read_views(model, X)
-    observed = None if model.missing == "error" else data.observed
-    if views:
-        source: Source = FeatureSource(views, data.blocks, observed)
-    else:
-        source = PrecomputedSource(data.blocks, names, observed)
-    like = detached(source.like[:0, ...])  # a view would keep all of X in memory
-    kernel_map = KernelMap(source, model.psd, row_weights)
-    if model.missing != "error":
-        signed = bool(getattr(model, "signed", False))
-        kernel_map = CompletedKernelMap(source, model.psd, model.missing, signed)
-    return RowMap(kernel_map, like, views, positions)
+    return map_rows(model, read_views(model, X))
 
 
 def wants_products(model: Any) -> bool:
@@ -359,14 +400,8 @@ def wants_products(model: Any) -> bool:
     return not isinstance(value, str) and bool(value)
 
 
-def read_views(
-    model: Any, X: Any
-) -> tuple[ObservedViews, list[str], list[View], list[list[int]]]:
-    """Validate X on behalf of ``model``, and find out which rows lack a view.
-
-    Returns the blocks of the views, or a stack of precomputed kernels, their names, the
-    views and their columns; there are no views if kernels are precomputed.
-    """
+def read_views(model: Any, X: Any) -> ReadViews:
+    """Validate X on behalf of ``model``, and find out which rows lack a view."""
     views, positions = [], []
     products = wants_products(model)
     if is_precomputed(model.views):
@@ -385,10 +420,95 @@ def read_views(
             views, positions = with_products(views, positions)
         data = split_blocks(model, X, views, positions)
         names = [view.name for view in views]
+    read = ReadViews(data, names, views, positions)
+    _check_observed(model, read)
+    return read
+
+
+def _check_observed(model: Any, read: ReadViews) -> None:
+    """Refuse views that no row has, and rows without any view."""
     if model.missing != "error":
+        data, names, views, _ = read
         check_every_view(data.observed, names, [view.joint for view in views])
         check_some_view(data.observed, "training")
-    return data, names, views, positions
+
+
+class ReadViews(NamedTuple):
+    """Validated training rows."""
+
+    data: ObservedViews  # the blocks of the views, or a stack of precomputed kernels
+    names: list[str]  # of the views, or of the kernels
+    views: list[View]  # empty if kernels are precomputed
+    positions: list[list[int]]  # the columns of each view
+
+    def take(self, keep: np.ndarray, owner: str) -> ReadViews:
+        """Only the rows ``keep``, which cannot be chosen from precomputed kernels."""
+        if not self.views:
+            raise ValueError(
+                f"{owner}: {len(self.data.observed) - len(keep)} row(s) have "
+                "sample_weight 0, which leaves them out of the training rows; with "
+                "precomputed kernels remove these rows and columns from the kernels, "
+                "so that later kernels have the right columns"
+            )
+        blocks = [take(block, keep) for block in self.data.blocks]
+        return self._replace(data=ObservedViews(blocks, self.data.observed[keep]))
+
+
+def map_rows(
+    model: Any,
+    read: ReadViews,
+    row_weights: np.ndarray | None = None,
+    keep: np.ndarray | None = None,
+    scale_rows: bool = True,
+) -> RowMap:
+    """Fix the kernel parameters of ``model`` with the rows that count.
+
+    Parameters
+    ----------
+    model : KernelModel
+        The estimator.
+    read : ReadViews
+        Its rows.
+    row_weights, keep : ndarray of shape (m,), optional
+        From :func:`read_row_weights`.
+    scale_rows : bool, default=True
+        See :class:`~kernelweave.kernels.KernelMap`.
+    """
+    if keep is not None:
+        read = read.take(keep, type(model).__name__)
+        _check_observed(model, read)
+    data, names, views, positions = read
+    observed = None if model.missing == "error" else data.observed
+    if views:
+        source: Source = FeatureSource(views, data.blocks, observed)
+    else:
+        source = PrecomputedSource(data.blocks, names, observed)
+    like = detached(source.like[:0, ...])  # a view would keep all of X in memory
+    given = row_weights, scale_rows
+    kernel_map = KernelMap(source, model.psd, *given)
+    if model.missing != "error":
+        signed = bool(getattr(model, "signed", False))
+        options = model.psd, model.missing, signed
+        kernel_map = CompletedKernelMap(source, *options, *given)
+    return RowMap(kernel_map, like, views, positions)
+
+
+def read_weighted_rows(
+    model: Any, X: Any, y: Any, sample_weight: Any, groups: Any
+) -> tuple[RowMap, np.ndarray, RowDesign]:
+    """The rows that count, their targets, and their weights and groups."""
+    owner, read = type(model).__name__, read_views(model, X)
+    targets = check_targets(model, X, y)
+    codes = read_groups(groups, len(targets), owner)
+    labels = targets if is_classifier(model) else None
+    class_weight = getattr(model, "class_weight", None)
+    keep, weights = read_row_weights(X, labels, sample_weight, class_weight, owner)
+    if keep is not None:
+        targets = targets[keep]
+        codes = None if codes is None else read_groups(codes[keep], len(keep), owner)
+    require_enough(model, targets)
+    rows = map_rows(model, read, weights, keep)
+    return rows, targets, RowDesign(len(targets), weights, codes)
 
 
 def read_kernels(

@@ -118,7 +118,7 @@ def choose_weights(
     bank: DenseBank,
     target: Array,
     criterion: Callable[[Any], Criterion],
-    callback: Callback,
+    callback: Callback | None,
     design: RowDesign,
     learnable: bool = True,
 ) -> Choice:
@@ -147,7 +147,7 @@ def search_norms(
     first_alpha: float | str,
     judge: Judge,
     criterion: Callable[[Any], Criterion],
-    callback: Callback,
+    callback: Callback | None,
 ) -> Choice:
     """Solve for the weights at ``first_alpha``, settle alpha, and compare norms."""
     compare = options.norm == "loo"
@@ -168,7 +168,7 @@ def _solved(
     norm: float,
     alpha: float | str,
     criterion: Callable[[Any], Criterion],
-    callback: Callback,
+    callback: Callback | None,
 ) -> Choice:
     """The weights at one norm; the criterion's workspace is freed on return."""
     learned = isinstance(alpha, str)
@@ -192,7 +192,7 @@ def _solved(
 
 
 def _direct_loo(
-    options: LearnerOptions, bank: DenseBank, target: Array, callback: Callback
+    options: LearnerOptions, bank: DenseBank, target: Array, callback: Callback | None
 ) -> Choice:
     result = learn(bank, target, max_iter=options.max_iter or 200, callback=callback)
     certificate = Certificate(
@@ -231,6 +231,25 @@ def split_learned(
 
 
 @dataclass(frozen=True)
+class FoldScore:
+    """What folds in which everything is learned anew say about new rows.
+
+    Attributes
+    ----------
+    score : float
+        Accuracy, or R^2, on held-out rows.
+    standard_error : float
+        Its standard error.
+    temperature : float
+        Divides the log odds of class Gaussians: the smallest log loss of held-out rows.
+    """
+
+    score: float
+    standard_error: float
+    temperature: float = 1.0
+
+
+@dataclass(frozen=True)
 class Fitted:
     """Weights and coefficients, from kernels between rows or from moments."""
 
@@ -241,6 +260,7 @@ class Fitted:
     classes: np.ndarray | None = None  # (k,), for a discriminant, like the Gaussians
     gaussians: ClassGaussians | None = None
     intercept: Array | None = None  # (n_outputs,), for a regression
+    folds: FoldScore | str | None = None  # on held-out rows, or why there is none
 
 
 @dataclass(frozen=True)

@@ -62,13 +62,18 @@ class MarginFit:
 
 
 def learn_margin(
-    model: Any, bank: DenseBank, signs: np.ndarray, callback: Callback
+    model: Any,
+    bank: DenseBank,
+    signs: np.ndarray,
+    row_weights: np.ndarray | None,
+    callback: Callback,
 ) -> MarginFit:
     """Weights shared by all columns of ``signs`` (n, c), and their functions."""
-    criterion = Margin(bank, from_numpy(signs, bank.like), model.margin, model.C)
+    home = from_numpy(signs, bank.like)
+    criterion = Margin(bank, home, model.margin, model.C, row_weights)
     weight_set: WeightSet
     if model.signed:
-        weight_set = SignedSum(bank, bound=float(model.weight_bound))
+        weight_set = SignedSum(bank, float(model.weight_bound), row_weights)
     else:
         weight_set = weight_set_of_norm(float(model.norm), fixed=model.C != "learn")
     solution = solve(
@@ -81,7 +86,8 @@ def learn_margin(
     )
     if not np.isfinite(solution.value):
         raise ValueError(f"{type(model).__name__}: {solution.status}")
-    certificate = Certificate.of(solution, _problem(model))
+    weighted = "" if row_weights is None else ", weighted rows"
+    certificate = Certificate.of(solution, _problem(model) + weighted)
     if solution.method == "newton" and not is_numpy(bank.like):
         moved = "solver='newton' trained its support vector machines on the CPU"
         certificate = certificate.with_remarks([moved])

@@ -11,7 +11,6 @@ import numpy as np
 from scipy.sparse import issparse
 
 from kernelweave.exceptions import KernelWarning, MemoryRefusedError
-from kernelweave.fits.rows import RowDesign
 from kernelweave.kernels.features.recipe import FeatureReport
 from kernelweave.kernels.moments import ChunkRecipe, Moments, RowAccumulator
 from kernelweave.models.shared.base import Progress
@@ -19,11 +18,9 @@ from kernelweave.models.shared.inputs import (
     Rule,
     boolean,
     check_parameters,
-    check_targets,
     one_of,
     positive,
-    read_row_design,
-    read_rows,
+    read_weighted_rows,
     require_enough,
     whole,
 )
@@ -147,12 +144,9 @@ def read_training(
     why = why_features(model, X)
     if why is None:
         try:
-            used = read_row_design(model, X, y, sample_weight, groups)
-            X_used, y_used, row_weights, group_codes = used
-            rows = read_rows(model, X_used, row_weights)
-            targets = check_targets(model, X_used, y_used)
-            require_enough(model, targets)
-            design = RowDesign(len(targets), row_weights, group_codes)
+            rows, targets, design = read_weighted_rows(
+                model, X, y, sample_weight, groups
+            )
             bank = rows.kernels(progress)
             why = f"kernels between all {len(targets):,} rows fit into memory"
             report = FeatureReport("kernels", why)
@@ -190,6 +184,7 @@ def train(
     trained: Trained = model._learn(rows, progress.iteration)
     if model.interactions != "auto" or not _may_interact(rows):
         return trained
+    del rows  # the kernels, before they are computed again
     progress.say(1, "once more, with products of the kernels of different views")
     other = type(model)(**{**model.get_params(deep=False), "interactions": True})
     with warnings.catch_warnings():  # the views' own were issued the first time

@@ -1,0 +1,380 @@
+"""The learned weights as a table, and as a bar chart."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any, Literal
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from kernelweave.inspection._figure import COLORS, GREY, axes
+
+__all__ = ["KernelWeightsDisplay", "fitted_model", "to_csv", "weights_table"]
+
+#: Height of a row of the plot in inches.
+ROW_HEIGHT = 0.24
+#: Space above a view, in rows.
+VIEW_GAP = 0.45
+
+
+def weights_table(model: Any) -> list[dict[str, Any]]:
+    """List the kernels of a fitted model with their weights.
+
+    Parameters
+    ----------
+    model : estimator
+        Fitted estimator of this package, or a Pipeline or search that ends in one.
+
+    Returns
+    -------
+    rows : list of dict
+        One row per kernel, in the order of ``kernel_weights_``: ``view``, ``kernel``,
+        ``weight``, ``share`` (of the sum of all weights, so that shares sum to one) and
+        ``view_weight`` (the sum over the view). ``pandas.DataFrame(rows)`` converts
+        them to a DataFrame.
+
+    Examples
+    --------
+    >>> from kernelweave import KernelFDA
+    >>> from kernelweave.datasets import load_breast_cancer_views
+    >>> from kernelweave.inspection import weights_table
+    >>> cancer = load_breast_cancer_views()
+    >>> model = KernelFDA(cancer.views).fit(cancer.data[:100], cancer.target[:100])
+    >>> row = weights_table(model)[0]
+    >>> row["view"], row["kernel"], round(row["share"], 3)
+    ('mean', 'centred Linear()', 0.056)
+    """
+    model = fitted_model(model)
+    total = float(np.sum(model.kernel_weights_))
+    return [
+        {
+            "view": view,
+            "kernel": name.removeprefix(f"{view}: "),
+            "weight": float(weight),
+            "share": float(weight) / total,
+            "view_weight": model.view_weights_[view],
+        }
+        for view, name, weight in zip(
+            model.kernel_map_.view_names,
+            model.kernel_names_,
+            model.kernel_weights_,
+            strict=True,
+        )
+    ]
+
+
+def to_csv(rows: Sequence[Mapping[str, Any]], path: str | PathLike[str]) -> None:
+    """Write rows such as those of :func:`weights_table` to a CSV file.
+
+    Parameters
+    ----------
+    rows : sequence of dict
+        Rows with the same keys; the keys become the header.
+    path : str or path
+        The file; it is replaced if it exists.
+    """
+    if not rows:
+        raise ValueError("there are no rows to write")
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def fitted_model(estimator: Any) -> Any:
+    """The fitted estimator of this package inside a Pipeline or search."""
+    if hasattr(estimator, "best_estimator_"):
+        return fitted_model(estimator.best_estimator_)
+    if hasattr(estimator, "steps"):
+        return fitted_model(estimator.steps[-1][1])
+    check_is_fitted(estimator)
+    if not hasattr(estimator, "kernel_weights_"):
+        raise TypeError(
+            "expected a fitted estimator of kernelweave, or a Pipeline or search that "
+            f"ends in one; got {type(estimator).__name__}, which has no kernel weights"
+        )
+    return estimator
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A bar: a view, one of its kernels, or a sum of those not shown individually."""
+
+    kind: Literal["view", "kernel", "rest", "others"]
+    label: str
+    weight: float
+    view: str | None = None
+
+    @property
+    def length(self) -> float:
+        """Length of the bar: 0 for a sum over views, which would dwarf the rest."""
+        summed = self.view is None and self.kind in ("rest", "others")
+        return 0.0 if summed else self.weight
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class KernelWeightsDisplay:
+    """Horizontal bars of kernel weights, grouped by view, the heaviest view first.
+
+    A dark bar is the total weight of a view, the light bars below it are its kernels,
+    and the numbers are shares of the sum of all weights. Kernels of weight zero are
+    only counted, and if there are more than ``max_rows`` rows, only the heaviest
+    kernels are shown individually.
+
+    Parameters
+    ----------
+    weights : array-like of shape (p,)
+        Kernel weights.
+    kernel_names : list of str of length p
+        Name of each kernel.
+    view_names : list of str of length p
+        The view each kernel belongs to.
+    title : str, default=None
+        Title of the plot.
+
+    Attributes
+    ----------
+    ax_, figure_ : matplotlib Axes and Figure
+        The axes and figure of the plot.
+    bars_ : matplotlib BarContainer
+        The bars, from top to bottom.
+    texts_ : list of matplotlib Text
+        The shares next to the bars.
+
+    See Also
+    --------
+    weights_table : The weights as a table.
+
+    Examples
+    --------
+    >>> from kernelweave import MultipleKernelFDA
+    >>> from kernelweave.datasets import load_breast_cancer_views
+    >>> from kernelweave.inspection import KernelWeightsDisplay
+    >>> cancer = load_breast_cancer_views()
+    >>> model = MultipleKernelFDA(cancer.views, norm=1)
+    >>> model = model.fit(cancer.data[::3], cancer.target[::3])
+    >>> display = KernelWeightsDisplay.from_estimator(model)
+    >>> display.figure_.savefig("weights.png")  # doctest: +SKIP
+    """
+
+    weights: Any
+    kernel_names: Sequence[str]
+    view_names: Sequence[str]
+    title: str | None = None
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, *, ax: Any = None, max_rows: int = 30
+    ) -> KernelWeightsDisplay:
+        """Draw the weights of a fitted model.
+
+        Parameters
+        ----------
+        estimator : estimator
+            Fitted estimator of this package, or a Pipeline or search that ends in one.
+        ax : matplotlib Axes, default=None
+            Axes to draw in; None creates a new figure.
+        max_rows : int, default=30
+            Maximum number of bars.
+
+        Returns
+        -------
+        display : KernelWeightsDisplay
+            The plot.
+        """
+        model = fitted_model(estimator)
+        display = cls(
+            weights=model.kernel_weights_,
+            kernel_names=model.kernel_names_,
+            view_names=model.kernel_map_.view_names,
+            title=_title(model),
+        )
+        return display.plot(ax=ax, max_rows=max_rows)
+
+    def plot(self, ax: Any = None, *, max_rows: int = 30) -> KernelWeightsDisplay:
+        """Draw the weights.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Axes to draw in; None creates a new figure, tall enough for the bars.
+        max_rows : int, default=30
+            Maximum number of bars.
+
+        Returns
+        -------
+        display : KernelWeightsDisplay
+            The plot.
+        """
+        if max_rows < 4:
+            raise ValueError(f"max_rows must be at least 4; got {max_rows!r}")
+        weights = np.asarray(self.weights, dtype=float)
+        views = _by_weight(weights, self.view_names)
+        grouped = any(len(members) > 1 for members in views.values())
+        rows = self._rows(weights, views, grouped, max_rows)
+        heights = _positions(rows)
+        size = 1.1 + ROW_HEIGHT * (heights[-1] + 1)
+        ax = axes("KernelWeightsDisplay.plot", ax, 7.0, size)
+        colors: dict[str | None, str] = {None: GREY if grouped else COLORS[0]}
+        colors.update(zip(views, COLORS[:6], strict=False))  # the heaviest views
+        self.bars_ = ax.barh(
+            heights,
+            [row.length for row in rows],
+            height=[0.85 if row.kind == "view" else 0.6 for row in rows],
+            color=[colors.get(row.view, GREY) for row in rows],
+        )
+        ax.set_yticks(heights, [_shortened(row.label) for row in rows], fontsize=8)
+        total = float(weights.sum())
+        self.texts_ = [
+            _finish_row(ax, row, height, bar, label, total)
+            for row, height, bar, label in zip(
+                rows, heights, self.bars_, ax.get_yticklabels(), strict=True
+            )
+        ]
+        ax.tick_params(axis="y", length=0)
+        ax.set_ylim(heights[-1] + 0.7, -0.7)
+        largest = max(row.length for row in rows)
+        ax.set_xlim(0, 1.15 * largest if largest > 0 else 1)
+        ax.set_xlabel("weight")
+        if self.title:
+            ax.set_title(self.title, fontsize=10, loc="left")
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+    def _rows(
+        self,
+        weights: np.ndarray,
+        views: dict[str, list[int]],
+        grouped: bool,
+        max_rows: int,
+    ) -> list[_Row]:
+        """The rows, with as many individual kernels as ``max_rows`` allows."""
+        ranking = np.argsort(-weights, kind="stable").tolist()
+        rows: list[_Row] = []
+        for n_shown in range(np.count_nonzero(weights), -1, -1):
+            shown = set(ranking[:n_shown])
+            if grouped:
+                rows = self._grouped_rows(weights, views, shown, max_rows // 3)
+            else:
+                names = [self.kernel_names[i] for i in ranking]
+                rows = _kernel_rows(weights, ranking, names, shown, None)
+            if len(rows) <= max_rows:
+                break
+        return rows
+
+    def _grouped_rows(
+        self,
+        weights: np.ndarray,
+        views: dict[str, list[int]],
+        shown: set[int],
+        max_views: int,
+    ) -> list[_Row]:
+        """One row per view, followed by the rows of its kernels."""
+        rows: list[_Row] = []
+        for view, members in list(views.items())[:max_views]:
+            total = float(weights[members].sum())
+            if len(members) == 1:
+                rows.append(_Row("view", self.kernel_names[members[0]], total, view))
+                continue
+            rows.append(_Row("view", view, total, view))
+            if shown.isdisjoint(members):
+                continue
+            names = [self.kernel_names[i].removeprefix(f"{view}: ") for i in members]
+            short = [name.rpartition(" > ")[2] for name in names]  # no transformers
+            names = short if len(set(short)) == len(short) else names
+            rows += _kernel_rows(weights, members, names, shown, view)
+        others = list(views.values())[max_views:]
+        if others:
+            total = float(sum(weights[members].sum() for members in others))
+            zero = " of weight 0" if total == 0 else ""
+            rows.append(_Row("others", f"{len(others)} more views{zero}", total))
+        return rows
+
+
+def _finish_row(
+    ax: Any, row: _Row, height: float, bar: Any, label: Any, total: float
+) -> Any:
+    """Style the bar and the label of a row, and write its share of ``total``."""
+    is_view = row.kind == "view"
+    bar.set_alpha(1.0 if is_view or row.view is None else 0.55)
+    if row.kind in ("rest", "others"):
+        bar.set(hatch="////", facecolor="white", edgecolor=bar.get_facecolor())
+        label.set(style="italic", color="#4D4D4D")
+    elif is_view:
+        label.set(fontweight="bold", fontsize=9)
+    nothing = row.kind == "rest" and not row.weight
+    return ax.annotate(
+        "" if nothing else _percent(row.weight / total),
+        (row.length, height),
+        xytext=(4, 0),
+        textcoords="offset points",
+        va="center",
+        fontsize=9 if is_view else 8,
+        fontweight="bold" if is_view else "normal",
+        color="black" if is_view else "#4D4D4D",
+    )
+
+
+def _by_weight(weights: np.ndarray, view_names: Sequence[str]) -> dict[str, list[int]]:
+    """The kernels of each view, with views and kernels sorted by decreasing weight."""
+    members: dict[str, list[int]] = {}
+    for i in np.argsort(-weights, kind="stable"):
+        members.setdefault(view_names[int(i)], []).append(int(i))
+    return dict(sorted(members.items(), key=lambda item: -weights[item[1]].sum()))
+
+
+def _kernel_rows(
+    weights: np.ndarray,
+    members: list[int],
+    names: list[str],
+    shown: set[int],
+    view: str | None,
+) -> list[_Row]:
+    """A row for each member that is shown, and one for all others if there are any."""
+    rows = [
+        _Row("kernel", name, float(weights[i]), view)
+        for i, name in zip(members, names, strict=True)
+        if i in shown
+    ]
+    rest = [i for i in members if i not in shown]
+    if rest:
+        n_zero = sum(weights[i] == 0 for i in rest)
+        parts = [f"{len(rest) - n_zero} more"] if n_zero < len(rest) else []
+        parts += [f"{n_zero} of weight 0"] if n_zero else []
+        rows.append(_Row("rest", " + ".join(parts), float(weights[rest].sum()), view))
+    return rows
+
+
+def _positions(rows: list[_Row]) -> np.ndarray:
+    """Vertical positions (m,), with a gap above each view if kernels are shown."""
+    grouped = any(row.kind == "kernel" for row in rows)
+    above = [VIEW_GAP if row.kind in ("view", "others") else 0.0 for row in rows]
+    return np.arange(len(rows)) + grouped * (np.cumsum(above) - above[0])
+
+
+def _percent(share: float) -> str:
+    if share == 0:
+        return "0"
+    if share < 0.001:
+        return "<0.1 %"
+    return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.1f} %"
+
+
+def _shortened(label: str, length: int = 40) -> str:
+    return label if len(label) <= length else f"{label[: length - 1]}…"
+
+
+def _title(model: Any) -> str:
+    """What is known about the weights of a fitted model."""
+    certificate = getattr(model, "certificate_", None)
+    if certificate is None:
+        return "Uniform kernel weights"
+    if certificate.stationarity is not None:
+        return f"Kernel weights, stationary to {certificate.stationarity:.1e}"
+    if certificate.gap <= 0:
+        return "Kernel weights, optimal"
+    return f"Kernel weights, within {certificate.gap:.1e} of the optimum"

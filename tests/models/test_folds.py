@@ -1,0 +1,121 @@
+"""``cv_score_`` is that of cross-validation in which everything is learned anew."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.metrics import log_loss
+from sklearn.model_selection import (
+    GroupKFold,
+    KFold,
+    LeaveOneGroupOut,
+    StratifiedKFold,
+)
+
+from kernelweave import KernelFDA, MultipleKernelFDA, MultipleKernelRidge
+from kernelweave.kernels import RBF, Linear
+
+#: Kernels with given parameters: the same on all rows and on those of a fold.
+VIEWS = [("a", [RBF(gamma=0.2), Linear()], [0, 1, 2]), ("b", RBF(gamma=0.1), [3, 4, 5])]
+N = 60
+CLASSIFIERS = {
+    "uniform": KernelFDA(VIEWS),
+    "default": MultipleKernelFDA(VIEWS),
+    "l1-learn": MultipleKernelFDA(VIEWS, norm=1, alpha="learn"),
+    "within": MultipleKernelFDA(VIEWS, norm=2, alpha=0.1, scatter="within"),
+    "loo": MultipleKernelFDA(VIEWS, objective="loo"),
+}
+
+
+@pytest.fixture
+def data(rng):
+    codes = rng.permutation(np.arange(N) % 3)
+    X = rng.normal(size=(N, 6))
+    X[:, 0] += codes
+    return X, np.array(["x", "y", "z"])[codes]
+
+
+@pytest.mark.parametrize("name", CLASSIFIERS)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_accuracy_is_that_of_refits(data, rng, name, weighted):
+    (X, y), model = data, CLASSIFIERS[name]
+    if weighted and name in ("within", "loo"):
+        pytest.skip("takes no weights")
+    weights = rng.uniform(0.3, 3.0, N) if weighted else np.ones(N)
+    given = {"sample_weight": weights} if weighted else {}
+    found = model.set_params(cv=5).fit(X, y, **given)
+    right = np.zeros(N)
+    for train, test in StratifiedKFold(5, shuffle=True, random_state=0).split(X, y):
+        own = {"sample_weight": weights[train]} if weighted else {}
+        refit = model.__class__(**{**model.get_params(deep=False), "cv": None})
+        right[test] = refit.fit(X[train], y[train], **own).predict(X[test]) == y[test]
+    score = np.average(right, weights=weights)
+    assert found.cv_score_ == pytest.approx(score, abs=1e-12)
+    error = np.sqrt(np.sum((weights * (right - score)) ** 2)) / np.sum(weights)
+    assert found.cv_standard_error_ == pytest.approx(error, abs=1e-12)
+
+
+def test_r2_is_that_of_refits(data, rng):
+    X, _ = data
+    y = X[:, :2] + rng.normal(size=(N, 2))
+    model = MultipleKernelRidge(VIEWS, tol=1e-4).fit(X, y)
+    wrong, spread = np.zeros((2, N, 2))
+    for train, test in KFold(5, shuffle=True, random_state=0).split(X):
+        refit = MultipleKernelRidge(VIEWS, tol=1e-4, cv=None).fit(X[train], y[train])
+        wrong[test] = (y[test] - refit.predict(X[test])) ** 2
+        spread[test] = (y[test] - y[train].mean(axis=0)) ** 2
+    score = np.mean(1 - wrong.sum(axis=0) / spread.sum(axis=0))
+    assert model.cv_score_ == pytest.approx(score, abs=1e-8)
+    assert 0 < model.cv_standard_error_ < 0.3
+
+
+def test_splitters_and_groups(data):
+    X, y = data
+    groups = np.arange(N) // 4
+    by_groups = KernelFDA(VIEWS, cv=LeaveOneGroupOut()).fit(X, y, groups=groups)
+    right = np.zeros(N)
+    for train, test in LeaveOneGroupOut().split(X, y, groups):
+        refit = KernelFDA(VIEWS, cv=None).fit(X[train], y[train], groups=groups[train])
+        right[test] = refit.predict(X[test]) == y[test]
+    assert by_groups.cv_score_ == pytest.approx(np.mean(right))
+    # a number of folds keeps groups together
+    few = KernelFDA(VIEWS, cv=GroupKFold(2)).fit(X, y, groups=groups)
+    assert 0 <= few.cv_score_ <= 1
+    assert KernelFDA(VIEWS, cv=100).fit(X, y, groups=groups).cv_score_ > 1 / 3
+
+
+def test_temperature_keeps_labels_and_lowers_the_log_loss_of_noise(rng):
+    views = [(f"v{i}", RBF(gamma=0.1), [i, i + 1, i + 2]) for i in range(12)]
+    losses = np.zeros((5, 2))
+    for draw in range(len(losses)):
+        y = np.arange(40) % 2
+        X, new = rng.normal(size=(40, 14)), rng.normal(size=(300, 14))
+        labels = rng.integers(0, 2, 300)
+        cold = MultipleKernelFDA(views, norm=1, cv=None).fit(X, y)
+        warm = MultipleKernelFDA(views, norm=1).fit(X, y)
+        assert warm.gaussians_.temperature >= 1
+        np.testing.assert_array_equal(warm.predict(new), cold.predict(new))
+        for j, model in enumerate((cold, warm)):
+            losses[draw, j] = log_loss(labels, model.predict_proba(new))
+    without, with_folds = losses.mean(axis=0) - np.log(2)
+    assert with_folds < min(without, 0.2)
+
+
+@pytest.mark.parametrize("value", [1, 0, -3, 2.5, "five"])
+def test_cv_is_checked(data, value):
+    with pytest.raises(ValueError, match="cv"):
+        KernelFDA(cv=value).fit(*data)
+
+
+def test_without_folds_there_is_no_score(data):
+    model = MultipleKernelFDA(VIEWS, cv=None).fit(*data)
+    assert not hasattr(model, "cv_score_")
+    assert model.gaussians_.temperature == 1.0
+
+
+def test_classes_of_one_row_count_as_errors(rng):
+    X = rng.normal(size=(20, 6))
+    y = np.r_[np.zeros(10), np.ones(9), 2].astype(int)
+    X[:, 0] += 20 * y
+    model = KernelFDA(VIEWS).fit(X, y)
+    assert model.cv_score_ == pytest.approx(19 / 20)

@@ -1,0 +1,338 @@
+"""``sample_weight`` and ``class_weight``: repeated rows, rows left out, balance."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import sklearn
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.model_selection import cross_validate
+from sklearn.svm import SVC
+
+from kernelweave import KernelAlignment, MultipleKernelSVC, TransductiveKernelSVC
+from kernelweave._array import to_numpy
+from kernelweave.kernels import RBF, Linear
+from kernelweave.models.shared.inputs import read_row_weights
+
+#: Fixed widths: "auto" kernels would fit theirs to the rows, repeated or not.
+VIEWS = [
+    ("a", [Linear(), RBF(gamma=0.3)], slice(0, 3)),
+    ("b", [RBF(gamma=0.1), RBF(gamma=0.05)], slice(3, 6)),
+]
+MARGINS = {
+    "l1": {"C": 0.7},
+    "l2": {"margin": "l2", "C": 2.0},
+    "hard": {"margin": "hard"},
+    "learn": {"margin": "l2", "C": "learn"},
+}
+every_margin = pytest.mark.parametrize("margin", MARGINS.values(), ids=MARGINS)
+
+
+@pytest.fixture
+def data(rng):
+    """Rows of three overlapping classes, whole-number weights, each copy's row."""
+    n = 24
+    y = np.arange(n) % 3
+    X = rng.normal(size=(n, 6)) + 0.8 * rng.normal(size=(3, 6))[y]
+    weights = rng.integers(1, 5, n)
+    return X, y, weights, np.repeat(np.arange(n), weights)
+
+
+def assert_same(found, expected, X, atol):
+    """Two fits agree in weights, C, decision values and certificate."""
+    assert found.certificate_.converged and expected.certificate_.converged
+    assert_allclose(found.kernel_weights_, expected.kernel_weights_, atol=atol)
+    assert_allclose(1 / found.C_, 1 / expected.C_, atol=atol)
+    assert_allclose(found.margin_, expected.margin_, rtol=10 * atol)
+    scores = expected.decision_function(X)
+    size = np.max(np.abs(scores))
+    assert_allclose(found.decision_function(X), scores, atol=10 * atol * size)
+    for name in ("value", "lower_bound"):
+        values = (getattr(m.certificate_, name) for m in (found, expected))
+        assert next(values) == pytest.approx(next(values), rel=3 * found.tol)
+
+
+@every_margin
+@pytest.mark.parametrize("solver", ["interior_point", "newton"])
+@pytest.mark.parametrize("norm", [1, 2])
+def test_whole_number_weights_are_repeated_rows(data, margin, solver, norm):
+    X, y, weights, copies = data
+    model = MultipleKernelSVC(VIEWS, **margin, norm=norm, solver=solver, tol=1e-8)
+    found = sklearn.clone(model).fit(X, y, weights)
+    expected = sklearn.clone(model).fit(X[copies], y[copies])
+    # Values are accurate to 1e-8, points to its square root.
+    assert_same(found, expected, X, atol=1e-3)
+    assert "weighted rows" in found.certificate_.problem
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        MultipleKernelSVC(VIEWS, weights="per_class", tol=1e-8),
+        MultipleKernelSVC(VIEWS, class_weight="balanced", tol=1e-8),
+        MultipleKernelSVC(VIEWS, class_weight={0: 3.0, 2: 0.5}, tol=1e-8),
+        MultipleKernelSVC(VIEWS, signed=True, tol=1e-5),
+        MultipleKernelSVC(VIEWS, solver="cutting_plane", tol=1e-5, max_iter=500),
+        TransductiveKernelSVC(VIEWS, signed=False, tol=1e-8),
+    ],
+    ids=["per_class", "balanced", "dict", "signed", "cutting", "transductive"],
+)
+def test_settings_with_repeated_rows(data, model):
+    X, y, weights, copies = data
+    if isinstance(model, TransductiveKernelSVC):
+        y = np.where(np.arange(len(y)) % 4, y, -1)
+    found = sklearn.clone(model).fit(X, y, weights)
+    expected = sklearn.clone(model).fit(X[copies], y[copies])
+    assert_same(found, expected, X, atol=2e-3)
+    if isinstance(model, TransductiveKernelSVC):
+        assert_array_equal(found.transduction_[copies], expected.transduction_)
+
+
+@pytest.mark.parametrize(
+    ("options", "target"),
+    [
+        ({}, "two"),
+        ({}, "numbers"),
+        ({"signed": True}, "three"),
+        ({"method": "independent"}, "three"),
+    ],
+)
+def test_alignment_with_repeated_rows(data, rng, options, target):
+    X, y, weights, copies = data
+    y = {"two": y == 1, "three": y, "numbers": rng.normal(size=(len(y), 2)) + X[:, :2]}
+    y = y[target]
+    model = KernelAlignment(VIEWS, output="features", **options)
+    found = sklearn.clone(model).fit(X, y, sample_weight=weights)
+    expected = sklearn.clone(model).fit(X[copies], y[copies])
+    atol = 1e-4 if "signed" in options else 1e-7
+    assert_allclose(found.kernel_weights_, expected.kernel_weights_, atol=atol)
+    assert_allclose(found.alignment_, expected.alignment_, rtol=1e-7)
+    assert_allclose(found.kernel_alignments_, expected.kernel_alignments_, rtol=1e-7)
+    plain = sklearn.clone(model).fit(X, y)
+    assert np.abs(plain.alignment_ - found.alignment_) > 1e-3
+    # the features have the same leading directions
+    few = sklearn.clone(model).set_params(n_components=3)
+    Z = sklearn.clone(few).fit(X, y, sample_weight=weights).transform(X)
+    expected_Z = sklearn.clone(few).fit(X[copies], y[copies]).transform(X)
+    kernel = expected_Z @ expected_Z.T
+    size = np.max(np.abs(kernel))
+    assert_allclose(Z @ Z.T, kernel, atol=max(50 * atol, 1e-6) * size)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        MultipleKernelSVC([("all", "auto", slice(None))], tol=1e-7),
+        TransductiveKernelSVC([("all", "auto", slice(None))], signed=False),
+        KernelAlignment(),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+@pytest.mark.parametrize("frame", [False, True])
+def test_weight_zero_leaves_a_row_out(data, model, frame):
+    """Also out of the kernel parameters: the widths of "auto" kernels."""
+    X, y, _, _ = data
+    X = X.copy()
+    X[::5] *= 100.0
+    weights = np.ones(len(y))
+    weights[::5] = 0.0
+    expected = sklearn.clone(model).fit(X[weights > 0], y[weights > 0])
+    given = X
+    if frame:
+        given = pytest.importorskip("pandas").DataFrame(X).add_prefix("x")
+    found = sklearn.clone(model).fit(given, y, sample_weight=weights)
+    assert_array_equal(found.kernel_weights_, expected.kernel_weights_)
+    ask = "transform" if hasattr(model, "transform") else "decision_function"
+    assert_array_equal(getattr(found, ask)(given), getattr(expected, ask)(X))
+
+
+def test_transduction_labels_the_rows_left_out(data):
+    X, y, _, _ = data
+    partly, weights = np.where(np.arange(len(y)) % 4, y, -1), np.ones(len(y))
+    weights[[0, 1, 4, 5]] = 0.0
+    model = TransductiveKernelSVC(VIEWS, signed=False).fit(X, partly, weights)
+    assert model.transduction_.shape == y.shape
+    assert model.kernel_.shape == (len(y) - 4, len(y) - 4)
+    assert_array_equal(model.transduction_[partly >= 0], y[partly >= 0])
+    unlabelled = partly < 0
+    assert_array_equal(model.transduction_[unlabelled], model.predict(X)[unlabelled])
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_balanced_machines_are_those_of_scikit_learn(rng, k):
+    """SVC(class_weight="balanced") on the learned kernel has the same function."""
+    y = np.repeat(np.arange(k), [40, 8, 12][:k])
+    X = rng.normal(size=(len(y), 6)) + rng.normal(size=(k, 6))[y]
+    model = MultipleKernelSVC(VIEWS, C=0.7, class_weight="balanced", tol=1e-8)
+    model.fit(X, y)
+    kernel_map, weights = model.kernel_map_, to_numpy(model.kernel_weights_)
+    kernel = kernel_map.cross([X[:, :3], X[:, 3:]], weights)
+    scores = np.reshape(model.decision_function(X), (len(y), -1))
+    each = len(y) / (k * np.bincount(y))
+    for c, found in enumerate(scores.T):
+        target = y == (1 if k == 2 else c)
+        if k == 2:
+            svc = SVC(C=0.7, kernel="precomputed", class_weight="balanced", tol=1e-8)
+            svc.fit(kernel, target)
+        else:  # one against the rest, with the weights of the k classes
+            svc = SVC(C=0.7, kernel="precomputed", tol=1e-8)
+            svc.fit(kernel, target, sample_weight=each[y])
+        assert_allclose(found, svc.decision_function(kernel), atol=1e-3)
+
+
+@pytest.mark.parametrize("margin", ["l1", "l2"])
+def test_a_common_factor_is_a_factor_of_C(data, margin):
+    X, y, weights, _ = data
+    model = MultipleKernelSVC(VIEWS, margin=margin, C=0.02, tol=1e-8)
+    found = sklearn.clone(model).fit(X, y, sample_weight=50.0 * weights)
+    expected = sklearn.clone(model).set_params(C=1.0).fit(X, y, sample_weight=weights)
+    assert_allclose(found.kernel_weights_, expected.kernel_weights_, atol=1e-7)
+    assert_allclose(found.decision_function(X), expected.decision_function(X))
+    # one number for all rows
+    scalar = sklearn.clone(model).fit(X, y, sample_weight=50.0)
+    plain = sklearn.clone(model).set_params(C=1.0).fit(X, y)
+    assert_allclose(scalar.decision_function(X), plain.decision_function(X), atol=1e-6)
+
+
+def test_weights_of_one_change_nothing(data):
+    X, y, _, _ = data
+    plain = MultipleKernelSVC(VIEWS).fit(X, y)
+    ones = MultipleKernelSVC(VIEWS).fit(X, y, sample_weight=np.ones(len(y)))
+    assert_array_equal(plain.decision_function(X), ones.decision_function(X))
+    # every class has the same number of rows
+    same = MultipleKernelSVC(VIEWS, class_weight="balanced").fit(X, y)
+    assert_array_equal(plain.decision_function(X), same.decision_function(X))
+
+
+@pytest.mark.parametrize("missing", ["zero", "available"])
+def test_rows_that_lack_a_view(data, missing):
+    X, y, weights, copies = data
+    X = X.copy()
+    X[3::6, :3] = np.nan
+    model = MultipleKernelSVC(VIEWS, missing=missing, tol=1e-8)
+    found = sklearn.clone(model).fit(X, y, weights)
+    expected = sklearn.clone(model).fit(X[copies], y[copies])
+    if missing == "zero":
+        assert_same(found, expected, X, atol=1e-3)
+    else:  # completed kernels are clipped over the distinct rows, or over the copies
+        assert_allclose(found.kernel_weights_, expected.kernel_weights_, atol=0.1)
+
+
+def test_precomputed_kernels(data):
+    X, y, weights, copies = data
+    K = X @ X.T
+    model = MultipleKernelSVC("precomputed", tol=1e-8)
+    found = sklearn.clone(model).fit(K, y, weights)
+    expected = sklearn.clone(model).fit(K[copies][:, copies], y[copies])
+    scores = found.decision_function(K), expected.decision_function(K[:, copies])
+    assert_allclose(*scores, atol=1e-3 * np.max(np.abs(scores)))
+    weights[3] = 0
+    with pytest.raises(ValueError, match=r"1 row\(s\) have sample_weight 0.*remove"):
+        model.fit(K, y, weights)
+
+
+def test_arrays_of_other_libraries(data, xp_backend):
+    X, y, weights, _ = data
+    weights[:2] = 0
+    expected = MultipleKernelSVC(VIEWS, tol=1e-8).fit(X, y, weights)
+    model = MultipleKernelSVC(VIEWS, tol=1e-8)
+    given = xp_backend.asarray(X)
+    model.fit(given, y, xp_backend.asarray(weights.astype(float)))
+    scores = to_numpy(model.decision_function(given))
+    assert_allclose(scores, expected.decision_function(X), atol=1e-6)
+
+
+def test_weights_are_routed(data):
+    X, y, weights, _ = data
+    models = {}
+    with sklearn.config_context(enable_metadata_routing=True):
+        for asked in (True, False):
+            model = MultipleKernelSVC(VIEWS, C=0.1)
+            model.set_fit_request(sample_weight=asked)
+            model.set_score_request(sample_weight=True)
+            params = {"sample_weight": weights}
+            models[asked] = cross_validate(
+                model, X, y, params=params, cv=3, return_estimator=True
+            )["estimator"]
+    pairs = zip(models[True], models[False], strict=True)
+    for weighted, plain in pairs:
+        assert "weighted rows" in weighted.certificate_.problem
+        assert "weighted rows" not in plain.certificate_.problem
+
+
+def test_balanced_weights_find_the_rare_class(rng):
+    """With 8 % of the rows in one class, the plain machine hardly ever predicts it."""
+    y = np.r_[np.zeros(110, int), np.ones(10, int)]
+    X = rng.normal(size=(120, 6)) + 0.5 * y[:, None]
+    new = rng.normal(size=(500, 6)) + 0.5  # of the rare class
+    model = MultipleKernelSVC([("all", Linear(), slice(None))], C=0.1)
+    balanced = sklearn.clone(model).set_params(class_weight="balanced")
+    hits = [np.mean(m.fit(X, y).predict(new)) for m in (model, balanced)]
+    assert hits[1] > hits[0] + 0.3
+
+
+# Errors -------------------------------------------------------------------------------
+
+EVERY = [
+    MultipleKernelSVC(VIEWS),
+    TransductiveKernelSVC(VIEWS, signed=False),
+    KernelAlignment(VIEWS),
+]
+every_model = pytest.mark.parametrize("model", EVERY, ids=lambda m: type(m).__name__)
+
+
+def changed(index, value, n=24):
+    weights = np.ones(n)
+    weights[index] = value
+    return weights
+
+
+@every_model
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        (changed(4, -2.0), r"sample_weight of row 4 is -2"),
+        (changed(4, np.nan), r"sample_weight contains NaN"),
+        (changed(4, np.inf), r"sample_weight contains infinity"),
+        (np.ones(23), r"sample_weight.shape == \(23,\), expected \(24,\)"),
+        (np.ones((24, 2)), r"must be 1D"),
+        (np.zeros(24), r"at least one non-zero"),
+        (changed(slice(1, None, 3), 0.0), r"every row of class 1 has sample_weight 0"),
+    ],
+)
+def test_wrong_weights(data, model, weights, message):
+    X, y, _, _ = data
+    with pytest.raises(ValueError, match=message):
+        sklearn.clone(model).fit(X, y, sample_weight=weights)
+
+
+@pytest.mark.parametrize("model", EVERY[:2], ids=lambda m: type(m).__name__)
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ("even", r"'class_weight' parameter .* must be None, 'balanced' or a dict"),
+        ({0: -1.0}, r"class_weight of class 0 is -1; it must be"),
+        ({0: 1.0, 1: 0.0}, r"class_weight of class 1 is 0; it must be"),
+        ({0: np.nan}, r"class_weight of class 0 is nan"),
+        ({7: 1.0}, r"\[0, 1, 2\], are not in class_weight"),
+    ],
+)
+def test_wrong_class_weights(data, model, weights, message):
+    X, y, _, _ = data
+    with pytest.raises(ValueError, match=message):
+        sklearn.clone(model).set_params(class_weight=weights).fit(X, y)
+
+
+def test_reading_weights():
+    X, y = np.empty((5, 1)), np.array(["a", "b", "b", "b", "?"])
+    assert read_row_weights(X, y, None, None, "Model") == (None, None)
+    keep, weights = read_row_weights(X, None, [0, 1, 2, 1, 1], None, "Model")
+    assert_array_equal(keep, [1, 2, 3, 4])
+    assert_array_equal(weights, [1, 2, 1, 1])
+    # unlabelled rows have no class, and so no class weight
+    labelled = y != "?"
+    args = (X, y, None, "balanced", "Model", labelled)
+    assert_allclose(read_row_weights(*args)[1], [2, 2 / 3, 2 / 3, 2 / 3, 1])
+    # "balanced" counts rows as often as their weights say
+    args = (X, y, [3, 1, 1, 1, 7], "balanced", "Model", labelled)
+    assert_allclose(read_row_weights(*args)[1], [3, 1, 1, 1, 7])
