@@ -83,7 +83,8 @@ def configurations():
 UNLABELLED = "the check has a class -1, which marks unlabelled rows here"
 
 
-#: With fixed widths, weighted and repeated rows agree: see models/test_row_weights.py.
+#: With fixed widths, weighted and repeated rows agree: see models/test_row_weights.py
+#: and models/test_repeated_rows.py.
 COPIES = (
     "the widths of 'auto' kernels depend on the rows, each counted once whatever its "
     "weight, and optimal points are less accurate than the 1e-7 of the check"
@@ -94,7 +95,13 @@ COLUMNS = "the kernel has one column per training row, so repeated rows have mor
 def expected_failures(estimator):
     """Checks that must fail, and why: one that passes is an error as well."""
     failures = {}
-    weighted = (MultipleKernelSVC, TransductiveKernelSVC, KernelAlignment)
+    weighted = (
+        MultipleKernelSVC,
+        TransductiveKernelSVC,
+        KernelAlignment,
+        SubspaceKernel,
+        ProbabilisticKDA,
+    )
     if isinstance(estimator, weighted) and estimator.views != "precomputed":
         columns = getattr(estimator, "output", "") == "kernel"
         name = "check_sample_weight_equivalence_on_dense_data"

@@ -207,20 +207,20 @@ def as_outputs(y: np.ndarray, kind: str, owner: str) -> np.ndarray:
 
 
 def read_label_factor(
-    X: Any, y: Any, kernel: Any, owner: str
+    y: np.ndarray, kind: str, kernel: Any, owner: str, weights: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """The factor L (n, r) for the rows of X, and the classes (k,) if y holds classes.
+    """The factor L (n, r) for checked targets, and the classes (k,) if y holds classes.
 
-    ``kernel`` is the ``label_kernel`` of :class:`~kernelweave.SubspaceKernel`;
+    ``kernel`` is the ``label_kernel`` of :class:`~kernelweave.SubspaceKernel`, ``kind``
+    scikit-learn's type of target, and ``weights`` (n,) says how often each row counts;
     ``owner`` names the estimator in messages.
     """
-    y, kind = check_numbers_or_labels(X, y, owner)
     named = isinstance(kernel, str)
     if kind in ("binary", "multiclass") and not (named and kernel == "linear"):
         classes, codes = encode_labels(y, owner)
         values = classes[:, None]
         given = kernel(values, values) if callable(kernel) else kernel
-        return label_factor(codes, len(classes), given), classes
+        return label_factor(codes, len(classes), given, weights), classes
     if callable(kernel):  # of the distinct rows of outputs
         values, codes = np.unique(y.reshape(len(y), -1), axis=0, return_inverse=True)
         if len(values) < 2:
@@ -228,8 +228,8 @@ def read_label_factor(
                 f"{owner} needs at least 2 distinct rows of outputs in y; all {len(y)} "
                 f"are {values.tolist()[0]!r}"
             )
-        given = kernel(values, values)
-        return label_factor(codes.reshape(-1), len(values), given), None
+        given, codes = kernel(values, values), codes.reshape(-1)
+        return label_factor(codes, len(values), given, weights), None
     if not named or kernel == "indicator":
         raise ValueError(
             f"label_kernel={kernel!r} needs class labels, but y is {kind}; use "
@@ -237,7 +237,17 @@ def read_label_factor(
         )
     outputs = as_outputs(y, kind, owner)
     require_rows(outputs, owner)
-    return target_factor(outputs), None
+    return target_factor(outputs, weights), None
+
+
+def read_numbers_or_labels(
+    X: Any, y: Any, sample_weight: Any, owner: str
+) -> tuple[np.ndarray, str, np.ndarray | None, np.ndarray | None]:
+    """Checked targets of the rows that count, their type, these rows, their weights."""
+    y, kind = check_numbers_or_labels(X, y, owner)
+    labels = y.reshape(-1) if kind in ("binary", "multiclass") else None
+    keep, weights = read_row_weights(X, labels, sample_weight, None, owner)
+    return y if keep is None else y[keep], kind, keep, weights
 
 
 @dataclass(frozen=True)

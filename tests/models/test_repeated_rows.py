@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from kernelweave import ProbabilisticKDA
+from kernelweave import ProbabilisticKDA, SubspaceKernel
 from kernelweave.fits.predictive import PredictivePath, choose_noise
 from kernelweave.fits.ridge import class_target
 from kernelweave.fits.rows import RowDesign
@@ -104,6 +104,53 @@ def test_a_row_is_predicted_without_any_of_its_weight(rng):
     np.testing.assert_allclose(expert.grid.score(expert.tables)[0], score)
 
 
+SUBSPACES = {
+    "plain": SubspaceKernel(VIEWS, norm=1, alpha=NOISE),
+    "learned": SubspaceKernel(VIEWS, norm=2, alpha="learn"),
+    "uncorrelated": SubspaceKernel(VIEWS, norm=2, alpha=NOISE, uncorrelated=True),
+    "indicator": SubspaceKernel(VIEWS, norm=2, alpha=NOISE, label_kernel="indicator"),
+    "alignment": SubspaceKernel(VIEWS, norm=2, alpha=NOISE, method="alignment"),
+    "numbers": SubspaceKernel(VIEWS, norm=2, alpha=NOISE, label_kernel="linear"),
+}
+
+
+@pytest.mark.parametrize("model", SUBSPACES.values(), ids=SUBSPACES)
+def test_subspaces_of_repeated_rows(model, rows):
+    X, y, weights = rows
+    if model.label_kernel == "linear":
+        y = X[:, :2] ** 2
+    one = clone(model).fit(X, y, sample_weight=weights)
+    many = clone(model).fit(
+        np.repeat(X, weights, axis=0), np.repeat(y, weights, axis=0)
+    )
+    plain = clone(model).fit(X, y)
+    # Exact, but for the alignment, which ends where its slope is small enough.
+    close = 5e-3 if model.method == "alignment" else 1e-10
+    np.testing.assert_allclose(one.kernel_weights_, many.kernel_weights_, atol=1e-10)
+    np.testing.assert_allclose(one.dependence_, many.dependence_, rtol=close)
+    assert one.certificate_.value == pytest.approx(many.certificate_.value, rel=1e-10)
+    found, wanted = one.transform(X), many.transform(X)
+    size = np.max(np.abs(wanted))
+    np.testing.assert_allclose(found, wanted, atol=close * size)
+    np.testing.assert_allclose(one.embedding_, found, atol=1e-10 * size)
+    other = plain.transform(X)
+    assert np.max(np.abs(found - other)) > 0.05 * size  # 0.09 or more
+    if model.uncorrelated:  # with respect to the weights
+        covariance = found.T @ (weights[:, None] * found) / np.sum(weights)
+        assert np.max(np.abs(covariance - np.diag(np.diag(covariance)))) < 1e-8
+
+
+def test_leave_one_out_choices_with_weights_ignore_rows_of_weight_zero(rows):
+    X, y, _ = rows
+    keep = np.arange(N) % 5 > 0
+    zeros = SubspaceKernel(VIEWS).fit(X, y, sample_weight=2.0 * keep)
+    fewer = SubspaceKernel(VIEWS).fit(X[keep], y[keep], sample_weight=np.full(24, 2.0))
+    assert zeros.alpha_ == fewer.alpha_
+    assert zeros.norm_ == fewer.norm_
+    np.testing.assert_array_equal(zeros.transform(X), fewer.transform(X))
+
+
+@pytest.mark.parametrize("model", [ProbabilisticKDA(VIEWS), SubspaceKernel(VIEWS)])
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
@@ -112,7 +159,7 @@ def test_a_row_is_predicted_without_any_of_its_weight(rng):
         (np.ones(N - 1), "sample_weight.shape"),
     ],
 )
-def test_what_is_refused(weights, message, rows):
+def test_what_is_refused(model, weights, message, rows):
     X, y, _ = rows
     with pytest.raises(ValueError, match=message):
-        ProbabilisticKDA(VIEWS).fit(X, y, sample_weight=weights)
+        clone(model).fit(X, y, sample_weight=weights)
