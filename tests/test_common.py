@@ -94,6 +94,8 @@ WEIGHTED = (
     MultipleKernelSVC,
     TransductiveKernelSVC,
     KernelAlignment,
+    SubspaceKernel,
+    ProbabilisticKDA,
 )
 
 

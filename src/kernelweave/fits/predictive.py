@@ -11,6 +11,7 @@ from kernelweave._array import Array, as_float, eps, from_numpy, namespace, to_n
 from kernelweave._memory import row_chunks
 from kernelweave._tolerances import SAME_SCORE
 from kernelweave.fits.ridge import LooPath
+from kernelweave.fits.rows import RowDesign
 
 __all__ = ["NOISE_GRID", "Expert", "LooTable", "PredictivePath", "choose_noise"]
 
@@ -32,6 +33,13 @@ class PredictivePath(LooPath):
     and the log marginal likelihood of the component orthogonal to the intercept is
     ``-1/2 [ sum z^2 d / a + sum log(s + lambda) + (n - 1) log(2 pi a) ]``.
 
+    With row weights w of sum N the noise of row i has variance ``a lambda / w_i``, the
+    eigenvectors are those of ``D G D`` with ``D = diag(sqrt(w))``, and a row is left
+    out with all of its weight (:mod:`kernelweave.fits.rows`). Its target then has the
+    variance ``a / (w_i q_i)``, to which ``a lambda (1 - 1 / w_i)`` is added: the noise
+    of a new row is that of weight one. The marginal likelihood is that of N rows, with
+    ``(N - n) log lambda`` for those that are repetitions.
+
     Parameters
     ----------
     gram : array of shape (n, n)
@@ -41,15 +49,23 @@ class PredictivePath(LooPath):
     unknown : ndarray of shape (n,), optional
         Prior variance, divided by the amplitude, of the part of each row that the
         kernel leaves out, added when that row is predicted. Zero by default.
+    design : RowDesign, optional
+        Weights of the rows; the kernel is then ``D G D``. Groups are not supported.
     """
 
     def __init__(
-        self, gram: Array, target: Array, unknown: np.ndarray | None = None
+        self,
+        gram: Array,
+        target: Array,
+        unknown: np.ndarray | None = None,
+        design: RowDesign | None = None,
     ) -> None:
-        super().__init__(gram, target)
+        super().__init__(gram, target, design)
+        # Weights repeat rows: the mean is over N eigenvalues, most of which may be 0.
+        self.mean_eigenvalue *= self.n_samples / self.design.total
         self.unknown = np.zeros(self.n_samples) if unknown is None else unknown
         self.target = to_numpy(target).astype(np.float64)
-        self.intercept = np.mean(self.target, axis=0)  # (k,)
+        self.intercept = np.average(self.target, axis=0, weights=self.design.each)
 
     def grid(self) -> np.ndarray:
         """``NOISE_GRID`` in units of this kernel, with levels clear of rounding."""
@@ -77,13 +93,17 @@ class PredictivePath(LooPath):
         coef = to_numpy(coef).astype(np.float64)
         coef = coef.reshape(self.n_samples, len(noises), k).transpose(1, 0, 2)
         precision = to_numpy(self._precision(shrink)).astype(np.float64).T
-        residual = coef / precision[:, :, None]
-        return LooTable(noises, self.target, residual, precision, self.unknown)
+        weights = self.design.each
+        residual = coef / precision[:, :, None] / np.sqrt(weights)[:, None]
+        unknown = self.unknown + noises[:, None] * (1.0 - 1.0 / weights)
+        return LooTable(
+            noises, self.target, residual, precision * weights, unknown, weights
+        )
 
     def log_marginal(self, noises: np.ndarray, unit: bool = False) -> np.ndarray:
         """Log marginal likelihood (g, k), at amplitude 1 or at the best amplitude."""
         fit, log_det = self._marginal_terms(noises)
-        rank = self.n_samples - 1
+        rank = self.design.total - 1
         if unit:
             return -0.5 * (fit + log_det[:, None] + rank * np.log(2 * np.pi))
         scale = np.log(2 * np.pi * _positive(fit / rank))
@@ -91,15 +111,16 @@ class PredictivePath(LooPath):
 
     def marginal_amplitude(self, noises: np.ndarray) -> np.ndarray:
         """The amplitudes (g, k) that maximise the marginal likelihood."""
-        return self._marginal_terms(noises)[0] / (self.n_samples - 1)
+        return self._marginal_terms(noises)[0] / (self.design.total - 1)
 
     def variance_factor(self, rows: Array, norms: Array, noise: np.ndarray) -> Array:
         """Variance (m, k) of ``y(x)`` at new rows, divided by the amplitude.
 
-        ``lambda (1 + 1/n) + g(x, x) - g(x)' (G + lambda I)^-1 g(x)``: the variance of
-        the Gaussian process, including that of the intercept. Eq. 14 has the squared
-        length of the projection of x onto the training rows in place of ``g(x, x)``,
-        which away from them is too small, by the part of x outside their span.
+        ``lambda (1 + 1/N) + g(x, x) - g(x)' (G + lambda diag(1/w))^-1 g(x)``: the
+        variance of the Gaussian process, including that of the intercept. Eq. 14 has
+        the squared length of the projection of x onto the training rows in place of
+        ``g(x, x)``, which away from them is too small, by the part of x outside their
+        span.
 
         Parameters
         ----------
@@ -118,19 +139,22 @@ class PredictivePath(LooPath):
         inverse = xp.where(tiny, xp.zeros_like(values), 1.0 / safe)
         parts = []
         for part in row_chunks(rows.shape[0], self.n_samples):
-            squares = (rows[part, :] @ self.vectors) ** 2  # (m, n - 1)
+            scaled = self.design.scale(rows[part, :].T).T
+            squares = (scaled @ self.vectors) ** 2  # (m, n - 1)
             longest = xp.maximum(norms[part], squares @ inverse)
             free = longest[:, None] - squares @ smooth
             parts.append(xp.maximum(free, xp.zeros_like(free)))
-        free_noise = levels * (1.0 + 1.0 / self.n_samples)
+        free_noise = levels * (1.0 + 1.0 / self.design.total)
         return as_float(xp.concat(parts) + free_noise[None, :], rows.dtype)
 
     def _marginal_terms(self, noises: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """``sum z^2 d`` (g, k) and ``sum log(s + lambda)`` (g,)."""
+        """``sum z^2 d`` (g, k), ``sum log(s + lambda) + (N - n) log lambda`` (g,)."""
         values = to_numpy(self.eigenvalues).astype(np.float64)
-        shifted = values[None, :] + np.asarray(noises, dtype=np.float64)[:, None]
+        noises = np.asarray(noises, dtype=np.float64)
+        shifted = values[None, :] + noises[:, None]
         squares = to_numpy(self.rotated).astype(np.float64) ** 2
-        return (1.0 / shifted) @ squares, np.sum(np.log(shifted), axis=1)
+        repeated = (self.design.total - self.n_samples) * np.log(noises)
+        return (1.0 / shifted) @ squares, np.sum(np.log(shifted), axis=1) + repeated
 
 
 @dataclass(frozen=True)
@@ -147,8 +171,10 @@ class LooTable:
         Target minus its leave-one-out mean.
     precision : ndarray of shape (g, n)
         q; a leave-one-out variance is the amplitude divided by it.
-    unknown : ndarray of shape (n,)
+    unknown : ndarray of shape (g, n)
         Further variance, divided by the amplitude.
+    weights : ndarray of shape (n,)
+        How much each row counts.
     """
 
     noises: np.ndarray
@@ -156,6 +182,7 @@ class LooTable:
     residual: np.ndarray
     precision: np.ndarray
     unknown: np.ndarray
+    weights: np.ndarray
 
     @property
     def spread(self) -> np.ndarray:
@@ -164,7 +191,12 @@ class LooTable:
 
     def amplitude(self) -> np.ndarray:
         """The amplitudes (g, k) that maximise the Gaussian leave-one-out density."""
-        return np.mean(self.residual**2 / self.spread[:, :, None], axis=1)
+        squares = self.residual**2 / self.spread[:, :, None]
+        return np.average(squares, axis=1, weights=self.weights)
+
+    def score(self, log_density: np.ndarray) -> np.ndarray:
+        """Sum (g, k) of log densities (g, n, k), each as often as its row counts."""
+        return np.einsum("gnk,n->gk", log_density, self.weights)
 
     def log_density(
         self, amplitude: np.ndarray, likelihood: str = "gaussian", dof: float = 4.0
@@ -242,8 +274,9 @@ class Expert:
         columns = np.arange(len(chosen))
         residual = grid.residual[chosen, :, columns].T  # (n, k)
         precision, spread = grid.precision[chosen, :].T, grid.spread[chosen, :].T
-        target, n = grid.target, grid.target.shape[0]
-        drift = (target - np.mean(target, axis=0)) / (n - 1)
+        target, weights = grid.target, grid.weights[:, None]
+        centred = target - np.average(target, axis=0, weights=grid.weights)
+        drift = weights * centred / (np.sum(grid.weights) - weights)
         amplitude = amplitudes[chosen, columns]
         return cls(
             noise=grid.noises[chosen],
@@ -287,7 +320,7 @@ def choose_noise(
     dof : float
         Degrees of freedom of the last two.
     """
-    (n, k), marginal = path.target.shape, isinstance(noise, str) and noise == "ml"
+    k, marginal = path.target.shape[1], isinstance(noise, str) and noise == "ml"
     chosen = None
     if isinstance(noise, str):
         levels = path.grid()
@@ -305,9 +338,9 @@ def choose_noise(
     tables = grid.log_density(scale, likelihood, dof)
     if chosen is None:
         unit = amplitude == "unit"
-        score = path.log_marginal(levels, unit) if marginal else tables.sum(axis=1)
+        score = path.log_marginal(levels, unit) if marginal else grid.score(tables)
         # Where noise and amplitude trade off, the score is flat: take the most noise.
-        same = n * max(SAME_SCORE, 1e3 * eps(path.vectors))
+        same = path.design.total * max(SAME_SCORE, 1e3 * eps(path.vectors))
         good = score >= np.max(score, axis=0) - same
         chosen = len(levels) - 1 - np.argmax(good[::-1], axis=0)
     return Expert.at(grid, scale, tables, chosen)

@@ -25,6 +25,7 @@ from kernelweave.fits.ridge import (
     normal_basis,
     reduced_class_target,
 )
+from kernelweave.fits.rows import RowDesign
 from kernelweave.inner.svm import hinge, solve_low_rank_svm, solve_svm
 from kernelweave.kernels.checks import symmetric
 
@@ -45,7 +46,10 @@ TIE = 1e-6
 
 
 def label_factor(
-    codes: np.ndarray, n_classes: int, kernel: str | Array = "normalized"
+    codes: np.ndarray,
+    n_classes: int,
+    kernel: str | Array = "normalized",
+    weights: np.ndarray | None = None,
 ) -> np.ndarray:
     """A centred factor L (n, r) of the label kernel: ``P H(y) P = L L'``.
 
@@ -68,16 +72,20 @@ def label_factor(
         k.
     kernel : {"normalized", "indicator"} or array of shape (k, k)
         The label kernel; a matrix must be symmetric positive semidefinite.
+    weights : ndarray of shape (n,), optional
+        How often each row counts, in the centring and in Y'Y.
 
     Returns
     -------
     factor : ndarray of shape (n, k - 1) or (n, rank(S))
-        L, with columns that sum to zero.
+        L, with columns of (weighted) sum zero.
     """
     codes = checked_codes(codes, n_classes)
     if isinstance(kernel, str):
         if kernel == "normalized":
-            return reduced_class_target(codes, n_classes)[0] / np.sqrt(len(codes))
+            total = len(codes) if weights is None else np.sum(weights)
+            target = reduced_class_target(codes, n_classes, weights)[0]
+            return np.asarray(target / np.sqrt(total))
         if kernel != "indicator":
             raise ValueError(
                 "a label kernel is 'normalized', 'indicator' or a matrix over the "
@@ -86,8 +94,8 @@ def label_factor(
         root = normal_basis(np.full(n_classes, 1.0 / np.sqrt(n_classes)))
     else:
         root = _root(_checked_kernel(kernel, n_classes))
-    share = np.bincount(codes, minlength=n_classes) / len(codes)
-    centred = root - share @ root
+    counts = np.bincount(codes, weights, minlength=n_classes)
+    centred = root - counts / np.sum(counts) @ root
     if np.max(np.abs(centred)) <= HALF_OF_THE_DIGITS * np.max(np.abs(root)):
         raise ValueError(
             "the label kernel treats all classes alike, so there is nothing to "
@@ -103,7 +111,7 @@ def column_signs(columns: np.ndarray) -> np.ndarray:
     return np.where(columns[first, np.arange(columns.shape[1])] < 0, -1.0, 1.0)
 
 
-def target_factor(y: np.ndarray) -> np.ndarray:
+def target_factor(y: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
     """Centred outputs L (n, m), for the linear label kernel ``H = y y'``.
 
     Columns are scaled to unit norm, so the units of measurement do not matter.
@@ -112,13 +120,16 @@ def target_factor(y: np.ndarray) -> np.ndarray:
     ----------
     y : ndarray of shape (n,) or (n, m)
         Regression outputs.
+    weights : ndarray of shape (n,), optional
+        How often each row counts, in the mean and in the norm.
     """
     outputs = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
     if not np.all(np.isfinite(outputs)):
         raise ValueError("the target contains NaN or infinite values")
-    centred = outputs - outputs.mean(axis=0)
-    size = np.linalg.norm(centred, axis=0)
-    constant = size <= HALF_OF_THE_DIGITS**2 * np.sqrt(len(y)) * np.max(
+    each = np.ones(len(y)) if weights is None else weights
+    centred = outputs - np.average(outputs, axis=0, weights=each)
+    size = np.sqrt(each @ centred**2)
+    constant = size <= HALF_OF_THE_DIGITS**2 * np.sqrt(np.sum(each)) * np.max(
         np.abs(outputs), axis=0
     )
     if np.all(constant):
@@ -214,15 +225,22 @@ class RegularizedKernel:
         G.
     alpha : float
         lambda of Theorem 3.1, xi of Theorem 4.1.
+    design : RowDesign, optional
+        Weights of the rows. Kernel, label factor, coefficients and features are then
+        all multiplied by their roots, as in :mod:`kernelweave.fits.rows`.
     """
 
-    def __init__(self, gram: Array, alpha: float) -> None:
+    def __init__(
+        self, gram: Array, alpha: float, design: RowDesign | None = None
+    ) -> None:
         if not (np.isfinite(alpha) and alpha > 0):
             raise ValueError(f"alpha must be a finite number > 0, got {alpha!r}")
         self.gram, self.alpha = gram, float(alpha)
         # G annihilates the vector of ones; adding 11'/n changes no product with a
         # centred matrix and keeps the factorisation well conditioned.
-        self.factor = factor_regularized(gram + 1.0 / gram.shape[0], self.alpha)
+        shifted = namespace(gram).asarray(gram, copy=True)
+        (design or RowDesign(int(gram.shape[0]))).add_null(shifted, 1.0)
+        self.factor = factor_regularized(shifted, self.alpha)
 
     def solve(self, b: Array) -> Array:
         """``(G + alpha I)^-1 b`` for centred columns b (n, k)."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from kernelweave.inspection.weights import fitted_model
 
-__all__ = ["model_and_rows", "refittable", "row_labels", "views_of"]
+__all__ = ["has_products", "model_and_rows", "refittable", "row_labels", "views_of"]
 
 
 def model_and_rows(estimator: Any, X: Any) -> tuple[Any, Any]:
@@ -35,6 +35,12 @@ def row_labels(X: Any) -> list[Any]:
     if index is not None and not callable(index):
         return list(index)
     return list(range(X.shape[0] if hasattr(X, "shape") else len(X)))
+
+
+def has_products(model: Any, view: str) -> bool:
+    """Whether this view of a fitted model is that of the products of all others."""
+    views = {own.name: own for own in getattr(model, "_views", ())}
+    return view in views and bool(views[view].joint)
 
 
 def views_of(model: Any) -> tuple[list[str], np.ndarray]:

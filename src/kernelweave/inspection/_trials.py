@@ -15,6 +15,7 @@ from sklearn.utils import _safe_indexing
 
 from kernelweave._array import is_array, to_numpy
 from kernelweave.inspection._problem import innermost
+from kernelweave.inspection._rows import has_products, views_of
 from kernelweave.inspection.weights import fitted_model
 from kernelweave.views.columns import is_precomputed
 
@@ -64,7 +65,8 @@ class Trials:
         self.owner = type(model).__name__
         self.template = innermost(estimator)
         self.precomputed = is_precomputed(model.views)
-        self.names = list(dict.fromkeys(model.kernel_map_.view_names))
+        # Products belong to no view: they come and go with the views they are made of.
+        self.names = [v for v in views_of(model)[0] if not has_products(model, v)]
         self._check_model(model)
         self.classifier = bool(is_classifier(model))
         self.X, self.y = X, to_numpy(y) if is_array(y) else np.asarray(y)

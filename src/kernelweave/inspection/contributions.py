@@ -73,6 +73,8 @@ def contributions(model: Any, X: Any, *, as_frame: bool = False) -> Any:
     row, and a part says how far the view moves the row away from it. If views share no
     columns, the parts are the Shapley values of the views with the training rows as
     background: without interactions between views there is nothing to approximate.
+    With ``interactions=True``, what products of views add is a part of its own,
+    "between views".
 
     A part says how the model reached its decision, which is not evidence that the
     decision is right: a model fitted to noise has parts as well. Parts of training rows

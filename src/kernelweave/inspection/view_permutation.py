@@ -10,7 +10,7 @@ from sklearn.metrics import check_scoring
 from sklearn.utils import check_random_state
 
 from kernelweave._array import Array, device, is_array, namespace, take, to_numpy
-from kernelweave.inspection._rows import model_and_rows, views_of
+from kernelweave.inspection._rows import has_products, model_and_rows, views_of
 from kernelweave.views.columns import column_names, find_columns, is_precomputed
 
 __all__ = ["view_permutation_importance"]
@@ -78,7 +78,9 @@ def view_permutation_importance(
 
     Notes
     -----
-    Columns that belong to several views are shuffled in all of them.
+    Columns that belong to several views are shuffled in all of them. With
+    ``interactions=True``, shuffling a view shuffles its part in the products with other
+    views too; the products have no row of their own.
 
     Examples
     --------
@@ -105,6 +107,8 @@ def view_permutation_importance(
     which = _which_rows(model, X)
     found = []
     for v, view in enumerate(views_of(model)[0]):
+        if has_products(model, view):  # of columns that are shuffled with their views
+            continue
         has = _rows_with(model, X, v)
         losses = []
         for _ in range(n_repeats):

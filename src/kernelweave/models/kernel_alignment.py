@@ -19,12 +19,11 @@ from kernelweave.models.shared.base import (
 from kernelweave.models.shared.inputs import (
     as_outputs,
     boolean,
-    check_numbers_or_labels,
     check_parameters,
     encode_labels,
     map_rows,
     one_of,
-    read_row_weights,
+    read_numbers_or_labels,
     read_views,
 )
 from kernelweave.solvers.certify import Certificate
@@ -218,10 +217,7 @@ class KernelAlignment(KernelTransformer, KernelModel):
     ) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
         """H of ``T = H H'``, the rows that count, and their weights."""
         owner = type(self).__name__
-        y, kind = check_numbers_or_labels(X, y, owner)
-        labels = y.reshape(-1) if kind in ("binary", "multiclass") else None
-        keep, weights = read_row_weights(X, labels, sample_weight, None, owner)
-        y = y if keep is None else y[keep]
+        y, kind, keep, weights = read_numbers_or_labels(X, y, sample_weight, owner)
         return self._target(y, kind, weights), keep, weights
 
     def _target(

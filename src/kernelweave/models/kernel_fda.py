@@ -51,6 +51,9 @@ class KernelFDA(KernelDiscriminant):
     alpha : float or "loo", default="loo"
         Regularisation, relative to the mean eigenvalue of the kernel; "loo" minimises
         the exact leave-one-out error, in closed form from one eigendecomposition.
+    interactions : bool, default=False
+        Whether to add products of kernels of different views, as one more view named
+        "between views"; see :class:`MultipleKernelFDA`.
     class_weight : dict or "balanced", default=None
         Weight of each class, by which the weights of its rows are multiplied; classes
         that a dict lacks have weight 1. "balanced" stands for n / (k n_c), where n_c is
@@ -139,6 +142,7 @@ class KernelFDA(KernelDiscriminant):
         alpha: float | str = "loo",
         class_weight: Any = None,
         priors: Any = None,
+        interactions: bool = False,
         cv: Any = 5,
         psd: str = "error",
         missing: str = "error",
@@ -148,6 +152,7 @@ class KernelFDA(KernelDiscriminant):
         self.alpha = alpha
         self.class_weight = class_weight
         self.priors = priors
+        self.interactions = interactions
         self.cv = cv
         self.psd = psd
         self.missing = missing

@@ -37,8 +37,8 @@ from kernelweave.models.shared.learner import (
 from kernelweave.models.streaming.explicit import (
     check_learner_parameters,
     next_portions,
-    read_training,
     refused,
+    train,
 )
 from kernelweave.models.streaming.primal import SummedRows, fit_class_moments
 from kernelweave.protocols import Bank, Criterion
@@ -82,6 +82,13 @@ class MultipleKernelFDA(KernelDiscriminant):
         "loo" minimises the leave-one-out error over weights and alpha directly. This
         problem is smooth but not convex: there is no lower bound, and ``norm`` is
         ignored.
+    interactions : bool or "auto", default=False
+        Whether to add kernels between views: products of a kernel of one view and one
+        of another, which make up one more view, named "between views". A sum of
+        kernels on separate views adds up what each view says; it cannot represent that
+        one view decides what another one means. "auto" adds the products if they lower
+        the leave-one-out error by 10 % or more, at twice the cost (and never with
+        explicit features). See :doc:`/user_guide/views_and_kernels`.
     scatter : {"total", "within"}, default="total"
         "within" learns the weights with the criterion of Kim et al. (Eq. 9), where
         alpha, like the scatter, is divided by the mean class size.
@@ -227,6 +234,7 @@ class MultipleKernelFDA(KernelDiscriminant):
         norm: float | str = "loo",
         alpha: float | str = "loo",
         objective: str = "fisher",
+        interactions: bool | str = False,
         scatter: str = "total",
         formulation: str = "exact",
         class_weight: Any = None,
@@ -247,6 +255,7 @@ class MultipleKernelFDA(KernelDiscriminant):
         self.norm = norm
         self.alpha = alpha
         self.objective = objective
+        self.interactions = interactions
         self.scatter = scatter
         self.formulation = formulation
         self.class_weight = class_weight
@@ -295,8 +304,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         """
         self._check_parameters()
         progress = Progress(self, X, y)
-        rows = read_training(self, X, y, progress.kernel, sample_weight, groups)
-        self._set_trained(self._learn(rows, progress.iteration))
+        self._set_trained(train(self, X, y, sample_weight, groups, progress))
         progress.end()
         return self
 

@@ -40,8 +40,8 @@ from kernelweave.models.shared.learner import (
 from kernelweave.models.streaming.explicit import (
     check_learner_parameters,
     next_portions,
-    read_training,
     refused,
+    train,
 )
 from kernelweave.models.streaming.primal import SummedRows, fit_output_moments
 from kernelweave.solvers.certify import Callback
@@ -79,6 +79,10 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
         itself, so that a column of noise does not smooth the others away.
     objective : {"fisher", "loo"}, default="fisher"
         "loo" minimises the leave-one-out error over weights and alpha directly.
+    interactions : bool or "auto", default=False
+        Whether to add products of kernels of different views, as one more view named
+        "between views"; "auto" adds them if they lower the leave-one-out error by
+        10 % or more. See :class:`MultipleKernelFDA`.
     cv : int, splitter or None, default=5
         Folds for ``cv_score_``: weights, norm and alpha are learned anew without the
         rows of each fold, for about two to three times the cost of the fit alone. None:
@@ -187,6 +191,7 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
         norm: float | str = "loo",
         alpha: float | str = "loo",
         objective: str = "fisher",
+        interactions: bool | str = False,
         cv: Any = 5,
         solver: str = "auto",
         tol: float = 1e-6,
@@ -203,6 +208,7 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
         self.norm = norm
         self.alpha = alpha
         self.objective = objective
+        self.interactions = interactions
         self.cv = cv
         self.solver = solver
         self.tol = tol
@@ -246,8 +252,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         """
         check_learner_parameters(self, cv=FOLDS)
         progress = Progress(self, X, y)
-        rows = read_training(self, X, y, progress.kernel, sample_weight, groups)
-        self._set_trained(self._learn(rows, progress.iteration))
+        self._set_trained(train(self, X, y, sample_weight, groups, progress))
         progress.end()
         return self
 

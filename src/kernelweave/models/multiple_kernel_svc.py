@@ -69,6 +69,9 @@ class MultipleKernelSVC(MarginClassifier):
         With ``signed=True``: the largest absolute weight. Without a bound, kernels that
         are nearly combinations of others have no optimal weights; the certificate says
         when the bound is active.
+    interactions : bool, default=False
+        Whether to add products of kernels of different views, as one more view named
+        "between views"; see :class:`MultipleKernelFDA`.
     psd : {"error", "clip", "trust"}, default="error"
         What to do with a kernel that is not positive semidefinite: refuse it, set its
         negative eigenvalues to zero, or skip the check.
@@ -153,6 +156,7 @@ class MultipleKernelSVC(MarginClassifier):
         tol: float = 1e-5,
         max_iter: int | None = None,
         weight_bound: float = 100.0,
+        interactions: bool = False,
         psd: str = "error",
         missing: str = "error",
         verbose: int = 0,
@@ -168,6 +172,7 @@ class MultipleKernelSVC(MarginClassifier):
         self.tol = tol
         self.max_iter = max_iter
         self.weight_bound = weight_bound
+        self.interactions = interactions
         self.psd = psd
         self.missing = missing
         self.verbose = verbose

@@ -14,10 +14,10 @@ from kernelweave.fits.ridge import class_target
 from kernelweave.models.shared.base import KernelDiscriminant, Progress, fit_method
 from kernelweave.models.shared.inputs import (
     check_parameters,
+    encode_labels,
     one_of,
     positive,
-    read_classes,
-    read_rows,
+    read_weighted_rows,
 )
 from kernelweave.views.missing import ObservedViews
 
@@ -137,7 +137,7 @@ class ProbabilisticKDA(KernelDiscriminant):
         self.verbose = verbose
 
     @fit_method
-    def fit(self, X: Any, y: Any) -> ProbabilisticKDA:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> ProbabilisticKDA:
         """Learn from rows and labels.
 
         Parameters
@@ -147,6 +147,9 @@ class ProbabilisticKDA(KernelDiscriminant):
             Training rows.
         y : array-like of shape (n,)
             Class labels: numbers, strings or booleans.
+        sample_weight : array-like of shape (n,), default=None
+            Weights w of the rows: row i has the noise ``noise / w_i``, as the mean of
+            w_i rows does, and counts for w_i rows in class shares and scores.
 
         Returns
         -------
@@ -156,17 +159,17 @@ class ProbabilisticKDA(KernelDiscriminant):
         check_parameters(
             self, noise=positive("loo", "ml"), amplitude=one_of("profile", "unit")
         )
-        rows = read_rows(self, X)
-        classes, codes = read_classes(X, y, type(self).__name__)
+        rows, labels, design = read_weighted_rows(self, X, y, sample_weight, None)
+        classes, codes = encode_labels(labels, type(self).__name__)
         progress = Progress(self, X, y)
         bank = rows.kernels(progress.kernel)
         kernel_map = rows.kernel_map
         weights = np.full(bank.n_kernels, 1.0 / bank.n_kernels)
-        target = class_target(codes, len(classes))
+        target = class_target(codes, len(classes), design.weights)
         observed = kernel_map.source.observed
         unknown = _unknown(kernel_map, observed, kernel_map.spread(weights))
         path = PredictivePath(
-            bank.combine(weights), from_numpy(target, bank.like), unknown
+            bank.combine(weights), from_numpy(target, bank.like), unknown, design
         )
         noise = self.noise
         if not isinstance(noise, str):  # zeros filled in lower the mean eigenvalue
@@ -179,16 +182,17 @@ class ProbabilisticKDA(KernelDiscriminant):
 
     def _publish(self, path: PredictivePath, expert: Expert, codes: np.ndarray) -> None:
         """Set the fitted attributes."""
-        self._path, target = path, path.target
+        self._path, target, design = path, path.target, path.design
         self.noise_ = from_numpy(expert.noise, self._like)
         self.amplitude_ = from_numpy(expert.amplitude, self._like)
         self.dual_coef_ = from_numpy(expert.coef, self._like)
         self.loo_mean_ = from_numpy(expert.mean, self._like)
         self.loo_variance_ = from_numpy(expert.variance, self._like)
-        self.loo_error_ = float(np.mean((target - expert.mean) ** 2))
-        self.loo_log_density_ = float(np.sum(expert.log_density) / len(codes))
+        self.loo_error_ = design.mean_square(target - expert.mean)
+        score = design.each @ np.sum(expert.log_density, axis=1)
+        self.loo_log_density_ = float(score / design.total)
         self._set_gaussians(
-            ClassGaussians.fit(expert.held_out, target, codes, expert.variance)
+            ClassGaussians.fit(expert.held_out, target, codes, expert.variance, design)
         )
         self.n_iter_ = 1
 

@@ -24,10 +24,12 @@ from kernelweave.models.shared.base import (
 from kernelweave.models.shared.inputs import (
     Rule,
     check_parameters,
+    map_rows,
     one_of,
     read_label_factor,
+    read_numbers_or_labels,
     read_options,
-    read_rows,
+    read_views,
 )
 from kernelweave.models.shared.learner import (
     LEARNER,
@@ -211,7 +213,7 @@ callable, default="normalized"
         self.verbose = verbose
 
     @fit_method
-    def fit(self, X: Any, y: Any) -> SubspaceKernel:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SubspaceKernel:
         """Learn the subspace, and the weights of the kernels.
 
         Parameters
@@ -221,6 +223,9 @@ callable, default="normalized"
             Training rows.
         y : array-like of shape (n,) or (n, n_outputs)
             Class labels, or numbers.
+        sample_weight : array-like of shape (n,), default=None
+            How often each row counts. Rows of weight 0 are left out, and precomputed
+            kernels must not contain any.
 
         Returns
         -------
@@ -228,15 +233,21 @@ callable, default="normalized"
             Fitted estimator.
         """
         self._check_parameters()
-        rows = read_rows(self, X)
-        owner = type(self).__name__
-        factor, classes = read_label_factor(X, y, self.label_kernel, owner)
+        owner, read = type(self).__name__, read_views(self, X)
+        y, kind, keep, row_weights = read_numbers_or_labels(X, y, sample_weight, owner)
+        label_kernel = self.label_kernel
+        factor, classes = read_label_factor(y, kind, label_kernel, owner, row_weights)
+        rows = map_rows(self, read, row_weights, keep)
+        del read  # so that the input is released once the kernels are computed
+        design = RowDesign(len(y), row_weights)
         progress = Progress(self, X, y)
         bank = rows.kernels(progress.kernel)
         target = from_numpy(factor, bank.like)
-        choice = self._choose(bank, target, progress)
-        kernel = RegularizedKernel(bank.combine(choice.weights), float(choice.alpha))
-        subspace, aligned = self._find(kernel, target, progress)
+        choice = self._choose(bank, target, design, progress)
+        kernel = RegularizedKernel(
+            bank.combine(choice.weights), float(choice.alpha), design
+        )
+        subspace, aligned = self._find(kernel, target, design, progress)
         self._set_weights(rows, choice.weights, classes)
         self._publish(choice, subspace, aligned)
         progress.end()
@@ -250,24 +261,32 @@ callable, default="normalized"
                 "method='alignment' has no uncorrelated form; use method='hsic'"
             )
 
-    def _choose(self, bank: DenseBank, target: Array, progress: Progress) -> Choice:
+    def _choose(
+        self, bank: DenseBank, target: Array, design: RowDesign, progress: Progress
+    ) -> Choice:
         """Weights and alpha by Eq. 27: the Fisher criterion with L (n, r) as target."""
         options = read_options(LearnerOptions, self)
         if bank.n_kernels == 1:  # it has the same weight under every norm
             options = replace(options, norm=1.0)
-        criterion = partial(Fisher, bank, target)  # of alpha
-        design, callback = RowDesign(bank.n_samples), progress.iteration
+        goal = design.scale(target)
+        criterion = partial(Fisher, bank, goal, design=design)  # of alpha
+        callback = progress.iteration
         choice = choose_weights(options, bank, target, criterion, callback, design)
         # A learned alpha may be zero: use the smallest that can be factored.
         smallest = target.shape[0] * eps(target)
         return replace(choice, alpha=max(float(choice.alpha), smallest))
 
     def _find(
-        self, kernel: RegularizedKernel, target: Array, progress: Progress
+        self,
+        kernel: RegularizedKernel,
+        target: Array,
+        design: RowDesign,
+        progress: Progress,
     ) -> tuple[Subspace, AlignmentResult | None]:
         """The subspace, scaled like its features, and the alignment if asked for."""
+        target, aligned = design.scale(target), None
         if self.method == "alignment":
-            found = align_subspace(
+            aligned = align_subspace(
                 kernel,
                 target,
                 self.n_components,
@@ -275,15 +294,18 @@ callable, default="normalized"
                 STATIONARY,
                 progress.iteration,
             )
-            return found.subspace, found
-        subspace = kernel.subspace(target, self.n_components, bool(self.uncorrelated))
+            subspace = aligned.subspace
+        else:
+            uncorrelated = bool(self.uncorrelated)
+            subspace = kernel.subspace(target, self.n_components, uncorrelated)
+        coef, features = subspace.coef, subspace.features
         if self.uncorrelated:
             # Eq. 19 gives features of unit norm, not of unit variance.
             subspace = decorrelated(subspace, target)
-            scale = float(target.shape[0]) ** 0.5
+            scale = design.total**0.5
             coef, features = scale * subspace.coef, scale * subspace.features
-            subspace = replace(subspace, coef=coef, features=features)
-        return subspace, None
+        coef, features = design.scale(coef), design.unscale(features)
+        return replace(subspace, coef=coef, features=features), aligned
 
     def _publish(
         self, choice: Choice, subspace: Subspace, aligned: AlignmentResult | None

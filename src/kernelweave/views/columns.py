@@ -32,11 +32,15 @@ class View:
         Anything that :func:`kernelweave.kernels.spec.resolve_kernels` accepts.
     columns : object
         Anything that :func:`kernelweave.views.columns.resolve_columns` accepts.
+    joint : bool, default=False
+        Whether the columns belong to several views: a row then lacks this view if it
+        lacks any of its entries, not only if it lacks all of them.
     """
 
     name: str
     kernel: Any
     columns: Any
+    joint: bool = False
 
 
 def is_precomputed(views: object) -> bool:

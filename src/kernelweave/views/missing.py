@@ -67,7 +67,7 @@ def split_with_missing(
     blocks, labels = float_blocks(X, views, positions, dtype)
     partial = [False] * len(views) if partial is None else partial
     observed = [
-        _rows_with(block, view.name, names, imputed)
+        _complete(block) if view.joint else _rows_with(block, view.name, names, imputed)
         for block, view, names, imputed in zip(
             blocks, views, labels, partial, strict=True
         )
@@ -137,9 +137,19 @@ def precomputed_with_missing(
     return ObservedViews(xp.where(missing, xp.zeros_like(K), K), observed), names
 
 
-def check_every_view(observed: np.ndarray, names: Sequence[str]) -> None:
-    """Refuse a view that every training row lacks; ``observed`` is (n, v)."""
-    for name, rows in zip(names, observed.T, strict=True):
+def check_every_view(
+    observed: np.ndarray, names: Sequence[str], joint: Sequence[bool] = ()
+) -> None:
+    """Refuse a view that every training row lacks; ``observed`` is (n, v).
+
+    ``joint`` tells which views take the columns of several others.
+    """
+    for v, (name, rows) in enumerate(zip(names, observed.T, strict=True)):
+        if not np.any(rows) and v < len(joint) and joint[v]:
+            raise ValueError(
+                f"interactions=True needs rows that have every view, and each of the "
+                f"{len(observed)} training rows lacks one. Set interactions=False."
+            )
         if not np.any(rows):
             raise ValueError(
                 f"Input X contains NaN: view {name!r} is missing in all "
@@ -170,6 +180,12 @@ def fill_rows(block: Array, rows: np.ndarray, filler: Array) -> Array:
     xp = namespace(block)
     keep = xp.asarray(rows, device=device(block))[:, None]
     return xp.where(keep, block, filler[None, :])
+
+
+def _complete(block: Array) -> np.ndarray:
+    """Which rows (n,) have every entry; infinite ones are refused in their own view."""
+    xp = namespace(block)
+    return np.asarray(to_numpy(xp.all(xp.isfinite(block), axis=1)))
 
 
 def _rows_with(block: Array, view: str, labels: list[Any], imputed: bool) -> np.ndarray:

@@ -24,6 +24,7 @@ from kernelweave._array import Array, detached, is_array, take, to_numpy
 from kernelweave.fits.rows import RowDesign
 from kernelweave.fits.subspace import label_factor, target_factor
 from kernelweave.kernels.banks.dense import DenseBank
+from kernelweave.kernels.interactions import with_products
 from kernelweave.kernels.maps.kernel_map import (
     FeatureSource,
     KernelMap,
@@ -97,6 +98,7 @@ COMMON = {
     "weight_bound": number("a number >= 1", lambda v: np.isfinite(v) and v >= 1),
     "tol": number("a number > 0", lambda v: v > 0),
     "max_iter": whole(1, optional=True),
+    "interactions": boolean,
     "psd": one_of("error", "clip", "trust"),
     "missing": one_of("error", "available", "zero"),
     "class_weight": Rule(
@@ -205,20 +207,20 @@ def as_outputs(y: np.ndarray, kind: str, owner: str) -> np.ndarray:
 
 
 def read_label_factor(
-    X: Any, y: Any, kernel: Any, owner: str
+    y: np.ndarray, kind: str, kernel: Any, owner: str, weights: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """The factor L (n, r) for the rows of X, and the classes (k,) if y holds classes.
+    """The factor L (n, r) for checked targets, and the classes (k,) if y holds classes.
 
-    ``kernel`` is the ``label_kernel`` of :class:`~kernelweave.SubspaceKernel`;
+    ``kernel`` is the ``label_kernel`` of :class:`~kernelweave.SubspaceKernel`, ``kind``
+    scikit-learn's type of target, and ``weights`` (n,) says how often each row counts;
     ``owner`` names the estimator in messages.
     """
-    y, kind = check_numbers_or_labels(X, y, owner)
     named = isinstance(kernel, str)
     if kind in ("binary", "multiclass") and not (named and kernel == "linear"):
         classes, codes = encode_labels(y, owner)
         values = classes[:, None]
         given = kernel(values, values) if callable(kernel) else kernel
-        return label_factor(codes, len(classes), given), classes
+        return label_factor(codes, len(classes), given, weights), classes
     if callable(kernel):  # of the distinct rows of outputs
         values, codes = np.unique(y.reshape(len(y), -1), axis=0, return_inverse=True)
         if len(values) < 2:
@@ -226,8 +228,8 @@ def read_label_factor(
                 f"{owner} needs at least 2 distinct rows of outputs in y; all {len(y)} "
                 f"are {values.tolist()[0]!r}"
             )
-        given = kernel(values, values)
-        return label_factor(codes.reshape(-1), len(values), given), None
+        given, codes = kernel(values, values), codes.reshape(-1)
+        return label_factor(codes, len(values), given, weights), None
     if not named or kernel == "indicator":
         raise ValueError(
             f"label_kernel={kernel!r} needs class labels, but y is {kind}; use "
@@ -235,7 +237,17 @@ def read_label_factor(
         )
     outputs = as_outputs(y, kind, owner)
     require_rows(outputs, owner)
-    return target_factor(outputs), None
+    return target_factor(outputs, weights), None
+
+
+def read_numbers_or_labels(
+    X: Any, y: Any, sample_weight: Any, owner: str
+) -> tuple[np.ndarray, str, np.ndarray | None, np.ndarray | None]:
+    """Checked targets of the rows that count, their type, these rows, their weights."""
+    y, kind = check_numbers_or_labels(X, y, owner)
+    labels = y.reshape(-1) if kind in ("binary", "multiclass") else None
+    keep, weights = read_row_weights(X, labels, sample_weight, None, owner)
+    return y if keep is None else y[keep], kind, keep, weights
 
 
 @dataclass(frozen=True)
@@ -417,25 +429,42 @@ def read_rows(model: Any, X: Any) -> RowMap:
     return map_rows(model, read_views(model, X))
 
 
+def wants_products(model: Any) -> bool:
+    """Whether the model has a kernel between views in any case."""
+    value = getattr(model, "interactions", False)
+    return not isinstance(value, str) and bool(value)
+
+
 def read_views(model: Any, X: Any) -> ReadViews:
     """Validate X on behalf of ``model``, and find out which rows lack a view."""
     views, positions = [], []
+    products = wants_products(model)
     if is_precomputed(model.views):
+        if products:
+            raise ValueError(
+                "interactions=True needs columns to compute products of kernels from; "
+                "views='precomputed' provides only kernels. Add products of centred "
+                "kernels to the stack instead"
+            )
         data, names = read_kernels(model, X, reset=True)
     else:
         views = parse_views(model.views, reserved=model._get_param_names())
         X = validate_features(model, X, reset=True)
         positions = resolve_columns(X, views)
+        if products:
+            views, positions = with_products(views, positions)
         data = split_blocks(model, X, views, positions)
         names = [view.name for view in views]
-    _check_observed(model, data, names)
-    return ReadViews(data, names, views, positions)
+    read = ReadViews(data, names, views, positions)
+    _check_observed(model, read)
+    return read
 
 
-def _check_observed(model: Any, data: ObservedViews, names: list[str]) -> None:
+def _check_observed(model: Any, read: ReadViews) -> None:
     """Refuse views that no row has, and rows without any view."""
     if model.missing != "error":
-        check_every_view(data.observed, names)
+        data, names, views, _ = read
+        check_every_view(data.observed, names, [view.joint for view in views])
         check_some_view(data.observed, "training")
 
 
@@ -482,7 +511,7 @@ def map_rows(
     """
     if keep is not None:
         read = read.take(keep, type(model).__name__)
-        _check_observed(model, read.data, read.names)
+        _check_observed(model, read)
     data, names, views, positions = read
     observed = None if model.missing == "error" else data.observed
     if views:

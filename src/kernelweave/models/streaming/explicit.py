@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -9,12 +10,14 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 
-from kernelweave.exceptions import MemoryRefusedError
+from kernelweave.exceptions import KernelWarning, MemoryRefusedError
 from kernelweave.fits.rows import RowDesign
 from kernelweave.kernels.features.recipe import FeatureReport
 from kernelweave.kernels.moments import ChunkRecipe, Moments, RowAccumulator
+from kernelweave.models.shared.base import Progress
 from kernelweave.models.shared.inputs import (
     Rule,
+    boolean,
     check_parameters,
     one_of,
     positive,
@@ -23,7 +26,7 @@ from kernelweave.models.shared.inputs import (
     require_enough,
     whole,
 )
-from kernelweave.models.shared.learner import LEARNER, KernelRows
+from kernelweave.models.shared.learner import LEARNER, KernelRows, Trained
 from kernelweave.models.streaming.dask import dask_moments, dask_sample, with_targets
 from kernelweave.models.streaming.intake import (
     FeatureOptions,
@@ -50,6 +53,10 @@ NEEDED = {
 PARAMETERS = {
     **LEARNER,
     "alpha": positive("learn", "loo", "cv"),
+    "interactions": Rule(
+        "a bool or 'auto'",
+        lambda v: boolean.allows(v) or one_of("auto").allows(v),
+    ),
     "features": one_of("auto", "exact", "nystroem", "random"),
     "n_features": whole(1),
     "device": Rule(
@@ -184,6 +191,44 @@ def _no_groups(why: str) -> ValueError:
         "out again. Leave out groups, and judge the model by cross_validate with "
         "GroupKFold; or fit it to few enough rows for kernels between all of them"
     )
+
+
+#: ``interactions="auto"`` keeps products of views if they lower the leave-one-out
+#: error by this share. Where views only add up, and on noise, a fall by 5 % is found in
+#: one fit out of a hundred, by 2 % in one out of ten.
+WORTHWHILE = 0.1
+
+
+def train(
+    model: Any, X: Any, y: Any, sample_weight: Any, groups: Any, progress: Progress
+) -> Trained:
+    """Read the rows, and learn; with ``interactions="auto"`` once more with products.
+
+    Products of views are kept if they lower the leave-one-out error by 10 % or more.
+    Explicit features have no such error for every row, and are learned from once.
+    """
+    rows = read_training(model, X, y, progress.kernel, sample_weight, groups)
+    trained: Trained = model._learn(rows, progress.iteration)
+    if model.interactions != "auto" or not _may_interact(rows):
+        return trained
+    del rows  # the kernels, before they are computed again
+    progress.say(1, "once more, with products of the kernels of different views")
+    other = type(model)(**{**model.get_params(deep=False), "interactions": True})
+    with warnings.catch_warnings():  # the views' own were issued the first time
+        warnings.simplefilter("ignore", KernelWarning)
+        again = read_training(other, X, y, progress.kernel, sample_weight, groups)
+        products: Trained = other._learn(again, progress.iteration)
+    limit = (1.0 - WORTHWHILE) * trained.fitted.loo_error
+    return products if products.fitted.loo_error < limit else trained
+
+
+def _may_interact(rows: KernelRows | SummedRows) -> bool:
+    """Whether there are kernels of several views, and two rows that have them all."""
+    if not isinstance(rows, KernelRows) or rows.scales is not None:
+        return False
+    seen = getattr(rows.rows.kernel_map.source, "observed", None)
+    complete = seen is None or int(np.sum(np.all(seen, axis=1))) >= 2
+    return len(rows.rows.views) >= 2 and complete
 
 
 def _read_features(

@@ -19,12 +19,14 @@ from kernelweave._array import Array, detached, is_array, is_numpy, to_numpy
 from kernelweave._memory import numbered, require_memory
 from kernelweave.fits.ridge import output_frame
 from kernelweave.kernels.features.recipe import FeatureRecipe
+from kernelweave.kernels.interactions import with_products
 from kernelweave.kernels.moments import CHUNK_ROWS, ChunkRecipe, concatenate_rows
 from kernelweave.kernels.spec import warn_twins
 from kernelweave.models.shared.inputs import (
     RowMap,
     check_sample_weight,
     check_targets,
+    wants_products,
     weights_of_portion,
 )
 from kernelweave.views.columns import parse_views, resolve_columns
@@ -119,6 +121,8 @@ class Intake:
                 return split_views(X, self.views, positions, dtype=dtype)
             X = validate_features(self.bearer, X, reset=True, sparse=True)
             self.positions = resolve_columns(X, self.views)
+            if wants_products(self.bearer):
+                self.views, self.positions = with_products(self.views, self.positions)
             blocks = split_views(X, self.views, self.positions)
             dense = blocks[0]
             if not hasattr(dense, "__dlpack__"):  # a sparse block
