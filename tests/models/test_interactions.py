@@ -13,6 +13,7 @@ from kernelweave import (
     MultipleKernelRidge,
     MultipleKernelSVC,
 )
+from kernelweave._array import to_numpy
 from kernelweave.inspection import (
     contributions,
     view_ablation,
@@ -68,6 +69,16 @@ def test_kernel_is_the_sum_over_pairs_of_products_of_centred_kernels(base, rng):
     np.testing.assert_allclose(kernel.gram(X[:9], X), found[:9], atol=1e-11)
     np.testing.assert_allclose(kernel.diagonal(X), np.diagonal(found), atol=1e-11)
     assert np.linalg.eigvalsh(found)[0] > -1e-10
+
+
+def test_kernel_on_every_array_library(xp_backend):
+    rng = np.random.default_rng(0)
+    X, Z = rng.normal(size=(20, 4)), rng.normal(size=(7, 4))
+    kernel = ViewProducts([[0, 1], [2, 3]], RBF(gamma=0.3))
+    wanted = kernel.resolve(X).gram(Z, X)
+    here = kernel.resolve(xp_backend.asarray(X))
+    found = here.gram(xp_backend.asarray(Z), xp_backend.asarray(X))
+    np.testing.assert_allclose(to_numpy(found), wanted, atol=1e-12)
 
 
 def test_centring_over_some_of_many_rows_is_close_to_that_over_all(rng):

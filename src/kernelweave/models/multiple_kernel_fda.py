@@ -88,7 +88,8 @@ class MultipleKernelFDA(KernelDiscriminant):
         kernels on separate views adds up what each view says; it cannot represent that
         one view decides what another one means. "auto" adds the products if they lower
         the leave-one-out error by 10 % or more, at twice the cost (and never with
-        explicit features). See :doc:`/user_guide/views_and_kernels`.
+        explicit features); this choice is not repeated in the folds of ``cv``. See
+        :doc:`/user_guide/views_and_kernels`.
     scatter : {"total", "within"}, default="total"
         "within" learns the weights with the criterion of Kim et al. (Eq. 9), where
         alpha, like the scatter, is divided by the mean class size.

@@ -194,8 +194,8 @@ def _no_groups(why: str) -> ValueError:
 
 
 #: ``interactions="auto"`` keeps products of views if they lower the leave-one-out
-#: error by this share. Where views only add up, and on noise, a fall by 5 % is found in
-#: one fit out of a hundred, by 2 % in one out of ten.
+#: error by this share. Of 180 fits to 150 rows whose views only add up, or to noise, it
+#: fell by 2 % in 20, by 5 % in 4, and by 10 % in one.
 WORTHWHILE = 0.1
 
 

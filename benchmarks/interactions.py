@@ -1,0 +1,152 @@
+"""What do products of kernels of different views gain, and what do they cost?
+
+    KERNELWEAVE_DATA=folder python benchmarks/interactions.py [--splits 8]
+
+The real data sets of benchmarks/study.py with at least two views, and drawn data in
+which columns of two views are multiplied, added, or both. Each model is fitted without
+and with products; what ``interactions="auto"`` would have kept follows from the two
+leave-one-out errors. Prints the tables of docs/user_guide/defaults.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import warnings
+
+import numpy as np
+from sklearn.metrics import log_loss
+from sklearn.model_selection import StratifiedShuffleSplit
+from study import SETS, Task
+
+from kernelweave import MultipleKernelFDA, MultipleKernelRidge
+from kernelweave.datasets import MissingDataError
+from kernelweave.models.streaming.explicit import WORTHWHILE
+
+#: f(X) of rows X (n, 10), whose first five columns are one view, the others another.
+DRAWN = {
+    "a product": lambda X, rng: X[:, 0] * X[:, 5],
+    "a product and a sum": lambda X, rng: X[:, 0] * X[:, 5] + X[:, 1] + X[:, 6],
+    "a sum of functions": lambda X, rng: X[:, 0] + np.sin(2 * X[:, 5]),
+    "a product within a view": lambda X, rng: X[:, 0] * X[:, 1] + X[:, 5],
+    "noise": lambda X, rng: rng.normal(size=len(X)),
+}
+VIEWS = [("a", "auto", slice(0, 5)), ("b", "auto", slice(5, 10))]
+#: Rows for training, and noise as a multiple of the deviation of f.
+TRAINING, NOISES, DRAWS = 150, (0.1, 1.0), 24
+
+
+def pair(model, X, y, judge):
+    """``judge(model)``, the leave-one-out error and seconds, without and with."""
+    found = []
+    for interactions in (False, True):
+        start = time.process_time()
+        fitted = model(interactions=interactions).fit(X, y)
+        seconds = time.process_time() - start
+        found.append([*judge(fitted), fitted.loo_error_, seconds])
+    return found
+
+
+def kept(table):
+    """Which pairs (m, 2, q) "auto" would have decided in favour of products."""
+    return table[:, 1, -2] < (1.0 - WORTHWHILE) * table[:, 0, -2]
+
+
+def real(n_splits):
+    """Differences of accuracy and log loss (sets, 2), always and "auto", and times."""
+    always, auto, ratio = [], [], []
+    for name, load in SETS.items():
+        try:
+            blocks, y = load()
+        except MissingDataError as error:
+            print(f"{name}: left out: {error}")
+            continue
+        if len(blocks) < 2:
+            continue
+        splitter = StratifiedShuffleSplit(n_splits, test_size=0.4, random_state=3)
+        table = np.array([_split(blocks, y, *rows) for rows in splitter.split(y, y)])
+        gain = (table[:, 1] - table[:, 0])[:, :2] * (100, 1)
+        always.append(gain.mean(axis=0))
+        auto.append((gain * kept(table)[:, None]).mean(axis=0))
+        ratio.append(table[:, 1, -1].mean() / table[:, 0, -1].mean())
+        print(
+            f"{name}: {100 * table[:, 0, 0].mean():.1f}, "
+            f"{gain[:, 0].mean():+.2f} +- {_error(gain[:, 0]):.2f}, "
+            f"kept in {kept(table).mean():.0%}: {auto[-1][0]:+.2f}",
+            flush=True,
+        )
+    for label, gains in (("always", np.array(always)), ("auto", np.array(auto))):
+        won, lost = np.sum(gains[:, 0] > 0.05), np.sum(gains[:, 0] < -0.05)
+        print(
+            f"{label}: accuracy {gains[:, 0].mean():+.2f} +- {_error(gains[:, 0]):.2f}"
+            f", won {won}, lost {lost}, log loss {gains[:, 1].mean():+.4f} +- "
+            f"{_error(gains[:, 1]):.4f}"
+        )
+    print(f"time of a fit with products, relative to one without: {np.mean(ratio):.2f}")
+
+
+def _split(blocks, y, train, test):
+    task = Task(blocks, y, train, test)
+
+    def judge(model):
+        proba = model.predict_proba(task.T)
+        return model.score(task.T, task.t), log_loss(
+            task.t, proba, labels=model.classes_
+        )
+
+    return pair(
+        lambda **options: MultipleKernelFDA(task.views, **options),
+        task.X,
+        task.y,
+        judge,
+    )
+
+
+def drawn():
+    """R2 on new rows without products, with them, and with those "auto" keeps."""
+    for name, function in DRAWN.items():
+        for noise in NOISES:
+            table = []
+            for seed in range(DRAWS):
+                rng = np.random.default_rng(seed)
+                X = rng.normal(size=(1200, 10))
+                f = function(X, rng)
+                y = f + noise * f.std() * rng.normal(size=len(f))
+                new = slice(TRAINING, None)
+                table.append(
+                    pair(
+                        lambda **options: MultipleKernelRidge(
+                            VIEWS, cv=None, **options
+                        ),
+                        X[:TRAINING],
+                        y[:TRAINING],
+                        lambda model, X=X, y=y, new=new: [model.score(X[new], y[new])],
+                    )
+                )
+            table = np.array(table)
+            without, with_products = table[:, 0, 0], table[:, 1, 0]
+            gain = with_products - without
+            chosen = np.where(kept(table), with_products, without)
+            print(
+                f"{name}, noise {noise}: {without.mean():.3f}, always "
+                f"{gain.mean():+.3f} +- {_error(gain):.3f}, auto {chosen.mean():.3f}",
+                flush=True,
+            )
+
+
+def _error(values):
+    """Standard error of the mean."""
+    return float(np.std(values, ddof=1) / np.sqrt(len(values)))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--splits", type=int, default=8)
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")
+    drawn()
+    real(arguments.splits)
+
+
+if __name__ == "__main__":
+    main()
