@@ -98,10 +98,10 @@ class MultipleKernelFDA(KernelDiscriminant):
         classes.
     class_weight : dict or "balanced", default=None
         Weight of each class, by which the weights of its rows are multiplied; classes
-        that a dict lacks have weight 1. "balanced" stands for n / (k n_c), where n_c is
-        the number of rows of class c. Rows in portions need a dict. The class
-        proportions of predictions are those of the weighted rows, unless ``priors`` are
-        given.
+        that a dict lacks have weight 1. "balanced" stands for N / (k N_c), where N_c is
+        the sum of the sample weights of class c and N that of all. Rows in portions
+        need a dict. The class proportions of predictions are those of the weighted
+        rows, unless ``priors`` are given.
     priors : array-like of shape (k,), default=None
         Probabilities of the classes among new rows, in the order of ``classes_``. None
         takes the proportions of the (weighted) training rows.
