@@ -8,18 +8,6 @@ from __future__ import annotations
 
 from kernelweave._array import Array, namespace
 
-__all__ = [
-    "ALLOWED_VIOLATION",
-    "CONSTANT_VARIANCE",
-    "FLOAT32_TOL",
-    "INVERTIBLE_SQUARE",
-    "NULL_EIGENVALUE",
-    "ROUNDING_UNITS",
-    "SAME_SCORE",
-    "SMALL_GAP",
-    "reachable_tolerance",
-]
-
 #: Distance from their set up to which weights may be certified. Scaling onto a set
 #: leaves an error of about p eps; the weights of a cone solver, which are further
 #: off, are scaled as well.

@@ -31,15 +31,6 @@ from kernelweave.fits.rows import RowDesign
 from kernelweave.inner.correlation import maximize_correlation, nearest_correlation
 from kernelweave.protocols import Bank, CertificateTerms, Evaluation
 
-__all__ = [
-    "BlockDual",
-    "BlockExpansion",
-    "BlockFisher",
-    "Fisher",
-    "PrimalFisher",
-    "WithinFisher",
-]
-
 #: Number of kernels from which a working set is used.
 MANY_KERNELS = 100
 

@@ -11,8 +11,6 @@ from scipy.special import log_softmax
 from kernelweave._array import Array, from_numpy, namespace
 from kernelweave.fits.rows import RowDesign
 
-__all__ = ["ClassGaussians", "HeldOutClasses"]
-
 #: The variance is sought within these multiples of the mean squared distance of rows to
 #: their class mean computed without them. Smaller values only fit rows that happen to
 #: be perfectly separated; at the upper end little more than the class shares remains.

@@ -18,8 +18,6 @@ from kernelweave._tolerances import CONSTANT_VARIANCE
 from kernelweave.fits.ridge import AlphaPath
 from kernelweave.kernels.banks.features import FeatureBank
 
-__all__ = ["CvPath", "GcvPath", "MomentProblem"]
-
 #: Before the factorisation each variance is raised by machine precision times the
 #: number of columns, then by ten times more on each failure, up to this share of it.
 LARGEST_JITTER = 1e-3

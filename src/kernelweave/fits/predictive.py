@@ -13,8 +13,6 @@ from kernelweave._tolerances import SAME_SCORE
 from kernelweave.fits.ridge import LooPath
 from kernelweave.fits.rows import RowDesign
 
-__all__ = ["NOISE_GRID", "Expert", "LooTable", "PredictivePath", "choose_noise"]
-
 #: Noise levels tried, relative to the mean eigenvalue of the kernel.
 NOISE_GRID = np.logspace(-3, 2, 21)
 

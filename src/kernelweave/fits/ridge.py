@@ -30,20 +30,6 @@ from kernelweave._memory import row_chunks
 from kernelweave._tolerances import SAME_SCORE
 from kernelweave.fits.rows import RowDesign
 
-__all__ = [
-    "AlphaPath",
-    "KernelFit",
-    "LooPath",
-    "binary_target",
-    "class_target",
-    "factor_regularized",
-    "fit_kernel",
-    "output_frame",
-    "principal_axes",
-    "reduced_class_target",
-    "signs_of_codes",
-]
-
 #: Largest output allowed, relative to the largest float: predictions are sums of them.
 ROOM = 1e-6
 

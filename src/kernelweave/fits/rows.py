@@ -27,8 +27,6 @@ import numpy as np
 from kernelweave._array import Array, as_float, from_numpy, namespace, to_numpy
 from kernelweave._memory import row_chunks
 
-__all__ = ["RowDesign"]
-
 
 @dataclass(frozen=True)
 class RowDesign:

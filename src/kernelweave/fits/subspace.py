@@ -29,16 +29,6 @@ from kernelweave.fits.rows import RowDesign
 from kernelweave.inner.svm import hinge, solve_low_rank_svm, solve_svm
 from kernelweave.kernels.checks import symmetric
 
-__all__ = [
-    "JointPoint",
-    "RegularizedKernel",
-    "Subspace",
-    "SubspaceSVM",
-    "column_signs",
-    "label_factor",
-    "target_factor",
-]
-
 #: Relative rounding error of the square root of a matrix: half the digits are lost.
 HALF_OF_THE_DIGITS = 1e-8
 #: Relative difference below which two entries count as equally large.

@@ -14,17 +14,6 @@ from kernelweave._array import Array
 from kernelweave._tolerances import ALLOWED_VIOLATION
 from kernelweave.protocols import Criterion, WeightSet
 
-__all__ = [
-    "Callback",
-    "Certificate",
-    "LocalSolution",
-    "Solution",
-    "Trace",
-    "TraceRow",
-    "certify",
-    "relative_gap",
-]
-
 
 @dataclass(frozen=True)
 class TraceRow:
