@@ -29,7 +29,7 @@ class MomentProblem:
     """Centred kernels of trace n and targets, from ``A'A`` with ``A = [1, T, Z]``.
 
     Rows of A multiplied by the roots of row weights, the column of ones included, give
-    the weighted problem of :mod:`kernelweave.fits.rows`.
+    the weighted problem of :class:`~kernelweave.fits.ridge.RowDesign`.
 
     With ``S = Z'PZ`` and ``C = Z'H``, features scaled so that the trace of each block
     of S is n, and ``H = P T Theta``, one Cholesky factorisation::

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from kernelweave._array import from_numpy
-from kernelweave.fits.ridge import reduced_class_target
-from kernelweave.fits.rows import RowDesign
+from kernelweave.fits.ridge import RowDesign, reduced_class_target
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.models.shared.base import (
     KernelDiscriminant,
@@ -18,7 +17,6 @@ from kernelweave.models.shared.base import (
     fit_discriminant,
     fit_method,
 )
-from kernelweave.models.shared.folds import FOLDS, with_class_score
 from kernelweave.models.shared.inputs import (
     check_parameters,
     check_priors,
@@ -26,7 +24,14 @@ from kernelweave.models.shared.inputs import (
     positive,
     read_weighted_rows,
 )
-from kernelweave.models.shared.learner import Choice, Fitted, Trained, judge_rows
+from kernelweave.models.shared.learner import (
+    FOLDS,
+    Choice,
+    Fitted,
+    Trained,
+    judge_rows,
+    with_class_score,
+)
 
 
 class KernelFDA(KernelDiscriminant):

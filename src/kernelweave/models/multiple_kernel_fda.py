@@ -11,8 +11,12 @@ from sklearn.utils.metaestimators import available_if
 
 from kernelweave._array import Array, from_numpy
 from kernelweave.criteria.fisher import BlockFisher, Fisher, WithinFisher
-from kernelweave.fits.ridge import binary_target, class_target, reduced_class_target
-from kernelweave.fits.rows import RowDesign
+from kernelweave.fits.ridge import (
+    RowDesign,
+    binary_target,
+    class_target,
+    reduced_class_target,
+)
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.models.shared.base import (
     KernelDiscriminant,
@@ -20,7 +24,6 @@ from kernelweave.models.shared.base import (
     fit_discriminant,
     fit_method,
 )
-from kernelweave.models.shared.folds import FOLD_TOLERANCE, FOLDS, with_class_score
 from kernelweave.models.shared.inputs import (
     check_priors,
     encode_labels,
@@ -28,11 +31,14 @@ from kernelweave.models.shared.inputs import (
     read_options,
 )
 from kernelweave.models.shared.learner import (
+    FOLD_TOLERANCE,
+    FOLDS,
     Fitted,
     KernelRows,
     LearnerOptions,
     Trained,
     choose_weights,
+    with_class_score,
 )
 from kernelweave.models.streaming.explicit import (
     check_learner_parameters,
