@@ -228,6 +228,7 @@ def test_a_dict_of_classes_serves_rows_in_portions(how, data):
 
 CLASSIFIERS = {
     "KernelFDA": KernelFDA(VIEWS, cv=None),
+    "KernelFDA-folds": KernelFDA(VIEWS),
     "MultipleKernelFDA": MultipleKernelFDA(VIEWS, norm=2, cv=None),
     "moments": MultipleKernelFDA(LINEAR, norm=2, **MOMENTS),
 }

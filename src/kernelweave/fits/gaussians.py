@@ -38,7 +38,7 @@ class ClassGaussians:
     variance : float
         Variance of each coordinate around its class mean, in units of the spread.
     log_prior : ndarray of shape (k,)
-        Logarithm of the class shares.
+        Logarithm of the class shares, or of the priors given in their place.
     slope : float
         The share of the class target recovered by the projection of a held-out row: 1
         if perfect. If it is 0, only the class shares are known.
@@ -47,6 +47,9 @@ class ClassGaussians:
         mean, the slope and the class shares. The only row of a class counts as wrong.
     temperature : float
         Divides the log odds; above 1, probabilities are less certain, labels the same.
+    shift : ndarray of shape (k,) or float
+        Logarithm of given priors relative to the class shares, added to the log odds
+        that have been calibrated on rows with these shares (Bayes' rule).
     """
 
     means: np.ndarray
@@ -55,6 +58,7 @@ class ClassGaussians:
     slope: float
     loo_score: float
     temperature: float = 1.0
+    shift: np.ndarray | float = 0.0
 
     @classmethod
     def fit(
@@ -117,7 +121,9 @@ class ClassGaussians:
         else:
             linear = (projected / spread) @ means.T
             linear = linear - (0.5 / spread) @ (means * means).T
-        return (linear / self.variance + log_prior[None, :]) / self.temperature
+        shift = from_numpy(np.zeros_like(self.log_prior) + self.shift, projected)
+        calibrated = linear / self.variance + (log_prior - shift)[None, :]
+        return calibrated / self.temperature + shift[None, :]
 
 
 class HeldOutClasses:
@@ -203,14 +209,22 @@ class HeldOutClasses:
         variance = 1.0
         if slope > 0:
             variance = _best_variance(left, codes, projected.shape[1], design.each)
-        log_prior = np.log(self.counts / np.sum(self.counts))
-        if priors is not None:  # these rows came with their shares: p(z | c) stays
-            log_prior = np.log(priors)
+        log_shares = np.log(self.counts / np.sum(self.counts))
+        # The variance was calibrated on rows with their own shares: p(z | c) stays.
+        log_prior = log_shares if priors is None else np.log(priors)
+        if priors is not None:
             left = replace(left, log_shares=np.tile(log_prior, (len(codes), 1)))
         scores = left.log_shares - left.distances / (2.0 * variance)
         right = self.several[codes] & (np.argmax(scores, axis=1) == codes)
         score = float(np.average(right, weights=design.each))
-        return ClassGaussians(self._means(slope), variance, log_prior, slope, score)
+        return ClassGaussians(
+            self._means(slope),
+            variance,
+            log_prior,
+            slope,
+            score,
+            shift=log_prior - log_shares,
+        )
 
     def _means(self, slope: float) -> np.ndarray:
         if not slope > 0:

@@ -407,6 +407,8 @@ def choose_splits(
     if classify:
         units = np.unique(np.stack([targets, _units(design)]), axis=1)[0]
         counts = np.bincount(units.astype(int))
+        if np.max(counts) < 2:
+            return []  # no class can be both learned and held out
         n_folds = max(2, min([n_folds, *counts[counts > 1]]))
     kinds: dict[tuple[bool, bool], Any] = {
         (True, False): StratifiedKFold(n_folds, shuffle=True, random_state=0),
@@ -536,7 +538,9 @@ def score_classes(
         fitted = fold.fitted
         assert fitted.classes is not None and fitted.gaussians is not None
         log_joint = to_numpy(fitted.gaussians.log_joint(fold.projected))
-        scores[np.ix_(fold.test, fitted.classes)] = log_joint
+        # given priors are not the shares of these rows, which calibrate probabilities
+        calibrated = log_joint - fitted.gaussians.shift
+        scores[np.ix_(fold.test, fitted.classes)] = calibrated
         best = fitted.classes[np.argmax(log_joint, axis=1)]
         right[fold.test] = best == codes[fold.test]
         tested[fold.test] = True
@@ -615,6 +619,10 @@ def with_class_score(
     """
     k = int(np.max(codes)) + 1
     splits = choose_splits(cv, codes, design, classify=True)
+    splits = [split for split in splits if len(np.unique(codes[split[0]])) > 1]
+    if not splits:
+        why = "too few rows to learn two classes without the rows of a fold"
+        return replace(fitted, folds=NO_SCORE.format(why))
     folds = learn_folds(bank, codes, design, splits, fit)
     try:
         found = score_classes(folds, codes, k, design)
