@@ -185,5 +185,5 @@ def test_cross_validation_is_exact(rng):
             coef = np.linalg.solve(gram, Z[train].T @ H[train])
             total += np.sum((H[left] - Z[left] @ coef) ** 2)
         assert error == pytest.approx(total / (80 * 2), rel=1e-9)
-    with pytest.raises(ValueError, match="at least 2 rows outside"):
+    with pytest.raises(ValueError, match="needs rows outside"):
         CvPath(rows.problem(), grams.sum(axis=0)[None], weights)

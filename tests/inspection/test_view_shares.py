@@ -177,6 +177,7 @@ def test_refusals(rng):
         (MultipleKernelFDA(norm=np.inf), ValueError, "all weights are equal"),
         (MultipleKernelFDA(objective="loo"), ValueError, "not a convex problem"),
         (MultipleKernelFDA(norm=1, scatter="within"), ValueError, "provisional alpha"),
+        (MultipleKernelFDA(norm=1, class_weight={0: 2}), ValueError, "rows have weig"),
         (
             MultipleKernelFDA(norm=1, features="random", n_features=20),
             ValueError,

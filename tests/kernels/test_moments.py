@@ -51,6 +51,27 @@ def test_moments_of_a_chunk(classify, n_folds, rng):
     assert np.all(moments.gram[:, 0, 0] >= 0)
 
 
+@pytest.mark.parametrize("classify", [True, False])
+@pytest.mark.parametrize("n_folds", [1, 4])
+def test_moments_of_weighted_rows(classify, n_folds, rng):
+    recipe, blocks, y = make(rng, n_folds=n_folds, classify=classify)
+    weights = rng.uniform(0.1, 3.0, 100)
+    A = rows_of(recipe, blocks, y)
+    moments = recipe(blocks, y, 0, weights)
+    assert_allclose(moments.total(), A.T @ (weights[:, None] * A), atol=1e-10)
+    sizes = np.unique(y, return_counts=True)[1] if classify else [100]
+    assert moments.sizes.tolist() == list(sizes) and moments.n_rows == 100
+    # a portion of the rows may lack some of the classes
+    accumulator = RowAccumulator(recipe, 30)
+    order = np.argsort(y.reshape(100, -1)[:, 0])
+    for part in np.split(order, [7, 40]):
+        accumulator.push([block[part] for block in blocks], y[part], weights[part])
+    total = accumulator.total()
+    assert_allclose(total.total(), moments.total(), atol=1e-10)
+    assert total.sizes.tolist() == list(sizes)
+    assert_allclose(np.sort(total.probe.weights), np.sort(weights))
+
+
 def test_moments_on_other_libraries(rng, xp_backend):
     recipe, blocks, y = make(rng, n_folds=3)
     there = ChunkRecipe(recipe.features, xp_backend.asarray(blocks[0][:0]), True, 3)
@@ -92,17 +113,19 @@ def test_classes_that_come_later_find_their_place(rng):
     assert_allclose(moments.total(), A.T @ A, atol=1e-10)
 
 
-def test_sparse_and_dense_rows_have_the_same_moments(rng):
+@pytest.mark.parametrize("weighted", [False, True])
+def test_sparse_and_dense_rows_have_the_same_moments(weighted, rng):
+    weights = rng.uniform(0.1, 3.0, 100) if weighted else None
     _, blocks, y = make(rng, n_folds=2)
     thin = [sparse.csr_array(b * (rng.random(b.shape) < 0.5)) for b in blocks]
     features = FeatureRecipe(VIEWS, thin, "nystroem", 8)
     assert features.sparse == [True, False, True]
-    found = ChunkRecipe(features, blocks[0][:0], True, 2)(thin, y, 0)
+    found = ChunkRecipe(features, blocks[0][:0], True, 2)(thin, y, 0, weights)
     dense = [b.toarray() for b in thin]
     features.sparse = [False] * 3
     for step in {step for steps in features.steps for step in steps}:
         step.mean_ = np.zeros_like(step.mean_)  # sparse rows are not centred
-    expected = ChunkRecipe(features, blocks[0][:0], True, 2)(dense, y, 0)
+    expected = ChunkRecipe(features, blocks[0][:0], True, 2)(dense, y, 0, weights)
     assert_allclose(found.gram, expected.gram, atol=1e-12)
 
 

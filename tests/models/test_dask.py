@@ -121,6 +121,19 @@ def test_ridge(chunked, table):
     assert_allclose(model.predict(chunked[0]).compute(), model.predict(X), atol=1e-6)
 
 
+def test_weights_of_classes_but_not_of_rows(model, chunked, table):
+    X, y = table
+    weighted = clone(model).set_params(class_weight={0: 3.0, 1: 0.5, 2: 2.0})
+    found = weighted.fit(*chunked)
+    shares = np.bincount(y) * [3.0, 0.5, 2.0]
+    assert_allclose(np.exp(found.gaussians_.log_prior), shares / np.sum(shares))
+    expected = clone(model).set_params(features="nystroem")
+    expected.fit(X, y, sample_weight=np.array([3.0, 0.5, 2.0])[y])
+    assert_allclose(found.transform(X), expected.transform(X), atol=1e-9)
+    with pytest.raises(ValueError, match="sample_weight needs all rows at once"):
+        clone(model).fit(*chunked, sample_weight=np.ones(600))
+
+
 def test_bad_partitions(model, chunked, table):
     model = clone(model).set_params(n_features=4)
     X, y = table

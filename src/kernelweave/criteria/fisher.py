@@ -225,7 +225,12 @@ class PrimalFisher(Fisher):
         alpha: float | Literal["learn"],
         factor: float = 1.0,
     ) -> None:
+        self._total = problem.total
         super().__init__(problem.bank, problem.target * factor, alpha)
+
+    @property
+    def _unit(self) -> float:
+        return self._total
 
 
 class WithinFisher(Fisher):

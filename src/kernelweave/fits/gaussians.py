@@ -167,7 +167,7 @@ class HeldOutClasses:
         self.several = self.counts > 1 if several is None else several
         self.usable = np.where(self.several, self.counts, 0.0)
         self.sums = np.where(self.several[:, None], sums, 0.0)
-        self.center = np.sum(self.sums, axis=0) / max(float(np.sum(self.usable)), 1.0)
+        self.center = np.sum(self.sums, axis=0) / (float(np.sum(self.usable)) or 1.0)
         self.found = float(np.sum(self.sums * self.coding))
         self.squares = np.sum(self.coding**2, axis=1)
         self.sought = float(self.usable @ self.squares)
@@ -201,14 +201,14 @@ class HeldOutClasses:
             left = self._without_rows(projected, codes, precision, design.each)
         else:
             left = self._without_groups(projected, codes, precision, design)
-        log_prior = np.log(self.counts / np.sum(self.counts))
-        if priors is not None:
-            log_prior = np.log(priors)
-            left = replace(left, log_shares=np.tile(log_prior, (len(codes), 1)))
         slope = max(self.found / self.sought, 0.0) if self.sought > 0 else 0.0
         variance = 1.0
         if slope > 0:
             variance = _best_variance(left, codes, projected.shape[1], design.each)
+        log_prior = np.log(self.counts / np.sum(self.counts))
+        if priors is not None:  # these rows came with their shares: p(z | c) stays
+            log_prior = np.log(priors)
+            left = replace(left, log_shares=np.tile(log_prior, (len(codes), 1)))
         scores = left.log_shares - left.distances / (2.0 * variance)
         right = self.several[codes] & (np.argmax(scores, axis=1) == codes)
         score = float(np.average(right, weights=design.each))

@@ -23,10 +23,15 @@ __all__ = ["CvPath", "GcvPath", "MomentProblem"]
 #: Before the factorisation each variance is raised by machine precision times the
 #: number of columns, then by ten times more on each failure, up to this share of it.
 LARGEST_JITTER = 1e-3
+#: A difference of sums of weights that is no larger, relative to them, is rounding.
+NO_WEIGHT = 1e-12
 
 
 class MomentProblem:
     """Centred kernels of trace n and targets, from ``A'A`` with ``A = [1, T, Z]``.
+
+    Rows of A multiplied by the roots of row weights, the column of ones included, give
+    the weighted problem of :mod:`kernelweave.fits.rows`.
 
     With ``S = Z'PZ`` and ``C = Z'H``, features scaled so that the trace of each block
     of S is n, and ``H = P T Theta``, one Cholesky factorisation::
@@ -55,11 +60,15 @@ class MomentProblem:
         Squared length of the vector subtracted from the features of each kernel.
     noise : ndarray of shape (p,), default=0
         Variance of the features of each kernel that stems from rounding of its columns.
+    n_rows : int, optional
+        The number of rows, needed if they have weights: ``A'A`` is then a weighted sum.
 
     Attributes
     ----------
     n_rows : int
-        n.
+        The number of rows.
+    total : float
+        The sum N of their weights; n if every row counts once. Kernels have trace N.
     active : list of int
         Kernels that vary over the rows; the bank holds only these.
     scales : ndarray of shape (p,)
@@ -83,18 +92,20 @@ class MomentProblem:
         precision: float,
         origins: np.ndarray | float = 0.0,
         noise: np.ndarray | float = 0.0,
+        n_rows: int | None = None,
     ) -> None:
         head = 1 + coding.shape[0]
         self.widths, self.coding = list(widths), coding
         self.precision = precision
-        self.n_rows = round(float(gram[0, 0]))
-        means = gram[0, :] / self.n_rows
-        centred = gram - self.n_rows * means[:, None] * means[None, :]
+        self.total = float(gram[0, 0])
+        self.n_rows = round(self.total) if n_rows is None else n_rows
+        means = gram[0, :] / self.total
+        centred = gram - self.total * means[:, None] * means[None, :]
         self.mean = means[head:]
         traces, second = (_traces(a[head:, head:], widths) for a in (centred, gram))
-        rounding = CONSTANT_VARIANCE * precision * (second + self.n_rows * origins)
-        varies = traces > np.maximum(rounding, self.n_rows * noise)
-        self.scales = np.where(varies, self.n_rows / np.where(varies, traces, 1.0), 0.0)
+        rounding = CONSTANT_VARIANCE * precision * (second + self.total * origins)
+        varies = traces > np.maximum(rounding, self.total * noise)
+        self.scales = np.where(varies, self.total / np.where(varies, traces, 1.0), 0.0)
         self.active = [int(i) for i in np.flatnonzero(self.scales)]
         if not self.active:
             raise ValueError(
@@ -173,7 +184,9 @@ class GcvPath(AlphaPath):
         GCV(alpha) = norm(B)^2 / (n k q^2),      B = M^-1 H
 
     It needs only second moments, and comes close to leave-one-out when no single row
-    has much influence, as with many more rows than features.
+    has much influence, as with many more rows than features. With row weights of sum N,
+    n stays the number of rows, each of which is left out with all of its weight, and
+    ``GCV(alpha) = norm(B~)^2 / (N k q^2)``: only ratios of weights matter.
 
     Parameters
     ----------
@@ -186,7 +199,7 @@ class GcvPath(AlphaPath):
     def __init__(self, problem: MomentProblem, weights: np.ndarray) -> None:
         gram = problem.bank.combine(weights)
         xp = namespace(gram)
-        self.n_samples = problem.n_rows
+        self.n_samples, self.total = problem.n_rows, problem.total
         trace = float(xp.sum(xp.linalg.diagonal(gram)))
         self.mean_eigenvalue = trace / self.n_samples if trace > 0 else 1.0
         flat = xp.reshape(gram, (-1,))
@@ -196,15 +209,17 @@ class GcvPath(AlphaPath):
         self.rotated = vectors.T @ problem.target
         self.smallest_alpha = 10.0 * max(eps(values), problem.precision) * largest
 
-    def press(self, alphas: np.ndarray) -> np.ndarray:
-        """``GCV(alpha)`` for each of ``alphas`` (a,), (a,)."""
-        squares = to_numpy(namespace(self.rotated).sum(self.rotated**2, axis=1))
+    def errors(self, alphas: np.ndarray) -> np.ndarray:
+        """``GCV(alpha)`` of each column, (a, k)."""
+        squares = to_numpy(self.rotated**2)  # (r, k)
         values, n = to_numpy(self.eigenvalues), self.n_samples
-        alphas = np.asarray(alphas, dtype=np.float64)
-        shrink = 1.0 / (values + alphas[:, None])  # (a, r)
-        rest = (n - 1 - len(values)) / alphas
-        q = np.maximum(np.sum(shrink, axis=1) + rest, 1e-300) / n
-        return shrink**2 @ squares / (n * int(self.rotated.shape[1]) * q**2)
+        found = []
+        for row in alphas:  # (1,) or (k,)
+            shrink = 1.0 / (values[:, None] + row)
+            rest = (n - 1 - len(values)) / row
+            q = np.maximum(np.sum(shrink, axis=0) + rest, 1e-300) / n
+            found.append(np.sum(shrink**2 * squares, axis=0) / (self.total * q**2))
+        return np.stack(found)
 
 
 class CvPath(AlphaPath):
@@ -230,27 +245,22 @@ class CvPath(AlphaPath):
     def __init__(
         self, problem: MomentProblem, folds: Array, weights: np.ndarray
     ) -> None:
-        self.n_samples = problem.n_rows
-        self.mean_eigenvalue = float(np.sum(weights))
-        self.smallest_alpha = (
-            10.0 * problem.precision * problem.n_rows * self.mean_eigenvalue
-        )
+        self.total = problem.total
+        trace = problem.total * float(np.sum(weights))
+        self.mean_eigenvalue = trace / problem.n_rows
+        self.smallest_alpha = 10.0 * problem.precision * trace
         total = namespace(folds).sum(folds, axis=0)
         parts = (folds[f, :, :] for f in range(folds.shape[0]))
         self.parts = [
             _Fold(problem, total - part, part, weights)
             for part in parts
-            if round(float(part[0, 0])) > 0
+            if float(part[0, 0]) > 0
         ]
 
-    def press(self, alphas: np.ndarray) -> np.ndarray:
-        """Mean squared error for each of ``alphas`` (a,), (a,)."""
-        k = self.parts[0].cross.shape[1]
-        errors = [
-            sum(part.error(float(a)) for part in self.parts)
-            for a in np.asarray(alphas, dtype=np.float64)
-        ]
-        return np.array(errors) / (self.n_samples * k)
+    def errors(self, alphas: np.ndarray) -> np.ndarray:
+        """Mean squared error of each column, (a, k)."""
+        sums = [sum(part.errors(row) for part in self.parts) for row in alphas]
+        return np.stack(sums) / self.total
 
 
 class _Fold:
@@ -259,9 +269,9 @@ class _Fold:
     def __init__(
         self, problem: MomentProblem, train: Array, held_out: Array, weights: np.ndarray
     ) -> None:
-        n = round(float(train[0, 0]))
-        if n < 2:
-            raise ValueError("cross-validation needs at least 2 rows outside each fold")
+        n = float(train[0, 0])  # the sum of the weights, as m below
+        if not n > NO_WEIGHT * problem.total:
+            raise ValueError("cross-validation needs rows outside each fold")
         means = train[0, :] / n
         centred = train - n * means[:, None] * means[None, :]
         features, target, _ = _blocks(problem, centred)
@@ -273,19 +283,19 @@ class _Fold:
         self.values, vectors = eigh(features)
         self.cross = vectors.T @ (target * scale[:, None])  # (D, k)
         # moments of the held-out rows about the means of the training rows
-        m = round(float(held_out[0, 0]))
+        m = float(held_out[0, 0])
         product = means[:, None] * held_out[0, :][None, :]
         shifted = held_out - product - product.T + m * means[:, None] * means[None, :]
         zz, zh, self.hh = _blocks(problem, shifted)
         rotate = scale[:, None] * vectors
         self.zz, self.zh = rotate.T @ zz @ rotate, rotate.T @ zh
 
-    def error(self, alpha: float) -> float:
-        """Sum of squared errors on the held-out rows."""
+    def errors(self, alphas: np.ndarray) -> np.ndarray:
+        """Sum of squared errors on the held-out rows, (k,), at alphas (1,) or (k,)."""
         xp = namespace(self.cross)
-        coef = self.cross / (self.values[:, None] + alpha)
-        linear = float(xp.sum(coef * self.zh))
-        return self.hh - 2.0 * linear + float(xp.sum(coef * (self.zz @ coef)))
+        coef = self.cross / (self.values[:, None] + from_numpy(alphas, self.cross))
+        explained = xp.sum(coef * (2.0 * self.zh - self.zz @ coef), axis=0)
+        return to_numpy(self.hh - explained)
 
 
 def _traces(gram: Array, widths: list[int]) -> np.ndarray:
@@ -294,10 +304,9 @@ def _traces(gram: Array, widths: list[int]) -> np.ndarray:
     return np.add.reduceat(diagonal, np.cumsum([0, *widths])[:-1])
 
 
-def _blocks(problem: MomentProblem, gram: Array) -> tuple[Array, Array, float]:
-    """``Z'Z`` (D, D), ``Z'H`` (D, k) and ``tr H'H`` of active, scaled features."""
+def _blocks(problem: MomentProblem, gram: Array) -> tuple[Array, Array, Array]:
+    """``Z'Z`` (D, D), ``Z'H`` (D, k), diagonal of ``H'H`` (k,), of scaled features."""
     d = problem.n_features
     joint = problem.scaled(gram)
-    xp = namespace(joint)
-    corner = float(xp.sum(xp.linalg.diagonal(joint[d:, d:])))
+    corner = namespace(joint).linalg.diagonal(joint[d:, d:])
     return joint[:d, :d], joint[:d, d:], corner

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 
 from kernelweave._array import (
     Array,
@@ -306,6 +306,11 @@ def principal_axes(coef: Array, target: Array) -> Array:
 GRID = np.logspace(-6, 3, 46)
 
 
+#: A bracket of log alpha narrower than this is narrow enough.
+LOG_ALPHA_WIDTH = 1e-4
+GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
+
+
 class AlphaPath(ABC):
     """The error on held-out rows, as a function of alpha.
 
@@ -321,11 +326,21 @@ class AlphaPath(ABC):
     smallest_alpha: float
 
     @abstractmethod
+    def errors(self, alphas: np.ndarray) -> np.ndarray:
+        """Mean squared error of each target column, (a, k).
+
+        ``alphas`` (a, 1) are shared by the columns, of (a, k) each has its own.
+        """
+
     def press(self, alphas: np.ndarray) -> np.ndarray:
         """Mean squared error for each of ``alphas`` (a,), (a,)."""
+        alphas = np.asarray(alphas, dtype=np.float64)
+        if alphas.ndim != 1 or not np.all(np.isfinite(alphas) & (alphas > 0)):
+            raise ValueError(f"alphas must be a vector of numbers > 0, got {alphas!r}")
+        return np.mean(self.errors(alphas[:, None]), axis=1)
 
     def best_alpha(self, alphas: np.ndarray | None = None) -> float:
-        """The alpha with the smallest error.
+        """The alpha with the smallest error over all columns.
 
         Parameters
         ----------
@@ -334,23 +349,67 @@ class AlphaPath(ABC):
             eigenvalue (without values that the precision of the kernel cannot resolve),
             refined between the neighbours of its best point.
         """
-        grid = self.mean_eigenvalue * GRID if alphas is None else np.sort(alphas)
-        if alphas is None:
-            grid = grid[grid > min(self.smallest_alpha, 0.5 * grid[-1])]
-        errors = self.press(grid)
-        # Ties go to the strongest regularisation: for a constant kernel all are equal.
-        best = int(np.flatnonzero(errors <= (1 + SAME_SCORE) * np.min(errors))[-1])
         if alphas is not None:
-            return float(grid[best])
-        low, high = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
-        found = minimize_scalar(
-            lambda log_alpha: self.press(np.exp([log_alpha]))[0],
-            bounds=(np.log(low), np.log(high)),
-            method="bounded",
-            options={"xatol": 1e-4},
+            grid = np.sort(alphas)
+            return float(grid[_last_best(self.press(grid)[:, None])[0]])
+        grid = self._grid()
+        errors = self.press(grid)[:, None]
+        found = _refined(grid, errors, lambda a: self.press(a[0])[None, :])
+        return float(found[0])
+
+    def best_alphas(self) -> np.ndarray:
+        """The alpha with the smallest error for each column by itself, (k,)."""
+        grid = self._grid()
+        return _refined(grid, self.errors(grid[:, None]), self.errors)
+
+    def _grid(self) -> np.ndarray:
+        grid = self.mean_eigenvalue * GRID
+        return grid[grid > min(self.smallest_alpha, 0.5 * grid[-1])]
+
+
+def _last_best(errors: np.ndarray) -> np.ndarray:
+    """Where each column of ``errors`` (a, m), at ascending alphas, is smallest, (m,).
+
+    Ties go to the strongest regularisation: for a constant kernel all are equal.
+    """
+    tied = errors <= (1 + SAME_SCORE) * np.min(errors, axis=0)
+    return len(errors) - 1 - np.argmax(tied[::-1], axis=0)
+
+
+def _refined(
+    grid: np.ndarray,
+    errors: np.ndarray,
+    measure: Callable[[np.ndarray], np.ndarray],
+) -> np.ndarray:
+    """The best alphas (m,) between grid points, by golden section in log alpha.
+
+    ``errors`` (a, m) are those at the points of ``grid`` (a,), and ``measure`` maps
+    alphas (1, m), one per column, to their errors (1, m): all columns take each step
+    together.
+    """
+    best = _last_best(errors)
+    low = np.log(grid[np.maximum(best - 1, 0)])
+    high = np.log(grid[np.minimum(best + 1, len(grid) - 1)])
+
+    def at(points: np.ndarray) -> np.ndarray:
+        return measure(np.exp(points)[None, :])[0]
+
+    left, right = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
+    at_left, at_right = at(left), at(right)
+    while np.max(high - low) > LOG_ALPHA_WIDTH:
+        lower = at_left < at_right  # the minimum is not beyond ``right``
+        low, high = np.where(lower, low, left), np.where(lower, right, high)
+        new = np.where(lower, high - GOLDEN * (high - low), low + GOLDEN * (high - low))
+        at_new = at(new)
+        left, right = np.where(lower, new, right), np.where(lower, left, new)
+        at_left, at_right = (
+            np.where(lower, at_new, at_right),
+            np.where(lower, at_left, at_new),
         )
-        better = found.fun < (1 - SAME_SCORE) * errors[best]
-        return float(np.exp(found.x) if better else grid[best])
+    found = np.where(at_left < at_right, left, right)
+    coarse = np.take_along_axis(errors, best[None, :], axis=0)[0]
+    better = np.minimum(at_left, at_right) < (1 - SAME_SCORE) * coarse
+    return np.where(better, np.exp(found), grid[best])
 
 
 class LooPath(AlphaPath):
@@ -400,42 +459,51 @@ class LooPath(AlphaPath):
         self.rotated = self.vectors.T @ target
         self.smallest_alpha = 10.0 * eps(vectors) * largest
 
-    def coef(self, alpha: float) -> Array:
-        """``B = (G + alpha diag(1/w))^-1 H``, (n, k)."""
-        return self.design.scale(self._scaled_coef(alpha))
+    def coef(self, alpha: float | np.ndarray) -> Array:
+        """``B = (G + alpha diag(1/w))^-1 H``, (n, k); one alpha, or one per column."""
+        return self.design.scale(self._scaled_coef(self._shrink(alpha)))
 
-    def residuals(self, alpha: float) -> Array:
+    def residuals(self, alpha: float | np.ndarray) -> Array:
         """Target minus the prediction without the row or its group, (n, k)."""
-        shrink = 1.0 / (self.eigenvalues + alpha)
-        precision = self._precision(shrink[:, None])
-        scaled = self._left_out(self._scaled_coef(alpha), shrink, precision)
-        return self.design.unscale(scaled)
+        shrink = self._shrink(alpha)
+        return self.design.unscale(self._left_out(shrink, self._precision(shrink)))
 
-    def press(self, alphas: np.ndarray) -> np.ndarray:
-        """Mean squared leave-one-out error for each of ``alphas`` (a,), (a,)."""
-        alphas = np.asarray(alphas, dtype=np.float64)
-        if alphas.ndim != 1 or not np.all(np.isfinite(alphas) & (alphas > 0)):
-            raise ValueError(f"alphas must be a vector of numbers > 0, got {alphas!r}")
-        grid = from_numpy(alphas, self.eigenvalues)
-        shrink = 1.0 / (self.eigenvalues[:, None] + grid[None, :])  # (n - 1, a)
+    def errors(self, alphas: np.ndarray) -> np.ndarray:
+        """Mean squared leave-one-out error of each column, (a, k)."""
+        a, m = alphas.shape
+        shrink = self._shrink(alphas.reshape(-1))  # (n - 1, a m)
         precision = self._precision(shrink)
-        errors = np.empty(len(alphas))
-        for j in range(len(alphas)):
-            coef = self.vectors @ (self.rotated * shrink[:, j : j + 1])
-            residual = self._left_out(coef, shrink[:, j], precision[:, j : j + 1])
-            total = float(namespace(residual).sum(residual * residual))
-            errors[j] = total / (self.design.total * residual.shape[1])
-        return errors
+        columns = [slice(j * m, (j + 1) * m) for j in range(a)]
+        xp, found = namespace(shrink), []
+        for part in columns:
+            residual = self._left_out(shrink[:, part], precision[:, part])
+            found.append(to_numpy(xp.sum(residual * residual, axis=0)))
+        return np.stack(found).astype(np.float64) / self.design.total
 
-    def _scaled_coef(self, alpha: float) -> Array:
+    def _shrink(self, alpha: float | np.ndarray) -> Array:
+        """``d = 1/(s + alpha)``, one column per alpha."""
+        levels = from_numpy(np.atleast_1d(np.asarray(alpha, float)), self.eigenvalues)
+        return 1.0 / (self.eigenvalues[:, None] + levels[None, :])
+
+    def _scaled_coef(self, shrink: Array) -> Array:
         """``B~``, (n, k)."""
-        return self.vectors @ (self.rotated / (self.eigenvalues[:, None] + alpha))
+        return self.vectors @ (self.rotated * shrink)
 
-    def _left_out(self, coef: Array, shrink: Array, precision: Array) -> Array:
-        """``sqrt(w) e``, (n, k), from B~ (n, k) and the diagonal (n, 1) of A~."""
+    def _left_out(self, shrink: Array, precision: Array) -> Array:
+        """``sqrt(w) e``, (n, k), from d (n - 1, m) and the diagonal (n, m) of A~.
+
+        m is 1, or k where every column has its own alpha.
+        """
+        coef = self._scaled_coef(shrink)
         if self.design.groups is None:
             return coef / precision
-        return self.design.solve_left_out(coef, self.vectors, shrink)
+        leave_out, m = self.design.solve_left_out, int(shrink.shape[1])
+        if m == 1:
+            return leave_out(coef, self.vectors, shrink[:, 0])
+        parts = [
+            leave_out(coef[:, j : j + 1], self.vectors, shrink[:, j]) for j in range(m)
+        ]
+        return namespace(coef).concat(parts, axis=1)
 
     def _precision(self, shrink: Array) -> Array:
         """``(U * U) D`` for D (n - 1, a), squaring a block of rows at a time."""

@@ -24,7 +24,7 @@ from functools import cached_property
 
 import numpy as np
 
-from kernelweave._array import Array, as_float, from_numpy, namespace
+from kernelweave._array import Array, as_float, from_numpy, namespace, to_numpy
 from kernelweave._memory import row_chunks
 
 __all__ = ["RowDesign"]
@@ -100,10 +100,14 @@ class RowDesign:
             root = self.root(gram)
             gram += (size / self.total) * root @ root.T
 
+    def mean_squares(self, residual: Array) -> np.ndarray:
+        """``sum_i w_i e_ij^2 / N`` of each column of residuals e (n, k), (k,)."""
+        scaled, xp = self.scale(residual), namespace(residual)
+        return to_numpy(xp.sum(scaled * scaled, axis=0)).astype(float) / self.total
+
     def mean_square(self, residual: Array) -> float:
         """``sum_ij w_i e_ij^2 / (N k)`` of residuals e (n, k)."""
-        scaled, xp = self.scale(residual), namespace(residual)
-        return float(xp.sum(scaled * scaled)) / (self.total * residual.shape[1])
+        return float(np.mean(self.mean_squares(residual)))
 
     def solve_left_out(
         self, coef: Array, factor: Array, shrink: Array | None = None, null: float = 0.0

@@ -239,6 +239,11 @@ def _refuse_other_models(model: Any, caller: str) -> None:
             "with scatter='within' and alpha='loo' the weights were learned at a "
             f"provisional alpha; fit with alpha={model.alpha_:.3g}, for example"
         )
+    elif getattr(model.kernel_map_, "row_weights", None) is not None:
+        why = (
+            "its rows have weights, which the problem solved again here would lack; "
+            "fit without sample_weight and class_weight"
+        )
     elif not hasattr(model.kernel_map_, "centred"):
         why = (
             "it was fitted on explicit features, of which only moments were kept; fit "

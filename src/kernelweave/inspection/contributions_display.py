@@ -164,7 +164,7 @@ class ContributionsDisplay:
         names, parts = self._ordered(max_views)
         single = len(parts) == 1
         height = (BAR_HEIGHT if single else SWARM_HEIGHT) * (len(names) + 2 * single)
-        figure, ax = axes("ContributionsDisplay.plot", ax, 7.0, 1.2 + height)
+        ax = axes("ContributionsDisplay.plot", ax, 7.0, 1.2 + height)
         if single:
             self._plot_waterfall(ax, names, parts[0])
         else:
@@ -174,7 +174,7 @@ class ContributionsDisplay:
         ax.spines[["top", "right", "left"]].set_visible(False)
         if self.title:
             ax.set_title(self.title, fontsize=10, loc="left")
-        self.ax_, self.figure_ = ax, figure
+        self.ax_, self.figure_ = ax, ax.figure
         return self
 
     def _ordered(self, max_views: int) -> tuple[list[str], np.ndarray]:

@@ -158,7 +158,7 @@ class FeatureImportanceDisplay:
         rest = rows[max_features:]
         rows = rows[:max_features]
         size = 1.3 + BAR_HEIGHT * len(rows)
-        figure, ax = axes("FeatureImportanceDisplay.plot", ax, 7.0, size)
+        ax = axes("FeatureImportanceDisplay.plot", ax, 7.0, size)
         heights = np.arange(len(rows))
         mean = np.array([row["standardised"] for row in rows])
         root = np.array([row["importance"] for row in rows])
@@ -176,7 +176,7 @@ class FeatureImportanceDisplay:
         if self.title:
             ax.set_title(self.title, fontsize=10, loc="left")
         self.features_ = [row["feature"] for row in rows]
-        self.ax_, self.figure_ = ax, figure
+        self.ax_, self.figure_ = ax, ax.figure
         return self
 
     def _draw_intervals(

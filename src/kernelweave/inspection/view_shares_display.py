@@ -151,7 +151,7 @@ class ViewSharesDisplay:
         ranked = sorted(self.rows, key=lambda row: -row["share"])
         shown, others = ranked[:max_rows], ranked[max_rows:]
         size = 1.2 + ROW_HEIGHT * (len(shown) + bool(others))
-        figure, ax = axes("ViewSharesDisplay.plot", ax, 7.0, size)
+        ax = axes("ViewSharesDisplay.plot", ax, 7.0, size)
         heights = np.arange(len(shown))
         share = np.array([100 * row["share"] for row in shown])
         low = np.array([100 * row["low"] for row in shown])
@@ -169,7 +169,7 @@ class ViewSharesDisplay:
         )
         self.texts_ = self._write_column(ax, shown, heights)
         self._label(ax, shown, others)
-        self.ax_, self.figure_ = ax, figure
+        self.ax_, self.figure_ = ax, ax.figure
         return self
 
     def _stands_out(self, row: Mapping[str, Any]) -> bool:
@@ -221,6 +221,5 @@ class ViewSharesDisplay:
         longest = max(max(row["share"], row["high"]) for row in self.rows)
         ax.set_xlim(0, 100 * min(1.0, 1.05 * longest) if longest > 0 else 100)
         ax.set_xlabel("share of the combined kernel [%]")
-        ax.spines[["top", "right"]].set_visible(False)
         if self.title:
             ax.set_title(self.title, fontsize=10, loc="left")

@@ -95,28 +95,35 @@ class Probe:
     keys: np.ndarray  # (q,)
     views: list[Any]  # (q, d_view) each
     y: np.ndarray  # (q,) or (q, t)
+    weights: np.ndarray  # (q,)
 
     @classmethod
-    def of(cls, keys: np.ndarray, views: list[Any], y: np.ndarray) -> Probe:
+    def of(
+        cls, keys: np.ndarray, views: list[Any], y: np.ndarray, weights: np.ndarray
+    ) -> Probe:
         """The probe of one chunk."""
         kept = np.sort(np.argsort(keys, kind="stable")[:PROBE_ROWS])
-        return cls(keys[kept], [_host_rows(rows, kept) for rows in views], y[kept])
+        own = [_host_rows(rows, kept) for rows in views]
+        return cls(keys[kept], own, y[kept], weights[kept])
 
     def merge(self, other: Probe) -> Probe:
         """The probe of both sets of rows."""
         keys = np.concatenate([self.keys, other.keys])
         y = np.concatenate([self.y, other.y])
+        weights = np.concatenate([self.weights, other.weights])
         kept = np.argsort(keys, kind="stable")[:PROBE_ROWS]
         views = [
             concatenate_rows([a, b])[kept]
             for a, b in zip(self.views, other.views, strict=True)
         ]
-        return Probe(keys[kept], views, y[kept])
+        return Probe(keys[kept], views, y[kept], weights[kept])
 
 
 @dataclass(frozen=True)
 class Moments:
     """``A'A`` of some rows, in float64, one matrix per fold of cross-validation.
+
+    With row weights w it is ``A' diag(w) A``.
 
     Attributes
     ----------
@@ -126,11 +133,15 @@ class Moments:
         The classes seen so far, sorted; None for a regression.
     probe : Probe
         A random sample of the rows.
+    sizes : ndarray of int of shape (t,) or (1,)
+        The number of rows of each class, or of all rows for a regression, whatever
+        their weights.
     """
 
     gram: Array
     labels: np.ndarray | None
     probe: Probe
+    sizes: np.ndarray
 
     @property
     def n_targets(self) -> int:
@@ -140,7 +151,7 @@ class Moments:
     @property
     def n_rows(self) -> int:
         """The number of rows seen."""
-        return round(float(namespace(self.gram).sum(self.gram[:, 0, 0])))
+        return int(np.sum(self.sizes))
 
     def total(self) -> Array:
         """The sum over the folds, in their order, (1 + t + D, 1 + t + D)."""
@@ -149,11 +160,16 @@ class Moments:
     def merge(self, other: Moments) -> Moments:
         """The moments of both sets of rows; neither of the two is changed."""
         labels, left, right = self.labels, self.gram, other.gram
+        sizes = [self.sizes, other.sizes]
         if self.labels is not None and not np.array_equal(self.labels, other.labels):  # type: ignore[arg-type]
             labels = np.union1d(self.labels, other.labels)  # type: ignore[arg-type]
             left = _with_labels(left, self.labels, labels)
             right = _with_labels(right, other.labels, labels)
-        return Moments(left + right, labels, self.probe.merge(other.probe))
+            sizes = [np.zeros(len(labels), dtype=int) for _ in sizes]
+            for found, part in zip(sizes, (self, other), strict=True):
+                found[np.searchsorted(labels, part.labels)] = part.sizes  # type: ignore[arg-type]
+        probe = self.probe.merge(other.probe)
+        return Moments(left + right, labels, probe, sizes[0] + sizes[1])
 
 
 @dataclass(frozen=True)
@@ -189,20 +205,33 @@ class ChunkRecipe:
     offset: np.ndarray | None = None
     unit: np.ndarray | None = None
 
-    def __call__(self, views: list[Any], y: np.ndarray, number: int) -> Moments:
-        """The moments of chunk ``number``: rows (m, d_view), y (m,) or (m, t)."""
+    def __call__(
+        self,
+        views: list[Any],
+        y: np.ndarray,
+        number: int,
+        weights: np.ndarray | None = None,
+    ) -> Moments:
+        """The moments of chunk ``number``: rows (m, d_view), y (m,) or (m, t).
+
+        ``weights`` (m,) are those of the rows, by default 1.
+        """
         m = int(views[0].shape[0])
+        weights = np.ones(m) if weights is None else weights
         rng = np.random.Generator(np.random.Philox(key=[self.seed, number]))
-        probe = Probe.of(rng.random(m), views, y)
+        probe = Probe.of(rng.random(m), views, y, weights)
         ends = [0, m]
         if self.n_folds > 1:
             folds = rng.integers(self.n_folds, size=m)
             order = np.argsort(folds, kind="stable")
             views, y = [select_rows(rows, order) for rows in views], y[order]
+            weights = weights[order]
             ends = [0, *np.cumsum(np.bincount(folds, minlength=self.n_folds))]
         labels, target = self._target(y)
-        gram = self._gram(as_chunk(views, self.like), target, ends)
-        return Moments(gram, labels, probe)
+        root = None if np.all(weights == 1.0) else np.sqrt(weights)
+        gram = self._gram(as_chunk(views, self.like), target, ends, root)
+        sizes = np.array([m]) if labels is None else np.sum(target, axis=0).astype(int)
+        return Moments(gram, labels, probe, sizes)
 
     @functools.cached_property
     def moved(self) -> FeatureRecipe:
@@ -227,8 +256,18 @@ class ChunkRecipe:
         labels, codes = np.unique(y, return_inverse=True)
         return labels, (codes[:, None] == np.arange(len(labels))).astype(np.float64)
 
-    def _gram(self, views: list[Any], target: np.ndarray, ends: list[int]) -> Array:
-        """``A'A`` for rows ends[f] to ends[f + 1], one matrix per fold f."""
+    def _gram(
+        self,
+        views: list[Any],
+        target: np.ndarray,
+        ends: list[int],
+        root: np.ndarray | None,
+    ) -> Array:
+        """``A'A`` for rows ends[f] to ends[f + 1], one matrix per fold f.
+
+        ``root`` (m,) are the roots of the weights, by which the rows of A are
+        multiplied.
+        """
         like, recipe = self.like, self.moved
         xp, head = namespace(like), 1 + target.shape[1]
         kept = [i for i, sparse_ in enumerate(recipe.sparse) if sparse_]
@@ -241,13 +280,17 @@ class ChunkRecipe:
         if self.offset is not None:
             blocks = [self.offset[recipe.blocks[i]] for i in dense]
             rows[:, head:] -= from_numpy(np.concatenate(blocks), like)[None, :]
+        if root is not None:
+            rows *= from_numpy(root, like)[:, None]
         parts = [slice(a, b) for a, b in pairwise(ends)]
         # Where the library spots A'A, it computes one triangle and mirrors it.
         grams = [rows[part, :].T @ rows[part, :] for part in parts]
         grams = [as_float(gram, xp.float64) for gram in grams]
         if kept:
+            scale = sparse.diags_array(np.ones(len(target)) if root is None else root)
             pieces = {
-                i: recipe.sparse_features(i, views[recipe.view_of[i]]) for i in kept
+                i: scale @ recipe.sparse_features(i, views[recipe.view_of[i]])
+                for i in kept
             }
             grams = [
                 _with_sparse(gram, to_numpy(rows[part, :]), pieces, part, recipe, head)
@@ -320,38 +363,49 @@ class RowAccumulator:
     def __init__(self, recipe: ChunkRecipe, chunk_rows: int, first: int = 0) -> None:
         self.recipe, self.chunk_rows, self.first = recipe, int(chunk_rows), first
         self.tree = FixedTree()
-        self.waiting: tuple[list[Any], np.ndarray] | None = None
+        #: Rows, targets and weights.
+        self.waiting: tuple[list[Any], np.ndarray, np.ndarray] | None = None
 
-    def push(self, views: list[Any], y: np.ndarray) -> None:
-        """Add rows: one block (m, d_view) per view, and y (m,) or (m, t)."""
+    def push(
+        self, views: list[Any], y: np.ndarray, weights: np.ndarray | None = None
+    ) -> None:
+        """Add rows: one block (m, d_view) per view, and y (m,) or (m, t).
+
+        ``weights`` (m,) are those of the rows, by default 1.
+        """
+        weights = np.ones(len(y)) if weights is None else weights
         if self.waiting is not None:
             pairs = zip(self.waiting[0], views, strict=True)
             views = [concatenate_rows([old, new]) for old, new in pairs]
             y = np.concatenate([self.waiting[1], y])
+            weights = np.concatenate([self.waiting[2], weights])
             self.waiting = None
         start = 0
         while y.shape[0] - start >= self.chunk_rows:
             part = slice(start, start + self.chunk_rows)
             rows = [block[part, :] for block in views]
-            self.tree.push(self.recipe(rows, y[part], self._number))
+            self.tree.push(self.recipe(rows, y[part], self._number, weights[part]))
             start = part.stop
         if start < y.shape[0]:
             # The caller may overwrite rows that have not been summed yet.
             rows = [detached(block[start:, :]) for block in views]
-            self.waiting = rows, np.array(y[start:])
+            self.waiting = rows, np.array(y[start:]), np.array(weights[start:])
 
-    def added(self, views: list[Any], y: np.ndarray) -> RowAccumulator:
+    def added(
+        self, views: list[Any], y: np.ndarray, weights: np.ndarray | None = None
+    ) -> RowAccumulator:
         """A copy with more rows; this object is unchanged even if an error occurs."""
         new = copy.copy(self)
         new.tree = copy.copy(self.tree)
-        new.push(views, y)
+        new.push(views, y, weights)
         return new
 
     def total(self) -> Moments:
         """The moments of all rows so far; more may follow."""
         if self.waiting is None:
             return self.tree.total()
-        return self.tree.total(self.recipe(*self.waiting, self._number))
+        views, y, weights = self.waiting
+        return self.tree.total(self.recipe(views, y, self._number, weights))
 
     @property
     def _number(self) -> int:

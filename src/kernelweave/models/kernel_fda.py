@@ -54,6 +54,14 @@ class KernelFDA(KernelDiscriminant):
     interactions : bool, default=False
         Whether to add products of kernels of different views, as one more view named
         "between views"; see :class:`MultipleKernelFDA`.
+    class_weight : dict or "balanced", default=None
+        Weight of each class, by which the weights of its rows are multiplied; classes
+        that a dict lacks have weight 1. "balanced" stands for n / (k n_c), where n_c is
+        the number of rows of class c. The class proportions of predictions are those of
+        the weighted rows, unless ``priors`` are given.
+    priors : array-like of shape (k,), default=None
+        Probabilities of the classes among new rows, in the order of ``classes_``. None
+        takes the proportions of the (weighted) training rows.
     cv : int, splitter or None, default=5
         Folds for ``cv_score_`` and the temperature of the probabilities: alpha is
         chosen anew without the rows of each fold, for about two to three times the cost
@@ -163,6 +171,13 @@ class KernelFDA(KernelDiscriminant):
             Training rows.
         y : array-like of shape (n,)
             Class labels: numbers, strings or booleans.
+        sample_weight : array-like of shape (n,), default=None
+            Weights of the rows: one of weight 2 counts like two equal rows, one of
+            weight 0 not at all. A row is always left out with all of its weight.
+        groups : array-like of shape (n,), default=None
+            Rows with the same value are left out together by every leave-one-out error
+            (``loo_error_``, ``loo_score_``, and that by which alpha is chosen), since
+            repeated measurements of one subject would give each other away.
 
         Returns
         -------

@@ -76,8 +76,8 @@ class MultipleKernelFDA(KernelDiscriminant):
         41; with ``norm=inf`` all weights, including this one, are equal). "loo" learns
         the weights that way, then minimises the exact leave-one-out error of the
         combined kernel over alpha (with moments of features, the generalised
-        cross-validation error). "cv" uses explicit features and the error of exact
-        5-fold cross-validation.
+        cross-validation error; in it, n is the number of rows, whatever their weights).
+        "cv" uses explicit features and the error of exact 5-fold cross-validation.
     objective : {"fisher", "loo"}, default="fisher"
         "loo" minimises the leave-one-out error over weights and alpha directly. This
         problem is smooth but not convex: there is no lower bound, and ``norm`` is
@@ -96,6 +96,15 @@ class MultipleKernelFDA(KernelDiscriminant):
     formulation : {"exact", "block"}, default="exact"
         "block" is the multi-class problem of Eq. 37; the same as "exact" for two
         classes.
+    class_weight : dict or "balanced", default=None
+        Weight of each class, by which the weights of its rows are multiplied; classes
+        that a dict lacks have weight 1. "balanced" stands for n / (k n_c), where n_c is
+        the number of rows of class c. Rows in portions need a dict. The class
+        proportions of predictions are those of the weighted rows, unless ``priors`` are
+        given.
+    priors : array-like of shape (k,), default=None
+        Probabilities of the classes among new rows, in the order of ``classes_``. None
+        takes the proportions of the (weighted) training rows.
     cv : int, splitter or None, default=5
         Folds for ``cv_score_`` and the temperature of the probabilities: weights, norm
         and alpha are learned anew without the rows of each fold, for about two to three
@@ -278,6 +287,16 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         y : array-like of shape (n,), or str
             Targets; the name of their column if X is a Dask DataFrame or a pyarrow
             data set; omitted if X is an iterator.
+        sample_weight : array-like of shape (n,), default=None
+            Weights of the rows: one of weight 2 counts like two equal rows, one of
+            weight 0 not at all. A row is always left out with all of its weight.
+            Not for rows in portions, see :meth:`partial_fit`.
+        groups : array-like of shape (n,), default=None
+            Rows with the same value are left out together by every leave-one-out error
+            (``loo_error_``, ``loo_score_``, and those by which alpha and norm are
+            chosen), since repeated measurements of one subject would give each other
+            away. Refused where only moments are kept, of which no group can be left
+            out.
 
         Returns
         -------
@@ -293,7 +312,12 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
     @available_if(lambda self: not is_precomputed(self.views) and not refused(self))
     @fit_method
     def partial_fit(
-        self, X: Any = None, y: Any = None, classes: Any = None, solve: bool = True
+        self,
+        X: Any = None,
+        y: Any = None,
+        classes: Any = None,
+        solve: bool = True,
+        sample_weight: Any = None,
     ) -> MultipleKernelFDA:
         """Learn from more rows, or again from those of earlier calls.
 
@@ -318,6 +342,8 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         solve : bool, default=True
             Whether to learn the weights now. The pass over the rows is cheap, solving
             is not: with many portions, solve only at the last one.
+        sample_weight : array-like of shape (m,), default=None
+            Weights of these rows.
 
         Returns
         -------
@@ -325,7 +351,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
             Fitted once two classes have been seen.
         """
         self._check_parameters()
-        portions, moments = next_portions(self, X, y, classes, solve)
+        portions, moments = next_portions(self, X, y, classes, solve, sample_weight)
         self._fit_portions(X, y, portions, moments)
         return self
 
@@ -333,7 +359,8 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         """Choose weights and alpha, and discriminate on the combined kernel."""
         options = read_options(LearnerOptions, self)
         if isinstance(rows, SummedRows):
-            return fit_class_moments(options, rows, callback)
+            priors = check_priors(self.priors, rows.classes)
+            return fit_class_moments(options, rows, callback, priors)
         classes, codes = encode_labels(rows.targets, type(self).__name__)
         priors = check_priors(self.priors, classes)
         bank, design = rows.bank, rows.design

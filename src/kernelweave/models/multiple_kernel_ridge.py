@@ -75,7 +75,8 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
         error.
     alpha : float, "learn", "loo" or "cv", default="loo"
         Regularisation, relative to the mean eigenvalue of a kernel; see
-        :class:`MultipleKernelFDA`.
+        :class:`MultipleKernelFDA`. "loo" and "cv" choose it for each column of y by
+        itself, so that a column of noise does not smooth the others away.
     objective : {"fisher", "loo"}, default="fisher"
         "loo" minimises the leave-one-out error over weights and alpha directly.
     interactions : bool or "auto", default=False
@@ -132,8 +133,9 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
         combined kernel, whatever the norm.
     norm_ : float or None
         The norm used; None for ``objective="loo"``.
-    alpha_ : float
-        The regularisation used.
+    alpha_ : float or ndarray of shape (n_outputs,)
+        The regularisation used: one number for each output if y has several columns
+        and alpha is "loo" or "cv", otherwise a float.
     certificate_ : Certificate
         Value, lower bound, relative gap and status of the weights.
     features_ : FeatureReport
@@ -151,7 +153,12 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
         parameters of kernels, such as widths, were set on all rows, without their
         outputs. Absent for ``cv=None`` and if only moments of the rows were kept.
     loo_error_ : float
-        Leave-one-out mean squared error in units of the variance of y.
+        Leave-one-out mean squared error in units of the variance of y, the mean over
+        the outputs. Weights, norm and alpha were chosen on all rows, so it is
+        optimistic, the more so with many kernels and few rows. With moments: the
+        (generalised) cross-validation error by which alpha was chosen.
+    loo_errors_ : ndarray of shape (n_outputs,)
+        The error of each output, also in units of its variance.
     n_iter_ : int
         Number of factorisations for the chosen weights.
     n_features_in_ : int
@@ -228,6 +235,15 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         y : array-like of shape (n,) or (n, n_outputs), or str
             Targets; the name of their column if X is a Dask DataFrame or a pyarrow
             data set; omitted if X is an iterator.
+        sample_weight : array-like of shape (n,), default=None
+            Weights of the rows: one of weight 2 counts like two equal rows, one of
+            weight 0 not at all. A row is always left out with all of its weight.
+            Not for rows in portions, see :meth:`partial_fit`.
+        groups : array-like of shape (n,), default=None
+            Rows with the same value are left out together by every leave-one-out error
+            (``loo_error_`` and those by which alpha and norm are chosen), since
+            repeated measurements of one subject would give each other away. Refused
+            where only moments are kept, of which no group can be left out.
 
         Returns
         -------
@@ -243,7 +259,12 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
     @available_if(lambda self: not is_precomputed(self.views) and not refused(self))
     @fit_method
     def partial_fit(
-        self, X: Any = None, y: Any = None, classes: Any = None, solve: bool = True
+        self,
+        X: Any = None,
+        y: Any = None,
+        classes: Any = None,
+        solve: bool = True,
+        sample_weight: Any = None,
     ) -> MultipleKernelRidge:
         """Learn from more rows, or again from those of earlier calls.
 
@@ -259,6 +280,8 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
             All values that may occur in y; any other is refused, in later calls too.
         solve : bool, default=True
             Whether to learn the weights now.
+        sample_weight : array-like of shape (m,), default=None
+            Weights of these rows.
 
         Returns
         -------
@@ -266,7 +289,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
             Fitted once two rows have been seen.
         """
         check_learner_parameters(self, cv=FOLDS)
-        portions, moments = next_portions(self, X, y, classes, solve)
+        portions, moments = next_portions(self, X, y, classes, solve, sample_weight)
         self._fit_portions(X, y, portions, moments)
         return self
 
@@ -302,11 +325,15 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         target = from_numpy(np.where(varies, centred, 0.0) / spread, bank.like)
         goal = design.scale(target)
         criterion = partial(Fisher, bank, goal, design=design)  # of alpha
-        choice = choose_weights(options, bank, target, criterion, callback, design)
+        choice = choose_weights(
+            options, bank, target, criterion, callback, design, per_target=True
+        )
         fit = choice.fit_on(bank, target, design)
+        errors = design.mean_squares(fit.loo_residual)
         return Fitted(
             choice,
-            design.mean_square(fit.loo_residual),
+            float(np.mean(errors)),
+            errors,
             dual_coef=fit.coef * from_numpy(spread * unit, bank.like)[None, :],
             intercept=from_numpy(mean, bank.like),
         )

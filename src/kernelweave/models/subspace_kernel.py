@@ -234,17 +234,21 @@ callable, default="normalized"
         """
         self._check_parameters()
         owner, read = type(self).__name__, read_views(self, X)
-        y, kind, keep, row_weights = read_numbers_or_labels(X, y, sample_weight, owner)
-        label_kernel = self.label_kernel
-        factor, classes = read_label_factor(y, kind, label_kernel, owner, row_weights)
-        rows = map_rows(self, read, row_weights, keep)
+        given = read_numbers_or_labels(X, y, sample_weight, owner)
+        targets, kind, keep, weights = given
+        factor, classes = read_label_factor(
+            targets, kind, self.label_kernel, owner, weights
+        )
+        rows = map_rows(self, read, weights, keep)
         del read  # so that the input is released once the kernels are computed
-        design = RowDesign(len(y), row_weights)
+        design = RowDesign(len(targets), weights)
         progress = Progress(self, X, y)
         bank = rows.kernels(progress.kernel)
         target = from_numpy(factor, bank.like)
         choice = self._choose(bank, target, design, progress)
-        kernel = RegularizedKernel(bank.combine(choice.weights), choice.alpha, design)
+        kernel = RegularizedKernel(
+            bank.combine(choice.weights), float(choice.alpha), design
+        )
         subspace, aligned = self._find(kernel, target, design, progress)
         self._set_weights(rows, choice.weights, classes)
         self._publish(choice, subspace, aligned)
@@ -310,7 +314,7 @@ callable, default="normalized"
     ) -> None:
         """Set the fitted attributes."""
         self.norm_, self.n_iter_ = choice.norm, int(choice.n_iter)
-        self.alpha_ = choice.alpha
+        self.alpha_ = float(choice.alpha)
         self.dual_coef_, self.embedding_ = subspace.coef, subspace.features
         self.dependence_ = from_numpy(subspace.dependence, subspace.coef)
         self.n_components_ = int(subspace.coef.shape[1])

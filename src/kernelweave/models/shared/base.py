@@ -217,10 +217,13 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
         """Set the results of a fit, in place of an earlier one."""
         fitted, choice = trained.fitted, trained.fitted.choice
         self._set_weights(trained.rows, choice.weights, fitted.classes)
-        self.alpha_, self.n_iter_ = float(choice.alpha), int(choice.n_iter)
-        self.loo_error_ = fitted.loo_error
+        alpha, like = choice.alpha, trained.rows.like
+        self.alpha_ = from_numpy(alpha, like) if np.ndim(alpha) else float(alpha)  # type: ignore[arg-type]
+        self.n_iter_, self.loo_error_ = int(choice.n_iter), fitted.loo_error
         if trained.report is not None:  # a learner
             self.features_, self.norm_ = trained.report, choice.norm
+        if fitted.loo_errors is not None:
+            self.loo_errors_ = from_numpy(fitted.loo_errors, like)
         for name in ("dual_coef", "feature_coef", "intercept"):
             if getattr(fitted, name) is not None:
                 setattr(self, f"{name}_", getattr(fitted, name))

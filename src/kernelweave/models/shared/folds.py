@@ -26,7 +26,15 @@ from sklearn.model_selection import (
     StratifiedKFold,
 )
 
-from kernelweave._array import Array, empty, from_numpy, namespace, take, to_numpy
+from kernelweave._array import (
+    Array,
+    empty,
+    from_numpy,
+    namespace,
+    take,
+    to_numpy,
+    units_of,
+)
 from kernelweave._memory import require_memory
 from kernelweave.exceptions import MemoryRefusedError
 from kernelweave.fits.rows import RowDesign
@@ -252,15 +260,16 @@ def score_outputs(
     The variance to explain is that around the mean of the rows learned from. The
     standard error is that of a ratio of means.
     """
+    unit = units_of(np.max(np.abs(outputs), axis=0), 64)  # squares must not overflow
     wrong, spread = np.zeros((2, *outputs.shape))
     weights = np.zeros(len(outputs))
     for fold in folds:
         assert fold.fitted.intercept is not None
         predicted = to_numpy(fold.projected) + to_numpy(fold.fitted.intercept)[None, :]
-        truth = outputs[fold.test]
+        truth = outputs[fold.test] / unit
         w = design.each[fold.train]
-        mean = np.average(outputs[fold.train], axis=0, weights=w)
-        wrong[fold.test] = (truth - predicted) ** 2
+        mean = np.average(outputs[fold.train] / unit, axis=0, weights=w)
+        wrong[fold.test] = (truth - predicted / unit) ** 2
         spread[fold.test] = (truth - mean) ** 2
         weights[fold.test] = design.each[fold.test]
     total = np.average(spread, axis=0, weights=weights)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from sklearn.base import is_classifier
-from sklearn.utils import assert_all_finite
+from sklearn.utils import _safe_indexing, assert_all_finite
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import (
@@ -269,6 +269,46 @@ class RowMap:
         return bank
 
 
+def check_sample_weight(
+    sample_weight: Any, n: int, owner: str, all_zero: bool = False
+) -> np.ndarray:
+    """Weights >= 0 of n rows, (n,); ones for None. All may be zero if ``all_zero``."""
+    given = to_numpy(sample_weight) if is_array(sample_weight) else sample_weight
+    rows = np.empty((n, 0))  # in host memory, whatever X is
+    weights = _check_sample_weight(
+        given, rows, dtype=np.float64, copy=True, allow_all_zero_weights=all_zero
+    )
+    if np.any(weights < 0):
+        i = int(np.argmax(weights < 0))
+        raise ValueError(
+            f"{owner}: sample_weight of row {i} is {weights[i]:g}. Negative values in "
+            "data passed to `sample_weight`: a weight is the number of times a row "
+            "counts; 0 leaves the row out"
+        )
+    return np.asarray(weights)
+
+
+def weights_of_portion(
+    labels: np.ndarray, class_weight: Any, owner: str
+) -> np.ndarray | float:
+    """The weight of each label (m,) of a portion, which may lack some classes."""
+    if class_weight is None:
+        return 1.0
+    if not isinstance(class_weight, dict):
+        raise ValueError(
+            f"{owner}: class_weight={class_weight!r} needs the labels of all rows at "
+            "once, but rows come in portions; give a dict from class to weight"
+        )
+    for label, weight in class_weight.items():
+        if not (np.isfinite(weight) and weight > 0):
+            raise ValueError(
+                f"{owner}: class_weight[{label!r}] must be a number > 0; got {weight!r}"
+            )
+    values, codes = np.unique(labels, return_inverse=True)
+    found = [float(class_weight.get(label, 1.0)) for label in values.tolist()]
+    return np.array(found)[codes.reshape(-1)]
+
+
 def read_row_weights(
     X: Any,
     y: np.ndarray | None,
@@ -308,7 +348,7 @@ def read_row_weights(
     if sample_weight is None and class_weight is None:
         return None, None
     n = _num_samples(X)
-    weights = _check_weights(n, sample_weight, owner)
+    weights = check_sample_weight(sample_weight, n, owner)
     keep = np.flatnonzero(weights)
     if y is not None:
         labelled = np.ones(n, dtype=bool) if labelled is None else labelled
@@ -325,21 +365,6 @@ def read_row_weights(
         None if len(keep) == n else keep,
         None if np.all(weights == 1.0) else weights,
     )
-
-
-def _check_weights(n: int, sample_weight: Any, owner: str) -> np.ndarray:
-    """Sample weights (n,) in float64, at least one of them positive."""
-    given = to_numpy(sample_weight) if is_array(sample_weight) else sample_weight
-    rows = np.empty((n, 0))  # in host memory, whatever X is
-    weights = _check_sample_weight(given, rows, dtype=np.float64, copy=True)
-    if np.any(weights < 0):
-        i = int(np.argmax(weights < 0))
-        raise ValueError(
-            f"{owner}: sample_weight of row {i} is {weights[i]:g}. Negative values in "
-            "data passed to `sample_weight`: a weight is the number of times a row "
-            "counts; 0 leaves the row out"
-        )
-    return np.asarray(weights)
 
 
 def _class_weights(
@@ -501,6 +526,25 @@ def map_rows(
         options = model.psd, model.missing, signed
         kernel_map = CompletedKernelMap(source, *options, *given)
     return RowMap(kernel_map, like, views, positions)
+
+
+def read_row_design(
+    model: Any, X: Any, y: Any, sample_weight: Any, groups: Any
+) -> tuple[Any, Any, np.ndarray | None, np.ndarray | None]:
+    """The rows that count, their targets, weights (n,) and codes of groups (n,).
+
+    For rows that have not been read yet.
+    """
+    owner = type(model).__name__
+    targets = check_targets(model, X, y)
+    codes = read_groups(groups, len(targets), owner)
+    labels = targets if is_classifier(model) else None
+    class_weight = getattr(model, "class_weight", None)
+    keep, weights = read_row_weights(X, labels, sample_weight, class_weight, owner)
+    if keep is not None:
+        X, y = _safe_indexing(X, keep), _safe_indexing(y, keep)
+        codes = None if codes is None else read_groups(codes[keep], len(keep), owner)
+    return X, y, weights, codes
 
 
 def read_weighted_rows(

@@ -13,7 +13,7 @@ from kernelweave._array import Array, from_numpy, to_numpy
 from kernelweave._tolerances import reachable_tolerance
 from kernelweave.criteria.fisher import Fisher
 from kernelweave.fits.gaussians import ClassGaussians
-from kernelweave.fits.ridge import KernelFit, LooPath, fit_kernel
+from kernelweave.fits.ridge import AlphaPath, KernelFit, LooPath, fit_kernel
 from kernelweave.fits.rows import RowDesign
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.kernels.features.recipe import FeatureReport
@@ -55,8 +55,8 @@ class Choice:
     ----------
     weights : ndarray of shape (p,)
         Kernel weights.
-    alpha : float
-        Regularisation.
+    alpha : float or ndarray of shape (k,)
+        Regularisation, one number for all targets or one for each.
     n_iter : int
         Number of factorisations.
     certificate : Certificate or None
@@ -65,6 +65,8 @@ class Choice:
         The norm of the weights.
     error : float or None
         Mean squared held-out error, if it was needed.
+    errors : ndarray of shape (k,) or None
+        The error of each target, whose mean is ``error``.
     fit : KernelFit or None
         Dual coefficients and leave-one-out residuals at these weights, if known.
     candidates : dict of float to Choice
@@ -72,11 +74,12 @@ class Choice:
     """
 
     weights: np.ndarray
-    alpha: float
+    alpha: float | np.ndarray
     n_iter: int
     certificate: Certificate | None = None
     norm: float | None = None
     error: float | None = None
+    errors: np.ndarray | None = None
     fit: KernelFit | None = None
     candidates: dict[float, Choice] = field(default_factory=dict)
 
@@ -84,12 +87,23 @@ class Choice:
         """The fit at these weights, computed now unless choosing them needed it."""
         if self.fit is not None:
             return self.fit
-        return fit_kernel(bank.combine(self.weights), target, self.alpha, design)
+        alpha = float(self.alpha)  # alphas of each target come with their fit
+        return fit_kernel(bank.combine(self.weights), target, alpha, design)
 
 
-#: ``judge(weights, alpha)`` returns alpha with its mean squared held-out error, and the
-#: fit if there is one; None stands for the alpha with the smallest error.
-Judge = Callable[[np.ndarray, float | None], tuple[float, float, KernelFit | None]]
+#: Alpha, one for all targets or one for each (k,), with the mean squared held-out
+#: errors of the targets (k,), and the fit if there is one.
+Judgement = tuple[float | np.ndarray, np.ndarray, KernelFit | None]
+#: ``judge(weights, alpha)``; None stands for the alpha with the smallest error.
+Judge = Callable[[np.ndarray, float | None], Judgement]
+
+
+def best_alpha(path: AlphaPath, per_target: bool) -> float | np.ndarray:
+    """The alpha with the smallest error, or that of each of several targets."""
+    if not per_target:
+        return path.best_alpha()
+    found = path.best_alphas()
+    return found if len(found) > 1 else float(found[0])
 
 
 def judge_rows(
@@ -98,19 +112,21 @@ def judge_rows(
     design: RowDesign,
     weights: np.ndarray,
     alpha: float | None,
-) -> tuple[float, float, KernelFit]:
-    """Leave-one-out error on a target (n, k), from kernels between all rows.
+    per_target: bool = False,
+) -> tuple[float | np.ndarray, np.ndarray, KernelFit]:
+    """Leave-one-out errors on a target (n, k), from kernels between all rows.
 
-    The best alpha takes an eigendecomposition, a given one only a factorisation.
+    The best alpha takes an eigendecomposition, which serves all columns even if each
+    has its own (``per_target``); a given one takes only a factorisation.
     """
     gram = bank.combine(weights)
-    if alpha is None:
-        path = LooPath(gram, target, design)
-        alpha = path.best_alpha()
-        fit = KernelFit(path.coef(alpha), path.residuals(alpha))
-    else:
+    if alpha is not None:
         fit = fit_kernel(gram, target, alpha, design)
-    return alpha, design.mean_square(fit.loo_residual), fit
+        return alpha, design.mean_squares(fit.loo_residual), fit
+    path = LooPath(gram, target, design)
+    best = best_alpha(path, per_target)
+    fit = KernelFit(path.coef(best), path.residuals(best))
+    return best, design.mean_squares(fit.loo_residual), fit
 
 
 def choose_weights(
@@ -121,11 +137,13 @@ def choose_weights(
     callback: Callback | None,
     design: RowDesign,
     learnable: bool = True,
+    per_target: bool = False,
 ) -> Choice:
     """Choose weights and alpha for kernels between all rows.
 
     Leave-one-out residuals are measured on ``target`` (n, k). ``criterion(alpha)`` is
-    the convex problem for a float alpha or, if ``learnable``, for "learn".
+    the convex problem for a float alpha or, if ``learnable``, for "learn". With
+    ``per_target``, "loo" chooses one alpha for each column of the target.
     """
     if options.objective == "loo":
         if not design.is_plain:
@@ -135,10 +153,13 @@ def choose_weights(
             )
         return _direct_loo(options, bank, target, callback)
     options = replace(options, tol=reachable_tolerance(options.tol, bank.like))
-    judge, first_alpha = partial(judge_rows, bank, target, design), options.alpha
-    if first_alpha == "loo":
+    first_alpha: Any = options.alpha
+    if first_alpha == "loo" and learnable:
+        first_alpha = "learn"
+    elif first_alpha == "loo":
         uniform = np.full(bank.n_kernels, 1.0 / bank.n_kernels)
-        first_alpha = "learn" if learnable else judge(uniform, None)[0]
+        first_alpha = judge_rows(bank, target, design, uniform, None)[0]
+    judge = partial(judge_rows, bank, target, design, per_target=per_target)
     return search_norms(options, first_alpha, judge, criterion, callback)
 
 
@@ -155,9 +176,10 @@ def search_norms(
     for norm in NORM_GRID if compare else (float(options.norm),):
         choice = _solved(options, norm, first_alpha, criterion, callback)
         if compare or options.alpha == "loo":
-            given = None if options.alpha == "loo" else choice.alpha
-            alpha, error, fit = judge(choice.weights, given)
-            choice = replace(choice, alpha=alpha, error=error, fit=fit)
+            given = None if options.alpha == "loo" else float(choice.alpha)
+            alpha, errors, fit = judge(choice.weights, given)
+            error = float(np.mean(errors))
+            choice = replace(choice, alpha=alpha, error=error, errors=errors, fit=fit)
         candidates[norm] = choice
     best = min(candidates.values(), key=lambda choice: choice.error or 0.0)
     return replace(best, candidates=candidates)
@@ -255,6 +277,7 @@ class Fitted:
 
     choice: Choice
     loo_error: float  # mean squared error on rows left out
+    loo_errors: np.ndarray | None = None  # (n_outputs,), for a regression
     dual_coef: Array | None = None  # (n, k), of the rows, if they were kept
     feature_coef: Array | None = None  # (D, k), of the features of kernels with weight
     classes: np.ndarray | None = None  # (k,), for a discriminant, like the Gaussians
@@ -292,7 +315,8 @@ class KernelRows:
         """The result of a fit to these kernels."""
         if self.scales is not None:
             weights = fitted.choice.weights
-            coef = feature_coef(self.bank, fitted.dual_coef, weights, self.scales)
+            dual = self.design.unscale(fitted.dual_coef)  # the bank has the roots
+            coef = feature_coef(self.bank, dual, weights, self.scales)
             fitted = replace(fitted, feature_coef=from_numpy(coef, self.rows.like))
         return Trained(fitted, self.rows, self.report)
 

@@ -173,7 +173,7 @@ def _add_partition(
         y = intake.targets(rows, np.asarray(targets))
         views = intake.rows(rows)
     accumulator = RowAccumulator(recipe, CHUNK_ROWS["cpu"], number * PARTITION)
-    accumulator.push(views, y)
+    accumulator.push(views, y, intake.weights(y))
     found = accumulator.total()
     return found if total is None else total.merge(found)
 

@@ -11,6 +11,7 @@ import numpy as np
 from scipy.sparse import issparse
 
 from kernelweave.exceptions import KernelWarning, MemoryRefusedError
+from kernelweave.fits.rows import RowDesign
 from kernelweave.kernels.features.recipe import FeatureReport
 from kernelweave.kernels.moments import ChunkRecipe, Moments, RowAccumulator
 from kernelweave.models.shared.base import Progress
@@ -20,6 +21,7 @@ from kernelweave.models.shared.inputs import (
     check_parameters,
     one_of,
     positive,
+    read_row_design,
     read_weighted_rows,
     require_enough,
     whole,
@@ -35,7 +37,7 @@ from kernelweave.models.streaming.intake import (
 )
 from kernelweave.models.streaming.primal import SummedRows, keep_rows
 from kernelweave.views.columns import is_arrow, is_dask, is_iterator, is_precomputed
-from kernelweave.views.streams import Stream, open_stream
+from kernelweave.views.streams import Stream, open_stream, select_rows
 from kernelweave.views.validate import validate_features
 
 #: Number of rows beyond which "auto" computes no n x n kernels on a CPU.
@@ -97,9 +99,14 @@ def check_learner_parameters(model: Any, **own: Rule) -> None:
             )
 
 
+def in_portions(X: Any) -> bool:
+    """Whether rows are read one portion after another, and only once."""
+    return is_iterator(X) or is_arrow(X) or is_dask(X)
+
+
 def why_features(model: Any, X: Any) -> str | None:
     """Why explicit features are used for X; None if kernels are used."""
-    if is_iterator(X) or is_arrow(X) or is_dask(X):
+    if in_portions(X):
         if is_precomputed(model.views):
             raise ValueError(
                 "views='precomputed' takes kernels between all rows at once, not "
@@ -142,6 +149,8 @@ def read_training(
     The estimator ``model``, which is not changed, determines how rows are read.
     """
     why = why_features(model, X)
+    if in_portions(X):
+        _refuse_row_arrays(X, sample_weight, groups)
     if why is None:
         try:
             rows, targets, design = read_weighted_rows(
@@ -156,14 +165,32 @@ def read_training(
                 raise
             why = f"kernels between all rows do not fit: {error}"
     check_features(model, why)
-    given = {"sample_weight": sample_weight, "groups": groups}
-    given["class_weight"] = getattr(model, "class_weight", None)
-    for name in (name for name, value in given.items() if value is not None):
+    row_weights = None
+    if not in_portions(X):
+        X, y, row_weights, groups = read_row_design(model, X, y, sample_weight, groups)
+    return _read_features(
+        model, FeatureOptions.of(model, why), X, y, row_weights, groups
+    )
+
+
+def _refuse_row_arrays(X: Any, sample_weight: Any, groups: Any) -> None:
+    """Refuse one entry for each row where rows are not known all at once."""
+    if sample_weight is not None:
         raise ValueError(
-            f"{name} needs kernels between all rows; explicit features are used "
-            f"because {why}"
+            f"sample_weight needs all rows at once; got {type(X).__name__}, whose rows "
+            "come in portions. Call partial_fit(X, y, sample_weight=...) for each "
+            "portion, or give class_weight as a dict"
         )
-    return _read_features(model, FeatureOptions.of(model, why), X, y)
+    if groups is not None:
+        raise _no_groups("rows come in portions")
+
+
+def _no_groups(why: str) -> ValueError:
+    return ValueError(
+        f"{why}, so only sums over all rows are kept, from which no group can be left "
+        "out again. Leave out groups, and judge the model by cross_validate with "
+        "GroupKFold; or fit it to few enough rows for kernels between all of them"
+    )
 
 
 #: ``interactions="auto"`` keeps products of views if they lower the leave-one-out
@@ -205,7 +232,12 @@ def _may_interact(rows: KernelRows | SummedRows) -> bool:
 
 
 def _read_features(
-    model: Any, options: FeatureOptions, X: Any, y: Any
+    model: Any,
+    options: FeatureOptions,
+    X: Any,
+    y: Any,
+    row_weights: np.ndarray | None,
+    groups: np.ndarray | None,
 ) -> KernelRows | SummedRows:
     """Explicit features of all rows, or their moments."""
     intake = Intake(model)
@@ -227,16 +259,23 @@ def _read_features(
     recipe = make_recipe(options, intake, sample, first, stream.n_rows)
     if _keeps_rows(options, stream, recipe):
         require_enough(model, stream.y)
-        return keep_rows(recipe, intake.rows(stream.X), stream.y, intake, options.why)
+        blocks, design = intake.rows(stream.X), RowDesign(len(y), row_weights, groups)
+        return keep_rows(recipe, blocks, stream.y, intake, options.why, design)
+    if groups is not None:
+        raise _no_groups(options.why)
     accumulator = RowAccumulator(recipe, options.chunk_rows(intake.like))
     seen = 0
     for blocks, targets in waiting:
-        accumulator.push(blocks, targets)
+        accumulator.push(blocks, targets, intake.weights(targets))
         seen += len(targets)
     for rows, targets in portions:
         if stream.n_rows is None:  # targets of an array were checked as a whole
             targets = intake.targets(rows, targets, seen)
-        accumulator.push(intake.rows(rows, seen), targets)
+        if row_weights is None:
+            weights = intake.weights(targets)
+        else:  # of all rows of an array, with those of their classes
+            weights = row_weights[seen : seen + len(targets)]
+        accumulator.push(intake.rows(rows, seen), targets, weights)
         seen += len(targets)
     return _summed(model, recipe, accumulator.total(), intake, options.why)
 
@@ -277,14 +316,14 @@ class Portions:
 
 
 def next_portions(
-    model: Any, X: Any, y: Any, classes: Any, solve: bool
+    model: Any, X: Any, y: Any, classes: Any, solve: bool, sample_weight: Any = None
 ) -> tuple[Portions, SummedRows | None]:
     """The rows of all calls including X, and their moments if it is time to solve."""
     portions = getattr(model, "_portions", None)
     if X is None:
         portions = _check_again(model, portions)
     else:
-        portions = _added(model, portions, X, y, classes)
+        portions = _added(model, portions, X, y, classes, sample_weight)
     moments = portions.accumulator.total() if solve or X is None else None
     if moments is None or (X is not None and not _enough(moments)):
         return portions, None
@@ -293,7 +332,12 @@ def next_portions(
 
 
 def _added(
-    model: Any, before: Portions | None, X: Any, y: Any, classes: Any
+    model: Any,
+    before: Portions | None,
+    X: Any,
+    y: Any,
+    classes: Any,
+    sample_weight: Any,
 ) -> Portions:
     """The rows of X added to those ``before``, which are left unchanged."""
     if before is None:
@@ -304,7 +348,17 @@ def _added(
         intake, seen = before.intake, before.n_rows
         classes = before.classes if classes is None else classes
     targets = intake.targets(X, y, seen)
-    blocks = intake.rows(X, seen)
+    blocks, n_rows = intake.rows(X, seen), seen + len(targets)
+    weights = intake.weights(targets, sample_weight, seen)
+    if not np.all(weights > 0):
+        kept = np.flatnonzero(weights > 0)
+        if before is None and not len(kept):
+            raise ValueError(
+                f"{type(model).__name__}: every sample weight of the first portion is "
+                "zero, but its rows fix the features"
+            )
+        blocks = [select_rows(block, kept) for block in blocks]
+        targets, weights = targets[kept], weights[kept]
     if classes is not None:
         classes = np.array(classes)  # the caller may change theirs between calls
         _check_classes(targets, classes)
@@ -314,9 +368,8 @@ def _added(
         accumulator = RowAccumulator(recipe, options.chunk_rows(intake.like))
     else:
         options, accumulator = before.options, before.accumulator
-    accumulator = accumulator.added(blocks, targets)
-    n_rows, is_first = seen + len(targets), before is None
-    return Portions(options, intake, accumulator, classes, n_rows, is_first)
+    accumulator, first = accumulator.added(blocks, targets, weights), before is None
+    return Portions(options, intake, accumulator, classes, n_rows, first)
 
 
 def _check_again(model: Any, before: Portions | None) -> Portions:

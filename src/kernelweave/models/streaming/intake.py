@@ -22,7 +22,13 @@ from kernelweave.kernels.features.recipe import FeatureRecipe
 from kernelweave.kernels.interactions import with_products
 from kernelweave.kernels.moments import CHUNK_ROWS, ChunkRecipe, concatenate_rows
 from kernelweave.kernels.spec import warn_twins
-from kernelweave.models.shared.inputs import RowMap, check_targets, wants_products
+from kernelweave.models.shared.inputs import (
+    RowMap,
+    check_sample_weight,
+    check_targets,
+    wants_products,
+    weights_of_portion,
+)
 from kernelweave.views.columns import parse_views, resolve_columns
 from kernelweave.views.streams import Stream
 from kernelweave.views.validate import split_views, validate_features, validate_new
@@ -134,6 +140,16 @@ class Intake:
         """Labels (m,), or outputs (m, t), of a portion."""
         with numbered(start):
             return check_targets(self.bearer, X, y)
+
+    def weights(
+        self, targets: np.ndarray, given: Any = None, start: int = 0
+    ) -> np.ndarray:
+        """Weights (m,) of a portion: those ``given`` times those of the classes."""
+        owner = type(self.bearer).__name__
+        with numbered(start):
+            weights = check_sample_weight(given, len(targets), owner, all_zero=True)
+        class_weight = getattr(self.bearer, "class_weight", None)
+        return weights * weights_of_portion(targets, class_weight, owner)
 
     def row_map(self, kernel_map: Any) -> RowMap:
         """How new rows are mapped to the kernels."""

@@ -34,6 +34,7 @@ from kernelweave.models.shared.learner import (
     KernelRows,
     LearnerOptions,
     Trained,
+    best_alpha,
     feature_coef,
     search_norms,
 )
@@ -55,6 +56,12 @@ class SummedRows:
     intake: Intake
     why: str  # explicit features are used
 
+    @property
+    def classes(self) -> np.ndarray:
+        """The classes of a discriminant."""
+        assert self.moments.labels is not None
+        return self.moments.labels
+
     def trained(self, kernel_map: FeatureKernelMap, fitted: Fitted) -> Trained:
         """The result of a fit to these moments."""
         report = _report(self.recipe, self.moments.probe.views, "moments", self.why)
@@ -74,10 +81,11 @@ def judge_moments(
     folds: Array | None,
     weights: np.ndarray,
     alpha: float | None,
-) -> tuple[float, float, None]:
-    """Alpha, by default the best, with its error from moments.
+    per_target: bool = False,
+) -> tuple[float | np.ndarray, np.ndarray, None]:
+    """Alpha, by default the best, with the errors of the targets from moments.
 
-    The error is that of cross-validation with the moments of each fold ``folds``
+    The errors are those of cross-validation with the moments of each fold ``folds``
     (f, 1 + t + D, 1 + t + D), or of generalised cross-validation without.
     """
     path: GcvPath | CvPath
@@ -85,8 +93,8 @@ def judge_moments(
         path = GcvPath(problem, weights)
     else:
         path = CvPath(problem, folds, weights)
-    alpha = path.best_alpha() if alpha is None else alpha
-    return alpha, float(path.press(np.array([alpha]))[0]), None
+    used = best_alpha(path, per_target) if alpha is None else alpha
+    return used, path.errors(np.atleast_2d(used))[0], None
 
 
 def class_coding(counts: np.ndarray) -> tuple[np.ndarray, float]:
@@ -121,16 +129,16 @@ class Solved:
     problem: MomentProblem
     choice: Choice
     coef: Array  # (D + k, k)
-    #: Mean of ``(M^-1)_ii`` over the n rows, after centring again.
-    precision: float
+    #: Mean of ``(M^-1)_ii`` over the n rows, after centring again, for each column.
+    precision: np.ndarray  # (k,)
 
     @property
-    def error(self) -> float:
-        """The error of the choice or, if unknown, of generalised cross-validation."""
-        if self.choice.error is not None:
-            return self.choice.error
-        entries = self.problem.n_rows * int(self.coef.shape[1])
-        return squared_norm(self.coef) / self.precision**2 / entries
+    def errors(self) -> np.ndarray:
+        """Errors (k,) of the choice or, if unknown, by generalised cross-validation."""
+        if self.choice.errors is not None:
+            return self.choice.errors
+        squares = to_numpy(namespace(self.coef).sum(self.coef**2, axis=0))
+        return squares / self.precision**2 / self.problem.total
 
     def feature_coef(self) -> np.ndarray:
         """Coefficients (D_used, k) of the features of kernels with weight."""
@@ -159,6 +167,7 @@ def solve_moments(
     moments: Moments,
     coding: tuple[np.ndarray, float],
     callback: Callback,
+    per_target: bool = False,
 ) -> Solved:
     """Learn the weights, settle alpha, and solve for the coefficients.
 
@@ -175,31 +184,46 @@ def solve_moments(
         recipe.precision,
         np.array([np.sum(offset[block] ** 2) for block in features.blocks]),
         np.array(features.noise),
+        moments.n_rows,
     )
     crossed = options.alpha == "cv"
+    folds = moments.gram if crossed else None
     options = replace(options, alpha="loo") if crossed else options
     choice = search_norms(
         options,
         "learn" if options.alpha == "loo" else options.alpha,
-        partial(judge_moments, problem, moments.gram if crossed else None),
+        partial(judge_moments, problem, folds, per_target=per_target),
         lambda alpha: PrimalFisher(problem, alpha, coding[1]),
         callback,
     )
-    factor = PrimalFisher(problem, choice.alpha).factor(choice.weights)
-    coef = solve_factored(factor, problem.target)
-    missing = problem.n_rows - 1 - int(coef.shape[0])  # rows without any kernel
-    precision = squared_norm(lower_inverse(factor)) + missing / choice.alpha
-    return Solved(problem, choice, coef, precision / problem.n_rows)
+    return Solved(problem, choice, *_solve_columns(problem, choice))
+
+
+def _solve_columns(problem: MomentProblem, choice: Choice) -> tuple[Array, np.ndarray]:
+    """``B`` (D + k, k) at the alpha of each column, and the mean of ``(M^-1)_ii``."""
+    xp, k = namespace(problem.target), int(problem.target.shape[1])
+    alphas = np.broadcast_to(choice.alpha, (k,))
+    missing = problem.n_rows - 1 - int(problem.target.shape[0])  # without any kernel
+    precision, columns = np.empty(k), [xp.zeros_like(problem.target[:, :1])] * k
+    for alpha in np.unique(alphas):
+        factor = PrimalFisher(problem, float(alpha)).factor(choice.weights)
+        coef = solve_factored(factor, problem.target)
+        trace = squared_norm(lower_inverse(factor)) + missing / float(alpha)
+        for j in np.flatnonzero(alphas == alpha):
+            precision[j], columns[j] = trace, coef[:, int(j) : int(j) + 1]
+    return xp.concat(columns, axis=1), precision / problem.n_rows
 
 
 def fit_class_moments(
-    options: LearnerOptions, rows: SummedRows, callback: Callback
+    options: LearnerOptions,
+    rows: SummedRows,
+    callback: Callback,
+    priors: np.ndarray | None = None,
 ) -> Trained:
     """Fit a discriminant to the moments of rows with classes."""
     recipe, moments, like = rows.recipe, rows.moments, rows.intake.like
-    assert moments.labels is not None
-    k = len(moments.labels)
-    counts = np.rint(to_numpy(moments.total()[0, 1 : 1 + k]))
+    k = len(rows.classes)
+    counts = to_numpy(moments.total()[0, 1 : 1 + k])  # or sums of weights
     coding, factor = class_coding(counts)
     solved = solve_moments(options, recipe, moments, (coding, factor), callback)
     kernel_map = solved.kernel_map(recipe)
@@ -207,10 +231,10 @@ def fit_class_moments(
     coef = from_numpy(solved.feature_coef() @ axes, like)
     fitted = Fitted(
         solved.choice,
-        float(solved.error),
+        float(np.mean(solved.errors)),
         feature_coef=coef,
-        classes=moments.labels,
-        gaussians=_gaussians(solved, kernel_map, moments, coef, coding @ axes),
+        classes=rows.classes,
+        gaussians=_gaussians(solved, kernel_map, moments, coef, coding @ axes, priors),
     )
     return rows.trained(kernel_map, fitted)
 
@@ -221,6 +245,7 @@ def _gaussians(
     moments: Moments,
     feature_coef: Array,
     targets: np.ndarray,
+    priors: np.ndarray | None,
 ) -> ClassGaussians:
     """Class means and variance of projections as if each row had been left out.
 
@@ -229,25 +254,28 @@ def _gaussians(
     rows around them. The best-calibrated width of the Gaussians is found on the probe.
     """
     problem, choice = solved.problem, solved.choice
-    k, n = len(targets), problem.n_rows
-    widen = 1.0 / (choice.alpha * max(solved.precision, 1e-300))
+    k, probe = len(targets), moments.probe
+    widen = 1.0 / (float(choice.alpha) * max(float(solved.precision[0]), 1e-300))
     weights = kernel_map.spread(choice.weights)
     used = np.repeat(weights != 0, problem.widths)
     head = to_numpy(moments.total()[1 : 1 + k, :])
-    counts = np.rint(head[:, 0])
+    counts = head[:, 0]
     coef = to_numpy(feature_coef).astype(np.float64)
     centre = to_numpy(problem.mean)[used]
     inside = (head[:, 1 + k :][:, used] / counts[:, None] - centre) @ coef  # (k, r)
-    # All rows share one intercept, as in fit_discriminant.
-    shifted = targets * (1.0 + 1.0 / (n - 1))
-    means = shifted - widen * (targets - inside)
-    codes = np.searchsorted(moments.labels, moments.probe.y)  # type: ignore[arg-type]
-    projected = to_numpy(
-        kernel_map.project(moments.probe.views, weights, feature_coef)
-    ).astype(np.float64)
-    held_out = shifted[codes] - widen * (targets[codes] - projected)
-    classes = HeldOutClasses(counts, counts[:, None] * means, targets)
-    return classes.gaussians(held_out, codes)
+    # All rows share one intercept, as in RowDesign.held_out.
+    means = targets * (1.0 + 1.0 / (problem.n_rows - 1)) - widen * (targets - inside)
+    codes = np.searchsorted(moments.labels, probe.y)  # type: ignore[arg-type]
+    projected = to_numpy(kernel_map.project(probe.views, weights, feature_coef)).astype(
+        np.float64
+    )
+    lost = (probe.weights / (problem.total - probe.weights))[:, None]
+    held_out = targets[codes] * (1.0 + lost) - widen * (targets[codes] - projected)
+    classes = HeldOutClasses(
+        counts, counts[:, None] * means, targets, moments.sizes > 1
+    )
+    design = RowDesign(len(codes), probe.weights)
+    return classes.gaussians(held_out, codes, design=design, priors=priors)
 
 
 def fit_output_moments(
@@ -257,14 +285,17 @@ def fit_output_moments(
     recipe, moments, like = rows.recipe, rows.moments, rows.intake.like
     gram = moments.total()
     coding, deviation = output_coding(gram, moments.n_targets)
-    solved = solve_moments(options, recipe, moments, (coding, 1.0), callback)
+    solved = solve_moments(
+        options, recipe, moments, (coding, 1.0), callback, per_target=True
+    )
     unit = 1.0 if recipe.unit is None else recipe.unit
     coef = solved.feature_coef() * (deviation * unit)[None, :]
-    mean = to_numpy(gram[0, 1 : 1 + moments.n_targets]) / solved.problem.n_rows * unit
+    mean = to_numpy(gram[0, 1 : 1 + moments.n_targets]) / solved.problem.total * unit
     mean = mean if recipe.origin is None else mean + recipe.origin
     fitted = Fitted(
         solved.choice,
-        float(solved.error),
+        float(np.mean(solved.errors)),
+        solved.errors,
         feature_coef=from_numpy(coef, like),
         intercept=from_numpy(mean, like),
     )
@@ -277,16 +308,25 @@ def keep_rows(
     targets: np.ndarray,
     intake: Intake,
     why: str,
+    design: RowDesign,
 ) -> KernelRows:
-    """Kernels ``Z_i Z_i'`` between all rows, given as one block per view."""
+    """Kernels ``Z_i Z_i'`` between all rows, given as one block per view.
+
+    The rows of each Z_i are multiplied by the roots of their weights.
+    """
     features, like = recipe.moved, recipe.like
     xp, n = namespace(like), len(targets)
     rows = xp.empty((n, features.n_features), dtype=like.dtype, device=device(like))
     features.write(blocks, rows)
-    means = xp.mean(rows, axis=0)
+    if design.weights is None:
+        means = xp.mean(rows, axis=0)
+    else:
+        means = from_numpy(design.each / design.total, rows) @ rows
     rows -= means[None, :]
+    if design.weights is not None:
+        rows *= design.root(rows)
     mean = to_numpy(means).astype(np.float64)
-    scales = _scale_blocks(rows, recipe, mean)
+    scales = _scale_blocks(rows, recipe, mean, design.total)
     active = [int(i) for i in np.flatnonzero(scales)]
     kernel_map = FeatureKernelMap(recipe.features, mean, active, like)
     if not active:
@@ -299,14 +339,14 @@ def keep_rows(
     bank = FeatureBank(rows, features.widths, list(features.names))
     bank = bank.subset(np.array(active))
     row_map = intake.row_map(kernel_map)
-    return KernelRows(
-        bank, targets, row_map, report, RowDesign(len(targets)), scales[active]
-    )
+    return KernelRows(bank, targets, row_map, report, design, scales[active])
 
 
-def _scale_blocks(rows: Any, recipe: ChunkRecipe, mean: np.ndarray) -> np.ndarray:
+def _scale_blocks(
+    rows: Any, recipe: ChunkRecipe, mean: np.ndarray, n: float
+) -> np.ndarray:
     """Scale each kernel to trace n in place; returns factors, 0 for constant ones."""
-    xp, n, features = namespace(rows), rows.shape[0], recipe.features
+    xp, features = namespace(rows), recipe.features
     scales = np.zeros(len(features.maps))
     for i, block in enumerate(features.blocks):
         trace = float(xp.sum(rows[:, block] ** 2))

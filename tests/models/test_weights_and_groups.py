@@ -1,0 +1,381 @@
+"""Weights, groups and classes of rows in the models: what they mean, what is refused.
+
+A row of weight 2 is two equal rows that are left out together; where nothing is left
+out, groups are not needed. Kernels have fixed parameters here, and explicit features
+are those of linear kernels, since both are fixed by each row once.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy import sparse
+from sklearn import config_context
+from sklearn.metrics import balanced_accuracy_score
+from sklearn.model_selection import GroupKFold, cross_validate
+
+from kernelweave import KernelFDA, MultipleKernelFDA, MultipleKernelRidge
+from kernelweave.kernels import RBF, Linear
+
+N = 60
+VIEWS = [
+    ("a", [RBF(gamma=0.2), Linear()], [0, 1, 2]),
+    ("b", RBF(gamma=0.1), [3, 4, 5]),
+]
+LINEAR = [("a", Linear(), [0, 1, 2]), ("b", Linear(), [3, 4, 5])]
+MOMENTS = {"features": "nystroem"}  # exact for linear kernels
+
+MODELS = {
+    "KernelFDA": KernelFDA(VIEWS),
+    "KernelFDA-fixed": KernelFDA(VIEWS, alpha=0.3),
+    "MultipleKernelFDA": MultipleKernelFDA(VIEWS),
+    "MultipleKernelFDA-l1": MultipleKernelFDA(VIEWS, norm=1, alpha=0.5),
+    "MultipleKernelFDA-learn": MultipleKernelFDA(VIEWS, norm=2, alpha="learn"),
+    "MultipleKernelFDA-block": MultipleKernelFDA(VIEWS, norm=2, formulation="block"),
+    "MultipleKernelRidge": MultipleKernelRidge(VIEWS),
+    "MultipleKernelRidge-l1": MultipleKernelRidge(VIEWS, norm=1, alpha=0.5),
+}
+#: Of the second moments of features; nothing is left out to choose alpha.
+SUMMED = {
+    "MultipleKernelFDA": MultipleKernelFDA(LINEAR, norm=2, alpha=0.5, **MOMENTS),
+    "MultipleKernelFDA-learn": MultipleKernelFDA(
+        LINEAR, norm=1, alpha="learn", **MOMENTS
+    ),
+    "MultipleKernelRidge": MultipleKernelRidge(LINEAR, norm=2, alpha=0.5, **MOMENTS),
+    "MultipleKernelRidge-learn": MultipleKernelRidge(
+        LINEAR, norm=1, alpha="learn", **MOMENTS
+    ),
+}
+
+
+for _model in (*MODELS.values(), *SUMMED.values()):
+    _model.set_params(cv=None)  # folds of rows and of their copies differ
+
+
+def every(models):
+    return pytest.mark.parametrize("name", models)
+
+
+@pytest.fixture
+def data(rng):
+    """Rows, three classes or two outputs, whole weights, and new rows."""
+    X = rng.normal(size=(N, 6))
+    classes = np.r_[[0, 1, 2] * 2, rng.integers(0, 3, N - 6)]
+    X[:, 0] += classes
+    X[:, 3] += 0.5 * (classes == 1)
+    outputs = X[:, [0, 4]] + [1.0, 0.5] * rng.normal(size=(N, 2))
+    return Data(X, classes, outputs, rng.integers(1, 4, N), rng.normal(size=(40, 6)))
+
+
+class Data:
+    def __init__(self, X, classes, outputs, weights, new):
+        self.X, self.classes, self.outputs = X, classes, outputs
+        self.weights, self.new = weights.astype(float), new
+        self.copies = np.repeat(np.arange(len(X)), weights)
+
+    def y(self, model):
+        return self.outputs if isinstance(model, MultipleKernelRidge) else self.classes
+
+
+def numbers(model, new, held_out=True):
+    """What a user reads of a fitted model, with or without errors on rows left out."""
+    found = {"kernel weights": model.kernel_weights_, "alpha": model.alpha_}
+    if hasattr(model, "certificate_"):
+        found["value"] = model.certificate_.value
+    if held_out:
+        found["error"] = model.loo_error_
+    if not hasattr(model, "classes_"):
+        return found | {"predict": model.predict(new)}
+    found["transform"] = np.abs(model.transform(new))  # axes have no sign
+    if held_out:
+        found |= {"proba": model.predict_proba(new), "score": model.loo_score_}
+    return found
+
+
+def assert_same(one, other, rtol=1e-6):
+    """The same numbers, with atol relative to the largest of each kind."""
+    assert one.keys() == other.keys()
+    for key, value in one.items():
+        # alpha is sought to 1e-4, and no other number depends on it that strongly
+        allowed = max(rtol, 1e-3) if key == "alpha" else rtol
+        scale = np.max(np.abs(other[key]))
+        assert_allclose(value, other[key], rtol=0, atol=allowed * scale, err_msg=key)
+
+
+@every(MODELS)
+def test_whole_weights_are_repeated_rows_left_out_together(name, data):
+    model, copies = MODELS[name], data.copies
+    y = data.y(model)
+    one = numbers(model.fit(data.X, y, sample_weight=data.weights), data.new)
+    model.fit(data.X[copies], y[copies], groups=copies)
+    assert_same(one, numbers(model, data.new), rtol=1e-5)
+
+
+@every(SUMMED)
+def test_whole_weights_are_repeated_rows_in_moments(name, data):
+    model, copies = SUMMED[name], data.copies
+    y = data.y(model)
+    one = model.fit(data.X, y, sample_weight=data.weights)
+    assert one.features_.representation == "moments"
+    # Class Gaussians and errors leave out each copy by itself.
+    found = numbers(one, data.new, held_out=False)
+    model.fit(data.X[copies], y[copies])
+    assert_same(found, numbers(model, data.new, held_out=False))
+
+
+@every(SUMMED)
+@pytest.mark.parametrize("how", ["kernels", "sparse", "portions", "single precision"])
+def test_moments_weight_rows_as_kernels_do(name, how, data, rng):
+    model, weights = SUMMED[name], rng.uniform(0.2, 3.0, N)
+    y, X, rtol = data.y(model), data.X, 1e-6
+    exact = type(model)(LINEAR, norm=model.norm, alpha=model.alpha)
+    expected = numbers(exact.fit(X, y, sample_weight=weights), data.new, held_out=False)
+    new = data.new
+    if how == "portions":
+        model = type(model)(**model.get_params(deep=False))
+        for part in (slice(0, 25), slice(25, 31), slice(31, N)):
+            model.partial_fit(X[part], y[part], sample_weight=weights[part])
+    else:
+        if how == "sparse":
+            X, new = sparse.csr_array(X), sparse.csr_array(new)
+        if how == "single precision":
+            X, new, rtol = X.astype(np.float32), new.astype(np.float32), 1e-3
+        model.fit(X, y, sample_weight=weights)
+    assert model.features_.representation == "moments"
+    assert_same(numbers(model, new, held_out=False), expected, rtol)
+
+
+@pytest.mark.parametrize("kind", [MultipleKernelFDA, MultipleKernelRidge])
+def test_features_of_all_rows_have_weights_and_groups(kind, data, rng):
+    weights, groups = rng.uniform(0.2, 3.0, N), np.arange(N) // 3
+    design = {"sample_weight": weights, "groups": groups}
+    y = data.y(kind())
+    rows = kind(VIEWS, n_features=N, **MOMENTS).fit(data.X, y, **design)
+    assert rows.features_.representation == "rows"  # every row is a landmark
+    kernels = kind(VIEWS).fit(data.X, y, **design)
+    assert_same(numbers(rows, data.new), numbers(kernels, data.new), rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", [MultipleKernelFDA, MultipleKernelRidge])
+@pytest.mark.parametrize("alpha", ["loo", "cv"])
+def test_errors_from_moments_are_close_to_those_of_rows_left_out(kind, alpha, rng):
+    X = rng.normal(size=(400, 6))
+    classes = rng.integers(0, 3, 400)
+    X[:, 0] += 1.5 * classes
+    weights = rng.uniform(0.3, 2.0, 400)
+    y = X[:, 0] + rng.normal(size=400) if kind is MultipleKernelRidge else classes
+    exact = kind(LINEAR, norm=2).fit(X, y, sample_weight=weights)
+    summed = kind(LINEAR, norm=2, alpha=alpha, **MOMENTS)
+    for scale in (1.0, 1e-3):  # weights of sum 400 or so, and below one
+        summed.fit(X, y, sample_weight=scale * weights)
+        # over six draws at most 1.4 % for generalised, 2.1 % for 5-fold validation
+        assert summed.loo_error_ == pytest.approx(exact.loo_error_, rel=0.04)
+
+
+@pytest.mark.parametrize("model", [*MODELS.values(), *SUMMED.values()])
+def test_rows_of_weight_zero_are_left_out(model, data):
+    y, weights = data.y(model), data.weights.copy()
+    weights[::5] = 0.0
+    kept = weights > 0
+    one = numbers(model.fit(data.X, y, sample_weight=weights), data.new)
+    model.fit(data.X[kept], y[kept], sample_weight=weights[kept])
+    assert_same(one, numbers(model, data.new), rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", [MultipleKernelFDA, MultipleKernelRidge])
+def test_rows_of_weight_zero_in_portions(kind, data):
+    y, weights = data.y(kind()), data.weights.copy()
+    weights[::5] = weights[40:] = 0.0  # the last portion has no weight at all
+    kept = weights > 0
+    model, other = kind(LINEAR, norm=2), kind(LINEAR, norm=2)
+    for part in (slice(0, 40), slice(40, N)):
+        model.partial_fit(data.X[part], y[part], sample_weight=weights[part])
+    other.partial_fit(data.X[kept], y[kept], sample_weight=weights[kept])
+    assert_same(numbers(model, data.new), numbers(other, data.new), rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", [KernelFDA, MultipleKernelFDA])
+def test_balanced_classes_are_the_weights_they_stand_for(kind, data):
+    y = data.classes
+    sums = np.bincount(y, data.weights)  # of copies, if weights are whole numbers
+    weights = data.weights * (np.sum(sums) / (len(sums) * sums))[y]
+    expected = kind(VIEWS, cv=None).fit(data.X, y, sample_weight=weights)
+    expected = numbers(expected, data.new)
+    model = kind(VIEWS, class_weight="balanced", cv=None)
+    model.fit(data.X, y, sample_weight=data.weights)
+    assert_same(numbers(model, data.new), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("how", ["iterator", "partial_fit", "array"])
+def test_a_dict_of_classes_serves_rows_in_portions(how, data):
+    y, given = data.classes, {0: 2.0, 2: 0.5}  # class 1 has weight 1
+    model = MultipleKernelFDA(LINEAR, norm=2, class_weight=given, **MOMENTS)
+    parts = [y == 0, y != 0]  # the first portion has one class only
+    order = np.concatenate([np.flatnonzero(part) for part in parts])
+    if how == "iterator":
+        model.fit((data.X[part], y[part]) for part in parts)
+    elif how == "array":
+        model.fit(data.X[order], y[order])
+    else:
+        for part in parts:
+            model.partial_fit(data.X[part], y[part])
+    expected = MultipleKernelFDA(LINEAR, norm=2, **MOMENTS)
+    weights = np.array([2.0, 1.0, 0.5])[y]
+    expected.fit(data.X[order], y[order], sample_weight=weights[order])
+    assert_same(numbers(model, data.new), numbers(expected, data.new))
+
+
+CLASSIFIERS = {
+    "KernelFDA": KernelFDA(VIEWS, cv=None),
+    "MultipleKernelFDA": MultipleKernelFDA(VIEWS, norm=2, cv=None),
+    "moments": MultipleKernelFDA(LINEAR, norm=2, **MOMENTS),
+}
+
+
+@every(CLASSIFIERS)
+def test_priors_change_probabilities_by_the_rule_of_bayes(name, data):
+    model, priors = CLASSIFIERS[name], np.array([0.7, 0.1, 0.2])
+    fitted = model.fit(data.X, data.classes)
+    shares = np.bincount(data.classes) / N
+    assert_allclose(np.exp(fitted.gaussians_.log_prior), shares)
+    expected = fitted.predict_proba(data.new) * priors / shares
+    expected /= np.sum(expected, axis=1, keepdims=True)
+    changed = type(model)(**{**model.get_params(deep=False), "priors": priors})
+    changed.fit(data.X, data.classes)
+    assert_allclose(changed.predict_proba(data.new), expected, atol=1e-10)
+    weighted = fitted.fit(data.X, data.classes, sample_weight=data.weights)
+    shares = np.bincount(data.classes, data.weights) / np.sum(data.weights)
+    assert_allclose(np.exp(weighted.gaussians_.log_prior), shares)
+
+
+# Over 20 draws with 5 % of positives the balanced accuracy rose from 0.52 to 0.72.
+@pytest.mark.one_seed
+def test_balanced_classes_find_a_rare_one():
+    views = [("a", RBF(gamma=0.1), [0, 1, 2, 3]), ("b", RBF(gamma=0.1), [4, 5, 6, 7])]
+    found = {None: [], "balanced": []}
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        y = (rng.random(2400) < 0.05).astype(int)
+        X = rng.normal(size=(2400, 8))
+        X[:, :2] += y[:, None]
+        for class_weight, scores in found.items():
+            model = KernelFDA(views, class_weight=class_weight, cv=None).fit(
+                X[:400], y[:400]
+            )
+            predicted = model.predict(X[400:])
+            scores.append(balanced_accuracy_score(y[400:], predicted))
+    assert np.mean(found["balanced"]) > np.mean(found[None]) + 0.1
+    assert np.mean(found["balanced"]) > 0.65
+
+
+def subjects(seed):
+    """40 subjects with random labels and four nearly equal rows each."""
+    rng = np.random.default_rng(seed)
+    groups = np.repeat(np.arange(40), 4)
+    X = rng.normal(size=(40, 10))[groups] + 0.1 * rng.normal(size=(160, 10))
+    return X, rng.integers(0, 2, 40)[groups], groups
+
+
+# Means of 5 draws. With groups the error of a label that nothing predicts is its
+# variance, and the share of the larger class is guessed right (the standard error of a
+# mean over 200 subjects is 0.035); without groups 0.99 or more.
+@pytest.mark.one_seed
+@pytest.mark.parametrize("kind", [KernelFDA, MultipleKernelFDA, MultipleKernelRidge])
+def test_groups_are_not_predicted_from_their_own_rows(kind):
+    errors, scores, leaking = [], [], []
+    for seed in range(5):
+        X, y, groups = subjects(seed)
+        views = [("a", "auto", slice(0, 5)), ("b", "auto", slice(5, 10))]
+        model = kind(views, cv=None).fit(X, y, groups=groups)
+        errors.append(model.loo_error_)
+        larger = max(np.mean(y), 1 - np.mean(y))
+        scores.append(getattr(model, "loo_score_", larger) - larger)
+        leaking.append(kind(views, cv=None).fit(X, y).loo_error_)
+    assert np.mean(leaking) < 0.2
+    assert np.mean(errors) > 0.95
+    assert np.mean(scores) < 0.07
+
+
+WRONG = {
+    "negative": ({"sample_weight": np.r_[1.0, -2.0, np.ones(N - 2)]}, "row 1 is -2"),
+    "NaN": ({"sample_weight": np.r_[np.nan, np.ones(N - 1)]}, "contains NaN"),
+    "length": ({"sample_weight": np.ones(N - 1)}, "sample_weight.shape"),
+    "all zero": ({"sample_weight": np.zeros(N)}, "zero"),
+    "groups": ({"groups": np.arange(N - 1)}, "59 entries, but there are 60 rows"),
+    "one group": ({"groups": ["s"] * N}, "at least 2 groups; all rows are in group"),
+}
+
+
+@pytest.mark.parametrize("kind", [KernelFDA, MultipleKernelFDA, MultipleKernelRidge])
+@every(WRONG)
+def test_wrong_rows_are_named(kind, name, data):
+    design, message = WRONG[name]
+    with pytest.raises(ValueError, match=message):
+        kind(VIEWS).fit(data.X, data.y(kind()), **design)
+
+
+WRONG_CLASSES = {
+    "no weight": ({"class_weight": {1: 0.0}}, r"class_weight of class 1 is 0"),
+    "shape": ({"priors": [0.5, 0.5]}, r"one number per class.*\[0, 1, 2\]"),
+    "sum": ({"priors": [0.5, 0.2, 0.2]}, "sum to 0.9"),
+    "zero": ({"priors": [0.5, 0.5, 0.0]}, "must be positive"),
+}
+
+
+@every(CLASSIFIERS)
+@pytest.mark.parametrize("wrong", WRONG_CLASSES)
+def test_wrong_weights_of_classes_are_named(name, wrong, data):
+    params, message = WRONG_CLASSES[wrong]
+    model = CLASSIFIERS[name]
+    model = type(model)(**{**model.get_params(deep=False), **params})
+    with pytest.raises(ValueError, match=message):
+        model.fit(data.X, data.classes)
+
+
+def test_what_portions_cannot_have_is_refused(data):
+    X, y, weights = data.X, data.classes, data.weights
+    model = MultipleKernelFDA(LINEAR, **MOMENTS)
+    with pytest.raises(ValueError, match="asked for, so only sums over all rows"):
+        model.fit(X, y, groups=np.arange(N) // 2)
+    with pytest.raises(ValueError, match="come in portions, so only sums over all"):
+        model.fit(iter([(X, y)]), groups=np.arange(N) // 2)
+    with pytest.raises(ValueError, match=r"Call partial_fit\(X, y, sample_weight"):
+        model.fit(iter([(X, y)]), sample_weight=weights)
+    with pytest.raises(ValueError, match="first portion is zero"):
+        model.partial_fit(X, y, sample_weight=0 * weights)
+    model.partial_fit(X, y, sample_weight=weights)
+    with pytest.raises(ValueError, match=r"starts at row 60 .*row 2 is -1"):
+        model.partial_fit(X, y, sample_weight=np.r_[1.0, 1.0, -1.0, weights[3:]])
+    balanced = MultipleKernelFDA(LINEAR, class_weight="balanced")
+    with pytest.raises(ValueError, match="give a dict from class to weight"):
+        balanced.partial_fit(X, y)
+    nothing = MultipleKernelFDA(LINEAR, class_weight={0: 0.0})
+    with pytest.raises(ValueError, match=r"class_weight\[0\] must be a number > 0"):
+        nothing.partial_fit(X, y)
+
+
+@pytest.mark.parametrize("kind", [KernelFDA, MultipleKernelFDA, MultipleKernelRidge])
+def test_weights_and_groups_are_routed(kind, data):
+    groups = np.arange(N) // 3
+    with config_context(enable_metadata_routing=True):
+        model = kind(VIEWS).set_fit_request(groups=True, sample_weight=True)
+        model.set_score_request(sample_weight=False)
+        result = cross_validate(
+            model,
+            data.X,
+            data.y(model),
+            cv=GroupKFold(3),
+            params={"groups": groups, "sample_weight": data.weights},
+            return_estimator=True,
+            return_indices=True,
+        )
+    train = result["indices"]["train"][0]
+    alone = kind(VIEWS).fit(
+        data.X[train],
+        data.y(model)[train],
+        sample_weight=data.weights[train],
+        groups=groups[train],
+    )
+    found = numbers(result["estimator"][0], data.new)
+    assert_same(found, numbers(alone, data.new), rtol=1e-12)
