@@ -175,7 +175,7 @@ for name in ONE_EACH:
 DISPATCHED = """
 import sklearn, numpy, torch
 from sklearn.base import BaseEstimator
-from kernelweave.views.validate import validate_features, split_views
+from kernelweave.views.columns import validate_features, split_views
 from kernelweave.views.precomputed import validate_precomputed
 from kernelweave.views.columns import View
 from kernelweave.kernels.spec import gram_stack, resolve_kernels

@@ -17,8 +17,12 @@ from sklearn.utils.validation import check_is_fitted
 from kernelweave import CappedSimplex, Fisher, solve
 from kernelweave.kernels import KernelMap
 from kernelweave.kernels.maps.kernel_map import FeatureSource
-from kernelweave.views.columns import parse_views, resolve_columns
-from kernelweave.views.validate import split_views, validate_features
+from kernelweave.views.columns import (
+    parse_views,
+    resolve_columns,
+    split_views,
+    validate_features,
+)
 
 
 class CappedKernelRidge(RegressorMixin, BaseEstimator):

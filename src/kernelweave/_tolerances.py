@@ -6,20 +6,6 @@ the size of the quantity they are compared with.
 
 from __future__ import annotations
 
-from kernelweave._array import Array, namespace
-
-__all__ = [
-    "ALLOWED_VIOLATION",
-    "CONSTANT_VARIANCE",
-    "FLOAT32_TOL",
-    "INVERTIBLE_SQUARE",
-    "NULL_EIGENVALUE",
-    "ROUNDING_UNITS",
-    "SAME_SCORE",
-    "SMALL_GAP",
-    "reachable_tolerance",
-]
-
 #: Distance from their set up to which weights may be certified. Scaling onto a set
 #: leaves an error of about p eps; the weights of a cone solver, which are further
 #: off, are scaled as well.
@@ -43,9 +29,3 @@ CONSTANT_VARIANCE = 1e4
 SAME_SCORE = 1e-6
 #: The smallest number whose inverse can be squared in double precision.
 INVERTIBLE_SQUARE = 1e-150
-
-
-def reachable_tolerance(tol: float, like: Array) -> float:
-    """``tol``, or the smallest tolerance that the dtype of ``like`` can reach."""
-    single = namespace(like).finfo(like.dtype).bits == 32
-    return max(float(tol), FLOAT32_TOL) if single else float(tol)

@@ -13,8 +13,6 @@ from kernelweave._memory import row_chunks
 from kernelweave.kernels.checks import symmetric
 from kernelweave.views.columns import is_iterator
 
-__all__ = ["DependenceTest", "hsic", "hsic_of_features", "hsic_test"]
-
 Estimator = Literal["biased", "unbiased"]
 #: Relative difference below which two statistics count as tied.
 TIE = 1e-10

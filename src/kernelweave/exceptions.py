@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from sklearn.exceptions import ConvergenceWarning
 
-__all__ = ["KernelWarning", "KernelWeaveConvergenceWarning", "MemoryRefusedError"]
-
 
 class KernelWarning(UserWarning):
     """A kernel was accepted, but something about it deserves attention."""

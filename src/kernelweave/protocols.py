@@ -11,20 +11,6 @@ import numpy as np
 
 from kernelweave._array import Array, FactorizationError
 
-__all__ = [
-    "Bank",
-    "CertificateTerms",
-    "Criterion",
-    "Evaluation",
-    "InfeasibleError",
-    "Iterate",
-    "LinearSet",
-    "Method",
-    "NormSet",
-    "Polyhedron",
-    "WeightSet",
-]
-
 
 class InfeasibleError(FactorizationError):
     """The criterion is infinite at the given weights; the message says why.

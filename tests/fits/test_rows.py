@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from kernelweave.fits.gaussians import ClassGaussians
-from kernelweave.fits.ridge import LooPath, class_target, fit_kernel
-from kernelweave.fits.rows import RowDesign
+from kernelweave.fits.ridge import LooPath, RowDesign, class_target, fit_kernel
 
 N, ALPHA = 24, 0.3
 

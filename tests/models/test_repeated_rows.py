@@ -8,8 +8,7 @@ from sklearn.base import clone
 
 from kernelweave import ProbabilisticKDA, SubspaceKernel
 from kernelweave.fits.predictive import PredictivePath, choose_noise
-from kernelweave.fits.ridge import class_target
-from kernelweave.fits.rows import RowDesign
+from kernelweave.fits.ridge import RowDesign, class_target
 from kernelweave.kernels import RBF, Linear
 
 #: Kernels whose parameters do not depend on the rows.

@@ -26,10 +26,12 @@ from kernelweave.views.columns import (
     is_precomputed,
     parse_views,
     resolve_columns,
+    split_views,
+    validate_features,
+    validate_new,
 )
 from kernelweave.views.composition import ViewsParamsMixin
 from kernelweave.views.precomputed import validate_precomputed
-from kernelweave.views.validate import split_views, validate_features, validate_new
 
 
 class MeanKernelRidge(ClassifierMixin, ViewsParamsMixin, BaseEstimator):

@@ -8,14 +8,13 @@ from numpy.testing import assert_allclose
 from sklearn.base import BaseEstimator
 
 from kernelweave._array import namespace, to_numpy
-from kernelweave.views.columns import parse_views, resolve_columns
+from kernelweave.views.columns import parse_views, resolve_columns, validate_features
 from kernelweave.views.missing import (
     fill_rows,
     precomputed_with_missing,
     split_with_missing,
     take_rows,
 )
-from kernelweave.views.validate import validate_features
 
 VIEWS = [("left", "rbf", [0, 1]), ("right", "rbf", [3, 4])]
 

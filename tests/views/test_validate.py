@@ -10,8 +10,13 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 
 from kernelweave._array import is_numpy, to_numpy
-from kernelweave.views.columns import View, resolve_columns
-from kernelweave.views.validate import split_views, validate_features, validate_new
+from kernelweave.views.columns import (
+    View,
+    resolve_columns,
+    split_views,
+    validate_features,
+    validate_new,
+)
 
 VIEWS = [View("rna", "auto", slice(0, 2)), View("dna", "auto", slice(2, 4))]
 

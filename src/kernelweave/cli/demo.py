@@ -17,8 +17,6 @@ from kernelweave.cli.output import print_fit, print_table, timed_fit, write_resu
 from kernelweave.datasets import load_breast_cancer_views
 from kernelweave.models import KernelFDA, MultipleKernelFDA
 
-__all__ = ["run_demo"]
-
 N_NOISE = 10
 
 

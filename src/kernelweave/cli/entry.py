@@ -6,8 +6,6 @@ import os
 import signal
 import sys
 
-__all__ = ["main"]
-
 
 def main() -> int:
     """Import the commands, which takes a second, and run one of them."""

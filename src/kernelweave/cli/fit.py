@@ -14,8 +14,6 @@ from kernelweave.cli.output import print_fit, shown_warnings, timed_fit, write_r
 from kernelweave.cli.read import Table, choose_views, read_table, some
 from kernelweave.models import MultipleKernelFDA
 
-__all__ = ["run_fit"]
-
 
 def run_fit(options: argparse.Namespace) -> None:
     """Fit a table, print the weights, and write tables and plots.

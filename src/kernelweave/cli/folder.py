@@ -17,8 +17,6 @@ from typing import Any
 
 import kernelweave
 
-__all__ = ["MARK_FILE", "Draft", "new_results", "prepare_folder", "write_mark"]
-
 #: The file that marks a folder as ours, the key in it that says so, and the key that
 #: lists the files of the run.
 MARK_FILE, MARK_KEY, FILES_KEY = "certificate.json", "kernelweave_version", "files"

@@ -11,8 +11,6 @@ from scipy.linalg import orthogonal_procrustes
 from sklearn.base import clone
 from sklearn.model_selection import StratifiedKFold
 
-__all__ = ["HeldOut", "accuracy", "assign_folds", "new_rows", "out_of_fold"]
-
 
 @dataclass(frozen=True)
 class HeldOut:

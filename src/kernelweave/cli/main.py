@@ -17,8 +17,6 @@ from kernelweave.cli.fit import run_fit
 from kernelweave.cli.reproduce import run_reproduce
 from kernelweave.papers import PAPERS
 
-__all__ = ["build_parser", "main", "run"]
-
 #: Errors in the input rather than in the program: reported in one line.
 EXPECTED = (ValueError, OSError, MemoryError)
 

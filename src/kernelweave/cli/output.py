@@ -21,8 +21,6 @@ from kernelweave.inspection import (
     weights_table,
 )
 
-__all__ = ["print_fit", "print_table", "shown_warnings", "timed_fit", "write_results"]
-
 
 def timed_fit(model: Any, X: np.ndarray, y: np.ndarray) -> tuple[float, set[str]]:
     """Fit a model; return the seconds it took, and its warnings, which are printed."""

@@ -15,8 +15,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Table", "choose_views", "read_table", "some"]
-
 #: A column with more distinct values than this hardly ever holds classes.
 MANY = 20
 #: Texts that count as an empty cell, in lower case.

@@ -15,8 +15,6 @@ from kernelweave.papers.progress import progress_bar
 from kernelweave.papers.results import Results
 from kernelweave.papers.run import run_experiment
 
-__all__ = ["run_reproduce"]
-
 #: The file that marks a folder as ours.
 MARK_FILE = "reproduce.json"
 

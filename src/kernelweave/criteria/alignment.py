@@ -20,8 +20,6 @@ from kernelweave.criteria.base import KernelCriterion, checked_row_weights
 from kernelweave.kernels.checks import symmetric
 from kernelweave.protocols import Bank, CertificateTerms, Evaluation, WeightSet
 
-__all__ = ["Alignment"]
-
 
 class Target:
     """A target kernel T over n rows, in blocks of rows.

@@ -9,14 +9,6 @@ import numpy as np
 from kernelweave._array import Array, from_numpy, namespace, tensor_sum, to_numpy
 from kernelweave.protocols import Bank, Criterion
 
-__all__ = [
-    "KernelCriterion",
-    "checked_row_weights",
-    "identity_likeness",
-    "same_kernels",
-    "weight_remarks",
-]
-
 #: Cosine to the centred identity above which a kernel acts as regularisation.
 LIKE_IDENTITY = 0.95
 #: Sum of the kernel weights below which only the identity is left.

@@ -26,19 +26,9 @@ from kernelweave._array import (
 from kernelweave._memory import row_chunks
 from kernelweave.criteria.base import KernelCriterion
 from kernelweave.fits.moment_problem import MomentProblem
-from kernelweave.fits.ridge import factor_regularized
-from kernelweave.fits.rows import RowDesign
+from kernelweave.fits.ridge import RowDesign, factor_regularized
 from kernelweave.inner.correlation import maximize_correlation, nearest_correlation
 from kernelweave.protocols import Bank, CertificateTerms, Evaluation
-
-__all__ = [
-    "BlockDual",
-    "BlockExpansion",
-    "BlockFisher",
-    "Fisher",
-    "PrimalFisher",
-    "WithinFisher",
-]
 
 #: Number of kernels from which a working set is used.
 MANY_KERNELS = 100

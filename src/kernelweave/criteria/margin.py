@@ -40,8 +40,6 @@ from kernelweave.inner.svm import (
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.protocols import Bank, CertificateTerms, Evaluation, InfeasibleError
 
-__all__ = ["Margin", "PlainSubspaceMargin", "SubspaceMargin", "margins_of"]
-
 #: Relative gap to which the SVMs at given weights are solved, and the step limit.
 INNER_GAP = 1e-11
 INNER_STEPS = 120

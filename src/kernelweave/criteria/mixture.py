@@ -8,8 +8,6 @@ from kernelweave._array import Array, as_float, from_numpy, namespace, to_numpy
 from kernelweave._tolerances import INVERTIBLE_SQUARE
 from kernelweave.protocols import CertificateTerms, Criterion, Evaluation
 
-__all__ = ["MixtureLikelihood"]
-
 
 class MixtureLikelihood(Criterion):
     """``-(1/n) [ sum_i log sum_l w_l p_il + kappa sum_l log w_l ]`` of weights w.

@@ -18,22 +18,6 @@ import numpy as np
 from sklearn.datasets import fetch_openml
 from sklearn.utils import Bunch
 
-__all__ = [
-    "DATA_VARIABLE",
-    "LABEL",
-    "Cells",
-    "MissingDataError",
-    "Source",
-    "encode_labels",
-    "find_cells",
-    "find_file",
-    "fingerprint",
-    "read_from_package",
-    "registered",
-    "sources",
-    "views_bunch",
-]
-
 
 def views_bunch(
     blocks: dict[str, tuple[np.ndarray, list[str]]],

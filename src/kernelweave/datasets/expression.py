@@ -17,8 +17,6 @@ from kernelweave.datasets._sources import (
     views_bunch,
 )
 
-__all__ = ["fetch_expression"]
-
 PROBES = "hgu95av2_probe_symbol.csv.gz"
 GENE_SETS = {
     "hallmark": ("hallmark_v7.0_symbols.gmt.gz", "HALLMARK_"),

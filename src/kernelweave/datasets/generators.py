@@ -9,8 +9,6 @@ from sklearn.utils import Bunch, check_random_state
 
 from kernelweave.datasets._sources import views_bunch
 
-__all__ = ["make_gaussian_views", "make_views", "make_waveform"]
-
 WAVEFORM = """\
 Made by kernelweave.datasets.make_waveform: {rows} noisy mixtures of two of three waves
 (Breiman et al. 1984), {columns} columns. The Bayes error is about 14 per cent.

@@ -15,14 +15,6 @@ from kernelweave.datasets._sources import (
     views_bunch,
 )
 
-__all__ = [
-    "fetch_table",
-    "fetch_views",
-    "load_breast_cancer_views",
-    "load_digits_views",
-    "load_wine",
-]
-
 BREAST_CANCER = """\
 Wisconsin breast cancer (Street, Wolberg, Mangasarian 1993): 569 tumours, benign or
 malignant. Ten properties of the cell nuclei were measured in one image per tumour.

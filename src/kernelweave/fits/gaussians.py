@@ -9,9 +9,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
 
 from kernelweave._array import Array, from_numpy, namespace
-from kernelweave.fits.rows import RowDesign
-
-__all__ = ["ClassGaussians", "HeldOutClasses"]
+from kernelweave.fits.ridge import RowDesign
 
 #: The variance is sought within these multiples of the mean squared distance of rows to
 #: their class mean computed without them. Smaller values only fit rows that happen to

@@ -18,8 +18,6 @@ from kernelweave._tolerances import CONSTANT_VARIANCE
 from kernelweave.fits.ridge import AlphaPath
 from kernelweave.kernels.banks.features import FeatureBank
 
-__all__ = ["CvPath", "GcvPath", "MomentProblem"]
-
 #: Before the factorisation each variance is raised by machine precision times the
 #: number of columns, then by ten times more on each failure, up to this share of it.
 LARGEST_JITTER = 1e-3
@@ -31,7 +29,7 @@ class MomentProblem:
     """Centred kernels of trace n and targets, from ``A'A`` with ``A = [1, T, Z]``.
 
     Rows of A multiplied by the roots of row weights, the column of ones included, give
-    the weighted problem of :mod:`kernelweave.fits.rows`.
+    the weighted problem of :class:`~kernelweave.fits.ridge.RowDesign`.
 
     With ``S = Z'PZ`` and ``C = Z'H``, features scaled so that the trace of each block
     of S is n, and ``H = P T Theta``, one Cholesky factorisation::

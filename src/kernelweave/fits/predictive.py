@@ -10,10 +10,7 @@ from scipy.special import gammaln
 from kernelweave._array import Array, as_float, eps, from_numpy, namespace, to_numpy
 from kernelweave._memory import row_chunks
 from kernelweave._tolerances import SAME_SCORE
-from kernelweave.fits.ridge import LooPath
-from kernelweave.fits.rows import RowDesign
-
-__all__ = ["NOISE_GRID", "Expert", "LooTable", "PredictivePath", "choose_noise"]
+from kernelweave.fits.ridge import LooPath, RowDesign
 
 #: Noise levels tried, relative to the mean eigenvalue of the kernel.
 NOISE_GRID = np.logspace(-3, 2, 21)
@@ -35,10 +32,10 @@ class PredictivePath(LooPath):
 
     With row weights w of sum N the noise of row i has variance ``a lambda / w_i``, the
     eigenvectors are those of ``D G D`` with ``D = diag(sqrt(w))``, and a row is left
-    out with all of its weight (:mod:`kernelweave.fits.rows`). Its target then has the
-    variance ``a / (w_i q_i)``, to which ``a lambda (1 - 1 / w_i)`` is added: the noise
-    of a new row is that of weight one. The marginal likelihood is that of N rows, with
-    ``(N - n) log lambda`` for those that are repetitions.
+    out with all of its weight (:class:`~kernelweave.fits.ridge.RowDesign`). Its target
+    then has the variance ``a / (w_i q_i)``, to which ``a lambda (1 - 1 / w_i)`` is
+    added: the noise of a new row is that of weight one. The marginal likelihood is that
+    of N rows, with ``(N - n) log lambda`` for those that are repetitions.
 
     Parameters
     ----------

@@ -20,24 +20,14 @@ from kernelweave._array import (
 )
 from kernelweave._tolerances import NULL_EIGENVALUE
 from kernelweave.fits.ridge import (
+    RowDesign,
     checked_codes,
     factor_regularized,
     normal_basis,
     reduced_class_target,
 )
-from kernelweave.fits.rows import RowDesign
 from kernelweave.inner.svm import hinge, solve_low_rank_svm, solve_svm
 from kernelweave.kernels.checks import symmetric
-
-__all__ = [
-    "JointPoint",
-    "RegularizedKernel",
-    "Subspace",
-    "SubspaceSVM",
-    "column_signs",
-    "label_factor",
-    "target_factor",
-]
 
 #: Relative rounding error of the square root of a matrix: half the digits are lost.
 HALF_OF_THE_DIGITS = 1e-8
@@ -227,7 +217,7 @@ class RegularizedKernel:
         lambda of Theorem 3.1, xi of Theorem 4.1.
     design : RowDesign, optional
         Weights of the rows. Kernel, label factor, coefficients and features are then
-        all multiplied by their roots, as in :mod:`kernelweave.fits.rows`.
+        all multiplied by their roots, as in :class:`~kernelweave.fits.ridge.RowDesign`.
     """
 
     def __init__(

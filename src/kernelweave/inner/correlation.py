@@ -10,8 +10,6 @@ from scipy import linalg
 from kernelweave._array import lower_inverse, psd_factor
 from kernelweave.inner.interior_point import predict
 
-__all__ = ["ComplementaryPair", "CorrelationMaximum", "maximize_correlation"]
-
 _Step = tuple[np.ndarray, np.ndarray]
 
 MAX_ITER = 100

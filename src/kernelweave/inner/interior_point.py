@@ -9,8 +9,6 @@ from scipy import linalg
 
 from kernelweave._array import FactorizationError
 
-__all__ = ["BorderedSystem", "largest_step", "predict"]
-
 
 def predict(system: Any, goal: float = 0.0) -> tuple[Any, float]:
     """Mehrotra's predictor (1992), and the mu to which its corrector should centre.

@@ -33,8 +33,6 @@ from kernelweave.inner.svm import (
 from kernelweave.kernels.banks.dense import DenseBank, combine_in_double
 from kernelweave.protocols import Bank, InfeasibleError
 
-__all__ = ["SEPARABLE", "SaddlePath", "SaddleProblem"]
-
 
 @dataclass(frozen=True)
 class SaddleProblem:

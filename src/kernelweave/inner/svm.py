@@ -32,21 +32,6 @@ from kernelweave._tolerances import NULL_EIGENVALUE, SMALL_GAP
 from kernelweave.inner.interior_point import largest_step, predict
 from kernelweave.protocols import CertificateTerms
 
-__all__ = [
-    "Machine",
-    "MarginTerms",
-    "balanced",
-    "best_intercept",
-    "best_intercepts",
-    "hinge",
-    "primal_value",
-    "solve_low_rank_svm",
-    "solve_machine",
-    "solve_machines",
-    "solve_svm",
-    "without_intercept",
-]
-
 #: Relative difference between the sums of the two classes that counts as rounding.
 BALANCED = 1e-14
 #: Difference between two sums of weights, relative to that of all, that does as well.

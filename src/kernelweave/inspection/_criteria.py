@@ -20,8 +20,6 @@ from kernelweave.models import KernelAlignment, MultipleKernelRidge, MultipleKer
 from kernelweave.protocols import Bank, Criterion, WeightSet
 from kernelweave.weights import LpBall, Simplex
 
-__all__ = ["criteria_of", "norm_of", "weight_set_of"]
-
 
 def norm_of(model: Any) -> float:
     """The norm of the weights: the one that was chosen, or the parameter, or 1."""

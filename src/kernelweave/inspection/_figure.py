@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["COLORS", "GREY", "axes", "color", "marker", "pyplot"]
-
 #: The colours of Okabe and Ito, safe for colour-blind readers, without the yellow.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#4D4D4D")
 GREY = "#8C8C8C"

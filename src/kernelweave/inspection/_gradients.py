@@ -28,8 +28,6 @@ from kernelweave.kernels.functions import (
     unit_rows,
 )
 
-__all__ = ["expansion_gradient", "pull_back", "step_matrices", "transformed"]
-
 #: Deviation from an affine function, relative to the effect of one standard deviation
 #: of every column, up to which a transformer counts as affine; the rest is rounding.
 AFFINE = 1e-7

@@ -15,8 +15,6 @@ from kernelweave.solvers import solve
 from kernelweave.weights import LpBall
 from kernelweave.weights.polyhedral import linear_program
 
-__all__ = ["RESOLUTION", "LevelSet"]
-
 #: Distance between the proven and the reached end of a range that counts as none.
 RESOLUTION = 2e-3
 #: Linear programs per end; most ends need fewer than ten.

@@ -23,14 +23,6 @@ from kernelweave.models.shared.base import shares_of_views
 from kernelweave.protocols import Bank, Criterion, WeightSet
 from kernelweave.solvers import Solution, solve
 
-__all__ = [
-    "WeightProblem",
-    "final_step",
-    "innermost",
-    "problem_of",
-    "require_count",
-]
-
 #: Relative gap to which a problem is solved again: the weights it leaves undetermined
 #: differ by about its square root, well below the spread between samples.
 LOOSE = 1e-5

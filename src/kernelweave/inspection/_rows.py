@@ -8,8 +8,6 @@ import numpy as np
 
 from kernelweave.inspection.weights import fitted_model
 
-__all__ = ["has_products", "model_and_rows", "refittable", "row_labels", "views_of"]
-
 
 def model_and_rows(estimator: Any, X: Any) -> tuple[Any, Any]:
     """The fitted model inside a Pipeline or search, and X after the steps before it."""

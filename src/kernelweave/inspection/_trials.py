@@ -19,8 +19,6 @@ from kernelweave.inspection._rows import has_products, views_of
 from kernelweave.inspection.weights import fitted_model
 from kernelweave.views.columns import is_precomputed
 
-__all__ = ["Trial", "Trials", "Views"]
-
 Views = frozenset[str]
 
 

@@ -11,8 +11,6 @@ from sklearn.utils import Bunch
 
 from kernelweave.inspection._trials import Trials, Views
 
-__all__ = ["view_ablation"]
-
 #: Part of the loss without any view by which views must lower it to be worthwhile.
 WORTHWHILE = 0.01
 #: Level of the test of that difference.

@@ -9,8 +9,6 @@ import numpy as np
 from kernelweave.inspection._figure import COLORS, GREY, pyplot
 from kernelweave.inspection.ablation import view_ablation
 
-__all__ = ["AblationDisplay"]
-
 #: Height of a view in inches, and of the rest of the figure.
 ROW_HEIGHT, FRAME = 0.42, 1.5
 

@@ -12,8 +12,6 @@ from kernelweave._array import to_numpy
 from kernelweave.fits.gaussians import ClassGaussians
 from kernelweave.inspection._rows import model_and_rows, row_labels, views_of
 
-__all__ = ["Readout", "contributions", "readout_of"]
-
 
 @dataclass(frozen=True)
 class Readout:

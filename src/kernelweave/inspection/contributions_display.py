@@ -11,8 +11,6 @@ from kernelweave.inspection._rows import row_labels
 from kernelweave.inspection.contributions import contributions
 from kernelweave.inspection.weights import fitted_model
 
-__all__ = ["ContributionsDisplay"]
-
 #: Height of a view in inches, for one row and for a swarm of rows.
 BAR_HEIGHT, SWARM_HEIGHT = 0.34, 0.62
 #: Number of bins in which points of a swarm are placed beside each other.

@@ -11,8 +11,6 @@ import numpy as np
 from kernelweave.inspection._figure import axes, color, marker
 from kernelweave.solvers.certify import Solution, TraceRow
 
-__all__ = ["ConvergenceDisplay"]
-
 #: Gaps that are zero or negative because of rounding are drawn here.
 SMALLEST_GAP = 1e-16
 #: Lines with more points than this have no markers.

@@ -12,8 +12,6 @@ from kernelweave.inspection.contributions import readout_of
 from kernelweave.inspection.feature_importance import feature_importance
 from kernelweave.inspection.weights import fitted_model
 
-__all__ = ["FeatureImportanceDisplay"]
-
 #: Height of a bar of the plot in inches.
 BAR_HEIGHT = 0.26
 

@@ -26,8 +26,6 @@ from kernelweave.kernels.functions import Linear
 from kernelweave.views.columns import is_precomputed
 from kernelweave.views.missing import ObservedViews, take_rows
 
-__all__ = ["feature_importance"]
-
 #: Share of the rows in a subsample: that of the distinct rows of a bootstrap sample.
 SUBSAMPLE = 1.0 - np.exp(-1.0)
 #: Half-width, in standard errors, of a normal interval that covers 90 %.

@@ -12,8 +12,6 @@ from kernelweave._array import is_array, to_numpy
 from kernelweave.inspection._figure import axes, color, marker
 from kernelweave.inspection.weights import fitted_model
 
-__all__ = ["ProjectionDisplay"]
-
 #: With more classes than this, their names are also written at their means.
 MAX_UNNAMED = 6
 #: With more classes than this, there is no legend.

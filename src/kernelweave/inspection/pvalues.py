@@ -16,8 +16,6 @@ from kernelweave.inspection._problem import (
 from kernelweave.kernels import DenseBank
 from kernelweave.kernels.banks.dense import take_square
 
-__all__ = ["view_pvalues"]
-
 
 def view_pvalues(
     model: Any, X: Any, y: Any, *, n_decoys: int = 39, random_state: Any = None

@@ -14,8 +14,6 @@ from kernelweave.inspection._problem import problem_of
 from kernelweave.inspection.weights import fitted_model
 from kernelweave.protocols import Criterion, WeightSet
 
-__all__ = ["ShareRange", "criterion_ranges", "weight_ranges"]
-
 
 @dataclass(frozen=True)
 class ShareRange:

@@ -13,8 +13,6 @@ from kernelweave._array import Array, device, is_array, namespace, take, to_nump
 from kernelweave.inspection._rows import has_products, model_and_rows, views_of
 from kernelweave.views.columns import column_names, find_columns, is_precomputed
 
-__all__ = ["view_permutation_importance"]
-
 
 def view_permutation_importance(
     model: Any,

@@ -14,8 +14,6 @@ from kernelweave.inspection._problem import (
 )
 from kernelweave.inspection.weights import fitted_model
 
-__all__ = ["weight_intervals"]
-
 #: A share above this counts as selected.
 SELECTED = 0.01
 #: Fewer rows of a class than this cannot be divided into two halves.

@@ -11,8 +11,6 @@ from kernelweave.inspection._figure import COLORS, GREY, axes
 from kernelweave.inspection.pvalues import view_pvalues
 from kernelweave.inspection.view_shares import weight_intervals
 
-__all__ = ["ViewSharesDisplay"]
-
 #: Height of a view in inches.
 ROW_HEIGHT = 0.34
 #: A p-value up to this is printed in bold, with a bar in colour.

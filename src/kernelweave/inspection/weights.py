@@ -13,8 +13,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from kernelweave.inspection._figure import COLORS, GREY, axes
 
-__all__ = ["KernelWeightsDisplay", "fitted_model", "to_csv", "weights_table"]
-
 #: Height of a row of the plot in inches.
 ROW_HEIGHT = 0.24
 #: Space above a view, in rows.

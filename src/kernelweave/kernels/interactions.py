@@ -25,8 +25,6 @@ from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.functions import RBF, Linear, Pipe, Standardizer
 from kernelweave.views.columns import View
 
-__all__ = ["BETWEEN", "ViewProducts", "with_products"]
-
 #: Name of the view of all products.
 BETWEEN = "between views"
 #: Kernels are centred over this many training rows, evenly spaced if there are more.

@@ -8,7 +8,7 @@ import numpy as np
 
 from kernelweave._array import Array, as_float, from_numpy, to_numpy
 from kernelweave.criteria.alignment import Alignment
-from kernelweave.fits.rows import RowDesign
+from kernelweave.fits.ridge import RowDesign
 from kernelweave.kernels.banks.spectral import feature_coefficients
 from kernelweave.models.shared.base import (
     KernelModel,

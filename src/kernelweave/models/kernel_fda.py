@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from kernelweave._array import from_numpy
-from kernelweave.fits.ridge import reduced_class_target
-from kernelweave.fits.rows import RowDesign
+from kernelweave.fits.ridge import RowDesign, reduced_class_target
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.models.shared.base import (
     KernelDiscriminant,
@@ -18,7 +17,6 @@ from kernelweave.models.shared.base import (
     fit_discriminant,
     fit_method,
 )
-from kernelweave.models.shared.folds import FOLDS, with_class_score
 from kernelweave.models.shared.inputs import (
     check_parameters,
     check_priors,
@@ -26,7 +24,14 @@ from kernelweave.models.shared.inputs import (
     positive,
     read_weighted_rows,
 )
-from kernelweave.models.shared.learner import Choice, Fitted, Trained, judge_rows
+from kernelweave.models.shared.learner import (
+    FOLDS,
+    Choice,
+    Fitted,
+    Trained,
+    judge_rows,
+    with_class_score,
+)
 
 
 class KernelFDA(KernelDiscriminant):
@@ -56,9 +61,10 @@ class KernelFDA(KernelDiscriminant):
         "between views"; see :class:`MultipleKernelFDA`.
     class_weight : dict or "balanced", default=None
         Weight of each class, by which the weights of its rows are multiplied; classes
-        that a dict lacks have weight 1. "balanced" stands for n / (k n_c), where n_c is
-        the number of rows of class c. The class proportions of predictions are those of
-        the weighted rows, unless ``priors`` are given.
+        that a dict lacks have weight 1. "balanced" stands for N / (k N_c), where N_c is
+        the sum of the sample weights of class c and N that of all. The class
+        proportions of predictions are those of the weighted rows, unless ``priors`` are
+        given.
     priors : array-like of shape (k,), default=None
         Probabilities of the classes among new rows, in the order of ``classes_``. None
         takes the proportions of the (weighted) training rows.

@@ -11,8 +11,12 @@ from sklearn.utils.metaestimators import available_if
 
 from kernelweave._array import Array, from_numpy
 from kernelweave.criteria.fisher import BlockFisher, Fisher, WithinFisher
-from kernelweave.fits.ridge import binary_target, class_target, reduced_class_target
-from kernelweave.fits.rows import RowDesign
+from kernelweave.fits.ridge import (
+    RowDesign,
+    binary_target,
+    class_target,
+    reduced_class_target,
+)
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.models.shared.base import (
     KernelDiscriminant,
@@ -20,7 +24,6 @@ from kernelweave.models.shared.base import (
     fit_discriminant,
     fit_method,
 )
-from kernelweave.models.shared.folds import FOLD_TOLERANCE, FOLDS, with_class_score
 from kernelweave.models.shared.inputs import (
     check_priors,
     encode_labels,
@@ -28,11 +31,14 @@ from kernelweave.models.shared.inputs import (
     read_options,
 )
 from kernelweave.models.shared.learner import (
+    FOLD_TOLERANCE,
+    FOLDS,
     Fitted,
     KernelRows,
     LearnerOptions,
     Trained,
     choose_weights,
+    with_class_score,
 )
 from kernelweave.models.streaming.explicit import (
     check_learner_parameters,
@@ -98,10 +104,10 @@ class MultipleKernelFDA(KernelDiscriminant):
         classes.
     class_weight : dict or "balanced", default=None
         Weight of each class, by which the weights of its rows are multiplied; classes
-        that a dict lacks have weight 1. "balanced" stands for n / (k n_c), where n_c is
-        the number of rows of class c. Rows in portions need a dict. The class
-        proportions of predictions are those of the weighted rows, unless ``priors`` are
-        given.
+        that a dict lacks have weight 1. "balanced" stands for N / (k N_c), where N_c is
+        the sum of the sample weights of class c and N that of all. Rows in portions
+        need a dict. The class proportions of predictions are those of the weighted
+        rows, unless ``priors`` are given.
     priors : array-like of shape (k,), default=None
         Probabilities of the classes among new rows, in the order of ``classes_``. None
         takes the proportions of the (weighted) training rows.

@@ -20,22 +20,19 @@ from kernelweave._array import (
     units_of,
 )
 from kernelweave.criteria.fisher import Fisher
-from kernelweave.fits.ridge import output_frame
-from kernelweave.fits.rows import RowDesign
+from kernelweave.fits.ridge import RowDesign, output_frame
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.models.shared.base import KernelModel, Progress, fit_method, lazily
-from kernelweave.models.shared.folds import (
-    FOLD_TOLERANCE,
-    FOLDS,
-    with_output_score,
-)
 from kernelweave.models.shared.inputs import read_options
 from kernelweave.models.shared.learner import (
+    FOLD_TOLERANCE,
+    FOLDS,
     Fitted,
     KernelRows,
     LearnerOptions,
     Trained,
     choose_weights,
+    with_output_score,
 )
 from kernelweave.models.streaming.explicit import (
     check_learner_parameters,

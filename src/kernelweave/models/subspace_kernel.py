@@ -12,7 +12,7 @@ import numpy as np
 from kernelweave._array import Array, eps, from_numpy
 from kernelweave.criteria.fisher import Fisher
 from kernelweave.exceptions import KernelWeaveConvergenceWarning
-from kernelweave.fits.rows import RowDesign
+from kernelweave.fits.ridge import RowDesign
 from kernelweave.fits.subspace import RegularizedKernel, Subspace, decorrelated
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.models.shared.base import (

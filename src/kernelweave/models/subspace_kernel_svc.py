@@ -9,7 +9,6 @@ import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from kernelweave._array import Array, dot, from_numpy, namespace, to_numpy
-from kernelweave._tolerances import reachable_tolerance
 from kernelweave.criteria.margin import PlainSubspaceMargin, SubspaceMargin
 from kernelweave.fits.ridge import LooPath, signs_of_codes
 from kernelweave.fits.subspace import RegularizedKernel, SubspaceSVM, label_factor
@@ -24,7 +23,12 @@ from kernelweave.models.shared.inputs import (
 )
 from kernelweave.models.shared.learner import weight_set_of_norm
 from kernelweave.models.shared.margin import MarginClassifier
-from kernelweave.solvers.certify import Callback, Certificate, relative_gap
+from kernelweave.solvers.certify import (
+    Callback,
+    Certificate,
+    reachable_tolerance,
+    relative_gap,
+)
 from kernelweave.solvers.local.subspace import JointSolution, solve_joint, solve_plain
 from kernelweave.solvers.solve import solve
 

@@ -10,8 +10,6 @@ import numpy as np
 from kernelweave.inspection._figure import color, marker, pyplot
 from kernelweave.papers.results import Results, all_hold
 
-__all__ = ["draw_bounds", "draw_dimensions", "draw_rounds"]
-
 ORG, SKFE = "SVM_org", "SKFE"
 HSIC, UHSIC, JOINT, UJOINT = "HSIC", "uHSIC", "SVM_joint", "uSVM_joint"
 #: Dimensions of Figure 1; there are 6 and 10 classes.

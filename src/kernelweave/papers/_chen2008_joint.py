@@ -25,8 +25,6 @@ from kernelweave.fits.ridge import LooPath, signs_of_codes
 from kernelweave.fits.subspace import RegularizedKernel, SubspaceSVM, label_factor
 from kernelweave.papers.reference.alternation import alternate
 
-__all__ = ["ROUNDS", "best_joint_C", "joint_kernels", "mean_kernels", "rounds"]
-
 ROUNDS = 10
 
 

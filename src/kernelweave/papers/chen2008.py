@@ -49,8 +49,6 @@ from kernelweave.papers.experiment import (
     unit_interval,
 )
 
-__all__ = ["PAPER"]
-
 #: Maximum number of rows per class: as in the paper, in a quick run, and in Figure 1,
 #: where the joint methods are a slow local search if there are fewer dimensions than
 #: classes.

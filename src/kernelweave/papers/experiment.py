@@ -18,25 +18,6 @@ from kernelweave.datasets import fetch_table, load_wine
 if TYPE_CHECKING:
     from kernelweave.papers.results import Results
 
-__all__ = [
-    "Claim",
-    "Columns",
-    "Experiment",
-    "Measure",
-    "Paper",
-    "Printed",
-    "Published",
-    "Split",
-    "Value",
-    "first_rows",
-    "fit_seconds",
-    "partition",
-    "read_printed",
-    "stratified",
-    "table_rows",
-    "unit_interval",
-]
-
 #: A method may report a number or a list of numbers.
 Value = float | list[float]
 #: Methods by name.

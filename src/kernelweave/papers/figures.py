@@ -10,8 +10,6 @@ import numpy as np
 from kernelweave.inspection._figure import axes, color, marker, pyplot
 from kernelweave.papers.results import Results
 
-__all__ = ["bars", "curves", "legend_below"]
-
 
 def bars(results: Results, measures: Sequence[str], labels: Sequence[str]) -> Any:
     """One panel per measure, one group of bars per row, one bar per column."""

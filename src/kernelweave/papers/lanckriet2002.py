@@ -42,8 +42,6 @@ from kernelweave.papers.results import Results, all_hold
 from kernelweave.solvers import solve
 from kernelweave.weights import SignedSum, Simplex
 
-__all__ = ["PAPER"]
-
 #: Share of the rows that have labels.
 SHARE = 0.6
 #: Relative gap of the squared inverse margin: the margin is accurate to four digits.

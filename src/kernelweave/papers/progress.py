@@ -8,8 +8,6 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, TextIO
 
-__all__ = ["progress_bar"]
-
 #: Shortest time between two lines of text, in seconds.
 PAUSE = 10.0
 

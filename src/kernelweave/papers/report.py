@@ -14,17 +14,6 @@ import kernelweave
 from kernelweave.inspection import to_csv
 from kernelweave.papers.results import BETTER, NOT_REPRODUCED, REPRODUCED, Cell, Results
 
-__all__ = [
-    "MARK",
-    "cell_rows",
-    "commit",
-    "insert_markdown",
-    "markdown",
-    "summary",
-    "write_csv",
-    "write_picture",
-]
-
 #: Everything after this line of a Markdown page is written by the program.
 MARK = "<!-- results -->\n"
 

@@ -9,17 +9,6 @@ import numpy as np
 
 from kernelweave.papers.experiment import Experiment, Measure, Published, Value
 
-__all__ = [
-    "BETTER",
-    "NOT_REPRODUCED",
-    "REPRODUCED",
-    "Cell",
-    "Results",
-    "all_hold",
-    "judge",
-    "mean_and_error",
-]
-
 REPRODUCED, BETTER, NOT_REPRODUCED = "reproduced", "better", "not reproduced"
 #: A difference is significant if it exceeds this many standard errors.
 ERRORS = 2.0

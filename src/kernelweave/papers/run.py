@@ -27,8 +27,6 @@ from kernelweave.datasets import MissingDataError
 from kernelweave.papers.experiment import Experiment
 from kernelweave.papers.results import Results
 
-__all__ = ["Job", "finished_splits", "run_experiment", "split_generator"]
-
 WARNINGS = "warnings"
 
 

@@ -46,8 +46,6 @@ from kernelweave.papers.figures import curves, legend_below
 from kernelweave.papers.results import Results
 from kernelweave.papers.run import split_generator
 
-__all__ = ["PAPER"]
-
 #: The columns of the figures, and their norms; all weights are equal with ``inf``.
 UNIFORM, L1, L2 = "uniform", "l1", "l2"
 NORMS = {L1: 1.0, L2: 2.0, UNIFORM: np.inf}

@@ -51,8 +51,6 @@ from kernelweave.papers.experiment import (
 from kernelweave.papers.figures import bars
 from kernelweave.papers.results import Results
 
-__all__ = ["PAPER"]
-
 SIGMAS = np.logspace(-1, 2, 10)
 LAMBDA = 1e-8
 PER_CLASS = 100

@@ -54,8 +54,6 @@ from kernelweave.papers.reference.printed_mixture import (
 )
 from kernelweave.papers.results import Results, mean_and_error
 
-__all__ = ["PAPER"]
-
 KERNELS = 15
 #: Number of genes of TOX, those with the largest variance, that are clustered.
 CLUSTERED = 1500

@@ -14,8 +14,6 @@ from kernelweave.criteria.alignment import Alignment
 from kernelweave.protocols import Iterate, LinearSet, Polyhedron, WeightSet
 from kernelweave.weights.signed_sum import SignedSum
 
-__all__ = ["active_set", "aligned_cuts", "certified"]
-
 
 def active_set(criterion: Alignment, weight_set: WeightSet) -> Iterator[Iterate]:
     """``min_w w'S w - 2 b'w`` over ``w >= 0``, then scaled onto the set.

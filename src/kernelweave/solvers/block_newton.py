@@ -21,8 +21,6 @@ from kernelweave.inner.interior_point import BorderedSystem, largest_step, predi
 from kernelweave.protocols import Iterate, NormSet
 from kernelweave.solvers.newton import JUMP, in_powers, newton, onto_simplex, safe_step
 
-__all__ = ["block_newton", "joint_newton"]
-
 #: Fraction of the way to the boundary of the cones; longer steps lose the central path.
 TO_BOUNDARY = 0.9
 #: Newton steps in the weights alone before switching to the joint method.

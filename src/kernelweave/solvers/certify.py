@@ -10,20 +10,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.optimize import OptimizeResult
 
-from kernelweave._array import Array
-from kernelweave._tolerances import ALLOWED_VIOLATION
+from kernelweave._array import Array, namespace
+from kernelweave._tolerances import ALLOWED_VIOLATION, FLOAT32_TOL
 from kernelweave.protocols import Criterion, WeightSet
-
-__all__ = [
-    "Callback",
-    "Certificate",
-    "LocalSolution",
-    "Solution",
-    "Trace",
-    "TraceRow",
-    "certify",
-    "relative_gap",
-]
 
 
 @dataclass(frozen=True)
@@ -283,3 +272,9 @@ class Certificate:
             lines.append(f"  stationarity   {self.stationarity:.2e} relative")
         lines += [f"  note: {remark}" for remark in self.remarks]
         return "\n".join(lines)
+
+
+def reachable_tolerance(tol: float, like: Array) -> float:
+    """``tol``, or the smallest tolerance that the dtype of ``like`` can reach."""
+    single = namespace(like).finfo(like.dtype).bits == 32
+    return max(float(tol), FLOAT32_TOL) if single else float(tol)

@@ -24,8 +24,6 @@ from kernelweave.solvers.newton import safe_step
 from kernelweave.weights.polyhedral import box_maximizer, linear_program
 from kernelweave.weights.signed_sum import SignedSum
 
-__all__ = ["cutting_plane", "into_set", "nearest_point", "spectral_cuts"]
-
 #: A point is moved halfway to the best one while its value exceeds this multiple of
 #: the best value.
 JUMP = 100.0

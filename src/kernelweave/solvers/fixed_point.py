@@ -8,8 +8,6 @@ import numpy as np
 
 from kernelweave.protocols import Criterion, Iterate, NormSet, WeightSet
 
-__all__ = ["closed_form", "em"]
-
 
 def closed_form(criterion: Criterion, weight_set: NormSet) -> Iterator[Iterate]:
     """Alternate between the dual point and ``w_i ~ (w_i^2 s_i)^(1/(q+1))``.

@@ -21,8 +21,6 @@ from kernelweave.protocols import (
 from kernelweave.solvers.cutting_plane import cutting_plane
 from kernelweave.solvers.newton import newton
 
-__all__ = ["interior_point", "svc_newton"]
-
 #: Relative gap below which a single machine counts as solved.
 INNER_GAP = 1e-9
 

@@ -16,13 +16,6 @@ from kernelweave._array import (
 from kernelweave._tolerances import INVERTIBLE_SQUARE
 from kernelweave.solvers.certify import Callback, LocalSolution, Trace
 
-__all__ = [
-    "residual_moments",
-    "stack",
-    "truncated_em",
-    "truncated_responsibilities",
-]
-
 #: The longest extrapolation of EM, in steps, and the share of a weight that it keeps.
 LONGEST, KEEP = 256.0, 1e-2
 #: Added to the diagonal of the moments, relative to its mean, so that equal experts

@@ -13,8 +13,6 @@ from kernelweave.inner.interior_point import BorderedSystem, largest_step, predi
 from kernelweave.protocols import Criterion, Evaluation, Iterate, LinearSet
 from kernelweave.solvers.certify import relative_gap
 
-__all__ = ["in_powers", "newton", "onto_simplex", "safe_step", "working_set"]
-
 State = TypeVar("State")
 
 #: Fraction of the way to the boundary of the positive orthant.

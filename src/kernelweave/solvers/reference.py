@@ -24,18 +24,6 @@ from kernelweave.solvers.alignment import certified
 from kernelweave.solvers.cutting_plane import into_set
 from kernelweave.weights.signed_sum import SignedSum
 
-__all__ = [
-    "FreeKernel",
-    "alignment_sdp",
-    "free_alignment",
-    "free_margin",
-    "margin_qcqp",
-    "margin_sdp",
-    "run_solver",
-    "sdp",
-    "sdp_problem",
-]
-
 #: Clarabel is used up to this many entries in the semidefinite blocks (about n = 44 in
 #: one block, or one second). Its time grows as n^6, so larger problems go to SCS.
 CLARABEL_ENTRIES = 1000

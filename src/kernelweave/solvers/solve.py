@@ -25,9 +25,6 @@ from kernelweave.solvers.margin import interior_point, svc_newton
 from kernelweave.solvers.newton import newton, working_set
 from kernelweave.solvers.reference import alignment_sdp, margin_qcqp, margin_sdp, sdp
 
-__all__ = ["METHODS", "choose_method", "fitting_methods", "solve"]
-
-
 #: If several methods of one name fit a problem, the first is used. "auto" means the
 #: first that fits, unless the criterion prefers another.
 METHODS: tuple[Method, ...] = (

@@ -15,9 +15,8 @@ import numpy as np
 
 from kernelweave._array import Array, device, namespace, take, to_numpy
 from kernelweave._memory import row_chunks
-from kernelweave.views.columns import View
+from kernelweave.views.columns import View, float_blocks
 from kernelweave.views.precomputed import validate_precomputed
-from kernelweave.views.validate import float_blocks
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ def split_with_missing(
     Parameters
     ----------
     X : array or DataFrame of shape (n, d)
-        What :func:`~kernelweave.views.validate.validate_features` returned.
+        What :func:`~kernelweave.views.columns.validate_features` returned.
     views : list of View
         Their names appear in error messages.
     positions : list of list of int

@@ -9,8 +9,7 @@ from sklearn.utils.validation import validate_data
 
 from kernelweave._array import Array, as_float, is_numpy, namespace, to_numpy
 from kernelweave._memory import row_chunks
-from kernelweave.views.columns import column_names
-from kernelweave.views.validate import checked_array
+from kernelweave.views.columns import checked_array, column_names
 
 
 def validate_precomputed(

@@ -10,8 +10,6 @@ from scipy.optimize import linprog
 
 from kernelweave.protocols import Polyhedron, WeightSet
 
-__all__ = ["CappedSimplex", "PolyhedralSet", "box_maximizer", "linear_program"]
-
 #: The tightest feasibility and optimality tolerance that HiGHS accepts.
 LP_TOLERANCE = 1e-10
 

@@ -6,8 +6,6 @@ import numpy as np
 
 from kernelweave.protocols import Polyhedron, WeightSet
 
-__all__ = ["LpBall", "Simplex", "SumToOne", "Uniform"]
-
 
 class LpBall(WeightSet):
     """``{ w >= 0 : norm_q(w) <= 1 }`` with ``1 < q <= inf``: non-sparse weights.

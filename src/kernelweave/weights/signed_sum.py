@@ -13,8 +13,6 @@ from kernelweave.protocols import Bank, Polyhedron
 from kernelweave.weights.polyhedral import box_maximizer, linear_program
 from kernelweave.weights.sets import SumToOne
 
-__all__ = ["SignedSum"]
-
 #: Eigenvalues of the mean kernel below this, relative to the largest, count as zero
 #: even for few rows.
 NULL = 1e-12

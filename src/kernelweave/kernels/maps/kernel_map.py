@@ -9,8 +9,9 @@ With ``P = I - 11'/n``, ``m = K1/n`` and ``g = 1'K1/n^2``::
 so that every kernel has mean eigenvalue one and its original scale is forgotten. With
 row weights w of sum N, means are weighted, ``s = N / sum_i w_i (P K P)_ii``, and
 training rows and columns may be multiplied by ``sqrt(w)``, so that a weighted problem
-of least squares is one of unweighted rows (see :mod:`kernelweave.fits.rows`). The raw
-kernels K come from a source: groups of columns, or precomputed kernels.
+of least squares is one of unweighted rows (see
+:class:`~kernelweave.fits.ridge.RowDesign`). The raw kernels K come from a source:
+groups of columns, or precomputed kernels.
 """
 
 from __future__ import annotations

@@ -32,16 +32,14 @@ from kernelweave._array import (
 )
 from kernelweave.exceptions import KernelWeaveConvergenceWarning
 from kernelweave.fits.gaussians import ClassGaussians
-from kernelweave.fits.ridge import KernelFit, principal_axes
-from kernelweave.fits.rows import RowDesign
+from kernelweave.fits.ridge import KernelFit, RowDesign, principal_axes
 from kernelweave.models.shared.inputs import RowMap, read_kernels, split_blocks
 from kernelweave.models.shared.learner import Choice, Fitted, FoldScore, Trained
 from kernelweave.models.streaming.dask import predict_lazily
 from kernelweave.solvers.certify import Certificate, TraceRow
-from kernelweave.views.columns import is_dask, is_precomputed
+from kernelweave.views.columns import is_dask, is_precomputed, validate_new
 from kernelweave.views.composition import ViewsParamsMixin
 from kernelweave.views.missing import ObservedViews
-from kernelweave.views.validate import validate_new
 
 
 def all_or_nothing(method: Callable[..., Any]) -> Callable[..., Any]:

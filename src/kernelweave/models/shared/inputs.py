@@ -21,7 +21,7 @@ from sklearn.utils.validation import (
 )
 
 from kernelweave._array import Array, detached, is_array, take, to_numpy
-from kernelweave.fits.rows import RowDesign
+from kernelweave.fits.ridge import RowDesign
 from kernelweave.fits.subspace import label_factor, target_factor
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.kernels.interactions import with_products
@@ -33,7 +33,14 @@ from kernelweave.kernels.maps.kernel_map import (
 )
 from kernelweave.kernels.maps.missing import CompletedKernelMap, imputes
 from kernelweave.kernels.spec import warn_twins
-from kernelweave.views.columns import View, is_precomputed, parse_views, resolve_columns
+from kernelweave.views.columns import (
+    View,
+    is_precomputed,
+    parse_views,
+    resolve_columns,
+    split_views,
+    validate_features,
+)
 from kernelweave.views.missing import (
     ObservedViews,
     check_every_view,
@@ -42,7 +49,6 @@ from kernelweave.views.missing import (
     split_with_missing,
 )
 from kernelweave.views.precomputed import validate_precomputed
-from kernelweave.views.validate import split_views, validate_features
 
 T = TypeVar("T")
 

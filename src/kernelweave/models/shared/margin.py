@@ -15,7 +15,6 @@ from kernelweave._array import (
     namespace,
     to_numpy,
 )
-from kernelweave._tolerances import reachable_tolerance
 from kernelweave.criteria.margin import Margin, margins_of
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.models.shared.base import KernelClassifier
@@ -27,7 +26,12 @@ from kernelweave.models.shared.inputs import (
     positive,
 )
 from kernelweave.models.shared.learner import split_learned, weight_set_of_norm
-from kernelweave.solvers.certify import Callback, Certificate, relative_gap
+from kernelweave.solvers.certify import (
+    Callback,
+    Certificate,
+    reachable_tolerance,
+    relative_gap,
+)
 from kernelweave.solvers.solve import fitting_methods, solve
 from kernelweave.weights import SignedSum, Simplex, WeightSet
 

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.sparse import issparse
 
 from kernelweave.exceptions import KernelWarning, MemoryRefusedError
-from kernelweave.fits.rows import RowDesign
+from kernelweave.fits.ridge import RowDesign
 from kernelweave.kernels.features.recipe import FeatureReport
 from kernelweave.kernels.moments import ChunkRecipe, Moments, RowAccumulator
 from kernelweave.models.shared.base import Progress
@@ -36,9 +36,14 @@ from kernelweave.models.streaming.intake import (
     on_host,
 )
 from kernelweave.models.streaming.primal import SummedRows, keep_rows
-from kernelweave.views.columns import is_arrow, is_dask, is_iterator, is_precomputed
+from kernelweave.views.columns import (
+    is_arrow,
+    is_dask,
+    is_iterator,
+    is_precomputed,
+    validate_features,
+)
 from kernelweave.views.streams import Stream, open_stream, select_rows
-from kernelweave.views.validate import validate_features
 
 #: Number of rows beyond which "auto" computes no n x n kernels on a CPU.
 AUTO_ROWS = 10_000

@@ -29,9 +29,14 @@ from kernelweave.models.shared.inputs import (
     wants_products,
     weights_of_portion,
 )
-from kernelweave.views.columns import parse_views, resolve_columns
+from kernelweave.views.columns import (
+    parse_views,
+    resolve_columns,
+    split_views,
+    validate_features,
+    validate_new,
+)
 from kernelweave.views.streams import Stream
-from kernelweave.views.validate import split_views, validate_features, validate_new
 
 #: Rows that fix kernel parameters and landmarks: this many, or this many per feature.
 SAMPLE_ROWS, SAMPLE_FACTOR = 2000, 4

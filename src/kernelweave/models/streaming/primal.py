@@ -22,8 +22,7 @@ from kernelweave._tolerances import CONSTANT_VARIANCE
 from kernelweave.criteria.fisher import PrimalFisher
 from kernelweave.fits.gaussians import ClassGaussians, HeldOutClasses
 from kernelweave.fits.moment_problem import CvPath, GcvPath, MomentProblem
-from kernelweave.fits.ridge import normal_basis, principal_axes
-from kernelweave.fits.rows import RowDesign
+from kernelweave.fits.ridge import RowDesign, normal_basis, principal_axes
 from kernelweave.kernels.banks.features import FeatureBank
 from kernelweave.kernels.features.recipe import FeatureReport
 from kernelweave.kernels.maps.feature_map import FeatureKernelMap

@@ -19,8 +19,6 @@ from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.protocols import WeightSet
 from kernelweave.solvers.solve import solve
 
-__all__ = ["BestWeights", "WeightedPoint", "alternate"]
-
 #: Maps A (n, m) to the problem at its best weights, these weights (p,), and a bound.
 Reweigh = Callable[[np.ndarray], tuple[SubspaceSVM, np.ndarray, float]]
 

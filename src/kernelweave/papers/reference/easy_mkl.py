@@ -8,8 +8,6 @@ from kernelweave._array import Array, from_numpy, namespace, to_numpy
 from kernelweave.criteria.margin import Margin
 from kernelweave.kernels.banks.dense import DenseBank
 
-__all__ = ["easy_mkl_weights"]
-
 
 def easy_mkl_weights(bank: DenseBank, labels: Array, lam: float = 0.1) -> np.ndarray:
     """``w_i ~ g'Y K_i Y g`` at the g that minimises a regularised distance.

@@ -22,8 +22,6 @@ from kernelweave.models.shared.base import Progress
 from kernelweave.solvers.certify import LocalSolution
 from kernelweave.solvers.mixture import truncated_responsibilities
 
-__all__ = ["PrintedMixtureKDA", "PrintedPosteriorKDA", "in_sample", "printed_weights"]
-
 #: Default number of steps; the paper does not give one.
 STEPS = 100
 

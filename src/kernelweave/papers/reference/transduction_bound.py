@@ -8,8 +8,6 @@ import numpy as np
 
 from kernelweave._array import Array, to_numpy
 
-__all__ = ["TransductionBound", "transduction_bound"]
-
 
 @dataclass(frozen=True)
 class TransductionBound:

@@ -24,8 +24,6 @@ from kernelweave.fits.ridge import LooPath
 from kernelweave.protocols import Bank
 from kernelweave.solvers.certify import Callback, LocalSolution, Trace
 
-__all__ = ["LeaveOneOut", "LooSolution", "learn"]
-
 #: Alphas tried at the start of :func:`learn`, in units of the mean eigenvalue.
 COARSE_GRID = np.logspace(-4, 2, 13)
 #: Bounds of log theta: a weight is zero at the lower, alpha < 1e-6 at the upper one.

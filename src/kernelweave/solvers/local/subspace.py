@@ -34,14 +34,6 @@ from kernelweave.solvers.certify import (
 )
 from kernelweave.solvers.solve import solve
 
-__all__ = [
-    "AlignmentResult",
-    "JointSolution",
-    "align_subspace",
-    "solve_joint",
-    "solve_plain",
-]
-
 #: Rounds of the search for fewer dimensions than machines.
 MAX_ROUNDS = 50
 #: Step lengths tried between two dual points.
