@@ -86,7 +86,8 @@ COPIES = (
     "a row is left out with all of its weight: copies of it would have to be a group"
 )
 COLUMNS = "the kernel has one column per training row, so repeated rows have more"
-#: Estimators with weights of rows; models/test_row_weights.py compares copies of rows.
+#: Estimators with weights of rows; models/test_row_weights.py and
+#: models/test_repeated_rows.py compare copies of rows.
 WEIGHTED = (
     KernelFDA,
     MultipleKernelFDA,

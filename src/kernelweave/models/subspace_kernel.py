@@ -234,12 +234,14 @@ callable, default="normalized"
         """
         self._check_parameters()
         owner, read = type(self).__name__, read_views(self, X)
-        y, kind, keep, row_weights = read_numbers_or_labels(X, y, sample_weight, owner)
-        label_kernel = self.label_kernel
-        factor, classes = read_label_factor(y, kind, label_kernel, owner, row_weights)
-        rows = map_rows(self, read, row_weights, keep)
+        given = read_numbers_or_labels(X, y, sample_weight, owner)
+        targets, kind, keep, weights = given
+        factor, classes = read_label_factor(
+            targets, kind, self.label_kernel, owner, weights
+        )
+        rows = map_rows(self, read, weights, keep)
         del read  # so that the input is released once the kernels are computed
-        design = RowDesign(len(y), row_weights)
+        design = RowDesign(len(targets), weights)
         progress = Progress(self, X, y)
         bank = rows.kernels(progress.kernel)
         target = from_numpy(factor, bank.like)
