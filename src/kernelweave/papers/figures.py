@@ -85,7 +85,7 @@ def curves(
     ax : Axes, optional
         Axes to draw in.
     """
-    figure, ax = axes("curves", ax, 5.5, 3.8)
+    ax = axes("curves", ax, 5.5, 3.8)
     at = dict(zip(results.experiment.rows, x, strict=True))
     rows = results.rows
     positions = [at[row] for row in rows]
@@ -101,4 +101,4 @@ def curves(
     ax.set_xlabel(xlabel)
     ax.set_ylabel(ylabel)
     ax.legend(frameon=False)
-    return figure
+    return ax.figure
