@@ -200,7 +200,7 @@ KERNELS = [RBF(), Chi2(), Cosine(), Laplacian(), Polynomial(2), "auto"]
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
 def test_kernels(kernel, data, other_backend):
     X, y, new = (np.abs(a) for a in data)
-    model = KernelFDA([("all", kernel, slice(None))], alpha=0.1)
+    model = KernelFDA([("all", kernel, slice(None))], alpha=0.1, cv=None)
     expected = clone(model).fit(X, y).transform(new)
     model.fit(other_backend.asarray(X), y)
     found = model.transform(other_backend.asarray(new))
@@ -213,7 +213,7 @@ def test_callable_may_leave_the_library(data, other_backend):
 
     X, y, new = data
     views = [("all", through_numpy, slice(None))]
-    expected = KernelFDA([("all", Linear(), slice(None))], alpha=0.1).fit(X, y)
-    model = KernelFDA(views, alpha=0.1).fit(other_backend.asarray(X), y)
+    expected = KernelFDA([("all", Linear(), slice(None))], alpha=0.1, cv=None).fit(X, y)
+    model = KernelFDA(views, alpha=0.1, cv=None).fit(other_backend.asarray(X), y)
     found = model.transform(other_backend.asarray(new))
     assert_allclose(to_numpy(found), expected.transform(new), rtol=1e-8, atol=1e-10)

@@ -130,7 +130,7 @@ def test_distances_instead_of_similarities_are_refused(table):
     X, y = table
     distances = np.linalg.norm(X[:, None] - X[None], axis=2)
     with pytest.raises(ValueError, match=r"kernel_0.*not positive semidefinite"):
-        KernelFDA("precomputed").fit(distances, y)
+        KernelFDA("precomputed", cv=None).fit(distances, y)
 
 
 @every_setting
@@ -255,7 +255,7 @@ def test_duplicated_rows(estimator, any_table):
 @pytest.mark.parametrize("norm", [1, 2])
 def test_duplicated_rows_keep_the_weights(any_table, norm):
     X, y = any_table
-    once = MultipleKernelFDA(PLAIN, norm=norm, alpha=0.5, tol=1e-9).fit(X, y)
+    once = MultipleKernelFDA(PLAIN, norm=norm, alpha=0.5, tol=1e-9, cv=None).fit(X, y)
     twice = clone(once).set_params(alpha=1.0)  # both the kernel sums and n are doubled
     twice.fit(np.vstack([X, X]), np.concatenate([y, y]))
     assert_allclose(twice.kernel_weights_, once.kernel_weights_, atol=1e-5)
@@ -457,7 +457,7 @@ def test_class_with_one_member(estimator, any_table):
 def test_class_with_one_member_in_cross_validation(table):
     X, y = table
     y = np.where(np.arange(len(y)) == 5, 2, y)
-    model = MultipleKernelFDA(PLAIN, norm=1, alpha=0.1)
+    model = MultipleKernelFDA(PLAIN, norm=1, alpha=0.1, cv=None)
     with pytest.warns(UserWarning, match="least populated class"):
         scores = cross_val_score(model, X, y, cv=4, error_score="raise")
     assert np.all(np.isfinite(scores))
@@ -531,8 +531,8 @@ def test_as_many_kernels_as_rows_are_read_as_kernels_last(rng):
     X = rng.normal(size=(6, 6))
     y = np.array([0, 1, 0, 1, 0, 1])
     K = np.stack([np.outer(column, column) for column in X.T], axis=-1)
-    model = KernelFDA("precomputed", alpha=0.1).fit(K, y)
-    table = KernelFDA([(f"v{j}", "linear", [j]) for j in range(6)], alpha=0.1)
+    model = KernelFDA("precomputed", alpha=0.1, cv=None).fit(K, y)
+    table = KernelFDA([(f"v{j}", "linear", [j]) for j in range(6)], alpha=0.1, cv=None)
     assert_allclose(model.transform(K), table.fit(X, y).transform(X), atol=1e-10)
 
 
@@ -612,7 +612,9 @@ def test_features_changed_after_fit(estimator, table):
 
 @pytest.mark.parametrize("norm", [1, 2])
 @pytest.mark.parametrize("alpha", [0.01, "learn"])
-@pytest.mark.parametrize("estimator", [MultipleKernelFDA(), MultipleKernelRidge()])
+@pytest.mark.parametrize(
+    "estimator", [MultipleKernelFDA(cv=None), MultipleKernelRidge(cv=None)]
+)
 def test_max_iter(estimator, any_table, norm, alpha):
     X, y = any_table
     model = with_views(estimator, VIEWS).set_params(norm=norm, alpha=alpha)
@@ -652,7 +654,7 @@ def test_max_iter_of_every_search(name, any_table):
 
 def test_max_iter_of_leave_one_out(any_table):
     X, y = any_table
-    model = MultipleKernelFDA(VIEWS, objective="loo", max_iter=1)
+    model = MultipleKernelFDA(VIEWS, objective="loo", max_iter=1, cv=None)
     with pytest.warns(KernelWeaveConvergenceWarning, match="max_iter=1"):
         model.fit(X, y)
     assert not model.certificate_.converged

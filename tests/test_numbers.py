@@ -131,7 +131,7 @@ def test_a_column_of_seconds_is_not_constant():
     time = 1.7e9 + np.round(600 * rng.normal(size=300) + 1800 * y)
     X = np.column_stack([time, rng.normal(size=300)])
     views = [("time", "linear", [0]), ("other", "linear", [1])]
-    model = MultipleKernelFDA(views).fit(X[:200], y[:200])
+    model = MultipleKernelFDA(views, cv=None).fit(X[:200], y[:200])
     # Two normal classes 3 standard deviations apart: the best possible is 93.3 %.
     assert model.score(X[200:], y[200:]) > 0.88
     assert model.view_weights_["time"] > 0.9
@@ -337,7 +337,7 @@ def test_an_entry_that_dwarfs_its_column_among_rows_that_lack_views():
     X[2:5, 2:] = np.nan
     X[7, 2] = 1e300
     with pytest.raises(ValueError, match=r"View 'b': row 7, column 2 holds 1e\+300"):
-        KernelFDA(VIEWS["linear"], missing="zero").fit(X, labels[:40])
+        KernelFDA(VIEWS["linear"], missing="zero", cv=None).fit(X, labels[:40])
 
 
 @pytest.mark.parametrize(
@@ -365,8 +365,8 @@ def test_outputs_that_predictions_have_no_room_for_are_named():
     with pytest.raises(
         ValueError, match=r"y holds 1e\+40 in row 3, column 1, .*float32"
     ):
-        MultipleKernelRidge().fit(X.astype(np.float32), y)
-    assert np.all(np.isfinite(MultipleKernelRidge().fit(X, y).predict(X)))
+        MultipleKernelRidge(cv=None).fit(X.astype(np.float32), y)
+    assert np.all(np.isfinite(MultipleKernelRidge(cv=None).fit(X, y).predict(X)))
     y[3, 1] = 1e306
     for options in REPRESENTATIONS[:2]:
         with pytest.raises(ValueError, match=r"y holds 1e\+306 in row 3, column 1"):
@@ -375,7 +375,7 @@ def test_outputs_that_predictions_have_no_room_for_are_named():
 
 def test_outputs_of_a_later_portion_that_dwarf_the_first_are_refused():
     X, _, y, _ = table()
-    model = MultipleKernelRidge(n_features=8)
+    model = MultipleKernelRidge(n_features=8, cv=None)
     model.partial_fit(X[:20], y[:20])
     before = model.predict(X)
     with pytest.raises(ValueError, match=r"y holds \S+e\+200, too large"):

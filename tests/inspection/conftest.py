@@ -27,7 +27,7 @@ def cancer():
 @pytest.fixture(scope="session")
 def cancer_model(cancer):
     X, y, views = cancer
-    return MultipleKernelFDA(views, norm=1).fit(X, y)
+    return MultipleKernelFDA(views, norm=1, cv=None).fit(X, y)
 
 
 @pytest.fixture(scope="session")
@@ -40,4 +40,4 @@ def wine():
 @pytest.fixture(scope="session")
 def wine_model(wine):
     X, y = wine
-    return MultipleKernelFDA(norm=2, alpha=0.1).fit(X, y)
+    return MultipleKernelFDA(norm=2, alpha=0.1, cv=None).fit(X, y)

@@ -38,12 +38,12 @@ def make_data(rng, n=60, signal=1.5):
 @pytest.mark.one_seed
 def test_losses_are_those_of_cross_validation(rng):
     X, y = make_data(rng)
-    model = MultipleKernelFDA(VIEWS, norm=1).fit(X, y)
+    model = MultipleKernelFDA(VIEWS, norm=1, cv=None).fit(X, y)
     folds = StratifiedKFold(3, shuffle=True, random_state=0)
     result = view_ablation(model, X, y, cv=3, random_state=0)
     scores, losses = [], []
     for train, test in folds.split(X, y):
-        own = MultipleKernelFDA(VIEWS[1:], norm=1).fit(X.iloc[train], y[train])
+        own = MultipleKernelFDA(VIEWS[1:], norm=1, cv=None).fit(X.iloc[train], y[train])
         scores.append(own.score(X.iloc[test], y[test]))
         losses.append(log_loss(y[test], own.predict_proba(X.iloc[test])))
     row = result.views[0]
@@ -58,7 +58,7 @@ def test_losses_are_those_of_cross_validation(rng):
 @pytest.mark.one_seed
 def test_order(rng):
     X, y = make_data(rng, n=120, signal=2.5)
-    model = MultipleKernelFDA(VIEWS, norm=1, alpha=0.1).fit(X, y)
+    model = MultipleKernelFDA(VIEWS, norm=1, alpha=0.1, cv=None).fit(X, y)
     result = view_ablation(model, X, y, random_state=0)
     order = result.order
     assert [step["dropped"] for step in order] == [None, "junk", "fair"]
@@ -76,7 +76,7 @@ def test_order(rng):
 
 def test_pure_noise_is_not_recommended(rng):
     X, y = make_data(rng, signal=0.0)
-    model = MultipleKernelFDA(VIEWS, norm=1, alpha=1.0).fit(X, y)
+    model = MultipleKernelFDA(VIEWS, norm=1, alpha=1.0, cv=None).fit(X, y)
     result = view_ablation(model, X, y, random_state=0)
     assert result.recommended == []
     assert "nothing is worth measuring" in result.recommendation
@@ -89,7 +89,7 @@ def test_pure_noise_is_not_recommended(rng):
 def test_regression_and_outputs(rng):
     X, _ = make_data(rng)
     y = X[["a", "c"]].to_numpy() + 0.1 * rng.normal(size=(60, 2))
-    model = MultipleKernelRidge(VIEWS, norm=1, alpha=0.1).fit(X, y)
+    model = MultipleKernelRidge(VIEWS, norm=1, alpha=0.1, cv=None).fit(X, y)
     result = view_ablation(model, X, y, cv=KFold(4))
     assert result.loss_name == "squared error"
     assert result.recommended == ["good", "fair"]
@@ -105,13 +105,13 @@ def test_other_models_and_scorings(rng):
     assert rate.loss_name == "error rate"
     for step in rate.order:
         assert step["score"] == pytest.approx(1 - step["loss"])
-    uniform = KernelFDA(VIEWS).fit(X, y)
+    uniform = KernelFDA(VIEWS, cv=None).fit(X, y)
     result = view_ablation(
         uniform, X, y, cv=3, scoring="balanced_accuracy", random_state=0
     )
     assert result.order[0]["gap"] is None
     assert "held-out score" in result.recommendation
-    pipe = make_pipeline(StandardScaler(), MultipleKernelFDA(norm=1))
+    pipe = make_pipeline(StandardScaler(), MultipleKernelFDA(norm=1, cv=None))
     views = [(name, "linear", slice(2 * i, 2 * i + 2)) for i, name in enumerate(NAMES)]
     pipe.set_params(multiplekernelfda__views=views)
     search = GridSearchCV(pipe, {"multiplekernelfda__alpha": [0.1]}, cv=2).fit(X, y)
@@ -126,13 +126,15 @@ def test_precomputed_kernels_agree_with_columns(rng):
     blocks = [values[:, i : i + 2] for i in (0, 2, 4)]
     K = np.stack([block @ block.T for block in blocks], axis=2)
     by_columns = view_ablation(
-        MultipleKernelFDA(VIEWS, norm=1, tol=1e-9, alpha=0.1).fit(X, y),
+        MultipleKernelFDA(VIEWS, norm=1, tol=1e-9, alpha=0.1, cv=None).fit(X, y),
         X,
         y,
         cv=2,
         random_state=0,
     )
-    model = MultipleKernelFDA("precomputed", norm=1, tol=1e-9, alpha=0.1).fit(K, y)
+    model = MultipleKernelFDA("precomputed", norm=1, tol=1e-9, alpha=0.1, cv=None).fit(
+        K, y
+    )
     by_kernels = view_ablation(model, K, y, cv=2, random_state=0)
     for a, b in zip(by_columns.views, by_kernels.views, strict=True):
         assert a["loss_alone"] == pytest.approx(b["loss_alone"], rel=1e-4)
@@ -143,7 +145,9 @@ def test_precomputed_kernels_agree_with_columns(rng):
 def test_rows_without_any_view_of_a_set(rng):
     X, y = make_data(rng, n=80, signal=3.0)
     X.loc[::4, ["a", "b"]] = np.nan
-    model = MultipleKernelFDA(VIEWS, norm=1, alpha=0.1, missing="zero").fit(X, y)
+    model = MultipleKernelFDA(VIEWS, norm=1, alpha=0.1, missing="zero", cv=None).fit(
+        X, y
+    )
     result = view_ablation(model, X, y, cv=4, random_state=0)
     good = result.views[0]
     # One row in four is predicted without any view, the others by the view alone.
@@ -156,7 +160,7 @@ def test_rows_without_any_view_of_a_set(rng):
 @pytest.mark.one_seed
 def test_refusals(rng):
     X, y = make_data(rng)
-    model = MultipleKernelFDA(VIEWS, norm=1).fit(X, y)
+    model = MultipleKernelFDA(VIEWS, norm=1, cv=None).fit(X, y)
     for cost, match in (
         ({"good": 1}, "no entry for the view 'fair'"),
         ({"good": 1, "fair": 0, "junk": 1}, "'fair' must be a finite number > 0"),
@@ -165,7 +169,7 @@ def test_refusals(rng):
         with pytest.raises(ValueError, match=match):
             view_ablation(model, X, y, cost=cost)
     with pytest.raises(ValueError, match="has only one, 'all'"):
-        view_ablation(MultipleKernelFDA(norm=1).fit(X, y), X, y)
+        view_ablation(MultipleKernelFDA(norm=1, cv=None).fit(X, y), X, y)
     with pytest.raises(TypeError, match="KernelAlignment only transforms"):
         view_ablation(KernelAlignment(VIEWS).fit(X, y), X, y)
 
@@ -173,7 +177,7 @@ def test_refusals(rng):
 @pytest.mark.one_seed
 def test_display(rng):
     X, y = make_data(rng)
-    model = MultipleKernelFDA(VIEWS, norm=1).fit(X, y)
+    model = MultipleKernelFDA(VIEWS, norm=1, cv=None).fit(X, y)
     display = AblationDisplay.from_estimator(model, X, y, cv=3, random_state=0)
     left, right = display.axes_
     assert sorted(t.get_text() for t in left.get_yticklabels()) == sorted(NAMES)

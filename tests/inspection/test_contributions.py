@@ -127,7 +127,7 @@ def test_without_any_view_only_class_shares_are_known(estimator):
 
 
 def test_several_targets():
-    model = MultipleKernelRidge(VIEWS[:2], alpha=0.1, norm=2).fit(X, X[:, 9:])
+    model = MultipleKernelRidge(VIEWS[:2], alpha=0.1, norm=2, cv=None).fit(X, X[:, 9:])
     found = assert_adds_up(model, NEW)
     assert found.parts.shape == (len(NEW), 2, 4)
     assert_array_equal(found.outputs, np.arange(4))
@@ -138,7 +138,7 @@ def test_no_evidence_means_no_parts(rng):
     noise, labels = rng.standard_normal((40, 13)), np.tile([0, 1], 20)
     for seed in range(20):
         rows = np.random.default_rng(seed).permutation(40)
-        model = KernelFDA(VIEWS, alpha=0.1).fit(noise[rows], labels)
+        model = KernelFDA(VIEWS, alpha=0.1, cv=None).fit(noise[rows], labels)
         if not model.gaussians_.slope > 0:
             break
     assert model.gaussians_.slope == 0
@@ -158,7 +158,7 @@ def test_parts_average_to_zero_over_training_rows(estimator):
 def test_parts_are_shapley_values():
     """Averages over all orders in which views are known, others being drawn."""
     train = X[::6]
-    model = KernelFDA(VIEWS, alpha=0.1).fit(train, y[::6])
+    model = KernelFDA(VIEWS, alpha=0.1, cv=None).fit(train, y[::6])
     row = X[1]
 
     def value(known):
@@ -179,7 +179,7 @@ def test_parts_are_shapley_values():
 def test_frame(n_classes):
     pd = pytest.importorskip("pandas")
     rows = rows_of(n_classes)
-    model = MultipleKernelFDA(VIEWS, alpha=0.1, norm=2).fit(X[rows], y[rows])
+    model = MultipleKernelFDA(VIEWS, alpha=0.1, norm=2, cv=None).fit(X[rows], y[rows])
     table = pd.DataFrame(NEW, index=[f"wine {i}" for i in range(len(NEW))])
     frame = contributions(model, table, as_frame=True)
     assert list(frame.index) == list(table.index)
@@ -204,7 +204,7 @@ def test_pipelines_and_searches():
 
 def test_other_array_libraries(other_backend):
     rows = other_backend.asarray(X)
-    model = MultipleKernelFDA(VIEWS, alpha=0.1, norm=2).fit(rows, y)
+    model = MultipleKernelFDA(VIEWS, alpha=0.1, norm=2, cv=None).fit(rows, y)
     found = assert_adds_up(model, rows)
     assert isinstance(found.parts, np.ndarray)
 

@@ -76,7 +76,9 @@ def test_swarms_of_several_classes(wine, wine_model):
 def test_many_views_are_summed(wine):
     X, y = wine
     views = [(f"view {j}", "linear", [j]) for j in range(13)]
-    model = make_pipeline(StandardScaler(), KernelFDA(views, alpha=0.1)).fit(X, y)
+    model = make_pipeline(StandardScaler(), KernelFDA(views, alpha=0.1, cv=None)).fit(
+        X, y
+    )
     for row in (0, None):
         display = ContributionsDisplay.from_estimator(
             model, X[:30], row=row, max_views=4
@@ -88,7 +90,7 @@ def test_many_views_are_summed(wine):
 
 def test_regression(wine):
     X, _ = wine
-    model = MultipleKernelRidge(alpha=0.1, norm=2).fit(X[:, 2:], X[:, :2])
+    model = MultipleKernelRidge(alpha=0.1, norm=2, cv=None).fit(X[:, 2:], X[:, :2])
     display = ContributionsDisplay.from_estimator(model, X[:, 2:], row=3, output=1)
     assert ends(display)[1][-1] == pytest.approx(model.predict(X[3:4, 2:])[0, 1])
     every = ContributionsDisplay.from_estimator(model, X[:, 2:], output=0)

@@ -51,9 +51,9 @@ KERNELS = {
     "two steps": Pipe(RobustScaler(), Pipe(PCA(2), "rbf")),
 }
 MODELS = {
-    "discriminant": MultipleKernelFDA(norm=2, alpha=0.1),
+    "discriminant": MultipleKernelFDA(norm=2, alpha=0.1, cv=None),
     "per class": MultipleKernelSVC(norm=2, weights="per_class"),
-    "ridge": MultipleKernelRidge(norm=2, alpha=0.1),
+    "ridge": MultipleKernelRidge(norm=2, alpha=0.1, cv=None),
     "nystroem": MultipleKernelFDA(
         norm=2, alpha=0.1, features="nystroem", n_features=20, random_state=0
     ),
@@ -116,7 +116,9 @@ def test_differences(name, kernel):
 def test_linear_kernels_give_the_coefficients_of_ridge_regression():
     """The same penalty: alpha relative to the mean eigenvalue of the kernel."""
     Z, target = X[:, :12], X[:, 12]
-    model = MultipleKernelRidge([("all", "linear", slice(None))], norm=1, alpha=0.1)
+    model = MultipleKernelRidge(
+        [("all", "linear", slice(None))], norm=1, alpha=0.1, cv=None
+    )
     rows = feature_importance(model.fit(Z, target), "all")
     centred = Z - Z.mean(axis=0)
     penalty = 0.1 * np.sum(centred**2) / len(Z)
@@ -128,7 +130,7 @@ def test_rows_that_lack_the_view():
     """With zeros filled in, the gradient is that of the rows that have the view."""
     train, new = X[TRAIN].copy(), X[NEW].copy()
     train[::5, :4], new[::3, :4] = np.nan, np.nan
-    model = MultipleKernelFDA(views("rbf"), norm=2, alpha=0.1, missing="zero")
+    model = MultipleKernelFDA(views("rbf"), norm=2, alpha=0.1, missing="zero", cv=None)
     model.fit(train, Y[TRAIN])
     rows = feature_importance(model, "first", X=new)
     whole = new[~np.isnan(new).any(axis=1)]
@@ -141,9 +143,9 @@ def test_rows_that_lack_the_view():
 def test_other_array_libraries(other_backend):
     """Raw and standardised columns of "auto", and a transformer of scikit-learn."""
     kernels = ["auto", Pipe(RobustScaler(), "rbf")]
-    plain = KernelFDA(views(kernels), alpha=0.1).fit(X[TRAIN], Y[TRAIN])
+    plain = KernelFDA(views(kernels), alpha=0.1, cv=None).fit(X[TRAIN], Y[TRAIN])
     rows = other_backend.asarray(X)
-    other = KernelFDA(views(kernels), alpha=0.1).fit(rows[TRAIN, :], Y[TRAIN])
+    other = KernelFDA(views(kernels), alpha=0.1, cv=None).fit(rows[TRAIN, :], Y[TRAIN])
     for given in (None, NEW):
         found, wanted = (
             column(
@@ -161,7 +163,9 @@ def test_names_and_pipelines():
     pd = pytest.importorskip("pandas")
     names = load_wine().feature_names
     table = pd.DataFrame(X, columns=names)
-    model = KernelFDA([("first", "auto", names[3:6]), ("rest", "rbf", names[6:])])
+    model = KernelFDA(
+        [("first", "auto", names[3:6]), ("rest", "rbf", names[6:])], cv=None
+    )
     rows = feature_importance(model.fit(table, Y), "first")
     assert [row["feature"] for row in rows] == names[3:6] * 3
     assert [row["output"] for row in rows] == [c for c in range(3) for _ in range(3)]
@@ -183,7 +187,7 @@ def test_resamples_of_noise():
         Z = rng.standard_normal((60, 6))
         target = rng.standard_normal(60) + 2 * Z[:, -1]
         model = MultipleKernelRidge(
-            [("all", "linear", slice(None))], norm=1, alpha=0.1
+            [("all", "linear", slice(None))], norm=1, alpha=0.1, cv=None
         ).fit(Z, target)
         rows = feature_importance(
             model, "all", X=Z, y=target, n_resamples=10, random_state=seed
@@ -198,7 +202,7 @@ def test_resamples_of_noise():
 
 
 def test_resamples_are_reproducible_and_stratified():
-    model = KernelFDA(views("auto"), alpha=0.1).fit(X[TRAIN], Y[TRAIN])
+    model = KernelFDA(views("auto"), alpha=0.1, cv=None).fit(X[TRAIN], Y[TRAIN])
     first, again = (
         feature_importance(
             model, "first", X=X[TRAIN], y=Y[TRAIN], n_resamples=3, random_state=0
@@ -221,8 +225,11 @@ def own_kernel(A, B):
 
 
 REFUSALS = {
-    "transformer": (KernelFDA(), Pipe(QuantileTransformer(n_quantiles=9), "rbf")),
-    "kernel": (KernelFDA(), own_kernel),
+    "transformer": (
+        KernelFDA(cv=None),
+        Pipe(QuantileTransformer(n_quantiles=9), "rbf"),
+    ),
+    "kernel": (KernelFDA(cv=None), own_kernel),
     "random features": (
         MultipleKernelFDA(features="random", n_features=20, norm=2, alpha=0.1),
         "rbf",
@@ -252,8 +259,12 @@ def test_refusals(case):
 def test_more_refusals():
     K = RBF()(X[TRAIN])
     with pytest.raises(TypeError, match="precomputed kernels, whose columns"):
-        feature_importance(KernelFDA("precomputed").fit(K, Y[TRAIN]), "kernel_0")
-    model = KernelFDA(views("rbf"), missing="available").fit(X[TRAIN], Y[TRAIN])
+        feature_importance(
+            KernelFDA("precomputed", cv=None).fit(K, Y[TRAIN]), "kernel_0"
+        )
+    model = KernelFDA(views("rbf"), missing="available", cv=None).fit(
+        X[TRAIN], Y[TRAIN]
+    )
     with pytest.raises(ValueError, match=r"no view 'x'; the views are \['first'"):
         feature_importance(model, "x")
     with pytest.raises(ValueError, match="so X and y are needed"):

@@ -122,9 +122,9 @@ def test_draws_in_given_axes(wine_model):
 
 def test_titles_without_a_gap(cancer):
     X, y, views = cancer
-    uniform = KernelWeightsDisplay.from_estimator(KernelFDA(views).fit(X, y))
+    uniform = KernelWeightsDisplay.from_estimator(KernelFDA(views, cv=None).fit(X, y))
     assert uniform.title == "Uniform kernel weights"
-    loo = MultipleKernelFDA(views, objective="loo").fit(X, y)
+    loo = MultipleKernelFDA(views, objective="loo", cv=None).fit(X, y)
     display = KernelWeightsDisplay.from_estimator(loo)
     assert display.title.startswith("Kernel weights, stationary to ")
 

@@ -59,7 +59,9 @@ def test_pandas_and_pipelines(wine):
     X, y = wine
     frame = pd.DataFrame(X, columns=[f"x{j}" for j in range(X.shape[1])])
     series = pd.Series(y, name="grower")
-    pipe = make_pipeline(StandardScaler(), KernelFDA()).set_output(transform="pandas")
+    pipe = make_pipeline(StandardScaler(), KernelFDA(cv=None)).set_output(
+        transform="pandas"
+    )
     display = ProjectionDisplay.from_estimator(pipe.fit(frame, series), frame, series)
     assert isinstance(display.coordinates, np.ndarray)
     assert display.coordinates.shape == (len(X), 2)
@@ -70,16 +72,18 @@ def test_torch(wine):
     X, y = wine
     codes = np.unique(y, return_inverse=True)[1]
     tensor = torch.asarray(X)
-    model = KernelFDA(alpha=0.1).fit(tensor, torch.asarray(codes))
+    model = KernelFDA(alpha=0.1, cv=None).fit(tensor, torch.asarray(codes))
     display = ProjectionDisplay.from_estimator(model, tensor, torch.asarray(codes))
-    expected = KernelFDA(alpha=0.1).fit(X, codes).transform(X)
+    expected = KernelFDA(alpha=0.1, cv=None).fit(X, codes).transform(X)
     np.testing.assert_allclose(np.abs(display.coordinates), np.abs(expected), atol=1e-9)
 
 
 def test_many_classes_are_named_in_the_picture():
     digits = load_digits_views(as_frame=False)
     X, y = digits.data[::10, :64], digits.target[::10]
-    display = ProjectionDisplay.from_estimator(KernelFDA(alpha=0.1).fit(X, y), X, y)
+    display = ProjectionDisplay.from_estimator(
+        KernelFDA(alpha=0.1, cv=None).fit(X, y), X, y
+    )
     assert [text.get_text() for text in display.ax_.texts] == list("0123456789")
     styles = {
         (tuple(scatter.get_facecolor()[0]), scatter.get_paths()[0].vertices.tobytes())
@@ -90,7 +94,7 @@ def test_many_classes_are_named_in_the_picture():
 
 def test_no_legend_for_very_many_classes():
     bunch = make_views(120, n_classes=30, as_frame=False, random_state=0)
-    model = KernelFDA(alpha=0.1).fit(bunch.data, bunch.target)
+    model = KernelFDA(alpha=0.1, cv=None).fit(bunch.data, bunch.target)
     display = ProjectionDisplay.from_estimator(model, bunch.data, bunch.target)
     assert display.legend_ is None
     assert len(display.ax_.texts) == 30
@@ -112,6 +116,6 @@ def test_refusals(wine, wine_model):
         ProjectionDisplay.from_estimator(wine_model, X[:2], ["class_0", "class_9"])
     with pytest.raises(ValueError, match="X has 178 rows, but y has 100 labels"):
         ProjectionDisplay.from_estimator(wine_model, X, y[:100])
-    ridge = MultipleKernelRidge(alpha=0.1, norm=2).fit(X[:, 1:], X[:, 0])
+    ridge = MultipleKernelRidge(alpha=0.1, norm=2, cv=None).fit(X[:, 1:], X[:, 0])
     with pytest.raises(TypeError, match="got MultipleKernelRidge"):
         ProjectionDisplay.from_estimator(ridge, X[:, 1:])

@@ -33,9 +33,9 @@ def make_data(rng, n=40, signal=2.0):
 @pytest.mark.parametrize(
     "model",
     [
-        MultipleKernelFDA(norm=1),
-        MultipleKernelFDA(norm=2, alpha=0.3),
-        MultipleKernelRidge(norm=1),
+        MultipleKernelFDA(norm=1, cv=None),
+        MultipleKernelFDA(norm=2, alpha=0.3, cv=None),
+        MultipleKernelRidge(norm=1, cv=None),
         MultipleKernelSVC(),
         KernelAlignment(),
     ],
@@ -71,7 +71,7 @@ def test_junk_views_are_rarely_significant(rng):
 @pytest.mark.one_seed
 def test_inputs(rng):
     X, y = make_data(rng)
-    model = MultipleKernelFDA(VIEWS, norm=1)
+    model = MultipleKernelFDA(VIEWS, norm=1, cv=None)
     pipe = make_pipeline(StandardScaler(), model).fit(X, y)
     assert view_pvalues(pipe, X, y, n_decoys=9, random_state=0)["real"] == 0.1
     with pytest.raises(ValueError, match="n_decoys must be an int >= 1, got 0"):

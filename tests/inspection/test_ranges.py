@@ -144,8 +144,8 @@ def test_a_convex_program_gives_the_same_ends(bank_and_signs):
 @pytest.mark.parametrize(
     "model",
     [
-        MultipleKernelFDA(norm=1),
-        MultipleKernelFDA(norm=2, alpha=0.1),
+        MultipleKernelFDA(norm=1, cv=None),
+        MultipleKernelFDA(norm=2, alpha=0.1, cv=None),
         MultipleKernelSVC(C=0.1, margin="l2"),
         KernelAlignment(),
     ],
@@ -193,6 +193,6 @@ def test_unrelated_target(rng):
     """If the identity alone is within the level, shares are arbitrary."""
     X, y = rng.normal(size=(40, 4)), np.arange(40) % 2
     views = [("a", "linear", [0, 1]), ("b", "linear", [2, 3])]
-    model = MultipleKernelFDA(views, norm=1).fit(X, y)
+    model = MultipleKernelFDA(views, norm=1, cv=None).fit(X, y)
     rows = weight_ranges(model, X, y, within=1.0)
     assert [(row["low"], row["high"]) for row in rows] == [(0, 1), (0, 1)]

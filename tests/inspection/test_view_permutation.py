@@ -56,7 +56,9 @@ def test_pure_noise_looks_important_on_training_rows_only():
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((200, 6)), rng.integers(2, size=200)
     views = [("a", "rbf", slice(0, 3)), ("b", "rbf", slice(3, 6))]
-    model = MultipleKernelRidge(views, norm=2, alpha=0.01).fit(X[:100], y[:100])
+    model = MultipleKernelRidge(views, norm=2, alpha=0.01, cv=None).fit(
+        X[:100], y[:100]
+    )
     seen = view_permutation_importance(model, X[:100], y[:100], random_state=0)
     new = view_permutation_importance(model, X[100:], y[100:], random_state=0)
     assert min(by_view(seen).values()) > 0.5
@@ -74,7 +76,9 @@ def test_every_container_gives_the_same(problem):
     names = list("abcdef")
     views = [("signal", "linear", ["a", "b", "c"]), ("static", "rbf", ["d", "e", "f"])]
     table = pd.DataFrame(X, columns=names)
-    model = MultipleKernelFDA(views, norm=2, alpha=0.1).fit(table[TRAIN], y[TRAIN])
+    model = MultipleKernelFDA(views, norm=2, alpha=0.1, cv=None).fit(
+        table[TRAIN], y[TRAIN]
+    )
     held = table[NEW]
     containers = (
         held,
@@ -104,11 +108,13 @@ def test_sparse_rows(problem):
 
 def test_other_array_libraries(problem, other_backend):
     X, y = problem
-    model = KernelFDA(VIEWS, alpha=0.1).fit(other_backend.asarray(X[TRAIN]), y[TRAIN])
+    model = KernelFDA(VIEWS, alpha=0.1, cv=None).fit(
+        other_backend.asarray(X[TRAIN]), y[TRAIN]
+    )
     rows = view_permutation_importance(
         model, other_backend.asarray(X[NEW]), y[NEW], random_state=0
     )
-    plain = KernelFDA(VIEWS, alpha=0.1).fit(X[TRAIN], y[TRAIN])
+    plain = KernelFDA(VIEWS, alpha=0.1, cv=None).fit(X[TRAIN], y[TRAIN])
     wanted = view_permutation_importance(plain, X[NEW], y[NEW], random_state=0)
     assert by_view(rows, "repeats") == by_view(wanted, "repeats")
 
@@ -119,7 +125,7 @@ def test_precomputed_kernels(problem, shape):
     K = RBF()(X)
     if shape == "stack":
         K = np.stack([RBF()(X[:, :3]), RBF()(X[:, 3:])], axis=-1)
-    model = KernelFDA("precomputed", alpha=0.1).fit(K[TRAIN, TRAIN], y[TRAIN])
+    model = KernelFDA("precomputed", alpha=0.1, cv=None).fit(K[TRAIN, TRAIN], y[TRAIN])
     rows = view_permutation_importance(model, K[NEW, TRAIN], y[NEW], random_state=0)
     assert rows[0]["mean"] > 0.25
     assert abs(rows[-1]["mean"]) < 0.1 or shape == "matrix"
@@ -141,7 +147,7 @@ def test_missing_views_stay_missing(problem):
 
 def test_scores_and_pipelines(problem):
     X, y = problem
-    pipe = make_pipeline(StandardScaler(), KernelFDA(VIEWS, alpha=0.1))
+    pipe = make_pipeline(StandardScaler(), KernelFDA(VIEWS, alpha=0.1, cv=None))
     pipe.fit(X[TRAIN], y[TRAIN])
     rows = view_permutation_importance(
         pipe, X[NEW], y[NEW], scoring="neg_log_loss", random_state=0

@@ -27,12 +27,16 @@ VIEWS = [
 ]
 #: All kinds of convex problems; the tolerance makes their solutions comparable.
 LEARNERS = {
-    "fda": MultipleKernelFDA(norm=1, tol=1e-8),
-    "fda-norm2": MultipleKernelFDA(norm=2, alpha="learn", tol=1e-8),
-    "fda-alpha": MultipleKernelFDA(norm=4 / 3, alpha=0.3, tol=1e-8),
-    "fda-within": MultipleKernelFDA(norm=2, alpha=0.3, scatter="within", tol=1e-8),
-    "fda-block": MultipleKernelFDA(norm=2, alpha=0.3, formulation="block", tol=1e-8),
-    "ridge": MultipleKernelRidge(norm=1, tol=1e-8),
+    "fda": MultipleKernelFDA(norm=1, tol=1e-8, cv=None),
+    "fda-norm2": MultipleKernelFDA(norm=2, alpha="learn", tol=1e-8, cv=None),
+    "fda-alpha": MultipleKernelFDA(norm=4 / 3, alpha=0.3, tol=1e-8, cv=None),
+    "fda-within": MultipleKernelFDA(
+        norm=2, alpha=0.3, scatter="within", tol=1e-8, cv=None
+    ),
+    "fda-block": MultipleKernelFDA(
+        norm=2, alpha=0.3, formulation="block", tol=1e-8, cv=None
+    ),
+    "ridge": MultipleKernelRidge(norm=1, tol=1e-8, cv=None),
     "svc": MultipleKernelSVC(norm=2, tol=1e-7),
     "svc-per-class": MultipleKernelSVC(norm=2, weights="per_class", tol=1e-7),
     "alignment": KernelAlignment(),
@@ -56,7 +60,7 @@ def as_kernels(X):
 @pytest.mark.parametrize("norm", [1, 2, np.inf])
 def test_shares_are_those_of_the_table(rng, norm):
     X, y = make_data(rng)
-    model = MultipleKernelFDA(VIEWS, norm=norm, alpha=0.1).fit(X, y)
+    model = MultipleKernelFDA(VIEWS, norm=norm, alpha=0.1, cv=None).fit(X, y)
     shares = model.view_shares_
     assert list(shares) == ["good", "fair", "junk"]
     assert sum(shares.values()) == pytest.approx(1)
@@ -93,7 +97,9 @@ def test_a_half_with_gaps(rng):
     X[::4, 2:4] = np.nan
     X[1::4, 4:6] = np.nan
     views = [(name, "linear", columns) for name, _, columns in VIEWS]
-    model = MultipleKernelFDA(views, norm=2, alpha=0.3, missing="zero").fit(X, y)
+    model = MultipleKernelFDA(views, norm=2, alpha=0.3, missing="zero", cv=None).fit(
+        X, y
+    )
     problem = problem_of(model, X, y, "test")
     rows = np.sort(rng.permutation(len(y))[:30])
     found = problem.shares(problem.weights(problem.restricted(rows), rows))
@@ -107,7 +113,9 @@ def test_a_half_with_gaps(rng):
 def test_halves_are_complementary_and_stratified(rng):
     X, y = make_data(rng, n=61)
     y[0] = 2
-    problem = problem_of(MultipleKernelFDA(VIEWS, norm=1).fit(X, y), X, y, "test")
+    problem = problem_of(
+        MultipleKernelFDA(VIEWS, norm=1, cv=None).fit(X, y), X, y, "test"
+    )
     first, second = _halves(problem, np.random.RandomState(0))
     np.testing.assert_array_equal(np.sort(np.append(first, second)), np.arange(61))
     for code in range(3):
@@ -118,7 +126,7 @@ def test_halves_are_complementary_and_stratified(rng):
 @pytest.mark.one_seed
 def test_intervals_tell_good_views_from_junk(rng):
     X, y = make_data(rng, n=90)
-    model = MultipleKernelFDA(VIEWS, norm=1).fit(X, y)
+    model = MultipleKernelFDA(VIEWS, norm=1, cv=None).fit(X, y)
     rows = weight_intervals(model, X, y, n_resamples=30, random_state=0)
     again = weight_intervals(model, X, y, n_resamples=30, random_state=0)
     assert rows == again
@@ -137,7 +145,7 @@ def test_intervals_tell_good_views_from_junk(rng):
 @pytest.mark.one_seed
 def test_looks_into_pipelines_and_searches(rng):
     X, y = make_data(rng)
-    inner = MultipleKernelFDA(VIEWS, norm=1)
+    inner = MultipleKernelFDA(VIEWS, norm=1, cv=None)
     pipe = make_pipeline(StandardScaler(), inner)
     search = GridSearchCV(pipe, {"multiplekernelfda__norm": [1]}, cv=2).fit(X, y)
     rows = weight_intervals(search, X, y, n_resamples=4, random_state=0)
@@ -149,7 +157,7 @@ def test_looks_into_pipelines_and_searches(rng):
 @pytest.mark.one_seed
 def test_refusals(rng):
     X, y = make_data(rng)
-    model = MultipleKernelFDA(VIEWS, norm=1).fit(X, y)
+    model = MultipleKernelFDA(VIEWS, norm=1, cv=None).fit(X, y)
     for changes, match in (
         ({"n_resamples": 1}, "n_resamples must be an int >= 2, got 1"),
         ({"confidence": 95}, "between 0 and 1, got 95"),
@@ -172,12 +180,28 @@ def test_refusals(rng):
 @pytest.mark.parametrize(
     ("model", "error", "match"),
     [
-        (KernelFDA(), TypeError, "KernelFDA does not learn its weights that way"),
+        (
+            KernelFDA(cv=None),
+            TypeError,
+            "KernelFDA does not learn its weights that way",
+        ),
         (MixtureKDA(), TypeError, "MixtureKDA does not learn"),
-        (MultipleKernelFDA(norm=np.inf), ValueError, "all weights are equal"),
-        (MultipleKernelFDA(objective="loo"), ValueError, "not a convex problem"),
-        (MultipleKernelFDA(norm=1, scatter="within"), ValueError, "provisional alpha"),
-        (MultipleKernelFDA(norm=1, class_weight={0: 2}), ValueError, "rows have weig"),
+        (MultipleKernelFDA(norm=np.inf, cv=None), ValueError, "all weights are equal"),
+        (
+            MultipleKernelFDA(objective="loo", cv=None),
+            ValueError,
+            "not a convex problem",
+        ),
+        (
+            MultipleKernelFDA(norm=1, scatter="within", cv=None),
+            ValueError,
+            "provisional alpha",
+        ),
+        (
+            MultipleKernelFDA(norm=1, class_weight={0: 2}, cv=None),
+            ValueError,
+            "rows have weig",
+        ),
         (
             MultipleKernelFDA(norm=1, features="random", n_features=20),
             ValueError,

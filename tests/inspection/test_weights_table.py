@@ -28,7 +28,9 @@ def test_rows_are_the_kernels(cancer_model):
 @pytest.mark.parametrize("norm", [1, 2, float("inf")])
 def test_sums(cancer, norm):
     X, y, views = cancer
-    rows = weights_table(MultipleKernelFDA(views, norm=norm, alpha=0.1).fit(X, y))
+    rows = weights_table(
+        MultipleKernelFDA(views, norm=norm, alpha=0.1, cv=None).fit(X, y)
+    )
     assert sum(row["share"] for row in rows) == pytest.approx(1)
     for view, _, _ in views:
         members = [row for row in rows if row["view"] == view]
@@ -41,7 +43,7 @@ def test_sums(cancer, norm):
 def test_precomputed_kernels_are_their_own_views(wine):
     X, y = wine
     stack = np.stack([np.outer(x, x) for x in X.T[:4]], axis=2)
-    model = KernelFDA("precomputed").fit(stack, y)
+    model = KernelFDA("precomputed", cv=None).fit(stack, y)
     rows = weights_table(model)
     assert [row["kernel"] for row in rows] == model.kernel_names_
     assert [row["view"] for row in rows] == model.kernel_names_
@@ -49,13 +51,17 @@ def test_precomputed_kernels_are_their_own_views(wine):
 
 def test_regression(wine):
     X, _ = wine
-    rows = weights_table(MultipleKernelRidge(alpha=0.1, norm=2).fit(X[:, 1:], X[:, 0]))
+    rows = weights_table(
+        MultipleKernelRidge(alpha=0.1, norm=2, cv=None).fit(X[:, 1:], X[:, 0])
+    )
     assert {row["view"] for row in rows} == {"all"}
 
 
 def test_looks_into_pipelines_and_searches(wine):
     X, y = wine
-    pipe = make_pipeline(StandardScaler(), MultipleKernelFDA(alpha=0.1, norm=1))
+    pipe = make_pipeline(
+        StandardScaler(), MultipleKernelFDA(alpha=0.1, norm=1, cv=None)
+    )
     search = GridSearchCV(pipe, {"multiplekernelfda__alpha": [0.1]}, cv=2).fit(X, y)
     rows = weights_table(search)
     inner = search.best_estimator_[-1]
@@ -75,7 +81,7 @@ def test_csv(cancer_model, tmp_path):
 def test_refusals(wine, tmp_path):
     X, y = wine
     with pytest.raises(NotFittedError):
-        weights_table(MultipleKernelFDA())
+        weights_table(MultipleKernelFDA(cv=None))
     with pytest.raises(TypeError, match=r"got SVC, which has no kernel weights"):
         weights_table(SVC().fit(X, y))
     with pytest.raises(ValueError, match="no rows to write"):

@@ -100,12 +100,12 @@ def test_trust_does_not_look():
     X = rng.normal(size=(30, 3))
     y = np.repeat([0, 1], 15)
     good, bad = X @ X.T, np.tanh(3 * X @ X.T - 2)
-    checked = KernelFDA("precomputed", alpha=100.0).fit(good, y)
-    trusted = KernelFDA("precomputed", alpha=100.0, psd="trust").fit(good, y)
+    checked = KernelFDA("precomputed", alpha=100.0, cv=None).fit(good, y)
+    trusted = KernelFDA("precomputed", alpha=100.0, psd="trust", cv=None).fit(good, y)
     np.testing.assert_array_equal(checked.dual_coef_, trusted.dual_coef_)
     with pytest.raises(ValueError, match="not positive semidefinite"):
-        KernelFDA("precomputed", alpha=100.0).fit(bad, y)
-    KernelFDA("precomputed", alpha=100.0, psd="trust").fit(bad, y)
+        KernelFDA("precomputed", alpha=100.0, cv=None).fit(bad, y)
+    KernelFDA("precomputed", alpha=100.0, psd="trust", cv=None).fit(bad, y)
 
 
 #: Everything that is handed a symmetric matrix by its user.

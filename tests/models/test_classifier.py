@@ -192,7 +192,11 @@ def test_one_against_fifty(estimator, make_problem):
 
 @pytest.mark.parametrize(
     "estimator",
-    [KernelFDA(), MultipleKernelFDA(norm=1, alpha=0.1), MultipleKernelFDA(norm=2)],
+    [
+        KernelFDA(cv=None),
+        MultipleKernelFDA(norm=1, alpha=0.1, cv=None),
+        MultipleKernelFDA(norm=2, cv=None),
+    ],
 )
 def test_a_hundred_and_twenty_classes(estimator, rng):
     k = 120
@@ -211,7 +215,7 @@ def test_a_hundred_and_twenty_classes(estimator, rng):
 
 def test_many_rows_go_by_chunks(make_problem):
     problem = make_problem(3, n=40, m=101)
-    model = KernelFDA(problem.views).fit(problem.X, problem.y)
+    model = KernelFDA(problem.views, cv=None).fit(problem.X, problem.y)
     whole = model.transform(problem.new)
     model.kernel_map_.chunk_entries = 7 * 40
     assert_allclose(model.transform(problem.new), whole, atol=1e-12)
@@ -219,7 +223,9 @@ def test_many_rows_go_by_chunks(make_problem):
         assert_allclose(model.transform(problem.new[row : row + 1]), whole[[row]])
 
 
-@pytest.mark.parametrize("model", [KernelFDA(), MultipleKernelFDA()], ids=str)
+@pytest.mark.parametrize(
+    "model", [KernelFDA(cv=None), MultipleKernelFDA(cv=None)], ids=str
+)
 def test_leave_one_out_knows_when_there_is_nothing_to_know(model, rng):
     # A target centred without the row reveals its label, with the wrong sign.
     X, y = rng.normal(size=(120, 8)), np.arange(120) % 2

@@ -162,7 +162,7 @@ def test_gaps_go_with_their_columns(estimator, missing, table):
 
 def test_output_keeps_the_index_of_new_rows(table):
     X, y = table
-    model = KernelFDA(VIEWS["names"]).set_output(transform="pandas").fit(X, y)
+    model = KernelFDA(VIEWS["names"], cv=None).set_output(transform="pandas").fit(X, y)
     found = model.transform(mixed_up(X)[::-1])
     assert found.index.tolist() == X.index.tolist()[::-1]
     assert_allclose(found[::-1], model.transform(X), rtol=1e-9, atol=1e-11)

@@ -44,7 +44,7 @@ def table():
 
 @pytest.fixture(scope="module")
 def model():
-    return MultipleKernelFDA(VIEWS, n_features=10, norm=1, alpha="learn")
+    return MultipleKernelFDA(VIEWS, n_features=10, norm=1, alpha="learn", cv=None)
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +114,7 @@ def test_columns_are_found_by_name_and_may_be_shared(model, table):
 
 def test_ridge(chunked, table):
     X, _ = table
-    model = MultipleKernelRidge(VIEWS, n_features=10, alpha="cv")
+    model = MultipleKernelRidge(VIEWS, n_features=10, alpha="cv", cv=None)
     y = X[:, 0] + 1e5
     model.fit(chunked[0], y)
     assert model.score(X, y) > 0.9
@@ -149,7 +149,7 @@ def test_bad_partitions(model, chunked, table):
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         clone(model).fit(dX, y[:-1])
     with pytest.raises(ValueError, match="rows in portions"):
-        MultipleKernelFDA("precomputed").fit(dX, dy)
+        MultipleKernelFDA("precomputed", cv=None).fit(dX, dy)
     with pytest.raises(ValueError, match="1 class"):
         clone(model).fit(dX, np.zeros(600, int))
 

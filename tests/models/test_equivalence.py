@@ -67,8 +67,12 @@ def test_columns_and_kernels_give_the_same_classifier(estimator, k, make_problem
 
 
 def test_columns_and_kernels_give_the_same_regression(regression):
-    columns = MultipleKernelRidge(regression.views).fit(regression.X, regression.y)
-    kernels = MultipleKernelRidge("precomputed").fit(regression.K, regression.y)
+    columns = MultipleKernelRidge(regression.views, cv=None).fit(
+        regression.X, regression.y
+    )
+    kernels = MultipleKernelRidge("precomputed", cv=None).fit(
+        regression.K, regression.y
+    )
     assert_allclose(
         kernels.predict(regression.new_K), columns.predict(regression.new), atol=1e-10
     )
@@ -77,8 +81,8 @@ def test_columns_and_kernels_give_the_same_regression(regression):
 @CLASSES
 def test_one_kernel_may_come_without_a_third_axis(k, make_problem):
     problem = make_problem(k)
-    flat = KernelFDA("precomputed").fit(problem.K[:, :, 0], problem.y)
-    deep = KernelFDA("precomputed").fit(problem.K[:, :, :1], problem.y)
+    flat = KernelFDA("precomputed", cv=None).fit(problem.K[:, :, 0], problem.y)
+    deep = KernelFDA("precomputed", cv=None).fit(problem.K[:, :, :1], problem.y)
     assert_allclose(
         flat.transform(problem.new_K[:, :, 0]), deep.transform(problem.new_K[:, :, :1])
     )
@@ -160,7 +164,7 @@ def test_names_of_classes(estimator, k, make_problem):
 def test_linear_kernel_and_tiny_alpha_are_linear_discriminants(k, make_problem):
     problem = make_problem(k, n=150, m=300, separation=4.0)
     views = [("all", Linear(), slice(None))]
-    model = KernelFDA(views, alpha=1e-9).fit(problem.X, problem.y)
+    model = KernelFDA(views, alpha=1e-9, cv=None).fit(problem.X, problem.y)
     lda = LinearDiscriminantAnalysis().fit(problem.X, problem.y)
     ours, theirs = model.transform(problem.new), lda.transform(problem.new)
     assert ours.shape == theirs.shape == (300, k - 1)
@@ -183,7 +187,7 @@ def test_one_kernel_is_kernel_ridge(alpha, outputs, regression, rng):
     theirs = KernelRidge(alpha=alpha, kernel="precomputed")
     theirs.fit(scale * centre.transform(K), y - y.mean(axis=0))
     expected = theirs.predict(scale * centre.transform(new)) + y.mean(axis=0)
-    ours = MultipleKernelRidge("precomputed", norm=1, alpha=alpha).fit(K, y)
+    ours = MultipleKernelRidge("precomputed", norm=1, alpha=alpha, cv=None).fit(K, y)
     assert_allclose(ours.predict(new), expected, rtol=1e-8, atol=1e-9)
     assert ours.kernel_weights_.tolist() == [1.0]
 
@@ -197,8 +201,10 @@ def test_one_kernel_is_kernel_ridge(alpha, outputs, regression, rng):
 def test_one_kernel_leaves_nothing_to_learn(k, norm, alpha, make_problem):
     problem = make_problem(k)
     views = problem.views[:1]
-    single = KernelFDA(views, alpha=alpha).fit(problem.X, problem.y)
-    model = MultipleKernelFDA(views, norm=norm, alpha=alpha).fit(problem.X, problem.y)
+    single = KernelFDA(views, alpha=alpha, cv=None).fit(problem.X, problem.y)
+    model = MultipleKernelFDA(views, norm=norm, alpha=alpha, cv=None).fit(
+        problem.X, problem.y
+    )
     assert_allclose(model.kernel_weights_, [1.0])
     assert_allclose(model.alpha_, single.alpha_, rtol=1e-6)
     assert_allclose(
@@ -212,8 +218,10 @@ def test_one_kernel_leaves_nothing_to_learn(k, norm, alpha, make_problem):
 @CLASSES
 def test_infinite_norm_is_the_uniform_mean(k, make_problem):
     problem = make_problem(k)
-    uniform = KernelFDA(problem.views).fit(problem.X, problem.y)
-    model = MultipleKernelFDA(problem.views, norm=np.inf).fit(problem.X, problem.y)
+    uniform = KernelFDA(problem.views, cv=None).fit(problem.X, problem.y)
+    model = MultipleKernelFDA(problem.views, norm=np.inf, cv=None).fit(
+        problem.X, problem.y
+    )
     share = model.kernel_weights_ / np.sum(model.kernel_weights_)
     assert_allclose(share, uniform.kernel_weights_)
     assert_allclose(
@@ -236,7 +244,7 @@ def test_weights_solve_the_problem_by_hand(k, norm, alpha, make_problem):
         target, _ = reduced_class_target(problem.y, k)
     weight_set = Simplex() if norm == 1 else LpBall(norm)
     by_hand = solve(Fisher(bank, target, alpha), weight_set, tol=1e-10)
-    model = MultipleKernelFDA(problem.views, norm=norm, alpha=alpha, tol=1e-10)
+    model = MultipleKernelFDA(problem.views, norm=norm, alpha=alpha, tol=1e-10, cv=None)
     model.fit(problem.X, problem.y)
     assert_allclose(model.certificate_.value, by_hand.value, rtol=1e-9)
     assert_allclose(model.certificate_.lower_bound, by_hand.lower_bound, rtol=1e-9)
@@ -259,7 +267,7 @@ def test_weights_solve_the_problem_by_hand(k, norm, alpha, make_problem):
 def test_leave_one_out_error_of_a_classifier(k, alpha, make_problem):
     problem = make_problem(k, n=24)
     n = len(problem.y)
-    model = KernelFDA(problem.views, alpha=alpha).fit(problem.X, problem.y)
+    model = KernelFDA(problem.views, alpha=alpha, cv=None).fit(problem.X, problem.y)
     G = np.mean(center_and_scale(np.moveaxis(problem.K, -1, 0)), axis=0)
     target, _ = reduced_class_target(problem.y, k)
     errors = []
@@ -279,7 +287,7 @@ def test_leave_one_out_error_of_a_classifier(k, alpha, make_problem):
 @pytest.mark.parametrize("alpha", [1e-3, 0.1, 5.0])
 def test_leave_one_out_error_of_a_regression(alpha, regression):
     K, y = regression.K[:25, :25, 0], regression.y[:25]
-    model = MultipleKernelRidge("precomputed", norm=1, alpha=alpha).fit(K, y)
+    model = MultipleKernelRidge("precomputed", norm=1, alpha=alpha, cv=None).fit(K, y)
     unit = 25 / np.trace(KernelCenterer().fit_transform(K))
     errors = []
     for i in range(25):
@@ -287,7 +295,9 @@ def test_leave_one_out_error_of_a_regression(alpha, regression):
         part = K[np.ix_(rest, rest)]
         # alpha is relative to the mean eigenvalue, which changes without row i
         without = 24 / np.trace(KernelCenterer().fit_transform(part))
-        refit = MultipleKernelRidge("precomputed", norm=1, alpha=alpha * without / unit)
+        refit = MultipleKernelRidge(
+            "precomputed", norm=1, alpha=alpha * without / unit, cv=None
+        )
         refit.fit(part, y[rest])
         errors.append((y[i] - refit.predict(K[i : i + 1, rest])[0]) ** 2)
     assert_allclose(model.loo_error_, np.mean(errors) / np.var(y), rtol=1e-8)

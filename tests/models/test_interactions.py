@@ -25,10 +25,10 @@ from kernelweave.kernels.interactions import BETWEEN, REFERENCE_ROWS, ViewProduc
 
 VIEWS = [("a", "auto", slice(0, 3)), ("b", "auto", slice(3, 6))]
 MODELS = [
-    KernelFDA(),
-    MultipleKernelFDA(),
+    KernelFDA(cv=None),
+    MultipleKernelFDA(cv=None),
     MultipleKernelFDA(norm=1, alpha=0.1, features="nystroem", n_features=50),
-    MultipleKernelRidge(norm=1),
+    MultipleKernelRidge(norm=1, cv=None),
     MultipleKernelSVC(C=10),
 ]
 
@@ -109,12 +109,12 @@ def test_products_are_learned_where_sums_are_at_chance(model, rng):
 
 def test_auto_keeps_products_only_where_views_interact(rng):
     X, f, _ = problem(rng)
-    auto = MultipleKernelRidge(VIEWS, norm=1, interactions="auto").fit(X, f)
-    always = MultipleKernelRidge(VIEWS, norm=1, interactions=True).fit(X, f)
+    auto = MultipleKernelRidge(VIEWS, norm=1, interactions="auto", cv=None).fit(X, f)
+    always = MultipleKernelRidge(VIEWS, norm=1, interactions=True, cv=None).fit(X, f)
     np.testing.assert_array_equal(auto.predict(X), always.predict(X))
     X, f, _ = problem(rng, kind="sum")
-    auto = MultipleKernelRidge(VIEWS, norm=1, interactions="auto").fit(X, f)
-    never = MultipleKernelRidge(VIEWS, norm=1).fit(X, f)
+    auto = MultipleKernelRidge(VIEWS, norm=1, interactions="auto", cv=None).fit(X, f)
+    never = MultipleKernelRidge(VIEWS, norm=1, cv=None).fit(X, f)
     assert auto.kernel_names_ == never.kernel_names_
     np.testing.assert_array_equal(auto.predict(X), never.predict(X))
 
@@ -124,7 +124,9 @@ def test_auto_finds_nothing_in_noise():
     for seed in range(10):
         rng = np.random.default_rng(seed)
         X, f = rng.normal(size=(60, 6)), rng.normal(size=60)
-        model = MultipleKernelRidge(VIEWS, norm=1, interactions="auto").fit(X, f)
+        model = MultipleKernelRidge(VIEWS, norm=1, interactions="auto", cv=None).fit(
+            X, f
+        )
         found.append(share(model))
     assert np.count_nonzero(found) <= 1  # none of these ten, one of forty
 
@@ -136,7 +138,7 @@ def test_rows_without_a_view_have_no_products(missing, interactions, rng):
     X[::5, :3] = np.nan
     X[1::5, 3:] = np.nan
     model = MultipleKernelFDA(
-        VIEWS, norm=1, alpha=0.1, missing=missing, interactions=interactions
+        VIEWS, norm=1, alpha=0.1, missing=missing, interactions=interactions, cv=None
     ).fit(X, labels)
     found = contributions(model, X)
     total = found.parts.sum(axis=1) + found.intercept
@@ -151,7 +153,7 @@ def test_rows_without_a_view_have_no_products(missing, interactions, rng):
 
 def test_inspection_treats_products_as_a_part_of_their_own(rng):
     X, _, labels = problem(rng, n=90)
-    model = MultipleKernelFDA(VIEWS, norm=1, alpha=0.1, interactions=True)
+    model = MultipleKernelFDA(VIEWS, norm=1, alpha=0.1, interactions=True, cv=None)
     model.fit(X[:60], labels[:60])
     found = contributions(model, X[60:])
     assert found.views == ["a", "b", BETWEEN]
@@ -165,13 +167,13 @@ def test_inspection_treats_products_as_a_part_of_their_own(rng):
 
 def test_single_view_and_shared_columns(rng):
     X, f, _ = problem(rng, n=60)
-    alone = MultipleKernelRidge([("a", "auto", slice(0, 6))], norm=1)
+    alone = MultipleKernelRidge([("a", "auto", slice(0, 6))], norm=1, cv=None)
     plain = clone(alone).fit(X, f)
     model = alone.set_params(interactions=True).fit(X, f)
     assert model.kernel_names_ == plain.kernel_names_
     np.testing.assert_array_equal(model.predict(X), plain.predict(X))
     shared = [("a", "auto", [0, 1, 2]), ("b", "auto", [2, 3, 0])]
-    model = MultipleKernelRidge(shared, norm=1, interactions=True).fit(X, f)
+    model = MultipleKernelRidge(shared, norm=1, interactions=True, cv=None).fit(X, f)
     products = Pipe(Standardizer(), ViewProducts([[0, 1, 2], [2, 3, 0]], Linear()))
     wanted = products(X[:, :4])
     P = np.eye(len(X)) - 1 / len(X)

@@ -124,9 +124,9 @@ def test_fits_are_certified_and_say_what_was_done(model, missing, gappy):
 @every_mode
 def test_gaps_cost_little_where_views_agree(missing, make_problem, rng):
     problem = make_problem(2, n=120, m=200, separation=3.0)
-    model = fitted(KernelFDA(), problem, np.ones((120, 3), bool), missing)
+    model = fitted(KernelFDA(cv=None), problem, np.ones((120, 3), bool), missing)
     complete = model.score(problem.new, problem.new_y)
-    model = fitted(KernelFDA(), problem, draw_mask(rng, 120, 0.2), missing)
+    model = fitted(KernelFDA(cv=None), problem, draw_mask(rng, 120, 0.2), missing)
     new = hide(problem.new, draw_mask(rng, 200, 0.2))
     assert model.score(problem.new, problem.new_y) > complete - 0.1
     assert model.score(new, problem.new_y) > complete - 0.2
@@ -150,7 +150,11 @@ def test_a_view_missing_in_a_new_row_adds_nothing_with_zero(model, gappy):
 @every_mode
 @pytest.mark.parametrize(
     "model",
-    [KernelFDA(), MultipleKernelFDA(norm=1, alpha=0.1), ProbabilisticKDA()],
+    [
+        KernelFDA(cv=None),
+        MultipleKernelFDA(norm=1, alpha=0.1, cv=None),
+        ProbabilisticKDA(),
+    ],
     ids=lambda model: type(model).__name__,
 )
 @pytest.mark.parametrize("k", [2, 3])
@@ -180,7 +184,9 @@ def test_a_row_without_any_view_gets_the_intercept(missing, gappy, regression):
     for machine in (MultipleKernelSVC(), SubspaceKernelSVC(alpha=0.1)):
         svm = fitted(machine, problem, mask, missing)
         assert_allclose(svm.decision_function(rows), svm.intercept_[[0, 0]])
-    ridge = MultipleKernelRidge(regression.views, norm=1, alpha=0.5, missing=missing)
+    ridge = MultipleKernelRidge(
+        regression.views, norm=1, alpha=0.5, missing=missing, cv=None
+    )
     ridge.fit(regression.X, regression.y)
     assert_allclose(ridge.predict(rows), np.mean(regression.y))
     alignment = fitted(KernelAlignment(), problem, mask, missing)
@@ -257,7 +263,7 @@ def test_having_a_view_is_not_taken_for_information(missing, rng):
     X = rng.normal(size=(200, 4))
     X[y == 0, 2:] = np.nan
     views = [("all", RBF(gamma=0.3), [0, 1]), ("ones", RBF(gamma=0.3), [2, 3])]
-    model = KernelFDA(views, alpha=0.5, missing=missing).fit(X[:100], y[:100])
+    model = KernelFDA(views, alpha=0.5, missing=missing, cv=None).fit(X[:100], y[:100])
     new = X[100:].copy()
     new[:, 2:] = rng.normal(size=(100, 2))  # now every row has it
     assert abs(np.mean(model.predict(new) == y[100:]) - 0.5) < 0.2
@@ -439,7 +445,8 @@ def test_in_a_pipeline_of_scikit_learn(missing, gappy):
 @pytest.mark.one_seed
 @every_mode
 @pytest.mark.parametrize(
-    "model", [KernelFDA(), MultipleKernelSVC(), SubspaceKernelSVC(), MixtureKDA()]
+    "model",
+    [KernelFDA(cv=None), MultipleKernelSVC(), SubspaceKernelSVC(), MixtureKDA()],
 )
 def test_cross_validation_cuts_kernels_with_gaps(model, missing, gappy):
     problem, mask, _ = gappy
@@ -559,7 +566,9 @@ def test_array_libraries(model, missing, dtype, gappy, other_backend):
 def test_rows_in_any_order(missing, gappy, rng):
     problem, mask, new_mask = gappy
     X, order = hide(problem.X, mask), rng.permutation(40)
-    model = MultipleKernelFDA(problem.views, norm=1, alpha=0.1, missing=missing)
+    model = MultipleKernelFDA(
+        problem.views, norm=1, alpha=0.1, missing=missing, cv=None
+    )
     model.set_params(tol=1e-9).fit(X, problem.y)
     other = clone(model).fit(X[order], problem.y[order])
     new = hide(problem.new, new_mask)

@@ -79,7 +79,7 @@ def test_rows_that_lack_views_which_share_columns(estimator, missing, table):
 def test_a_row_that_lacks_one_view_has_a_gap_in_the_other(table):
     X, y = table
     X[3, :3] = np.nan  # lacks a, and one entry of b
-    model = KernelFDA(SHARED, missing="zero")
+    model = KernelFDA(SHARED, missing="zero", cv=None)
     with pytest.raises(ValueError, match=r"view 'b', row 3, column 2 holds nan"):
         model.fit(X, y)
     imputed = [SHARED[0], ("b", Pipe(SimpleImputer(), "rbf"), [2, 3]), SHARED[2]]
@@ -128,8 +128,8 @@ def test_twins_are_told_once_in_fit(estimator, table):
 def test_twins_have_the_weight_of_one_together(table):
     """Norm 1: the optimum depends only on the sum of their weights."""
     X, y = table
-    alone = MultipleKernelFDA(TWINS[1:], norm=1, alpha=0.1, tol=1e-9).fit(X, y)
-    model = MultipleKernelFDA(TWINS, norm=1, alpha=0.1, tol=1e-9)
+    alone = MultipleKernelFDA(TWINS[1:], norm=1, alpha=0.1, tol=1e-9, cv=None).fit(X, y)
+    model = MultipleKernelFDA(TWINS, norm=1, alpha=0.1, tol=1e-9, cv=None)
     assert len(warned(model.fit, X, y)) == 1
     assert_allclose(model.certificate_.value, alone.certificate_.value, rtol=1e-8)
     together = model.view_weights_["one"] + model.view_weights_["other"]
@@ -138,7 +138,7 @@ def test_twins_have_the_weight_of_one_together(table):
 
 def test_twins_are_told_once_where_memory_is_short(table, monkeypatch):
     X, y = np.tile(table[0], (5, 1)), np.tile(table[1], 5)
-    model = MultipleKernelFDA(TWINS, norm=1, n_features=8)
+    model = MultipleKernelFDA(TWINS, norm=1, n_features=8, cv=None)
     monkeypatch.setattr(memory, "_host_bytes", lambda: (3 + 4) * 250 * 250 * 8 - 1)
     assert len(warned(model.fit, X, y)) == 1
     assert model.features_.representation == "moments"
@@ -146,7 +146,7 @@ def test_twins_are_told_once_where_memory_is_short(table, monkeypatch):
 
 def test_twins_are_told_with_the_first_portion(table):
     X, y = table
-    model = MultipleKernelRidge(TWINS, norm=1, alpha=0.1, n_features=8)
+    model = MultipleKernelRidge(TWINS, norm=1, alpha=0.1, n_features=8, cv=None)
     assert len(warned(model.partial_fit, X[:20], y[:20])) == 1
     assert warned(model.partial_fit, X[20:], y[20:]) == []
     pairs = ((X[i : i + 25], y[i : i + 25]) for i in (0, 25))

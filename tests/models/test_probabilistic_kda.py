@@ -28,7 +28,7 @@ ONE = [("all", RBF(gamma=0.1), slice(None))]
 def test_distances_are_those_of_discriminant_analysis(make_problem, noise, k):
     """Theorem 1 at every noise level, on training and on new rows."""
     problem = make_problem(k)
-    plain = KernelFDA(problem.views, alpha=noise).fit(problem.X, problem.y)
+    plain = KernelFDA(problem.views, alpha=noise, cv=None).fit(problem.X, problem.y)
     model = ProbabilisticKDA(problem.views, noise=noise).fit(problem.X, problem.y)
     rows = np.vstack([problem.X, problem.new])
     wanted = pdist(plain.transform(rows))
@@ -115,7 +115,7 @@ def test_classifies(make_problem, noise, amplitude):
     problem = make_problem(3, n=90, m=60, separation=3.0)
     model = ProbabilisticKDA(problem.views, noise=noise, amplitude=amplitude)
     model.fit(problem.X, problem.y)
-    plain = KernelFDA(problem.views).fit(problem.X, problem.y)
+    plain = KernelFDA(problem.views, cv=None).fit(problem.X, problem.y)
     wanted = plain.score(problem.new, problem.new_y)
     assert model.score(problem.new, problem.new_y) > wanted - 0.15
     assert abs(model.loo_score_ - model.score(problem.new, problem.new_y)) < 0.2
@@ -230,7 +230,9 @@ def test_distances_with_gaps_are_those_of_discriminant_analysis(
 ):
     problem = make_problem(3)
     X, new = with_gaps(problem.X, rng)[0], with_gaps(problem.new, rng)[0]
-    plain = KernelFDA(problem.views, alpha=noise, missing=missing).fit(X, problem.y)
+    plain = KernelFDA(problem.views, alpha=noise, missing=missing, cv=None).fit(
+        X, problem.y
+    )
     model = ProbabilisticKDA(problem.views, noise=noise, missing=missing)
     model.fit(X, problem.y)
     assert_allclose(model.noise_, noise)

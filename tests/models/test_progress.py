@@ -88,7 +88,7 @@ def test_callback_can_stop_a_fit(estimator, make_problem):
 def test_uniform_weights_have_tasks_too(make_problem):
     problem = make_problem(2)
     recorder = Recorder()
-    KernelFDA(problem.views).set_callbacks(recorder).fit(problem.X, problem.y)
+    KernelFDA(problem.views, cv=None).set_callbacks(recorder).fit(problem.X, problem.y)
     assert recorder.ended.count("kernel") == 5
     assert recorder.n_teardowns == 1
 
@@ -100,7 +100,7 @@ def test_exception_in_a_callback_leaves_no_fitted_model(make_problem):
 
     problem = make_problem(2)
     callback = Failing()
-    model = MultipleKernelFDA(problem.views).set_callbacks(callback)
+    model = MultipleKernelFDA(problem.views, cv=None).set_callbacks(callback)
     with pytest.raises(RuntimeError, match="out of ink"):
         model.fit(problem.X, problem.y)
     assert callback.n_teardowns == 1
@@ -137,7 +137,7 @@ def test_verbose(estimator, make_problem, capsys):
 
 def test_printed_leave_one_out_has_no_bound(make_problem, capsys):
     problem = make_problem(2)
-    MultipleKernelFDA(problem.views, objective="loo", verbose=1).fit(
+    MultipleKernelFDA(problem.views, objective="loo", verbose=1, cv=None).fit(
         problem.X, problem.y
     )
     assert "nan" not in capsys.readouterr().out

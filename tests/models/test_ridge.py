@@ -30,7 +30,9 @@ def test_predicts(params, regression):
     if "objective" in params:
         # It may give weight to noise that helps by chance. The error it minimises is
         # smaller than with the weights of the convex problem, up to a local minimum.
-        plain = MultipleKernelRidge(regression.views).fit(regression.X, regression.y)
+        plain = MultipleKernelRidge(regression.views, cv=None).fit(
+            regression.X, regression.y
+        )
         assert model.loo_error_ <= 1.2 * plain.loo_error_
     else:
         noise = model.view_weights_["third"]
@@ -72,7 +74,7 @@ def test_several_outputs(params, regression, rng):
 
 def test_outputs_share_their_weights(regression, rng):
     y = np.column_stack([regression.X[:, 0], regression.X[:, 3]])
-    model = MultipleKernelRidge(regression.views, norm=1, alpha=0.1)
+    model = MultipleKernelRidge(regression.views, norm=1, alpha=0.1, cv=None)
     weights = model.fit(regression.X, y).view_weights_
     assert weights["first"] > 0.1 and weights["second"] > 0.1
 
@@ -80,7 +82,7 @@ def test_outputs_share_their_weights(regression, rng):
 def test_one_column_is_flattened_with_a_warning(regression):
     from sklearn.exceptions import DataConversionWarning
 
-    model = MultipleKernelRidge(regression.views, norm=2, alpha=0.1)
+    model = MultipleKernelRidge(regression.views, norm=2, alpha=0.1, cv=None)
     with pytest.warns(DataConversionWarning, match="column-vector"):
         model.fit(regression.X, regression.y[:, None])
     assert model.predict(regression.new).shape == (25,)
@@ -109,7 +111,7 @@ def test_one_constant_output_among_others(params, regression):
 
 def test_integers_are_numbers(regression):
     y = np.round(10 * regression.y).astype(int)
-    model = MultipleKernelRidge(regression.views, norm=2, alpha=0.1)
+    model = MultipleKernelRidge(regression.views, norm=2, alpha=0.1, cv=None)
     assert_allclose(
         model.fit(regression.X, y).predict(regression.new),
         model.fit(regression.X, y.astype(float)).predict(regression.new),
@@ -121,7 +123,7 @@ def test_output_that_is_not_finite(bad, regression):
     y = regression.y.copy()
     y[3] = bad
     with pytest.raises(ValueError, match="y contains"):
-        MultipleKernelRidge(regression.views).fit(regression.X, y)
+        MultipleKernelRidge(regression.views, cv=None).fit(regression.X, y)
 
 
 def two_targets(rng):
@@ -186,6 +188,8 @@ def test_columns_are_fits_of_single_targets_at_the_same_weights(how, rng):
 def test_a_given_alpha_is_shared_by_all_targets(rng):
     X, Y, views = two_targets(rng)
     for alpha in (0.3, "learn"):
-        model = MultipleKernelRidge(views, norm=1, alpha=alpha).fit(X[:60], Y[:60])
+        model = MultipleKernelRidge(views, norm=1, alpha=alpha, cv=None).fit(
+            X[:60], Y[:60]
+        )
         assert isinstance(model.alpha_, float)
         assert model.loo_error_ == pytest.approx(np.mean(model.loo_errors_))

@@ -73,7 +73,7 @@ def test_exact_features_give_the_model_of_the_kernels(k, settings, norm, rng):
 def test_exact_features_give_the_ridge_of_the_kernels(rng):
     X, _ = draw(rng)
     Y = np.stack([X[:, 0] + 1e4, 100 * X[:, 4] + rng.normal(size=240)], axis=1)
-    kernels = MultipleKernelRidge(EXACT, norm=1, alpha=0.3, tol=1e-9).fit(X, Y)
+    kernels = MultipleKernelRidge(EXACT, norm=1, alpha=0.3, tol=1e-9, cv=None).fit(X, Y)
     moments = clone(kernels).set_params(features="exact").fit(portions(X, Y, 77))
     assert_allclose(moments.predict(X), kernels.predict(X), rtol=1e-5, atol=1e-2)
     assert moments.loo_error_ == pytest.approx(kernels.loo_error_, rel=0.1)
@@ -89,7 +89,7 @@ def test_exact_features_give_the_ridge_of_the_kernels(rng):
 def test_approximate_features_come_close(features, alpha, rng):
     X, y = draw(rng, n=500)
     new, truth = draw(rng, n=400)
-    exact = MultipleKernelFDA(MIXED, norm=1).fit(X, y)
+    exact = MultipleKernelFDA(MIXED, norm=1, cv=None).fit(X, y)
     model = MultipleKernelFDA(
         MIXED, norm=1, alpha=alpha, features=features, n_features=80
     ).fit(X, y)
@@ -117,7 +117,7 @@ def test_fewer_rows_than_features_are_kept_as_rows(table):
 
 def test_norm_and_alpha_are_chosen_by_cross_validation(table):
     X, y = table
-    model = MultipleKernelFDA(MIXED, alpha="cv", n_features=20).fit(X, y)
+    model = MultipleKernelFDA(MIXED, alpha="cv", n_features=20, cv=None).fit(X, y)
     errors = {norm: c["loo_error"] for norm, c in model.candidates_.items()}
     assert len(errors) == 4 and model.norm_ == min(errors, key=errors.get)
     assert model.loo_error_ == pytest.approx(min(errors.values()))
@@ -149,7 +149,7 @@ def test_all_ways_in_give_the_same_bits(rng, tmp_path):
 
     pd = pytest.importorskip("pandas")
     X, y = draw(rng, n=2 * CHUNK + 3000)
-    model = MultipleKernelFDA(MIXED, n_features=8, norm=1, alpha=0.1)
+    model = MultipleKernelFDA(MIXED, n_features=8, norm=1, alpha=0.1, cv=None)
     reference = clone(model).fit(portions(X, y, SAMPLE_ROWS))
     for size in (SAMPLE_ROWS, SAMPLE_ROWS + 123, len(y)):
         same_model(clone(model).fit(portions(X, y, size)), reference, X)
@@ -201,7 +201,9 @@ def test_other_array_libraries(table, xp_backend):
 def test_rows_sent_to_a_device_come_back(table):
     pytest.importorskip("torch")
     X, y = table
-    model = MultipleKernelFDA(MIXED, n_features=8, alpha=0.1, norm=1, device="cpu")
+    model = MultipleKernelFDA(
+        MIXED, n_features=8, alpha=0.1, norm=1, device="cpu", cv=None
+    )
     reference = clone(model).set_params(features="nystroem", device=None).fit(X, y)
     model.fit(X, y)
     assert isinstance(model.transform(X), np.ndarray)
@@ -236,7 +238,7 @@ def test_sparse_rows(kind, rng):
 
 def test_partial_fit_goes_on_where_it_was(table):
     X, y = table
-    model = MultipleKernelFDA(MIXED, n_features=8, norm=1, alpha=0.1)
+    model = MultipleKernelFDA(MIXED, n_features=8, norm=1, alpha=0.1, cv=None)
     model.partial_fit(X[:100], y[:100], solve=False)
     with pytest.raises(NotFittedError):
         model.predict(X)
@@ -278,7 +280,7 @@ def test_other_norms_and_alphas_need_no_second_pass(rng, monkeypatch):
 
 def test_one_class_so_far_is_no_error(table):
     X, y = table
-    model = MultipleKernelFDA(MIXED, n_features=8)
+    model = MultipleKernelFDA(MIXED, n_features=8, cv=None)
     model.partial_fit(X[y == 0], y[y == 0])
     with pytest.raises(NotFittedError):
         model.predict(X)
@@ -289,7 +291,7 @@ def test_one_class_so_far_is_no_error(table):
 def test_bad_portions_are_refused_and_forgotten(table):
     X, y = table
     views = [("left", RBF(), [0, 1, 2]), ("right", Linear(), [3, 4, 5])]
-    model = MultipleKernelFDA(views, n_features=8, norm=1, alpha=0.1)
+    model = MultipleKernelFDA(views, n_features=8, norm=1, alpha=0.1, cv=None)
     model.partial_fit(X[:100], y[:100], classes=[0, 1, 2])
     before = model.feature_coef_.copy()
     hole = X[100:].copy()
@@ -319,7 +321,7 @@ def test_bad_portions_are_refused_and_forgotten(table):
 def test_an_interrupt_loses_nothing(rng, monkeypatch):
     X, y = draw(rng, n=4 * CHUNK)
     first = CHUNK + 60
-    model = MultipleKernelFDA(MIXED, n_features=8, norm=1, alpha=0.1)
+    model = MultipleKernelFDA(MIXED, n_features=8, norm=1, alpha=0.1, cv=None)
     model.partial_fit(X[:first], y[:first])
     recipe = type(model._portions.accumulator.recipe)
     original, calls = recipe.__call__, []
@@ -345,7 +347,7 @@ def test_an_interrupt_loses_nothing(rng, monkeypatch):
 @pytest.mark.one_seed
 def test_auto_takes_kernels_while_they_fit(rng):
     X, y = draw(rng)
-    model = MultipleKernelFDA(MIXED, norm=1, n_features=8)
+    model = MultipleKernelFDA(MIXED, norm=1, n_features=8, cv=None)
     assert clone(model).fit(X, y).features_.representation == "kernels"
     assert "fit into memory" in clone(model).fit(X, y).features_.why
     X, y = draw(rng, n=10_001)
@@ -362,7 +364,7 @@ def test_auto_takes_kernels_while_they_fit(rng):
 
 def test_auto_falls_back_when_memory_is_short(table, monkeypatch):
     X, y = table
-    model = MultipleKernelFDA(MIXED, norm=1, n_features=8)
+    model = MultipleKernelFDA(MIXED, norm=1, n_features=8, cv=None)
     monkeypatch.setattr(memory, "_host_bytes", lambda: (3 + 4) * 240 * 240 * 8 - 1)
     found = clone(model).fit(X, y)
     assert found.features_.representation == "moments"
@@ -420,7 +422,7 @@ def test_a_bad_row_is_named_by_its_own_number(rng):
 
 def test_bad_streams(table):
     X, y = table
-    model = MultipleKernelFDA(MIXED, n_features=8)
+    model = MultipleKernelFDA(MIXED, n_features=8, cv=None)
     with pytest.raises(ValueError, match="nothing to learn from"):
         model.fit(iter([]))
     with pytest.raises(TypeError, match=r"pairs \(X, y\)"):
@@ -428,12 +430,12 @@ def test_bad_streams(table):
     with pytest.raises(ValueError, match="leave out y"):
         model.fit(portions(X, y, 50), y)
     with pytest.raises(ValueError, match="not rows in portions"):
-        MultipleKernelFDA("precomputed").fit(portions(X, y, 50))
+        MultipleKernelFDA("precomputed", cv=None).fit(portions(X, y, 50))
     with pytest.raises(ValueError, match="no finite exact features"):
         clone(model).set_params(features="exact").fit(portions(X, y, 50))
     with pytest.raises(ValueError, match="1 class"):
         clone(model).fit(portions(X, np.zeros(240, int), 50))
-    assert not hasattr(MultipleKernelFDA("precomputed"), "partial_fit")
+    assert not hasattr(MultipleKernelFDA("precomputed", cv=None), "partial_fit")
 
 
 @pytest.mark.parametrize(("alpha", "most"), [("learn", 20), (1e-4, 13)])

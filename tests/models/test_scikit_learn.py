@@ -89,7 +89,9 @@ def test_grid_search_reaches_into_views(problem):
         "norm": [1, 2],
         "alpha": [0.1, "learn"],
     }
-    search = GridSearchCV(MultipleKernelFDA(views), grid, cv=2, error_score="raise")
+    search = GridSearchCV(
+        MultipleKernelFDA(views, cv=None), grid, cv=2, error_score="raise"
+    )
     search.fit(problem.X, problem.y)
     assert len(search.cv_results_["params"]) == 8
     best = search.best_estimator_
@@ -102,7 +104,7 @@ def test_grid_search_reaches_into_views(problem):
 
 def test_grid_search_on_kernels(problem):
     search = GridSearchCV(
-        KernelFDA("precomputed"),
+        KernelFDA("precomputed", cv=None),
         {"alpha": [1e-3, 0.1, "loo"]},
         cv=2,
         error_score="raise",
@@ -155,11 +157,11 @@ def test_as_transformer(estimator, problem):
 
 def test_transformer_inside_a_view(problem):
     views = [("low", Pipe(PCA(2), [Linear(), RBF()]), slice(0, 6))]
-    model = KernelFDA(views).fit(problem.X, problem.y)
+    model = KernelFDA(views, cv=None).fit(problem.X, problem.y)
     assert len(model.kernel_names_) == 2
     assert all("PCA" in name for name in model.kernel_names_)
     low = PCA(2).fit(problem.X[:, :6])
-    plain = KernelFDA([("low", [Linear(), RBF()], slice(None))])
+    plain = KernelFDA([("low", [Linear(), RBF()], slice(None))], cv=None)
     plain.fit(low.transform(problem.X[:, :6]), problem.y)
     assert_allclose(
         plain.transform(low.transform(problem.new[:, :6])), model.transform(problem.new)
@@ -210,13 +212,15 @@ def test_labels_in_a_series(problem):
     pd = pytest.importorskip("pandas")
     names = np.array(["a", "b", "c"])
     labels = pd.Series(names[problem.y], index=np.arange(60)[::-1])
-    model = KernelFDA(problem.views).fit(problem.X, labels)
+    model = KernelFDA(problem.views, cv=None).fit(problem.X, labels)
     assert model.classes_.tolist() == ["a", "b", "c"]
     assert model.score(problem.X, labels) == np.mean(
         model.predict(problem.X) == names[problem.y]
     )
     categories = labels.astype("category")
-    assert KernelFDA(problem.views).fit(problem.X, categories).classes_.tolist() == [
+    assert KernelFDA(problem.views, cv=None).fit(
+        problem.X, categories
+    ).classes_.tolist() == [
         "a",
         "b",
         "c",
@@ -258,7 +262,7 @@ def test_pickle(estimator, kind, problem):
 
 
 def test_fitted_precomputed_model_does_not_keep_the_kernels(problem):
-    model = KernelFDA("precomputed").fit(problem.K, problem.y)
+    model = KernelFDA("precomputed", cv=None).fit(problem.K, problem.y)
     assert len(pickle.dumps(model)) < problem.K.nbytes / 5
 
 

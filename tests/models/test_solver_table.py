@@ -69,6 +69,7 @@ def test_discriminants(p, norm, scatter, formulation):
         scatter=scatter,
         formulation=formulation,
         tol=TOL,
+        cv=None,
     )
     best = None
     for solver in ("auto", *FISHER):

@@ -238,7 +238,9 @@ def test_an_iterator_may_reuse_its_memory():
             yield buffer, labels
 
     cut = ((X[s : s + 20], codes[s : s + 20]) for s in range(0, 60, 20))
-    model, same = (MultipleKernelFDA(VIEWS, n_features=5, norm=1) for _ in range(2))
+    model, same = (
+        MultipleKernelFDA(VIEWS, n_features=5, norm=1, cv=None) for _ in range(2)
+    )
     assert answers(model.fit(portions()), X) == answers(same.fit(cut), X)
 
 

@@ -22,14 +22,16 @@ def bank_of(problem):
 @pytest.mark.parametrize("alpha", [0.1, "loo"])
 def test_within_scatter(k, norm, alpha, make_problem):
     problem = make_problem(k)
-    model = MultipleKernelFDA(problem.views, norm=norm, alpha=alpha, scatter="within")
+    model = MultipleKernelFDA(
+        problem.views, norm=norm, alpha=alpha, scatter="within", cv=None
+    )
     model.fit(problem.X, problem.y)
     certificate = model.certificate_
     assert certificate.converged and certificate.gap <= model.tol
     assert certificate.problem.startswith("WithinFisher")
     assert certificate.lower_bound <= certificate.value
     assert model.score(problem.X, problem.y) > 1 / k
-    total = MultipleKernelFDA(problem.views, norm=norm, alpha=alpha)
+    total = MultipleKernelFDA(problem.views, norm=norm, alpha=alpha, cv=None)
     total.fit(problem.X, problem.y)
     difference = np.abs(total.kernel_weights_ - model.kernel_weights_)
     if k > 2:  # two classes of equal size: total scatter is within plus between
@@ -109,13 +111,15 @@ def test_direct_leave_one_out(kind, k, make_problem, rng):
 @CLASSES
 def test_norm_is_chosen_by_leave_one_out(k, make_problem):
     problem = make_problem(k)
-    model = MultipleKernelFDA(problem.views).fit(problem.X, problem.y)
+    model = MultipleKernelFDA(problem.views, cv=None).fit(problem.X, problem.y)
     assert sorted(model.candidates_) == [1.0, 4 / 3, 2.0, np.inf]
     errors = {norm: found["loo_error"] for norm, found in model.candidates_.items()}
     assert model.norm_ == min(errors, key=errors.get)
     assert_allclose(model.loo_error_, errors[model.norm_], rtol=1e-6)
     for norm in (1, 2):
-        alone = MultipleKernelFDA(problem.views, norm=norm).fit(problem.X, problem.y)
+        alone = MultipleKernelFDA(problem.views, norm=norm, cv=None).fit(
+            problem.X, problem.y
+        )
         assert_allclose(alone.loo_error_, errors[norm], rtol=1e-6)
         assert_allclose(alone.alpha_, model.candidates_[norm]["alpha"], rtol=1e-6)
         assert list(alone.candidates_) == [norm]
@@ -124,7 +128,9 @@ def test_norm_is_chosen_by_leave_one_out(k, make_problem):
 @CLASSES
 def test_chosen_norm_with_fixed_alpha(k, make_problem):
     problem = make_problem(k)
-    model = MultipleKernelFDA(problem.views, alpha=0.3).fit(problem.X, problem.y)
+    model = MultipleKernelFDA(problem.views, alpha=0.3, cv=None).fit(
+        problem.X, problem.y
+    )
     assert model.alpha_ == 0.3
     assert {found["alpha"] for found in model.candidates_.values()} == {0.3}
     assert min(c["loo_error"] for c in model.candidates_.values()) == pytest.approx(
@@ -136,7 +142,9 @@ def test_larger_norms_give_more_even_weights(make_problem):
     problem = make_problem(3)
     spread = []
     for norm in (1, 1.2, 2, 4, 16):
-        model = MultipleKernelFDA(problem.views, norm=norm, alpha=0.1, tol=1e-9)
+        model = MultipleKernelFDA(
+            problem.views, norm=norm, alpha=0.1, tol=1e-9, cv=None
+        )
         weights = model.fit(problem.X, problem.y).kernel_weights_
         share = weights / np.sum(weights)
         spread.append(float(np.sum(share**2)))
@@ -146,9 +154,9 @@ def test_larger_norms_give_more_even_weights(make_problem):
 
 def test_alpha_from_leave_one_out_after_learned_weights(make_problem):
     problem = make_problem(3)
-    learned = MultipleKernelFDA(problem.views, norm=2, alpha="learn")
+    learned = MultipleKernelFDA(problem.views, norm=2, alpha="learn", cv=None)
     learned.fit(problem.X, problem.y)
-    model = MultipleKernelFDA(problem.views, norm=2).fit(problem.X, problem.y)
+    model = MultipleKernelFDA(problem.views, norm=2, cv=None).fit(problem.X, problem.y)
     assert_allclose(model.kernel_weights_, learned.kernel_weights_)
     target, _ = reduced_class_target(problem.y, 3)
     path = LooPath(bank_of(problem).combine(model.kernel_weights_), target)
@@ -175,12 +183,14 @@ def test_kernels_of_weight_zero_are_not_computed(k, make_problem):
         return X[:, :1] @ Z[:, :1].T
 
     views = [("signal", useful, slice(0, 6)), ("noise", useless, slice(6, 9))]
-    model = MultipleKernelFDA(views, norm=1, alpha=1.0).fit(problem.X, problem.y)
+    model = MultipleKernelFDA(views, norm=1, alpha=1.0, cv=None).fit(
+        problem.X, problem.y
+    )
     assert model.kernel_weights_[1] == 0.0, model.kernel_weights_
     assert calls == {"useful": 1, "useless": 1}
     model.predict(problem.new)
     assert calls == {"useful": 2, "useless": 1}
-    KernelFDA(views).fit(problem.X, problem.y).predict(problem.new)
+    KernelFDA(views, cv=None).fit(problem.X, problem.y).predict(problem.new)
     assert calls == {"useful": 4, "useless": 3}
 
 
@@ -191,7 +201,7 @@ def test_kernels_of_weight_zero_are_not_computed(k, make_problem):
 @pytest.mark.parametrize("alpha", [0.1, "learn"])
 def test_certificate_in_words(k, alpha, make_problem):
     problem = make_problem(k)
-    model = MultipleKernelFDA(problem.views, norm=1, alpha=alpha)
+    model = MultipleKernelFDA(problem.views, norm=1, alpha=alpha, cv=None)
     certificate = model.fit(problem.X, problem.y).certificate_
     text = str(certificate)
     first, status, value, bound, gap, *notes = text.splitlines()
@@ -209,7 +219,7 @@ def test_certificate_in_words(k, alpha, make_problem):
 
 def test_certificate_of_a_problem_that_is_not_convex(make_problem):
     problem = make_problem(2)
-    model = MultipleKernelFDA(problem.views, objective="loo")
+    model = MultipleKernelFDA(problem.views, objective="loo", cv=None)
     text = str(model.fit(problem.X, problem.y).certificate_)
     assert "not convex" in text and "stationarity" in text
     assert "lower bound" not in text
@@ -217,7 +227,7 @@ def test_certificate_of_a_problem_that_is_not_convex(make_problem):
 
 def test_uniform_weights_have_nothing_to_certify(make_problem):
     problem = make_problem(2)
-    model = KernelFDA(problem.views).fit(problem.X, problem.y)
+    model = KernelFDA(problem.views, cv=None).fit(problem.X, problem.y)
     assert not hasattr(model, "certificate_")
     assert model.n_iter_ == 1
 
@@ -226,7 +236,7 @@ def test_uniform_weights_have_nothing_to_certify(make_problem):
 @pytest.mark.parametrize("alpha", [1e-6, 1e-2, 10.0, "learn"])
 def test_gap_is_reached_in_few_factorisations(norm, alpha, make_problem):
     problem = make_problem(3)
-    model = MultipleKernelFDA(problem.views, norm=norm, alpha=alpha, tol=1e-8)
+    model = MultipleKernelFDA(problem.views, norm=norm, alpha=alpha, tol=1e-8, cv=None)
     model.fit(problem.X, problem.y)
     assert model.certificate_.gap <= 1e-8
     assert model.n_iter_ <= 30  # random problems; the papers' data must get by with 12
@@ -237,6 +247,6 @@ def test_within_scatter_with_equal_weights_is_a_mean(make_problem):
     problem = make_problem(3)
     for alpha in (0.1, "loo"):
         model = MultipleKernelFDA(
-            problem.views, scatter="within", norm=np.inf, alpha=alpha
+            problem.views, scatter="within", norm=np.inf, alpha=alpha, cv=None
         ).fit(problem.X, problem.y)
         np.testing.assert_allclose(np.sum(model.kernel_weights_), 1.0)

@@ -27,14 +27,16 @@ LINEAR = [("a", Linear(), [0, 1, 2]), ("b", Linear(), [3, 4, 5])]
 MOMENTS = {"features": "nystroem"}  # exact for linear kernels
 
 MODELS = {
-    "KernelFDA": KernelFDA(VIEWS),
-    "KernelFDA-fixed": KernelFDA(VIEWS, alpha=0.3),
-    "MultipleKernelFDA": MultipleKernelFDA(VIEWS),
-    "MultipleKernelFDA-l1": MultipleKernelFDA(VIEWS, norm=1, alpha=0.5),
-    "MultipleKernelFDA-learn": MultipleKernelFDA(VIEWS, norm=2, alpha="learn"),
-    "MultipleKernelFDA-block": MultipleKernelFDA(VIEWS, norm=2, formulation="block"),
-    "MultipleKernelRidge": MultipleKernelRidge(VIEWS),
-    "MultipleKernelRidge-l1": MultipleKernelRidge(VIEWS, norm=1, alpha=0.5),
+    "KernelFDA": KernelFDA(VIEWS, cv=None),
+    "KernelFDA-fixed": KernelFDA(VIEWS, alpha=0.3, cv=None),
+    "MultipleKernelFDA": MultipleKernelFDA(VIEWS, cv=None),
+    "MultipleKernelFDA-l1": MultipleKernelFDA(VIEWS, norm=1, alpha=0.5, cv=None),
+    "MultipleKernelFDA-learn": MultipleKernelFDA(VIEWS, norm=2, alpha="learn", cv=None),
+    "MultipleKernelFDA-block": MultipleKernelFDA(
+        VIEWS, norm=2, formulation="block", cv=None
+    ),
+    "MultipleKernelRidge": MultipleKernelRidge(VIEWS, cv=None),
+    "MultipleKernelRidge-l1": MultipleKernelRidge(VIEWS, norm=1, alpha=0.5, cv=None),
 }
 #: Of the second moments of features; nothing is left out to choose alpha.
 SUMMED = {
@@ -228,7 +230,7 @@ def test_a_dict_of_classes_serves_rows_in_portions(how, data):
 
 CLASSIFIERS = {
     "KernelFDA": KernelFDA(VIEWS, cv=None),
-    "KernelFDA-folds": KernelFDA(VIEWS),
+    "KernelFDA-folds": KernelFDA(VIEWS, cv=None),
     "MultipleKernelFDA": MultipleKernelFDA(VIEWS, norm=2, cv=None),
     "moments": MultipleKernelFDA(LINEAR, norm=2, **MOMENTS),
 }
@@ -348,10 +350,10 @@ def test_what_portions_cannot_have_is_refused(data):
     model.partial_fit(X, y, sample_weight=weights)
     with pytest.raises(ValueError, match=r"starts at row 60 .*row 2 is -1"):
         model.partial_fit(X, y, sample_weight=np.r_[1.0, 1.0, -1.0, weights[3:]])
-    balanced = MultipleKernelFDA(LINEAR, class_weight="balanced")
+    balanced = MultipleKernelFDA(LINEAR, class_weight="balanced", cv=None)
     with pytest.raises(ValueError, match="give a dict from class to weight"):
         balanced.partial_fit(X, y)
-    nothing = MultipleKernelFDA(LINEAR, class_weight={0: 0.0})
+    nothing = MultipleKernelFDA(LINEAR, class_weight={0: 0.0}, cv=None)
     with pytest.raises(ValueError, match=r"class_weight\[0\] must be a number > 0"):
         nothing.partial_fit(X, y)
 
