@@ -9,6 +9,7 @@ from sklearn.model_selection import (
     GroupKFold,
     KFold,
     LeaveOneGroupOut,
+    StratifiedGroupKFold,
     StratifiedKFold,
 )
 
@@ -69,19 +70,32 @@ def test_r2_is_that_of_refits(data, rng):
     assert 0 < model.cv_standard_error_ < 0.3
 
 
-def test_splitters_and_groups(data):
-    X, y = data
-    groups = np.arange(N) // 4
-    by_groups = KernelFDA(VIEWS, cv=LeaveOneGroupOut()).fit(X, y, groups=groups)
+SPLITTERS = {
+    "one group out": (LeaveOneGroupOut(), LeaveOneGroupOut()),
+    "two groups of groups": (GroupKFold(2), GroupKFold(2)),
+    "a number": (5, StratifiedGroupKFold(5, shuffle=True, random_state=0)),
+}
+
+
+@pytest.mark.parametrize("name", SPLITTERS)
+def test_splitters_and_groups(data, name):
+    (X, y), groups = data, np.arange(N) // 4
+    cv, splitter = SPLITTERS[name]
+    found = KernelFDA(VIEWS, cv=cv).fit(X, y, groups=groups)
     right = np.zeros(N)
-    for train, test in LeaveOneGroupOut().split(X, y, groups):
+    for train, test in splitter.split(X, y, groups):
         refit = KernelFDA(VIEWS, cv=None).fit(X[train], y[train], groups=groups[train])
         right[test] = refit.predict(X[test]) == y[test]
-    assert by_groups.cv_score_ == pytest.approx(np.mean(right))
-    # a number of folds keeps groups together
-    few = KernelFDA(VIEWS, cv=GroupKFold(2)).fit(X, y, groups=groups)
-    assert 0 <= few.cv_score_ <= 1
-    assert KernelFDA(VIEWS, cv=100).fit(X, y, groups=groups).cv_score_ > 1 / 3
+    assert found.cv_score_ == pytest.approx(np.mean(right))
+
+
+def test_a_small_class_does_not_reduce_the_number_of_folds(data, capsys):
+    X, y = data
+    small = np.r_[np.flatnonzero(y != "z"), np.flatnonzero(y == "z")[:2]]
+    KernelFDA(VIEWS, verbose=1).fit(X[small], y[small])
+    assert "fold 5 of 5" in capsys.readouterr().out
+    KernelFDA(VIEWS, verbose=1).fit(X[:6], ["a", "a", "b", "b", "c", "c"])
+    assert "fold 2 of 2" in capsys.readouterr().out
 
 
 def test_temperature_keeps_labels_and_lowers_the_log_loss_of_noise(rng):

@@ -71,7 +71,7 @@ class KernelFDA(KernelDiscriminant):
     cv : int, splitter or None, default=5
         Folds for ``cv_score_`` and the temperature of the probabilities: alpha is
         chosen anew without the rows of each fold, for about two to three times the cost
-        of the fit alone. Fewer folds if a class has fewer rows. None: none.
+        of the fit alone. Fewer folds if every class has fewer rows. None: none.
     psd : {"error", "clip", "trust"}, default="error"
         What to do with a kernel that is not positive semidefinite: refuse it, set its
         negative eigenvalues to zero, or skip the check, which costs one factorisation
@@ -199,7 +199,9 @@ class KernelFDA(KernelDiscriminant):
         fit = partial(self._discriminate, priors)
         fitted = replace(fit(bank, codes, design), classes=classes)
         if self.cv is not None:
-            fitted = with_class_score(fitted, bank, codes, design, self.cv, fit)
+            fitted = with_class_score(
+                fitted, bank, codes, design, self.cv, fit, progress.fold
+            )
         self._set_trained(Trained(fitted, rows))
         progress.end()
         return self

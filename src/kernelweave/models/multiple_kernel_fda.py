@@ -114,8 +114,8 @@ class MultipleKernelFDA(KernelDiscriminant):
     cv : int, splitter or None, default=5
         Folds for ``cv_score_`` and the temperature of the probabilities: weights, norm
         and alpha are learned anew without the rows of each fold, for about two to three
-        times the cost of the fit alone. Fewer folds if a class has fewer rows. None:
-        none.
+        times the cost of the fit alone. Fewer folds if every class has fewer rows.
+        None: none.
     solver : {"auto", "newton", "closed_form", "cutting_plane", "working_set", \
 "sdp"}, default="auto"
         How the convex problem is solved; all reach the same certified optimum.
@@ -361,9 +361,9 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         self._fit_portions(X, y, portions, moments)
         return self
 
-    def _learn(self, rows: KernelRows | SummedRows, callback: Callback) -> Trained:
+    def _learn(self, rows: KernelRows | SummedRows, progress: Progress) -> Trained:
         """Choose weights and alpha, and discriminate on the combined kernel."""
-        options = read_options(LearnerOptions, self)
+        options, callback = read_options(LearnerOptions, self), progress.iteration
         if isinstance(rows, SummedRows):
             priors = check_priors(self.priors, rows.classes)
             return fit_class_moments(options, rows, callback, priors)
@@ -375,7 +375,9 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         if self.cv is not None:
             loose = replace(options, tol=max(options.tol, FOLD_TOLERANCE))
             fit = partial(self._discriminate, loose, priors)
-            fitted = with_class_score(fitted, bank, codes, design, self.cv, fit)
+            fitted = with_class_score(
+                fitted, bank, codes, design, self.cv, fit, progress.fold
+            )
         return rows.trained(fitted)
 
     def _discriminate(

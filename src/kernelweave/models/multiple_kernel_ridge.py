@@ -290,9 +290,9 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         self._fit_portions(X, y, portions, moments)
         return self
 
-    def _learn(self, rows: KernelRows | SummedRows, callback: Callback) -> Trained:
+    def _learn(self, rows: KernelRows | SummedRows, progress: Progress) -> Trained:
         """Choose weights and alpha for outputs (n, n_outputs), then fit."""
-        options = read_options(LearnerOptions, self)
+        options, callback = read_options(LearnerOptions, self), progress.iteration
         if isinstance(rows, SummedRows):
             return fit_output_moments(options, rows, callback)
         bank, outputs, design = rows.bank, rows.targets, rows.design
@@ -300,7 +300,9 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         if self.cv is not None:
             loose = replace(options, tol=max(options.tol, FOLD_TOLERANCE))
             fit = partial(self._regress, loose)
-            fitted = with_output_score(fitted, bank, outputs, design, self.cv, fit)
+            fitted = with_output_score(
+                fitted, bank, outputs, design, self.cv, fit, progress.fold
+            )
         return rows.trained(fitted)
 
     def _regress(

@@ -114,6 +114,11 @@ class Progress:
             {"value": row.value, "lower_bound": row.lower_bound, "gap": row.gap},
         )
 
+    def fold(self, number: int, n_folds: int) -> None:
+        """The next fold of ``cv_score_`` begins."""
+        self._task("fold", {"fold": number})
+        self.say(1, f"fold {number} of {n_folds} for cv_score_")
+
     def end(self) -> None:
         """The fit is complete."""
         self.context.call_on_fit_task_end(estimator=self.estimator)
@@ -237,13 +242,13 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
     def _fit_portions(self, X: Any, y: Any, portions: Any, moments: Any) -> None:
         """Keep the rows of ``partial_fit`` so far; learn from their moments, if given.
 
-        Subclasses define ``_learn(rows, callback)``, which returns :class:`Trained`.
+        Subclasses define ``_learn(rows, progress)``, which returns :class:`Trained`.
         """
         if portions.is_first:
             self._forget()
         if moments is not None:
             progress = Progress(self, X, y)
-            self._set_trained(self._learn(moments, progress.iteration))
+            self._set_trained(self._learn(moments, progress))
             progress.end()
         self._set_columns(portions.intake.row_map(None))
         self._portions = portions

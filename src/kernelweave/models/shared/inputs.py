@@ -534,6 +534,20 @@ def map_rows(
     return RowMap(kernel_map, like, views, positions)
 
 
+def _rows_that_count(
+    model: Any, X: Any, targets: np.ndarray, sample_weight: Any, groups: Any
+) -> tuple[np.ndarray | None, np.ndarray | None, np.ndarray | None]:
+    """Rows of positive weight (None: all), and their weights and codes of groups."""
+    owner = type(model).__name__
+    codes = read_groups(groups, len(targets), owner)
+    labels = targets if is_classifier(model) else None
+    class_weight = getattr(model, "class_weight", None)
+    keep, weights = read_row_weights(X, labels, sample_weight, class_weight, owner)
+    if keep is not None and codes is not None:
+        codes = read_groups(codes[keep], len(keep), owner)
+    return keep, weights, codes
+
+
 def read_row_design(
     model: Any, X: Any, y: Any, sample_weight: Any, groups: Any
 ) -> tuple[Any, Any, np.ndarray | None, np.ndarray | None]:
@@ -541,15 +555,10 @@ def read_row_design(
 
     For rows that have not been read yet.
     """
-    owner = type(model).__name__
     targets = check_targets(model, X, y)
-    codes = read_groups(groups, len(targets), owner)
-    labels = targets if is_classifier(model) else None
-    class_weight = getattr(model, "class_weight", None)
-    keep, weights = read_row_weights(X, labels, sample_weight, class_weight, owner)
+    keep, weights, codes = _rows_that_count(model, X, targets, sample_weight, groups)
     if keep is not None:
         X, y = _safe_indexing(X, keep), _safe_indexing(y, keep)
-        codes = None if codes is None else read_groups(codes[keep], len(keep), owner)
     return X, y, weights, codes
 
 
@@ -557,15 +566,9 @@ def read_weighted_rows(
     model: Any, X: Any, y: Any, sample_weight: Any, groups: Any
 ) -> tuple[RowMap, np.ndarray, RowDesign]:
     """The rows that count, their targets, and their weights and groups."""
-    owner, read = type(model).__name__, read_views(model, X)
-    targets = check_targets(model, X, y)
-    codes = read_groups(groups, len(targets), owner)
-    labels = targets if is_classifier(model) else None
-    class_weight = getattr(model, "class_weight", None)
-    keep, weights = read_row_weights(X, labels, sample_weight, class_weight, owner)
-    if keep is not None:
-        targets = targets[keep]
-        codes = None if codes is None else read_groups(codes[keep], len(keep), owner)
+    read, targets = read_views(model, X), check_targets(model, X, y)
+    keep, weights, codes = _rows_that_count(model, X, targets, sample_weight, groups)
+    targets = targets if keep is None else targets[keep]
     require_enough(model, targets)
     rows = map_rows(model, read, weights, keep)
     return rows, targets, RowDesign(len(targets), weights, codes)

@@ -395,8 +395,9 @@ def choose_splits(
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """The rows to learn from and those held out, for each fold.
 
-    A whole number of folds is stratified by class and keeps groups together; there are
-    fewer folds than asked for if a class has fewer rows, or if there are fewer groups.
+    A whole number of folds is stratified by class and keeps groups together. There are
+    fewer folds than asked for if every class has fewer rows, or if there are fewer
+    groups; a class with fewer rows than folds is held out in some of them only.
     """
     rows, groups = np.zeros((len(targets), 1)), design.groups
     if not isinstance(cv, int | np.integer):
@@ -409,7 +410,7 @@ def choose_splits(
         counts = np.bincount(units.astype(int))
         if np.max(counts) < 2:
             return []  # no class can be both learned and held out
-        n_folds = max(2, min([n_folds, *counts[counts > 1]]))
+        n_folds = max(2, min(n_folds, int(np.max(counts))))
     kinds: dict[tuple[bool, bool], Any] = {
         (True, False): StratifiedKFold(n_folds, shuffle=True, random_state=0),
         (True, True): StratifiedGroupKFold(n_folds, shuffle=True, random_state=0),
@@ -430,8 +431,9 @@ def learn_folds(
     bank: Bank,
     targets: np.ndarray,
     design: RowDesign,
-    splits: Iterable[tuple[np.ndarray, np.ndarray]],
+    splits: list[tuple[np.ndarray, np.ndarray]],
     fit: Fit,
+    report: Callable[[int, int], object],
 ) -> Iterator[Fold]:
     """Fit to the rows of each fold, and project those held out.
 
@@ -451,12 +453,15 @@ def learn_folds(
         Classes or outputs.
     design : RowDesign
         Weights and groups of the rows.
-    splits : iterable of (train, test)
+    splits : list of (train, test)
         Indices of rows.
     fit : callable
         Learns from a bank, targets and a design.
+    report : callable
+        Told the number of each fold, and how many there are.
     """
-    for train, test in splits:
+    for i, (train, test) in enumerate(splits, start=1):
+        report(i, len(splits))
         part = design.restrict(train)
         fold = _FoldKernels(bank, train, test, design, part)
         fitted = fit(fold.bank, targets[train], part)
@@ -611,7 +616,13 @@ def score_outputs(
 
 
 def with_class_score(
-    fitted: Fitted, bank: Bank, codes: np.ndarray, design: RowDesign, cv: Any, fit: Fit
+    fitted: Fitted,
+    bank: Bank,
+    codes: np.ndarray,
+    design: RowDesign,
+    cv: Any,
+    fit: Fit,
+    report: Callable[[int, int], object],
 ) -> Fitted:
     """The fit with its accuracy on folds, which also set the temperature.
 
@@ -623,7 +634,7 @@ def with_class_score(
     if not splits:
         why = "too few rows to learn two classes without the rows of a fold"
         return replace(fitted, folds=NO_SCORE.format(why))
-    folds = learn_folds(bank, codes, design, splits, fit)
+    folds = learn_folds(bank, codes, design, splits, fit, report)
     try:
         found = score_classes(folds, codes, k, design)
     except MemoryRefusedError as error:
@@ -640,10 +651,11 @@ def with_output_score(
     design: RowDesign,
     cv: Any,
     fit: Fit,
+    report: Callable[[int, int], object],
 ) -> Fitted:
     """The fit with its R^2 on folds, for outputs (n, t)."""
     splits = choose_splits(cv, outputs, design, classify=False)
-    folds = learn_folds(bank, outputs, design, splits, fit)
+    folds = learn_folds(bank, outputs, design, splits, fit, report)
     try:
         return replace(fitted, folds=score_outputs(folds, outputs, design))
     except MemoryRefusedError as error:

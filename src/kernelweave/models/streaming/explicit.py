@@ -213,7 +213,7 @@ def train(
     Explicit features have no such error for every row, and are learned from once.
     """
     rows = read_training(model, X, y, progress.kernel, sample_weight, groups)
-    trained: Trained = model._learn(rows, progress.iteration)
+    trained: Trained = model._learn(rows, progress)
     if model.interactions != "auto" or not _may_interact(rows):
         return trained
     del rows  # the kernels, before they are computed again
@@ -222,7 +222,7 @@ def train(
     with warnings.catch_warnings():  # the views' own were issued the first time
         warnings.simplefilter("ignore", KernelWarning)
         again = read_training(other, X, y, progress.kernel, sample_weight, groups)
-        products: Trained = other._learn(again, progress.iteration)
+        products: Trained = other._learn(again, progress)
     limit = (1.0 - WORTHWHILE) * trained.fitted.loo_error
     return products if products.fitted.loo_error < limit else trained
 
