@@ -10,6 +10,8 @@ One list serves all test files::
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
+from inspect import signature
 
 import numpy as np
 import pytest
@@ -35,7 +37,7 @@ NYSTROEM = {"features": "nystroem", "n_features": 8, "random_state": 0}
 SETTINGS: dict[str, BaseEstimator] = {
     "KernelFDA": KernelFDA(),
     "KernelFDA-fixed": KernelFDA(alpha=0.1),
-    "MultipleKernelFDA": MultipleKernelFDA(),
+    "MultipleKernelFDA": MultipleKernelFDA(cv=2),
     "MultipleKernelFDA-l1": MultipleKernelFDA(norm=1, alpha=0.1),
     "MultipleKernelFDA-l1-learn": MultipleKernelFDA(norm=1, alpha="learn"),
     "MultipleKernelFDA-l2-learn": MultipleKernelFDA(norm=2, alpha="learn"),
@@ -126,6 +128,18 @@ def some(names: Iterable[str] = ONE_EACH, *conditions: Condition, **changes) -> 
             own = {key: changes[key] for key in changes if takes(key)(model)}
             found.append(pytest.param(clone(model).set_params(**own), id=name))
     return found
+
+
+def kind(estimator: type[BaseEstimator], **settings) -> Callable:
+    """The class with these settings, and without the folds of ``cv_score_``."""
+    if "cv" in signature(estimator).parameters:
+        settings.setdefault("cv", None)
+    return partial(estimator, **settings)
+
+
+def kinds(*estimators: type[BaseEstimator]) -> list:
+    """These classes as parameters of a test, as :func:`kind` returns them."""
+    return [pytest.param(kind(each), id=each.__name__) for each in estimators]
 
 
 # Conditions ---------------------------------------------------------------------------

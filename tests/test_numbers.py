@@ -15,6 +15,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
+from estimators import kind, kinds
 from kernelweave import (
     KernelAlignment,
     KernelFDA,
@@ -30,20 +31,19 @@ from kernelweave import (
 from kernelweave._memory import CHUNK_ENTRIES
 from kernelweave.kernels import RBF, Polynomial
 
-ESTIMATORS = [
+ESTIMATORS = kinds(
     KernelFDA,
     MultipleKernelFDA,
     MultipleKernelRidge,
     MultipleKernelSVC,
-    pytest.param(
-        functools.partial(TransductiveKernelSVC, signed=False),
-        id="TransductiveKernelSVC",
-    ),
     KernelAlignment,
     SubspaceKernel,
-    SubspaceKernelSVC,
     ProbabilisticKDA,
     MixtureKDA,
+)
+ESTIMATORS += [
+    pytest.param(kind(TransductiveKernelSVC, signed=False), id="TransductiveKernelSVC"),
+    pytest.param(kind(SubspaceKernelSVC, alpha=0.1), id="SubspaceKernelSVC"),
 ]
 every_estimator = pytest.mark.parametrize("make", ESTIMATORS)
 
@@ -198,6 +198,18 @@ def test_columns_of_any_size(make, views, scale):
         assert_array_equal(label_of(model, new * scale), classes)
 
 
+@pytest.mark.parametrize("make", [KernelFDA, MultipleKernelFDA, MultipleKernelRidge])
+def test_folds_of_columns_of_any_size(make):
+    X, new, y, labels = table()
+    y = y if make is MultipleKernelRidge else labels[:40]
+    model = make(VIEWS["mixed"], norm=2) if make is not KernelFDA else make()
+    expected, score = outputs(model.fit(X, y), new), model.cv_score_
+    for change in (lambda rows: 1e300 * rows, lambda rows: rows + 1e9):
+        model.fit(change(X), y)
+        assert_close(outputs(model, change(new)), expected)
+        assert model.cv_score_ == pytest.approx(score)
+
+
 @every_estimator
 @pytest.mark.parametrize("scale", [1e-30, 1e30])
 def test_columns_of_any_size_in_single_precision(make, scale):
@@ -230,9 +242,9 @@ REPRESENTATIONS = [
 @pytest.mark.parametrize("options", REPRESENTATIONS, ids=str)
 def test_outputs_of_any_size(options):
     X, new, y, _ = table()
-    expected = MultipleKernelRidge(**options).fit(X, y).predict(new)
+    expected = MultipleKernelRidge(**options, cv=None).fit(X, y).predict(new)
     for scale in (*SCALES, 1e-170):
-        model = MultipleKernelRidge(**options).fit(X, scale * y)
+        model = MultipleKernelRidge(**options, cv=None).fit(X, scale * y)
         assert_close(model.predict(new) / scale, expected)
         assert model.score(X, scale * y) > 0.3
 
@@ -241,14 +253,14 @@ def test_outputs_of_any_size(options):
 def test_outputs_of_any_size_in_single_precision(options):
     X, new, y, _ = table()
     X, new = X.astype(np.float32), new.astype(np.float32)
-    expected = MultipleKernelRidge(**options).fit(X, y).predict(new)
+    expected = MultipleKernelRidge(**options, cv=None).fit(X, y).predict(new)
     for scale in (1e-30, 1e30):
-        found = MultipleKernelRidge(**options).fit(X, scale * y).predict(new)
+        found = MultipleKernelRidge(**options, cv=None).fit(X, scale * y).predict(new)
         assert_close(found / np.float32(scale), expected, 1e-3)
 
 
 @pytest.mark.parametrize("options", REPRESENTATIONS[1:], ids=str)
-@pytest.mark.parametrize("make", [MultipleKernelFDA, MultipleKernelRidge])
+@pytest.mark.parametrize("make", kinds(MultipleKernelFDA, MultipleKernelRidge))
 def test_explicit_features_of_columns_of_any_size(make, options):
     X, new, _, labels = table()
     expected = outputs(make(**options).fit(X, labels[:40]), new)
@@ -259,7 +271,7 @@ def test_explicit_features_of_columns_of_any_size(make, options):
 
 @pytest.mark.parametrize("features", ["exact", "nystroem", "random"])
 @pytest.mark.parametrize("n_features", [8, 60])
-@pytest.mark.parametrize("make", [MultipleKernelFDA, MultipleKernelRidge])
+@pytest.mark.parametrize("make", kinds(MultipleKernelFDA, MultipleKernelRidge))
 def test_explicit_features_of_columns_far_from_zero(make, features, n_features):
     X, new, _, labels = table()
     kernels = ["linear"] if features == "exact" else ["linear", "rbf"]
@@ -273,7 +285,7 @@ def test_explicit_features_of_columns_far_from_zero(make, features, n_features):
 def test_sparse_rows_of_any_size(scale):
     X, new, _, labels = table()
     X, new = (np.where(np.abs(rows) > 0.5, rows, 0.0) for rows in (X, new))
-    model = MultipleKernelFDA(VIEWS["linear"], features="exact")
+    model = MultipleKernelFDA(VIEWS["linear"], features="exact", cv=None)
     expected = outputs(model.fit(sparse.csr_array(X), labels[:40]), new)
     model.fit(sparse.csr_array(X * scale), labels[:40])
     assert_close(outputs(model, sparse.csr_array(new * scale)), expected)
@@ -295,7 +307,7 @@ def test_a_new_row_beyond_all_is_named(make, views):
 
 
 @pytest.mark.parametrize(
-    "make", [MultipleKernelSVC, ProbabilisticKDA, KernelFDA, MixtureKDA]
+    "make", kinds(MultipleKernelSVC, ProbabilisticKDA, KernelFDA, MixtureKDA)
 )
 def test_rows_of_a_later_chunk_are_counted_from_its_first(make):
     X, new, _, labels = table()
@@ -314,7 +326,7 @@ def test_rows_of_a_later_chunk_are_counted_from_its_first(make):
 @pytest.mark.parametrize("options", REPRESENTATIONS[1:4], ids=str)
 def test_a_new_row_beyond_all_is_named_by_features_too(options):
     X, new, _, labels = table()
-    model = MultipleKernelFDA(**options).fit(X, labels[:40])
+    model = MultipleKernelFDA(**options, cv=None).fit(X, labels[:40])
     far = new.copy()
     far[5, 1] = 1e300
     with pytest.raises(ValueError, match=r"'all': row 5, column 1 holds 1e\+300"):
@@ -343,7 +355,7 @@ def test_an_entry_that_dwarfs_its_column_among_rows_that_lack_views():
 @pytest.mark.parametrize(
     "kernel", [RBF(0.3), Polynomial(gamma=0.5), Polynomial(9, gamma=1e3)], ids=str
 )
-@pytest.mark.parametrize("make", [KernelFDA, MixtureKDA])
+@pytest.mark.parametrize("make", kinds(KernelFDA, MixtureKDA))
 def test_a_kernel_with_a_unit_of_its_own_names_the_largest_entry(make, kernel):
     """A fixed gamma refers to the units of the columns, which must not be changed."""
     X, _, _, labels = table()
@@ -370,7 +382,7 @@ def test_outputs_that_predictions_have_no_room_for_are_named():
     y[3, 1] = 1e306
     for options in REPRESENTATIONS[:2]:
         with pytest.raises(ValueError, match=r"y holds 1e\+306 in row 3, column 1"):
-            MultipleKernelRidge(**options).fit(X, y)
+            MultipleKernelRidge(**options, cv=None).fit(X, y)
 
 
 def test_outputs_of_a_later_portion_that_dwarf_the_first_are_refused():

@@ -33,7 +33,7 @@ def namespace(*arrays: Array) -> Any:
 
 def is_numpy(x: object) -> bool:
     """Whether ``x`` is a plain NumPy array."""
-    return bool(compat.is_numpy_array(x))
+    return type(x) is np.ndarray or bool(compat.is_numpy_array(x))
 
 
 def device(x: Array) -> Any:
@@ -62,6 +62,8 @@ def to_numpy(x: Array) -> np.ndarray:
 
 def from_numpy(x: np.ndarray, like: Array, dtype: Any = None) -> Array:
     """Move the NumPy array ``x`` to the namespace, device and dtype of ``like``."""
+    if type(like) is np.ndarray:
+        return np.asarray(x, dtype=like.dtype if dtype is None else dtype)
     xp = namespace(like)
     return xp.asarray(
         x, dtype=like.dtype if dtype is None else dtype, device=device(like)
@@ -145,13 +147,13 @@ def cholesky(a: Array, *, overwrite: bool = False) -> Array:
     the result is then undefined, so use it through :func:`solve_triangular` only.
     """
     if is_numpy(a):
-        try:
-            # a.T of a C-ordered symmetric matrix is Fortran-ordered: no copy is made.
-            factor, _ = linalg.cho_factor(
-                a.T, lower=True, overwrite_a=overwrite, check_finite=False
-            )
-        except linalg.LinAlgError as error:
-            raise FactorizationError(str(error)) from error
+        # LAPACK itself, as in solve_triangular: what SciPy checks on the way takes
+        # longer than a small factorisation, and solvers need hundreds of them.
+        potrf = linalg.get_lapack_funcs("potrf", (a,))
+        # a.T of a C-ordered symmetric matrix is Fortran-ordered: no copy is made.
+        factor, minor = potrf(a.T, lower=1, overwrite_a=overwrite, clean=0)
+        if minor:
+            raise FactorizationError(f"leading minor {minor} is not positive")
         if not np.isfinite(np.diagonal(factor)).all():  # LAPACK lets NaN through
             raise FactorizationError("the matrix contains NaN or infinity")
         return factor
@@ -216,9 +218,16 @@ def robust_cholesky(
 def solve_triangular(factor: Array, b: Array, *, transpose: bool = False) -> Array:
     """Solve ``L x = b`` (or ``L' x = b``) for the lower factor of :func:`cholesky`."""
     if is_numpy(factor):
-        return linalg.solve_triangular(
-            factor, b, lower=True, trans=1 if transpose else 0, check_finite=False
-        )
+        if not b.size:
+            return np.zeros_like(b)
+        trtrs = linalg.get_lapack_funcs("trtrs", (factor, b))
+        if factor.flags.f_contiguous:
+            found, zero = trtrs(factor, b, lower=1, trans=transpose)
+        else:  # LAPACK expects Fortran order: L is the transpose of what it sees
+            found, zero = trtrs(factor.T, b, lower=0, trans=not transpose)
+        if zero:
+            raise linalg.LinAlgError(f"entry {zero} of the factor's diagonal is 0")
+        return found
     if compat.is_torch_array(factor):
         import torch
 

@@ -55,7 +55,7 @@ MODELS = {
     "per class": MultipleKernelSVC(norm=2, weights="per_class"),
     "ridge": MultipleKernelRidge(norm=2, alpha=0.1, cv=None),
     "nystroem": MultipleKernelFDA(
-        norm=2, alpha=0.1, features="nystroem", n_features=20, random_state=0
+        norm=2, alpha=0.1, features="nystroem", n_features=20, random_state=0, cv=None
     ),
 }
 #: Central differences with steps of 1e-5 deviations err by 1e-10 in the numerator, and
@@ -231,7 +231,7 @@ REFUSALS = {
     ),
     "kernel": (KernelFDA(cv=None), own_kernel),
     "random features": (
-        MultipleKernelFDA(features="random", n_features=20, norm=2, alpha=0.1),
+        MultipleKernelFDA(features="random", n_features=20, norm=2, alpha=0.1, cv=None),
         "rbf",
     ),
     "variances": (ProbabilisticKDA(), "rbf"),

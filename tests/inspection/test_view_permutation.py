@@ -96,7 +96,7 @@ def test_every_container_gives_the_same(problem):
 
 def test_sparse_rows(problem):
     X, y = problem
-    model = MultipleKernelFDA(VIEWS, norm=2, alpha=0.1, features="nystroem")
+    model = MultipleKernelFDA(VIEWS, norm=2, alpha=0.1, features="nystroem", cv=None)
     model.fit(csr_array(X[TRAIN]), y[TRAIN])
     dense, sparse = (
         view_permutation_importance(model, rows, y[NEW], random_state=0)

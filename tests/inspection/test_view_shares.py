@@ -203,7 +203,7 @@ def test_refusals(rng):
             "rows have weig",
         ),
         (
-            MultipleKernelFDA(norm=1, features="random", n_features=20),
+            MultipleKernelFDA(norm=1, features="random", n_features=20, cv=None),
             ValueError,
             "explicit features",
         ),

@@ -307,7 +307,7 @@ def test_leave_one_out_error_of_a_regression(alpha, regression):
 @pytest.mark.parametrize("kind", [KernelFDA, MultipleKernelFDA])
 def test_chosen_alpha_has_the_smallest_leave_one_out_error(kind, k, make_problem):
     problem = make_problem(k)
-    extra = {} if kind is KernelFDA else {"norm": np.inf}
+    extra = {"cv": None} if kind is KernelFDA else {"norm": np.inf, "cv": None}
     chosen = kind(problem.views, **extra).fit(problem.X, problem.y)
     for factor in (0.2, 0.7, 0.97, 1.03, 1.5, 5.0):
         other = kind(problem.views, alpha=factor * chosen.alpha_, **extra)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.metrics import log_loss
 from sklearn.metrics.pairwise import rbf_kernel
 
@@ -67,7 +68,7 @@ def test_noise(rng, model, counts):
 @pytest.mark.parametrize("shift", [0.0, 1.0])
 @pytest.mark.parametrize(
     "counts",
-    [[15, 15], [2] * 12 + [4], [3] * 20, [25, 8, 3], [12, 12, 1, 1]],
+    [[15, 15], [2] * 12 + [4], [3] * 12, [25, 8, 3], [12, 12, 1, 1]],
     ids=["two", "pairs", "triples", "unbalanced", "singletons"],
 )
 def test_the_score_is_that_of_refits(counts, shift):
@@ -80,11 +81,11 @@ def test_the_score_is_that_of_refits(counts, shift):
         rng = np.random.default_rng(seed)
         X, y, _, _ = draw(rng, counts, shift, m=1)
         K = rbf_kernel(X, gamma=1 / 40)
-        model = KernelFDA("precomputed").fit(K, y)
+        model = KernelFDA("precomputed", cv=None).fit(K, y)
         right = 0
         for i in np.flatnonzero(np.array(counts)[y] > 1):
             rest = np.delete(np.arange(len(y)), i)
-            refit = KernelFDA("precomputed", alpha=model.alpha_, psd="trust")
+            refit = clone(model).set_params(alpha=model.alpha_, psd="trust")
             refit.fit(K[np.ix_(rest, rest)], y[rest])
             right += refit.predict(K[[i]][:, rest])[0] == y[i]
         closed.append(model.loo_score_)

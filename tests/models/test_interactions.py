@@ -27,7 +27,7 @@ VIEWS = [("a", "auto", slice(0, 3)), ("b", "auto", slice(3, 6))]
 MODELS = [
     KernelFDA(cv=None),
     MultipleKernelFDA(cv=None),
-    MultipleKernelFDA(norm=1, alpha=0.1, features="nystroem", n_features=50),
+    MultipleKernelFDA(norm=1, alpha=0.1, features="nystroem", n_features=50, cv=None),
     MultipleKernelRidge(norm=1, cv=None),
     MultipleKernelSVC(C=10),
 ]
@@ -197,6 +197,6 @@ def test_what_is_refused(views, changes, message, rng):
     if changes.get("missing") == "zero":
         X[::2, :3], X[1::2, 3:] = np.nan, np.nan
     X = X @ X.T if views == "precomputed" else X
-    model = MultipleKernelRidge(views, **{"interactions": True, **changes})
+    model = MultipleKernelRidge(views, **{"interactions": True, **changes}, cv=None)
     with pytest.raises(ValueError, match=message):
         model.fit(X, f)

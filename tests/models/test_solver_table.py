@@ -7,6 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
+from estimators import kind
 from kernelweave import (
     Fisher,
     Margin,
@@ -89,7 +90,7 @@ def test_discriminants(p, norm, scatter, formulation):
 @pytest.mark.parametrize("estimator", [MultipleKernelRidge, SubspaceKernel])
 def test_other_users_of_the_fisher_criterion(p, norm, estimator):
     K, y = kernels(p, k=2)
-    model = estimator("precomputed", norm=norm, alpha=0.1, tol=TOL)
+    model = kind(estimator)("precomputed", norm=norm, alpha=0.1, tol=TOL)
     best = model.fit(K, y.astype(float)).certificate_
     for solver in FISHER:
         if not (solver in CONES and p > 6):

@@ -196,7 +196,8 @@ def test_rows_of_explicit_features_are_the_callers(estimator, settings, kind):
     make = {"array": np.array, "sparse": csr_array, "frame": as_frame}[kind]
     views = [("left", ["linear", Pipe(Standardizer(), "linear")], [0, 1, 2])]
     right = "linear" if settings == "exact" else "rbf"
-    model = estimator([*views, ("right", right, [3, 4, 5])], **EXPLICIT[settings])
+    views += [("right", right, [3, 4, 5])]
+    model = estimator(views, **EXPLICIT[settings], cv=None)
     X, codes = draw(30)
     X, new, y = make(X), make(draw(10, seed=1)[0]), targets_for(model, codes)
     model.fit(X, y)
@@ -212,7 +213,7 @@ def test_portions_are_the_callers(estimator, kind):
     make = {"array": np.array, "sparse": csr_array, "frame": as_frame}[kind]
     X, codes = draw(40)
     # 40 rows do not fill a chunk: they wait for more
-    model, same = (estimator(VIEWS, n_features=5, norm=1) for _ in range(2))
+    model, same = (estimator(VIEWS, n_features=5, norm=1, cv=None) for _ in range(2))
     y = targets_for(model, codes)
     classes = {} if estimator is MultipleKernelRidge else {"classes": np.unique(y)}
     for part in (slice(0, 25), slice(25, 40)):
@@ -249,7 +250,7 @@ def test_an_iterator_may_reuse_its_memory():
 def test_transformers_get_rows_of_their_own(features, transformer):
     pipe = Pipe(transformer, RBF(gamma=0.1))
     before = dict(vars(transformer))
-    model = MultipleKernelFDA([("all", pipe, slice(None))], features=features)
+    model = MultipleKernelFDA([("all", pipe, slice(None))], features=features, cv=None)
     X, codes = draw()
     new = draw(10, seed=1)[0]
     same = clone(transformer).set_params(**{"copy": True}).fit(X)
@@ -351,7 +352,9 @@ def two_problems(model):
     return (X, targets_for(model, codes)), (Z, targets_for(model, others, names))
 
 
-@pytest.mark.parametrize("estimator", some((*ONE_EACH, "MultipleKernelFDA")))
+@pytest.mark.parametrize(
+    "estimator", some(ONE_EACH) + some(["MultipleKernelFDA"], cv=2)
+)
 def test_an_interrupt_leaves_no_trace(estimator):
     model = clone(estimator).set_params(views=VIEWS)
     (X, y), other = two_problems(model)
@@ -466,7 +469,7 @@ def test_an_interrupted_portion_is_not_half_added(estimator, solve):
     cut = CHUNK_ROWS["cpu"] + 100
     X, codes = draw(2 * cut)
     model = estimator(
-        VIEWS, n_features=5, norm=1, random_state=np.random.RandomState(0)
+        VIEWS, n_features=5, norm=1, random_state=np.random.RandomState(0), cv=None
     )
     y = targets_for(model, codes)
     clean, unfitted = clone(model), clone(model)
@@ -499,7 +502,7 @@ def test_an_interrupted_portion_is_not_half_added(estimator, solve):
 
 @pytest.mark.parametrize("features", ["nystroem", "random"])
 def test_interrupted_explicit_features_leave_no_trace(features):
-    model = MultipleKernelFDA(VIEWS, features=features, n_features=5)
+    model = MultipleKernelFDA(VIEWS, features=features, n_features=5, cv=None)
     (X, y), other = two_problems(model)
     guard = Untouched(model.fit(X, y), X)
     total = interrupted(copy.deepcopy(model).fit, *other)

@@ -43,8 +43,10 @@ def test_within_scatter(k, norm, alpha, make_problem):
 def test_block_formulation(norm, alpha, make_problem):
     problem = make_problem(3)
     params = {"norm": norm, "alpha": alpha}
-    exact = MultipleKernelFDA(problem.views, **params).fit(problem.X, problem.y)
-    block = MultipleKernelFDA(problem.views, formulation="block", **params)
+    exact = MultipleKernelFDA(problem.views, **params, cv=None).fit(
+        problem.X, problem.y
+    )
+    block = MultipleKernelFDA(problem.views, formulation="block", **params, cv=None)
     block.fit(problem.X, problem.y)
     assert block.certificate_.converged and block.certificate_.gap <= block.tol
     assert block.certificate_.problem.startswith("BlockFisher")
@@ -56,8 +58,10 @@ def test_block_formulation(norm, alpha, make_problem):
 def test_block_formulation_of_two_classes_is_the_exact_one(make_problem):
     problem = make_problem(2)
     params = {"norm": 1, "alpha": 0.1, "tol": 1e-9}
-    exact = MultipleKernelFDA(problem.views, **params).fit(problem.X, problem.y)
-    block = MultipleKernelFDA(problem.views, formulation="block", **params)
+    exact = MultipleKernelFDA(problem.views, **params, cv=None).fit(
+        problem.X, problem.y
+    )
+    block = MultipleKernelFDA(problem.views, formulation="block", **params, cv=None)
     block.fit(problem.X, problem.y)
     assert_allclose(block.kernel_weights_, exact.kernel_weights_, atol=1e-8)
     assert_allclose(block.certificate_.value, exact.certificate_.value, rtol=1e-12)
@@ -77,8 +81,10 @@ def test_every_solver_finds_the_same_model(solver, norm, k, make_problem):
     # One converges slowly on the simplex, the other only to its own tolerance.
     tol = {"closed_form": 1e-3 if norm == 1 else 1e-6, "sdp": 1e-4}.get(solver, 1e-6)
     params = {"norm": norm, "alpha": 0.5, "tol": tol}
-    expected = MultipleKernelFDA(problem.views, **params).fit(problem.X, problem.y)
-    model = MultipleKernelFDA(problem.views, solver=solver, **params)
+    expected = MultipleKernelFDA(problem.views, **params, cv=None).fit(
+        problem.X, problem.y
+    )
+    model = MultipleKernelFDA(problem.views, solver=solver, **params, cv=None)
     model.fit(problem.X, problem.y)
     assert model.certificate_.gap <= tol
     assert_allclose(model.certificate_.value, expected.certificate_.value, rtol=2 * tol)
@@ -96,7 +102,7 @@ def test_direct_leave_one_out(kind, k, make_problem, rng):
     )
     if kind is MultipleKernelRidge:
         y = np.squeeze(y + rng.normal(size=y.shape))
-    model = kind(problem.views, objective="loo").fit(problem.X, y)
+    model = kind(problem.views, objective="loo", cv=None).fit(problem.X, y)
     certificate = model.certificate_
     assert certificate.converged and certificate.stationarity <= 1e-3
     assert np.isnan(certificate.lower_bound) and np.isnan(certificate.gap)
@@ -104,7 +110,7 @@ def test_direct_leave_one_out(kind, k, make_problem, rng):
     assert_allclose(certificate.value, model.loo_error_, rtol=1e-6)
     assert_allclose(np.sum(model.kernel_weights_), 1.0)
     # No worse than where the search starts: uniform weights with their best alpha.
-    start = kind(problem.views, norm=np.inf).fit(problem.X, y)
+    start = kind(problem.views, norm=np.inf, cv=None).fit(problem.X, y)
     assert model.loo_error_ <= start.loo_error_ * (1 + 1e-3)
 
 

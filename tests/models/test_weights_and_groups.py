@@ -40,13 +40,17 @@ MODELS = {
 }
 #: Of the second moments of features; nothing is left out to choose alpha.
 SUMMED = {
-    "MultipleKernelFDA": MultipleKernelFDA(LINEAR, norm=2, alpha=0.5, **MOMENTS),
-    "MultipleKernelFDA-learn": MultipleKernelFDA(
-        LINEAR, norm=1, alpha="learn", **MOMENTS
+    "MultipleKernelFDA": MultipleKernelFDA(
+        LINEAR, norm=2, alpha=0.5, **MOMENTS, cv=None
     ),
-    "MultipleKernelRidge": MultipleKernelRidge(LINEAR, norm=2, alpha=0.5, **MOMENTS),
+    "MultipleKernelFDA-learn": MultipleKernelFDA(
+        LINEAR, norm=1, alpha="learn", **MOMENTS, cv=None
+    ),
+    "MultipleKernelRidge": MultipleKernelRidge(
+        LINEAR, norm=2, alpha=0.5, **MOMENTS, cv=None
+    ),
     "MultipleKernelRidge-learn": MultipleKernelRidge(
-        LINEAR, norm=1, alpha="learn", **MOMENTS
+        LINEAR, norm=1, alpha="learn", **MOMENTS, cv=None
     ),
 }
 
@@ -153,9 +157,9 @@ def test_features_of_all_rows_have_weights_and_groups(kind, data, rng):
     weights, groups = rng.uniform(0.2, 3.0, N), np.arange(N) // 3
     design = {"sample_weight": weights, "groups": groups}
     y = data.y(kind())
-    rows = kind(VIEWS, n_features=N, **MOMENTS).fit(data.X, y, **design)
+    rows = kind(VIEWS, n_features=N, cv=None, **MOMENTS).fit(data.X, y, **design)
     assert rows.features_.representation == "rows"  # every row is a landmark
-    kernels = kind(VIEWS).fit(data.X, y, **design)
+    kernels = kind(VIEWS, cv=None).fit(data.X, y, **design)
     assert_same(numbers(rows, data.new), numbers(kernels, data.new), rtol=1e-5)
 
 
@@ -167,8 +171,8 @@ def test_errors_from_moments_are_close_to_those_of_rows_left_out(kind, alpha, rn
     X[:, 0] += 1.5 * classes
     weights = rng.uniform(0.3, 2.0, 400)
     y = X[:, 0] + rng.normal(size=400) if kind is MultipleKernelRidge else classes
-    exact = kind(LINEAR, norm=2).fit(X, y, sample_weight=weights)
-    summed = kind(LINEAR, norm=2, alpha=alpha, **MOMENTS)
+    exact = kind(LINEAR, norm=2, cv=None).fit(X, y, sample_weight=weights)
+    summed = kind(LINEAR, norm=2, alpha=alpha, cv=None, **MOMENTS)
     for scale in (1.0, 1e-3):  # weights of sum 400 or so, and below one
         summed.fit(X, y, sample_weight=scale * weights)
         # over six draws at most 1.4 % for generalised, 2.1 % for 5-fold validation
@@ -190,7 +194,7 @@ def test_rows_of_weight_zero_in_portions(kind, data):
     y, weights = data.y(kind()), data.weights.copy()
     weights[::5] = weights[40:] = 0.0  # the last portion has no weight at all
     kept = weights > 0
-    model, other = kind(LINEAR, norm=2), kind(LINEAR, norm=2)
+    model, other = (kind(LINEAR, norm=2, cv=None) for _ in range(2))
     for part in (slice(0, 40), slice(40, N)):
         model.partial_fit(data.X[part], y[part], sample_weight=weights[part])
     other.partial_fit(data.X[kept], y[kept], sample_weight=weights[kept])
@@ -212,7 +216,7 @@ def test_balanced_classes_are_the_weights_they_stand_for(kind, data):
 @pytest.mark.parametrize("how", ["iterator", "partial_fit", "array"])
 def test_a_dict_of_classes_serves_rows_in_portions(how, data):
     y, given = data.classes, {0: 2.0, 2: 0.5}  # class 1 has weight 1
-    model = MultipleKernelFDA(LINEAR, norm=2, class_weight=given, **MOMENTS)
+    model = MultipleKernelFDA(LINEAR, norm=2, class_weight=given, **MOMENTS, cv=None)
     parts = [y == 0, y != 0]  # the first portion has one class only
     order = np.concatenate([np.flatnonzero(part) for part in parts])
     if how == "iterator":
@@ -222,7 +226,7 @@ def test_a_dict_of_classes_serves_rows_in_portions(how, data):
     else:
         for part in parts:
             model.partial_fit(data.X[part], y[part])
-    expected = MultipleKernelFDA(LINEAR, norm=2, **MOMENTS)
+    expected = MultipleKernelFDA(LINEAR, norm=2, **MOMENTS, cv=None)
     weights = np.array([2.0, 1.0, 0.5])[y]
     expected.fit(data.X[order], y[order], sample_weight=weights[order])
     assert_same(numbers(model, data.new), numbers(expected, data.new))
@@ -232,7 +236,7 @@ CLASSIFIERS = {
     "KernelFDA": KernelFDA(VIEWS, cv=None),
     "KernelFDA-folds": KernelFDA(VIEWS, cv=None),
     "MultipleKernelFDA": MultipleKernelFDA(VIEWS, norm=2, cv=None),
-    "moments": MultipleKernelFDA(LINEAR, norm=2, **MOMENTS),
+    "moments": MultipleKernelFDA(LINEAR, norm=2, **MOMENTS, cv=None),
 }
 
 
@@ -338,7 +342,7 @@ def test_wrong_weights_of_classes_are_named(name, wrong, data):
 
 def test_what_portions_cannot_have_is_refused(data):
     X, y, weights = data.X, data.classes, data.weights
-    model = MultipleKernelFDA(LINEAR, **MOMENTS)
+    model = MultipleKernelFDA(LINEAR, **MOMENTS, cv=None)
     with pytest.raises(ValueError, match="asked for, so only sums over all rows"):
         model.fit(X, y, groups=np.arange(N) // 2)
     with pytest.raises(ValueError, match="come in portions, so only sums over all"):
@@ -362,7 +366,7 @@ def test_what_portions_cannot_have_is_refused(data):
 def test_weights_and_groups_are_routed(kind, data):
     groups = np.arange(N) // 3
     with config_context(enable_metadata_routing=True):
-        model = kind(VIEWS).set_fit_request(groups=True, sample_weight=True)
+        model = kind(VIEWS, cv=2).set_fit_request(groups=True, sample_weight=True)
         model.set_score_request(sample_weight=False)
         result = cross_validate(
             model,
@@ -374,7 +378,7 @@ def test_weights_and_groups_are_routed(kind, data):
             return_indices=True,
         )
     train = result["indices"]["train"][0]
-    alone = kind(VIEWS).fit(
+    alone = kind(VIEWS, cv=2).fit(
         data.X[train],
         data.y(model)[train],
         sample_weight=data.weights[train],

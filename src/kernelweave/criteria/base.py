@@ -101,6 +101,8 @@ def identity_likeness(bank: Bank, kernels: np.ndarray) -> np.ndarray:
 
 def same_kernels(bank: Bank) -> list[np.ndarray]:
     """Groups of indices of kernels with equal products with one random vector."""
+    if bank.n_kernels < 2:
+        return []
     probe = np.random.default_rng(0).standard_normal((bank.n_samples, 1))
     sketch = to_numpy(bank.apply(from_numpy(probe, bank.like)))[:, :, 0]
     sketch = sketch.astype(np.float64)

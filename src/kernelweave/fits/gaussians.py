@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.optimize import minimize_scalar
-from scipy.special import log_softmax
 
 from kernelweave._array import Array, from_numpy, namespace
 from kernelweave.fits.ridge import RowDesign
@@ -321,10 +320,14 @@ def _best_variance(
     if not residual > 0:
         return 1.0
 
+    total = np.sum(weights)
+
     def log_loss(log_factor: float) -> float:
         scale = 2.0 * residual * np.exp(log_factor)
-        scores = log_softmax(left.log_shares - left.distances / scale, axis=1)
-        return -float(np.average(scores[rows, codes], weights=weights))
+        scores = left.log_shares - left.distances / scale
+        scores -= np.max(scores, axis=1, keepdims=True)
+        own = scores[rows, codes] - np.log(np.sum(np.exp(scores), axis=1))
+        return -float(np.sum(own * weights) / total)
 
     low, high = np.log(VARIANCE_RANGE)
     best = minimize_scalar(log_loss, bounds=(low, high), method="bounded")

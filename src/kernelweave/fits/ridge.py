@@ -27,7 +27,7 @@ from kernelweave._array import (
     to_numpy,
     units_of,
 )
-from kernelweave._memory import row_chunks
+from kernelweave._memory import CHUNK_ENTRIES, row_chunks
 from kernelweave._tolerances import SAME_SCORE
 
 
@@ -493,7 +493,7 @@ class AlphaPath(ABC):
             return float(grid[_last_best(self.press(grid)[:, None])[0]])
         grid = self._grid()
         errors = self.press(grid)[:, None]
-        found = _refined(grid, errors, lambda a: self.press(a[0])[None, :])
+        found = _refined(grid, errors, lambda a: np.mean(self.errors(a))[None, None])
         return float(found[0])
 
     def best_alphas(self) -> np.ndarray:
@@ -605,19 +605,24 @@ class LooPath(AlphaPath):
     def residuals(self, alpha: float | np.ndarray) -> Array:
         """Target minus the prediction without the row or its group, (n, k)."""
         shrink = self._shrink(alpha)
-        return self.design.unscale(self._left_out(shrink, self._precision(shrink)))
+        left_out = self._left_out(shrink, self._precision(shrink), shrink.shape[1])
+        return self.design.unscale(left_out)
 
     def errors(self, alphas: np.ndarray) -> np.ndarray:
         """Mean squared leave-one-out error of each column, (a, k)."""
         a, m = alphas.shape
         shrink = self._shrink(alphas.reshape(-1))  # (n - 1, a m)
         precision = self._precision(shrink)
-        columns = [slice(j * m, (j + 1) * m) for j in range(a)]
-        xp, found = namespace(shrink), []
-        for part in columns:
-            residual = self._left_out(shrink[:, part], precision[:, part])
+        xp, k = namespace(shrink), int(self.rotated.shape[1])
+        # Without groups, several alphas share one product with the eigenvectors.
+        together = 1 if self.design.groups is not None else CHUNK_ENTRIES
+        found = []
+        for part in row_chunks(a, self.n_samples * k, together):
+            columns = slice(part.start * m, part.stop * m)
+            residual = self._left_out(shrink[:, columns], precision[:, columns], m)
             found.append(to_numpy(xp.sum(residual * residual, axis=0)))
-        return np.stack(found).astype(np.float64) / self.design.total
+        squares = found[0] if len(found) == 1 else np.concatenate(found)
+        return squares.reshape(a, k).astype(np.float64) / self.design.total
 
     def _shrink(self, alpha: float | np.ndarray) -> Array:
         """``d = 1/(s + alpha)``, one column per alpha."""
@@ -628,15 +633,18 @@ class LooPath(AlphaPath):
         """``B~``, (n, k)."""
         return self.vectors @ (self.rotated * shrink)
 
-    def _left_out(self, shrink: Array, precision: Array) -> Array:
-        """``sqrt(w) e``, (n, k), from d (n - 1, m) and the diagonal (n, m) of A~.
+    def _left_out(self, shrink: Array, precision: Array, m: int) -> Array:
+        """``sqrt(w) e``, (n, a k), from d (n - 1, a m) and the diagonal (n, a m) of A~.
 
-        m is 1, or k where every column has its own alpha.
+        m is 1, or k where every column has its own alpha; a is 1 if there are groups.
         """
-        coef = self._scaled_coef(shrink)
         if self.design.groups is None:
-            return coef / precision
-        leave_out, m = self.design.solve_left_out, int(shrink.shape[1])
+            xp, (n, k) = namespace(shrink), self.rotated.shape
+            apart = xp.reshape(shrink, (n, -1, m))
+            apart = xp.reshape(self.rotated[:, None, :] * apart, (n, -1))
+            coef = xp.reshape(self.vectors @ apart, (n + 1, -1, k))
+            return xp.reshape(coef / xp.reshape(precision, (n + 1, -1, m)), (n + 1, -1))
+        coef, leave_out = self._scaled_coef(shrink), self.design.solve_left_out
         if m == 1:
             return leave_out(coef, self.vectors, shrink[:, 0])
         parts = [
@@ -648,4 +656,4 @@ class LooPath(AlphaPath):
         """``(U * U) D`` for D (n - 1, a), squaring a block of rows at a time."""
         blocks = row_chunks(self.n_samples, self.n_samples)
         parts = [self.vectors[rows, :] ** 2 @ shrink for rows in blocks]
-        return namespace(shrink).concat(parts)
+        return parts[0] if len(parts) == 1 else namespace(shrink).concat(parts)

@@ -36,10 +36,10 @@ def predict(system: Any, goal: float = 0.0) -> tuple[Any, float]:
 def largest_step(x: np.ndarray, step: np.ndarray) -> float:
     """The largest t with ``x + t step >= 0``."""
     falling = step < 0
-    if not np.any(falling):
+    if not falling.any():
         return np.inf
     with np.errstate(over="ignore"):  # a tiny step may have no finite limit
-        return float(np.min(-x[falling] / step[falling]))
+        return float((-x[falling] / step[falling]).min())
 
 
 class BorderedSystem:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import inspect
+from functools import cache
 from numbers import Real
 from typing import Any
 
 import numpy as np
 from scipy.spatial.distance import cdist, squareform
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 from sklearn.metrics.pairwise import additive_chi2_kernel
 
 from kernelweave._array import (
@@ -23,6 +24,7 @@ from kernelweave._array import (
     zeros,
 )
 from kernelweave._memory import row_chunks
+from kernelweave.views.composition import Parameters
 
 MEDIAN_ROWS = 2000
 #: Diagonals are computed from Gram matrices of this many rows.
@@ -33,7 +35,14 @@ DISTANCES = ("sqeuclidean", "l1", "chi2")
 MIDDLE_ROWS = 31
 
 
-class Kernel(BaseEstimator):
+@cache
+def _defaults(kind: type) -> dict[str, Any]:
+    """The default of each parameter of ``__init__``, in its order."""
+    parameters = inspect.signature(kind).parameters
+    return {name: parameter.default for name, parameter in parameters.items()}
+
+
+class Kernel(Parameters):
     """A kernel ``k(x, z)`` on the rows of a view.
 
     Subclasses store their parameters in ``__init__``, fix those that depend on data in
@@ -75,13 +84,14 @@ class Kernel(BaseEstimator):
     @property
     def label(self) -> str:
         """Name for tables: the class and its non-default parameters."""
+        kind: Any = type(self)
         params = self.get_params(deep=False)
         shown = [
             f"{name}={value:.3g}" if isinstance(value, float) else f"{name}={value}"
-            for name, parameter in inspect.signature(type(self)).parameters.items()
-            if (value := params[name]) != parameter.default
+            for name, default in _defaults(kind).items()
+            if (value := params[name]) != default
         ]
-        return f"{type(self).__name__}({', '.join(shown)})"
+        return f"{kind.__name__}({', '.join(shown)})"
 
     def __eq__(self, other: object) -> bool:
         """Kernels are equal if they have the same class and equal parameters."""

@@ -90,7 +90,7 @@ class Halves(Split):
         """The width with the smallest leave-one-out error."""
         if len(self.widths) == 1:
             return self.widths[0]
-        models = [KernelFDA(self.views((sigma,))) for sigma in self.widths]
+        models = [KernelFDA(self.views((s,)), cv=None) for s in self.widths]
         errors = [m.fit(self.train, self.y_train).loo_error_ for m in models]
         return self.widths[int(np.argmin(errors))]
 

@@ -93,8 +93,10 @@ def discriminant(views: Any, norm: float, m: int, **options: Any) -> Any:
     # kernels have trace m in this library, and trace one in the paper
     alpha = LAMBDA * m
     if np.isinf(norm):
-        return KernelFDA(views, alpha=alpha, psd="trust")
-    return MultipleKernelFDA(views, norm=norm, alpha=alpha, psd="trust", **options)
+        return KernelFDA(views, alpha=alpha, psd="trust", cv=None)
+    return MultipleKernelFDA(
+        views, norm=norm, alpha=alpha, psd="trust", cv=None, **options
+    )
 
 
 def simulate(split: Split, norm: float) -> dict[str, Any]:

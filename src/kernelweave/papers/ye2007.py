@@ -97,7 +97,12 @@ def fisher(
     # kernels have trace m in this library, and trace one in the paper
     alpha = "learn" if learn else LAMBDA * len(split.y_train)
     model = MultipleKernelFDA(
-        gaussians(split), norm=1, alpha=alpha, scatter=scatter, formulation=formulation
+        gaussians(split),
+        norm=1,
+        alpha=alpha,
+        scatter=scatter,
+        formulation=formulation,
+        cv=None,
     )
     return measured(model, split)
 
@@ -114,7 +119,7 @@ def rkda_cv(split: Split) -> dict[str, float]:
     """
     started = time.process_time()
     name, kernels, columns = gaussians(split)[0]
-    models = [KernelFDA([(name, kernel, columns)]) for kernel in kernels]
+    models = [KernelFDA([(name, kernel, columns)], cv=None) for kernel in kernels]
     fitted = [model.fit(split.train, split.y_train) for model in models]
     best = min(fitted, key=lambda model: model.loo_error_)
     seconds = time.process_time() - started
