@@ -43,7 +43,7 @@ class AblationDisplay:
     >>> from kernelweave.inspection import AblationDisplay
     >>> cancer = load_breast_cancer_views()
     >>> X, y = cancer.data[::4], cancer.target[::4]
-    >>> model = MultipleKernelFDA(cancer.views, norm=1).fit(X, y)
+    >>> model = MultipleKernelFDA(cancer.views, norm=1, cv=None).fit(X, y)
     >>> display = AblationDisplay.from_estimator(model, X, y, cv=3, random_state=0)
     >>> display.figure_.savefig("ablation.png")  # doctest: +SKIP
     """

@@ -104,7 +104,7 @@ def weight_intervals(
     >>> from kernelweave.inspection import weight_intervals
     >>> cancer = load_breast_cancer_views()
     >>> X, y = cancer.data[::3], cancer.target[::3]
-    >>> model = MultipleKernelFDA(cancer.views, norm=1).fit(X, y)
+    >>> model = MultipleKernelFDA(cancer.views, norm=1, cv=None).fit(X, y)
     >>> rows = weight_intervals(model, X, y, n_resamples=20, random_state=0)
     >>> all(row["low"] <= row["high"] for row in rows)
     True

@@ -56,7 +56,7 @@ class ViewSharesDisplay:
     >>> from kernelweave.inspection import ViewSharesDisplay
     >>> cancer = load_breast_cancer_views()
     >>> X, y = cancer.data[::3], cancer.target[::3]
-    >>> model = MultipleKernelFDA(cancer.views, norm=1).fit(X, y)
+    >>> model = MultipleKernelFDA(cancer.views, norm=1, cv=None).fit(X, y)
     >>> display = ViewSharesDisplay.from_estimator(
     ...     model, X, y, n_resamples=20, random_state=0
     ... )
