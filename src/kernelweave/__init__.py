@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         SubspaceKernelSVC,
         TransductiveKernelSVC,
     )
+    from kernelweave.persistence import load, save
     from kernelweave.solvers import Solution, certify, solve
     from kernelweave.weights import CappedSimplex, LpBall, SignedSum, Simplex, Uniform
 
@@ -58,6 +59,8 @@ __all__ = [
     "WithinFisher",
     "__version__",
     "certify",
+    "load",
+    "save",
     "solve",
 ]
 
@@ -70,6 +73,7 @@ _ROOMS = (
     "kernels",
     "models",
     "papers",
+    "persistence",
     "solvers",
     "views",
     "weights",
@@ -81,7 +85,7 @@ def __getattr__(name: str) -> object:
     if name in _ROOMS:
         return import_module(f"kernelweave.{name}")
     if name in __all__:
-        for room in ("models", "criteria", "solvers", "weights"):
+        for room in ("models", "criteria", "solvers", "weights", "persistence"):
             found = getattr(import_module(f"kernelweave.{room}"), name, None)
             if found is not None:
                 globals()[name] = found

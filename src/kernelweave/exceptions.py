@@ -15,3 +15,7 @@ class KernelWeaveConvergenceWarning(ConvergenceWarning):
 
 class MemoryRefusedError(MemoryError):
     """An array would not fit in memory; nothing was allocated."""
+
+
+class ModelFileError(ValueError):
+    """A file is not a saved model, is damaged, or uses code that is not trusted."""

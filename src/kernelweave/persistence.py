@@ -1,0 +1,287 @@
+"""Save fitted models to files that run no code when they are loaded.
+
+A model file is a ZIP archive with two stored members::
+
+    header.json   format, versions, class, columns, size and SHA-256 of the model
+    model.skops   the model in the format of skops
+
+Neither holds pickled objects. Loading constructs instances of the types in
+:func:`is_ours` and of those that skops trusts (scikit-learn's estimators, NumPy and
+SciPy arrays), and of no others unless the caller names them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import io
+import json
+import math
+import os
+import platform
+import zipfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+import scipy
+import sklearn
+from sklearn.base import BaseEstimator
+
+from kernelweave.exceptions import ModelFileError
+
+#: Raised when the layout of the archive changes; older files stay readable.
+FORMAT = 1
+HEADER, MODEL = "header.json", "model.skops"
+#: No header of ours is longer.
+HEADER_BYTES = 16 * 2**20
+#: Where the types of a fitted model are defined.
+ROOMS = ("criteria", "fits", "kernels", "models", "solvers", "views", "weights")
+#: The only functions that fitted models refer to.
+FUNCTIONS = ("kernelweave.models.mixture.projection.posterior_weights",)
+
+
+def save(model: BaseEstimator, path: str | os.PathLike[str]) -> None:
+    """Write a model to one file, whole or not at all.
+
+    The file has the model, the versions it was made with, what was done to its
+    columns, and a checksum. An existing file is replaced once the new one is complete.
+
+    Parameters
+    ----------
+    model : estimator
+        An estimator of this package, fitted or not, or one of scikit-learn's that
+        contains it, such as a pipeline. Its arrays must be NumPy's.
+    path : str or path-like
+        The file; by convention its name ends in ``.kw``.
+
+    See Also
+    --------
+    load : The inverse.
+
+    Examples
+    --------
+    >>> import tempfile, os, kernelweave
+    >>> from kernelweave.datasets import load_wine
+    >>> wine = load_wine()
+    >>> model = kernelweave.KernelFDA(wine.views).fit(wine.data, wine.target)
+    >>> path = os.path.join(tempfile.mkdtemp(), "model.kw")
+    >>> kernelweave.save(model, path)
+    >>> same = kernelweave.load(path)
+    >>> bool((same.predict(wine.data) == model.predict(wine.data)).all())
+    True
+    """
+    skops_io = _skops()
+    if not isinstance(model, BaseEstimator) or isinstance(model, type):
+        raise TypeError(
+            f"save expects an estimator, got {type(model).__name__}; fit a model and "
+            "pass it itself"
+        )
+    try:
+        content = skops_io.dumps(model)
+    except Exception as error:  # what skops cannot write differs from type to type
+        raise ValueError(
+            f"cannot save this {type(model).__name__}: {error}. Kernels must be named, "
+            "or be functions and classes that can be imported; a model with arrays of "
+            "another library is saved after a fit to NumPy arrays"
+        ) from error
+    header = {
+        "format": FORMAT,
+        "class": type(model).__name__,
+        "written": datetime.now(UTC).isoformat(timespec="seconds"),
+        "versions": _versions(),
+        "columns": getattr(model, "column_summary_", None),
+        "bytes": len(content),
+        "sha256": hashlib.sha256(content).hexdigest(),
+    }
+    text = json.dumps(header, indent=1, default=str)
+    with written_whole(Path(path)) as file, zipfile.ZipFile(file, "w") as archive:
+        archive.writestr(HEADER, text)
+        archive.writestr(MODEL, content)
+
+
+def load(path: str | os.PathLike[str], *, trusted: Iterable[str] = ()) -> BaseEstimator:
+    """Read a model that :func:`save` wrote, without running any code in the file.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file.
+    trusted : iterable of str, default=()
+        Full names of types and functions from elsewhere that the model may use, such
+        as ``"my_package.my_kernel"``. Their modules are imported: name only what you
+        would run.
+
+    Returns
+    -------
+    model : estimator
+        With the same predictions, bit for bit.
+
+    See Also
+    --------
+    save : The inverse.
+    """
+    skops_io, path = _skops(), Path(path)
+    if isinstance(trusted, str):
+        raise TypeError(
+            f"trusted is a list of names, got the string {trusted!r}; use [{trusted!r}]"
+        )
+    _, content = _read(path)
+    with _refusals(path):
+        _check_members(content)
+        unknown = skops_io.get_untrusted_types(data=content)
+        foreign = [n for n in unknown if n not in set(trusted) and not is_ours(n)]
+        if foreign:
+            names = ", ".join(foreign)
+            raise ModelFileError(
+                f"{str(path)!r} uses {names}, which kernelweave does not know; if you "
+                f"trust whoever wrote the file, load it with trusted={foreign}"
+            )
+        model = skops_io.loads(content, trusted=unknown)
+        if not isinstance(model, BaseEstimator):
+            raise ModelFileError(f"it holds a {type(model).__name__}, not an estimator")
+        return model
+
+
+def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """What a model file says about itself; the model is checked but not loaded."""
+    return _read(Path(path))[0]
+
+
+def is_ours(name: str) -> bool:
+    """Whether a type is one of the parts of which this package's models are made.
+
+    Only classes that a module of :data:`ROOMS` itself defines count, since these
+    modules import others by name, and of the functions only :data:`FUNCTIONS`.
+    """
+    module, _, attribute = name.rpartition(".")
+    if module.split(".")[:2] not in [["kernelweave", room] for room in ROOMS]:
+        return False
+    try:
+        found = getattr(importlib.import_module(module), attribute, None)
+    except ImportError:  # it never was, or is no longer, a module of ours
+        return False
+    if isinstance(found, FunctionType):
+        return name in FUNCTIONS
+    return isinstance(found, type) and found.__module__ == module
+
+
+@contextmanager
+def written_whole(path: Path) -> Iterator[io.BufferedWriter]:
+    """A file to write to, which takes the place of ``path`` once it is complete.
+
+    Until then, and if anything goes wrong, what was there stays there.
+    """
+    draft = path.with_name(f".{path.name}.{uuid4().hex[:12]}")
+    try:
+        try:
+            with draft.open("xb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(draft, path)
+        except OSError as error:
+            raise type(error)(
+                error.errno,
+                f"cannot write {str(path)!r}: {error.strerror or error}; nothing was "
+                "written",
+            ) from error
+    finally:
+        with suppress(OSError):
+            draft.unlink()
+
+
+def _versions() -> dict[str, str]:
+    import kernelweave
+
+    libraries = {"kernelweave": kernelweave, "numpy": np, "scipy": scipy}
+    libraries |= {"scikit-learn": sklearn}
+    versions = {name: library.__version__ for name, library in libraries.items()}
+    return versions | {"python": platform.python_version()}
+
+
+def _skops() -> ModuleType:
+    try:
+        return importlib.import_module("skops.io")
+    except ImportError as error:
+        raise ImportError(
+            "saving and loading models needs skops: pip install 'kernelweave[save]'"
+        ) from error
+
+
+def _read(path: Path) -> tuple[dict[str, Any], bytes]:
+    """The header of a file, and the model as bytes, whose checksum is right."""
+    with _refusals(path), zipfile.ZipFile(path) as archive:
+        members = {member.filename: member for member in archive.infolist()}
+        if set(members) != {HEADER, MODEL} or len(archive.infolist()) != 2:
+            raise ModelFileError("it is a ZIP archive of something else")
+        _check_stored(archive, path.stat().st_size)
+        if members[HEADER].file_size > HEADER_BYTES:
+            raise ModelFileError("its header is too long")
+        header = json.loads(archive.read(HEADER))
+        if not isinstance(header, dict) or not isinstance(header.get("format"), int):
+            raise ModelFileError("its header does not tell its format")
+        if header["format"] > FORMAT:
+            made_by = str(header.get("versions", {}).get("kernelweave", "unknown"))
+            raise ModelFileError(
+                f"its format is {header['format']}, written by version {made_by:.40}; "
+                f"this version reads formats up to {FORMAT}: update kernelweave"
+            )
+        content = archive.read(MODEL)
+        if hashlib.sha256(content).hexdigest() != header.get("sha256"):
+            raise ModelFileError("its checksum is wrong: the file was changed")
+    return header, content
+
+
+def _check_stored(archive: zipfile.ZipFile, size: int) -> None:
+    """Members are stored, not compressed, and no larger than the file together."""
+    members = archive.infolist()
+    if any(member.compress_type != zipfile.ZIP_STORED for member in members):
+        raise ModelFileError("it is compressed, which files of kernelweave are not")
+    if sum(member.file_size for member in members) > size:
+        raise ModelFileError("its parts claim to be larger than the file")
+
+
+def _check_members(content: bytes) -> None:
+    """Arrays that claim to be larger than what is stored would exhaust the memory."""
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        _check_stored(archive, len(content))
+        for member in archive.infolist():
+            if member.filename.endswith(".npy"):
+                with archive.open(member) as file:
+                    major, _ = np.lib.format.read_magic(file)
+                    read = getattr(np.lib.format, f"read_array_header_{major}_0")
+                    shape, _, dtype = read(file)
+                    room = member.file_size - file.tell()
+                if math.prod(shape) * dtype.itemsize > room:
+                    raise ModelFileError("an array claims to be larger than its data")
+
+
+@contextmanager
+def _refusals(path: Path) -> Iterator[None]:
+    """One sentence with the name of the file, whatever is wrong with it."""
+    try:
+        yield
+    except ModelFileError as error:
+        if str(path) in str(error):
+            raise
+        raise ModelFileError(
+            f"cannot load {str(path)!r}: {error}; save the model again"
+        ) from error
+    except OSError as error:
+        raise type(error)(
+            error.errno, f"cannot read {str(path)!r}: {error.strerror or error}"
+        ) from error
+    except MemoryError:
+        raise
+    except Exception as error:  # a damaged file fails anywhere in zipfile or skops
+        raise ModelFileError(
+            f"cannot load {str(path)!r}: it is damaged, or no file of "
+            f"kernelweave.save ({type(error).__name__}: {error!s:.200}); save the "
+            "model again"
+        ) from error
