@@ -15,6 +15,7 @@ from kernelweave.models.shared.base import (
     KernelTransformer,
     Progress,
     fit_method,
+    of_rows,
 )
 from kernelweave.models.shared.inputs import (
     as_outputs,
@@ -271,6 +272,7 @@ class KernelAlignment(KernelTransformer, KernelModel):
             return int(self.components_.shape[1])
         return self.kernel_map_.source.n_samples
 
+    @of_rows
     def transform(self, X: Any) -> Array:
         """The combined kernel between rows and training rows, or their features.
 

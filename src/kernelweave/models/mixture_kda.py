@@ -14,7 +14,12 @@ from kernelweave.kernels.spec import warn_twins
 from kernelweave.models.mixture.experts import ViewMaps, ask_experts
 from kernelweave.models.mixture.projection import MixtureProjector, posterior_weights
 from kernelweave.models.mixture.weights import Mixture, learn_weights
-from kernelweave.models.shared.base import KernelDiscriminant, Progress, fit_method
+from kernelweave.models.shared.base import (
+    KernelDiscriminant,
+    Progress,
+    fit_method,
+    of_rows,
+)
 from kernelweave.models.shared.inputs import (
     RowMap,
     check_parameters,
@@ -305,6 +310,7 @@ class MixtureKDA(KernelDiscriminant):
         data = self._rows(X, method)
         return self._projector.project_each(data, self.projection == "posterior")
 
+    @of_rows
     def kernel(self, X: Any, Z: Any = None) -> Array:
         """The learned kernel ``z(x)' z(z)``, linear in the projections.
 
@@ -322,6 +328,7 @@ class MixtureKDA(KernelDiscriminant):
         """
         return self._inner_products(X, Z)
 
+    @of_rows
     def sample_weights(
         self, X: Any, *, projection: str | None = None, per_class: bool = False
     ) -> Array:

@@ -11,7 +11,12 @@ from kernelweave._memory import numbered
 from kernelweave.fits.gaussians import ClassGaussians
 from kernelweave.fits.predictive import Expert, PredictivePath, choose_noise
 from kernelweave.fits.ridge import class_target
-from kernelweave.models.shared.base import KernelDiscriminant, Progress, fit_method
+from kernelweave.models.shared.base import (
+    KernelDiscriminant,
+    Progress,
+    fit_method,
+    of_rows,
+)
 from kernelweave.models.shared.inputs import (
     check_parameters,
     encode_labels,
@@ -200,6 +205,7 @@ class ProbabilisticKDA(KernelDiscriminant):
         mean, variance = self._distribution(X, method)
         return self._where_known(self.gaussians_.log_joint(mean, variance), mean)
 
+    @of_rows
     def predict_distribution(self, X: Any, diagonal: Any = None) -> tuple[Array, Array]:
         """Mean and variance of the class coordinates of rows.
 

@@ -20,6 +20,7 @@ from kernelweave.models.shared.base import (
     KernelTransformer,
     Progress,
     fit_method,
+    of_rows,
 )
 from kernelweave.models.shared.inputs import (
     Rule,
@@ -337,6 +338,7 @@ callable, default="normalized"
         """The subspace kernel between the training rows, (n, n)."""
         return self.embedding_ @ self.embedding_.T
 
+    @of_rows
     def transform(self, X: Any) -> Array:
         """Features of rows, the most dependent on the labels first.
 
@@ -352,6 +354,7 @@ callable, default="normalized"
         """
         return self._predict_target(X, "transform")
 
+    @of_rows
     def kernel(self, X: Any, Z: Any = None) -> Array:
         """The subspace kernel between rows.
 

@@ -13,7 +13,7 @@ from kernelweave.criteria.margin import PlainSubspaceMargin, SubspaceMargin
 from kernelweave.fits.ridge import LooPath, signs_of_codes
 from kernelweave.fits.subspace import RegularizedKernel, SubspaceSVM, label_factor
 from kernelweave.kernels.banks.dense import DenseBank
-from kernelweave.models.shared.base import Progress, all_or_nothing, fit_method
+from kernelweave.models.shared.base import Progress, all_or_nothing, fit_method, of_rows
 from kernelweave.models.shared.inputs import (
     check_parameters,
     one_of,
@@ -341,6 +341,7 @@ class SubspaceKernelSVC(
     def _n_features_out(self) -> int:
         return self.n_components_
 
+    @of_rows
     def transform(self, X: Any) -> Array:
         """Features of rows in the learned subspace, the largest weight first.
 

@@ -516,6 +516,11 @@ class KernelMap:
             raise ValueError(self.source.out_of_range(i, rows))
         return centred
 
+    @property
+    def row_size(self) -> int:
+        """Entries of each kernel of a new row."""
+        return self.source.n_samples
+
     def spread(self, weights: np.ndarray) -> np.ndarray:
         """Weights of all p kernels from those of the bank; constant kernels get 0."""
         full = np.zeros(len(self.names))

@@ -30,6 +30,7 @@ from kernelweave._array import (
     same_home,
     to_numpy,
 )
+from kernelweave._threads import few_threads
 from kernelweave.exceptions import KernelWeaveConvergenceWarning
 from kernelweave.fits.gaussians import ClassGaussians
 from kernelweave.fits.ridge import KernelFit, RowDesign, principal_axes
@@ -71,8 +72,18 @@ def all_or_nothing(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def fit_method(method: Callable[..., Any]) -> Callable[..., Any]:
-    """A ``fit`` with scikit-learn's callbacks that leaves no trace if it fails."""
-    return all_or_nothing(with_callbacks(method))
+    """A ``fit`` with scikit-learn's callbacks that leaves no trace if it fails.
+
+    Few rows are left to a single thread, unless they are a portion of many.
+    """
+    called, whole = with_callbacks(method), method.__name__ == "fit"
+
+    @functools.wraps(method)
+    def calmly(self: Any, X: Any = None, *args: Any, **kwargs: Any) -> Any:
+        with few_threads(X if whole else None):
+            return called(self, X, *args, **kwargs)
+
+    return all_or_nothing(calmly)
 
 
 class KernelTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
@@ -330,14 +341,27 @@ def _home(x: Array) -> str:
     return f"an array of {library} on {device(x)}"
 
 
+def of_rows(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A method of rows X of a fitted model; few rows are left to a single thread."""
+
+    @functools.wraps(method)
+    def calmly(self: Any, X: Any, *args: Any, **kwargs: Any) -> Any:
+        kernel_map = getattr(self, "kernel_map_", None)
+        with few_threads(X, None if kernel_map is None else kernel_map.row_size):
+            return method(self, X, *args, **kwargs)
+
+    return calmly
+
+
 def lazily(method: Callable[..., Any]) -> Callable[..., Any]:
     """Let a method of rows X return a lazy Dask array when X is a Dask collection."""
+    now = of_rows(method)
 
     @functools.wraps(method)
     def now_or_later(self: Any, X: Any) -> Any:
         if is_dask(X):
             return predict_lazily(self, method.__name__, X)
-        return method(self, X)
+        return now(self, X)
 
     return now_or_later
 

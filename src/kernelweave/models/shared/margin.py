@@ -17,7 +17,7 @@ from kernelweave._array import (
 )
 from kernelweave.criteria.margin import Margin, margins_of
 from kernelweave.kernels.banks.dense import DenseBank
-from kernelweave.models.shared.base import KernelClassifier
+from kernelweave.models.shared.base import KernelClassifier, of_rows
 from kernelweave.models.shared.inputs import (
     RowMap,
     Rule,
@@ -183,6 +183,7 @@ class MarginClassifier(KernelClassifier):
         values = self.kernel_map_.project(rows, to_numpy(weights).T, self.dual_coef_)
         return values + self.intercept_[None, :]
 
+    @of_rows
     def decision_function(self, X: Any) -> Array:
         """Signed distance from the separating surface, in units of the margin.
 
