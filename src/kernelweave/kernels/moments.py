@@ -295,7 +295,7 @@ class ChunkRecipe:
         rows[:, 0] = 1.0
         rows[:, 1:head] = from_numpy(target, like)
         recipe.write(views, rows[:, head:], dense)
-        if self.offset is not None:
+        if self.offset is not None and dense:
             blocks = [self.offset[recipe.blocks[i]] for i in dense]
             rows[:, head:] -= from_numpy(np.concatenate(blocks), like)[None, :]
         if root is not None:
