@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -13,7 +13,9 @@ from kernelweave.kernels.banks.spectral import feature_coefficients
 from kernelweave.models.shared.base import (
     KernelModel,
     KernelTransformer,
+    Missing,
     Progress,
+    Psd,
     fit_method,
     of_rows,
 )
@@ -140,15 +142,15 @@ class KernelAlignment(KernelTransformer, KernelModel):
         self,
         views: Any = None,
         *,
-        method: str = "joint",
+        method: Literal["joint", "independent"] = "joint",
         centred: bool = True,
         signed: bool = False,
-        output: str = "kernel",
+        output: Literal["kernel", "features"] = "kernel",
         n_components: int | None = None,
         tol: float = 1e-6,
         weight_bound: float = 100.0,
-        psd: str = "error",
-        missing: str = "error",
+        psd: Psd = "error",
+        missing: Missing = "error",
         verbose: int = 0,
     ) -> None:
         self.views = views
@@ -164,7 +166,7 @@ class KernelAlignment(KernelTransformer, KernelModel):
         self.verbose = verbose
 
     @fit_method
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> KernelAlignment:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn the weights.
 
         Parameters
