@@ -11,6 +11,7 @@ import time
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy import sparse
 from sklearn.base import clone
 
 dask = pytest.importorskip("dask")
@@ -223,6 +224,25 @@ def test_partitions_of_outputs_do_not_matter(table, small_chunks):
     whole = MultipleKernelRidge(VIEWS, features="nystroem", **FAST).fit(X, y)
     # Outputs are summed around the mean of all rows, not of the rows drawn.
     assert_allclose(models[0].predict(X), whole.predict(X), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "options", [{"alpha": "learn"}, {"alpha": 0.1, "class_weight": {0: 3.0}}], ids=str
+)
+def test_probabilities_do_not_depend_on_the_container(options, table, small_chunks):
+    """Up to 512 rows, of which none is left out approximately."""
+    X, y = (part[:300] for part in table)
+    X = np.where(np.abs(X) > 0.5, X, 0.0)
+    views = [("left", "linear", [0, 1, 2]), ("right", "linear", [3, 4, 5])]
+    model = MultipleKernelFDA(views, features="exact", norm=1, cv=None, **options)
+    containers = [X, sparse.csr_array(X), da.from_array(X, chunks=(70, 6))]
+    dense, *others = (clone(model).fit(rows, y) for rows in containers)
+    assert dense.features_.representation == "kernels"
+    for other in others:
+        assert other.features_.representation == "moments"
+        assert_allclose(other.transform(X), dense.transform(X), atol=1e-9)
+        assert_allclose(other.predict_proba(X), dense.predict_proba(X), atol=1e-9)
+        assert other.loo_score_ == pytest.approx(dense.loo_score_)
 
 
 def test_sums_of_blocks_are_those_of_the_tree(table, small_chunks, monkeypatch):
