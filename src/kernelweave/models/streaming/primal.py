@@ -10,6 +10,7 @@ import numpy as np
 
 from kernelweave._array import (
     Array,
+    FactorizationError,
     cholesky,
     device,
     from_numpy,
@@ -277,14 +278,15 @@ def _gaussians(
     own, missed = targets[codes], targets[codes] - projected
     about = own * (1.0 + 1.0 / (problem.n_rows - 1)) - widen * missed
     lost = (probe.weights / (problem.total - probe.weights))[:, None]
-    room = 1.0 - probe.weights * (
-        1.0 / problem.total + _leverages(solved, kernel_map, probe.views)
-    )
+    try:
+        leverages = _leverages(solved, kernel_map, probe.views)
+        room = 1.0 - probe.weights * (1.0 / problem.total + leverages)
+    except FactorizationError:  # alpha is within rounding of zero
+        room = np.full(len(codes), 1.0 / widen)
     held_out = own * (1.0 + lost) - missed / np.maximum(room, LEAST_ROOM)[:, None]
     share = (codes[:, None] == np.arange(k)) * probe.weights[:, None]  # (q, k)
-    means += (
-        share.T @ (held_out - about) / np.maximum(share.sum(axis=0), 1e-300)[:, None]
-    )
+    seen = np.maximum(np.sum(share, axis=0), 1e-300)[:, None]
+    means += share.T @ (held_out - about) / seen
     classes = HeldOutClasses(
         counts, counts[:, None] * means, targets, moments.sizes > 1
     )
