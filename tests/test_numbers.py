@@ -30,6 +30,7 @@ from kernelweave import (
 )
 from kernelweave._memory import CHUNK_ENTRIES
 from kernelweave.kernels import RBF, Polynomial
+from kernelweave.kernels.features.recipe import far_origin
 
 ESTIMATORS = kinds(
     KernelFDA,
@@ -177,6 +178,68 @@ def test_variances_come_with_the_kernel_as_it_is_computed():
     for mean, variance in found[1:]:
         assert_close(mean, found[0][0])
         assert_close(variance, found[0][1])
+
+
+@pytest.mark.parametrize("features", ["exact", "nystroem"])
+@pytest.mark.parametrize("dtype, offset", [("float64", 1e9), ("float32", 2e3)])
+def test_sparse_columns_far_from_zero(features, dtype, offset):
+    X, new, _, labels = table()
+    options = {"features": features, "n_features": 8, "cv": None}
+    found = []
+    for shift in (0.0, offset):
+        rows, others = (
+            sparse.csr_array((part + shift * np.array([1, 0, 0, 1])).astype(dtype))
+            for part in (X, new)
+        )
+        model = MultipleKernelFDA(VIEWS["linear"], **options).fit(rows, labels[:40])
+        found.append(outputs(model, others))
+    assert_close(found[1], found[0], 1e-6 if dtype == "float64" else 1e-2)
+
+
+def test_columns_with_many_zeros_are_not_moved():
+    """However large their other entries are, so that sparse rows stay sparse."""
+    X = np.random.default_rng(0).normal([0.0, 1e6, 1e6], size=(200, 3))
+    X[:2, 1] = 0.0  # one row in a hundred
+    assert_array_equal(far_origin(X) != 0, [False, False, True])
+    assert_allclose(far_origin(1e300 * X / 1e6)[2], 1e300 * X[:, 2].mean() / 1e6)
+
+
+# Digits that centring cancels ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("share", [1e-6, 1e-10])
+@pytest.mark.parametrize(
+    "make",
+    [
+        functools.partial(MultipleKernelFDA, norm=1, alpha=0.1, cv=None),
+        functools.partial(MultipleKernelFDA, norm=2, alpha="learn", cv=None),
+        functools.partial(MultipleKernelRidge, norm=1, alpha=0.1, cv=None),
+        functools.partial(MultipleKernelSVC, margin="l1"),
+        functools.partial(MultipleKernelSVC, margin="l2", C=10.0),
+    ],
+    ids=str,
+)
+def test_the_bounds_allow_for_digits_lost_in_centring(make, share):
+    """``1 + e K`` is the same kernel, rounded to 16 digits of which few are left."""
+    X, _, _, labels = table()
+    K = np.stack([RBF(0.3)(X[:, :2]), RBF(0.3)(X[:, 2:])], axis=-1)
+    exact = make("precomputed").fit(K, labels[:40]).certificate_
+    assert not any("digits" in remark for remark in exact.remarks)
+    found = make("precomputed").fit(1.0 + share * K, labels[:40]).certificate_
+    assert found.lower_bound < exact.lower_bound <= exact.value < found.value
+    assert 1e-16 / share < found.gap < 1e-11 / share
+    digits = round(-np.log10(share))
+    assert f"centring cancelled {digits} of the 16 digits" in found.remarks[0]
+    assert found.status.endswith(f"digits lost in centring widen it to {found.gap:.1e}")
+
+
+def test_a_kernel_that_lost_digits_is_still_a_kernel():
+    X, new, _, labels = table()
+    K, cross = (RBF(0.3)(rows, X) for rows in (X, new))
+    expected = outputs(KernelFDA("precomputed", cv=None).fit(K, labels[:40]), cross)
+    model = KernelFDA("precomputed", cv=None).fit(1e12 + K, labels[:40])
+    assert_close(outputs(model, 1e12 + cross), expected, 1e-2)
+    assert any("cancelled 12 of the 16" in text for text in model.kernel_map_.remarks)
 
 
 # Any size -----------------------------------------------------------------------------

@@ -11,14 +11,18 @@ import time
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy import sparse
 from sklearn.base import clone
 
+dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
 pd = pytest.importorskip("pandas")
 
 from kernelweave import MultipleKernelFDA, MultipleKernelRidge  # noqa: E402
 from kernelweave.exceptions import MemoryRefusedError  # noqa: E402
-from kernelweave.kernels import RBF  # noqa: E402
+from kernelweave.kernels import RBF, moments  # noqa: E402
+from kernelweave.models.streaming import dask as dask_module  # noqa: E402
+from kernelweave.models.streaming import intake  # noqa: E402
 
 # Dask and related packages warn about each other's upcoming changes.
 pytestmark = [
@@ -154,6 +158,111 @@ def test_bad_partitions(model, chunked, table):
         clone(model).fit(dX, np.zeros(600, int))
 
 
+# Partitions ---------------------------------------------------------------------------
+
+FAST = {"n_features": 10, "norm": 1, "cv": None}
+
+
+@pytest.fixture
+def small_chunks(monkeypatch):
+    """600 rows are 19 chunks in 3 blocks, and 100 of them fix the features."""
+    monkeypatch.setitem(moments.CHUNK_ROWS, "cpu", 32)
+    monkeypatch.setattr(intake, "SAMPLE_ROWS", 100)
+    with dask.config.set(scheduler="synchronous"):
+        yield
+
+
+def divided(X, y):
+    """The same rows in partitions of several kinds, some of unknown length."""
+    frame = pd.DataFrame(X, columns=list("abcdef"))
+    dd = pytest.importorskip("dask.dataframe")
+    rows = da.from_array(X, chunks=(90, 6))
+    labels = da.from_array(y, chunks=90)
+    everywhere = da.ones(len(X), chunks=90, dtype=bool)
+    return [
+        (da.from_array(X, chunks=(len(X), 6)), y),
+        (da.from_array(X, chunks=((1, 0, 99, len(X) - 100), 6)), y),
+        (rows[everywhere], labels[everywhere]),
+        (dd.from_pandas(frame.assign(y=y), npartitions=4), "y"),
+    ]
+
+
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names")
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"alpha": "cv", "class_weight": {0: 3.0}},
+        {"features": "random", "n_features": 100},  # more features than rows
+    ],
+    ids=str,
+)
+def test_partitions_do_not_matter(options, table, small_chunks):
+    kind = "rows" if "features" in options else "moments"
+    X, y = (part[: 150 if kind == "rows" else 600] for part in table)
+    options = {"features": "nystroem", **FAST, **options}
+    expected = MultipleKernelFDA(VIEWS, **options).fit(X, y)
+    assert expected.features_.representation == kind
+    for rows, targets in divided(X, y):
+        found = MultipleKernelFDA(VIEWS, **options).fit(rows, targets)
+        assert np.array_equal(found.kernel_weights_, expected.kernel_weights_)
+        assert np.array_equal(found.feature_coef_, expected.feature_coef_)
+        assert np.array_equal(found.predict_proba(X), expected.predict_proba(X))
+        assert found.features_.representation == kind
+
+
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names")
+def test_partitions_of_outputs_do_not_matter(table, small_chunks):
+    X, _ = table
+    y = X[:, 0] + X[:, 4] ** 2 + 1e3
+    models = [
+        MultipleKernelRidge(VIEWS, **FAST).fit(rows, targets)
+        for rows, targets in divided(X, y)
+    ]
+    for other in models[1:]:
+        assert np.array_equal(other.feature_coef_, models[0].feature_coef_)
+    whole = MultipleKernelRidge(VIEWS, features="nystroem", **FAST).fit(X, y)
+    # Outputs are summed around the mean of all rows, not of the rows drawn.
+    assert_allclose(models[0].predict(X), whole.predict(X), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "options", [{"alpha": "learn"}, {"alpha": 0.1, "class_weight": {0: 3.0}}], ids=str
+)
+def test_probabilities_do_not_depend_on_the_container(options, table, small_chunks):
+    """Up to 512 rows, of which none is left out approximately."""
+    X, y = (part[:300] for part in table)
+    X = np.where(np.abs(X) > 0.5, X, 0.0)
+    views = [("left", "linear", [0, 1, 2]), ("right", "linear", [3, 4, 5])]
+    model = MultipleKernelFDA(views, features="exact", norm=1, cv=None, **options)
+    containers = [X, sparse.csr_array(X), da.from_array(X, chunks=(70, 6))]
+    dense, *others = (clone(model).fit(rows, y) for rows in containers)
+    assert dense.features_.representation == "kernels"
+    for other in others:
+        assert other.features_.representation == "moments"
+        assert_allclose(other.transform(X), dense.transform(X), atol=1e-9)
+        assert_allclose(other.predict_proba(X), dense.predict_proba(X), atol=1e-9)
+        assert other.loo_score_ == pytest.approx(dense.loo_score_)
+
+
+def test_sums_of_blocks_are_those_of_the_tree(table, small_chunks, monkeypatch):
+    X, y = table
+    rows = da.from_array(X, chunks=(250, 6))
+    expected = MultipleKernelFDA(VIEWS, **FAST).fit(rows, y)
+    monkeypatch.setattr(dask_module, "MOST_BLOCKS", 1)
+    found = MultipleKernelFDA(VIEWS, **FAST).fit(rows, y)
+    assert np.array_equal(found.feature_coef_, expected.feature_coef_)
+
+
+def test_partitions_of_different_lengths_are_refused(table, small_chunks):
+    X, y = table
+    rows, labels = (da.from_array(part, chunks=200) for part in (X[:, :3], y))
+    some = da.from_array(np.arange(600) != 7, chunks=200)
+    views = [("a", "linear", [0, 1, 2])]
+    with pytest.raises(ValueError, match="partition 0 of X has 200 rows, but 199"):
+        MultipleKernelFDA(views, **FAST).fit(rows, labels[some])
+
+
 @contextlib.contextmanager
 def workers(number, **settings):
     """A client with this many workers; with ``processes`` each has a nanny."""
@@ -228,7 +337,7 @@ def test_a_killed_worker_changes_nothing(client, reference, model, chunked):
 
 
 def test_workers_with_too_little_memory_are_not_tried(client, chunked):
-    model = MultipleKernelFDA(VIEWS, features="random", n_features=2500)
+    model = MultipleKernelFDA(VIEWS, features="random", n_features=2500, alpha="cv")
     with pytest.raises(MemoryRefusedError, match="smallest has a memory limit"):
         model.fit(*chunked)
 

@@ -199,6 +199,12 @@ def problem_of(estimator: Any, X: Any, y: Any, caller: str) -> WeightProblem:
     return problem
 
 
+def _is_provisional(model: Any) -> bool:
+    """Whether weights were learned at another alpha than the model's."""
+    within = getattr(model, "scatter", "total") == "within"
+    return within and bool(model.alpha == "loo")
+
+
 def _refuse_other_models(model: Any, caller: str) -> None:
     """Refuse models whose weights are not the solution of a convex problem."""
     owner = type(model).__name__
@@ -226,7 +232,7 @@ def _refuse_other_models(model: Any, caller: str) -> None:
         )
     elif getattr(model, "signed", False):
         why = "signed=True: weights of both signs are no shares; use signed=False"
-    elif getattr(model, "scatter", "total") == "within" and model.alpha == "loo":
+    elif _is_provisional(model):
         why = (
             "with scatter='within' and alpha='loo' the weights were learned at a "
             f"provisional alpha; fit with alpha={model.alpha_:.3g}, for example"

@@ -33,7 +33,7 @@ NOISE = 1e-2
 
 
 def ensure_psd(
-    gram: Array, name: str, policy: Literal["error", "clip"]
+    gram: Array, name: str, policy: Literal["error", "clip"], error: float = 0.0
 ) -> tuple[Array | None, str | None]:
     """Make a centred kernel of trace n positive semidefinite, in place.
 
@@ -48,6 +48,8 @@ def ensure_psd(
         Its name in messages.
     policy : {"error", "clip"}
         What to do with negative eigenvalues beyond rounding.
+    error : float, default=0.0
+        Bound on the errors of the eigenvalues, if more digits were lost than usual.
 
     Returns
     -------
@@ -63,7 +65,7 @@ def ensure_psd(
         return None, None
     values, vectors = spectrum
     lowest = float(values[0])
-    if lowest >= -max(INDEFINITE, 10 * rounding) * n:
+    if lowest >= -max(max(INDEFINITE, 10 * rounding) * n, error):
         add_to_diagonal(gram, -lowest)
         return None, (
             f"{name} has the eigenvalue {lowest:.1e} at trace {n}, within rounding of "

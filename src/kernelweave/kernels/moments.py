@@ -57,12 +57,30 @@ class FixedTree:
     def total(self, last: Any = None) -> Any:
         """The sum of all parts, with ``last`` as one more that is not kept."""
         total = self._group if last is None else _add(self._group, last)
-        for level in self._levels:
-            if level is not None:
-                total = level if total is None else _add(level, total)
+        total = _collect(self._levels, total)
         if total is None:
             raise ValueError("there is nothing to sum: no rows have been seen")
         return total
+
+
+def sum_blocks(blocks: list[Any], rest: Any = None) -> Any:
+    """The sum of a :class:`FixedTree`, in the same order, from sums of its subtrees.
+
+    Parameters
+    ----------
+    blocks : list
+        The sums of ``8 * 2**k`` consecutive parts each, for some k >= 0.
+    rest : object, optional
+        The sum of the parts that follow, which are fewer.
+    """
+    return _collect(functools.reduce(_carry, blocks, ()), rest)
+
+
+def _collect(levels: tuple[Any, ...], total: Any) -> Any:
+    for level in levels:
+        if level is not None:
+            total = level if total is None else _add(level, total)
+    return total
 
 
 def _add(a: Any, b: Any) -> Any:
@@ -277,7 +295,7 @@ class ChunkRecipe:
         rows[:, 0] = 1.0
         rows[:, 1:head] = from_numpy(target, like)
         recipe.write(views, rows[:, head:], dense)
-        if self.offset is not None:
+        if self.offset is not None and dense:
             blocks = [self.offset[recipe.blocks[i]] for i in dense]
             rows[:, head:] -= from_numpy(np.concatenate(blocks), like)[None, :]
         if root is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -13,8 +13,11 @@ from kernelweave.kernels.banks.spectral import feature_coefficients
 from kernelweave.models.shared.base import (
     KernelModel,
     KernelTransformer,
+    Missing,
     Progress,
+    Psd,
     fit_method,
+    of_rows,
 )
 from kernelweave.models.shared.inputs import (
     as_outputs,
@@ -139,15 +142,15 @@ class KernelAlignment(KernelTransformer, KernelModel):
         self,
         views: Any = None,
         *,
-        method: str = "joint",
+        method: Literal["joint", "independent"] = "joint",
         centred: bool = True,
         signed: bool = False,
-        output: str = "kernel",
+        output: Literal["kernel", "features"] = "kernel",
         n_components: int | None = None,
         tol: float = 1e-6,
         weight_bound: float = 100.0,
-        psd: str = "error",
-        missing: str = "error",
+        psd: Psd = "error",
+        missing: Missing = "error",
         verbose: int = 0,
     ) -> None:
         self.views = views
@@ -163,7 +166,7 @@ class KernelAlignment(KernelTransformer, KernelModel):
         self.verbose = verbose
 
     @fit_method
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> KernelAlignment:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn the weights.
 
         Parameters
@@ -271,6 +274,7 @@ class KernelAlignment(KernelTransformer, KernelModel):
             return int(self.components_.shape[1])
         return self.kernel_map_.source.n_samples
 
+    @of_rows
     def transform(self, X: Any) -> Array:
         """The combined kernel between rows and training rows, or their features.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -13,7 +13,9 @@ from kernelweave.fits.ridge import RowDesign, reduced_class_target
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.models.shared.base import (
     KernelDiscriminant,
+    Missing,
     Progress,
+    Psd,
     fit_discriminant,
     fit_method,
 )
@@ -145,13 +147,13 @@ class KernelFDA(KernelDiscriminant):
         self,
         views: Any = None,
         *,
-        alpha: float | str = "loo",
+        alpha: float | Literal["loo"] = "loo",
         class_weight: Any = None,
         priors: Any = None,
         interactions: bool = False,
         cv: Any = 5,
-        psd: str = "error",
-        missing: str = "error",
+        psd: Psd = "error",
+        missing: Missing = "error",
         verbose: int = 0,
     ) -> None:
         self.views = views
@@ -167,7 +169,7 @@ class KernelFDA(KernelDiscriminant):
     @fit_method
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
-    ) -> KernelFDA:
+    ) -> Self:
         """Learn from rows and labels.
 
         Parameters

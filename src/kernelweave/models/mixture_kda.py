@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import isfinite
-from typing import Any
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -14,7 +14,14 @@ from kernelweave.kernels.spec import warn_twins
 from kernelweave.models.mixture.experts import ViewMaps, ask_experts
 from kernelweave.models.mixture.projection import MixtureProjector, posterior_weights
 from kernelweave.models.mixture.weights import Mixture, learn_weights
-from kernelweave.models.shared.base import KernelDiscriminant, Progress, fit_method
+from kernelweave.models.shared.base import (
+    KernelDiscriminant,
+    Missing,
+    Progress,
+    Psd,
+    fit_method,
+    of_rows,
+)
 from kernelweave.models.shared.inputs import (
     RowMap,
     check_parameters,
@@ -166,17 +173,17 @@ class MixtureKDA(KernelDiscriminant):
         self,
         views: Any = None,
         *,
-        weights: str = "per_class",
+        weights: Literal["per_class", "shared", "uniform", "stacking"] = "per_class",
         concentration: float = 0.1,
-        projection: str = "prior",
-        noise: float | str = "loo",
-        likelihood: str = "gaussian",
+        projection: Literal["prior", "posterior"] = "prior",
+        noise: float | Literal["loo", "ml", "em"] = "loo",
+        likelihood: Literal["gaussian", "student", "tprocess"] = "gaussian",
         dof: float = 4.0,
-        missing: str = "error",
-        solver: str = "auto",
+        missing: Missing = "error",
+        solver: Literal["auto", "newton", "em"] = "auto",
         tol: float = 1e-6,
         max_iter: int | None = None,
-        psd: str = "error",
+        psd: Psd = "error",
         verbose: int = 0,
     ) -> None:
         self.views = views
@@ -194,7 +201,7 @@ class MixtureKDA(KernelDiscriminant):
         self.verbose = verbose
 
     @fit_method
-    def fit(self, X: Any, y: Any) -> MixtureKDA:
+    def fit(self, X: Any, y: Any) -> Self:
         """Learn from rows and labels.
 
         Parameters
@@ -305,6 +312,7 @@ class MixtureKDA(KernelDiscriminant):
         data = self._rows(X, method)
         return self._projector.project_each(data, self.projection == "posterior")
 
+    @of_rows
     def kernel(self, X: Any, Z: Any = None) -> Array:
         """The learned kernel ``z(x)' z(z)``, linear in the projections.
 
@@ -322,6 +330,7 @@ class MixtureKDA(KernelDiscriminant):
         """
         return self._inner_products(X, Z)
 
+    @of_rows
     def sample_weights(
         self, X: Any, *, projection: str | None = None, per_class: bool = False
     ) -> Array:

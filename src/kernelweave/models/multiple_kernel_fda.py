@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal, Self
 
 import numpy as np
-from sklearn.utils.metaestimators import available_if
 
 from kernelweave._array import Array, from_numpy
 from kernelweave.criteria.fisher import BlockFisher, Fisher, WithinFisher
@@ -19,8 +18,12 @@ from kernelweave.fits.ridge import (
 )
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.models.shared.base import (
+    FisherSolver,
     KernelDiscriminant,
+    Missing,
     Progress,
+    Psd,
+    available,
     fit_discriminant,
     fit_method,
 )
@@ -238,21 +241,21 @@ class MultipleKernelFDA(KernelDiscriminant):
         self,
         views: Any = None,
         *,
-        norm: float | str = "loo",
-        alpha: float | str = "loo",
-        objective: str = "fisher",
-        interactions: bool | str = False,
-        scatter: str = "total",
-        formulation: str = "exact",
+        norm: float | Literal["loo"] = "loo",
+        alpha: float | Literal["learn", "loo", "cv"] = "loo",
+        objective: Literal["fisher", "loo"] = "fisher",
+        interactions: bool | Literal["auto"] = False,
+        scatter: Literal["total", "within"] = "total",
+        formulation: Literal["exact", "block"] = "exact",
         class_weight: Any = None,
         priors: Any = None,
         cv: Any = 5,
-        solver: str = "auto",
+        solver: FisherSolver = "auto",
         tol: float = 1e-6,
         max_iter: int | None = None,
-        psd: str = "error",
-        missing: str = "error",
-        features: str = "auto",
+        psd: Psd = "error",
+        missing: Missing = "error",
+        features: Literal["auto", "exact", "nystroem", "random"] = "auto",
         n_features: int = 200,
         device: str | None = None,
         random_state: Any = 0,
@@ -282,7 +285,7 @@ class MultipleKernelFDA(KernelDiscriminant):
     @fit_method
     def fit(
         self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None
-    ) -> MultipleKernelFDA:
+    ) -> Self:
         """Learn from rows and labels.
 
         Parameters
@@ -315,7 +318,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         progress.end()
         return self
 
-    @available_if(lambda self: not is_precomputed(self.views) and not refused(self))
+    @available(lambda self: not is_precomputed(self.views) and not refused(self))
     @fit_method
     def partial_fit(
         self,
@@ -324,7 +327,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         classes: Any = None,
         solve: bool = True,
         sample_weight: Any = None,
-    ) -> MultipleKernelFDA:
+    ) -> Self:
         """Learn from more rows, or again from those of earlier calls.
 
         The first call fixes kernel parameters, landmarks and scalings from its rows;

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal, Self
 
 import numpy as np
-from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
-from sklearn.utils.metaestimators import available_if
 
 from kernelweave._array import (
     Array,
@@ -19,10 +17,20 @@ from kernelweave._array import (
     to_numpy,
     units_of,
 )
+from kernelweave._sklearn import RegressorMixin
 from kernelweave.criteria.fisher import Fisher
 from kernelweave.fits.ridge import RowDesign, output_frame
 from kernelweave.kernels.banks.dense import DenseBank
-from kernelweave.models.shared.base import KernelModel, Progress, fit_method, lazily
+from kernelweave.models.shared.base import (
+    FisherSolver,
+    KernelModel,
+    Missing,
+    Progress,
+    Psd,
+    available,
+    fit_method,
+    lazily,
+)
 from kernelweave.models.shared.inputs import read_options
 from kernelweave.models.shared.learner import (
     FOLD_TOLERANCE,
@@ -185,17 +193,17 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
         self,
         views: Any = None,
         *,
-        norm: float | str = "loo",
-        alpha: float | str = "loo",
-        objective: str = "fisher",
-        interactions: bool | str = False,
+        norm: float | Literal["loo"] = "loo",
+        alpha: float | Literal["learn", "loo", "cv"] = "loo",
+        objective: Literal["fisher", "loo"] = "fisher",
+        interactions: bool | Literal["auto"] = False,
         cv: Any = 5,
-        solver: str = "auto",
+        solver: FisherSolver = "auto",
         tol: float = 1e-6,
         max_iter: int | None = None,
-        psd: str = "error",
-        missing: str = "error",
-        features: str = "auto",
+        psd: Psd = "error",
+        missing: Missing = "error",
+        features: Literal["auto", "exact", "nystroem", "random"] = "auto",
         n_features: int = 200,
         device: str | None = None,
         random_state: Any = 0,
@@ -221,7 +229,7 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
     @fit_method
     def fit(
         self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None
-    ) -> MultipleKernelRidge:
+    ) -> Self:
         """Learn from rows and targets.
 
         Parameters
@@ -253,7 +261,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         progress.end()
         return self
 
-    @available_if(lambda self: not is_precomputed(self.views) and not refused(self))
+    @available(lambda self: not is_precomputed(self.views) and not refused(self))
     @fit_method
     def partial_fit(
         self,
@@ -262,7 +270,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         classes: Any = None,
         solve: bool = True,
         sample_weight: Any = None,
-    ) -> MultipleKernelRidge:
+    ) -> Self:
         """Learn from more rows, or again from those of earlier calls.
 
         See :meth:`MultipleKernelFDA.partial_fit`.

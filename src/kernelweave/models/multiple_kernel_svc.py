@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, Self
 
 from kernelweave.fits.ridge import signs_of_codes
-from kernelweave.models.shared.base import Progress, fit_method
+from kernelweave.models.shared.base import Missing, Progress, Psd, fit_method
 from kernelweave.models.shared.inputs import (
     map_rows,
     one_of,
@@ -15,6 +15,7 @@ from kernelweave.models.shared.inputs import (
 )
 from kernelweave.models.shared.margin import (
     MarginClassifier,
+    MarginSolver,
     check_margin_parameters,
     learn_margin,
 )
@@ -146,19 +147,19 @@ class MultipleKernelSVC(MarginClassifier):
         self,
         views: Any = None,
         *,
-        margin: str = "l1",
-        C: float | str = 1.0,
+        margin: Literal["l1", "l2", "hard"] = "l1",
+        C: float | Literal["learn"] = 1.0,
         norm: float = 1,
         signed: bool = False,
-        weights: str = "shared",
+        weights: Literal["shared", "per_class"] = "shared",
         class_weight: Any = None,
-        solver: str = "auto",
+        solver: MarginSolver = "auto",
         tol: float = 1e-5,
         max_iter: int | None = None,
         weight_bound: float = 100.0,
         interactions: bool = False,
-        psd: str = "error",
-        missing: str = "error",
+        psd: Psd = "error",
+        missing: Missing = "error",
         verbose: int = 0,
     ) -> None:
         self.views = views
@@ -178,7 +179,7 @@ class MultipleKernelSVC(MarginClassifier):
         self.verbose = verbose
 
     @fit_method
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> MultipleKernelSVC:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn from rows and labels.
 
         Parameters

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -11,7 +11,14 @@ from kernelweave._memory import numbered
 from kernelweave.fits.gaussians import ClassGaussians
 from kernelweave.fits.predictive import Expert, PredictivePath, choose_noise
 from kernelweave.fits.ridge import class_target
-from kernelweave.models.shared.base import KernelDiscriminant, Progress, fit_method
+from kernelweave.models.shared.base import (
+    KernelDiscriminant,
+    Missing,
+    Progress,
+    Psd,
+    fit_method,
+    of_rows,
+)
 from kernelweave.models.shared.inputs import (
     check_parameters,
     encode_labels,
@@ -123,10 +130,10 @@ class ProbabilisticKDA(KernelDiscriminant):
         self,
         views: Any = None,
         *,
-        noise: float | str = "loo",
-        amplitude: str = "profile",
-        psd: str = "error",
-        missing: str = "error",
+        noise: float | Literal["loo", "ml"] = "loo",
+        amplitude: Literal["profile", "unit"] = "profile",
+        psd: Psd = "error",
+        missing: Missing = "error",
         verbose: int = 0,
     ) -> None:
         self.views = views
@@ -137,7 +144,7 @@ class ProbabilisticKDA(KernelDiscriminant):
         self.verbose = verbose
 
     @fit_method
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> ProbabilisticKDA:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn from rows and labels.
 
         Parameters
@@ -200,6 +207,7 @@ class ProbabilisticKDA(KernelDiscriminant):
         mean, variance = self._distribution(X, method)
         return self._where_known(self.gaussians_.log_joint(mean, variance), mean)
 
+    @of_rows
     def predict_distribution(self, X: Any, diagonal: Any = None) -> tuple[Array, Array]:
         """Mean and variance of the class coordinates of rows.
 

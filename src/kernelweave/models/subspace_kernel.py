@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -16,10 +16,14 @@ from kernelweave.fits.ridge import RowDesign
 from kernelweave.fits.subspace import RegularizedKernel, Subspace, decorrelated
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.models.shared.base import (
+    FisherSolver,
     KernelModel,
     KernelTransformer,
+    Missing,
     Progress,
+    Psd,
     fit_method,
+    of_rows,
 )
 from kernelweave.models.shared.inputs import (
     Rule,
@@ -186,16 +190,16 @@ callable, default="normalized"
         views: Any = None,
         *,
         n_components: int | None = None,
-        method: str = "hsic",
+        method: Literal["hsic", "alignment"] = "hsic",
         uncorrelated: bool = False,
         label_kernel: Any = "normalized",
-        norm: float | str = "loo",
-        alpha: float | str = "loo",
-        solver: str = "auto",
+        norm: float | Literal["loo"] = "loo",
+        alpha: float | Literal["learn", "loo"] = "loo",
+        solver: FisherSolver = "auto",
         tol: float = 1e-6,
         max_iter: int | None = None,
-        psd: str = "error",
-        missing: str = "error",
+        psd: Psd = "error",
+        missing: Missing = "error",
         verbose: int = 0,
     ) -> None:
         self.views = views
@@ -213,7 +217,7 @@ callable, default="normalized"
         self.verbose = verbose
 
     @fit_method
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SubspaceKernel:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn the subspace, and the weights of the kernels.
 
         Parameters
@@ -337,6 +341,7 @@ callable, default="normalized"
         """The subspace kernel between the training rows, (n, n)."""
         return self.embedding_ @ self.embedding_.T
 
+    @of_rows
     def transform(self, X: Any) -> Array:
         """Features of rows, the most dependent on the labels first.
 
@@ -352,6 +357,7 @@ callable, default="normalized"
         """
         return self._predict_target(X, "transform")
 
+    @of_rows
     def kernel(self, X: Any, Z: Any = None) -> Array:
         """The subspace kernel between rows.
 

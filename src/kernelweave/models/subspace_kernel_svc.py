@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal, Self
 
 import numpy as np
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from kernelweave._array import Array, dot, from_numpy, namespace, to_numpy
+from kernelweave._sklearn import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from kernelweave.criteria.margin import PlainSubspaceMargin, SubspaceMargin
 from kernelweave.fits.ridge import LooPath, signs_of_codes
 from kernelweave.fits.subspace import RegularizedKernel, SubspaceSVM, label_factor
 from kernelweave.kernels.banks.dense import DenseBank
-from kernelweave.models.shared.base import Progress, all_or_nothing, fit_method
+from kernelweave.models.shared.base import (
+    Missing,
+    Progress,
+    Psd,
+    all_or_nothing,
+    fit_method,
+    of_rows,
+)
 from kernelweave.models.shared.inputs import (
     check_parameters,
     one_of,
@@ -160,13 +167,13 @@ class SubspaceKernelSVC(
         n_components: int | None = None,
         uncorrelated: bool = True,
         C: float = 1.0,
-        alpha: float | str = "auto",
+        alpha: float | Literal["loo", "auto"] = "auto",
         norm: float = 1,
-        solver: str = "auto",
+        solver: Literal["auto", "newton", "closed_form", "cutting_plane"] = "auto",
         tol: float = 1e-6,
         max_iter: int | None = None,
-        psd: str = "error",
-        missing: str = "error",
+        psd: Psd = "error",
+        missing: Missing = "error",
         verbose: int = 0,
     ) -> None:
         self.views = views
@@ -183,7 +190,7 @@ class SubspaceKernelSVC(
         self.verbose = verbose
 
     @fit_method
-    def fit(self, X: Any, y: Any) -> SubspaceKernelSVC:
+    def fit(self, X: Any, y: Any) -> Self:
         """Learn from rows and labels.
 
         Parameters
@@ -341,6 +348,7 @@ class SubspaceKernelSVC(
     def _n_features_out(self) -> int:
         return self.n_components_
 
+    @of_rows
     def transform(self, X: Any) -> Array:
         """Features of rows in the learned subspace, the largest weight first.
 

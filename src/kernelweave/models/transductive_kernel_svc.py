@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from numbers import Number
-from typing import Any
+from typing import Any, Literal, Self
 
 import numpy as np
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from kernelweave._array import Array, from_numpy, namespace, to_numpy
 from kernelweave.fits.ridge import signs_of_codes
-from kernelweave.models.shared.base import Progress, fit_method
+from kernelweave.models.shared.base import Missing, Progress, Psd, fit_method
 from kernelweave.models.shared.inputs import (
     map_rows,
     read_classes,
@@ -20,6 +20,7 @@ from kernelweave.models.shared.inputs import (
 )
 from kernelweave.models.shared.margin import (
     MarginClassifier,
+    MarginSolver,
     check_margin_parameters,
     learn_margin,
 )
@@ -135,17 +136,17 @@ class TransductiveKernelSVC(MarginClassifier):
         self,
         views: Any = None,
         *,
-        margin: str = "l1",
-        C: float | str = 1.0,
+        margin: Literal["l1", "l2", "hard"] = "l1",
+        C: float | Literal["learn"] = 1.0,
         signed: bool = True,
         norm: float = 1,
         class_weight: Any = None,
-        solver: str = "auto",
+        solver: MarginSolver = "auto",
         tol: float = 1e-5,
         max_iter: int | None = None,
         weight_bound: float = 100.0,
-        psd: str = "error",
-        missing: str = "error",
+        psd: Psd = "error",
+        missing: Missing = "error",
         verbose: int = 0,
     ) -> None:
         self.views = views
@@ -163,7 +164,7 @@ class TransductiveKernelSVC(MarginClassifier):
         self.verbose = verbose
 
     @fit_method
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> TransductiveKernelSVC:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn from all rows and the labels of some.
 
         Parameters

@@ -28,7 +28,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from sklearn.metrics.pairwise import rbf_kernel
@@ -91,15 +91,18 @@ def measured(model: Any, split: Split) -> dict[str, float]:
 
 
 def fisher(
-    split: Split, learn: bool = True, scatter: str = "total", formulation: str = "exact"
+    split: Split,
+    learn: bool = True,
+    scatter: Literal["total", "within"] = "total",
+    formulation: Literal["exact", "block"] = "exact",
 ) -> dict[str, float]:
     """SDP_theta (16), (34), (37); with lambda learned (40), (41); and SDP_Kim (9)."""
     # kernels have trace m in this library, and trace one in the paper
-    alpha = "learn" if learn else LAMBDA * len(split.y_train)
+    alpha = LAMBDA * len(split.y_train)
     model = MultipleKernelFDA(
         gaussians(split),
         norm=1,
-        alpha=alpha,
+        alpha="learn" if learn else alpha,
         scatter=scatter,
         formulation=formulation,
         cv=None,
@@ -107,7 +110,11 @@ def fisher(
     return measured(model, split)
 
 
-def margin(split: Split, loss: str = "l1", C: float | str = PRICE) -> dict[str, float]:
+def margin(
+    split: Split,
+    loss: Literal["l1", "l2"] = "l1",
+    C: float | Literal["learn"] = PRICE,
+) -> dict[str, float]:
     """SM1, SM2 and SM2_C: support vector machines with learned kernels."""
     return measured(MultipleKernelSVC(gaussians(split), margin=loss, C=C), split)
 

@@ -245,13 +245,24 @@ class Certificate:
     remarks: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, solution: Solution, problem: str) -> Certificate:
-        """The certificate of a convex problem."""
+    def of(cls, solution: Solution, problem: str, error: float = 0.0) -> Certificate:
+        """The certificate of a convex problem.
+
+        ``error`` bounds the relative change of the value due to digits that the kernels
+        had lost: it widens the bounds.
+        """
+        value, lower = solution.value, solution.lower_bound
+        gap, status = solution.gap, solution.status
+        if error > 0:
+            shift = error * abs(value)
+            value, lower = value + shift, lower - shift
+            gap = relative_gap(value, lower)
+            status += f"; digits lost in centring widen it to {gap:.1e}"
         return cls(
-            value=solution.value,
-            lower_bound=solution.lower_bound,
-            gap=solution.gap,
-            status=solution.status,
+            value=value,
+            lower_bound=lower,
+            gap=gap,
+            status=status,
             converged=solution.converged,
             problem=problem,
             remarks=solution.remarks,
@@ -272,6 +283,26 @@ class Certificate:
             lines.append(f"  stationarity   {self.stationarity:.2e} relative")
         lines += [f"  note: {remark}" for remark in self.remarks]
         return "\n".join(lines)
+
+
+def error_of_value(bank: object, weights: np.ndarray, slope: float) -> float:
+    """Relative error ``slope sum_i w_i e_i`` of a value, from errors e of the kernels.
+
+    The value ``max_a [linear(a) - sum_i w_i a'G_i a]`` changes, to first order, by at
+    most ``|a|^2 sum_i w_i e_i`` if the eigenvalues of the kernels change by up to e.
+
+    Parameters
+    ----------
+    bank : Bank
+        The kernels; ``bank.errors`` (p,) are e, or None.
+    weights : ndarray of shape (p,)
+        w.
+    slope : float
+        ``|a|^2`` relative to the value. For ``tr(H' (alpha I + G)^-1 H)`` it is at most
+        ``1 / alpha``.
+    """
+    errors = getattr(bank, "errors", None)
+    return 0.0 if errors is None else slope * float(np.sum(np.abs(weights) * errors))
 
 
 def reachable_tolerance(tol: float, like: Array) -> float:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
-from typing import Any
+from typing import Any, Self
 
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
+
+from kernelweave._sklearn import BaseEstimator
 
 
 class Parameters(BaseEstimator):
@@ -51,7 +53,7 @@ class ViewsParamsMixin(Parameters):
                 params.update((f"{name}__{k}", v) for k, v in nested_params(kernel))
         return params
 
-    def set_params(self, **params: Any) -> ViewsParamsMixin:
+    def set_params(self, **params: Any) -> Self:
         """Set parameters of the estimator and of the kernels in ``views``.
 
         Parameters

@@ -45,8 +45,14 @@ class Stream:
         """
         if self.n_rows is None or self.n_rows <= size:
             return self.X
-        chosen = rng.choice(self.n_rows, size=size, replace=False)
-        return select_rows(self.X, np.sort(chosen))
+        return select_rows(self.X, draw_rows(self.n_rows, size, rng))
+
+
+def draw_rows(n_rows: int, size: int, rng: np.random.Generator) -> np.ndarray:
+    """Sorted numbers of ``size`` rows of ``n_rows``, or of all if there are fewer."""
+    if n_rows <= size:
+        return np.arange(n_rows)
+    return np.sort(rng.choice(n_rows, size=size, replace=False))
 
 
 def open_stream(X: Any, y: Any, portion: int) -> Stream:

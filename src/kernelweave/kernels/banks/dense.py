@@ -45,6 +45,8 @@ class KernelBank(ABC):
 
     #: Whether a subset of the kernels can be taken without copying n x n matrices.
     is_cheap_to_cut = False
+    #: Bounds (p,) on the errors of the kernels' eigenvalues, if these matter.
+    errors: np.ndarray | None = None
 
     def __init__(
         self,

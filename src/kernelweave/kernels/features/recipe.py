@@ -195,6 +195,8 @@ class FeatureRecipe:
         copy of the rows is made.
     noise : list of float
         Variance of the features of each kernel that is rounding error of its columns.
+    origins : list of ndarrays of shape (d_view,)
+        The means of columns far from zero, and 0 for all others, by view.
     """
 
     def __init__(
@@ -206,11 +208,13 @@ class FeatureRecipe:
         seed: int = 0,
     ) -> None:
         found: list[tuple[int, Kernel, FeatureMap]] = []
+        self.origins: list[np.ndarray] = []
         for number, (view, rows) in enumerate(zip(views, sample, strict=True)):
             dense = _dense(rows)
             check_outliers(view, dense)
             limits = np.finfo(dense.dtype)
             dense = np.ascontiguousarray(dense, dtype=np.float64)
+            self.origins.append(far_origin(dense))
             some = dense[:: -(-len(dense) // SOME_ROWS)]
             for kernel in resolve_kernels(view.kernel, some, view.name, limits.bits):
                 rng = np.random.default_rng([seed, len(found)])
@@ -313,13 +317,19 @@ class FeatureRecipe:
 
         Adding a constant to a feature does not change the centred kernel, so columns
         are standardised by division alone: subtracting the mean would destroy sparsity.
-        The price is that columns far from zero lose digits here, and count as constant
-        if none are left.
+        Only columns far from zero, which are not sparse, are moved, to keep digits.
         """
         scale = np.ones(rows.shape[1])
         for step in self.steps[i]:
             scale *= np.asarray(step.scale_, dtype=np.float64)
-        found = csr_array(rows).multiply(1.0 / scale[None, :]).tocsr()
+        found, origin = csr_array(rows), self.origins[self.view_of[i]]
+        far = np.flatnonzero(origin)
+        if len(far):
+            moved = csr_array(found[:, far].toarray() - origin[None, far])
+            own = (np.arange(len(far)), far)
+            place = csr_array((np.ones(len(far)), own), (len(far), rows.shape[1]))
+            found = found.multiply((origin == 0.0)[None, :]).tocsr() + moved @ place
+        found = found.multiply(1.0 / scale[None, :]).tocsr()
         if found.nnz and not is_square_safe(found.data):
             raise self._out_of_range(i, rows)
         return found
@@ -341,6 +351,23 @@ class FeatureRecipe:
             error = 0.0 if exact else kernel_error(made, apply_steps(steps, rows[v]))
             found.append(MapReport(name, made.how, made.n_features, error))
         return tuple(found)
+
+
+#: A column is far from zero if its mean is this many standard deviations away.
+FAR = 10.0
+
+
+def far_origin(rows: np.ndarray) -> np.ndarray:
+    """Means (d,) of the columns of rows (s, d) that are far from zero, 0 for others.
+
+    With a share z of zeros, a mean is at most ``sqrt((1 - z) / z)`` deviations from
+    zero: a column is that far only if less than 1 % of its entries are zero.
+    """
+    means = column_means(rows)
+    units = np.max(np.abs(rows), axis=0)
+    units = np.where(units > 0, units, 1.0)
+    deviations = np.std(rows / units, axis=0) * units
+    return np.where(np.abs(means) > FAR * deviations, means, 0.0)
 
 
 def kernel_error(made: FeatureMap, rows: np.ndarray) -> float:

@@ -56,6 +56,11 @@ class FeatureKernelMap:
         self.names, self.view_names = recipe.names, recipe.view_names
         self.remarks = warn_constant(self.names, self.view_names, active)
 
+    @property
+    def row_size(self) -> int:
+        """Features of a new row."""
+        return self.recipe.n_features
+
     def spread(self, weights: np.ndarray) -> np.ndarray:
         """Weights of the active kernels as weights of all p, zero where constant."""
         full = np.zeros(len(self.names))

@@ -54,6 +54,8 @@ from kernelweave.kernels.spec import (
 from kernelweave.views.columns import View, some
 from kernelweave.views.missing import take_rows
 
+#: Decimal digits that centring may cancel without remark: ordinary kernels lose fewer.
+LOST_DIGITS = 4
 #: Relative spread up to which the diagonal of a kernel counts as constant.
 CONSTANT_DIAGONAL = 1e-6
 
@@ -296,6 +298,9 @@ class Centering:
         If the kernel was clipped, the projector onto the eigenvectors that were kept.
     shares : array of shape (n,) or None
         ``w / N``; None if all rows count the same.
+    cancelled : float
+        The largest entry on the diagonal, relative to the mean after centring: how many
+        times more the kernel's entries are rounded than those of G.
     """
 
     row_means: Array
@@ -303,6 +308,7 @@ class Centering:
     scale: float
     projector: Array | None = None
     shares: Array | None = None
+    cancelled: float = 1.0
 
     def __call__(self, cross: Array) -> Array:
         """Centre and scale test rows ``cross`` (m, n) against the training rows."""
@@ -359,8 +365,22 @@ def center_in_place(
             return Centering(row_means, grand_mean, 0.0, shares=shares)
         gram *= 1.0 / largest  # not a kernel: ensure_psd will report it
         return Centering(row_means, grand_mean, 1.0 / largest, shares=shares)
+    cancelled = largest_of(diagonal) * (n / trace)
     _subtract_means(gram, row_means, grand_mean, n / trace)
-    return Centering(row_means, grand_mean, n / trace, shares=shares)
+    return Centering(
+        row_means, grand_mean, n / trace, shares=shares, cancelled=cancelled
+    )
+
+
+def lost_in_centring(gram: Array, centering: Centering) -> float:
+    """Bound on the error of eigenvalues of a centred kernel (n, n), if it matters.
+
+    Each entry of the kernel is rounded by up to eps times its size; n such errors add
+    up in an eigenvalue. It is 0 if fewer than :data:`LOST_DIGITS` digits cancelled.
+    """
+    if not centering.cancelled > 10.0**LOST_DIGITS:
+        return 0.0
+    return gram.shape[-1] * eps(gram) * centering.cancelled
 
 
 def center_and_scale(kernels: Array) -> Array:
@@ -458,6 +478,11 @@ class KernelMap:
                 stack[slot_number, :, :] = stack[i, :, :]
         names = [self.names[i] for i in self.active]
         bank = DenseBank(stack[: len(self.active), :, :], names)
+        errors = np.array(
+            [lost_in_centring(bank.like, self.centerings[i]) for i in self.active]
+        )
+        # Twice, since eigenvalues below zero may have been lifted by as much.
+        bank.errors = 2.0 * errors if np.any(errors) else None
         self._complete(bank)
         if self.scale_rows and self.row_weights is not None:
             root = from_numpy(np.sqrt(self.row_weights), stack)
@@ -491,9 +516,18 @@ class KernelMap:
                 centering = center_in_place(slot, self.source.noise[i], shares)
         except ValueError as error:
             raise ValueError(self.source.out_of_range(i)) from error
+        title = f"kernel {i} ({self.names[i]!r})"
+        blur = lost_in_centring(slot, centering)
+        if blur > 0:
+            lost, digits = np.log10(centering.cancelled), -np.log10(eps(slot))
+            self.remarks.append(
+                f"{title}: centring cancelled {lost:.0f} of the {digits:.0f} digits of "
+                f"its entries, and its eigenvalues are known to within {blur:.0e} at "
+                f"trace {slot.shape[0]}; subtract a constant from the features, or "
+                "from the kernel before it is rounded"
+            )
         if centering.scale > 0 and not known_psd and self.psd != "trust":
-            title = f"kernel {i} ({self.names[i]!r})"
-            projector, remark = ensure_psd(slot, title, self.psd)
+            projector, remark = ensure_psd(slot, title, self.psd, blur)
             centering = dataclasses.replace(centering, projector=projector)
             self.remarks += [remark] if remark else []
         return centering
@@ -515,6 +549,11 @@ class KernelMap:
         if not is_square_safe(centred):
             raise ValueError(self.source.out_of_range(i, rows))
         return centred
+
+    @property
+    def row_size(self) -> int:
+        """Entries of each kernel of a new row."""
+        return self.source.n_samples
 
     def spread(self, weights: np.ndarray) -> np.ndarray:
         """Weights of all p kernels from those of the bank; constant kernels get 0."""

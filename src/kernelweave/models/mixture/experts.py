@@ -103,6 +103,11 @@ class ViewMaps:
                 "training rows, so there is nothing to learn from; check the features"
             )
 
+    @property
+    def row_size(self) -> int:
+        """Entries of each kernel of a new row."""
+        return len(self.observed)
+
     def spread(self, weights: np.ndarray) -> np.ndarray:
         """Unchanged: the weights already cover all p kernels."""
         return np.asarray(weights)

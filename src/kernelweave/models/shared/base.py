@@ -7,15 +7,10 @@ import math
 import time
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar, cast
 
 import numpy as np
-from sklearn.base import (
-    ClassifierMixin,
-    ClassNamePrefixFeaturesOutMixin,
-    TransformerMixin,
-)
-from sklearn.callback import CallbackSupportMixin, with_callbacks
+from sklearn.callback import with_callbacks
 from sklearn.metrics import accuracy_score
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -30,6 +25,13 @@ from kernelweave._array import (
     same_home,
     to_numpy,
 )
+from kernelweave._sklearn import (
+    CallbackSupportMixin,
+    ClassifierMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+)
+from kernelweave._threads import few_threads
 from kernelweave.exceptions import KernelWeaveConvergenceWarning
 from kernelweave.fits.gaussians import ClassGaussians
 from kernelweave.fits.ridge import KernelFit, RowDesign, principal_axes
@@ -41,8 +43,21 @@ from kernelweave.views.columns import is_dask, is_precomputed, validate_new
 from kernelweave.views.composition import ViewsParamsMixin
 from kernelweave.views.missing import ObservedViews
 
+#: What to do with a kernel that is not positive semidefinite.
+Psd = Literal["error", "clip", "trust"]
+#: The solvers of Fisher's problem.
+FisherSolver = Literal[
+    "auto", "newton", "closed_form", "cutting_plane", "working_set", "sdp"
+]
+#: What to do with rows that lack a view.
+Missing = Literal["error", "available", "zero"]
 
-def all_or_nothing(method: Callable[..., Any]) -> Callable[..., Any]:
+# Decorators keep the types of the methods they decorate.
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def all_or_nothing(method: Callable[P, R]) -> Callable[P, R]:
     """A method that changes an estimator completely or, if it fails, not at all.
 
     A fit assigns its results at the end, but scikit-learn notes the columns of X at the
@@ -52,6 +67,7 @@ def all_or_nothing(method: Callable[..., Any]) -> Callable[..., Any]:
     Saving references is enough: a fit creates new objects and never modifies those of
     an earlier fit.
     """
+    called: Callable[..., Any] = method
 
     @functools.wraps(method)
     def whole(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -59,7 +75,7 @@ def all_or_nothing(method: Callable[..., Any]) -> Callable[..., Any]:
         rng = before.get("random_state")
         draws = rng.get_state() if isinstance(rng, np.random.RandomState) else None
         try:
-            return method(self, *args, **kwargs)
+            return called(self, *args, **kwargs)
         except BaseException:
             # A single step without a call, so no second interrupt can come between.
             self.__dict__ = before
@@ -67,12 +83,22 @@ def all_or_nothing(method: Callable[..., Any]) -> Callable[..., Any]:
                 rng.set_state(draws)  # type: ignore[union-attr]
             raise
 
-    return whole
+    return cast("Callable[P, R]", whole)
 
 
-def fit_method(method: Callable[..., Any]) -> Callable[..., Any]:
-    """A ``fit`` with scikit-learn's callbacks that leaves no trace if it fails."""
-    return all_or_nothing(with_callbacks(method))
+def fit_method(method: Callable[P, R]) -> Callable[P, R]:
+    """A ``fit`` with scikit-learn's callbacks that leaves no trace if it fails.
+
+    Few rows are left to a single thread, unless they are a portion of many.
+    """
+    called, whole = with_callbacks(method), method.__name__ == "fit"
+
+    @functools.wraps(method)
+    def calmly(self: Any, X: Any = None, *args: Any, **kwargs: Any) -> Any:
+        with few_threads(X if whole else None):
+            return called(self, X, *args, **kwargs)
+
+    return cast("Callable[P, R]", all_or_nothing(calmly))
 
 
 class KernelTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
@@ -167,6 +193,20 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
     _learn: Callable[..., Trained]
 
     set_params = all_or_nothing(ViewsParamsMixin.set_params)
+
+    if TYPE_CHECKING:  # scikit-learn adds these at run time
+
+        def set_fit_request(self, **requests: bool | str | None) -> Self:
+            """Say which metadata ``fit`` asks for."""
+            ...
+
+        def set_partial_fit_request(self, **requests: bool | str | None) -> Self:
+            """Say which metadata ``partial_fit`` asks for."""
+            ...
+
+        def set_score_request(self, **requests: bool | str | None) -> Self:
+            """Say which metadata ``score`` asks for."""
+            ...
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -330,23 +370,45 @@ def _home(x: Array) -> str:
     return f"an array of {library} on {device(x)}"
 
 
-def lazily(method: Callable[..., Any]) -> Callable[..., Any]:
+def of_rows(method: Callable[P, R]) -> Callable[P, R]:
+    """A method of rows X of a fitted model; few rows are left to a single thread."""
+    called: Callable[..., Any] = method
+
+    @functools.wraps(method)
+    def calmly(self: Any, X: Any, *args: Any, **kwargs: Any) -> Any:
+        kernel_map = getattr(self, "kernel_map_", None)
+        with few_threads(X, None if kernel_map is None else kernel_map.row_size):
+            return called(self, X, *args, **kwargs)
+
+    return cast("Callable[P, R]", calmly)
+
+
+def lazily(method: Callable[P, R]) -> Callable[P, R]:
     """Let a method of rows X return a lazy Dask array when X is a Dask collection."""
+    now: Callable[..., Any] = of_rows(method)
 
     @functools.wraps(method)
     def now_or_later(self: Any, X: Any) -> Any:
         if is_dask(X):
             return predict_lazily(self, method.__name__, X)
-        return method(self, X)
+        return now(self, X)
 
-    return now_or_later
+    return cast("Callable[P, R]", now_or_later)
+
+
+def available(condition: Callable[[Any], bool]) -> Callable[[R], R]:
+    """scikit-learn's ``available_if``, which keeps the type of the method."""
+    return cast("Callable[[R], R]", available_if(condition))
 
 
 #: Generic code tries classifiers with probabilities on feature tables, which are not
 #: valid precomputed kernels. With "precomputed" the method appears only once fitted.
-hidden_until_fitted = available_if(
-    lambda self: hasattr(self, "classes_") or not is_precomputed(self.views)
-)
+def hidden_until_fitted(method: R) -> R:
+    """Hide a method of an unfitted model on precomputed kernels."""
+    shown: Callable[[R], R] = available(
+        lambda self: hasattr(self, "classes_") or not is_precomputed(self.views)
+    )
+    return shown(method)
 
 
 class KernelClassifier(ClassifierMixin, KernelModel):

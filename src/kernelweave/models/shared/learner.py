@@ -44,7 +44,12 @@ from kernelweave.models.shared.inputs import (
     whole,
 )
 from kernelweave.protocols import Bank, Criterion
-from kernelweave.solvers.certify import Callback, Certificate, reachable_tolerance
+from kernelweave.solvers.certify import (
+    Callback,
+    Certificate,
+    error_of_value,
+    reachable_tolerance,
+)
 from kernelweave.solvers.local.loo import learn
 from kernelweave.solvers.solve import fitting_methods, solve
 from kernelweave.weights import LpBall, Simplex, Uniform, WeightSet
@@ -234,7 +239,9 @@ def _solved(
     weights = solution.weights
     if learned:
         weights, alpha = split_learned(weights, weight_set)
-    certificate = Certificate.of(solution, title)
+    bank = getattr(problem, "bank", None)  # moments have none
+    error = error_of_value(bank, weights, 1.0 / float(alpha))
+    certificate = Certificate.of(solution, title, error)
     return Choice(weights, float(alpha), solution.n_factorizations, certificate, norm)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from kernelweave._array import (
 )
 from kernelweave.criteria.margin import Margin, margins_of
 from kernelweave.kernels.banks.dense import DenseBank
-from kernelweave.models.shared.base import KernelClassifier
+from kernelweave.models.shared.base import KernelClassifier, of_rows
 from kernelweave.models.shared.inputs import (
     RowMap,
     Rule,
@@ -29,11 +29,23 @@ from kernelweave.models.shared.learner import split_learned, weight_set_of_norm
 from kernelweave.solvers.certify import (
     Callback,
     Certificate,
+    error_of_value,
     reachable_tolerance,
     relative_gap,
 )
 from kernelweave.solvers.solve import fitting_methods, solve
 from kernelweave.weights import SignedSum, Simplex, WeightSet
+
+#: The solvers of margin problems.
+MarginSolver = Literal[
+    "auto",
+    "interior_point",
+    "newton",
+    "cutting_plane",
+    "closed_form",
+    "qcqp",
+    "sdp",
+]
 
 
 @dataclass(frozen=True)
@@ -91,7 +103,10 @@ def learn_margin(
     if not np.isfinite(solution.value):
         raise ValueError(f"{type(model).__name__}: {solution.status}")
     weighted = "" if row_weights is None else ", weighted rows"
-    certificate = Certificate.of(solution, _problem(model) + weighted)
+    own = solution.weights[-bank.n_kernels :]  # without that of the identity
+    slope = float(np.sum(to_numpy(solution.coef) ** 2)) / abs(solution.value)
+    error = error_of_value(bank, own, slope)
+    certificate = Certificate.of(solution, _problem(model) + weighted, error)
     if solution.method == "newton" and not is_numpy(bank.like):
         moved = "solver='newton' trained its support vector machines on the CPU"
         certificate = certificate.with_remarks([moved])
@@ -183,6 +198,7 @@ class MarginClassifier(KernelClassifier):
         values = self.kernel_map_.project(rows, to_numpy(weights).T, self.dual_coef_)
         return values + self.intercept_[None, :]
 
+    @of_rows
     def decision_function(self, X: Any) -> Array:
         """Signed distance from the separating surface, in units of the margin.
 

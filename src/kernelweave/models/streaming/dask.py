@@ -3,78 +3,160 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_consistent_length
 
 from kernelweave.exceptions import MemoryRefusedError
-from kernelweave.kernels.moments import CHUNK_ROWS, ChunkRecipe, Moments, RowAccumulator
+from kernelweave.kernels.moments import (
+    CHUNK_ROWS,
+    GROUP,
+    ChunkRecipe,
+    Moments,
+    RowAccumulator,
+    sum_blocks,
+)
 from kernelweave.models.streaming.intake import Intake, located
 
-#: Number of partitions from which rows are drawn to fix the features.
-SAMPLED_PARTITIONS = 16
-#: Largest number of sums at a time: with more partitions, neighbours are summed one
+#: Largest number of sums at a time: with more chunks, more of them are summed one
 #: after the other, so that fewer matrices are transferred.
-MOST_GROUPS = 128
-#: The chunks of partition i are numbered from i times this.
-PARTITION = 2**32
+MOST_BLOCKS = 128
 
 
-def dask_sample(X: Any, size: int, seed: int) -> Any:
-    """Rows of partitions spread over all of X, in host memory."""
+@dataclass(frozen=True)
+class NumberedRows:
+    """Rows of Dask collections by their number, wherever the partitions begin.
+
+    Features, chunks, folds and probes depend on the numbers of rows alone, so that the
+    model does not depend on the partitions, and is that of the same rows in an array.
+
+    Attributes
+    ----------
+    rows, targets : list of Delayed
+        Partitions of consecutive rows.
+    ends : ndarray of shape (partitions + 1,)
+        The numbers of their first rows, and in the end the number of all rows.
+    """
+
+    rows: list[Any]
+    targets: list[Any]
+    ends: np.ndarray
+
+    @classmethod
+    def of(cls, X: Any, y: Any) -> NumberedRows:
+        """Rows X and targets y; lengths that are unknown are counted now."""
+        rows, targets = partitions(X), partitions(y)
+        if len(rows) != len(targets):
+            raise ValueError(
+                f"X has {len(rows)} partitions, but y has {len(targets)}; make both "
+                "from the same partitions, or name the column of y"
+            )
+        ends = np.concatenate([[0], np.cumsum(_lengths(X, rows))]).astype(int)
+        if ends[-1] == 0:
+            raise ValueError("the input has no rows: there is nothing to learn from")
+        return cls(rows, targets, ends)
+
+    @property
+    def n_rows(self) -> int:
+        """The number of rows."""
+        return int(self.ends[-1])
+
+    def take(self, numbers: np.ndarray) -> tuple[Any, Any]:
+        """Rows and targets with these numbers, in ascending order, in host memory."""
+        import dask
+
+        pick, tasks = dask.delayed(_picked), []
+        for parts in (self.rows, self.targets):
+            for i, part in enumerate(parts):
+                first, end = int(self.ends[i]), int(self.ends[i + 1])
+                own = numbers[(numbers >= first) & (numbers < end)] - first
+                if len(own):
+                    tasks.append(pick(part, own, end - first, i))
+        found = _computed(tasks)
+        half = len(found) // 2
+        return _joined(found[:half]), _joined(found[half:])
+
+    def between(self, start: int, stop: int) -> Iterator[tuple[int, int, Any, Any]]:
+        """Slices that cover the rows ``start`` to ``stop``: partition, first row, both.
+
+        The first row is numbered within the partition.
+        """
+        import dask
+
+        pick = dask.delayed(_picked)
+        for i, (first, end) in enumerate(pairwise(self.ends.tolist())):
+            part = slice(max(start, first) - first, min(stop, end) - first)
+            if part.start < part.stop:
+                both = (
+                    pick(blocks[i], part, end - first, i)
+                    for blocks in (self.rows, self.targets)
+                )
+                yield i, part.start, *both
+
+
+def _lengths(X: Any, parts: list[Any]) -> list[int]:
+    """The number of rows of each partition."""
     import dask
 
-    parts = partitions(X)
-    chosen = np.unique(
-        np.linspace(0, len(parts) - 1, min(SAMPLED_PARTITIONS, len(parts))).astype(int)
-    )
-    share = -(-size // len(chosen))
-    found = _computed(
-        [dask.delayed(_some_rows)(parts[i], share, [seed, int(i)]) for i in chosen]
-    )
-    found = [rows for rows in found if rows.shape[0]]
-    if not found:
-        raise ValueError("the input has no rows: there is nothing to learn from")
-    if hasattr(found[0], "iloc"):
+    if hasattr(X, "rechunk") and not any(np.isnan(size) for size in X.chunks[0]):
+        return [int(size) for size in X.chunks[0]]
+    if hasattr(X, "columns"):  # one column is enough, and faster to read
+        parts = list(X[[X.columns[0]]].to_delayed())
+    return [int(size) for size in _computed([dask.delayed(len)(p) for p in parts])]
+
+
+def _picked(part: Any, rows: Any, length: int, number: int) -> Any:
+    """Rows of a partition, which must have the length that was counted."""
+    if len(part) != length:
+        raise ValueError(
+            f"partition {number} of X has {length:,} rows, but {len(part):,} were found"
+            " in that of y, or when it was computed again: X and y have inconsistent "
+            "numbers of samples"
+        )
+    return part.iloc[rows] if hasattr(part, "iloc") else np.asarray(part)[rows]
+
+
+def _joined(parts: list[Any]) -> Any:
+    if hasattr(parts[0], "iloc"):
         import pandas as pd
 
-        return pd.concat(found)
-    return np.concatenate(found)
+        return pd.concat(parts)
+    return np.concatenate(parts)
 
 
-def dask_moments(recipe: ChunkRecipe, intake: Intake, X: Any, y: Any) -> Moments:
-    """Moments of all partitions, summed in an order fixed by their numbers.
+def dask_moments(
+    recipe: ChunkRecipe, intake: Intake, data: NumberedRows, chunk_rows: int
+) -> Moments:
+    """Moments of all rows, summed in an order fixed by their numbers.
 
-    A partition yields one matrix, whatever its size. Neighbours are summed on the
-    worker that has the first of them, then pairs of these sums, and so on. A lost
-    worker costs only time: tasks are stateless, so repeating one gives the same bits.
+    Rows are cut into the chunks of :class:`RowAccumulator`, and these are summed in the
+    same order, block by block: one worker after the other adds its rows to the sums of
+    a block. A lost worker costs only time: tasks are stateless, so repeating one gives
+    the same bits.
     """
     import dask
 
-    rows, targets = partitions(X), partitions(y)
-    if len(rows) != len(targets):
-        raise ValueError(
-            f"X has {len(rows)} partitions, but y has {len(targets)}; make both from "
-            "the same partitions, or name the column of y"
-        )
     _check_workers(recipe)
     shared = dask.delayed((recipe, intake))
-    step = dask.delayed(_add_partition)
-    group = -(-len(rows) // MOST_GROUPS)
-    sums: list[Any] = []
-    for start in range(0, len(rows), group):
-        total = None
-        for i in range(start, min(start + group, len(rows))):
-            total = step(total, shared, rows[i], targets[i], i)
+    step = dask.delayed(_add_rows)
+    chunks = GROUP
+    while -(-data.n_rows // (chunks * chunk_rows)) > MOST_BLOCKS:
+        chunks *= 2
+    size, sums = chunks * chunk_rows, []
+    for number, start in enumerate(range(0, data.n_rows, size)):
+        stop = min(start + size, data.n_rows)
+        pieces, total = list(data.between(start, stop)), None
+        for i, (*place, rows, targets) in enumerate(pieces):
+            origin = (chunk_rows, number * chunks)
+            is_last = i == len(pieces) - 1
+            total = step(total, shared, rows, targets, place, origin, is_last)
         sums.append(total)
-    merge = dask.delayed(_merge)
-    while len(sums) > 1:
-        pairs = [sums[i : i + 2] for i in range(0, len(sums), 2)]
-        sums = [merge(*pair) if len(pair) == 2 else pair[0] for pair in pairs]
-    (total,) = _computed(sums)
-    if total is None:
-        raise ValueError("the input has no rows: there is nothing to learn from")
+    rest = sums.pop() if data.n_rows % size else None
+    (total,) = _computed([sum_blocks(sums, rest)])
     return total
 
 
@@ -150,38 +232,34 @@ def _call(model: Any, method: str, rows: Any) -> Any:
     return np.asarray(getattr(model, method)(rows))
 
 
-def _some_rows(rows: Any, size: int, seed: list[int]) -> Any:
-    n = rows.shape[0]
-    chosen = np.sort(np.random.default_rng(seed).permutation(n)[:size])
-    return rows.iloc[chosen] if hasattr(rows, "iloc") else np.asarray(rows)[chosen]
-
-
-def _add_partition(
-    total: Moments | None,
+def _add_rows(
+    before: RowAccumulator | None,
     shared: tuple[ChunkRecipe, Intake],
     rows: Any,
     targets: Any,
-    number: int,
-) -> Moments | None:
-    """``total`` plus the moments of one partition, as a new object."""
+    place: tuple[int, int],
+    origin: tuple[int, int],
+    is_last: bool,
+) -> RowAccumulator | Moments:
+    """Sums ``before``, unchanged, plus rows: as an accumulator or, at last, moments.
+
+    ``place`` is the partition and its row with which ``rows`` begin, ``origin`` the
+    rows per chunk and the number of the first chunk.
+    """
     recipe, intake = shared
-    if rows.shape[0] == 0:
-        return total
     if hasattr(targets, "to_numpy"):
         targets = targets.to_numpy()
-    with located(f"partition {number}"):
-        y = intake.targets(rows, np.asarray(targets))
-        views = intake.rows(rows)
-    accumulator = RowAccumulator(recipe, CHUNK_ROWS["cpu"], number * PARTITION)
-    accumulator.push(views, y, intake.weights(y))
-    found = accumulator.total()
-    return found if total is None else total.merge(found)
-
-
-def _merge(a: Moments | None, b: Moments | None) -> Moments | None:
-    if a is None or b is None:
-        return a if b is None else b
-    return a.merge(b)
+    with located(f"partition {place[0]}"):
+        y = intake.targets(rows, np.asarray(targets), place[1])
+        views = intake.rows(rows, place[1])
+    found = RowAccumulator(recipe, *origin)
+    if before is not None:
+        found.tree, found.waiting = copy.copy(before.tree), before.waiting
+    found.push(views, y, intake.weights(y))
+    if is_last:
+        return found.total()
+    found.recipe = None  # type: ignore[assignment]  # every worker has it already
+    return found
 
 
 def _computed(tasks: list[Any]) -> list[Any]:

@@ -27,7 +27,7 @@ from kernelweave.models.shared.inputs import (
     whole,
 )
 from kernelweave.models.shared.learner import LEARNER, KernelRows, Trained
-from kernelweave.models.streaming.dask import dask_moments, dask_sample, with_targets
+from kernelweave.models.streaming.dask import NumberedRows, dask_moments, with_targets
 from kernelweave.models.streaming.intake import (
     FeatureOptions,
     Intake,
@@ -43,7 +43,7 @@ from kernelweave.views.columns import (
     is_precomputed,
     validate_features,
 )
-from kernelweave.views.streams import Stream, open_stream, select_rows
+from kernelweave.views.streams import Stream, draw_rows, open_stream, select_rows
 
 #: Number of rows beyond which "auto" computes no n x n kernels on a CPU.
 AUTO_ROWS = 10_000
@@ -247,13 +247,7 @@ def _read_features(
     """Explicit features of all rows, or their moments."""
     intake = Intake(model)
     if is_dask(X):
-        X, y = with_targets(X, y)
-        rows, targets = (
-            dask_sample(part, options.sample_rows, options.seed) for part in (X, y)
-        )
-        recipe = make_recipe(options, intake, intake.sampled_rows(rows), targets)
-        moments = dask_moments(recipe, intake, X, y)
-        return _summed(model, recipe, moments, intake, options.why)
+        return _read_dask(model, options, intake, X, y)
     if not is_iterator(X) and not is_arrow(X):
         X = validate_features(intake.bearer, X, reset=True, sparse=True)
         y = intake.targets(X, y)
@@ -285,11 +279,35 @@ def _read_features(
     return _summed(model, recipe, accumulator.total(), intake, options.why)
 
 
+def _read_dask(
+    model: Any, options: FeatureOptions, intake: Intake, X: Any, y: Any
+) -> KernelRows | SummedRows:
+    """As from an array with the same rows, but computed where the partitions are."""
+    data = NumberedRows.of(*with_targets(X, y))
+    rng = np.random.default_rng(options.seed)
+    rows, targets = data.take(draw_rows(data.n_rows, options.sample_rows, rng))
+    sample = intake.sampled_rows(rows)
+    recipe = make_recipe(options, intake, sample, targets, data.n_rows)
+    if _few_rows(options, data.n_rows, recipe):
+        rows, targets = data.take(np.arange(data.n_rows))
+        y = intake.targets(rows, np.asarray(targets))
+        require_enough(model, y)
+        weights = intake.weights(y)
+        design = RowDesign(len(y), None if np.all(weights == 1.0) else weights)
+        return keep_rows(recipe, intake.rows(rows), y, intake, options.why, design)
+    moments = dask_moments(recipe, intake, data, options.chunk_rows(intake.like))
+    return _summed(model, recipe, moments, intake, options.why)
+
+
 def _keeps_rows(options: FeatureOptions, stream: Stream, recipe: ChunkRecipe) -> bool:
     """Whether the features of all rows take less memory than their moments."""
     in_memory = stream.X is not None and not any(recipe.features.sparse)
-    few = stream.n_rows is not None and stream.n_rows <= recipe.features.n_features
-    return bool(in_memory and few and recipe.n_folds == 1 and options.device is None)
+    return bool(in_memory and _few_rows(options, stream.X.shape[0], recipe))
+
+
+def _few_rows(options: FeatureOptions, n_rows: int, recipe: ChunkRecipe) -> bool:
+    few = n_rows <= recipe.features.n_features
+    return few and recipe.n_folds == 1 and options.device is None
 
 
 def _summed(

@@ -10,6 +10,8 @@ import numpy as np
 
 from kernelweave._array import (
     Array,
+    FactorizationError,
+    cholesky,
     device,
     from_numpy,
     lower_inverse,
@@ -42,6 +44,8 @@ from kernelweave.solvers.certify import Callback
 
 #: Jitter on the moments, as a share of the variance, that deserves a remark.
 NOTABLE_JITTER = 1e-9
+#: A row that the model fits exactly would miss its target infinitely without it.
+LEAST_ROOM = 1e-8
 #: An output whose variance is below this, relative to its mean square, is constant.
 CONSTANT_OUTPUT = 1e-12
 
@@ -248,9 +252,12 @@ def _gaussians(
 ) -> ClassGaussians:
     """Class means and variance of projections as if each row had been left out.
 
-    A left-out row misses its target by about ``1 / (alpha q)`` times as much as when it
-    is included (generalised cross-validation), which moves the means and spreads the
-    rows around them. The best-calibrated width of the Gaussians is found on the probe.
+    A left-out row misses its target by ``1 / (1 - w/N - w h)`` times as much as when it
+    is included, where h is its leverage. That of the rows of the probe is computed, and
+    the best-calibrated width of the Gaussians is found on them. For the means of all
+    rows, h is replaced by its mean (generalised cross-validation), and the difference
+    that this makes is corrected by the difference on the probe: if that holds all rows,
+    the Gaussians are those of kernels between all rows.
     """
     problem, choice = solved.problem, solved.choice
     k, probe = len(targets), moments.probe
@@ -268,13 +275,45 @@ def _gaussians(
     projected = to_numpy(kernel_map.project(probe.views, weights, feature_coef)).astype(
         np.float64
     )
+    own, missed = targets[codes], targets[codes] - projected
+    about = own * (1.0 + 1.0 / (problem.n_rows - 1)) - widen * missed
     lost = (probe.weights / (problem.total - probe.weights))[:, None]
-    held_out = targets[codes] * (1.0 + lost) - widen * (targets[codes] - projected)
+    try:
+        leverages = _leverages(solved, kernel_map, probe.views)
+        room = 1.0 - probe.weights * (1.0 / problem.total + leverages)
+    except FactorizationError:  # alpha is within rounding of zero
+        room = np.full(len(codes), 1.0 / widen)
+    held_out = own * (1.0 + lost) - missed / np.maximum(room, LEAST_ROOM)[:, None]
+    share = (codes[:, None] == np.arange(k)) * probe.weights[:, None]  # (q, k)
+    seen = np.maximum(np.sum(share, axis=0), 1e-300)[:, None]
+    means += share.T @ (held_out - about) / seen
     classes = HeldOutClasses(
         counts, counts[:, None] * means, targets, moments.sizes > 1
     )
     design = RowDesign(len(codes), probe.weights)
     return classes.gaussians(held_out, codes, design=design, priors=priors)
+
+
+def _leverages(
+    solved: Solved, kernel_map: FeatureKernelMap, views: list[Any]
+) -> np.ndarray:
+    """``f'(alpha I + F'F)^-1 f`` of rows with features f among all rows F, (q,).
+
+    Features are centred, scaled, and multiplied by the roots of the kernel weights.
+    """
+    problem, choice = solved.problem, solved.choice
+    bank = problem.bank
+    roots = np.sqrt(np.repeat(choice.weights, bank.widths))
+    scales = np.sqrt(np.repeat(problem.scales[problem.active], bank.widths))
+    used = np.flatnonzero(roots)
+    features = to_numpy(bank.features).astype(np.float64)[:, used] * roots[used]
+    gram = features.T @ features
+    gram[np.diag_indices_from(gram)] += float(choice.alpha)
+    inverse = to_numpy(lower_inverse(cholesky(gram, overwrite=True)))
+    coef = (roots * scales)[used][:, None] * inverse.T  # (D_used, D_used)
+    weights = kernel_map.spread(choice.weights)
+    found = kernel_map.project(views, weights, from_numpy(coef, solved.coef))
+    return np.sum(to_numpy(found).astype(np.float64) ** 2, axis=1)
 
 
 def fit_output_moments(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -70,12 +70,12 @@ class PrintedMixtureKDA(PrintedPosteriorKDA):
         self,
         views: Any = None,
         *,
-        projection: str = "prior",
+        projection: Literal["prior", "posterior"] = "prior",
         noise: float = 1.0,
-        missing: str = "error",
+        missing: Literal["error", "available", "zero"] = "error",
         tol: float = 1e-6,
         max_iter: int = STEPS,
-        psd: str = "error",
+        psd: Literal["error", "clip", "trust"] = "error",
         verbose: int = 0,
     ) -> None:
         super().__init__(

@@ -1,0 +1,109 @@
+"""Small problems run on one thread of linear algebra, and leave no trace of it."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from threadpoolctl import ThreadpoolController, threadpool_limits
+
+from estimators import ask, every_estimator
+from kernelweave import KernelFDA, MultipleKernelFDA, _threads
+from kernelweave._threads import few_threads
+
+
+def counts():
+    """Numbers of threads of the libraries of linear algebra."""
+    pools = ThreadpoolController().select(user_api="blas").info()
+    return {pool["num_threads"] for pool in pools}
+
+
+@pytest.fixture(autouse=True)
+def _two_threads():
+    """Also where the suite is run with one; every test must restore them."""
+    with threadpool_limits(limits=2, user_api="blas"):
+        if counts() != {2}:
+            pytest.skip("this library of linear algebra has no threads")
+        yield
+        assert counts() == {2}
+
+
+@pytest.fixture
+def seen():
+    """Numbers of threads in each call of :func:`noting`."""
+    return []
+
+
+def noting(seen):
+    def kernel(X, Z):
+        seen.append(counts())
+        return X @ Z.T
+
+    return [("a", kernel, [0, 1]), ("b", "linear", [2])]
+
+
+def rows(n=24):
+    X = np.random.default_rng(0).normal(size=(n, 3))
+    y = np.arange(n) % 2
+    X[:, 0] += 2 * y
+    return X, y
+
+
+@every_estimator
+def test_few_rows_take_one_thread(estimator, seen):
+    X, y = rows()
+    model = clone(estimator).set_params(views=noting(seen)).fit(X, y)
+    fitting = len(seen)
+    ask(model, X)
+    assert len(seen) > fitting and all(found == {1} for found in seen)
+
+
+def test_many_rows_take_all_threads(seen, monkeypatch):
+    X, y = rows()
+    monkeypatch.setattr(_threads, "FEW_ENTRIES", len(X) ** 2 - 1)
+    model = KernelFDA(noting(seen), cv=None).fit(X, y)
+    model.predict(X)
+    assert all(found == {2} for found in seen)
+    seen.clear()
+    model.predict(X[:5])  # fewer than the training rows
+    assert seen == [{1}]
+
+
+def test_portions_and_other_libraries_keep_their_threads():
+    X, _ = rows()
+    strict = pytest.importorskip("array_api_strict")
+    for other in (iter([X]), None, strict.asarray(X)):
+        with few_threads(other):
+            assert counts() == {2}
+    with few_threads(X.tolist()):
+        assert counts() == {1}
+
+
+def test_an_error_restores_the_threads():
+    X, y = rows()
+    with pytest.raises(ValueError, match="norm"):
+        MultipleKernelFDA(norm=0).fit(X, y)
+    assert counts() == {2}
+
+
+def test_fits_that_overlap_restore_the_threads():
+    """The first to begin ends first."""
+    begun, done, after = threading.Event(), threading.Event(), []
+
+    def other():
+        with threadpool_limits(limits=2, user_api="blas"):
+            with few_threads([0]):
+                begun.set()
+                done.wait(10)
+            after.append(counts())
+
+    with few_threads([0]):
+        thread = threading.Thread(target=other)
+        thread.start()
+        begun.wait(10)
+    assert counts() == {2}
+    done.set()
+    thread.join()
+    assert after == [{2}]
