@@ -22,6 +22,7 @@ from kernelweave import (
     MultipleKernelSVC,
     ProbabilisticKDA,
     SubspaceKernel,
+    SubspaceKernelSVC,
     TransductiveKernelSVC,
 )
 from kernelweave.kernels import Pipe
@@ -108,6 +109,8 @@ WEIGHTED = (
     KernelAlignment,
     SubspaceKernel,
     ProbabilisticKDA,
+    MixtureKDA,
+    SubspaceKernelSVC,
 )
 
 

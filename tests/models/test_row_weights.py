@@ -9,7 +9,13 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.model_selection import cross_validate
 from sklearn.svm import SVC
 
-from kernelweave import KernelAlignment, MultipleKernelSVC, TransductiveKernelSVC
+from kernelweave import (
+    KernelAlignment,
+    MixtureKDA,
+    MultipleKernelSVC,
+    SubspaceKernelSVC,
+    TransductiveKernelSVC,
+)
 from kernelweave._array import to_numpy
 from kernelweave.kernels import RBF, Linear
 from kernelweave.models.shared.inputs import read_row_weights
@@ -125,6 +131,8 @@ def test_alignment_with_repeated_rows(data, rng, options, target):
         MultipleKernelSVC([("all", "auto", slice(None))], tol=1e-7),
         TransductiveKernelSVC([("all", "auto", slice(None))], signed=False),
         KernelAlignment(),
+        SubspaceKernelSVC(),
+        MixtureKDA([("a", "auto", slice(0, 3)), ("b", "auto", slice(3, 6))]),
     ],
     ids=lambda model: type(model).__name__,
 )
@@ -143,6 +151,7 @@ def test_weight_zero_leaves_a_row_out(data, model, frame):
     found = sklearn.clone(model).fit(given, y, sample_weight=weights)
     assert_array_equal(found.kernel_weights_, expected.kernel_weights_)
     ask = "transform" if hasattr(model, "transform") else "decision_function"
+    ask = "predict_proba" if isinstance(model, MixtureKDA) else ask
     assert_array_equal(getattr(found, ask)(given), getattr(expected, ask)(X))
 
 
@@ -276,6 +285,8 @@ def test_balanced_weights_find_the_rare_class(rng):
 EVERY = [
     MultipleKernelSVC(VIEWS),
     TransductiveKernelSVC(VIEWS, signed=False),
+    SubspaceKernelSVC(VIEWS),
+    MixtureKDA(VIEWS),
     KernelAlignment(VIEWS),
 ]
 every_model = pytest.mark.parametrize("model", EVERY, ids=lambda m: type(m).__name__)
@@ -306,7 +317,7 @@ def test_wrong_weights(data, model, weights, message):
         sklearn.clone(model).fit(X, y, sample_weight=weights)
 
 
-@pytest.mark.parametrize("model", EVERY[:2], ids=lambda m: type(m).__name__)
+@pytest.mark.parametrize("model", EVERY[:-1], ids=lambda m: type(m).__name__)
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
