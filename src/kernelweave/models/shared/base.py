@@ -155,7 +155,7 @@ def caution_about_shares(model: Any) -> str | None:
     sources = [getattr(one, "source", None) for one in maps]
     if None in sources:  # explicit features, which are for many rows
         return None
-    n = max(source.n_samples for source in sources)
+    n = max(source.n_samples for source in sources if source is not None)
     if n >= ROWS_PER_VIEW * n_views or n_views < 2 or np.ptp(weights) == 0:
         return None
     return (
