@@ -15,11 +15,13 @@ from estimators import ONE_EACH, SETTINGS
 from kernelweave import (
     KernelAlignment,
     KernelFDA,
+    MixtureKDA,
     MultipleKernelFDA,
     MultipleKernelRidge,
     MultipleKernelSVC,
     ProbabilisticKDA,
     SubspaceKernel,
+    SubspaceKernelSVC,
     TransductiveKernelSVC,
 )
 from kernelweave.kernels import Pipe
@@ -80,6 +82,8 @@ WEIGHTED = (
     KernelAlignment,
     SubspaceKernel,
     ProbabilisticKDA,
+    MixtureKDA,
+    SubspaceKernelSVC,
 )
 
 

@@ -16,7 +16,12 @@ from kernelweave import (
     MultipleKernelRidge,
     MultipleKernelSVC,
 )
-from kernelweave.inspection import weight_intervals, weights_table
+from kernelweave.inspection import (
+    view_pvalues,
+    weight_intervals,
+    weight_ranges,
+    weights_table,
+)
 from kernelweave.inspection._problem import problem_of
 from kernelweave.inspection.view_shares import _halves
 
@@ -77,18 +82,59 @@ def test_shares_of_signed_weights(rng):
     assert np.sum(shares) == pytest.approx(1)
 
 
+@pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("name", LEARNERS)
-def test_a_half_is_learned_as_the_estimator_learns(rng, name):
+def test_a_half_is_learned_as_the_estimator_learns(rng, name, weighted):
     X, y = make_data(rng)
-    K = as_kernels(X)
+    K, given = as_kernels(X), np.ones(len(y))
     y = X[:, 0] + X[:, 2] if name == "ridge" else y
-    model = LEARNERS[name].set_params(views="precomputed").fit(K, y)
+    if weighted and name != "fda-within":  # which has no row weights
+        given = rng.uniform(0.2, 4.0, len(y))
+    fit = {} if np.all(given == 1.0) else {"sample_weight": given}
+    model = LEARNERS[name].set_params(views="precomputed").fit(K, y, **fit)
     problem = problem_of(model, K, y, "test")
     rows = np.sort(rng.permutation(len(y))[:30])
     found = problem.shares(problem.weights(problem.restricted(rows), rows))
-    alone = model.fit(K[np.ix_(rows, rows)], y[rows])
+    fit = {name: weights[rows] for name, weights in fit.items()}
+    alone = model.fit(K[np.ix_(rows, rows)], y[rows], **fit)
     # Weights of gap g are determined to about sqrt(g), and problems are solved to 1e-5.
     np.testing.assert_allclose(found, list(alone.view_shares_.values()), atol=0.01)
+
+
+def test_weighted_rows_are_judged_as_weighted_rows(rng):
+    """Whole-number weights have the ranges of repeated rows, and decoys are centred."""
+    X, y = make_data(rng, n=30)
+    X[:, 2] += y
+    given = rng.integers(1, 4, len(y))
+    views = [("a", "linear", slice(0, 2)), ("b", "linear", slice(2, 4))]
+    model = MultipleKernelFDA(views, norm=2, alpha=0.3, cv=None, tol=1e-8)
+    model.fit(X, y, sample_weight=given)
+    copies = np.repeat(np.arange(30), given)
+    found = weight_ranges(model, X, y)
+    problem = problem_of(model, X, y, "test")
+    orders = {name: rng.permutation(30) for name in problem.names}
+    for gram in problem.shuffled(orders):
+        np.testing.assert_allclose(gram @ given, 0.0, atol=1e-9)
+        assert np.diag(gram) @ given == pytest.approx(np.sum(given))
+    model.fit(X[copies], y[copies])
+    for row, wanted in zip(
+        found, weight_ranges(model, X[copies], y[copies]), strict=True
+    ):
+        for end in ("low", "high", "share"):
+            assert row[end] == pytest.approx(wanted[end], abs=4e-3)
+
+
+@pytest.mark.one_seed
+def test_balanced_models_are_judged(rng):
+    X, y = make_data(rng, n=60, n_classes=2)
+    keep = np.r_[np.flatnonzero(y == 0), np.flatnonzero(y == 1)[:10]]
+    X, y = X[keep], y[keep]
+    model = MultipleKernelFDA(VIEWS, norm=1, class_weight="balanced", cv=None)
+    values = view_pvalues(model.fit(X, y), X, y, n_decoys=19, random_state=0)
+    assert values["good"] == 0.05
+    model = MultipleKernelSVC(VIEWS, C="cv", class_weight="balanced").fit(X, y)
+    good, _, junk = weight_intervals(model, X, y, n_resamples=4, random_state=0)
+    assert good["low"] > junk["share"]
 
 
 @pytest.mark.one_seed
@@ -196,11 +242,6 @@ def test_refusals(rng):
             MultipleKernelFDA(norm=1, scatter="within", cv=None),
             ValueError,
             "provisional alpha",
-        ),
-        (
-            MultipleKernelFDA(norm=1, class_weight={0: 2}, cv=None),
-            ValueError,
-            "rows have weig",
         ),
         (
             MultipleKernelFDA(norm=1, features="random", n_features=20, cv=None),

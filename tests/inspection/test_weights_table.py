@@ -12,8 +12,18 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from kernelweave import KernelFDA, MultipleKernelFDA, MultipleKernelRidge
-from kernelweave.inspection import to_csv, weights_table
+from kernelweave import (
+    KernelFDA,
+    MixtureKDA,
+    MultipleKernelFDA,
+    MultipleKernelRidge,
+)
+from kernelweave.inspection import (
+    KernelWeightsDisplay,
+    to_csv,
+    view_pvalues,
+    weights_table,
+)
 
 
 def test_rows_are_the_kernels(cancer_model):
@@ -37,6 +47,10 @@ def test_sums(cancer, norm):
         total = sum(row["weight"] for row in members)
         assert [row["view_weight"] for row in members] == pytest.approx(
             [total] * len(members)
+        )
+        share = sum(row["share"] for row in members)
+        assert [row["view_share"] for row in members] == pytest.approx(
+            [share] * len(members)
         )
 
 
@@ -73,7 +87,8 @@ def test_csv(cancer_model, tmp_path):
     to_csv(rows, tmp_path / "weights.csv")
     with open(tmp_path / "weights.csv", newline="", encoding="utf-8") as file:
         back = list(csv.DictReader(file))
-    assert list(back[0]) == ["view", "kernel", "weight", "share", "view_weight"]
+    columns = ["view", "kernel", "weight", "share", "view_weight", "view_share"]
+    assert list(back[0]) == columns
     assert [float(row["weight"]) for row in back] == [row["weight"] for row in rows]
     assert [row["kernel"] for row in back] == [row["kernel"] for row in rows]
 
@@ -86,3 +101,23 @@ def test_refusals(wine, tmp_path):
         weights_table(SVC().fit(X, y))
     with pytest.raises(ValueError, match="no rows to write"):
         to_csv([], tmp_path / "weights.csv")
+
+
+def test_few_rows_and_many_views_are_not_to_be_interpreted(rng):
+    """Said once, in the certificate, and so by the command line, and by the plots."""
+    X, y = rng.normal(size=(30, 50)), np.arange(30) % 2
+    views = [(f"v{j}", "linear", [j]) for j in range(50)]
+    model = MultipleKernelFDA(views, norm=1, alpha=0.1, cv=None).fit(X, y)
+    assert "50 views and only 30 rows: the weights should not be interpreted" in str(
+        model.certificate_
+    )
+    display = KernelWeightsDisplay.from_estimator(model)
+    assert "do not interpret the weights" in display.ax_.get_title(loc="left")
+    found = view_pvalues(model, X, y, n_decoys=9, random_state=0)
+    assert min(found.values()) > 0.05 / 50
+    few = MultipleKernelFDA(views[:6], norm=1, alpha=0.1, cv=None).fit(X, y)
+    assert "interpreted" not in str(few.certificate_)
+    even = MultipleKernelFDA(views, norm=float("inf"), alpha=0.1, cv=None).fit(X, y)
+    assert "interpreted" not in str(even.certificate_)
+    mixture = MixtureKDA(views[:8], noise=0.1).fit(X, y)
+    assert "8 views and only 30 rows" in str(mixture.certificate_)

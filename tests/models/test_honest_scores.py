@@ -74,7 +74,9 @@ def test_noise(rng, model, counts):
 def test_the_score_is_that_of_refits(counts, shift):
     """Closed-form leave-one-out agrees with refits at the same alpha.
 
-    The mean of three draws is compared; over these layouts it differs by at most 0.05.
+    The mean of three draws is compared; over these layouts it differs by at most 0.012.
+    Over twelve draws 0.022 remain at most: a row of 28 or less, since other rows are
+    projected with the row that is left out.
     """
     closed, refits = [], []
     for seed in range(3):
@@ -90,7 +92,7 @@ def test_the_score_is_that_of_refits(counts, shift):
             right += refit.predict(K[[i]][:, rest])[0] == y[i]
         closed.append(model.loo_score_)
         refits.append(right / len(y))
-    assert abs(np.mean(closed) - np.mean(refits)) < 0.06
+    assert abs(np.mean(closed) - np.mean(refits)) < 0.03
 
 
 def weak_signal(seed):

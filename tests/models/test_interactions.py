@@ -14,14 +14,18 @@ from kernelweave import (
     MultipleKernelSVC,
 )
 from kernelweave._array import to_numpy
+from kernelweave.fits.ridge import RowDesign
 from kernelweave.inspection import (
     contributions,
     view_ablation,
     view_permutation_importance,
     weights_table,
 )
+from kernelweave.kernels import DenseBank
 from kernelweave.kernels.functions import RBF, Linear, Pipe, Standardizer
 from kernelweave.kernels.interactions import BETWEEN, REFERENCE_ROWS, ViewProducts
+from kernelweave.models.shared.learner import Choice, Fitted
+from kernelweave.models.streaming.explicit import choosing_products
 
 VIEWS = [("a", "auto", slice(0, 3)), ("b", "auto", slice(3, 6))]
 MODELS = [
@@ -117,6 +121,44 @@ def test_auto_keeps_products_only_where_views_interact(rng):
     never = MultipleKernelRidge(VIEWS, norm=1, cv=None).fit(X, f)
     assert auto.kernel_names_ == never.kernel_names_
     np.testing.assert_array_equal(auto.predict(X), never.predict(X))
+
+
+@pytest.mark.parametrize("interacting", [True, False])
+def test_folds_repeat_the_choice_of_products(rng, interacting):
+    """The score of the folds is the mean over those with and without products.
+
+    Whether the products are kept or not, folds in which they were are predicted with
+    them: here the choice is the same in all of them, so one of two scores is found.
+    """
+    X = rng.normal(size=(60, 6))
+    f = X[:, 0] * X[:, 3] if interacting else X[:, 0] + X[:, 3]
+    model = MultipleKernelRidge(VIEWS, norm=1, cv=3)
+    auto = clone(model).set_params(interactions="auto").fit(X, f)
+    same = clone(model).set_params(interactions=interacting).fit(X, f)
+    assert auto.cv_score_ == pytest.approx(same.cv_score_, abs=1e-6)
+    y = f > np.median(f)
+    model = MultipleKernelFDA(VIEWS, norm=1, cv=3)
+    auto = clone(model).set_params(interactions="auto").fit(X, y)
+    assert 0.0 < auto.cv_score_ <= 1.0
+    assert auto.gaussians_.temperature != 1.0
+
+
+def test_a_fold_may_choose_otherwise():
+    """The error of each fold decides, and weights cover all kernels of its bank."""
+    bank = DenseBank(np.zeros((3, 4, 4)), ["a: x", "b: x", f"{BETWEEN}: x"])
+
+    def fit(bank, targets, design):
+        error = 1.0 if bank.n_kernels == 2 else float(targets[0])
+        weights = np.full(bank.n_kernels, 1.0 / bank.n_kernels)
+        return Fitted(Choice(weights, 1.0, n_iter=1), error)
+
+    both = choosing_products(fit, "auto")
+    kept = both(bank, np.array([0.8]), RowDesign(4))
+    assert kept.choice.weights.tolist() == [1 / 3] * 3
+    left = both(bank, np.array([0.95]), RowDesign(4))
+    assert left.choice.weights.tolist() == [0.5, 0.5, 0.0]
+    own = both(bank.subset(np.array([0, 1])), np.array([0.0]), RowDesign(4))
+    assert own.choice.weights.tolist() == [0.5, 0.5]
 
 
 def test_auto_finds_nothing_in_noise():

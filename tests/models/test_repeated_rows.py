@@ -6,10 +6,21 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from kernelweave import ProbabilisticKDA, SubspaceKernel
-from kernelweave.fits.predictive import PredictivePath, choose_noise
+from kernelweave import (
+    MixtureKDA,
+    ProbabilisticKDA,
+    SubspaceKernel,
+    SubspaceKernelSVC,
+)
+from kernelweave.criteria.margin import SubspaceMargin
+from kernelweave.criteria.mixture import MixtureLikelihood
+from kernelweave.fits.predictive import PredictivePath, _student, choose_noise
 from kernelweave.fits.ridge import RowDesign, class_target
 from kernelweave.kernels import RBF, Linear
+from kernelweave.kernels.banks.dense import DenseBank
+from kernelweave.solvers.mixture import residual_moments, stack, truncated_em
+from kernelweave.solvers.solve import solve
+from kernelweave.weights import Simplex
 
 #: Kernels whose parameters do not depend on the rows.
 VIEWS = [("a", RBF(gamma=0.2), [0, 1, 2]), ("b", [Linear(), RBF(gamma=0.5)], [2, 3])]
@@ -139,6 +150,150 @@ def test_subspaces_of_repeated_rows(model, rows):
         assert np.max(np.abs(covariance - np.diag(np.diag(covariance)))) < 1e-8
 
 
+MACHINES = {
+    "default": SubspaceKernelSVC(VIEWS, tol=1e-8),
+    "even weights": SubspaceKernelSVC(VIEWS, norm=2, class_weight="balanced", tol=1e-8),
+    # After the first round, the variables of machines with so small a kernel are not
+    # unique, and the local search depends on them.
+    "few": SubspaceKernelSVC(VIEWS, norm=np.inf, n_components=2, max_iter=1),
+    "correlated": SubspaceKernelSVC(VIEWS, uncorrelated=False, alpha=NOISE),
+    "cuts": SubspaceKernelSVC(VIEWS, solver="cutting_plane", tol=1e-5),
+}
+
+
+@pytest.mark.parametrize("model", MACHINES.values(), ids=MACHINES)
+def test_machines_on_subspaces_of_repeated_rows(model, rows):
+    X, y, weights = rows
+    one = clone(model).fit(X, y, sample_weight=weights)
+    many = clone(model).fit(np.repeat(X, weights, axis=0), np.repeat(y, weights))
+    np.testing.assert_allclose(one.kernel_weights_, many.kernel_weights_, atol=1e-6)
+    wanted = many.decision_function(X)
+    close = 1e-5 * np.max(np.abs(wanted))
+    np.testing.assert_allclose(one.decision_function(X), wanted, atol=close)
+    Z, wanted = one.transform(X), many.transform(X)
+    size = np.max(np.abs(wanted @ wanted.T))
+    np.testing.assert_allclose(Z @ Z.T, wanted @ wanted.T, atol=1e-5 * size)
+    for name in ("value", "lower_bound"):
+        values = [getattr(m.certificate_, name) for m in (one, many)]
+        assert values[0] == pytest.approx(values[1], rel=1e-6)
+    assert "weighted rows" in one.certificate_.problem
+    other = clone(model).fit(X, y).decision_function(X)
+    assert np.max(np.abs(one.decision_function(X) - other)) > 100 * close
+
+
+def test_derivatives_of_the_weighted_subspace_margin(rows):
+    """Also the bounds: any point is below, any function above the value."""
+    X, y, weights = rows
+    codes, design = np.unique(y, return_inverse=True)[1], RowDesign(N, weights * 0.7)
+    mean = np.eye(N) - np.outer(np.ones(N), design.weights) / design.total
+    root = np.sqrt(design.weights)
+    grams = [X[:, [j]] @ X[:, [j]].T + 0.1 * np.eye(N) for j in range(3)]
+    stack = np.stack([root[:, None] * (mean @ g @ mean.T) * root for g in grams])
+    signs = np.where(np.eye(K)[codes] > 0, 1.0, -1.0)
+    bank = DenseBank(stack, list("abc"))
+    criterion = SubspaceMargin(bank, signs, 0.5, 2.0, 1e-12, design)
+    at, step = np.array([0.2, 0.5, 0.3]), 1e-5 * np.array([1.0, -2.0, 1.5])
+    state = criterion.evaluate(at)
+    ahead, behind = (criterion.evaluate(at + s * step) for s in (1.0, -1.0))
+    assert ahead.value - behind.value == pytest.approx(
+        2 * state.gradient @ step, rel=1e-5
+    )
+    np.testing.assert_allclose(
+        ahead.gradient - behind.gradient, 2 * state.hessian @ step, rtol=1e-3
+    )
+    terms = criterion.certificate_terms(at, state.coef, state.coef)
+    assert terms.upper == pytest.approx(state.value, rel=1e-9)
+    lower = terms.linear - terms.scores @ at
+    assert lower == pytest.approx(state.value, rel=1e-9)
+
+
+@pytest.mark.parametrize("noise", [NOISE, "ml"])
+@pytest.mark.parametrize("missing", ["error", "available", "zero"])
+def test_experts_on_repeated_rows(noise, missing, rows):
+    X, y, weights = rows
+    views = [("a", RBF(gamma=0.2), [0, 1]), ("b", [Linear(), RBF(gamma=0.5)], [2, 3])]
+    if missing != "error":
+        X = X.copy()
+        X[::7, :2], X[1::7, 2:] = np.nan, np.nan
+    model = MixtureKDA(views, noise=noise, weights="uniform", missing=missing)
+    one = clone(model).fit(X, y, sample_weight=weights)
+    many = clone(model).fit(np.repeat(X, weights, axis=0), np.repeat(y, weights))
+    np.testing.assert_allclose(one.transform(X), many.transform(X), atol=1e-9)
+    np.testing.assert_allclose(one.noise_, many.noise_, rtol=1e-9)
+    plain = clone(model).fit(X, y)
+    assert np.max(np.abs(one.transform(X) - plain.transform(X))) > 0.01
+
+
+@pytest.mark.parametrize("kind", ["per_class", "stacking", "available"])
+def test_weights_of_a_mixture_count_rows_as_often_as_they_weigh(kind, rows):
+    X, y, weights = rows
+    options = {"weights": kind}
+    if kind == "available":
+        X = X.copy()
+        X[::7, :3] = np.nan
+        options = {"missing": kind, "likelihood": "student"}
+    views = [("a", RBF(gamma=0.2), [0, 1, 2]), ("b", [Linear(), RBF(gamma=0.5)], [3])]
+    model = MixtureKDA(views, noise=NOISE, **options, tol=1e-8)
+    model.fit(X, y, sample_weight=weights)
+    target = class_target(np.unique(y, return_inverse=True)[1], K, weights)
+    seen = np.repeat(model.observed_, weights, axis=0)
+    for c in range(K):
+        residual = target[:, [c]] - model.loo_mean_[:, :, c]
+        variance = model.loo_variance_[:, :, c]
+        prior = 0.1 * np.sum(weights) / 3
+        if kind == "stacking":
+            repeated = np.repeat(residual, weights, axis=0)
+            wanted = stack(residual_moments(repeated, seen))[0]
+        elif kind == "available":
+            table = _student(residual, variance * (4.0 - 2.0) / 4.0, 4.0)
+            table = np.repeat(table, weights, axis=0)
+            wanted = truncated_em(table, seen, prior, tol=1e-9).weights
+        else:
+            table = -0.5 * (residual**2 / variance + np.log(2 * np.pi * variance))
+            table = np.repeat(table, weights, axis=0)
+            wanted = solve(MixtureLikelihood(table, prior), Simplex()).weights
+        np.testing.assert_allclose(model.class_weights_[:, c], wanted, atol=1e-4)
+    assert model.certificate_.converged
+    assert model.certificate_.problem.endswith("weighted rows")
+
+
+@pytest.mark.parametrize("likelihood", ["gaussian", "tprocess"])
+def test_a_mixture_leaves_a_row_out_with_all_of_its_weight(likelihood, rows):
+    """A row's density is the same if it, but no other row, has another weight."""
+    X, y, weights = rows
+    options = {"noise": NOISE, "projection": "posterior", "likelihood": likelihood}
+    model = MixtureKDA(VIEWS, **options).fit(X, y, sample_weight=weights)
+    posterior = model.sample_weights(X[:5])
+    np.testing.assert_allclose(posterior.sum(axis=1), 1.0)
+    copies = np.repeat(np.arange(N), weights)
+    many = clone(model).fit(X[copies], y[copies])
+    # copies say more about each other than other rows do
+    assert many.certificate_.value < model.certificate_.value
+    single = weights == 1  # these rows have no copies
+    first = np.searchsorted(copies, np.flatnonzero(single))
+    # the class shares, and so the targets, are the same: so are the predictions
+    np.testing.assert_allclose(
+        model.loo_mean_[single], many.loo_mean_[first], atol=1e-8
+    )
+
+
+@pytest.mark.parametrize("kind", [MixtureKDA, ProbabilisticKDA])
+def test_class_weights_and_priors(kind, rng):
+    codes = np.repeat([0, 1], [34, 6])
+    X = rng.normal(size=(40, 4)) + codes[:, None]
+    model = kind(VIEWS, noise=NOISE, class_weight="balanced").fit(X, codes)
+    each = 40 / (2 * np.bincount(codes))[codes]
+    weighted = kind(VIEWS, noise=NOISE).fit(X, codes, sample_weight=each)
+    np.testing.assert_allclose(model.predict_proba(X), weighted.predict_proba(X))
+    np.testing.assert_allclose(np.exp(model.gaussians_.log_prior), 0.5)
+    plain = kind(VIEWS, noise=NOISE).fit(X, codes)
+    shifted = kind(VIEWS, noise=NOISE, priors=[0.5, 0.5]).fit(X, codes)
+    odds, known = (np.diff(np.log(m.predict_proba(X)))[:, 0] for m in (shifted, plain))
+    np.testing.assert_allclose(odds - known, np.log(34 / 6), atol=1e-6)
+    with pytest.raises(ValueError, match="priors"):
+        kind(VIEWS, priors=[0.5, 0.6]).fit(X, codes)
+
+
 def test_leave_one_out_choices_with_weights_ignore_rows_of_weight_zero(rows):
     X, y, _ = rows
     keep = np.arange(N) % 5 > 0
@@ -149,7 +304,15 @@ def test_leave_one_out_choices_with_weights_ignore_rows_of_weight_zero(rows):
     np.testing.assert_array_equal(zeros.transform(X), fewer.transform(X))
 
 
-@pytest.mark.parametrize("model", [ProbabilisticKDA(VIEWS), SubspaceKernel(VIEWS)])
+@pytest.mark.parametrize(
+    "model",
+    [
+        ProbabilisticKDA(VIEWS),
+        SubspaceKernel(VIEWS),
+        SubspaceKernelSVC(VIEWS),
+        MixtureKDA(VIEWS),
+    ],
+)
 @pytest.mark.parametrize(
     ("weights", "message"),
     [

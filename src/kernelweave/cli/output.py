@@ -79,14 +79,13 @@ def print_fit(model: Any, seconds: float) -> None:
     """Print the weight of each view, the heaviest first, and the certificate."""
     print(f"View weights, learned in {seconds:.2f} s:\n")
     table = weights_table(model)
-    total = sum(row["weight"] for row in table)
     lines = []
     for view, weight in sorted(model.view_weights_.items(), key=lambda item: -item[1]):
         kernels = [row for row in table if row["view"] == view]
         used = [row for row in kernels if row["weight"] > 0]
         heaviest = max(kernels, key=lambda row: row["weight"])["kernel"]
         heaviest = heaviest.rpartition(" > ")[2]  # without its transformers
-        share = f"{100 * weight / total:.1f} %"
+        share = f"{100 * model.view_shares_[view]:.1f} %"
         count = f"{len(used)} of {len(kernels)}"
         lines.append((view, f"{weight:.4f}", share, count, heaviest if used else "-"))
     print_table(("view", "weight", "share", "kernels used", "heaviest kernel"), lines)
@@ -134,6 +133,7 @@ def write_results(
             "norm": model.norm_,
             "alpha": model.alpha_,
             "view_weights": model.view_weights_,
+            "view_shares": model.view_shares_,
         }
         write_mark(path, certificate, [*draft.written, MARK_FILE])
 

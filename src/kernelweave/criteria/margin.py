@@ -28,6 +28,7 @@ from kernelweave.criteria.base import (
     weight_remarks,
 )
 from kernelweave.criteria.fisher import Fisher
+from kernelweave.fits.ridge import RowDesign
 from kernelweave.fits.subspace import RegularizedKernel, SubspaceSVM
 from kernelweave.inner.saddle import SaddlePath, SaddleProblem
 from kernelweave.inner.svm import (
@@ -269,6 +270,12 @@ class SubspaceMargin(KernelCriterion):
     is that for fixed A plus the contribution of the free support vectors as they move;
     where a variable reaches or leaves its bound, the gradient of v has a kink.
 
+    Row weights r count a row as r copies, whose variables add up to ``a_i <= C r_i``.
+    With ``D = diag(sqrt(r))`` and ``G~ = D G D`` the copies have the kernel
+    ``U G~ U'``, where U repeats rows and has orthonormal columns, so that in all
+    formulas G is ``G~``, the SVMs use the kernel ``D^-1 T~ D^-1``, A enters as
+    ``D^-1 A`` except in sum(a), and the outputs are ``D^-1 F``.
+
     Parameters
     ----------
     bank : Bank
@@ -282,13 +289,21 @@ class SubspaceMargin(KernelCriterion):
         n here correspond to values of order 1 for other kernels.
     tol : float, default=1e-9
         Relative gap of the SVMs.
+    design : RowDesign, optional
+        Row weights; the kernels are then ``D G_i D``.
     """
 
     #: No concave reciprocal: where every variable is at a bound, v is nearly linear.
     offers = frozenset({"hessian", "averages", "parts"})
 
     def __init__(
-        self, bank: Bank, signs: np.ndarray, alpha: float, C: float, tol: float = 1e-9
+        self,
+        bank: Bank,
+        signs: np.ndarray,
+        alpha: float,
+        C: float,
+        tol: float = 1e-9,
+        design: RowDesign | None = None,
     ) -> None:
         if not (np.isfinite(C) and C > 0):
             raise ValueError(f"C must be a finite number > 0, got {C!r}")
@@ -300,22 +315,27 @@ class SubspaceMargin(KernelCriterion):
         if np.any(np.abs(np.sum(signs, axis=0)) == len(signs)):
             raise ValueError("every SVM needs rows of both signs")
         # The Fisher criterion knows how to factor alpha I + G.
-        self._ridge = Fisher(bank, from_numpy(signs, bank.like), alpha)
+        self.design = design or RowDesign(len(signs))
+        target = from_numpy(signs, bank.like)
+        self._ridge = Fisher(bank, target, alpha, design=self.design)
         self.bank, self.signs = bank, signs
         self.alpha, self.C, self.tol = float(alpha), float(C), tol
+        self.bounds = self.C * self.design.each
 
     def evaluate(self, weights: np.ndarray, hessian: bool = True) -> Evaluation:
         """Value, gradient, Hessian and (A, B) from one factorisation and m SVMs."""
         factor = self._ridge.factor(weights)
         kernel = self._kernel(factor)
-        machines = solve_machines(kernel, self.signs, self.C, self.tol)
+        machines = solve_machines(kernel, self.signs, self.bounds, self.tol)
         a = np.column_stack([machine.coef for machine in machines])
-        b = self.alpha * solve_factored(factor, from_numpy(a, self.bank.like))
+        scaled = self.design.unscale(a)  # D^-1 A
+        b = self.alpha * solve_factored(factor, from_numpy(scaled, self.bank.like))
         products = self.bank.apply(b)
         scores = to_numpy(inner_products(products, b)).astype(np.float64)
         scores /= 2.0 * self.alpha
         b_host = to_numpy(b).astype(np.float64)
-        value = float(np.sum(a * self.signs)) - 0.5 * float(np.sum(a * (a - b_host)))
+        explained = float(np.sum(scaled * (scaled - b_host)))
+        value = float(np.sum(a * self.signs)) - 0.5 * explained
         curvature = None
         if hessian:
             half = solve_stack(factor, products)
@@ -324,6 +344,7 @@ class SubspaceMargin(KernelCriterion):
             flat = namespace(half).reshape(half, (half.shape[0], -1))
             moved = to_numpy(solve_triangular(factor, flat, transpose=True))
             moved = moved.astype(np.float64).reshape(half.shape)  # (n, p, m)
+            moved /= np.sqrt(self.design.each)[:, None, None]
             for machine, u in zip(machines, np.moveaxis(moved, 2, 0), strict=True):
                 curvature += 0.5 * machine.curvature(u.T)
         return Evaluation(value, -scores, curvature, np.concatenate([a, b_host], 1))
@@ -336,15 +357,17 @@ class SubspaceMargin(KernelCriterion):
         a, b = self.split(dual)
         products = self._products(b)
         scores = to_numpy(inner_products(products, from_numpy(b, products)))
-        a = balanced(a, self.signs, self.C)
-        linear = float(np.sum(a * self.signs)) - 0.5 * float(np.sum((a - b) ** 2))
+        a = balanced(a, self.signs, self.bounds)
+        apart = self.design.unscale(a) - b
+        linear = float(np.sum(a * self.signs)) - 0.5 * float(np.sum(apart**2))
         return CertificateTerms(upper, linear, scores / (2.0 * self.alpha))
 
     def primal(self, weights: np.ndarray, coef: Array) -> tuple[float, np.ndarray]:
         """The primal value of ``f = G B / alpha``, and the best intercepts (m,)."""
         _, b = self.split(coef)
         f = to_numpy(tensor_sum(weights, self._products(b))) / self.alpha
-        loss, intercepts = hinge(f, self.signs)
+        outputs = self.design.unscale(f)
+        loss, intercepts = hinge(outputs, self.signs, self.design.each)
         value = 0.5 * float(np.sum(f * f)) + 0.5 * float(np.sum(b * f))
         return value + self.C * loss, intercepts
 
@@ -355,12 +378,15 @@ class SubspaceMargin(KernelCriterion):
         return points[:, :m], points[:, m:]
 
     def _kernel(self, factor: Array) -> np.ndarray:
-        """T up to a multiple of 11', to which feasible A are blind: (n, n), float64."""
+        """``D^-1 T D^-1`` plus a multiple of 11', to which feasible A are blind.
+
+        Of shape (n, n), in float64.
+        """
         inverse = lower_inverse(factor)
         kernel = to_numpy(inverse.T @ inverse).astype(np.float64, copy=False)
         kernel *= -self.alpha
         kernel.reshape(-1)[:: len(kernel) + 1] += 1.0
-        return kernel
+        return self.design.unscale(self.design.unscale(kernel).T)
 
     def _products(self, b: np.ndarray) -> Array:
         """``G_i B`` (p, n, m) in float64."""
@@ -384,7 +410,7 @@ class PlainSubspaceMargin:
     increases with t. Its right side is the convex problem of Lanckriet et al. (2002)
     for the kernels K_i, and for s = 1 it equals v at every single kernel. So its
     minimum bounds v from below, and where that is attained at a single kernel, no sum
-    of kernels is better than this one.
+    of kernels is better than this one. Row weights enter as in :class:`SubspaceMargin`.
 
     Parameters
     ----------
@@ -398,17 +424,27 @@ class PlainSubspaceMargin:
         The bound on the dual variables.
     tol : float, default=1e-9
         Relative gap of the SVMs.
+    design : RowDesign, optional
+        Row weights; the kernels are then ``D G_i D``.
     """
 
     def __init__(
-        self, bank: Bank, signs: np.ndarray, alpha: float, C: float, tol: float = 1e-9
+        self,
+        bank: Bank,
+        signs: np.ndarray,
+        alpha: float,
+        C: float,
+        tol: float = 1e-9,
+        design: RowDesign | None = None,
     ) -> None:
         self.bank, self.signs = bank, np.asarray(signs, dtype=np.float64)
         self.alpha, self.C, self.tol = float(alpha), float(C), tol
+        self.design = design or RowDesign(len(self.signs))
 
     def machines(self, weights: np.ndarray) -> SubspaceSVM:
         """The single-kernel problem at these weights (p,)."""
-        kernel = RegularizedKernel(self.bank.combine(weights), self.alpha)
+        gram = self.bank.combine(weights)
+        kernel = RegularizedKernel(gram, self.alpha, self.design)
         return SubspaceSVM(kernel, self.signs, self.C, False, self.tol)
 
     def evaluate(self, weights: np.ndarray) -> Evaluation:
@@ -416,7 +452,7 @@ class PlainSubspaceMargin:
         problem = self.machines(weights)
         duals = problem.closed_form_duals()
         value = problem.lower_bound(duals, None)
-        a = from_numpy(duals, self.bank.like)
+        a = from_numpy(self.design.unscale(duals), self.bank.like)
         b = self.alpha * problem.kernel.solve(a)
         scores = to_numpy(self.bank.quad(a) - self.bank.quad(b)).astype(np.float64)
         return Evaluation(value, -0.5 * scores, None, duals)
@@ -439,14 +475,16 @@ class PlainSubspaceMargin:
         )
         parts = [self._alone(self.bank.kernel(i), total) for i in range(p)]
         bank = DenseBank(namespace(self.bank.like).stack(parts), self.bank.names)
-        return Margin(bank, self.signs, "l1", self.C)
+        return Margin(bank, self.signs, "l1", self.C, self.design.weights)
 
     def remarks(self, weights: np.ndarray) -> tuple[str, ...]:
         """Whether the weights are identifiable."""
         return weight_remarks(self.bank, weights, False)
 
     def _alone(self, gram: Array, total: float) -> Array:
-        """``G (G + (alpha / s) I)^-1 G`` of one kernel (n, n)."""
+        """``D^-1 G (G + (alpha / s) I)^-1 G D^-1`` of one kernel (n, n)."""
         scaled = total * gram
-        matrix = scaled @ RegularizedKernel(scaled, self.alpha).solve(gram)
+        kernel = RegularizedKernel(scaled, self.alpha, self.design)
+        matrix = self.design.unscale(scaled @ kernel.solve(gram))
+        matrix = self.design.unscale(matrix.T)
         return (matrix + matrix.T) / 2

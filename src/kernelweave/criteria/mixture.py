@@ -10,14 +10,16 @@ from kernelweave.protocols import CertificateTerms, Criterion, Evaluation
 
 
 class MixtureLikelihood(Criterion):
-    """``-(1/n) [ sum_i log sum_l w_l p_il + kappa sum_l log w_l ]`` of weights w.
+    """``-(1/N) [ sum_i r_i log sum_l w_l p_il + kappa sum_l log w_l ]`` of weights w.
 
     The mixture likelihood of Zhao et al. (2009), Eq. 16, as a function of the weights
-    alone, with densities p that do not depend on them, and a Dirichlet prior. It is
+    alone, with densities p that do not depend on them, and a Dirichlet prior. Row i
+    counts ``r_i`` times, once by default, and N is the sum of these. The criterion is
     convex and, as ``-log s = max_a [ 1 + log a - a s ]``, of the form the certificate
     needs: every a > 0 in R^n and b > 0 in R^p bound it from below by ::
 
-        (1/n) [ sum_i (1 + log a_i) + kappa sum_l (1 + log b_l) - <w, p'a + kappa b> ].
+        (1/N) [ sum_i r_i (1 + log a_i) + kappa sum_l (1 + log b_l)
+                - <w, p'(r a) + kappa b> ].
 
     Values are in nats per row, shifted so that uniform weights have the value -1 and
     relative gaps are about the same as gaps in nats per row; add ``offset`` for the
@@ -30,6 +32,8 @@ class MixtureLikelihood(Criterion):
         ``log p_il``; minus infinity is allowed, but not for a whole row.
     prior : float, default=0
         kappa >= 0, the parameter of the Dirichlet prior minus 1.
+    row_weights : ndarray of shape (n,), optional
+        r > 0.
 
     Attributes
     ----------
@@ -39,7 +43,12 @@ class MixtureLikelihood(Criterion):
 
     offers = frozenset({"hessian", "concave reciprocal", "likelihood"})
 
-    def __init__(self, log_density: Array, prior: float = 0.0) -> None:
+    def __init__(
+        self,
+        log_density: Array,
+        prior: float = 0.0,
+        row_weights: np.ndarray | None = None,
+    ) -> None:
         xp = namespace(log_density)
         log_density = as_float(log_density, xp.float64)
         largest = xp.max(log_density, axis=1, keepdims=True)
@@ -48,8 +57,11 @@ class MixtureLikelihood(Criterion):
         self.ratio = ratio / mean  # (n, p), rows of mean 1
         self.prior = float(prior)
         n, p = ratio.shape
-        unit = float(xp.mean(largest + xp.log(mean)))
-        self.offset = 1.0 - unit + self.prior * p * np.log(p) / n
+        counts = np.ones(n) if row_weights is None else np.asarray(row_weights, float)
+        self.total = float(np.sum(counts))  # N
+        self.share = from_numpy(counts / self.total, ratio)  # r / N
+        unit = float(self.share @ (largest + xp.log(mean))[:, 0])
+        self.offset = 1.0 - unit + self.prior * p * np.log(p) / self.total
 
     @property
     def n_kernels(self) -> int:
@@ -61,17 +73,17 @@ class MixtureLikelihood(Criterion):
 
         ``coef`` holds the dual points a (n,) and b (p,) of the class docstring.
         """
-        n = self.ratio.shape[0]
         mixed = self._mixed(weights)
         # zeros become numbers whose inverse can still be squared
         rows = 1.0 / namespace(mixed).clip(mixed, min=INVERTIBLE_SQUARE)
         columns = 1.0 / np.maximum(weights, INVERTIBLE_SQUARE)
-        gradient = -(to_numpy(rows @ self.ratio) + self.prior * columns) / n
+        gradient = -self._scores(rows, columns)
         second = None
         if hessian:
             scaled = self.ratio * rows[:, None]
-            second = to_numpy(scaled.T @ scaled) / n
-            second[np.diag_indices(len(weights))] += self.prior * columns**2 / n
+            second = to_numpy(scaled.T @ (scaled * self.share[:, None]))
+            diagonal = np.diag_indices(len(weights))
+            second[diagonal] += self.prior * columns**2 / self.total
         value = self._value(weights, mixed)
         return Evaluation(value, gradient, second, (rows, columns))
 
@@ -85,17 +97,22 @@ class MixtureLikelihood(Criterion):
 
         The dual point is first scaled by the factor that maximises its bound.
         """
-        xp, (n, p) = namespace(self.ratio), self.ratio.shape
+        xp, p = namespace(self.ratio), self.n_kernels
         rows, columns = dual
-        scores = (to_numpy(rows @ self.ratio) + self.prior * columns) / n
-        mass = 1.0 + self.prior * p / n
+        scores = self._scores(rows, columns)
+        mass = 1.0 + self.prior * p / self.total
         factor = mass / float(np.max(scores))
-        linear = float(xp.mean(xp.log(rows)))
+        linear = float(self.share @ xp.log(rows))
         if self.prior > 0:
-            linear += self.prior * float(np.sum(np.log(columns / p))) / n
+            linear += self.prior * float(np.sum(np.log(columns / p))) / self.total
         linear += mass * (1.0 + np.log(factor)) - 1.0
         upper = self._value(weights, self._mixed(weights))
         return CertificateTerms(upper, linear, factor * scores)
+
+    def _scores(self, rows: Array, columns: np.ndarray) -> np.ndarray:
+        """``(p'(r a) + kappa b) / N`` (p,) of a dual point."""
+        seen = to_numpy((self.share * rows) @ self.ratio)
+        return seen + self.prior * columns / self.total
 
     def _mixed(self, weights: np.ndarray) -> Array:
         """Mixed densities (n,), relative to those of uniform weights."""
@@ -103,9 +120,9 @@ class MixtureLikelihood(Criterion):
 
     def _value(self, weights: np.ndarray, mixed: Array) -> float:
         xp = namespace(mixed)
-        n, p = self.ratio.shape
+        p = self.n_kernels
         with np.errstate(divide="ignore"):
-            value = -1.0 - float(xp.mean(xp.log(mixed)))
+            value = -1.0 - float(self.share @ xp.log(mixed))
             if self.prior > 0:
-                value -= self.prior * float(np.sum(np.log(p * weights))) / n
+                value -= self.prior * float(np.sum(np.log(p * weights))) / self.total
         return value

@@ -91,9 +91,9 @@ class ClassGaussians:
         sums = np.zeros((len(first), projected.shape[1]))
         np.add.at(sums, codes, design.each[:, None] * projected)
         units = np.arange(len(codes)) if design.groups is None else design.groups
-        several = np.bincount(np.unique(np.stack([codes, units]), axis=1)[0]) > 1
+        n_units = np.bincount(np.unique(np.stack([codes, units]), axis=1)[0])
         counts = np.bincount(codes, design.each)
-        held_out = HeldOutClasses(counts, sums, np.asarray(targets)[first], several)
+        held_out = HeldOutClasses(counts, sums, np.asarray(targets)[first], n_units)
         return held_out.gaussians(projected, codes, spread, design, priors)
 
     @property
@@ -153,8 +153,8 @@ class HeldOutClasses:
         (Weighted) sums of the leave-one-out projections of each class.
     coding : ndarray of shape (k, r)
         Target of each class.
-    several : ndarray of bool of shape (k,), optional
-        Whether a class has rows in several groups; by default, more than one row.
+    n_units : ndarray of int of shape (k,), optional
+        Number of groups with rows of each class, or of rows, which is the default.
     """
 
     def __init__(
@@ -162,12 +162,13 @@ class HeldOutClasses:
         counts: np.ndarray,
         sums: np.ndarray,
         coding: np.ndarray,
-        several: np.ndarray | None = None,
+        n_units: np.ndarray | None = None,
     ) -> None:
         self.counts = np.asarray(counts, dtype=np.float64)
+        self.n_units = self.counts if n_units is None else n_units
         self.coding = np.asarray(coding, dtype=np.float64)
         # Without its only row or group a class is unknown: it is no part of the slope.
-        self.several = self.counts > 1 if several is None else several
+        self.several = self.n_units > 1
         self.usable = np.where(self.several, self.counts, 0.0)
         self.sums = np.where(self.several[:, None], sums, 0.0)
         self.center = np.sum(self.sums, axis=0) / (float(np.sum(self.usable)) or 1.0)
@@ -241,8 +242,12 @@ class HeldOutClasses:
         """
         rows = np.arange(len(z))
         taken = np.where(self.several[own], w, 0.0)
-        found = self.found - taken * np.sum(z * self.coding[own], axis=1)
-        sought = self.sought - taken * self.squares[own]
+        # Of two rows, the other would be the only one: its class has no mean either.
+        pair = self.n_units[own] == 2
+        gone = np.where(pair[:, None], self.sums[own], taken[:, None] * z)
+        lost = np.where(pair, self.usable[own], taken)
+        found = self.found - np.sum(gone * self.coding[own], axis=1)
+        sought = self.sought - lost * self.squares[own]
         slopes = np.maximum(found / np.where(sought > 0, sought, np.inf), 0.0)
         size = (self.usable + PRIOR_ROWS)[:, None]
         b = (self.sums + PRIOR_ROWS * self.center) / size
@@ -253,8 +258,7 @@ class HeldOutClasses:
         distances += 2.0 * s * (precision @ (b * g).T - weighted @ g.T)
         distances += s**2 * (precision @ (g**2).T)
         prior = PRIOR_ROWS * (self.center + s * self.coding[own])
-        removed = taken[:, None]
-        mean = (self.sums[own] - removed * z + prior) / (size[own] - removed)
+        mean = (self.sums[own] - gone + prior) / (size[own] - lost[:, None])
         distances[rows, own] = np.sum(precision * (z - mean) ** 2, axis=1)
         # Without the row its class is smaller, which stretches the coordinate of that
         # class: coordinate c of z is q_c <z, h_c>, coded by 1 / q_c.
@@ -283,8 +287,11 @@ class HeldOutClasses:
             taken = np.where(self.several, np.bincount(classes, w, minlength=k), 0.0)
             gone = np.zeros_like(self.sums)
             np.add.at(gone, classes, w[:, None] * z[rows])
-            sums = self.sums - np.where(self.several[:, None], gone, 0.0)
-            counts, usable = self.counts - taken, self.usable - taken
+            pair = (taken > 0) & (self.n_units == 2)  # as for single rows
+            left = np.where(self.several & ~pair, 1.0, 0.0)
+            sums = np.where(pair[:, None], 0.0, self.sums - left[:, None] * gone)
+            counts = self.counts - taken
+            usable = np.where(pair, 0.0, self.usable - taken)
             found = float(np.sum(sums * self.coding))
             sought = float(usable @ self.squares)
             log_shares[rows] = np.log(counts / np.sum(counts))

@@ -211,19 +211,19 @@ class LooTable:
         dof : float
             Degrees of freedom of the last two; more than 2.
         """
-        precision = self.precision[:, :, None]
-        variance = _positive(amplitude)[:, None, :] * self.spread[:, :, None]
+        precision, spread = self.precision[:, :, None], self.spread[:, :, None]
+        variance = _positive(amplitude)[:, None, :] * spread
         if likelihood == "gaussian":
             square = self.residual**2 / variance
             return -0.5 * (square + np.log(2 * np.pi * variance))
         if likelihood == "student":
             return _student(self.residual, variance * (dof - 2.0) / dof, dof)
-        n = self.target.shape[0]
+        rest = np.sum(self.weights) - self.weights  # what the other rows count
         coef = self.residual * precision
         total = np.sum(self.target[None] * coef, axis=1, keepdims=True)
         others = dof * amplitude[:, None, :] + total - self.residual * coef
-        more = dof + n - 2.0
-        return _student(self.residual, _positive(others) / more / precision, more)
+        more = (dof + rest - 1.0)[:, None]
+        return _student(self.residual, _positive(others) / more * spread, more)
 
 
 @dataclass(frozen=True)
@@ -343,7 +343,9 @@ def choose_noise(
     return Expert.at(grid, scale, tables, chosen)
 
 
-def _student(residual: np.ndarray, square: np.ndarray, dof: float) -> np.ndarray:
+def _student(
+    residual: np.ndarray, square: np.ndarray, dof: float | np.ndarray
+) -> np.ndarray:
     """Log density of Student's t with squared scale ``square``."""
     constant = gammaln((dof + 1) / 2) - gammaln(dof / 2) - 0.5 * np.log(dof * np.pi)
     tail = (dof + 1) / 2 * np.log1p(residual**2 / (dof * square))

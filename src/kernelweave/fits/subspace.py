@@ -226,10 +226,11 @@ class RegularizedKernel:
         if not (np.isfinite(alpha) and alpha > 0):
             raise ValueError(f"alpha must be a finite number > 0, got {alpha!r}")
         self.gram, self.alpha = gram, float(alpha)
+        self.design = design or RowDesign(int(gram.shape[0]))
         # G annihilates the vector of ones; adding 11'/n changes no product with a
         # centred matrix and keeps the factorisation well conditioned.
         shifted = namespace(gram).asarray(gram, copy=True)
-        (design or RowDesign(int(gram.shape[0]))).add_null(shifted, 1.0)
+        self.design.add_null(shifted, 1.0)
         self.factor = factor_regularized(shifted, self.alpha)
 
     def solve(self, b: Array) -> Array:
@@ -348,24 +349,22 @@ class JointPoint:
     Attributes
     ----------
     subspace : Subspace
-        W or Q, normalised.
+        W or Q, normalised; with row weights, coefficients on ``D G D``.
     duals : ndarray of shape (n, m)
         A = Y a, one column per SVM.
     intercepts : ndarray of shape (m,)
         Intercept of each SVM.
     upper : float
         A primal value of the SVMs, and so an upper bound on the joint problem.
+    coef : array of shape (n, m)
+        The SVMs' outputs are ``G(x) coef + intercepts``.
     """
 
     subspace: Subspace
     duals: np.ndarray
     intercepts: np.ndarray
     upper: float
-
-    def coef(self) -> Array:
-        """Coefficients (n, m): the SVMs' outputs are ``G(x) coef + intercepts``."""
-        features = self.subspace.features
-        return self.subspace.coef @ (features.T @ from_numpy(self.duals, features))
+    coef: Array
 
 
 class SubspaceSVM:
@@ -386,10 +385,14 @@ class SubspaceSVM:
 
     which need not meet, because the problem is not convex in S.
 
+    With row weights r in the design of the kernel and ``D = diag(sqrt(r))``, G is
+    ``D G D`` and A enters as ``D^-1 A``, whose SVMs have the kernel ``D^-1 K_S D^-1``
+    and the bounds ``C r``.
+
     Parameters
     ----------
     kernel : RegularizedKernel
-        G and alpha.
+        G, alpha and the row weights.
     signs : ndarray of shape (n, m)
         +1 and -1, one column per SVM.
     C : float
@@ -410,6 +413,8 @@ class SubspaceSVM:
     ) -> None:
         self.kernel, self.signs, self.C = kernel, signs, float(C)
         self.uncorrelated, self.tol = uncorrelated, tol
+        self.design = kernel.design
+        self.bounds = self.C * self.design.each
 
     def closed_form_duals(self) -> np.ndarray:
         """A at the saddle point for as many dimensions as there are SVMs."""
@@ -417,12 +422,13 @@ class SubspaceSVM:
         matrix = self.kernel.solve(gram)
         if not self.uncorrelated:
             matrix = gram @ matrix
-        host = to_numpy(matrix).astype(np.float64)
-        return solve_svm((host + host.T) / 2, self.signs, self.C, self.tol)
+        host = self.design.unscale(to_numpy(matrix).astype(np.float64))
+        host = self.design.unscale(host.T)
+        return solve_svm((host + host.T) / 2, self.signs, self.bounds, self.tol)
 
     def subspace(self, duals: np.ndarray, n_components: int | None = None) -> Subspace:
         """The best subspace for fixed A (n, m)."""
-        target = from_numpy(duals, self.kernel.gram)
+        target = from_numpy(self.design.unscale(duals), self.kernel.gram)
         return self.kernel.subspace(target, n_components, self.uncorrelated)
 
     def lower_bound(self, duals: np.ndarray, n_components: int | None) -> float:
@@ -443,7 +449,7 @@ class SubspaceSVM:
         """
         m = duals.shape[1]
         both = np.column_stack([duals, step])
-        columns = from_numpy(both, self.kernel.gram)
+        columns = from_numpy(self.design.unscale(both), self.kernel.gram)
         products = self.kernel.gram @ columns
         left = columns if self.uncorrelated else products
         inner = to_numpy(left.T @ self.kernel.solve(products)).astype(np.float64)
@@ -460,9 +466,12 @@ class SubspaceSVM:
     def point(self, subspace: Subspace, duals: np.ndarray | None = None) -> JointPoint:
         """The SVMs on a subspace, trained unless their duals are given."""
         features = to_numpy(subspace.features).astype(np.float64)
+        features = self.design.unscale(features)
         if duals is None:
-            duals = solve_low_rank_svm(features, self.signs, self.C, self.tol)
+            duals = solve_low_rank_svm(features, self.signs, self.bounds, self.tol)
         moments = features.T @ duals
-        loss, intercepts = hinge(features @ moments, self.signs)
+        outputs = features @ moments
+        loss, intercepts = hinge(outputs, self.signs, self.design.each)
         upper = 0.5 * float(np.sum(moments**2)) + self.C * loss
-        return JointPoint(subspace, duals, intercepts, upper)
+        coef = subspace.coef @ from_numpy(moments, subspace.coef)
+        return JointPoint(subspace, duals, intercepts, upper, self.design.scale(coef))

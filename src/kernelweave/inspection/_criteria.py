@@ -8,14 +8,16 @@ from typing import Any
 import numpy as np
 from sklearn.utils.multiclass import type_of_target
 
-from kernelweave._array import from_numpy, is_array, to_numpy
+from kernelweave._array import from_numpy, is_array, namespace, to_numpy
 from kernelweave.criteria import Alignment, BlockFisher, Fisher, Margin, WithinFisher
 from kernelweave.fits.ridge import (
+    RowDesign,
     binary_target,
     class_target,
     reduced_class_target,
     signs_of_codes,
 )
+from kernelweave.kernels import DenseBank
 from kernelweave.models import KernelAlignment, MultipleKernelRidge, MultipleKernelSVC
 from kernelweave.protocols import Bank, Criterion, WeightSet
 from kernelweave.weights import LpBall, Simplex
@@ -36,21 +38,34 @@ def weight_set_of(model: Any) -> Callable[[Bank], WeightSet]:
 def criteria_of(
     model: Any, y: Any, caller: str
 ) -> tuple[Callable[[Bank, np.ndarray], list[Criterion]], np.ndarray | None]:
-    """How to build the criteria of a model for some of its rows, and the classes."""
+    """How to build the criteria of a model for some of its rows, and the classes.
+
+    The kernels are those of the rows themselves, centred with their weights; where the
+    criterion needs it, rows are multiplied by the roots of the weights here.
+    """
     y = _targets(y, model, caller)
+    whole = RowDesign(len(y), model.kernel_map_.row_weights)
     if isinstance(model, MultipleKernelRidge):
         outputs = y.reshape(len(y), -1).astype(np.float64)
         alpha = _alpha(model)
-        return lambda bank, rows: [_ridge(bank, outputs[rows], alpha)], None
+        return lambda bank, rows: [
+            _ridge(bank, outputs[rows], alpha, whole.restrict(rows))
+        ], None
     if type_of_target(y) not in ("binary", "multiclass"):  # numbers to align with
         outputs = y.reshape(len(y), -1).astype(np.float64)
         centred = bool(model.centred)
-        return lambda bank, rows: [
-            Alignment(bank, _standardised(outputs[rows]), centred=centred)
-        ], None
+
+        def aligned(bank: Bank, rows: np.ndarray) -> list[Criterion]:
+            design = whole.restrict(rows)
+            target = _standardised(outputs[rows], design)
+            return [
+                Alignment(bank, target, centred=centred, row_weights=design.weights)
+            ]
+
+        return aligned, None
     _, codes = np.unique(y, return_inverse=True)
     codes = codes.reshape(-1)
-    return _of_classes(model, codes), codes
+    return _of_classes(model, codes, whole), codes
 
 
 def _targets(y: Any, model: Any, caller: str) -> np.ndarray:
@@ -67,33 +82,51 @@ def _targets(y: Any, model: Any, caller: str) -> np.ndarray:
 
 
 def _of_classes(
-    model: Any, codes: np.ndarray
+    model: Any, codes: np.ndarray, whole: RowDesign
 ) -> Callable[[Bank, np.ndarray], list[Criterion]]:
     def criteria(bank: Bank, rows: np.ndarray) -> list[Criterion]:
+        design = whole.restrict(rows)
         _, own = np.unique(codes[rows], return_inverse=True)
         own = own.reshape(-1)
         k = int(own.max()) + 1
         if isinstance(model, MultipleKernelSVC):
-            return _margins(model, bank, own, k)
+            return _margins(model, bank, own, k, design)
         if isinstance(model, KernelAlignment):
             signs = np.where(own == 1, 1.0, -1.0)[:, None]
             target = signs if k == 2 else np.eye(k)[own]
-            return [Alignment(bank, target, centred=bool(model.centred))]
-        return [_fisher(model, bank, own, k)]
+            centred = bool(model.centred)
+            return [
+                Alignment(bank, target, centred=centred, row_weights=design.weights)
+            ]
+        return [_fisher(model, bank, own, k, design)]
 
     return criteria
 
 
-def _fisher(model: Any, bank: Bank, codes: np.ndarray, k: int) -> Criterion:
+def _fisher(
+    model: Any, bank: Bank, codes: np.ndarray, k: int, design: RowDesign
+) -> Criterion:
     """The criterion of a MultipleKernelFDA with these classes, see its ``fit``."""
-    alpha = _alpha(model)
-    goal = binary_target(codes) if k == 2 else reduced_class_target(codes, k)[0]
-    target = from_numpy(goal, bank.like)
+    alpha, r = _alpha(model), design.weights
+    goal = binary_target(codes, r) if k == 2 else reduced_class_target(codes, k, r)[0]
+    target = design.scale(from_numpy(goal, bank.like))
     if model.scatter == "within":
         return WithinFisher(bank, target, float(model.alpha) * k / len(codes), codes)
+    bank = _scaled(bank, design)
     if model.formulation == "block" and k > 2:
-        return BlockFisher(bank, from_numpy(class_target(codes, k), bank.like), alpha)
-    return Fisher(bank, target, alpha)
+        whole = design.scale(from_numpy(class_target(codes, k, r), bank.like))
+        return BlockFisher(bank, whole, alpha, design)
+    return Fisher(bank, target, alpha, design)
+
+
+def _scaled(bank: Bank, design: RowDesign) -> Bank:
+    """The kernels ``D G_i D`` with ``D = diag(sqrt(w))``."""
+    if design.weights is None:
+        return bank
+    grams = [
+        design.scale(design.scale(bank.kernel(i)).T) for i in range(bank.n_kernels)
+    ]
+    return DenseBank(namespace(bank.like).stack(grams), bank.names)
 
 
 def _alpha(model: Any) -> Any:
@@ -101,24 +134,30 @@ def _alpha(model: Any) -> Any:
     return "learn" if isinstance(model.alpha, str) else float(model.alpha)
 
 
-def _margins(model: Any, bank: Bank, codes: np.ndarray, k: int) -> list[Criterion]:
+def _margins(
+    model: Any, bank: Bank, codes: np.ndarray, k: int, design: RowDesign
+) -> list[Criterion]:
     """One criterion for all classes, or one per class."""
+    price = model.C
+    if price == "cv":  # the same for all classes
+        price = float(np.max(to_numpy(model.C_) if is_array(model.C_) else model.C_))
     signs = signs_of_codes(codes, k)
     groups = [signs]
     if model.weights == "per_class":
         groups = [signs[:, c : c + 1] for c in range(signs.shape[1])]
     return [
-        Margin(bank, from_numpy(group, bank.like), model.margin, model.C)
+        Margin(bank, from_numpy(group, bank.like), model.margin, price, design.weights)
         for group in groups
     ]
 
 
-def _ridge(bank: Bank, outputs: np.ndarray, alpha: Any) -> Criterion:
-    return Fisher(bank, from_numpy(_standardised(outputs), bank.like), alpha)
+def _ridge(bank: Bank, outputs: np.ndarray, alpha: Any, design: RowDesign) -> Criterion:
+    target = from_numpy(_standardised(outputs, design), bank.like)
+    return Fisher(_scaled(bank, design), design.scale(target), alpha, design)
 
 
-def _standardised(outputs: np.ndarray) -> np.ndarray:
+def _standardised(outputs: np.ndarray, design: RowDesign) -> np.ndarray:
     """Columns (n, t) of mean zero and unit variance; constant ones become zero."""
-    centred = outputs - outputs.mean(axis=0)
-    spread = centred.std(axis=0)
+    centred = outputs - np.average(outputs, axis=0, weights=design.each)
+    spread = np.sqrt(np.average(centred**2, axis=0, weights=design.each))
     return centred / np.where(spread > 0, spread, 1.0)

@@ -13,6 +13,7 @@ from kernelweave._array import from_numpy, namespace
 from kernelweave.inspection._criteria import criteria_of, norm_of, weight_set_of
 from kernelweave.inspection.weights import fitted_model
 from kernelweave.kernels import DenseBank, center_and_scale
+from kernelweave.kernels.banks.dense import take_square
 from kernelweave.models import (
     KernelAlignment,
     MultipleKernelFDA,
@@ -74,7 +75,8 @@ class WeightProblem:
     owner : str
         The class of the model, for messages.
     bank : Bank
-        Its p kernels that vary over the training rows, centred, of trace n.
+        Its p kernels that vary over the training rows, centred, of trace n (with
+        row weights: as often as rows count, but not multiplied by their roots).
     views : list of str of length p
         The view of each of them.
     names : list of str
@@ -91,6 +93,8 @@ class WeightProblem:
         If kernels are zero for rows that lack their view: which rows have which.
     completed : bool
         Whether gaps of kernels were filled from the other kernels.
+    row_weights : ndarray of shape (n,) or None
+        How often each row counts; None if once.
     """
 
     owner: str
@@ -102,6 +106,7 @@ class WeightProblem:
     strata: np.ndarray | None = None
     observed: np.ndarray | None = None
     completed: bool = False
+    row_weights: np.ndarray | None = None
 
     @property
     def n_rows(self) -> int:
@@ -110,14 +115,23 @@ class WeightProblem:
 
     def restricted(self, rows: np.ndarray) -> Bank:
         """The kernels over some rows (r,), centred and scaled again for these rows."""
-        part = self.bank.restrict(np.sort(rows))
-        xp = namespace(part.like)
-        stack = xp.stack([part.kernel(i) for i in range(part.n_kernels)])
-        if self.observed is None:
-            return DenseBank(center_and_scale(stack), part.names)
-        for i, seen in enumerate(self.observed[np.sort(rows)].T):
-            stack[i, :, :] = _centred_where(stack[i, :, :], seen)
-        return DenseBank(stack, part.names)
+        rows = np.sort(rows)
+        part = self.bank.restrict(rows)
+        each = None if self.row_weights is None else self.row_weights[rows]
+        grams = [part.kernel(i) for i in range(part.n_kernels)]
+        seen = None if self.observed is None else self.observed[rows].T
+        return DenseBank(_standardised(grams, each, seen), part.names)
+
+    def shuffled(self, orders: dict[str, np.ndarray]) -> list[Any]:
+        """The kernels (n, n) with the rows of each view in another order (n,)."""
+        own = [orders[view] for view in self.views]
+        grams = [take_square(self.bank.kernel(i), o) for i, o in enumerate(own)]
+        if self.row_weights is None:  # the order changes neither mean nor trace
+            return grams
+        seen = None
+        if self.observed is not None:
+            seen = np.stack([self.observed[o, i] for i, o in enumerate(own)])
+        return list(_standardised(grams, self.row_weights, seen))
 
     def solutions(
         self, bank: Bank, rows: np.ndarray, tol: float = LOOSE
@@ -140,18 +154,34 @@ class WeightProblem:
         return np.array([shares[name] for name in self.names])
 
 
-def _centred_where(gram: Any, seen: np.ndarray) -> Any:
+def _standardised(
+    grams: list[Any], each: np.ndarray | None, seen: np.ndarray | None
+) -> Any:
+    """Kernels (p, n, n), centred and scaled for rows that count ``each`` (n,) times.
+
+    With ``seen`` (p, n), only over the rows that have a kernel.
+    """
+    stack = namespace(grams[0]).stack(grams)
+    if seen is None:
+        return center_and_scale(stack, each)
+    for i, own in enumerate(seen):
+        stack[i, :, :] = _centred_where(stack[i, :, :], own, each)
+    return stack
+
+
+def _centred_where(gram: Any, seen: np.ndarray, each: np.ndarray | None) -> Any:
     """A zero-filled kernel (n, n), centred over the rows that have it, of trace n_i."""
     xp, n = namespace(gram), gram.shape[0]
-    mask = from_numpy(seen.astype(np.float64), gram)
-    count = float(np.sum(seen))
-    if count < 2:
+    if np.sum(seen) < 2:
         return gram * 0.0
-    means = gram @ mask / count
-    grand = float(means @ mask) / count
+    mask = from_numpy(seen.astype(np.float64), gram)
+    counts = seen.astype(np.float64) if each is None else seen * each
+    share, count = from_numpy(counts, gram), float(np.sum(counts))
+    means = gram @ share / count
+    grand = float(means @ share) / count
     centred = gram - means[None, :] - means[:, None] + grand
     centred = centred * mask[None, :] * mask[:, None]
-    trace = float(xp.linalg.trace(centred))
+    trace = float(xp.linalg.diagonal(centred) @ share)
     rounding = 10 * n * float(xp.finfo(gram.dtype).eps) * n
     return centred * (count / trace if trace > rounding else 0.0)
 
@@ -194,6 +224,7 @@ def problem_of(estimator: Any, X: Any, y: Any, caller: str) -> WeightProblem:
         strata=strata,
         observed=gaps if has_gaps and model.missing == "zero" else None,
         completed=has_gaps and model.missing == "available",
+        row_weights=kernel_map.row_weights,
     )
     _check_value(model, problem, caller)
     return problem
@@ -237,11 +268,6 @@ def _refuse_other_models(model: Any, caller: str) -> None:
             "with scatter='within' and alpha='loo' the weights were learned at a "
             f"provisional alpha; fit with alpha={model.alpha_:.3g}, for example"
         )
-    elif getattr(model.kernel_map_, "row_weights", None) is not None:
-        why = (
-            "its rows have weights, which the problem solved again here would lack; "
-            "fit without sample_weight and class_weight"
-        )
     elif not hasattr(model.kernel_map_, "centred"):
         why = (
             "it was fitted on explicit features, of which only moments were kept; fit "
@@ -261,7 +287,8 @@ def _training_bank(model: Any, rows: Any, caller: str) -> Bank:
     if m != n:
         raise ValueError(
             f"{caller} needs the rows that the {type(model).__name__} was fitted on: "
-            f"it was fitted on {n} rows, and X has {m}"
+            f"it was fitted on {n} rows, and X has {m}; rows of weight 0 are no part "
+            "of a fit"
         )
     names = [kernel_map.names[i] for i in active]
     return DenseBank(namespace(grams[0]).stack(grams), names)

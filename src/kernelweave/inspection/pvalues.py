@@ -14,7 +14,6 @@ from kernelweave.inspection._problem import (
     require_count,
 )
 from kernelweave.kernels import DenseBank
-from kernelweave.kernels.banks.dense import take_square
 
 
 def view_pvalues(
@@ -31,8 +30,9 @@ def view_pvalues(
 
     Ties, as between two shares of zero, count against the view.
 
-    **Why this is valid.** The hypothesis is that the view is independent of the target
-    and of all other views. Then the view and its R decoys are exchangeable, and any two
+    **Why this is valid.** The hypothesis is that the view is independent of the target,
+    of all other views and of the row weights, which stay where they are when the rows
+    of a decoy move. Then the view and its R decoys are exchangeable, and any two
     of them could have met in a solve. Think of all R + 1 as players of a tournament: at
     most ``2 l + 1`` of them can lose l games or fewer, so the view is one of these with
     probability at most ``(2 l + 1) / (R + 1)``, and ``P(p_v <= a) < 2 a`` for every a,
@@ -115,10 +115,7 @@ def _shares_beside_decoys(
     bank, p = problem.bank, problem.bank.n_kernels
     orders = {name: rng.permutation(problem.n_rows) for name in problem.names}
     real = [bank.kernel(i) for i in range(p)]
-    shuffled = [
-        take_square(gram, orders[view])
-        for gram, view in zip(real, problem.views, strict=True)
-    ]
+    shuffled = problem.shuffled(orders)
     names = [*bank.names, *(f"decoy of {name}" for name in bank.names)]
     both = DenseBank(namespace(bank.like).stack([*real, *shuffled]), names)
     weights = problem.weights(both, np.arange(problem.n_rows))

@@ -10,6 +10,7 @@ import numpy as np
 from kernelweave.inspection._figure import COLORS, GREY, axes
 from kernelweave.inspection.pvalues import view_pvalues
 from kernelweave.inspection.view_shares import weight_intervals
+from kernelweave.inspection.weights import fitted_model, with_caution
 
 #: Height of a view in inches.
 ROW_HEIGHT = 0.34
@@ -126,6 +127,7 @@ class ViewSharesDisplay:
                 estimator, X, y, n_decoys=n_decoys, random_state=random_state
             )
         title = f"Shares of the views, {100 * confidence:g} % intervals over halves"
+        title = with_caution(title, fitted_model(estimator))
         display = cls(rows=rows, pvalues=pvalues, title=title)
         return display.plot(ax=ax, max_rows=max_rows)
 

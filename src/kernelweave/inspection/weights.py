@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from kernelweave.inspection._figure import COLORS, GREY, axes
+from kernelweave.models.shared.base import caution_about_shares
 
 #: Height of a row of the plot in inches.
 ROW_HEIGHT = 0.24
@@ -31,9 +32,9 @@ def weights_table(model: Any) -> list[dict[str, Any]]:
     -------
     rows : list of dict
         One row per kernel, in the order of ``kernel_weights_``: ``view``, ``kernel``,
-        ``weight``, ``share`` (of the sum of all weights, so that shares sum to one) and
-        ``view_weight`` (the sum over the view). ``pandas.DataFrame(rows)`` converts
-        them to a DataFrame.
+        ``weight``, ``share`` (of the sum of all weights, so that shares sum to one),
+        ``view_weight`` (the sum over the view) and ``view_share`` (its entry of
+        ``view_shares_``). ``pandas.DataFrame(rows)`` converts them to a DataFrame.
 
     Examples
     --------
@@ -55,6 +56,7 @@ def weights_table(model: Any) -> list[dict[str, Any]]:
             "weight": float(weight),
             "share": float(weight) / total,
             "view_weight": model.view_weights_[view],
+            "view_share": model.view_shares_[view],
         }
         for view, name, weight in zip(
             model.kernel_map_.view_names,
@@ -189,7 +191,7 @@ class KernelWeightsDisplay:
             weights=model.kernel_weights_,
             kernel_names=model.kernel_names_,
             view_names=model.kernel_map_.view_names,
-            title=_title(model),
+            title=with_caution(_title(model), model),
         )
         return display.plot(ax=ax, max_rows=max_rows)
 
@@ -364,6 +366,13 @@ def _percent(share: float) -> str:
 
 def _shortened(label: str, length: int = 40) -> str:
     return label if len(label) <= length else f"{label[: length - 1]}…"
+
+
+def with_caution(title: str, model: Any) -> str:
+    """The title of a plot, with a line that says when not to interpret the weights."""
+    if caution_about_shares(model) is None:
+        return title
+    return f"{title}\ntoo few rows for this many views: do not interpret the weights"
 
 
 def _title(model: Any) -> str:

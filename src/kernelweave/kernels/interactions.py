@@ -93,6 +93,8 @@ class ViewProducts(Kernel):
         :class:`RBF` for those of any smooth functions.
     """
 
+    _factors: list[_Factor]  # once resolved, one for each view
+
     def __init__(self, groups: list[list[int]], kernel: Kernel) -> None:
         self.groups = groups
         self.kernel = kernel

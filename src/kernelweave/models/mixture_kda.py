@@ -25,11 +25,12 @@ from kernelweave.models.shared.base import (
 from kernelweave.models.shared.inputs import (
     RowMap,
     check_parameters,
+    check_priors,
+    encode_labels,
     number,
     one_of,
     positive,
-    read_classes,
-    read_views,
+    read_weighted_views,
 )
 from kernelweave.views.missing import ObservedViews, check_some_view
 
@@ -82,6 +83,12 @@ class MixtureKDA(KernelDiscriminant):
         Density of a row given the others.
     dof : float > 2, default=4.0
         Degrees of freedom for "student" and "tprocess".
+    class_weight : None, "balanced" or dict, default=None
+        Factor of the weights of each class's rows: "balanced" gives every class the
+        same total weight, and so the same prior; classes not in the dict have factor 1.
+    priors : array-like of shape (k,), default=None
+        Probabilities of the classes among new rows, in the order of the sorted labels;
+        None takes their shares among the weighted training rows.
     missing : {"error", "available", "zero"}, default="error"
         What to do with a row that lacks a view, all of whose entries there are NaN:
         refuse it; train each expert on the rows that have its view, and renormalise the
@@ -179,6 +186,8 @@ class MixtureKDA(KernelDiscriminant):
         noise: float | Literal["loo", "ml", "em"] = "loo",
         likelihood: Literal["gaussian", "student", "tprocess"] = "gaussian",
         dof: float = 4.0,
+        class_weight: Any = None,
+        priors: Any = None,
         missing: Missing = "error",
         solver: Literal["auto", "newton", "em"] = "auto",
         tol: float = 1e-6,
@@ -193,6 +202,8 @@ class MixtureKDA(KernelDiscriminant):
         self.noise = noise
         self.likelihood = likelihood
         self.dof = dof
+        self.class_weight = class_weight
+        self.priors = priors
         self.missing = missing
         self.solver = solver
         self.tol = tol
@@ -201,7 +212,7 @@ class MixtureKDA(KernelDiscriminant):
         self.verbose = verbose
 
     @fit_method
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn from rows and labels.
 
         Parameters
@@ -212,6 +223,11 @@ class MixtureKDA(KernelDiscriminant):
             column of a precomputed kernel) are NaN; see ``missing``.
         y : array-like of shape (n,)
             Class labels: numbers, strings or booleans.
+        sample_weight : array-like of shape (n,), default=None
+            Weights r of the rows: row i has the noise ``noise / r_i`` in every expert,
+            as the mean of r_i rows does, and counts for r_i rows in the likelihood of
+            the weights, class shares and scores. It is left out with all of its weight.
+            Rows of weight 0 are left out, and attributes do not count them.
 
         Returns
         -------
@@ -224,11 +240,14 @@ class MixtureKDA(KernelDiscriminant):
                 "noise='em' needs weights learned by likelihood ('per_class' or "
                 f"'shared'); got weights={self.weights!r}"
             )
-        data, names, views, positions = read_views(self, X)
-        classes, codes = read_classes(X, y, type(self).__name__)
+        read, labels, design = read_weighted_views(self, X, y, sample_weight)
+        classes, codes = encode_labels(labels, type(self).__name__)
+        priors = check_priors(self.priors, classes)
+        data, names, views, positions = read
         progress = Progress(self, X, y)
         warn_twins(views, positions)
-        maps = ViewMaps(views, data, names, self.psd)  # type: ignore[arg-type]
+        psd: Any = self.psd
+        maps = ViewMaps(views, data, names, psd, design)
         mixture = self._learn_mixture(maps, codes, classes, progress)
         projector = MixtureProjector(
             maps, mixture, self.missing == "zero", self._localise
@@ -237,7 +256,7 @@ class MixtureKDA(KernelDiscriminant):
         row_map = RowMap(maps, maps.like, views, positions)
         self._set_weights(row_map, np.mean(mixture.weights, axis=1), classes)
         self._projector = projector
-        self._publish(mixture, share, codes)
+        self._publish(mixture, share, codes, priors)
         progress.end()
         return self
 
@@ -264,7 +283,9 @@ class MixtureKDA(KernelDiscriminant):
         zero, callback = self.missing == "zero", progress.iteration
         panel = ask_experts(maps, codes, classes, zero, settle, progress)
         found = learn_weights(self, panel, experts, maps.like, callback)
-        return Mixture.of(panel, *found, self._problem(len(maps.names)))
+        problem = self._problem(len(maps.names))
+        weighted = "" if maps.design.weights is None else ", weighted rows"
+        return Mixture.of(panel, *found, problem + weighted)
 
     def _problem(self, n_experts: int) -> str:
         """What is maximised or minimised, for the certificate."""
@@ -276,9 +297,16 @@ class MixtureKDA(KernelDiscriminant):
             f"leave-one-out {self.likelihood} densities, nats per row"
         )
 
-    def _publish(self, mixture: Mixture, share: np.ndarray, codes: np.ndarray) -> None:
+    def _publish(
+        self,
+        mixture: Mixture,
+        share: np.ndarray,
+        codes: np.ndarray,
+        priors: np.ndarray | None,
+    ) -> None:
         """Set the fitted attributes; ``share`` (n, p, k) weights held-out means."""
         panel, like = mixture.panel, self._like
+        design = panel.design
         held_out = np.sum(share * np.nan_to_num(panel.held_out), axis=1)
         mean = np.sum(share * np.nan_to_num(panel.mean), axis=1)
         self.class_weights_ = from_numpy(mixture.weights, like)
@@ -289,9 +317,12 @@ class MixtureKDA(KernelDiscriminant):
         self.loo_variance_ = from_numpy(panel.variance, like)
         self.observed_ = from_numpy(panel.observed, like, namespace(like).bool)
         self.loo_projection_ = from_numpy(held_out, like)
-        self.loo_error_ = float(np.mean((panel.target - mean) ** 2))
+        self.loo_error_ = design.mean_square(panel.target - mean)
         self.n_iter_ = mixture.n_iter
-        self._set_gaussians(ClassGaussians.fit(held_out, panel.target, codes))
+        gaussians = ClassGaussians.fit(
+            held_out, panel.target, codes, design=design, priors=priors
+        )
+        self._set_gaussians(gaussians)
         self._set_certificate(mixture.certificate)
 
     def _rows(self, X: Any, method: str) -> ObservedViews:

@@ -45,6 +45,7 @@ from kernelweave.models.shared.learner import (
 )
 from kernelweave.models.streaming.explicit import (
     check_learner_parameters,
+    choosing_products,
     next_portions,
     refused,
     train,
@@ -377,9 +378,11 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         fitted = replace(fit(bank, codes, design, callback), classes=classes)
         if self.cv is not None:
             loose = replace(options, tol=max(options.tol, FOLD_TOLERANCE))
-            fit = partial(self._discriminate, loose, priors)
+            anew = choosing_products(
+                partial(self._discriminate, loose, priors), self.interactions
+            )
             fitted = with_class_score(
-                fitted, bank, codes, design, self.cv, fit, progress.fold
+                fitted, bank, codes, design, self.cv, anew, progress.fold
             )
         return rows.trained(fitted)
 

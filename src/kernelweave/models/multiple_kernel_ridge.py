@@ -44,6 +44,7 @@ from kernelweave.models.shared.learner import (
 )
 from kernelweave.models.streaming.explicit import (
     check_learner_parameters,
+    choosing_products,
     next_portions,
     refused,
     train,
@@ -307,9 +308,9 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         fitted = self._regress(options, bank, outputs, design, callback)
         if self.cv is not None:
             loose = replace(options, tol=max(options.tol, FOLD_TOLERANCE))
-            fit = partial(self._regress, loose)
+            anew = choosing_products(partial(self._regress, loose), self.interactions)
             fitted = with_output_score(
-                fitted, bank, outputs, design, self.cv, fit, progress.fold
+                fitted, bank, outputs, design, self.cv, anew, progress.fold
             )
         return rows.trained(fitted)
 

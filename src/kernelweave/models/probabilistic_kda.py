@@ -21,6 +21,7 @@ from kernelweave.models.shared.base import (
 )
 from kernelweave.models.shared.inputs import (
     check_parameters,
+    check_priors,
     encode_labels,
     one_of,
     positive,
@@ -58,6 +59,12 @@ class ProbabilisticKDA(KernelDiscriminant):
         Scale ``a_c`` of the prior: the best one at each noise level, or 1 as in Eq. 5.
         It affects variances and the choice of the noise level, but not the means at a
         given noise level.
+    class_weight : None, "balanced" or dict, default=None
+        Factor of the weights of each class's rows: "balanced" gives every class the
+        same total weight, and so the same prior; classes not in the dict have factor 1.
+    priors : array-like of shape (k,), default=None
+        Probabilities of the classes among new rows, in the order of the sorted labels;
+        None takes their shares among the weighted training rows.
     psd : {"error", "clip", "trust"}, default="error"
         What to do with a kernel that is not positive semidefinite.
     missing : {"error", "available", "zero"}, default="error"
@@ -132,6 +139,8 @@ class ProbabilisticKDA(KernelDiscriminant):
         *,
         noise: float | Literal["loo", "ml"] = "loo",
         amplitude: Literal["profile", "unit"] = "profile",
+        class_weight: Any = None,
+        priors: Any = None,
         psd: Psd = "error",
         missing: Missing = "error",
         verbose: int = 0,
@@ -139,6 +148,8 @@ class ProbabilisticKDA(KernelDiscriminant):
         self.views = views
         self.noise = noise
         self.amplitude = amplitude
+        self.class_weight = class_weight
+        self.priors = priors
         self.psd = psd
         self.missing = missing
         self.verbose = verbose
@@ -166,8 +177,9 @@ class ProbabilisticKDA(KernelDiscriminant):
         check_parameters(
             self, noise=positive("loo", "ml"), amplitude=one_of("profile", "unit")
         )
-        rows, labels, design = read_weighted_rows(self, X, y, sample_weight, None)
+        rows, labels, design = read_weighted_rows(self, X, y, sample_weight)
         classes, codes = encode_labels(labels, type(self).__name__)
+        priors = check_priors(self.priors, classes)
         progress = Progress(self, X, y)
         bank = rows.kernels(progress.kernel)
         kernel_map = rows.kernel_map
@@ -183,11 +195,17 @@ class ProbabilisticKDA(KernelDiscriminant):
             noise = float(noise) / path.mean_eigenvalue
         expert = choose_noise(path, noise, self.amplitude)
         self._set_weights(rows, weights, classes)
-        self._publish(path, expert, codes)
+        self._publish(path, expert, codes, priors)
         progress.end()
         return self
 
-    def _publish(self, path: PredictivePath, expert: Expert, codes: np.ndarray) -> None:
+    def _publish(
+        self,
+        path: PredictivePath,
+        expert: Expert,
+        codes: np.ndarray,
+        priors: np.ndarray | None,
+    ) -> None:
         """Set the fitted attributes."""
         self._path, target, design = path, path.target, path.design
         self.noise_ = from_numpy(expert.noise, self._like)
@@ -198,9 +216,10 @@ class ProbabilisticKDA(KernelDiscriminant):
         self.loo_error_ = design.mean_square(target - expert.mean)
         score = design.each @ np.sum(expert.log_density, axis=1)
         self.loo_log_density_ = float(score / design.total)
-        self._set_gaussians(
-            ClassGaussians.fit(expert.held_out, target, codes, expert.variance, design)
+        gaussians = ClassGaussians.fit(
+            expert.held_out, target, codes, expert.variance, design, priors
         )
+        self._set_gaussians(gaussians)
         self.n_iter_ = 1
 
     def _log_joint(self, X: Any, method: str) -> Array:

@@ -10,7 +10,7 @@ import numpy as np
 from kernelweave._array import Array, dot, from_numpy, namespace, to_numpy
 from kernelweave._sklearn import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from kernelweave.criteria.margin import PlainSubspaceMargin, SubspaceMargin
-from kernelweave.fits.ridge import LooPath, signs_of_codes
+from kernelweave.fits.ridge import LooPath, RowDesign, signs_of_codes
 from kernelweave.fits.subspace import RegularizedKernel, SubspaceSVM, label_factor
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.models.shared.base import (
@@ -23,10 +23,10 @@ from kernelweave.models.shared.base import (
 )
 from kernelweave.models.shared.inputs import (
     check_parameters,
+    encode_labels,
     one_of,
     positive,
-    read_classes,
-    read_rows,
+    read_weighted_rows,
 )
 from kernelweave.models.shared.learner import weight_set_of_norm
 from kernelweave.models.shared.margin import MarginClassifier
@@ -89,6 +89,9 @@ class SubspaceKernelSVC(
     norm : float >= 1, default=1
         1 gives sparse kernel weights, larger norms more even ones, ``inf`` the uniform
         mean.
+    class_weight : None, "balanced" or dict, default=None
+        Factor of the weights of each class's rows: "balanced" gives every class the
+        same total weight; classes not in the dict have factor 1.
     solver : {"auto", "newton", "closed_form", "cutting_plane"}, default="auto"
         How the weights are learned if ``uncorrelated``; otherwise only "auto" is
         allowed.
@@ -169,6 +172,7 @@ class SubspaceKernelSVC(
         C: float = 1.0,
         alpha: float | Literal["loo", "auto"] = "auto",
         norm: float = 1,
+        class_weight: Any = None,
         solver: Literal["auto", "newton", "closed_form", "cutting_plane"] = "auto",
         tol: float = 1e-6,
         max_iter: int | None = None,
@@ -182,6 +186,7 @@ class SubspaceKernelSVC(
         self.C = C
         self.alpha = alpha
         self.norm = norm
+        self.class_weight = class_weight
         self.solver = solver
         self.tol = tol
         self.max_iter = max_iter
@@ -190,7 +195,7 @@ class SubspaceKernelSVC(
         self.verbose = verbose
 
     @fit_method
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn from rows and labels.
 
         Parameters
@@ -200,6 +205,11 @@ class SubspaceKernelSVC(
             Training rows.
         y : array-like of shape (n,)
             Class labels: numbers, strings or booleans.
+        sample_weight : array-like of shape (n,), default=None
+            How often each row counts, in the subspace and in the slacks of the
+            machines, whose C is multiplied by this weight. Rows of weight 0 are left
+            out, and attributes do not count them. Precomputed kernels must not contain
+            any.
 
         Returns
         -------
@@ -207,16 +217,16 @@ class SubspaceKernelSVC(
             Fitted estimator.
         """
         self._check_parameters()
-        rows = read_rows(self, X)
-        classes, codes = read_classes(X, y, type(self).__name__)
+        rows, labels, design = read_weighted_rows(self, X, y, sample_weight)
+        classes, codes = encode_labels(labels, type(self).__name__)
         progress = Progress(self, X, y)
         bank = rows.kernels(progress.kernel)
         signs = signs_of_codes(codes, len(classes))
-        alpha, scale = self._settle(bank, codes, len(classes))
+        alpha, scale = self._settle(bank, codes, len(classes), design)
         C, tol = float(self.C) * scale, reachable_tolerance(self.tol, bank.like)
-        problem = (bank, signs, alpha, C, 1e-2 * tol)
+        problem = (bank, signs, alpha, C, 1e-2 * tol, design)
         learned = self._learn_weights(problem, tol, progress.iteration)
-        kernel = RegularizedKernel(bank.combine(learned.weights), alpha)
+        kernel = RegularizedKernel(bank.combine(learned.weights), alpha, design)
         joint = solve_joint(
             SubspaceSVM(kernel, signs, C, bool(self.uncorrelated), 1e-2 * tol),
             self.n_components,
@@ -232,11 +242,11 @@ class SubspaceKernelSVC(
             certificate = self._certificate(learned, joint, tol)
         self._set_weights(rows, learned.weights, classes)
         self.alpha_, self.n_iter_ = alpha, learned.n_iter + joint.n_iter
-        self.subspace_coef_ = joint.point.subspace.coef * scale**0.5
+        self.subspace_coef_ = design.scale(joint.point.subspace.coef) * scale**0.5
         self.n_components_ = int(self.subspace_coef_.shape[1])
-        self.dual_coef_ = joint.point.coef()
+        self.dual_coef_ = joint.point.coef
         self.intercept_ = from_numpy(joint.point.intercepts, self.dual_coef_)
-        certificate = replace(certificate, problem=self._problem())
+        certificate = replace(certificate, problem=self._problem(design))
         # If the problem is not convex, a remaining gap is not a failure.
         self._set_certificate(certificate, warn=not searched)
         progress.end()
@@ -253,28 +263,30 @@ class SubspaceKernelSVC(
             )
 
     def _settle(
-        self, bank: DenseBank, codes: np.ndarray, n_classes: int
+        self, bank: DenseBank, codes: np.ndarray, n_classes: int, design: RowDesign
     ) -> tuple[float, float]:
         """Alpha, and C of Eqs. 9 and 20 in units of the parameter.
 
         ``bank`` holds centred kernels of trace n, ``codes`` (n,) the classes of the
         rows. The unit is ``n / tr(K)`` for the mean kernel G and
-        ``K = G (G + alpha I)^-1 G``, or without the last G if uncorrelated.
+        ``K = G (G + alpha I)^-1 G``, or without the last G if uncorrelated; with row
+        weights n is their sum, and the kernels are scaled by the roots.
         """
         uniform = np.full(bank.n_kernels, 1.0 / bank.n_kernels)
         alpha = self.alpha
         if alpha == "auto":
             alpha = AUTO_ALPHA if self.uncorrelated else "loo"
         if alpha == "loo":
-            labels = from_numpy(label_factor(codes, n_classes), bank.like)
-            alpha = LooPath(bank.combine(uniform), labels).best_alpha()
+            factor = label_factor(codes, n_classes, weights=design.weights)
+            labels = from_numpy(factor, bank.like)
+            alpha = LooPath(bank.combine(uniform), labels, design).best_alpha()
         gram = bank.combine(uniform)
-        smooth = RegularizedKernel(gram, float(alpha)).solve(gram)
+        smooth = RegularizedKernel(gram, float(alpha), design).solve(gram)
         if self.uncorrelated:
             trace = float(namespace(smooth).linalg.trace(smooth))
         else:
             trace = dot(gram, smooth)
-        return float(alpha), len(codes) / trace
+        return float(alpha), design.total / trace
 
     def _has_weights(self, n_kernels: int) -> bool:
         """Whether there are weights to choose."""
@@ -334,7 +346,7 @@ class SubspaceKernelSVC(
             remarks=learned.remarks,
         )
 
-    def _problem(self) -> str:
+    def _problem(self, design: RowDesign) -> str:
         """What was minimised, for the certificate."""
         kind = "an uncorrelated" if self.uncorrelated else "a"
         few = self.n_components
@@ -342,6 +354,7 @@ class SubspaceKernelSVC(
         return (
             f"SVMs on {kind} subspace kernel{size}, C={float(self.C):.3g}, "
             f"alpha={self.alpha_:.3g}, l{float(self.norm):.3g} weights"
+            f"{'' if design.weights is None else ', weighted rows'}"
         )
 
     @property

@@ -119,7 +119,7 @@ def rounds(data: tuple[Any, float], uncorrelated: bool) -> dict[str, Any]:
     start = kernel.subspace(labels, None, uncorrelated)
     upper, lower, errors = [], [], []
     for point, bound in itertools.islice(alternate(problem, start), ROUNDS):
-        scores = test @ point.coef() + point.intercepts
+        scores = test @ point.coef + point.intercepts
         wrong = classes[np.argmax(scores, axis=1)] != split.y_test
         upper.append(point.upper / saddle)
         lower.append(bound / saddle)

@@ -30,14 +30,16 @@ def truncated_em(
     tol: float = 1e-6,
     max_iter: int = 20_000,
     callback: Callback | None = None,
+    row_weights: np.ndarray | None = None,
 ) -> LocalSolution:
-    """Maximise ``sum_i log [ sum_{l in O_i} w_l p_il / sum_{l in O_i} w_l ]``.
+    """Maximise ``sum_i r_i log [ sum_{l in O_i} w_l p_il / sum_{l in O_i} w_l ]``.
 
     Row i carries information only about its own experts ``O_i``. Mean responsibilities
     would favour experts that are observed more often; adding the share that the missing
     ones would have received, ::
 
-        w_l  ~  sum_{i: l in O_i} gamma_il  +  sum_{i: l not in O_i} w_l / W_i  +  kappa
+        w_l  ~  sum_{i: l in O_i} r_i gamma_il  +  kappa
+                + sum_{i: l not in O_i} r_i w_l / W_i
 
     with ``W_i = sum_{l in O_i} w_l``, makes every step increase the likelihood. Without
     a prior it is flat where all experts of some row vanish, and steps become short
@@ -59,6 +61,8 @@ def truncated_em(
         Maximum number of evaluations.
     callback : callable, optional
         Called with a :class:`TraceRow` every few steps; a true result stops the search.
+    row_weights : ndarray of shape (n,), optional
+        r > 0, how often each row counts; once by default.
 
     Returns
     -------
@@ -67,7 +71,7 @@ def truncated_em(
         stationarity is the largest relative growth of a weight in the next step. The
         problem is not concave, so there is no bound on the optimum.
     """
-    problem = _Truncated(log_density, observed, prior)
+    problem = _Truncated(log_density, observed, prior, row_weights)
     weights = np.full(observed.shape[1], 1.0 / observed.shape[1])
     value, factor = problem.step(weights)
     n_iter, trace = 1, Trace(callback)
@@ -112,26 +116,37 @@ def truncated_responsibilities(
 class _Truncated:
     """The likelihood, and the factors of one step."""
 
-    def __init__(self, log_density: Array, observed: np.ndarray, prior: float) -> None:
+    def __init__(
+        self,
+        log_density: Array,
+        observed: np.ndarray,
+        prior: float,
+        row_weights: np.ndarray | None,
+    ) -> None:
         empty = np.flatnonzero(~np.any(observed, axis=1))
         if len(empty):
             raise ValueError(f"row {empty[0]} has no expert")
         self.ratio, largest = _ratio(log_density, observed)
         self.observed, self.prior = from_numpy(observed, self.ratio), prior
-        self.unit = float(namespace(largest).mean(largest))
+        counts = np.ones(len(observed)) if row_weights is None else row_weights
+        self.total = float(np.sum(counts))
+        self.counts = from_numpy(counts, self.ratio)
+        self.unit = float(self.counts @ largest[:, 0]) / self.total
 
     def step(self, weights: np.ndarray) -> tuple[float, np.ndarray]:
         """Value at ``weights`` (p,), and the factors (p,) that multiply them."""
-        xp, n = namespace(self.ratio), self.ratio.shape[0]
+        xp = namespace(self.ratio)
         own = from_numpy(weights, self.ratio)
         mixed = xp.clip(self.ratio @ own, min=INVERTIBLE_SQUARE)
         share = xp.clip(self.observed @ own, min=INVERTIBLE_SQUARE)  # W_i
         safe = np.maximum(weights, INVERTIBLE_SQUARE)
-        value = -self.unit - float(xp.mean(xp.log(mixed) - xp.log(share)))
+        logs = float(self.counts @ (xp.log(mixed) - xp.log(share)))
+        value = -self.unit - logs / self.total
         if self.prior > 0:
-            value -= self.prior * float(np.sum(np.log(safe))) / n
-        seen = (1.0 / mixed) @ self.ratio
-        unseen = xp.sum(1.0 / share) - (1.0 / share) @ self.observed
+            value -= self.prior * float(np.sum(np.log(safe))) / self.total
+        seen = (self.counts / mixed) @ self.ratio
+        absent = self.counts / share
+        unseen = xp.sum(absent) - absent @ self.observed
         factor = to_numpy(seen + unseen) + self.prior / safe
         # The number of unseen draws is random, so normalise by the actual sum.
         return value, factor / float(factor @ weights)
@@ -172,7 +187,9 @@ def _share(weights: np.ndarray) -> np.ndarray:
     return weights / np.sum(weights)
 
 
-def residual_moments(residual: np.ndarray, observed: np.ndarray) -> np.ndarray:
+def residual_moments(
+    residual: np.ndarray, observed: np.ndarray, row_weights: np.ndarray | None = None
+) -> np.ndarray:
     """Mean products of the residuals of p experts over the rows they share, (p, p).
 
     Parameters
@@ -181,6 +198,8 @@ def residual_moments(residual: np.ndarray, observed: np.ndarray) -> np.ndarray:
         Target minus leave-one-out mean; unobserved entries are not read.
     observed : ndarray of bool of shape (n, p)
         Which rows each expert has.
+    row_weights : ndarray of shape (n,), optional
+        How often each row counts in the means; once by default.
 
     Returns
     -------
@@ -188,9 +207,11 @@ def residual_moments(residual: np.ndarray, observed: np.ndarray) -> np.ndarray:
         Positive semidefinite: if missing entries made it indefinite, negative
         eigenvalues are set to zero.
     """
+    each = np.ones(len(observed)) if row_weights is None else row_weights
     filled = np.where(observed, residual, 0.0)
     seen = observed.astype(np.float64)
-    moments = filled.T @ filled / np.maximum(seen.T @ seen, 1.0)
+    shared = (seen * each[:, None]).T @ seen
+    moments = (filled * each[:, None]).T @ filled / np.where(shared > 0, shared, 1.0)
     if not np.all(observed):
         factor = psd_factor(moments)
         moments = factor @ factor.T

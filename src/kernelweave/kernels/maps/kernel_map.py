@@ -383,12 +383,18 @@ def lost_in_centring(gram: Array, centering: Centering) -> float:
     return gram.shape[-1] * eps(gram) * centering.cancelled
 
 
-def center_and_scale(kernels: Array) -> Array:
-    """A centred copy of a stack (p, n, n), every kernel with trace n."""
+def center_and_scale(kernels: Array, row_weights: np.ndarray | None = None) -> Array:
+    """A centred copy of a stack (p, n, n), every kernel with trace n.
+
+    With row weights w (n,) of sum N, means are weighted and ``sum_i w_i K_ii = N``.
+    """
     xp = namespace(kernels)
     stack = xp.asarray(kernels, copy=True)
+    shares = None
+    if row_weights is not None:
+        shares = from_numpy(row_weights / np.sum(row_weights), stack)
     for i in range(stack.shape[0]):
-        center_in_place(stack[i, :, :])
+        center_in_place(stack[i, :, :], shares=shares)
     return stack
 
 

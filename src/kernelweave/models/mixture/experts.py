@@ -11,7 +11,7 @@ import numpy as np
 from kernelweave._array import Array, detached, device, from_numpy, namespace
 from kernelweave.exceptions import KernelWarning
 from kernelweave.fits.predictive import Expert, PredictivePath
-from kernelweave.fits.ridge import class_target
+from kernelweave.fits.ridge import RowDesign, class_target
 from kernelweave.kernels.maps.kernel_map import (
     FeatureSource,
     KernelMap,
@@ -36,6 +36,8 @@ class ViewMaps:
         Names of views, or of precomputed kernels.
     psd : {"error", "clip", "trust"}
         What to do with a kernel that is not positive semidefinite.
+    design : RowDesign, optional
+        Weights of the rows. Kernels are then multiplied by their roots.
 
     Attributes
     ----------
@@ -59,9 +61,15 @@ class ViewMaps:
         data: ObservedViews,
         names: list[str],
         psd: Literal["error", "clip", "trust"],
+        design: RowDesign | None = None,
     ) -> None:
+        self.design = design or RowDesign(len(data.observed))
         sources = [_source(views, data, v, name) for v, name in enumerate(names)]
-        self.maps = [KernelMap(source, psd) for source in sources]
+        weights = self.design.weights
+        self.maps = [
+            KernelMap(source, psd, None if weights is None else weights[own])
+            for source, own in zip(sources, data.observed.T, strict=True)
+        ]
         self.like = detached(sources[0].like[:0, ...])  # a view would keep all of X
         self.observed = data.observed
         self.names = [name for one in self.maps for name in one.names]
@@ -160,7 +168,10 @@ class ExpertPanel:
     rows : list of ndarray
         The training rows in each expert's order: those with its kernel come first.
     scale : ndarray of shape (p,)
-        Factor that keeps the trace of each kernel at n when rows of zeros are added.
+        Factor that keeps the trace of each kernel at n, or at the sum of the row
+        weights, when rows of zeros are added.
+    design : RowDesign
+        Weights of the rows.
     """
 
     def __init__(
@@ -168,7 +179,7 @@ class ExpertPanel:
     ) -> None:
         (n, k), p = target.shape, len(maps.names)
         seen = maps.observed[:, maps.view_of]  # (n, p)
-        self.target, self.classes = target, classes
+        self.target, self.classes, self.design = target, classes, maps.design
         self.observed = np.ones_like(seen) if zero else seen
         self.allowed = np.zeros((p, k), dtype=bool)
         self.noise, self.amplitude, self.intercept = np.zeros((3, p, k))
@@ -179,25 +190,27 @@ class ExpertPanel:
         self.scale = np.ones(p)
         if zero:
             self.rows = [np.argsort(~own, kind="stable") for own in seen.T]
-            self.scale = n / seen.sum(axis=0)
+            self.scale = self.design.total / (self.design.each @ seen)
+        self.n_seen = np.sum(seen, axis=0)
 
     def path(self, e: int, gram: Array) -> PredictivePath:
         """Expert ``e`` at all noise levels; its centred kernel is (n_view, n_view)."""
         rows = self.rows[e]
         target = from_numpy(self.target[rows], gram)
         whole = _embedded(gram, len(rows), float(self.scale[e]))
-        return PredictivePath(whole, target)
+        return PredictivePath(whole, target, design=self.design.restrict(rows))
 
     def settle(self, e: int, expert: Expert, like: Array) -> None:
         """Record the predictions of expert ``e``."""
         rows = self.rows[e]
-        seen = round(len(rows) / float(self.scale[e]))  # rows with the kernel
         self.noise[e], self.amplitude[e] = expert.noise, expert.amplitude
         self.log_density[rows, e], self.mean[rows, e] = expert.log_density, expert.mean
         self.variance[rows, e] = expert.variance
         self.held_out[rows, e] = expert.held_out
-        self.coef[e] = from_numpy(self.scale[e] * expert.coef[:seen], like)
-        self.intercept[e] = np.mean(self.target[rows], axis=0)
+        coef = expert.coef[: self.n_seen[e]]  # of the rows with the kernel
+        self.coef[e] = from_numpy(self.scale[e] * coef, like)
+        each = self.design.each[rows]
+        self.intercept[e] = np.average(self.target[rows], axis=0, weights=each)
 
     def allow(self, codes: np.ndarray, maps: ViewMaps) -> None:
         """Let experts predict the classes they have seen.
@@ -240,7 +253,7 @@ def ask_experts(
     ``zero``, missing views count as rows of zeros. ``settle(e, path)`` chooses the
     noise levels of expert ``e``.
     """
-    target = class_target(codes, len(classes))
+    target = class_target(codes, len(classes), maps.design.weights)
     panel = ExpertPanel(maps, target, classes, zero)
     for e, gram in maps.fit(progress):
         panel.settle(e, settle(e, panel.path(e, gram)), gram)

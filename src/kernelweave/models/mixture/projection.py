@@ -87,7 +87,9 @@ class MixtureProjector:
         self.coef, self.intercept = panel.coef, panel.intercept
         self.allowed = panel.allowed
         self.weights, self.zero, self.localise = mixture.weights, zero, localise
-        self.responsibilities = mixture.responsibilities
+        # a row counts as often as its weight says
+        each = panel.design.each[:, None, None]
+        self.responsibilities = each * mixture.responsibilities
         self.mass = np.sum(self.responsibilities, axis=0)
 
     def project(self, data: ObservedViews, local: bool) -> Array:

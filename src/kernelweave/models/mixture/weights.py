@@ -129,6 +129,12 @@ class _Group:
         """Which members have each of these rows."""
         return self.panel.observed[:, self.members][self.rows]
 
+    @cached_property
+    def row_weights(self) -> np.ndarray | None:
+        """How often each of these rows counts; None if once."""
+        weights = self.panel.design.weights
+        return None if weights is None else weights[self.rows]
+
     def likely(self) -> LocalSolution:
         """Maximise the likelihood of leave-one-out densities."""
         outcome = self._solve()
@@ -144,7 +150,7 @@ class _Group:
         """Minimise the leave-one-out squared error of the mean."""
         (c,) = self.classes
         residual = self.panel.target[:, None, c] - self.panel.mean[:, self.members, c]
-        moments = residual_moments(residual[self.rows], self.seen)
+        moments = residual_moments(residual[self.rows], self.seen, self.row_weights)
         found, value, lower = stack(moments)
         gap = relative_gap(value, lower) if value > 0 else 0.0
         converged = gap <= self.model.tol
@@ -162,13 +168,15 @@ class _Group:
     def _solve(self, before: int = 0) -> LocalSolution:
         """The best weights for the current densities, after ``before`` iterations."""
         model, host = self.model, self._table()
-        prior = float(model.concentration) * len(host) / len(self.members)
+        each = self.row_weights
+        total = len(host) if each is None else float(np.sum(each))
+        prior = float(model.concentration) * total / len(self.members)
         # Steps on a small table take microseconds, less than calls to a device would.
         table: Array = host
         if host.size >= model._large_table:
             table = from_numpy(host, self.like, namespace(self.like).float64)
         if np.all(self.seen):
-            criterion = MixtureLikelihood(table, prior)
+            criterion = MixtureLikelihood(table, prior, each)
             found = solve(
                 criterion,
                 Simplex(),
@@ -188,7 +196,13 @@ class _Group:
             )
         limit = {} if model.max_iter is None else {"max_iter": model.max_iter}
         result = truncated_em(
-            table, self.seen, prior, tol=model.tol, callback=self.callback, **limit
+            table,
+            self.seen,
+            prior,
+            tol=model.tol,
+            callback=self.callback,
+            row_weights=each,
+            **limit,
         )
         weights = self._spread(result.weights)
         return replace(result, weights=weights, n_iter=before + result.n_iter)
@@ -205,6 +219,7 @@ class _Group:
         share[np.ix_(self.rows, self.members)] = truncated_responsibilities(
             self._table(), self.seen, weights[self.members]
         )
+        share *= panel.design.each[:, None]
         moved = False
         for e in self.members:
             expert, own = self.experts[e], share[panel.rows[e], e]
@@ -214,7 +229,7 @@ class _Group:
             best = np.argmax(score, axis=0)
             gain = score[best, columns] - score[level, columns]
             better = np.zeros(len(best), dtype=bool)
-            better[self.classes] = gain[self.classes] > 1e-9 * len(own)
+            better[self.classes] = gain[self.classes] > 1e-9 * panel.design.total
             if np.any(better):
                 chosen = expert.moved(np.where(better, best, level))
                 panel.settle(e, chosen, self.like)

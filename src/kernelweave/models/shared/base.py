@@ -163,6 +163,34 @@ class Progress:
         )
 
 
+#: With fewer rows per view than this, learned shares say little about the views. With
+#: 4 informative views of 10 or 20, of 4 columns, and norm 1, an informative view had a
+#: larger share than every other in 0.2 of the cases with 2 rows per view, in 0.4 to 0.7
+#: with 5, and in 0.9 or more with 10.
+ROWS_PER_VIEW = 5
+
+
+def caution_about_shares(model: Any) -> str | None:
+    """Why the shares of a fitted model should not be interpreted, if they should not.
+
+    Equal weights are not an answer of the data, and need no warning.
+    """
+    weights = to_numpy(model.kernel_weights_)
+    n_views = len(model.view_shares_)
+    maps = getattr(model.kernel_map_, "maps", [model.kernel_map_])  # of each view
+    sources = [getattr(one, "source", None) for one in maps]
+    if None in sources:  # explicit features, which are for many rows
+        return None
+    n = max(source.n_samples for source in sources if source is not None)
+    if n >= ROWS_PER_VIEW * n_views or n_views < 2 or np.ptp(weights) == 0:
+        return None
+    return (
+        f"{n_views} views and only {n} rows: the weights should not be interpreted, as "
+        "useless views often weigh as much as useful ones; ask "
+        "kernelweave.inspection.view_pvalues, or give fewer views"
+    )
+
+
 def shares_of_views(view_names: list[str], weights: np.ndarray) -> dict[str, float]:
     """``sum_{i in view} |w_i| / sum_i |w_i|`` for kernel weights w (p,).
 
@@ -303,7 +331,11 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
     ) -> None:
         if certificate is None:
             return
-        self.certificate_ = certificate.with_remarks(self.kernel_map_.remarks)
+        remarks = list(self.kernel_map_.remarks)
+        caution = caution_about_shares(self)
+        self.certificate_ = certificate.with_remarks(
+            remarks if caution is None else [*remarks, caution]
+        )
         if warn and not certificate.converged:
             warnings.warn(
                 f"{type(self).__name__}: {certificate.status}",

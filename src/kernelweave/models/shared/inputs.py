@@ -562,16 +562,25 @@ def read_row_design(
     return X, y, weights, codes
 
 
-def read_weighted_rows(
-    model: Any, X: Any, y: Any, sample_weight: Any, groups: Any
-) -> tuple[RowMap, np.ndarray, RowDesign]:
+def read_weighted_views(
+    model: Any, X: Any, y: Any, sample_weight: Any, groups: Any = None
+) -> tuple[ReadViews, np.ndarray, RowDesign]:
     """The rows that count, their targets, and their weights and groups."""
     read, targets = read_views(model, X), check_targets(model, X, y)
     keep, weights, codes = _rows_that_count(model, X, targets, sample_weight, groups)
-    targets = targets if keep is None else targets[keep]
+    if keep is not None:
+        read, targets = read.take(keep, type(model).__name__), targets[keep]
+        _check_observed(model, read)
     require_enough(model, targets)
-    rows = map_rows(model, read, weights, keep)
-    return rows, targets, RowDesign(len(targets), weights, codes)
+    return read, targets, RowDesign(len(targets), weights, codes)
+
+
+def read_weighted_rows(
+    model: Any, X: Any, y: Any, sample_weight: Any, groups: Any = None
+) -> tuple[RowMap, np.ndarray, RowDesign]:
+    """:func:`read_weighted_views` with the kernels of the rows."""
+    read, targets, design = read_weighted_views(model, X, y, sample_weight, groups)
+    return map_rows(model, read, design.weights), targets, design
 
 
 def read_kernels(

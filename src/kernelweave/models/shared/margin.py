@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -16,6 +18,8 @@ from kernelweave._array import (
     to_numpy,
 )
 from kernelweave.criteria.margin import Margin, margins_of
+from kernelweave.fits.ridge import RowDesign
+from kernelweave.inner.svm import best_intercept, solve_machine
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.models.shared.base import KernelClassifier, of_rows
 from kernelweave.models.shared.inputs import (
@@ -25,7 +29,11 @@ from kernelweave.models.shared.inputs import (
     one_of,
     positive,
 )
-from kernelweave.models.shared.learner import split_learned, weight_set_of_norm
+from kernelweave.models.shared.learner import (
+    choose_splits,
+    split_learned,
+    weight_set_of_norm,
+)
 from kernelweave.solvers.certify import (
     Callback,
     Certificate,
@@ -46,6 +54,12 @@ MarginSolver = Literal[
     "qcqp",
     "sdp",
 ]
+#: Penalties tried by ``C="cv"``, for kernels of mean diagonal one.
+C_GRID = np.logspace(-2, 2, 9)
+#: Norms tried by ``norm="cv"``, the most even weights first.
+CV_NORMS = (float("inf"), 2.0, 1.0)
+#: Number of folds of both, and relative gap of their machines.
+CV_FOLDS, CV_TOL = 5, 1e-3
 
 
 @dataclass(frozen=True)
@@ -140,15 +154,144 @@ def _problem(model: Any) -> str:
     return f"Margin, {what}, {sign} weights"
 
 
+def settle_by_folds(
+    model: Any,
+    bank: DenseBank,
+    codes: np.ndarray,
+    signs: np.ndarray,
+    row_weights: np.ndarray | None,
+) -> Any:
+    """The model with numbers for ``C="cv"`` and ``norm="cv"``.
+
+    Both maximise the accuracy on five folds, in which a row counts as often as its
+    weight says: the balanced accuracy, if classes are balanced.
+
+    1. C, by the machines on the mean of all kernels: with few rows of a class, whose
+       weights are large, the best C is small, and at a larger one the kernel weights
+       fit these few rows.
+    2. The norm, with the weights learned anew in each fold at this C, divided by the
+       trace of equal weights of that norm, ``p^(1 - 1/q)``. Sparse weights need
+       evidence: the most even norm is taken that is worse than the best by no more
+       than the standard error of the difference.
+
+    Parameters
+    ----------
+    model : MultipleKernelSVC
+        The estimator.
+    bank : DenseBank
+        Centred kernels of trace n.
+    codes : ndarray of int of shape (n,)
+        Classes 0 .. k - 1.
+    signs : ndarray of shape (n, c)
+        +1 and -1, one column per two-class problem.
+    row_weights : ndarray of shape (n,) or None
+        How often each row counts.
+    """
+    if model.C != "cv" and model.norm != "cv":
+        return model
+    settled, design = copy(model), RowDesign(len(codes), row_weights)
+    splits = choose_splits(CV_FOLDS, codes, design, classify=True)
+    if not splits:
+        raise ValueError(
+            f"{type(model).__name__}: 'cv' needs a class with at least 2 rows, to "
+            "learn from one and be tested on the other; give numbers for C and norm"
+        )
+    folds = _Folds(bank, codes, signs, design, splits)
+    if model.C == "cv":
+        right = folds.over_prices(model.margin)
+        settled.C = float(C_GRID[int(np.argmax(right @ design.each))])
+    if model.norm != "cv":
+        return _of_norm(model, settled, float(model.norm), bank.n_kernels)
+    norms = [1.0] if bank.n_kernels == 1 else CV_NORMS
+    models = [_of_norm(model, settled, norm, bank.n_kernels) for norm in norms]
+    right = np.stack([folds.learned(one) for one in models])
+    scores = right @ design.each
+    apart = right[int(np.argmax(scores))] - right
+    errors = np.sqrt(np.sum((design.each * apart) ** 2, axis=1))
+    return models[int(np.argmax(scores + errors >= np.max(scores)))]
+
+
+def _of_norm(model: Any, settled: Any, norm: float, p: int) -> Any:
+    """The settled model with this norm; a C from folds is for kernels of trace n."""
+    one = copy(settled)
+    one.norm = norm
+    if model.C == "cv" and np.isfinite(norm):
+        one.C = settled.C / p ** (1.0 - 1.0 / norm)
+    return one
+
+
+@dataclass(frozen=True)
+class _Folds:
+    """Which rows (n,) are predicted correctly by machines that have not seen them."""
+
+    bank: DenseBank
+    codes: np.ndarray  # (n,)
+    signs: np.ndarray  # (n, c)
+    design: RowDesign
+    splits: list[tuple[np.ndarray, np.ndarray]]
+
+    def over_prices(self, margin: str) -> np.ndarray:
+        """With the mean of all kernels at each C of the grid, (g, n)."""
+        p, squared = self.bank.n_kernels, margin == "l2"
+        kernel = to_numpy(self.bank.combine(np.full(p, 1.0 / p))).astype(np.float64)
+        values = np.full((len(C_GRID), *self.signs.shape), -np.inf)
+        for train, test, columns in self._parts():
+            own, r = kernel[np.ix_(train, train)], self.design.each[train]
+            across = kernel[np.ix_(test, train)]
+            for c in columns:
+                y, start = self.signs[train, c], None
+                for g, price in enumerate(C_GRID):
+                    matrix = own + np.diag(1.0 / (price * r)) if squared else own
+                    bound = np.inf if squared else price * r
+                    machine = solve_machine(matrix, y, bound, CV_TOL, start)
+                    start = machine.coef
+                    f, loss = own @ machine.coef, "l2" if squared else "l1"
+                    b = best_intercept(f, y, loss, r)
+                    values[g, test, c] = across @ machine.coef + b
+        return np.stack([self._right(one) for one in values])
+
+    def learned(self, model: Any) -> np.ndarray:
+        """With weights learned by the model, whose parameters are numbers, (n,)."""
+        quick, values = copy(model), np.full(self.signs.shape, -np.inf)
+        quick.tol, weights = max(float(model.tol), CV_TOL), self.design.weights
+        for train, test, columns in self._parts():
+            r = None if weights is None else weights[train]
+            part, signs = self.bank.restrict(train), self.signs[np.ix_(train, columns)]
+            fit = learn_margin(quick, part, signs, r, lambda _: None)
+            kernel = to_numpy(self.bank.combine(fit.weights)).astype(np.float64)
+            found = kernel[np.ix_(test, train)] @ fit.coef + fit.intercept
+            values[np.ix_(test, columns)] = found
+        return self._right(values)
+
+    def _parts(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Rows to learn from, rows held out, and problems with both signs."""
+        for train, test in self.splits:
+            signs = self.signs[train]
+            both = np.any(signs > 0, axis=0) & np.any(signs < 0, axis=0)
+            yield train, test, np.flatnonzero(both)
+
+    def _right(self, values: np.ndarray) -> np.ndarray:
+        """Whether decision values (n, c) predict the class of each row."""
+        if values.shape[1] == 1:
+            return ((values[:, 0] > 0) == (self.signs[:, 0] > 0)).astype(float)
+        return (np.argmax(values, axis=1) == self.codes).astype(float)
+
+
 def check_margin_parameters(model: Any, **own: Rule) -> None:
     """Refuse invalid parameter values and combinations."""
-    rules = {"margin": one_of("l1", "l2", "hard"), "C": positive("learn"), **own}
+    rules: dict[str, Rule] = {
+        "margin": one_of("l1", "l2", "hard"),
+        "C": positive("learn"),
+        **own,
+    }
     check_parameters(model, **rules)
     if model.C == "learn" and model.margin != "l2":
         raise ValueError(
             f"C='learn' needs margin='l2', where 1/C is the weight of the identity "
             f"kernel; got margin={model.margin!r}"
         )
+    if model.C == "cv" and model.margin == "hard":
+        raise ValueError("C='cv' needs slacks: use margin='l1' or 'l2', or a number")
     if model.signed and model.norm != 1:
         raise ValueError(
             "signed=True replaces w >= 0 by a positive semidefinite sum of fixed "
@@ -162,7 +305,7 @@ def check_margin_parameters(model: Any, **own: Rule) -> None:
             f"solver={model.solver!r} is for signed={not model.signed}; with "
             f"signed={bool(model.signed)} use one of {['auto', *methods]}"
         )
-    check_parameters(model, solver=one_of("auto", *methods))
+    check_parameters(model, **{**rules, "solver": one_of("auto", *methods)})
 
 
 class MarginClassifier(KernelClassifier):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,9 @@ from scipy.sparse import issparse
 
 from kernelweave.exceptions import KernelWarning, MemoryRefusedError
 from kernelweave.fits.ridge import RowDesign
+from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.kernels.features.recipe import FeatureReport
+from kernelweave.kernels.interactions import BETWEEN
 from kernelweave.kernels.moments import ChunkRecipe, Moments, RowAccumulator
 from kernelweave.models.shared.base import Progress
 from kernelweave.models.shared.inputs import (
@@ -26,7 +28,13 @@ from kernelweave.models.shared.inputs import (
     require_enough,
     whole,
 )
-from kernelweave.models.shared.learner import LEARNER, KernelRows, Trained
+from kernelweave.models.shared.learner import (
+    LEARNER,
+    Fit,
+    Fitted,
+    KernelRows,
+    Trained,
+)
 from kernelweave.models.streaming.dask import NumberedRows, dask_moments, with_targets
 from kernelweave.models.streaming.intake import (
     FeatureOptions,
@@ -209,22 +217,59 @@ def train(
 ) -> Trained:
     """Read the rows, and learn; with ``interactions="auto"`` once more with products.
 
-    Products of views are kept if they lower the leave-one-out error by 10 % or more.
-    Explicit features have no such error for every row, and are learned from once.
+    Products of views are kept if they lower the leave-one-out error by 10 % or more;
+    in the folds of ``cv_score_`` the same choice is made anew. Explicit features have
+    no such error for every row, and are learned from once.
     """
     rows = read_training(model, X, y, progress.kernel, sample_weight, groups)
-    trained: Trained = model._learn(rows, progress)
     if model.interactions != "auto" or not _may_interact(rows):
+        trained: Trained = model._learn(rows, progress)
         return trained
+    params = model.get_params(deep=False)
+    trained = type(model)(**{**params, "cv": None})._learn(rows, progress)
     del rows  # the kernels, before they are computed again
     progress.say(1, "once more, with products of the kernels of different views")
-    other = type(model)(**{**model.get_params(deep=False), "interactions": True})
+    other = type(model)(**{**params, "interactions": True})
     with warnings.catch_warnings():  # the views' own were issued the first time
         warnings.simplefilter("ignore", KernelWarning)
         again = read_training(other, X, y, progress.kernel, sample_weight, groups)
-        products: Trained = other._learn(again, progress)
-    limit = (1.0 - WORTHWHILE) * trained.fitted.loo_error
-    return products if products.fitted.loo_error < limit else trained
+        products: Trained = model._learn(again, progress)
+    if _worthwhile(products.fitted, trained.fitted):
+        return products
+    # The folds have chosen between both, and so are those of either.
+    fitted, gaussians = trained.fitted, products.fitted.gaussians
+    if fitted.gaussians is not None and gaussians is not None:
+        own = replace(fitted.gaussians, temperature=gaussians.temperature)
+        fitted = replace(fitted, gaussians=own)
+    return replace(trained, fitted=replace(fitted, folds=products.fitted.folds))
+
+
+def _worthwhile(products: Fitted, alone: Fitted) -> bool:
+    return products.loo_error < (1.0 - WORTHWHILE) * alone.loo_error
+
+
+def choosing_products(fit: Fit, interactions: bool | str) -> Fit:
+    """``fit`` without the products of views, or with them if they are worth it.
+
+    Repeats the choice of ``interactions="auto"`` on the rows of a fold; kernels without
+    products are fitted as they are, and so are all if there is nothing to choose.
+    """
+    if interactions != "auto":
+        return fit
+
+    def fit_both(bank: DenseBank, targets: np.ndarray, design: RowDesign) -> Fitted:
+        own = [i for i, name in enumerate(bank.names) if not name.startswith(BETWEEN)]
+        if len(own) in (0, bank.n_kernels):
+            return fit(bank, targets, design)
+        alone = fit(bank.subset(np.array(own)), targets, design)
+        products = fit(bank, targets, design)
+        if _worthwhile(products, alone):
+            return products
+        weights = np.zeros(bank.n_kernels)
+        weights[own] = alone.choice.weights
+        return replace(alone, choice=replace(alone.choice, weights=weights))
+
+    return fit_both
 
 
 def _may_interact(rows: KernelRows | SummedRows) -> bool:

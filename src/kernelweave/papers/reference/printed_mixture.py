@@ -96,6 +96,11 @@ class PrintedMixtureKDA(PrintedPosteriorKDA):
         classes: np.ndarray,
         progress: Progress,
     ) -> Mixture:
+        if maps.design.weights is not None:
+            raise ValueError(
+                f"{type(self).__name__}: the printed algorithm has no row weights; "
+                "leave out sample_weight, or use MixtureKDA"
+            )
         n, p, like = len(maps.observed), len(maps.names), maps.like
         require_memory(
             p * n * n * namespace(like).finfo(like.dtype).bits // 8,

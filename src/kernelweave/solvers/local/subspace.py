@@ -192,7 +192,8 @@ def _descend(problem: SubspaceSVM, here: Placed, n_components: int) -> Iterator[
     the scaled columns of A together with those for which X itself is optimal.
     """
     point, columns = here
-    eta = 1.0 / max(float(np.max(np.abs(point.duals))), 1e-300) ** 2
+    largest = np.max(np.abs(point.duals / problem.design.each[:, None]))
+    eta = 1.0 / max(float(largest), 1e-300) ** 2
     while True:
         for _ in range(MAX_CUTS):
             target = np.column_stack([columns, np.sqrt(eta) * point.duals])
