@@ -12,7 +12,15 @@ import numpy as np
 
 import kernelweave
 from kernelweave.inspection import to_csv
-from kernelweave.papers.results import BETTER, NOT_REPRODUCED, REPRODUCED, Cell, Results
+from kernelweave.papers.experiment import Published
+from kernelweave.papers.results import (
+    BETTER,
+    NOT_REPRODUCED,
+    REPRODUCED,
+    WORSE,
+    Cell,
+    Results,
+)
 
 #: Everything after this line of a Markdown page is written by the program.
 MARK = "<!-- results -->\n"
@@ -23,9 +31,21 @@ def _shown(cell: Cell | None) -> tuple[str, str, str]:
     if cell is None:
         return "-", "-", "-"
     digits = cell.measure.digits
-    paper = f"{cell.published.value:.{digits}f}" if cell.published else "-"
     error = f" ± {cell.error:.{digits}f}" if np.isfinite(cell.error) else ""
-    return paper, f"{cell.mean:.{digits}f}{error}", cell.verdict or "-"
+    ours = f"{cell.mean:.{digits}f}{error}"
+    if cell.published is not None and cell.published.deviation is not None:
+        spread = cell.error * np.sqrt(cell.splits)
+        ours += f" (sd {spread:.{digits}f})" if np.isfinite(spread) else ""
+    return _printed(cell.published, digits), ours, cell.verdict or "-"
+
+
+def _printed(number: Published | None, digits: int) -> str:
+    """A number of the paper, with its standard deviation if there is one."""
+    if number is None:
+        return "-"
+    spread = number.deviation
+    deviation = "" if spread is None else f" (sd {spread:.{digits}f})"
+    return f"{number.value:.{digits}f}{deviation}"
 
 
 def cell_rows(results: Results) -> tuple[list[str], list[list[str]]]:
@@ -40,18 +60,28 @@ def cell_rows(results: Results) -> tuple[list[str], list[list[str]]]:
 
 
 def summary(all_results: Sequence[Results]) -> str:
-    """How many cells and claims got which verdict, in one line."""
-    cells = [cell.verdict for r in all_results for cell in r.cells() if cell.verdict]
-    claims = [verdict for r in all_results for _, verdict, _ in r.claims()]
+    """How many numbers, dashes and claims got which verdict, in one line."""
+    by_role: dict[str, list[str]] = {}
+    for cell in (cell for r in all_results for cell in r.cells()):
+        if cell.published is not None:
+            by_role.setdefault(cell.published.role, []).append(cell.verdict)
+    kinds = {
+        "printed numbers": [v for v in by_role.get("printed", []) if v],
+        "dashes": [v for v in by_role.get("dash", []) if v],
+        "claims": [verdict for r in all_results for _, verdict, _ in r.claims()],
+    }
     parts = []
-    for what, verdicts in (("cells", cells), ("claims", claims)):
+    for what, verdicts in kinds.items():
         counts = [
             f"{verdicts.count(v)} {v}"
-            for v in (REPRODUCED, BETTER, NOT_REPRODUCED)
+            for v in (REPRODUCED, BETTER, WORSE, NOT_REPRODUCED)
             if v in verdicts
         ]
         if counts:
             parts.append(f"of {len(verdicts)} {what}, {', '.join(counts)}")
+    beside = len(by_role.get("beside", []))
+    if beside:
+        parts.append(f"{beside} printed numbers beside ours, without a verdict")
     left_out = sum(len(r.missing) for r in all_results)
     if left_out:
         parts.append(f"{left_out} rows left out")
@@ -107,18 +137,28 @@ def _line(texts: Iterable[str]) -> str:
 
 
 def _wide_table(results: Results, cells: list[Cell]) -> str:
+    experiment, measure = results.experiment, cells[0].measure
     at = {(cell.row, cell.column): cell for cell in cells}
-    columns = [c for c in results.experiment.columns if c in {x.column for x in cells}]
-    header = [results.experiment.row_title, "", *columns]
+    columns = [c for c in experiment.columns if c in {x.column for x in cells}]
+    header = [experiment.row_title, "", *columns]
     lines = [_line(header), "|---" * len(header) + "|"]
-    compared = any(cell.published is not None for cell in cells)
-    for row in results.rows:
-        shown = (_shown(at.get((row, column))) for column in columns)
-        paper, ours, verdict = zip(*shown, strict=True)
-        if compared:
+    for row in experiment.rows:
+        if row in results.rows:
+            shown = (_shown(at.get((row, column))) for column in columns)
+            paper, ours, verdict = zip(*shown, strict=True)
+        else:  # left out, but printed
+            numbers = [experiment.published.get((row, c), {}) for c in columns]
+            if not any(measure.name in n for n in numbers):
+                continue
+            paper = tuple(
+                _printed(n.get(measure.name), measure.digits) for n in numbers
+            )
+            ours, verdict = ("no data",) * len(columns), ("-",) * len(columns)
+        printed = any(text != "-" for text in paper)
+        if printed:
             lines.append(_line([row, "paper", *paper]))
-        lines.append(_line(["" if compared else row, "ours", *ours]))
-        if compared:
+        lines.append(_line(["" if printed else row, "ours", *ours]))
+        if printed and any(text != "-" for text in verdict):
             lines.append("| " + _line(["verdict", *verdict]))
     return "\n".join(lines)
 
@@ -140,6 +180,7 @@ def write_csv(folder: Path, results: Results) -> list[Path]:
             "column": cell.column,
             "measure": cell.measure.name,
             "paper": "" if cell.published is None else cell.published.value,
+            "role": "" if cell.published is None else cell.published.role,
             "mean": cell.mean,
             "standard_error": cell.error,
             "splits": cell.splits,
