@@ -37,7 +37,7 @@ def test_prints_and_writes(fake, capsys):
         "The paper: shifted is larger",
         "moon is left out: the data set 'moon' was not found; fly there",
         "warning of warns in 8 split(s): the gap is #",
-        "Of 3 cells, 1 reproduced, 1 better, 1 not reproduced",
+        "Of 3 printed numbers, 1 reproduced, 1 not reproduced (better), 1 not",
     ):
         assert text in out
     assert "table1: 8 of 8 splits" in err
@@ -47,6 +47,24 @@ def test_prints_and_writes(fake, capsys):
     mark = json.loads((folder / "reproduce.json").read_text(encoding="utf-8"))
     assert mark["command"] == "kernelweave reproduce fake"
     assert "report.md" in mark["files"]
+
+
+def test_says_first_what_it_can_do(fake, capsys):
+    assert main(["reproduce", "fake", "--splits", "1"]) == 0
+    plan = capsys.readouterr().out.split("Table 1: numbers")[0]
+    assert "table1: 1 of 2 rows\n  figure3: 1 of 1 rows" in plan
+    assert "moon: the data set 'moon' was not found; fly there" in plan
+    assert main(["reproduce", "fake", "--figure", "3", "--splits", "1"]) == 0
+    assert "cannot" not in capsys.readouterr().out
+
+
+def test_a_table_that_stays_empty_has_a_status_of_its_own(fake, capsys, monkeypatch):
+    bare = dataclasses.replace(fake.TABLE, rows={"moon": fake.nowhere})
+    paper = dataclasses.replace(fake.PAPER, experiments=(bare, fake.FIGURE))
+    monkeypatch.setattr(reproduce, "load_paper", lambda key: paper)
+    assert main(["reproduce", "fake", "--splits", "1"]) == 3
+    assert "no data for table1; see above" in capsys.readouterr().err
+    assert main(["reproduce", "fake", "--figure", "3", "--splits", "1"]) == 0
 
 
 def test_second_run_uses_the_first(fake, capsys):

@@ -192,8 +192,9 @@ def test_map_of_convergence(everywhere):
     ((_, verdict, found),) = results.claims()
     assert verdict == ("reproduced" if everywhere else "not reproduced")
     assert f"SVM_joint at {20 - (not everywhere)} of 20" in found
-    pytest.importorskip("matplotlib")
-    assert len(results.experiment.draw(results).axes) == 2
+    if everywhere:
+        pytest.importorskip("matplotlib")
+        assert len(results.experiment.draw(results).axes) == 2
 
 
 def test_claims_about_dimensions():
