@@ -63,7 +63,7 @@ def test_methods_with_holes(array, rng, column):
 
 def test_sets_that_cannot_be_had_are_named(monkeypatch, tmp_path):
     monkeypatch.delenv("KERNELWEAVE_DATA", raising=False)
-    with pytest.raises(MissingDataError, match="GDS1412.*not published"):
+    with pytest.raises(MissingDataError, match=r"GDS1412.*not published"):
         zhao2009.series("HRT", None)
     experiment = load_paper("zhao2009").select(table=1)[0]
     zhao2009.tox.cache_clear()
