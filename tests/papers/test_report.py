@@ -88,6 +88,13 @@ def test_numbers_are_counted_by_their_role(fake, results):
     assert "|  | ours | no data | no data | no data | no data |" in text
 
 
+def test_rows_left_out_are_explained_once(results):
+    results.missing["moon"] = "not in the folder (now /home/me); fly there"
+    text = markdown([results, results], "c")
+    assert text.count("Left out: moon: not in the folder; fly there") == 1
+    assert "Left out, for the reasons above: moon" in text
+
+
 def test_markdown_says_how_many_splits(results, fake):
     assert "Means and standard errors over 4 splits; the paper uses 8." in markdown(
         [results], "c"
