@@ -89,7 +89,7 @@ def test_an_inaccurate_answer_is_judged_not_hidden(cvxpy, small_problem):
 def test_the_programs_of_the_papers(
     cvxpy, small_problem, method, kind, penalty, weight_set
 ):
-    """Eqs. 10, 34 and 41, and their equivalent forms with quadratic constraints."""
+    """Eqs. 9, 34 and 41, and their equivalent forms with quadratic constraints."""
     if kind == "within":
         exact = small_problem(1e-2, p=4, step=9)
         codes = np.arange(exact.bank.n_samples) % 3

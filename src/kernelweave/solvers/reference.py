@@ -42,7 +42,7 @@ MOST_ROWS = 100
 def sdp(
     fisher: Fisher, weight_set: LinearSet, scs_iterations: int = SCS_ITERATIONS
 ) -> Iterator[Iterate]:
-    """Solve one of the SDPs (10), (16), (34), (37), (40), (41) of Ye et al. (2007).
+    """Solve (9) over (10), (16), (34), (37), (40) or (41) of Ye et al. (2007).
 
     Yields
     ------
@@ -60,7 +60,7 @@ def sdp_problem(fisher: Fisher, weight_set: LinearSet) -> tuple[Any, Any]:
     ======  ==============  ===================  =====================================
     Eq.     target          regularisation       constraint
     ======  ==============  ===================  =====================================
-    (10)    any             fixed, within        ``[[N, J G h_j], [., t_j]] >= 0``
+    (9)     any             fixed, within        ``[[N, J G h_j], [., t_j]] >= 0``
     (16)    one column      fixed                ``[[M, a], [a', t]] >= 0``
     (34)    k columns       fixed                ``[[M, h_j], [h_j', t_j]] >= 0``
     (37)    k columns       fixed, block form    ``[[M, H], [H', diag(t)]] >= 0``
@@ -70,7 +70,7 @@ def sdp_problem(fisher: Fisher, weight_set: LinearSet) -> tuple[Any, Any]:
 
     with ``M = I + (1/lambda) sum_i theta_i G_i``, or ``sum_i theta_i G_i`` with
     ``G_0 = I`` if the regularisation is learned; each minimises ``sum_j t_j``. For the
-    within-class scatter of Kim et al. (2006), Eq. 10, ``G = sum_i theta_i G_i``,
+    within-class scatter of Kim et al. (2006), Eq. 9, ``G = sum_i theta_i G_i``,
     ``N = lambda I + J G J``, and ``sum_j (t_j - h_j' G h_j) / lambda`` is minimised.
     Rows and columns of the blocks are multiplied by constants, which preserves
     definiteness and saves a first-order solver thousands of iterations.
@@ -112,7 +112,7 @@ def sdp_problem(fisher: Fisher, weight_set: LinearSet) -> tuple[Any, Any]:
 
 
 def qcqp(fisher: Fisher, weight_set: NormSet) -> Iterator[Iterate]:
-    """The dual of the SDPs (10), (16), (34), (40), (41): quadratic constraints only.
+    """The duals of (9), (16), (34), (40), (41): quadratic constraints only.
 
     For J of :class:`~kernelweave.criteria.Fisher` the equivalent form of Ye et al. is
     ``max 2 tr(B'H) - alpha norm(B)^2 - t`` subject to ``tr(B' G_i B) <= t`` for all i,
