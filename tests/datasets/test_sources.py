@@ -381,7 +381,7 @@ def test_series_by_accession_with_gene_sets_from_a_file(folder):
     with pytest.raises(MissingDataError, match=r"GDS8\.soft\.gz .*nih\.gov/geo"):
         fetch_expression("GDS8", gene_sets=None)
     with pytest.raises(MissingDataError, match="none"):
-        fetch_expression("GDS9", gene_sets="none.gmt")
+        fetch_expression("GDS9", gene_sets="none.gmt", target="age")
     with pytest.raises(ValueError, match="target is for accessions only"):
         fetch_expression("p53", target="age")
     sets.write_text("One\n", encoding="utf-8")
@@ -394,6 +394,8 @@ def test_messages_say_where_a_set_can_be_had(folder, offline):
         fetch_views("msrc_v5")
     with pytest.raises(MissingDataError, match="had from TOX-171 at github"):
         fetch_expression("tox", gene_sets=None)
+    with pytest.raises(MissingDataError, match=r"hallmark.*msigdb.*; singh_prostate"):
+        fetch_expression("prostate")
 
 
 def test_yeast_is_read_from_river():

@@ -128,8 +128,10 @@ def _print_results(results: Results) -> None:
         print_table(header, lines)
     for text, verdict, finding in results.claims():
         print(f"\n  The paper: {text}\n  {verdict}: {finding}")
-    for row, why in results.missing.items():
-        print(f"\n  {row} is left out: {why}")
+    for why in dict.fromkeys(results.missing.values()):
+        rows = [row for row, reason in results.missing.items() if reason == why]
+        verb = "is" if len(rows) == 1 else "are"
+        print(f"\n  {'; '.join(rows)} {verb} left out: {why}")
     for column, messages in results.warnings.items():
         for text, count in messages.items():
             print(f"  warning of {column} in {count} split(s): {text}")

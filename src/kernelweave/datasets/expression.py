@@ -122,18 +122,26 @@ def fetch_expression(
             f"gene_sets must be one of {', '.join(GENE_SETS)}, the path of a .gmt "
             f"file, or None; got {gene_sets!r}"
         )
-    sets = {}
+    sets: dict[str, list[str]] = {}
+    missing = []
     if gene_sets is not None:
-        sets = _read_gene_sets(gene_sets, is_path)
-    if accession:
-        values, labels, features, genes, about = _read_series(name, target)
-    else:
-        chip = CHIPS[name]
-        values, labels, features = _read_chip(chip)
-        genes = features
-        if chip.probes and gene_sets is not None:
-            genes = _symbols(features)
-        about = chip.about
+        try:
+            sets = _read_gene_sets(gene_sets, is_path)
+        except MissingDataError as error:  # the message names all missing files
+            missing.append(str(error))
+    try:
+        if accession:
+            values, labels, features, genes, about = _read_series(name, target)
+        else:
+            chip = CHIPS[name]
+            values, labels, features = _read_chip(chip)
+            genes, about = features, chip.about
+            if chip.probes and gene_sets is not None:
+                genes = _symbols(features)
+    except MissingDataError as error:
+        missing.append(str(error))
+    if missing:
+        raise MissingDataError("; ".join(missing))
     if gene_sets is None:
         blocks = {"genes": (values, features.tolist())}
     else:
