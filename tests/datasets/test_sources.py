@@ -337,6 +337,75 @@ def test_gene_sets_are_views(folder):
         fetch_expression("prostate")
 
 
+SERIES = """^DATASET = GDS9
+!dataset_title = Cells
+^SUBSET = GDS9_1
+!subset_description = well
+!subset_sample_id = S1,S3
+!subset_type = disease state
+^SUBSET = GDS9_2
+!subset_description = ill
+!subset_sample_id = S2
+!subset_type = disease state
+^SUBSET = GDS9_3
+!subset_description = old
+!subset_sample_id = S1
+!subset_type = age
+!dataset_table_begin
+ID_REF\tIDENTIFIER\tS1\tS2\tS3
+p1\tMYC\t1.0\t2.0\t3.0
+p2\tEGFR\t4.0\tnull\t6.0
+p3\tTP53\t7.0\t8.0\t9.0
+!dataset_table_end
+"""
+
+
+def test_series_by_accession_with_gene_sets_from_a_file(folder):
+    with gzip.open(folder / "GDS9.soft.gz", "wt") as file:
+        file.write(SERIES)
+    sets = folder / "mine.gmt"
+    sets.write_text("One\tx\tTP53\tMYC\n\nTwo\tx\tEGFR\n", encoding="utf-8")
+    bunch = fetch_expression(
+        "GDS9",
+        gene_sets=str(sets),
+        target="disease state",
+        smallest=1,
+        as_frame=False,
+    )
+    assert bunch.views == [("one", "auto", slice(0, 2))]
+    assert bunch.feature_names == ["one_p1", "one_p3"]  # p2 has a missing value
+    np.testing.assert_array_equal(bunch.data, [[1, 7], [2, 8], [3, 9]])
+    assert bunch.target_names[bunch.target].tolist() == ["well", "ill", "well"]
+    with pytest.raises(ValueError, match="one of 'disease state', 'age' for GDS9"):
+        fetch_expression("GDS9", gene_sets=None)
+    with pytest.raises(MissingDataError, match=r"GDS8\.soft\.gz .*nih\.gov/geo"):
+        fetch_expression("GDS8", gene_sets=None)
+    with pytest.raises(MissingDataError, match="none"):
+        fetch_expression("GDS9", gene_sets="none.gmt", target="age")
+    with pytest.raises(ValueError, match="target is for accessions only"):
+        fetch_expression("p53", target="age")
+    sets.write_text("One\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="not a GMT file: the line 'One'"):
+        fetch_expression("GDS9", gene_sets=str(sets), target="age")
+
+
+def test_messages_say_where_a_set_can_be_had(folder, offline):
+    with pytest.raises(MissingDataError, match="had from MSRC-v5 at github"):
+        fetch_views("msrc_v5")
+    with pytest.raises(MissingDataError, match="had from TOX-171 at github"):
+        fetch_expression("tox", gene_sets=None)
+    with pytest.raises(MissingDataError, match=r"hallmark.*msigdb.*; singh_prostate"):
+        fetch_expression("prostate")
+
+
+def test_yeast_is_read_from_river():
+    pytest.importorskip("river")
+    bunch = fetch_views("yeast", target="class12", as_frame=False)
+    assert bunch.data.shape == (2417, 103)
+    assert [name for name, _, _ in bunch.views] == ["expression", "profile"]
+    assert np.mean(bunch.target) == pytest.approx(0.751, abs=1e-3)
+
+
 def test_genes_without_names_are_one_view(folder):
     X = np.arange(6.0).reshape(2, 3)
     np.savez(folder / "tox_171.npz", X=X, y=np.array([2, 1]))

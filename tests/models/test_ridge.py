@@ -102,6 +102,16 @@ def test_constant_output(params, value, regression):
     assert np.isfinite(model.certificate_.value)
 
 
+@pytest.mark.parametrize("features", ["auto", "exact"])
+def test_the_certificate_names_ridge_regression(features, regression):
+    views = regression.views
+    if features == "exact":
+        views = [(name, "linear", columns) for name, _, columns in views]
+    model = MultipleKernelRidge(views, alpha=0.1, norm=2, features=features, cv=None)
+    problem = model.fit(regression.X, regression.y).certificate_.problem
+    assert problem == "ridge regression, l2 weights, alpha=0.1"
+
+
 @every_variant
 def test_one_constant_output_among_others(params, regression):
     y = np.column_stack([regression.y, np.full(60, 5.0)])

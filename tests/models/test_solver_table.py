@@ -30,8 +30,8 @@ CONES = ("sdp", "qcqp")
 #: Combinations that do not exist, with what the message must say.
 REFUSED = {
     ("within", "block", "*"): "formulation='block' exists for scatter='total' only",
-    ("within", "exact", "sdp"): "solver='sdp' has no .* for scatter='within'",
     ("total", "block", "working_set"): "'working_set' is for formulation='exact'",
+    ("total", "block", "qcqp"): "'qcqp' is for formulation='exact'",
 }
 
 #: Fewer and more kernels than rows.

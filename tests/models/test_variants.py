@@ -256,3 +256,24 @@ def test_within_scatter_with_equal_weights_is_a_mean(make_problem):
             problem.views, scatter="within", norm=np.inf, alpha=alpha, cv=None
         ).fit(problem.X, problem.y)
         np.testing.assert_allclose(np.sum(model.kernel_weights_), 1.0)
+
+
+def test_alpha_for_the_lambda_of_kim_et_al(rng):
+    """Ye et al. (2007), Eq. 9, for a kernel of trace one: alpha = n^2 lambda / k."""
+    n, y = 30, (np.arange(30) % 3 == 0).astype(int)
+    X = rng.standard_normal((n, 3))
+    K = np.exp(-np.sum((X[:, None] - X[None]) ** 2, axis=-1))
+    P = np.eye(n) - 1.0 / n
+    G = P @ K @ P / np.trace(P @ K @ P)
+    a, J, lam = np.where(y == 1, 1.0 / 10, -1.0 / 20), np.zeros((n, n)), 1e-2
+    for c in (0, 1):
+        rows = np.flatnonzero(y == c)
+        m = len(rows)
+        J[np.ix_(rows, rows)] = (np.eye(m) - 1.0 / m) / np.sqrt(m)
+    inner = np.linalg.solve(lam * np.eye(n) + J @ G @ J, J @ G)
+    value = a @ G @ (np.eye(n) - J @ inner) @ a / lam
+    model = MultipleKernelFDA(
+        "precomputed", norm=1, scatter="within", alpha=n**2 * lam / 2, cv=None
+    )
+    certificate = model.fit(K[:, :, None], y).certificate_
+    assert certificate.value == pytest.approx(-value, rel=1e-9)

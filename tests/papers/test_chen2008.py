@@ -13,6 +13,7 @@ from kernelweave.papers import chen2008, load_paper
 from kernelweave.papers._chen2008_joint import (
     ROUNDS,
     best_joint_C,
+    gap_at,
     joint_kernels,
     mean_kernels,
     rounds,
@@ -175,6 +176,27 @@ def test_claims_and_pictures_of_rounds(closed):
         assert len(results.experiment.draw(results).axes) == 8
 
 
+def test_convergence_depends_on_lambda(split):
+    """As printed, the bounds meet for a large lambda and move apart for a small one."""
+    near = gap_at((split, (1e4, 3.0)), uncorrelated=False)
+    far = gap_at((split, (1e-4, 1000.0)), uncorrelated=False)
+    assert near["gap"] < says.CLOSED and far["gap"] > 1.0
+
+
+@pytest.mark.parametrize("everywhere", [True, False])
+def test_map_of_convergence(everywhere):
+    results = made_up("convergence", lambda x: {"gap": 0.0}, 0)
+    row = says.setting_row(1e-4, 3.0)
+    if not everywhere:
+        results.splits[row][0]["SVM_joint"] = {"gap": 5.0}
+    ((_, verdict, found),) = results.claims()
+    assert verdict == ("reproduced" if everywhere else "not reproduced")
+    assert f"SVM_joint at {20 - (not everywhere)} of 20" in found
+    if everywhere:
+        pytest.importorskip("matplotlib")
+        assert len(results.experiment.draw(results).axes) == 2
+
+
 def test_claims_about_dimensions():
     experiment = load_paper("chen2008").select(figure=1)[0]
     cells = {}
@@ -185,6 +207,10 @@ def test_claims_about_dimensions():
             cells[says.dimension_row(name, size)] = {0: cell}
     results = Results(experiment, cells)
     assert [verdict for _, verdict, _ in results.claims()] == ["reproduced"] * 2
+    # "generally": nine of ten curves are enough
+    cells[says.dimension_row("USPS", 1)][0]["SKFE"] = {"error": 5.0}
+    assert "9 of 10 curves" in results.claims()[1][2]
+    assert results.claims()[1][1] == "reproduced"
     pytest.importorskip("matplotlib")
     assert len(experiment.draw(results).axes) == 2
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -40,6 +41,27 @@ def test_published_cells_are_cells(experiment):
         assert set(values) <= measures
     assert 1 <= experiment.quick <= experiment.splits
     assert all(m.better in ("higher", "lower", "") for m in experiment.measures)
+
+
+#: How many numbers the tables and texts print, by their role.
+PRINTED = {
+    "lanckriet2002": {"printed": 18, "dash": 3},
+    "ye2007": {"printed": 51, "again": 12},
+    "chen2008": {"printed": 112, "beside": 35},
+    "yan2009": {"printed": 1, "beside": 4},
+    "zhao2009": {"printed": 36, "beside": 54},
+}
+
+
+@pytest.mark.parametrize("key", PAPERS)
+def test_every_printed_number_is_there(key):
+    roles = Counter(
+        number.role
+        for experiment in load_paper(key).experiments
+        for cell in experiment.published.values()
+        for number in cell.values()
+    )
+    assert roles == PRINTED[key]
 
 
 def test_experiments_travel_to_other_processes(experiment):
@@ -114,6 +136,20 @@ def test_columns_are_scaled_and_first_rows_taken(data_dir):
     assert np.bincount(y).tolist() == [100, 100, 100]
 
 
+def test_rows_are_drawn_anew_for_each_split():
+    y = np.repeat([0, 1], [150, 120])
+    data = (np.arange(270.0)[:, None], y)
+    one, two = (
+        ye2007.three_to_two(data, np.random.default_rng(seed)) for seed in (0, 1)
+    )
+    for split in (one, two):
+        assert len(split.y_train) == 120 and len(split.y_test) == 80
+        assert np.bincount([*split.y_train, *split.y_test]).tolist() == [100, 100]
+    assert set(one.train[:, 0]) | set(one.test[:, 0]) != {*two.train[:, 0]} | {
+        *two.test[:, 0]
+    }
+
+
 def test_wine_needs_no_download():
     experiment = load_paper("ye2007").select(table=2)[0]
     X, y = experiment.rows["Wine (3)"]()
@@ -166,6 +202,20 @@ def test_objects(key, few_pictures, tmp_path):
     if experiment.draw is not None:
         pytest.importorskip("matplotlib")
         assert experiment.draw(results).axes
+
+
+@pytest.mark.parametrize("moves", [True, False])
+def test_insensitivity_to_lambda(few_pictures, moves):
+    experiment = load_paper("yan2009").select(part="lambda")[0]
+    row, load = next(iter(experiment.rows.items()))
+    split = experiment.split(load(), split_generator("lambda", 0))
+    assert split[0] == yan2009.LAMBDAS[0]
+    cell = {c: {"precision": 0.9} for c in experiment.columns}
+    cells = {r: {0: cell} for r in experiment.rows}
+    if moves:
+        cells[row] = {0: {**cell, "l2": experiment.columns["l2"](split)}}
+    ((_, verdict, _),) = Results(experiment, cells).claims()
+    assert verdict == ("not reproduced" if moves else "reproduced")
 
 
 def test_informative_kernels_come_first(few_pictures):

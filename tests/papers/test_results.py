@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 
 from kernelweave.papers import Measure, Published
-from kernelweave.papers.results import BETTER, NOT_REPRODUCED, REPRODUCED, judge
+from kernelweave.papers.results import (
+    BETTER,
+    NOT_REPRODUCED,
+    REPRODUCED,
+    WORSE,
+    judge,
+    mean_and_error,
+)
 from kernelweave.papers.run import run_experiment
 
 
@@ -16,8 +23,8 @@ from kernelweave.papers.run import run_experiment
         ("higher", 90.9, REPRODUCED),
         ("higher", 89.1, REPRODUCED),
         ("higher", 91.2, BETTER),
-        ("higher", 88.8, NOT_REPRODUCED),
-        ("lower", 91.2, NOT_REPRODUCED),
+        ("higher", 88.8, WORSE),
+        ("lower", 91.2, WORSE),
         ("lower", 88.8, BETTER),
         ("", 91.2, NOT_REPRODUCED),
         ("", 88.8, NOT_REPRODUCED),
@@ -29,10 +36,10 @@ def test_two_standard_errors(better, mean, verdict):
 
 
 def test_tolerance_replaces_the_error():
-    measure = Measure("margin", digits=3, better="")
+    measure = Measure("margin", digits=3)
     published = Published(0.300, tolerance=0.005)
     assert judge(measure, published, 0.3051, error=1.0) == REPRODUCED
-    assert judge(measure, published, 0.306, error=1.0) == NOT_REPRODUCED
+    assert judge(measure, published, 0.306, error=1.0) == BETTER
 
 
 def test_one_split_gets_a_verdict_by_tolerance_only():
@@ -50,7 +57,7 @@ def test_cells_of_an_experiment(fake, tmp_path):
     assert verdicts == {
         "same": REPRODUCED,
         "shifted": BETTER,
-        "lost": NOT_REPRODUCED,
+        "lost": WORSE,
         "warns": "",
     }
     values = results.values("half", "same", "score")
@@ -67,7 +74,7 @@ def test_error_of_the_paper_counts(fake, tmp_path):
     error = results.error("half", "same", "score")
     both = error * np.sqrt(1 + 4 / 8)
     mean = results.mean("half", "same", "score")
-    for factor, verdict in ((1.95, REPRODUCED), (2.05, NOT_REPRODUCED)):
+    for factor, verdict in ((1.95, REPRODUCED), (2.05, WORSE)):
         published = {"score": Published(mean + factor * both + 0.005)}
         fake.TABLE.published["half", "same"] = published
         cell = next(c for c in results.cells() if c.column == "same")
@@ -78,6 +85,16 @@ def test_one_split_has_no_error(fake, tmp_path):
     results = run_experiment(fake.TABLE, 1, tmp_path)
     assert np.isnan(results.error("half", "same", "score"))
     assert np.isnan(results.difference("half", "same", "lost", "score")[1])
+
+
+def test_a_better_number_is_not_reproduced():
+    assert BETTER == "not reproduced (better)" and WORSE == "not reproduced (worse)"
+
+
+def test_two_equal_splits_have_no_error():
+    assert np.isnan(mean_and_error(np.full(2, 90.0))[1])
+    assert mean_and_error(np.full(30, 90.0)) == (90.0, 0.0)
+    assert mean_and_error(np.array([90.0, 92.0]))[1] == pytest.approx(1.0)
 
 
 def test_claims(fake, tmp_path):

@@ -5,7 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kernelweave.papers.reference.transduction_bound import transduction_bound
+from kernelweave import TransductiveKernelSVC
+from kernelweave.papers.reference.transduction_bound import (
+    bound_of_model,
+    learned_complexity,
+    transduction_bound,
+)
 
 
 def bound(n=100, gamma=0.3, trace=2.0, **options):
@@ -83,3 +88,42 @@ def test_bad_input_is_named(arguments, message):
     good = {"decision": np.ones(2), "labels": np.ones(2), "gamma": 1.0, "trace": 4.0}
     with pytest.raises(ValueError, match=message):
         transduction_bound(**{**good, **arguments})
+
+
+def test_the_expectation_of_one_kernel_is_its_trace(rng):
+    Z = rng.standard_normal((30, 4))
+    mean, error = learned_complexity((Z @ Z.T)[None], draws=400)
+    assert mean == pytest.approx(1.0, abs=4 * error)
+
+
+def test_the_expectation_over_signed_sums(rng):
+    """A sum and one of its two parts: the difference, the other part, is a kernel."""
+    parts = [z @ z.T for z in (rng.standard_normal((20, 3)) for _ in range(2))]
+    first, second = (part / np.trace(part) for part in parts)
+    both = 0.5 * (first + second)
+    free = learned_complexity(np.stack([first, second]), draws=50)[0]
+    sums = np.stack([both, first])
+    signed = learned_complexity(sums, signed=True, draws=50)[0]
+    plain = learned_complexity(sums, draws=50)[0]
+    assert signed == pytest.approx(free, rel=1e-2)
+    assert plain < signed < 20
+
+
+@pytest.mark.parametrize("signed", [True, False])
+def test_bound_of_a_fitted_model(rng, signed):
+    n = 20
+    y = np.arange(2 * n) % 2
+    X = rng.standard_normal((2 * n, 4)) + 2.0 * y[:, None]
+    names = np.array(["no", "yes"])
+    given = np.where(np.arange(2 * n) < n, names[y], "-1")
+    views = [("a", "rbf", slice(0, 2)), ("b", "rbf", slice(2, 4))]
+    model = TransductiveKernelSVC(views, signed=signed, C=10.0).fit(X, given)
+    found = bound_of_model(model, X, given, 0.2, draws=20)
+    a, K = model.dual_coef_[:, 0], model.kernel_
+    f = (K @ a)[:n] / np.sqrt(a @ K @ a)
+    cost = np.mean(np.clip(1 - np.where(y[:n] == 1, 1, -1) * f / 0.2, 0, 1))
+    assert found.training_cost == pytest.approx(cost)
+    assert 0 < found.complexity < n  # the printed constant
+    assert found.simulated < found.as_printed < found.corrected
+    with pytest.raises(ValueError, match="half of the rows; got 40 labels for 40"):
+        bound_of_model(model, X, names[y], 0.2)

@@ -81,11 +81,32 @@ def test_an_inaccurate_answer_is_judged_not_hidden(cvxpy, small_problem):
     assert solution.lower_bound <= best.value <= solution.value
 
 
-def test_a_criterion_without_a_program_is_named(cvxpy, small_problem):
+@pytest.mark.parametrize("weight_set", [Simplex(), LpBall(2)], ids=repr)
+@pytest.mark.parametrize("method", ["qcqp", "sdp"])
+@pytest.mark.parametrize(
+    ("kind", "penalty"), [("total", 1e-2), ("total", "learn"), ("within", 0.3)]
+)
+def test_the_programs_of_the_papers(
+    cvxpy, small_problem, method, kind, penalty, weight_set
+):
+    """Eqs. 9, 34 and 41, and their equivalent forms with quadratic constraints."""
+    if kind == "within":
+        exact = small_problem(1e-2, p=4, step=9)
+        codes = np.arange(exact.bank.n_samples) % 3
+        criterion = WithinFisher(exact.bank, exact.target, penalty, codes)
+    else:
+        criterion = small_problem(penalty, p=4, step=9)
+    best = solve(criterion, weight_set, tol=1e-9)
+    found = solve(criterion, weight_set, method=method, tol=1e-5)
+    assert found.converged and found.method == method
+    assert found.value == pytest.approx(best.value, rel=1e-5)
+
+
+def test_the_block_form_is_no_qcqp(small_problem):
     exact = small_problem(1e-2)
-    within = WithinFisher(exact.bank, exact.target, 0.3, np.arange(30) % 3)
-    with pytest.raises(ValueError, match=r"WithinFisher over .*; it needs 'printed"):
-        solve(within, Simplex(), method="sdp")
+    block = BlockFisher(exact.bank, exact.target, exact.alpha)
+    with pytest.raises(ValueError, match=r"BlockFisher over .*; it needs 'kernel"):
+        solve(block, Simplex(), method="qcqp")
 
 
 def test_a_missing_package_is_named(small_problem, monkeypatch):

@@ -125,7 +125,7 @@ REFUSALS = [
     ),
     ("l1", CappedSimplex(0.3), "interior_point", "Margin over CappedSimplex", "'norm'"),
     ("fisher", Simplex(), "em", r"Fisher over Simplex\(\)", "'likelihood'"),
-    ("within", LpBall(2), "sdp", r"WithinFisher over LpBall\(2\)", "'printed program'"),
+    ("block", LpBall(2), "qcqp", r"BlockFisher over LpBall\(2\)", "'kernel scores'"),
     ("block", Simplex(), "working_set", "BlockFisher", "'kernel scores'"),
     ("subspace", Simplex(), "interior_point", "SubspaceMargin", "'saddle'"),
     ("fisher", Simplex(), "spectral_cuts", "Fisher", "'cuts' of the weight set"),

@@ -32,7 +32,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns
     -------
     status : int
-        0 on success, 2 for errors in the input, 130 after Ctrl-C.
+        0 on success, 2 for errors in the input, 3 if a table of a paper stayed empty
+        for want of data, 130 after Ctrl-C.
     """
     return run(build_parser().parse_args(argv))
 
@@ -42,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # for terminals without Unicode
     try:
-        arguments.run(arguments)
+        status = arguments.run(arguments)
     except (*EXPECTED, KeyboardInterrupt) as error:
         if arguments.debug:
             raise
@@ -52,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
         message = " ".join(str(error).split()) or type(error).__name__
         print(f"kernelweave: error: {message}", file=sys.stderr)
         return 2
-    return 0
+    return int(status or 0)
 
 
 def build_parser() -> argparse.ArgumentParser:

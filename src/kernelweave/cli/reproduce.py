@@ -13,19 +13,26 @@ from kernelweave.papers import load_paper, report
 from kernelweave.papers.experiment import Experiment
 from kernelweave.papers.progress import progress_bar
 from kernelweave.papers.results import Results
-from kernelweave.papers.run import run_experiment
+from kernelweave.papers.run import missing_rows, run_experiment
 
 #: The file that marks a folder as ours.
 MARK_FILE = "reproduce.json"
+#: Exit status if a table or figure that was to be run has no data at all.
+EMPTY = 3
 
 
-def run_reproduce(options: argparse.Namespace) -> None:
+def run_reproduce(options: argparse.Namespace) -> int:
     """Run experiments, print the verdicts, and write tables and plots.
 
     Parameters
     ----------
     options : argparse.Namespace
         The command-line options; see ``kernelweave reproduce --help``.
+
+    Returns
+    -------
+    status : int
+        0, or 3 if a table or figure stayed empty for want of data.
     """
     paper = load_paper(options.paper)
     experiments = paper.select(options.table, options.figure, options.part or "")
@@ -34,6 +41,8 @@ def run_reproduce(options: argparse.Namespace) -> None:
     # Now, so that an interrupted run can recognise its folder.
     write_mark(folder / MARK_FILE, command, [])
     print(f"{paper.reference}\n")
+    if not options.cached:
+        _print_plan(experiments)
     all_results = []
     try:
         for experiment in experiments:
@@ -53,6 +62,36 @@ def run_reproduce(options: argparse.Namespace) -> None:
     print("\nWritten:")
     for path in written:
         print(f"  {path}")
+    empty = [r.experiment.key for r in all_results if not r.rows]
+    if empty and not options.cached:
+        print(
+            f"kernelweave: no data for {', '.join(empty)}; see above where they can be "
+            "had",
+            file=sys.stderr,
+        )
+        return EMPTY
+    return 0
+
+
+def _print_plan(experiments: Sequence[Experiment]) -> None:
+    """What can be run, what cannot, and where the missing data can be had."""
+    reasons: dict[str, list[str]] = {}
+    lines = []
+    for experiment in experiments:
+        missing = missing_rows(experiment)
+        for row, why in missing.items():
+            rows = reasons.setdefault(why, [])
+            rows += [] if row in rows else [row]
+        total = len(experiment.rows)
+        lines.append(f"  {experiment.key}: {total - len(missing)} of {total} rows")
+    if not reasons:
+        return
+    print("With the data found, this can be run:")
+    print("\n".join(lines))
+    print("\nThis cannot, for want of data:")
+    for why, rows in reasons.items():
+        print(f"  {'; '.join(rows)}: {why}")
+    print()
 
 
 def _command(options: argparse.Namespace) -> str:
@@ -89,8 +128,10 @@ def _print_results(results: Results) -> None:
         print_table(header, lines)
     for text, verdict, finding in results.claims():
         print(f"\n  The paper: {text}\n  {verdict}: {finding}")
-    for row, why in results.missing.items():
-        print(f"\n  {row} is left out: {why}")
+    for why in dict.fromkeys(results.missing.values()):
+        rows = [row for row, reason in results.missing.items() if reason == why]
+        verb = "is" if len(rows) == 1 else "are"
+        print(f"\n  {'; '.join(rows)} {verb} left out: {why}")
     for column, messages in results.warnings.items():
         for text, count in messages.items():
             print(f"  warning of {column} in {count} split(s): {text}")

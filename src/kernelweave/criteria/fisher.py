@@ -260,8 +260,6 @@ class WithinFisher(Fisher):
         The class of each sample as an integer, 0 .. k - 1.
     """
 
-    offers = Fisher.offers - {"printed program"}
-
     def __init__(
         self, bank: Bank, target: Array, alpha: float, codes: np.ndarray
     ) -> None:
@@ -274,6 +272,7 @@ class WithinFisher(Fisher):
             raise ValueError(f"alpha must be a float > 0, got {alpha!r}")
         super().__init__(bank, target, alpha)
         self.scale = 1.0 / float(alpha)
+        self.codes = np.asarray(codes)
         self.centring = ClassCentring(codes, self.target)
         self.centring64 = ClassCentring(codes, self.target64)
 

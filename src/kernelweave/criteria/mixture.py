@@ -12,7 +12,7 @@ from kernelweave.protocols import CertificateTerms, Criterion, Evaluation
 class MixtureLikelihood(Criterion):
     """``-(1/N) [ sum_i r_i log sum_l w_l p_il + kappa sum_l log w_l ]`` of weights w.
 
-    The mixture likelihood of Zhao et al. (2009), Eq. 16, as a function of the weights
+    The mixture likelihood of Zhao et al. (2009), Eq. 17, as a function of the weights
     alone, with densities p that do not depend on them, and a Dirichlet prior. Row i
     counts ``r_i`` times, once by default, and N is the sum of these. The criterion is
     convex and, as ``-log s = max_a [ 1 + log a - a s ]``, of the form the certificate

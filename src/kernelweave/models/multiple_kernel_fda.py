@@ -121,11 +121,10 @@ class MultipleKernelFDA(KernelDiscriminant):
         times the cost of the fit alone. Fewer folds if every class has fewer rows.
         None: none.
     solver : {"auto", "newton", "closed_form", "cutting_plane", "working_set", \
-"sdp"}, default="auto"
+"qcqp", "sdp"}, default="auto"
         How the convex problem is solved; all reach the same certified optimum.
-        "working_set" is meant for very many kernels (not with
-        ``formulation="block"``), "sdp" for small data (not with
-        ``scatter="within"``).
+        "working_set" is meant for very many kernels, "qcqp" and "sdp", the programs of
+        the papers, for small data; the first two not with ``formulation="block"``.
     tol : float, default=1e-6
         Relative gap to reach (1e-4 at best for float32 input).
     max_iter : int, default=None
@@ -457,14 +456,9 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
             )
         if self.scatter == "within" and self.formulation == "block":
             raise ValueError("formulation='block' exists for scatter='total' only")
-        if self.scatter == "within" and self.solver == "sdp":
+        methods = ["auto", *fitting_methods(BlockFisher, Simplex)]
+        if self.formulation == "block" and self.solver not in methods:
             raise ValueError(
-                "solver='sdp' has no semidefinite program for scatter='within'; use "
-                "another solver, or scatter='total'"
-            )
-        if self.formulation == "block" and self.solver == "working_set":
-            methods = fitting_methods(BlockFisher, Simplex)
-            raise ValueError(
-                "solver='working_set' is for formulation='exact'; with "
-                f"formulation='block' use one of {['auto', *methods]}"
+                f"solver={self.solver!r} is for formulation='exact'; with "
+                f"formulation='block' use one of {methods}"
             )

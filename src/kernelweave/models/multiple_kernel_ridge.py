@@ -94,7 +94,7 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
         rows of each fold, for about two to three times the cost of the fit alone. None:
         none.
     solver : {"auto", "newton", "closed_form", "cutting_plane", "working_set", \
-"sdp"}, default="auto"
+"qcqp", "sdp"}, default="auto"
         How the convex problem is solved.
     tol : float, default=1e-6
         Relative gap to reach (1e-4 at best for float32 input).
@@ -303,7 +303,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         """Choose weights and alpha for outputs (n, n_outputs), then fit."""
         options, callback = read_options(LearnerOptions, self), progress.iteration
         if isinstance(rows, SummedRows):
-            return fit_output_moments(options, rows, callback)
+            return _of_ridge(fit_output_moments(options, rows, callback))
         bank, outputs, design = rows.bank, rows.targets, rows.design
         fitted = self._regress(options, bank, outputs, design, callback)
         if self.cv is not None:
@@ -312,7 +312,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
             fitted = with_output_score(
                 fitted, bank, outputs, design, self.cv, anew, progress.fold
             )
-        return rows.trained(fitted)
+        return _of_ridge(rows.trained(fitted))
 
     def _regress(
         self,
@@ -385,3 +385,16 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         unit = float(units_of(np.max(np.abs(truth), initial=0.0), 64))
         predicted = to_numpy(self.predict(X)) / unit
         return float(r2_score(truth / unit, predicted, sample_weight=sample_weight))
+
+
+def _of_ridge(trained: Trained) -> Trained:
+    """The same fit, with a certificate that names the problem of this estimator."""
+    choice = trained.fitted.choice
+    if choice.certificate is None:
+        return trained
+    _, fisher, setting = choice.certificate.problem.partition("Fisher, ")
+    if not fisher:
+        return trained
+    named = replace(choice.certificate, problem=f"ridge regression, {setting}")
+    fitted = replace(trained.fitted, choice=replace(choice, certificate=named))
+    return replace(trained, fitted=fitted)

@@ -227,7 +227,13 @@ class ProbabilisticKDA(KernelDiscriminant):
         return self._where_known(self.gaussians_.log_joint(mean, variance), mean)
 
     @of_rows
-    def predict_distribution(self, X: Any, diagonal: Any = None) -> tuple[Array, Array]:
+    def predict_distribution(
+        self,
+        X: Any,
+        diagonal: Any = None,
+        *,
+        variance: Literal["process", "printed"] = "process",
+    ) -> tuple[Array, Array]:
         """Mean and variance of the class coordinates of rows.
 
         Parameters
@@ -237,18 +243,27 @@ class ProbabilisticKDA(KernelDiscriminant):
         diagonal : array-like of shape (m,) or (m, p), default=None
             ``k(x, x)`` of each precomputed kernel. Kernels with a constant diagonal do
             not need it; for others the default is the squared norm of the projection of
-            x onto the training rows, which gives the variance of Eq. 14: too small away
-            from them.
+            x onto the training rows, which is too small away from them.
+        variance : {"process", "printed"}, default="process"
+            The variance of the Gaussian process, or that of Eq. 14 as printed, times
+            the amplitude: ``lambda + g(x)' (G + G^2 / lambda)^-1 g(x)``. The latter
+            tends to the noise far from the training rows, where nothing is known, and
+            ignores views that a row lacks.
 
         Returns
         -------
         mean, variance : arrays of shape (m, k)
             The variance includes the noise.
         """
-        return self._distribution(X, "predict_distribution", diagonal)
+        if variance not in ("process", "printed"):
+            raise ValueError(
+                f"variance must be 'process' or 'printed'; got {variance!r}"
+            )
+        printed = variance == "printed"
+        return self._distribution(X, "predict_distribution", diagonal, printed)
 
     def _distribution(
-        self, X: Any, method: str, diagonal: Any = None
+        self, X: Any, method: str, diagonal: Any = None, printed: bool = False
     ) -> tuple[Array, Array]:
         rows = self._rows(X, method)
         weights = to_numpy(self.kernel_weights_)
@@ -260,6 +275,9 @@ class ProbabilisticKDA(KernelDiscriminant):
             with numbered(part.start):
                 cross, norms = self.kernel_map_.cross_and_lengths(piece, weights, own)
             means.append(cross @ self.dual_coef_)
+            if printed:
+                variances.append(self._path.variance_factor(cross, None, noise))
+                continue
             variance = self._path.variance_factor(cross, norms, noise)
             unknown = _unknown(
                 self.kernel_map_, getattr(piece, "observed", None), weights

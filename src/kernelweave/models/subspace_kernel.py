@@ -106,9 +106,9 @@ callable, default="normalized"
         as the weight of an identity kernel, "loo" then minimises the leave-one-out
         error of kernel ridge regression on L over it.
     solver : {"auto", "newton", "closed_form", "cutting_plane", "working_set", \
-"sdp"}, default="auto"
+"qcqp", "sdp"}, default="auto"
         How the weights are found; "cutting_plane" is the SILP (35) of the paper, "sdp"
-        its semidefinite program (30).
+        its semidefinite program (30), and "qcqp" the dual of this.
     tol : float, default=1e-6
         Relative gap to reach (1e-4 at best for float32 input).
     max_iter : int, default=None

@@ -37,8 +37,10 @@ figure, the fields ``title``, ``measures``, ``splits``, ``quick``, ``published``
 ``claims``, and those of the others that differ from their defaults. A table of
 ``published`` is named after a measure, and has a line ``columns``; or it is named after
 a column, and has a line ``measures``. Each other line is a row of the table, with "-"
-for a dash; ``tolerance`` replaces two standard errors. A claim has a ``text``, and
-names the function that checks it; further entries are arguments of this function.
+for a dash; ``tolerance`` replaces two standard errors, and ``role``, one for the whole
+table or a table of rows, is that of :class:`Published`. ``deviations`` has the same
+form, and holds the standard deviations that the paper prints. A claim has a ``text``,
+and names the function that checks it; further entries are arguments of this function.
 
 Functions must be importable (at module level, or ``functools.partial`` of such), since
 splits run in several processes. Everything else - caching splits, resuming, progress

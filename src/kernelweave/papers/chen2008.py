@@ -36,7 +36,7 @@ from sklearn.svm import SVC
 from kernelweave.kernels import RBF
 from kernelweave.models import KernelFDA, SubspaceKernel, SubspaceKernelSVC
 from kernelweave.papers import _chen2008_claims as says
-from kernelweave.papers._chen2008_joint import best_joint_C, rounds
+from kernelweave.papers._chen2008_joint import best_joint_C, gap_at, rounds
 from kernelweave.papers.experiment import (
     Columns,
     Experiment,
@@ -123,15 +123,15 @@ def halves(data: Rows, rng: np.random.Generator) -> Halves:
     return Halves(split.train, split.y_train, split.test, split.y_test, widths)
 
 
-def with_setting(name: str, setting: float, per_class: int) -> tuple[Rows, float]:
-    """A row of a figure: a data set with a fixed width, and a dimension or C."""
+def with_setting(name: str, setting: Any, per_class: int) -> tuple[Rows, Any]:
+    """A row of a figure: a data set with a fixed width; a dimension, C, or both."""
     X, y, _ = rows_of(name, per_class)
     return (X, y, (FIGURE_WIDTHS[name],)), setting
 
 
 def halves_and_setting(
-    data: tuple[Rows, float], rng: np.random.Generator
-) -> tuple[Halves, float]:
+    data: tuple[Rows, Any], rng: np.random.Generator
+) -> tuple[Halves, Any]:
     """A split of a row of a figure."""
     return halves(data[0], rng), data[1]
 
@@ -240,6 +240,10 @@ ROUNDS: Columns = {
     says.JOINT: functools.partial(rounds, uncorrelated=False),
     says.UJOINT: functools.partial(rounds, uncorrelated=True),
 }
+MAP: Columns = {
+    says.JOINT: functools.partial(gap_at, uncorrelated=False),
+    says.UJOINT: functools.partial(gap_at, uncorrelated=True),
+}
 
 
 # ---------------------------------------------------------------------- the paper
@@ -261,6 +265,13 @@ DIMENSIONS = [
     for size in sizes
 ]
 
+#: Settings of the printed grids at which the alternation is run.
+SETTINGS = [
+    (says.setting_row(lam, C), "Wine", (lam, C))
+    for lam in says.LAMBDAS
+    for C in says.PRICES
+]
+
 
 def with_prices(*names: str) -> list[tuple[str, str, float]]:
     """Rows for these data sets, each with a small and an ordinary C."""
@@ -275,7 +286,7 @@ def experiments(per_class: int) -> tuple[Experiment, ...]:
     sets = {row: functools.partial(rows_of, ROWS[row], per_class) for row in ROWS}
 
     def rows(
-        settings: Sequence[tuple[str, str, float]], most: int = per_class
+        settings: Sequence[tuple[str, str, Any]], most: int = per_class
     ) -> dict[str, Any]:
         return {
             name: functools.partial(with_setting, ROWS[row], setting, most)
@@ -293,6 +304,9 @@ def experiments(per_class: int) -> tuple[Experiment, ...]:
             "figure1", dimensions, split, in_dimensions, says.draw_dimensions
         ),
         SAYS.experiment("figure2", figure_2, split, ROUNDS, says.draw_bounds),
+        SAYS.experiment(
+            "convergence", rows(SETTINGS), split, MAP, says.draw_convergence
+        ),
         SAYS.experiment("figure3", figure_3, split, ROUNDS, says.draw_rounds),
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import time
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -67,7 +67,7 @@ class Measure:
     digits : int
         Number of decimals in tables.
     better : {"higher", "lower", ""}
-        Which direction is better; "" if neither, and then no cell can be "better".
+        Which direction is better; "" if neither: a cell then differs, and no more.
     """
 
     name: str
@@ -88,11 +88,19 @@ class Published:
         the difference of two means.
     error : float
         Standard error of ``value`` beyond that of the random splits, if known.
+    deviation : float or None
+        The standard deviation over splits, if the paper prints one.
+    role : {"printed", "dash", "again", "beside"}
+        A number that is judged and counted; our reading of a dash, counted apart; a
+        number that another row is judged by, with a verdict that is not counted; or one
+        shown beside ours without a verdict, because the data or the machine differ.
     """
 
     value: float
     tolerance: float | None = None
     error: float = 0.0
+    deviation: float | None = None
+    role: str = "printed"
 
 
 @dataclass(frozen=True)
@@ -223,34 +231,50 @@ def read_printed(key: str, checks: Mapping[str, Any]) -> Printed:
         return Claim(text, functools.partial(checks[check], **setting))
 
     reference = content.pop("reference")
-    fields = {
-        part: {
+    fields = {}
+    for part, entry in content.items():
+        tables = entry.pop("published", {}), entry.pop("deviations", {})
+        fields[part] = {
             **entry,
             "key": part,
             "measures": tuple(Measure(**measure) for measure in entry["measures"]),
-            "published": _cells(entry.get("published", {})),
+            "published": _cells(*tables),
             "claims": tuple(claim(**sentence) for sentence in entry.get("claims", ())),
         }
-        for part, entry in content.items()
-    }
     return Printed(reference, fields)
 
 
-def _cells(tables: Mapping[str, dict[str, Any]]) -> Cells:
+def _cells(
+    tables: Mapping[str, dict[str, Any]], deviations: Mapping[str, dict[str, Any]]
+) -> Cells:
     """Tables of one measure with a head of columns, or of one column with measures."""
+    spreads = {place: value for place, value, _ in _numbers(deviations)}
     cells: dict[tuple[str, str], dict[str, Published]] = {}
-    for title, rows in tables.items():
+    for place, value, setting in _numbers(tables):
+        row, column, measure = place
+        number = Published(value, deviation=spreads.get(place), **setting)
+        cells.setdefault((row, column), {})[measure] = number
+    return cells
+
+
+def _numbers(
+    tables: Mapping[str, dict[str, Any]],
+) -> Iterator[tuple[tuple[str, str, str], float, dict[str, Any]]]:
+    """Row, column and measure of each number, the number, and its settings."""
+    for title, table in tables.items():
+        rows = dict(table)
         of_measure = "columns" in rows
         head = rows.pop("columns" if of_measure else "measures")
         tolerances = rows.pop("tolerance", [None] * len(head))
+        roles = rows.pop("role", "printed")
         for row, values in rows.items():
+            role = roles if isinstance(roles, str) else roles.get(row, "printed")
             for name, value, tolerance in zip(head, values, tolerances, strict=True):
                 if value == "-":
                     continue
                 column, measure = (name, title) if of_measure else (title, name)
-                number = Published(float(value), tolerance)
-                cells.setdefault((row, column), {})[measure] = number
-    return cells
+                setting = {"tolerance": tolerance, "role": role}
+                yield (row, column, measure), float(value), setting
 
 
 # ------------------------------------------------------------------- data, splits

@@ -44,13 +44,13 @@ def bars(results: Results, measures: Sequence[str], labels: Sequence[str]) -> An
 
 
 def legend_below(figure: Any, panel: Any, fontsize: str | None = "small") -> None:
-    """One legend for all panels, in one line, with the labels of this one."""
+    """One legend for all panels, with the labels of this one, up to five in a line."""
     handles, labels = panel.get_legend_handles_labels()
     figure.legend(
         handles,
         labels,
         loc="outside lower center",
-        ncols=len(labels),
+        ncols=len(labels) if len(labels) <= 5 else 4,
         frameon=False,
         fontsize=fontsize,
     )

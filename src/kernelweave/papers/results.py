@@ -1,4 +1,9 @@
-"""Means over splits, their standard errors, and the verdict on each cell."""
+"""Means over splits, their standard errors, and the verdict on each number.
+
+A number is reproduced if ours agrees with it. If not, ours is better or worse; either
+way the number has not been reproduced. Claims, and numbers of which neither direction
+is better, are reproduced or not.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +14,8 @@ import numpy as np
 
 from kernelweave.papers.experiment import Experiment, Measure, Published, Value
 
-REPRODUCED, BETTER, NOT_REPRODUCED = "reproduced", "better", "not reproduced"
+REPRODUCED, NOT_REPRODUCED = "reproduced", "not reproduced"
+BETTER, WORSE = f"{NOT_REPRODUCED} (better)", f"{NOT_REPRODUCED} (worse)"
 #: A difference is significant if it exceeds this many standard errors.
 ERRORS = 2.0
 
@@ -28,14 +34,15 @@ class Cell:
     measure : Measure
         What it measures.
     mean, error : float
-        Our mean over splits, and its standard error (nan for a single split).
+        Our mean over splits, and its standard error (see :func:`mean_and_error`).
     splits : int
         Number of splits.
     published : Published or None
         The number in the paper.
     verdict : str
-        "reproduced", "better" or "not reproduced"; "" if the paper has no number, or
-        ours has no standard error.
+        "reproduced", "not reproduced (better)" or "not reproduced (worse)"; "not
+        reproduced" if neither direction is better; "" if the paper has no number to
+        judge by, or ours has no standard error.
     """
 
     row: str
@@ -91,7 +98,7 @@ class Results:
         return mean_and_error(self.values(row, column, measure))[0]
 
     def error(self, row: str, column: str, measure: str) -> float:
-        """Standard error of that mean; nan for a single split."""
+        """Standard error of that mean; see :func:`mean_and_error`."""
         return mean_and_error(self.values(row, column, measure))[1]
 
     def difference(
@@ -122,7 +129,7 @@ class Results:
         n = len(self.splits[row])
         published = experiment.published.get((row, column), {}).get(measure.name)
         verdict = ""
-        if published is not None:
+        if published is not None and published.role != "beside":
             # The paper's mean is over splits drawn in the same way as ours.
             theirs = error * np.sqrt(n / experiment.splits)
             both = float(np.sqrt(error**2 + theirs**2 + published.error**2))
@@ -144,9 +151,14 @@ class Results:
 
 
 def mean_and_error(values: np.ndarray) -> tuple[float, float]:
-    """Mean over splits, and its standard error; nan for a single split."""
+    """Mean over splits, and its standard error.
+
+    The error is nan for a single split, and for two that are equal, which do not show
+    that a third would be.
+    """
     mean, n = float(np.mean(values)), len(values)
-    return mean, float(np.std(values, ddof=1) / np.sqrt(n)) if n > 1 else float("nan")
+    error = float(np.std(values, ddof=1) / np.sqrt(n)) if n > 1 else 0.0
+    return mean, error if error > 0.0 or n > 2 else float("nan")
 
 
 def all_hold(findings: Iterable[tuple[bool, str]], what: str = "") -> tuple[bool, str]:
@@ -159,7 +171,7 @@ def all_hold(findings: Iterable[tuple[bool, str]], what: str = "") -> tuple[bool
 def judge(measure: Measure, published: Published, mean: float, error: float) -> str:
     """Compare a mean with the paper's; ``error`` is that of their difference.
 
-    With a single split there is no error to judge by, hence no verdict ("").
+    Without an error to judge by there is no verdict ("").
     """
     difference = mean - published.value
     allowed = ERRORS * error if published.tolerance is None else published.tolerance
@@ -169,6 +181,6 @@ def judge(measure: Measure, published: Published, mean: float, error: float) -> 
     allowed += 0.5 * 10.0**-measure.digits
     if abs(difference) <= allowed:
         return REPRODUCED
-    if measure.better and (difference > 0) == (measure.better == "higher"):
-        return BETTER
-    return NOT_REPRODUCED
+    if not measure.better:
+        return NOT_REPRODUCED
+    return BETTER if (difference > 0) == (measure.better == "higher") else WORSE

@@ -120,6 +120,17 @@ def run_experiment(
     return results
 
 
+def missing_rows(experiment: Experiment) -> dict[str, str]:
+    """The rows without data, each with a text that says where these can be had."""
+    missing = {}
+    for row, load in experiment.rows.items():
+        try:
+            load()
+        except MissingDataError as error:
+            missing[row] = str(error)
+    return missing
+
+
 def finished_splits(experiment: Experiment, n_splits: int, cache: Path) -> Results:
     """The contents of the cache; rows without a complete split are left out."""
     results = Results(experiment)

@@ -50,6 +50,8 @@ from kernelweave.papers.run import split_generator
 UNIFORM, L1, L2 = "uniform", "l1", "l2"
 NORMS = {L1: 1.0, L2: 2.0, UNIFORM: np.inf}
 LAMBDA = 1e-4
+#: The range in which the paper finds that lambda does not matter.
+LAMBDAS = (1e-3, 1e-4, 1e-5, 1e-6)
 GAMMA = 1.0
 POINTS = 100  # for training, and as many for testing
 SIZES = tuple(range(5, 51, 5))
@@ -88,10 +90,12 @@ def one_kernel_per_view(split: Split) -> list[tuple[str, RBF, slice]]:
     return [(f"view{v}", RBF(gamma=GAMMA), own) for v, own in enumerate(columns)]
 
 
-def discriminant(views: Any, norm: float, m: int, **options: Any) -> Any:
-    """The estimator for a norm, at the paper's lambda; ``inf`` has uniform weights."""
+def discriminant(
+    views: Any, norm: float, m: int, lam: float = LAMBDA, **options: Any
+) -> Any:
+    """The estimator for a norm and the paper's lambda; ``inf``: uniform weights."""
     # kernels have trace m in this library, and trace one in the paper
-    alpha = LAMBDA * m
+    alpha = lam * m
     if np.isinf(norm):
         return KernelFDA(views, alpha=alpha, psd="trust", cv=None)
     return MultipleKernelFDA(
@@ -178,11 +182,29 @@ def mixed_kernels(
     )
 
 
-def recognise(kernels: Kernels, norm: float) -> dict[str, Any]:
+def with_lambda(lam: float, informative: int) -> tuple[float, Any]:
+    """The data of a row with its own lambda."""
+    return lam, objects(informative)
+
+
+def mixed_and_lambda(
+    data: tuple[float, Any], rng: np.random.Generator
+) -> tuple[float, Kernels]:
+    """A split of the images, and lambda."""
+    return data[0], mixed_kernels(data[1], rng)
+
+
+def recognise_at(split: tuple[float, Kernels], norm: float) -> dict[str, Any]:
+    """Mean average precision at a given lambda."""
+    lam, kernels = split
+    return {"precision": recognise(kernels, norm, lam)["precision"]}
+
+
+def recognise(kernels: Kernels, norm: float, lam: float = LAMBDA) -> dict[str, Any]:
     """Mean average precision over the classes, each against the rest, and weights."""
     precision, weights = [], []
     for c in np.unique(kernels.y_train):
-        model = discriminant("precomputed", norm, len(kernels.y_train))
+        model = discriminant("precomputed", norm, len(kernels.y_train), lam)
         model.fit(kernels.train, kernels.y_train == c)
         scores = np.asarray(model.decision_function(kernels.test))
         precision.append(average_precision_score(kernels.y_test == c, scores))
@@ -206,6 +228,9 @@ def iterate(kernels: Kernels, norm: float, solver: str) -> dict[str, float]:
 
 
 RECOGNISED = {c: functools.partial(recognise, norm=norm) for c, norm in NORMS.items()}
+RECOGNISED_AT = {
+    c: functools.partial(recognise_at, norm=norm) for c, norm in NORMS.items()
+}
 TIMED = {
     f"{c}, {name}": functools.partial(iterate, norm=NORMS[c], solver=solver)
     for name, solver in (("cutting plane", "cutting_plane"), ("newton", "newton"))
@@ -342,6 +367,39 @@ def l2_beats_uniform(results: Results) -> tuple[bool, str]:
     return holds, "precision of l2 minus uniform, smallest " + ", last ".join(texts)
 
 
+def selects_the_largest(results: Results) -> tuple[bool, str]:
+    """Whether most kernels that l1 selects are among as many largest weights of l2."""
+    among, chance = {}, {}
+    for row in list(results.experiment.rows)[1:]:
+        shares, sizes = [], []
+        l1, l2 = (results.values(row, column, "weights") for column in (L1, L2))
+        for sparse, dense in zip(l1, l2, strict=True):
+            chosen = np.flatnonzero(sparse > ZERO * np.max(sparse))
+            largest = np.argsort(-dense)[: len(chosen)]
+            shares.append(len(np.intersect1d(chosen, largest)) / len(chosen))
+            sizes.append(len(chosen) / len(sparse))
+        among[row], chance[row] = float(np.mean(shares)), float(np.mean(sizes))
+    first = list(among)[2]
+    found = (
+        f"{100 * among[first]:.0f} % of them with {first} kernels "
+        f"({100 * chance[first]:.0f} % by chance), "
+        f"{100 * np.mean(list(among.values())):.0f} % on average "
+        f"({100 * np.mean(list(chance.values())):.0f} %)"
+    )
+    usually = np.mean(list(among.values())) > 0.5
+    return bool(usually) and all(among[row] > chance[row] for row in among), found
+
+
+def insensitive(results: Results) -> tuple[bool, str]:
+    """Whether mean precision moves by less than half a point between the lambdas."""
+    spans = {}
+    for column in results.experiment.columns:
+        means = [results.mean(r, column, "precision") for r in results.experiment.rows]
+        spans[column] = float(np.ptp(means))
+    found = ", ".join(f"{column} {span:.4f}" for column, span in spans.items())
+    return max(spans.values()) < 0.005, f"largest minus smallest precision: {found}"
+
+
 def tens_and_five(results: Results) -> tuple[bool, str]:
     """Whether cutting planes take over ten iterations for l1, and under six for l2."""
     names = [f"{norm}, cutting plane" for norm in (L1, L2)]
@@ -408,6 +466,12 @@ PAPER = Paper(
             mixed_kernels,
             RECOGNISED,
             draw_precision,
+        ),
+        SAYS.experiment(
+            "lambda",
+            {f"{x:.0e}": functools.partial(with_lambda, x, 15) for x in LAMBDAS},
+            mixed_and_lambda,
+            RECOGNISED_AT,
         ),
         SAYS.experiment("time", informative_of_30(15, 30), mixed_kernels, TIMED),
     ),

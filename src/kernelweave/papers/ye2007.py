@@ -12,8 +12,9 @@ What the paper leaves open, and our reading, with accuracies of SDP_theta,lambda
   98.5 with, 67 and 74 without; the paper has 81.5 and 98.7). Sonar is closer to the
   paper with scaling (87.3, against 86.1 without; no reading reaches the paper's 90.2),
   Waveform without (83.8, against 82.1 with; the paper has 83.1).
-* "100 samples of each class" of USPS: the *first* 100 of the training set. For six
-  classes these give 97.8, a random choice gives 95.2, and the paper has 97.9.
+* "100 samples of each class" of USPS: drawn at random, anew for each split, as the
+  paper says; and, in rows of their own, the *first* 100 of the training set. For six
+  classes the first rows give 97.8, a random choice gives 95.2, and the paper has 97.9.
 * The classifier after projection: Gaussians of equal variance in the projected space;
   nearest centroids and nearest neighbours differ by at most 0.2 points.
 * C = 1 as in Lanckriet et al., where the learned sum has the total trace of all ten
@@ -65,13 +66,37 @@ COMPARABLE = 1.0
 
 @functools.cache
 def table(
-    name: str, classes: int | None = None, scaled: bool = True
+    name: str, classes: int | None = None, scaled: bool = True, first: bool = True
 ) -> tuple[np.ndarray, np.ndarray]:
-    """A table with columns in [0, 1]; if given, the first rows of some ``classes``."""
+    """A table with columns in [0, 1]; if given, only the first ``classes``.
+
+    Of these the first 100 rows each, or all rows.
+    """
     X, y = table_rows(name)
     if classes is not None:
-        X, y = first_rows(X, y, PER_CLASS, classes)
+        X, y = first_rows(X, y, PER_CLASS if first else len(y), classes)
     return unit_interval(X) if scaled else X, y
+
+
+def some_of_each(
+    data: tuple[np.ndarray, np.ndarray], rng: np.random.Generator, per_class: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """At most ``per_class`` rows of each class, drawn at random."""
+    X, y = data
+    drawn = [rng.permutation(np.flatnonzero(y == c))[:per_class] for c in np.unique(y)]
+    return X[np.concatenate(drawn)], y[np.concatenate(drawn)]
+
+
+def three_to_two(
+    data: tuple[np.ndarray, np.ndarray], rng: np.random.Generator
+) -> Split:
+    """A split with three training rows for each two test rows.
+
+    Of tables with more rows, 100 of each class are drawn first.
+    """
+    if np.max(np.bincount(data[1])) > PER_CLASS:
+        data = some_of_each(data, rng, PER_CLASS)
+    return partition(data, rng, share=0.6)
 
 
 # ------------------------------------------------------------------------ methods
@@ -231,16 +256,22 @@ BINARY_ROWS = {
 }
 MULTICLASS_ROWS = {
     "Wine (3)": functools.partial(table, "wine"),
-    "USPS (3)": functools.partial(table, "usps", 3, scaled=False),
-    "USPS (6)": functools.partial(table, "usps", 6, scaled=False),
-    "USPS (8)": functools.partial(table, "usps", 8, scaled=False),
+    **{
+        f"USPS ({k})": functools.partial(table, "usps", k, scaled=False, first=False)
+        for k in (3, 6, 8)
+    },
     "Waveform (3)": functools.partial(table, "waveform", 3, scaled=False),
+    **{
+        f"USPS ({k}), first rows": functools.partial(table, "usps", k, scaled=False)
+        for k in (3, 6, 8)
+    },
 }
 FORMS_ROWS = {
-    row: MULTICLASS_ROWS[row] for row in ("Waveform (3)", "Wine (3)", "USPS (3)")
+    "Waveform (3)": MULTICLASS_ROWS["Waveform (3)"],
+    "Wine (3)": MULTICLASS_ROWS["Wine (3)"],
+    "USPS (3)": MULTICLASS_ROWS["USPS (3), first rows"],
 }
 four_to_one = functools.partial(partition, share=0.8)
-three_to_two = functools.partial(partition, share=0.6)
 draw_forms = functools.partial(
     bars,
     measures=("accuracy", "seconds"),

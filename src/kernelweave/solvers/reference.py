@@ -16,7 +16,12 @@ import numpy as np
 from kernelweave._array import Array, FactorizationError, psd_factor, to_numpy
 from kernelweave._tolerances import NULL_EIGENVALUE
 from kernelweave.criteria.alignment import Alignment
-from kernelweave.criteria.fisher import BlockFisher, Fisher
+from kernelweave.criteria.fisher import (
+    BlockFisher,
+    ClassCentring,
+    Fisher,
+    WithinFisher,
+)
 from kernelweave.criteria.margin import Margin
 from kernelweave.kernels.banks.dense import host_stack
 from kernelweave.protocols import Criterion, Iterate, LinearSet, NormSet, WeightSet
@@ -37,7 +42,7 @@ MOST_ROWS = 100
 def sdp(
     fisher: Fisher, weight_set: LinearSet, scs_iterations: int = SCS_ITERATIONS
 ) -> Iterator[Iterate]:
-    """Solve one of the SDPs (16), (34), (37), (40), (41) of Ye et al. (2007).
+    """Solve (9) over (10), (16), (34), (37), (40) or (41) of Ye et al. (2007).
 
     Yields
     ------
@@ -55,6 +60,7 @@ def sdp_problem(fisher: Fisher, weight_set: LinearSet) -> tuple[Any, Any]:
     ======  ==============  ===================  =====================================
     Eq.     target          regularisation       constraint
     ======  ==============  ===================  =====================================
+    (9)     any             fixed, within        ``[[N, J G h_j], [., t_j]] >= 0``
     (16)    one column      fixed                ``[[M, a], [a', t]] >= 0``
     (34)    k columns       fixed                ``[[M, h_j], [h_j', t_j]] >= 0``
     (37)    k columns       fixed, block form    ``[[M, H], [H', diag(t)]] >= 0``
@@ -63,9 +69,11 @@ def sdp_problem(fisher: Fisher, weight_set: LinearSet) -> tuple[Any, Any]:
     ======  ==============  ===================  =====================================
 
     with ``M = I + (1/lambda) sum_i theta_i G_i``, or ``sum_i theta_i G_i`` with
-    ``G_0 = I`` if the regularisation is learned; each minimises ``sum_j t_j``. Rows and
-    columns of the blocks are multiplied by constants, which preserves definiteness and
-    saves a first-order solver thousands of iterations.
+    ``G_0 = I`` if the regularisation is learned; each minimises ``sum_j t_j``. For the
+    within-class scatter of Kim et al. (2006), Eq. 9, ``G = sum_i theta_i G_i``,
+    ``N = lambda I + J G J``, and ``sum_j (t_j - h_j' G h_j) / lambda`` is minimised.
+    Rows and columns of the blocks are multiplied by constants, which preserves
+    definiteness and saves a first-order solver thousands of iterations.
 
     Kernels here have trace n, so the papers' ``theta_i r_i`` is our ``w_i`` and their
     ``theta_i G_i`` is our ``w_i G_i / n``. With ``alpha = n lambda`` we then have
@@ -76,8 +84,20 @@ def sdp_problem(fisher: Fisher, weight_set: LinearSet) -> tuple[Any, Any]:
     weights = cp.Variable(fisher.n_weights, nonneg=True, name="weights")
     alpha = weights[0] if fisher.learns_identity else fisher.alpha
     total = _combined(cp, host_stack(fisher.bank), weights)
-    matrix = total + alpha * np.eye(fisher.bank.n_samples)
+    identity = np.eye(fisher.bank.n_samples)
     target = to_numpy(fisher.target).astype(np.float64)
+    constraints = _allowed_weights(cp, weight_set, weights)
+    if isinstance(fisher, WithinFisher):
+        centre = ClassCentring(fisher.codes, identity).apply(identity)  # J
+        matrix = alpha * identity + centre @ total @ centre
+        t, moved = cp.Variable(target.shape[1], name="t"), centre @ total @ target
+        for j in range(target.shape[1]):
+            b = moved[:, [j]]
+            constraints.append(cp.bmat([[matrix, b], [b.T, t[j : j + 1, None]]]) >> 0)
+        explained = cp.trace(target.T @ total @ target)
+        goal = fisher.scale * (cp.sum(t) - explained)
+        return cp.Problem(cp.Minimize(goal), constraints), weights
+    matrix = total + alpha * identity
     size = np.linalg.norm(target, axis=0)
     size[size == 0] = 1.0
     h = target / size
@@ -88,8 +108,75 @@ def sdp_problem(fisher: Fisher, weight_set: LinearSet) -> tuple[Any, Any]:
         blocks = [(h[:, [j]], t[j : j + 1, None]) for j in range(h.shape[1])]
     cones = [cp.bmat([[matrix, b], [b.T, corner]]) >> 0 for b, corner in blocks]
     total = cp.sum(cp.multiply(fisher.scale * size**2, t))
-    constraints = cones + _allowed_weights(cp, weight_set, weights)
-    return cp.Problem(cp.Minimize(total), constraints), weights
+    return cp.Problem(cp.Minimize(total), cones + constraints), weights
+
+
+def qcqp(fisher: Fisher, weight_set: NormSet) -> Iterator[Iterate]:
+    """The duals of (9), (16), (34), (40), (41): quadratic constraints only.
+
+    For J of :class:`~kernelweave.criteria.Fisher` the equivalent form of Ye et al. is
+    ``max 2 tr(B'H) - alpha norm(B)^2 - t`` subject to ``tr(B' G_i B) <= t`` for all i,
+    with the identity among the kernels if its weight is learned. For the within-class
+    scatter it is ``min alpha norm(V)^2 + t`` subject to ``tr(U' G_i U) <= t`` with
+    ``U = H - J V``. The multipliers of the constraints are the weights. For an lq ball,
+    t bounds the dual norm of the scores.
+
+    Yields
+    ------
+    Iterate
+        A single one, evaluated at the weights found by the cone solver.
+    """
+    cp = _import_cvxpy()
+    if weight_set.is_point(fisher.n_weights):  # there are no weights to find
+        start = weight_set.start(fisher.n_weights)
+        yield _evaluated(fisher, weight_set, start, "")
+        return
+    target = to_numpy(fisher.target).astype(np.float64)
+    unit = float(np.linalg.norm(target)) or 1.0
+    target, identity = target / unit, np.eye(len(target))
+    dual = cp.Variable(target.shape)
+    alpha = 0.0 if fisher.learns_identity else float(fisher.alpha)
+    # In units of alpha the dual has entries of the size of the target.
+    size = alpha or 1.0
+    if isinstance(fisher, WithinFisher):
+        centre = ClassCentring(fisher.codes, identity).apply(identity)  # J
+        direction = target - centre @ dual
+        fixed, size = alpha * cp.sum_squares(dual), 1.0
+    else:
+        direction = dual / size
+        fixed = alpha * cp.sum_squares(dual / size)
+        fixed = fixed - 2.0 * cp.sum(cp.multiply(dual / size, target))
+    roots = [psd_factor(kernel, NULL_EIGENVALUE) for kernel in host_stack(fisher.bank)]
+    if fisher.learns_identity:
+        roots.insert(0, identity)
+    scores = [cp.sum_squares(root.T @ direction) for root in roots]
+    cost, multipliers = _dual_norm(cp, scores, weight_set)
+    program = cp.Problem(cp.Minimize(size * (fixed + cost)), multipliers)
+    run_solver(program)
+    weights = _multipliers(dual, scores, multipliers, weight_set)
+    yield _evaluated(fisher, weight_set, weights, program.status)
+
+
+def _dual_norm(
+    cp: Any, scores: list[Any], weight_set: NormSet
+) -> tuple[Any, list[Any]]:
+    """A variable t, and constraints that make it the dual norm of the scores."""
+    t = cp.Variable()
+    if weight_set.norm == 1:
+        return t, [score <= t for score in scores]
+    dual_norm = weight_set.norm / (weight_set.norm - 1.0)
+    return t, [cp.pnorm(cp.hstack(scores), dual_norm) <= t]
+
+
+def _multipliers(
+    dual: Any, scores: list[Any], bounds: list[Any], weight_set: NormSet
+) -> np.ndarray | None:
+    """The weights (m,) of a solved QCQP; None if it has no solution."""
+    if dual.value is None:
+        return None
+    if weight_set.norm == 1:
+        return np.ravel([bound.dual_value for bound in bounds])
+    return weight_set.maximizer(np.array([score.value for score in scores]))
 
 
 def margin_sdp(margin: Margin, weight_set: LinearSet) -> Iterator[Iterate]:
@@ -183,7 +270,7 @@ def margin_qcqp(margin: Margin, weight_set: NormSet) -> Iterator[Iterate]:
         yield _evaluated(margin, weight_set, start, "")
         return
     problem, signs = margin.problem, margin.problem.signs
-    beta, t = cp.Variable(signs.shape), cp.Variable()
+    beta = cp.Variable(signs.shape)
     a = cp.multiply(signs, beta)
     constraints = [a >= 0, cp.sum(beta, axis=0) == 0]
     if not problem.all_labelled:
@@ -194,20 +281,12 @@ def margin_qcqp(margin: Margin, weight_set: NormSet) -> Iterator[Iterate]:
     if problem.identity:
         roots.insert(0, np.diag(np.sqrt(problem.diagonal)))
     scores = [cp.sum_squares(root.T @ beta) for root in roots]
-    if weight_set.norm == 1:
-        bounds = [score <= t for score in scores]
-    else:
-        dual_norm = weight_set.norm / (weight_set.norm - 1.0)
-        bounds = [cp.pnorm(cp.hstack(scores), dual_norm) <= t]
+    t, bounds = _dual_norm(cp, scores, weight_set)
     scaled = np.diag(np.sqrt(problem.diagonal)) @ beta
     gain = 2.0 * cp.sum(a) - problem.tau * cp.sum_squares(scaled) - t
     program = cp.Problem(cp.Maximize(gain), constraints + bounds)
     run_solver(program)
-    weights = None
-    if beta.value is not None and weight_set.norm == 1:
-        weights = np.ravel([bound.dual_value for bound in bounds])
-    elif beta.value is not None:
-        weights = weight_set.maximizer(np.array([q.value for q in scores]))
+    weights = _multipliers(beta, scores, bounds, weight_set)
     yield _evaluated(margin, weight_set, weights, program.status)
 
 

@@ -23,7 +23,13 @@ from kernelweave.solvers.cutting_plane import cutting_plane, spectral_cuts
 from kernelweave.solvers.fixed_point import closed_form, em
 from kernelweave.solvers.margin import interior_point, svc_newton
 from kernelweave.solvers.newton import newton, working_set
-from kernelweave.solvers.reference import alignment_sdp, margin_qcqp, margin_sdp, sdp
+from kernelweave.solvers.reference import (
+    alignment_sdp,
+    margin_qcqp,
+    margin_sdp,
+    qcqp,
+    sdp,
+)
 
 #: If several methods of one name fit a problem, the first is used. "auto" means the
 #: first that fits, unless the criterion prefers another.
@@ -39,6 +45,7 @@ METHODS: tuple[Method, ...] = (
     Method("cutting_plane", cutting_plane, 1000, {"averages"}, {"polyhedron"}),
     Method("working_set", working_set, 100, {"hessian", "kernel scores"}, {"norm"}),
     Method("em", em, 20_000, {"likelihood"}, {"norm"}),
+    Method("qcqp", qcqp, 2, {"printed program", "kernel scores"}, {"norm"}),
     Method("qcqp", margin_qcqp, 2, {"saddle"}, {"norm"}),
     Method("sdp", sdp, 2, {"printed program"}, {"polyhedron"}),
     Method("sdp", margin_sdp, 2, {"saddle"}, {"polyhedron"}),

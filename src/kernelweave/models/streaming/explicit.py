@@ -62,6 +62,8 @@ NEEDED = {
     "formulation": "exact",
     "missing": "error",
 }
+#: Solvers that need n x n kernels.
+CONES = ("qcqp", "sdp")
 #: Values that the parameters of a learner with explicit features may take.
 PARAMETERS = {
     **LEARNER,
@@ -91,8 +93,10 @@ def check_features(model: Any, why: str) -> None:
             f"explicit features exist for {name}={NEEDED[name]!r} only; got {value!r} "
             f"(they are used because {why})"
         )
-    if model.solver == "sdp":
-        raise ValueError("solver='sdp' needs n x n kernels; got explicit features")
+    if model.solver in CONES:
+        raise ValueError(
+            f"solver={model.solver!r} needs n x n kernels; got explicit features"
+        )
 
 
 def check_learner_parameters(model: Any, **own: Rule) -> None:
@@ -146,7 +150,7 @@ def why_features(model: Any, X: Any) -> str | None:
 def may_fall_back(model: Any) -> bool:
     """Whether features may replace kernels: no parameter demands kernels."""
     free = model.features == "auto" and not is_precomputed(model.views)
-    return free and not refused(model) and model.solver != "sdp"
+    return free and not refused(model) and model.solver not in CONES
 
 
 def read_training(

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import functools
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+from scipy.optimize import linprog
+from sklearn.utils.validation import check_is_fitted
 
 from kernelweave._array import Array, to_numpy
 
@@ -23,11 +27,18 @@ class TransductionBound:
         The bound with the constants that follow from the printed proof; it is larger.
     training_cost : float
         The mean margin cost of the labelled rows, a term of both bounds.
+    simulated : float or None
+        The corrected bound with an estimate of the expectation C in place of 2n, if
+        one was made: smaller, and no longer a proof.
+    complexity : float or None
+        That estimate; the theorem has n, its proof 2n.
     """
 
     as_printed: float
     corrected: float
     training_cost: float
+    simulated: float | None = None
+    complexity: float | None = None
 
     @property
     def vacuous(self) -> bool:
@@ -108,6 +119,145 @@ def transduction_bound(
         confidence = np.sqrt(constant * np.log(1.0 / delta))
         bounds.append(cost + float((4.0 + confidence + width) / np.sqrt(n)))
     return TransductionBound(bounds[0], bounds[1], cost)
+
+
+def learned_complexity(
+    kernels: Array, signed: bool = False, draws: int = 100, random_state: int = 0
+) -> tuple[float, float]:
+    """Estimate ``C = E sup sigma'K sigma`` over sums of kernels of trace one.
+
+    The entries of sigma are +1 or -1 with equal probability. Over non-negative weights
+    the supremum is that of a single kernel. Over weights of any sign with a positive
+    semidefinite sum it is approached from above by a linear program, to which
+    eigenvectors of negative eigenvalues are added as constraints; all draws share them.
+
+    Parameters
+    ----------
+    kernels : array of shape (p, N, N)
+        Kernels over all rows.
+    signed : bool, default=False
+        Whether weights may be negative.
+    draws : int, default=100
+        Number of random vectors.
+    random_state : int, default=0
+        Seed.
+
+    Returns
+    -------
+    mean, error : float
+        The estimate, and its standard error.
+    """
+    stack = to_numpy(kernels).astype(np.float64)
+    traces = np.trace(stack, axis1=1, axis2=2)
+    stack = stack[traces > 0] / traces[traces > 0][:, None, None]
+    n = stack.shape[1]
+    rng = np.random.default_rng(random_state)
+    signs = rng.choice([-1.0, 1.0], size=(draws, n))
+    scores = np.einsum("di,pij,dj->dp", signs, stack, signs, optimize=True)  # (d, p)
+    if signed:
+        cuts: list[np.ndarray] = []
+        largest = np.array([_largest_sum(stack, row, cuts) for row in scores])
+    else:
+        largest = np.max(scores, axis=1)
+    return float(np.mean(largest)), float(np.std(largest, ddof=1) / np.sqrt(draws))
+
+
+#: Smallest eigenvalue, relative to a trace of one, of a sum that counts as a kernel.
+NEGATIVE = 1e-4
+#: Largest absolute weight, as in the estimators.
+BOUND = 100.0
+
+
+def _largest_sum(
+    stack: np.ndarray, scores: np.ndarray, cuts: list[np.ndarray]
+) -> float:
+    """``max w'scores`` over ``sum w = 1``, ``sum_i w_i K_i >= 0``; extends ``cuts``."""
+    value = float(np.max(scores))
+    for _ in range(50):
+        answer = linprog(
+            -scores,
+            A_ub=-np.array(cuts) if cuts else None,
+            b_ub=np.zeros(len(cuts)) if cuts else None,
+            A_eq=np.ones((1, len(scores))),
+            b_eq=[1.0],
+            bounds=(-BOUND, BOUND),
+        )
+        value = -float(answer.fun)
+        values, vectors = np.linalg.eigh(np.tensordot(answer.x, stack, 1))
+        if values[0] >= -NEGATIVE:
+            break
+        negative = vectors[:, values < -NEGATIVE][:, :5]
+        cuts += list(np.einsum("ic,pij,jc->cp", negative, stack, negative))
+    return value
+
+
+def bound_of_model(
+    model: Any,
+    X: Any,
+    y: Any,
+    gamma: float,
+    *,
+    delta: float = 0.05,
+    draws: int = 100,
+    random_state: int = 0,
+) -> TransductionBound:
+    """Theorem 1 for a fitted :class:`~kernelweave.TransductiveKernelSVC`.
+
+    Its function without the intercept, divided by the norm of its normal vector, is one
+    of those that the theorem covers. The expectation C in the bound is estimated by
+    :func:`learned_complexity`, beside the constant that the theorem prints.
+
+    Parameters
+    ----------
+    model : TransductiveKernelSVC
+        Fitted on X and y, with two classes.
+    X : array-like of shape (2n, d) or (2n, 2n[, p])
+        The rows passed to ``fit``.
+    y : array-like of shape (2n,)
+        The labels passed to ``fit``, with -1 or "-1" for half of the rows.
+    gamma : float
+        The margin at which the cost of a row becomes zero, fixed beforehand; functions
+        have ``norm(w) = 1``.
+    delta : float, default=0.05
+        The probability that the bound fails.
+    draws, random_state : int
+        See :func:`learned_complexity`.
+
+    Returns
+    -------
+    TransductionBound
+        With ``simulated`` and ``complexity``.
+    """
+    check_is_fitted(model, "transduction_")
+    if len(model.classes_) != 2:
+        raise ValueError(f"the bound is for 2 classes; got {len(model.classes_)}")
+    labels = np.asarray(y)
+    labelled = np.isin(labels.astype(str), model.classes_.astype(str))
+    n = int(np.sum(labelled))
+    if 2 * n != len(labels):
+        raise ValueError(
+            f"the theorem labels half of the rows; got {n} labels for {len(labels)} "
+            "rows"
+        )
+    rows = model._rows(X, "bound_of_model")
+    units = np.eye(len(model.kernel_names_))
+    stack = np.stack([to_numpy(model.kernel_map_.cross(rows, unit)) for unit in units])
+    coef, kernel = to_numpy(model.dual_coef_)[:, 0], to_numpy(model.kernel_)
+    decision = (kernel @ coef)[labelled]
+    signs = np.where(labels[labelled] == model.classes_[1], 1.0, -1.0)
+    complexity, _ = learned_complexity(stack, bool(model.signed), draws, random_state)
+    bound = functools.partial(
+        transduction_bound,
+        decision,
+        signs,
+        gamma,
+        float(np.trace(kernel)),
+        delta=delta,
+        norm=float(np.sqrt(coef @ kernel @ coef)),
+        learned_kernel=True,
+    )
+    simulated = bound(complexity=complexity).corrected
+    return replace(bound(), simulated=simulated, complexity=complexity)
 
 
 def _margins(decision: Array, labels: Array) -> np.ndarray:
