@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         TransductiveKernelSVC,
     )
     from kernelweave.solvers import Solution, certify, solve
+    from kernelweave.views import join_tables
     from kernelweave.weights import CappedSimplex, LpBall, SignedSum, Simplex, Uniform
 
 __version__ = "0.1.0.dev0"
@@ -58,6 +59,7 @@ __all__ = [
     "WithinFisher",
     "__version__",
     "certify",
+    "join_tables",
     "solve",
 ]
 
@@ -81,7 +83,7 @@ def __getattr__(name: str) -> object:
     if name in _ROOMS:
         return import_module(f"kernelweave.{name}")
     if name in __all__:
-        for room in ("models", "criteria", "solvers", "weights"):
+        for room in ("models", "criteria", "solvers", "weights", "views"):
             found = getattr(import_module(f"kernelweave.{room}"), name, None)
             if found is not None:
                 globals()[name] = found
