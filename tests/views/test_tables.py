@@ -101,6 +101,9 @@ def test_a_sample_with_nothing_but_a_target_is_left_out(tables):
     labels = pd.DataFrame({"patient": [*IDS, "extra"], "y": np.arange(25)})
     joined = join_tables({**tables, "labels": labels}, "patient", target="y")
     assert joined.left_out == ["extra"] and len(joined.data) == 24
+    tables["ids"] = labels[["patient"]]  # those of a matrix of similarities, say
+    joined = join_tables({**tables, "labels": labels}, "patient", target="y")
+    assert joined.left_out == [] and len(joined.data) == 25
 
 
 def test_what_was_found_is_said(tables):
@@ -112,7 +115,7 @@ def test_what_was_found_is_said(tables):
         "  clinical: 20 samples, 2 columns; no sample lacks it",
         "  in rna and in clinical: 16 samples",
         "  in every table: 16 samples",
-        "  target 'ill'; 4 samples without it, or in no view, left out",
+        "  target 'ill'; 4 samples without it, or with nothing else, left out",
     ]
 
 

@@ -15,9 +15,9 @@ from sklearn.utils import _safe_indexing
 
 from kernelweave._array import is_array, to_numpy
 from kernelweave.inspection._problem import innermost
-from kernelweave.inspection._rows import has_products, views_of
+from kernelweave.inspection._rows import as_stack, has_products, views_of
 from kernelweave.inspection.weights import fitted_model
-from kernelweave.views.columns import is_dict, is_precomputed
+from kernelweave.views.columns import is_precomputed
 
 Views = frozenset[str]
 
@@ -69,8 +69,7 @@ class Trials:
         self.classifier = bool(is_classifier(model))
         self.X, self.y = X, to_numpy(y) if is_array(y) else np.asarray(y)
         if self.precomputed:
-            if is_dict(X):
-                X = np.stack([np.asarray(X[name]) for name in self.names], axis=2)
+            X = as_stack(X, self.names)
             self.X = np.asarray(to_numpy(X) if is_array(X) else X)
         self.observed = self._observed(model)
         self.scoring = scoring

@@ -63,7 +63,8 @@ def join_tables(
             of table ``clinical`` is called ``clinical.age``.
         views : list of (name, kernel, columns)
             For the ``views`` parameter of the estimators. Tables without columns
-            besides ids and target have none.
+            besides ids and target have none; one of ids alone adds samples, such as
+            those of a :class:`~kernelweave.kernels.Similarity`.
         target : pandas.Series of length n
             If ``target`` is given, with the same index.
         shared : pandas.DataFrame of shape (t, t)
@@ -112,14 +113,15 @@ def join_tables(
     ids = {name: frame.index.tolist() for name, frame in frames.items()}
     _check_matches(ids)
     everyone = list(dict.fromkeys(value for own in ids.values() for value in own))
-    labels = None
+    labels, owner = None, None
     known = set(everyone)
     if target is not None:
-        labels, frames = _split_target(frames, target)
+        labels, owner, frames = _split_target(frames, target)
         known = {i for i, v in zip(labels.index, labels, strict=True) if not is_gap(v)}
-    seen = {v for name, own in ids.items() if frames[name].shape[1] for v in own}
-    if not seen:
+    if not any(frame.shape[1] for frame in frames.values()):
         raise ValueError("The tables have no columns besides ids and target.")
+    bare = owner is not None and not frames[owner].shape[1]
+    seen = {v for name in ids if not (bare and name == owner) for v in ids[name]}
     kept = known & seen
     left_out = [value for value in everyone if value not in kept]
     everyone = [value for value in everyone if value in kept]
@@ -221,8 +223,10 @@ def _check_matches(ids: dict[str, list[Any]]) -> None:
             )
 
 
-def _split_target(frames: dict[str, Any], target: str) -> tuple[Any, dict[str, Any]]:
-    """The column to be predicted, and the frames without it."""
+def _split_target(
+    frames: dict[str, Any], target: str
+) -> tuple[Any, str, dict[str, Any]]:
+    """The column to be predicted, its table, and the frames without the column."""
     owners = [name for name, frame in frames.items() if target in frame.columns]
     if len(owners) != 1:
         found = f"the tables {some(map(repr, owners))}" if owners else "no table"
@@ -238,7 +242,7 @@ def _split_target(frames: dict[str, Any], target: str) -> tuple[Any, dict[str, A
         name: frame.drop(columns=target) if name == owners[0] else frame
         for name, frame in frames.items()
     }
-    return labels, rest
+    return labels, owners[0], rest
 
 
 def _assemble(
@@ -319,10 +323,9 @@ def _summary(
         whole = len(set.intersection(*counted.values()))
         lines.append(f"  in every table: {_count(whole, 'sample')}")
     if labels is not None:
-        gone = (
-            f"; {_count(len(left_out), 'sample')} without it, or in no view, left out"
-        )
-        lines.append(f"  target {labels.name!r}{gone if left_out else ''}")
+        gone = f"; {_count(len(left_out), 'sample')} without it, or with nothing else, "
+        lines.append(f"  target {labels.name!r}")
+        lines[-1] += f"{gone}left out" if left_out else ""
     return "\n".join(lines)
 
 
