@@ -102,12 +102,14 @@ class Similarity(Kernel):
             Their ids; None takes them from the index of a DataFrame.
         method : {"gaussian", "centring"}, default="gaussian"
             "gaussian" is ``exp(-factor gamma d^2)``; the width comes from the training
-            rows of each fit. "centring" is ``B = -1/2 J D^2 J`` with
-            ``J = I - 11'/N``, the inner products of points at these distances
-            (classical scaling), which is linear in D^2. If there are no such points, B
-            has negative eigenvalues. They are set to zero, a :class:`~kernelweave\
-.exceptions.KernelWarning` says how large they were, and ``removed`` has their share.
-            B is computed once, from all N samples, but from no labels.
+            rows of each fit. It is positive semidefinite at every width only for
+            distances between points in some space; the square roots of city-block and
+            Hamming distances are such distances. "centring" is
+            ``B = -1/2 J D^2 J`` with ``J = I - 11'/N``, the inner products of points
+            at these distances (classical scaling). If there are no such points, B has
+            negative eigenvalues. They are set to zero, a ``KernelWarning`` says how
+            large they were, and ``removed`` has their share. B is computed once, from
+            all N samples, but from no labels.
         gamma, factor : float or "median", and float
             As for the class; for "gaussian" only.
 

@@ -195,7 +195,7 @@ def _by_id(frame: Any, column: str | None) -> tuple[Any, Any]:
         )
     found = read_ids(ids)
     check_distinct(found, "it")
-    return frame.set_axis(ids.array if hasattr(ids, "array") else ids, axis=0), name
+    return frame.set_axis(found, axis=0), name
 
 
 def _check_matches(ids: dict[str, list[Any]]) -> None:
