@@ -153,7 +153,7 @@ def test_targets_that_are_none(estimator, table):
     with pytest.raises(
         ValueError, match=r"y is the text 'a'.*fit\(X.drop\(columns='a'\)"
     ):
-        clone(estimator).fit(X, "a")
+        clone(estimator).fit(X.assign(a="text"), "a")
     if not is_classifier(estimator):
         return
     with pytest.raises(ValueError, match=r"one-hot.*y.argmax\(axis=1\)"):

@@ -37,6 +37,7 @@ from kernelweave.models.shared.inputs import (
     RowMap,
     first_kernel,
     read_kernels,
+    refuse_name,
     split_blocks,
 )
 from kernelweave.models.shared.learner import Choice, Fitted, FoldScore, Trained
@@ -77,7 +78,15 @@ def all_or_nothing(method: Callable[..., Any]) -> Callable[..., Any]:
 
 def fit_method(method: Callable[..., Any]) -> Callable[..., Any]:
     """A ``fit`` with scikit-learn's callbacks that leaves no trace if it fails."""
-    return all_or_nothing(with_callbacks(method))
+
+    @functools.wraps(method)
+    def fit(self: Any, *args: Any, **kwargs: Any) -> Any:
+        given = {**dict(zip("Xy", args, strict=False)), **kwargs}
+        # First of all: X holds the column, which may be text that no view can take.
+        refuse_name(given.get("X"), given.get("y"), type(self).__name__)
+        return method(self, *args, **kwargs)
+
+    return all_or_nothing(with_callbacks(fit))
 
 
 class KernelTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin):

@@ -144,6 +144,15 @@ def require_targets(X: Any, y: Any, owner: str) -> Any:
     """Targets of the rows of X in host memory; ``owner`` names the estimator."""
     if y is None:
         raise ValueError(f"{owner} requires y to be passed, but the target y is None")
+    refuse_name(X, y, owner)
+    frame = first_kernel(X)
+    if all(hasattr(a, "iloc") and not is_dask(a) for a in (frame, y)):
+        check_row_order(frame, y, owner)
+    return to_numpy(y) if is_array(y) else y
+
+
+def refuse_name(X: Any, y: Any, owner: str) -> None:
+    """Refuse the name of a column in place of its values."""
     if isinstance(y, str):
         known = y in (column_names(X) or [])
         fix = f"X.drop(columns={y!r}), X[{y!r}]" if known else f"X, table[{y!r}]"
@@ -151,10 +160,6 @@ def require_targets(X: Any, y: Any, owner: str) -> Any:
             f"{owner}: y is the text {y!r}, but must hold one target per row. Pass the "
             f"column itself, and leave it out of X: fit({fix})"
         )
-    frame = first_kernel(X)
-    if all(hasattr(a, "iloc") and not is_dask(a) for a in (frame, y)):
-        check_row_order(frame, y, owner)
-    return to_numpy(y) if is_array(y) else y
 
 
 def first_kernel(X: Any) -> Any:
@@ -227,7 +232,7 @@ def refuse_mixture(y: Any, owner: str) -> None:
 
 def _objects(y: Any) -> np.ndarray:
     """Targets (n, t) as given, before NumPy makes them alike; no rows if they are."""
-    values = np.asarray(y) if hasattr(y, "dtype") else np.asarray(y, dtype=object)
+    values = np.asarray(y) if hasattr(y, "shape") else np.asarray(y, dtype=object)
     rows = values.reshape(len(values), -1) if values.ndim else values.reshape(1, 1)
     return rows if values.dtype == object else rows[:0]
 
