@@ -37,6 +37,7 @@ from kernelweave.kernels.spec import warn_twins
 from kernelweave.views.columns import (
     View,
     column_names,
+    is_arrow,
     is_dask,
     is_dict,
     is_precomputed,
@@ -152,8 +153,8 @@ def require_targets(X: Any, y: Any, owner: str) -> Any:
 
 
 def refuse_name(X: Any, y: Any, owner: str) -> None:
-    """Refuse the name of a column in place of its values."""
-    if isinstance(y, str):
+    """Refuse the name of a column in place of its values, unless X is read lazily."""
+    if isinstance(y, str) and not (is_dask(X) or is_arrow(X)):
         known = y in (column_names(X) or [])
         fix = f"X.drop(columns={y!r}), X[{y!r}]" if known else f"X, table[{y!r}]"
         raise ValueError(
