@@ -126,11 +126,13 @@ def test_indefinite_kernel_is_refused(estimator, stack, shift):
     assert "psd='clip'" in message
 
 
-def test_distances_instead_of_similarities_are_refused(table):
+@pytest.mark.parametrize("psd", ["error", "clip", "trust"])
+def test_distances_instead_of_similarities_are_refused(table, psd):
     X, y = table
     distances = np.linalg.norm(X[:, None] - X[None], axis=2)
-    with pytest.raises(ValueError, match=r"kernel_0.*not positive semidefinite"):
-        KernelFDA("precomputed", cv=None).fit(distances, y)
+    wanted = r"kernel_0.*not positive semidefinite.*distances.*from_distances\(D, ids\)"
+    with pytest.raises(ValueError, match=wanted):
+        KernelFDA("precomputed", cv=None, psd=psd).fit(distances, y)
 
 
 @every_setting

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     )
     from kernelweave.persistence import load, save
     from kernelweave.solvers import Solution, certify, solve
+    from kernelweave.views import join_tables
     from kernelweave.weights import CappedSimplex, LpBall, SignedSum, Simplex, Uniform
 
 __version__ = "0.1.0.dev0"
@@ -59,6 +60,7 @@ __all__ = [
     "WithinFisher",
     "__version__",
     "certify",
+    "join_tables",
     "load",
     "save",
     "solve",
@@ -85,7 +87,8 @@ def __getattr__(name: str) -> object:
     if name in _ROOMS:
         return import_module(f"kernelweave.{name}")
     if name in __all__:
-        for room in ("models", "criteria", "solvers", "weights", "persistence"):
+        rooms = ("models", "criteria", "solvers", "weights", "views", "persistence")
+        for room in rooms:
             found = getattr(import_module(f"kernelweave.{room}"), name, None)
             if found is not None:
                 globals()[name] = found

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from kernelweave.inspection.weights import fitted_model
+from kernelweave.views.columns import is_dict
 
 
 def model_and_rows(estimator: Any, X: Any) -> tuple[Any, Any]:
@@ -29,6 +31,7 @@ def refittable(estimator: Any) -> Any:
 
 def row_labels(X: Any) -> list[Any]:
     """Index of a pandas DataFrame, else 0, 1, ..."""
+    X = next(iter(X.values())) if is_dict(X) else X
     index = getattr(X, "index", None)
     if index is not None and not callable(index):
         return list(index)
@@ -46,3 +49,10 @@ def views_of(model: Any) -> tuple[list[str], np.ndarray]:
     names = list(dict.fromkeys(model.kernel_map_.view_names))
     places = [names.index(name) for name in model.kernel_map_.view_names]
     return names, np.array(places)
+
+
+def as_stack(X: Any, names: Sequence[str]) -> Any:
+    """A dict of precomputed kernels (m, n) as a stack (m, n, p); else X itself."""
+    if not is_dict(X):
+        return X
+    return np.stack([np.asarray(X[name]) for name in names], axis=2)

@@ -15,7 +15,7 @@ from sklearn.utils import _safe_indexing
 
 from kernelweave._array import is_array, to_numpy
 from kernelweave.inspection._problem import innermost
-from kernelweave.inspection._rows import has_products, views_of
+from kernelweave.inspection._rows import as_stack, has_products, views_of
 from kernelweave.inspection.weights import fitted_model
 from kernelweave.views.columns import is_precomputed
 
@@ -69,6 +69,7 @@ class Trials:
         self.classifier = bool(is_classifier(model))
         self.X, self.y = X, to_numpy(y) if is_array(y) else np.asarray(y)
         if self.precomputed:
+            X = as_stack(X, self.names)
             self.X = np.asarray(to_numpy(X) if is_array(X) else X)
         self.observed = self._observed(model)
         self.scoring = scoring
@@ -167,8 +168,10 @@ class Trials:
         model = clone(self.template)
         final = last_step(model)
         keep = [i for i, name in enumerate(self.names) if name in views]
+        chosen: Any = "precomputed"  # without names, of which there would be too many
         if not self.precomputed:
-            final.set_params(views=[view for view in final.views if view[0] in views])
+            chosen = [view for view in final.views if view[0] in views]
+        final.set_params(views=chosen)
         model.fit(self._rows(own, own, keep), self.y[own])
         certificate = getattr(final, "certificate_", None)
         gap = None if certificate is None else float(certificate.gap)

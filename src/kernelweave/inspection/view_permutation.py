@@ -10,7 +10,12 @@ from sklearn.metrics import check_scoring
 from sklearn.utils import check_random_state
 
 from kernelweave._array import Array, device, is_array, namespace, take, to_numpy
-from kernelweave.inspection._rows import has_products, model_and_rows, views_of
+from kernelweave.inspection._rows import (
+    as_stack,
+    has_products,
+    model_and_rows,
+    views_of,
+)
 from kernelweave.views.columns import column_names, find_columns, is_precomputed
 
 
@@ -98,6 +103,7 @@ def view_permutation_importance(
     if n_repeats < 1:
         raise ValueError(f"n_repeats must be at least 1; got {n_repeats!r}")
     model, X = model_and_rows(model, X)
+    X = as_stack(X, model.kernel_names_)
     X = X if _is_table(X) or is_array(X) or issparse(X) else np.asarray(X)
     scorer = check_scoring(model, scoring=scoring)
     rng = check_random_state(random_state)

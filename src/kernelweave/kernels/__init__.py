@@ -16,6 +16,7 @@ from kernelweave.kernels.functions import (
     Standardizer,
 )
 from kernelweave.kernels.maps.kernel_map import KernelMap, center_and_scale
+from kernelweave.kernels.similarity import Similarity
 
 __all__ = [
     "RBF",
@@ -30,6 +31,7 @@ __all__ = [
     "Linear",
     "Pipe",
     "Polynomial",
+    "Similarity",
     "SpectralBank",
     "Standardizer",
     "center_and_scale",

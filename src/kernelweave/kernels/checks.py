@@ -136,6 +136,29 @@ def _indefinite_spectrum(gram: Array, shift: float) -> tuple[Array, Array] | Non
     return None
 
 
+def looks_like_distances(K: Array) -> bool:
+    """Whether a matrix (n, n) is 0 on the diagonal, and positive or 0 elsewhere.
+
+    No kernel but zero is: ``k(x, z)^2 <= k(x, x) k(z, z)``.
+    """
+    xp = namespace(K)
+    largest = float(xp.max(K))
+    diagonal = float(xp.max(xp.abs(xp.linalg.diagonal(K))))
+    small = ASYMMETRY * largest
+    return largest > 0 and diagonal <= small and float(xp.min(K)) >= -small
+
+
+def refuse_distances(K: Array, name: str) -> None:
+    """Refuse distances (n, n) in place of a kernel, and say how to make one of them."""
+    if looks_like_distances(K):
+        raise ValueError(
+            f"Kernel {name!r} is not positive semidefinite: its diagonal is 0 and no "
+            "entry is negative, as in a matrix of distances. Turn distances D into "
+            "similarities: Similarity.from_distances(D, ids) is a kernel for a column "
+            "of ids, and numpy.exp(-(D / numpy.median(D)) ** 2) is a precomputed one"
+        )
+
+
 def symmetric(K: Array, name: str) -> Array:
     """K (n, n), or ``(K + K') / 2`` if they differ by more than the last digits.
 

@@ -23,7 +23,7 @@ from sklearn.base import clone
 from kernelweave._array import Array, at_home, detached, namespace, take
 from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.functions import RBF, Linear, Pipe, Standardizer
-from kernelweave.views.columns import View
+from kernelweave.views.columns import View, id_reader
 
 #: Name of the view of all products.
 BETWEEN = "between views"
@@ -132,7 +132,7 @@ def with_products(
     """The views and their columns, and one more view: the products of all pairs.
 
     Products of linear and of Gaussian kernels on standardised columns. A single view
-    is returned as it is.
+    is returned as it is; views that look samples up by id have no columns to multiply.
 
     Parameters
     ----------
@@ -148,9 +148,13 @@ def with_products(
             f"interactions=True adds a view named {BETWEEN!r}, and views has one of "
             "that name; rename it, or set interactions=False"
         )
-    columns = sorted({c for own in positions for c in own})
+    pairs = zip(views, positions, strict=True)
+    numeric = [own for view, own in pairs if id_reader(view) is None]
+    if len(numeric) < 2:
+        return views, positions
+    columns = sorted({c for own in numeric for c in own})
     place = {c: number for number, c in enumerate(columns)}
-    groups = [[place[c] for c in own] for own in positions]
+    groups = [[place[c] for c in own] for own in numeric]
     kernels = [ViewProducts(groups, kernel) for kernel in (Linear(), RBF())]
     between = View(BETWEEN, Pipe(Standardizer(), kernels), columns, joint=True)
     return [*views, between], [*positions, columns]

@@ -54,7 +54,8 @@ class KernelFDA(KernelDiscriminant):
         Column groups and their kernels. None means one view of all columns with the
         kernel "auto" (linear, and Gaussian at two widths around the median distance,
         each on raw and on standardised columns).
-        With "precomputed", X is an (n, n) kernel or an (n, n, p) stack of kernels.
+        With "precomputed", X is an (n, n) kernel, an (n, n, p) stack of kernels, or a
+        dict of named (n, n) kernels; ("precomputed", names) names those of a stack.
     alpha : float or "loo", default="loo"
         Regularisation, relative to the mean eigenvalue of the kernel; "loo" minimises
         the exact leave-one-out error, in closed form from one eigendecomposition.

@@ -75,7 +75,8 @@ class MultipleKernelFDA(KernelDiscriminant):
         Column groups and their kernels. None means one view of all columns with the
         kernel "auto" (linear, and Gaussian at two widths around the median distance,
         each on raw and on standardised columns).
-        With "precomputed", X is an (n, n) kernel or an (n, n, p) stack of kernels.
+        With "precomputed", X is an (n, n) kernel, an (n, n, p) stack of kernels, or a
+        dict of named (n, n) kernels; ("precomputed", names) names those of a stack.
     norm : float >= 1 or "loo", default="loo"
         1 gives sparse weights, larger norms more even ones, ``inf`` the uniform mean.
         "loo" tries 1, 4/3, 2 and inf and keeps the one with the smallest leave-one-out

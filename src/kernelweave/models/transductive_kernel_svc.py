@@ -12,10 +12,13 @@ from kernelweave._array import Array, from_numpy, namespace, to_numpy
 from kernelweave.fits.ridge import signs_of_codes
 from kernelweave.models.shared.base import Missing, Progress, Psd, fit_method
 from kernelweave.models.shared.inputs import (
+    first_kernel,
     map_rows,
     read_classes,
     read_row_weights,
     read_views,
+    refuse_gaps,
+    refuse_indicators,
     require_targets,
 )
 from kernelweave.models.shared.margin import (
@@ -216,8 +219,11 @@ class TransductiveKernelSVC(MarginClassifier):
 
 def _read_some_labels(X: Any, y: Any, owner: str) -> tuple[np.ndarray, np.ndarray]:
     """The classes (k,), and the codes (n,) of the rows of X, -1 if unlabelled."""
-    y = column_or_1d(require_targets(y, owner), warn=True)
-    check_consistent_length(X, y)
+    y = require_targets(X, y, owner)
+    refuse_indicators(y, owner)
+    refuse_gaps(y, owner)
+    y = column_or_1d(y, warn=True)
+    check_consistent_length(first_kernel(X), y)
     labelled = ~_unlabelled(y)
     given = y[labelled]
     found = sorted(set(given.tolist()), key=str)

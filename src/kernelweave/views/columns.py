@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_array, validate_data
 from kernelweave._array import (
     Array,
     as_float,
+    from_numpy,
     is_array,
     is_numpy,
     namespace,
@@ -25,8 +26,8 @@ from kernelweave._array import (
 from kernelweave._memory import prefixed
 
 EXPECTED = (
-    "views must be None (all columns), 'precomputed', or a list of "
-    "(name, kernel, columns) tuples such as [('rna', 'auto', ['g1', 'g2'])]"
+    "views must be None (all columns), 'precomputed', ('precomputed', names), or a "
+    "list of (name, kernel, columns) tuples such as [('rna', 'auto', ['g1', 'g2'])]"
 )
 
 
@@ -55,7 +56,29 @@ class View:
 
 def is_precomputed(views: object) -> bool:
     """Whether ``views`` says that X holds precomputed kernel matrices."""
-    return isinstance(views, str) and views == "precomputed"
+    word = views[0] if isinstance(views, tuple) and len(views) == 2 else views
+    return isinstance(word, str) and word == "precomputed"
+
+
+def precomputed_names(views: object) -> list[str] | None:
+    """Names of precomputed kernels, if ``views`` gives any: ("precomputed", names)."""
+    if not isinstance(views, tuple):
+        return None
+    names = views[1]
+    if not isinstance(names, list | tuple) or not names:
+        raise TypeError(
+            "views=('precomputed', names) needs a list with one name per kernel; found "
+            f"{_brief(names)}."
+        )
+    for name in names:
+        if not isinstance(name, str) or not name:
+            raise TypeError(
+                f"The name of a kernel must be a str; found {_brief(name)} in views."
+            )
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise ValueError(f"views gives the name {twice[0]!r} to several kernels.")
+    return list(names)
 
 
 def parse_views(views: object, *, reserved: Collection[str] = ()) -> list[View]:
@@ -158,6 +181,11 @@ def is_arrow(X: object) -> bool:
 def is_table(X: object) -> bool:
     """Whether X is a pyarrow table."""
     return is_arrow(X) and hasattr(X, "column_names")
+
+
+def is_dict(X: object) -> bool:
+    """Whether X is a dict; SciPy's sparse dict of keys is one, too, but holds rows."""
+    return isinstance(X, dict) and not issparse(X)
 
 
 def is_iterator(X: object) -> bool:
@@ -375,6 +403,13 @@ def validate_features(
         The DataFrame itself, a CSR array, or an array in the namespace of the input.
     """
     checked = X
+    if is_dict(X):
+        raise TypeError(
+            f"X is a dict with the keys {some(map(repr, X))}. Align several tables "
+            "with tables = kernelweave.join_tables(X, on=...), and pass "
+            "views=tables.views and X=tables.data. Only with views='precomputed' is a "
+            "dict accepted, one of kernels."
+        )
     if column_names(X) is None:
         checked = checked_array(X, estimator, sparse=sparse)
     else:
@@ -523,6 +558,12 @@ def split_views(
         sparse.
     """
     if issparse(X):
+        for view in views:
+            if id_reader(view) is not None:
+                raise TypeError(
+                    f"View {view.name!r}: ids cannot be read from sparse rows. Pass a "
+                    "DataFrame with a column of ids."
+                )
         return _split_sparse(X, views, positions, dtype)
     blocks, labels = float_blocks(X, views, positions, dtype)
     for view, block, names in zip(views, blocks, labels, strict=True):
@@ -530,10 +571,66 @@ def split_views(
     return blocks
 
 
+def id_reader(view: View) -> Any | None:
+    """The kernel of a view that looks samples up by id; None if it takes numbers.
+
+    Such a kernel has a method ``places(ids, gaps)``, the row numbers (n, 1) of these
+    samples in its matrix, which become the block of the view.
+    """
+    kernels = list(_single(view.kernel))
+    readers = [kernel for kernel, _ in kernels if hasattr(kernel, "places")]
+    if not readers:
+        return None
+    if any(piped for kernel, piped in kernels if hasattr(kernel, "places")):
+        raise TypeError(
+            f"View {view.name!r}: Similarity looks samples up by id, so no transformer "
+            "can come before it. Use it without Pipe."
+        )
+    if len(kernels) > 1:
+        raise ValueError(
+            f"View {view.name!r} has {len(kernels)} kernels, and one of them is a "
+            "Similarity. Give each Similarity a view of its own; views may share the "
+            "column of ids."
+        )
+    return readers[0]
+
+
+def _single(spec: Any, piped: bool = False) -> Iterator[tuple[Any, bool]]:
+    """The kernels of a view one by one, and whether a transformer comes before."""
+    if isinstance(spec, list | tuple):
+        for item in spec:
+            yield from _single(item, piped)
+    elif hasattr(spec, "transformer") and hasattr(spec, "kernel"):
+        yield from _single(spec.kernel, True)
+    else:
+        yield spec, piped
+
+
+def _places(X: Any, kernel: Any, view: View, columns: list[int], gaps: bool) -> Array:
+    """The row numbers (n, 1) of samples in the matrix of a kernel, NaN if absent."""
+    if len(columns) != 1:
+        raise ValueError(
+            f"View {view.name!r}: Similarity needs one column of ids; columns="
+            f"{view.columns!r:.80} selects {len(columns)}."
+        )
+    with prefixed(f"View {view.name!r}: "):
+        places = kernel.places(take_columns(X, columns), gaps)
+    if not is_array(X):
+        return places
+    return from_numpy(places, X, getattr(namespace(X), places.dtype.name))
+
+
 def float_blocks(
-    X: Any, views: list[View], positions: list[list[int]], dtype: Any = None
+    X: Any,
+    views: list[View],
+    positions: list[list[int]],
+    dtype: Any = None,
+    gaps: bool = False,
 ) -> tuple[list[Array], list[list[Any]]]:
-    """One block of floats per view, not yet checked, and the names of its columns."""
+    """One block of floats per view, not yet checked, and the names of its columns.
+
+    ``gaps`` says whether rows may lack a view, and so have an id that is not known.
+    """
     names = column_names(X)
     labels = [
         columns if names is None else [names[c] for c in columns]
@@ -541,6 +638,8 @@ def float_blocks(
     ]
     blocks = [
         to_float(take_columns(X, columns), f"View {view.name!r}", names_)
+        if (reader := id_reader(view)) is None
+        else _places(X, reader, view, columns, gaps)
         for view, columns, names_ in zip(views, positions, labels, strict=True)
     ]
     xp = namespace(*blocks)

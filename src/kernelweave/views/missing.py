@@ -63,7 +63,7 @@ def split_with_missing(
     -------
     ObservedViews
     """
-    blocks, labels = float_blocks(X, views, positions, dtype)
+    blocks, labels = float_blocks(X, views, positions, dtype, gaps=True)
     partial = [False] * len(views) if partial is None else partial
     observed = [
         _complete(block) if view.joint else _rows_with(block, view.name, names, imputed)

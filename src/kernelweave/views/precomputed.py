@@ -1,4 +1,7 @@
-"""X holds precomputed kernels: (n, n) or (n, n, p) at fit, (m, n[, p]) afterwards."""
+"""X holds precomputed kernels: (n, n) or (n, n, p) at fit, (m, n[, p]) afterwards.
+
+A dict of kernels (n, n) names them.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,15 @@ import numpy as np
 from sklearn.utils.validation import validate_data
 
 from kernelweave._array import Array, as_float, is_numpy, namespace, to_numpy
-from kernelweave._memory import row_chunks
-from kernelweave.views.columns import checked_array, column_names
+from kernelweave._memory import prefixed, row_chunks
+from kernelweave.views.columns import (
+    checked_array,
+    column_names,
+    is_dict,
+    precomputed_names,
+    some,
+)
+from kernelweave.views.ids import check_kernel_labels
 
 
 def validate_precomputed(
@@ -32,20 +42,34 @@ def validate_precomputed(
         If ``reset``, its ``n_features_in_`` is set to n; otherwise it is compared to n.
     X : array-like of shape (n, n) or (n, n, p); (m, n) or (m, n, p) if not ``reset``
         Kernel values; at prediction, those between m new rows and the n training rows.
+        Or a dict from names to kernels (n, n), or (m, n) if not ``reset``.
     reset : bool
         True in ``fit``, False afterwards.
     n_kernels : int, default=None
         If given, the number p of training kernels, which X must match.
     allow_nan : bool, default=False
-        Whether entries may be NaN.
+        Whether entries may be NaN; if so, a dict may lack kernels at prediction.
 
     Returns
     -------
     K : array of shape (n, n, p) or (m, n, p)
         float32 if X is, else float64. It may share memory with X.
     names : list of str
+        The keys of a dict, the names in ``views=("precomputed", names)``, or
         ``kernel_0``, ``kernel_1``, ...
     """
+    names = precomputed_names(getattr(estimator, "views", None))
+    if not reset:
+        names = getattr(estimator, "kernel_names_", names)
+    labelled = X
+    if is_dict(X):
+        if reset:
+            for name, kernel in X.items():
+                if hasattr(kernel, "iloc"):
+                    check_kernel_labels(kernel, f"The precomputed kernel {name!r}")
+        X, names, labelled = _stack(X, names, estimator, absent=allow_nan and not reset)
+    elif reset and hasattr(X, "iloc"):
+        check_kernel_labels(X, "The precomputed kernel")
     K = _real_floating(checked_array(X, estimator, allow_nd=True))
     if K.ndim > 3:
         raise ValueError(
@@ -60,15 +84,71 @@ def validate_precomputed(
     _check_entries(K, allow_nan)
     if reset:
         _check_square(shape)
-    elif column_names(X) is None:  # with names, validate_data reports those instead
+    elif (
+        column_names(labelled) is None
+    ):  # with names, validate_data reports those instead
         _check_columns(shape, estimator)
-    validate_data(estimator, X, reset=reset, skip_check_array=True)
+    validate_data(estimator, labelled, reset=reset, skip_check_array=True)
     if n_kernels is not None and K.shape[2] != n_kernels:
         raise ValueError(
             f"{type(estimator).__name__} was fitted on {n_kernels} precomputed "
             f"kernel(s); found {K.shape[2]} in X of shape {shape}."
         )
-    return K, [f"kernel_{index}" for index in range(K.shape[2])]
+    names = names or [f"kernel_{index}" for index in range(K.shape[2])]
+    if len(names) != K.shape[2]:
+        raise ValueError(
+            f"views names {len(names)} precomputed kernels, {some(map(repr, names))}; "
+            f"found {K.shape[2]} in X of shape {shape}."
+        )
+    return K, names
+
+
+def _stack(
+    kernels: dict[str, Any], names: list[str] | None, estimator: Any, absent: bool
+) -> tuple[Array, list[str], Any]:
+    """A dict of kernels (m, n) as a stack (m, n, p), its names, and one of the kernels.
+
+    ``names`` are the kernels wanted, all by default; with ``absent`` the dict may lack
+    some of them, which become NaN.
+    """
+    names = list(kernels) if names is None else names
+    lacking = [name for name in names if name not in kernels]
+    if not names or (lacking and not absent) or len(lacking) == len(names):
+        hint = " Set missing='zero' or 'available' if rows may lack kernels."
+        raise ValueError(
+            f"X lacks the precomputed kernel(s) {some(map(repr, lacking))}; it is a "
+            f"dict with the keys {some(map(repr, kernels)) or 'of no kernel'}."
+            f"{hint if len(lacking) < len(names) else ''}"
+        )
+    found: dict[str, Array] = {}
+    first, labels = "", None
+    for name in names:
+        if name in lacking:
+            continue
+        given = kernels[name]
+        if type(name) is not str or not name:
+            raise TypeError(f"The name of a kernel must be a str; found {name!r} in X.")
+        with prefixed(f"Precomputed kernel {name!r}: "):
+            found[name] = _real_floating(checked_array(given, estimator))
+        first = first or name
+        if found[name].shape != found[first].shape:
+            raise ValueError(
+                "All precomputed kernels must have the same shape; found "
+                f"{tuple(found[first].shape)} for {first!r} and "
+                f"{tuple(found[name].shape)} for {name!r}."
+            )
+        own = list(given.index) if hasattr(given, "iloc") else None
+        labels = own if labels is None else labels
+        if own is not None and own != labels:
+            raise ValueError(
+                f"The precomputed kernels {first!r} and {name!r} have different row "
+                "labels. Bring them into the same order, or pass arrays if the labels "
+                "mean nothing."
+            )
+    xp = namespace(*found.values())
+    nothing = xp.full_like(found[first], xp.nan) if lacking else None
+    stack = xp.stack([found.get(name, nothing) for name in names], axis=2)
+    return stack, names, kernels[first]
 
 
 def _real_floating(K: Array) -> Array:

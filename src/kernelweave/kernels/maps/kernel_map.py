@@ -43,7 +43,7 @@ from kernelweave._memory import CACHE_ENTRIES, numbered, require_memory, row_chu
 from kernelweave.exceptions import KernelWarning
 from kernelweave.kernels.banks.dense import DenseBank, take_square
 from kernelweave.kernels.base import Kernel
-from kernelweave.kernels.checks import ensure_psd, symmetric
+from kernelweave.kernels.checks import ensure_psd, refuse_distances, symmetric
 from kernelweave.kernels.functions import Frame, apply_steps
 from kernelweave.kernels.spec import (
     check_outliers,
@@ -273,7 +273,11 @@ class PrecomputedSource:
 
 
 def _symmetrize(gram: Array, name: str) -> None:
-    """Average out, in place, any asymmetry beyond the last few bits."""
+    """Average out, in place, any asymmetry beyond the last few bits.
+
+    Distances are symmetric, too, but no kernel.
+    """
+    refuse_distances(gram, name)
     average = symmetric(gram, name)
     if average is not gram:
         gram[...] = average

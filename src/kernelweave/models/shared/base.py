@@ -35,7 +35,13 @@ from kernelweave._threads import few_threads
 from kernelweave.exceptions import KernelWeaveConvergenceWarning
 from kernelweave.fits.gaussians import ClassGaussians
 from kernelweave.fits.ridge import KernelFit, RowDesign, principal_axes
-from kernelweave.models.shared.inputs import RowMap, read_kernels, split_blocks
+from kernelweave.models.shared.inputs import (
+    RowMap,
+    first_kernel,
+    read_kernels,
+    refuse_name,
+    split_blocks,
+)
 from kernelweave.models.shared.learner import Choice, Fitted, FoldScore, Trained
 from kernelweave.models.streaming.dask import predict_lazily
 from kernelweave.solvers.certify import Certificate, TraceRow
@@ -95,6 +101,8 @@ def fit_method(method: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(method)
     def calmly(self: Any, X: Any = None, *args: Any, **kwargs: Any) -> Any:
+        # First of all: X holds the column, which may be text that no view can take.
+        refuse_name(X, args[0] if args else kwargs.get("y"), type(self).__name__)
         with few_threads(X if whole else None):
             return called(self, X, *args, **kwargs)
 
@@ -346,12 +354,13 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
     def _observed_rows(self, X: Any, method: str) -> ObservedViews:
         """Validate rows at prediction; ``method`` is for messages."""
         check_is_fitted(self)
-        if is_array(X) and not same_home(X, self._like):
+        given = first_kernel(X)
+        if is_array(given) and not same_home(given, self._like):
             raise ValueError(
                 f"Inputs passed to {type(self).__name__}.{method}() must use the same "
                 "namespace and the same device as those passed to fit(): it was fitted "
-                f"on {_home(self._like)}, but X is {_home(X)}; move X there, or fit "
-                "again where X is"
+                f"on {_home(self._like)}, but X is {_home(given)}; move X there, or "
+                "fit again where X is"
             )
         if is_precomputed(self.views):
             trained = getattr(self.kernel_map_, "observed", None)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
-from numbers import Integral
+from numbers import Integral, Number
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -35,12 +36,18 @@ from kernelweave.kernels.maps.missing import CompletedKernelMap, imputes
 from kernelweave.kernels.spec import warn_twins
 from kernelweave.views.columns import (
     View,
+    column_names,
+    is_arrow,
+    is_dask,
+    is_dict,
     is_precomputed,
     parse_views,
     resolve_columns,
+    some,
     split_views,
     validate_features,
 )
+from kernelweave.views.ids import check_row_order, is_gap
 from kernelweave.views.missing import (
     ObservedViews,
     check_every_view,
@@ -93,6 +100,9 @@ def whole(lowest: int, optional: bool = False) -> Rule:
     return Rule(f"None or {text}", lambda v: v is None or rule.allows(v))
 
 
+#: Fewer whole numbers than this, or more rows for each of them, pass for classes.
+MANY_VALUES, ROWS_PER_CLASS = 30, 10
+
 boolean = Rule("a bool", lambda v: isinstance(v, bool | np.bool_))
 
 #: Parameters that mean the same in every estimator that has them.
@@ -131,21 +141,101 @@ def read_options(kind: type[T], model: Any) -> T:
     return kind(**found)
 
 
-def require_targets(y: Any, owner: str) -> Any:
-    """Targets in host memory; ``owner`` names the estimator that needs them."""
+def require_targets(X: Any, y: Any, owner: str) -> Any:
+    """Targets of the rows of X in host memory; ``owner`` names the estimator."""
     if y is None:
         raise ValueError(f"{owner} requires y to be passed, but the target y is None")
+    refuse_name(X, y, owner)
+    frame = first_kernel(X)
+    if all(hasattr(a, "iloc") and not is_dask(a) for a in (frame, y)):
+        check_row_order(frame, y, owner)
     return to_numpy(y) if is_array(y) else y
+
+
+def refuse_name(X: Any, y: Any, owner: str) -> None:
+    """Refuse the name of a column in place of its values, unless X is read lazily."""
+    if isinstance(y, str) and not (is_dask(X) or is_arrow(X)):
+        known = y in (column_names(X) or [])
+        fix = f"X.drop(columns={y!r}), X[{y!r}]" if known else f"X, table[{y!r}]"
+        raise ValueError(
+            f"{owner}: y is the text {y!r}, but must hold one target per row. Pass the "
+            f"column itself, and leave it out of X: fit({fix})"
+        )
+
+
+def first_kernel(X: Any) -> Any:
+    """The first of a dict of kernels, which has as many rows as all; else X itself."""
+    return next(iter(X.values()), X) if is_dict(X) else X
 
 
 def check_labels(X: Any, y: Any, owner: str) -> np.ndarray:
     """The labels (n,) of the rows of X."""
-    y = column_or_1d(require_targets(y, owner), warn=True)
+    y = require_targets(X, y, owner)
+    refuse_indicators(y, owner)
+    refuse_gaps(y, owner)
+    refuse_mixture(y, owner)
+    y = column_or_1d(y, warn=True)
     if y.dtype.kind == "f":
         assert_all_finite(y, input_name="y")
     check_classification_targets(y)
-    check_consistent_length(X, y)
+    check_consistent_length(first_kernel(X), y)
     return y
+
+
+def refuse_indicators(y: Any, owner: str) -> None:
+    """Refuse one column per class in place of labels, and say how to get labels."""
+    shape = np.shape(y) if hasattr(y, "shape") else np.shape(np.asarray(y, object))
+    if len(shape) != 2 or shape[1] < 2:
+        return
+    values = np.asarray(y)
+    numeric = values.dtype.kind in "fiub"
+    if numeric and np.all((values == 0) | (values == 1)) and np.all(values.sum(1) == 1):
+        fix = "y.idxmax(axis=1)" if hasattr(y, "iloc") else "y.argmax(axis=1)"
+        raise ValueError(
+            f"{owner}: y has one column for each of {shape[1]} classes (one-hot), but "
+            f"must hold one label per row. Pass {fix}"
+        )
+    raise ValueError(
+        f"{owner}: y should be a 1d array with one label per row; it has the shape "
+        f"{tuple(shape)}. For several outputs, fit one model for each column, as "
+        "sklearn.multioutput.MultiOutputClassifier does"
+    )
+
+
+def refuse_gaps(y: Any, owner: str) -> None:
+    """Refuse rows without a label: None, NaN or NA among objects."""
+    values = _objects(y)
+    gaps = [i for i, row in enumerate(values) if any(map(is_gap, row))]
+    if gaps:
+        raise ValueError(
+            f"{owner}: Input y contains NaN or None: {len(gaps)} row(s) have no label, "
+            f"row(s) {some(map(str, gaps))}. Drop these rows from X and y"
+        )
+
+
+def refuse_mixture(y: Any, owner: str) -> None:
+    """Refuse labels of which some are text and some numbers."""
+    first: dict[str, tuple[int, Any]] = {}
+    for i, row in enumerate(_objects(y)):
+        for value in row:
+            if isinstance(value, str | Number | np.bool_):
+                kind = "text" if isinstance(value, str) else "numbers"
+                first.setdefault(kind, (i, value))
+    if len(first) > 1:
+        places = " and ".join(
+            f"{kind} (row {i} is {value!r})" for kind, (i, value) in first.items()
+        )
+        raise ValueError(
+            f"{owner}: y mixes {places}. Labels must be of one type: convert all of "
+            "them, for example with y.astype(str)"
+        )
+
+
+def _objects(y: Any) -> np.ndarray:
+    """Targets (n, t) as given, before NumPy makes them alike; no rows if they are."""
+    values = np.asarray(y) if hasattr(y, "shape") else np.asarray(y, dtype=object)
+    rows = values.reshape(len(values), -1) if values.ndim else values.reshape(1, 1)
+    return rows if values.dtype == object else rows[:0]
 
 
 def encode_labels(labels: np.ndarray, owner: str) -> tuple[np.ndarray, np.ndarray]:
@@ -157,7 +247,30 @@ def encode_labels(labels: np.ndarray, owner: str) -> tuple[np.ndarray, np.ndarra
             f"{owner} needs at least 2 classes in y; the {len(labels)} sample(s) "
             f"contain {found}"
         )
+    warn_many_numbers(classes, len(labels), owner)
     return classes, codes.reshape(-1)
+
+
+def warn_many_numbers(classes: np.ndarray, n: int, owner: str) -> None:
+    """Warn if the classes (k,) of n rows look like values of a regression.
+
+    Many whole numbers, with few rows each, are more likely ages, counts or scores than
+    classes, unless they enumerate the classes: 0, 1, 2, ..., perhaps with gaps where a
+    fold has lost some. (If most rows have a value of their own, scikit-learn warns.)
+    """
+    k = len(classes)
+    if classes.dtype.kind not in "iuf" or k < MANY_VALUES or n >= ROWS_PER_CLASS * k:
+        return
+    low, high = float(classes[0]), float(classes[-1])
+    enumerated = 0 <= low <= max(1.0, 0.05 * k) and high - low < 2 * k
+    if k <= round(0.5 * n) and not enumerated:
+        warnings.warn(
+            f"{owner}: y holds {k} different whole numbers, from {low:g} to {high:g}, "
+            f"in {n} rows. This looks like regression: use MultipleKernelRidge for "
+            "quantities. If they are names of classes, y.astype(str) says so",
+            UserWarning,
+            stacklevel=2,
+        )
 
 
 def read_classes(X: Any, y: Any, owner: str) -> tuple[np.ndarray, np.ndarray]:
@@ -167,10 +280,20 @@ def read_classes(X: Any, y: Any, owner: str) -> tuple[np.ndarray, np.ndarray]:
 
 def check_outputs(X: Any, y: Any, owner: str) -> np.ndarray:
     """The outputs of the rows of X as (n, n_outputs) in float64."""
-    y = check_array(
-        require_targets(y, owner), ensure_2d=False, dtype=np.float64, input_name="y"
-    )
-    check_consistent_length(X, y)
+    given = require_targets(X, y, owner)
+    try:
+        y = check_array(given, ensure_2d=False, dtype=np.float64, input_name="y")
+    except (TypeError, ValueError) as error:
+        values = np.asarray(given, dtype=object).reshape(-1)
+        text = [i for i, value in enumerate(values) if isinstance(value, str)]
+        if not text:
+            raise
+        raise type(error)(
+            f"{owner}: y holds text, such as {values[text[0]]!r} in row {text[0]}, but "
+            "this is a regression, which needs numbers. For classes use "
+            f"MultipleKernelFDA ({error})"
+        ) from error
+    check_consistent_length(first_kernel(X), y)
     if y.ndim == 2 and y.shape[1] == 1:
         y = column_or_1d(y, warn=True)
     return y.reshape(len(y), -1)
@@ -196,8 +319,11 @@ def require_enough(model: Any, targets: np.ndarray) -> None:
 
 def check_numbers_or_labels(X: Any, y: Any, owner: str) -> tuple[np.ndarray, str]:
     """Labels or numbers as an array, and scikit-learn's type of target."""
-    y = np.asarray(require_targets(y, owner))
-    check_consistent_length(X, y)
+    y = require_targets(X, y, owner)
+    refuse_gaps(y, owner)
+    refuse_mixture(y, owner)
+    y = np.asarray(y)
+    check_consistent_length(first_kernel(X), y)
     if y.dtype.kind == "f":
         assert_all_finite(y, input_name="y")
     return y, type_of_target(y, input_name="y")
@@ -353,7 +479,7 @@ def read_row_weights(
     """
     if sample_weight is None and class_weight is None:
         return None, None
-    n = _num_samples(X)
+    n = _num_samples(first_kernel(X))
     weights = check_sample_weight(sample_weight, n, owner)
     keep = np.flatnonzero(weights)
     if y is not None:

@@ -1,0 +1,214 @@
+"""Rows and targets that do not belong together, and targets that are none."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from sklearn.base import clone, is_classifier
+from sklearn.model_selection import cross_val_score
+
+from estimators import every_estimator, output, some
+from kernelweave import KernelFDA, MultipleKernelFDA, MultipleKernelRidge
+from kernelweave.inspection import view_ablation
+
+pd = pytest.importorskip("pandas")
+
+IDS = [f"s{i}" for i in range(30)]
+
+
+@pytest.fixture
+def table():
+    rng = np.random.default_rng(0)
+    y = pd.Series(np.tile([0, 1], 15), index=IDS, name="label")
+    X = pd.DataFrame(rng.normal(size=(30, 4)), index=IDS, columns=list("abcd"))
+    X["a"] += 2 * y
+    return X, y
+
+
+def kernel_of(X):
+    return X @ X.T + np.eye(len(X))
+
+
+@every_estimator
+def test_the_same_ids_in_another_order(estimator, table):
+    X, y = table
+    match = r"same row labels .*different orders: row 0 is 's0' in X and 's29' in y"
+    with pytest.raises(ValueError, match=match):
+        clone(estimator).fit(X, y[::-1])
+    with pytest.raises(ValueError, match=match):
+        clone(estimator).set_params(views="precomputed").fit(kernel_of(X), y[::-1])
+
+
+@every_estimator
+def test_other_ids_are_a_warning(estimator, table):
+    X, y = table
+    y.index = [f"t{i}" for i in range(30)]
+    with pytest.warns(UserWarning, match="different row labels .*'s0' in X and 't0'"):
+        clone(estimator).fit(X, y)
+
+
+@pytest.mark.parametrize("model", [KernelFDA(cv=None), MultipleKernelRidge(cv=None)])
+def test_indexes_that_say_nothing(model, table):
+    X, y = table
+    wanted = output(clone(model).fit(X, y), X)
+    numbered = X.reset_index(drop=True)
+    for rows, targets in (
+        (X, y.to_numpy()),
+        (X, y.reset_index(drop=True)),  # a new Series counts its rows
+        (numbered, y),
+        (numbered, y.reset_index(drop=True)),
+        (numbered, pd.Series(y.to_numpy(), index=np.arange(30).astype(str))),
+        (X.to_numpy(), y),
+    ):
+        assert_allclose(output(clone(model).fit(rows, targets), rows), wanted)
+
+
+def test_shuffled_numbers_are_ids(table):
+    X, y = table
+    X, y = X.reset_index(drop=True), y.reset_index(drop=True)
+    with pytest.raises(
+        ValueError, match=r"different orders: row 0 is 29 in X and 0 in y"
+    ):
+        KernelFDA(cv=None).fit(X[::-1], y)
+    with pytest.warns(UserWarning, match="different row labels"):
+        KernelFDA(cv=None).fit(X[5:], y[5:].reset_index(drop=True))
+
+
+@every_estimator
+def test_a_kernel_whose_rows_contradict_its_columns(estimator, table):
+    X, y = table
+    K = kernel_of(X)
+    model = clone(estimator).set_params(views="precomputed")
+    with pytest.raises(
+        ValueError, match=r"another order on its columns: row 0 is 's0'"
+    ):
+        clone(model).fit(K[K.columns[::-1]], y)
+    with pytest.raises(ValueError, match=r"other labels on its columns"):
+        clone(model).fit(K.rename(columns={"s3": "x"}), y)
+    wanted = output(clone(model).fit(K.to_numpy(), y), K.to_numpy())
+    assert_allclose(output(model.fit(K, y), K), wanted, rtol=1e-9, atol=1e-12)
+
+
+# Names of precomputed kernels ---------------------------------------------------------
+
+
+@every_estimator
+def test_a_dict_names_precomputed_kernels(estimator, table):
+    X, y = table
+    kernels = {"all": kernel_of(X), "ab": kernel_of(X[["a", "b"]])}
+    stack = np.stack(list(kernels.values()), axis=-1)
+    plain = clone(estimator).set_params(views="precomputed").fit(stack, y)
+    named = clone(estimator).set_params(views="precomputed").fit(kernels, y)
+    assert named.kernel_names_ == ["all", "ab"]
+    assert list(named.view_weights_) == ["all", "ab"]
+    new = {name: kernels[name].iloc[:7] for name in ("ab", "all")}
+    assert_allclose(output(named, new), output(plain, stack[:7]))
+    with pytest.raises(ValueError, match=r"lacks the precomputed kernel.*'ab'.*'all'"):
+        output(named, {"all": kernels["all"]})
+    with pytest.raises(ValueError, match=r"same row labels"):
+        clone(named).fit(kernels, y[::-1])
+
+
+def test_names_of_a_stack_survive_cross_validation(table):
+    X, y = table
+    stack = np.stack([kernel_of(X), kernel_of(X[["a"]])], axis=-1)
+    plain = MultipleKernelFDA("precomputed", norm=1, alpha=0.1, cv=None)
+    named = clone(plain).set_params(views=("precomputed", ["all", "a"]))
+    wanted = cross_val_score(plain, stack, y, cv=2)
+    assert_allclose(cross_val_score(named, stack, y, cv=2), wanted)
+    assert named.fit(stack, y).kernel_names_ == ["all", "a"]
+    found = view_ablation(named, stack, y, cv=2)
+    assert {row["view"] for row in found.views} == {"all", "a"}
+    for names, match in (
+        (["all"], "names 1 .*found 2"),
+        (["a", "a"], "'a' to several"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            clone(named).set_params(views=("precomputed", names)).fit(stack, y)
+
+
+def test_a_dict_may_lack_a_kernel(table):
+    X, y = table
+    kernels = {"all": kernel_of(X), "ab": kernel_of(X[["a", "b"]])}
+    model = KernelFDA("precomputed", cv=None, missing="zero").fit(kernels, y)
+    stack = np.stack([kernels["all"], np.full((30, 30), np.nan)], axis=-1)
+    found = output(model, {"all": kernels["all"]})
+    model.fit(np.stack(list(kernels.values()), axis=-1), y)
+    assert_allclose(found, output(model, stack))
+    with pytest.raises(ValueError, match=r"same shape.*\(30, 30\).*\(30, 29\)"):
+        model.predict(
+            {"kernel_0": kernels["all"], "kernel_1": kernels["ab"].iloc[:, 1:]}
+        )
+
+
+# Targets that are none ----------------------------------------------------------------
+
+
+@every_estimator
+def test_targets_that_are_none(estimator, table):
+    X, y = table
+    with pytest.raises(
+        ValueError, match=r"y is the text 'a'.*fit\(X.drop\(columns='a'\)"
+    ):
+        clone(estimator).fit(X.assign(a="text"), "a")
+    if not is_classifier(estimator):
+        return
+    with pytest.raises(ValueError, match=r"one-hot.*y.argmax\(axis=1\)"):
+        clone(estimator).fit(X, np.eye(2)[y])
+    with pytest.raises(ValueError, match=r"one-hot.*y.idxmax\(axis=1\)"):
+        clone(estimator).fit(X, pd.get_dummies(y))
+    text = y.map({0: "ill", 1: "well"}).astype(object)
+    for gap in (None, np.nan, pd.NA):
+        text.iloc[[3, 8]] = gap
+        with pytest.raises(
+            ValueError, match=r"2 row\(s\) have no label, row\(s\) 3, 8"
+        ):
+            clone(estimator).fit(X, text)
+
+
+@pytest.mark.parametrize("estimator", some(["KernelFDA", "KernelAlignment"]))
+def test_mixed_labels(estimator, table):
+    X, y = table
+    mixed = ["ill" if label else 0 for label in y]
+    match = r"y mixes numbers \(row 0 is 0\) and text \(row 1 is 'ill'\)"
+    for given in (mixed, np.array(mixed, dtype=object)):
+        with pytest.raises(ValueError, match=match):
+            clone(estimator).fit(X, given)
+
+
+def test_text_in_a_regression(table):
+    X, _ = table
+    given = ["1.5", "ill"] * 15
+    with pytest.raises(ValueError, match=r"y holds text.*needs numbers.*KernelFDA"):
+        MultipleKernelRidge(cv=None).fit(X, given)
+
+
+def looks_like_regression(y):
+    """Whether a classifier warns; labels need no relation to the rows."""
+    X = np.random.default_rng(0).normal(size=(len(y), 2))
+    model = KernelFDA([("v", "linear", [0, 1])], alpha=1.0, cv=None)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(X, y)
+    return any("regression" in str(w.message) for w in caught)
+
+
+def test_quantities_look_like_regression():
+    rng = np.random.default_rng(0)
+    assert looks_like_regression(rng.integers(18, 90, size=200))  # ages
+    assert looks_like_regression(rng.integers(25, 346, size=150))
+    assert looks_like_regression(rng.normal(100, 20, size=200).round())
+    assert looks_like_regression(rng.permutation(60))  # single rows
+
+
+def test_classes_do_not():
+    rng = np.random.default_rng(0)
+    assert not looks_like_regression(np.arange(200) % 100)  # people, two pictures each
+    assert not looks_like_regression(1 + np.arange(200) % 50)
+    missing = np.arange(200) % 50  # a fold that lost a few classes
+    assert not looks_like_regression(missing[~np.isin(missing, [0, 7, 8, 9, 49])])
+    assert not looks_like_regression(rng.integers(1, 11, size=60))  # grades
+    assert not looks_like_regression(rng.integers(18, 90, size=200).astype(str))
