@@ -491,17 +491,18 @@ class AlphaPath(ABC):
         if alphas is not None:
             grid = np.sort(alphas)
             return float(grid[_last_best(self.press(grid)[:, None])[0]])
-        grid = self._grid()
+        grid = self.grid()
         errors = self.press(grid)[:, None]
         found = _refined(grid, errors, lambda a: self.press(a[0])[None, :])
         return float(found[0])
 
     def best_alphas(self) -> np.ndarray:
         """The alpha with the smallest error for each column by itself, (k,)."""
-        grid = self._grid()
+        grid = self.grid()
         return _refined(grid, self.errors(grid[:, None]), self.errors)
 
-    def _grid(self) -> np.ndarray:
+    def grid(self) -> np.ndarray:
+        """Alphas to try first, without those that rounding dominates."""
         grid = self.mean_eigenvalue * GRID
         return grid[grid > min(self.smallest_alpha, 0.5 * grid[-1])]
 

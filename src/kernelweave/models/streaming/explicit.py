@@ -53,6 +53,7 @@ NEEDED = {
     "scatter": "total",
     "formulation": "exact",
     "missing": "error",
+    "scoring": None,
 }
 #: Values that the parameters of a learner with explicit features may take.
 PARAMETERS = {
