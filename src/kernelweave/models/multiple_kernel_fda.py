@@ -85,6 +85,7 @@ class MultipleKernelFDA(KernelDiscriminant):
         the weights that way, then minimises the exact leave-one-out error of the
         combined kernel over alpha (with moments of features, the generalised
         cross-validation error; in it, n is the number of rows, whatever their weights).
+        From 300 rows on, the minimum is that downhill from the learned alpha.
         "cv" uses explicit features and the error of exact 5-fold cross-validation.
     objective : {"fisher", "loo"}, default="fisher"
         "loo" minimises the leave-one-out error over weights and alpha directly. This
@@ -183,7 +184,8 @@ class MultipleKernelFDA(KernelDiscriminant):
         Value, lower bound, relative gap and status of the weights.
     candidates_ : dict
         For each norm tried: alpha and leave-one-out error (None if not needed), and
-        with ``scoring`` its score on the rows left out.
+        with ``scoring`` its score on the rows left out. From 300 rows on, the search
+        for the best alpha of a norm ends once it cannot win.
     features_ : FeatureReport
         How kernels were represented and why; for explicit features also the held-out
         error of each kernel.

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +21,7 @@ from sklearn.model_selection import (
 
 from kernelweave._array import (
     Array,
+    FactorizationError,
     empty,
     from_numpy,
     namespace,
@@ -33,7 +34,14 @@ from kernelweave._tolerances import SAME_SCORE
 from kernelweave.criteria.fisher import Fisher
 from kernelweave.exceptions import MemoryRefusedError
 from kernelweave.fits.gaussians import ClassGaussians
-from kernelweave.fits.ridge import AlphaPath, KernelFit, LooPath, RowDesign, fit_kernel
+from kernelweave.fits.ridge import (
+    AlphaPath,
+    KernelFit,
+    LooDescent,
+    LooPath,
+    RowDesign,
+    fit_kernel,
+)
 from kernelweave.kernels.banks.dense import DenseBank, take_square
 from kernelweave.kernels.features.recipe import FeatureReport
 from kernelweave.kernels.maps.kernel_map import Centering, add, center_in_place
@@ -131,8 +139,9 @@ class Judgement(NamedTuple):
     score: float | None = None  # by the measure asked for
 
 
-#: ``judge(weights, alpha)``; None stands for the best alpha.
-Judge = Callable[[np.ndarray, float | None], Judgement]
+#: ``judge(weights, alpha, start)``; None stands for the best alpha, which may be sought
+#: from ``start``.
+Judge = Callable[[np.ndarray, float | None, float], Judgement]
 #: The score of residuals (n, k) of rows left out, or of those (n, 1) of column j alone.
 Score = Callable[[Array, int | None], float]
 
@@ -211,6 +220,64 @@ def _first_by_score(scores: list[float], errors: list[float]) -> int:
     return int(np.argmin(np.where(tied, errors, np.inf)))
 
 
+#: From this number of rows on, the best alpha is sought downhill from the learned one.
+#: For fewer an eigendecomposition, which sees all alphas, costs next to nothing.
+MANY_ROWS = 300
+
+
+class RowJudge:
+    """:func:`judge_rows` for the weights of one norm after another.
+
+    With many rows, one alpha for all columns and the squared error as measure, the best
+    alpha is found by :class:`LooDescent`. Each norm starts from the best alpha of those
+    before it, per unit of trace, and its search ends once it cannot win.
+    """
+
+    def __init__(
+        self,
+        bank: DenseBank,
+        target: Array,
+        design: RowDesign,
+        per_target: bool = False,
+        score: Score | None = None,
+    ) -> None:
+        self.bank, self.target, self.design = bank, target, design
+        self.per_target, self.score = per_target, score
+        several = per_target and target.shape[1] > 1
+        plain = design.groups is None and score is None and not several
+        self.descends = plain and target.shape[0] >= MANY_ROWS
+        self.best: tuple[float, float, float] | None = None  # error, level, curvature
+
+    def __call__(
+        self, weights: np.ndarray, alpha: float | None, start: float
+    ) -> Judgement:
+        """Errors at a given alpha or, for None, at the best one."""
+        if alpha is None and self.descends:
+            with contextlib.suppress(FactorizationError):  # too small for the precision
+                return self._descend(weights, start)
+        return judge_rows(
+            self.bank,
+            self.target,
+            self.design,
+            weights,
+            alpha,
+            self.per_target,
+            self.score,
+        )
+
+    def _descend(self, weights: np.ndarray, start: float) -> Judgement:
+        path = LooDescent(self.bank.combine(weights), self.target, self.design)
+        size, curvature, rival = float(np.sum(weights)), 0.0, np.inf
+        if self.best is not None:
+            rival, level, curvature = self.best
+            start = level * size
+        found, curvature = path.minimum(start, curvature, rival)
+        if found.error < rival:
+            self.best = found.error, found.alpha / size, curvature
+        errors = self.design.mean_squares(found.fit.loo_residual)
+        return Judgement(found.alpha, errors, found.fit)
+
+
 def choose_weights(
     options: LearnerOptions,
     bank: DenseBank,
@@ -243,9 +310,7 @@ def choose_weights(
     elif first_alpha == "loo":
         uniform = np.full(bank.n_kernels, 1.0 / bank.n_kernels)
         first_alpha = judge_rows(bank, target, design, uniform, None).alpha
-    judge = partial(
-        judge_rows, bank, target, design, per_target=per_target, score=score
-    )
+    judge = RowJudge(bank, target, design, per_target, score)
     return search_norms(options, first_alpha, judge, criterion, callback)
 
 
@@ -263,7 +328,7 @@ def search_norms(
         choice = _solved(options, norm, first_alpha, criterion, callback)
         if compare or options.alpha == "loo":
             given = None if options.alpha == "loo" else float(choice.alpha)
-            judged = judge(choice.weights, given)
+            judged = judge(choice.weights, given, float(choice.alpha))
             error = float(np.mean(judged.errors))
             choice = replace(choice, error=error, **judged._asdict())
         candidates[norm] = choice
