@@ -254,6 +254,23 @@ def lower_inverse(factor: Array) -> Array:
     return solve_triangular(factor, identity)
 
 
+def inverse_squares(factor: Array) -> tuple[Array, Array]:
+    """Diagonals (n,) of ``M^-1`` and of ``M^-2``, for the lower factor of M."""
+    if is_numpy(factor):
+        potri = linalg.get_lapack_funcs("potri", (factor,))
+        inverse, info = potri(factor, lower=1)
+        if info != 0:
+            raise FactorizationError(f"zero pivot at {info}")
+        upper = np.triu(inverse.T)  # the triangle that LAPACK fills; no copy of both
+        diagonal = np.diagonal(upper).copy()
+        squares = np.einsum("ij,ij->i", upper, upper)
+        squares += np.einsum("ij,ij->j", upper, upper)
+        return diagonal, squares - diagonal**2
+    xp, half = namespace(factor), lower_inverse(factor)
+    inverse = half.T @ half
+    return xp.linalg.diagonal(inverse), xp.vecdot(inverse, inverse)
+
+
 def eigh(a: Array) -> tuple[Array, Array]:
     """Eigenvalues (ascending) and eigenvectors of a symmetric ``a``, overwriting it."""
     if is_numpy(a):

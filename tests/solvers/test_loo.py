@@ -5,9 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from kernelweave import MultipleKernelFDA
 from kernelweave._array import to_numpy
-from kernelweave.fits.ridge import LooPath, reduced_class_target
+from kernelweave.fits import ridge
+from kernelweave.fits.ridge import LooDescent, LooPath, RowDesign, reduced_class_target
 from kernelweave.kernels.banks.dense import DenseBank
+from kernelweave.models.shared import learner
 from kernelweave.solvers.local.loo import LeaveOneOut, learn
 
 
@@ -75,6 +78,72 @@ def test_best_alpha_is_the_minimum(rng):
     assert path.press([alpha])[0] <= np.min(path.press(fine)) * (1 + 1e-6)
     coarse = np.array([10.0, 1e-3, 0.1])
     assert path.best_alpha(coarse) == coarse[np.argmin(path.press(coarse))]
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("alpha", [1e-3, 0.3, 30.0])
+def test_slope_by_differences(alpha, weighted, rng, xp_backend):
+    bank, target = problem(rng)
+    gram, design = bank.combine(np.full(4, 0.25)), RowDesign(len(target))
+    if weighted:
+        design = RowDesign(len(target), rng.uniform(0.5, 2.0, len(target)))
+        root, mean = np.sqrt(design.weights), design.weights / design.total
+        center = np.eye(len(gram)) - mean  # rows have weighted mean zero
+        gram = root * (center @ gram @ center.T) * root[:, None]
+        target = target - mean @ target
+    path = LooPath(gram.copy(), target, design)
+    own = xp_backend.asarray(gram.copy(), "float64"), xp_backend.asarray(target)
+    found = LooDescent(*own, design).at(alpha)
+    assert found.error == pytest.approx(path.press([alpha])[0], rel=1e-9)
+    np.testing.assert_allclose(
+        to_numpy(found.fit.loo_residual), path.residuals(alpha), atol=1e-9
+    )
+    coef = path.coef(alpha)
+    np.testing.assert_allclose(to_numpy(found.fit.coef), coef, rtol=1e-6, atol=1e-8)
+    above, below = path.press(alpha * np.exp([1e-4, -1e-4]))
+    slope = (np.log(above) - np.log(below)) / 2e-4
+    assert found.slope == pytest.approx(slope, rel=1e-5, abs=1e-8)
+
+
+@pytest.mark.parametrize("start", [1e-4, 0.1, 10.0])
+def test_few_inverses_find_the_minimum(start, rng):
+    for noise in (0.3, 1.0, 3.0):
+        bank, target = problem(rng, n=80, classes=2)
+        target = target + noise * rng.normal(size=target.shape)
+        gram = bank.combine(np.array([0.7, 0.1, 0.1, 0.1]))
+        path = LooPath(gram.copy(), target - target.mean(axis=0))
+        descent = LooDescent(gram.copy(), target - target.mean(axis=0))
+        found, _ = descent.minimum(start)
+        best = path.best_alpha()
+        assert path.press([found.alpha])[0] <= path.press([best])[0] * (1 + 1e-4)
+        assert descent.n_inverses <= 14
+
+
+def test_a_search_that_cannot_win_ends(rng):
+    bank, target = problem(rng, n=60)
+    gram = bank.combine(np.full(4, 0.25))
+    found, curvature = LooDescent(gram.copy(), target).minimum(1.0)
+    again = LooDescent(gram.copy(), target)
+    again.minimum(1.1 * found.alpha, max(curvature, 0.1), rival=0.5 * found.error)
+    assert again.n_inverses == 1
+
+
+def test_norms_are_chosen_as_by_eigendecompositions(rng, monkeypatch):
+    for _ in range(3):
+        X, y = rng.normal(size=(70, 8)), rng.permutation(np.arange(70) % 3)
+        X[:, :3] += 1.5 * np.eye(3)[y]
+        views = [(f"v{i}", "rbf", [i, i + 1]) for i in range(0, 8, 2)]
+        models = []
+        for limit in (10, 10**6):
+            monkeypatch.setattr(learner, "MANY_ROWS", limit)
+            with monkeypatch.context() as patch:
+                if limit == 10:  # no eigendecomposition at all
+                    patch.setattr(ridge, "eigh", None)
+                models.append(MultipleKernelFDA(views, cv=None).fit(X, y))
+        descended, oracle = models
+        assert descended.loo_error_ <= oracle.loo_error_ * (1 + 1e-4)
+        wanted = {norm: c["loo_error"] for norm, c in oracle.candidates_.items()}
+        assert wanted[descended.norm_] <= oracle.loo_error_ * (1 + 1e-4)
 
 
 def test_best_alpha_scales_with_the_kernel(rng):

@@ -87,13 +87,7 @@ class ClassGaussians:
         """
         projected = np.asarray(projected, dtype=np.float64)
         design = design or RowDesign(len(codes))
-        _, first = np.unique(codes, return_index=True)
-        sums = np.zeros((len(first), projected.shape[1]))
-        np.add.at(sums, codes, design.each[:, None] * projected)
-        units = np.arange(len(codes)) if design.groups is None else design.groups
-        n_units = np.bincount(np.unique(np.stack([codes, units]), axis=1)[0])
-        counts = np.bincount(codes, design.each)
-        held_out = HeldOutClasses(counts, sums, np.asarray(targets)[first], n_units)
+        held_out = HeldOutClasses.of(projected, targets, codes, design)
         return held_out.gaussians(projected, codes, spread, design, priors)
 
     @property
@@ -176,6 +170,58 @@ class HeldOutClasses:
         self.squares = np.sum(self.coding**2, axis=1)
         self.sought = float(self.usable @ self.squares)
 
+    @classmethod
+    def of(
+        cls,
+        projected: np.ndarray,
+        targets: np.ndarray,
+        codes: np.ndarray,
+        design: RowDesign,
+    ) -> HeldOutClasses:
+        """Sums over all rows, from projections and targets (n, r); classes (n,)."""
+        _, first = np.unique(codes, return_index=True)
+        sums = np.zeros((len(first), projected.shape[1]))
+        np.add.at(sums, codes, design.each[:, None] * projected)
+        units = np.arange(len(codes)) if design.groups is None else design.groups
+        n_units = np.bincount(np.unique(np.stack([codes, units]), axis=1)[0])
+        counts = np.bincount(codes, design.each)
+        return cls(counts, sums, np.asarray(targets)[first], n_units)
+
+    def log_joint(
+        self,
+        projected: np.ndarray,
+        codes: np.ndarray,
+        design: RowDesign,
+        priors: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """``log p(z, c)`` of each row without it, up to a constant, (n, k).
+
+        Means and slope are those without the row or its group, the variance and the
+        class shares, unless ``priors`` (k,) replace them, those of all rows.
+        """
+        left, _, variance = self._calibrated(projected, codes, None, design)
+        shares = self.counts / np.sum(self.counts) if priors is None else priors
+        return np.log(shares)[None, :] - left.distances / (2.0 * variance)
+
+    def _calibrated(
+        self,
+        projected: np.ndarray,
+        codes: np.ndarray,
+        spread: np.ndarray | None,
+        design: RowDesign,
+    ) -> tuple[_LeftOut, float, float]:
+        """Distances and shares without each row, slope and variance."""
+        precision = np.ones_like(projected) if spread is None else 1.0 / spread
+        if design.groups is None:
+            left = self._without_rows(projected, codes, precision, design.each)
+        else:
+            left = self._without_groups(projected, codes, precision, design)
+        slope = max(self.found / self.sought, 0.0) if self.sought > 0 else 0.0
+        variance = 1.0
+        if slope > 0:
+            variance = _best_variance(left, codes, projected.shape[1], design.each)
+        return left, slope, variance
+
     def gaussians(
         self,
         projected: np.ndarray,
@@ -200,15 +246,7 @@ class HeldOutClasses:
             Probabilities of the classes, in place of their shares.
         """
         design = design or RowDesign(len(codes))
-        precision = np.ones_like(projected) if spread is None else 1.0 / spread
-        if design.groups is None:
-            left = self._without_rows(projected, codes, precision, design.each)
-        else:
-            left = self._without_groups(projected, codes, precision, design)
-        slope = max(self.found / self.sought, 0.0) if self.sought > 0 else 0.0
-        variance = 1.0
-        if slope > 0:
-            variance = _best_variance(left, codes, projected.shape[1], design.each)
+        left, slope, variance = self._calibrated(projected, codes, spread, design)
         log_shares = np.log(self.counts / np.sum(self.counts))
         # The variance was calibrated on rows with their own shares: p(z | c) stays.
         log_prior = log_shares if priors is None else np.log(priors)

@@ -21,6 +21,7 @@ from kernelweave._array import (
     eigh,
     eps,
     from_numpy,
+    inverse_squares,
     lower_inverse,
     namespace,
     solve_factored,
@@ -491,17 +492,18 @@ class AlphaPath(ABC):
         if alphas is not None:
             grid = np.sort(alphas)
             return float(grid[_last_best(self.press(grid)[:, None])[0]])
-        grid = self._grid()
+        grid = self.grid()
         errors = self.press(grid)[:, None]
         found = _refined(grid, errors, lambda a: np.mean(self.errors(a))[None, None])
         return float(found[0])
 
     def best_alphas(self) -> np.ndarray:
         """The alpha with the smallest error for each column by itself, (k,)."""
-        grid = self._grid()
+        grid = self.grid()
         return _refined(grid, self.errors(grid[:, None]), self.errors)
 
-    def _grid(self) -> np.ndarray:
+    def grid(self) -> np.ndarray:
+        """Alphas to try first, without those that rounding dominates."""
         grid = self.mean_eigenvalue * GRID
         return grid[grid > min(self.smallest_alpha, 0.5 * grid[-1])]
 
@@ -657,3 +659,189 @@ class LooPath(AlphaPath):
         blocks = row_chunks(self.n_samples, self.n_samples)
         parts = [self.vectors[rows, :] ** 2 @ shrink for rows in blocks]
         return parts[0] if len(parts) == 1 else namespace(shrink).concat(parts)
+
+
+#: Predicted relative decrease of the error that is not worth another inverse.
+WORTHLESS = 1e-5
+#: Slope at which no minimum can be so flat that nothing is left to gain.
+STEEP = 2e-3
+#: First step in log alpha, the longest one, and how much longer the next may be.
+FIRST_STEP, LONGEST_STEP, GROWTH = 1.0, 5.0, 2.5
+#: Slopes that fall by a factor below exp(this times the step) belong to an error that
+#: levels off, where they are proportional to alpha or its inverse, not to a minimum.
+FADING = 1.3
+#: A search without hope of beating a rival ends: hope is this many times the decrease
+#: that is predicted.
+HOPE = 4.0
+MOST_INVERSES = 16
+
+
+@dataclass(frozen=True)
+class LooPoint:
+    """The leave-one-out error at one alpha.
+
+    Attributes
+    ----------
+    alpha : float
+        The regularisation.
+    error : float
+        Mean squared error over rows and columns.
+    slope : float
+        Its relative derivative in log alpha, ``d log(error) / d log(alpha)``.
+    fit : KernelFit
+        Coefficients and residuals.
+    """
+
+    alpha: float
+    error: float
+    slope: float
+    fit: KernelFit
+
+
+class LooDescent:
+    """The minimum of ``LOO(alpha)`` near a start, without an eigendecomposition.
+
+    With ``M = G + alpha I``, ``B = M^-1 H``, ``A = M^-1 - 11'/(n alpha)`` and
+    ``q = diag(A)``, residuals and their derivatives in alpha come from one inverse::
+
+        e = B / q,    dB = -M^-1 B,    dq_i = -(A^2)_ii,    de = dB / q - B dq / q^2
+
+    An inverse takes about a fifth of the time of an eigendecomposition on a CPU, far
+    less on a GPU, and a handful of them finds the minimum: steps in log alpha go to the
+    minimum of the cubic through values and slopes at both ends of a bracket, and before
+    there is one along the secant of the slopes. The minimum is the local one that lies
+    downhill from the start; if that leads to no regularisation at all, the one downhill
+    from the mean eigenvalue is compared with it.
+
+    Rows may have weights (:class:`RowDesign`), but not groups.
+
+    Parameters
+    ----------
+    gram : array of shape (n, n)
+        Centred kernel; its memory is reused.
+    target : array of shape (n, k)
+        Columns of (weighted) mean zero.
+    design : RowDesign, optional
+        Weights of the rows.
+    """
+
+    #: Added to the eigenvalue of the null vector, as in :func:`fit_kernel`.
+    shift = 1.0
+
+    def __init__(
+        self, gram: Array, target: Array, design: RowDesign | None = None
+    ) -> None:
+        xp, n = namespace(gram), int(gram.shape[0])
+        self.design = design or RowDesign(n)
+        assert self.design.groups is None
+        trace = float(xp.sum(xp.linalg.diagonal(gram)))
+        flat = xp.reshape(gram, (-1,))
+        largest = float(flat @ flat) ** 0.5
+        self.mean_eigenvalue = unit = trace / n
+        lowest = max(GRID[0] * unit, 10.0 * eps(gram) * largest)
+        self.bounds = math.log(lowest), math.log(max(GRID[-1] * unit, lowest))
+        self.design.add_null(gram, self.shift)
+        self.gram = gram
+        self.target = self.design.scale(as_float(target, gram.dtype))
+        self.n_inverses = 0
+
+    def at(self, alpha: float) -> LooPoint:
+        """Error, slope and fit at one alpha."""
+        xp, design = namespace(self.gram), self.design
+        self.n_inverses += 1
+        factor = factor_regularized(xp.asarray(self.gram, copy=True), alpha)
+        coef = solve_factored(factor, self.target)
+        moved = solve_factored(factor, coef)  # -dB / dalpha
+        diagonal, squares = inverse_squares(factor)
+        null = design.root(coef)[:, 0] ** 2 / design.total
+        q = (diagonal - null / (alpha + self.shift))[:, None]
+        steep = (squares - null / (alpha + self.shift) ** 2)[:, None]  # -dq / dalpha
+        residual = coef / q
+        change = (residual * steep - moved) / q
+        size = float(xp.sum(residual * residual))
+        slope = 2.0 * alpha * float(xp.sum(residual * change)) / (size or 1.0)
+        fit = KernelFit(design.scale(coef), design.unscale(residual))
+        return LooPoint(alpha, size / (design.total * coef.shape[1]), slope, fit)
+
+    def minimum(
+        self, start: float, curvature: float = 0.0, rival: float = math.inf
+    ) -> tuple[LooPoint, float]:
+        """The lowest point found, and the second derivative of log error there.
+
+        Parameters
+        ----------
+        start : float
+            Alpha to begin with.
+        curvature : float, default=0.0
+            A guess of the second derivative; 0 if there is none.
+        rival : float, default=inf
+            The search ends early where no error below this is in sight.
+        """
+        best, curvature = self._descend(start, curvature, rival)
+        middle = self.mean_eigenvalue
+        # Without regularisation errors level off, maybe above a minimum elsewhere.
+        levels_off = math.isinf(rival) and best.alpha <= start < middle
+        if levels_off and self.at(middle).slope < 0:
+            other = self._descend(middle, 0.0, best.error)
+            if other[0].error < best.error:
+                return other
+        return best, curvature
+
+    def _descend(
+        self, start: float, curvature: float, rival: float
+    ) -> tuple[LooPoint, float]:
+        """The minimum downhill from the start, as in :meth:`minimum`."""
+        low, high = self.bounds
+        limit = self.n_inverses + MOST_INVERSES
+        t = min(max(math.log(max(start, 1e-300)), low), high)
+        best = last = self.at(math.exp(t))
+        ends: dict[bool, LooPoint] = {last.slope < 0: last}  # True: downhill is upward
+        step, fading = FIRST_STEP, False
+        while self.n_inverses < limit and best.error > 0:
+            if len(ends) == 2:
+                aim, gain = _hermite(ends[True], ends[False], best)
+                if abs(best.slope) > STEEP:  # a wide bracket may deceive the cubic
+                    gain = max(gain, WORTHLESS)
+            elif curvature > 0:
+                aim = t - min(max(last.slope / curvature, -step), step)
+                gain = last.slope**2 / (2.0 * curvature)
+            else:
+                aim = t - math.copysign(step, last.slope)
+                gain = abs(last.slope) if fading else math.inf
+            aim = min(max(aim, low), high)
+            hopeless = best.error * math.exp(-min(HOPE * gain, 700.0)) > rival
+            if gain < WORTHLESS or hopeless or aim == t:
+                break
+            before, t = last, aim
+            last = self.at(math.exp(t))
+            if last.error < best.error:
+                best = last
+            moved = math.log(last.alpha / before.alpha)
+            step = min(GROWTH * abs(moved), LONGEST_STEP)
+            ratio = before.slope / (last.slope or math.inf)
+            fading = 1.0 < ratio < math.exp(FADING * abs(moved))
+            curvature = 0.0 if fading else (last.slope - before.slope) / moved
+            ends[last.slope < 0] = last
+        if fading:  # slopes proportional to alpha are their own derivative
+            curvature = abs(last.slope)
+        return best, max(curvature, 0.0)
+
+
+def _hermite(left: LooPoint, right: LooPoint, best: LooPoint) -> tuple[float, float]:
+    """Where the cubic through both ends of a bracket is smallest, and by how much.
+
+    The log error falls at ``left`` and rises at ``right``; the gain is that over
+    ``best``.
+    """
+    a, b = math.log(left.alpha), math.log(right.alpha)
+    width = b - a
+    fa, fb = math.log(left.error), math.log(right.error)
+    ga, gb = left.slope, right.slope
+    d = ga + gb - 3.0 * (fb - fa) / width
+    root = math.sqrt(max(d * d - ga * gb, 0.0))
+    share = 1.0 - (gb + root - d) / ((gb - ga + 2.0 * root) or 1.0)
+    share = min(max(share, 0.1), 0.9)
+    s, c = share, 1.0 - share
+    value = (1 + 2 * s) * c * c * fa + s * s * (3 - 2 * s) * fb
+    value += width * s * c * (c * ga - s * gb)
+    return a + share * width, math.log(best.error) - value

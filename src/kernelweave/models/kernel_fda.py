@@ -28,12 +28,14 @@ from kernelweave.models.shared.inputs import (
 )
 from kernelweave.models.shared.learner import (
     FOLDS,
+    SCORING,
     Choice,
     Fitted,
     Trained,
     judge_rows,
     with_class_score,
 )
+from kernelweave.models.shared.scoring import Measure, check_scoring
 
 
 class KernelFDA(KernelDiscriminant):
@@ -75,6 +77,14 @@ class KernelFDA(KernelDiscriminant):
         Folds for ``cv_score_`` and the temperature of the probabilities: alpha is
         chosen anew without the rows of each fold, for about two to three times the cost
         of the fit alone. Fewer folds if every class has fewer rows. None: none.
+    scoring : str or callable, default=None
+        Measure of predictions for rows left out that alpha is chosen by, in
+        place of the squared error: a name of scikit-learn such as "balanced_accuracy",
+        "neg_log_loss" or "average_precision", or a
+        callable ``scorer(estimator, X, y)``, whose X holds predictions, not rows. Of
+        settings with the same score the one with the smallest squared error is taken.
+        ``cv_score_`` is then the mean of this measure over the folds. See
+        :doc:`/user_guide/honest_scores`.
     psd : {"error", "clip", "trust"}, default="error"
         What to do with a kernel that is not positive semidefinite: refuse it, set its
         negative eigenvalues to zero, or skip the check, which costs one factorisation
@@ -153,6 +163,7 @@ class KernelFDA(KernelDiscriminant):
         priors: Any = None,
         interactions: bool = False,
         cv: Any = 5,
+        scoring: Any = None,
         psd: Psd = "error",
         missing: Missing = "error",
         verbose: int = 0,
@@ -163,6 +174,7 @@ class KernelFDA(KernelDiscriminant):
         self.priors = priors
         self.interactions = interactions
         self.cv = cv
+        self.scoring = scoring
         self.psd = psd
         self.missing = missing
         self.verbose = verbose
@@ -193,17 +205,20 @@ class KernelFDA(KernelDiscriminant):
         self : estimator
             Fitted estimator.
         """
-        check_parameters(self, alpha=positive("loo"), cv=FOLDS)
+        check_parameters(self, alpha=positive("loo"), cv=FOLDS, scoring=SCORING)
+        if self.scoring is not None:
+            check_scoring(self)
         rows, labels, design = read_weighted_rows(self, X, y, sample_weight, groups)
         classes, codes = encode_labels(labels, type(self).__name__)
         progress = Progress(self, X, y)
         bank = rows.kernels(progress.kernel)
         priors = check_priors(self.priors, classes)
-        fit = partial(self._discriminate, priors)
+        measure = None if self.scoring is None else Measure(self.scoring, classes)
+        fit = partial(self._discriminate, priors, measure)
         fitted = replace(fit(bank, codes, design), classes=classes)
         if self.cv is not None:
             fitted = with_class_score(
-                fitted, bank, codes, design, self.cv, fit, progress.fold
+                fitted, bank, codes, design, self.cv, fit, progress.fold, measure
             )
         self._set_trained(Trained(fitted, rows))
         progress.end()
@@ -212,6 +227,7 @@ class KernelFDA(KernelDiscriminant):
     def _discriminate(
         self,
         priors: np.ndarray | None,
+        measure: Measure | None,
         bank: DenseBank,
         codes: np.ndarray,
         design: RowDesign,
@@ -225,7 +241,10 @@ class KernelFDA(KernelDiscriminant):
         target, _ = reduced_class_target(codes, len(classes), design.weights)
         target = from_numpy(target, bank.like)
         weights = np.full(bank.n_kernels, 1.0 / bank.n_kernels)
-        given = None if self.alpha == "loo" else float(self.alpha)
-        alpha, _, fit = judge_rows(bank, target, design, weights, given)
-        choice = Choice(weights, alpha, 1)
+        given, score = None if self.alpha == "loo" else float(self.alpha), None
+        if measure is not None and given is None:
+            score = partial(measure.of_classes, target, codes, classes, design, priors)
+        judged = judge_rows(bank, target, design, weights, given, score=score)
+        choice = Choice(weights, judged.alpha, 1, fit=judged.fit)
+        fit = choice.fit_on(bank, target, design)
         return fit_discriminant(choice, fit, target, classes, codes, design, priors)

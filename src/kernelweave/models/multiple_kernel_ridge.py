@@ -35,6 +35,7 @@ from kernelweave.models.shared.inputs import read_options
 from kernelweave.models.shared.learner import (
     FOLD_TOLERANCE,
     FOLDS,
+    SCORING,
     Fitted,
     KernelRows,
     LearnerOptions,
@@ -42,6 +43,7 @@ from kernelweave.models.shared.learner import (
     choose_weights,
     with_output_score,
 )
+from kernelweave.models.shared.scoring import Measure, check_scoring
 from kernelweave.models.streaming.explicit import (
     check_learner_parameters,
     choosing_products,
@@ -93,6 +95,14 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
         Folds for ``cv_score_``: weights, norm and alpha are learned anew without the
         rows of each fold, for about two to three times the cost of the fit alone. None:
         none.
+    scoring : str or callable, default=None
+        Measure of predictions for rows left out that alpha and norm are chosen by, in
+        place of the squared error: a name of scikit-learn such as
+        "neg_mean_absolute_error", or a callable ``scorer(estimator, X, y)``, whose X
+        holds predictions, not rows. Of settings with the same score the one with the
+        smallest squared error is taken. Alpha is chosen for each column of y by itself.
+        ``cv_score_`` is then the mean of this measure over the folds. See
+        :doc:`/user_guide/honest_scores`.
     solver : {"auto", "newton", "closed_form", "cutting_plane", "working_set", \
 "qcqp", "sdp"}, default="auto"
         How the convex problem is solved.
@@ -199,6 +209,7 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
         objective: Literal["fisher", "loo"] = "fisher",
         interactions: bool | Literal["auto"] = False,
         cv: Any = 5,
+        scoring: Any = None,
         solver: FisherSolver = "auto",
         tol: float = 1e-6,
         max_iter: int | None = None,
@@ -216,6 +227,7 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
         self.objective = objective
         self.interactions = interactions
         self.cv = cv
+        self.scoring = scoring
         self.solver = solver
         self.tol = tol
         self.max_iter = max_iter
@@ -256,7 +268,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         self : estimator
             Fitted estimator.
         """
-        check_learner_parameters(self, cv=FOLDS)
+        self._check_parameters()
         progress = Progress(self, X, y)
         self._set_trained(train(self, X, y, sample_weight, groups, progress))
         progress.end()
@@ -294,10 +306,15 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         self : estimator
             Fitted once two rows have been seen.
         """
-        check_learner_parameters(self, cv=FOLDS)
+        self._check_parameters()
         portions, moments = next_portions(self, X, y, classes, solve, sample_weight)
         self._fit_portions(X, y, portions, moments)
         return self
+
+    def _check_parameters(self) -> None:
+        check_learner_parameters(self, cv=FOLDS, scoring=SCORING)
+        if self.scoring is not None:
+            check_scoring(self)
 
     def _learn(self, rows: KernelRows | SummedRows, progress: Progress) -> Trained:
         """Choose weights and alpha for outputs (n, n_outputs), then fit."""
@@ -305,18 +322,21 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         if isinstance(rows, SummedRows):
             return _of_ridge(fit_output_moments(options, rows, callback))
         bank, outputs, design = rows.bank, rows.targets, rows.design
-        fitted = self._regress(options, bank, outputs, design, callback)
+        measure = None if self.scoring is None else Measure(self.scoring)
+        fitted = self._regress(options, measure, bank, outputs, design, callback)
         if self.cv is not None:
             loose = replace(options, tol=max(options.tol, FOLD_TOLERANCE))
-            anew = choosing_products(partial(self._regress, loose), self.interactions)
+            fit = partial(self._regress, loose, measure)
+            anew = choosing_products(fit, self.interactions)
             fitted = with_output_score(
-                fitted, bank, outputs, design, self.cv, anew, progress.fold
+                fitted, bank, outputs, design, self.cv, anew, progress.fold, measure
             )
         return _of_ridge(rows.trained(fitted))
 
     def _regress(
         self,
         options: LearnerOptions,
+        measure: Measure | None,
         bank: DenseBank,
         outputs: np.ndarray,
         design: RowDesign,
@@ -333,8 +353,18 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         target = from_numpy(np.where(varies, centred, 0.0) / spread, bank.like)
         goal = design.scale(target)
         criterion = partial(Fisher, bank, goal, design=design)  # of alpha
+        score = None
+        if measure is not None:
+            score = partial(measure.of_outputs, outputs, spread * unit, design)
         choice = choose_weights(
-            options, bank, target, criterion, callback, design, per_target=True
+            options,
+            bank,
+            target,
+            criterion,
+            callback,
+            design,
+            per_target=True,
+            score=score,
         )
         fit = choice.fit_on(bank, target, design)
         errors = design.mean_squares(fit.loo_residual)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
+from sklearn.metrics import get_scorer_names
 from sklearn.model_selection import (
     GroupKFold,
     KFold,
@@ -20,6 +21,7 @@ from sklearn.model_selection import (
 
 from kernelweave._array import (
     Array,
+    FactorizationError,
     empty,
     from_numpy,
     namespace,
@@ -28,10 +30,18 @@ from kernelweave._array import (
     units_of,
 )
 from kernelweave._memory import require_memory
+from kernelweave._tolerances import SAME_SCORE
 from kernelweave.criteria.fisher import Fisher
 from kernelweave.exceptions import MemoryRefusedError
 from kernelweave.fits.gaussians import ClassGaussians
-from kernelweave.fits.ridge import AlphaPath, KernelFit, LooPath, RowDesign, fit_kernel
+from kernelweave.fits.ridge import (
+    AlphaPath,
+    KernelFit,
+    LooDescent,
+    LooPath,
+    RowDesign,
+    fit_kernel,
+)
 from kernelweave.kernels.banks.dense import DenseBank, take_square
 from kernelweave.kernels.features.recipe import FeatureReport
 from kernelweave.kernels.maps.kernel_map import Centering, add, center_in_place
@@ -43,6 +53,7 @@ from kernelweave.models.shared.inputs import (
     positive,
     whole,
 )
+from kernelweave.models.shared.scoring import Measure
 from kernelweave.protocols import Bank, Criterion
 from kernelweave.solvers.certify import (
     Callback,
@@ -97,6 +108,8 @@ class Choice:
         Mean squared held-out error, if it was needed.
     errors : ndarray of shape (k,) or None
         The error of each target, whose mean is ``error``.
+    score : float or None
+        The score on rows left out by which it was chosen, if not by the error.
     fit : KernelFit or None
         Dual coefficients and leave-one-out residuals at these weights, if known.
     candidates : dict of float to Choice
@@ -110,6 +123,7 @@ class Choice:
     norm: float | None = None
     error: float | None = None
     errors: np.ndarray | None = None
+    score: float | None = None
     fit: KernelFit | None = None
     candidates: dict[float, Choice] = field(default_factory=dict)
 
@@ -121,11 +135,20 @@ class Choice:
         return fit_kernel(bank.combine(self.weights), target, alpha, design)
 
 
-#: Alpha, one for all targets or one for each (k,), with the mean squared held-out
-#: errors of the targets (k,), and the fit if there is one.
-Judgement = tuple[float | np.ndarray, np.ndarray, KernelFit | None]
-#: ``judge(weights, alpha)``; None stands for the alpha with the smallest error.
-Judge = Callable[[np.ndarray, float | None], Judgement]
+class Judgement(NamedTuple):
+    """What rows left out say of weights, at the best alpha or a given one."""
+
+    alpha: float | np.ndarray  # one for all targets, or one for each (k,)
+    errors: np.ndarray  # (k,), mean squared errors of the targets
+    fit: KernelFit | None = None
+    score: float | None = None  # by the measure asked for
+
+
+#: ``judge(weights, alpha, start)``; None stands for the best alpha, which may be sought
+#: from ``start``.
+Judge = Callable[[np.ndarray, float | None, float], Judgement]
+#: The score of residuals (n, k) of rows left out, or of those (n, 1) of column j alone.
+Score = Callable[[Array, int | None], float]
 
 
 def best_alpha(path: AlphaPath, per_target: bool) -> float | np.ndarray:
@@ -143,20 +166,121 @@ def judge_rows(
     weights: np.ndarray,
     alpha: float | None,
     per_target: bool = False,
-) -> tuple[float | np.ndarray, np.ndarray, KernelFit]:
+    score: Score | None = None,
+) -> Judgement:
     """Leave-one-out errors on a target (n, k), from kernels between all rows.
 
     The best alpha takes an eigendecomposition, which serves all columns even if each
-    has its own (``per_target``); a given one takes only a factorisation.
+    has its own (``per_target``); a given one takes only a factorisation. The best is
+    that with the smallest error or, if given, the largest ``score``.
     """
     gram = bank.combine(weights)
+    best: float | np.ndarray
     if alpha is not None:
-        fit = fit_kernel(gram, target, alpha, design)
-        return alpha, design.mean_squares(fit.loo_residual), fit
-    path = LooPath(gram, target, design)
-    best = best_alpha(path, per_target)
-    fit = KernelFit(path.coef(best), path.residuals(best))
-    return best, design.mean_squares(fit.loo_residual), fit
+        best, fit = alpha, fit_kernel(gram, target, alpha, design)
+    else:
+        path = LooPath(gram, target, design)
+        if score is None:
+            best = best_alpha(path, per_target)
+        else:
+            best = best_scored_alpha(path, score, per_target)
+        fit = KernelFit(path.coef(best), path.residuals(best))
+    found = None if score is None else score(fit.loo_residual, None)
+    return Judgement(best, design.mean_squares(fit.loo_residual), fit, found)
+
+
+def best_scored_alpha(
+    path: LooPath, score: Score, per_target: bool
+) -> float | np.ndarray:
+    """The alpha with the largest score, or that of each of several targets.
+
+    Many measures move in steps and are the same for many alphas: the one with the
+    smallest error among those is taken. Candidates are every third point of the grid of
+    :meth:`AlphaPath.best_alpha` and the alpha with the smallest error.
+    """
+    columns: list[int | None] = [None]
+    if per_target and path.rotated.shape[1] > 1:
+        columns = list(range(path.rotated.shape[1]))
+    smallest = np.atleast_1d(best_alpha(path, per_target))
+    # in units of the trace per weight, so that weights count like repeated rows
+    grid = path.grid()[::3] * path.n_samples / path.design.total
+    found = np.empty(len(columns))
+    for i, j in enumerate(columns):
+        part = slice(None) if j is None else slice(j, j + 1)
+        alphas = np.append(grid, smallest[i])
+        errors = np.mean(path.errors(alphas[:, None])[:, part], axis=1)
+        scores = [score(path.residuals(alpha)[:, part], j) for alpha in alphas]
+        found[i] = alphas[_first_by_score(scores, list(errors))]
+    return found if len(columns) > 1 else float(found[0])
+
+
+def _first_by_score(scores: list[float], errors: list[float]) -> int:
+    """Where the score is largest; of equal ones, where the error is smallest."""
+    if np.all(np.isnan(scores)):
+        raise ValueError(
+            "the measure named by scoring is undefined on the rows left out, whatever "
+            "alpha and norm; use another one"
+        )
+    tied = np.nan_to_num(scores, nan=-np.inf) >= np.nanmax(scores) - SAME_SCORE
+    return int(np.argmin(np.where(tied, errors, np.inf)))
+
+
+#: From this number of rows on, the best alpha is sought downhill from the learned one.
+#: For fewer an eigendecomposition, which sees all alphas, costs next to nothing.
+MANY_ROWS = 300
+
+
+class RowJudge:
+    """:func:`judge_rows` for the weights of one norm after another.
+
+    With many rows, one alpha for all columns and the squared error as measure, the best
+    alpha is found by :class:`LooDescent`. Each norm starts from the best alpha of those
+    before it, per unit of trace, and its search ends once it cannot win.
+    """
+
+    def __init__(
+        self,
+        bank: DenseBank,
+        target: Array,
+        design: RowDesign,
+        per_target: bool = False,
+        score: Score | None = None,
+    ) -> None:
+        self.bank, self.target, self.design = bank, target, design
+        self.per_target, self.score = per_target, score
+        several = per_target and target.shape[1] > 1
+        plain = design.groups is None and score is None and not several
+        self.descends = plain and target.shape[0] >= MANY_ROWS
+        self.best: tuple[float, float, float] | None = None  # error, level, curvature
+
+    def __call__(
+        self, weights: np.ndarray, alpha: float | None, start: float
+    ) -> Judgement:
+        """Errors at a given alpha or, for None, at the best one."""
+        if alpha is None and self.descends:
+            with contextlib.suppress(FactorizationError):  # too small for the precision
+                return self._descend(weights, start)
+        return judge_rows(
+            self.bank,
+            self.target,
+            self.design,
+            weights,
+            alpha,
+            self.per_target,
+            self.score,
+        )
+
+    def _descend(self, weights: np.ndarray, start: float) -> Judgement:
+        path = LooDescent(self.bank.combine(weights), self.target, self.design)
+        size, curvature, rival = float(np.sum(weights)), 0.0, np.inf
+        if self.best is not None:
+            rival, level, curvature = self.best
+            start = level * size
+        found, curvature = path.minimum(start, curvature, rival)
+        if found.error < rival:
+            self.best = found.error, found.alpha / size, curvature
+        errors = self.design.mean_squares(found.fit.loo_residual)
+        return Judgement(found.alpha, errors, found.fit)
 
 
 def choose_weights(
@@ -168,12 +292,14 @@ def choose_weights(
     design: RowDesign,
     learnable: bool = True,
     per_target: bool = False,
+    score: Score | None = None,
 ) -> Choice:
     """Choose weights and alpha for kernels between all rows.
 
     Leave-one-out residuals are measured on ``target`` (n, k). ``criterion(alpha)`` is
     the convex problem for a float alpha or, if ``learnable``, for "learn". With
-    ``per_target``, "loo" chooses one alpha for each column of the target.
+    ``per_target``, "loo" chooses one alpha for each column of the target. A ``score``
+    of the residuals replaces their mean square where alpha and norm are chosen.
     """
     if options.objective == "loo":
         if not design.is_plain:
@@ -188,8 +314,8 @@ def choose_weights(
         first_alpha = "learn"
     elif first_alpha == "loo":
         uniform = np.full(bank.n_kernels, 1.0 / bank.n_kernels)
-        first_alpha = judge_rows(bank, target, design, uniform, None)[0]
-    judge = partial(judge_rows, bank, target, design, per_target=per_target)
+        first_alpha = judge_rows(bank, target, design, uniform, None).alpha
+    judge = RowJudge(bank, target, design, per_target, score)
     return search_norms(options, first_alpha, judge, criterion, callback)
 
 
@@ -207,11 +333,17 @@ def search_norms(
         choice = _solved(options, norm, first_alpha, criterion, callback)
         if compare or options.alpha == "loo":
             given = None if options.alpha == "loo" else float(choice.alpha)
-            alpha, errors, fit = judge(choice.weights, given)
-            error = float(np.mean(errors))
-            choice = replace(choice, alpha=alpha, error=error, errors=errors, fit=fit)
+            judged = judge(choice.weights, given, float(choice.alpha))
+            error = float(np.mean(judged.errors))
+            choice = replace(choice, error=error, **judged._asdict())
         candidates[norm] = choice
-    best = min(candidates.values(), key=lambda choice: choice.error or 0.0)
+    tried = list(candidates.values())
+    best = tried[0]
+    if compare and best.score is None:
+        best = min(tried, key=lambda choice: float(choice.error))  # type: ignore[arg-type]
+    elif compare:
+        scores = [float(choice.score) for choice in tried]  # type: ignore[arg-type]
+        best = tried[_first_by_score(scores, [choice.error for choice in tried])]  # type: ignore[misc]
     return replace(best, candidates=candidates)
 
 
@@ -291,7 +423,7 @@ class FoldScore:
     Attributes
     ----------
     score : float
-        Accuracy, or R^2, on held-out rows.
+        Accuracy, R^2 or the measure asked for, on held-out rows; NaN if undefined.
     standard_error : float
         Its standard error.
     temperature : float
@@ -381,6 +513,14 @@ def _is_splitter(value: Any) -> bool:
 FOLDS = Rule(
     "None, an int >= 2 or a splitter of scikit-learn",
     lambda v: v is None or _is_splitter(v) or whole(2).allows(v),
+)
+
+
+#: What ``scoring`` may be.
+SCORING = Rule(
+    "None, a name of sklearn.metrics.get_scorer_names() or a callable "
+    "scorer(estimator, X, y)",
+    lambda v: v is None or callable(v) or one_of(*get_scorer_names()).allows(v),
 )
 
 
@@ -536,13 +676,19 @@ class _FoldKernels:
 
 
 def score_classes(
-    folds: Iterable[Fold], codes: np.ndarray, k: int, design: RowDesign
+    folds: Iterable[Fold],
+    codes: np.ndarray,
+    k: int,
+    design: RowDesign,
+    measure: Measure | None = None,
 ) -> FoldScore:
     """Accuracy on held-out rows, and the temperature with the smallest log loss.
 
     Classes that a fold has not seen cannot be predicted: their rows count as errors,
-    and say nothing about the temperature.
+    and say nothing about the temperature. Another measure than the accuracy is averaged
+    over the folds, without those where it is undefined.
     """
+    measured = []
     right = np.zeros(len(codes), dtype=bool)
     tested = np.zeros(len(codes), dtype=bool)
     scores = np.full((len(codes), k), -np.inf)
@@ -553,6 +699,8 @@ def score_classes(
         # given priors are not the shares of these rows, which calibrate probabilities
         calibrated = log_joint - fitted.gaussians.shift
         scores[np.ix_(fold.test, fitted.classes)] = calibrated
+        if measure is not None:
+            measured.append(_class_measure(measure, fold, log_joint, codes, k, design))
         best = fitted.classes[np.argmax(log_joint, axis=1)]
         right[fold.test] = best == codes[fold.test]
         tested[fold.test] = True
@@ -562,7 +710,38 @@ def score_classes(
     own = scores[np.arange(len(codes)), codes]
     known = tested & np.isfinite(own)
     temperature = _best_temperature(scores[known], codes[known], design.each[known])
+    if measure is not None:
+        score, error = _mean_over_folds(measured)
     return FoldScore(score, error, temperature)
+
+
+def _class_measure(
+    measure: Measure,
+    fold: Fold,
+    log_joint: np.ndarray,
+    codes: np.ndarray,
+    k: int,
+    design: RowDesign,
+) -> float:
+    """The measure on the held-out rows of a fold; NaN if it needs a class they lack."""
+    truth, weights = codes[fold.test], design.weights
+    scores = np.full((len(truth), k), -np.inf)
+    scores[:, fold.fitted.classes] = log_joint
+    try:
+        return measure(scores, truth, None if weights is None else weights[fold.test])
+    except ValueError:
+        if len(np.unique(truth)) == k:
+            raise
+        return float("nan")
+
+
+def _mean_over_folds(scores: list[float]) -> tuple[float, float]:
+    """Mean and standard error of the scores that are defined; NaN if there are none."""
+    known = np.array([score for score in scores if not np.isnan(score)])
+    if len(known) == 0:
+        return float("nan"), float("nan")
+    spread = float(np.std(known, ddof=1)) if len(known) > 1 else float("nan")
+    return float(np.mean(known)), spread / len(known) ** 0.5
 
 
 def _standard_error(
@@ -591,25 +770,40 @@ def _best_temperature(
 
 
 def score_outputs(
-    folds: Iterable[Fold], outputs: np.ndarray, design: RowDesign
+    folds: Iterable[Fold],
+    outputs: np.ndarray,
+    design: RowDesign,
+    measure: Measure | None = None,
 ) -> FoldScore:
     """R^2 on held-out rows, averaged over the outputs (n, t).
 
     The variance to explain is that around the mean of the rows learned from. The
-    standard error is that of a ratio of means.
+    standard error is that of a ratio of means. A measure that was asked for is averaged
+    over the folds instead.
     """
+    measured = []
     unit = units_of(np.max(np.abs(outputs), axis=0), 64)  # squares must not overflow
     wrong, spread = np.zeros((2, *outputs.shape))
     weights = np.zeros(len(outputs))
     for fold in folds:
         assert fold.fitted.intercept is not None
         predicted = to_numpy(fold.projected) + to_numpy(fold.fitted.intercept)[None, :]
+        if measure is not None:
+            factor = np.ones(outputs.shape[1])
+            wide = outputs[fold.test]
+            part = RowDesign(
+                len(wide), None if design.weights is None else design.weights[fold.test]
+            )
+            measured.append(measure.of_outputs(wide, factor, part, wide - predicted))
+            continue
         truth = outputs[fold.test] / unit
         w = design.each[fold.train]
         mean = np.average(outputs[fold.train] / unit, axis=0, weights=w)
         wrong[fold.test] = (truth - predicted / unit) ** 2
         spread[fold.test] = (truth - mean) ** 2
         weights[fold.test] = design.each[fold.test]
+    if measure is not None:
+        return FoldScore(*_mean_over_folds(measured))
     total = np.average(spread, axis=0, weights=weights)
     varies = total > 0
     if not np.any(varies):
@@ -630,10 +824,12 @@ def with_class_score(
     cv: Any,
     fit: Fit,
     report: Callable[[int, int], object],
+    measure: Measure | None = None,
 ) -> Fitted:
     """The fit with its accuracy on folds, which also set the temperature.
 
     ``codes`` (n,) are classes 0 .. k - 1; ``cv`` is a number of folds or a splitter.
+    Another ``measure`` replaces the accuracy.
     """
     k = int(np.max(codes)) + 1
     splits = choose_splits(cv, codes, design, classify=True)
@@ -643,12 +839,19 @@ def with_class_score(
         return replace(fitted, folds=NO_SCORE.format(why))
     folds = learn_folds(bank, codes, design, splits, fit, report)
     try:
-        found = score_classes(folds, codes, k, design)
+        found = score_classes(folds, codes, k, design, measure)
     except MemoryRefusedError as error:
         return replace(fitted, folds=NO_SCORE.format(error))
     assert fitted.gaussians is not None
     gaussians = replace(fitted.gaussians, temperature=found.temperature)
-    return replace(fitted, folds=found, gaussians=gaussians)
+    return replace(fitted, folds=_defined(found, measure), gaussians=gaussians)
+
+
+def _defined(found: FoldScore, measure: Measure | None) -> FoldScore | str:
+    """The score, or why there is none."""
+    if measure is None or not np.isnan(found.score):
+        return found
+    return NO_SCORE.format(f"{measure.scoring!r} is undefined on every fold")
 
 
 def with_output_score(
@@ -659,11 +862,13 @@ def with_output_score(
     cv: Any,
     fit: Fit,
     report: Callable[[int, int], object],
+    measure: Measure | None = None,
 ) -> Fitted:
-    """The fit with its R^2 on folds, for outputs (n, t)."""
+    """The fit with its R^2, or another measure, on folds, for outputs (n, t)."""
     splits = choose_splits(cv, outputs, design, classify=False)
     folds = learn_folds(bank, outputs, design, splits, fit, report)
     try:
-        return replace(fitted, folds=score_outputs(folds, outputs, design))
+        found = score_outputs(folds, outputs, design, measure)
+        return replace(fitted, folds=_defined(found, measure))
     except MemoryRefusedError as error:
         return replace(fitted, folds=NO_SCORE.format(error))

@@ -61,6 +61,7 @@ NEEDED = {
     "scatter": "total",
     "formulation": "exact",
     "missing": "error",
+    "scoring": None,
 }
 #: Solvers that need n x n kernels.
 CONES = ("qcqp", "sdp")

@@ -32,6 +32,7 @@ from kernelweave.kernels.moments import ChunkRecipe, Moments
 from kernelweave.models.shared.learner import (
     Choice,
     Fitted,
+    Judgement,
     KernelRows,
     LearnerOptions,
     Trained,
@@ -84,8 +85,9 @@ def judge_moments(
     folds: Array | None,
     weights: np.ndarray,
     alpha: float | None,
+    start: float = 1.0,
     per_target: bool = False,
-) -> tuple[float | np.ndarray, np.ndarray, None]:
+) -> Judgement:
     """Alpha, by default the best, with the errors of the targets from moments.
 
     The errors are those of cross-validation with the moments of each fold ``folds``
@@ -97,7 +99,7 @@ def judge_moments(
     else:
         path = CvPath(problem, folds, weights)
     used = best_alpha(path, per_target) if alpha is None else alpha
-    return used, path.errors(np.atleast_2d(used))[0], None
+    return Judgement(used, path.errors(np.atleast_2d(used))[0])
 
 
 def class_coding(counts: np.ndarray) -> tuple[np.ndarray, float]:

@@ -1,0 +1,243 @@
+"""Alpha and norm chosen by a measure of scikit-learn on rows left out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.metrics import (
+    average_precision_score,
+    balanced_accuracy_score,
+    make_scorer,
+    roc_auc_score,
+)
+from sklearn.model_selection import (
+    KFold,
+    LeaveOneOut,
+    StratifiedKFold,
+    cross_val_score,
+)
+
+from kernelweave import KernelFDA, MultipleKernelFDA, MultipleKernelRidge
+from kernelweave.kernels import RBF, Linear
+
+#: Kernels with given parameters: the same on all rows and on those of a fold.
+VIEWS = [("a", [RBF(gamma=0.3), Linear()], [0, 1]), ("b", RBF(gamma=0.1), [2, 3, 4, 5])]
+N = 40
+
+
+@pytest.fixture
+def data(rng):
+    codes = rng.permutation(np.arange(N) % 4 == 0).astype(int)
+    X = rng.normal(size=(N, 6))
+    X[:, 0] += 1.5 * codes
+    return X, codes
+
+
+def combined_kernel(model, X):
+    """``sum_i w_i G_i`` of the training rows, centred, (n, n)."""
+    columns = {"a": X[:, :2], "b": X[:, 2:]}
+    kernels = [RBF(gamma=0.3), Linear(), RBF(gamma=0.1)]
+    center = np.eye(len(X)) - 1.0 / len(X)
+    total = np.zeros((len(X), len(X)))
+    for kernel, view, weight in zip(kernels, "aab", model.kernel_weights_, strict=True):
+        rows = columns[view]
+        square = np.sum((rows[:, None] - rows[None]) ** 2, axis=2)
+        linear = isinstance(kernel, Linear)
+        gram = rows @ rows.T if linear else np.exp(-kernel.gamma * square)
+        gram = center @ gram @ center
+        total += weight * len(X) / np.trace(gram) * gram
+    return total
+
+
+def ridge_without_each_row(gram, alpha, y):
+    """Predictions for each row by a ridge regression with intercept on the others."""
+    found = np.empty(len(y))
+    for i in range(len(y)):
+        rest = np.delete(np.arange(len(y)), i)
+        system = np.ones((len(y), len(y)))
+        system[:-1, :-1] = gram[np.ix_(rest, rest)] + alpha * np.eye(len(rest))
+        system[-1, -1] = 0.0
+        coef = np.linalg.solve(system, np.append(y[rest], 0.0))
+        found[i] = gram[i, rest] @ coef[:-1] + coef[-1]
+    return found
+
+
+def classes_without_each_row(gram, alpha, y):
+    """Log odds of each row by a discriminant on the others, with the same priors."""
+    found, priors = np.empty(len(y)), np.bincount(y) / len(y)
+    for i in range(len(y)):
+        rest = np.delete(np.arange(len(y)), i)
+        part = gram[np.ix_(rest, rest)]
+        trace = np.trace(part) - np.sum(part) / len(rest)  # once centred
+        scaled = alpha * len(rest) / trace  # alpha is relative to it
+        model = KernelFDA("precomputed", alpha=scaled, cv=None, priors=priors)
+        model.fit(part, y[rest])
+        found[i] = model.decision_function(gram[i : i + 1, rest])[0]
+    return found
+
+
+def test_a_regression_is_chosen_as_by_refits(data):
+    X, _ = data
+    y = X[:, 0] + 0.5 * X[:, 2] + 20.0 * (np.arange(N) % 20 == 0)  # two outliers
+    measure = "neg_mean_absolute_error"
+    model = MultipleKernelRidge(VIEWS, scoring=measure, cv=None).fit(X, y)
+    found = {}
+    for norm in (1, 4 / 3, 2, np.inf):
+        learned = MultipleKernelRidge(VIEWS, norm=norm, cv=None).fit(X, y)
+        gram = combined_kernel(learned, X)
+        for alpha in np.append(np.logspace(-6, 3, 46)[::3], learned.alpha_):
+            level = alpha if alpha == learned.alpha_ else alpha * np.trace(gram) / N
+            held_out = ridge_without_each_row(gram, level, y)
+            found[norm, level] = -np.mean(np.abs(y - held_out))
+    norm, alpha = max(found, key=found.get)
+    assert model.norm_ == norm
+    assert model.alpha_ == pytest.approx(alpha, rel=1e-3)
+    by_error = MultipleKernelRidge(VIEWS, cv=None).fit(X, y)
+    assert found[norm, alpha] > 1.05 * found[by_error.norm_, by_error.alpha_]
+
+
+def test_the_norm_of_a_discriminant_is_chosen_as_by_refits(data):
+    X, y = data
+    given = {"alpha": "learn", "cv": None}
+    model = MultipleKernelFDA(VIEWS, scoring="roc_auc", **given).fit(X, y)
+    found = {}
+    for norm in model.candidates_:
+        alone = MultipleKernelFDA(VIEWS, norm=norm, **given).fit(X, y)
+        odds = classes_without_each_row(combined_kernel(alone, X), alone.alpha_, y)
+        found[norm] = roc_auc_score(y, odds)
+    own = [candidate["score"] for candidate in model.candidates_.values()]
+    np.testing.assert_allclose(own, list(found.values()), atol=0.04)
+    assert found[model.norm_] >= max(found.values()) - 0.02
+    assert max(found.values()) - min(found.values()) > 0.03
+
+
+def test_the_score_of_classes_is_that_of_refits(data):
+    (X, y), measure = data, "neg_log_loss"
+    model = MultipleKernelFDA(VIEWS, norm=2, tol=1e-4, scoring=measure, cv=3)
+    folds = StratifiedKFold(3, shuffle=True, random_state=0)
+    alone = MultipleKernelFDA(VIEWS, norm=2, tol=1e-4, scoring=measure, cv=None)
+    scores = cross_val_score(alone, X, y, cv=folds, scoring=measure)
+    model.fit(X, y)
+    assert model.cv_score_ == pytest.approx(np.mean(scores), abs=1e-8)
+    error = np.std(scores, ddof=1) / np.sqrt(3)
+    assert model.cv_standard_error_ == pytest.approx(error, abs=1e-8)
+
+
+def test_the_score_of_outputs_is_that_of_refits(data, rng):
+    X, _ = data
+    y = 100 * X[:, :2] + rng.normal(size=(N, 2))
+    measure = "neg_median_absolute_error"
+    model = MultipleKernelRidge(VIEWS, norm=2, tol=1e-4, scoring=measure, cv=3)
+    alone = MultipleKernelRidge(VIEWS, norm=2, tol=1e-4, scoring=measure, cv=None)
+    folds = KFold(3, shuffle=True, random_state=0)
+    scores = cross_val_score(alone, X, y, cv=folds, scoring=measure)
+    assert model.fit(X, y).cv_score_ == pytest.approx(np.mean(scores), rel=1e-6)
+    assert model.alpha_.shape == (2,)
+
+
+def test_on_noise_the_choice_is_optimistic_and_the_score_is_not(rng):
+    views = [(f"v{i}", RBF(gamma=0.2), [i, i + 1]) for i in range(8)]
+    chosen, honest = [], []
+    for _ in range(4):
+        X, y = rng.normal(size=(30, 9)), np.arange(30) % 2
+        model = MultipleKernelFDA(views, norm=1, scoring="accuracy", cv=2).fit(X, y)
+        chosen.append(model.candidates_[1.0]["score"])
+        honest.append(model.cv_score_)
+    assert np.mean(chosen) > 0.55
+    assert abs(np.mean(honest) - 0.5) < 0.15
+    assert np.mean(chosen) > np.mean(honest) + 0.05
+
+
+def test_rare_classes_are_found_if_balanced_accuracy_chooses():
+    views, gains = [("all", RBF(gamma=0.5), slice(0, 4))], []
+    rare, new = np.arange(100) % 10 == 0, np.arange(1000) % 10 == 0
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(100, 4)) + 2.0 * rare[:, None]
+        Z = rng.normal(size=(1000, 4)) + 2.0 * new[:, None]
+        models = [
+            KernelFDA(views, scoring=scoring, cv=None).fit(X, rare)
+            for scoring in (None, "balanced_accuracy")
+        ]
+        scores = [balanced_accuracy_score(new, model.predict(Z)) for model in models]
+        gains.append(scores[1] - scores[0])
+    assert models[1].alpha_ > 100 * models[0].alpha_
+    assert np.mean(gains) > 0.03  # 0.050
+
+
+def test_weights_count_like_repeated_rows_of_a_group(data, rng):
+    (X, y), counts = data, rng.integers(1, 4, N)
+    model = KernelFDA(VIEWS, scoring="neg_log_loss", cv=None)
+    weighted = model.fit(X, y, sample_weight=counts).alpha_
+    rows = np.repeat(np.arange(N), counts)
+    repeated = model.fit(X[rows], y[rows], groups=rows).alpha_
+    assert weighted == pytest.approx(repeated, rel=1e-2)
+
+
+def test_equal_scores_are_decided_by_the_squared_error(data):
+    X, y = data
+    tied = make_scorer(lambda truth, predicted: 1.0)
+    model = MultipleKernelFDA(VIEWS, scoring=tied, cv=None).fit(X, y)
+    plain = MultipleKernelFDA(VIEWS, cv=None).fit(X, y)
+    assert (model.norm_, model.alpha_) == (plain.norm_, plain.alpha_)
+
+
+def test_a_scorer_of_ones_own_names_the_positive_class(data):
+    X, y = data
+    labels = np.where(y == 1, "ill", "well")
+    model = KernelFDA(VIEWS, scoring="average_precision", cv=None)
+    with pytest.raises(ValueError, match=r"'average_precision' fails .* pos_label"):
+        model.fit(X, labels)
+    expected = model.fit(X, y).alpha_
+    own = make_scorer(
+        average_precision_score, response_method="decision_function", pos_label="ill"
+    )
+    assert model.set_params(scoring=own).fit(X, labels).alpha_ == expected
+
+
+def test_small_classes(data):
+    X, y = data
+    y = np.where(np.arange(N) == 3, 2, y)  # nothing is known of it without this row
+    model = KernelFDA(VIEWS, scoring="neg_log_loss", cv=2).fit(X, y)
+    assert model.alpha_ == pytest.approx(
+        KernelFDA(VIEWS, scoring="neg_log_loss", cv=None)
+        .fit(np.delete(X, 3, axis=0), np.delete(y, 3))
+        .alpha_,
+        rel=5,
+    )
+    assert model.cv_score_ < 0
+
+
+def test_a_measure_that_is_undefined_on_every_fold_leaves_a_remark(data):
+    X, y = data
+    model = KernelFDA(VIEWS, alpha=1.0, scoring="roc_auc", cv=LeaveOneOut())
+    model.fit(X[:16], y[:16])
+    assert not hasattr(model, "cv_score_")
+    assert any("undefined on every fold" in r for r in model.kernel_map_.remarks)
+
+
+REFUSED = [
+    (KernelFDA, "balanced", "'scoring' parameter of KernelFDA must be None, a name"),
+    (MultipleKernelFDA, "r2", "predicts classes; use, for example, 'balanced_acc"),
+    (MultipleKernelRidge, "neg_log_loss", "predicts numbers; use, for example, 'r2'"),
+    (KernelFDA, "f1_samples", "'f1_samples' fails on predictions for rows left out"),
+]
+
+
+@pytest.mark.parametrize(("kind", "scoring", "message"), REFUSED)
+def test_what_cannot_be_measured_is_refused(data, kind, scoring, message):
+    with pytest.raises(ValueError, match=message):
+        kind(VIEWS, scoring=scoring, cv=None).fit(*data)
+
+
+def test_weights_are_refused_by_measures_without_them(data):
+    X, _ = data
+    model = MultipleKernelRidge(VIEWS, scoring="neg_max_error", cv=None)
+    with pytest.raises(ValueError, match="takes no weights of rows"):
+        model.fit(X, X[:, 0], sample_weight=np.arange(N) + 1.0)
+
+
+def test_moments_are_refused(data):
+    model = MultipleKernelFDA(VIEWS, scoring="accuracy", features="nystroem")
+    with pytest.raises(ValueError, match="exist for scoring=None only"):
+        model.fit(*data)
