@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelweave._array import Array, from_numpy, namespace
+from kernelweave._array import Array, at_home, detached, from_numpy, namespace
 from kernelweave.fits.gaussians import ClassGaussians
 from kernelweave.fits.predictive import Expert, PredictivePath, choose_noise
 from kernelweave.kernels.spec import warn_twins
@@ -19,6 +19,7 @@ from kernelweave.models.shared.inputs import (
     RowMap,
     check_parameters,
     number,
+    on_device,
     one_of,
     positive,
     read_classes,
@@ -88,6 +89,10 @@ class MixtureKDA(KernelDiscriminant):
         Maximum number of iterations; None leaves it to the solver.
     psd : {"error", "clip", "trust"}, default="error"
         What to do with a kernel that is not positive semidefinite.
+    device : str, default=None
+        Where kernels are computed if X is in host memory: "cuda" sends rows to a GPU by
+        way of torch (CuPy if torch is not installed), "cupy" by way of CuPy. Results
+        come back to where X is.
     verbose : int, default=0
         Print progress: 1 for iterations, 2 for kernels too.
 
@@ -177,6 +182,7 @@ class MixtureKDA(KernelDiscriminant):
         tol: float = 1e-6,
         max_iter: int | None = None,
         psd: str = "error",
+        device: str | None = None,
         verbose: int = 0,
     ) -> None:
         self.views = views
@@ -191,6 +197,7 @@ class MixtureKDA(KernelDiscriminant):
         self.tol = tol
         self.max_iter = max_iter
         self.psd = psd
+        self.device = device
         self.verbose = verbose
 
     @fit_method
@@ -221,13 +228,15 @@ class MixtureKDA(KernelDiscriminant):
         classes, codes = read_classes(X, y, type(self).__name__)
         progress = Progress(self, X, y)
         warn_twins(views, positions)
+        home = detached((data.blocks[0] if views else data.blocks)[:0, ...])
+        data = on_device(self, data)
         maps = ViewMaps(views, data, names, self.psd)  # type: ignore[arg-type]
         mixture = self._learn_mixture(maps, codes, classes, progress)
         projector = MixtureProjector(
             maps, mixture, self.missing == "zero", self._localise
         )
         share = projector.shares(data, self.projection == "posterior", own=True)
-        row_map = RowMap(maps, maps.like, views, positions)
+        row_map = RowMap(maps, home, views, positions)
         self._set_weights(row_map, np.mean(mixture.weights, axis=1), classes)
         self._projector = projector
         self._publish(mixture, share, codes)
@@ -291,7 +300,7 @@ class MixtureKDA(KernelDiscriminant):
         data = self._observed_rows(X, method)
         if self.missing == "available":
             check_some_view(data.observed, "new")
-        return data
+        return on_device(self, data)
 
     @property
     def _n_features_out(self) -> int:
@@ -299,11 +308,13 @@ class MixtureKDA(KernelDiscriminant):
 
     def _predict_target(self, X: Any, method: str) -> Array:
         data = self._rows(X, method)
-        return self._projector.project(data, self.projection == "posterior")
+        found = self._projector.project(data, self.projection == "posterior")
+        return at_home(found, self._like)
 
     def _project_each(self, X: Any, method: str) -> Array:
         data = self._rows(X, method)
-        return self._projector.project_each(data, self.projection == "posterior")
+        found = self._projector.project_each(data, self.projection == "posterior")
+        return at_home(found, self._like)
 
     def kernel(self, X: Any, Z: Any = None) -> Array:
         """The learned kernel ``z(x)' z(z)``, linear in the projections.

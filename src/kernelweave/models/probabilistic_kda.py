@@ -6,7 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from kernelweave._array import Array, from_numpy, is_array, namespace, to_numpy
+from kernelweave._array import (
+    Array,
+    at_home,
+    from_numpy,
+    is_array,
+    namespace,
+    to_numpy,
+)
 from kernelweave._memory import numbered
 from kernelweave.fits.gaussians import ClassGaussians
 from kernelweave.fits.predictive import Expert, PredictivePath, choose_noise
@@ -59,6 +66,10 @@ class ProbabilisticKDA(KernelDiscriminant):
         available kernels, or with zeros. Either way the variance of the row grows
         by the prior variance of the kernels it lacks. See
         :doc:`/user_guide/missing_views`.
+    device : str, default=None
+        Where kernels are computed if X is in host memory: "cuda" sends rows to a GPU by
+        way of torch (CuPy if torch is not installed), "cupy" by way of CuPy. Results
+        come back to where X is.
     verbose : int, default=0
         Print progress.
 
@@ -127,6 +138,7 @@ class ProbabilisticKDA(KernelDiscriminant):
         amplitude: str = "profile",
         psd: str = "error",
         missing: str = "error",
+        device: str | None = None,
         verbose: int = 0,
     ) -> None:
         self.views = views
@@ -134,6 +146,7 @@ class ProbabilisticKDA(KernelDiscriminant):
         self.amplitude = amplitude
         self.psd = psd
         self.missing = missing
+        self.device = device
         self.verbose = verbose
 
     @fit_method
@@ -233,7 +246,9 @@ class ProbabilisticKDA(KernelDiscriminant):
             with numbered(part.start):
                 cross, norms = self.kernel_map_.cross_and_lengths(piece, weights, own)
             means.append(cross @ self.dual_coef_)
-            variance = self._path.variance_factor(cross, norms, noise)
+            found, values = self._path.variance_factor, self._path.eigenvalues
+            given = at_home(cross, values), at_home(norms, values)
+            variance = at_home(found(*given, noise), cross)
             unknown = _unknown(
                 self.kernel_map_, getattr(piece, "observed", None), weights
             )

@@ -71,8 +71,19 @@ def all_or_nothing(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def fit_method(method: Callable[..., Any]) -> Callable[..., Any]:
-    """A ``fit`` with scikit-learn's callbacks that leaves no trace if it fails."""
-    return all_or_nothing(with_callbacks(method))
+    """A ``fit`` with scikit-learn's callbacks that leaves no trace if it fails.
+
+    Fitted attributes are arrays of the library of X, wherever they were computed.
+    """
+
+    @functools.wraps(method)
+    def fit(self: Any, *args: Any, **kwargs: Any) -> Any:
+        fitted = method(self, *args, **kwargs)
+        if self.device is not None:
+            self._bring_home()
+        return fitted
+
+    return all_or_nothing(with_callbacks(fit))
 
 
 class KernelTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
@@ -158,6 +169,7 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
     psd: str
     missing: str = "error"
     features: str = "auto"
+    device: str | None
     verbose: int
     _multi_output: bool = False  # whether y may have several columns
     kernel_map_: Any
@@ -174,7 +186,8 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
         tags.input_tags.pairwise = precomputed
         tags.input_tags.three_d_array = precomputed
         tags.input_tags.allow_nan = self.missing != "error"
-        tags.input_tags.sparse = self.features != "auto" and not precomputed
+        explicit = self.features not in ("auto", "on_the_fly")
+        tags.input_tags.sparse = explicit and not precomputed
         tags.target_tags.required = True
         tags.target_tags.multi_output = self._multi_output
         tags.array_api_support = True
@@ -189,6 +202,14 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
         results = [n for n in vars(self) if n.endswith("_") and n not in columns]
         for name in (*results, "_portions"):
             self.__dict__.pop(name, None)
+
+    def _bring_home(self) -> None:
+        """Move fitted attributes from the device of the kernels to that of X."""
+        for name, value in list(vars(self).items()):
+            mine = name.endswith("_") and is_array(value)
+            if mine and not same_home(value, self._like):
+                xp, home = namespace(self._like), device(self._like)
+                setattr(self, name, xp.asarray(to_numpy(value), device=home))
 
     def _set_columns(self, rows: RowMap) -> None:
         self._views, self._positions = rows.views, rows.positions
