@@ -118,6 +118,7 @@ def test_lower_inverse(n, dtype, overwrite, rng, xp_backend):
 def test_large_matrices_are_factored_in_place(n, dtype, rng, xp_backend, monkeypatch):
     """Blocks of 3: every number of blocks, with and without a remainder."""
     monkeypatch.setattr(_array, "BLOCK", 3)
+    monkeypatch.setattr(_array, "INVERSE_COLUMNS", 2)
     A, b, rtol = positive_definite(rng, n), rng.normal(size=(n, 4)), tolerance(dtype)
     given = xp_backend.asarray(A + np.triu(np.full((n, n), 9.0), 1), dtype)
     if xp_backend.name != "torch":  # only torch and CuPy would need a second matrix

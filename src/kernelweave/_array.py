@@ -147,10 +147,13 @@ def has_views(x: Array) -> bool:
 
 #: Rows and columns of the blocks in which GPU libraries factor a matrix in place.
 BLOCK = 4096
+#: Columns of an inverse that are in memory together.
+INVERSE_COLUMNS = 512
 
 
-def _spans(n: int) -> list[slice]:
-    return [slice(start, min(start + BLOCK, n)) for start in range(0, n, BLOCK)]
+def _spans(n: int, size: int | None = None) -> list[slice]:
+    size = size or BLOCK
+    return [slice(start, min(start + size, n)) for start in range(0, n, size)]
 
 
 def _in_blocks(a: Array) -> bool:
@@ -315,7 +318,7 @@ def inverse_diagonal(factor: Array) -> Array:
         inverse, info = trtri(factor, lower=1, overwrite_c=1)
         if info != 0:
             raise FactorizationError(f"zero pivot at {info}")
-        for own in _spans(n):
+        for own in _spans(n, INVERSE_COLUMNS):
             corner = np.tril(inverse[own, own])
             below = inverse[own.stop :, own]
             found.append(
@@ -323,7 +326,7 @@ def inverse_diagonal(factor: Array) -> Array:
                 + np.einsum("ij,ij->j", below, below)
             )
         return np.concatenate(found)
-    for own in _spans(n):
+    for own in _spans(n, INVERSE_COLUMNS):
         shape, home = (n - own.start, own.stop - own.start), device(factor)
         columns = xp.eye(*shape, dtype=factor.dtype, device=home)
         columns = solve_triangular(factor[own.start :, own.start :], columns)

@@ -242,7 +242,8 @@ class PrecomputedSource:
         xp = namespace(stack)
         # Kernels are the last axis of the input: in blocks of rows, it is read once.
         row_size = self.n_samples * len(self.names)
-        for rows in row_chunks(self.n_samples, row_size, CACHE_ENTRIES):
+        entries = block_entries(stack, CACHE_ENTRIES)
+        for rows in row_chunks(self.n_samples, row_size, entries):
             stack[:, rows, :] = xp.permute_dims(self.stack[rows, :, :], (2, 0, 1))
         self.stack = None  # a fitted model no longer needs the training kernels
         for i, name in enumerate(self.names):
@@ -773,7 +774,8 @@ class KernelMap:
         """The rows, one chunk at a time, in the form in which they were given."""
         blocks = rows if isinstance(rows, list) else [rows]
         row_size = self.source.n_samples * self._held()
-        for part in row_chunks(blocks[0].shape[0], row_size, self.chunk_entries):
+        entries = self.chunk_entries or block_entries(self.source.like)
+        for part in row_chunks(blocks[0].shape[0], row_size, entries):
             piece = [block[part, ...] for block in blocks]
             yield part, piece if isinstance(rows, list) else piece[0]
 
