@@ -79,7 +79,10 @@ def test_kernels_made_on_the_fly_give_the_same_model(name, table, monkeypatch):
         assert found.features_.why.endswith("were to be made on the fly")
 
 
-def test_row_weights_groups_and_folds(table):
+@pytest.mark.parametrize("device", [None, "cpu"])
+def test_row_weights_groups_and_folds(device, table):
+    if device is not None:
+        pytest.importorskip("torch")
     X, y = table
     rng = np.random.default_rng(2)
     weights, groups = rng.uniform(0.5, 2.0, size=N), np.arange(N) // 2
@@ -87,8 +90,8 @@ def test_row_weights_groups_and_folds(table):
     model = MultipleKernelFDA(VIEWS, norm=2, alpha=0.1, cv=3)
     given = {"sample_weight": weights, "groups": groups}
     wanted = clone(model).fit(X, y, **given)
-    found = clone(model).set_params(features="on_the_fly").fit(X, y, **given)
-    same_model(found, wanted, X)
+    found = clone(model).set_params(features="on_the_fly", device=device)
+    same_model(found.fit(X, y, **given), wanted, X)
     assert found.cv_standard_error_ == pytest.approx(wanted.cv_standard_error_)
 
 

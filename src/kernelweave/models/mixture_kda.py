@@ -24,6 +24,7 @@ from kernelweave.models.shared.inputs import (
     positive,
     read_classes,
     read_views,
+    rows_at,
 )
 from kernelweave.views.missing import ObservedViews, check_some_view
 
@@ -300,7 +301,7 @@ class MixtureKDA(KernelDiscriminant):
         data = self._observed_rows(X, method)
         if self.missing == "available":
             check_some_view(data.observed, "new")
-        return on_device(self, data)
+        return rows_at(data, self.kernel_map_.like)
 
     @property
     def _n_features_out(self) -> int:

@@ -38,7 +38,7 @@ from kernelweave.kernels.base import Kernel, PairwiseRows
 
 #: Rows and columns of a tile, which should fit into the cache of a processor; on a GPU
 #: it should keep all of its units busy.
-TILE = {"host": 512, "gpu": 8192}
+TILE = {"host": 256, "gpu": 8192}
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,8 @@ from sklearn.utils.validation import (
 
 from kernelweave._array import (
     Array,
+    at_home,
     detached,
-    from_numpy,
     is_array,
     take,
     to_numpy,
@@ -540,13 +540,17 @@ def device_array(like: Array, device: str | None) -> Array:
 
 def on_device(model: Any, data: ObservedViews) -> ObservedViews:
     """The rows where ``model`` computes its kernels."""
-    if getattr(model, "device", None) is None:
-        return data
-    listed = isinstance(data.blocks, list)
-    blocks = data.blocks if listed else [data.blocks]
-    like = device_array(blocks[0][:0, ...], model.device)
-    moved = [from_numpy(to_numpy(block), like) for block in blocks]
-    return ObservedViews(moved if listed else moved[0], data.observed)
+    first = data.blocks[0] if isinstance(data.blocks, list) else data.blocks
+    return rows_at(data, device_array(first[:0, ...], model.device))
+
+
+def rows_at(data: ObservedViews, like: Array) -> ObservedViews:
+    """The rows in the library and on the device of ``like``."""
+    if isinstance(data.blocks, list):
+        blocks: Any = [at_home(block, like) for block in data.blocks]
+    else:
+        blocks = at_home(data.blocks, like)
+    return ObservedViews(blocks, data.observed)
 
 
 def map_rows(
@@ -595,7 +599,7 @@ def map_rows(
         signed = bool(getattr(model, "signed", False))
         options = model.psd, model.missing, signed
         kernel_map = CompletedKernelMap(source, *options, *given)
-    if getattr(model, "device", None) is not None:
+    if model.device is not None:
         kernel_map.home = like
     return RowMap(kernel_map, like, views, positions)
 
