@@ -169,7 +169,7 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
     psd: str
     missing: str = "error"
     features: str = "auto"
-    device: str | None
+    device: str | None = None
     verbose: int
     _multi_output: bool = False  # whether y may have several columns
     kernel_map_: Any
