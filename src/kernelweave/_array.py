@@ -63,8 +63,8 @@ def to_numpy(x: Array) -> np.ndarray:
 def from_numpy(x: np.ndarray, like: Array, dtype: Any = None) -> Array:
     """Move the NumPy array ``x`` to the namespace, device and dtype of ``like``."""
     xp = namespace(like)
-    if compat.is_torch_array(like) and not x.flags.writeable:
-        x = x.copy()  # torch would warn that it cannot protect the memory it shares
+    if compat.is_torch_array(like) and not np.asarray(x).flags.writeable:
+        x = np.array(x)  # torch would warn that it cannot protect memory it shares
     return xp.asarray(
         x, dtype=like.dtype if dtype is None else dtype, device=device(like)
     )
