@@ -1,7 +1,8 @@
-"""On one GPU: ``benchmarks/gpu.py [--out FILE] [--device cuda|cpu] [--scale S]``.
+"""On one GPU: ``benchmarks/gpu.py [GOAL] [--out FILE] [--device cuda|cpu] [--scale S]``
 
-Needs numpy, scipy, scikit-learn, array-api-compat and torch; CuPy is measured if it is
-installed. ``--device cpu --scale 0.05`` tries out the program without a GPU.
+With the name of a goal of :mod:`gpu_goals`, only that one, as JSON. Needs numpy, scipy,
+scikit-learn, array-api-compat and torch; CuPy is measured if it is installed.
+``--device cpu --scale 0.05`` tries out the program without a GPU.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 
 import numpy as np
 from gpu_backends import Backend, cupy_backend, torch_backend
+from gpu_goals import GOALS, run_goal
 from harness import RESULTS, Section, environment
 
 from kernelweave import Fisher, MultipleKernelFDA, Simplex, solve
@@ -68,7 +70,9 @@ def build_bank(backend: Backend, X: np.ndarray, dtype: str) -> DenseBank:
 def main() -> int:
     """Run all cases and write the results after each of them."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=RESULTS / "gpu.json")
+    parser.add_argument("goal", nargs="?", choices=list(GOALS))
+    parser.add_argument("--limit", type=float, default=540.0, help="seconds for a goal")
+    parser.add_argument("--out", type=Path, default=None)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--scale", type=float, default=1.0, help="multiplies every n")
     options = parser.parse_args()
@@ -76,6 +80,11 @@ def main() -> int:
     if backend is None:
         print("gpu: skipped, no CUDA device (try --device cpu --scale 0.05)")
         return 0
+    if options.goal is not None:
+        out = options.out or RESULTS / f"gpu-{options.goal}.json"
+        given = options.device, options.scale, options.limit, out
+        return run_goal(options.goal, backend, *given)
+    out = options.out or RESULTS / "gpu.json"
     section = Section(
         "On a GPU",
         f"p = {P} Gaussian kernels, k = {K} classes, synthetic data in {D} columns. "
@@ -108,7 +117,7 @@ def main() -> int:
         result["environment"]["machine"] = backend.machine
         versions |= where.versions
         result["environment"]["versions"] |= versions
-        options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     for row in section.rows:
         print(*row, sep=" | ")
     for line in (*section.checks, *section.remarks):

@@ -113,6 +113,33 @@ def test_lower_inverse(n, dtype, overwrite, rng, xp_backend):
     assert_allclose(inverse.T @ inverse, wanted, rtol=rtol, atol=rtol)
 
 
+@DTYPES
+@pytest.mark.parametrize("n", [3, 7, 20])
+def test_large_matrices_are_factored_in_place(n, dtype, rng, xp_backend, monkeypatch):
+    """Blocks of 3: every number of blocks, with and without a remainder."""
+    monkeypatch.setattr(_array, "BLOCK", 3)
+    monkeypatch.setattr(_array, "INVERSE_COLUMNS", 2)
+    A, b, rtol = positive_definite(rng, n), rng.normal(size=(n, 4)), tolerance(dtype)
+    given = xp_backend.asarray(A + np.triu(np.full((n, n), 9.0), 1), dtype)
+    if xp_backend.name != "torch":  # only torch and CuPy would need a second matrix
+        given = xp_backend.asarray(A.copy(), dtype)
+    factor = _array.cholesky(given, overwrite=True)
+    L = np.tril(to_numpy(factor))
+    assert_allclose(L @ L.T, A, rtol=rtol, atol=rtol)
+    if xp_backend.name == "torch" and n > 3:
+        assert factor is given
+    right = xp_backend.asarray(b, dtype)
+    wanted = np.linalg.solve(A, b)
+    found = _array.solve_factored(factor, right)
+    assert_allclose(to_numpy(found), wanted, rtol=rtol, atol=rtol)
+    assert_allclose(to_numpy(right), b, rtol=1e-6)
+    diagonal = _array.inverse_diagonal(factor)
+    assert_allclose(to_numpy(diagonal), np.diag(np.linalg.inv(A)), rtol=rtol)
+    A[n - 1, n - 1] = -1.0
+    with pytest.raises(FactorizationError):
+        _array.cholesky(xp_backend.asarray(A, dtype), overwrite=True)
+
+
 @SIZES
 @DTYPES
 def test_eigh(n, dtype, rng, xp_backend):

@@ -499,15 +499,15 @@ def test_memory_is_refused_before_it_is_taken(estimator, table, monkeypatch):
 
     views = [("left", [kernel, kernel], [0, 1, 2]), ("right", kernel, [3, 4, 5])]
     held = 2 if isinstance(estimator, MixtureKDA) else 3  # one view's kernels at a time
-    needed = (held + 4) * 40 * 40 * 8
-    monkeypatch.setattr(_memory, "_host_bytes", lambda: needed - 1)
+    needed, free = (held + 4) * 40 * 40 * 8, 40 * 40 * 8  # one matrix, for no kernel
+    monkeypatch.setattr(_memory, "_host_bytes", lambda: free)
     model = with_views(estimator, views)
-    if takes("features")(model):  # "auto" would switch to features
+    if takes("n_features")(model):  # "auto" would switch to features
         model.set_params(features="exact")
     with pytest.raises(MemoryRefusedError) as caught:
         model.fit(X, y)
     message = str(caught.value)
-    assert f"{needed:,} bytes" in message and f"{needed - 1:,} bytes" in message
+    assert f"{needed:,} bytes" in message and f"{free:,} bytes" in message
     assert f"{held} kernels over 40 rows" in message
     assert "fewer kernels or rows" in message and "float32" in message
     assert not computed

@@ -65,6 +65,8 @@ def from_numpy(x: np.ndarray, like: Array, dtype: Any = None) -> Array:
     if type(like) is np.ndarray:
         return np.asarray(x, dtype=like.dtype if dtype is None else dtype)
     xp = namespace(like)
+    if compat.is_torch_array(like) and not np.asarray(x).flags.writeable:
+        x = np.array(x)  # torch would warn that it cannot protect memory it shares
     return xp.asarray(
         x, dtype=like.dtype if dtype is None else dtype, device=device(like)
     )
@@ -140,12 +142,36 @@ def add_scaled(out: Array, x: Array, factor: float) -> Array:
     return out
 
 
+def has_views(x: Array) -> bool:
+    """Whether a slice of ``x`` shares its memory, which the standard leaves open."""
+    return is_numpy(x) or compat.is_torch_array(x) or compat.is_cupy_array(x)
+
+
+#: Rows and columns of the blocks in which GPU libraries factor a matrix in place.
+BLOCK = 4096
+#: Columns of an inverse that are in memory together.
+INVERSE_COLUMNS = 512
+
+
+def _spans(n: int, size: int | None = None) -> list[slice]:
+    size = size or BLOCK
+    return [slice(start, min(start + size, n)) for start in range(0, n, size)]
+
+
+def _in_blocks(a: Array) -> bool:
+    """Whether ``a`` is factored in blocks; LAPACK needs no copy of a NumPy array."""
+    return a.shape[0] > BLOCK and has_views(a) and not is_numpy(a)
+
+
 def cholesky(a: Array, *, overwrite: bool = False) -> Array:
     """Lower Cholesky factor of ``a`` (n, n), or :class:`FactorizationError`.
 
-    ``overwrite`` lets LAPACK reuse the memory of ``a``; the strict upper triangle of
-    the result is then undefined, so use it through :func:`solve_triangular` only.
+    ``overwrite`` allows the memory of ``a`` to be reused, so that no second matrix is
+    needed; the strict upper triangle of the result is then undefined, so use it through
+    :func:`solve_triangular` only.
     """
+    if overwrite and _in_blocks(a):
+        return _cholesky_in_place(a)
     if is_numpy(a):
         # LAPACK itself, as in solve_triangular: what SciPy checks on the way takes
         # longer than a small factorisation, and solvers need hundreds of them.
@@ -171,6 +197,37 @@ def cholesky(a: Array, *, overwrite: bool = False) -> Array:
     if not bool(namespace(a).isfinite(factor[-1, -1])):  # CuPy returns NaN instead
         raise FactorizationError("the matrix is not positive definite")
     return factor
+
+
+def _cholesky_in_place(a: Array) -> Array:
+    """Overwrite the lower triangle of ``a`` by its factor, some columns at a time.
+
+    With the factor of all columns to the left in place, those of a block J are::
+
+        A_JJ - L_J L_J' = L_JJ L_JJ',    L_IJ = (A_IJ - L_I L_J') L_JJ^-T    below it
+
+    so that nearly all of the work is one product per block.
+    """
+    n = a.shape[0]
+    for own in _spans(n):
+        below = slice(own.stop, n)
+        if own.start:
+            left = slice(0, own.start)
+            _subtract_product(a[own.start :, own], a[own.start :, left], a[own, left])
+        corner = cholesky(a[own, own])
+        a[own, own] = corner
+        if own.stop < n:
+            a[below, own] = solve_triangular(corner, a[below, own].T).T
+    return a
+
+
+def _subtract_product(out: Array, left: Array, right: Array) -> None:
+    """``out -= left @ right.T`` in place for views of one matrix."""
+    if compat.is_torch_array(out):
+        out.addmm_(left, right.T, alpha=-1.0)
+        return
+    for part in _spans(left.shape[1]):  # CuPy copies the factors of a product
+        out -= left[:, part] @ right[:, part].T
 
 
 def robust_cholesky(
@@ -228,6 +285,8 @@ def solve_triangular(factor: Array, b: Array, *, transpose: bool = False) -> Arr
         if zero:
             raise linalg.LinAlgError(f"entry {zero} of the factor's diagonal is 0")
         return found
+    if _in_blocks(factor):
+        return _solve_in_blocks(factor, b, transpose)
     if compat.is_torch_array(factor):
         import torch
 
@@ -239,6 +298,49 @@ def solve_triangular(factor: Array, b: Array, *, transpose: bool = False) -> Arr
         return cupy_solve(factor, b, lower=True, trans=1 if transpose else 0)
     xp = namespace(factor, b)
     return xp.linalg.solve(factor.T if transpose else factor, b)
+
+
+def _solve_in_blocks(factor: Array, b: Array, transpose: bool) -> Array:
+    """:func:`solve_triangular` without a copy of the factor."""
+    n, x = factor.shape[0], namespace(b).asarray(b, copy=True)
+    for own in reversed(_spans(n)) if transpose else _spans(n):
+        known = slice(own.stop, n) if transpose else slice(0, own.start)
+        if known.start < known.stop:
+            block = factor[known, own].T if transpose else factor[own, known]
+            x[own, ...] -= block @ x[known, ...]
+        x[own, ...] = solve_triangular(
+            factor[own, own], x[own, ...], transpose=transpose
+        )
+    return x
+
+
+def inverse_diagonal(factor: Array) -> Array:
+    """The diagonal (n,) of ``(L L')^-1``, the sums of squares of the columns of L^-1.
+
+    ``factor`` is from ``cholesky(overwrite=True)`` and may be overwritten: beyond it,
+    the memory is that of a few of its columns.
+    """
+    xp, n = namespace(factor), factor.shape[0]
+    found = []
+    if is_numpy(factor):
+        trtri = linalg.get_lapack_funcs("trtri", (factor,))
+        inverse, info = trtri(factor, lower=1, overwrite_c=1)
+        if info != 0:
+            raise FactorizationError(f"zero pivot at {info}")
+        for own in _spans(n, INVERSE_COLUMNS):
+            corner = np.tril(inverse[own, own])
+            below = inverse[own.stop :, own]
+            found.append(
+                np.einsum("ij,ij->j", corner, corner)
+                + np.einsum("ij,ij->j", below, below)
+            )
+        return np.concatenate(found)
+    for own in _spans(n, INVERSE_COLUMNS):
+        shape, home = (n - own.start, own.stop - own.start), device(factor)
+        columns = xp.eye(*shape, dtype=factor.dtype, device=home)
+        columns = solve_triangular(factor[own.start :, own.start :], columns)
+        found.append(xp.sum(columns * columns, axis=0))
+    return xp.concat(found)
 
 
 def lower_inverse(factor: Array) -> Array:

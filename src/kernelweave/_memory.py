@@ -81,6 +81,18 @@ def _from_rlimit() -> int | None:
 CHUNK_ENTRIES = 2**20
 #: A block that stays in cache while several operations are applied to it.
 CACHE_ENTRIES = 2**16
+#: A block for a GPU, where every operation has a fixed price.
+GPU_ENTRIES = 2**26
+
+
+def is_on_gpu(x: Any) -> bool:
+    """Whether the array ``x`` is in the memory of a graphics card."""
+    return bool(compat.is_cupy_array(x) or (compat.is_torch_array(x) and x.is_cuda))
+
+
+def block_entries(like: Any, host: int = CHUNK_ENTRIES) -> int:
+    """Entries of a block of an array like this: ``host``, or many more on a GPU."""
+    return GPU_ENTRIES if is_on_gpu(like) else host
 
 
 def row_chunks(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pathlib
 import re
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -15,12 +16,15 @@ from kernelweave.criteria.alignment import Alignment
 from kernelweave.criteria.fisher import BlockFisher, Fisher, WithinFisher
 from kernelweave.criteria.margin import Margin, PlainSubspaceMargin, SubspaceMargin
 from kernelweave.fits.ridge import class_target
-from kernelweave.kernels import DenseBank, FeatureBank
+from kernelweave.kernels import DenseBank, FeatureBank, Linear
 from kernelweave.kernels.banks.dense import (
     KernelBank,
     combine_in_double,
     host_stack,
 )
+from kernelweave.kernels.banks.lazy import KernelGroup, KernelTiles, OnTheFlyBank
+from kernelweave.kernels.base import PairwiseRows
+from kernelweave.kernels.maps.kernel_map import center_tiles
 from kernelweave.protocols import Bank
 from kernelweave.solvers import certify, solve
 from kernelweave.solvers.local.loo import LeaveOneOut
@@ -53,7 +57,19 @@ def features(rng):
     return np.hstack([part * np.sqrt(N / np.sum(part**2)) for part in parts])
 
 
+def on_the_fly(Z):
+    """Linear kernels of the features, which are centred and scaled already."""
+    ends = np.cumsum([0, *WIDTHS])
+    groups = [
+        KernelGroup(PairwiseRows("dot", Z[:, a:b]), [(i, Linear())], f"view {i}")
+        for i, (a, b) in enumerate(pairwise(ends.tolist()))
+    ]
+    tiles = KernelTiles(groups, len(WIDTHS), Z.shape[0], Z)
+    return OnTheFlyBank(tiles, list(center_tiles(tiles, [0.0] * len(WIDTHS))))
+
+
 BANKS = {
+    "on the fly": on_the_fly,
     "dense": lambda Z: DenseBank(_stack(Z)),
     "features": lambda Z: FeatureBank(Z, WIDTHS),
     "lazy": LazyBank,
@@ -119,7 +135,7 @@ def test_banks_follow_the_protocol(kind, rng, xp_backend):
 
 
 @every_criterion
-@pytest.mark.parametrize("kind", ["features", "lazy"])
+@pytest.mark.parametrize("kind", ["features", "lazy", "on the fly"])
 def test_values_derivatives_and_certificates_agree(name, kind, rng):
     Z = features(rng)
     dense, other = CRITERIA[name](BANKS["dense"](Z)), CRITERIA[name](BANKS[kind](Z))

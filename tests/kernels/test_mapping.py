@@ -136,6 +136,6 @@ def test_memory_is_counted_in_the_dtype_of_the_data(rows, monkeypatch):
     for dtype, n_bytes in needed.items():
         monkeypatch.setattr(_memory, "_host_bytes", lambda n=n_bytes: n - 1)
         with pytest.raises(MemoryRefusedError, match=f"{n_bytes:,} bytes"):
-            KernelMap(feature_source(X.astype(dtype))).fit()
+            KernelMap(feature_source(X.astype(dtype)), storage="matrices").fit()
         monkeypatch.setattr(_memory, "_host_bytes", lambda n=n_bytes: n)
         KernelMap(feature_source(X.astype(dtype))).fit()

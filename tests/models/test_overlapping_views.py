@@ -141,7 +141,7 @@ def test_twins_have_the_weight_of_one_together(table):
 def test_twins_are_told_once_where_memory_is_short(table, monkeypatch):
     X, y = np.tile(table[0], (5, 1)), np.tile(table[1], 5)
     model = MultipleKernelFDA(TWINS, norm=1, n_features=8, cv=None)
-    monkeypatch.setattr(memory, "_host_bytes", lambda: (3 + 4) * 250 * 250 * 8 - 1)
+    monkeypatch.setattr(memory, "_host_bytes", lambda: 4 * 250 * 250 * 8 - 1)
     assert len(warned(model.fit, X, y)) == 1
     assert model.features_.representation == "moments"
 

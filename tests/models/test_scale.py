@@ -210,9 +210,9 @@ def test_rows_sent_to_a_device_come_back(table):
     pytest.importorskip("torch")
     X, y = table
     model = MultipleKernelFDA(
-        MIXED, n_features=8, alpha=0.1, norm=1, device="cpu", cv=None
+        MIXED, features="nystroem", n_features=8, alpha=0.1, norm=1, device="cpu"
     )
-    reference = clone(model).set_params(features="nystroem", device=None).fit(X, y)
+    reference = clone(model).set_params(device=None).fit(X, y)
     model.fit(X, y)
     assert isinstance(model.transform(X), np.ndarray)
     assert type(model.kernel_map_.like).__module__ == "torch"
@@ -376,6 +376,8 @@ def test_auto_falls_back_when_memory_is_short(table, monkeypatch):
     X, y = table
     model = MultipleKernelFDA(MIXED, norm=1, n_features=8, cv=None)
     monkeypatch.setattr(memory, "_host_bytes", lambda: (3 + 4) * 240 * 240 * 8 - 1)
+    assert clone(model).fit(X, y).features_.representation == "on the fly"
+    monkeypatch.setattr(memory, "_host_bytes", lambda: 4 * 240 * 240 * 8 - 1)
     found = clone(model).fit(X, y)
     assert found.features_.representation == "moments"
     assert "do not fit" in found.features_.why

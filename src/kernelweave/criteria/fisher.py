@@ -145,6 +145,8 @@ class Fisher(KernelCriterion):
         factor = self.factor(weights)
         coef = solve_factored(factor, self.target)
         products = self._apply(coef)
+        if coef.dtype == self.target64.dtype:
+            self._judged = coef, products  # a certificate would compute them again
         scores = to_numpy(inner_products(products, coef)).astype(np.float64)
         value = float(inner_products(self.target[None, ...], coef)[0])
         curvature = None

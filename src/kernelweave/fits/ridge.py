@@ -21,6 +21,7 @@ from kernelweave._array import (
     eigh,
     eps,
     from_numpy,
+    inverse_diagonal,
     inverse_squares,
     lower_inverse,
     namespace,
@@ -408,21 +409,17 @@ def fit_kernel(
     ``B_i / q_i``; :class:`RowDesign` has the formulas for
     weights and groups.
     """
-    xp, n = namespace(gram), int(gram.shape[0])
-    design = design or RowDesign(n)
+    design = design or RowDesign(int(gram.shape[0]))
     shift = 1.0
     design.add_null(gram, shift)
     factor = factor_regularized(gram, alpha)
     coef = solve_factored(factor, design.scale(target))
-    inverse = lower_inverse(factor)
     null = 1.0 / (design.total * (alpha + shift))
     if design.groups is None:
-        precision = (
-            xp.vecdot(inverse.T, inverse.T) - null * design.root(coef)[:, 0] ** 2
-        )
+        precision = inverse_diagonal(factor) - null * design.root(coef)[:, 0] ** 2
         residual = coef / precision[:, None]
     else:
-        residual = design.solve_left_out(coef, inverse.T, null=null)
+        residual = design.solve_left_out(coef, lower_inverse(factor).T, null=null)
     return KernelFit(design.scale(coef), design.unscale(residual))
 
 

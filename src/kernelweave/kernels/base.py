@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from functools import cache
 from numbers import Real
@@ -17,13 +18,15 @@ from kernelweave._array import (
     as_float,
     device,
     eps,
+    has_views,
     is_array,
     is_numpy,
     namespace,
+    take,
     to_numpy,
     zeros,
 )
-from kernelweave._memory import row_chunks
+from kernelweave._memory import block_entries, row_chunks
 from kernelweave.views.composition import Parameters
 
 MEDIAN_ROWS = 2000
@@ -233,7 +236,7 @@ def _dot(X: Array, Z: Array | None) -> Array:
         X = np.ascontiguousarray(X)  # lets NumPy compute one triangle and mirror it
         return X @ X.T
     K = X @ X.T
-    for rows in row_chunks(K.shape[0], K.shape[0]):
+    for rows in row_chunks(K.shape[0], K.shape[0], block_entries(K)):
         K[rows.stop :, rows] = K[rows, rows.stop :].T
         K[rows, rows] = (K[rows, rows] + K[rows, rows].T) / 2
     return K
@@ -253,20 +256,73 @@ def _sqeuclidean(X: Array, Z: Array | None) -> Array:
     if Z is not None:
         Z = Z - center
         norms_z = xp.sum(Z * Z, axis=1)  # (m,)
-    rounding = (8 + X.shape[1] ** 0.5) * eps(X)
-    D = _dot(X, Z)
-    for rows in row_chunks(*D.shape):
+    return _distances(_dot(X, Z), norms, norms_z, X.shape[1], Z is None)
+
+
+def _distances(
+    D: Array, norms: Array, norms_z: Array, n_columns: int, same: bool
+) -> Array:
+    """Turn products (n, m) of rows into squared distances, in place.
+
+    ``norms`` (n,) and ``norms_z`` (m,) are their squared lengths; ``same`` says that
+    the rows are compared with themselves.
+    """
+    xp, rounding = namespace(D), (8 + n_columns**0.5) * eps(D)
+    for rows in row_chunks(D.shape[0], D.shape[1], block_entries(D)):
         total = norms[rows, None] + norms_z[None, :]
         part = D[rows, :]
         part *= -2
         part += total
         total *= rounding
         part *= as_float(part > total, part.dtype)
-        D[rows, :] = part
-        if Z is None:
+        if not has_views(D):
+            D[rows, :] = part
+        if same:
             eye = xp.eye(rows.stop - rows.start, dtype=D.dtype, device=device(D))
             D[rows, rows] *= 1 - eye
     return D
+
+
+class PairwiseRows:
+    """:func:`base_matrix` between any of the same rows, one tile after another.
+
+    What depends on a single row is computed once.
+
+    Parameters
+    ----------
+    base : {"dot", "sqeuclidean", "l1", "chi2"}
+        As in :func:`base_matrix`.
+    X : array of shape (n, d)
+        Rows, floating.
+    """
+
+    def __init__(self, base: str, X: Array) -> None:
+        self.base, self.norms = base, None
+        if base == "chi2":
+            _check_nonnegative(X)  # here, where the number of a row is known
+        if base == "sqeuclidean":
+            X = X - _middle(X)
+            self.norms = namespace(X).sum(X * X, axis=1)
+        self.X = X
+
+    def restrict(self, rows: np.ndarray) -> PairwiseRows:
+        """Only the rows with these indices."""
+        part = copy.copy(self)
+        part.X = take(self.X, rows)
+        part.norms = None if self.norms is None else take(self.norms, rows)
+        return part
+
+    def tile(
+        self, rows: slice, columns: slice, other: PairwiseRows | None = None
+    ) -> Array:
+        """Some rows against some rows, of ``other`` if given: a new array (r, c)."""
+        same = other is None and rows == columns
+        other = self if other is None else other
+        X, Z = self.X[rows, :], None if same else other.X[columns, :]
+        if self.norms is None:
+            return base_matrix(self.base, X, Z)
+        norms = self.norms[rows], other.norms[columns]  # type: ignore[index]
+        return _distances(_dot(X, Z), *norms, X.shape[1], same)
 
 
 def _middle(X: Array) -> Array:

@@ -18,7 +18,7 @@ from kernelweave._array import (
     namespace,
     to_numpy,
 )
-from kernelweave._memory import CACHE_ENTRIES, row_chunks
+from kernelweave._memory import CACHE_ENTRIES, block_entries, row_chunks
 from kernelweave.exceptions import KernelWarning
 
 #: A kernel with an eigenvalue below minus this times its trace is indefinite. Kernels
@@ -190,7 +190,7 @@ def check_symmetric(K: Array, name: str, tol: float = ASYMMETRY) -> float:
     """
     xp = namespace(K)
     worst, where = 0.0, slice(0, 0)
-    for rows in row_chunks(K.shape[0], K.shape[1], CACHE_ENTRIES):
+    for rows in row_chunks(K.shape[0], K.shape[1], block_entries(K, CACHE_ENTRIES)):
         before = slice(0, rows.stop)  # each pair of entries is compared once
         difference = K[rows, before] - K[before, rows].T
         largest = largest_of(difference)

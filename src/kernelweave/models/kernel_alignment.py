@@ -6,7 +6,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from kernelweave._array import Array, as_float, from_numpy, to_numpy
+from kernelweave._array import Array, as_float, at_home, from_numpy, to_numpy
 from kernelweave.criteria.alignment import Alignment
 from kernelweave.fits.ridge import RowDesign
 from kernelweave.kernels.banks.spectral import feature_coefficients
@@ -83,6 +83,14 @@ class KernelAlignment(KernelTransformer, KernelModel):
         What to do with a row that lacks a view, all of whose entries there are NaN:
         refuse it, or fill its entries in that view's kernels with the mean over the
         available kernels, or with zeros. See :doc:`/user_guide/missing_views`.
+    features : {"auto", "on_the_fly"}, default="auto"
+        How kernels are held: "auto" keeps n x n matrices if they fit into memory;
+        otherwise, and with "on_the_fly", kernels are made anew in every pass, and the
+        memory is that of one matrix. See :doc:`/user_guide/scale`.
+    device : str, default=None
+        Where kernels are computed if X is in host memory: "cuda" sends rows to a GPU by
+        way of torch (CuPy if torch is not installed), "cupy" by way of CuPy. Results
+        come back to where X is.
     verbose : int, default=0
         Print progress.
 
@@ -151,6 +159,8 @@ class KernelAlignment(KernelTransformer, KernelModel):
         weight_bound: float = 100.0,
         psd: Psd = "error",
         missing: Missing = "error",
+        features: Literal["auto", "on_the_fly"] = "auto",
+        device: str | None = None,
         verbose: int = 0,
     ) -> None:
         self.views = views
@@ -163,6 +173,8 @@ class KernelAlignment(KernelTransformer, KernelModel):
         self.weight_bound = weight_bound
         self.psd = psd
         self.missing = missing
+        self.features = features
+        self.device = device
         self.verbose = verbose
 
     @fit_method
@@ -210,6 +222,7 @@ class KernelAlignment(KernelTransformer, KernelModel):
         alignments = rows.kernel_map.spread(criterion.cosines)
         self.kernel_alignments_ = from_numpy(alignments, rows.like)
         if components is not None:
+            components = at_home(components, rows.like)
             self.components_ = as_float(components, rows.like.dtype)
         self._set_certificate(certificate)
         progress.end()

@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from kernelweave._array import Array, from_numpy, namespace
+from kernelweave._array import Array, at_home, detached, from_numpy, namespace
 from kernelweave.fits.gaussians import ClassGaussians
 from kernelweave.fits.predictive import Expert, PredictivePath, choose_noise
 from kernelweave.kernels.spec import warn_twins
@@ -28,9 +28,11 @@ from kernelweave.models.shared.inputs import (
     check_priors,
     encode_labels,
     number,
+    on_device,
     one_of,
     positive,
     read_weighted_views,
+    rows_at,
 )
 from kernelweave.views.missing import ObservedViews, check_some_view
 
@@ -102,6 +104,10 @@ class MixtureKDA(KernelDiscriminant):
         Maximum number of iterations; None leaves it to the solver.
     psd : {"error", "clip", "trust"}, default="error"
         What to do with a kernel that is not positive semidefinite.
+    device : str, default=None
+        Where kernels are computed if X is in host memory: "cuda" sends rows to a GPU by
+        way of torch (CuPy if torch is not installed), "cupy" by way of CuPy. Results
+        come back to where X is.
     verbose : int, default=0
         Print progress: 1 for iterations, 2 for kernels too.
 
@@ -193,6 +199,7 @@ class MixtureKDA(KernelDiscriminant):
         tol: float = 1e-6,
         max_iter: int | None = None,
         psd: Psd = "error",
+        device: str | None = None,
         verbose: int = 0,
     ) -> None:
         self.views = views
@@ -209,6 +216,7 @@ class MixtureKDA(KernelDiscriminant):
         self.tol = tol
         self.max_iter = max_iter
         self.psd = psd
+        self.device = device
         self.verbose = verbose
 
     @fit_method
@@ -246,6 +254,8 @@ class MixtureKDA(KernelDiscriminant):
         data, names, views, positions = read
         progress = Progress(self, X, y)
         warn_twins(views, positions)
+        home = detached((data.blocks[0] if views else data.blocks)[:0, ...])
+        data = on_device(self, data)
         psd: Any = self.psd
         maps = ViewMaps(views, data, names, psd, design)
         mixture = self._learn_mixture(maps, codes, classes, progress)
@@ -253,7 +263,7 @@ class MixtureKDA(KernelDiscriminant):
             maps, mixture, self.missing == "zero", self._localise
         )
         share = projector.shares(data, self.projection == "posterior", own=True)
-        row_map = RowMap(maps, maps.like, views, positions)
+        row_map = RowMap(maps, home, views, positions)
         self._set_weights(row_map, np.mean(mixture.weights, axis=1), classes)
         self._projector = projector
         self._publish(mixture, share, codes, priors)
@@ -329,7 +339,7 @@ class MixtureKDA(KernelDiscriminant):
         data = self._observed_rows(X, method)
         if self.missing == "available":
             check_some_view(data.observed, "new")
-        return data
+        return rows_at(data, self.kernel_map_.like)
 
     @property
     def _n_features_out(self) -> int:
@@ -337,11 +347,13 @@ class MixtureKDA(KernelDiscriminant):
 
     def _predict_target(self, X: Any, method: str) -> Array:
         data = self._rows(X, method)
-        return self._projector.project(data, self.projection == "posterior")
+        found = self._projector.project(data, self.projection == "posterior")
+        return at_home(found, self._like)
 
     def _project_each(self, X: Any, method: str) -> Array:
         data = self._rows(X, method)
-        return self._projector.project_each(data, self.projection == "posterior")
+        found = self._projector.project_each(data, self.projection == "posterior")
+        return at_home(found, self._like)
 
     @of_rows
     def kernel(self, X: Any, Z: Any = None) -> Array:

@@ -149,19 +149,22 @@ class MultipleKernelFDA(KernelDiscriminant):
         What to do with a row that lacks a view, all of whose entries there are NaN:
         refuse it, or fill its entries in that view's kernels with the mean over the
         available kernels, or with zeros. See :doc:`/user_guide/missing_views`.
-    features : {"auto", "exact", "nystroem", "random"}, default="auto"
-        How kernels are represented: as n x n matrices, or by explicit features whose
+    features : {"auto", "exact", "on_the_fly", "nystroem", "random"}, default="auto"
+        How kernels are represented: as n x n matrices, as kernels that are made anew in
+        every pass and take the memory of one matrix, or by explicit features whose
         second moments take one pass over the rows. "auto" uses matrices for up to
-        10,000 rows (any number on a graphics card) if they fit into memory, and
-        Nystroem features beyond that and for rows in portions. "exact" never
-        approximates: it uses matrices or, for sparse rows and rows in portions, the
-        features of linear, cosine and polynomial kernels. ``features_`` records the
-        choice and its error. See :doc:`/user_guide/scale`.
+        10,000 rows (any number on a graphics card) if they fit into memory, kernels on
+        the fly if one matrix does, and Nystroem features beyond that and for rows in
+        portions. "exact" never approximates: it uses matrices, kernels on the fly or,
+        for sparse rows and rows in portions, the features of linear, cosine and
+        polynomial kernels. ``features_`` records the choice and its error. See
+        :doc:`/user_guide/scale`.
     n_features : int, default=200
         Number of features for each kernel that has to be approximated.
     device : str, default=None
-        Where features and moments are computed: rows in host memory are sent there in
-        portions. "cuda" uses torch (CuPy if torch is not installed), "cupy" CuPy.
+        Where kernels, features and moments are computed if X is in host memory: "cuda"
+        sends rows to a GPU by way of torch (CuPy if torch is not installed), "cupy" by
+        way of CuPy. Results come back to where X is.
     random_state : int, RandomState instance or None, default=0
         Source of randomness for landmarks, frequencies and folds.
     verbose : int, default=0
@@ -270,7 +273,7 @@ class MultipleKernelFDA(KernelDiscriminant):
         max_iter: int | None = None,
         psd: Psd = "error",
         missing: Missing = "error",
-        features: Literal["auto", "exact", "nystroem", "random"] = "auto",
+        features: Literal["auto", "exact", "on_the_fly", "nystroem", "random"] = "auto",
         n_features: int = 200,
         device: str | None = None,
         random_state: Any = 0,

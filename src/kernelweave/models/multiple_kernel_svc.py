@@ -88,6 +88,14 @@ class MultipleKernelSVC(MarginClassifier):
         What to do with a row that lacks a view, all of whose entries there are NaN:
         refuse it, or fill its entries in that view's kernels with the mean over the
         available kernels, or with zeros. See :doc:`/user_guide/missing_views`.
+    features : {"auto", "on_the_fly"}, default="auto"
+        How kernels are held: "auto" keeps n x n matrices if they fit into memory;
+        otherwise, and with "on_the_fly", kernels are made anew in every pass, and the
+        memory is that of one matrix. See :doc:`/user_guide/scale`.
+    device : str, default=None
+        Where kernels are computed if X is in host memory: "cuda" sends rows to a GPU by
+        way of torch (CuPy if torch is not installed), "cupy" by way of CuPy. Results
+        come back to where X is.
     verbose : int, default=0
         Print progress: 1 for iterations, 2 for kernels too.
 
@@ -170,6 +178,8 @@ class MultipleKernelSVC(MarginClassifier):
         interactions: bool = False,
         psd: Psd = "error",
         missing: Missing = "error",
+        features: Literal["auto", "on_the_fly"] = "auto",
+        device: str | None = None,
         verbose: int = 0,
     ) -> None:
         self.views = views
@@ -186,6 +196,8 @@ class MultipleKernelSVC(MarginClassifier):
         self.interactions = interactions
         self.psd = psd
         self.missing = missing
+        self.features = features
+        self.device = device
         self.verbose = verbose
 
     @fit_method

@@ -6,7 +6,14 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from kernelweave._array import Array, from_numpy, is_array, namespace, to_numpy
+from kernelweave._array import (
+    Array,
+    at_home,
+    from_numpy,
+    is_array,
+    namespace,
+    to_numpy,
+)
 from kernelweave._memory import numbered
 from kernelweave.fits.gaussians import ClassGaussians
 from kernelweave.fits.predictive import Expert, PredictivePath, choose_noise
@@ -73,6 +80,10 @@ class ProbabilisticKDA(KernelDiscriminant):
         available kernels, or with zeros. Either way the variance of the row grows
         by the prior variance of the kernels it lacks. See
         :doc:`/user_guide/missing_views`.
+    device : str, default=None
+        Where kernels are computed if X is in host memory: "cuda" sends rows to a GPU by
+        way of torch (CuPy if torch is not installed), "cupy" by way of CuPy. Results
+        come back to where X is.
     verbose : int, default=0
         Print progress.
 
@@ -143,6 +154,7 @@ class ProbabilisticKDA(KernelDiscriminant):
         priors: Any = None,
         psd: Psd = "error",
         missing: Missing = "error",
+        device: str | None = None,
         verbose: int = 0,
     ) -> None:
         self.views = views
@@ -152,6 +164,7 @@ class ProbabilisticKDA(KernelDiscriminant):
         self.priors = priors
         self.psd = psd
         self.missing = missing
+        self.device = device
         self.verbose = verbose
 
     @fit_method
@@ -275,10 +288,12 @@ class ProbabilisticKDA(KernelDiscriminant):
             with numbered(part.start):
                 cross, norms = self.kernel_map_.cross_and_lengths(piece, weights, own)
             means.append(cross @ self.dual_coef_)
+            found, values = self._path.variance_factor, self._path.eigenvalues
+            lengths = None if printed else at_home(norms, values)
+            variance = at_home(found(at_home(cross, values), lengths, noise), cross)
             if printed:
-                variances.append(self._path.variance_factor(cross, None, noise))
+                variances.append(variance)
                 continue
-            variance = self._path.variance_factor(cross, norms, noise)
             unknown = _unknown(
                 self.kernel_map_, getattr(piece, "observed", None), weights
             )

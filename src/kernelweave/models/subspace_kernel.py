@@ -120,6 +120,10 @@ callable, default="normalized"
         What to do with a row that lacks a view, all of whose entries there are NaN:
         refuse it, or fill its entries in that view's kernels with the mean over the
         available kernels, or with zeros. See :doc:`/user_guide/missing_views`.
+    device : str, default=None
+        Where kernels are computed if X is in host memory: "cuda" sends rows to a GPU by
+        way of torch (CuPy if torch is not installed), "cupy" by way of CuPy. Results
+        come back to where X is.
     verbose : int, default=0
         Print progress: 1 for iterations, 2 for kernels too.
 
@@ -200,6 +204,7 @@ callable, default="normalized"
         max_iter: int | None = None,
         psd: Psd = "error",
         missing: Missing = "error",
+        device: str | None = None,
         verbose: int = 0,
     ) -> None:
         self.views = views
@@ -214,6 +219,7 @@ callable, default="normalized"
         self.max_iter = max_iter
         self.psd = psd
         self.missing = missing
+        self.device = device
         self.verbose = verbose
 
     @fit_method

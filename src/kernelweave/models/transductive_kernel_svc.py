@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-from kernelweave._array import Array, from_numpy, namespace, to_numpy
+from kernelweave._array import Array, at_home, from_numpy, namespace, to_numpy
 from kernelweave.fits.ridge import signs_of_codes
 from kernelweave.models.shared.base import Missing, Progress, Psd, fit_method
 from kernelweave.models.shared.inputs import (
@@ -72,6 +72,10 @@ class TransductiveKernelSVC(MarginClassifier):
         What to do with a row that lacks a view, all of whose entries there are NaN:
         refuse it, or fill its entries in that view's kernels with the mean over the
         available kernels, or with zeros. See :doc:`/user_guide/missing_views`.
+    device : str, default=None
+        Where kernels are computed if X is in host memory: "cuda" sends rows to a GPU by
+        way of torch (CuPy if torch is not installed), "cupy" by way of CuPy. Results
+        come back to where X is.
     verbose : int, default=0
         Print progress: 1 for iterations, 2 for kernels too.
 
@@ -150,6 +154,7 @@ class TransductiveKernelSVC(MarginClassifier):
         weight_bound: float = 100.0,
         psd: Psd = "error",
         missing: Missing = "error",
+        device: str | None = None,
         verbose: int = 0,
     ) -> None:
         self.views = views
@@ -164,6 +169,7 @@ class TransductiveKernelSVC(MarginClassifier):
         self.weight_bound = weight_bound
         self.psd = psd
         self.missing = missing
+        self.device = device
         self.verbose = verbose
 
     @fit_method
@@ -202,7 +208,7 @@ class TransductiveKernelSVC(MarginClassifier):
         signs = signs_of_codes(codes[used], len(classes))
         fit = learn_margin(self, bank, signs, row_weights, progress.iteration)
         self._publish(rows, classes, [fit])
-        self.kernel_: Array = bank.combine(fit.weights)
+        self.kernel_: Array = at_home(bank.combine(fit.weights), rows.like)
         scores = to_numpy(self.kernel_ @ self.dual_coef_ + self.intercept_[None, :])
         if keep is not None:  # rows left out are new rows
             own, scores = scores, to_numpy(self._functions(X, "fit"))

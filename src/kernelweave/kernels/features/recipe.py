@@ -66,14 +66,15 @@ class FeatureReport:
 
     Attributes
     ----------
-    representation : {"kernels", "rows", "moments"}
-        n x n kernel matrices, features of all rows, or one-pass moments of features.
+    representation : {"kernels", "on the fly", "rows", "moments"}
+        n x n kernel matrices, kernels made anew in every pass, features of all rows, or
+        one-pass moments of features.
     why : str
         The reason, as a sentence.
     n_features : int
-        Number D of features of all kernels together; 0 for "kernels".
+        Number D of features of all kernels together; 0 for kernels of any kind.
     maps : tuple of MapReport
-        One per kernel; empty for "kernels".
+        One per kernel; empty for kernels of any kind.
     """
 
     representation: str

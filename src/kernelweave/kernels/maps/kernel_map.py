@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from math import isfinite
@@ -28,22 +28,39 @@ import numpy as np
 
 from kernelweave._array import (
     Array,
+    as_float,
+    at_home,
     detached,
     empty,
     eps,
     from_numpy,
-    is_numpy,
+    has_views,
+    in_double,
     is_square_safe,
     largest_of,
     namespace,
     to_numpy,
     zeros,
 )
-from kernelweave._memory import CACHE_ENTRIES, numbered, require_memory, row_chunks
-from kernelweave.exceptions import KernelWarning
+from kernelweave._memory import (
+    CACHE_ENTRIES,
+    available_bytes,
+    block_entries,
+    numbered,
+    prefixed,
+    require_memory,
+    row_chunks,
+)
+from kernelweave.exceptions import KernelWarning, MemoryRefusedError
 from kernelweave.kernels.banks.dense import DenseBank, take_square
-from kernelweave.kernels.base import Kernel
-from kernelweave.kernels.checks import ensure_psd, refuse_distances, symmetric
+from kernelweave.kernels.banks.lazy import KernelGroup, KernelTiles, OnTheFlyBank
+from kernelweave.kernels.base import Kernel, PairwiseRows
+from kernelweave.kernels.checks import (
+    check_symmetric,
+    ensure_psd,
+    refuse_distances,
+    symmetric,
+)
 from kernelweave.kernels.functions import Frame, apply_steps
 from kernelweave.kernels.spec import (
     check_outliers,
@@ -51,8 +68,9 @@ from kernelweave.kernels.spec import (
     name_largest,
     resolve_kernels,
 )
+from kernelweave.protocols import Bank
 from kernelweave.views.columns import View, some
-from kernelweave.views.missing import take_rows
+from kernelweave.views.missing import ObservedViews, take_rows
 
 #: Decimal digits that centring may cancel without remark: ordinary kernels lose fewer.
 LOST_DIGITS = 4
@@ -141,6 +159,23 @@ class FeatureSource:
                 name = self.views[v].name
                 yield from gram_stack(chosen, rows[v], block, view_name=name)
 
+    def tiles(self) -> KernelTiles:
+        """All kernels between the training rows, to be computed a tile at a time."""
+        features: dict[Any, Array] = {}
+        groups: dict[Any, KernelGroup] = {}
+        for i, (v, kernel) in enumerate(self.places):
+            base, path = kernel.core.base, (v, *map(id, kernel.steps))
+            with prefixed(f"View {self.views[v].name!r}: "):
+                if path not in features:
+                    features[path] = apply_steps(kernel.steps, self.blocks[v])
+                if (path, base) not in groups:
+                    rows = features[path]
+                    rows = rows if base is None else PairwiseRows(base, rows)
+                    groups[path, base] = KernelGroup(rows, [], self.views[v].name)
+            groups[path, base].kernels.append((i, kernel.core))
+        every = list(groups.values())
+        return KernelTiles(every, len(self.places), self.n_samples, self.like)
+
     def diagonal(self, i: int, rows: list[Array], given: Array | None = None) -> Array:
         """``k_i(x, x)`` (m,) of new rows; ``given`` is for precomputed kernels."""
         v, kernel = self.places[i]
@@ -214,7 +249,8 @@ class PrecomputedSource:
         xp = namespace(stack)
         # Kernels are the last axis of the input: in blocks of rows, it is read once.
         row_size = self.n_samples * len(self.names)
-        for rows in row_chunks(self.n_samples, row_size, CACHE_ENTRIES):
+        entries = block_entries(stack, CACHE_ENTRIES)
+        for rows in row_chunks(self.n_samples, row_size, entries):
             stack[:, rows, :] = xp.permute_dims(self.stack[rows, :, :], (2, 0, 1))
         self.stack = None  # a fitted model no longer needs the training kernels
         for i, name in enumerate(self.names):
@@ -356,11 +392,7 @@ def center_in_place(
     before = float(xp.sum(diagonal if shares is None else diagonal * shares * n))
     row_means = _means(gram, shares)
     grand_mean = float(_means(row_means[None, :], shares)[0])
-    trace = before - n * grand_mean  # of P K P
-    rounding = 10 * n * eps(gram) * max(abs(before), n * abs(grand_mean))
-    rounding = max(rounding, n * noise)
-    if not (isfinite(trace) and isfinite(n / trace if trace > rounding else 0.0)):
-        raise ValueError("the kernel is out of range")
+    trace, rounding = _centred_trace(before, grand_mean, n, noise, eps(gram))
     if trace <= rounding:
         _subtract_means(gram, row_means, grand_mean, 1.0)
         largest = largest_of(gram)
@@ -374,6 +406,49 @@ def center_in_place(
     return Centering(
         row_means, grand_mean, n / trace, shares=shares, cancelled=cancelled
     )
+
+
+def _centred_trace(
+    before: float, grand_mean: float, n: int, noise: float, precision: float
+) -> tuple[float, float]:
+    """The trace of ``P K P``, and up to where it is rounding; ValueError on overflow.
+
+    ``before`` is the trace of K.
+    """
+    trace = before - n * grand_mean
+    rounding = 10 * n * precision * max(abs(before), n * abs(grand_mean))
+    rounding = max(rounding, n * noise)
+    if not (isfinite(trace) and isfinite(n / trace if trace > rounding else 0.0)):
+        raise ValueError("the kernel is out of range")
+    return trace, rounding
+
+
+def center_tiles(
+    tiles: KernelTiles, noise: Sequence[float], shares: Array | None = None
+) -> Iterator[Centering]:
+    """The centring of every kernel, from one pass over the pairs of rows.
+
+    As from :func:`center_in_place`, for kernels of which no matrix is kept.
+    """
+    xp, n, like = namespace(tiles.like), tiles.n_samples, tiles.like
+    each = np.full(n, 1.0 / n) if shares is None else to_numpy(shares).astype(float)
+    means = tiles.apply(in_double(each[:, None], like))[:, :, 0]  # (p, n)
+    grand = to_numpy(means) @ each
+    diagonals = np.asarray(tiles.diagonals())  # (p, n)
+    before = n * (diagonals @ each)
+    for i, own in enumerate(noise):
+        given = float(before[i]), float(grand[i])
+        trace, rounding = _centred_trace(*given, n, own, eps(like))
+        row_means = as_float(means[i, :], like.dtype)
+        found = Centering(row_means, float(grand[i]), 1.0, shares=shares)
+        if trace > rounding:
+            cancelled = float(np.max(diagonals[i])) * (n / trace)
+            yield dataclasses.replace(found, scale=n / trace, cancelled=cancelled)
+            continue
+        alone = OnTheFlyBank(tiles.subset([i]), [found])
+        largest = max(float(xp.max(xp.abs(block))) for _, block in alone.row_blocks())
+        scale = 1.0 / largest if largest > rounding else 0.0
+        yield dataclasses.replace(found, scale=scale)
 
 
 def lost_in_centring(gram: Array, centering: Centering) -> float:
@@ -406,12 +481,13 @@ def _subtract_means(
     gram: Array, row_means: Array, grand_mean: float, scale: float
 ) -> None:
     """``scale (K - 1m' - m1' + g 11')`` in place, in one pass over the memory."""
-    for rows in row_chunks(gram.shape[0], gram.shape[0], CACHE_ENTRIES):
+    n = gram.shape[0]
+    for rows in row_chunks(n, n, block_entries(gram, CACHE_ENTRIES)):
         part = gram[rows, :]
         part -= row_means[None, :]
         part -= (row_means[rows] - grand_mean)[:, None]
         part *= scale
-        if not is_numpy(gram):  # the standard does not guarantee views
+        if not has_views(gram):
             gram[rows, :] = part
 
 
@@ -440,6 +516,11 @@ class KernelMap:
         Whether rows and columns of the bank are multiplied by ``sqrt(w)``, as least
         squares requires; margins and alignments weight the rows themselves. Either way
         a kernel is checked, and clipped, over rows that count once.
+    storage : {"auto", "matrices", "on_the_fly"}, default="auto"
+        Whether kernels are kept as matrices or made anew in every pass; "auto" keeps
+        them if they fit into memory.
+    work_matrices : float, optional
+        n x n arrays that are needed beside kernels made on the fly.
 
     Attributes
     ----------
@@ -460,29 +541,36 @@ class KernelMap:
         psd: Literal["error", "clip", "trust"] = "error",
         row_weights: np.ndarray | None = None,
         scale_rows: bool = True,
+        storage: Literal["auto", "matrices", "on_the_fly"] = "auto",
+        work_matrices: float | None = None,
     ) -> None:
         self.source = source
+        self.storage, self.work_matrices = storage, work_matrices or WORK_MATRICES
         self.psd, self.row_weights, self.scale_rows = psd, row_weights, scale_rows
         self.names, self.view_names = source.names, source.view_names
+        #: Like new rows, and results, if these live elsewhere than the training rows.
+        self.home: Array | None = None
         self.centerings: list[Centering] = []
         self.active: list[int] = []
         self.remarks: list[str] = []
 
-    def fit(self, progress: Callable[[int], object] | None = None) -> DenseBank:
+    def fit(self, progress: Callable[[int], object] | None = None) -> Bank:
         """Compute, check, centre and scale all kernels; return the active ones."""
-        stack = self._allocate(self.source.like)
+        if self.storage == "on_the_fly":
+            return self._fit_on_the_fly(progress)
+        try:
+            stack = self._allocate(self.source.like)
+        except MemoryRefusedError:
+            if self.storage != "auto" or not self._fits_on_the_fly():
+                raise
+            return self._fit_on_the_fly(progress)
         for i, known_psd in enumerate(self.source.fill(stack)):
             centering = self._center(i, stack[i, :, :], known_psd)
             self.active += [i] if centering.scale > 0 else []
             self.centerings.append(centering)
             if progress is not None:
                 progress(i)
-        self.remarks += warn_constant(self.names, self.view_names, self.active)
-        if not self.active:
-            raise ValueError(
-                f"every one of the {len(self.names)} kernel(s) is constant on the "
-                "training rows, so there is nothing to learn from; check the features"
-            )
+        self._check_active()
         for slot_number, i in enumerate(self.active):  # close the gaps
             if slot_number < i:
                 stack[slot_number, :, :] = stack[i, :, :]
@@ -500,6 +588,90 @@ class KernelMap:
             for slot_number in range(len(self.active)):
                 stack[slot_number, :, :] *= both
         return bank
+
+    def _check_active(self) -> None:
+        """Remark on constant kernels, of which there must be others."""
+        self.remarks += warn_constant(self.names, self.view_names, self.active)
+        if not self.active:
+            raise ValueError(
+                f"every one of the {len(self.names)} kernel(s) is constant on the "
+                "training rows, so there is nothing to learn from; check the features"
+            )
+
+    def _fits_on_the_fly(self) -> bool:
+        """Whether kernels may be made anew in every pass, and there is memory to."""
+        if type(self) is not KernelMap or not isinstance(self.source, FeatureSource):
+            return False
+        free = available_bytes(self.source.like)
+        return free is None or self._bytes_on_the_fly() <= free
+
+    def _bytes_on_the_fly(self) -> int:
+        """Memory that a fit needs if no kernel is kept."""
+        like, n = self.source.like, self.source.n_samples
+        bits = namespace(like).finfo(like.dtype).bits
+        return int(self.work_matrices * n * n * bits // 8)
+
+    def _fit_on_the_fly(self, progress: Callable[[int], object] | None) -> OnTheFlyBank:
+        """Centre and check all kernels without keeping any of them."""
+        if not isinstance(self.source, FeatureSource):
+            raise ValueError(
+                "features='on_the_fly' computes kernels from columns; "
+                "views='precomputed' provides only kernels, which are used as they are "
+                "with features='auto'"
+            )
+        like, n = self.source.like, self.source.n_samples
+        require_memory(
+            self._bytes_on_the_fly(),
+            f"a fit to {n} rows with kernels made on the fly",
+            "use fewer rows, float32 input or explicit features",
+            like,
+        )
+        tiles, shares = self.source.tiles(), self._shares(like)
+        found = center_tiles(tiles, self.source.noise, shares)
+        for i in range(tiles.n_kernels):
+            try:
+                with np.errstate(over="ignore", invalid="ignore"):
+                    centering = next(found)
+            except ValueError as error:
+                raise ValueError(self.source.out_of_range(i)) from error
+            self.active += [i] if centering.scale > 0 else []
+            self.centerings.append(centering)
+            if progress is not None:
+                progress(i)
+        self._check_active()
+        own = [self.centerings[i] for i in self.active]
+        bank = OnTheFlyBank(
+            tiles.subset(self.active), own, [self.names[i] for i in self.active]
+        )
+        shifts = np.array([self._shift(bank, j) for j in range(bank.n_kernels)])
+        weights = self.row_weights if self.scale_rows else None
+        return OnTheFlyBank(bank.tiles, own, bank.names, weights, shifts)
+
+    def _shift(self, bank: OnTheFlyBank, j: int) -> float:
+        """What makes kernel j of the bank positive semidefinite: 0, or rounding."""
+        assert isinstance(self.source, FeatureSource)
+        i = self.active[j]
+        v, kernel = self.source.places[i]
+        if kernel.psd:
+            return 0.0
+        rows = apply_steps(kernel.steps, self.source.blocks[v])
+        check_symmetric(kernel.core.gram(rows), self.names[i])
+        if self.psd == "trust":
+            return 0.0
+        gram, title = bank.kernel(j), f"kernel {i} ({self.names[i]!r})"
+        before = float(gram[0, 0])
+        try:
+            _, remark = ensure_psd(gram, title, "error")
+        except ValueError as error:
+            if self.psd == "error":
+                raise
+            raise ValueError(
+                f"{title} is not positive semidefinite, and psd='clip' needs its "
+                "eigenvectors, while features='on_the_fly' keeps no matrix of it; use "
+                "features='exact' with fewer rows or kernels, or psd='trust'"
+            ) from error
+        self.remarks += [remark] if remark else []
+        return float(gram[0, 0]) - before
 
     def _complete(self, bank: DenseBank) -> None:
         """Complete the kernels of rows that lack a view, in place: here there are none.
@@ -579,30 +751,33 @@ class KernelMap:
         """
         wanted = np.unique(np.nonzero(weights)[0]).tolist()
         pieces = list(self.pieces(rows))
-        m = pieces[-1][0].stop
+        m, given, coef = pieces[-1][0].stop, coef, self._there(coef)
         out = zeros((m, coef.shape[1]), coef)
         for part, piece in pieces:
             with numbered(part.start):
                 if weights.ndim == 1:
-                    out[part, :] = self.cross(piece, weights) @ coef
+                    out[part, :] = self._sum(piece, weights, lengths=False)[0] @ coef
                     continue
-                for i, centred in zip(wanted, self.centred(piece, wanted), strict=True):
+                found = self.centred_and_lengths(piece, wanted, lengths=False)
+                for i, (centred, _) in zip(wanted, found, strict=True):
                     own = coef * from_numpy(weights[i], coef)[None, :]
                     out[part, :] += centred @ own
-        return out
+        return self._back(out, given)
 
     def project_each(self, rows: Any, weights: np.ndarray, coef: Array) -> Array:
         """The terms ``w_i G_i(rows) coef`` of :meth:`project`, (m, p, k)."""
         wanted = np.unique(np.nonzero(weights)[0]).tolist()
         shared = weights[:, None] if weights.ndim == 1 else weights  # (p, 1) or (p, k)
         pieces = list(self.pieces(rows))
+        given, coef = coef, self._there(coef)
         out = zeros((pieces[-1][0].stop, len(self.names), coef.shape[1]), coef)
         for part, piece in pieces:
             with numbered(part.start):
-                for i, centred in zip(wanted, self.centred(piece, wanted), strict=True):
+                found = self.centred_and_lengths(piece, wanted, lengths=False)
+                for i, (centred, _) in zip(wanted, found, strict=True):
                     own = coef * from_numpy(shared[i], coef)[None, :]
                     out[part, i, :] = centred @ own
-        return out
+        return self._back(out, given)
 
     def cross(self, rows: Any, weights: np.ndarray) -> Array:
         """``sum_i w_i G_i(rows)``, (m, n), for all p weights."""
@@ -628,6 +803,20 @@ class KernelMap:
         lengths : bool, default=True
             Whether ``g(x, x)`` is needed; otherwise it is None.
         """
+        total, norms = self._sum(rows, weights, diagonal, lengths)
+        if self.home is None:
+            return total, norms
+        norms = norms if norms is None else self._back(norms, self.home)
+        return self._back(total, self.home), norms
+
+    def _sum(
+        self,
+        rows: Any,
+        weights: np.ndarray,
+        diagonal: Array | None = None,
+        lengths: bool = True,
+    ) -> tuple[Array, Array]:
+        """:meth:`cross_and_lengths` where the training rows are."""
         wanted = [int(i) for i in np.flatnonzero(weights)]
         total, norms = None, None
         found = self.centred_and_lengths(rows, wanted, lengths, diagonal)
@@ -641,14 +830,29 @@ class KernelMap:
         """The rows, one chunk at a time, in the form in which they were given."""
         blocks = rows if isinstance(rows, list) else [rows]
         row_size = self.source.n_samples * self._held()
-        for part in row_chunks(blocks[0].shape[0], row_size, self.chunk_entries):
+        entries = self.chunk_entries or block_entries(self.source.like)
+        for part in row_chunks(blocks[0].shape[0], row_size, entries):
             piece = [block[part, ...] for block in blocks]
             yield part, piece if isinstance(rows, list) else piece[0]
 
     def centred(self, rows: Any, wanted: list[int]) -> Iterator[Array]:
         """``G_i(rows)``, (m, n), of the kernels ``wanted``, one at a time."""
         for centred, _ in self.centred_and_lengths(rows, wanted, lengths=False):
-            yield centred
+            yield centred if self.home is None else self._back(centred, self.home)
+
+    def _there(self, rows: Any) -> Any:
+        """Rows of any form, or coefficients, where the training rows are."""
+        if self.home is None or rows is None:
+            return rows
+        if isinstance(rows, ObservedViews):
+            return ObservedViews(self._there(rows.blocks), rows.observed)
+        if isinstance(rows, list):
+            return [self._there(block) for block in rows]
+        return at_home(rows, self.source.like)
+
+    def _back(self, values: Array, like: Array) -> Array:
+        """Results where the arrays of the caller are."""
+        return values if self.home is None else at_home(values, like)
 
     def centred_and_lengths(
         self,
@@ -659,8 +863,9 @@ class KernelMap:
     ) -> Iterator[tuple[Array, Array]]:
         """``G_i(rows)`` (m, n) and, with ``lengths``, ``g_i(x, x)`` (m,), else None.
 
-        The kernels ``wanted`` are computed one at a time.
+        The kernels ``wanted`` are computed one at a time, where the training rows are.
         """
+        rows, diagonal = self._there(rows), self._there(diagonal)
         for i, gram in zip(wanted, self.source.cross(rows, wanted), strict=True):
             length = None
             if lengths:

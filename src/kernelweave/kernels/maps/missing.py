@@ -190,6 +190,7 @@ class CompletedKernelMap(KernelMap):
         diagonal: Array | None = None,
     ) -> Iterator[tuple[Array, Array]]:
         """``G_i(rows)`` (m, n) and, with ``lengths``, ``g_i(x, x)`` (m,), else None."""
+        rows, diagonal = self._there(rows), self._there(diagonal)
         seen = rows.observed[:, self.view_of]  # (m, p)
         whole = np.all(seen[:, wanted]) and np.all(self.observed[:, wanted])
         if self.missing == "zero" or whole:

@@ -95,7 +95,8 @@ def all_or_nothing(method: Callable[P, R]) -> Callable[P, R]:
 def fit_method(method: Callable[P, R]) -> Callable[P, R]:
     """A ``fit`` with scikit-learn's callbacks that leaves no trace if it fails.
 
-    Few rows are left to a single thread, unless they are a portion of many.
+    Few rows are left to a single thread, unless they are a portion of many. Fitted
+    attributes are arrays of the library of X, wherever they were computed.
     """
     called, whole = with_callbacks(method), method.__name__ == "fit"
 
@@ -104,7 +105,10 @@ def fit_method(method: Callable[P, R]) -> Callable[P, R]:
         # First of all: X holds the column, which may be text that no view can take.
         refuse_name(X, args[0] if args else kwargs.get("y"), type(self).__name__)
         with few_threads(X if whole else None):
-            return called(self, X, *args, **kwargs)
+            fitted = called(self, X, *args, **kwargs)
+        if self.device is not None:
+            self._bring_home()
+        return fitted
 
     return cast("Callable[P, R]", all_or_nothing(calmly))
 
@@ -220,6 +224,7 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
     psd: str
     missing: str = "error"
     features: str = "auto"
+    device: str | None = None
     verbose: int
     _multi_output: bool = False  # whether y may have several columns
     kernel_map_: Any
@@ -250,7 +255,8 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
         tags.input_tags.pairwise = precomputed
         tags.input_tags.three_d_array = precomputed
         tags.input_tags.allow_nan = self.missing != "error"
-        tags.input_tags.sparse = self.features != "auto" and not precomputed
+        explicit = self.features not in ("auto", "on_the_fly")
+        tags.input_tags.sparse = explicit and not precomputed
         tags.target_tags.required = True
         tags.target_tags.multi_output = self._multi_output
         tags.array_api_support = True
@@ -265,6 +271,14 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
         results = [n for n in vars(self) if n.endswith("_") and n not in columns]
         for name in (*results, "_portions"):
             self.__dict__.pop(name, None)
+
+    def _bring_home(self) -> None:
+        """Move fitted attributes from the device of the kernels to that of X."""
+        for name, value in list(vars(self).items()):
+            mine = name.endswith("_") and is_array(value)
+            if mine and not same_home(value, self._like):
+                xp, home = namespace(self._like), device(self._like)
+                setattr(self, name, xp.asarray(to_numpy(value), device=home))
 
     def _set_columns(self, rows: RowMap) -> None:
         self._views, self._positions = rows.views, rows.positions

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from numbers import Integral, Number
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from sklearn.base import is_classifier
@@ -21,10 +22,16 @@ from sklearn.utils.validation import (
     column_or_1d,
 )
 
-from kernelweave._array import Array, detached, is_array, take, to_numpy
+from kernelweave._array import (
+    Array,
+    at_home,
+    detached,
+    is_array,
+    take,
+    to_numpy,
+)
 from kernelweave.fits.ridge import RowDesign
 from kernelweave.fits.subspace import label_factor, target_factor
-from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.kernels.interactions import with_products
 from kernelweave.kernels.maps.kernel_map import (
     FeatureSource,
@@ -116,10 +123,14 @@ COMMON = {
     "max_iter": whole(1, optional=True),
     "interactions": boolean,
     "psd": one_of("error", "clip", "trust"),
+    "features": one_of("auto", "on_the_fly"),
     "missing": one_of("error", "available", "zero"),
     "class_weight": Rule(
         "None, 'balanced' or a dict from classes to weights",
         lambda v: v is None or isinstance(v, dict) or one_of("balanced").allows(v),
+    ),
+    "device": Rule(
+        "None or a name such as 'cuda'", lambda v: v is None or isinstance(v, str)
     ),
     "verbose": whole(0),
 }
@@ -394,8 +405,8 @@ class RowMap:
     #: them already.
     noted: dict[str, Any] = field(default_factory=dict)
 
-    def kernels(self, progress: Callable[[int], object]) -> DenseBank:
-        """Compute all kernels between the training rows."""
+    def kernels(self, progress: Callable[[int], object]) -> Any:
+        """The bank of all kernels between the training rows."""
         bank = self.kernel_map.fit(progress)
         warn_twins(self.views, self.positions)
         return bank
@@ -621,6 +632,53 @@ class ReadViews(NamedTuple):
         return self._replace(data=ObservedViews(blocks, self.data.observed[keep]))
 
 
+def device_array(like: Array, device: str | None) -> Array:
+    """An array of no rows on the device, from torch or, without torch, from CuPy.
+
+    Parameters
+    ----------
+    like : array
+        Rows in host memory, which determine the dtype.
+    device : str or None
+        A device of torch such as "cuda" or "cuda:1", or "cupy"; None leaves rows where
+        they are.
+    """
+    if device is None:
+        return like
+    dtype = str(to_numpy(like).dtype)
+    try:
+        if device != "cupy" and importlib.util.find_spec("torch") is not None:
+            import torch
+
+            return torch.empty((0, 1), dtype=getattr(torch, dtype), device=device)
+        if device.startswith("cu"):
+            import cupy
+
+            return cupy.empty((0, 1), dtype=dtype)
+        problem = "torch is not installed"
+    except Exception as error:  # each library raises its own exceptions here
+        problem = f"{type(error).__name__}: {error}"
+    raise ValueError(
+        f"device={device!r} cannot be used: {problem}. Install torch or CuPy for this "
+        "device, or leave device at None."
+    )
+
+
+def on_device(model: Any, data: ObservedViews) -> ObservedViews:
+    """The rows where ``model`` computes its kernels."""
+    first = data.blocks[0] if isinstance(data.blocks, list) else data.blocks
+    return rows_at(data, device_array(first[:0, ...], model.device))
+
+
+def rows_at(data: ObservedViews, like: Array) -> ObservedViews:
+    """The rows in the library and on the device of ``like``."""
+    if isinstance(data.blocks, list):
+        blocks: Any = [at_home(block, like) for block in data.blocks]
+    else:
+        blocks = at_home(data.blocks, like)
+    return ObservedViews(blocks, data.observed)
+
+
 def map_rows(
     model: Any,
     read: ReadViews,
@@ -646,18 +704,39 @@ def map_rows(
         _check_observed(model, read)
     data, names, views, positions = read
     observed = None if model.missing == "error" else data.observed
+    first = data.blocks[0] if views else data.blocks
+    like = detached(first[:0, ...])  # a view would keep all of X in memory
+    data = on_device(model, data)
     if views:
         source: Source = FeatureSource(views, data.blocks, observed)
     else:
         source = PrecomputedSource(data.blocks, names, observed)
-    like = detached(source.like[:0, ...])  # a view would keep all of X in memory
     given = row_weights, scale_rows
-    kernel_map = KernelMap(source, model.psd, *given)
+    on_the_fly = model.features == "on_the_fly"
+    storage: Literal["auto", "on_the_fly"] = "on_the_fly" if on_the_fly else "auto"
+    kernel_map = KernelMap(source, model.psd, *given, storage, _work_matrices(model))
+    if on_the_fly and model.missing != "error":
+        raise ValueError(
+            f"missing={model.missing!r} completes the matrices of kernels, while "
+            "features='on_the_fly' keeps none; use another value of features, or "
+            "missing='error' with rows that have every view"
+        )
     if model.missing != "error":
         signed = bool(getattr(model, "signed", False))
         options = model.psd, model.missing, signed
         kernel_map = CompletedKernelMap(source, *options, *given)
+    if model.device is not None:
+        kernel_map.home = like
     return RowMap(kernel_map, like, views, positions)
+
+
+def _work_matrices(model: Any) -> float:
+    """The n x n arrays that a fit needs beside kernels that are made on the fly.
+
+    One is enough to factor their sum in place; an eigendecomposition takes four.
+    """
+    given = (getattr(model, name, None) for name in ("alpha", "objective"))
+    return 1.25 if hasattr(model, "alpha") and "loo" not in given else 4.0
 
 
 def _rows_that_count(

@@ -29,7 +29,7 @@ from kernelweave._array import (
     to_numpy,
     units_of,
 )
-from kernelweave._memory import require_memory
+from kernelweave._memory import block_entries, require_memory, row_chunks
 from kernelweave._tolerances import SAME_SCORE
 from kernelweave.criteria.fisher import Fisher
 from kernelweave.exceptions import MemoryRefusedError
@@ -43,8 +43,14 @@ from kernelweave.fits.ridge import (
     fit_kernel,
 )
 from kernelweave.kernels.banks.dense import DenseBank, take_square
+from kernelweave.kernels.banks.lazy import OnTheFlyBank
 from kernelweave.kernels.features.recipe import FeatureReport
-from kernelweave.kernels.maps.kernel_map import Centering, add, center_in_place
+from kernelweave.kernels.maps.kernel_map import (
+    Centering,
+    add,
+    center_in_place,
+    center_tiles,
+)
 from kernelweave.models.shared.inputs import (
     RowMap,
     Rule,
@@ -610,7 +616,9 @@ def learn_folds(
     for i, (train, test) in enumerate(splits, start=1):
         report(i, len(splits))
         part = design.restrict(train)
-        fold = _FoldKernels(bank, train, test, design, part)
+        lazy = isinstance(bank, OnTheFlyBank)
+        kind: Any = _FoldOnTheFly if lazy else _FoldKernels
+        fold = kind(bank, train, test, design, part)
         fitted = fit(fold.bank, targets[train], part)
         projected = fold.cross(fitted.choice.weights) @ fitted.dual_coef
         yield Fold(train, test, fitted, projected)
@@ -673,6 +681,49 @@ class _FoldKernels:
                 total = add(total, self.centerings[i](block) * float(weight))
         assert total is not None
         return total
+
+
+class _FoldOnTheFly:
+    """:class:`_FoldKernels` for kernels that are made anew in every pass."""
+
+    def __init__(
+        self,
+        whole: OnTheFlyBank,
+        train: np.ndarray,
+        test: np.ndarray,
+        design: RowDesign,
+        part: RowDesign,
+    ) -> None:
+        self.tiles, self.others = (
+            whole.tiles.restrict(train),
+            whole.tiles.restrict(test),
+        )
+        shares = None
+        if part.weights is not None:
+            shares = from_numpy(part.weights / part.total, whole.like)
+        noise = [0.0] * whole.n_kernels
+        self.centerings = list(center_tiles(self.tiles, noise, shares))
+        self.active = [i for i, c in enumerate(self.centerings) if c.scale > 0]
+        own = [self.centerings[i] for i in self.active]
+        tiles, names = (
+            self.tiles.subset(self.active),
+            [whole.names[i] for i in self.active],
+        )
+        self.bank = OnTheFlyBank(tiles, own, names, part.weights)
+
+    def cross(self, weights: np.ndarray) -> Array:
+        """``sum_i w_i G_i`` between held-out rows and those of the fold, (m, n)."""
+        n, like, parts = self.tiles.n_samples, self.tiles.like, []
+        full = np.zeros(self.tiles.n_kernels)
+        full[self.active] = weights
+        for rows in row_chunks(self.others.n_samples, n, block_entries(like)):
+            total = None
+            tiles = self.others.tile(rows, slice(0, n), self.tiles)
+            for i, gram in tiles:
+                if full[i] != 0:
+                    total = add(total, self.centerings[i](gram) * float(full[i]))
+            parts.append(total)
+        return namespace(like).concat(parts)
 
 
 def score_classes(

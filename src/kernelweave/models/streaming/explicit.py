@@ -13,6 +13,7 @@ from scipy.sparse import issparse
 from kernelweave.exceptions import KernelWarning, MemoryRefusedError
 from kernelweave.fits.ridge import RowDesign
 from kernelweave.kernels.banks.dense import DenseBank
+from kernelweave.kernels.banks.lazy import OnTheFlyBank
 from kernelweave.kernels.features.recipe import FeatureReport
 from kernelweave.kernels.interactions import BETWEEN
 from kernelweave.kernels.moments import ChunkRecipe, Moments, RowAccumulator
@@ -44,6 +45,7 @@ from kernelweave.models.streaming.intake import (
     on_host,
 )
 from kernelweave.models.streaming.primal import SummedRows, keep_rows
+from kernelweave.protocols import Bank
 from kernelweave.views.columns import (
     is_arrow,
     is_dask,
@@ -73,11 +75,8 @@ PARAMETERS = {
         "a bool or 'auto'",
         lambda v: boolean.allows(v) or one_of("auto").allows(v),
     ),
-    "features": one_of("auto", "exact", "nystroem", "random"),
+    "features": one_of("auto", "exact", "on_the_fly", "nystroem", "random"),
     "n_features": whole(1),
-    "device": Rule(
-        "None or a name such as 'cuda'", lambda v: v is None or isinstance(v, str)
-    ),
 }
 
 
@@ -139,11 +138,11 @@ def why_features(model: Any, X: Any) -> str | None:
         return "rows are sparse" if model.features == "exact" else None
     if model.alpha == "cv":
         return "alpha='cv' works on moments of folds"
-    if model.device is not None:
-        return f"device={model.device!r} takes rows in portions"
     shape = getattr(X, "shape", ())
     n = shape[0] if shape else 0
-    if n > AUTO_ROWS and on_host(X) and may_fall_back(model):
+    device = model.device
+    host = n > AUTO_ROWS and (on_host(X) if device is None else device == "cpu")
+    if host and may_fall_back(model):
         return f"{n:,} rows are more than {AUTO_ROWS:,}"
     return None
 
@@ -175,8 +174,7 @@ def read_training(
                 model, X, y, sample_weight, groups
             )
             bank = rows.kernels(progress)
-            why = f"kernels between all {len(targets):,} rows fit into memory"
-            report = FeatureReport("kernels", why)
+            report = _report_kernels(model, bank)
             return KernelRows(bank, targets, rows, report, design)
         except MemoryRefusedError as error:
             if not may_fall_back(model):
@@ -189,6 +187,17 @@ def read_training(
     return _read_features(
         model, FeatureOptions.of(model, why), X, y, row_weights, groups
     )
+
+
+def _report_kernels(model: Any, bank: Bank) -> FeatureReport:
+    """How the kernels between all rows are held, and why."""
+    every = f"kernels between all {bank.n_samples:,} rows"
+    if not isinstance(bank, OnTheFlyBank):
+        return FeatureReport("kernels", f"{every} fit into memory")
+    why = "do not fit into memory together, but one matrix does"
+    if model.features == "on_the_fly":
+        why = "were to be made on the fly"
+    return FeatureReport("on the fly", f"{every} {why}")
 
 
 def _refuse_row_arrays(X: Any, sample_weight: Any, groups: Any) -> None:

@@ -1,0 +1,365 @@
+"""The bank made on the fly: p kernels of n rows in the memory of none of them.
+
+A pass computes every kernel anew, one tile of rows and columns after another, and each
+pair of rows only once. Kernels of a view that are functions of the same products or
+distances share them within a tile. Nothing is centred in memory: with the means m and g
+of a kernel K, known from one first pass, and its scale s::
+
+    sum_i w_i G_i = sum_i w_i s_i K_i - 1 u' - u 1' + v 11',   u = sum_i w_i s_i m_i
+    G_i B         = s_i (K_i B - 1 m_i'B - m_i 1'B + g_i 1 1'B),   v = sum_i w_i s_i g_i
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from kernelweave._array import (
+    Array,
+    add_scaled,
+    add_to_diagonal,
+    as_float,
+    empty,
+    from_numpy,
+    is_numpy,
+    namespace,
+    squared_norm,
+    take,
+    to_numpy,
+    zeros,
+)
+from kernelweave._memory import block_entries, is_on_gpu, prefixed, row_chunks
+from kernelweave.kernels.banks.dense import KernelBank
+from kernelweave.kernels.base import Kernel, PairwiseRows
+
+#: Rows and columns of a tile, which should fit into the cache of a processor; on a GPU
+#: it should keep all of its units busy.
+TILE = {"host": 256, "gpu": 8192}
+
+
+@dataclass(frozen=True)
+class KernelGroup:
+    """Kernels on the same rows that share the matrix ``base``, or none.
+
+    Attributes
+    ----------
+    rows : PairwiseRows or array of shape (n, d)
+        The rows after all transformers; an array if the kernels share no matrix.
+    kernels : list of (int, Kernel)
+        The number of each kernel in the bank, and the kernel itself.
+    view : str
+        The name of the view, for messages.
+    """
+
+    rows: Any
+    kernels: list[tuple[int, Kernel]]
+    view: str
+
+    def restrict(self, rows: np.ndarray) -> KernelGroup:
+        """Only the rows with these indices."""
+        shared = isinstance(self.rows, PairwiseRows)
+        part = self.rows.restrict(rows) if shared else take(self.rows, rows)
+        return replace(self, rows=part)
+
+    def tile(
+        self, rows: slice, columns: slice, other: KernelGroup | None = None
+    ) -> Iterator[tuple[int, Array]]:
+        """Kernels (r, c) of some rows and some rows, of ``other`` if given."""
+        theirs, base = None if other is None else other.rows, None
+        for i, kernel in self.kernels:
+            # Non-finite values are reported by the callers, who can name the rows.
+            with (
+                prefixed(f"View {self.view!r}: "),
+                np.errstate(over="ignore", invalid="ignore"),
+            ):
+                if not isinstance(self.rows, PairwiseRows):
+                    gram = self._gram(kernel, rows, columns, theirs)
+                else:
+                    if base is None:
+                        base = self.rows.tile(rows, columns, theirs)
+                    gram = kernel.from_base(base)
+            yield i, gram
+
+    def _gram(
+        self, kernel: Kernel, rows: slice, columns: slice, theirs: Array | None
+    ) -> Array:
+        """A kernel (r, c) that shares no matrix with others."""
+        same = theirs is None and rows == columns
+        theirs = self.rows if theirs is None else theirs
+        X, Z = self.rows[rows, :], None if same else theirs[columns, :]
+        gram = kernel.gram(X, Z)
+        if kernel.psd:
+            return gram
+        back = gram if Z is None else kernel.gram(Z, X)  # symmetric only up to rounding
+        return (gram + back.T) * 0.5
+
+
+class KernelTiles:
+    """The values of p kernels between n rows, computed when they are asked for.
+
+    Parameters
+    ----------
+    groups : list of KernelGroup
+        The kernels, numbered 0 .. p - 1.
+    n_kernels, n_samples : int
+        p and n.
+    like : array
+        An array with the namespace, device and dtype of the kernels.
+    """
+
+    def __init__(
+        self, groups: list[KernelGroup], n_kernels: int, n_samples: int, like: Array
+    ) -> None:
+        self.groups, self.like = groups, like
+        self.n_kernels, self.n_samples = n_kernels, n_samples
+
+    def restrict(self, rows: np.ndarray) -> KernelTiles:
+        """The same kernels between the rows with these indices."""
+        groups = [group.restrict(rows) for group in self.groups]
+        return KernelTiles(groups, self.n_kernels, len(rows), self.like)
+
+    def subset(self, kernels: Sequence[int] | np.ndarray) -> KernelTiles:
+        """The kernels with these indices, numbered in this order."""
+        place = {int(i): number for number, i in enumerate(kernels)}
+        kept = [
+            replace(
+                group, kernels=[(place[i], k) for i, k in group.kernels if i in place]
+            )
+            for group in self.groups
+        ]
+        groups = [group for group in kept if group.kernels]
+        return KernelTiles(groups, len(place), self.n_samples, self.like)
+
+    def tile(
+        self, rows: slice, columns: slice, other: KernelTiles | None = None
+    ) -> Iterator[tuple[int, Array]]:
+        """The number of each kernel, in any order, and its values (r, c).
+
+        The array may be shared with the next kernel: do not modify it. The columns are
+        rows of ``other`` if given, which has the same kernels.
+        """
+        for g, group in enumerate(self.groups):
+            yield from group.tile(
+                rows, columns, None if other is None else other.groups[g]
+            )
+
+    def parts(self) -> list[slice]:
+        """The rows in as many pieces as a tile has sides."""
+        side = TILE["gpu" if is_on_gpu(self.like) else "host"]
+        return list(row_chunks(self.n_samples, 1, side))
+
+    def lower(self) -> Iterator[tuple[slice, slice]]:
+        """Rows and columns of tiles that cover the lower triangle once."""
+        parts = self.parts()
+        for number, rows in enumerate(parts):
+            for columns in parts[: number + 1]:
+                yield rows, columns
+
+    def apply(self, b: Array) -> Array:
+        """``K_i B`` for every kernel, (p, n, k), in the precision of ``b`` (n, k)."""
+        out = zeros((self.n_kernels, *b.shape), b)
+        for rows, columns in self.lower():
+            for i, tile in self.tile(rows, columns):
+                tile = as_float(tile, b.dtype)
+                out[i, rows, :] += tile @ b[columns, :]
+                if rows != columns:
+                    out[i, columns, :] += tile.T @ b[rows, :]
+        return out
+
+    def diagonals(self) -> np.ndarray:
+        """``k_i(x, x)`` of every kernel and row in float64, (p, n)."""
+        out = np.empty((self.n_kernels, self.n_samples))
+        for group in self.groups:
+            shared = isinstance(group.rows, PairwiseRows)
+            rows = group.rows.X if shared else group.rows
+            for i, kernel in group.kernels:
+                out[i] = to_numpy(kernel.diagonal(rows))
+        return out
+
+
+class OnTheFlyBank(KernelBank):
+    """Centred kernels ``G_1, ..., G_p`` of trace n that are computed in every pass.
+
+    Parameters
+    ----------
+    tiles : KernelTiles
+        The kernels as defined.
+    centerings : sequence of Centering
+        m, g and s of each as ``row_means``, ``grand_mean`` and ``scale``.
+    names : sequence of str, optional
+        One name per kernel.
+    row_weights : ndarray of shape (n,), optional
+        By whose roots rows and columns are multiplied.
+    shifts : ndarray of shape (p,), optional
+        What is added to the diagonal of each kernel, to make up for rounding.
+    """
+
+    #: Whether a subset of the kernels can be taken without copying n x n matrices.
+    is_cheap_to_cut = True
+
+    def __init__(
+        self,
+        tiles: KernelTiles,
+        centerings: Sequence[Any],
+        names: Sequence[str] | None = None,
+        row_weights: np.ndarray | None = None,
+        shifts: np.ndarray | None = None,
+    ) -> None:
+        super().__init__(tiles.like, tiles.n_kernels, tiles.n_samples, names)
+        self.tiles = tiles
+        wide = namespace(tiles.like).float64
+        self._means = namespace(tiles.like).stack(
+            [as_float(c.row_means, wide) for c in centerings]
+        )  # (p, n)
+        self._grand = np.array([c.grand_mean for c in centerings])
+        self._scales = np.array([c.scale for c in centerings])
+        self._shifts = np.zeros(self.n_kernels) if shifts is None else shifts
+        self._roots = None if row_weights is None else np.sqrt(row_weights)
+
+    def kernel(self, i: int) -> Array:
+        """``G_i``, (n, n), in new memory."""
+        return self.combine(np.eye(self.n_kernels)[i])
+
+    def combine(
+        self, weights: np.ndarray, out: Array | None = None, lower: bool = False
+    ) -> Array:
+        """``sum_i w_i G_i``, (n, n), in one pass over the pairs of rows.
+
+        Parameters
+        ----------
+        weights : ndarray of shape (p,)
+            w. Kernels of weight zero are not computed.
+        out : array of shape (n, n), optional
+            Memory for the result.
+        lower : bool, default=False
+            Whether the caller reads only the lower triangle, as a factorisation does;
+            the entries above it are then unspecified.
+        """
+        n, given = self.n_samples, np.asarray(weights, dtype=np.float64)
+        used = np.flatnonzero(given)
+        if out is None or len(used) == 0:
+            out = zeros((n, n), self.like)
+        if len(used) == 0:
+            return out
+        tiles, factors = self.tiles.subset(used), (given * self._scales)[used]
+        mean = from_numpy(given * self._scales, self._means) @ self._means
+        mean = as_float(mean, self.like.dtype)
+        grand = float((given * self._scales) @ self._grand)
+        roots = None if self._roots is None else from_numpy(self._roots, self.like)
+        for rows, columns in tiles.lower():
+            total = None
+            for i, tile in tiles.tile(rows, columns):
+                factor = float(factors[i])
+                total = (
+                    tile * factor if total is None else add_scaled(total, tile, factor)
+                )
+            total -= mean[None, columns]
+            total -= (mean[rows] - grand)[:, None]
+            if roots is not None:
+                total *= roots[rows, None]
+                total *= roots[None, columns]
+            out[rows, columns] = total
+            # LAPACK reads the rows of NumPy as columns, and so the other triangle
+            if rows != columns and (not lower or is_numpy(out)):
+                out[columns, rows] = total.T
+        shift = float(given @ self._shifts)
+        if shift:
+            add_to_diagonal(out, shift if roots is None else shift * roots * roots)
+        return out
+
+    def apply(self, b: Array) -> Array:
+        """``G_i B`` for every kernel, (p, n, k), in the precision of ``b`` (n, k)."""
+        roots = None
+        if self._roots is not None:
+            roots = from_numpy(self._roots[:, None], b)
+            b = b * roots
+        xp, means = namespace(b), as_float(self._means, b.dtype)
+        sums = xp.sum(b, axis=0)[None, :]  # (1, k)
+        out, inner = self.tiles.apply(b), means @ b
+        for i in range(self.n_kernels):
+            part = out[i, :, :] - means[i, :, None] * sums
+            part += float(self._grand[i]) * sums - inner[i, None, :]
+            part *= float(self._scales[i])
+            if self._shifts[i]:
+                part += float(self._shifts[i]) * b
+            out[i, :, :] = part if roots is None else part * roots
+        return out
+
+    def row_blocks(self) -> Iterator[tuple[slice, Array]]:
+        """All kernels, a few rows at a time: the slice of rows, and (p, r, n)."""
+        n, p = self.n_samples, self.n_kernels
+        for rows in row_chunks(n, p * n, block_entries(self.like)):
+            out = empty((p, rows.stop - rows.start, n), self.like)
+            for i, tile in self.tiles.tile(rows, slice(0, n)):
+                out[i, :, :] = self._centred(i, tile, rows, slice(0, n))
+            yield rows, out
+
+    def diagonals(self) -> np.ndarray:
+        """The diagonal of every kernel in float64, (p, n)."""
+        means = to_numpy(self._means)
+        raw = self.tiles.diagonals() - 2.0 * means + self._grand[:, None]
+        found = raw * self._scales[:, None] + self._shifts[:, None]
+        return found if self._roots is None else found * self._roots**2
+
+    def sizes(self, kernels: np.ndarray) -> np.ndarray:
+        """Frobenius norms of the kernels with these indices."""
+        part = self.subset(kernels)
+        squares = np.zeros(part.n_kernels)
+        for rows, columns in part.tiles.lower():
+            for i, tile in part.tiles.tile(rows, columns):
+                times = 1.0 if rows == columns else 2.0
+                centred = part._centred(i, tile, rows, columns)
+                squares[i] += times * squared_norm(centred)
+        return np.sqrt(squares)
+
+    def _centred(self, i: int, tile: Array, rows: slice, columns: slice) -> Array:
+        """A tile of ``G_i``, (r, c), in new memory."""
+        mean = as_float(self._means[i, :], self.like.dtype)
+        part = tile - mean[None, columns]
+        part -= (mean[rows] - float(self._grand[i]))[:, None]
+        part *= float(self._scales[i])
+        shift = float(self._shifts[i])
+        if shift:  # only where a kernel was indefinite by rounding
+            xp, n = namespace(tile), self.n_samples
+            index = xp.arange(n)
+            same = index[rows][:, None] == index[columns][None, :]
+            part += shift * from_numpy(to_numpy(same), tile)
+        if self._roots is not None:
+            roots = from_numpy(self._roots, tile)
+            part *= roots[rows, None]
+            part *= roots[None, columns]
+        return part
+
+    def subset(self, kernels: np.ndarray) -> OnTheFlyBank:
+        """A bank of some of the kernels."""
+        chosen = [int(i) for i in kernels]
+        part = self._like_this(self.tiles.subset(chosen))
+        part.names = [self.names[i] for i in chosen]
+        part._means = take(self._means, np.asarray(chosen))
+        part._grand, part._scales = self._grand[chosen], self._scales[chosen]
+        part._shifts = self._shifts[chosen]
+        return part
+
+    def restrict(self, rows: np.ndarray) -> OnTheFlyBank:
+        """The kernels on some of the rows, with the centring of all of them."""
+        if len(rows) == self.n_samples:
+            return self
+        rows = np.asarray(rows)
+        part = self._like_this(self.tiles.restrict(rows))
+        part._means = take(self._means, rows, axis=1)
+        part._roots = None if self._roots is None else self._roots[rows]
+        part.n_rows = len(rows)
+        return part
+
+    def _like_this(self, tiles: KernelTiles) -> OnTheFlyBank:
+        part = copy.copy(self)
+        part.tiles, part.n_kernels, part.n_samples = (
+            tiles,
+            tiles.n_kernels,
+            tiles.n_samples,
+        )
+        return part

@@ -1,0 +1,227 @@
+"""Kernels made anew in every pass against the same kernels kept as matrices."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from sklearn.decomposition import PCA
+
+from kernelweave._array import to_numpy
+from kernelweave.criteria.fisher import Fisher
+from kernelweave.exceptions import KernelWarning
+from kernelweave.fits.ridge import class_target
+from kernelweave.kernels import (
+    RBF,
+    Chi2,
+    Cosine,
+    Laplacian,
+    Linear,
+    Pipe,
+    Polynomial,
+    Standardizer,
+)
+from kernelweave.kernels.banks import lazy
+from kernelweave.kernels.interactions import with_products
+from kernelweave.kernels.maps.kernel_map import FeatureSource, KernelMap
+from kernelweave.protocols import Bank
+from kernelweave.views.columns import View
+
+N = 23
+
+
+def similarity(X, Z):
+    return 1.0 / (1.0 + abs(X[:, :1] - Z[:, :1].T))
+
+
+LEFT = [Linear(), Polynomial(2), RBF(), RBF(factor=3.0), Laplacian(), Chi2(), Cosine()]
+RIGHT = [similarity, Pipe(PCA(2), [RBF(), Linear()]), Pipe(Standardizer(), RBF())]
+VIEWS = [View("left", LEFT, [0, 1, 2]), View("right", RIGHT, [3, 4, 5])]
+
+
+@pytest.fixture(autouse=True)
+def small_tiles(monkeypatch):
+    monkeypatch.setitem(lazy.TILE, "host", 10)
+
+
+def two_banks(X, views=VIEWS, positions=((0, 1, 2), (3, 4, 5)), **options):
+    """The kernels as matrices, and made on the fly."""
+    blocks = [X[:, min(own) : max(own) + 1] for own in positions]
+    source = FeatureSource(views, blocks)
+    kinds = ("matrices", "on_the_fly")
+    return tuple(KernelMap(source, storage=kind, **options).fit() for kind in kinds)
+
+
+def draw(rng):
+    return np.abs(rng.normal(size=(N, 6))) + 0.1
+
+
+def close(found, wanted, tol=1e-12):
+    wanted = to_numpy(wanted)
+    assert_allclose(to_numpy(found), wanted, rtol=0, atol=tol * np.abs(wanted).max())
+
+
+def test_all_products_are_those_of_the_matrices(rng, xp_backend):
+    # weights of rows are the general case: NumPy shows the plain one
+    weights = None if xp_backend.name == "numpy" else rng.uniform(0.5, 2.0, size=N)
+    dense, bank = two_banks(xp_backend.asarray(draw(rng)), row_weights=weights)
+    assert isinstance(bank, Bank) and isinstance(bank, lazy.OnTheFlyBank)
+    assert bank.names == dense.names and bank.n_kernels == 11
+    rows, some = np.sort(rng.choice(N, 14, replace=False)), np.array([7, 0, 9])
+    pairs = [
+        (bank, dense),
+        (bank.restrict(rows).subset(some), dense.subset(some).restrict(rows)),
+    ]
+    for ours, theirs in pairs:
+        p, n = theirs.n_kernels, theirs.n_samples
+        assert (ours.n_kernels, ours.n_samples, ours.n_rows) == (p, n, n)
+        w, b = rng.normal(size=p), xp_backend.asarray(rng.normal(size=(n, 2)))
+        total = ours.combine(w)
+        close(total, theirs.combine(w))
+        assert_allclose(to_numpy(total), to_numpy(total).T, rtol=1e-12, atol=1e-12)
+        again = ours.combine(2 * w, out=total, lower=True)
+        assert again is total
+        close(np.tril(to_numpy(again)), np.tril(to_numpy(theirs.combine(2 * w))))
+        found, wanted = ours.apply(b), theirs.apply(b)
+        for i in range(p):
+            close(found[i, :, :], wanted[i, :, :])
+        close(ours.quad(b), theirs.quad(b))
+        close(ours.kernel(1), theirs.kernel(1))
+        close(ours.diagonals(), theirs.diagonals())
+        close(ours.sizes(np.arange(p)), theirs.sizes(np.arange(p)))
+    for (part, block), (same, wanted) in zip(
+        bank.row_blocks(), dense.row_blocks(), strict=True
+    ):
+        assert part == same
+        close(block, wanted)
+
+
+def test_kernels_between_views(rng):
+    views, positions = with_products(VIEWS, [[0, 1, 2], [3, 4, 5]])
+    dense, bank = two_banks(draw(rng), views, positions)
+    w, b = rng.uniform(size=bank.n_kernels), rng.normal(size=(N, 2))
+    close(bank.combine(w), dense.combine(w))
+    close(bank.apply(b), dense.apply(b))
+
+
+def test_float32_kernels_are_widened_for_a_certificate(rng):
+    dense, bank = two_banks(draw(rng).astype(np.float32))
+    b = rng.normal(size=(N, 2))
+    assert bank.apply(b).dtype == np.float64
+    assert bank.combine(np.ones(11)).dtype == np.float32
+    close(bank.apply(b), dense.apply(b), 1e-4)
+    close(bank.combine(np.ones(11)), dense.combine(np.ones(11)), 1e-5)
+
+
+def test_kernels_of_a_view_share_its_distances(rng, monkeypatch):
+    made = []
+    original = lazy.PairwiseRows.tile
+
+    def counted(self, rows, columns, other=None):
+        made.append(self.base)
+        return original(self, rows, columns, other)
+
+    monkeypatch.setattr(lazy.PairwiseRows, "tile", counted)
+    views = [View("all", [RBF(factor=f) for f in (0.1, 1.0, 5.0)], slice(0, 6))]
+    bank = KernelMap(FeatureSource(views, [draw(rng)]), storage="on_the_fly").fit()
+    tiles = len(list(bank.tiles.lower()))
+    made.clear()
+    bank.combine(np.ones(3))
+    bank.apply(np.ones((N, 1)))
+    assert made == ["sqeuclidean"] * (2 * tiles)
+
+
+def test_memory_is_that_of_one_matrix(rng, monkeypatch):
+    """Twelve kernels, evaluated as a solver does: 13 matrices if all were kept."""
+    monkeypatch.setitem(lazy.TILE, "host", 24)
+    n = 240
+    X, codes = rng.normal(size=(n, 3)), np.arange(n) % 2
+    kernels = [RBF(factor=f) for f in np.logspace(-1, 1, 12)]
+    source = FeatureSource([View("all", kernels, slice(0, 3))], [X])
+    problem, w = None, np.full(13, 1 / 13)
+    tracemalloc.start()
+    try:
+        bank = KernelMap(source, storage="on_the_fly").fit()
+        problem = Fisher(bank, class_target(codes, 2), "learn")
+        first = problem.evaluate(w, hessian=True)
+        problem.certificate_terms(w, first.coef, first.coef)
+        problem.evaluate(w / 2, hessian=True)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 1.6 * n * n * 8
+
+
+def test_constant_kernels_are_left_out(rng):
+    X = draw(rng)
+    X[:, 3:] = 2.0
+    views = [VIEWS[0], View("right", [Linear(), RBF(gamma=1.0)], [3, 4, 5])]
+    blocks = [X[:, :3], X[:, 3:]]
+    made = KernelMap(FeatureSource(views, blocks), storage="on_the_fly")
+    with pytest.warns(KernelWarning, match="view 'right'.*constant"):
+        bank = made.fit()
+    assert made.active == list(range(7)) and bank.n_kernels == 7
+
+
+@pytest.mark.parametrize("psd", ["error", "clip", "trust"])
+def test_what_is_no_kernel_is_refused(psd, rng):
+    def lopsided(X, Z):
+        return X @ Z.T + X[:, :1]
+
+    def indefinite(X, Z):
+        return np.tanh(3.0 * X @ Z.T - 4.0)
+
+    X, options = rng.normal(size=(N, 3)), {"psd": psd, "storage": "on_the_fly"}
+
+    def fit(kernel):
+        return KernelMap(
+            FeatureSource([View("v", kernel, slice(0, 3))], [X]), **options
+        ).fit()
+
+    with pytest.raises(ValueError, match="not symmetric"):
+        fit(lopsided)
+    if psd == "trust":
+        assert fit(indefinite).n_kernels == 1
+        return
+    expected = {
+        "error": "not positive semidefinite: after",
+        "clip": "psd='clip' needs its eigenvectors, while features='on_the_fly'",
+    }
+    with pytest.raises(ValueError, match=expected[psd]):
+        fit(indefinite)
+
+
+def test_rounding_of_a_callable_is_made_up_for(rng):
+    """A smallest eigenvalue of -1e-9 n is added to the diagonal, on the fly too."""
+    X = rng.normal(size=(N, N))
+    off = np.linalg.qr(X - X.mean(axis=0))[0][:, 0]
+
+    def nearly(A, B):
+        left, right = (M[:, 0].astype(int) for M in (A, B))
+        gram = np.outer(off, off) * (-1e-9 * N) + np.outer(X[:, 1], X[:, 1])
+        return gram[np.ix_(left, right)]
+
+    numbers = np.arange(N, dtype=float)[:, None]
+    banks = [
+        KernelMap(
+            FeatureSource([View("v", nearly, [0])], [numbers]), storage=storage
+        ).fit()
+        for storage in ("matrices", "on_the_fly")
+    ]
+    dense, bank = banks
+    assert bank._shifts[0] > 0
+    b = rng.normal(size=(N, 2))
+    close(bank.apply(b), dense.apply(b))
+    close(bank.combine(np.ones(1)), dense.combine(np.ones(1)))
+    close(bank.diagonals(), dense.diagonals())
+    close(next(bank.row_blocks())[1], next(dense.row_blocks())[1])
+
+
+def test_overflow_names_the_entry(rng):
+    X = rng.normal(size=(N, 2))
+    X[5, 1] = 1e80
+    source = FeatureSource([View("v", [Polynomial(3, gamma=1.0)], [0, 1])], [X])
+    with pytest.raises(ValueError, match=r"View 'v': row 5, column 1 holds 1e\+80"):
+        KernelMap(source, storage="on_the_fly").fit()
