@@ -188,8 +188,13 @@ class KernelAlignment(KernelTransformer, KernelModel):
         if self.signed and self.method == "independent":
             raise ValueError("method='independent' has no signed form; use 'joint'")
         read = read_views(self, X)
-        target, keep, row_weights = self._read_targets(X, y, sample_weight)
-        rows = map_rows(self, read, row_weights, keep, scale_rows=False)
+        owner = type(self).__name__
+        given = read_numbers_or_labels(X, y, sample_weight, owner)
+        targets, kind, keep, row_weights = given
+        target = self._target(targets, kind, row_weights)
+        rows = map_rows(
+            self, read, row_weights, keep, scale_rows=False, targets=targets
+        )
         del read  # so that the input is released once the kernels are computed
         progress = Progress(self, X, y)
         bank = rows.kernels(progress.kernel)
@@ -211,14 +216,6 @@ class KernelAlignment(KernelTransformer, KernelModel):
         self._set_certificate(certificate)
         progress.end()
         return self
-
-    def _read_targets(
-        self, X: Any, y: Any, sample_weight: Any
-    ) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
-        """H of ``T = H H'``, the rows that count, and their weights."""
-        owner = type(self).__name__
-        y, kind, keep, weights = read_numbers_or_labels(X, y, sample_weight, owner)
-        return self._target(y, kind, weights), keep, weights
 
     def _target(
         self, y: np.ndarray, kind: str, row_weights: np.ndarray | None

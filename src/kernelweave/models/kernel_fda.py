@@ -198,7 +198,7 @@ class KernelFDA(KernelDiscriminant):
         priors = check_priors(self.priors, classes)
         fit = partial(self._discriminate, priors)
         fitted = replace(fit(bank, codes, design), classes=classes)
-        if self.cv is not None:
+        if self.cv is not None and not rows.see_targets:
             fitted = with_class_score(
                 fitted, bank, codes, design, self.cv, fit, progress.fold
             )

@@ -221,13 +221,14 @@ class MixtureKDA(KernelDiscriminant):
         classes, codes = read_classes(X, y, type(self).__name__)
         progress = Progress(self, X, y)
         warn_twins(views, positions)
-        maps = ViewMaps(views, data, names, self.psd)  # type: ignore[arg-type]
+        psd, targets = self.psd, classes[codes]
+        maps = ViewMaps(views, data, names, psd, targets)  # type: ignore[arg-type]
         mixture = self._learn_mixture(maps, codes, classes, progress)
         projector = MixtureProjector(
             maps, mixture, self.missing == "zero", self._localise
         )
         share = projector.shares(data, self.projection == "posterior", own=True)
-        row_map = RowMap(maps, maps.like, views, positions)
+        row_map = RowMap(maps, maps.like, maps.views, positions)
         self._set_weights(row_map, np.mean(mixture.weights, axis=1), classes)
         self._projector = projector
         self._publish(mixture, share, codes)

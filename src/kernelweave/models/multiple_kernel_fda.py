@@ -372,7 +372,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         bank, design = rows.bank, rows.design
         fit = partial(self._discriminate, options, priors)
         fitted = replace(fit(bank, codes, design, callback), classes=classes)
-        if self.cv is not None:
+        if self.cv is not None and not rows.rows.see_targets:
             loose = replace(options, tol=max(options.tol, FOLD_TOLERANCE))
             fit = partial(self._discriminate, loose, priors)
             fitted = with_class_score(

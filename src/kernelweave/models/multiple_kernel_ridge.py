@@ -297,7 +297,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
             return fit_output_moments(options, rows, callback)
         bank, outputs, design = rows.bank, rows.targets, rows.design
         fitted = self._regress(options, bank, outputs, design, callback)
-        if self.cv is not None:
+        if self.cv is not None and not rows.rows.see_targets:
             loose = replace(options, tol=max(options.tol, FOLD_TOLERANCE))
             fit = partial(self._regress, loose)
             fitted = with_output_score(

@@ -205,7 +205,9 @@ class MultipleKernelSVC(MarginClassifier):
             X, classes[codes], sample_weight, self.class_weight, owner
         )
         codes = codes if keep is None else codes[keep]
-        rows = map_rows(self, read, row_weights, keep, scale_rows=False)
+        rows = map_rows(
+            self, read, row_weights, keep, scale_rows=False, targets=classes[codes]
+        )
         del read  # so that the input is released once the kernels are computed
         progress = Progress(self, X, y)
         bank = rows.kernels(progress.kernel)

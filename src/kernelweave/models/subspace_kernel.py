@@ -239,7 +239,7 @@ callable, default="normalized"
         factor, classes = read_label_factor(
             targets, kind, self.label_kernel, owner, weights
         )
-        rows = map_rows(self, read, weights, keep)
+        rows = map_rows(self, read, weights, keep, targets=targets)
         del read  # so that the input is released once the kernels are computed
         design = RowDesign(len(targets), weights)
         progress = Progress(self, X, y)

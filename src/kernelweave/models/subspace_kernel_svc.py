@@ -16,10 +16,11 @@ from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.models.shared.base import Progress, all_or_nothing, fit_method
 from kernelweave.models.shared.inputs import (
     check_parameters,
+    map_rows,
     one_of,
     positive,
     read_classes,
-    read_rows,
+    read_views,
 )
 from kernelweave.models.shared.learner import weight_set_of_norm
 from kernelweave.models.shared.margin import MarginClassifier
@@ -200,8 +201,10 @@ class SubspaceKernelSVC(
             Fitted estimator.
         """
         self._check_parameters()
-        rows = read_rows(self, X)
+        read = read_views(self, X)
         classes, codes = read_classes(X, y, type(self).__name__)
+        rows = map_rows(self, read, targets=classes[codes])
+        del read  # so that the input is released once the kernels are computed
         progress = Progress(self, X, y)
         bank = rows.kernels(progress.kernel)
         signs = signs_of_codes(codes, len(classes))

@@ -36,11 +36,15 @@ class ViewMaps:
         Names of views, or of precomputed kernels.
     psd : {"error", "clip", "trust"}
         What to do with a kernel that is not positive semidefinite.
+    targets : ndarray of shape (n,), optional
+        Labels, for transformers that need them.
 
     Attributes
     ----------
     maps : list of KernelMap
         One per view.
+    views : list of View
+        The views, as the fit has settled them.
     like : array
         Empty, with the namespace, device and dtype of the kernels.
     names, view_names : list of str
@@ -59,8 +63,12 @@ class ViewMaps:
         data: ObservedViews,
         names: list[str],
         psd: Literal["error", "clip", "trust"],
+        targets: np.ndarray | None = None,
     ) -> None:
-        sources = [_source(views, data, v, name) for v, name in enumerate(names)]
+        sources = [
+            _source(views, data, v, name, targets) for v, name in enumerate(names)
+        ]
+        self.views = [view for one in sources for view in one.views]
         self.maps = [KernelMap(source, psd) for source in sources]
         self.like = detached(sources[0].like[:0, ...])  # a view would keep all of X
         self.observed = data.observed
@@ -108,11 +116,19 @@ class ViewMaps:
         return np.asarray(weights)
 
 
-def _source(views: list[View], data: ObservedViews, v: int, name: str) -> Source:
+def _source(
+    views: list[View],
+    data: ObservedViews,
+    v: int,
+    name: str,
+    targets: np.ndarray | None,
+) -> Source:
     """The raw kernels of view ``v``, over the rows that have it."""
     rows = data.observed[:, v]
     if views:
-        return FeatureSource([views[v]], [take_rows(data.blocks[v], rows)])
+        own = [take_rows(data.blocks[v], rows)]
+        known = None if targets is None else targets[rows]
+        return FeatureSource([views[v]], own, targets=known)
     one = data.blocks[:, :, v : v + 1]
     return PrecomputedSource(take(take(one, rows, axis=0), rows, axis=1), [name])
 

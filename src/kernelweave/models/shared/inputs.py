@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from numbers import Integral
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.base import is_classifier
 from sklearn.utils import _safe_indexing, assert_all_finite
 from sklearn.utils.class_weight import compute_class_weight
@@ -20,10 +21,11 @@ from sklearn.utils.validation import (
     column_or_1d,
 )
 
-from kernelweave._array import Array, detached, is_array, take, to_numpy
+from kernelweave._array import Array, detached, is_array, is_numpy, to_numpy
 from kernelweave.fits.ridge import RowDesign
 from kernelweave.fits.subspace import label_factor, target_factor
 from kernelweave.kernels.banks.dense import DenseBank
+from kernelweave.kernels.encoding import warn_unseen
 from kernelweave.kernels.interactions import with_products
 from kernelweave.kernels.maps.kernel_map import (
     FeatureSource,
@@ -31,8 +33,8 @@ from kernelweave.kernels.maps.kernel_map import (
     PrecomputedSource,
     Source,
 )
-from kernelweave.kernels.maps.missing import CompletedKernelMap, imputes
-from kernelweave.kernels.spec import warn_twins
+from kernelweave.kernels.maps.missing import CompletedKernelMap
+from kernelweave.kernels.spec import imputes, readers, sees_targets, warn_twins
 from kernelweave.views.columns import (
     View,
     is_precomputed,
@@ -44,11 +46,14 @@ from kernelweave.views.columns import (
 from kernelweave.views.missing import (
     ObservedViews,
     check_every_view,
+    check_numbers,
     check_some_view,
     precomputed_with_missing,
+    rows_at,
     split_with_missing,
 )
 from kernelweave.views.precomputed import validate_precomputed
+from kernelweave.views.tables import Columns, read_columns
 
 T = TypeVar("T")
 
@@ -268,6 +273,11 @@ class RowMap:
     #: them already.
     noted: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def see_targets(self) -> bool:
+        """Whether kernels have parameters that depend on the targets of the rows."""
+        return any(sees_targets(view.kernel) for view in self.views)
+
     def kernels(self, progress: Callable[[int], object]) -> DenseBank:
         """Compute all kernels between the training rows."""
         bank = self.kernel_map.fit(progress)
@@ -427,14 +437,6 @@ def check_priors(priors: Any, classes: np.ndarray) -> np.ndarray | None:
     return given
 
 
-def read_rows(model: Any, X: Any) -> RowMap:
-    """Validate X on behalf of ``model``, and fix the kernel parameters.
-
-    No kernel is computed yet.
-    """
-    return map_rows(model, read_views(model, X))
-
-
 def wants_products(model: Any) -> bool:
     """Whether the model has a kernel between views in any case."""
     value = getattr(model, "interactions", False)
@@ -455,10 +457,11 @@ def read_views(model: Any, X: Any) -> ReadViews:
         data, names = read_kernels(model, X, reset=True)
     else:
         views = parse_views(model.views, reserved=model._get_param_names())
-        X = validate_features(model, X, reset=True)
+        X = validate_features(model, X, reset=True, sparse=True)
         positions = resolve_columns(X, views)
         if products:
             views, positions = with_products(views, positions)
+        views = choose_forms(X, views, positions)
         data = split_blocks(model, X, views, positions)
         names = [view.name for view in views]
     read = ReadViews(data, names, views, positions)
@@ -491,7 +494,7 @@ class ReadViews(NamedTuple):
                 "precomputed kernels remove these rows and columns from the kernels, "
                 "so that later kernels have the right columns"
             )
-        blocks = [take(block, keep) for block in self.data.blocks]
+        blocks = [rows_at(block, keep) for block in self.data.blocks]
         return self._replace(data=ObservedViews(blocks, self.data.observed[keep]))
 
 
@@ -501,6 +504,7 @@ def map_rows(
     row_weights: np.ndarray | None = None,
     keep: np.ndarray | None = None,
     scale_rows: bool = True,
+    targets: np.ndarray | None = None,
 ) -> RowMap:
     """Fix the kernel parameters of ``model`` with the rows that count.
 
@@ -514,6 +518,9 @@ def map_rows(
         From :func:`read_row_weights`.
     scale_rows : bool, default=True
         See :class:`~kernelweave.kernels.KernelMap`.
+    targets : ndarray of shape (m,) or (m, t), optional
+        Targets of the rows that count, for transformers that need them; masked where
+        they are unknown.
     """
     if keep is not None:
         read = read.take(keep, type(model).__name__)
@@ -521,7 +528,7 @@ def map_rows(
     data, names, views, positions = read
     observed = None if model.missing == "error" else data.observed
     if views:
-        source: Source = FeatureSource(views, data.blocks, observed)
+        source: Source = FeatureSource(views, data.blocks, observed, as_given(targets))
     else:
         source = PrecomputedSource(data.blocks, names, observed)
     like = detached(source.like[:0, ...])  # a view would keep all of X in memory
@@ -531,7 +538,14 @@ def map_rows(
         signed = bool(getattr(model, "signed", False))
         options = model.psd, model.missing, signed
         kernel_map = CompletedKernelMap(source, *options, *given)
-    return RowMap(kernel_map, like, views, positions)
+    return RowMap(kernel_map, like, source.views, positions)
+
+
+def as_given(targets: np.ndarray | None) -> np.ndarray | None:
+    """Targets as a transformer expects them: a single output is one-dimensional."""
+    if targets is None or targets.ndim == 1 or targets.shape[1] > 1:
+        return targets
+    return targets[:, 0]
 
 
 def _rows_that_count(
@@ -570,7 +584,7 @@ def read_weighted_rows(
     keep, weights, codes = _rows_that_count(model, X, targets, sample_weight, groups)
     targets = targets if keep is None else targets[keep]
     require_enough(model, targets)
-    rows = map_rows(model, read, weights, keep)
+    rows = map_rows(model, read, weights, keep, targets=targets)
     return rows, targets, RowDesign(len(targets), weights, codes)
 
 
@@ -588,13 +602,107 @@ def read_kernels(
     return ObservedViews(stack, np.ones(stack.shape[::2], dtype=bool)), names
 
 
+def choose_forms(X: Any, views: list[View], positions: list[list[int]]) -> list[View]:
+    """The views, with those marked whose kernels read columns as they are.
+
+    Arrays of numbers are always read as numbers, and so is a view that is the product
+    of others.
+    """
+    if issparse(X) or (is_array(X) and not _holds_objects(X)):
+        return views
+    return [
+        replace(view, raw=not view.joint and _reads_columns(X, view, columns))
+        for view, columns in zip(views, positions, strict=True)
+    ]
+
+
+def _holds_objects(X: Any) -> bool:
+    return is_numpy(X) and X.dtype.kind not in "fiubc"
+
+
+def _reads_columns(X: Any, view: View, columns: list[int]) -> bool:
+    found = readers(view.kernel)
+    if found == {"numbers"}:
+        return False
+    if "transformer" in found or ("auto" in found and not is_array(X)):
+        return True
+    # Numbers arrive at a callable as an array, and arrays of them are used as they are.
+    block = read_columns(X, columns)
+    return not block.is_numeric and ("callable" in found or block.is_known)
+
+
 def split_blocks(
-    model: Any, X: Any, views: list[View], positions: list[list[int]], dtype: Any = None
+    model: Any,
+    X: Any,
+    views: list[View],
+    positions: list[list[int]],
+    dtype: Any = None,
+    widths: list[int] | None = None,
 ) -> ObservedViews:
-    """One block per view; isolated NaN are allowed where the kernel imputes."""
-    if model.missing == "error":
-        blocks = split_views(X, views, positions, dtype=dtype)
+    """One block per view; isolated NaN are allowed where the kernel imputes.
+
+    A view without any columns in X, which had ``widths[v]`` of them in training, is
+    missing in every row.
+    """
+    n, width = int(X.shape[0]), len(views)
+    blocks: list[Any] = [None] * width
+    observed = np.zeros((n, width), dtype=bool)
+    present = [v for v in range(width) if positions[v]]
+    plain = [v for v in present if not views[v].raw]
+    raw = {v: read_columns(X, positions[v]) for v in present if views[v].raw}
+    if dtype is None and not all(block.is_single for block in raw.values()):
+        dtype = np.float64
+    if plain:
+        chosen = [views[v] for v in plain], [positions[v] for v in plain]
+        data = _split_numbers(model, X, *chosen, dtype)
+        dtype = data.blocks[0].dtype
+        observed[:, plain] = data.observed
+        for v, block in zip(plain, data.blocks, strict=True):
+            blocks[v] = block
+    dtype = np.float32 if dtype is None else dtype
+    for v, block in raw.items():
+        blocks[v] = block.astype(dtype)
+        observed[:, v] = _check_columns(model, views[v], blocks[v])
+    if raw and model.missing == "error":
+        _check_entries(raw, len(views))
+    for v in set(range(width)) - set(present):
+        shape = n, (widths or [1] * width)[v]
+        nothing = np.full(shape, None) if views[v].raw else np.full(shape, np.nan)
+        blocks[v] = Columns(nothing, list(range(shape[1])), dtype)
+        if not views[v].raw:
+            blocks[v] = nothing.astype(dtype)
+    return ObservedViews(blocks, observed)
+
+
+def _split_numbers(
+    model: Any, X: Any, views: list[View], positions: list[list[int]], dtype: Any
+) -> ObservedViews:
+    """The blocks of views that are read as numbers."""
+    partial = [imputes(view.kernel) for view in views]
+    if model.missing == "error" or issparse(X):
+        blocks = split_views(X, views, positions, dtype=dtype, partial=partial)
         shape = (blocks[0].shape[0], len(blocks))
         return ObservedViews(blocks, np.ones(shape, dtype=bool))
-    partial = [imputes(view.kernel) for view in views]
     return split_with_missing(X, views, positions, partial=partial, dtype=dtype)
+
+
+def _check_columns(model: Any, view: View, block: Columns) -> np.ndarray:
+    """Which rows (n,) have a view that is read as it is.
+
+    What kernels on numbers read must be numbers; a transformer reads anything.
+    """
+    rows = np.ones(block.shape[0], dtype=bool)
+    if model.missing != "error":
+        rows = ~np.all(block.gaps, axis=1)
+    if "numbers" in readers(view.kernel):
+        check_numbers(block, view, rows)
+    if view.plan is not None:
+        warn_unseen(view, block, rows)
+    return rows
+
+
+def _check_entries(raw: dict[int, Columns], n_views: int) -> None:
+    """Refuse rows without a single entry, if every view is read as it is."""
+    if len(raw) == n_views:
+        entries = [~np.all(block.gaps, axis=1) for block in raw.values()]
+        check_some_view(np.stack(entries, axis=1), "")

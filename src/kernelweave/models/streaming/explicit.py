@@ -122,8 +122,8 @@ def why_features(model: Any, X: Any) -> str | None:
         return None
     if model.features in ("nystroem", "random"):
         return f"features={model.features!r} was asked for"
-    if issparse(X):  # refused unless features were asked for
-        return "rows are sparse" if model.features == "exact" else None
+    if issparse(X) and model.features == "exact":
+        return "rows are sparse"
     if model.alpha == "cv":
         return "alpha='cv' works on moments of folds"
     if model.device is not None:
@@ -257,6 +257,7 @@ def _read_features(
     if not is_iterator(X) and not is_arrow(X):
         X = validate_features(intake.bearer, X, reset=True, sparse=True)
         y = intake.targets(X, y)
+        intake.look(X)
     stream = open_stream(X, y, options.chunk_rows(X))
     portions = stream.portions()
     waiting, sample = draw_sample(options, stream, portions, intake)
