@@ -269,7 +269,7 @@ def test_labels_reach_the_transformer(rng):
 @pytest.mark.parametrize("missing", ["available", "zero"])
 @every_estimator
 def test_a_view_may_be_absent_from_new_rows(estimator, missing):
-    views = [("number", "rbf", ["size"]), *VIEWS]
+    views = [*VIEWS, ("number", "rbf", ["size"])]
     model = clone(estimator).set_params(views=views, missing=missing)
     X = MIXED.copy()
     X.loc[X.index[:4], "size"] = np.nan

@@ -29,6 +29,7 @@ from kernelweave._array import Array, device, from_numpy, namespace, take, zeros
 from kernelweave._memory import numbered, row_chunks
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.kernels.checks import clip_to_psd
+from kernelweave.kernels.functions import host_like
 from kernelweave.kernels.maps.kernel_map import (
     Centering,
     KernelMap,
@@ -228,7 +229,7 @@ class CompletedKernelMap(KernelMap):
             blocks = [take_rows(*pair) for pair in pairs]
         present = [i for i in wanted if np.any(seen[:, i])]
         grams = self.source.cross(blocks, present)
-        like = rows.blocks[0] if listed else rows.blocks
+        like = host_like(rows.blocks[0]) if listed else rows.blocks
         for i in wanted:
             own, trained = seen[:, i], self.observed[:, i]
             if i not in present:
