@@ -115,6 +115,11 @@ def plan_columns(block: Columns, view: str) -> ColumnPlan:
     d = block.shape[1]
     uses = tuple(_use(block.labels[j], block.column(j)) for j in range(d))
     unknown = [use for use in uses if not use.use]
+    if unknown and unknown[0].kind == "infinity":
+        raise ValueError(
+            f"Input X contains infinity: column {unknown[0].column!r}. Correct the "
+            "entry, or drop the row."
+        )
     if unknown:
         found = some(f"column {u.column!r} holds {u.kind}" for u in unknown)
         raise ValueError(
@@ -155,7 +160,7 @@ def _use(label: Any, column: Column) -> ColumnUse:
         return ColumnUse(label, kind, LEFT_OUT, n_missing, reason)
     remark = f"{n_values} values"
     if n_missing:
-        known, remark = [*known, None], f"{remark}, and {n_missing} gaps as one more"
+        known, remark = [*known, None], f"{remark}, {_gaps(n_missing)} as one more"
     return ColumnUse(label, kind, ONE_HOT, n_missing, remark, tuple(known))
 
 
@@ -168,10 +173,14 @@ def _measured(label: Any, kind: str, present: np.ndarray, n_missing: int) -> Col
         return ColumnUse(label, kind, LEFT_OUT, n_missing, reason)
     remarks = [f"{kind} in days"] if kind != "number" else []
     if n_missing:
-        remarks.append(f"{n_missing} gaps filled with the median and marked")
+        remarks.append(f"{_gaps(n_missing)} filled with the median and marked")
     if kind == "number" and looks_like_ids(present):
         remarks.append(COUNTS)
     return ColumnUse(label, kind, NUMBER, n_missing, "; ".join(remarks))
+
+
+def _gaps(count: int) -> str:
+    return f"{count} gap{'s' * (count > 1)}"
 
 
 #: The remark on a column of row numbers.
@@ -196,6 +205,7 @@ def plan_numbers(block: np.ndarray, labels: list[Any], view: str) -> ColumnPlan:
     uses = [ColumnUse(label, "number", NUMBER) for label in labels]
     for j in np.flatnonzero(low == high):
         uses[j] = replace(uses[j], remark="the same value in every row")
+    narrow &= np.all(block == np.floor(block), axis=0)
     for j in np.flatnonzero(narrow & (low < high)):
         if looks_like_ids(block[:, j]):
             uses[j] = replace(uses[j], remark=COUNTS)

@@ -419,7 +419,16 @@ def validate_features(
         checked = checked_array(X, estimator, sparse=sparse)
     else:
         _check_not_empty(X.shape, estimator)
-    validate_data(estimator, X, reset=reset, skip_check_array=True)
+    try:
+        validate_data(estimator, X, reset=reset, skip_check_array=True)
+    except Exception as error:
+        if type(error).__name__ != "DuplicateError":
+            raise
+        twice = [name for name, k in Counter(column_names(X)).items() if k > 1]
+        raise ValueError(
+            f"X has several columns with the name(s) {some(map(repr, twice))}. Rename "
+            "all but one of them."
+        ) from error
     return checked
 
 

@@ -611,7 +611,7 @@ def choose_forms(X: Any, views: list[View], positions: list[list[int]]) -> list[
     if issparse(X) or (is_array(X) and not _holds_objects(X)):
         return views
     return [
-        replace(view, raw=not view.joint and _reads_columns(X, view, columns))
+        replace(view, raw=_reads_columns(X, view, columns))
         for view, columns in zip(views, positions, strict=True)
     ]
 
@@ -622,6 +622,8 @@ def _holds_objects(X: Any) -> bool:
 
 def _reads_columns(X: Any, view: View, columns: list[int]) -> bool:
     found = readers(view.kernel)
+    if view.joint:
+        _check_products(read_columns(X, columns))
     if found == {"numbers"}:
         return False
     if "transformer" in found or ("auto" in found and not is_array(X)):
@@ -629,6 +631,18 @@ def _reads_columns(X: Any, view: View, columns: list[int]) -> bool:
     # Numbers arrive at a callable as an array, and arrays of them are used as they are.
     block = read_columns(X, columns)
     return not block.is_numeric and ("callable" in found or block.is_known)
+
+
+def _check_products(block: Columns) -> None:
+    """Refuse products of kernels on columns that are not numbers."""
+    for j, label in enumerate(block.labels):
+        kind = block.column(j).kind
+        if kind not in ("number", "boolean"):
+            raise ValueError(
+                f"interactions=True multiplies kernels on numbers, but the column "
+                f"{label!r} holds values of the kind {kind!r}. Encode it before the "
+                "fit, or set interactions=False"
+            )
 
 
 def split_blocks(

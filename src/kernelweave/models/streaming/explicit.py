@@ -233,7 +233,8 @@ def _may_interact(rows: KernelRows | SummedRows) -> bool:
         return False
     seen = getattr(rows.rows.kernel_map.source, "observed", None)
     complete = seen is None or int(np.sum(np.all(seen, axis=1))) >= 2
-    return len(rows.rows.views) >= 2 and complete
+    plain = not any(view.raw for view in rows.rows.views)  # products need numbers
+    return len(rows.rows.views) >= 2 and complete and plain
 
 
 def _read_features(
