@@ -105,6 +105,8 @@ class KernelAlignment(KernelTransformer, KernelModel):
         The features are the kernel times this matrix, if ``output="features"``.
     n_iter_ : int
         Number of least-squares problems solved.
+    column_summary_ : list of dict
+        What each view does with each of its columns; see :doc:`/user_guide/tables`.
     n_features_in_ : int
         Number of features (of training rows if precomputed).
     feature_names_in_ : ndarray of shape (d,)

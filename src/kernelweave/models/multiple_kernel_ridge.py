@@ -148,7 +148,8 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
         R^2 on folds in which weights, norm and alpha were learned without the
         held-out rows, and its standard error: what to expect of new rows. Only the
         parameters of kernels, such as widths, were set on all rows, without their
-        outputs. Absent for ``cv=None`` and if only moments of the rows were kept.
+        outputs. Absent for ``cv=None``, if only moments of the rows were kept,
+        and if a transformer in ``views`` needs the targets.
     loo_error_ : float
         Leave-one-out mean squared error in units of the variance of y, the mean over
         the outputs. Weights, norm and alpha were chosen on all rows, so it is
@@ -158,6 +159,8 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
         The error of each output, also in units of its variance.
     n_iter_ : int
         Number of factorisations for the chosen weights.
+    column_summary_ : list of dict
+        What each view does with each of its columns; see :doc:`/user_guide/tables`.
     n_features_in_ : int
         Number of features (of training rows if precomputed).
     feature_names_in_ : ndarray of shape (d,)

@@ -151,6 +151,8 @@ callable, default="normalized"
         Alignment of the subspace kernel with H, for ``method="alignment"``.
     n_iter_ : int
         Factorisations for the weights, and iterations of the alignment.
+    column_summary_ : list of dict
+        What each view does with each of its columns; see :doc:`/user_guide/tables`.
     n_features_in_ : int
         Number of features (of training rows if precomputed).
     feature_names_in_ : ndarray of shape (d,)

@@ -103,6 +103,8 @@ class TransductiveKernelSVC(MarginClassifier):
         Indices of rows with a nonzero coefficient.
     n_iter_ : int
         Factorisations.
+    column_summary_ : list of dict
+        What each view does with each of its columns; see :doc:`/user_guide/tables`.
     n_features_in_ : int
         Number of features (of training rows if precomputed).
     feature_names_in_ : ndarray of shape (d,)
