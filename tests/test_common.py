@@ -92,9 +92,8 @@ def failures_of_weights(estimator):
     failures = {}
     if estimator.views != "precomputed":
         why = COLUMNS if getattr(estimator, "output", "") == "kernel" else COPIES
-        failures["check_sample_weight_equivalence_on_dense_data"] = why
-        if getattr(estimator, "features", "auto") != "auto":
-            failures["check_sample_weight_equivalence_on_sparse_data"] = why
+        for form in ("dense", "sparse"):
+            failures[f"check_sample_weight_equivalence_on_{form}_data"] = why
     return failures
 
 

@@ -15,7 +15,8 @@ from kernelweave.criteria.base import identity_likeness
 from kernelweave.exceptions import KernelWarning
 from kernelweave.kernels import RBF, KernelMap, Laplacian, Linear, Pipe
 from kernelweave.kernels.maps.kernel_map import FeatureSource, PrecomputedSource
-from kernelweave.kernels.maps.missing import CompletedKernelMap, imputes, spread_out
+from kernelweave.kernels.maps.missing import CompletedKernelMap, spread_out
+from kernelweave.kernels.spec import imputes
 from kernelweave.views.columns import View
 from kernelweave.views.missing import ObservedViews
 

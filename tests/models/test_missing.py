@@ -506,11 +506,13 @@ def test_one_kernel_as_a_matrix(model, missing, gappy):
 @every_mode
 @every_model
 def test_sparse_rows(model, missing, gappy):
-    """Sparse rows are refused whatever ``missing`` is, or read as they are."""
+    """Sparse rows have every view, since what they do not store is zero."""
     problem, _, _ = gappy
     model = clone(model).set_params(views=problem.views, missing=missing)
-    with pytest.raises(TypeError, match=r"[Ss]parse"):
-        model.fit(csr_array(problem.X), problem.y)
+    expected = output(clone(model).fit(problem.X, problem.y), problem.new)
+    model.fit(csr_array(problem.X), problem.y)
+    found = output(model, csr_array(problem.new))
+    assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.one_seed

@@ -185,6 +185,6 @@ def test_take_and_fill(xp_backend):
     rows = np.array([True, False, True])
     assert to_numpy(take_rows(block, rows)).tolist() == [[0, 1], [4, 5]]
     assert take_rows(block, np.ones(3, bool)) is block
-    filled = fill_rows(block, rows, block[0, :])
+    filled = fill_rows(block, rows, block)
     assert to_numpy(filled).tolist() == [[0, 1], [0, 1], [4, 5]]
-    assert fill_rows(block, np.ones(3, bool), block[0, :]) is block
+    assert fill_rows(block, np.ones(3, bool), block) is block

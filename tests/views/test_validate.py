@@ -316,7 +316,7 @@ def test_feature_names_must_stay(library):
 def test_repeated_column_names_are_refused():
     pandas = pytest.importorskip("pandas")
     X = pandas.DataFrame(np.ones((2, 2)), columns=["a", "a"])
-    with pytest.raises(ValueError, match=r"unique column names"):
+    with pytest.raises(ValueError, match=r"several columns with the name"):
         validate_features(Model(), X, reset=True)
 
 

@@ -11,6 +11,7 @@ from functools import singledispatch
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.decomposition import PCA
 from sklearn.preprocessing import StandardScaler
 
@@ -27,6 +28,7 @@ from kernelweave.kernels.functions import (
     apply_step,
     unit_rows,
 )
+from kernelweave.views.raw_columns import Columns
 
 #: Deviation from an affine function, relative to the effect of one standard deviation
 #: of every column, up to which a transformer counts as affine; the rest is rounding.
@@ -138,6 +140,13 @@ def _by_column(
 
 def transformed(steps: tuple[Any, ...], X: Array) -> np.ndarray:
     """The rows of X (m, d) after all steps, (m, e), as float64."""
+    if isinstance(X, Columns):
+        raise TypeError(
+            "the columns of this view are not just numbers, so there is no gradient in "
+            "them; use view_permutation_importance, or "
+            "sklearn.inspection.permutation_importance on held-out rows"
+        )
+    X = X.toarray() if issparse(X) else X
     for step in steps:
         X = apply_step(step, X)
     return to_numpy(X).astype(np.float64)

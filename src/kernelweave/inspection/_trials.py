@@ -12,6 +12,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.metrics import accuracy_score, check_scoring, log_loss, r2_score
 from sklearn.model_selection import KFold, StratifiedKFold, check_cv
 from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import _num_samples
 
 from kernelweave._array import is_array, to_numpy
 from kernelweave.inspection._problem import innermost
@@ -198,7 +199,7 @@ class Trials:
         if self.loss_name == "error rate":
             labels = np.asarray(to_numpy(model.predict(new)))
             return np.searchsorted(classes, labels).astype(dtype)
-        full = np.zeros((len(new), len(classes)))
+        full = np.zeros((_num_samples(new), len(classes)))
         known = np.searchsorted(classes, to_numpy(last_step(model).classes_))
         full[:, known] = to_numpy(model.predict_proba(new))
         return full

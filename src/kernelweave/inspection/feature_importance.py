@@ -290,7 +290,8 @@ def _block(model: Any, v: int, X: Any) -> Array:
                 "this model keeps moments of its training rows, not the rows "
                 "themselves; pass the rows over which to average as X"
             )
-        return source.blocks[v]
+        kept = source.blocks[v]
+        return kept.toarray() if hasattr(kept, "toarray") else kept
     rows = model._rows(X, "feature_importance")
     if not isinstance(rows, ObservedViews):
         return rows[v].toarray() if hasattr(rows[v], "toarray") else rows[v]
@@ -301,7 +302,8 @@ def _block(model: Any, v: int, X: Any) -> Array:
         )
     if not np.any(rows.observed[:, v]):
         raise ValueError(f"all {len(rows.observed)} rows of X lack this view")
-    return take_rows(rows.blocks[v], rows.observed[:, v])
+    own = take_rows(rows.blocks[v], rows.observed[:, v])
+    return own.toarray() if hasattr(own, "toarray") else own
 
 
 def _expansions(model: Any, v: int, matrix: np.ndarray) -> Iterator[_Expansion]:

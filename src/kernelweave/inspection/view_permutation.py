@@ -17,6 +17,7 @@ from kernelweave.inspection._rows import (
     views_of,
 )
 from kernelweave.views.columns import column_names, find_columns, is_precomputed
+from kernelweave.views.raw_columns import Columns, words_of
 
 
 def view_permutation_importance(
@@ -214,8 +215,25 @@ def _training_rows(model: Any, X: Any) -> int | None:
         return None
     rows = model._rows(X, "view_permutation_importance")
     rows = getattr(rows, "blocks", rows)
-    known = {row.tobytes() for row in np.hstack([to_numpy(b) for b in blocks])}
-    return sum(row.tobytes() in known for row in np.hstack([to_numpy(b) for b in rows]))
+    known = set(_keys(blocks))
+    return sum(key in known for key in _keys(rows))
+
+
+def _keys(blocks: list[Any]) -> list[tuple[Any, ...]]:
+    """A hashable value for each row, equal for equal rows."""
+    return list(zip(*map(_keys_of_view, blocks), strict=True))
+
+
+def _keys_of_view(block: Any) -> list[Any]:
+    if isinstance(block, Columns):
+        columns = [block.column(j) for j in range(block.shape[1])]
+        words = [words_of(c.values.astype(object), c.gaps) for c in columns]
+        return list(zip(*words, strict=True))
+    if issparse(block):
+        ends = zip(block.indptr, block.indptr[1:], strict=False)
+        own = (slice(int(a), int(b)) for a, b in ends)
+        return [(block.indices[p].tobytes(), block.data[p].tobytes()) for p in own]
+    return [row.tobytes() for row in np.ascontiguousarray(to_numpy(block))]
 
 
 def _kept_blocks(model: Any) -> list[Array] | None:

@@ -9,9 +9,10 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array, issparse
 from scipy.spatial.distance import cdist, squareform
 from sklearn.base import clone
-from sklearn.metrics.pairwise import additive_chi2_kernel
+from sklearn.metrics.pairwise import additive_chi2_kernel, manhattan_distances
 
 from kernelweave._array import (
     Array,
@@ -63,11 +64,17 @@ class Kernel(Parameters):
         Changes of the columns that leave the kernel, centred and scaled to trace n,
         unchanged: a common change of unit ("unit"), a change of unit and origin
         ("affine"), or neither.
+    takes_columns : bool
+        Whether the kernel may be given columns of a table that are not numbers.
+    ignores_origin : bool
+        Whether the kernel, once centred, does not depend on the origin of its columns.
     """
 
     psd: bool = True
     base: str | None = None
     forgets: str | None = None
+    takes_columns: bool = False
+    ignores_origin: bool = False
 
     @property
     def steps(self) -> tuple[Any, ...]:
@@ -131,9 +138,12 @@ class Kernel(Parameters):
     def diagonal(self, X: Array) -> Array:
         """``k(x, x)`` (n,) of a resolved kernel for the rows of X (n, d)."""
         if self.base in DISTANCES:
-            return self.from_base(zeros((X.shape[0], 1), X))[:, 0]
-        xp, parts = namespace(X), row_chunks(X.shape[0], 1, DIAGONAL_ROWS)
-        return xp.concat([xp.linalg.diagonal(self.gram(X[part, :])) for part in parts])
+            like = np.empty((0, 1), X.dtype) if issparse(X) else X
+            return self.from_base(zeros((X.shape[0], 1), like))[:, 0]
+        parts = row_chunks(X.shape[0], 1, DIAGONAL_ROWS)
+        grams = [self.gram(X[part, :]) for part in parts]
+        xp = namespace(*grams)
+        return xp.concat([xp.linalg.diagonal(gram) for gram in grams])
 
     def __call__(self, X: Any, Z: Any = None) -> Array:
         """Gram matrix between the rows of X and those of Z.
@@ -157,12 +167,21 @@ class Kernel(Parameters):
             Z = _as_rows(Z)
             if X.shape[1] != Z.shape[1]:
                 raise ValueError(f"X has {X.shape[1]} columns, but Z has {Z.shape[1]}.")
-            dtype = namespace(X, Z).result_type(X, Z)
-            X, Z = as_float(X, dtype), as_float(Z, dtype)
+            if issparse(X) != issparse(Z):
+                X, Z = csr_array(X), csr_array(Z)
+            if issparse(X):
+                dtype = np.result_type(X.dtype, Z.dtype)
+                X, Z = X.astype(dtype), Z.astype(dtype)
+            else:
+                dtype = namespace(X, Z).result_type(X, Z)
+                X, Z = as_float(X, dtype), as_float(Z, dtype)
         return self.resolve(X if Z is None else Z).gram(X, Z)
 
 
 def _as_rows(X: Any) -> Array:
+    if issparse(X):
+        X = csr_array(X)
+        return X if X.dtype.kind == "f" else X.astype(np.float64)
     X = X if is_array(X) else np.asarray(X)
     if X.ndim != 2:
         raise ValueError(f"A kernel needs 2-D arrays of rows; found {X.ndim}-D.")
@@ -216,6 +235,10 @@ def base_matrix(base: str, X: Array, Z: Array | None = None) -> Array:
         return _dot(X, Z)
     if base == "sqeuclidean":
         return _sqeuclidean(X, Z)
+    if issparse(X):
+        if base == "l1":
+            return as_float(manhattan_distances(X, Z), X.dtype)
+        X, Z = X.toarray(), None if Z is None else Z.toarray()
     if base == "l1":
         if is_numpy(X):
             return as_float(cdist(X, X if Z is None else Z, "cityblock"), X.dtype)
@@ -230,6 +253,8 @@ def base_matrix(base: str, X: Array, Z: Array | None = None) -> Array:
 
 
 def _dot(X: Array, Z: Array | None) -> Array:
+    if issparse(X):
+        return (X @ (X if Z is None else Z).T).toarray()
     if Z is not None:
         return X @ Z.T
     if is_numpy(X):
@@ -248,14 +273,18 @@ def _sqeuclidean(X: Array, Z: Array | None) -> Array:
     Moving the origin reduces cancellation. Distances within rounding error of zero are
     set to zero, so that duplicates are at distance exactly 0.
     """
-    xp = namespace(X)
-    center = _middle(X if Z is None else Z)
-    X = X - center
-    norms = xp.sum(X * X, axis=1)  # (n,)
-    norms_z = norms
-    if Z is not None:
-        Z = Z - center
-        norms_z = xp.sum(Z * Z, axis=1)  # (m,)
+    if issparse(X):  # zero is in the middle of most columns
+        norms = X.multiply(X).sum(axis=1)
+        norms_z = norms if Z is None else Z.multiply(Z).sum(axis=1)
+    else:
+        xp = namespace(X)
+        center = _middle(X if Z is None else Z)
+        X = X - center
+        norms = xp.sum(X * X, axis=1)  # (n,)
+        norms_z = norms
+        if Z is not None:
+            Z = Z - center
+            norms_z = xp.sum(Z * Z, axis=1)  # (m,)
     return _distances(_dot(X, Z), norms, norms_z, X.shape[1], Z is None)
 
 
@@ -384,7 +413,8 @@ def median_distance(X: Array, base: str, memo: dict[str, float] | None = None) -
     memo = {} if memo is None else memo
     if base not in memo:
         step = -(-X.shape[0] // MEDIAN_ROWS)
-        rows = to_numpy(X[::step, :]).astype(np.float64)
+        rows = X[::step, :]
+        rows = (rows if issparse(X) else to_numpy(rows)).astype(np.float64)
         pairs = squareform(base_matrix(base, rows), checks=False)
         median = float(np.median(pairs)) if pairs.size else 0.0
         memo[base] = median or float(pairs.mean() if pairs.size else 0.0)

@@ -7,8 +7,13 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-from scipy.sparse import issparse
+from scipy.sparse import csr_array, issparse
 from sklearn.base import BaseEstimator, clone
+from sklearn.feature_selection import SelectorMixin, VarianceThreshold
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import normalize
+from sklearn.utils import get_tags
+from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from kernelweave._array import (
     Array,
@@ -18,13 +23,16 @@ from kernelweave._array import (
     eps,
     from_numpy,
     is_array,
+    is_numpy,
     namespace,
     to_numpy,
     units_of,
 )
+from kernelweave._memory import require_memory
 from kernelweave._tolerances import ROUNDING_UNITS
 from kernelweave.kernels.base import Kernel, check_parameter, exp_, median_distance
 from kernelweave.views.composition import nested_params, with_params
+from kernelweave.views.raw_columns import Columns
 
 
 class Linear(Kernel):
@@ -32,6 +40,7 @@ class Linear(Kernel):
 
     base = "dot"
     forgets = "affine"
+    ignores_origin = True
 
     def from_base(self, base: Array) -> Array:
         """The base matrix itself: no copy is made."""
@@ -78,8 +87,9 @@ class Polynomial(Kernel):
             )
         if self.gamma != "scale":
             return clone(self)
-        xp = namespace(X)
-        mean = float(xp.sum(X * X, dtype=xp.float64)) / X.shape[0]
+        values = X.data if issparse(X) else X
+        xp = namespace(values)
+        mean = float(xp.sum(values * values, dtype=xp.float64)) / X.shape[0]
         return clone(self).set_params(gamma=1 / mean if mean > 0 else 1.0)
 
     def from_base(self, base: Array) -> Array:
@@ -131,6 +141,7 @@ class RBF(_Exponential):
     """
 
     base = "sqeuclidean"
+    ignores_origin = True
 
     def __init__(self, gamma: float | str = "median", factor: float = 1.0) -> None:
         self.gamma = gamma
@@ -155,6 +166,7 @@ class Laplacian(_Exponential):
     """
 
     base = "l1"
+    ignores_origin = True
 
     def __init__(self, gamma: float | str = "median") -> None:
         self.gamma = gamma
@@ -187,6 +199,8 @@ class Cosine(Kernel):
 
 def unit_rows(X: Array) -> Array:
     """Rows of X (n, d), scaled to length one; rows of zeros stay as they are."""
+    if issparse(X):
+        return normalize(normalize(X, norm="max"))
     xp = namespace(X)
     # Dividing by the largest entry first keeps squares of tiny entries from underflow.
     largest = xp.max(xp.abs(X), axis=1, keepdims=True)
@@ -202,10 +216,13 @@ class CallableKernel(Kernel):
     ----------
     function : callable
         Takes two arrays of rows, (n, d) and (m, d), and returns their Gram matrix
-        (n, m), which is checked for symmetry and definiteness.
+        (n, m), which is checked for symmetry and definiteness. Numbers arrive as arrays
+        of floats. Columns of a table that hold anything else, such as text, arrive as
+        they are: as two tables or, if the view has a single column, as two columns.
     """
 
     psd = False
+    takes_columns = True
 
     def __init__(self, function: Callable[[Array, Array], Array]) -> None:
         self.function = function
@@ -217,11 +234,24 @@ class CallableKernel(Kernel):
 
     def gram(self, X: Array, Z: Array | None = None) -> Array:
         """Gram matrix (n, m) of the rows of X (n, d) and Z (m, d)."""
-        xp = namespace(X)
-        # Copies, since the function may overwrite its arguments.
-        X = xp.asarray(X, copy=True)
-        Z = X if Z is None else xp.asarray(Z, copy=True)
-        K = self.function(X, Z)
+        if issparse(X):
+            like = host_like(X)
+            given = X.copy()
+            K = self.function(given, given if Z is None else Z.copy())
+            K = K.toarray() if issparse(K) else K
+            Z = X if Z is None else Z
+        elif isinstance(X, Columns):
+            flat, like = X.shape[1] == 1, np.empty((0, 1), dtype=X.dtype)
+            given = X.given(flat)
+            K = self.function(given, given if Z is None else Z.given(flat))
+            Z = X if Z is None else Z
+        else:
+            like, xp = X, namespace(X)
+            # Copies, since the function may overwrite its arguments.
+            X = xp.asarray(X, copy=True)
+            Z = X if Z is None else xp.asarray(Z, copy=True)
+            K = self.function(X, Z)
+        xp = namespace(like)
         K = K if is_array(K) else np.asarray(K)
         wanted = (X.shape[0], Z.shape[0])
         if tuple(K.shape) != wanted:
@@ -231,7 +261,7 @@ class CallableKernel(Kernel):
                 "arrays of rows and must return the matrix of all kernel values."
             )
         # A copy, since the function may keep a reference to its result.
-        K = xp.astype(at_home(K, X), X.dtype, copy=True)
+        K = xp.astype(at_home(K, like), like.dtype, copy=True)
         if not bool(xp.all(xp.isfinite(K))):
             raise ValueError(
                 f"The kernel function {self.label!r} returned NaN or infinity. Check "
@@ -273,13 +303,21 @@ class Standardizer(BaseEstimator):
 
     def fit(self, X: Array, y: Any = None) -> Standardizer:
         """Learn mean and deviation from the rows of X (n, d)."""
-        xp = namespace(X)
         n = X.shape[0]
-        self.mean_ = column_means(X)
-        largest = xp.max(xp.abs(X), axis=0)
-        unit = largest + as_float(largest == 0, X.dtype)
-        centered = (X - self.mean_) / unit
-        variance = xp.sum(centered * centered, axis=0, dtype=xp.float64) / n
+        if issparse(X):
+            largest = largest_entries(X)
+            unit, xp = largest + as_float(largest == 0, X.dtype), namespace(largest)
+            scaled = divided(X, unit)
+            mean, variance = mean_variance_axis(scaled.astype(np.float64), axis=0)
+            self.mean_ = as_float(mean * unit, X.dtype)
+            X = largest
+        else:
+            xp = namespace(X)
+            self.mean_ = column_means(X)
+            largest = xp.max(xp.abs(X), axis=0)
+            unit = largest + as_float(largest == 0, X.dtype)
+            centered = (X - self.mean_) / unit
+            variance = xp.sum(centered * centered, axis=0, dtype=xp.float64) / n
         deviation = as_float(xp.sqrt(variance), X.dtype)
         constant = as_float(deviation <= 10 * eps(X), X.dtype)
         self.scale_ = (1 - constant) * deviation * unit + constant
@@ -291,7 +329,13 @@ class Standardizer(BaseEstimator):
         return self
 
     def transform(self, X: Array) -> Array:
-        """Standardise the rows of X (m, d)."""
+        """Standardise the rows of X (m, d).
+
+        Sparse rows are only divided by the deviations, which keeps them sparse: for
+        kernels that do not depend on the origin, once they are centred.
+        """
+        if issparse(X):
+            return divided(X, self.scale_)
         return (X - self.mean_) / self.scale_
 
 
@@ -327,9 +371,15 @@ class Frame(Standardizer):
 
         ``bits`` is the precision of the rows to be transformed; that of X by default.
         """
-        xp = namespace(X)
+        xp = namespace(host_like(X))
         own = xp.finfo(X.dtype).bits
         bits = own if bits is None else bits
+        if issparse(X):  # zero is an entry of every column that is worth storing so
+            self.mean_ = np.zeros(X.shape[1], dtype=X.dtype)
+            self.unit_ = float(units_of(largest_entries(X).max(), bits))
+            self.scale_ = np.ones_like(self.mean_) * self.unit_
+            self.noise_ = 0.0
+            return self
         self.mean_ = column_means(X) if self.affine else xp.zeros_like(X[0, :])
         sizes = to_numpy(xp.max(xp.abs(X), axis=0)).astype(np.float64)
         spread = to_numpy(xp.max(xp.abs(X - self.mean_), axis=0)).astype(np.float64)
@@ -343,8 +393,32 @@ class Frame(Standardizer):
 
     def transform(self, X: Array) -> Array:
         """The rows of X (m, d), with the new origin and unit."""
+        if issparse(X):
+            return X if self.unit_ == 1.0 else divided(X, self.scale_)
         X = X - self.mean_ if self.affine else X
         return X if self.unit_ == 1.0 else X / self.scale_
+
+
+def largest_entries(X: Any) -> np.ndarray:
+    """The largest absolute value (d,) of each column of sparse rows (n, d)."""
+    return np.asarray(abs(X).max(axis=0).toarray(), dtype=X.dtype).reshape(-1)
+
+
+def divided(X: Any, scale: np.ndarray) -> Any:
+    """Sparse rows (n, d) with each column divided by an entry of ``scale`` (d,)."""
+    found = csr_array(X, copy=True)
+    found.data /= np.asarray(scale, dtype=found.dtype)[found.indices]
+    return found
+
+
+def dense_rows(X: Any) -> np.ndarray:
+    """Sparse rows (n, d) as a dense array, if that fits into memory."""
+    require_memory(
+        X.shape[0] * X.shape[1] * X.dtype.itemsize,
+        f"a dense copy of {X.shape[0]} sparse rows of {X.shape[1]} columns",
+        "use kernels that keep them sparse: 'linear', 'rbf', 'cosine', 'polynomial'",
+    )
+    return X.toarray()
 
 
 class Pipe(Kernel):
@@ -353,8 +427,11 @@ class Pipe(Kernel):
     Parameters
     ----------
     transformer : transformer
-        Any scikit-learn transformer that needs no y, such as ``PCA(10)``. A clone of it
-        is fitted on the training rows. It receives NumPy arrays, except for
+        Any scikit-learn transformer, such as ``PCA(10)`` or ``OneHotEncoder()``. A
+        clone of it is fitted on the training rows and their targets. From a table it
+        receives the columns of the view as they are: text, categories, dates, gaps. One
+        that takes text, such as ``TfidfVectorizer()``, receives the single column of
+        its view. From arrays it receives NumPy arrays, except for
         :class:`Standardizer`, which works in the array library of the data.
     kernel : Kernel, str, callable or list of these
         The kernel, or kernels, on the transformed features. The kernels of a list share
@@ -400,12 +477,17 @@ class Pipe(Kernel):
     def label(self) -> str:
         """Names of the transformer and of the kernel."""
         inner = self.kernel.label if isinstance(self.kernel, Kernel) else self.kernel
-        if isinstance(self.transformer, Standardizer):
-            return f"{self.transformer.label} {inner}"
+        label = getattr(self.transformer, "label", None)
+        if isinstance(label, str):
+            return f"{label} {inner}"
         return f"{type(self.transformer).__name__} > {inner}"
 
-    def fit_transformer(self, X: Array) -> tuple[Any, Array]:
-        """A clone of the transformer fitted on X (n, d), and the transformed X."""
+    def fit_transformer(self, X: Array, y: Any = None) -> tuple[Any, Array]:
+        """A clone of the transformer fitted on X (n, d), and the transformed X.
+
+        The targets y (n,) or (n, t) of the rows may be masked where they are unknown: a
+        transformer that needs targets is then fitted on the other rows.
+        """
         usable = all(hasattr(self.transformer, name) for name in ("fit", "transform"))
         if not usable or isinstance(self.transformer, type):
             raise TypeError(
@@ -413,8 +495,14 @@ class Pipe(Kernel):
                 f"{self.transformer!r}."
             )
         fitted = clone(self.transformer)
-        # A copy, since some transformers keep the training data or work in place.
-        fitted.fit(X if isinstance(fitted, Standardizer) else np.array(to_numpy(X)))
+        rows = X
+        if isinstance(y, np.ma.MaskedArray):
+            known = ~np.ma.getmaskarray(y)
+            if needs_targets(fitted):
+                rows, y = X[np.flatnonzero(known)], y.data[known]
+            else:
+                y = y.data if np.all(known) else None
+        fitted.fit(_given(fitted, rows), y)
         return fitted, apply_step(fitted, X)
 
     def resolve(self, X: Array, memo: dict[str, float] | None = None) -> Kernel:
@@ -461,23 +549,104 @@ class Framed(Pipe):
         return self.kernel.gram(X, Z)
 
 
+def first_step(transformer: Any) -> Any:
+    """The transformer that receives the columns: that of a Pipeline is its first."""
+    while isinstance(transformer, Pipeline):
+        transformer = transformer.steps[0][1]
+    return transformer
+
+
+def needs_targets(transformer: Any) -> bool:
+    """Whether a transformer, or one inside it, is fitted to y.
+
+    Its tags say so, except for selections of columns, which may do without.
+    """
+    if isinstance(transformer, Pipeline):
+        return any(needs_targets(step) for _, step in transformer.steps)
+    if not hasattr(transformer, "get_params"):
+        return False
+    if isinstance(transformer, SelectorMixin):
+        return not isinstance(transformer, VarianceThreshold)
+    if hasattr(transformer, "fit") and get_tags(transformer).target_tags.required:
+        return True
+    inside = getattr(transformer, "transformers", None) or ()
+    return any(needs_targets(item[1]) for item in inside)
+
+
+def _given(transformer: Any, X: Any) -> Any:
+    """What a transformer receives: a copy, since some keep their input or change it."""
+    if isinstance(transformer, Standardizer):
+        return X.numbers if isinstance(X, Columns) else X
+    if isinstance(X, Columns):
+        if getattr(transformer, "takes_columns", False):
+            return X
+        first = first_step(transformer)
+        takes_tables = not hasattr(first, "__sklearn_tags__") or (
+            get_tags(first).input_tags.two_d_array
+        )
+        if not takes_tables and X.shape[1] > 1:
+            raise ValueError(
+                f"{type(first).__name__} takes a single column of text, but the view "
+                f"has {X.shape[1]} columns. Give each its own view, or use a "
+                "ColumnTransformer."
+            )
+        return X.given(flat=not takes_tables)
+    return X.copy() if issparse(X) else np.array(to_numpy(X))
+
+
 def apply_step(fitted: Any, X: Array) -> Array:
     """X (n, d) transformed to features (n, e), in the library and device of X."""
     if isinstance(fitted, Standardizer):
-        return fitted.transform(X)
-    features = fitted.transform(np.array(to_numpy(X)))  # it may work in place
+        return fitted.transform(_given(fitted, X))
+    features = fitted.transform(_given(fitted, X))
     name = type(fitted).__name__
     if issparse(features):
-        raise TypeError(f"{name} returned sparse features; dense ones are needed.")
+        return _sparse_features(features, X, name)
     features = np.asarray(features)
+    if features.dtype.kind not in "fiub":
+        features = _as_numbers(features, name)
     if features.ndim != 2 or features.shape[0] != X.shape[0] or not features.shape[1]:
         raise ValueError(
             f"{name} returned features of the shape {features.shape} for "
             f"{X.shape[0]} rows."
         )
     if not np.isfinite(features).all():
+        raise ValueError(
+            f"{name} returned NaN or infinity. Put an imputer such as SimpleImputer "
+            "before it, in a Pipeline."
+        )
+    return from_numpy(features, host_like(X))
+
+
+def _as_numbers(features: np.ndarray, name: str) -> np.ndarray:
+    try:
+        return features.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"{name} returned features that are not numbers ({error}). Use a "
+            "transformer that encodes them, such as OneHotEncoder."
+        ) from error
+
+
+def _sparse_features(features: Any, X: Any, name: str) -> Any:
+    """Sparse features (n, e) in the precision of X, if X is in host memory."""
+    if features.shape[0] != X.shape[0] or not features.shape[1]:
+        raise ValueError(
+            f"{name} returned features of the shape {features.shape} for "
+            f"{X.shape[0]} rows."
+        )
+    if not np.isfinite(features.data).all():
         raise ValueError(f"{name} returned NaN or infinity.")
-    return from_numpy(features, X)
+    if is_array(X) and not is_numpy(X):
+        return from_numpy(features.toarray(), X)
+    return csr_array(features).astype(host_like(X).dtype)
+
+
+def host_like(X: Any) -> Array:
+    """An array with the library, device and floating dtype of rows of any form."""
+    if is_array(X):
+        return X
+    return np.empty((0, X.shape[1]), dtype=X.dtype)
 
 
 def apply_steps(steps: tuple[Any, ...], X: Array) -> Array:
@@ -485,3 +654,26 @@ def apply_steps(steps: tuple[Any, ...], X: Array) -> Array:
     for step in steps:
         X = apply_step(step, X)
     return X
+
+
+def rows_for(kernel: Kernel, X: Any) -> Any:
+    """Rows X (n, d) of a view, in the form that a resolved kernel takes.
+
+    Columns become numbers unless a transformer, or the kernel itself, reads them as
+    they are. Sparse rows become dense for a kernel that needs the origin of its columns
+    after these have been centred, or that has no formula for sparse rows.
+    """
+    first = (*kernel.steps, kernel.core)[0]
+    if isinstance(X, Columns):
+        reads = not isinstance(first, Standardizer | Kernel)
+        reads = reads or (first is kernel.core and kernel.core.takes_columns)
+        return X if reads else X.numbers
+    centred = any(type(step) is Standardizer for step in kernel.steps)
+    if issparse(X) and centred and not kernel.core.ignores_origin:
+        return dense_rows(X)
+    return X
+
+
+def seen_by(kernel: Kernel, X: Any) -> Any:
+    """What the core of a resolved kernel is given for the rows X (n, d) of its view."""
+    return apply_steps(kernel.steps, rows_for(kernel, X))

@@ -24,6 +24,7 @@ from kernelweave._array import (
     to_numpy,
 )
 from kernelweave.kernels.features.recipe import FeatureRecipe, as_chunk
+from kernelweave.views.raw_columns import Columns
 from kernelweave.views.streams import select_rows
 
 #: Adjacent parts that are summed sequentially before the tree begins, so that far fewer
@@ -354,7 +355,8 @@ def _with_labels(gram: Array, labels: np.ndarray | None, wanted: np.ndarray) -> 
 
 def _host_rows(rows: Any, order: np.ndarray) -> Any:
     rows = select_rows(rows.tocsr() if sparse.issparse(rows) else rows, order)
-    return rows if sparse.issparse(rows) else to_numpy(rows)
+    kept = sparse.issparse(rows) or isinstance(rows, Columns)
+    return rows if kept else to_numpy(rows)
 
 
 #: Rows per chunk on a CPU and on a GPU.
@@ -437,4 +439,6 @@ def concatenate_rows(blocks: list[Any]) -> Any:
         return blocks[0]
     if sparse.issparse(blocks[0]):
         return sparse.vstack(blocks).tocsr()
+    if isinstance(blocks[0], Columns):
+        return Columns.concatenate(blocks)
     return namespace(*blocks).concat(blocks, axis=0)

@@ -5,15 +5,34 @@ from __future__ import annotations
 import difflib
 import warnings
 from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property
 from itertools import takewhile
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array, issparse
+from sklearn.utils import get_tags
 
-from kernelweave._array import Array, is_array, largest_of, namespace, to_numpy
+from kernelweave._array import (
+    Array,
+    at_home,
+    is_array,
+    largest_of,
+    namespace,
+    to_numpy,
+)
 from kernelweave._memory import prefixed
 from kernelweave.exceptions import KernelWarning
 from kernelweave.kernels.base import Kernel, base_matrix
+from kernelweave.kernels.encoding import (
+    NUMBER,
+    ONE_HOT,
+    ColumnEncoder,
+    ColumnPlan,
+    plan_columns,
+    plan_numbers,
+)
 from kernelweave.kernels.functions import (
     RBF,
     CallableKernel,
@@ -27,8 +46,14 @@ from kernelweave.kernels.functions import (
     Polynomial,
     Standardizer,
     apply_steps,
+    dense_rows,
+    first_step,
+    host_like,
+    needs_targets,
+    seen_by,
 )
 from kernelweave.views.columns import View
+from kernelweave.views.raw_columns import Columns, is_plain
 
 #: Widths of the Gaussian kernels of "auto", in units of the median squared distance.
 AUTO_WIDTHS = (0.5, 2.0)
@@ -44,7 +69,12 @@ KERNELS: dict[str, type[Kernel]] = {
 
 
 def resolve_kernels(
-    spec: Any, X: Array, view_name: str, bits: int | None = None
+    spec: Any,
+    X: Array,
+    view_name: str,
+    bits: int | None = None,
+    y: Any = None,
+    plan: ColumnPlan | None = None,
 ) -> list[Kernel]:
     """Kernels of one view, with all parameters fixed from the training rows.
 
@@ -56,34 +86,62 @@ def resolve_kernels(
         name such as "rbf" stands for the kernel with default parameters on the columns
         as given. A callable takes (X, Z) and returns the Gram matrix. Lists may be
         nested.
-    X : array of shape (n, d)
-        Training rows of the view, floating.
+    X : array, sparse array or Columns of shape (n, d)
+        Training rows of the view: floating, or as they are in a table.
     view_name : str
         Name of the view in error messages.
     bits : {32, 64}, default=None
         Precision of the rows to which the kernels will be applied; that of X by
         default.
+    y : ndarray of shape (n,) or (n, t), optional
+        Targets of the rows, for transformers that need them.
+    plan : ColumnPlan, optional
+        What "auto" does with columns that are not just numbers.
 
     Returns
     -------
     kernels : list of Kernel
         Resolved copies, never the user's own objects.
     """
-    bits = namespace(X).finfo(X.dtype).bits if bits is None else bits
+    if bits is None:
+        bits = namespace(host_like(X)).finfo(X.dtype).bits
     with prefixed(f"View {view_name!r}: "):
-        return _resolve(spec, _Rows(X, bits))
+        return _resolve(spec, _Rows(X, bits, y=y, plan=plan))
 
 
 class _Rows:
     """Training rows, with a cache of what several kernels need to know about them."""
 
-    def __init__(self, X: Array, bits: int, standardized: bool = False) -> None:
-        self.X, self.bits, self.standardized = X, bits, standardized
+    def __init__(
+        self,
+        X: Any,
+        bits: int,
+        scaling: Standardizer | None = None,
+        before: Any = None,
+        y: Any = None,
+        plan: ColumnPlan | None = None,
+    ) -> None:
+        self.given, self.bits, self.y, self.plan = X, bits, y, plan
+        #: The scaling by which X was made from the rows ``before``.
+        self.scaling, self.before = scaling, before
         self.memo: dict[str, float] = {}
         self._framed: dict[str, tuple[Frame, _Rows]] = {}
 
+    @cached_property
+    def X(self) -> Array:
+        """The rows as numbers."""
+        return self.given.numbers if isinstance(self.given, Columns) else self.given
+
+    @property
+    def standardized(self) -> bool:
+        """Whether mean and deviation of the columns have been divided out."""
+        return self.scaling is not None
+
     def resolve(self, kernel: Kernel) -> Kernel:
         """The kernel on these columns, or on columns with a better origin and unit."""
+        if self.standardized and issparse(self.X) and not kernel.ignores_origin:
+            dense = self.scaling.transform(dense_rows(self.before))  # type: ignore[union-attr]
+            return kernel.resolve(dense)
         kind = kernel.forgets
         if kind is None or self.standardized:
             return kernel.resolve(self.X, self.memo)
@@ -100,8 +158,10 @@ class _Rows:
 
 def _resolve(spec: Any, rows: _Rows) -> list[Kernel]:
     if isinstance(spec, Pipe) and not isinstance(spec, Framed):
-        fitted, features = spec.fit_transformer(rows.X)
-        inner = _Rows(features, rows.bits, isinstance(fitted, Standardizer))
+        own = rows.X if isinstance(spec.transformer, Standardizer) else rows.given
+        fitted, features = spec.fit_transformer(own, rows.y)
+        scaling = fitted if isinstance(fitted, Standardizer) else None
+        inner = _Rows(features, rows.bits, scaling, own, rows.y)
         return [Pipe(fitted, kernel) for kernel in _resolve(spec.kernel, inner)]
     if isinstance(spec, Kernel):
         return [rows.resolve(spec)]
@@ -126,11 +186,27 @@ def _resolve(spec: Any, rows: _Rows) -> list[Kernel]:
 
 def _auto(rows: _Rows) -> list[Kernel]:
     """The kernels of "auto": the right scaling depends on the data, so offer both."""
+    if isinstance(rows.given, Columns) and rows.plan and not rows.plan.is_plain:
+        return _auto_mixed(rows, rows.plan)
     kernels = [Linear(), *(RBF(factor=1 / width) for width in AUTO_WIDTHS)]
     scalings = [Standardizer(per_column=False)]
     if not Standardizer().fit(rows.X).is_even:
         scalings.append(Standardizer())
     return [k for scaling in scalings for k in _resolve(Pipe(scaling, kernels), rows)]
+
+
+def _auto_mixed(rows: _Rows, plan: ColumnPlan) -> list[Kernel]:
+    """Kernels on the numbers, on the one-hot columns, and on both together."""
+    numbers, words = plan.places(NUMBER), plan.places(ONE_HOT)
+    specs = []
+    if numbers:
+        specs.append(Pipe(ColumnEncoder(plan, "numbers"), "auto"))
+    if words:
+        specs.append(Pipe(ColumnEncoder(plan, "one-hot"), [Linear(), RBF()]))
+    if numbers and words:
+        widths = [RBF(factor=1 / width) for width in AUTO_WIDTHS]
+        specs.append(Pipe(ColumnEncoder(plan, "all columns"), widths))
+    return [kernel for spec in specs for kernel in _resolve(spec, rows)]
 
 
 def _named(name: str) -> Kernel:
@@ -174,18 +250,26 @@ def gram_stack(
         Owned by the caller, who may overwrite it and should release it before asking
         for the next one.
     """
-    paths = [tuple(id(step) for step in kernel.steps) for kernel in kernels]
+    paths = [
+        (
+            tuple(id(step) for step in k.steps),
+            k.core.takes_columns,
+            k.core.ignores_origin,
+        )
+        for k in kernels
+    ]
     keys = [(path, k.core.base) for path, k in zip(paths, kernels, strict=True)]
     prefix = f"View {view_name!r}: " if view_name else ""
+    X = X if Z is None else as_stored(X, Z)
     features: dict[Any, tuple[Array, Array | None]] = {}
     bases: dict[Any, Array] = {}
     for index, (kernel, path, key) in enumerate(zip(kernels, paths, keys, strict=True)):
-        steps, core = kernel.steps, kernel.core
+        core = kernel.core
         # Non-finite values are reported by the callers, who can name the rows.
         with prefixed(prefix), np.errstate(over="ignore", invalid="ignore"):
             if path not in features:
-                new = None if Z is None else apply_steps(steps, Z)
-                features[path] = apply_steps(steps, X), new
+                new = None if Z is None else seen_by(kernel, Z)
+                features[path] = seen_by(kernel, X), new
             if core.base is None:
                 K = core.gram(*features[path])
             else:
@@ -200,6 +284,13 @@ def gram_stack(
             K = namespace(K).asarray(K, copy=True)
         yield K
         del K  # otherwise it would stay alive while the next one is computed
+
+
+def as_stored(X: Any, Z: Any) -> Any:
+    """Rows X (n, d), sparse if the rows Z (m, d) are, and dense otherwise."""
+    if issparse(X) == issparse(Z) or isinstance(Z, Columns):
+        return X
+    return csr_array(to_numpy(X)) if issparse(Z) else at_home(X.toarray(), Z)
 
 
 def warn_twins(views: list[View], positions: list[list[int]]) -> None:
@@ -229,6 +320,87 @@ def warn_twins(views: list[View], positions: list[list[int]]) -> None:
             KernelWarning,
             stacklevel=2,
         )
+
+
+def settle(view: View, block: Any) -> tuple[View, Any]:
+    """A view with its plan for "auto", and its rows as numbers if they are just that.
+
+    Parameters
+    ----------
+    view : View
+        The view.
+    block : array, sparse array or Columns of shape (n, d)
+        The training rows that have it.
+    """
+    found = readers(view.kernel)
+    if not isinstance(block, Columns) or "auto" not in found:
+        return view, block
+    plan = view.plan
+    with prefixed(f"View {view.name!r}: "):
+        if plan is None and is_plain(block.table) and np.isfinite(block.numbers).all():
+            plan = plan_numbers(block.numbers, block.labels, view.name)
+        elif plan is None:
+            plan = plan_columns(block, view.name)
+    if plan.is_plain and found <= {"auto", "numbers"}:
+        return replace(view, raw=False, plan=plan), block.numbers
+    return replace(view, plan=plan), block
+
+
+def remarks_of(views: list[View]) -> list[str]:
+    """What "auto" does with the columns of each view, and who sees targets."""
+    plans = [(view.name, view.plan) for view in views if view.plan is not None]
+    found = [remark for name, plan in plans for remark in plan.remarks(name)]
+    for view in views:
+        if sees_targets(view.kernel):
+            found.append(
+                f"view {view.name!r}: its transformer has seen the targets of all "
+                "training rows, so that leave-one-out results are too good, and there "
+                "is no cv_score_; judge the model by cross_val_score"
+            )
+    return found
+
+
+def sees_targets(spec: Any) -> bool:
+    """Whether a kernel of a view begins with transformers that need targets."""
+    if isinstance(spec, list | tuple):
+        return any(map(sees_targets, spec))
+    if not isinstance(spec, Pipe) or isinstance(spec.transformer, type):
+        return False
+    return needs_targets(spec.transformer) or sees_targets(spec.kernel)
+
+
+def readers(spec: Any) -> set[str]:
+    """Who reads the columns of a view first.
+
+    Returns
+    -------
+    found : set of str
+        "auto", "transformer" (of a :class:`Pipe`, other than a :class:`Standardizer`),
+        "callable", and "numbers" for kernels that take numbers only.
+    """
+    if isinstance(spec, list | tuple):
+        return set().union(*map(readers, spec))
+    if isinstance(spec, str):
+        return {"auto" if spec == "auto" else "numbers"}
+    if isinstance(spec, Pipe):
+        scaled = isinstance(spec.transformer, Standardizer)
+        return {"numbers"} if scaled else {"transformer"}
+    if isinstance(spec, Kernel):
+        return {"callable" if spec.takes_columns else "numbers"}
+    return {"callable"} if callable(spec) else {"numbers"}
+
+
+def imputes(kernel: Any) -> bool:
+    """Whether every kernel of a view begins with a transformer that accepts NaN.
+
+    Individual entries of a row may then be NaN: the transformer handles them.
+    """
+    if isinstance(kernel, list | tuple):
+        return bool(kernel) and all(imputes(item) for item in kernel)
+    if not isinstance(kernel, Pipe) or isinstance(kernel.transformer, type):
+        return False
+    first = first_step(kernel.transformer)  # the tags of a Pipeline do not mention NaN
+    return hasattr(first, "fit") and get_tags(first).input_tags.allow_nan
 
 
 def _single(spec: Any) -> Iterator[Any]:
@@ -280,9 +452,14 @@ def check_outliers(view: View, block: Array, numbers: np.ndarray | None = None) 
     numbers : ndarray of shape (n,), optional
         Indices of these rows in X; 0, 1, ... by default.
     """
-    limit = DWARFS[namespace(block).finfo(block.dtype).bits]
-    if not largest_of(block) > limit:  # NaN passes, too: it is checked elsewhere
+    if isinstance(block, Columns):
         return
+    limit = DWARFS[namespace(host_like(block)).finfo(block.dtype).bits]
+    entries = block.data if issparse(block) else block
+    if not (entries.shape[0] and largest_of(entries) > limit):
+        return  # NaN passes, too: it is checked elsewhere
+    if issparse(block):
+        block = dense_rows(block)
     sizes = np.abs(to_numpy(block).astype(np.float64))
     for j, column in enumerate(sizes.T):
         i = int(column.argmax())
@@ -317,6 +494,15 @@ def name_largest(
     numbers : ndarray of shape (m,), optional
         Indices of these rows in X; 0, 1, ... by default.
     """
+    if isinstance(block, Columns):
+        return (
+            f"View {view.name!r}: values of the kernel {label} are beyond the range of "
+            f"{block.dtype}. Rescale what its transformer returns."
+        )
+    if issparse(block):  # make only one row dense
+        top = np.argmax(abs(block).max(axis=1).toarray(), keepdims=True).ravel()
+        block = block.tocsr()[top].toarray()
+        numbers = top if numbers is None else numbers[top]
     values = to_numpy(block)
     # After other transformers, columns are no longer those of the view.
     scalings = takewhile(lambda step: isinstance(step, Standardizer), steps)

@@ -116,6 +116,8 @@ class KernelAlignment(KernelTransformer, KernelModel):
         The features are the kernel times this matrix, if ``output="features"``.
     n_iter_ : int
         Number of least-squares problems solved.
+    column_summary_ : list of dict
+        What each view does with each of its columns; see :doc:`/user_guide/tables`.
     n_features_in_ : int
         Number of features (of training rows if precomputed).
     feature_names_in_ : ndarray of shape (d,)
@@ -203,8 +205,13 @@ class KernelAlignment(KernelTransformer, KernelModel):
         if self.signed and self.method == "independent":
             raise ValueError("method='independent' has no signed form; use 'joint'")
         read = read_views(self, X)
-        target, keep, row_weights = self._read_targets(X, y, sample_weight)
-        rows = map_rows(self, read, row_weights, keep, scale_rows=False)
+        owner = type(self).__name__
+        given = read_numbers_or_labels(X, y, sample_weight, owner)
+        targets, kind, keep, row_weights = given
+        target = self._target(targets, kind, row_weights)
+        rows = map_rows(
+            self, read, row_weights, keep, scale_rows=False, targets=targets
+        )
         del read  # so that the input is released once the kernels are computed
         progress = Progress(self, X, y)
         bank = rows.kernels(progress.kernel)
@@ -227,14 +234,6 @@ class KernelAlignment(KernelTransformer, KernelModel):
         self._set_certificate(certificate)
         progress.end()
         return self
-
-    def _read_targets(
-        self, X: Any, y: Any, sample_weight: Any
-    ) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
-        """H of ``T = H H'``, the rows that count, and their weights."""
-        owner = type(self).__name__
-        y, kind, keep, weights = read_numbers_or_labels(X, y, sample_weight, owner)
-        return self._target(y, kind, weights), keep, weights
 
     def _target(
         self, y: np.ndarray, kind: str, row_weights: np.ndarray | None

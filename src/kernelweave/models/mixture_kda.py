@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from kernelweave._array import Array, at_home, detached, from_numpy, namespace
+from kernelweave._array import Array, at_home, from_numpy, namespace
 from kernelweave.fits.gaussians import ClassGaussians
 from kernelweave.fits.predictive import Expert, PredictivePath, choose_noise
 from kernelweave.kernels.spec import warn_twins
@@ -27,12 +27,13 @@ from kernelweave.models.shared.inputs import (
     check_parameters,
     check_priors,
     encode_labels,
+    home_of,
+    moved_rows,
     number,
     on_device,
     one_of,
     positive,
     read_weighted_views,
-    rows_at,
 )
 from kernelweave.views.missing import ObservedViews, check_some_view
 
@@ -148,6 +149,8 @@ class MixtureKDA(KernelDiscriminant):
         Class means, variance and prior in the projected space.
     n_iter_ : int
         Iterations over all classes.
+    column_summary_ : list of dict
+        What each view does with each of its columns; see :doc:`/user_guide/tables`.
     n_features_in_ : int
         Number of features (of training rows if precomputed).
     feature_names_in_ : ndarray of shape (d,)
@@ -254,16 +257,16 @@ class MixtureKDA(KernelDiscriminant):
         data, names, views, positions = read
         progress = Progress(self, X, y)
         warn_twins(views, positions)
-        home = detached((data.blocks[0] if views else data.blocks)[:0, ...])
+        home = home_of(data, views)
         data = on_device(self, data)
         psd: Any = self.psd
-        maps = ViewMaps(views, data, names, psd, design)
+        maps = ViewMaps(views, data, names, psd, design, classes[codes])
         mixture = self._learn_mixture(maps, codes, classes, progress)
         projector = MixtureProjector(
             maps, mixture, self.missing == "zero", self._localise
         )
         share = projector.shares(data, self.projection == "posterior", own=True)
-        row_map = RowMap(maps, home, views, positions)
+        row_map = RowMap(maps, home, maps.views, positions)
         self._set_weights(row_map, np.mean(mixture.weights, axis=1), classes)
         self._projector = projector
         self._publish(mixture, share, codes, priors)
@@ -339,7 +342,7 @@ class MixtureKDA(KernelDiscriminant):
         data = self._observed_rows(X, method)
         if self.missing == "available":
             check_some_view(data.observed, "new")
-        return rows_at(data, self.kernel_map_.like)
+        return moved_rows(data, self.kernel_map_.like)
 
     @property
     def _n_features_out(self) -> int:

@@ -205,7 +205,8 @@ class MultipleKernelFDA(KernelDiscriminant):
         Accuracy on folds in which weights, norm and alpha were learned without the
         held-out rows, and its standard error: what to expect of new rows. Only the
         parameters of kernels, such as widths, were set on all rows, without their
-        labels. Absent for ``cv=None`` and if only moments of the rows were kept.
+        labels. Absent for ``cv=None``, if only moments of the rows were kept,
+        and if a transformer in ``views`` needs the targets.
     loo_error_, loo_score_ : float
         Leave-one-out squared error on the class targets, and accuracy. Each row is left
         out of its projection, its class mean and the class proportions; weights and
@@ -219,6 +220,8 @@ class MultipleKernelFDA(KernelDiscriminant):
         Class means, variance and prior in the projected space.
     n_iter_ : int
         Number of factorisations for the chosen weights.
+    column_summary_ : list of dict
+        What each view does with each of its columns; see :doc:`/user_guide/tables`.
     n_features_in_ : int
         Number of features (of training rows if precomputed).
     feature_names_in_ : ndarray of shape (d,)
@@ -395,7 +398,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         measure = None if self.scoring is None else Measure(self.scoring, classes)
         fit = partial(self._discriminate, options, priors, measure)
         fitted = replace(fit(bank, codes, design, callback), classes=classes)
-        if self.cv is not None:
+        if self.cv is not None and not rows.rows.see_targets:
             loose = replace(options, tol=max(options.tol, FOLD_TOLERANCE))
             anew = choosing_products(
                 partial(self._discriminate, loose, priors, measure), self.interactions

@@ -170,7 +170,8 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
         R^2 on folds in which weights, norm and alpha were learned without the
         held-out rows, and its standard error: what to expect of new rows. Only the
         parameters of kernels, such as widths, were set on all rows, without their
-        outputs. Absent for ``cv=None`` and if only moments of the rows were kept.
+        outputs. Absent for ``cv=None``, if only moments of the rows were kept,
+        and if a transformer in ``views`` needs the targets.
     loo_error_ : float
         Leave-one-out mean squared error in units of the variance of y, the mean over
         the outputs. Weights, norm and alpha were chosen on all rows, so it is
@@ -180,6 +181,8 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
         The error of each output, also in units of its variance.
     n_iter_ : int
         Number of factorisations for the chosen weights.
+    column_summary_ : list of dict
+        What each view does with each of its columns; see :doc:`/user_guide/tables`.
     n_features_in_ : int
         Number of features (of training rows if precomputed).
     feature_names_in_ : ndarray of shape (d,)
@@ -327,7 +330,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         bank, outputs, design = rows.bank, rows.targets, rows.design
         measure = None if self.scoring is None else Measure(self.scoring)
         fitted = self._regress(options, measure, bank, outputs, design, callback)
-        if self.cv is not None:
+        if self.cv is not None and not rows.rows.see_targets:
             loose = replace(options, tol=max(options.tol, FOLD_TOLERANCE))
             fit = partial(self._regress, loose, measure)
             anew = choosing_products(fit, self.interactions)

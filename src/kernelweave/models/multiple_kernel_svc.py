@@ -132,6 +132,8 @@ class MultipleKernelSVC(MarginClassifier):
         Indices of rows with a nonzero coefficient.
     n_iter_ : int
         Factorisations, or support vector machines trained, depending on the solver.
+    column_summary_ : list of dict
+        What each view does with each of its columns; see :doc:`/user_guide/tables`.
     n_features_in_ : int
         Number of features (of training rows if precomputed).
     feature_names_in_ : ndarray of shape (d,)
@@ -233,7 +235,9 @@ class MultipleKernelSVC(MarginClassifier):
             X, classes[codes], sample_weight, self.class_weight, owner
         )
         codes = codes if keep is None else codes[keep]
-        rows = map_rows(self, read, row_weights, keep, scale_rows=False)
+        rows = map_rows(
+            self, read, row_weights, keep, scale_rows=False, targets=classes[codes]
+        )
         del read  # so that the input is released once the kernels are computed
         progress = Progress(self, X, y)
         bank = rows.kernels(progress.kernel)

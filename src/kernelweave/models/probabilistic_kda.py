@@ -115,6 +115,8 @@ class ProbabilisticKDA(KernelDiscriminant):
         Class means, variance and prior in the space of the coordinates.
     n_iter_ : int
         Number of factorisations.
+    column_summary_ : list of dict
+        What each view does with each of its columns; see :doc:`/user_guide/tables`.
     n_features_in_ : int
         Number of features (of training rows if precomputed).
     feature_names_in_ : ndarray of shape (d,)

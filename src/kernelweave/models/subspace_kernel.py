@@ -159,6 +159,8 @@ callable, default="normalized"
         Alignment of the subspace kernel with H, for ``method="alignment"``.
     n_iter_ : int
         Factorisations for the weights, and iterations of the alignment.
+    column_summary_ : list of dict
+        What each view does with each of its columns; see :doc:`/user_guide/tables`.
     n_features_in_ : int
         Number of features (of training rows if precomputed).
     feature_names_in_ : ndarray of shape (d,)
@@ -249,7 +251,7 @@ callable, default="normalized"
         factor, classes = read_label_factor(
             targets, kind, self.label_kernel, owner, weights
         )
-        rows = map_rows(self, read, weights, keep)
+        rows = map_rows(self, read, weights, keep, targets=targets)
         del read  # so that the input is released once the kernels are computed
         design = RowDesign(len(targets), weights)
         progress = Progress(self, X, y)

@@ -141,6 +141,8 @@ class SubspaceKernelSVC(
         Intercepts.
     n_iter_ : int
         Factorisations for the weights, plus rounds for the subspace.
+    column_summary_ : list of dict
+        What each view does with each of its columns; see :doc:`/user_guide/tables`.
     n_features_in_ : int
         Number of features (of training rows if precomputed).
     feature_names_in_ : ndarray of shape (d,)

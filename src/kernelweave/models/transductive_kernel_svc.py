@@ -111,6 +111,8 @@ class TransductiveKernelSVC(MarginClassifier):
         Indices of rows with a nonzero coefficient.
     n_iter_ : int
         Factorisations.
+    column_summary_ : list of dict
+        What each view does with each of its columns; see :doc:`/user_guide/tables`.
     n_features_in_ : int
         Number of features (of training rows if precomputed).
     feature_names_in_ : ndarray of shape (d,)
@@ -200,11 +202,12 @@ class TransductiveKernelSVC(MarginClassifier):
         classes, codes = _read_some_labels(X, y, owner)
         weighting = sample_weight, self.class_weight, owner, codes >= 0
         keep, row_weights = read_row_weights(X, classes[codes], *weighting)
-        rows = map_rows(self, read, row_weights, keep, scale_rows=False)
+        used = slice(None) if keep is None else keep
+        known = np.ma.array(classes[codes[used]], mask=codes[used] < 0)
+        rows = map_rows(self, read, row_weights, keep, scale_rows=False, targets=known)
         del read  # so that the input is released once the kernels are computed
         progress = Progress(self, X, y)
         bank = rows.kernels(progress.kernel)
-        used = slice(None) if keep is None else keep
         signs = signs_of_codes(codes[used], len(classes))
         fit = learn_margin(self, bank, signs, row_weights, progress.iteration)
         self._publish(rows, classes, [fit])

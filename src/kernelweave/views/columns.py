@@ -46,12 +46,19 @@ class View:
     joint : bool, default=False
         Whether the columns belong to several views: a row then lacks this view if it
         lacks any of its entries, not only if it lacks all of them.
+    raw : bool, default=False
+        Whether its kernels receive the columns as they are in the table, as
+        :class:`~kernelweave.views.raw_columns.Columns`, and not as numbers.
+    plan : ColumnPlan, optional
+        What "auto" does with each column, known after a fit to a table.
     """
 
     name: str
     kernel: Any
     columns: Any
     joint: bool = False
+    raw: bool = False
+    plan: Any = None
 
 
 def is_precomputed(views: object) -> bool:
@@ -188,6 +195,15 @@ def is_dict(X: object) -> bool:
     return isinstance(X, dict) and not issparse(X)
 
 
+def refuse_lazy(X: Any) -> None:
+    """Refuse a lazy frame, whose rows are not known yet."""
+    if hasattr(X, "collect") and not hasattr(X, "shape"):
+        raise TypeError(
+            f"X is a {type(X).__name__}, whose rows have not been computed. Pass "
+            "X.collect() instead."
+        )
+
+
 def is_iterator(X: object) -> bool:
     """Whether X yields portions: an iterator or generator, not a list."""
     return hasattr(X, "__next__")
@@ -226,7 +242,11 @@ def resolve_columns(X: Any, views: list[View]) -> list[list[int]]:
 
 
 def find_columns(
-    X: Any, views: list[View], positions: list[list[int]], fitted: Sequence[str]
+    X: Any,
+    views: list[View],
+    positions: list[list[int]],
+    fitted: Sequence[str],
+    may_lack: bool = False,
 ) -> list[list[int]]:
     """Positions of the columns of each view in new data, found by name.
 
@@ -241,15 +261,19 @@ def find_columns(
         Columns of each view in the training data, from :func:`resolve_columns`.
     fitted : sequence of str of length d
         Column names of the training data.
+    may_lack : bool, default=False
+        Whether a view may lack all of its columns, so that every row lacks the view.
 
     Returns
     -------
     positions : list of list of int
-        Columns of each view in X.
+        Columns of each view in X; none for a view that is absent.
     """
     names = column_names(X) or []
     if names == list(fitted):
         return positions
+    if may_lack:
+        positions = _without_absent(views, positions, fitted, set(names))
     users: dict[str, list[str]] = {}  # column -> views
     for view, columns in zip(views, positions, strict=True):
         for c in columns:
@@ -273,6 +297,21 @@ def find_columns(
             "all but the intended ones."
         )
     return [[found[fitted[c]][0] for c in columns] for columns in positions]
+
+
+def _without_absent(
+    views: list[View],
+    positions: list[list[int]],
+    fitted: Sequence[str],
+    names: set[Any],
+) -> list[list[int]]:
+    """The columns of each view that has some; a joint one (of products) needs all."""
+    found = []
+    for view, columns in zip(views, positions, strict=True):
+        here = [fitted[c] in names for c in columns]
+        absent = not all(here) if view.joint else not any(here)
+        found.append([] if absent else columns)
+    return positions if not any(found) else found
 
 
 def _positions(X: Any, given: Any, lookup: Lookup) -> list[int]:
@@ -402,6 +441,7 @@ def validate_features(
     X : array or DataFrame of shape (n, d)
         The DataFrame itself, a CSR array, or an array in the namespace of the input.
     """
+    refuse_lazy(X)
     checked = X
     if is_dict(X):
         raise TypeError(
@@ -414,7 +454,16 @@ def validate_features(
         checked = checked_array(X, estimator, sparse=sparse)
     else:
         _check_not_empty(X.shape, estimator)
-    validate_data(estimator, X, reset=reset, skip_check_array=True)
+    try:
+        validate_data(estimator, X, reset=reset, skip_check_array=True)
+    except Exception as error:
+        if type(error).__name__ != "DuplicateError":
+            raise
+        twice = [name for name, k in Counter(column_names(X)).items() if k > 1]
+        raise ValueError(
+            f"X has several columns with the name(s) {some(map(repr, twice))}. Rename "
+            "all but one of them."
+        ) from error
     return checked
 
 
@@ -425,6 +474,7 @@ def validate_new(
     positions: list[list[int]],
     *,
     sparse: bool = False,
+    may_lack: bool = False,
 ) -> tuple[Any, list[list[int]]]:
     """Check new rows, and find the columns of each view in them.
 
@@ -445,6 +495,8 @@ def validate_new(
         Columns of each view in the training data.
     sparse : bool, default=False
         Whether sparse rows are accepted.
+    may_lack : bool, default=False
+        Whether a view may lack all of its columns.
 
     Returns
     -------
@@ -453,13 +505,14 @@ def validate_new(
     positions : list of list of int
         Columns of each view in X.
     """
+    refuse_lazy(X)
     fitted = getattr(estimator, "feature_names_in_", None)
     names = column_names(X)
     if fitted is None or not any(isinstance(name, str) for name in names or ()):
         X = validate_features(estimator, X, reset=False, sparse=sparse)
         return X, positions
     _check_not_empty(X.shape, estimator)
-    return X, find_columns(X, views, positions, fitted)
+    return X, find_columns(X, views, positions, fitted, may_lack)
 
 
 def checked_array(
@@ -536,7 +589,12 @@ def _check_not_empty(shape: Any, estimator: Any) -> None:
 
 
 def split_views(
-    X: Any, views: list[View], positions: list[list[int]], *, dtype: Any = None
+    X: Any,
+    views: list[View],
+    positions: list[list[int]],
+    *,
+    dtype: Any = None,
+    partial: Sequence[bool] = (),
 ) -> list[Array]:
     """Cut X into one block of finite floats per view.
 
@@ -550,6 +608,9 @@ def split_views(
         Columns of each view, from :func:`~kernelweave.views.columns.resolve_columns`.
     dtype : floating dtype, default=None
         Dtype of all blocks. None: float32 if every view is float32, else float64.
+    partial : sequence of bool, optional
+        For each view, whether entries may be NaN because its kernels begin with an
+        imputer. By default they may not.
 
     Returns
     -------
@@ -566,8 +627,8 @@ def split_views(
                 )
         return _split_sparse(X, views, positions, dtype)
     blocks, labels = float_blocks(X, views, positions, dtype)
-    for view, block, names in zip(views, blocks, labels, strict=True):
-        _check_finite(block, view, names)
+    for v, (view, block, names) in enumerate(zip(views, blocks, labels, strict=True)):
+        check_finite(block, view, names, v < len(partial) and partial[v])
     return blocks
 
 
@@ -737,17 +798,22 @@ def _from_objects(values: np.ndarray, where: str, labels: list[Any]) -> np.ndarr
             kind = TypeError if isinstance(error, TypeError) else ValueError
             raise kind(
                 f"{where}: row {i}, column {labels[j]!r} holds {value!r:.80}, which "
-                f"is not a number ({error}). Encode the column as numbers, or leave it "
-                "out."
+                f"is not a number ({error}). Encode the column as numbers, for example "
+                "with the kernel 'auto' or Pipe(OneHotEncoder(), ...), or leave it out."
             ) from error
     return out
 
 
-def _check_finite(block: Array, view: View, labels: list[Any]) -> None:
+def check_finite(
+    block: Array, view: View, labels: list[Any], partial: bool = False
+) -> None:
+    """Refuse NaN, unless ``partial``, and infinity in a block (n, d) of a view."""
     xp = namespace(block)
     if bool(xp.all(xp.isfinite(block))):
         return
     values = to_numpy(block)
+    if partial and not np.isinf(values).any():
+        return
     i, j = (int(index) for index in np.argwhere(~np.isfinite(values))[0])
     found = "NaN" if np.isnan(values[i, j]) else "infinity"
     absent = np.flatnonzero(np.isnan(values).all(axis=1)).tolist()

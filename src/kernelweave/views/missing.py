@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 
-from kernelweave._array import Array, device, namespace, take, to_numpy
-from kernelweave._memory import row_chunks
-from kernelweave.views.columns import View, float_blocks
+from kernelweave._array import Array, device, is_array, namespace, take, to_numpy
+from kernelweave._memory import prefixed, row_chunks
+from kernelweave.views.columns import View, check_finite, float_blocks
 from kernelweave.views.precomputed import validate_precomputed
+from kernelweave.views.raw_columns import Columns
 
 
 @dataclass(frozen=True)
@@ -169,16 +171,36 @@ def check_some_view(observed: np.ndarray, kind: str) -> None:
 
 def take_rows(block: Array, rows: np.ndarray) -> Array:
     """The rows of ``block`` where ``rows`` (n,) is True; no copy if all are."""
-    return block if np.all(rows) else take(block, np.flatnonzero(rows))
+    return block if np.all(rows) else rows_at(block, np.flatnonzero(rows))
+
+
+def rows_at(block: Any, index: np.ndarray) -> Any:
+    """The rows of an array, sparse array or Columns with these numbers."""
+    return take(block, index) if is_array(block) else block[index]
 
 
 def fill_rows(block: Array, rows: np.ndarray, filler: Array) -> Array:
-    """``block`` (m, d) with ``filler`` (d,) in the rows where ``rows`` is False."""
-    if np.all(rows):
+    """``block`` (m, d) with the first row of ``filler`` (n, d) where ``rows`` is False.
+
+    Sparse rows, which are zeros where they lack the view, are returned as they are.
+    """
+    if np.all(rows) or issparse(block):
         return block
+    if isinstance(block, Columns):
+        return block.filled(rows, filler)
     xp = namespace(block)
     keep = xp.asarray(rows, device=device(block))[:, None]
-    return xp.where(keep, block, filler[None, :])
+    return xp.where(keep, block, filler[:1, :])
+
+
+def check_numbers(block: Columns, view: View, rows: np.ndarray) -> None:
+    """Refuse columns that are not numbers in the rows (n,) that have the view."""
+    with prefixed(f"View {view.name!r}"):
+        numbers = block.numbers
+    if np.all(rows):
+        check_finite(numbers, view, block.labels)
+    else:
+        _rows_with(numbers, view.name, block.labels, imputed=False)
 
 
 def _complete(block: Array) -> np.ndarray:

@@ -37,7 +37,7 @@ class Stream:
         """The number of rows, if it is known."""
         return None if self.X is None else int(self.X.shape[0])
 
-    def sample(self, size: int, rng: np.random.Generator) -> Any:
+    def sample(self, size: int, seed: int) -> Any:
         """A random sample of all rows of an array, in their original order.
 
         None for others: an iterator cannot be rewound, and reading a dataset is the
@@ -45,13 +45,14 @@ class Stream:
         """
         if self.n_rows is None or self.n_rows <= size:
             return self.X
-        return select_rows(self.X, draw_rows(self.n_rows, size, rng))
+        return select_rows(self.X, sampled(self.n_rows, size, seed))
 
 
-def draw_rows(n_rows: int, size: int, rng: np.random.Generator) -> np.ndarray:
-    """Sorted numbers of ``size`` rows of ``n_rows``, or of all if there are fewer."""
+def sampled(n_rows: int, size: int, seed: int) -> np.ndarray:
+    """Numbers of ``size`` rows drawn from ``n_rows``, or of all, in ascending order."""
     if n_rows <= size:
         return np.arange(n_rows)
+    rng = np.random.default_rng(seed)
     return np.sort(rng.choice(n_rows, size=size, replace=False))
 
 

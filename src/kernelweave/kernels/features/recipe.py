@@ -29,9 +29,18 @@ from kernelweave.kernels.features.maps import (
     exact_map,
     exact_width,
 )
-from kernelweave.kernels.functions import RBF, Laplacian, Standardizer, apply_steps
+from kernelweave.kernels.functions import (
+    RBF,
+    Laplacian,
+    Standardizer,
+    apply_steps,
+    dense_rows,
+    rows_for,
+    seen_by,
+)
 from kernelweave.kernels.spec import check_outliers, name_largest, resolve_kernels
 from kernelweave.views.columns import View, some
+from kernelweave.views.raw_columns import Columns
 
 #: A held-out kernel error above this earns a remark in the certificate.
 POOR = 0.2
@@ -176,7 +185,7 @@ class FeatureRecipe:
     ----------
     views : list of View
         The names and kernels of the views.
-    sample : list of ndarrays of shape (s, d_view)
+    sample : list of ndarrays, sparse arrays or Columns of shape (s, d_view)
         Rows of each view; sparse rows are converted to dense ones.
     method : {"exact", "nystroem", "random"}
         See :func:`~kernelweave.kernels.features.choose_map`.
@@ -184,6 +193,8 @@ class FeatureRecipe:
         Number of features of an approximate map.
     seed : int
         Seed of the landmarks and frequencies; kernel i uses the stream (seed, i).
+    targets : ndarray of shape (s,) or (s, t), optional
+        Targets of these rows, for transformers that need them.
 
     Attributes
     ----------
@@ -207,6 +218,7 @@ class FeatureRecipe:
         method: str,
         n_features: int,
         seed: int = 0,
+        targets: np.ndarray | None = None,
     ) -> None:
         found: list[tuple[int, Kernel, FeatureMap]] = []
         self.origins: list[np.ndarray] = []
@@ -214,12 +226,22 @@ class FeatureRecipe:
             dense = _dense(rows)
             check_outliers(view, dense)
             limits = np.finfo(dense.dtype)
-            dense = np.ascontiguousarray(dense, dtype=np.float64)
-            self.origins.append(far_origin(dense))
-            some = dense[:: -(-len(dense) // SOME_ROWS)]
-            for kernel in resolve_kernels(view.kernel, some, view.name, limits.bits):
+            some, dense = _some(dense), _double(dense)
+            table = isinstance(dense, Columns)
+            self.origins.append(np.zeros(0) if table else far_origin(dense))
+            y = None if targets is None else _some_targets(targets, some.shape[0])
+            for kernel in resolve_kernels(
+                view.kernel, _double(some), view.name, limits.bits, y, view.plan
+            ):
                 rng = np.random.default_rng([seed, len(found)])
-                seen = apply_steps(kernel.steps, dense)
+                seen = _dense(seen_by(kernel, dense))
+                if isinstance(seen, Columns):
+                    raise ValueError(
+                        f"View {view.name!r}: explicit features need numbers, but the "
+                        f"callable {kernel.label!r} reads columns as they are. Encode "
+                        "them with a Pipe, or use features='auto' with rows few enough "
+                        "for kernels between all of them."
+                    )
                 with prefixed(f"View {view.name!r}: "):
                     made = choose_map(
                         kernel.core, seen, method, n_features, rng, float(limits.eps)
@@ -229,6 +251,7 @@ class FeatureRecipe:
         self.view_names = [views[v].name for v in self.view_of]
         self.names = [f"{views[v].name}: {kernel.label}" for v, kernel, _ in found]
         self.steps = [kernel.steps for _, kernel, _ in found]
+        self.kernels = [kernel for _, kernel, _ in found]
         self.noise = [kernel.noise for _, kernel, _ in found]
         self.maps = [made for _, _, made in found]
         self.sparse = [
@@ -288,7 +311,10 @@ class FeatureRecipe:
                 if key not in passed:
                     rows = views[self.view_of[i]]
                     rows = rows.toarray() if issparse(rows) else rows
+                    rows = rows_for(self.kernels[i], rows)
                     passed[key] = apply_steps(self.steps[i], rows)
+                    if issparse(passed[key]):
+                        passed[key] = dense_rows(passed[key])
                 made.write(passed[key], block)
             if not is_square_safe(block):
                 raise self._out_of_range(i, views[self.view_of[i]])
@@ -306,9 +332,9 @@ class FeatureRecipe:
     def means(self, sample: list[Any]) -> np.ndarray:
         """Means (D,) of the features over rows in host memory; 0 for sparse kernels."""
         means = np.zeros(self.n_features)
-        rows = [_dense(block).astype(np.float64) for block in sample]
+        rows = [_double(_dense(block)) for block in sample]
         for i in np.flatnonzero(~np.array(self.sparse)):
-            out = np.empty((len(rows[0]), self.maps[i].n_features))
+            out = np.empty((rows[0].shape[0], self.maps[i].n_features))
             self.write(rows, out, [int(i)])
             means[self.blocks[i]] = out.mean(axis=0)
         return means
@@ -343,13 +369,15 @@ class FeatureRecipe:
         probe : list of ndarrays of shape (q, d_view)
             Rows of each view, in host memory.
         """
-        rows = [_dense(block).astype(np.float64) for block in probe]
+        rows = [_double(_dense(block)) for block in probe]
         found = []
-        for name, made, steps, v in zip(
-            self.names, self.maps, self.steps, self.view_of, strict=True
+        for name, made, kernel, v in zip(
+            self.names, self.maps, self.kernels, self.view_of, strict=True
         ):
             exact = made.exact
-            error = 0.0 if exact else kernel_error(made, apply_steps(steps, rows[v]))
+            error = 0.0
+            if not exact:
+                error = kernel_error(made, _dense(seen_by(kernel, rows[v])))
             found.append(MapReport(name, made.how, made.n_features, error))
         return tuple(found)
 
@@ -397,9 +425,29 @@ def _move_step(step: Any, like: Array) -> Any:
     return moved
 
 
-def _dense(rows: Any) -> np.ndarray:
-    """Rows in host memory, as a dense array."""
-    return rows.toarray() if issparse(rows) else to_numpy(rows)
+def _dense(rows: Any) -> Any:
+    """Rows in host memory, as a dense array; columns of a table as they are."""
+    if isinstance(rows, Columns):
+        return rows
+    return dense_rows(rows) if issparse(rows) else to_numpy(rows)
+
+
+def _double(rows: Any) -> Any:
+    """Rows in double precision."""
+    if isinstance(rows, Columns):
+        return rows.astype(np.float64)
+    return np.ascontiguousarray(rows, dtype=np.float64)
+
+
+def _some(rows: Any) -> Any:
+    """Evenly spaced rows; all of a table, whose rare categories they might miss."""
+    step = -(-rows.shape[0] // SOME_ROWS)
+    return rows if isinstance(rows, Columns) else rows[::step]
+
+
+def _some_targets(targets: np.ndarray, n_some: int) -> np.ndarray:
+    """The targets of some of all rows, as chosen by :func:`_some`."""
+    return targets[:: -(-len(targets) // n_some)]
 
 
 def as_chunk(views: list[Any], like: Array) -> list[Any]:
@@ -408,7 +456,9 @@ def as_chunk(views: list[Any], like: Array) -> list[Any]:
     NumPy arrays are returned in C order: the last bits of a product depend on the
     memory layout of its factors, which must not depend on where the rows came from.
     """
-    return [rows if issparse(rows) else _as_rows(rows, like) for rows in views]
+    kept = (issparse(rows) or isinstance(rows, Columns) for rows in views)
+    both = zip(views, kept, strict=True)
+    return [rows if own else _as_rows(rows, like) for rows, own in both]
 
 
 def _as_rows(rows: Array, like: Array) -> Array:

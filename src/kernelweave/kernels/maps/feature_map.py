@@ -21,6 +21,7 @@ from kernelweave._array import (
 from kernelweave._memory import row_chunks
 from kernelweave.kernels.features.recipe import FeatureRecipe, as_chunk
 from kernelweave.kernels.maps.kernel_map import add, warn_constant
+from kernelweave.kernels.spec import remarks_of
 
 #: Number of feature entries per chunk of new rows.
 CHUNK_ENTRIES = 2**23
@@ -54,7 +55,8 @@ class FeatureKernelMap:
         self.recipe = recipe.to(like)
         self.mean, self.active, self.like = mean, active, like[:0, ...]
         self.names, self.view_names = recipe.names, recipe.view_names
-        self.remarks = warn_constant(self.names, self.view_names, active)
+        self.remarks = remarks_of(recipe.views)
+        self.remarks += warn_constant(self.names, self.view_names, active)
 
     @property
     def row_size(self) -> int:

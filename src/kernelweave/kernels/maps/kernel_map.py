@@ -61,12 +61,15 @@ from kernelweave.kernels.checks import (
     refuse_distances,
     symmetric,
 )
-from kernelweave.kernels.functions import Frame, apply_steps
+from kernelweave.kernels.functions import Frame, host_like, rows_for, seen_by
 from kernelweave.kernels.spec import (
+    as_stored,
     check_outliers,
     gram_stack,
     name_largest,
+    remarks_of,
     resolve_kernels,
+    settle,
 )
 from kernelweave.protocols import Bank
 from kernelweave.views.columns import View, some
@@ -88,15 +91,21 @@ class FeatureSource:
     ----------
     views : list of View
         The names and kernels of the views.
-    blocks : list of arrays of shape (n, d_view)
+    blocks : list of arrays, sparse arrays or Columns of shape (n, d_view)
         The training rows of each view. Blocks that share memory with an array of the
         caller are copied, since predictions need them for the life of the model.
     observed : ndarray of bool of shape (n, v), default=None
         Which rows have which view, if some lack one; rows that lack a view are ignored
         there.
+    targets : ndarray of shape (n,) or (n, t), optional
+        For transformers that need them; masked where they are unknown.
 
     Attributes
     ----------
+    views : list of View
+        The views, with what "auto" does with the columns of a table.
+    remarks : list of str
+        The same in words.
     names, view_names : list of str
         The name of each kernel and of the view it belongs to.
     n_samples : int
@@ -108,18 +117,29 @@ class FeatureSource:
     """
 
     def __init__(
-        self, views: list[View], blocks: list[Array], observed: np.ndarray | None = None
+        self,
+        views: list[View],
+        blocks: list[Any],
+        observed: np.ndarray | None = None,
+        targets: np.ndarray | None = None,
     ) -> None:
-        self.views, self.observed = views, observed
+        self.observed = observed
         self.n_samples = int(blocks[0].shape[0])
         if observed is not None:
             blocks = [take_rows(*pair) for pair in zip(blocks, observed.T, strict=True)]
-        self.blocks = [detached(block) for block in blocks]
-        self.like = self.blocks[0]
+        settled = [settle(*pair) for pair in zip(views, blocks, strict=True)]
+        self.views = views = [view for view, _ in settled]
+        self.remarks = remarks_of(views)
+        self.blocks = [detached(block) for _, block in settled]
+        self.like = host_like(self.blocks[0])
         self.kernels: list[list[Kernel]] = []
         for v, (view, block) in enumerate(zip(views, self.blocks, strict=True)):
-            check_outliers(view, block, self._numbers(v))
-            self.kernels.append(resolve_kernels(view.kernel, block, view.name))
+            numbers = self._numbers(v)
+            check_outliers(view, block, numbers)
+            own = targets if targets is None or numbers is None else targets[numbers]
+            self.kernels.append(
+                resolve_kernels(view.kernel, block, view.name, y=own, plan=view.plan)
+            )
         #: The view number of each kernel, and the kernel itself.
         self.places = [(v, k) for v, own in enumerate(self.kernels) for k in own]
         self.view_names = [views[v].name for v, _ in self.places]
@@ -167,7 +187,7 @@ class FeatureSource:
             base, path = kernel.core.base, (v, *map(id, kernel.steps))
             with prefixed(f"View {self.views[v].name!r}: "):
                 if path not in features:
-                    features[path] = apply_steps(kernel.steps, self.blocks[v])
+                    features[path] = seen_by(kernel, self.blocks[v])
                 if (path, base) not in groups:
                     rows = features[path]
                     rows = rows if base is None else PairwiseRows(base, rows)
@@ -180,13 +200,15 @@ class FeatureSource:
         """``k_i(x, x)`` (m,) of new rows; ``given`` is for precomputed kernels."""
         v, kernel = self.places[i]
         with np.errstate(over="ignore", invalid="ignore"):
-            return kernel.core.diagonal(apply_steps(kernel.steps, rows[v]))
+            own = as_stored(rows[v], self.blocks[v])
+            return kernel.core.diagonal(seen_by(kernel, own))
 
     def as_defined(self, i: int) -> tuple[Array, float]:
         """Diagonal (n_i,) and smallest entry of kernel i over the rows that have it."""
         if i not in self._defined:
             v, kernel = self.places[i]
-            gram, xp = kernel.gram(self.blocks[v]), namespace(self.like)
+            own, xp = rows_for(kernel, self.blocks[v]), namespace(self.like)
+            gram = kernel.gram(own)
             diagonal = xp.asarray(xp.linalg.diagonal(gram), copy=True)
             self._defined[i] = diagonal, float(xp.min(gram))
         return self._defined[i]
@@ -195,12 +217,16 @@ class FeatureSource:
         """Kernel i (m, n) of new rows as defined, given its ``cross``."""
         v, kernel = self.places[i]
         moved = any(isinstance(step, Frame) and step.affine for step in kernel.steps)
-        return kernel.gram(rows[v], self.blocks[v]) if moved else gram
+        if not moved:
+            return gram
+        own, new = self.blocks[v], as_stored(rows[v], self.blocks[v])
+        return kernel.gram(rows_for(kernel, new), rows_for(kernel, own))
 
     def diagonal_as_defined(self, i: int, rows: list[Array]) -> Array:
         """``k_i(x, x)`` (m,) of new rows as defined."""
         v, kernel = self.places[i]
-        return kernel.diagonal(rows[v])
+        own = as_stored(rows[v], self.blocks[v])
+        return kernel.diagonal(rows_for(kernel, own))
 
     def _numbers(self, v: int) -> np.ndarray | None:
         """Indices of the training rows that have view v; None if all of them do."""
@@ -241,6 +267,8 @@ class PrecomputedSource:
         self.like = detached(stack[:0, ...])
         self.names = self.view_names = names
         self.noise = [0.0] * len(names)
+        self.views: list[View] = []
+        self.remarks: list[str] = []
         self._defined: list[tuple[Array, float]] = []
 
     def fill(self, stack: Array) -> Iterator[bool]:
@@ -552,7 +580,7 @@ class KernelMap:
         self.home: Array | None = None
         self.centerings: list[Centering] = []
         self.active: list[int] = []
-        self.remarks: list[str] = []
+        self.remarks = list(source.remarks)
 
     def fit(self, progress: Callable[[int], object] | None = None) -> Bank:
         """Compute, check, centre and scale all kernels; return the active ones."""
@@ -654,7 +682,7 @@ class KernelMap:
         v, kernel = self.source.places[i]
         if kernel.psd:
             return 0.0
-        rows = apply_steps(kernel.steps, self.source.blocks[v])
+        rows = seen_by(kernel, self.source.blocks[v])
         check_symmetric(kernel.core.gram(rows), self.names[i])
         if self.psd == "trust":
             return 0.0

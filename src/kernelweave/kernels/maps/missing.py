@@ -21,17 +21,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from sklearn.pipeline import Pipeline
-from sklearn.utils import get_tags
 
 from kernelweave._array import Array, device, from_numpy, namespace, take, zeros
 from kernelweave._memory import numbered, row_chunks
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.kernels.checks import clip_to_psd
-from kernelweave.kernels.functions import Pipe
+from kernelweave.kernels.functions import host_like
 from kernelweave.kernels.maps.kernel_map import (
     Centering,
     KernelMap,
@@ -232,7 +230,7 @@ class CompletedKernelMap(KernelMap):
             blocks = [take_rows(*pair) for pair in pairs]
         present = [i for i in wanted if np.any(seen[:, i])]
         grams = self.source.cross(blocks, present)
-        like = rows.blocks[0] if listed else rows.blocks
+        like = host_like(rows.blocks[0]) if listed else rows.blocks
         for i in wanted:
             own, trained = seen[:, i], self.observed[:, i]
             if i not in present:
@@ -272,21 +270,6 @@ def _where(rows: np.ndarray, values: Array) -> Array:
     keep = xp.asarray(rows, device=device(values))
     keep = keep if values.ndim == 1 else keep[:, None]
     return xp.where(keep, values, xp.zeros_like(values))
-
-
-def imputes(kernel: Any) -> bool:
-    """Whether every kernel of a view begins with a transformer that accepts NaN.
-
-    Individual entries of a row may then be NaN: the transformer handles them.
-    """
-    if isinstance(kernel, list | tuple):
-        return bool(kernel) and all(imputes(item) for item in kernel)
-    if not isinstance(kernel, Pipe) or isinstance(kernel.transformer, type):
-        return False
-    transformer = kernel.transformer
-    while isinstance(transformer, Pipeline):  # its own tags do not mention NaN
-        transformer = transformer.steps[0][1]
-    return hasattr(transformer, "fit") and get_tags(transformer).input_tags.allow_nan
 
 
 def _outside(values: Array, rows: np.ndarray, columns: np.ndarray) -> Array:

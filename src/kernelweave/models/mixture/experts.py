@@ -38,11 +38,15 @@ class ViewMaps:
         What to do with a kernel that is not positive semidefinite.
     design : RowDesign, optional
         Weights of the rows. Kernels are then multiplied by their roots.
+    targets : ndarray of shape (n,), optional
+        Labels, for transformers that need them.
 
     Attributes
     ----------
     maps : list of KernelMap
         One per view.
+    views : list of View
+        The views, as the fit has settled them.
     like : array
         Empty, with the namespace, device and dtype of the kernels.
     names, view_names : list of str
@@ -62,9 +66,13 @@ class ViewMaps:
         names: list[str],
         psd: Literal["error", "clip", "trust"],
         design: RowDesign | None = None,
+        targets: np.ndarray | None = None,
     ) -> None:
         self.design = design or RowDesign(len(data.observed))
-        sources = [_source(views, data, v, name) for v, name in enumerate(names)]
+        sources = [
+            _source(views, data, v, name, targets) for v, name in enumerate(names)
+        ]
+        self.views = [view for one in sources for view in one.views]
         weights = self.design.weights
         self.maps = [
             KernelMap(source, psd, None if weights is None else weights[own])
@@ -121,11 +129,19 @@ class ViewMaps:
         return np.asarray(weights)
 
 
-def _source(views: list[View], data: ObservedViews, v: int, name: str) -> Source:
+def _source(
+    views: list[View],
+    data: ObservedViews,
+    v: int,
+    name: str,
+    targets: np.ndarray | None,
+) -> Source:
     """The raw kernels of view ``v``, over the rows that have it."""
     rows = data.observed[:, v]
     if views:
-        return FeatureSource([views[v]], [take_rows(data.blocks[v], rows)])
+        own = [take_rows(data.blocks[v], rows)]
+        known = None if targets is None else targets[rows]
+        return FeatureSource([views[v]], own, targets=known)
     one = data.blocks[:, :, v : v + 1]
     return PrecomputedSource(take(take(one, rows, axis=0), rows, axis=1), [name])
 

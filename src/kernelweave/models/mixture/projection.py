@@ -138,7 +138,7 @@ class MixtureProjector:
         """Some rows of view ``v``, in the form that its kernels accept."""
         source = self.maps.maps[v].source
         if isinstance(source, FeatureSource):
-            return [fill_rows(blocks[v][part, :], seen[:, v], source.blocks[0][0, :])]
+            return [fill_rows(blocks[v][part, :], seen[:, v], source.blocks[0])]
         # the columns of the training rows that have the kernel
         return take(blocks[part, :, v : v + 1], self.maps.observed[:, v], axis=1)
 

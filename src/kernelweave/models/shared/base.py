@@ -255,8 +255,7 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
         tags.input_tags.pairwise = precomputed
         tags.input_tags.three_d_array = precomputed
         tags.input_tags.allow_nan = self.missing != "error"
-        explicit = self.features not in ("auto", "on_the_fly")
-        tags.input_tags.sparse = explicit and not precomputed
+        tags.input_tags.sparse = not precomputed
         tags.target_tags.required = True
         tags.target_tags.multi_output = self._multi_output
         tags.array_api_support = True
@@ -279,6 +278,42 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
             if mine and not same_home(value, self._like):
                 xp, home = namespace(self._like), device(self._like)
                 setattr(self, name, xp.asarray(to_numpy(value), device=home))
+
+    @property
+    def column_summary_(self) -> list[dict[str, Any]]:
+        """What each view does with each of its columns, one record per column.
+
+        Records have the keys "view", "column" (name or position), "kind" ("number",
+        "text", "category", "boolean", "date", "duration", "empty", or "any" for columns
+        that go to a transformer or a callable as they are), "use" ("number", "one-hot",
+        "left out" or "as it is"), "missing" (gaps among the training rows that "auto"
+        has filled) and "remark". ``pandas.DataFrame(model.column_summary_)`` is a
+        table. Precomputed kernels have no columns.
+        """
+        if not hasattr(self, "kernel_weights_"):
+            raise AttributeError(
+                f"{type(self).__name__} has no column_summary_ before fit"
+            )
+        names = getattr(self, "feature_names_in_", None)
+        found: list[dict[str, Any]] = []
+        for view, positions in zip(self._views, self._positions, strict=True):
+            labels = positions if names is None else [str(names[c]) for c in positions]
+            if view.plan is not None:
+                found += view.plan.records(view.name)
+                continue
+            kind, use = ("any", "as it is") if view.raw else ("number", "number")
+            found += [
+                {
+                    "view": view.name,
+                    "column": label,
+                    "kind": kind,
+                    "use": use,
+                    "missing": 0,
+                    "remark": "",
+                }
+                for label in labels
+            ]
+        return found
 
     def _set_columns(self, rows: RowMap) -> None:
         self._views, self._positions = rows.views, rows.positions
@@ -380,11 +415,12 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
             trained = getattr(self.kernel_map_, "observed", None)
             p = len(self.kernel_names_)
             return read_kernels(self, X, reset=False, n_kernels=p, trained=trained)[0]
-        explicit = hasattr(self, "feature_coef_")  # then rows may be sparse
+        views, fitted = self._views, self._positions
         X, positions = validate_new(
-            self, X, self._views, self._positions, sparse=explicit
+            self, X, views, fitted, sparse=True, may_lack=self.missing != "error"
         )
-        return split_blocks(self, X, self._views, positions, self._like.dtype)
+        widths = [len(columns) for columns in fitted]
+        return split_blocks(self, X, views, positions, self._like.dtype, widths)
 
     def _rows(self, X: Any, method: str) -> Any:
         """Validated rows, in the form that ``kernel_map_`` projects."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import importlib.util
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from numbers import Integral, Number
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.base import is_classifier
 from sklearn.utils import _safe_indexing, assert_all_finite
 from sklearn.utils.class_weight import compute_class_weight
@@ -27,11 +28,13 @@ from kernelweave._array import (
     at_home,
     detached,
     is_array,
-    take,
+    is_numpy,
     to_numpy,
 )
 from kernelweave.fits.ridge import RowDesign
 from kernelweave.fits.subspace import label_factor, target_factor
+from kernelweave.kernels.encoding import warn_unseen
+from kernelweave.kernels.functions import dense_rows, host_like
 from kernelweave.kernels.interactions import with_products
 from kernelweave.kernels.maps.kernel_map import (
     FeatureSource,
@@ -39,8 +42,8 @@ from kernelweave.kernels.maps.kernel_map import (
     PrecomputedSource,
     Source,
 )
-from kernelweave.kernels.maps.missing import CompletedKernelMap, imputes
-from kernelweave.kernels.spec import warn_twins
+from kernelweave.kernels.maps.missing import CompletedKernelMap
+from kernelweave.kernels.spec import imputes, readers, sees_targets, warn_twins
 from kernelweave.views.columns import (
     View,
     column_names,
@@ -58,11 +61,14 @@ from kernelweave.views.ids import check_row_order, is_gap
 from kernelweave.views.missing import (
     ObservedViews,
     check_every_view,
+    check_numbers,
     check_some_view,
     precomputed_with_missing,
+    rows_at,
     split_with_missing,
 )
 from kernelweave.views.precomputed import validate_precomputed
+from kernelweave.views.raw_columns import Columns, read_columns
 
 T = TypeVar("T")
 
@@ -405,6 +411,11 @@ class RowMap:
     #: them already.
     noted: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def see_targets(self) -> bool:
+        """Whether kernels have parameters that depend on the targets of the rows."""
+        return any(sees_targets(view.kernel) for view in self.views)
+
     def kernels(self, progress: Callable[[int], object]) -> Any:
         """The bank of all kernels between the training rows."""
         bank = self.kernel_map.fit(progress)
@@ -564,14 +575,6 @@ def check_priors(priors: Any, classes: np.ndarray) -> np.ndarray | None:
     return given
 
 
-def read_rows(model: Any, X: Any) -> RowMap:
-    """Validate X on behalf of ``model``, and fix the kernel parameters.
-
-    No kernel is computed yet.
-    """
-    return map_rows(model, read_views(model, X))
-
-
 def wants_products(model: Any) -> bool:
     """Whether the model has a kernel between views in any case."""
     value = getattr(model, "interactions", False)
@@ -592,10 +595,11 @@ def read_views(model: Any, X: Any) -> ReadViews:
         data, names = read_kernels(model, X, reset=True)
     else:
         views = parse_views(model.views, reserved=model._get_param_names())
-        X = validate_features(model, X, reset=True)
+        X = validate_features(model, X, reset=True, sparse=True)
         positions = resolve_columns(X, views)
         if products:
             views, positions = with_products(views, positions)
+        views = choose_forms(X, views, positions)
         data = split_blocks(model, X, views, positions)
         names = [view.name for view in views]
     read = ReadViews(data, names, views, positions)
@@ -628,7 +632,7 @@ class ReadViews(NamedTuple):
                 "precomputed kernels remove these rows and columns from the kernels, "
                 "so that later kernels have the right columns"
             )
-        blocks = [take(block, keep) for block in self.data.blocks]
+        blocks = [rows_at(block, keep) for block in self.data.blocks]
         return self._replace(data=ObservedViews(blocks, self.data.observed[keep]))
 
 
@@ -666,17 +670,37 @@ def device_array(like: Array, device: str | None) -> Array:
 
 def on_device(model: Any, data: ObservedViews) -> ObservedViews:
     """The rows where ``model`` computes its kernels."""
-    first = data.blocks[0] if isinstance(data.blocks, list) else data.blocks
-    return rows_at(data, device_array(first[:0, ...], model.device))
+    like = home_of(data, isinstance(data.blocks, list))
+    return moved_rows(data, device_array(like, model.device))
 
 
-def rows_at(data: ObservedViews, like: Array) -> ObservedViews:
+def home_of(data: ObservedViews, views: Any) -> Array:
+    """No rows, with the library, device and dtype of the kernels of these."""
+    first = host_like(data.blocks[0]) if views else data.blocks
+    return detached(first[:0, ...])  # a view would keep all of X in memory
+
+
+def moved_rows(data: ObservedViews, like: Array) -> ObservedViews:
     """The rows in the library and on the device of ``like``."""
     if isinstance(data.blocks, list):
-        blocks: Any = [at_home(block, like) for block in data.blocks]
+        blocks: Any = [_moved(block, like) for block in data.blocks]
     else:
         blocks = at_home(data.blocks, like)
     return ObservedViews(blocks, data.observed)
+
+
+def _moved(block: Any, like: Array) -> Any:
+    if is_array(block):
+        return at_home(block, like)
+    if is_numpy(like):
+        return block
+    if isinstance(block, Columns):
+        raise ValueError(
+            f"the columns {some(list(map(repr, block.labels)))} are read as they are "
+            "(text, categories, dates), which only works in host memory; encode them "
+            "as numbers, or leave device at None"
+        )
+    return at_home(dense_rows(block), like)
 
 
 def map_rows(
@@ -685,6 +709,7 @@ def map_rows(
     row_weights: np.ndarray | None = None,
     keep: np.ndarray | None = None,
     scale_rows: bool = True,
+    targets: np.ndarray | None = None,
 ) -> RowMap:
     """Fix the kernel parameters of ``model`` with the rows that count.
 
@@ -698,17 +723,19 @@ def map_rows(
         From :func:`read_row_weights`.
     scale_rows : bool, default=True
         See :class:`~kernelweave.kernels.KernelMap`.
+    targets : ndarray of shape (m,) or (m, t), optional
+        Targets of the rows that count, for transformers that need them; masked where
+        they are unknown.
     """
     if keep is not None:
         read = read.take(keep, type(model).__name__)
         _check_observed(model, read)
     data, names, views, positions = read
     observed = None if model.missing == "error" else data.observed
-    first = data.blocks[0] if views else data.blocks
-    like = detached(first[:0, ...])  # a view would keep all of X in memory
+    like = home_of(data, views)
     data = on_device(model, data)
     if views:
-        source: Source = FeatureSource(views, data.blocks, observed)
+        source: Source = FeatureSource(views, data.blocks, observed, as_given(targets))
     else:
         source = PrecomputedSource(data.blocks, names, observed)
     given = row_weights, scale_rows
@@ -727,7 +754,14 @@ def map_rows(
         kernel_map = CompletedKernelMap(source, *options, *given)
     if model.device is not None:
         kernel_map.home = like
-    return RowMap(kernel_map, like, views, positions)
+    return RowMap(kernel_map, like, source.views, positions)
+
+
+def as_given(targets: np.ndarray | None) -> np.ndarray | None:
+    """Targets as a transformer expects them: a single output is one-dimensional."""
+    if targets is None or targets.ndim == 1 or targets.shape[1] > 1:
+        return targets
+    return targets[:, 0]
 
 
 def _work_matrices(model: Any) -> float:
@@ -785,7 +819,7 @@ def read_weighted_rows(
 ) -> tuple[RowMap, np.ndarray, RowDesign]:
     """:func:`read_weighted_views` with the kernels of the rows."""
     read, targets, design = read_weighted_views(model, X, y, sample_weight, groups)
-    return map_rows(model, read, design.weights), targets, design
+    return map_rows(model, read, design.weights, targets=targets), targets, design
 
 
 def read_kernels(
@@ -802,13 +836,121 @@ def read_kernels(
     return ObservedViews(stack, np.ones(stack.shape[::2], dtype=bool)), names
 
 
+def choose_forms(X: Any, views: list[View], positions: list[list[int]]) -> list[View]:
+    """The views, with those marked whose kernels read columns as they are.
+
+    Arrays of numbers are always read as numbers, and so is a view that is the product
+    of others.
+    """
+    if issparse(X) or (is_array(X) and not _holds_objects(X)):
+        return views
+    return [
+        replace(view, raw=_reads_columns(X, view, columns))
+        for view, columns in zip(views, positions, strict=True)
+    ]
+
+
+def _holds_objects(X: Any) -> bool:
+    return is_numpy(X) and X.dtype.kind not in "fiubc"
+
+
+def _reads_columns(X: Any, view: View, columns: list[int]) -> bool:
+    found = readers(view.kernel)
+    if view.joint:
+        _check_products(read_columns(X, columns))
+    if found == {"numbers"}:
+        return False
+    if "transformer" in found or ("auto" in found and not is_array(X)):
+        return True
+    # Numbers arrive at a callable as an array, and arrays of them are used as they are.
+    block = read_columns(X, columns)
+    return not block.is_numeric and ("callable" in found or block.is_known)
+
+
+def _check_products(block: Columns) -> None:
+    """Refuse products of kernels on columns that are not numbers."""
+    for j, label in enumerate(block.labels):
+        kind = block.column(j).kind
+        if kind not in ("number", "boolean"):
+            raise ValueError(
+                f"interactions=True multiplies kernels on numbers, but the column "
+                f"{label!r} holds values of the kind {kind!r}. Encode it before the "
+                "fit, or set interactions=False"
+            )
+
+
 def split_blocks(
-    model: Any, X: Any, views: list[View], positions: list[list[int]], dtype: Any = None
+    model: Any,
+    X: Any,
+    views: list[View],
+    positions: list[list[int]],
+    dtype: Any = None,
+    widths: list[int] | None = None,
 ) -> ObservedViews:
-    """One block per view; isolated NaN are allowed where the kernel imputes."""
-    if model.missing == "error":
-        blocks = split_views(X, views, positions, dtype=dtype)
+    """One block per view; isolated NaN are allowed where the kernel imputes.
+
+    A view without any columns in X, which had ``widths[v]`` of them in training, is
+    missing in every row.
+    """
+    n, width = int(X.shape[0]), len(views)
+    blocks: list[Any] = [None] * width
+    observed = np.zeros((n, width), dtype=bool)
+    present = [v for v in range(width) if positions[v]]
+    plain = [v for v in present if not views[v].raw]
+    raw = {v: read_columns(X, positions[v]) for v in present if views[v].raw}
+    if dtype is None and not all(block.is_single for block in raw.values()):
+        dtype = np.float64
+    if plain:
+        chosen = [views[v] for v in plain], [positions[v] for v in plain]
+        data = _split_numbers(model, X, *chosen, dtype)
+        dtype = data.blocks[0].dtype
+        observed[:, plain] = data.observed
+        for v, block in zip(plain, data.blocks, strict=True):
+            blocks[v] = block
+    dtype = np.float32 if dtype is None else dtype
+    for v, block in raw.items():
+        blocks[v] = block.astype(dtype)
+        observed[:, v] = _check_columns(model, views[v], blocks[v])
+    if raw and model.missing == "error":
+        _check_entries(raw, len(views))
+    for v in set(range(width)) - set(present):
+        shape = n, (widths or [1] * width)[v]
+        nothing = np.full(shape, None) if views[v].raw else np.full(shape, np.nan)
+        blocks[v] = Columns(nothing, list(range(shape[1])), dtype)
+        if not views[v].raw:
+            blocks[v] = nothing.astype(dtype)
+    return ObservedViews(blocks, observed)
+
+
+def _split_numbers(
+    model: Any, X: Any, views: list[View], positions: list[list[int]], dtype: Any
+) -> ObservedViews:
+    """The blocks of views that are read as numbers."""
+    partial = [imputes(view.kernel) for view in views]
+    if model.missing == "error" or issparse(X):
+        blocks = split_views(X, views, positions, dtype=dtype, partial=partial)
         shape = (blocks[0].shape[0], len(blocks))
         return ObservedViews(blocks, np.ones(shape, dtype=bool))
-    partial = [imputes(view.kernel) for view in views]
     return split_with_missing(X, views, positions, partial=partial, dtype=dtype)
+
+
+def _check_columns(model: Any, view: View, block: Columns) -> np.ndarray:
+    """Which rows (n,) have a view that is read as it is.
+
+    What kernels on numbers read must be numbers; a transformer reads anything.
+    """
+    rows = np.ones(block.shape[0], dtype=bool)
+    if model.missing != "error":
+        rows = ~np.all(block.gaps, axis=1)
+    if "numbers" in readers(view.kernel):
+        check_numbers(block, view, rows)
+    if view.plan is not None:
+        warn_unseen(view, block, rows)
+    return rows
+
+
+def _check_entries(raw: dict[int, Columns], n_views: int) -> None:
+    """Refuse rows without a single entry, if every view is read as it is."""
+    if len(raw) == n_views:
+        entries = [~np.all(block.gaps, axis=1) for block in raw.values()]
+        check_some_view(np.stack(entries, axis=1), "")

@@ -53,7 +53,7 @@ from kernelweave.views.columns import (
     is_precomputed,
     validate_features,
 )
-from kernelweave.views.streams import Stream, draw_rows, open_stream, select_rows
+from kernelweave.views.streams import Stream, open_stream, sampled, select_rows
 
 #: Number of rows beyond which "auto" computes no n x n kernels on a CPU.
 AUTO_ROWS = 10_000
@@ -134,8 +134,8 @@ def why_features(model: Any, X: Any) -> str | None:
         return None
     if model.features in ("nystroem", "random"):
         return f"features={model.features!r} was asked for"
-    if issparse(X):  # refused unless features were asked for
-        return "rows are sparse" if model.features == "exact" else None
+    if issparse(X) and model.features == "exact":
+        return "rows are sparse"
     if model.alpha == "cv":
         return "alpha='cv' works on moments of folds"
     shape = getattr(X, "shape", ())
@@ -292,7 +292,8 @@ def _may_interact(rows: KernelRows | SummedRows) -> bool:
         return False
     seen = getattr(rows.rows.kernel_map.source, "observed", None)
     complete = seen is None or int(np.sum(np.all(seen, axis=1))) >= 2
-    return len(rows.rows.views) >= 2 and complete
+    plain = not any(view.raw for view in rows.rows.views)  # products need numbers
+    return len(rows.rows.views) >= 2 and complete and plain
 
 
 def _read_features(
@@ -310,6 +311,7 @@ def _read_features(
     if not is_iterator(X) and not is_arrow(X):
         X = validate_features(intake.bearer, X, reset=True, sparse=True)
         y = intake.targets(X, y)
+        intake.look(X)
     stream = open_stream(X, y, options.chunk_rows(X))
     portions = stream.portions()
     waiting, sample = draw_sample(options, stream, portions, intake)
@@ -343,8 +345,7 @@ def _read_dask(
 ) -> KernelRows | SummedRows:
     """As from an array with the same rows, but computed where the partitions are."""
     data = NumberedRows.of(*with_targets(X, y))
-    rng = np.random.default_rng(options.seed)
-    rows, targets = data.take(draw_rows(data.n_rows, options.sample_rows, rng))
+    rows, targets = data.take(sampled(data.n_rows, options.sample_rows, options.seed))
     sample = intake.sampled_rows(rows)
     recipe = make_recipe(options, intake, sample, targets, data.n_rows)
     if _few_rows(options, data.n_rows, recipe):

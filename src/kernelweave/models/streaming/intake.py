@@ -18,25 +18,29 @@ from kernelweave._array import Array, detached, is_array, is_numpy, to_numpy
 from kernelweave._memory import numbered, require_memory
 from kernelweave.fits.ridge import output_frame
 from kernelweave.kernels.features.recipe import FeatureRecipe
+from kernelweave.kernels.functions import host_like
 from kernelweave.kernels.interactions import with_products
 from kernelweave.kernels.moments import CHUNK_ROWS, ChunkRecipe, concatenate_rows
-from kernelweave.kernels.spec import warn_twins
+from kernelweave.kernels.spec import readers, settle, warn_twins
 from kernelweave.models.shared.inputs import (
     RowMap,
+    as_given,
     check_sample_weight,
     check_targets,
+    choose_forms,
     device_array,
+    split_blocks,
     wants_products,
     weights_of_portion,
 )
 from kernelweave.views.columns import (
     parse_views,
     resolve_columns,
-    split_views,
     validate_features,
     validate_new,
 )
-from kernelweave.views.streams import Stream
+from kernelweave.views.raw_columns import read_columns
+from kernelweave.views.streams import Stream, sampled
 
 #: Rows that fix kernel parameters and landmarks: this many, or this many per feature.
 SAMPLE_ROWS, SAMPLE_FACTOR = 2000, 4
@@ -122,19 +126,36 @@ class Intake:
                 X, positions = validate_new(
                     self.bearer, X, self.views, self.positions, sparse=True
                 )
-                dtype = self.like.dtype
-                return split_views(X, self.views, positions, dtype=dtype)
+                return self._split(X, positions, self.like.dtype)
             X = validate_features(self.bearer, X, reset=True, sparse=True)
-            self.positions = resolve_columns(X, self.views)
-            if wants_products(self.bearer):
-                self.views, self.positions = with_products(self.views, self.positions)
-            blocks = split_views(X, self.views, self.positions)
-            dense = blocks[0]
-            if not hasattr(dense, "__dlpack__"):  # a sparse block
-                dense = np.empty((0, dense.shape[1]), dtype=dense.dtype)
-            self.like = detached(dense[:0, :])
+            if not self.positions:
+                self._settle(X)
+            blocks = self._split(X, self.positions)
+            self.like = detached(host_like(blocks[0])[:0, :])
             warn_twins(self.views, self.positions)
             return blocks
+
+    def look(self, X: Any) -> None:
+        """Settle what is done with each column by all rows of a table in memory.
+
+        A sample of them might lack rare categories.
+        """
+        if any("auto" in readers(view.kernel) for view in self.views):
+            self._settle(X)
+
+    def _settle(self, X: Any) -> None:
+        """Find the columns of each view, and settle what "auto" does with them."""
+        self.positions = resolve_columns(X, self.views)
+        if wants_products(self.bearer):
+            self.views, self.positions = with_products(self.views, self.positions)
+        self.views = choose_forms(X, self.views, self.positions)
+        for v, view in enumerate(self.views):
+            if view.raw:
+                block = read_columns(X, self.positions[v])
+                self.views[v] = settle(view, block)[0]
+
+    def _split(self, X: Any, positions: list[list[int]], dtype: Any = None) -> Any:
+        return split_blocks(self.bearer, X, self.views, positions, dtype).blocks
 
     def sampled_rows(self, X: Any) -> list[Any]:
         """As :meth:`rows`, for a random sample, whose row numbers mean little."""
@@ -168,7 +189,7 @@ def draw_sample(
 ) -> tuple[list[Any], list[Any]]:
     """Portions read ahead, and the rows that fix the features."""
     size = options.sample_rows
-    rows = stream.sample(size, np.random.default_rng(options.seed))
+    rows = stream.sample(size, options.seed)
     if rows is not None:
         try:
             return [], intake.rows(rows)
@@ -205,8 +226,16 @@ def make_recipe(
     n_rows: int | None = None,
 ) -> ChunkRecipe:
     """Features fixed by a sample of rows, and what to sum over chunks."""
+    own = np.asarray(targets)
+    if n_rows is not None and n_rows > options.sample_rows:
+        own = own[sampled(n_rows, options.sample_rows, options.seed)]
     features = FeatureRecipe(
-        intake.views, sample, options.method, options.n_features, options.seed
+        intake.views,
+        sample,
+        options.method,
+        options.n_features,
+        options.seed,
+        as_given(own[: sample[0].shape[0]]),
     )
     like = device_array(intake.like, options.device)
     size = features.n_features + 32

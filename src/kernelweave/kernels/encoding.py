@@ -1,0 +1,357 @@
+"""What "auto" does with the columns of a table that are not just numbers.
+
+Numbers, dates and durations are numbers, with gaps filled by the median of the column
+and marked in a column of their own. Booleans, categories and text of few values are
+one-hot: the linear kernel then counts the columns in which two rows agree. Columns from
+which nothing can be learned are left out, with a warning.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.impute import SimpleImputer
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+from kernelweave.exceptions import KernelWarning
+from kernelweave.views.columns import View, some
+from kernelweave.views.raw_columns import (
+    MEASURED,
+    Column,
+    Columns,
+    common_values,
+    read_as,
+)
+
+#: Text of more values than this, or than every other row, is not one-hot encoded.
+MOST_VALUES = 40
+#: Fewer different numbers than this are no row numbers.
+FEWEST_IDS = 10
+#: How columns are used.
+NUMBER, ONE_HOT, LEFT_OUT = "number", "one-hot", "left out"
+
+
+@dataclass(frozen=True)
+class ColumnUse:
+    """What is done with a column.
+
+    Attributes
+    ----------
+    column : object
+        Its name or position.
+    kind : str
+        "number", "boolean", "category", "text", "date", "duration" or "empty".
+    use : {"number", "one-hot", "left out"}
+        What it is turned into.
+    n_missing : int
+        Number of gaps among the training rows.
+    remark : str
+        What a user should know about it; empty for an ordinary column.
+    values : tuple
+        The categories, if it is one-hot; None stands for a gap.
+    """
+
+    column: Any
+    kind: str
+    use: str
+    n_missing: int = 0
+    remark: str = ""
+    values: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True)
+class ColumnPlan:
+    """What is done with all columns of a view: one :class:`ColumnUse` for each."""
+
+    uses: tuple[ColumnUse, ...]
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the columns are numbers that can be used as they are."""
+        return all(use.kind == "number" and not use.n_missing for use in self.uses)
+
+    def places(self, use: str) -> list[int]:
+        """Positions in the view of the columns with this use."""
+        return [j for j, own in enumerate(self.uses) if own.use == use]
+
+    def records(self, view: str) -> list[dict[str, Any]]:
+        """One record per column, for a table."""
+        return [
+            {
+                "view": view,
+                "column": use.column,
+                "kind": use.kind,
+                "use": use.use,
+                "missing": use.n_missing,
+                "remark": use.remark,
+            }
+            for use in self.uses
+        ]
+
+    def remarks(self, view: str) -> list[str]:
+        """Sentences on the columns that are not simply used as numbers."""
+        found: list[str] = []
+        for use in (ONE_HOT, NUMBER, LEFT_OUT):
+            own = [
+                f"{u.column!r} ({u.remark})" if u.remark else repr(u.column)
+                for u in self.uses
+                if u.use == use and (u.remark or use != NUMBER)
+            ]
+            if own:
+                named = "numbers" if use == NUMBER else use
+                found.append(f"view {view!r}: {named}: {some(own, most=12)}")
+        return found
+
+
+def plan_columns(block: Columns, view: str) -> ColumnPlan:
+    """Decide what "auto" does with the training rows of a view, and warn about it.
+
+    Parameters
+    ----------
+    block : Columns
+        The training rows that have the view.
+    view : str
+        Name of the view in messages.
+    """
+    d = block.shape[1]
+    uses = tuple(_use(block.labels[j], block.column(j)) for j in range(d))
+    unknown = [use for use in uses if not use.use]
+    if unknown and unknown[0].kind == "infinity":
+        raise ValueError(
+            f"Input X contains infinity: column {unknown[0].column!r}. Correct the "
+            "entry, or drop the row."
+        )
+    if unknown:
+        found = some(f"column {u.column!r} holds {u.kind}" for u in unknown)
+        raise ValueError(
+            f"'auto' does not know what to do: {found}. Make the values of a column "
+            "alike, leave it out of the view, or encode it with Pipe(transformer, ...)."
+        )
+    plan = ColumnPlan(uses)
+    if not plan.places(NUMBER) and not plan.places(ONE_HOT):
+        why = some(f"{use.column!r}: {use.remark}" for use in uses)
+        raise ValueError(
+            f"'auto' finds no column to learn from ({why}). Encode text with "
+            "Pipe(TfidfVectorizer(), 'linear'), or remove the view."
+        )
+    _warn(plan, view)
+    return plan
+
+
+def _use(label: Any, column: Column) -> ColumnUse:
+    kind, values, gaps = column
+    n_missing = int(np.sum(gaps))
+    if kind == "empty" or n_missing == len(gaps):
+        kind = kind if " " not in kind else "empty"
+        return ColumnUse(label, kind, LEFT_OUT, n_missing, "no values at all")
+    if kind in MEASURED:
+        return _measured(label, kind, values[~gaps], n_missing)
+    if kind not in ("boolean", "category", "text"):
+        return ColumnUse(label, kind, "")
+    known, present = common_values(values), len(values) - n_missing
+    n_values = len(known)
+    reason = ""
+    if n_values == 1 and not n_missing:
+        reason = "the same value in every row"
+    elif kind != "boolean" and n_values == present and present > 2:
+        reason = "a different value in every row, as in an id"
+    elif kind == "text" and (n_values > MOST_VALUES or 2 * n_values > present > 4):
+        reason = f"text of {n_values} different values"
+    if reason:
+        return ColumnUse(label, kind, LEFT_OUT, n_missing, reason)
+    remark = f"{n_values} values"
+    if n_missing:
+        known, remark = [*known, None], f"{remark}, {_gaps(n_missing)} as one more"
+    return ColumnUse(label, kind, ONE_HOT, n_missing, remark, tuple(known))
+
+
+def _measured(label: Any, kind: str, present: np.ndarray, n_missing: int) -> ColumnUse:
+    if not np.all(np.isfinite(present)):
+        return ColumnUse(label, "infinity", "")
+    low, high = float(np.min(present)), float(np.max(present))
+    if low == high and not n_missing:
+        reason = "the same value in every row"
+        return ColumnUse(label, kind, LEFT_OUT, n_missing, reason)
+    remarks = [f"{kind} in days"] if kind != "number" else []
+    if n_missing:
+        remarks.append(f"{_gaps(n_missing)} filled with the median and marked")
+    if kind == "number" and looks_like_ids(present):
+        remarks.append(COUNTS)
+    return ColumnUse(label, kind, NUMBER, n_missing, "; ".join(remarks))
+
+
+def _gaps(count: int) -> str:
+    return f"{count} gap{'s' * (count > 1)}"
+
+
+#: The remark on a column of row numbers.
+COUNTS = "counts the rows, as an id does"
+
+
+def looks_like_ids(values: np.ndarray) -> bool:
+    """Whether numbers (n,) are different integers that fill at least half their range.
+
+    Those of a random subset of the rows of a table with row numbers do so, too.
+    """
+    n = len(values)
+    if n < FEWEST_IDS or not float(np.max(values) - np.min(values)) + 1 <= 2 * n:
+        return False
+    return bool(np.all(values == np.floor(values)) and len(np.unique(values)) == n)
+
+
+def plan_numbers(block: np.ndarray, labels: list[Any], view: str) -> ColumnPlan:
+    """The plan for a block of numbers (n, d), which may have very many columns."""
+    low, high, n = np.min(block, axis=0), np.max(block, axis=0), len(block)
+    narrow = high - low + 1 <= 2 * n if n >= FEWEST_IDS else np.zeros(len(low), bool)
+    uses = [ColumnUse(label, "number", NUMBER) for label in labels]
+    for j in np.flatnonzero(low == high):
+        uses[j] = replace(uses[j], remark="the same value in every row")
+    narrow &= np.all(block == np.floor(block), axis=0)
+    for j in np.flatnonzero(narrow & (low < high)):
+        if looks_like_ids(block[:, j]):
+            uses[j] = replace(uses[j], remark=COUNTS)
+    constant = [bool(use.remark) and use.remark != COUNTS for use in uses]
+    if not all(constant):  # otherwise the kernels are constant, which has its own error
+        uses = [
+            replace(use, use=LEFT_OUT) if left else use
+            for use, left in zip(uses, constant, strict=True)
+        ]
+    plan = ColumnPlan(tuple(uses))
+    _warn(plan, view)
+    return plan
+
+
+def _warn(plan: ColumnPlan, view: str) -> None:
+    """One warning about all columns of a view that deserve attention."""
+    left = [f"{u.column!r} ({u.remark})" for u in plan.uses if u.use == LEFT_OUT]
+    odd = [repr(u.column) for u in plan.uses if u.use == NUMBER and COUNTS in u.remark]
+    parts = [f"leaves out the column(s) {some(left)}"] if left else []
+    if odd:
+        parts.append(
+            f"uses the column(s) {some(odd)}, which count(s) the rows as an id does"
+        )
+    if parts:
+        hint = "Remove ids from the view, and encode long text with a Pipe"
+        warnings.warn(
+            f"view {view!r}: 'auto' {' and '.join(parts)}. {hint}",
+            KernelWarning,
+            stacklevel=2,
+        )
+
+
+class ColumnEncoder(TransformerMixin, BaseEstimator):
+    """Turn columns of a table into numbers according to a plan.
+
+    Parameters
+    ----------
+    plan : ColumnPlan
+        What to do with each column.
+    part : {"numbers", "one-hot", "all columns"}
+        Which of them. All together are on one scale: numbers have unit variance, and
+        two different categories are at squared distance one.
+    """
+
+    #: Receives :class:`~kernelweave.views.raw_columns.Columns` instead of a table.
+    takes_columns = True
+
+    def __init__(self, plan: ColumnPlan, part: str) -> None:
+        self.plan = plan
+        self.part = part
+
+    @property
+    def label(self) -> str:
+        """Name for tables."""
+        return self.part
+
+    def fit(self, X: Columns, y: Any = None) -> ColumnEncoder:
+        """Learn medians and scales from the training rows."""
+        if self.part != "one-hot":
+            self.imputer_ = SimpleImputer(strategy="median", add_indicator=True)
+            numbers = self.imputer_.fit_transform(self._numbers(X))
+            if self.part == "all columns":
+                self.scaler_ = StandardScaler().fit(numbers)
+        if self.part != "numbers":
+            own = [self.plan.uses[j] for j in self.plan.places(ONE_HOT)]
+            values = [_objects(use.values) for use in own]
+            self.encoder_ = OneHotEncoder(
+                categories=values, handle_unknown="ignore", sparse_output=False
+            ).fit(self._words(X))
+        return self
+
+    def transform(self, X: Columns) -> np.ndarray:
+        """Numbers (n, e) for the rows."""
+        parts = []
+        if self.part != "one-hot":
+            numbers = self.imputer_.transform(self._numbers(X))
+            whole = self.part == "all columns"
+            parts.append(self.scaler_.transform(numbers) if whole else numbers)
+        if self.part != "numbers":
+            coded = self.encoder_.transform(self._words(X))
+            parts.append(coded * 0.5**0.5 if self.part == "all columns" else coded)
+        return np.concatenate(parts, axis=1)
+
+    def _numbers(self, X: Columns) -> np.ndarray:
+        return np.column_stack(list(self._columns(X, NUMBER)))
+
+    def _words(self, X: Columns) -> np.ndarray:
+        words = np.empty((X.shape[0], len(self.plan.places(ONE_HOT))), dtype=object)
+        for j, values in enumerate(self._columns(X, ONE_HOT)):
+            words[:, j] = values
+        return words
+
+    def _columns(self, X: Columns, use: str) -> Iterator[np.ndarray]:
+        for j in self.plan.places(use):
+            own = self.plan.uses[j]
+            yield read_as(X.column(j), own.kind, f"column {own.column!r}")
+
+
+def _objects(values: tuple[Any, ...]) -> np.ndarray:
+    out = np.empty(len(values), dtype=object)
+    out[:] = values
+    return out
+
+
+def warn_unseen(view: View, block: Columns, rows: np.ndarray) -> None:
+    """Warn about categories and gaps of new rows that no training row has.
+
+    Parameters
+    ----------
+    view : View
+        Its plan says what training rows have.
+    block : Columns
+        New rows.
+    rows : ndarray of bool of shape (m,)
+        Those that have the view.
+    """
+    found = []
+    for j, use in enumerate(view.plan.uses):
+        if use.use == LEFT_OUT:
+            continue
+        column = block.column(j)
+        where = f"View {view.name!r}: column {use.column!r}"
+        values = read_as(column, use.kind, where)[rows]
+        if use.use == ONE_HOT:
+            known = set(use.values) | {None}
+            new = sorted({v for v in values if v not in known})
+            if new:
+                count = sum(v in set(new) for v in values)
+                named = some(map(repr, new), most=3)
+                found.append(f"column {use.column!r}: {count} row(s) hold {named}")
+        elif np.any(np.isinf(values)):
+            raise ValueError(f"Input X contains infinity: {where}.")
+        gaps = int(np.sum(column.gaps[rows]))
+        if gaps and not use.n_missing:
+            found.append(f"column {use.column!r}: {gaps} row(s) have a gap")
+    if found:
+        warnings.warn(
+            f"view {view.name!r}: new rows hold what no training row has. "
+            f"{some(found)}. An unknown category equals none of the known ones, and a "
+            "number that is missing is replaced by the median of the training rows",
+            KernelWarning,
+            stacklevel=3,
+        )

@@ -1,0 +1,374 @@
+"""Columns as they are in a table: text, categories, dates, booleans, gaps.
+
+A view whose kernels can read more than numbers keeps its columns in the form in which
+the user passed them, as :class:`Columns`. Their kinds are told from their types and,
+where the type says nothing, from their values.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from functools import cached_property
+from numbers import Real
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kernelweave.views.columns import (
+    column_names,
+    is_table,
+    take_columns,
+    to_float,
+)
+
+#: Kinds whose values are turned into floats.
+MEASURED = ("number", "date", "duration")
+#: Days of a duration, and since 1970 of a date: their unit as numbers.
+DAY = np.timedelta64(1, "D") / np.timedelta64(1, "ns")
+
+
+class Column(NamedTuple):
+    """One column, read."""
+
+    #: "number", "boolean", "category" (declared as such), "text", "date", "duration",
+    #: "empty" (no values), or a sentence on why it is none of these.
+    kind: str
+    values: np.ndarray  # (n,) floats if measured, else words, with None in gaps
+    gaps: np.ndarray  # (n,) of bool
+
+
+class Columns:
+    """Some rows of the columns of a view, as they are in the table.
+
+    Parameters
+    ----------
+    table : DataFrame or ndarray of shape (n, d)
+        The columns of the view: a pandas or polars DataFrame, or an array of objects.
+    labels : list
+        Names or positions of the d columns.
+    dtype : floating dtype
+        In which kernels on these columns are computed.
+
+    Attributes
+    ----------
+    shape : tuple
+        (n, d).
+    """
+
+    ndim = 2
+
+    def __init__(self, table: Any, labels: list[Any], dtype: Any = np.float64) -> None:
+        self.table, self.labels, self.dtype = table, labels, np.dtype(dtype)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of rows and columns."""
+        return int(self.table.shape[0]), len(self.labels)
+
+    def __getitem__(self, index: Any) -> Columns:
+        """The chosen rows: ``block[rows]`` or ``block[rows, ...]``."""
+        rows = index[0] if isinstance(index, tuple) else index
+        return self._with(select(self.table, rows))
+
+    def __getstate__(self) -> dict[str, Any]:
+        names = ("table", "labels", "dtype")  # what can be read again is not kept
+        return {name: vars(self)[name] for name in names}
+
+    def _with(self, table: Any) -> Columns:
+        return Columns(table, self.labels, self.dtype)
+
+    def astype(self, dtype: Any) -> Columns:
+        """The same columns, for kernels of another precision."""
+        if self.dtype == np.dtype(dtype):
+            return self
+        moved = Columns(self.table, self.labels, dtype)
+        if "_read" in vars(self):
+            vars(moved)["_read"] = self._read
+        return moved
+
+    @property
+    def is_single(self) -> bool:
+        """Whether every column is float32."""
+        if hasattr(self.table, "get_column"):
+            return all(str(dtype) == "Float32" for dtype in self.table.dtypes)
+        kinds = getattr(self.table, "dtypes", [getattr(self.table, "dtype", None)])
+        return all(kind == np.float32 for kind in kinds)
+
+    def copy(self) -> Columns:
+        """In memory of its own."""
+        clone = getattr(self.table, "clone", None) or self.table.copy
+        return self._with(clone())
+
+    @classmethod
+    def concatenate(cls, parts: list[Columns]) -> Columns:
+        """The rows of all parts."""
+        first = parts[0].table
+        tables = [part.table for part in parts]
+        if hasattr(first, "iloc"):
+            import pandas as pd
+
+            return parts[0]._with(pd.concat(tables, ignore_index=True))
+        if hasattr(first, "get_column"):
+            import polars as pl
+
+            return parts[0]._with(pl.concat(tables, how="vertical_relaxed"))
+        return parts[0]._with(np.concatenate(tables))
+
+    def column(self, j: int) -> Column:
+        """Column j, read."""
+        return self._read[j]
+
+    @cached_property
+    def _read(self) -> list[Column]:
+        if is_plain(self.table):  # at once: there may be many columns
+            values = np.asarray(self.table.to_numpy(), dtype=np.float64)
+            gaps = np.isnan(values)
+            both = zip(values.T, gaps.T, strict=True)
+            return [Column("number", *pair) for pair in both]
+        return [read_column(self.table, j) for j in range(len(self.labels))]
+
+    @cached_property
+    def gaps(self) -> np.ndarray:
+        """Which entries (n, d) are missing."""
+        return np.stack([column.gaps for column in self._read], axis=1)
+
+    @cached_property
+    def numbers(self) -> np.ndarray:
+        """The entries as floats (n, d), with NaN in gaps; an error if one is not."""
+        found = to_float(self.table, "", self.labels)
+        return np.asarray(found, dtype=self.dtype)
+
+    @property
+    def is_numeric(self) -> bool:
+        """Whether every column holds numbers."""
+        return all(column.kind == "number" for column in self._read)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the values of every column are of one known kind."""
+        known = {*OBJECTS, "category", "empty"}
+        return all(column.kind in known for column in self._read)
+
+    def given(self, flat: bool = False) -> Any:
+        """A copy of the table for code that may change it; one column if ``flat``."""
+        table = self.copy().table
+        if not flat:
+            return table
+        if hasattr(table, "iloc"):
+            return table.iloc[:, 0]
+        return table.to_series(0) if hasattr(table, "get_column") else table[:, 0]
+
+    def filled(self, rows: np.ndarray, filler: Columns) -> Columns:
+        """With the first row of ``filler`` where ``rows`` (n,) is False."""
+        if np.all(rows):
+            return self
+        if not np.any(rows):
+            return filler[np.zeros(len(rows), dtype=int)]
+        parts = Columns.concatenate([filler[:1], self])
+        return parts[np.where(rows, np.arange(len(rows)) + 1, 0)]
+
+
+def read_columns(X: Any, columns: list[int], dtype: Any = np.float64) -> Columns:
+    """The columns of a view, as they are; pyarrow tables become pandas frames."""
+    names = column_names(X)
+    labels = columns if names is None else [names[c] for c in columns]
+    table = take_columns(X, columns)
+    if is_table(table):
+        table = table.to_pandas()
+    return Columns(table, list(labels), dtype)
+
+
+def is_plain(table: Any) -> bool:
+    """Whether a table is a pandas frame of NumPy's floats and integers alone."""
+    if not hasattr(table, "iloc"):
+        return False
+    return all(
+        getattr(d, "kind", "O") in "fiu" and isinstance(d, np.dtype)
+        for d in set(table.dtypes)
+    )
+
+
+def select(table: Any, rows: Any) -> Any:
+    """The rows of a table chosen by a slice or by positions."""
+    if hasattr(table, "iloc"):
+        return table.iloc[rows]
+    return table[rows]
+
+
+def read_column(table: Any, j: int) -> Column:
+    """Kind and values of column j of a DataFrame or array."""
+    if hasattr(table, "iloc"):
+        return _from_pandas(table.iloc[:, j])
+    if hasattr(table, "get_column"):
+        return _from_polars(table.to_series(j))
+    return _from_array(table[:, j])
+
+
+def _from_pandas(series: Any) -> Column:
+    import pandas as pd
+
+    types, dtype = pd.api.types, series.dtype
+    gaps = series.isna().to_numpy(dtype=bool)
+    if isinstance(dtype, pd.CategoricalDtype):
+        return Column("category", words_of(series.to_numpy(dtype=object), gaps), gaps)
+    if types.is_bool_dtype(dtype):
+        return Column("boolean", words_of(series.to_numpy(dtype=object), gaps), gaps)
+    if types.is_numeric_dtype(dtype):
+        values = series.to_numpy(dtype=np.float64, na_value=np.nan)
+        return Column("number", values, gaps)
+    if isinstance(dtype, pd.PeriodDtype):
+        series = series.dt.to_timestamp()
+        dtype = series.dtype
+    if types.is_datetime64_any_dtype(dtype):
+        moments = pd.to_datetime(series, utc=True).dt.tz_localize(None)
+        return _timed("date", moments.to_numpy(dtype="datetime64[ns]"))
+    if types.is_timedelta64_dtype(dtype):
+        return _timed("duration", series.to_numpy(dtype="timedelta64[ns]"))
+    return _from_objects(series.to_numpy(dtype=object), gaps)
+
+
+def _from_polars(series: Any) -> Column:
+    import polars as pl
+
+    dtype = series.dtype
+    gaps = series.is_null().to_numpy()
+    if dtype == pl.Boolean:
+        return Column("boolean", words_of(_objects(series.to_list()), gaps), gaps)
+    if dtype.is_numeric():
+        values = series.cast(pl.Float64).fill_null(float("nan")).to_numpy()
+        return Column("number", values, np.isnan(values))
+    if dtype in (pl.Categorical, pl.Enum):
+        return Column("category", words_of(_objects(series.to_list()), gaps), gaps)
+    if dtype in (pl.Date, pl.Datetime):
+        if getattr(dtype, "time_zone", None):
+            series = series.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
+        return _timed("date", series.cast(pl.Datetime("ns")).to_numpy())
+    if dtype == pl.Duration:
+        return _timed("duration", series.cast(pl.Duration("ns")).to_numpy())
+    return _from_objects(_objects(series.to_list()), gaps)
+
+
+def _from_array(values: np.ndarray) -> Column:
+    if values.dtype.kind in "fiu":
+        numbers = values.astype(np.float64)
+        return Column("number", numbers, np.isnan(numbers))
+    if values.dtype.kind == "b":
+        nothing = np.zeros(len(values), dtype=bool)
+        return Column("boolean", words_of(values.astype(object), nothing), nothing)
+    if values.dtype.kind in "mM":
+        kind = "date" if values.dtype.kind == "M" else "duration"
+        return _timed(kind, values.astype(f"{values.dtype.kind}8[ns]"))
+    values = values.astype(object)
+    return _from_objects(values, np.array([_is_gap(value) for value in values]))
+
+
+def _objects(values: list[Any]) -> np.ndarray:
+    out = np.empty(len(values), dtype=object)
+    out[:] = values
+    return out
+
+
+def _is_gap(value: Any) -> bool:
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(value, float | np.floating) and bool(np.isnan(value))
+
+
+def _timed(kind: str, moments: np.ndarray) -> Column:
+    """Times as days."""
+    gaps = np.isnat(moments)
+    values = moments.astype("int64").astype(np.float64) / DAY
+    return Column(kind, np.where(gaps, np.nan, values), gaps)
+
+
+#: Types of objects, in the order in which they are tried: bool is a Real.
+OBJECTS: dict[str, tuple[type, ...]] = {
+    "boolean": (bool, np.bool_),
+    "number": (Real, Decimal),
+    "text": (str,),
+    "date": (date, datetime, np.datetime64),
+    "duration": (timedelta, np.timedelta64),
+}
+
+
+def _kind_of(value: Any) -> str:
+    found = (kind for kind, types in OBJECTS.items() if isinstance(value, types))
+    return next(found, type(value).__name__)
+
+
+def _from_objects(values: np.ndarray, gaps: np.ndarray) -> Column:
+    """A column of Python objects, whose kind is that of all its values."""
+    kinds: dict[str, Any] = {}
+    for value in values[~gaps]:
+        kinds.setdefault(_kind_of(value), value)
+    if not kinds:
+        return Column("empty", np.full(len(values), np.nan), gaps)
+    if len(kinds) > 1:
+        found = " and ".join(f"{value!r:.40} ({kind})" for kind, value in kinds.items())
+        return Column(f"values of several kinds, {found}", values, gaps)
+    (kind, example), *_ = kinds.items()
+    if kind in ("text", "boolean"):
+        return Column(kind, words_of(values, gaps), gaps)
+    if kind == "number":
+        pairs = zip(values, gaps, strict=True)
+        numbers = np.array([np.nan if g else float(v) for v, g in pairs])
+        return Column(kind, numbers, gaps)
+    if kind in MEASURED:
+        letter = "M" if kind == "date" else "m"
+        moments = np.full(len(values), "NaT", dtype=f"{letter}8[ns]")
+        moments[~gaps] = [_plain_moment(value) for value in values[~gaps]]
+        return _timed(kind, moments)
+    return Column(f"objects such as {example!r:.40} ({kind})", values, gaps)
+
+
+def _plain_moment(value: Any) -> Any:
+    zone = getattr(value, "utcoffset", lambda: None)()
+    value = value.replace(tzinfo=None) - zone if zone is not None else value
+    if isinstance(value, timedelta):
+        return np.timedelta64(value)
+    return np.datetime64(value)
+
+
+def words_of(values: np.ndarray, gaps: np.ndarray) -> np.ndarray:
+    """Values as words, the same for equal values of different types; None in gaps."""
+    out = np.full(len(values), None, dtype=object)
+    for i in np.flatnonzero(~gaps):
+        out[i] = _word(values[i])
+    return out
+
+
+def _word(value: Any) -> str:
+    if _kind_of(value) != "number":
+        return str(value)
+    number = float(value)
+    return str(int(number)) if number.is_integer() else str(number)
+
+
+def read_as(column: Column, kind: str, where: str) -> np.ndarray:
+    """The values (n,) of a column of new rows, whose kind in training was ``kind``."""
+    if kind in MEASURED:
+        if column.kind == "empty":
+            return np.full(len(column.gaps), np.nan)
+        if column.kind != kind:
+            shown = next((v for v in column.values if v is not None), None)
+            raise ValueError(
+                f"{where} held values of the kind {kind!r} in fit, but now "
+                f"{column.kind!r}, such as {shown!r:.40}. Convert the column."
+            )
+        return column.values
+    if column.kind == "number":
+        words = words_of(column.values.astype(object), column.gaps)
+        if kind == "boolean":
+            names = {"0": "False", "1": "True"}
+            words = _objects([names.get(word, word) for word in words])
+        return words
+    if column.kind in MEASURED or column.kind == "empty":
+        return words_of(column.values.astype(object), column.gaps)
+    return column.values
+
+
+def common_values(values: np.ndarray) -> list[Any]:
+    """The distinct values that are not None, sorted as words."""
+    return sorted(Counter(v for v in values if v is not None))

@@ -1,0 +1,333 @@
+"""Real tables: columns of any kind in a view, in every estimator."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy.sparse import csr_array, issparse
+from sklearn.base import clone
+from sklearn.compose import make_column_transformer
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.feature_selection import SelectKBest
+from sklearn.impute import SimpleImputer
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+from estimators import EXPLICIT, ONE_EACH, output, some
+from kernelweave import KernelFDA, MultipleKernelFDA, TransductiveKernelSVC
+from kernelweave.exceptions import KernelWarning
+from kernelweave.kernels import Pipe, Standardizer, functions, spec
+
+#: What is done with a column depends on its kind, not on the numbers in it.
+pytestmark = pytest.mark.one_seed
+
+pd = pytest.importorskip("pandas")
+
+N = 40
+Y = np.tile([0, 1], N // 2)
+NOTES = [f"{'well' if label else 'poorly'} day {i % 3}" for i, label in enumerate(Y)]
+DAYS = np.datetime64("2020-01-01") + np.arange(N) * 7 % 50
+WARDS = [("east", "west", "north")[i % 3] for i in range(N)]
+FLAGS = [i % 4 == 0 for i in range(N)]
+DOSES = [(7 * i) % 11 for i in range(N)]
+#: A column of each kind in the types of pandas: what "auto" makes of it.
+KINDS = {
+    "float": (DOSES, "float64", "number", "number"),
+    "nullable integer": ([None, *DOSES[1:]], "Int64", "number", "number"),
+    "arrow integer": (DOSES, "int64[pyarrow]", "number", "number"),
+    "text": (WARDS, "str", "text", "one-hot"),
+    "objects": ([None, *WARDS[1:]], object, "text", "one-hot"),
+    "arrow text": (WARDS, "string[pyarrow]", "text", "one-hot"),
+    "category": (WARDS, "category", "category", "one-hot"),
+    "boolean": (FLAGS, "bool", "boolean", "one-hot"),
+    "nullable boolean": ([None, *FLAGS[1:]], "boolean", "boolean", "one-hot"),
+    "date": (DAYS, "datetime64[ns]", "date", "number"),
+    "date objects": (list(DAYS.astype(object)), object, "date", "number"),
+    "duration": (DAYS - DAYS[0], "timedelta64[ns]", "duration", "number"),
+}
+#: Columns that are left out, and why.
+USELESS = {
+    "constant": (["same"] * N, "the same value in every row"),
+    "constant number": ([3.0] * N, "the same value in every row"),
+    "nothing": ([None] * N, "no values at all"),
+    "id": ([f"p{i}" for i in range(N)], "as in an id"),
+    "long text": (
+        [f"note {i // 2 * 2 + i % 2 * (i > 5)}" for i in range(N)],
+        "text of",
+    ),
+}
+
+
+def table(*names, **others):
+    """A frame of the named columns of KINDS, and a column that tells the classes."""
+    columns = {"size": np.random.default_rng(0).normal(size=N) + 2 * Y, **others}
+    for name in names:
+        values, dtype = KINDS[name][:2]
+        columns[name] = pd.Series(values, dtype=dtype)
+    return pd.DataFrame(columns)
+
+
+def same(A, B):
+    """1 where two words agree."""
+    return np.equal.outer(np.asarray(A), np.asarray(B)).astype(float)
+
+
+MIXED = table("objects", "category", "boolean", "nullable integer", "date")
+MIXED["notes"] = NOTES
+VIEWS = [
+    ("auto", "auto", ["size", "objects", "boolean", "nullable integer", "date"]),
+    ("words", Pipe(TfidfVectorizer(), "linear"), "notes"),
+    ("coded", Pipe(OneHotEncoder(handle_unknown="ignore"), "rbf"), ["category"]),
+]
+STRINGS = ("strings", same, ["category"])
+every_estimator = pytest.mark.parametrize("estimator", some())
+
+
+def quiet(call, *arguments):
+    """The result, without the warnings that are not the point."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", KernelWarning)
+        return call(*arguments)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_auto_reads_every_kind(kind):
+    if "arrow" in kind:
+        pytest.importorskip("pyarrow")
+    X = table(kind)
+    model = KernelFDA(alpha=0.1, cv=None).fit(X, Y)
+    record = model.column_summary_[1]
+    assert (record["column"], record["kind"], record["use"]) == (kind, *KINDS[kind][2:])
+    gaps = int(X[kind].isna().sum())
+    assert record["missing"] == gaps
+    assert ("gap" in record["remark"]) == bool(gaps)
+    scores = model.decision_function(X)
+    assert_allclose(model.decision_function(X[[kind, "size"]]), scores)
+    assert_allclose(pickle.loads(pickle.dumps(model)).decision_function(X), scores)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if "arrow" not in kind])
+def test_polars_agrees_with_pandas(kind):
+    pl = pytest.importorskip("polars")
+    X = table(kind)
+    expected = KernelFDA(alpha=0.1, cv=None).fit(X, Y).decision_function(X)
+    values = [
+        None if gap else v for v, gap in zip(X[kind], X[kind].isna(), strict=True)
+    ]
+    other = pl.DataFrame({"size": X["size"].to_numpy(), kind: values})
+    if kind == "category":
+        other = other.with_columns(pl.col(kind).cast(pl.Categorical))
+    model = KernelFDA(alpha=0.1, cv=None).fit(other, Y)
+    assert model.column_summary_[1]["kind"] == KINDS[kind][2]
+    assert_allclose(model.decision_function(other), expected, atol=1e-8)
+    with pytest.raises(TypeError, match=r"LazyFrame.*Pass X\.collect\(\)"):
+        model.predict(other.lazy())
+
+
+@pytest.mark.parametrize("kind", USELESS)
+def test_auto_leaves_out_what_it_cannot_use(kind):
+    values, why = USELESS[kind]
+    X = table(odd=values)
+    model = KernelFDA(alpha=0.1, cv=None)
+    with pytest.warns(KernelWarning, match=rf"view 'all'.*leaves out .*'odd' .*{why}"):
+        model.fit(X, Y)
+    assert model.column_summary_[1]["use"] == "left out"
+    assert any("left out" in remark for remark in model.kernel_map_.remarks)
+    expected = KernelFDA(alpha=0.1, cv=None).fit(X[["size"]], Y)
+    assert_allclose(
+        model.decision_function(X), expected.decision_function(X), atol=1e-8
+    )
+    if kind not in ("constant number", "nothing"):
+        with pytest.raises(ValueError, match="View 'all': 'auto' finds no column"):
+            model.fit(X[["odd"]], Y)
+
+
+def test_auto_names_what_it_does_not_know():
+    with pytest.raises(ValueError, match=r"'odd' holds values of several kinds, 1 \(n"):
+        KernelFDA().fit(table(odd=[1, "a"] * (N // 2)), Y)
+    with pytest.raises(ValueError, match="Input X contains infinity: column 'odd'"):
+        KernelFDA().fit(table(odd=np.where(Y == 1, np.inf, 0.0)), Y)
+    with pytest.raises(ValueError, match=r"several columns with the name\(s\) 'size'"):
+        KernelFDA().fit(table("text")[["size", "size"]], Y)
+    views = [("one", "auto", ["size"]), ("two", "auto", ["text"])]
+    with pytest.raises(ValueError, match=r"interactions=True .*'text' holds values of"):
+        MultipleKernelFDA(views, interactions=True).fit(table("text"), Y)
+    with pytest.raises(ValueError, match=r"'odd' holds objects such as \[1\] \(list\)"):
+        KernelFDA().fit(table(odd=[[1]] * N), Y)
+    for order in (np.arange(N), np.random.default_rng(0).permutation(N)[:30]):
+        X = table(number=np.arange(N) + 1000).iloc[order]
+        with pytest.warns(
+            KernelWarning, match=r"uses the column\(s\) 'number', which c"
+        ):
+            KernelFDA(cv=None).fit(X, Y[order])
+
+
+def test_auto_on_numbers_is_as_before():
+    X = table("float")
+    model = KernelFDA(alpha=0.1, cv=None).fit(X, Y)
+    plain = KernelFDA(alpha=0.1, cv=None).fit(X.to_numpy(), Y)
+    assert model.kernel_names_ == plain.kernel_names_
+    assert_allclose(
+        model.decision_function(X), plain.decision_function(X.to_numpy()), atol=1e-12
+    )
+    with pytest.raises(ValueError, match="Input X contains NaN"):
+        plain.fit(np.where(X > 9, np.nan, X), Y)
+
+
+def test_the_overlap_kernel_counts_agreements():
+    X = table("text", "category")[["text", "category"]].assign(flag=FLAGS)
+    model = KernelFDA(alpha=0.1, cv=None).fit(X, Y)
+    i = model.kernel_names_.index("all: one-hot Linear()")
+    _, kernel = model.kernel_map_.source.places[i]
+    agree = sum(same(X[name], X[name]) for name in X)
+    block = model.kernel_map_.source.blocks[0]
+    assert_allclose(kernel.gram(block), agree)
+
+
+@pytest.mark.parametrize("estimator", some((*ONE_EACH, *EXPLICIT)))
+def test_mixed_tables_in_every_estimator(estimator):
+    views = VIEWS if hasattr(estimator, "partial_fit") else [*VIEWS, STRINGS]
+    model = clone(estimator).set_params(views=views).fit(MIXED, Y)
+    expected = output(model, MIXED)
+    assert np.all(np.isfinite(expected))
+    again = pickle.loads(pickle.dumps(model))
+    mixed_up = MIXED[MIXED.columns[::-1]].assign(more=1)
+    assert_allclose(output(again, mixed_up), expected, rtol=1e-6, atol=1e-9)
+    kinds = {record["column"]: record["use"] for record in model.column_summary_}
+    assert kinds["objects"] == "one-hot" and kinds["notes"] == "as it is"
+    new = MIXED.assign(objects="unheard-of").iloc[:3]
+    with pytest.warns(KernelWarning, match=r"'objects': 3 row\(s\) hold 'unheard-of'"):
+        output(model, new)
+    with pytest.raises(ValueError, match=r"'size' held values of the kind 'number'"):
+        output(model, MIXED.assign(size="large"))
+
+
+def test_searches_and_folds():
+    model = KernelFDA([*VIEWS, STRINGS], cv=None)
+    assert np.mean(quiet(lambda: cross_val_score(model, MIXED, Y, cv=2))) > 0.9
+    grid = {"words__transformer__min_df": [1, 2]}
+    search = GridSearchCV(model, grid, cv=2, error_score="raise")
+    assert quiet(lambda: search.fit(MIXED, Y)).best_score_ > 0.9
+
+
+def test_transformers_receive_the_columns_as_they_are():
+    by_name = make_column_transformer(
+        (OneHotEncoder(), ["text"]),
+        (make_pipeline(SimpleImputer(), StandardScaler()), ["nullable integer"]),
+        sparse_threshold=0.0,
+    )
+    X = table("text", "nullable integer")
+    pipe = Pipe(by_name, "rbf")
+    model = KernelFDA([("v", pipe, ["text", "nullable integer"])], cv=None).fit(X, Y)
+    features = clone(by_name).fit_transform(X)
+    expected = KernelFDA([("v", "rbf", slice(None))], cv=None).fit(features, Y)
+    assert_allclose(
+        model.decision_function(X), expected.decision_function(features), atol=1e-9
+    )
+    with pytest.raises(ValueError, match=r"TfidfVectorizer takes a single column"):
+        views = [("v", Pipe(TfidfVectorizer(), "linear"), ["text", "size"])]
+        KernelFDA(views).fit(X, Y)
+    with pytest.raises(
+        ValueError, match=r"View 'v': row 0, column 'text' holds 'east'"
+    ):
+        KernelFDA([("v", "rbf", ["text"])]).fit(X, Y)
+
+
+def test_sparse_features_stay_sparse():
+    seen = []
+
+    def product(X, Z):
+        seen.append(issparse(X) and issparse(Z))
+        return X @ Z.T
+
+    views = [("v", Pipe(TfidfVectorizer(), [product, "linear"]), "notes")]
+    model = KernelFDA(views, cv=None).fit(MIXED, Y)
+    model.predict(MIXED)
+    assert seen and all(seen)
+    first, second = model.kernel_map_.project_each(
+        model._rows(MIXED, ""), np.ones(2), model.dual_coef_
+    ).transpose(1, 0, 2)
+    assert_allclose(first, second, atol=1e-12)
+
+
+def test_labels_reach_the_transformer(rng):
+    X = pd.DataFrame(rng.normal(size=(N, 30)))
+    X[7] += 3 * Y
+    model = KernelFDA([("best", Pipe(SelectKBest(k=1), "linear"), slice(None))])
+    model.fit(X.to_numpy(), Y)
+    (kernel,) = model.kernel_map_.source.kernels[0]
+    assert kernel.steps[0].get_support(indices=True).tolist() == [7]
+    assert not hasattr(model, "cv_score_")  # its folds would share a look at all labels
+    assert "judge the model by cross_val_score" in model.kernel_map_.remarks[0]
+    partly = np.where(np.arange(N) < 30, Y, -1)
+    views = [("best", Pipe(SelectKBest(k=1), "linear"), slice(None))]
+    other = TransductiveKernelSVC(views, signed=False).fit(X.to_numpy(), partly)
+    assert other.score(X.to_numpy(), Y) > 0.8
+    noise = rng.normal(size=(N, 300))
+    fair = cross_val_score(clone(model).set_params(cv=None), noise, Y, cv=5)
+    assert np.mean(fair) < 0.75
+
+
+@every_estimator
+def test_a_view_may_be_absent_from_new_rows(estimator):
+    overlap = Pipe(OneHotEncoder(handle_unknown="ignore"), "linear")
+    views = [("two", overlap, ["objects", "date"]), *VIEWS[1:]]
+    views.append(("number", "rbf", ["size"]))
+    missing = "zero" if hasattr(estimator, "predict") else "available"
+    model = clone(estimator).set_params(views=views, missing=missing)
+    X = MIXED.copy()
+    X.loc[X.index[:4], "size"] = np.nan
+    X.loc[X.index[5:9], "category"] = None
+    model.fit(X, Y)
+    gone = X.drop(columns=["category", "notes"])
+    blank = X.assign(category=None, notes=None)
+    expected = quiet(output, model, blank)
+    assert_allclose(quiet(output, model, gone), expected, rtol=1e-6, atol=1e-9)
+    with pytest.raises(ValueError, match=r"lacks the column\(s\) 'date' \(view 'two'"):
+        output(model, X.drop(columns="date"))
+    with pytest.raises(ValueError, match=r"lacks the column\(s\) 'objects'"):
+        output(model, X[[]].assign(other=1))
+    model.set_params(missing="error")
+    with pytest.raises(ValueError, match=r"lacks the column\(s\) 'category'"):
+        output(model, X.drop(columns="category"))
+
+
+KERNELS = {
+    "auto": "auto",
+    "linear": "linear",
+    "rbf": "rbf",
+    "cosine": "cosine",
+    "polynomial": "polynomial",
+    "laplacian": "laplacian",
+    "chi2": "chi2",
+    "scaled": Pipe(Standardizer(), ["cosine", "rbf"]),
+}
+
+
+@pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
+def test_sparse_rows_in_every_kernel(kernel, rng):
+    X = rng.random((N, 8)) * (rng.random((N, 8)) < 0.4)
+    model = MultipleKernelFDA([("v", kernel, slice(None))], norm=2, alpha=0.1, cv=None)
+    dense, thin = clone(model).fit(X, Y), clone(model).fit(csr_array(X), Y)
+    expected = dense.transform(X)
+    for found in (thin.transform(csr_array(X)), thin.transform(X)):
+        assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+@every_estimator
+def test_sparse_rows_need_no_dense_copy(estimator, rng, monkeypatch):
+    def refuse(X):
+        raise AssertionError("a dense copy was made")
+
+    for module in (functions, spec):
+        monkeypatch.setattr(module, "dense_rows", refuse)
+    X = csr_array(rng.random((N, 30)) * (rng.random((N, 30)) < 0.2))
+    scaled = Pipe(Standardizer(), ["rbf", "linear"])
+    views = [("v", [scaled, "rbf", "cosine", "laplacian"], slice(None))]
+    model = clone(estimator).set_params(views=views).fit(X, Y)
+    assert np.all(np.isfinite(output(model, X[:5])))
