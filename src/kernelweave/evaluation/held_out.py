@@ -1,0 +1,281 @@
+"""Predictions and projections of rows by models that have not seen them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.linalg import orthogonal_procrustes
+from sklearn.base import clone, is_classifier
+from sklearn.model_selection import (
+    GroupKFold,
+    KFold,
+    StratifiedGroupKFold,
+    StratifiedKFold,
+)
+from sklearn.utils import _safe_indexing
+
+from kernelweave._array import to_numpy
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Predictions for m rows by models that have not seen them.
+
+    Attributes
+    ----------
+    predicted : ndarray of shape (m,) or (m, n_outputs)
+        Predicted classes or numbers.
+    targets : ndarray of the same shape or None
+        The true ones, if they are known.
+    fold : ndarray of shape (m,) or None
+        The fold of the row, from 1, which was held out to predict it; 0 if the row is
+        in no fold and has no prediction. None if the rows are not training rows.
+    how : str
+        How the predictions were made.
+    classes : ndarray of shape (k,) or None
+        All classes, for a classifier.
+    probability : ndarray of shape (m, k) or None
+        Probability of each class, if the model tells.
+    coordinates : ndarray of shape (m, k - 1) or None
+        Projections, if the model has them.
+    """
+
+    predicted: np.ndarray
+    targets: np.ndarray | None
+    fold: np.ndarray | None
+    how: str
+    classes: np.ndarray | None = None
+    probability: np.ndarray | None = None
+    coordinates: np.ndarray | None = None
+
+    @property
+    def shown(self) -> np.ndarray:
+        """Which rows have a prediction, (m,)."""
+        if self.fold is None:
+            return np.ones(len(self.predicted), dtype=bool)
+        return self.fold > 0
+
+    @property
+    def labels(self) -> np.ndarray:
+        """The true classes, or the predicted ones where the truth is unknown, (m,)."""
+        return self.predicted if self.targets is None else self.targets
+
+    @property
+    def means(self) -> np.ndarray:
+        """Mean projection of the rows of each class, (k, k - 1); NaN without rows."""
+        assert self.classes is not None and self.coordinates is not None
+        means = np.full((len(self.classes), self.coordinates.shape[1]), np.nan)
+        for c, label in enumerate(self.classes):
+            members = self.coordinates[self.shown & (self.labels == label)]
+            if len(members):
+                means[c] = members.mean(axis=0)
+        return means
+
+
+def assign_folds(
+    y: np.ndarray,
+    most: int,
+    groups: np.ndarray | None = None,
+    classify: bool = True,
+    random_state: Any = 0,
+) -> tuple[np.ndarray, list[str]]:
+    """Divide the rows into folds, which keep groups together and classes in proportion.
+
+    Without groups, every class has a row in every fold, so that no model lacks a class.
+    The only row (or group) of a class is in no fold: a model that had not seen it would
+    not know its class.
+
+    Parameters
+    ----------
+    y : ndarray of shape (n,) or (n, n_outputs)
+        Classes or numbers.
+    most : int
+        The number of folds, unless a class has fewer rows.
+    groups : ndarray of shape (n,), default=None
+        Rows with the same value share a fold.
+    classify : bool, default=True
+        Whether y holds classes.
+    random_state : int, RandomState instance or None, default=0
+        Source of randomness.
+
+    Returns
+    -------
+    fold : ndarray of shape (n,)
+        The fold of each row, from 1; 0 for a row that cannot be predicted.
+    remarks : list of str
+        Sentences about classes that are too small.
+    """
+    n = len(y)
+    units = np.arange(n) if groups is None else np.unique(groups, return_inverse=True)[1]
+    what = "row" if groups is None else "group"
+    rows, size, remarks = np.arange(n), len(np.unique(units)), []
+    if classify:
+        classes, codes = np.unique(y, return_inverse=True)
+        pairs = np.unique(np.stack([codes, units]), axis=1)[0]
+        counts = np.bincount(pairs, minlength=len(classes))  # units of each class
+        several = counts > 1
+        if not several.any():
+            raise ValueError(
+                f"no class has two {what}s, so no row can be predicted by a model that "
+                "has not seen it; more rows are needed"
+            )
+        rows = np.flatnonzero(several[codes])
+        size = int(counts[several].min())
+        if size < most:
+            small = classes[several][counts[several].argmin()]
+            remarks.append(
+                f"{size} folds instead of {most}: the class {str(small)!r} has {size} "
+                f"{what}s."
+            )
+        if not several.all():
+            single = ", ".join(repr(str(label)) for label in classes[~several][:5])
+            more = " and others" if np.count_nonzero(~several) > 5 else ""
+            remarks.append(
+                f"Classes with a single {what} cannot be predicted out of fold, so "
+                f"their rows have no prediction: {single}{more}."
+            )
+    elif size < 2:
+        raise ValueError(f"cross-validation needs at least two {what}s, got {size}")
+    number = min(most, size)
+    kinds: dict[tuple[bool, bool], Any] = {
+        (True, False): StratifiedKFold,
+        (True, True): StratifiedGroupKFold,
+        (False, False): KFold,
+        (False, True): GroupKFold,
+    }
+    splitter = kinds[classify, groups is not None](
+        number, shuffle=True, random_state=random_state
+    )
+    fold = np.zeros(n, dtype=int)
+    together = None if groups is None else units[rows]
+    parts = splitter.split(rows, y[rows] if classify else None, together)
+    for i, (_, test) in enumerate(parts, start=1):
+        fold[rows[test]] = i
+    return fold, remarks
+
+
+def take_rows(X: Any, rows: np.ndarray, train: np.ndarray, pairwise: bool) -> Any:
+    """Some rows of a table, or of kernels (n, n[, p]) with the columns ``train``."""
+    if pairwise:
+        kernels = to_numpy(X) if not hasattr(X, "iloc") else np.asarray(X)
+        return kernels[rows][:, train]
+    return _safe_indexing(X, rows)
+
+
+def out_of_fold(
+    model: Any,
+    X: Any,
+    y: np.ndarray,
+    fold: np.ndarray,
+    *,
+    whole: Any = None,
+    pairwise: bool = False,
+    report: Any = None,
+    **of_rows: np.ndarray | None,
+) -> HeldOut:
+    """For each fold, fit on all others and predict its rows.
+
+    Parameters
+    ----------
+    model : estimator
+        Fitted or not; it is cloned.
+    X : array-like, DataFrame or sparse array of shape (n, d), or kernels (n, n[, p])
+        Rows.
+    y : ndarray of shape (n,) or (n, n_outputs)
+        Targets.
+    fold : ndarray of shape (n,)
+        From :func:`assign_folds`.
+    whole : estimator, default=None
+        The model fitted to all rows, with whose axes projections are aligned. Without
+        it there are none.
+    pairwise : bool, default=False
+        Whether X holds kernels.
+    report : callable, default=None
+        Told the number of each fold, and how many there are.
+    **of_rows : ndarray of shape (n,) or None
+        Passed to ``fit``, such as sample_weight and groups.
+
+    Returns
+    -------
+    held_out : HeldOut
+        Predictions and projections of the rows.
+    """
+    classes = np.unique(y) if is_classifier(model) else None
+    predicted, probability, coordinates, axes = y.copy(), None, None, None
+    if whole is not None and classes is not None and hasattr(whole, "transform"):
+        axes = to_numpy(whole.transform(X))  # (n, k - 1)
+        coordinates = np.full(axes.shape, np.nan)
+    for number in range(1, int(fold.max()) + 1):
+        if report is not None:
+            report(number, int(fold.max()))
+        test, train = np.flatnonzero(fold == number), np.flatnonzero(fold != number)
+        given = {k: v[train] for k, v in of_rows.items() if v is not None}
+        old = take_rows(X, train, train, pairwise)
+        part = clone(model).fit(old, y[train], **given)
+        new = take_rows(X, test, train, pairwise)
+        predicted[test] = to_numpy(part.predict(new))
+        if classes is not None and hasattr(part, "predict_proba"):
+            if probability is None:
+                probability = np.zeros((len(y), len(classes)))
+            known = np.searchsorted(classes, part.classes_)
+            probability[np.ix_(test, known)] = to_numpy(part.predict_proba(new))
+        if coordinates is not None and axes is not None:
+            coordinates[test] = _aligned(part, old, new, axes[train])
+    return HeldOut(
+        predicted,
+        y,
+        fold,
+        f"each row was predicted by a model that had not seen it ({fold.max()} folds)",
+        classes,
+        probability,
+        coordinates,
+    )
+
+
+def _aligned(part: Any, old: Any, new: Any, axes: np.ndarray) -> np.ndarray:
+    """Projections of new rows in the axes of another fit, where old rows are at ``axes``.
+
+    The axes of two fits differ by a rotation, found from the rows they share. A class
+    that the part has not seen lacks an axis, which is zero for all rows.
+    """
+    shared, found = to_numpy(part.transform(old)), to_numpy(part.transform(new))
+    wide = ((0, 0), (0, axes.shape[1] - shared.shape[1]))
+    rotation, _ = orthogonal_procrustes(np.pad(shared, wide), axes)
+    return np.asarray(np.pad(found, wide) @ rotation)
+
+
+def new_rows(model: Any, X: Any, targets: np.ndarray | None, how: str) -> HeldOut:
+    """Predict rows that a fitted model has not seen.
+
+    Parameters
+    ----------
+    model : estimator
+        Fitted classifier or regressor.
+    X : array-like or DataFrame of shape (m, d)
+        New rows.
+    targets : ndarray of shape (m,) or None
+        Their targets, if all of them are known.
+    how : str
+        How the predictions were made.
+
+    Returns
+    -------
+    held_out : HeldOut
+        Predictions and projections of the rows.
+    """
+    predicted = to_numpy(model.predict(X))
+    if not is_classifier(model):
+        return HeldOut(predicted, targets, None, how)
+    proba = to_numpy(model.predict_proba(X)) if hasattr(model, "predict_proba") else None
+    projects = hasattr(model, "transform")
+    return HeldOut(
+        predicted,
+        targets,
+        None,
+        how,
+        model.classes_,
+        proba,
+        to_numpy(model.transform(X)) if projects else None,
+    )

@@ -1,0 +1,100 @@
+"""Fill the template with what was found out, and write the page."""
+
+from __future__ import annotations
+
+import os
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from kernelweave.persistence import written_whole
+from kernelweave.report import charts
+from kernelweave.report.contents import collect
+
+
+def write_report(
+    model: Any,
+    X: Any,
+    y: Any,
+    path: str | os.PathLike[str],
+    *,
+    title: str = "What the model has learned",
+    groups: Any = None,
+    sample_weight: Any = None,
+    cv: int = 5,
+    n_resamples: int = 100,
+    n_decoys: int = 39,
+    random_state: Any = 0,
+    report: Any = None,
+) -> None:
+    """Write what a model has learned, and how far to trust it, to one HTML file.
+
+    The page needs no network. It has the score on held-out rows beside simpler models,
+    the share of each view with its interval and p-value, what is lost without each
+    view, pictures of held-out rows, the most important columns, contributions to some
+    held-out decisions, what was done to the columns, the certificate, and how to repeat
+    all of it. Sections that do not apply say why.
+
+    Parameters
+    ----------
+    model : estimator
+        Fitted classifier or regressor of this package.
+    X, y : array-like
+        The rows and targets that it was fitted on.
+    path : str or path-like
+        The file, which is written whole or not at all.
+    title : str
+        Heading of the page.
+    groups, sample_weight : array-like of shape (n,), default=None
+        As in ``fit``.
+    cv : int, default=5
+        Number of folds.
+    n_resamples : int, default=100
+        Halves of the rows for the intervals of the shares.
+    n_decoys : int, default=39
+        Shuffled copies of each view for the p-values.
+    random_state : int, RandomState instance or None, default=0
+        Source of randomness for folds, halves and shuffles.
+    report : callable, default=None
+        Told what is being done, as a string.
+
+    See Also
+    --------
+    kernelweave.evaluation.evaluate : The comparison with simpler models alone.
+    """
+    page = render(
+        collect(
+            model,
+            X,
+            y,
+            groups=groups,
+            sample_weight=sample_weight,
+            cv=cv,
+            n_resamples=n_resamples,
+            n_decoys=n_decoys,
+            random_state=random_state,
+            report=report,
+        ),
+        title,
+    )
+    with written_whole(Path(path)) as file:
+        file.write(page.encode("utf-8"))
+
+
+def render(contents: dict[str, Any], title: str) -> str:
+    """The page as text."""
+    try:
+        import jinja2
+    except ImportError as error:
+        raise ImportError(
+            "a report needs jinja2: pip install 'kernelweave[report]'"
+        ) from error
+    environment = jinja2.Environment(
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    text = files("kernelweave.report").joinpath("page.html").read_text("utf-8")
+    template = environment.from_string(text)
+    return template.render(contents, title=title, charts=charts)
