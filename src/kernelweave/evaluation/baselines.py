@@ -44,9 +44,7 @@ def baselines_of(model: Any, views: list[Any]) -> dict[str, BaseEstimator]:
     if len(views) > 1:
         each = [(view[0], _equal(classify, [view], shared)) for view in views]
         found["stacking of views"] = (
-            StackingClassifier(
-                each, _logistic(), stack_method="decision_function"
-            )
+            StackingClassifier(each, _logistic(), stack_method="decision_function")
             if classify
             else StackingRegressor(each, RidgeCV(np.logspace(-3, 3, 13)))
         )

@@ -272,12 +272,16 @@ def summarise(table: list[dict[str, Any]], classify: bool) -> str:
         f"error {own['score_se']:.2f})."
     )
     unit, digits = (100.0, 1) if classify else (1.0, 2)
-    ahead, behind, level = [], [], []
+    ahead: list[str] = []
+    behind: list[str] = []
+    level: list[str] = []
     for row in table[1:]:
         if row["lead"] is None:
             continue
         lead, error = row["lead"], row["lead_se"]
-        text = f"{row['method']} ({unit * lead:+.{digits}f} ± {unit * error:.{digits}f})"
+        text = (
+            f"{row['method']} ({unit * lead:+.{digits}f} ± {unit * error:.{digits}f})"
+        )
         clear = abs(lead) > 2 * error and abs(lead) > 0
         (ahead if lead > 0 else behind).append(text) if clear else level.append(text)
     for names, words in (

@@ -108,7 +108,9 @@ def assign_folds(
         Sentences about classes that are too small.
     """
     n = len(y)
-    units = np.arange(n) if groups is None else np.unique(groups, return_inverse=True)[1]
+    units = (
+        np.arange(n) if groups is None else np.unique(groups, return_inverse=True)[1]
+    )
     what = "row" if groups is None else "group"
     rows, size, remarks = np.arange(n), len(np.unique(units)), []
     if classify:
@@ -268,7 +270,9 @@ def new_rows(model: Any, X: Any, targets: np.ndarray | None, how: str) -> HeldOu
     predicted = to_numpy(model.predict(X))
     if not is_classifier(model):
         return HeldOut(predicted, targets, None, how)
-    proba = to_numpy(model.predict_proba(X)) if hasattr(model, "predict_proba") else None
+    proba = (
+        to_numpy(model.predict_proba(X)) if hasattr(model, "predict_proba") else None
+    )
     projects = hasattr(model, "transform")
     return HeldOut(
         predicted,

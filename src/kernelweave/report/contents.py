@@ -275,9 +275,10 @@ def _pictures(held: HeldOut) -> list[Section]:
         found.append(
             {
                 "title": "Projection",
-                "text": f"Held-out rows along {two} of the discriminant; "
-                f"{held.how}.",
-                "svg": charts.scatter(points, codes, names, "Projection of held-out rows"),
+                "text": f"Held-out rows along {two} of the discriminant; {held.how}.",
+                "svg": charts.scatter(
+                    points, codes, names, "Projection of held-out rows"
+                ),
             }
         )
     guessed = np.searchsorted(held.classes, held.predicted)[shown]
@@ -385,8 +386,7 @@ def _rows(
             constant = np.ravel(np.asarray(constant))
             name = test[i] if names is None else names[test[i]]
             bars = [
-                Bar(view, float(v))
-                for view, v in zip(parts.views, values, strict=True)
+                Bar(view, float(v)) for view, v in zip(parts.views, values, strict=True)
             ]
             bars.sort(key=lambda bar: -abs(bar.value))
             records.append(
@@ -413,7 +413,9 @@ def _telling(held: HeldOut, test: np.ndarray) -> list[tuple[int, str]]:
     targets = held.targets
     assert targets is not None
     if held.probability is None or held.classes is None:
-        return [(i, "one of the held-out rows") for i in range(min(MOST_ROWS, len(test)))]
+        return [
+            (i, "one of the held-out rows") for i in range(min(MOST_ROWS, len(test)))
+        ]
     proba = np.sort(held.probability[test], axis=1)
     margin = proba[:, -1] - proba[:, -2]
     right = held.predicted[test] == targets[test]
@@ -422,7 +424,9 @@ def _telling(held: HeldOut, test: np.ndarray) -> list[tuple[int, str]]:
         found[int(np.argmax(np.where(right, margin, -1)))] = "clear and correct"
     found.setdefault(int(np.argmin(margin)), "the least certain")
     if not right.all():
-        found.setdefault(int(np.argmax(np.where(right, -1, margin))), "certain and wrong")
+        found.setdefault(
+            int(np.argmax(np.where(right, -1, margin))), "certain and wrong"
+        )
     return list(found.items())
 
 
@@ -433,9 +437,7 @@ def _gaps(model: Any, X: Any) -> Section:
         return {"why": "No row lacks a view."}
     names = list(dict.fromkeys(model.kernel_map_.view_names))
     first = [model.kernel_map_.view_names.index(name) for name in names]
-    patterns, counts = np.unique(
-        np.asarray(seen)[:, first], axis=0, return_counts=True
-    )
+    patterns, counts = np.unique(np.asarray(seen)[:, first], axis=0, return_counts=True)
     order = np.argsort(-counts)
     return {
         "why": "",
@@ -481,7 +483,7 @@ def _card(
     card = [
         ("model", type(model).__name__),
         ("settings", ", ".join(f"{k}={v!r}" for k, v in changed.items()) or "defaults"),
-        ("data", " × ".join(map(str, shape)) + f", targets {np.asarray(y).dtype}"),
+        ("data", " x ".join(map(str, shape)) + f", targets {np.asarray(y).dtype}"),
         ("versions", versions),
         ("folds", f"{cv}, random_state={random_state!r}"),
         ("time for this page", f"{time.perf_counter() - started:.1f} s"),
