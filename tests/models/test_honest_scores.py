@@ -68,7 +68,7 @@ def test_noise(rng, model, counts):
 @pytest.mark.parametrize("shift", [0.0, 1.0])
 @pytest.mark.parametrize(
     "counts",
-    [[15, 15], [2] * 12 + [4], [3] * 12, [25, 8, 3], [12, 12, 1, 1]],
+    [[15, 15], [2] * 12 + [4], [3] * 20, [25, 8, 3], [12, 12, 1, 1]],
     ids=["two", "pairs", "triples", "unbalanced", "singletons"],
 )
 def test_the_score_is_that_of_refits(counts, shift):

@@ -69,7 +69,7 @@ def test_closed_form_is_a_saddle_point(wine, uncorrelated):
     T = G @ np.linalg.inv(G + alpha * np.eye(len(G)))
     K = T if uncorrelated else G @ T
     duals = solve_svm((K + K.T) / 2, problem.signs, 5.0, 1e-10)
-    np.testing.assert_allclose(G @ solution.point.coef(), K @ duals, atol=1e-6)
+    np.testing.assert_allclose(G @ solution.point.coef, K @ duals, atol=1e-6)
     retrained = problem.point(solution.point.subspace)
     assert retrained.upper == pytest.approx(solution.point.upper, rel=1e-6)
     best = problem.subspace(solution.point.duals)

@@ -7,6 +7,7 @@ affine.
 
 from __future__ import annotations
 
+import warnings
 from functools import singledispatch
 from typing import Any
 
@@ -140,7 +141,10 @@ def _by_column(
 
 def transformed(steps: tuple[Any, ...], X: Array) -> np.ndarray:
     """The rows of X (m, d) after all steps, (m, e), as float64."""
-    if isinstance(X, Columns):
+    if isinstance(X, Columns) and X.is_numeric:
+        as_it_is = steps and not isinstance(steps[0], Standardizer)
+        X = X if as_it_is else X.numbers
+    elif isinstance(X, Columns):
         raise TypeError(
             "the columns of this view are not just numbers, so there is no gradient in "
             "them; use view_permutation_importance, or "
@@ -186,16 +190,18 @@ def _probed_matrix(step: Any, rows: np.ndarray) -> np.ndarray:
     """
     origin, spread = rows.mean(axis=0), rows.std(axis=0)
     spread = np.where(spread > 0, spread, 1.0)
-    start, after = apply_step(step, origin[None, :]), apply_step(step, rows)
     columns, errors = [], []
-    for first in range(0, len(origin), PROBES):
-        own = np.arange(first, min(first + PROBES, len(origin)))
-        shift = np.zeros((len(own), len(origin)))
-        shift[np.arange(len(own)), own] = spread[own]
-        up = apply_step(step, origin + shift) - start
-        down = start - apply_step(step, origin - shift)
-        errors.append(np.max(np.abs(up - down)))
-        columns.append(up / spread[own, None])
+    with warnings.catch_warnings():  # a transformer of a table expects named columns
+        warnings.filterwarnings("ignore", message="X does not have valid feature")
+        start, after = apply_step(step, origin[None, :]), apply_step(step, rows)
+        for first in range(0, len(origin), PROBES):
+            own = np.arange(first, min(first + PROBES, len(origin)))
+            shift = np.zeros((len(own), len(origin)))
+            shift[np.arange(len(own)), own] = spread[own]
+            up = apply_step(step, origin + shift) - start
+            down = start - apply_step(step, origin - shift)
+            errors.append(np.max(np.abs(up - down)))
+            columns.append(up / spread[own, None])
     matrix = np.concatenate(columns).T
     errors.append(np.max(np.abs(after - start - (rows - origin) @ matrix.T)))
     size = np.max(np.abs(matrix) * spread, initial=0.0) * len(spread)

@@ -28,7 +28,7 @@ from kernelweave._array import (
     zeros,
 )
 from kernelweave._memory import block_entries, row_chunks
-from kernelweave.views.composition import Parameters
+from kernelweave._sklearn import BaseEstimator
 
 MEDIAN_ROWS = 2000
 #: Diagonals are computed from Gram matrices of this many rows.
@@ -46,7 +46,13 @@ def _defaults(kind: type) -> dict[str, Any]:
     return {name: parameter.default for name, parameter in parameters.items()}
 
 
-class Kernel(Parameters):
+@cache
+def _parameters_of(kind: type) -> list[str]:
+    """Names of the parameters of a kernel, for which its signature is inspected."""
+    return BaseEstimator._get_param_names.__func__(kind)  # type: ignore[attr-defined]
+
+
+class Kernel(BaseEstimator):
     """A kernel ``k(x, z)`` on the rows of a view.
 
     Subclasses store their parameters in ``__init__``, fix those that depend on data in
@@ -75,6 +81,10 @@ class Kernel(Parameters):
     forgets: str | None = None
     takes_columns: bool = False
     ignores_origin: bool = False
+
+    @classmethod
+    def _get_param_names(cls) -> list[str]:
+        return _parameters_of(cls)  # kernels are copied in every fit, some many times  # type: ignore[arg-type]
 
     @property
     def steps(self) -> tuple[Any, ...]:

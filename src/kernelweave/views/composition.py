@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
 from typing import Any, Self
 
 from sklearn.base import clone
@@ -11,18 +10,7 @@ from sklearn.base import clone
 from kernelweave._sklearn import BaseEstimator
 
 
-class Parameters(BaseEstimator):
-    """An estimator or a kernel, whose parameters are those of its ``__init__``."""
-
-    @classmethod
-    @cache
-    def _get_param_names(cls) -> list[str]:
-        # scikit-learn inspects the signature whenever an object is copied, which takes
-        # longer than the copy.
-        return super()._get_param_names()
-
-
-class ViewsParamsMixin(Parameters):
+class ViewsParamsMixin(BaseEstimator):
     """Address the kernels in ``views`` by name in ``get_params`` and ``set_params``.
 
     For ``views=[("rna", kernel, columns), ...]``, ``rna`` is the kernel as a whole,

@@ -227,7 +227,7 @@ def make_recipe(
 ) -> ChunkRecipe:
     """Features fixed by a sample of rows, and what to sum over chunks."""
     own = np.asarray(targets)
-    if n_rows is not None and n_rows > options.sample_rows:
+    if n_rows is not None and len(own) == n_rows > options.sample_rows:
         own = own[sampled(n_rows, options.sample_rows, options.seed)]
     features = FeatureRecipe(
         intake.views,

@@ -289,9 +289,7 @@ def _gaussians(
     share = (codes[:, None] == np.arange(k)) * probe.weights[:, None]  # (q, k)
     seen = np.maximum(np.sum(share, axis=0), 1e-300)[:, None]
     means += share.T @ (held_out - about) / seen
-    classes = HeldOutClasses(
-        counts, counts[:, None] * means, targets, moments.sizes > 1
-    )
+    classes = HeldOutClasses(counts, counts[:, None] * means, targets, moments.sizes)
     design = RowDesign(len(codes), probe.weights)
     return classes.gaussians(held_out, codes, design=design, priors=priors)
 
