@@ -84,7 +84,8 @@ class Kernel(BaseEstimator):
 
     @classmethod
     def _get_param_names(cls) -> list[str]:
-        return _parameters_of(cls)  # kernels are copied in every fit, some many times  # type: ignore[arg-type]
+        # Kernels are copied in every fit, and inspecting a signature takes longer.
+        return _parameters_of(cls)  # type: ignore[arg-type]
 
     @property
     def steps(self) -> tuple[Any, ...]:
