@@ -150,6 +150,7 @@ def has_views(x: Array) -> bool:
     return is_numpy(x) or compat.is_torch_array(x) or compat.is_cupy_array(x)
 
 
+DOUBLE_EPS = float(np.finfo(np.float64).eps)
 #: Rows and columns of the blocks in which GPU libraries factor a matrix in place.
 BLOCK = 4096
 #: Columns of an inverse that are in memory together.
@@ -173,8 +174,8 @@ def cholesky(a: Array, *, overwrite: bool = False) -> Array:
     needed; the strict upper triangle of the result is then undefined, so use it through
     :func:`solve_triangular` only.
     """
-    if overwrite and _in_blocks(a):
-        return _cholesky_in_place(a)
+    if _in_blocks(a):
+        return _cholesky_in_place(a if overwrite else detached(a))
     if is_numpy(a):
         # LAPACK itself, as in solve_triangular: what SciPy checks on the way takes
         # longer than a small factorisation, and solvers need hundreds of them.
@@ -209,19 +210,35 @@ def _cholesky_in_place(a: Array) -> Array:
 
         A_JJ - L_J L_J' = L_JJ L_JJ',    L_IJ = (A_IJ - L_I L_J') L_JJ^-T    below it
 
-    so that nearly all of the work is one product per block.
+    so that nearly all of the work is one product per block. GPUs take long for
+    triangular solves, so each corner is inverted once. The strict upper triangle of the
+    corner, which nobody reads, keeps the inverse for :func:`_solve_in_blocks`.
     """
-    n = a.shape[0]
+    n, xp = a.shape[0], namespace(a)
     for own in _spans(n):
         below = slice(own.stop, n)
         if own.start:
             left = slice(0, own.start)
             _subtract_product(a[own.start :, own], a[own.start :, left], a[own, left])
         corner = cholesky(a[own, own])
-        a[own, own] = corner
-        if own.stop < n:
+        identity = xp.eye(corner.shape[0], dtype=a.dtype, device=device(a))
+        inverse = solve_triangular(corner, identity)
+        a[own, own] = xp.tril(corner) + xp.triu(inverse.T, k=1)
+        if own.stop == n:
+            break
+        if eps(a) > DOUBLE_EPS:  # the error of an inverse would be felt
             a[below, own] = solve_triangular(corner, a[below, own].T).T
+        else:
+            a[below, own] = a[below, own] @ inverse.T
     return a
+
+
+def _corner(block: Array) -> tuple[Array, Array]:
+    """``L_JJ`` and its inverse, from a corner of :func:`_cholesky_in_place`."""
+    xp = namespace(block)
+    upper = xp.triu(block, k=1)
+    add_to_diagonal(upper, 1.0 / xp.linalg.diagonal(block))
+    return xp.tril(block), upper.T
 
 
 def _subtract_product(out: Array, left: Array, right: Array) -> None:
@@ -311,9 +328,12 @@ def _solve_in_blocks(factor: Array, b: Array, transpose: bool) -> Array:
         if known.start < known.stop:
             block = factor[known, own].T if transpose else factor[own, known]
             x[own, ...] -= block @ x[known, ...]
-        x[own, ...] = solve_triangular(
-            factor[own, own], x[own, ...], transpose=transpose
-        )
+        corner, inverse = _corner(factor[own, own])
+        if transpose:
+            corner, inverse = corner.T, inverse.T
+        found = inverse @ x[own, ...]
+        found += inverse @ (x[own, ...] - corner @ found)  # as exact as substitution
+        x[own, ...] = found
     return x
 
 
@@ -338,7 +358,7 @@ def inverse_diagonal(factor: Array) -> Array:
                 + np.einsum("ij,ij->j", below, below)
             )
         return np.concatenate(found)
-    for own in _spans(n, INVERSE_COLUMNS):
+    for own in _spans(n):
         shape, home = (n - own.start, own.stop - own.start), device(factor)
         columns = xp.eye(*shape, dtype=factor.dtype, device=home)
         columns = solve_triangular(factor[own.start :, own.start :], columns)
@@ -354,9 +374,18 @@ def lower_inverse(factor: Array) -> Array:
         if info != 0:
             raise FactorizationError(f"zero pivot at {info}")
         return np.triu(inverse.T).T  # np.tril is slow in Fortran order
-    identity = zeros(factor.shape, factor)
-    add_to_diagonal(identity, 1.0)
-    return solve_triangular(factor, identity)
+    if not _in_blocks(factor):
+        identity = zeros(factor.shape, factor)
+        add_to_diagonal(identity, 1.0)
+        return solve_triangular(factor, identity)
+    xp, n, found = namespace(factor), factor.shape[0], zeros(factor.shape, factor)
+    for own in _spans(n):
+        shape, home = (n - own.start, own.stop - own.start), device(factor)
+        columns = xp.eye(*shape, dtype=factor.dtype, device=home)
+        found[own.start :, own] = solve_triangular(
+            factor[own.start :, own.start :], columns
+        )
+    return found
 
 
 def inverse_squares(factor: Array) -> tuple[Array, Array]:
@@ -371,9 +400,18 @@ def inverse_squares(factor: Array) -> tuple[Array, Array]:
         squares = np.einsum("ij,ij->i", upper, upper)
         squares += np.einsum("ij,ij->j", upper, upper)
         return diagonal, squares - diagonal**2
-    xp, half = namespace(factor), lower_inverse(factor)
-    inverse = half.T @ half
-    return xp.linalg.diagonal(inverse), xp.vecdot(inverse, inverse)
+    half = lower_inverse(factor)
+    xp, n = namespace(half), half.shape[0]
+    diagonal = xp.vecdot(half.T, half.T)
+    squares = zeros((n,), half)
+    for own in _spans(n):
+        # rows of M^-1 = L^-T L^-1 up to the diagonal, where L^-1 has no zeros
+        part = half[own.start :, own].T @ half[own.start :, : own.stop]
+        squares[own] += xp.vecdot(part, part)
+        if own.start:
+            left = part[:, : own.start]
+            squares[: own.start] += xp.sum(left * left, axis=0)
+    return diagonal, squares
 
 
 def eigh(a: Array) -> tuple[Array, Array]:

@@ -307,7 +307,7 @@ def _distances(
     ``norms`` (n,) and ``norms_z`` (m,) are their squared lengths; ``same`` says that
     the rows are compared with themselves.
     """
-    xp, rounding = namespace(D), (8 + n_columns**0.5) * eps(D)
+    xp, rounding = namespace(D), _rounding(n_columns, D)
     for rows in row_chunks(D.shape[0], D.shape[1], block_entries(D)):
         total = norms[rows, None] + norms_z[None, :]
         part = D[rows, :]
@@ -321,6 +321,11 @@ def _distances(
             eye = xp.eye(rows.stop - rows.start, dtype=D.dtype, device=device(D))
             D[rows, rows] *= 1 - eye
     return D
+
+
+def _rounding(n_columns: int, D: Array) -> float:
+    """Distances up to this times the sum of both squared lengths count as zero."""
+    return (8 + n_columns**0.5) * eps(D)
 
 
 class PairwiseRows:
@@ -340,7 +345,9 @@ class PairwiseRows:
         self.base, self.norms = base, None
         if base == "chi2":
             _check_nonnegative(X)  # here, where the number of a row is known
-        if base == "sqeuclidean":
+        if base == "sqeuclidean" and issparse(X):
+            self.norms = X.multiply(X).sum(axis=1)
+        elif base == "sqeuclidean":
             X = X - _middle(X)
             self.norms = namespace(X).sum(X * X, axis=1)
         self.X = X
@@ -348,7 +355,7 @@ class PairwiseRows:
     def restrict(self, rows: np.ndarray) -> PairwiseRows:
         """Only the rows with these indices."""
         part = copy.copy(self)
-        part.X = take(self.X, rows)
+        part.X = self.X[rows] if issparse(self.X) else take(self.X, rows)
         part.norms = None if self.norms is None else take(self.norms, rows)
         return part
 
@@ -359,10 +366,20 @@ class PairwiseRows:
         same = other is None and rows == columns
         other = self if other is None else other
         X, Z = self.X[rows, :], None if same else other.X[columns, :]
-        if self.norms is None:
+        if self.norms is None or other.norms is None:
             return base_matrix(self.base, X, Z)
-        norms = self.norms[rows], other.norms[columns]  # type: ignore[index]
-        return _distances(_dot(X, Z), *norms, X.shape[1], same)
+        norms, norms_z = self.norms[rows], other.norms[columns]
+        if same or issparse(X):
+            return _distances(_dot(X, Z), norms, norms_z, X.shape[1], same)
+        D = _dot(X * -2.0, Z)  # passes over a tile take longer than products
+        D += norms_z[None, :]
+        D += norms[:, None]
+        # Few tiles have rows as close as rounding: the others are left as they are.
+        xp, rounding = namespace(D), _rounding(X.shape[1], D)
+        near = rounding * (float(xp.max(norms)) + float(xp.max(norms_z)))
+        if float(xp.min(D)) <= near:
+            D *= as_float(rounding * (norms[:, None] + norms_z[None, :]) < D, D.dtype)
+        return D
 
 
 def _middle(X: Array) -> Array:
