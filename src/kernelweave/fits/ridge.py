@@ -732,8 +732,8 @@ class LooDescent:
         self.design = design or RowDesign(n)
         assert self.design.groups is None
         trace = float(xp.sum(xp.linalg.diagonal(gram)))
-        flat = xp.reshape(gram, (-1,))
-        largest = float(flat @ flat) ** 0.5
+        # row by row, since libraries for GPUs multiply no vectors of 2^31 entries
+        largest = float(xp.sum(xp.vecdot(gram, gram))) ** 0.5
         self.mean_eigenvalue = unit = trace / n
         lowest = max(GRID[0] * unit, 10.0 * eps(gram) * largest)
         self.bounds = math.log(lowest), math.log(max(GRID[-1] * unit, lowest))
