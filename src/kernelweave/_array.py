@@ -402,12 +402,13 @@ def inverse_squares(factor: Array) -> tuple[Array, Array]:
         return diagonal, squares - diagonal**2
     half = lower_inverse(factor)
     xp, n = namespace(half), half.shape[0]
-    diagonal = xp.vecdot(half.T, half.T)
-    squares = zeros((n,), half)
-    for own in _spans(n):
+    diagonal, squares = zeros((n,), half), zeros((n,), half)
+    for own in _spans(n):  # no temporary array is larger than some rows
+        columns = half[own.start :, own]
+        diagonal[own] = xp.sum(columns * columns, axis=0)
         # rows of M^-1 = L^-T L^-1 up to the diagonal, where L^-1 has no zeros
-        part = half[own.start :, own].T @ half[own.start :, : own.stop]
-        squares[own] += xp.vecdot(part, part)
+        part = columns.T @ half[own.start :, : own.stop]
+        squares[own] += xp.sum(part * part, axis=1)
         if own.start:
             left = part[:, : own.start]
             squares[: own.start] += xp.sum(left * left, axis=0)

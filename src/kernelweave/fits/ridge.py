@@ -26,10 +26,11 @@ from kernelweave._array import (
     lower_inverse,
     namespace,
     solve_factored,
+    squared_norm,
     to_numpy,
     units_of,
 )
-from kernelweave._memory import CHUNK_ENTRIES, row_chunks
+from kernelweave._memory import CHUNK_ENTRIES, block_entries, row_chunks
 from kernelweave._tolerances import SAME_SCORE
 
 
@@ -732,8 +733,8 @@ class LooDescent:
         self.design = design or RowDesign(n)
         assert self.design.groups is None
         trace = float(xp.sum(xp.linalg.diagonal(gram)))
-        # row by row, since libraries for GPUs multiply no vectors of 2^31 entries
-        largest = float(xp.sum(xp.vecdot(gram, gram))) ** 0.5
+        parts = (gram[rows, :] for rows in row_chunks(n, n, block_entries(gram)))
+        largest = sum(squared_norm(part) for part in parts) ** 0.5
         self.mean_eigenvalue = unit = trace / n
         lowest = max(GRID[0] * unit, 10.0 * eps(gram) * largest)
         self.bounds = math.log(lowest), math.log(max(GRID[-1] * unit, lowest))
