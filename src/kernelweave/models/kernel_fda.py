@@ -31,8 +31,8 @@ from kernelweave.models.shared.learner import (
     SCORING,
     Choice,
     Fitted,
+    RowJudge,
     Trained,
-    judge_rows,
     with_class_score,
 )
 from kernelweave.models.shared.scoring import Measure, check_scoring
@@ -259,7 +259,8 @@ class KernelFDA(KernelDiscriminant):
         given, score = None if self.alpha == "loo" else float(self.alpha), None
         if measure is not None and given is None:
             score = partial(measure.of_classes, target, codes, classes, design, priors)
-        judged = judge_rows(bank, target, design, weights, given, score=score)
+        judge = RowJudge(bank, target, design, score=score)
+        judged = judge(weights, given, 1.0)  # the mean eigenvalue of such a kernel
         choice = Choice(weights, judged.alpha, 1, fit=judged.fit)
         fit = choice.fit_on(bank, target, design)
         return fit_discriminant(choice, fit, target, classes, codes, design, priors)
