@@ -77,8 +77,8 @@ def test_whole_number_weights_are_repeated_rows(data, margin, solver, norm):
     "model",
     [
         MultipleKernelSVC(VIEWS, weights="per_class", tol=1e-8),
-        MultipleKernelSVC(VIEWS, class_weight="balanced", tol=1e-8),
-        MultipleKernelSVC(VIEWS, class_weight={0: 3.0, 2: 0.5}, tol=1e-8),
+        MultipleKernelSVC(VIEWS, C=1, class_weight="balanced", tol=1e-8),
+        MultipleKernelSVC(VIEWS, C=1, class_weight={0: 3.0, 2: 0.5}, tol=1e-8),
         MultipleKernelSVC(VIEWS, signed=True, tol=1e-5),
         MultipleKernelSVC(VIEWS, solver="cutting_plane", tol=1e-5, max_iter=500),
         TransductiveKernelSVC(VIEWS, signed=False, tol=1e-8),
@@ -211,7 +211,7 @@ def test_weights_of_one_change_nothing(data):
     ones = MultipleKernelSVC(VIEWS).fit(X, y, sample_weight=np.ones(len(y)))
     assert_array_equal(plain.decision_function(X), ones.decision_function(X))
     # every class has the same number of rows
-    same = MultipleKernelSVC(VIEWS, class_weight="balanced").fit(X, y)
+    same = MultipleKernelSVC(VIEWS, C=1, class_weight="balanced").fit(X, y)
     assert_array_equal(plain.decision_function(X), same.decision_function(X))
 
 
@@ -323,8 +323,11 @@ def test_few_positives_need_a_small_C(rng):
         (name, RBF(gamma=0.2), slice(i, i + 3))
         for name, i in zip("abc", (0, 3, 6), strict=True)
     ]
-    plain = MultipleKernelSVC(views, class_weight="balanced")
+    plain = MultipleKernelSVC(views, C=1, class_weight="balanced")
     chosen = sklearn.clone(plain).set_params(C="cv").fit(X, y)
+    auto = sklearn.clone(plain).set_params(C="auto").fit(X, y)
+    both = sklearn.clone(plain).set_params(C="cv", norm="cv").fit(X, y)
+    assert (auto.C_, auto.norm_) == (both.C_, both.norm_)
     # measured: 0.85 against 0.80
     assert chosen.score(new, truth) > plain.fit(X, y).score(new, truth) + 0.02
     assert chosen.C_ < 1.0

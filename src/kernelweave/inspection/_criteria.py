@@ -139,7 +139,7 @@ def _margins(
 ) -> list[Criterion]:
     """One criterion for all classes, or one per class."""
     price = model.C
-    if price == "cv":  # the same for all classes
+    if price in ("auto", "cv"):  # the same for all classes
         price = float(np.max(to_numpy(model.C_) if is_array(model.C_) else model.C_))
     signs = signs_of_codes(codes, k)
     groups = [signs]

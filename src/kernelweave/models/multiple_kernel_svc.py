@@ -46,17 +46,20 @@ class MultipleKernelSVC(MarginClassifier):
         The loss. "l1" with ``norm=1`` is the problem of SimpleMKL, with ``norm > 1``
         that of lp-norm MKL. "hard" ignores C and raises an error if no weights separate
         the classes.
-    C : float, "learn" or "cv", default=1.0
+    C : float, "auto", "learn" or "cv", default="auto"
         The penalty on errors, as in :class:`sklearn.svm.SVC` on a kernel whose diagonal
         has mean one (J is twice the usual objective, with the same solution).
         "learn", with ``margin="l2"``, learns 1/C as the weight of an identity kernel.
         "cv" takes the one among 9 values between 0.01 and 100 with the best accuracy
         on five folds, with the mean of all kernels; rows, and so classes, count by
-        their weights. With few rows of a class, 1.0 is often far too large.
-    norm : float >= 1 or "cv", default=1
+        their weights. With few rows of a class, 1.0 is often far too large: "auto" is
+        1.0, but "cv" if ``class_weight`` is given (with weights that are shared and
+        not signed, and a soft margin).
+    norm : float >= 1, "auto" or "cv", default="auto"
         1 gives sparse weights, larger norms more even ones, ``inf`` the uniform mean.
         "cv" chooses between these and 2, with weights learned anew in each of five
         folds, and prefers the more even unless a difference exceeds its standard error.
+        "auto" is 1, but "cv" where ``C="auto"`` is.
     signed : bool, default=False
         Whether weights may be negative as long as the sum of kernels is positive
         semidefinite on the training rows. It need not be on new rows;
@@ -168,8 +171,8 @@ class MultipleKernelSVC(MarginClassifier):
         views: Any = None,
         *,
         margin: Literal["l1", "l2", "hard"] = "l1",
-        C: float | Literal["learn", "cv"] = 1.0,
-        norm: float | Literal["cv"] = 1,
+        C: float | Literal["auto", "learn", "cv"] = "auto",
+        norm: float | Literal["auto", "cv"] = "auto",
         signed: bool = False,
         weights: Literal["shared", "per_class"] = "shared",
         class_weight: Any = None,
@@ -226,8 +229,8 @@ class MultipleKernelSVC(MarginClassifier):
         check_margin_parameters(
             self,
             weights=one_of("shared", "per_class"),
-            C=positive("learn", "cv"),
-            norm=number("a number >= 1", lambda v: v >= 1, "cv"),
+            C=positive("auto", "learn", "cv"),
+            norm=number("a number >= 1", lambda v: v >= 1, "auto", "cv"),
         )
         read, owner = read_views(self, X), type(self).__name__
         classes, codes = read_classes(X, y, owner)

@@ -187,6 +187,7 @@ def settle_by_folds(
     row_weights : ndarray of shape (n,) or None
         How often each row counts.
     """
+    model = _without_auto(model)
     if model.C != "cv" and model.norm != "cv":
         return model
     settled, design = copy(model), RowDesign(len(codes), row_weights)
@@ -209,6 +210,21 @@ def settle_by_folds(
     apart = right[int(np.argmax(scores))] - right
     errors = np.sqrt(np.sum((design.each * apart) ** 2, axis=1))
     return models[int(np.argmax(scores + errors >= np.max(scores)))]
+
+
+def _without_auto(model: Any) -> Any:
+    """The model with "cv" or numbers in place of "auto".
+
+    A class with few rows whose weights are large is fitted by heart at C = 1.
+    """
+    plain = model.margin != "hard" and not model.signed and model.weights == "shared"
+    by_folds = plain and model.class_weight is not None and model.C == "auto"
+    found = copy(model)
+    if model.C == "auto":
+        found.C = "cv" if by_folds else 1.0
+    if model.norm == "auto":
+        found.norm = "cv" if by_folds else 1
+    return found
 
 
 def _of_norm(model: Any, settled: Any, norm: float, p: int) -> Any:
@@ -292,7 +308,7 @@ def check_margin_parameters(model: Any, **own: Rule) -> None:
         )
     if model.C == "cv" and model.margin == "hard":
         raise ValueError("C='cv' needs slacks: use margin='l1' or 'l2', or a number")
-    if model.signed and model.norm != 1:
+    if model.signed and model.norm not in (1, "auto"):
         raise ValueError(
             "signed=True replaces w >= 0 by a positive semidefinite sum of fixed "
             f"trace, so it needs norm=1; got norm={model.norm!r}"
