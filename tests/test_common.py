@@ -49,8 +49,7 @@ def configurations():
         yield kind.__name__, kind(**plain)
     yield "KernelFDA-precomputed", KernelFDA("precomputed")
     yield "KernelAlignment-precomputed", KernelAlignment("precomputed")
-    for kind in (KernelAlignment, SubspaceKernel):
-        yield f"{kind.__name__}-missing", kind(IMPUTED, missing="available")
+    yield "KernelAlignment-missing", KernelAlignment(IMPUTED, missing="available")
     for name in ("MultipleKernelRidge-nystroem", "KernelAlignment-independent"):
         yield name, SETTINGS[name]
     yield (

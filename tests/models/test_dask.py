@@ -280,9 +280,17 @@ def workers(number, **settings):
 
 @pytest.fixture(scope="module")
 def client():
-    """Two worker processes with their nannies; restarted workers get new processes."""
-    with workers(2, processes=True, memory_limit="1GB") as client:
-        yield client
+    """Two worker processes with their nannies; restarted workers get new processes.
+
+    Where the system can, they are copies of a process that has imported what they need.
+    """
+    method = "spawn" if os.name == "nt" else "forkserver"
+    with dask.config.set({"distributed.worker.multiprocessing-method": method}):
+        if method == "forkserver":
+            context = pytest.importorskip("distributed.utils").get_mp_context()
+            context.set_forkserver_preload(["distributed", dask_module.__name__])
+        with workers(2, processes=True, memory_limit="1GB") as client:
+            yield client
 
 
 def test_workers_give_the_same_bits(client, reference, model, chunked):

@@ -38,6 +38,17 @@ MODELS = (*ONE_EACH, "MultipleKernelFDA-l1-learn", "KernelAlignment-features")
 SIGNED = "TransductiveKernelSVC-signed"
 every_model = pytest.mark.parametrize("model", some())
 every_mode = pytest.mark.parametrize("missing", ["zero", "available"])
+#: Both modes and both forms of input, in two of their four combinations.
+either_mode_and_form = pytest.mark.parametrize(
+    ("missing", "precomputed"),
+    [("zero", False), ("available", True)],
+    ids=["zero-columns", "available-kernels"],
+)
+other_mode_and_form = pytest.mark.parametrize(
+    ("missing", "precomputed"),
+    [("available", False), ("zero", True)],
+    ids=["available-columns", "zero-kernels"],
+)
 #: View of each of the five kernels of conftest.py.
 VIEW_OF = [0, 1, 1, 2, 2]
 
@@ -222,9 +233,8 @@ def test_gaps_in_new_rows_only(model, missing, gappy):
 
 
 @pytest.mark.one_seed
-@every_mode
+@either_mode_and_form
 @every_model
-@pytest.mark.parametrize("precomputed", [False, True], ids=["columns", "kernels"])
 def test_a_view_missing_in_all_new_rows(model, missing, precomputed, gappy):
     problem, mask, _ = gappy
     if precomputed:
@@ -273,9 +283,8 @@ def test_having_a_view_is_not_taken_for_information(missing, rng):
 
 
 @pytest.mark.one_seed
-@every_mode
+@other_mode_and_form
 @every_model
-@pytest.mark.parametrize("precomputed", [False, True], ids=["columns", "kernels"])
 def test_training_rows_without_any_view(model, missing, precomputed, gappy):
     problem, _, _ = gappy
     X, views = problem.X.copy(), problem.views
@@ -292,9 +301,8 @@ def test_training_rows_without_any_view(model, missing, precomputed, gappy):
 
 
 @pytest.mark.one_seed
-@every_mode
+@either_mode_and_form
 @every_model
-@pytest.mark.parametrize("precomputed", [False, True], ids=["columns", "kernels"])
 def test_a_view_that_nobody_has(model, missing, precomputed, gappy):
     problem, _, _ = gappy
     X, views, name = problem.X.copy(), problem.views, "second"
@@ -545,8 +553,9 @@ def test_frames(model, missing, gappy):
 
 
 @pytest.mark.parametrize(
-    ("missing", "dtype"),
-    [("available", "float64"), ("zero", "float32")],
+    ("missing", "dtype", "other_backend"),
+    [("available", "float64", "array_api_strict"), ("zero", "float32", "torch")],
+    indirect=["other_backend"],
 )
 @every_model
 def test_array_libraries(model, missing, dtype, gappy, other_backend):
