@@ -113,6 +113,14 @@ callable, default="normalized"
         Relative gap to reach (1e-4 at best for float32 input).
     max_iter : int, default=None
         Maximum number of iterations; None leaves it to the solver.
+    centre : bool, default=True
+        Whether the trace that ``scale`` sets to n is that of the centred kernels.
+        The dependence on the labels is that of centred kernels in
+        either case: ``False`` takes the trace of the kernels as given, and changes
+        nothing else. See :doc:`/user_guide/fisher`.
+    scale : {"trace", None}, default="trace"
+        "trace" multiplies every kernel by a number that makes its trace n. None takes
+        kernels as they are, whose sizes then matter, and alpha in the same units.
     psd : {"error", "clip", "trust"}, default="error"
         What to do with a kernel that is not positive semidefinite: refuse it, set its
         negative eigenvalues to zero, or skip the check.
@@ -204,6 +212,8 @@ callable, default="normalized"
         solver: FisherSolver = "auto",
         tol: float = 1e-6,
         max_iter: int | None = None,
+        centre: bool = True,
+        scale: Literal["trace"] | None = "trace",
         psd: Psd = "error",
         missing: Missing = "error",
         device: str | None = None,
@@ -219,6 +229,8 @@ callable, default="normalized"
         self.solver = solver
         self.tol = tol
         self.max_iter = max_iter
+        self.centre = centre
+        self.scale = scale
         self.psd = psd
         self.missing = missing
         self.device = device
@@ -256,6 +268,7 @@ callable, default="normalized"
         design = RowDesign(len(targets), weights)
         progress = Progress(self, X, y)
         bank = rows.kernels(progress.kernel)
+        design = rows.levelled(design)
         target = from_numpy(factor, bank.like)
         choice = self._choose(bank, target, design, progress)
         kernel = RegularizedKernel(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -196,10 +196,13 @@ def settle_by_folds(
             f"{type(model).__name__}: 'cv' needs a class with at least 2 rows, to "
             "learn from one and be tested on the other; give numbers for C and norm"
         )
-    folds = _Folds(bank, codes, signs, design, splits)
+    prices = C_GRID
+    if model.scale is None:  # the grid is for kernels of mean diagonal one
+        prices = C_GRID / float(np.mean(bank.diagonals()))
+    folds = _Folds(bank, codes, signs, design, splits, prices)
     if model.C == "cv":
         right = folds.over_prices(model.margin)
-        settled.C = float(C_GRID[int(np.argmax(right @ design.each))])
+        settled.C = float(prices[int(np.argmax(right @ design.each))])
     if model.norm != "cv":
         return _of_norm(model, settled, float(model.norm), bank.n_kernels)
     norms = [1.0] if bank.n_kernels == 1 else CV_NORMS
@@ -229,18 +232,19 @@ class _Folds:
     signs: np.ndarray  # (n, c)
     design: RowDesign
     splits: list[tuple[np.ndarray, np.ndarray]]
+    prices: np.ndarray = field(default_factory=lambda: C_GRID)  # (g,)
 
     def over_prices(self, margin: str) -> np.ndarray:
         """With the mean of all kernels at each C of the grid, (g, n)."""
         p, squared = self.bank.n_kernels, margin == "l2"
         kernel = to_numpy(self.bank.combine(np.full(p, 1.0 / p))).astype(np.float64)
-        values = np.full((len(C_GRID), *self.signs.shape), -np.inf)
+        values = np.full((len(self.prices), *self.signs.shape), -np.inf)
         for train, test, columns in self._parts():
             own, r = kernel[np.ix_(train, train)], self.design.each[train]
             across = kernel[np.ix_(test, train)]
             for c in columns:
                 y, start = self.signs[train, c], None
-                for g, price in enumerate(C_GRID):
+                for g, price in enumerate(self.prices):
                     matrix = own + np.diag(1.0 / (price * r)) if squared else own
                     bound = np.inf if squared else price * r
                     machine = solve_machine(matrix, y, bound, CV_TOL, start)

@@ -64,6 +64,8 @@ NEEDED = {
     "formulation": "exact",
     "missing": "error",
     "scoring": None,
+    "centre": True,
+    "scale": "trace",
 }
 #: Solvers that need n x n kernels.
 CONES = ("qcqp", "sdp")
@@ -175,7 +177,7 @@ def read_training(
             )
             bank = rows.kernels(progress)
             report = _report_kernels(model, bank)
-            return KernelRows(bank, targets, rows, report, design)
+            return KernelRows(bank, targets, rows, report, rows.levelled(design))
         except MemoryRefusedError as error:
             if not may_fall_back(model):
                 raise
