@@ -30,6 +30,7 @@ from scipy.optimize import linprog
 
 from kernelweave.kernels import RBF, Linear, Polynomial
 from kernelweave.models import TransductiveKernelSVC
+from kernelweave.models.shared.margin import NoMarginError
 from kernelweave.papers.experiment import (
     Columns,
     Paper,
@@ -130,9 +131,7 @@ def largest_margin(
     classes = np.where(split.signs > 0, 1, 0)
     try:
         model.fit(stack, np.where(split.labelled, classes, -1))
-    except ValueError as error:
-        if "infeasible" not in str(error):
-            raise
+    except NoMarginError:
         return {"separated": 0.0}
     return {
         "separated": 100.0,

@@ -125,7 +125,15 @@ class Standard:
         """s, from the trace of G / s and that of K."""
         if self.scale is None:
             return 1.0
-        return n / (trace if self.scale == "trace" else given)
+        if self.scale == "trace":
+            return n / trace
+        if not given > 0.0:  # positive semidefinite only once it is centred
+            raise _TraceError(given)
+        return n / given
+
+
+class _TraceError(ValueError):
+    """A kernel that varies has no positive trace before it is centred."""
 
 
 #: Centred kernels of trace n.
@@ -783,17 +791,13 @@ class KernelMap:
             like,
         )
         tiles, shares = self.source.tiles(), self._shares(like)
-        if self.standard.scale == "given trace":
-            diagonals = np.asarray(tiles.diagonals())
-            for i, diagonal in enumerate(diagonals):
-                self._require_trace(i, diagonal, self.row_weights)
         found = center_tiles(tiles, self.source.noise, shares, self.standard)
         for i in range(tiles.n_kernels):
             try:
                 with np.errstate(over="ignore", invalid="ignore"):
                     centering = next(found)
             except ValueError as error:
-                raise ValueError(self.source.out_of_range(i)) from error
+                raise self._explained(i, error) from error
             self.active += [i] if centering.scale > 0 else []
             self.centerings.append(centering)
             if progress is not None:
@@ -809,17 +813,15 @@ class KernelMap:
         bank.standard = self.standard
         return bank
 
-    def _require_trace(
-        self, i: int, diagonal: np.ndarray, weights: np.ndarray | None
-    ) -> None:
-        """Refuse a kernel whose trace, which is to become n, is not positive."""
-        trace = float(np.average(diagonal, weights=weights))
-        if np.any(diagonal) and not trace > 0.0:
-            raise ValueError(
-                f"kernel {i} ({self.names[i]!r}) has the trace "
-                f"{trace * len(diagonal):.3g} as given, but centre=False scales "
-                "kernels to trace n before any centring; use centre=True, or scale=None"
-            )
+    def _explained(self, i: int, error: ValueError) -> ValueError:
+        """Why kernel i cannot be centred and scaled."""
+        if not isinstance(error, _TraceError):
+            return ValueError(self.source.out_of_range(i))
+        return ValueError(
+            f"kernel {i} ({self.names[i]!r}) has the trace {error.args[0]:.3g}, but "
+            "centre=False scales kernels to trace n as they are given; use "
+            "centre=True, or scale=None"
+        )
 
     @property
     def levels(self) -> np.ndarray:
@@ -872,16 +874,13 @@ class KernelMap:
     ) -> Centering:
         """Centre and scale kernel i (n, n) in place, and check that it is a kernel."""
         shares = self._shares(slot) if shares is None else shares
-        if self.standard.scale == "given trace":
-            diagonal = to_numpy(namespace(slot).linalg.diagonal(slot))
-            self._require_trace(i, diagonal, self.row_weights)
         try:
             with np.errstate(over="ignore", invalid="ignore"):
                 centering = center_in_place(
                     slot, self.source.noise[i], shares, self.standard
                 )
         except ValueError as error:
-            raise ValueError(self.source.out_of_range(i)) from error
+            raise self._explained(i, error) from error
         title = f"kernel {i} ({self.names[i]!r})"
         blur = lost_in_centring(slot, centering)
         if blur > 0:

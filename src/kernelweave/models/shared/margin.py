@@ -62,6 +62,10 @@ CV_NORMS = (float("inf"), 2.0, 1.0)
 CV_FOLDS, CV_TOL = 5, 1e-3
 
 
+class NoMarginError(ValueError):
+    """No weights were found for which all rows are on their side of the margin."""
+
+
 @dataclass(frozen=True)
 class MarginFit:
     """Learned weights with the decision functions that go with them.
@@ -115,7 +119,7 @@ def learn_margin(
         callback=callback,
     )
     if not np.isfinite(solution.value):
-        raise ValueError(f"{type(model).__name__}: {solution.status}")
+        raise NoMarginError(f"{type(model).__name__}: {solution.status}")
     weighted = "" if row_weights is None else ", weighted rows"
     own = solution.weights[-bank.n_kernels :]  # without that of the identity
     slope = float(np.sum(to_numpy(solution.coef) ** 2)) / abs(solution.value)
