@@ -90,7 +90,7 @@ def printed_alignment(kernels, signs, labelled):
     part = sum(mu[i] * kernel for i, kernel in enumerate(own))
     y = signs[labelled]
     goal = cp.Maximize(cp.sum(cp.multiply(part, np.outer(y, y))))
-    problem = cp.Problem(goal, [cp.norm(part, "fro") <= 1.0, K >> 0])
+    problem = cp.Problem(goal, [cp.sum_squares(part) <= 1.0, K >> 0])
     problem.solve(solver=cp.CLARABEL)
     return problem.value / len(y), mu.value / np.sum(mu.value)
 

@@ -71,7 +71,9 @@ class SubspaceKernel(KernelTransformer, KernelModel):
     by one Cholesky factorisation and an eigenproblem as large as the number of
     classes. New rows have the features ``G(x) W``, and the subspace kernel is their
     inner product. With several kernels the weights minimise
-    ``tr( H (I + sum_i w_i G_i / alpha)^-1 )`` (Eqs. 23 to 38), with a certificate.
+    ``tr( H (I + sum_i w_i G_i / alpha)^-1 )`` (Eqs. 23 to 38), with a certificate, for
+    both: the first maximum is convex in the weights, so that over these it is attained
+    at a single kernel, and has no sum to learn.
 
     Parameters
     ----------
