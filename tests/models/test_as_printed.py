@@ -269,7 +269,7 @@ def test_kernels_made_on_the_fly_are_the_same(model, centre, scale, rows):
     "model",
     [
         KernelFDA(alpha=0.5, cv=None),
-        MultipleKernelFDA(norm=2, cv=None),
+        MultipleKernelFDA(norm=2, alpha=0.5, cv=None),
         SubspaceKernel(norm=1, alpha=0.5),
         SubspaceKernelSVC(),
         SubspaceKernelSVC(uncorrelated=False, alpha=0.5, norm=float("inf")),
@@ -310,12 +310,21 @@ def test_the_unit_of_unscaled_kernels_is_that_of_alpha(rows):
         one, other = (model.certificate_.value for model in found)
         assert_allclose(other, one, rtol=1e-6)
         assert_allclose(found[1].loo_error_, found[0].loo_error_, rtol=1e-6)
+        chosen = [
+            MultipleKernelFDA("precomputed", norm=1, scale=None, cv=None)
+            .fit(s * stack, y)
+            .loo_error_
+            for s in (1.0, unit)
+        ]
+        assert_allclose(*chosen, rtol=1e-4)
 
 
 REFUSED = [
     ({"missing": "zero", "centre": False}, "missing='zero'.*centre=False"),
     ({"missing": "available", "scale": None}, "missing='available'.*scale=None"),
     ({"features": "nystroem", "scale": None}, "scale='trace' only; got None"),
+    ({"alpha": "learn", "scale": None}, "alpha='learn'.*got scale=None"),
+    ({"objective": "loo", "scale": None}, "objective='loo'.*got scale=None"),
     ({"centre": "no"}, "'centre' parameter of MultipleKernelFDA must be a bool"),
     ({"scale": "unit"}, "'scale' parameter of MultipleKernelFDA must be 'trace' or"),
 ]

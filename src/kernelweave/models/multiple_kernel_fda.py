@@ -148,7 +148,8 @@ class MultipleKernelFDA(KernelDiscriminant):
         nothing else. See :doc:`/user_guide/fisher`.
     scale : {"trace", None}, default="trace"
         "trace" multiplies every kernel by a number that makes its trace n. None takes
-        kernels as they are, whose sizes then matter, and alpha in the same units: with
+        kernels as they are, whose sizes then matter, and a number for alpha, or "loo",
+        in the same units: with
         ``scatter="within"`` and ``alpha = n * lam / k`` this is (9) and (10) of Ye et
         al. as printed.
     psd : {"error", "clip", "trust"}, default="error"
@@ -451,7 +452,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
             criterion,
             callback,
             design,
-            learnable=self.scatter == "total",
+            learnable=self.scatter == "total" and self.scale is not None,
             score=score,
         )
         fit = choice.fit_on(bank, target, design)

@@ -117,7 +117,8 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
         nothing else. See :doc:`/user_guide/fisher`.
     scale : {"trace", None}, default="trace"
         "trace" multiplies every kernel by a number that makes its trace n. None takes
-        kernels as they are, whose sizes then matter, and alpha in the same units.
+        kernels as they are, whose sizes then matter, and a number for alpha, or "loo",
+        in the same units.
     psd : {"error", "clip", "trust"}, default="error"
         What to do with a kernel that is not positive semidefinite: refuse it, set its
         negative eigenvalues to zero, or skip the check, which costs one factorisation
@@ -381,6 +382,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
             criterion,
             callback,
             design,
+            learnable=self.scale is not None,
             per_target=True,
             score=score,
         )

@@ -26,6 +26,7 @@ from kernelweave.models.shared.base import (
     of_rows,
 )
 from kernelweave.models.shared.inputs import (
+    IDENTITY,
     Rule,
     check_parameters,
     map_rows,
@@ -34,6 +35,7 @@ from kernelweave.models.shared.inputs import (
     read_numbers_or_labels,
     read_options,
     read_views,
+    refuse_unscaled,
 )
 from kernelweave.models.shared.learner import (
     LEARNER,
@@ -122,7 +124,8 @@ callable, default="normalized"
         nothing else. See :doc:`/user_guide/fisher`.
     scale : {"trace", None}, default="trace"
         "trace" multiplies every kernel by a number that makes its trace n. None takes
-        kernels as they are, whose sizes then matter, and alpha in the same units.
+        kernels as they are, whose sizes then matter, and a number for alpha, or "loo",
+        in the same units.
     psd : {"error", "clip", "trust"}, default="error"
         What to do with a kernel that is not positive semidefinite: refuse it, set its
         negative eigenvalues to zero, or skip the check.
@@ -285,6 +288,7 @@ callable, default="normalized"
     def _check_parameters(self) -> None:
         named = isinstance(self.label_kernel, str)
         check_parameters(self, **RULES, label_kernel=NAMED if named else GIVEN)
+        refuse_unscaled(self, "alpha", "learn", IDENTITY)
         if self.method == "alignment" and self.uncorrelated:
             raise ValueError(
                 "method='alignment' has no uncorrelated form; use method='hsic'"
@@ -300,7 +304,10 @@ callable, default="normalized"
         goal = design.scale(target)
         criterion = partial(Fisher, bank, goal, design=design)  # of alpha
         callback = progress.iteration
-        choice = choose_weights(options, bank, target, criterion, callback, design)
+        learnable = self.scale is not None
+        choice = choose_weights(
+            options, bank, target, criterion, callback, design, learnable
+        )
         # A learned alpha may be zero: use the smallest that can be factored.
         smallest = target.shape[0] * eps(target)
         return replace(choice, alpha=max(float(choice.alpha), smallest))

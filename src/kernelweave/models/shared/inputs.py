@@ -155,6 +155,19 @@ def check_parameters(estimator: Any, **own: Rule) -> None:
             )
 
 
+def refuse_unscaled(model: Any, name: str, value: str, why: str) -> None:
+    """Refuse a value of a parameter that needs kernels scaled to the same trace."""
+    if getattr(model, name, None) == value and model.scale is None:
+        raise ValueError(
+            f"{name}={value!r} {why}, so it needs scale='trace'; got scale=None. Use "
+            f"another value of {name}, or leave scale at its default"
+        )
+
+
+#: Why a learned identity needs kernels of trace n.
+IDENTITY = "weighs kernels against an identity of trace n"
+
+
 def read_options(kind: type[T], model: Any) -> T:
     """The dataclass ``kind`` filled with the model's parameters, or its defaults."""
     found = {f.name: getattr(model, f.name, f.default) for f in fields(kind)}  # type: ignore[arg-type]

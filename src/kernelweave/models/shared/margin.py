@@ -23,11 +23,13 @@ from kernelweave.inner.svm import best_intercept, solve_machine
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.models.shared.base import KernelClassifier, of_rows
 from kernelweave.models.shared.inputs import (
+    IDENTITY,
     RowMap,
     Rule,
     check_parameters,
     one_of,
     positive,
+    refuse_unscaled,
 )
 from kernelweave.models.shared.learner import (
     choose_splits,
@@ -298,6 +300,7 @@ def check_margin_parameters(model: Any, **own: Rule) -> None:
             f"C='learn' needs margin='l2', where 1/C is the weight of the identity "
             f"kernel; got margin={model.margin!r}"
         )
+    refuse_unscaled(model, "C", "learn", IDENTITY)
     if model.C == "cv" and model.margin == "hard":
         raise ValueError("C='cv' needs slacks: use margin='l1' or 'l2', or a number")
     if model.signed and model.norm != 1:
