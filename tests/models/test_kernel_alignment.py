@@ -17,7 +17,7 @@ from kernelweave.kernels import center_and_scale
 MODELS = [
     pytest.param(KernelAlignment(), id="joint"),
     pytest.param(KernelAlignment(method="independent"), id="independent"),
-    pytest.param(KernelAlignment(centred=False), id="uncentred"),
+    pytest.param(KernelAlignment(centre=False), id="uncentred"),
     pytest.param(KernelAlignment(output="features"), id="features"),
     pytest.param(KernelAlignment(signed=True), id="signed"),
 ]
@@ -126,8 +126,8 @@ def test_numbers_are_a_target_too(regression):
         ({"method": "best"}, "'method' parameter of KernelAlignment must be one of"),
         ({"output": "matrix"}, "'output' parameter"),
         (
-            {"centred": 1},
-            "'centred' parameter of KernelAlignment must be a bool; got 1",
+            {"centre": 1},
+            "'centre' parameter of KernelAlignment must be a bool; got 1",
         ),
         ({"signed": True, "method": "independent"}, "no signed form"),
         ({"n_components": 0}, "'n_components' parameter"),

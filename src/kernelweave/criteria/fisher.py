@@ -123,7 +123,8 @@ class Fisher(KernelCriterion):
         matrix = self.bank.combine(kernel_weights, out=self._work, lower=True)
         self._work = matrix
         if self.is_centred:
-            self.design.add_null(matrix, alpha + float(np.sum(kernel_weights)))
+            size = alpha + self.design.level * float(np.sum(kernel_weights))
+            self.design.add_null(matrix, size)
         return factor_regularized(matrix, alpha)
 
     def scores(self, coef: Array) -> np.ndarray:

@@ -63,11 +63,15 @@ class RowDesign:
     groups : ndarray of int of shape (n,) or None
         Codes 0 .. g - 1 of sets of rows that are left out together; None if rows are
         left out one at a time.
+    level : float
+        The mean eigenvalue of the kernels, 1 if they have trace n: the unit of what is
+        added to the eigenvalue of the null vector.
     """
 
     n_rows: int
     weights: np.ndarray | None = None
     groups: np.ndarray | None = None
+    level: float = 1.0
 
     @property
     def is_plain(self) -> bool:
@@ -98,7 +102,7 @@ class RowDesign:
         groups = None
         if self.groups is not None:
             groups = np.unique(self.groups[rows], return_inverse=True)[1]
-        return RowDesign(len(rows), weights, groups)
+        return RowDesign(len(rows), weights, groups, self.level)
 
     def root(self, like: Array) -> Array:
         """``sqrt(w)``, (n, 1), in the library of ``like``."""
@@ -411,7 +415,7 @@ def fit_kernel(
     weights and groups.
     """
     design = design or RowDesign(int(gram.shape[0]))
-    shift = 1.0
+    shift = design.level
     design.add_null(gram, shift)
     factor = factor_regularized(gram, alpha)
     coef = solve_factored(factor, design.scale(target))
@@ -723,14 +727,12 @@ class LooDescent:
         Weights of the rows.
     """
 
-    #: Added to the eigenvalue of the null vector, as in :func:`fit_kernel`.
-    shift = 1.0
-
     def __init__(
         self, gram: Array, target: Array, design: RowDesign | None = None
     ) -> None:
         xp, n = namespace(gram), int(gram.shape[0])
         self.design = design or RowDesign(n)
+        self.shift = self.design.level  # of the null vector, as in :func:`fit_kernel`
         assert self.design.groups is None
         trace = float(xp.sum(xp.linalg.diagonal(gram)))
         parts = (gram[rows, :] for rows in row_chunks(n, n, block_entries(gram)))

@@ -230,7 +230,7 @@ class RegularizedKernel:
         # G annihilates the vector of ones; adding 11'/n changes no product with a
         # centred matrix and keeps the factorisation well conditioned.
         shifted = namespace(gram).asarray(gram, copy=True)
-        self.design.add_null(shifted, 1.0)
+        self.design.add_null(shifted, self.design.level)
         self.factor = factor_regularized(shifted, self.alpha)
 
     def solve(self, b: Array) -> Array:

@@ -53,7 +53,7 @@ def criteria_of(
         ], None
     if type_of_target(y) not in ("binary", "multiclass"):  # numbers to align with
         outputs = y.reshape(len(y), -1).astype(np.float64)
-        centred = bool(model.centred)
+        centred = bool(model.centre)
 
         def aligned(bank: Bank, rows: np.ndarray) -> list[Criterion]:
             design = whole.restrict(rows)
@@ -94,7 +94,7 @@ def _of_classes(
         if isinstance(model, KernelAlignment):
             signs = np.where(own == 1, 1.0, -1.0)[:, None]
             target = signs if k == 2 else np.eye(k)[own]
-            centred = bool(model.centred)
+            centred = bool(model.centre)
             return [
                 Alignment(bank, target, centred=centred, row_weights=design.weights)
             ]

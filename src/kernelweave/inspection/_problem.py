@@ -268,6 +268,13 @@ def _refuse_other_models(model: Any, caller: str) -> None:
             "with scatter='within' and alpha='loo' the weights were learned at a "
             f"provisional alpha; fit with alpha={model.alpha_:.3g}, for example"
         )
+    elif not (model.centre and model.scale == "trace"):
+        why = (
+            f"centre={model.centre!r} and scale={model.scale!r}: the kernels of some "
+            "of the rows would be centred and scaled anew; leave both at their defaults"
+        )
+    elif getattr(model, "unlabelled", None) is not None:
+        why = "some of its rows may have no label; fit the labelled rows alone"
     elif not hasattr(model.kernel_map_, "centred"):
         why = (
             "it was fitted on explicit features, of which only moments were kept; fit "

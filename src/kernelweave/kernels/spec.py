@@ -75,6 +75,7 @@ def resolve_kernels(
     bits: int | None = None,
     y: Any = None,
     plan: ColumnPlan | None = None,
+    movable: bool = True,
 ) -> list[Kernel]:
     """Kernels of one view, with all parameters fixed from the training rows.
 
@@ -97,6 +98,9 @@ def resolve_kernels(
         Targets of the rows, for transformers that need them.
     plan : ColumnPlan, optional
         What "auto" does with columns that are not just numbers.
+    movable : bool, default=True
+        Whether origin and unit of the columns may be changed for kernels that forget
+        both once centred and scaled.
 
     Returns
     -------
@@ -106,7 +110,7 @@ def resolve_kernels(
     if bits is None:
         bits = namespace(host_like(X)).finfo(X.dtype).bits
     with prefixed(f"View {view_name!r}: "):
-        return _resolve(spec, _Rows(X, bits, y=y, plan=plan))
+        return _resolve(spec, _Rows(X, bits, y=y, plan=plan, movable=movable))
 
 
 class _Rows:
@@ -120,8 +124,10 @@ class _Rows:
         before: Any = None,
         y: Any = None,
         plan: ColumnPlan | None = None,
+        movable: bool = True,
     ) -> None:
         self.given, self.bits, self.y, self.plan = X, bits, y, plan
+        self.movable = movable
         #: The scaling by which X was made from the rows ``before``.
         self.scaling, self.before = scaling, before
         self.memo: dict[str, float] = {}
@@ -143,7 +149,7 @@ class _Rows:
             dense = self.scaling.transform(dense_rows(self.before))  # type: ignore[union-attr]
             return kernel.resolve(dense)
         kind = kernel.forgets
-        if kind is None or self.standardized:
+        if kind is None or self.standardized or not self.movable:
             return kernel.resolve(self.X, self.memo)
         if kind not in self._framed:
             frame = Frame(kind == "affine").fit(self.X, bits=self.bits)
@@ -161,7 +167,7 @@ def _resolve(spec: Any, rows: _Rows) -> list[Kernel]:
         own = rows.X if isinstance(spec.transformer, Standardizer) else rows.given
         fitted, features = spec.fit_transformer(own, rows.y)
         scaling = fitted if isinstance(fitted, Standardizer) else None
-        inner = _Rows(features, rows.bits, scaling, own, rows.y)
+        inner = _Rows(features, rows.bits, scaling, own, rows.y, movable=rows.movable)
         return [Pipe(fitted, kernel) for kernel in _resolve(spec.kernel, inner)]
     if isinstance(spec, Kernel):
         return [rows.resolve(spec)]

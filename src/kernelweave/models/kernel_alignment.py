@@ -8,7 +8,7 @@ import numpy as np
 
 from kernelweave._array import Array, as_float, at_home, from_numpy, to_numpy
 from kernelweave.criteria.alignment import Alignment
-from kernelweave.fits.ridge import RowDesign
+from kernelweave.fits.ridge import RowDesign, signs_of_codes
 from kernelweave.kernels.banks.spectral import feature_coefficients
 from kernelweave.models.shared.base import (
     KernelModel,
@@ -20,13 +20,15 @@ from kernelweave.models.shared.base import (
     of_rows,
 )
 from kernelweave.models.shared.inputs import (
+    Rule,
     as_outputs,
-    boolean,
     check_parameters,
     encode_labels,
     map_rows,
     one_of,
     read_numbers_or_labels,
+    read_row_weights,
+    read_some_labels,
     read_views,
 )
 from kernelweave.solvers.certify import Certificate
@@ -37,15 +39,18 @@ from kernelweave.weights import SignedSum, Simplex, WeightSet
 RULES = {
     "method": one_of("joint", "independent"),
     "output": one_of("kernel", "features"),
-    "centred": boolean,
+    "unlabelled": Rule(
+        "None, an int or a str",
+        lambda v: v is None or isinstance(v, str | int | np.integer),
+    ),
 }
 
 
 class KernelAlignment(KernelTransformer, KernelModel):
     """Weights that align the sum of kernels with the labels.
 
-    Maximises, over weights of centred kernels of trace n, the cosine between the sum of
-    kernels and the label kernel T::
+    Maximises, over weights of kernels that are centred and have trace n, the cosine
+    between the sum of kernels and the label kernel T::
 
         A(w) = <K, T> / (norm(K) norm(T)),     K = sum_i w_i K_i     (Frobenius)
 
@@ -61,9 +66,6 @@ class KernelAlignment(KernelTransformer, KernelModel):
     method : {"joint", "independent"}, default="joint"
         "joint" maximises A ("alignf" of Cortes et al.); "independent" weights each
         kernel by its own alignment ("align"), which ignores redundancy.
-    centred : bool, default=True
-        Whether T is centred like the kernels. Uncentred, T is dominated by its mean if
-        the classes are unbalanced.
     signed : bool, default=False
         Whether weights may be negative as long as the sum is positive semidefinite on
         the training rows.
@@ -77,6 +79,19 @@ class KernelAlignment(KernelTransformer, KernelModel):
         Relative gap to reach.
     weight_bound : float, default=100
         With ``signed=True``: the largest absolute weight.
+    centre : bool, default=True
+        Whether kernels and T are centred, over the labelled rows, as in Cortes et al.
+        ``False`` is (11) as printed, where both are dominated by their means if the
+        entries of the kernels are positive and the classes unbalanced.
+    scale : {"trace", None}, default="trace"
+        "trace" multiplies every kernel by a number that makes its trace n. None takes
+        kernels as they are: the same sum of kernels, up to its length, from other
+        weights.
+    unlabelled : int or str, default=None
+        The label of rows that have none, such as -1. The alignment is that of the
+        labelled rows, while centring, scaling and, with ``signed=True``, the condition
+        that the sum be positive semidefinite take all rows (Eq. 11). None: every row
+        has a label.
     psd : {"error", "clip", "trust"}, default="error"
         What to do with a kernel that is not positive semidefinite.
     missing : {"error", "available", "zero"}, default="error"
@@ -153,12 +168,14 @@ class KernelAlignment(KernelTransformer, KernelModel):
         views: Any = None,
         *,
         method: Literal["joint", "independent"] = "joint",
-        centred: bool = True,
         signed: bool = False,
         output: Literal["kernel", "features"] = "kernel",
         n_components: int | None = None,
         tol: float = 1e-6,
         weight_bound: float = 100.0,
+        centre: bool = True,
+        scale: Literal["trace"] | None = "trace",
+        unlabelled: Any = None,
         psd: Psd = "error",
         missing: Missing = "error",
         features: Literal["auto", "on_the_fly"] = "auto",
@@ -167,12 +184,14 @@ class KernelAlignment(KernelTransformer, KernelModel):
     ) -> None:
         self.views = views
         self.method = method
-        self.centred = centred
         self.signed = signed
         self.output = output
         self.n_components = n_components
         self.tol = tol
         self.weight_bound = weight_bound
+        self.centre = centre
+        self.scale = scale
+        self.unlabelled = unlabelled
         self.psd = psd
         self.missing = missing
         self.features = features
@@ -189,7 +208,8 @@ class KernelAlignment(KernelTransformer, KernelModel):
 (n, n) or (n, n, p)
             Training rows.
         y : array-like of shape (n,) or (n, n_outputs)
-            Class labels; or numeric outputs, with T their linear kernel after each is
+            Class labels, with ``unlabelled`` for rows that have none; or numeric
+            outputs, with T their linear kernel after each is
             centred and scaled to unit variance.
         sample_weight : array-like of shape (n,), default=None
             How often each row counts. Rows of weight 0 are left out, and
@@ -205,10 +225,7 @@ class KernelAlignment(KernelTransformer, KernelModel):
         if self.signed and self.method == "independent":
             raise ValueError("method='independent' has no signed form; use 'joint'")
         read = read_views(self, X)
-        owner = type(self).__name__
-        given = read_numbers_or_labels(X, y, sample_weight, owner)
-        targets, kind, keep, row_weights = given
-        target = self._target(targets, kind, row_weights)
+        target, targets, keep, row_weights = self._read_targets(X, y, sample_weight)
         rows = map_rows(
             self, read, row_weights, keep, scale_rows=False, targets=targets
         )
@@ -216,7 +233,7 @@ class KernelAlignment(KernelTransformer, KernelModel):
         progress = Progress(self, X, y)
         bank = rows.kernels(progress.kernel)
         criterion = Alignment(
-            bank, target, centred=bool(self.centred), row_weights=row_weights
+            bank, target, centred=bool(self.centre), row_weights=row_weights
         )
         weights, n_iter, certificate = self._choose(criterion, row_weights, progress)
         components = None
@@ -235,6 +252,23 @@ class KernelAlignment(KernelTransformer, KernelModel):
         progress.end()
         return self
 
+    def _read_targets(
+        self, X: Any, y: Any, sample_weight: Any
+    ) -> tuple[np.ndarray, Any, np.ndarray | None, np.ndarray | None]:
+        """H of the rows that count, their targets, these rows, and their weights."""
+        owner = type(self).__name__
+        if self.unlabelled is None:
+            found = read_numbers_or_labels(X, y, sample_weight, owner)
+            targets, kind, keep, weights = found
+            return self._target(targets, kind, weights), targets, keep, weights
+        classes, codes = read_some_labels(X, y, owner, self.unlabelled)
+        keep, weights = read_row_weights(
+            X, classes[codes], sample_weight, None, owner, codes >= 0
+        )
+        codes = codes if keep is None else codes[keep]
+        known = np.ma.array(classes[codes], mask=codes < 0)
+        return _indicators(codes, len(classes)), known, keep, weights
+
     def _target(
         self, y: np.ndarray, kind: str, row_weights: np.ndarray | None
     ) -> np.ndarray:
@@ -242,9 +276,7 @@ class KernelAlignment(KernelTransformer, KernelModel):
         owner = type(self).__name__
         if kind in ("binary", "multiclass"):
             classes, codes = encode_labels(y, owner)
-            if len(classes) == 2:
-                return np.where(codes == 1, 1.0, -1.0)[:, None]
-            return np.eye(len(classes))[codes]
+            return _indicators(codes, len(classes))
         outputs = as_outputs(y, kind, owner)
         centred = outputs - np.average(outputs, axis=0, weights=row_weights)
         spread = np.sqrt(np.average(centred**2, axis=0, weights=row_weights))
@@ -275,7 +307,7 @@ class KernelAlignment(KernelTransformer, KernelModel):
             criterion, weight_set, tol=self.tol, callback=progress.iteration
         )
         sign = "signed" if self.signed else "non-negative"
-        centred = "centred " if self.centred else ""
+        centred = "centred " if self.centre else ""
         weighted = "" if row_weights is None else ", weighted rows"
         problem = f"minus the {centred}alignment, {sign} weights{weighted}"
         return solution.weights, solution.n_iter, Certificate.of(solution, problem)
@@ -305,3 +337,10 @@ class KernelAlignment(KernelTransformer, KernelModel):
         if self.output == "features":
             return self.kernel_map_.project(rows, weights, self.components_)
         return self.kernel_map_.cross(rows, weights)
+
+
+def _indicators(codes: np.ndarray, k: int) -> np.ndarray:
+    """H for class codes (n,): +-1 (n, 1) or indicators (n, k), zero where negative."""
+    if k == 2:
+        return signs_of_codes(codes, k)
+    return np.where(codes[:, None] < 0, 0.0, np.eye(k)[codes])

@@ -85,6 +85,14 @@ class KernelFDA(KernelDiscriminant):
         settings with the same score the one with the smallest squared error is taken.
         ``cv_score_`` is then the mean of this measure over the folds. See
         :doc:`/user_guide/honest_scores`.
+    centre : bool, default=True
+        Whether the trace that ``scale`` sets to n is that of the centred kernels.
+        Fisher's criterion has a free intercept, so that it is the same for a kernel and
+        the centred one: ``False`` takes the trace of the kernels as given, and changes
+        nothing else. See :doc:`/user_guide/fisher`.
+    scale : {"trace", None}, default="trace"
+        "trace" multiplies every kernel by a number that makes its trace n. None takes
+        kernels as they are, whose sizes then matter, and alpha in the same units.
     psd : {"error", "clip", "trust"}, default="error"
         What to do with a kernel that is not positive semidefinite: refuse it, set its
         negative eigenvalues to zero, or skip the check, which costs one factorisation
@@ -175,6 +183,8 @@ class KernelFDA(KernelDiscriminant):
         interactions: bool = False,
         cv: Any = 5,
         scoring: Any = None,
+        centre: bool = True,
+        scale: Literal["trace"] | None = "trace",
         psd: Psd = "error",
         missing: Missing = "error",
         features: Literal["auto", "on_the_fly"] = "auto",
@@ -188,6 +198,8 @@ class KernelFDA(KernelDiscriminant):
         self.interactions = interactions
         self.cv = cv
         self.scoring = scoring
+        self.centre = centre
+        self.scale = scale
         self.psd = psd
         self.missing = missing
         self.features = features
@@ -227,6 +239,7 @@ class KernelFDA(KernelDiscriminant):
         classes, codes = encode_labels(labels, type(self).__name__)
         progress = Progress(self, X, y)
         bank = rows.kernels(progress.kernel)
+        design = rows.levelled(design)
         priors = check_priors(self.priors, classes)
         measure = None if self.scoring is None else Measure(self.scoring, classes)
         fit = partial(self._discriminate, priors, measure)

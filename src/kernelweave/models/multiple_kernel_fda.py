@@ -141,6 +141,17 @@ class MultipleKernelFDA(KernelDiscriminant):
         Relative gap to reach (1e-4 at best for float32 input).
     max_iter : int, default=None
         Maximum number of iterations; None leaves it to the solver.
+    centre : bool, default=True
+        Whether the trace that ``scale`` sets to n is that of the centred kernels.
+        Fisher's criterion has a free intercept, so that it is the same for a kernel and
+        the centred one: ``False`` takes the trace of the kernels as given, and changes
+        nothing else. See :doc:`/user_guide/fisher`.
+    scale : {"trace", None}, default="trace"
+        "trace" multiplies every kernel by a number that makes its trace n. None takes
+        kernels as they are, whose sizes then matter, and a number for alpha, or "loo",
+        in the same units: with
+        ``scatter="within"`` and ``alpha = n * lam / k`` this is (9) and (10) of Ye et
+        al. as printed.
     psd : {"error", "clip", "trust"}, default="error"
         What to do with a kernel that is not positive semidefinite: refuse it, set its
         negative eigenvalues to zero, or skip the check, which costs one factorisation
@@ -274,6 +285,8 @@ class MultipleKernelFDA(KernelDiscriminant):
         solver: FisherSolver = "auto",
         tol: float = 1e-6,
         max_iter: int | None = None,
+        centre: bool = True,
+        scale: Literal["trace"] | None = "trace",
         psd: Psd = "error",
         missing: Missing = "error",
         features: Literal["auto", "exact", "on_the_fly", "nystroem", "random"] = "auto",
@@ -296,6 +309,8 @@ class MultipleKernelFDA(KernelDiscriminant):
         self.solver = solver
         self.tol = tol
         self.max_iter = max_iter
+        self.centre = centre
+        self.scale = scale
         self.psd = psd
         self.missing = missing
         self.features = features
@@ -437,7 +452,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
             criterion,
             callback,
             design,
-            learnable=self.scatter == "total",
+            learnable=self.scatter == "total" and self.scale is not None,
             score=score,
         )
         fit = choice.fit_on(bank, target, design)

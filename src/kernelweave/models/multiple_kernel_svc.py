@@ -84,6 +84,14 @@ class MultipleKernelSVC(MarginClassifier):
     interactions : bool, default=False
         Whether to add products of kernels of different views, as one more view named
         "between views"; see :class:`MultipleKernelFDA`.
+    centre : bool, default=True
+        Whether kernels are centred. The margin is the same for a kernel and the centred
+        one, but not the trace that ``scale`` sets to n, nor, with ``signed=True``,
+        which sums are positive semidefinite. ``False`` is (12) as printed.
+    scale : {"trace", None}, default="trace"
+        "trace" multiplies every kernel by a number that makes its trace n. None takes
+        kernels as they are, and C in the same units; the weights, not the trace, then
+        sum to one.
     psd : {"error", "clip", "trust"}, default="error"
         What to do with a kernel that is not positive semidefinite: refuse it, set its
         negative eigenvalues to zero, or skip the check.
@@ -181,6 +189,8 @@ class MultipleKernelSVC(MarginClassifier):
         max_iter: int | None = None,
         weight_bound: float = 100.0,
         interactions: bool = False,
+        centre: bool = True,
+        scale: Literal["trace"] | None = "trace",
         psd: Psd = "error",
         missing: Missing = "error",
         features: Literal["auto", "on_the_fly"] = "auto",
@@ -199,6 +209,8 @@ class MultipleKernelSVC(MarginClassifier):
         self.max_iter = max_iter
         self.weight_bound = weight_bound
         self.interactions = interactions
+        self.centre = centre
+        self.scale = scale
         self.psd = psd
         self.missing = missing
         self.features = features

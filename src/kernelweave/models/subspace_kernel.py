@@ -26,6 +26,7 @@ from kernelweave.models.shared.base import (
     of_rows,
 )
 from kernelweave.models.shared.inputs import (
+    IDENTITY,
     Rule,
     check_parameters,
     map_rows,
@@ -34,6 +35,7 @@ from kernelweave.models.shared.inputs import (
     read_numbers_or_labels,
     read_options,
     read_views,
+    refuse_unscaled,
 )
 from kernelweave.models.shared.learner import (
     LEARNER,
@@ -71,7 +73,9 @@ class SubspaceKernel(KernelTransformer, KernelModel):
     by one Cholesky factorisation and an eigenproblem as large as the number of
     classes. New rows have the features ``G(x) W``, and the subspace kernel is their
     inner product. With several kernels the weights minimise
-    ``tr( H (I + sum_i w_i G_i / alpha)^-1 )`` (Eqs. 23 to 38), with a certificate.
+    ``tr( H (I + sum_i w_i G_i / alpha)^-1 )`` (Eqs. 23 to 38), with a certificate, for
+    both: the first maximum is convex in the weights, so that over these it is attained
+    at a single kernel, and has no sum to learn.
 
     Parameters
     ----------
@@ -113,6 +117,15 @@ callable, default="normalized"
         Relative gap to reach (1e-4 at best for float32 input).
     max_iter : int, default=None
         Maximum number of iterations; None leaves it to the solver.
+    centre : bool, default=True
+        Whether the trace that ``scale`` sets to n is that of the centred kernels.
+        The dependence on the labels is that of centred kernels in
+        either case: ``False`` takes the trace of the kernels as given, and changes
+        nothing else. See :doc:`/user_guide/fisher`.
+    scale : {"trace", None}, default="trace"
+        "trace" multiplies every kernel by a number that makes its trace n. None takes
+        kernels as they are, whose sizes then matter, and a number for alpha, or "loo",
+        in the same units.
     psd : {"error", "clip", "trust"}, default="error"
         What to do with a kernel that is not positive semidefinite: refuse it, set its
         negative eigenvalues to zero, or skip the check.
@@ -204,6 +217,8 @@ callable, default="normalized"
         solver: FisherSolver = "auto",
         tol: float = 1e-6,
         max_iter: int | None = None,
+        centre: bool = True,
+        scale: Literal["trace"] | None = "trace",
         psd: Psd = "error",
         missing: Missing = "error",
         device: str | None = None,
@@ -219,6 +234,8 @@ callable, default="normalized"
         self.solver = solver
         self.tol = tol
         self.max_iter = max_iter
+        self.centre = centre
+        self.scale = scale
         self.psd = psd
         self.missing = missing
         self.device = device
@@ -256,6 +273,7 @@ callable, default="normalized"
         design = RowDesign(len(targets), weights)
         progress = Progress(self, X, y)
         bank = rows.kernels(progress.kernel)
+        design = rows.levelled(design)
         target = from_numpy(factor, bank.like)
         choice = self._choose(bank, target, design, progress)
         kernel = RegularizedKernel(
@@ -270,6 +288,7 @@ callable, default="normalized"
     def _check_parameters(self) -> None:
         named = isinstance(self.label_kernel, str)
         check_parameters(self, **RULES, label_kernel=NAMED if named else GIVEN)
+        refuse_unscaled(self, "alpha", "learn", IDENTITY)
         if self.method == "alignment" and self.uncorrelated:
             raise ValueError(
                 "method='alignment' has no uncorrelated form; use method='hsic'"
@@ -285,7 +304,10 @@ callable, default="normalized"
         goal = design.scale(target)
         criterion = partial(Fisher, bank, goal, design=design)  # of alpha
         callback = progress.iteration
-        choice = choose_weights(options, bank, target, criterion, callback, design)
+        learnable = self.scale is not None
+        choice = choose_weights(
+            options, bank, target, criterion, callback, design, learnable
+        )
         # A learned alpha may be zero: use the smallest that can be factored.
         smallest = target.shape[0] * eps(target)
         return replace(choice, alpha=max(float(choice.alpha), smallest))

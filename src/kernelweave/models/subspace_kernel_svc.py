@@ -99,6 +99,14 @@ class SubspaceKernelSVC(
         Relative gap to reach (1e-4 at best for float32 input).
     max_iter : int, default=None
         Maximum number of iterations; None leaves it to the solver.
+    centre : bool, default=True
+        Whether the trace that ``scale`` sets to n is that of the centred kernels.
+        The subspace is one of centred kernels in either case: ``False`` takes the trace
+        of the kernels as given, and changes nothing else.
+    scale : {"trace", None}, default="trace"
+        "trace" multiplies every kernel by a number that makes its trace n. None takes
+        kernels as they are, whose sizes then matter, and alpha in the same units; C is
+        then that of Eqs. 9 and 20.
     psd : {"error", "clip", "trust"}, default="error"
         What to do with a kernel that is not positive semidefinite: refuse it, set its
         negative eigenvalues to zero, or skip the check.
@@ -182,6 +190,8 @@ class SubspaceKernelSVC(
         solver: Literal["auto", "newton", "closed_form", "cutting_plane"] = "auto",
         tol: float = 1e-6,
         max_iter: int | None = None,
+        centre: bool = True,
+        scale: Literal["trace"] | None = "trace",
         psd: Psd = "error",
         missing: Missing = "error",
         device: str | None = None,
@@ -197,6 +207,8 @@ class SubspaceKernelSVC(
         self.solver = solver
         self.tol = tol
         self.max_iter = max_iter
+        self.centre = centre
+        self.scale = scale
         self.psd = psd
         self.missing = missing
         self.device = device
@@ -229,6 +241,7 @@ class SubspaceKernelSVC(
         classes, codes = encode_labels(labels, type(self).__name__)
         progress = Progress(self, X, y)
         bank = rows.kernels(progress.kernel)
+        design = rows.levelled(design)
         signs = signs_of_codes(codes, len(classes))
         alpha, scale = self._settle(bank, codes, len(classes), design)
         C, tol = float(self.C) * scale, reachable_tolerance(self.tol, bank.like)
@@ -283,11 +296,13 @@ class SubspaceKernelSVC(
         uniform = np.full(bank.n_kernels, 1.0 / bank.n_kernels)
         alpha = self.alpha
         if alpha == "auto":
-            alpha = AUTO_ALPHA if self.uncorrelated else "loo"
+            alpha = AUTO_ALPHA * design.level if self.uncorrelated else "loo"
         if alpha == "loo":
             factor = label_factor(codes, n_classes, weights=design.weights)
             labels = from_numpy(factor, bank.like)
             alpha = LooPath(bank.combine(uniform), labels, design).best_alpha()
+        if self.scale is None:
+            return float(alpha), 1.0
         gram = bank.combine(uniform)
         smooth = RegularizedKernel(gram, float(alpha), design).solve(gram)
         if self.uncorrelated:

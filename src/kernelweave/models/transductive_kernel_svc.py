@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from numbers import Number
 from typing import Any, Literal, Self
 
 import numpy as np
-from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from kernelweave._array import Array, at_home, from_numpy, namespace, to_numpy
 from kernelweave.fits.ridge import signs_of_codes
 from kernelweave.models.shared.base import Missing, Progress, Psd, fit_method
 from kernelweave.models.shared.inputs import (
-    first_kernel,
     map_rows,
-    read_classes,
     read_row_weights,
+    read_some_labels,
     read_views,
-    refuse_gaps,
-    refuse_indicators,
-    require_targets,
 )
 from kernelweave.models.shared.margin import (
     MarginClassifier,
@@ -66,6 +60,14 @@ class TransductiveKernelSVC(MarginClassifier):
         The largest absolute weight if ``signed=True``. Without a bound, kernels
         that are nearly combinations of others have no optimal weights; the certificate
         says when the bound is active.
+    centre : bool, default=True
+        Whether kernels are centred. The margin is the same for a kernel and the centred
+        one, but not the trace that ``scale`` sets to n, nor, with ``signed=True``,
+        which sums are positive semidefinite. ``False`` is (12) as printed.
+    scale : {"trace", None}, default="trace"
+        "trace" multiplies every kernel by a number that makes its trace n. None takes
+        kernels as they are, and C in the same units; the weights, not the trace, then
+        sum to one.
     psd : {"error", "clip", "trust"}, default="error"
         What to do with a kernel that is not positive semidefinite.
     missing : {"error", "available", "zero"}, default="error"
@@ -85,7 +87,7 @@ class TransductiveKernelSVC(MarginClassifier):
         The label of every row passed to ``fit``, predicted where none was given. In the
         namespace of X if labels are numbers, otherwise NumPy.
     kernel_ : array of shape (n, n)
-        The learned kernel over all rows, centred.
+        The learned kernel over all rows, centred unless ``centre=False``.
     classes_ : ndarray of shape (k,)
         Class labels, excluding -1 and "-1".
     kernel_weights_ : ndarray of shape (p,)
@@ -154,6 +156,8 @@ class TransductiveKernelSVC(MarginClassifier):
         tol: float = 1e-5,
         max_iter: int | None = None,
         weight_bound: float = 100.0,
+        centre: bool = True,
+        scale: Literal["trace"] | None = "trace",
         psd: Psd = "error",
         missing: Missing = "error",
         device: str | None = None,
@@ -169,6 +173,8 @@ class TransductiveKernelSVC(MarginClassifier):
         self.tol = tol
         self.max_iter = max_iter
         self.weight_bound = weight_bound
+        self.centre = centre
+        self.scale = scale
         self.psd = psd
         self.missing = missing
         self.device = device
@@ -199,7 +205,7 @@ class TransductiveKernelSVC(MarginClassifier):
         """
         check_margin_parameters(self)
         read, owner = read_views(self, X), type(self).__name__
-        classes, codes = _read_some_labels(X, y, owner)
+        classes, codes = read_some_labels(X, y, owner)
         weighting = sample_weight, self.class_weight, owner, codes >= 0
         keep, row_weights = read_row_weights(X, classes[codes], *weighting)
         used = slice(None) if keep is None else keep
@@ -224,38 +230,3 @@ class TransductiveKernelSVC(MarginClassifier):
         )
         progress.end()
         return self
-
-
-def _read_some_labels(X: Any, y: Any, owner: str) -> tuple[np.ndarray, np.ndarray]:
-    """The classes (k,), and the codes (n,) of the rows of X, -1 if unlabelled."""
-    y = require_targets(X, y, owner)
-    refuse_indicators(y, owner)
-    refuse_gaps(y, owner)
-    y = column_or_1d(y, warn=True)
-    check_consistent_length(first_kernel(X), y)
-    labelled = ~_unlabelled(y)
-    given = y[labelled]
-    found = sorted(set(given.tolist()), key=str)
-    if len(found) < 2:
-        count = "1 class" if found else "no class"
-        raise ValueError(
-            f"{owner} needs labelled rows of at least 2 classes; the {len(given)} "
-            f"labelled sample(s) contain {count}: {found}. -1 and '-1' mean "
-            "unlabelled: encode two classes as 0 and 1, not as -1 and 1"
-        )
-    codes = np.full(len(y), -1)
-    classes, codes[labelled] = read_classes(given, given, owner)
-    return classes, codes
-
-
-def _unlabelled(y: np.ndarray) -> np.ndarray:
-    """Which labels (n,) are -1, or "-1" among strings and objects."""
-    if y.dtype.kind == "U":  # NumPy turns every entry of ["a", "b", -1] into a string
-        return y == "-1"
-    return np.array([_is_minus_one(label) for label in y], dtype=bool)
-
-
-def _is_minus_one(label: Any) -> bool:
-    if isinstance(label, str):
-        return label == "-1"
-    return isinstance(label, Number) and complex(label) == -1  # type: ignore[call-overload]

@@ -28,8 +28,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import linprog
 
-from kernelweave.criteria import Margin
-from kernelweave.kernels import RBF, DenseBank, Linear, Polynomial
+from kernelweave.kernels import RBF, Linear, Polynomial
+from kernelweave.models import TransductiveKernelSVC
+from kernelweave.models.shared.margin import NoMarginError
 from kernelweave.papers.experiment import (
     Columns,
     Paper,
@@ -39,8 +40,6 @@ from kernelweave.papers.experiment import (
     table_rows,
 )
 from kernelweave.papers.results import Results, all_hold
-from kernelweave.solvers import solve
-from kernelweave.weights import SignedSum, Simplex
 
 #: Share of the rows that have labels.
 SHARE = 0.6
@@ -119,22 +118,27 @@ def largest_margin(
     The trace of the combination is the sum of the traces of the kernels. Rows that no
     combination separates have no margin and no errors.
     """
-    bank = DenseBank(len(kernels) * split.kernels[list(kernels)])
-    signs = np.where(split.labelled, split.signs, 0.0)[:, None]
-    criterion = Margin(bank, signs, "hard")
-    allowed = SignedSum(bank) if signed else Simplex()
-    solution = solve(criterion, allowed, tol=GAP)
-    if not np.isfinite(solution.value):
+    model = TransductiveKernelSVC(
+        "precomputed",
+        margin="hard",
+        signed=signed,
+        centre=False,
+        scale=None,
+        tol=GAP,
+        psd="trust",
+    )
+    stack = len(kernels) * np.moveaxis(split.kernels[list(kernels)], 0, -1)
+    classes = np.where(split.signs > 0, 1, 0)
+    try:
+        model.fit(stack, np.where(split.labelled, classes, -1))
+    except NoMarginError:
         return {"separated": 0.0}
-    scores = bank.combine(solution.weights) @ solution.coef
-    scores += criterion.intercept(solution.weights, solution.coef)
-    wrong = (np.where(scores[:, 0] > 0, 1.0, -1.0) != split.signs) & ~split.labelled
     return {
         "separated": 100.0,
-        "margin": float(2.0 / np.sqrt(solution.value)),
-        "errors": float(np.sum(wrong)),
-        "gap": solution.gap,
-        "weights": solution.weights.tolist(),
+        "margin": float(2.0 / np.sqrt(model.certificate_.value)),
+        "errors": float(np.sum(model.transduction_ != classes)),
+        "gap": model.certificate_.gap,
+        "weights": model.kernel_weights_.tolist(),
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -47,6 +48,8 @@ class KernelBank(ABC):
     is_cheap_to_cut = False
     #: Bounds (p,) on the errors of the kernels' eigenvalues, if these matter.
     errors: np.ndarray | None = None
+    #: How the kernels were centred and scaled; None: centred, to trace n.
+    standard: Any = None
 
     def __init__(
         self,
@@ -128,6 +131,7 @@ class _Part(KernelBank):
         every = len(rows) == whole.n_samples
         n_rows = whole.n_rows if every else None
         super().__init__(whole.like, len(kernels), len(rows), names, n_rows)
+        self.standard = getattr(whole, "standard", None)
         self._whole, self._kernels = whole, kernels
         self._rows = None if every else rows
 

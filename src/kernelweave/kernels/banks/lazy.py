@@ -220,6 +220,11 @@ class OnTheFlyBank(KernelBank):
         self._shifts = np.zeros(self.n_kernels) if shifts is None else shifts
         self._roots = None if row_weights is None else np.sqrt(row_weights)
 
+    @property
+    def scales(self) -> np.ndarray:
+        """S of every kernel, (p,)."""
+        return self._scales
+
     def kernel(self, i: int) -> Array:
         """``G_i``, (n, n), in new memory."""
         return self.combine(np.eye(self.n_kernels)[i])

@@ -11,7 +11,7 @@ row weights w of sum N, means are weighted, ``s = N / sum_i w_i (P K P)_ii``, an
 training rows and columns may be multiplied by ``sqrt(w)``, so that a weighted problem
 of least squares is one of unweighted rows (see
 :class:`~kernelweave.fits.ridge.RowDesign`). The raw kernels K come from a source:
-groups of columns, or precomputed kernels.
+groups of columns, or precomputed kernels. :class:`Standard` says which of this is done.
 """
 
 from __future__ import annotations
@@ -81,6 +81,65 @@ LOST_DIGITS = 4
 CONSTANT_DIAGONAL = 1e-6
 
 
+@dataclass(frozen=True)
+class Standard:
+    """What is done to every kernel K: ``G = s P K P``, or ``G = s K``.
+
+    A machine or a regression with a free intercept is the same on K and on ``P K P``:
+    its coefficients sum to zero. What centring changes there is the trace by which
+    kernels are scaled and, for weights of any sign, which sums are positive
+    semidefinite. Least squares is computed from centred kernels in either case, so that
+    its leave-one-out formulas hold.
+
+    Attributes
+    ----------
+    centre : bool
+        Whether G is centred.
+    scale : {"trace", "given trace", None}
+        s: ``n / tr(G / s)``, ``n / tr(K)`` whether G is centred or not, or 1.
+    """
+
+    centre: bool = True
+    scale: Literal["trace", "given trace"] | None = "trace"
+
+    @classmethod
+    def of(cls, model: Any, least_squares: bool) -> Standard:
+        """What the parameters ``centre`` and ``scale`` of an estimator ask for."""
+        centre = bool(getattr(model, "centre", True))
+        scale: Any = getattr(model, "scale", "trace")
+        if centre or not least_squares:
+            return cls(centre, scale)
+        return cls(True, None if scale is None else "given trace")
+
+    @property
+    def is_default(self) -> bool:
+        """Whether neither the origin nor the unit of a kernel matters."""
+        return self == Standard()
+
+    @property
+    def again(self) -> Standard:
+        """For some of the rows of such kernels: a scale other than trace n stays."""
+        return self if self.is_default else Standard(self.centre, None)
+
+    def factor(self, trace: float, given: float, n: int) -> float:
+        """s, from the trace of G / s and that of K."""
+        if self.scale is None:
+            return 1.0
+        if self.scale == "trace":
+            return n / trace
+        if not given > 0.0:  # positive semidefinite only once it is centred
+            raise _TraceError(given)
+        return n / given
+
+
+class _TraceError(ValueError):
+    """A kernel that varies has no positive trace before it is centred."""
+
+
+#: Centred kernels of trace n.
+STANDARD = Standard()
+
+
 class FeatureSource:
     """Kernels on groups of columns, with parameters fixed by the training rows.
 
@@ -99,6 +158,9 @@ class FeatureSource:
         there.
     targets : ndarray of shape (n,) or (n, t), optional
         For transformers that need them; masked where they are unknown.
+    movable : bool, default=True
+        Whether origin and unit of the columns may be changed, since centring and
+        scaling to trace n make kernels independent of both.
 
     Attributes
     ----------
@@ -122,6 +184,7 @@ class FeatureSource:
         blocks: list[Any],
         observed: np.ndarray | None = None,
         targets: np.ndarray | None = None,
+        movable: bool = True,
     ) -> None:
         self.observed = observed
         self.n_samples = int(blocks[0].shape[0])
@@ -138,7 +201,14 @@ class FeatureSource:
             check_outliers(view, block, numbers)
             own = targets if targets is None or numbers is None else targets[numbers]
             self.kernels.append(
-                resolve_kernels(view.kernel, block, view.name, y=own, plan=view.plan)
+                resolve_kernels(
+                    view.kernel,
+                    block,
+                    view.name,
+                    y=own,
+                    plan=view.plan,
+                    movable=movable,
+                )
             )
         #: The view number of each kernel, and the kernel itself.
         self.places = [(v, k) for v, own in enumerate(self.kernels) for k in own]
@@ -369,6 +439,10 @@ class Centering:
     cancelled : float
         The largest entry on the diagonal, relative to the mean after centring: how many
         times more the kernel's entries are rounded than those of G.
+    centre : bool
+        Whether rows are centred at all; otherwise they are only scaled.
+    level : float
+        The mean eigenvalue of G; 1 if kernels are scaled to a trace.
     """
 
     row_means: Array
@@ -377,11 +451,16 @@ class Centering:
     projector: Array | None = None
     shares: Array | None = None
     cancelled: float = 1.0
+    centre: bool = True
+    level: float = 1.0
 
     def __call__(self, cross: Array) -> Array:
         """Centre and scale test rows ``cross`` (m, n) against the training rows."""
-        shift = (_means(cross, self.shares) - self.grand_mean)[:, None]
-        centred = (cross - self.row_means[None, :] - shift) * self.scale
+        if self.centre:
+            shift = (_means(cross, self.shares) - self.grand_mean)[:, None]
+            centred = (cross - self.row_means[None, :] - shift) * self.scale
+        else:
+            centred = cross * self.scale
         return centred if self.projector is None else centred @ self.projector
 
     def length(self, cross: Array, same: Array) -> Array:
@@ -390,6 +469,8 @@ class Centering:
         if self.projector is not None:  # r times a projection of rank k has trace r k
             squares = float(xp.sum(self.projector * self.projector))
             scale *= squares / float(xp.linalg.trace(self.projector))
+        if not self.centre:
+            return same * scale
         return (same - 2.0 * _means(cross, self.shares) + self.grand_mean) * scale
 
 
@@ -399,7 +480,10 @@ def _means(rows: Array, shares: Array | None) -> Array:
 
 
 def center_in_place(
-    gram: Array, noise: float = 0.0, shares: Array | None = None
+    gram: Array,
+    noise: float = 0.0,
+    shares: Array | None = None,
+    standard: Standard = STANDARD,
 ) -> Centering:
     """Centre a training Gram matrix (n, n) and scale it to trace n, in place.
 
@@ -414,10 +498,16 @@ def center_in_place(
         Trace per row that rounding of the kernel's input accounts for.
     shares : array of shape (n,), optional
         ``w / N``: means are weighted, and the scale is ``N / sum_i w_i (P K P)_ii``.
+    standard : Standard, optional
+        Whether to centre, and what to scale by.
     """
     xp, n = namespace(gram), gram.shape[0]
     diagonal = xp.linalg.diagonal(gram)
     before = float(xp.sum(diagonal if shares is None else diagonal * shares * n))
+    if not standard.centre:
+        found = _uncentred(before, n, largest_of(gram), gram, shares, standard)
+        gram *= found.scale
+        return found
     row_means = _means(gram, shares)
     grand_mean = float(_means(row_means[None, :], shares)[0])
     trace, rounding = _centred_trace(before, grand_mean, n, noise, eps(gram))
@@ -430,10 +520,39 @@ def center_in_place(
         gram *= 1.0 / largest  # not a kernel: ensure_psd will report it
         return Centering(row_means, grand_mean, 1.0 / largest, shares=shares)
     cancelled = largest_of(diagonal) * (n / trace)
-    _subtract_means(gram, row_means, grand_mean, n / trace)
+    factor = standard.factor(trace, before, n)
+    _subtract_means(gram, row_means, grand_mean, factor)
     return Centering(
-        row_means, grand_mean, n / trace, shares=shares, cancelled=cancelled
+        row_means,
+        grand_mean,
+        factor,
+        shares=shares,
+        cancelled=cancelled,
+        level=1.0 if standard.scale is not None else trace / n,
     )
+
+
+def _uncentred(
+    trace: float,
+    n: int,
+    largest: float,
+    like: Array,
+    shares: Array | None,
+    standard: Standard,
+) -> Centering:
+    """The scaling of a kernel that is not centred, from its trace and largest entry.
+
+    A kernel without positive trace is zero or, as :func:`ensure_psd` will report, none.
+    """
+    nothing = zeros((n,), like)
+    if trace <= 0.0 and isfinite(largest):
+        scale = 1.0 / largest if largest > 0.0 else 0.0
+        return Centering(nothing, 0.0, scale, shares=shares, centre=False)
+    if not (isfinite(trace) and isfinite(n / trace)):
+        raise ValueError("the kernel is out of range")
+    scale = standard.factor(trace, trace, n)
+    level = 1.0 if standard.scale is not None else trace / n
+    return Centering(nothing, 0.0, scale, shares=shares, centre=False, level=level)
 
 
 def _centred_trace(
@@ -452,7 +571,10 @@ def _centred_trace(
 
 
 def center_tiles(
-    tiles: KernelTiles, noise: Sequence[float], shares: Array | None = None
+    tiles: KernelTiles,
+    noise: Sequence[float],
+    shares: Array | None = None,
+    standard: Standard = STANDARD,
 ) -> Iterator[Centering]:
     """The centring of every kernel, from one pass over the pairs of rows.
 
@@ -460,6 +582,12 @@ def center_tiles(
     """
     xp, n, like = namespace(tiles.like), tiles.n_samples, tiles.like
     each = np.full(n, 1.0 / n) if shares is None else to_numpy(shares).astype(float)
+    if not standard.centre:
+        for diagonal in np.asarray(tiles.diagonals()):
+            largest = float(np.max(np.abs(diagonal)))  # of a positive semidefinite one
+            trace = n * float(diagonal @ each)
+            yield _uncentred(trace, n, largest, like, shares, standard)
+        return
     means = tiles.apply(in_double(each[:, None], like))[:, :, 0]  # (p, n)
     grand = to_numpy(means) @ each
     diagonals = np.asarray(tiles.diagonals())  # (p, n)
@@ -470,8 +598,12 @@ def center_tiles(
         row_means = as_float(means[i, :], like.dtype)
         found = Centering(row_means, float(grand[i]), 1.0, shares=shares)
         if trace > rounding:
-            cancelled = float(np.max(diagonals[i])) * (n / trace)
-            yield dataclasses.replace(found, scale=n / trace, cancelled=cancelled)
+            yield dataclasses.replace(
+                found,
+                scale=standard.factor(trace, float(before[i]), n),
+                cancelled=float(np.max(diagonals[i])) * (n / trace),
+                level=1.0 if standard.scale is not None else trace / n,
+            )
             continue
         alone = OnTheFlyBank(tiles.subset([i]), [found])
         largest = max(float(xp.max(xp.abs(block))) for _, block in alone.row_blocks())
@@ -549,6 +681,8 @@ class KernelMap:
         them if they fit into memory.
     work_matrices : float, optional
         n x n arrays that are needed beside kernels made on the fly.
+    standard : Standard, optional
+        Whether kernels are centred, and what they are scaled by.
 
     Attributes
     ----------
@@ -571,8 +705,9 @@ class KernelMap:
         scale_rows: bool = True,
         storage: Literal["auto", "matrices", "on_the_fly"] = "auto",
         work_matrices: float | None = None,
+        standard: Standard = STANDARD,
     ) -> None:
-        self.source = source
+        self.source, self.standard = source, standard
         self.storage, self.work_matrices = storage, work_matrices or WORK_MATRICES
         self.psd, self.row_weights, self.scale_rows = psd, row_weights, scale_rows
         self.names, self.view_names = source.names, source.view_names
@@ -607,6 +742,7 @@ class KernelMap:
         errors = np.array(
             [lost_in_centring(bank.like, self.centerings[i]) for i in self.active]
         )
+        bank.standard = self.standard
         # Twice, since eigenvalues below zero may have been lifted by as much.
         bank.errors = 2.0 * errors if np.any(errors) else None
         self._complete(bank)
@@ -655,13 +791,13 @@ class KernelMap:
             like,
         )
         tiles, shares = self.source.tiles(), self._shares(like)
-        found = center_tiles(tiles, self.source.noise, shares)
+        found = center_tiles(tiles, self.source.noise, shares, self.standard)
         for i in range(tiles.n_kernels):
             try:
                 with np.errstate(over="ignore", invalid="ignore"):
                     centering = next(found)
             except ValueError as error:
-                raise ValueError(self.source.out_of_range(i)) from error
+                raise self._explained(i, error) from error
             self.active += [i] if centering.scale > 0 else []
             self.centerings.append(centering)
             if progress is not None:
@@ -673,7 +809,24 @@ class KernelMap:
         )
         shifts = np.array([self._shift(bank, j) for j in range(bank.n_kernels)])
         weights = self.row_weights if self.scale_rows else None
-        return OnTheFlyBank(bank.tiles, own, bank.names, weights, shifts)
+        bank = OnTheFlyBank(bank.tiles, own, bank.names, weights, shifts)
+        bank.standard = self.standard
+        return bank
+
+    def _explained(self, i: int, error: ValueError) -> ValueError:
+        """Why kernel i cannot be centred and scaled."""
+        if not isinstance(error, _TraceError):
+            return ValueError(self.source.out_of_range(i))
+        return ValueError(
+            f"kernel {i} ({self.names[i]!r}) has the trace {error.args[0]:.3g}, but "
+            "centre=False scales kernels to trace n as they are given; use "
+            "centre=True, or scale=None"
+        )
+
+    @property
+    def levels(self) -> np.ndarray:
+        """The mean eigenvalue (p,) of each kernel: ones unless ``scale=None``."""
+        return np.array([found.level for found in self.centerings])
 
     def _shift(self, bank: OnTheFlyBank, j: int) -> float:
         """What makes kernel j of the bank positive semidefinite: 0, or rounding."""
@@ -723,9 +876,11 @@ class KernelMap:
         shares = self._shares(slot) if shares is None else shares
         try:
             with np.errstate(over="ignore", invalid="ignore"):
-                centering = center_in_place(slot, self.source.noise[i], shares)
+                centering = center_in_place(
+                    slot, self.source.noise[i], shares, self.standard
+                )
         except ValueError as error:
-            raise ValueError(self.source.out_of_range(i)) from error
+            raise self._explained(i, error) from error
         title = f"kernel {i} ({self.names[i]!r})"
         blur = lost_in_centring(slot, centering)
         if blur > 0:

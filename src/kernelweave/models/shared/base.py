@@ -203,13 +203,17 @@ def caution_about_shares(model: Any) -> str | None:
     )
 
 
-def shares_of_views(view_names: list[str], weights: np.ndarray) -> dict[str, float]:
+def shares_of_views(
+    view_names: list[str], weights: np.ndarray, levels: np.ndarray | None = None
+) -> dict[str, float]:
     """``sum_{i in view} |w_i| / sum_i |w_i|`` for kernel weights w (p,).
 
     Kernels are scaled to the same trace, so for weights >= 0 this is the view's part of
-    the trace of the combined kernel, whatever the norm of the weights.
+    the trace of the combined kernel, whatever the norm of the weights. Otherwise
+    weights are multiplied by the traces per row, ``levels`` (p,).
     """
     sizes = np.abs(np.asarray(weights, dtype=np.float64))
+    sizes = sizes if levels is None else sizes * levels
     total = float(np.sum(sizes)) or 1.0
     shares = dict.fromkeys(view_names, 0.0)
     for view, size in zip(view_names, sizes, strict=True):
@@ -337,7 +341,9 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
         self.view_weights_: dict[str, float] = {}
         for view, weight in zip(rows.kernel_map.view_names, weights, strict=True):
             self.view_weights_[view] = self.view_weights_.get(view, 0.0) + float(weight)
-        self.view_shares_ = shares_of_views(rows.kernel_map.view_names, weights)
+        unscaled = getattr(self, "scale", "trace") is None
+        levels = rows.kernel_map.levels if unscaled else None
+        self.view_shares_ = shares_of_views(rows.kernel_map.view_names, weights, levels)
         if classes is not None:
             self.classes_ = classes
 

@@ -41,6 +41,7 @@ from kernelweave.kernels.maps.kernel_map import (
     KernelMap,
     PrecomputedSource,
     Source,
+    Standard,
 )
 from kernelweave.kernels.maps.missing import CompletedKernelMap
 from kernelweave.kernels.spec import imputes, readers, sees_targets, warn_twins
@@ -128,6 +129,8 @@ COMMON = {
     "tol": number("a number > 0", lambda v: v > 0),
     "max_iter": whole(1, optional=True),
     "interactions": boolean,
+    "centre": boolean,
+    "scale": Rule("'trace' or None", lambda v: v is None or one_of("trace").allows(v)),
     "psd": one_of("error", "clip", "trust"),
     "features": one_of("auto", "on_the_fly"),
     "missing": one_of("error", "available", "zero"),
@@ -150,6 +153,19 @@ def check_parameters(estimator: Any, **own: Rule) -> None:
                 f"The {name!r} parameter of {type(estimator).__name__} must be "
                 f"{rule.text}; got {getattr(estimator, name)!r}"
             )
+
+
+def refuse_unscaled(model: Any, name: str, value: str, why: str) -> None:
+    """Refuse a value of a parameter that needs kernels scaled to the same trace."""
+    if getattr(model, name, None) == value and model.scale is None:
+        raise ValueError(
+            f"{name}={value!r} {why}, so it needs scale='trace'; got scale=None. Use "
+            f"another value of {name}, or leave scale at its default"
+        )
+
+
+#: Why a learned identity needs kernels of trace n.
+IDENTITY = "weighs kernels against an identity of trace n"
 
 
 def read_options(kind: type[T], model: Any) -> T:
@@ -295,6 +311,48 @@ def read_classes(X: Any, y: Any, owner: str) -> tuple[np.ndarray, np.ndarray]:
     return encode_labels(check_labels(X, y, owner), owner)
 
 
+def read_some_labels(
+    X: Any, y: Any, owner: str, marker: Any = -1
+) -> tuple[np.ndarray, np.ndarray]:
+    """The classes (k,), and the codes (n,) of the rows of X, -1 if unlabelled.
+
+    Unlabelled rows have the label ``marker`` or, among strings and objects, that as
+    text: NumPy turns every entry of ``["a", "b", -1]`` into a string.
+    """
+    y = require_targets(X, y, owner)
+    refuse_indicators(y, owner)
+    refuse_gaps(y, owner)
+    y = column_or_1d(y, warn=True)
+    check_consistent_length(first_kernel(X), y)
+    labelled = ~_has_marker(y, marker)
+    given = y[labelled]
+    found = sorted(set(given.tolist()), key=str)
+    if len(found) < 2:
+        count = "1 class" if found else "no class"
+        advice = ": encode two classes as 0 and 1, not as -1 and 1"
+        raise ValueError(
+            f"{owner} needs labelled rows of at least 2 classes; the {len(given)} "
+            f"labelled sample(s) contain {count}: {found}. {marker!r} and "
+            f"{str(marker)!r} mean unlabelled{advice if marker == -1 else ''}"
+        )
+    codes = np.full(len(y), -1)
+    classes, codes[labelled] = read_classes(given, given, owner)
+    return classes, codes
+
+
+def _has_marker(y: np.ndarray, marker: Any) -> np.ndarray:
+    """Which labels (n,) are the marker, or that as text among strings and objects."""
+    if y.dtype.kind == "U":
+        return y == str(marker)
+    return np.array([_is_marker(label, marker) for label in y], dtype=bool)
+
+
+def _is_marker(label: Any, marker: Any) -> bool:
+    if isinstance(label, str):
+        return label == str(marker)
+    return isinstance(label, Number) and bool(label == marker)
+
+
 def check_outputs(X: Any, y: Any, owner: str) -> np.ndarray:
     """The outputs of the rows of X as (n, n_outputs) in float64."""
     given = require_targets(X, y, owner)
@@ -421,6 +479,11 @@ class RowMap:
         bank = self.kernel_map.fit(progress)
         warn_twins(self.views, self.positions)
         return bank
+
+    def levelled(self, design: RowDesign) -> RowDesign:
+        """The design of the rows, with the mean eigenvalue of their kernels."""
+        levels = self.kernel_map.levels[self.kernel_map.active]
+        return replace(design, level=float(np.mean(levels)))
 
 
 def check_sample_weight(
@@ -722,7 +785,8 @@ def map_rows(
     row_weights, keep : ndarray of shape (m,), optional
         From :func:`read_row_weights`.
     scale_rows : bool, default=True
-        See :class:`~kernelweave.kernels.KernelMap`.
+        Whether the problem is one of least squares; see
+        :class:`~kernelweave.kernels.KernelMap`.
     targets : ndarray of shape (m,) or (m, t), optional
         Targets of the rows that count, for transformers that need them; masked where
         they are unknown.
@@ -734,14 +798,26 @@ def map_rows(
     observed = None if model.missing == "error" else data.observed
     like = home_of(data, views)
     data = on_device(model, data)
+    standard = Standard.of(model, least_squares=scale_rows)
     if views:
-        source: Source = FeatureSource(views, data.blocks, observed, as_given(targets))
+        source: Source = FeatureSource(
+            views, data.blocks, observed, as_given(targets), standard.is_default
+        )
     else:
         source = PrecomputedSource(data.blocks, names, observed)
     given = row_weights, scale_rows
     on_the_fly = model.features == "on_the_fly"
     storage: Literal["auto", "on_the_fly"] = "on_the_fly" if on_the_fly else "auto"
-    kernel_map = KernelMap(source, model.psd, *given, storage, _work_matrices(model))
+    kernel_map = KernelMap(
+        source, model.psd, *given, storage, _work_matrices(model), standard
+    )
+    if model.missing != "error" and not standard.is_default:
+        raise ValueError(
+            f"missing={model.missing!r} completes kernels that are centred and scaled "
+            f"over the rows that have them; got centre={model.centre!r} and "
+            f"scale={model.scale!r}. Leave these at their defaults, or use "
+            "missing='error' with rows that have every view"
+        )
     if on_the_fly and model.missing != "error":
         raise ValueError(
             f"missing={model.missing!r} completes the matrices of kernels, while "

@@ -46,7 +46,9 @@ from kernelweave.kernels.banks.dense import DenseBank, take_square
 from kernelweave.kernels.banks.lazy import OnTheFlyBank
 from kernelweave.kernels.features.recipe import FeatureReport
 from kernelweave.kernels.maps.kernel_map import (
+    STANDARD,
     Centering,
+    Standard,
     add,
     center_in_place,
     center_tiles,
@@ -596,7 +598,7 @@ def learn_folds(
     the rows s of a fold is ``P_s K_ss P_s = P_s G_ss P_s``, and that of its held-out
     rows follows likewise, so a fold costs a fit of four fifths of the rows, about half
     as much. Only the parameters of the kernels, such as widths, which never see a
-    label, are those of all rows.
+    label, are those of all rows; so is a scale other than trace n after centring.
 
     Parameters
     ----------
@@ -622,6 +624,11 @@ def learn_folds(
         fitted = fit(fold.bank, targets[train], part)
         projected = fold.cross(fitted.choice.weights) @ fitted.dual_coef
         yield Fold(train, test, fitted, projected)
+
+
+def again(bank: Bank) -> Standard:
+    """How the kernels of some of the rows of a bank are centred and scaled."""
+    return (getattr(bank, "standard", None) or STANDARD).again
 
 
 class _FoldKernels:
@@ -654,7 +661,7 @@ class _FoldKernels:
             slot[...] = self._unweighted(
                 take_square(whole.kernel(i), train), train, train
             )
-            centering = center_in_place(slot, shares=shares)
+            centering = center_in_place(slot, shares=shares, standard=again(whole))
             if shares is not None:
                 root = part.root(slot)
                 slot *= root
@@ -702,7 +709,15 @@ class _FoldOnTheFly:
         if part.weights is not None:
             shares = from_numpy(part.weights / part.total, whole.like)
         noise = [0.0] * whole.n_kernels
-        self.centerings = list(center_tiles(self.tiles, noise, shares))
+        kept = again(whole)
+        self.centerings = [
+            found if kept.is_default else replace(found, scale=found.scale * factor)
+            for found, factor in zip(
+                center_tiles(self.tiles, noise, shares, kept),
+                whole.scales,
+                strict=True,
+            )
+        ]
         self.active = [i for i, c in enumerate(self.centerings) if c.scale > 0]
         own = [self.centerings[i] for i in self.active]
         tiles, names = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -23,11 +23,13 @@ from kernelweave.inner.svm import best_intercept, solve_machine
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.models.shared.base import KernelClassifier, of_rows
 from kernelweave.models.shared.inputs import (
+    IDENTITY,
     RowMap,
     Rule,
     check_parameters,
     one_of,
     positive,
+    refuse_unscaled,
 )
 from kernelweave.models.shared.learner import (
     choose_splits,
@@ -60,6 +62,10 @@ C_GRID = np.logspace(-2, 2, 9)
 CV_NORMS = (float("inf"), 2.0, 1.0)
 #: Number of folds of both, and relative gap of their machines.
 CV_FOLDS, CV_TOL = 5, 1e-3
+
+
+class NoMarginError(ValueError):
+    """No weights were found for which all rows are on their side of the margin."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +121,7 @@ def learn_margin(
         callback=callback,
     )
     if not np.isfinite(solution.value):
-        raise ValueError(f"{type(model).__name__}: {solution.status}")
+        raise NoMarginError(f"{type(model).__name__}: {solution.status}")
     weighted = "" if row_weights is None else ", weighted rows"
     own = solution.weights[-bank.n_kernels :]  # without that of the identity
     slope = float(np.sum(to_numpy(solution.coef) ** 2)) / abs(solution.value)
@@ -197,10 +203,13 @@ def settle_by_folds(
             f"{type(model).__name__}: 'cv' needs a class with at least 2 rows, to "
             "learn from one and be tested on the other; give numbers for C and norm"
         )
-    folds = _Folds(bank, codes, signs, design, splits)
+    prices = C_GRID
+    if model.scale is None:  # the grid is for kernels of mean diagonal one
+        prices = C_GRID / float(np.mean(bank.diagonals()))
+    folds = _Folds(bank, codes, signs, design, splits, prices)
     if model.C == "cv":
         right = folds.over_prices(model.margin)
-        settled.C = float(C_GRID[int(np.argmax(right @ design.each))])
+        settled.C = float(prices[int(np.argmax(right @ design.each))])
     if model.norm != "cv":
         return _of_norm(model, settled, float(model.norm), bank.n_kernels)
     norms = [1.0] if bank.n_kernels == 1 else CV_NORMS
@@ -245,18 +254,19 @@ class _Folds:
     signs: np.ndarray  # (n, c)
     design: RowDesign
     splits: list[tuple[np.ndarray, np.ndarray]]
+    prices: np.ndarray = field(default_factory=lambda: C_GRID)  # (g,)
 
     def over_prices(self, margin: str) -> np.ndarray:
         """With the mean of all kernels at each C of the grid, (g, n)."""
         p, squared = self.bank.n_kernels, margin == "l2"
         kernel = to_numpy(self.bank.combine(np.full(p, 1.0 / p))).astype(np.float64)
-        values = np.full((len(C_GRID), *self.signs.shape), -np.inf)
+        values = np.full((len(self.prices), *self.signs.shape), -np.inf)
         for train, test, columns in self._parts():
             own, r = kernel[np.ix_(train, train)], self.design.each[train]
             across = kernel[np.ix_(test, train)]
             for c in columns:
                 y, start = self.signs[train, c], None
-                for g, price in enumerate(C_GRID):
+                for g, price in enumerate(self.prices):
                     matrix = own + np.diag(1.0 / (price * r)) if squared else own
                     bound = np.inf if squared else price * r
                     machine = solve_machine(matrix, y, bound, CV_TOL, start)
@@ -306,6 +316,7 @@ def check_margin_parameters(model: Any, **own: Rule) -> None:
             f"C='learn' needs margin='l2', where 1/C is the weight of the identity "
             f"kernel; got margin={model.margin!r}"
         )
+    refuse_unscaled(model, "C", "learn", IDENTITY)
     if model.C == "cv" and model.margin == "hard":
         raise ValueError("C='cv' needs slacks: use margin='l1' or 'l2', or a number")
     if model.signed and model.norm not in (1, "auto"):

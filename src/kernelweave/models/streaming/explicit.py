@@ -19,6 +19,7 @@ from kernelweave.kernels.interactions import BETWEEN
 from kernelweave.kernels.moments import ChunkRecipe, Moments, RowAccumulator
 from kernelweave.models.shared.base import Progress
 from kernelweave.models.shared.inputs import (
+    IDENTITY,
     Rule,
     boolean,
     check_parameters,
@@ -26,6 +27,7 @@ from kernelweave.models.shared.inputs import (
     positive,
     read_row_design,
     read_weighted_rows,
+    refuse_unscaled,
     require_enough,
     whole,
 )
@@ -64,6 +66,8 @@ NEEDED = {
     "formulation": "exact",
     "missing": "error",
     "scoring": None,
+    "centre": True,
+    "scale": "trace",
 }
 #: Solvers that need n x n kernels.
 CONES = ("qcqp", "sdp")
@@ -102,6 +106,8 @@ def check_features(model: Any, why: str) -> None:
 def check_learner_parameters(model: Any, **own: Rule) -> None:
     """Refuse invalid values and combinations of parameters."""
     check_parameters(model, **PARAMETERS, **own)
+    refuse_unscaled(model, "alpha", "learn", IDENTITY)
+    refuse_unscaled(model, "objective", "loo", "starts from kernels of equal trace")
     if model.objective == "loo" and not isinstance(model.alpha, str):
         raise ValueError(
             "objective='loo' learns alpha together with the weights; got "
@@ -175,7 +181,7 @@ def read_training(
             )
             bank = rows.kernels(progress)
             report = _report_kernels(model, bank)
-            return KernelRows(bank, targets, rows, report, design)
+            return KernelRows(bank, targets, rows, report, rows.levelled(design))
         except MemoryRefusedError as error:
             if not may_fall_back(model):
                 raise
