@@ -30,7 +30,7 @@ SAYS = {
     "several targets": ["the first of 2 targets"],
     "no probabilities": ["without probabilities", "has no projection"],
     "precomputed": ["have no columns"],
-    "missing views": ["lacks it", "No p-values: View_pvalues", "if the column is"],
+    "missing views": ["lacks it", "No p-values: view_pvalues", "if the column is"],
     "one view": ["single view, which has all the weight"],
     "mixed table": ["one-hot", "if the column is shuffled"],
 }

@@ -173,7 +173,9 @@ def number(value: float, percent: bool = False) -> str:
     """Three digits, or a percentage."""
     if not math.isfinite(value):
         return "\N{EN DASH}"
-    shown = f"{100 * value if percent else value:.3g}".replace("-", "\N{MINUS SIGN}")
+    value = 100 * value if percent else value
+    shown = f"{value:.0f}" if 1e3 <= abs(value) < 1e6 else f"{value:.3g}"
+    shown = shown.replace("-", "\N{MINUS SIGN}")
     return f"{shown} %" if percent else shown
 
 

@@ -22,7 +22,8 @@ def or_why(make: Callable[[], Section]) -> Section:
         return {"why": "", **make()}
     except Exception as error:
         told = " ".join(str(error).split()) or type(error).__name__
-        return {"why": told[0].upper() + told[1:]}
+        first = told.partition(" ")[0]  # the name of a function stays as it is
+        return {"why": told if "_" in first else told[0].upper() + told[1:]}
 
 
 def some(items: Sequence[str], most: int = 10) -> str:
