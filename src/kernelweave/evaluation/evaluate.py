@@ -105,9 +105,8 @@ def evaluate(
     >>> cancer = load_breast_cancer_views()
     >>> X, y = cancer.data[::4], cancer.target[::4]
     >>> result = evaluate(MultipleKernelFDA(cancer.views, norm=1, cv=None), X, y, cv=3)
-    >>> [row["method"] for row in result.table]
-    ['this model', 'best single view', 'equal weights', 'stacking of views', \
-'no view']
+    >>> [row["method"] for row in result.table[:3]]
+    ['this model', 'best single view', 'equal weights']
     """
     _refuse(model, y)
     judge = _judge(model, y, groups, sample_weight)
