@@ -29,7 +29,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
-.PHONY: help demo test fuzz lint format bench bench-scale docs clean distclean
+.PHONY: help demo test test-browser fuzz lint format bench bench-scale docs clean distclean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | \
@@ -39,7 +39,11 @@ demo: $(VENV)/.demo ## set up and run the demonstration on bundled data
 	$(BIN)/kernelweave demo
 
 test: lint ## set up, lint, then run the whole test suite
-	$(ONE_THREAD) $(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_ARGS)
+	$(ONE_THREAD) $(BIN)/python -m pytest -n $(WORKERS) \
+	    --ignore=tests/browser $(PYTEST_ARGS)
+
+test-browser: $(VENV)/.browser ## look at reports in Chromium, which must be installed
+	$(ONE_THREAD) $(BIN)/python -m pytest tests/browser $(PYTEST_ARGS)
 
 fuzz: $(VENV)/.dev ## run the seeded tests with new seeds, for FUZZ_MINUTES=10
 	$(ONE_THREAD) $(BIN)/python tests/fuzz.py --minutes $(FUZZ_MINUTES) \
@@ -102,6 +106,10 @@ $(VENV)/.pip: | $(VENV)/.python
 $(VENV)/.dev: pyproject.toml | $(VENV)/.pip
 	@echo "Installing kernelweave with its development tools (a few minutes at most)"
 	$(PIP) install --quiet -e ".[all]" --group dev $(TORCH)
+	@touch $@
+
+$(VENV)/.browser: $(VENV)/.dev
+	$(PIP) install --quiet --group browser
 	@touch $@
 
 $(VENV)/.docs: pyproject.toml | $(VENV)/.pip

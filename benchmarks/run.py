@@ -15,6 +15,7 @@ import importlib
 import time
 
 from harness import environment, load_average, one_thread, save
+
 from report import as_text, write_docs
 
 SECTIONS = (

@@ -365,6 +365,7 @@ def main() -> int:
         child(name, folder, int(n))
         return 0
     from harness import environment, save
+
     from report import as_text, write_docs
 
     place, started = environment(), time.perf_counter()

@@ -5,59 +5,221 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_classifier
+from sklearn.base import BaseEstimator, is_classifier
 from sklearn.dummy import DummyClassifier, DummyRegressor
-from sklearn.ensemble import StackingClassifier, StackingRegressor
 from sklearn.linear_model import LogisticRegressionCV, RidgeCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils import _safe_indexing
+from sklearn.utils.metaestimators import available_if
 
+from kernelweave._array import to_numpy
+from kernelweave.evaluation.held_out import assign_folds, out_of_fold
 from kernelweave.models import KernelFDA, MultipleKernelRidge
 from kernelweave.views.columns import is_precomputed
 
 #: Parameters of the model that its baselines share.
 SHARED = ("missing", "psd", "class_weight", "priors")
+#: Folds inside the training rows from which the stack learns.
+STACK_FOLDS = 5
 
 
-def baselines_of(model: Any, views: list[Any]) -> dict[str, BaseEstimator]:
+def baselines_of(model: Any, names: list[str]) -> dict[str, BaseEstimator]:
     """Unfitted baselines for a classifier or regressor of this package, by name.
 
     Parameters
     ----------
     model : estimator
-        The model, fitted.
-    views : list of (name, kernel, columns)
-        Its views; empty for precomputed kernels, of which no view can be taken alone.
+        The model.
+    names : list of str
+        Its views.
     """
-    classify = is_classifier(model)
+    classify = bool(is_classifier(model))
     parameters = model.get_params(deep=False)
     shared = {name: parameters[name] for name in SHARED if name in parameters}
+    if not classify:
+        shared = {k: v for k, v in shared.items() if k in ("missing", "psd")}
+    alone: list[Any] = []
+    if is_precomputed(model.views):
+        alone = list(range(len(names)))
+    elif model.views is not None:
+        alone = [view[:3] for view in model.views]
     found: dict[str, BaseEstimator] = {}
-    if len(views) > 1:
-        found["best single view"] = (
-            BestViewClassifier(views, shared)
-            if classify
-            else BestViewRegressor(views, shared)
-        )
-    everything = model.views if is_precomputed(model.views) or not views else views
-    found["equal weights"] = _equal(classify, everything, shared)
-    if len(views) > 1:
-        each = [(view[0], _equal(classify, [view], shared)) for view in views]
-        found["stacking of views"] = (
-            StackingClassifier(each, _logistic(), stack_method="decision_function")
-            if classify
-            else StackingRegressor(each, RidgeCV(np.logspace(-3, 3, 13)))
-        )
+    if len(alone) > 1:
+        found["best single view"] = BestView(alone, shared, classify)
+    found["equal weights"] = _equal(model.views, shared, classify)
+    if len(alone) > 1:
+        found["stacking of views"] = StackedViews(alone, shared, classify)
     found["no view"] = DummyClassifier() if classify else DummyRegressor()
     return found
 
 
-def _equal(classify: bool, views: Any, shared: dict[str, Any]) -> BaseEstimator:
+def _equal(views: Any, shared: dict[str, Any], classify: bool) -> BaseEstimator:
     """The discriminant or ridge regression on the mean of all kernels."""
     if classify:
         return KernelFDA(views, cv=None, **shared)
-    own = {k: v for k, v in shared.items() if k not in ("class_weight", "priors")}
-    return MultipleKernelRidge(views, norm=float("inf"), cv=None, **own)
+    return MultipleKernelRidge(views, norm=float("inf"), cv=None, **shared)
+
+
+class _OfViews(BaseEstimator):
+    """Models of single views, which make one prediction together.
+
+    Parameters
+    ----------
+    views : list of (name, kernel, columns), or list of int
+        The views; numbers are those of precomputed kernels.
+    shared : dict
+        Parameters of the models.
+    classify : bool
+        Whether they are classifiers.
+    """
+
+    def __init__(self, views: Any, shared: dict[str, Any], classify: bool) -> None:
+        self.views = views
+        self.shared = shared
+        self.classify = classify
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.estimator_type = "classifier" if self.classify else "regressor"
+        return tags
+
+    @property
+    def pairwise(self) -> bool:
+        """Whether X holds kernels (m, n, p)."""
+        return isinstance(self.views[0], int)
+
+    def _each(self) -> list[OneView]:
+        return [
+            OneView([view], self.shared, self.classify, place)
+            for place, view in enumerate(self.views)
+        ]
+
+
+class OneView(_OfViews):
+    """The model of a single view, fitted to the rows that have it.
+
+    A row without the view is predicted by the class proportions, or the mean.
+    """
+
+    def __init__(
+        self, views: Any, shared: dict[str, Any], classify: bool, place: int
+    ) -> None:
+        super().__init__(views, shared, classify)
+        self.place = place
+
+    def fit(self, X: Any, y: Any, has: Any = None, **of_rows: Any) -> Any:
+        """Fit to the rows for which ``has`` (n, v) is true in the column ``place``."""
+        rows = np.arange(len(y)) if has is None else np.flatnonzero(has[:, self.place])
+        self.rows_ = rows
+        own = {k: v[rows] for k, v in of_rows.items() if v is not None}
+        views = "precomputed" if self.pairwise else self.views
+        self.model_ = _equal(views, self.shared, self.classify)
+        if self.pairwise:
+            X = X[rows]
+        else:
+            X = _safe_indexing(X, rows)
+        self.model_.fit(self._own(X), y[rows], **own)
+        if self.classify:
+            self.classes_ = self.model_.classes_
+        return self
+
+    def _own(self, X: Any) -> Any:
+        return X[:, self.rows_, self.views[0]] if self.pairwise else X
+
+    def predict(self, X: Any) -> Any:
+        """Predicted classes or numbers."""
+        return self.model_.predict(self._own(X))
+
+    @available_if(lambda self: self.classify)
+    def predict_proba(self, X: Any) -> Any:
+        """Probabilities of the classes."""
+        return self.model_.predict_proba(self._own(X))
+
+
+class BestView(_OfViews):
+    """The view with the smallest leave-one-out error on the training rows."""
+
+    def fit(self, X: Any, y: Any, **of_rows: Any) -> Any:
+        """Fit one model per view, and keep the best."""
+        models = [model.fit(X, y, **of_rows) for model in self._each()]
+        self.best_ = min(models, key=lambda model: model.model_.loo_error_)
+        if self.classify:
+            self.classes_ = self.best_.classes_
+        return self
+
+    def predict(self, X: Any) -> Any:
+        """Predicted classes or numbers."""
+        return self.best_.predict(X)
+
+    @available_if(lambda self: self.classify)
+    def predict_proba(self, X: Any) -> Any:
+        """Probabilities of the classes."""
+        return self.best_.predict_proba(X)
+
+
+class StackedViews(_OfViews):
+    """Logistic or ridge regression on held-out outputs of one model per view.
+
+    The outputs are logarithms of probabilities, or predictions. Inner folds keep groups
+    together, as the outer ones do.
+    """
+
+    def fit(self, X: Any, y: Any, **of_rows: Any) -> Any:
+        """Fit one model per view, and the regression on held-out outputs."""
+        groups = of_rows.get("groups")
+        fold, _ = assign_folds(y, STACK_FOLDS, groups, self.classify)
+        held = [
+            out_of_fold(model, X, y, fold, pairwise=self.pairwise, **of_rows)
+            for model in self._each()
+        ]
+        shown = fold > 0
+        inputs = [
+            _logs(one.probability) if self.classify else _wide(one.predicted)
+            for one in held
+        ]
+        weight = of_rows.get("sample_weight")
+        weight = None if weight is None else weight[shown]
+        last = _logistic() if self.classify else RidgeCV(np.logspace(-3, 3, 13))
+        step = "logisticregressioncv__sample_weight" if self.classify else None
+        given = {} if weight is None else {step or "sample_weight": weight}
+        self.last_ = last.fit(np.hstack(inputs)[shown], y[shown], **given)
+        self.models_ = [model.fit(X, y, **of_rows) for model in self._each()]
+        if self.classify:
+            self.all_ = np.unique(y)
+            self.classes_ = self.last_.classes_
+        return self
+
+    def _inputs(self, X: Any) -> np.ndarray:
+        """Outputs of the models of all views, side by side."""
+        if not self.classify:
+            return np.hstack([_wide(to_numpy(m.predict(X))) for m in self.models_])
+        found = []
+        for model in self.models_:
+            proba = to_numpy(model.predict_proba(X))
+            full = np.zeros((len(proba), len(self.all_)))
+            full[:, np.searchsorted(self.all_, model.classes_)] = proba
+            found.append(_logs(full))
+        return np.hstack(found)
+
+    def predict(self, X: Any) -> Any:
+        """Predicted classes or numbers."""
+        return self.last_.predict(self._inputs(X))
+
+    @available_if(lambda self: self.classify)
+    def predict_proba(self, X: Any) -> Any:
+        """Probabilities of the classes."""
+        return self.last_.predict_proba(self._inputs(X))
+
+
+def _logs(proba: Any) -> np.ndarray:
+    """Logarithms of probabilities (m, k); for two classes, that of the odds, (m, 1)."""
+    logs = np.log(np.clip(proba, 1e-6, None))
+    return logs if logs.shape[1] != 2 else logs[:, 1:] - logs[:, :1]
+
+
+def _wide(outputs: np.ndarray) -> np.ndarray:
+    return outputs.reshape(len(outputs), -1)
 
 
 def _logistic() -> BaseEstimator:
@@ -72,36 +234,3 @@ def _logistic() -> BaseEstimator:
             max_iter=2000,
         ),
     )
-
-
-class _BestView(BaseEstimator):
-    """Our model on the view with the smallest leave-one-out error."""
-
-    def __init__(self, views: Any, shared: dict[str, Any]) -> None:
-        self.views = views
-        self.shared = shared
-
-    def fit(self, X: Any, y: Any, **of_rows: Any) -> Any:
-        models = [
-            _equal(is_classifier(self), [view], self.shared).fit(X, y, **of_rows)
-            for view in self.views
-        ]
-        best = min(range(len(models)), key=lambda i: models[i].loo_error_)
-        self.best_view_, self.best_ = self.views[best][0], models[best]
-        if is_classifier(self):
-            self.classes_ = self.best_.classes_
-        return self
-
-    def predict(self, X: Any) -> Any:
-        return self.best_.predict(X)
-
-
-class BestViewClassifier(ClassifierMixin, _BestView):
-    """See :func:`baselines_of`."""
-
-    def predict_proba(self, X: Any) -> Any:
-        return self.best_.predict_proba(X)
-
-
-class BestViewRegressor(RegressorMixin, _BestView):
-    """See :func:`baselines_of`."""

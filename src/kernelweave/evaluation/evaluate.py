@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone, is_classifier
+from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.utils import Bunch
 
 from kernelweave._array import is_array, to_numpy
 from kernelweave.evaluation.baselines import baselines_of
 from kernelweave.evaluation.held_out import HeldOut, assign_folds, out_of_fold
+from kernelweave.inspection._rows import as_stack, views_of
+from kernelweave.models import TransductiveKernelSVC
 from kernelweave.views.columns import is_precomputed
 
 #: The name of the model itself in the table.
-MODEL = "learned weights"
+MODEL = "this model"
 
 
 def evaluate(
@@ -39,17 +42,24 @@ def evaluate(
     - *best single view*: ``KernelFDA`` on the view with the smallest leave-one-out
       error on the training rows (``MultipleKernelRidge`` for a regression);
     - *equal weights*: the same on the mean of all kernels;
-    - *stacking of views*: logistic regression (ridge regression) on held-out decision
-      values (predictions) of one such model for each view;
+    - *stacking of views*: logistic regression on held-out log probabilities (ridge
+      regression on held-out predictions) of one such model for each view;
     - *no view*: the class proportions (the mean) of the training rows.
 
-    With :math:`s_i` the score of row i, 1 if it was predicted correctly, the accuracy
-    is the mean of :math:`s_i`, and :math:`d_i`, the difference of two methods on row i,
-    gives a paired difference whose standard error is that of a mean over rows (over
-    groups, if there are any). For a regression :math:`s_i = 1 - (y_i - \hat y_i)^2 / v`
-    with the variance v around the mean of the training rows, so that their mean is
-    :math:`R^2`. The standard errors count the chance in which rows were drawn for
-    testing; that of the training rows, which all folds share, they leave out.
+    **Scores.** With :math:`u_i = 1` if row i was predicted correctly and else 0, and
+    :math:`v_i = 1`, the accuracy is :math:`\sum_i u_i / \sum_i v_i`. With
+    :math:`v_i = (y_i - \bar y)^2`, where :math:`\bar y` is the mean of the training
+    rows, and :math:`u_i = v_i - (y_i - \hat y_i)^2`, the same ratio is :math:`R^2`.
+    The lead over another method is the ratio with the difference of both :math:`u_i`,
+    row by row.
+
+    **Standard errors** are those of a ratio R of means,
+    :math:`\sqrt{\tfrac{m}{m - 1} \sum_g (\sum_{i \in g} u_i - R v_i)^2} / \sum_i v_i`
+    over the m groups g (over rows, if there are no groups). If all rows are
+    right, or all wrong, that would be zero; the share is then taken to be that of two
+    rows more, of which one is right. Standard errors include the chance in which rows
+    are tested. They leave out that of the training rows, which the folds share, so a
+    lead of two standard errors is a little weaker evidence than it looks.
 
     Parameters
     ----------
@@ -76,10 +86,10 @@ def evaluate(
     -------
     result : Bunch
         ``table``: one record per method: ``method``, ``score`` (accuracy or R^2) and
-        ``score_se``; for classifiers ``balanced_accuracy`` and ``log_loss`` with
-        ``log_loss_se``, None without probabilities; ``lead`` and ``lead_se``, by how
-        much the model's score is ahead of the method's, row by row; ``remark``, why a
-        method could not be judged.
+        ``score_se``; for classifiers ``balanced_accuracy`` and ``log_loss``, each with
+        its standard error, None without probabilities; ``lead`` and ``lead_se``, by how
+        much the model's score is ahead of the method's; ``remark``, why a method could
+        not be judged.
 
         ``held_out``: predictions and, for discriminants, projections of the model, with
         ``predicted``, ``probability``, ``coordinates`` and ``fold``.
@@ -95,25 +105,29 @@ def evaluate(
     >>> cancer = load_breast_cancer_views()
     >>> X, y = cancer.data[::4], cancer.target[::4]
     >>> result = evaluate(MultipleKernelFDA(cancer.views, norm=1, cv=None), X, y, cv=3)
-    >>> [row["method"] for row in result.table]
-    ['learned weights', 'best single view', 'equal weights', 'stacking of views', \
-'no view']
+    >>> [row["method"] for row in result.table[:3]]
+    ['this model', 'best single view', 'equal weights']
     """
+    _refuse(model, y)
     judge = _judge(model, y, groups, sample_weight)
     fold, remarks = assign_folds(
         judge.y, cv, judge.groups, judge.classify, random_state
     )
     say = report or (lambda text: None)
     say("fitting to all rows")
-    fitted = _fitted(model, X, judge)
-    pairwise = is_precomputed(fitted.views)
+    fitted = clone(model)
+    fitted.fit(X, judge.y, **judge.given(fitted))
+    pairwise, names = is_precomputed(fitted.views), views_of(fitted)[0]
+    if pairwise:
+        X = as_stack(X, names)
+        X = np.asarray(to_numpy(X) if is_array(X) else X)
+        X = X[:, :, None] if X.ndim == 2 else X
+    judge = dataclasses.replace(judge, has=observed_views(fitted, len(judge.y)))
     held: dict[str, HeldOut | str] = {}
     methods = {MODEL: model}
     if baselines:
-        views = [] if pairwise else [v[:3] for v in _view_list(fitted)]
-        methods |= baselines_of(fitted, views)
+        methods |= baselines_of(fitted, names)
     for name, method in methods.items():
-        of_rows = judge.of_rows(method)
         try:
             held[name] = out_of_fold(
                 method,
@@ -123,9 +137,9 @@ def evaluate(
                 whole=fitted if name == MODEL else None,
                 pairwise=pairwise,
                 report=lambda i, k, name=name: say(f"{name}: fold {i} of {k}"),
-                **of_rows,
+                **judge.given(method),
             )
-        except ValueError as error:
+        except (ValueError, TypeError) as error:
             if name == MODEL:
                 raise
             held[name] = " ".join(str(error).split())
@@ -140,42 +154,83 @@ def evaluate(
     )
 
 
-def _view_list(model: Any) -> list[Any]:
-    """The views as (name, kernel, columns), also if the parameter is None."""
-    if model.views is not None:
-        return list(model.views)
-    return []
+def _refuse(model: Any, y: Any) -> None:
+    """Refuse what is no classifier or regressor of this package."""
+    kind = type(model).__name__
+    if not hasattr(model, "views"):
+        raise TypeError(
+            f"evaluate needs an estimator of this package, got {kind}; of a Pipeline, "
+            "pass the last step, and put the earlier ones into the kernels of its "
+            "views with kernelweave.kernels.Pipe"
+        )
+    if not is_classifier(model) and not is_regressor(model):
+        raise TypeError(
+            f"evaluate needs a model that predicts; {kind} only transforms. Use a "
+            "classifier or regressor such as MultipleKernelFDA"
+        )
+    if isinstance(model, TransductiveKernelSVC) and np.any(np.asarray(y) == -1):
+        raise ValueError(
+            "y marks rows without a label by -1, and such rows cannot be judged; pass "
+            "only rows with a label"
+        )
 
 
-def _fitted(model: Any, X: Any, judge: _Judge) -> Any:
-    return clone(model).fit(X, judge.y, **judge.given(model))
+def observed_views(model: Any, n: int) -> np.ndarray | None:
+    """Which rows have which view, (n, v), if any row lacks one."""
+    seen = getattr(model.kernel_map_, "observed", None)
+    if seen is None or np.all(seen) or len(seen) != n:
+        return None
+    names = model.kernel_map_.view_names
+    return np.asarray(seen)[:, [names.index(name) for name in dict.fromkeys(names)]]
 
 
 @dataclass(frozen=True)
 class _Judge:
-    """Targets, and how predictions of them are scored."""
+    """Targets, and how predictions of them are scored.
+
+    Attributes
+    ----------
+    y : ndarray of shape (n,) or (n, n_outputs)
+        Targets.
+    classify : bool
+        Whether they are classes.
+    groups, weights : ndarray of shape (n,) or None
+        Rows of the same group are judged together; weights of the rows.
+    has : ndarray of bool of shape (n, v) or None
+        Which rows have which view, if any row lacks one.
+    """
 
     y: np.ndarray
     classify: bool
     groups: np.ndarray | None
     weights: np.ndarray | None
-
-    def of_rows(self, method: Any) -> dict[str, np.ndarray | None]:
-        """What ``fit`` of a method takes for each row."""
-        known = inspect.signature(method.fit).parameters
-        own = hasattr(method, "views")
-        return {
-            "groups": self.groups if own and "groups" in known | _any(known) else None,
-            "sample_weight": self.weights if own or "sample_weight" in known else None,
-        }
+    has: np.ndarray | None = None
 
     def given(self, method: Any) -> dict[str, np.ndarray]:
-        return {k: v for k, v in self.of_rows(method).items() if v is not None}
+        """What ``fit`` of a method takes for each row."""
+        known = inspect.signature(method.fit).parameters
+        takes_all = any(p.kind is p.VAR_KEYWORD for p in known.values())
+        values = {"groups": self.groups, "sample_weight": self.weights}
+        if takes_all:  # the baselines of single views
+            values["has"] = self.has
+        return {
+            name: value
+            for name, value in values.items()
+            if value is not None and (name in known or takes_all)
+        }
 
-    def scores(self, rows: HeldOut) -> np.ndarray:
-        """The score of each row, (n,), whose mean is the accuracy or R^2."""
+    def gains(self, rows: HeldOut) -> np.ndarray:
+        """The numerators u of the score, (n, n_outputs)."""
         if self.classify:
-            return (rows.predicted == self.y).astype(float)
+            return (rows.predicted == self.y).astype(float)[:, None]
+        truth = self.y.reshape(len(self.y), -1).astype(float)
+        error = (truth - rows.predicted.reshape(truth.shape)) ** 2
+        return np.asarray(self.sizes(rows) - error)
+
+    def sizes(self, rows: HeldOut) -> np.ndarray:
+        """The denominators v of the score, (n, n_outputs)."""
+        if self.classify:
+            return np.ones((len(self.y), 1))
         truth = self.y.reshape(len(self.y), -1).astype(float)
         assert rows.fold is not None
         spread = np.empty_like(truth)
@@ -184,65 +239,81 @@ class _Judge:
             w = None if self.weights is None else self.weights[train]
             mean = np.average(truth[train], axis=0, weights=w)
             spread[~train] = (truth[~train] - mean) ** 2
-        variance = np.average(spread, axis=0, weights=self.weights)
-        error = (truth - rows.predicted.reshape(truth.shape)) ** 2
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return np.asarray(np.mean(1.0 - error / variance, axis=1))
+        return spread
 
     def log_losses(self, rows: HeldOut) -> np.ndarray | None:
-        """The log loss of each row, (n,)."""
+        """The log loss of each row, (n, 1)."""
         if rows.probability is None or rows.classes is None:
             return None
         own = np.searchsorted(rows.classes, self.y)
         proba = np.clip(rows.probability, np.finfo(float).eps, None)
         proba = proba / proba.sum(axis=1, keepdims=True)
-        return -np.asarray(np.log(proba[np.arange(len(own)), own]))
+        return -np.log(proba[np.arange(len(own)), own])[:, None]
 
-    def mean(self, values: np.ndarray, shown: np.ndarray) -> tuple[float, float]:
-        """Weighted mean over the rows shown, and its standard error over groups."""
-        weights = np.ones(len(values)) if self.weights is None else self.weights
-        weights = np.where(shown, weights, 0.0)
-        values = np.where(shown, values, 0.0)
-        mean = float(np.average(values, weights=weights))
-        units = np.arange(len(values)) if self.groups is None else self.groups
-        codes = np.unique(units, return_inverse=True)[1]
-        sums = np.bincount(codes, weights * (values - mean))
-        used = np.bincount(codes, weights) > 0
-        m = int(np.sum(used))
-        inflate = m / max(m - 1, 1)
-        return mean, float(np.sqrt(inflate * np.sum(sums**2)) / np.sum(weights))
+    def ratio(
+        self, u: np.ndarray, v: np.ndarray, shown: np.ndarray
+    ) -> tuple[float, float]:
+        """``sum_i w_i u_i / sum_i w_i v_i`` and its standard error over groups.
+
+        u and v are (n, q); the q ratios are averaged.
+        """
+        weights = np.ones(len(u)) if self.weights is None else self.weights
+        weights = np.where(shown, weights, 0.0)[:, None]
+        # Rows that are not shown may hold anything.
+        u, v = (np.where(shown[:, None], each, 0.0) for each in (u, v))
+        total = np.sum(weights * v, axis=0)  # (q,)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratios = np.sum(weights * u, axis=0) / total
+            influence = np.mean(weights * (u - ratios * v) / total, axis=1)  # (n,)
+        sums = self.per_group(influence)
+        m = int(np.sum(self.per_group(weights[:, 0]) > 0))
+        error = np.sqrt(m / max(m - 1, 1) * np.sum(sums**2))
+        return float(np.mean(ratios)), float(error)
+
+    def per_group(self, values: np.ndarray) -> np.ndarray:
+        """Sums over the rows of each group; values (n,)."""
+        if self.groups is None:
+            return values
+        codes = np.unique(self.groups, return_inverse=True)[1]
+        return np.bincount(codes, values)
 
     def record(self, name: str, rows: HeldOut | str, own: Any) -> dict[str, Any]:
         """One row of the table."""
-        keys = ["score", "score_se"]
+        keys = ["score"]
         if self.classify:
-            keys += ["balanced_accuracy", "log_loss", "log_loss_se"]
-        record: dict[str, Any] = {"method": name, **dict.fromkeys(keys)}
-        record |= {"lead": None, "lead_se": None, "remark": ""}
+            keys += ["balanced_accuracy", "log_loss"]
+        record: dict[str, Any] = {"method": name}
+        for key in (*keys, "lead"):
+            record |= {key: None, f"{key}_se": None}
+        record["remark"] = ""
         if isinstance(rows, str):
             return record | {"remark": rows}
-        scores, shown = self.scores(rows), rows.shown
-        record["score"], record["score_se"] = self.mean(scores, shown)
+
+        def note(key: str, u: np.ndarray, v: np.ndarray) -> None:
+            record[key], record[f"{key}_se"] = self.ratio(u, v, rows.shown)
+
+        gains, sizes = self.gains(rows), self.sizes(rows)
+        note("score", gains, sizes)
         if self.classify:
-            shares = [
-                self.mean(scores, shown & (self.y == label))[0]
-                for label in np.unique(self.y[shown])
-            ]
-            record["balanced_accuracy"] = float(np.mean(shares))
+            if record["score"] in (0.0, 1.0):
+                record["score_se"] = self._one_more(record["score"], rows.shown)
+            classes = np.unique(self.y[rows.shown])
+            members = (self.y[:, None] == classes[None, :]).astype(float)  # (n, k)
+            note("balanced_accuracy", gains * members, members)
             losses = self.log_losses(rows)
             if losses is not None:
-                found = self.mean(losses, shown)
-                record["log_loss"], record["log_loss_se"] = found
+                note("log_loss", losses, sizes)
         if rows is not own:
-            lead = self.mean(self.scores(own) - scores, shown)
-            record["lead"], record["lead_se"] = lead
+            note("lead", self.gains(own) - gains, sizes)
         return record
 
-
-def _any(parameters: Any) -> dict[str, None]:
-    """The name "groups", if there is a parameter for any keyword."""
-    open_ended = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-    return {"groups": None} if open_ended else {}
+    def _one_more(self, share: float, shown: np.ndarray) -> float:
+        """Standard error of a share of 0 or 1, with one more group of either kind."""
+        weights = np.ones(len(shown)) if self.weights is None else self.weights
+        sums = self.per_group(np.where(shown, weights, 0.0))
+        m = float(np.sum(sums) ** 2 / np.sum(sums**2))  # groups, if they were equal
+        likely = (m * share + 1) / (m + 2)
+        return float(np.sqrt(likely * (1 - likely) / m))
 
 
 def _judge(model: Any, y: Any, groups: Any, sample_weight: Any) -> _Judge:
@@ -261,17 +332,31 @@ def _judge(model: Any, y: Any, groups: Any, sample_weight: Any) -> _Judge:
     return _Judge(targets, bool(is_classifier(model)), *as_rows)
 
 
+#: The methods within a sentence.
+IN_WORDS = {
+    "best single view": "the best single view",
+    "equal weights": "equal weights",
+    "stacking of views": "a stack of the views",
+    "no view": "predictions without any view",
+}
+
+
 def summarise(table: list[dict[str, Any]], classify: bool) -> str:
     """What the table says, in words that do not claim more than two standard errors."""
     own = table[0]
-    told = (
-        f"{100 * own['score']:.1f} % of the rows are predicted correctly by models that "
-        f"have not seen them (standard error {100 * own['score_se']:.1f})."
-        if classify
-        else f"R2 is {own['score']:.2f} on rows that the models have not seen (standard "
-        f"error {own['score_se']:.2f})."
-    )
-    unit, digits = (100.0, 1) if classify else (1.0, 2)
+    if classify:
+        unit, form, measure = 100.0, ".1f", " percentage points"
+        told = (
+            f"On rows that it had not seen, the model was right in "
+            f"{100 * own['score']:.1f} % of the cases (standard error "
+            f"{100 * own['score_se']:.1f})."
+        )
+    else:
+        unit, form, measure = 1.0, ".2f", ""
+        told = (
+            f"On rows that it had not seen, the model reached an R² of "
+            f"{own['score']:.2f} (standard error {own['score_se']:.2f})."
+        )
     ahead: list[str] = []
     behind: list[str] = []
     level: list[str] = []
@@ -279,16 +364,28 @@ def summarise(table: list[dict[str, Any]], classify: bool) -> str:
         if row["lead"] is None:
             continue
         lead, error = row["lead"], row["lead_se"]
-        text = (
-            f"{row['method']} ({unit * lead:+.{digits}f} ± {unit * error:.{digits}f})"
-        )
-        clear = abs(lead) > 2 * error and abs(lead) > 0
-        (ahead if lead > 0 else behind).append(text) if clear else level.append(text)
+        name = IN_WORDS[row["method"]]
+        if leads(row):
+            text = f"{name} (by {unit * abs(lead):{form}} ± {unit * error:{form}})"
+            (ahead if lead > 0 else behind).append(text)
+        else:
+            level.append(f"{name} ({unit * lead:+{form}} ± {unit * error:{form}})")
     for names, words in (
         (ahead, "It is ahead of"),
-        (level, "The difference is within two standard errors for"),
         (behind, "It is behind"),
+        (level, "There is no clear difference from"),
     ):
         if names:
-            told += f" {words} {', '.join(names)}."
+            told += f" {words} {_listed(names)}."
+    if len(table) > 1 and measure:
+        told += f" Differences are in{measure}, with their standard errors."
     return told
+
+
+def leads(row: dict[str, Any]) -> bool:
+    """Whether the lead in a row of the table exceeds two standard errors."""
+    return row["lead"] is not None and abs(row["lead"]) > 2 * row["lead_se"]
+
+
+def _listed(words: list[str]) -> str:
+    return " and ".join([", ".join(words[:-1]), words[-1]] if words[1:] else words)

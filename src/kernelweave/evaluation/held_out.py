@@ -153,7 +153,10 @@ def assign_folds(
     fold = np.zeros(n, dtype=int)
     together = None if groups is None else units[rows]
     parts = splitter.split(rows, y[rows] if classify else None, together)
-    for i, (_, test) in enumerate(parts, start=1):
+    filled = (
+        test for _, test in parts if len(test)
+    )  # large groups may leave some empty
+    for i, test in enumerate(filled, start=1):
         fold[rows[test]] = i
     return fold, remarks
 
@@ -205,7 +208,9 @@ def out_of_fold(
         Predictions and projections of the rows.
     """
     classes = np.unique(y) if is_classifier(model) else None
-    predicted, probability, coordinates, axes = y.copy(), None, None, None
+    # Whole numbers as targets of a regression must not round its predictions.
+    predicted = y.copy() if classes is not None else np.full(y.shape, np.nan)
+    probability, coordinates, axes = None, None, None
     if whole is not None and classes is not None and hasattr(whole, "transform"):
         axes = to_numpy(whole.transform(X))  # (n, k - 1)
         coordinates = np.full(axes.shape, np.nan)
@@ -237,7 +242,7 @@ def out_of_fold(
 
 
 def _aligned(part: Any, old: Any, new: Any, axes: np.ndarray) -> np.ndarray:
-    """Projections of new rows in the axes of another fit, where old rows are at ``axes``.
+    """Projections of new rows in the axes of a fit that has old rows at ``axes``.
 
     The axes of two fits differ by a rotation, found from the rows they share. A class
     that the part has not seen lacks an axis, which is zero for all rows.

@@ -7,8 +7,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from sklearn.utils.validation import check_is_fitted
+
 from kernelweave.persistence import written_whole
-from kernelweave.report import charts
 from kernelweave.report.contents import collect
 
 
@@ -38,7 +39,7 @@ def write_report(
     Parameters
     ----------
     model : estimator
-        Fitted classifier or regressor of this package.
+        Fitted classifier or regressor of this package, not inside a Pipeline.
     X, y : array-like
         The rows and targets that it was fitted on.
     path : str or path-like
@@ -58,11 +59,21 @@ def write_report(
     report : callable, default=None
         Told what is being done, as a string.
 
+    Notes
+    -----
+    The model is fitted again many times, on folds, halves and sets of views, so a page
+    takes 10 to 100 times as long as a fit. Warnings of these fits are on the page.
+
     See Also
     --------
     kernelweave.evaluation.evaluate : The comparison with simpler models alone.
     """
-    page = render(
+    check_is_fitted(model)
+    template = _template()
+    path = Path(path)
+    if not path.parent.is_dir():  # said now, not after minutes of work
+        raise FileNotFoundError(f"there is no folder {str(path.parent)!r} to write to")
+    page = template.render(
         collect(
             model,
             X,
@@ -75,14 +86,14 @@ def write_report(
             random_state=random_state,
             report=report,
         ),
-        title,
+        title=title,
     )
-    with written_whole(Path(path)) as file:
-        file.write(page.encode("utf-8"))
+    with written_whole(path) as file:
+        file.write(page.encode("utf-8", errors="replace"))
 
 
-def render(contents: dict[str, Any], title: str) -> str:
-    """The page as text."""
+def _template() -> Any:
+    """The page, to be filled in; all values are escaped, except drawings of ours."""
     try:
         import jinja2
     except ImportError as error:
@@ -94,7 +105,7 @@ def render(contents: dict[str, Any], title: str) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
+        extensions=["jinja2.ext.loopcontrols"],
     )
     text = files("kernelweave.report").joinpath("page.html").read_text("utf-8")
-    template = environment.from_string(text)
-    return template.render(contents, title=title, charts=charts)
+    return environment.from_string(text)

@@ -1,0 +1,265 @@
+"""Which columns move the decisions, and what each view says about single rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.inspection import permutation_importance
+from sklearn.utils import check_random_state
+
+from kernelweave._array import to_numpy
+from kernelweave.evaluation.evaluate import observed_views
+from kernelweave.evaluation.held_out import HeldOut, take_rows
+from kernelweave.inspection import contributions, feature_importance
+from kernelweave.inspection._rows import row_labels
+from kernelweave.report import charts
+from kernelweave.report.charts import Bar
+from kernelweave.report.section import (
+    MOST_COLUMNS,
+    MOST_VIEWS,
+    Section,
+    or_why,
+    shares_of,
+)
+from kernelweave.views.columns import is_precomputed
+
+#: Columns that are shuffled one by one, at most, and how often each.
+MOST_SHUFFLED, SHUFFLES = 200, 5
+#: Fewer held-out rows than these tell nothing about a column.
+FEWEST_ROWS = 10
+
+
+@dataclass(frozen=True)
+class FirstFold:
+    """A model that has not seen the rows of the first fold, and these rows.
+
+    Attributes
+    ----------
+    model : estimator
+        The model fitted to all rows.
+    X, y
+        All rows.
+    held : HeldOut
+        Their held-out predictions.
+    given : dict of ndarray of shape (n,)
+        Groups and weights of the rows, if there are any.
+    random_state : int, RandomState instance or None
+        Source of randomness.
+    """
+
+    model: Any
+    X: Any
+    y: np.ndarray
+    held: HeldOut
+    given: dict[str, np.ndarray]
+    random_state: Any
+
+    @cached_property
+    def test(self) -> np.ndarray:
+        """Numbers of the rows of the first fold."""
+        return np.flatnonzero(self.held.fold == 1)
+
+    @cached_property
+    def train(self) -> np.ndarray:
+        """Numbers of all other rows."""
+        return np.flatnonzero(self.held.fold != 1)
+
+    @cached_property
+    def part(self) -> Any:
+        """The model fitted to all rows but those of the first fold."""
+        part = clone(self.model)
+        if "cv" in part.get_params():
+            part.set_params(cv=None)  # what follows does not use its score
+        given = {name: values[self.train] for name, values in self.given.items()}
+        return part.fit(self.rows(self.train), self.y[self.train], **given)
+
+    def rows(self, numbers: np.ndarray) -> Any:
+        """Some rows of X."""
+        return take_rows(self.X, numbers, self.train, is_precomputed(self.model.views))
+
+    @cached_property
+    def shuffled(self) -> tuple[np.ndarray, np.ndarray, str]:
+        """Rise of the held-out loss if a column is shuffled, its spread, which loss."""
+        n_columns = self.model.n_features_in_
+        if n_columns > MOST_SHUFFLED:
+            raise ValueError(
+                f"with {n_columns} columns, shuffling each takes too long for this "
+                "page; call sklearn.inspection.permutation_importance"
+            )
+        test, has = self.test, observed_views(self.model, len(self.y))
+        if has is not None:  # shuffling gaps would leave rows that have half a view
+            test = test[has[test].all(axis=1)]
+        if len(test) < FEWEST_ROWS:
+            raise ValueError(
+                f"only {len(test)} held-out rows of the first fold have every view, "
+                "too few to shuffle columns among them"
+            )
+        found = permutation_importance(
+            self.part,
+            self.rows(test),
+            self.y[test],
+            scoring=_minus_loss,
+            n_repeats=SHUFFLES,
+            random_state=check_random_state(self.random_state),
+        )
+        name = "squared error"
+        if self.held.classes is not None:
+            name = "error rate" if self.held.probability is None else "log loss"
+        return found.importances_mean, found.importances_std, name
+
+
+def _minus_loss(model: Any, X: Any, y: np.ndarray) -> float:
+    """Minus the mean log loss, error rate or squared error."""
+    if hasattr(model, "predict_proba"):
+        proba = to_numpy(model.predict_proba(X))
+        own = np.searchsorted(model.classes_, y).clip(max=proba.shape[1] - 1)
+        known = model.classes_[own] == y
+        right = np.where(known, proba[np.arange(len(y)), own], 0.0)
+        return float(np.mean(np.log(np.clip(right, np.finfo(float).eps, None))))
+    predicted = to_numpy(model.predict(X))
+    if hasattr(model, "classes_"):
+        return -float(np.mean(predicted != y))
+    return -float(np.mean((predicted - y) ** 2))
+
+
+def columns(fold: FirstFold) -> Section:
+    """The most important columns of each view."""
+    if is_precomputed(fold.model.views):
+        return {"why": "The model saw precomputed kernels, which have no columns."}
+    views = list(shares_of(fold.model))
+    parts = []
+    for view in views[:MOST_VIEWS]:
+        made = or_why(lambda view=view: _by_gradient(fold.model, view))  # type: ignore[misc]
+        if made["why"]:
+            other = or_why(lambda view=view: _by_shuffling(fold, view))  # type: ignore[misc]
+            made = other if not other["why"] else made
+        parts.append({"view": view, **made})
+    reasons = {part["why"] for part in parts}
+    if len(reasons) == 1 and parts[0]["why"]:
+        return {"why": parts[0]["why"]}
+    return {"why": "", "parts": parts, "hidden": max(len(views) - MOST_VIEWS, 0)}
+
+
+def _by_gradient(model: Any, view: str) -> Section:
+    best: dict[str, float] = {}
+    for row in feature_importance(
+        model, view
+    ):  # a column may matter to several classes
+        name, value = str(row["feature"]), float(row["importance"])
+        best[name] = max(value, best.get(name, 0.0))
+    text = (
+        "Change of the decision value if the column changes by its standard deviation"
+    )
+    text += ", on average over the training rows."
+    bars = [Bar(name, value) for name, value in best.items()]
+    return _ranked(bars, view, text, "change of the decision value")
+
+
+def _by_shuffling(fold: FirstFold, view: str) -> Section:
+    mean, spread, loss = fold.shuffled
+    place = list(dict.fromkeys(fold.model.kernel_map_.view_names)).index(view)
+    names = getattr(fold.model, "feature_names_in_", None)
+    bars = [
+        Bar(
+            str(j if names is None else names[j]),
+            float(mean[j]),
+            float(mean[j] - spread[j]),
+            float(mean[j] + spread[j]),
+        )
+        for j in fold.model._positions[place]
+    ]
+    text = f"Rise of the {loss} on held-out rows if the column is shuffled, ± the "
+    text += f"standard deviation over {SHUFFLES} shuffles."
+    return _ranked(bars, view, text, f"rise of the {loss}")
+
+
+def _ranked(bars: list[Bar], view: str, text: str, axis: str) -> Section:
+    ranked = sorted(bars, key=lambda bar: -bar.value)
+    if len(ranked) > MOST_COLUMNS:
+        text += f" The first {MOST_COLUMNS} of {len(ranked)} columns."
+    title = f"Most important columns of the view {view}"
+    return {"text": text, "picture": charts.bars(ranked[:MOST_COLUMNS], title, axis)}
+
+
+def rows(fold: FirstFold) -> Section:
+    """Contributions of the views to the decisions on some rows of the first fold."""
+
+    def make() -> Section:
+        chosen = telling(fold.held, fold.test)
+        numbers = fold.test[[i for i, _ in chosen]]
+        found = contributions(fold.part, fold.rows(numbers))
+        labels = row_labels(fold.X)
+        records = []
+        for k, (_, why) in enumerate(chosen):
+            row = int(numbers[k])
+            parts, constant, unit = found.parts[k], found.intercept[k], found.unit
+            if found.outputs is not None:
+                c = 0  # of several targets, the first
+                unit = f"{unit}, target {found.outputs[0]}"
+                if fold.held.classes is not None:
+                    guess = fold.held.predicted[row]
+                    c = int(np.flatnonzero(found.outputs == guess)[0])
+                    unit = f"{found.unit} {guess}"
+                parts, constant = parts[:, c], constant[c]
+            bars = [
+                Bar(view, float(v)) for view, v in zip(found.views, parts, strict=True)
+            ]
+            bars.sort(key=lambda bar: -abs(bar.value))
+            total = float(np.sum(parts) + constant)
+            records.append(
+                {
+                    "name": str(labels[row]),
+                    "reason": why,
+                    "truth": _said(fold.y[row]),
+                    "predicted": _said(fold.held.predicted[row]),
+                    "sum": f"The parts of all views and the constant "
+                    f"{charts.number(float(constant))} add up to "
+                    f"{charts.number(total)}.",
+                    "picture": charts.bars(
+                        bars[:MOST_VIEWS],
+                        f"Parts of the views in the decision on row {labels[row]}",
+                        unit,
+                    ),
+                }
+            )
+        return {"records": records}
+
+    return or_why(make)
+
+
+def telling(held: HeldOut, test: np.ndarray) -> list[tuple[int, str]]:
+    """Rows worth a look, by their place within ``test``: at most three."""
+    assert held.targets is not None
+    truth, guess = held.targets[test], held.predicted[test]
+    if held.classes is None:
+        miss = np.abs(truth - guess).reshape(len(test), -1).sum(axis=1)
+        found = {int(np.argmin(miss)): "closest to the truth"}
+        found.setdefault(int(np.argmax(miss)), "furthest from the truth")
+        return list(found.items())
+    right = guess == truth
+    if held.probability is None:
+        found = {}
+        if right.any():
+            found[int(np.argmax(right))] = "the first that is correct"
+        if not right.all():
+            found[int(np.argmin(right))] = "the first that is wrong"
+        return list(found.items())
+    proba = np.sort(held.probability[test], axis=1)
+    margin = proba[:, -1] - proba[:, -2]
+    found = {}
+    if right.any():
+        found[int(np.argmax(np.where(right, margin, -1)))] = "most certain and correct"
+    if not right.all():
+        found[int(np.argmax(np.where(right, -1, margin)))] = "most certain and wrong"
+    found.setdefault(int(np.argmin(margin)), "least certain")
+    return list(found.items())
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return ", ".join(_said(v) for v in value)
+    return f"{value:.4g}" if isinstance(value, float | np.floating) else str(value)

@@ -1,0 +1,176 @@
+"""The score beside the baselines, and pictures of held-out rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.calibration import calibration_curve
+from sklearn.metrics import confusion_matrix, roc_auc_score, roc_curve
+
+from kernelweave.evaluation.held_out import HeldOut
+from kernelweave.report import charts
+from kernelweave.report.charts import Bar
+from kernelweave.report.section import MOST_CLASSES, Section, or_why, some
+
+#: What the baselines are.
+BASELINES = {
+    "best single view": "the view with the smallest leave-one-out error alone",
+    "equal weights": "all kernels with the same weight",
+    "stacking of views": "a regression on the outputs of one model per view",
+    "no view": "the class proportions, or the mean, of the training rows",
+}
+
+
+def scores(result: Any) -> Section:
+    """The table of :func:`kernelweave.evaluation.evaluate`, and a picture of it."""
+    percent = result.score_name == "accuracy"
+    name = "accuracy" if percent else "R²"
+    picture = charts.bars(
+        [
+            Bar(
+                row["method"],
+                row["score"],
+                row["score"] - row["score_se"],
+                row["score"] + row["score_se"],
+            )
+            for row in result.table
+            if row["score"] is not None
+        ],
+        f"{name} of the model and of its baselines on held-out rows",
+        f"{name} on held-out rows, ± one standard error",
+        percent=percent,
+    )
+    present = [row["method"] for row in result.table]
+    return {
+        "table": result.table,
+        "summary": result.summary,
+        "picture": picture,
+        "score_name": name,
+        "baselines": {k: v for k, v in BASELINES.items() if k in present},
+        "remarks": result.remarks,
+    }
+
+
+def pictures(held: HeldOut, model: Any) -> list[Section]:
+    """Pictures of held-out rows: title, sentence, drawing or table, or why not."""
+    shown = held.shown
+    if held.classes is None:
+        return [
+            {"title": "Predicted and true values", **or_why(lambda: _agreement(held))},
+            {
+                "title": "Projection, confusion matrix, ROC curve, calibration",
+                "why": "These are for classes; this model predicts numbers.",
+            },
+        ]
+    kind, classes = type(model).__name__, held.classes
+    names = [str(c) for c in classes]
+    codes = np.searchsorted(classes, held.labels)[shown]
+    found: list[Section] = []
+    if held.coordinates is None:
+        why = f"{kind} has no projection."
+        found.append({"title": "Projection", "why": why})
+    else:
+        points = held.coordinates[shown]
+        made = or_why(lambda: _projection(points, codes, names))
+        found.append({"title": "Projection", **made})
+    guessed = np.searchsorted(classes, held.predicted)[shown]
+    counts = confusion_matrix(codes, guessed, labels=np.arange(len(names)))
+    found.append(
+        {
+            "title": "Confusion matrix",
+            "why": "",
+            "text": "Lines are true classes, columns are predicted ones.",
+            "names": names,
+            "counts": counts.tolist(),
+        }
+    )
+    if held.probability is None:
+        why = f"{kind} predicts classes without probabilities."
+        found.append({"title": "ROC curve and calibration", "why": why})
+        return found
+    proba = held.probability[shown]
+    which = [1] if len(names) == 2 else list(range(min(len(names), MOST_CLASSES)))
+    which = [c for c in which if 0 < np.sum(codes == c) < len(codes)]
+    left_out = (
+        f"The first {MOST_CLASSES} classes. " if len(names) > MOST_CLASSES else ""
+    )
+    each = (
+        "Each class against all others. "
+        if len(names) > 2
+        else f"Rows of class {names[1]} are the positive ones. "
+    )
+    for title, make in (("ROC curve", _roc), ("Calibration", _calibration)):
+        made = or_why(lambda make=make: make(proba, codes, names, which))  # type: ignore[misc]
+        if not made["why"]:
+            made["text"] = left_out + each + made["text"]
+        found.append({"title": title, **made})
+    return found
+
+
+def _agreement(held: HeldOut) -> Section:
+    shown = held.shown
+    truth = np.asarray(held.targets, dtype=float).reshape(len(shown), -1)
+    guess = np.asarray(held.predicted, dtype=float).reshape(len(shown), -1)
+    text = "On the diagonal, a held-out prediction equals the true value."
+    if truth.shape[1] > 1:
+        text += f" Shown is the first of {truth.shape[1]} targets."
+    drawing = charts.scatter(
+        np.column_stack([guess[:, 0], truth[:, 0]])[shown],
+        np.zeros(int(shown.sum()), dtype=int),
+        ["held-out rows"],
+        "True values against held-out predictions",
+        ("predicted", "true"),
+        same_scale=True,
+    )
+    return {"text": text, "svg": drawing}
+
+
+def _projection(points: np.ndarray, codes: np.ndarray, names: list[str]) -> Section:
+    """Rows along the first two axes; a single one is spread by class."""
+    axes = ("discriminant axis 1", "discriminant axis 2")
+    text = "Held-out rows along the first two axes of the discriminant."
+    if points.shape[1] == 1:
+        spread = np.random.default_rng(0).uniform(-0.35, 0.35, len(points))
+        points = np.column_stack([points[:, 0], codes + spread])
+        axes = ("discriminant axis", "class")
+        text = "Held-out rows along the axis of the discriminant, one band per class."
+    drawing = charts.scatter(
+        points[:, :2], codes, names, "Projection of held-out rows", axes
+    )
+    return {"text": text, "svg": drawing}
+
+
+def _roc(
+    proba: np.ndarray, codes: np.ndarray, names: list[str], which: list[int]
+) -> Section:
+    curves, areas = [], []
+    for c in which:
+        false, true, _ = roc_curve(codes == c, proba[:, c])
+        curves.append((names[c], false, true))
+        area = f"{roc_auc_score(codes == c, proba[:, c]):.3f}"
+        areas.append(area if len(which) == 1 else f"{names[c]} {area}")
+    axes = ("false positive rate", "true positive rate")
+    title = "ROC curve of held-out rows"
+    return {
+        "text": f"Area under the curve: {some(areas)}.",
+        "svg": charts.lines(curves, title, axes),
+    }
+
+
+def _calibration(
+    proba: np.ndarray, codes: np.ndarray, names: list[str], which: list[int]
+) -> Section:
+    n_bins = min(8, max(2, len(codes) // 25))
+    curves = []
+    for c in which:
+        real, said = calibration_curve(
+            codes == c, proba[:, c], n_bins=n_bins, strategy="quantile"
+        )
+        curves.append((names[c], said, real))
+    axes = ("predicted probability", "observed share")
+    return {
+        "text": "On the diagonal, probabilities mean what they say. Each point stands "
+        f"for about {len(codes) // n_bins} rows.",
+        "svg": charts.lines(curves, "Calibration curve of held-out rows", axes),
+    }

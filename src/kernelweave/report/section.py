@@ -1,0 +1,43 @@
+"""Parts of the page: what they hold, or why there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+#: Views, columns and classes beyond these numbers are left out of the pictures.
+MOST_VIEWS, MOST_COLUMNS, MOST_CLASSES = 30, 10, 8
+
+#: What the template shows; ``why``, if not empty, stands in place of the rest.
+Section = dict[str, Any]
+
+
+def or_why(make: Callable[[], Section]) -> Section:
+    """A section, or the reason for which there is none.
+
+    Whatever goes wrong in one part of the page must not cost the others, which may
+    have taken an hour; so every error is caught, and told on the page.
+    """
+    try:
+        return {"why": "", **make()}
+    except Exception as error:
+        told = " ".join(str(error).split()) or type(error).__name__
+        first = told.partition(" ")[0]  # the name of a function stays as it is
+        return {"why": told if "_" in first else told[0].upper() + told[1:]}
+
+
+def some(items: Sequence[str], most: int = 10) -> str:
+    """The first of some words, and how many more there are."""
+    more = f" and {len(items) - most} more" if len(items) > most else ""
+    return ", ".join(items[:most]) + more
+
+
+def shares_of(model: Any) -> dict[str, float]:
+    """The share of each view, the largest first; empty if the model has none."""
+    shares = getattr(model, "view_shares_", None) or {}
+    return dict(sorted(shares.items(), key=lambda item: -item[1]))
+
+
+def counted(n: int, thing: str) -> str:
+    """A number and what it counts: 1 view, 2 views."""
+    return f"{n} {thing}" + ("" if n == 1 else "s")

@@ -1,0 +1,217 @@
+"""The shares of the views, how far to trust them, and what is lost without each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from kernelweave._array import to_numpy
+from kernelweave.evaluation.evaluate import leads, observed_views
+from kernelweave.inspection import view_ablation, view_pvalues, weight_intervals
+from kernelweave.inspection._trials import Trials
+from kernelweave.models.shared.base import caution_about_shares
+from kernelweave.report import charts
+from kernelweave.report.charts import Bar
+from kernelweave.report.section import MOST_VIEWS, Section, or_why, shares_of
+
+#: Up to so many views an order in which to drop them is found as well, which takes a
+#: number of fits that grows with the square.
+MOST_ORDERED = 6
+#: A view with a p-value up to this has more weight than a useless one would get.
+LEVEL = 0.05
+
+
+def shares(
+    model: Any,
+    X: Any,
+    y: Any,
+    result: Any,
+    *,
+    groups: Any,
+    n_resamples: int,
+    n_decoys: int,
+    random_state: Any,
+    say: Callable[[str], object],
+) -> Section:
+    """Shares with intervals and p-values, and why not to interpret them if so."""
+    own = shares_of(model)
+    if len(own) < 2:
+        return {
+            "why": "The model has a single view, which has all the weight.",
+            "cautions": [],
+        }
+    say("intervals of the shares")
+    intervals = or_why(
+        lambda: {
+            row["view"]: row
+            for row in weight_intervals(
+                model, X, y, n_resamples=n_resamples, random_state=random_state
+            )
+        }
+    )
+    say("p-values of the views")
+    pvalues = or_why(
+        lambda: view_pvalues(model, X, y, n_decoys=n_decoys, random_state=random_state)
+    )
+    rows = [
+        {"low": None, "high": None, "selected": None, "p": pvalues.get(view)}
+        | intervals.get(view, {})
+        | {"view": view, "share": share}
+        for view, share in own.items()
+    ]
+    bounded = not intervals["why"]
+    picture = charts.bars(
+        [
+            Bar(row["view"], row["share"], row["low"], row["high"])
+            for row in rows[:MOST_VIEWS]
+        ],
+        "Share of each view in the combined kernel",
+        "share of the view" + (", 95 % interval" if bounded else ""),
+        percent=True,
+    )
+    reasons = [intervals["why"] and f"No intervals: {intervals['why']}."]
+    reasons.append(pvalues["why"] and f"No p-values: {pvalues['why']}.")
+    if intervals["why"] and pvalues["why"]:
+        del reasons[1]  # the same, in the name of another function
+    return {
+        "why": "",
+        "cautions": _cautions(model, rows, result, groups is not None and bounded),
+        "rows": rows,
+        "picture": picture,
+        "hidden": max(len(rows) - MOST_VIEWS, 0),
+        "reasons": [reason.replace("..", ".") for reason in reasons if reason],
+        "bounded": bounded,
+        "tested": not pvalues["why"],
+        "smallest": 1.0 / (n_decoys + 1),
+    }
+
+
+def weights_are_learned(model: Any) -> bool:
+    """Whether the weights of the kernels differ."""
+    return bool(np.ptp(to_numpy(model.kernel_weights_)) > 0)
+
+
+def _cautions(
+    model: Any, rows: list[dict[str, Any]], result: Any, grouped: bool
+) -> list[str]:
+    """Why the shares should not be interpreted, or only with care."""
+    if not weights_are_learned(model):
+        return [
+            "All kernels have the same weight. The shares count the kernels of each "
+            "view and say nothing about the data."
+        ]
+    found = []
+    few = caution_about_shares(model)
+    if few is not None:
+        found.append(f"{few[0].upper()}{few[1:]}.")
+    if not _predicts(result):
+        found.append(
+            "On rows that it had not seen, the model is not clearly better than "
+            "predictions without any view. Do not interpret the weights."
+        )
+    tested = [row for row in rows if row["p"] is not None]
+    clear = [row for row in tested if row["p"] <= LEVEL]
+    if tested and not clear:
+        found.append(
+            "No view has clearly more weight than a shuffled copy of it would get. Do "
+            "not interpret the weights."
+        )
+    elif len(tested) >= 1 / LEVEL and len(clear) <= 2 * LEVEL * len(tested):
+        found.append(
+            f"Of {len(tested)} views, {len(clear)} have more weight than a shuffled "
+            f"copy would get (p ≤ {LEVEL:g}); about {LEVEL * len(tested):.0f} would "
+            "by chance. Do not interpret the weights."
+        )
+    if grouped:
+        found.append(
+            "Intervals and p-values treat the rows as independent. Rows of the same "
+            "group are not, so intervals are too narrow and p-values too small."
+        )
+    return found
+
+
+def _predicts(result: Any) -> bool:
+    """Whether the model is clearly better than no view, in score or in log loss."""
+    table = {row["method"]: row for row in result.table}
+    own, none = result.table[0], table.get("no view")
+    if none is None or none["lead"] is None:
+        return True
+    if none["lead"] > 0 and leads(none):
+        return True
+    if own.get("log_loss") is None or none.get("log_loss") is None:
+        return False
+    return bool(own["log_loss"] + 2 * own["log_loss_se"] < none["log_loss"])
+
+
+def without_each(
+    model: Any, X: Any, y: Any, fold: np.ndarray, weighted: bool
+) -> Section:
+    """The held-out loss without each view, on the folds of the score."""
+
+    def make() -> Section:
+        template = clone(model)
+        if "cv" in template.get_params():
+            template.set_params(cv=None)  # folds inside folds take six times as long
+        template.fit(X, y)
+        every = np.arange(len(fold))
+        folds = [
+            (every[fold != number], every[fold == number])
+            for number in range(1, int(fold.max()) + 1)
+        ]
+        recommendation = ""
+        views = list(shares_of(model))
+        if len(views) <= MOST_ORDERED:
+            found = view_ablation(template, X, y, cv=folds)
+            rows, loss = found.views, found.loss_name
+            recommendation = found.recommendation.replace("+-", "±")
+        else:
+            rows, loss = _rises(template, X, y, folds, views[:MOST_VIEWS])
+        rows = sorted(rows, key=lambda row: -row["loss_rise"])
+        picture = charts.bars(
+            [
+                Bar(
+                    row["view"],
+                    row["loss_rise"],
+                    row["loss_rise"] - row["loss_rise_se"],
+                    row["loss_rise"] + row["loss_rise_se"],
+                )
+                for row in rows
+            ],
+            f"Rise of the held-out {loss} without each view",
+            f"rise of the held-out {loss}, ± one standard error",
+        )
+        notes = [
+            "For each view, the model was fitted again without it and judged on "
+            "held-out rows, fold by fold. Right of zero, predictions get worse without "
+            "the view; a rise of less than two standard errors may be chance."
+        ]
+        if len(views) > MOST_VIEWS:
+            notes.append(f"Only the {MOST_VIEWS} views with the largest shares.")
+        if weighted:
+            notes.append("Weights of the rows are not used here.")
+        if observed_views(model, len(fold)) is not None:
+            notes.append("Rows that lack all remaining views are predicted by none.")
+        return {"recommendation": recommendation, "picture": picture, "notes": notes}
+
+    return or_why(make)
+
+
+def _rises(
+    model: Any, X: Any, y: Any, folds: list[Any], views: list[str]
+) -> tuple[list[dict[str, Any]], str]:
+    """The rise of the loss without each of many views, as of ``view_ablation``."""
+    trials = Trials(model, X, y, folds, None, None, None)
+    everything = frozenset(trials.names)
+    own = [view for view in views if view in everything]
+    trials.run([everything, *(everything - {view} for view in own)])
+    rows = []
+    for view in own:
+        rise = trials.losses(everything - {view}) - trials.losses(everything)
+        error = float(np.std(rise, ddof=1) / np.sqrt(len(rise)))
+        rows.append(
+            {"view": view, "loss_rise": float(np.mean(rise)), "loss_rise_se": error}
+        )
+    return rows, trials.loss_name

@@ -1,0 +1,149 @@
+"""Scores on held-out rows, against independent computations."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.dummy import DummyRegressor
+from sklearn.metrics import balanced_accuracy_score, log_loss, r2_score
+from sklearn.model_selection import PredefinedSplit, cross_val_predict
+
+from kernelweave import (
+    KernelAlignment,
+    MultipleKernelFDA,
+    MultipleKernelRidge,
+    TransductiveKernelSVC,
+)
+from kernelweave.evaluation import evaluate
+from kernelweave.evaluation.evaluate import leads
+from kernelweave.evaluation.held_out import assign_folds
+
+VIEWS = [("a", "linear", [0, 1]), ("b", "linear", [2, 3])]
+
+
+def classifier(**settings):
+    return MultipleKernelFDA(VIEWS, norm=1, alpha=0.1, cv=None, **settings)
+
+
+def regressor():
+    return MultipleKernelRidge(VIEWS, norm=1, alpha=0.1, cv=None)
+
+
+@pytest.fixture(scope="module")
+def rows():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 4)), np.repeat(["no", "yes"], 30)
+    X[:, 0] += 1.5 * (y == "yes")
+    return X, y
+
+
+def test_scores_are_those_of_scikit_learn(rows):
+    X, y = rows
+    result = evaluate(classifier(), X, y, cv=3)
+    held, own = result.held_out, result.table[0]
+    split = PredefinedSplit(held.fold)
+    proba = cross_val_predict(classifier(), X, y, cv=split, method="predict_proba")
+    assert np.allclose(held.probability, proba)
+    right = np.array(["no", "yes"])[proba.argmax(axis=1)] == y
+    assert own["score"] == pytest.approx(right.mean())
+    assert own["score_se"] == pytest.approx(right.std(ddof=1) / np.sqrt(60))
+    assert own["log_loss"] == pytest.approx(log_loss(y, proba))
+    balanced = balanced_accuracy_score(y, held.predicted)
+    assert own["balanced_accuracy"] == pytest.approx(balanced)
+    dummy = next(row for row in result.table if row["method"] == "no view")
+    gain = right.astype(float) - (y == "no")  # equal classes: the first is predicted
+    assert dummy["lead"] == pytest.approx(gain.mean())
+    assert dummy["lead_se"] == pytest.approx(gain.std(ddof=1) / np.sqrt(60))
+
+
+def test_r2_and_its_standard_error(rows):
+    X = rows[0]
+    y = np.round(3 * X[:, 0]).astype(int)  # whole numbers, predicted by others
+    result = evaluate(regressor(), X, y, cv=3)
+    held, own = result.held_out, result.table[0]
+    assert np.any(held.predicted != np.round(held.predicted))
+    split = PredefinedSplit(held.fold)
+    assert np.allclose(held.predicted, cross_val_predict(regressor(), X, y, cv=split))
+    means = cross_val_predict(DummyRegressor(), X, y, cv=split)
+    u, v = (y - held.predicted) ** 2, (y - means) ** 2
+    assert own["score"] == pytest.approx(1 - u.sum() / v.sum())
+    assert own["score"] == pytest.approx(r2_score(y, held.predicted), abs=0.02)
+    without = [  # the jackknife knows nothing of influences
+        1 - np.delete(u, i).sum() / np.delete(v, i).sum() for i in range(60)
+    ]
+    jackknife = np.sqrt(59 / 60 * np.sum((without - np.mean(without)) ** 2))
+    assert own["score_se"] == pytest.approx(jackknife, rel=0.1)
+    assert result.table[-1]["score"] == pytest.approx(0)
+    assert result.table[-1]["lead"] == pytest.approx(own["score"])
+
+
+def test_noise_has_no_lead():
+    """Over four samples, one clear lead at most: one in twenty is chance."""
+    clear = 0
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        X, y = rng.normal(size=(40, 4)), np.arange(40) % 2
+        none = evaluate(classifier(), X, y, cv=2).table[-1]
+        clear += leads(none) and none["lead"] > 0
+    assert clear <= 1
+
+
+def test_groups_stay_together(rows):
+    X, y = rows
+    groups = np.arange(60) // 3
+    result = evaluate(classifier(), X, y, cv=3, groups=groups)
+    fold = result.held_out.fold
+    assert all(len(set(fold[groups == g])) == 1 for g in range(20))
+    right = (result.held_out.predicted == y).reshape(20, 3).mean(axis=1)
+    expected = right.std(ddof=1) / np.sqrt(20)  # one value per group
+    assert result.table[0]["score_se"] == pytest.approx(expected)
+
+
+def test_rows_of_weight_two_count_twice(rows):
+    X, y = rows
+    weight = np.where(np.arange(60) % 3, 1.0, 2.0)
+    result = evaluate(classifier(), X, y, cv=3, sample_weight=weight)
+    right = result.held_out.predicted == y
+    assert result.table[0]["score"] == pytest.approx(np.average(right, weights=weight))
+    assert all(row["remark"] == "" for row in result.table)
+
+
+def test_a_perfect_score_has_a_standard_error():
+    X = np.repeat([[0.0, 0, 0, 0], [9.0, 9, 9, 9]], 10, axis=0)
+    X += np.random.default_rng(0).normal(scale=0.1, size=X.shape)
+    own = evaluate(classifier(), X, np.repeat([0, 1], 10), cv=2).table[0]
+    assert own["score"] == 1
+    assert own["score_se"] == pytest.approx(np.sqrt(21 / 22 / 22 / 20))
+
+
+def test_baselines_with_gaps_and_with_precomputed_kernels(rows):
+    X, y = rows[0].copy(), rows[1]
+    X[::7, :2] = np.nan
+    result = evaluate(classifier(missing="zero"), X, y, cv=2)
+    assert all(row["score"] is not None for row in result.table)
+    X = rows[0]
+    kernels = np.stack([X[:, :2] @ X[:, :2].T, X[:, 2:] @ X[:, 2:].T], axis=2)
+    model = MultipleKernelFDA("precomputed", norm=1, alpha=0.1, cv=None)
+    same = evaluate(classifier(), X, y, cv=2).table
+    for one, other in zip(evaluate(model, kernels, y, cv=2).table, same, strict=True):
+        assert one["score"] == pytest.approx(other["score"])
+
+
+def test_small_classes_are_told():
+    y = np.array(["a"] * 6 + ["b"] * 3 + ["c"])
+    fold, remarks = assign_folds(y, 5)
+    assert fold[-1] == 0 and fold.max() == 3
+    assert "'b' has 3" in remarks[0] and "'c'" in remarks[1]
+
+
+@pytest.mark.parametrize(
+    ("model", "y", "message"),
+    [
+        (KernelAlignment(VIEWS), [0, 1], "only transforms"),
+        (DummyRegressor(), [0, 1], "estimator of this package"),
+        (TransductiveKernelSVC(VIEWS), [1, -1], "without a label"),
+    ],
+)
+def test_refusals(model, y, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        evaluate(model, np.zeros((2, 4)), y)

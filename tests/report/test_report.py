@@ -1,0 +1,101 @@
+"""The report: complete, well formed, escaped, and whole or not at all."""
+
+from __future__ import annotations
+
+import importlib.util
+import pathlib
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+pytest.importorskip("jinja2")
+pytest.importorskip("pandas")
+
+from kernelweave.report import charts, contents, write_report
+from kernelweave.report.charts import Bar
+
+_spec = importlib.util.spec_from_file_location(
+    "report_pages", pathlib.Path(__file__).with_name("pages.py")
+)
+pages = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(pages)
+
+VOID = {"meta", "link", "br"}
+#: What a page of a kind must say, beyond what all pages say.
+SAYS = {
+    "two classes": ["ROC curve", "Calibration", "95 % interval"],
+    "three classes": ["All kernels have the same weight", "Each class against"],
+    "regression": ["Predicted and true values", "this model predicts numbers"],
+    "several targets": ["the first of 2 targets"],
+    "no probabilities": ["without probabilities", "has no projection"],
+    "precomputed": ["have no columns"],
+    "missing views": ["lacks it", "No p-values: view_pvalues", "if the column is"],
+    "one view": ["single view, which has all the weight"],
+    "mixed table": ["one-hot", "if the column is shuffled"],
+}
+
+
+class Checker(HTMLParser):
+    """Tags that are closed in order, ids, and everything that refers to elsewhere."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.ids, self.links, self.bad, self.tags = [], [], [], [], set()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+        attrs = dict(attrs)
+        self.ids += [attrs["id"]] if "id" in attrs else []
+        self.links += [attrs[k] for k in ("href", "src") if k in attrs]
+        self.bad += [k for k in attrs if k.startswith("on")]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.add(tag)
+
+    def handle_endtag(self, tag):
+        if not self.open or self.open.pop() != tag:
+            self.bad.append(f"</{tag}>")
+
+
+@pytest.mark.parametrize("kind", pages.KINDS)
+def test_page(kind, tmp_path):
+    text = pages.write(kind, tmp_path / "report.html")
+    assert text.startswith("<!DOCTYPE html>")
+    page = Checker()
+    page.feed(text)
+    assert page.open == [] and page.bad == []
+    assert "script" not in page.tags and len(set(page.ids)) == len(page.ids)
+    assert all(link == "data:," or link[1:] in page.ids for link in page.links)
+    assert not re.search(r"https?:|url\(|@import|\bnan\b|\binf\b|>None<", text)
+    for words in ("Certificate", "How to cite", "versions", *SAYS[kind]):
+        assert words in text, words
+    assert list(tmp_path.iterdir()) == [tmp_path / "report.html"]
+
+
+def test_a_failure_leaves_the_old_page(tmp_path, monkeypatch):
+    path = tmp_path / "report.html"
+    path.write_text("old", encoding="utf-8")
+    model, X, y = pages.data("one view")
+    model.fit(X, y)
+    monkeypatch.setattr("os.replace", lambda *paths: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        write_report(model, X, y, path, **pages.FAST)
+    assert path.read_text(encoding="utf-8") == "old"
+    assert list(tmp_path.iterdir()) == [path]
+    with pytest.raises(FileNotFoundError, match="no folder"):
+        write_report(model, X, y, tmp_path / "none" / "x.html")
+
+
+def test_bars_keep_in_the_picture():
+    drawn = charts.bars([Bar("a", -3.0, -4.0, 9.0), Bar("b", float("nan"))], "t", "x")
+    assert "nan" not in drawn
+    places = [float(v) for v in re.findall(r' x="(-?[\d.]+)"', drawn)]
+    assert min(places) >= 0 and max(places) <= charts.WIDTH
+
+
+def test_papers_of_the_estimator_are_cited():
+    model = pages.data("no probabilities")[0]
+    assert contents._references(model)[0].startswith("Lanckriet")
