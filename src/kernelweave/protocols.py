@@ -360,13 +360,16 @@ class Method:
         Default limit on the number of iterations.
     needs, set_needs : set of str
         What the criterion and the weight set must offer.
+    takes_start : bool
+        Whether ``run(criterion, weight_set, start)`` begins at given weights.
     """
 
     name: str
-    run: Callable[[Any, Any], Iterator[Iterate]]
+    run: Callable[..., Iterator[Iterate]]
     max_iter: int
     needs: AbstractSet[str] = frozenset()
     set_needs: AbstractSet[str] = frozenset()
+    takes_start: bool = False
 
     def lacks(self, criterion: Any, weight_set: Any) -> list[str]:
         """The needs that a criterion and a set, or their classes, do not meet."""

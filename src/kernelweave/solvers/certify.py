@@ -111,6 +111,8 @@ class Solution(_Found):
         Points evaluated, and factorisations, including those of rejected steps.
     coef, dual : array
         The dual points behind ``value`` and ``lower_bound``.
+    gradient : ndarray of shape (m,)
+        dJ/dw where the method ended.
     method : str
         The solver that found the weights.
     tol : float
@@ -122,6 +124,7 @@ class Solution(_Found):
     gap: float
     remarks: tuple[str, ...]
     dual: Array = field(repr=False)
+    gradient: np.ndarray = field(repr=False)
     method: str
     tol: float
 

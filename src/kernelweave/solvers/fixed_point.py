@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from kernelweave.protocols import Criterion, Iterate, NormSet, WeightSet
+from kernelweave.solvers.newton import best_for_parts
 
 
 def closed_form(criterion: Criterion, weight_set: NormSet) -> Iterator[Iterate]:
@@ -23,8 +24,9 @@ def closed_form(criterion: Criterion, weight_set: NormSet) -> Iterator[Iterate]:
     Iterate
         One per evaluation.
     """
-    power = 1.0 / (weight_set.norm + 1.0)
-    return _repeat(criterion, weight_set, lambda w, scores: (w**2 * scores) ** power)
+    return _repeat(
+        criterion, weight_set, lambda w, scores: best_for_parts(w, scores, weight_set)
+    )
 
 
 def em(criterion: Criterion, weight_set: WeightSet) -> Iterator[Iterate]:

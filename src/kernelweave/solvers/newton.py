@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from kernelweave._array import FactorizationError
-from kernelweave.inner.interior_point import BorderedSystem, largest_step, predict
-from kernelweave.protocols import Criterion, Evaluation, Iterate, LinearSet
+from kernelweave.inner.interior_point import (
+    BorderedSystem,
+    largest_step,
+    minimize_on_simplex,
+    predict,
+)
+from kernelweave.protocols import Criterion, Evaluation, Iterate, LinearSet, NormSet
 from kernelweave.solvers.certify import relative_gap
 
 State = TypeVar("State")
@@ -33,6 +38,16 @@ TOO_SMALL = 2.0
 CYCLE = 6
 #: Fraction of the way back to the start after iterates came too close to the boundary.
 INWARD = 1e-3
+#: On the simplex the last steps, from this gap on, minimise the quadratic model itself.
+NEAR = 0.1
+#: Share of the gap to which the model is minimised, and the least that is asked for.
+MODEL_SHARE, MODEL_GAP = 1e-2, 1e-11
+#: Relative decrease of F below which a full step needs no check.
+ALREADY_CLOSE = 1e-6
+#: Share of the gap of a given start that its complementary products add up to.
+START_SHARE = 0.1
+#: Smallest weight of such a start, relative to the largest.
+LEAST_START = 1e-8
 #: Relative increase of the value that is more than rounding.
 UPHILL = 1e-8
 #: Barrier method: first and last parameter, reduction factor, and sufficient decrease.
@@ -69,14 +84,16 @@ def newton(
 
     Each step evaluates the criterion once (one factorisation, gradient and Hessian) and
     takes Mehrotra's predictor and corrector on a system of m unknowns plus one per
-    equation.
+    equation. On the simplex, once the gap is small, steps go to the minimum of the
+    quadratic model instead: they converge quadratically, and to few kernels.
 
     Parameters
     ----------
     criterion, weight_set : Criterion, WeightSet
         The problem.
     start : ndarray of shape (m,), optional
-        A point inside the set; by default ``weight_set.start``.
+        A point inside the set, the nearer to the optimum the better; by default
+        ``weight_set.start``.
 
     Yields
     ------
@@ -93,7 +110,10 @@ def newton(
     problem = _Problem(criterion, weight_set, len(weights), abs(state.value) or 1.0)
     gradient, hessian = problem.derivatives(state, weights)
     x = problem.point(weights**q)
-    nu, z = _start_multipliers(problem, gradient, x)
+    if start is None or not problem.is_simplex:
+        nu, z = _start_multipliers(problem, gradient, x)
+    else:
+        nu, z = _near_multipliers(gradient, x)
     gaps: list[float] = []
     values: list[float] = []
     while True:
@@ -102,6 +122,9 @@ def newton(
         gaps.append(slack / (abs(state.value) or 1.0))
         values.append(state.value)
         if _cycles(gaps, values):
+            break
+        if problem.is_simplex and q == 1 and gaps[-1] <= NEAR:
+            x = yield from _finish(problem, x, state, gaps[-1])
             break
         system = _System(problem, gradient, hessian, x, z, nu)
         predictor, mu = predict(system)
@@ -123,6 +146,56 @@ def newton(
         v, centre = x[: problem.m], weight_set.start(problem.m) ** q
         x = problem.point(v + INWARD * (centre - v))
     yield from _barrier(problem, x)
+
+
+def _finish(
+    problem: _Problem, x: np.ndarray, state: Evaluation, gap: float
+) -> Generator[Iterate, None, np.ndarray]:
+    """Minimise the quadratic model of F on the simplex, again and again, from x (m,).
+
+    The model is minimised to a share of the gap, itself proportional to the gap, which
+    keeps the convergence quadratic. Ends, at the last point, where the gap has stopped
+    shrinking.
+    """
+    smallest, idle = gap, 0
+    criterion = problem.criterion
+    fixed = criterion.n_weights - criterion.n_kernels
+    while idle < CYCLE:
+        gradient, hessian = problem.derivatives(state, problem.weights(x))
+        floor = np.zeros_like(x)
+        floor[:fixed] = (1.0 - TO_BOUNDARY) * x[:fixed]  # no sum is definite without
+        if problem.concave:
+            floor = np.maximum(floor, _grown(x, -state.gradient))
+            floor *= min(1.0, 0.5 / (float(np.sum(floor)) or 1.0))
+        size = abs(float(gradient @ x)) or 1.0
+        tol = size * max(min(MODEL_SHARE, gap) * gap, MODEL_GAP)
+        room = 1.0 - float(np.sum(floor))
+        slope = gradient - hessian @ (x - floor)
+        step = floor + minimize_on_simplex(hessian, slope, room, tol) - x
+        decrease = -float(gradient @ step)
+        close = decrease <= ALREADY_CLOSE * size
+        merit, no_jump = problem.merit(state.value, x, 0.0), _no_jump(state.value)
+
+        def accept(
+            share: float,
+            trial: np.ndarray,
+            found: Evaluation,
+            decrease: float = decrease,
+            close: bool = close,
+            merit: float = merit,
+            no_jump: Accept = no_jump,
+        ) -> bool:
+            gained = merit - problem.merit(found.value, trial, 0.0)
+            enough = gained >= SUFFICIENT * share * decrease - MERIT_NOISE
+            return no_jump(share, trial, found) and (close or enough)
+
+        x, state = problem.move(x, step, np.full(len(x), TINY), accept)
+        yield Iterate.at(problem.weights(x), state)
+        scores = -state.gradient
+        gap = float(np.max(scores) - scores @ x) / (abs(state.value) or 1.0)
+        idle = 0 if gap <= 0.5 * smallest else idle + 1
+        smallest = min(smallest, gap)
+    return x
 
 
 Accept = Callable[[float, np.ndarray, Evaluation], bool]
@@ -187,7 +260,7 @@ class _Problem:
         scaled = value / self.unit
         bent = self.concave and scaled > 0
         objective = -(scaled ** (-0.5 * self.q)) if bent else scaled
-        return objective - mu * float(np.sum(np.log(x)))
+        return objective - mu * float(np.sum(np.log(x))) if mu > 0 else objective
 
     def derivatives(
         self, state: Evaluation, w: np.ndarray
@@ -342,6 +415,46 @@ def _start_multipliers(
     z = np.maximum(z, 0.1 * spread)
     centre = float(np.mean(x[: len(z)] * z))
     return nu, np.append(z, centre / x[len(z) :])
+
+
+def _near_multipliers(g: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """A dual start for a point (m,) of the simplex that is near the optimum.
+
+    ``nu = -<g, v>`` is that of the optimum, and the products ``v_i z_i`` add up to a
+    share of the gap, unless the gradient calls for more.
+    """
+    level = float(g @ x)
+    gap = level - float(np.min(g))
+    least = START_SHARE * max(gap, SMALLEST_GAP * abs(level)) / len(x)
+    return np.array([-level]), np.maximum(g - level, least / x)
+
+
+def best_for_parts(
+    weights: np.ndarray, scores: np.ndarray, weight_set: NormSet
+) -> np.ndarray:
+    """``(w_i^2 s_i)^(1/(q+1))``, the best weights for given parts up to scale, (m,)."""
+    return (weights**2 * scores) ** (1.0 / (weight_set.norm + 1.0))
+
+
+def carried_over(
+    weights: np.ndarray, gradient: np.ndarray, weight_set: NormSet
+) -> np.ndarray:
+    """Where to start in the ball of one norm, from the optimum in that of another.
+
+    The parts of :func:`~kernelweave.solvers.fixed_point.closed_form` change little with
+    the norm; these are the best weights for them, all positive.
+
+    Parameters
+    ----------
+    weights, gradient : ndarray of shape (m,)
+        Weights, and dJ/dw there.
+    weight_set : WeightSet
+        The ball to start in.
+    """
+    found = best_for_parts(weights, np.maximum(-gradient, 0.0), weight_set)
+    if not np.max(found) > 0.0:  # nothing depends on the weights
+        return weight_set.start(len(weights))
+    return weight_set.scale(np.maximum(found, LEAST_START * np.max(found)))
 
 
 def _no_jump(value: float) -> Accept:

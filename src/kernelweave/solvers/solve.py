@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -37,8 +39,8 @@ METHODS: tuple[Method, ...] = (
     Method("newton", block_newton, 60, {"expansion"}, {"norm"}),
     Method("interior_point", interior_point, 400, {"saddle"}, {"norm"}),
     Method("newton", svc_newton, 60, {"saddle"}, {"polyhedron"}),
-    Method("newton", newton, 100, {"hessian", "likelihood"}, {"polyhedron"}),
-    Method("newton", newton, 60, {"hessian"}, {"polyhedron"}),
+    Method("newton", newton, 100, {"hessian", "likelihood"}, {"polyhedron"}, True),
+    Method("newton", newton, 60, {"hessian"}, {"polyhedron"}, True),
     Method("active_set", active_set, 2, {"cosines"}, {"norm"}),
     Method("active_set", aligned_cuts, 2, {"cosines"}, {"polyhedron"}),
     Method("closed_form", closed_form, 2000, {"parts"}, {"norm"}),
@@ -112,6 +114,7 @@ def solve(
     tol: float = 1e-8,
     max_iter: int | None = None,
     callback: Callback | None = None,
+    start: np.ndarray | None = None,
 ) -> Solution:
     """Minimise ``criterion(w)`` over a set of weights, with a certificate.
 
@@ -133,6 +136,10 @@ def solve(
     callback : callable, optional
         Called with a :class:`TraceRow` after each iteration; a true result stops the
         solve.
+    start : ndarray of shape (m,), optional
+        Positive weights near which the optimum is expected, such as those of
+        :func:`~kernelweave.solvers.newton.carried_over`. Only Newton's method in
+        the weights makes use of them; the optimum is the same.
 
     Returns
     -------
@@ -161,6 +168,8 @@ def solve(
         raise ValueError(f"max_iter must be at least 1, got {max_iter!r}")
     if not tol > 0:
         raise ValueError(f"tol must be > 0, got {tol!r}")
+    if start is not None and chosen.takes_start:
+        chosen = replace(chosen, run=partial(chosen.run, start=start))
     run = _iterate(criterion, weights, chosen, tol, limit, callback)
     best, trace, status, n_factorizations = run
     tidy, (value, lower, gap) = _tidy(criterion, weights, best, tol)
@@ -181,6 +190,7 @@ def solve(
         n_factorizations=n_factorizations,
         coef=best.coef,
         dual=best.coef if best.dual is None else best.dual,
+        gradient=best.gradient,
         method=chosen.name,
         tol=tol,
         trace=tuple(trace),

@@ -66,10 +66,12 @@ from kernelweave.protocols import Bank, Criterion
 from kernelweave.solvers.certify import (
     Callback,
     Certificate,
+    Solution,
     error_of_value,
     reachable_tolerance,
 )
 from kernelweave.solvers.local.loo import learn
+from kernelweave.solvers.newton import carried_over
 from kernelweave.solvers.solve import fitting_methods, solve
 from kernelweave.weights import LpBall, Simplex, Uniform, WeightSet
 
@@ -334,17 +336,23 @@ def search_norms(
     criterion: Callable[[Any], Criterion],
     callback: Callback | None,
 ) -> Choice:
-    """Solve for the weights at ``first_alpha``, settle alpha, and compare norms."""
+    """Solve for the weights at ``first_alpha``, settle alpha, and compare norms.
+
+    The mean of all kernels comes first. Each smaller norm starts from the one before.
+    """
     compare = options.norm == "loo"
-    candidates = {}
-    for norm in NORM_GRID if compare else (float(options.norm),):
-        choice = _solved(options, norm, first_alpha, criterion, callback)
+    norms = NORM_GRID if compare else (float(options.norm),)
+    found: dict[float, Choice] = {}
+    last: Solution | None = None
+    for norm in reversed(norms):
+        choice, last = _solved(options, norm, first_alpha, criterion, callback, last)
         if compare or options.alpha == "loo":
             given = None if options.alpha == "loo" else float(choice.alpha)
             judged = judge(choice.weights, given, float(choice.alpha))
             error = float(np.mean(judged.errors))
             choice = replace(choice, error=error, **judged._asdict())
-        candidates[norm] = choice
+        found[norm] = choice
+    candidates = {norm: found[norm] for norm in norms}
     tried = list(candidates.values())
     best = tried[0]
     if compare and best.score is None:
@@ -361,11 +369,15 @@ def _solved(
     alpha: float | str,
     criterion: Callable[[Any], Criterion],
     callback: Callback | None,
-) -> Choice:
+    last: Solution | None,
+) -> tuple[Choice, Solution]:
     """The weights at one norm; the criterion's workspace is freed on return."""
     learned = isinstance(alpha, str)
     weight_set = weight_set_of_norm(norm, fixed=not learned)
     problem = criterion(alpha)
+    start = None
+    if last is not None and "parts" in problem.offers and np.isfinite(last.value):
+        start = carried_over(last.weights, last.gradient, weight_set)
     solution = solve(
         problem,
         weight_set,
@@ -373,6 +385,7 @@ def _solved(
         tol=options.tol,
         max_iter=options.max_iter,
         callback=callback,
+        start=start,
     )
     how = "learned alpha" if learned else f"alpha={float(alpha):.3g}"
     title = f"{type(problem).__name__}, l{norm:.3g} weights, {how}"
@@ -382,7 +395,8 @@ def _solved(
     bank = getattr(problem, "bank", None)  # moments have none
     error = error_of_value(bank, weights, 1.0 / float(alpha))
     certificate = Certificate.of(solution, title, error)
-    return Choice(weights, float(alpha), solution.n_factorizations, certificate, norm)
+    count = solution.n_factorizations
+    return Choice(weights, float(alpha), count, certificate, norm), solution
 
 
 def _direct_loo(
