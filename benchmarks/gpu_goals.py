@@ -82,7 +82,7 @@ def svc(backend: Backend, device: str, goal: Goal, n: int) -> dict[str, Any]:
 
 
 def mnist(backend: Backend, device: str, goal: Goal, n: int) -> dict[str, Any]:
-    """Digits by the image, its quadrants and its centre: 14 kernels, six views."""
+    """Digits by the image, its quadrants and its middle: 14 kernels, six views."""
     data = np.load(Path(os.environ[DATA]) / "mnist.npz")
     X, new = (np.asarray(data[name] / 255.0, goal.dtype) for name in ("X", "T"))
     X, labels, truth = X[:n], data["y"][:n].astype(int), data["z"].astype(int)
@@ -111,7 +111,7 @@ def digit_views(X: np.ndarray) -> list[tuple[str, list[RBF], list[int]]]:
         "top right": place[:16, 12:],
         "bottom left": place[12:, :16],
         "bottom right": place[12:, 12:],
-        "centre": place[6:22, 6:22],
+        "middle": place[6:22, 6:22],
     }
     views = []
     for name, where in parts.items():

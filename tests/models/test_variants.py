@@ -121,13 +121,13 @@ def test_norm_is_chosen_by_leave_one_out(k, make_problem):
     assert sorted(model.candidates_) == [1.0, 4 / 3, 2.0, np.inf]
     errors = {norm: found["loo_error"] for norm, found in model.candidates_.items()}
     assert model.norm_ == min(errors, key=errors.get)
-    assert_allclose(model.loo_error_, errors[model.norm_], rtol=1e-6)
+    assert_allclose(model.loo_error_, errors[model.norm_], rtol=1e-4)
     for norm in (1, 2):
         alone = MultipleKernelFDA(problem.views, norm=norm, cv=None).fit(
             problem.X, problem.y
         )
-        assert_allclose(alone.loo_error_, errors[norm], rtol=1e-6)
-        assert_allclose(alone.alpha_, model.candidates_[norm]["alpha"], rtol=1e-6)
+        assert_allclose(alone.loo_error_, errors[norm], rtol=1e-4)
+        assert_allclose(alone.alpha_, model.candidates_[norm]["alpha"], rtol=1e-4)
         assert list(alone.candidates_) == [norm]
 
 
