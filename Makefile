@@ -95,7 +95,7 @@ $(VENV)/.python:
 
 $(VENV)/.demo: pyproject.toml | $(VENV)/.python
 	@echo "Installing kernelweave (first time: about a minute)"
-	$(PIP) install --quiet -e ".[plot]"
+	$(PIP) install --quiet -e ".[plot,report,progress]"
 	@touch $@
 
 # Dependency groups need a newer pip than some versions of Python bring.

@@ -44,9 +44,16 @@ HEADER_BYTES = 16 * 2**20
 ROOMS = ("criteria", "fits", "kernels", "models", "solvers", "views", "weights")
 #: The only functions that fitted models refer to.
 FUNCTIONS = ("kernelweave.models.mixture.projection.posterior_weights",)
+#: Types from elsewhere that run no code; imputers of scikit-learn keep their dtypes.
+HARMLESS = ("numpy.dtype",)
 
 
-def save(model: BaseEstimator, path: str | os.PathLike[str]) -> None:
+def save(
+    model: BaseEstimator,
+    path: str | os.PathLike[str],
+    *,
+    notes: dict[str, Any] | None = None,
+) -> None:
     """Write a model to one file, whole or not at all.
 
     The file has the model, the versions it was made with, what was done to its
@@ -59,6 +66,9 @@ def save(model: BaseEstimator, path: str | os.PathLike[str]) -> None:
         contains it, such as a pipeline. Its arrays must be NumPy's.
     path : str or path-like
         The file; by convention its name ends in ``.kw``.
+    notes : dict, default=None
+        Anything else that JSON can hold, such as the name of the target; ``kernelweave
+        inspect`` shows it.
 
     See Also
     --------
@@ -96,6 +106,7 @@ def save(model: BaseEstimator, path: str | os.PathLike[str]) -> None:
         "written": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": _versions(),
         "columns": getattr(model, "column_summary_", None),
+        "notes": notes or {},
         "bytes": len(content),
         "sha256": hashlib.sha256(content).hexdigest(),
     }
@@ -159,6 +170,8 @@ def is_ours(name: str) -> bool:
     Only classes that a module of :data:`ROOMS` itself defines count, since these
     modules import others by name, and of the functions only :data:`FUNCTIONS`.
     """
+    if name in HARMLESS:
+        return True
     module, _, attribute = name.rpartition(".")
     if module.split(".")[:2] not in [["kernelweave", room] for room in ROOMS]:
         return False

@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 
 import kernelweave
-from kernelweave.cli import demo, fit, folder, held_out, output, read
+from kernelweave.cli import demo, fit, folder, output, samples
 from kernelweave.cli.main import main
 
-TABLES = {"certificate.json", "weights.csv", "predictions.csv"}
+TABLES = {"certificate.json", "weights.csv", "columns.csv", "predictions.csv"}
 FIT = ["fit", "data.csv", "--label", "y", "--kernel", "linear", "--norm", "1"]
 FIT += ["--alpha", "1", "--folds", "2", "--out", "results"]
 INTERRUPTED = "kernelweave: interrupted; nothing was written\n"
@@ -68,10 +68,10 @@ def alpha_of(path):
 
 
 STEPS = {
-    "reading": (fit, "read_table"),
-    "checking": (read, "_doubt"),
+    "reading": (fit, "read_tables"),
+    "checking": (samples, "choose_views"),
     "fitting": (fit.MultipleKernelFDA, "fit"),
-    "folds": (held_out, "out_of_fold"),
+    "folds": (fit, "evaluate"),
     "first file": (output, "to_csv"),
     "pictures": (output, "_write_pictures"),
     "last file": (output, "write_mark"),
@@ -98,7 +98,7 @@ def test_interrupts(contents, tmp_path, monkeypatch, capsys, step):
 
 
 def test_interrupt_of_the_demo(tmp_path, monkeypatch, capsys):
-    press(monkeypatch, demo, "load_breast_cancer_views")
+    press(monkeypatch, demo, "load_digits_views")
     assert main(["demo"]) == 130
     assert capsys.readouterr().err == INTERRUPTED
     assert {path.name for path in tmp_path.iterdir()} == {"data.csv"}
@@ -151,7 +151,7 @@ def test_failed_fit_leaves_nothing(contents, tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
-    ("size", "name"), [(50, "weights.csv"), (1000, "predictions.csv")]
+    ("size", "name"), [(50, "weights.csv"), (600, "predictions.csv")]
 )
 def test_full_disk(contents, tmp_path, capsys, size, name):
     resource = pytest.importorskip("resource")
@@ -185,7 +185,7 @@ def test_full_disk_for_a_picture(tmp_path, monkeypatch, capsys, name):
     assert {path.name for path in tmp_path.iterdir()} == {"data.csv"}
 
 
-@pytest.mark.parametrize("failing", range(1, 7))
+@pytest.mark.parametrize("failing", range(1, 9))
 def test_swap_is_undone(tmp_path, monkeypatch, capsys, no_pictures, failing):
     assert main([*FIT, "--alpha", "3"]) == 0
     before = snapshot(tmp_path)
@@ -193,7 +193,7 @@ def test_swap_is_undone(tmp_path, monkeypatch, capsys, no_pictures, failing):
 
     def rename(source, target):
         calls.append(target)
-        if len(calls) == failing:  # three files out, three files in
+        if len(calls) == failing:  # four files out, four files in
             raise PermissionError(13, "Permission denied")
         real(source, target)
 

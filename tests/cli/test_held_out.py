@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import pdist
 from scipy.stats import ortho_group
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.datasets import load_diabetes, load_wine
 from sklearn.model_selection import PredefinedSplit, cross_val_predict
 
 from kernelweave import MultipleKernelFDA
-from kernelweave.cli import held_out, output
+from kernelweave.cli import output, score
 from kernelweave.cli.main import main
+from kernelweave.evaluation import held_out
 
 SIMPLE = ["--norm", "1", "--alpha", "1", "--kernel", "rbf"]
 LABELS = {
@@ -63,13 +64,13 @@ def test_noise_is_not_predicted(rng, drawn, capsys, name):
     write_table("noise.csv", X, y)
     assert main(["fit", "noise.csv", "--label", "y", *SIMPLE]) == 0
     rows = read_predictions()
-    right = np.mean(column(rows, "y") == column(rows, "predicted"))
+    right = np.mean(column(rows, "y") == column(rows, "prediction"))
     # Folds share rows, so the spread over 60 seeds is 1.4 binomial standard errors, and
     # the largest deviation 3.8; training rows are at least ten above chance.
     chance = np.unique(y, return_counts=True)[1].max() / len(y)
     assert abs(right - chance) < 6 * np.sqrt(chance * (1 - chance) / len(y))
     out = capsys.readouterr().out
-    share, error = held_out.accuracy(column(rows, "y") == column(rows, "predicted"))
+    share, error = score.accuracy(column(rows, "y") == column(rows, "prediction"))
     text = f"Accuracy out of fold (5 folds): {100 * share:.1f} % ± {100 * error:.1f}\n"
     assert text in out
     assert len(re.findall("[Aa]ccuracy", out)) == 1
@@ -91,7 +92,7 @@ def test_predictions_are_those_of_cross_validation(rng, drawn, name):
     model = MultipleKernelFDA([("all", "rbf", slice(0, 4))], norm=1, alpha=1.0)
     split = PredefinedSplit(fold)
     expected = cross_val_predict(model, X, y, cv=split)
-    np.testing.assert_array_equal(column(rows, "predicted"), expected.astype(str))
+    np.testing.assert_array_equal(column(rows, "prediction"), expected.astype(str))
     chances = cross_val_predict(model, X, y, cv=split, method="predict_proba")
     for c, label in enumerate(np.unique(y)):
         written = column(rows, f"probability_{label}", float)
@@ -104,7 +105,7 @@ def test_classes_of_noise_are_drawn_upon_each_other(rng, drawn):
     write_table("noise.csv", X, y)
     assert main(["fit", "noise.csv", "--label", "y", *SIMPLE]) == 0
     (rows,) = drawn
-    assert "a model that has not seen it (5 folds)" in rows.how
+    assert "a model that had not seen it (5 folds)" in rows.how
     for c, label in enumerate(rows.classes):
         cloud = rows.coordinates[rows.labels == label]
         np.testing.assert_allclose(rows.means[c], cloud.mean(axis=0))
@@ -135,7 +136,7 @@ def test_projections_of_folds_are_turned_and_nothing_else(drawn):
             assert distances.argmin() == label
 
 
-class Turned(BaseEstimator):
+class Turned(ClassifierMixin, BaseEstimator):
     """Its coordinates are the rows themselves, in axes that every fit turns anew."""
 
     rng = np.random.default_rng(0)
@@ -158,7 +159,9 @@ class Turned(BaseEstimator):
 def test_axes_of_another_fit_are_found(rng):
     X, y = rng.standard_normal((20, 3)), np.arange(20) % 4
     model = Turned().fit(X, y)
-    rows = held_out.out_of_fold(model, X, y, held_out.assign_folds(y, 5)[0])
+    rows = held_out.out_of_fold(
+        model, X, y, held_out.assign_folds(y, 5)[0], whole=model
+    )
     np.testing.assert_allclose(rows.coordinates, model.transform(X), atol=1e-12)
 
 
@@ -170,9 +173,11 @@ def test_picture_says_how_it_was_made(rng):
     y[4] = 7  # the only row of its class has no projection and is not drawn
     X = rng.standard_normal((len(y), 3))
     model = MultipleKernelFDA(norm=1, alpha=1.0).fit(X, y)
-    rows = held_out.out_of_fold(model, X, y, held_out.assign_folds(y, 5)[0])
+    rows = held_out.out_of_fold(
+        model, X, y, held_out.assign_folds(y, 5)[0], whole=model
+    )
     display = output._projection(rows)
-    title = "each row projected by a model that has not seen it (5 folds)"
+    title = "each row was predicted by a model that had not seen it (5 folds)"
     assert display.figure_.get_suptitle() == title
     assert set(display.points_) == {0, 1, 2}
     pyplot.close(display.figure_)
@@ -188,7 +193,11 @@ def test_small_classes(rng, drawn, capsys):
     assert "Classes with a single row cannot be predicted out of fold" in out
     rows = read_predictions()
     assert set(column(rows[:-1], "fold")) == {"1", "2", "3"}
-    written = [value for name, value in rows[-1].items() if name not in ("line", "y")]
+    written = [
+        value
+        for name, value in rows[-1].items()
+        if name not in ("row", "y", "missing_views")
+    ]
     assert written == [""] * 6
     assert main(["fit", "small.csv", "--label", "y", *SIMPLE, "--folds", "2"]) == 0
     assert "Accuracy out of fold (2 folds)" in capsys.readouterr().out
@@ -203,12 +212,12 @@ def test_no_class_with_two_rows(capsys):
 @pytest.mark.parametrize("m", [1, 7, 100])
 def test_accuracy_is_never_certain(m):
     for right, share in ((np.ones(m), 1), (np.zeros(m), 0)):
-        found, error = held_out.accuracy(right)
+        found, error = score.accuracy(right)
         assert found == share
         assert error > 0
     many = np.arange(10_000) % 4 == 0
     np.testing.assert_allclose(
-        held_out.accuracy(many), [0.25, np.sqrt(0.25 * 0.75 / 10_000)], rtol=1e-3
+        score.accuracy(many), [0.25, np.sqrt(0.25 * 0.75 / 10_000)], rtol=1e-3
     )
 
 
@@ -222,7 +231,7 @@ def test_accuracy_is_never_certain(m):
             lambda c: c if c < 2 else "new",
             ["Accuracy on 59 rows", "16 of them belong to classes", "such as 'new'"],
         ),
-        (lambda c: "", ["The file has no classes (column 'y')"]),
+        (lambda c: "", ["There is no label column 'y'"]),
     ],
 )
 def test_score_of_new_rows(drawn, capsys, given, messages):
@@ -238,11 +247,12 @@ def test_score_of_new_rows(drawn, capsys, given, messages):
     for message in messages:
         assert message in out
     rows = read_predictions()
-    assert column(rows, "y").tolist() == [str(text) for text in written]
+    texts = [str(text).removesuffix(".0") for text in written]
+    assert column(rows, "y").tolist() == texts
     model = MultipleKernelFDA([("all", "rbf", slice(0, 13))], norm=1, alpha=1.0)
     model.fit(X[~new], y[~new])
     expected = model.predict(X[new])
-    np.testing.assert_array_equal(column(rows, "predicted", int), expected)
+    np.testing.assert_array_equal(column(rows, "prediction", int), expected)
     if any(text != "" for text in written):
         right = [
             str(p) == str(g).removesuffix(".0")
@@ -264,20 +274,18 @@ def test_rows_that_were_learned_from_have_no_score(drawn, capsys):
 
 def test_label_column_with_the_name_of_another(rng, drawn):
     y = LABELS["two classes"]
-    write_table("data.csv", rng.standard_normal((100, 2)), y, label="predicted")
-    assert main(["fit", "data.csv", "--label", "predicted", *SIMPLE]) == 0
+    write_table("data.csv", rng.standard_normal((100, 2)), y, label="prediction")
+    assert main(["fit", "data.csv", "--label", "prediction", *SIMPLE]) == 0
     rows = read_predictions()
-    assert column(rows, "given_predicted").tolist() == y.tolist()
-    assert {"line", "fold", "predicted"} <= set(rows[0])
+    assert column(rows, "given_prediction").tolist() == y.tolist()
+    assert {"row", "fold", "prediction"} <= set(rows[0])
 
 
 PROGRESSION = load_diabetes().target
 NO_CLASSES = {
-    "whole numbers": (PROGRESSION.astype(int), "214 different numbers in 442 rows"),
-    "fractions": (PROGRESSION + 0.5, "214 different numbers such as 151.5, which are"),
-    "21 codes": (np.arange(210) % 21, "21 different numbers in 210 rows"),
-    "few rows": (np.array([3, 1, 4, 15, 9, 3]), "5 different numbers in 6 rows"),
-    "row numbers": (np.arange(12), "12 different numbers in 12 rows"),
+    "whole numbers": (PROGRESSION.astype(int), "214 different whole numbers in 442"),
+    "21 codes": (np.arange(210) % 21, "21 different whole numbers in 210 rows"),
+    "few rows": (np.array([3, 1, 4, 15, 9, 3]), "5 different whole numbers in 6 rows"),
     "names": ([f"p{i}" for i in range(12)], "12 different texts in 12 rows"),
     "many names": ([f"p{i % 40}" for i in range(60)], "40 different texts in 60 rows"),
 }
@@ -290,11 +298,9 @@ def test_labels_that_are_no_classes(tmp_path, capsys, name):
     before = set(tmp_path.iterdir())
     assert main(["fit", "data.csv", "--label", "what"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert "the label column 'what' of data.csv" in line
-    assert message in line
-    if isinstance(y, np.ndarray):
-        assert "bin them into a few classes" in line
-        assert "MultipleKernelRidge" in line
+    assert f"the label column 'what' holds {message}" in line
+    assert "--task classification" in line
+    assert ("--task regression" in line) == isinstance(y, np.ndarray)
     assert set(tmp_path.iterdir()) == before
 
 
@@ -305,7 +311,7 @@ def test_many_classes_on_demand(rng, drawn):
     demand = ["--task", "classification"]
     assert main(["fit", "data.csv", "--label", "y", *SIMPLE, *demand]) == 0
     rows = read_predictions()
-    assert np.mean(column(rows, "y") == column(rows, "predicted")) > 0.8
+    assert np.mean(column(rows, "y") == column(rows, "prediction")) > 0.8
 
 
 @pytest.mark.parametrize("text", ["1", "0", "many"])

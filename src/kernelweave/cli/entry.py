@@ -10,9 +10,12 @@ import sys
 def main() -> int:
     """Import the commands, which takes a second, and run one of them."""
     handler = signal.signal(signal.SIGINT, _leave)
+    from importlib import import_module
+
     from kernelweave.cli.main import build_parser, run
 
     arguments = build_parser().parse_args()
+    import_module(f"kernelweave.cli.{arguments.command}")
     signal.signal(signal.SIGINT, handler)
     return run(arguments)
 

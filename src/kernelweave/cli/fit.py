@@ -1,148 +1,335 @@
-"""``kernelweave fit``: learn the view weights of a CSV file."""
+"""``kernelweave fit``: learn the view weights of one table, or of several."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from kernelweave.cli import held_out
-from kernelweave.cli.folder import new_results
-from kernelweave.cli.output import print_fit, shown_warnings, timed_fit, write_results
-from kernelweave.cli.read import Table, choose_views, read_table, some
-from kernelweave.models import MultipleKernelFDA
+from kernelweave.cli.folder import check_place, new_results
+from kernelweave.cli.output import (
+    certificate_of,
+    print_certificate,
+    print_columns,
+    print_weights,
+    shown_warnings,
+    write_results,
+)
+from kernelweave.cli.predict import print_score
+from kernelweave.cli.progress import Narrator, Say, progress
+from kernelweave.cli.samples import (
+    Samples,
+    new_samples,
+    read_tables,
+    read_target,
+    training_samples,
+)
+from kernelweave.cli.score import accuracy
+from kernelweave.cli.settings import read_settings
+from kernelweave.evaluation.evaluate import evaluate
+from kernelweave.evaluation.held_out import HeldOut, new_rows
+from kernelweave.models import MultipleKernelFDA, MultipleKernelRidge
+from kernelweave.persistence import save
+from kernelweave.views.columns import some
+from kernelweave.views.ids import is_gap
 
 
-def run_fit(options: argparse.Namespace) -> None:
-    """Fit a table, print the weights, and write tables and plots.
+@dataclass(frozen=True)
+class Problem:
+    """What is to be learned.
+
+    Attributes
+    ----------
+    samples : Samples
+        The rows.
+    y : ndarray of shape (n,)
+        Classes or numbers.
+    task : {"classification", "regression"}
+        Which of them.
+    model : estimator
+        Unfitted.
+    """
+
+    samples: Samples
+    y: np.ndarray
+    task: str
+    model: Any
+
+
+def read_problem(options: argparse.Namespace) -> Problem:
+    """Read tables and settings, and print what was found.
+
+    Parameters
+    ----------
+    options : argparse.Namespace
+        Those of ``fit``; what a file of settings says is filled in.
+    """
+    parameters = {
+        task: set(kind().get_params(deep=False)) - {"views", "cv"}
+        for task, kind in MODELS.items()
+    }
+    read_settings(options, sorted(set.union(*parameters.values())))
+    tables = read_tables(options.data, options.id)
+    samples = training_samples(tables, options)
+    y, task, why = read_target(samples, options.task)
+    chosen = {
+        "norm": "loo" if options.norm is None else options.norm,
+        "alpha": "loo" if options.alpha is None else options.alpha,
+        "missing": options.missing or "zero",
+        **options.parameters,
+    }
+    if options.class_weight is not None:
+        chosen["class_weight"] = _by_class(options.class_weight, y)
+    for name in chosen:
+        if name not in parameters[task]:
+            raise ValueError(f"{name} is no parameter of a {task}; leave it out")
+    if task == "regression":
+        chosen["cv"] = None  # only probabilities need folds inside the fit
+    model = MODELS[task](samples.views, **chosen)
+    problem = Problem(samples, y, task, model)
+    _print_problem(problem, why, options)
+    return problem
+
+
+#: The model of each task.
+MODELS: dict[str, Any] = {
+    "classification": MultipleKernelFDA,
+    "regression": MultipleKernelRidge,
+}
+
+
+def run_fit(options: argparse.Namespace) -> dict[str, Any]:
+    """Fit, print the weights, and write tables and plots.
 
     Parameters
     ----------
     options : argparse.Namespace
         The command-line options; see ``kernelweave fit --help``.
     """
-    table = read_table(options.data)
-    views = choose_views(
-        table, options.label, options.drop, options.view, options.view_prefix
-    )
-    columns = [name for members in views.values() for name in members]
-    y = table.labels(options.label, check=options.task is None)
-    X = table.numbers(columns)
-    shown, shown_X = table, X  # the rows to predict
-    if options.predict is not None:
-        shown = read_table(options.predict)
-        shown_X = shown.numbers(columns)
-    model = MultipleKernelFDA(
-        _positions(views, options.kernel), norm=options.norm, alpha=options.alpha
-    )
-    with new_results(options.out) as draft:
-        _print_data(table, options.label, y, views)
-        if shown is table:
-            fold, remarks = held_out.assign_folds(y, options.folds)
-        seconds, printed = timed_fit(model, X, y)
-        print_fit(model, seconds)
-        if shown is table:
-            with shown_warnings(printed, "out of fold: "):
-                rows = held_out.out_of_fold(model, X, y, fold)
-            _print_out_of_fold(rows, fold.max(), remarks)
+    check_place(options.save)
+    check_place(options.report)
+    problem = read_problem(options)
+    samples, new = problem.samples, None
+    if options.predict:
+        new_tables = read_tables(options.predict, options.id)
+    with new_results(options.out) as draft, progress(options) as say:
+        if options.predict:
+            model = fitted(problem, say)
+            new = new_samples(new_tables, model, options.label)
+            print_fit(model)
+            told, rows = _predict_new(model, samples, new, options)
+            identity = identity_of(new, options.label, new.lacking(samples.views))
         else:
-            rows = _predict_new(model, X, shown, shown_X, options.label)
-        write_results(draft, model, rows, _identity(shown, options.label))
+            result = held_out(problem, options, say, baselines=False)
+            model, rows = result.model, result.held_out
+            print_fit(model)
+            told = print_out_of_fold(problem, result)
+            lacking = samples.lacking(samples.views)
+            identity = identity_of(samples, options.label, lacking)
+        say("writing")
+        write_results(draft, model, rows, identity)
+        if options.report is not None:
+            with draft.elsewhere(options.report) as path:
+                write_page(problem, model, options, path, say)
+        if options.save is not None:
+            with draft.elsewhere(options.save) as path:
+                save(model, path, notes=notes_of(problem, options))
+    return {
+        "task": problem.task,
+        "rows": len(problem.y),
+        **told,
+        **certificate_of(model),
+        "out": str(draft.folder),
+        "files": [*map(str, draft.written), *map(str, draft.beside)],
+    }
 
 
-def _print_out_of_fold(
-    rows: held_out.HeldOut, n_folds: int, remarks: list[str]
+def fitted(problem: Problem, say: Say) -> Any:
+    """The model, fitted to all rows; its warnings are printed."""
+    model = problem.model.set_callbacks(Narrator(say))
+    groups = problem.samples.groups
+    given = {} if groups is None else {"groups": groups}
+    try:
+        with shown_warnings(set()):
+            model.fit(problem.samples.data, problem.y, **given)
+    finally:
+        model.set_callbacks()  # they are no part of what is saved
+    return model
+
+
+def held_out(
+    problem: Problem, options: argparse.Namespace, say: Say, baselines: bool
+) -> Any:
+    """Fit to all rows and to all but each fold; see ``evaluate``."""
+    narrator = Narrator(say)
+    try:
+        with shown_warnings(set()):
+            result = evaluate(
+                problem.model.set_callbacks(narrator),
+                problem.samples.data,
+                problem.y,
+                cv=options.folds,
+                groups=problem.samples.groups,
+                baselines=baselines,
+                report=narrator,
+            )
+    finally:
+        problem.model.set_callbacks()
+    result.model.set_callbacks()
+    return result
+
+
+def write_page(
+    problem: Problem, model: Any, options: argparse.Namespace, path: Any, say: Say
 ) -> None:
-    labels = rows.labels[rows.shown]
-    share, error = held_out.accuracy(rows.predicted[rows.shown] == labels)
-    classes, counts = np.unique(labels, return_counts=True)
-    print(
-        f"\nAccuracy out of fold ({n_folds} folds): {100 * share:.1f} % ± "
-        f"{100 * error:.1f}\n"
-        "  Each row was predicted by a model that had not seen it; ± is the standard "
-        "error.\n"
-        f"  The largest class, {str(classes[counts.argmax()])!r}, has "
-        f"{100 * counts.max() / len(labels):.1f} % of the rows."
+    """Write the report of a fitted model to one HTML file."""
+    from kernelweave.report import write_report
+
+    write_report(
+        model,
+        problem.samples.data,
+        problem.y,
+        path,
+        title=f"What predicts {options.label}",
+        groups=problem.samples.groups,
+        cv=options.folds,
+        report=say,
     )
-    for remark in remarks:
-        print(f"  {remark}")
 
 
-def _predict_new(
-    model: Any, X: np.ndarray, table: Table, new_X: np.ndarray, label: str
-) -> held_out.HeldOut:
-    """Predict the rows of another file, and print the accuracy if it has classes."""
-    learned = {row.tobytes() for row in X}
-    n_seen = sum(row.tobytes() in learned for row in new_X)
-    seen = f"{n_seen} of them equal to training rows"
-    which = f"rows of {table.path.name}, "
-    which += seen if n_seen else "which the model has not seen"
-    given = table.given_classes(label, model.classes_)
-    known = given is not None and set(given) <= set(model.classes_)
-    labels = np.asarray(given).astype(model.classes_.dtype) if known else None
-    rows = held_out.new_rows(model, new_X, labels, which)
-    print(f"\nPredicted: {len(new_X)} {which}.")
-    if given is None:
-        print(
-            f"  The file has no classes (column {label!r}), hence no accuracy; without "
-            "--predict,\n  the accuracy is estimated out of fold."
+def notes_of(problem: Problem, options: argparse.Namespace) -> dict[str, Any]:
+    """What ``predict`` and ``inspect`` need to know besides the model."""
+    return {
+        "label": options.label,
+        "id": options.id,
+        "groups": options.groups,
+        "task": problem.task,
+        "rows": len(problem.y),
+        "files": list(options.data),
+    }
+
+
+def print_fit(model: Any) -> None:
+    """Print columns, weights and certificate."""
+    print("Columns:\n")
+    print_columns(model.column_summary_)
+    print("\nView weights:\n")
+    print_weights(model)
+    print_certificate(model)
+
+
+def print_out_of_fold(problem: Problem, result: Any) -> dict[str, Any]:
+    """Print the score of the rows that were held out; return it, too."""
+    record, rows = result.table[0], result.held_out
+    n_folds = int(rows.fold.max())
+    score, error = record["score"], record["score_se"]
+    by = " by groups" if problem.samples.groups is not None else ""
+    if problem.task == "classification":
+        right = rows.predicted[rows.shown] == problem.y[rows.shown]
+        error = error or accuracy(right)[1]  # never certain
+        classes, counts = np.unique(problem.y[rows.shown], return_counts=True)
+        text = f"Accuracy out of fold ({n_folds} folds{by}): {100 * score:.1f} % ± "
+        text += f"{100 * error:.1f}"
+        chance = (
+            f"The largest class, {str(classes[counts.argmax()])!r}, has "
+            f"{100 * counts.max() / counts.sum():.1f} % of the rows."
         )
-    elif n_seen == len(new_X):
-        print("  Their accuracy would say nothing about new rows, so none is given.")
     else:
-        _print_score(rows, given)
-    return rows
-
-
-def _print_score(rows: held_out.HeldOut, given: list[Any]) -> None:
-    both = zip(rows.predicted, given, strict=True)
-    pairs = [(mine, true) for mine, true in both if true is not None]
-    share, error = held_out.accuracy([mine == true for mine, true in pairs])
+        text = f"R2 out of fold ({n_folds} folds{by}): {score:.3f} ± {error:.3f}"
+        chance = "Predicting the mean would have an R2 of 0."
     print(
-        f"  Accuracy on {len(pairs)} rows with a class: {100 * share:.1f} % ± "
-        f"{100 * error:.1f} (standard error)."
+        f"\n{text}\n  Each row was predicted by a model that had not seen it; ± is the "
+        f"standard error.\n  {chance}"
     )
-    unknown = [true for _, true in pairs if true not in set(rows.classes)]
-    if unknown:
-        print(
-            f"  {len(unknown)} of them belong to classes unknown to the model, "
-            f"such as {str(unknown[0])!r}; they count as wrong."
-        )
+    for remark in result.remarks:
+        print(f"  {remark}")
+    name = "accuracy" if problem.task == "classification" else "r2"
+    return {name: score, "standard_error": error, "how": "out of fold"}
 
 
-def _positions(
-    views: dict[str, list[str]], kernel: str
-) -> list[tuple[str, str, slice]]:
-    """The ``views`` parameter, for columns sorted by view."""
-    parameter, start = [], 0
-    for name, members in views.items():
-        parameter.append((name, kernel, slice(start, start + len(members))))
-        start += len(members)
-    return parameter
-
-
-def _identity(table: Table, label: str) -> dict[str, Sequence[Any]]:
-    """First columns of the table of predictions: line number and class of each row."""
-    identity: dict[str, Sequence[Any]] = {"line": table.lines}
-    if label in table.header:
-        name = f"given_{label}" if label in ("line", "fold", "predicted") else label
-        identity[name] = table.text(label)
+def identity_of(
+    samples: Samples, label: str | None, lacking: Sequence[str]
+) -> dict[str, Sequence[Any]]:
+    """First columns of the table of predictions: ids, labels, missing views."""
+    identity: dict[str, Sequence[Any]] = {samples.id_name: samples.ids}
+    if samples.target is not None and label is not None:
+        taken = (samples.id_name, "fold", "prediction", "missing_views")
+        name = f"given_{label}" if label in taken else label
+        identity[name] = [_cell(value) for value in samples.target.tolist()]
+    identity["missing_views"] = lacking
     return identity
 
 
-def _print_data(
-    table: Table, label: str, y: np.ndarray, views: dict[str, list[str]]
-) -> None:
-    classes, counts = np.unique(y, return_counts=True)
-    shown = [f"{c} ({count})" for c, count in zip(classes, counts, strict=True)]
-    print(f"Data: {table.path}, {len(y)} rows")
-    print(f"Classes of {label!r}: {some(shown)}")
-    sizes = [f"{name} ({len(members)} columns)" for name, members in views.items()]
-    print(f"Views: {some(sizes)}")
-    used = {label}.union(*views.values())
-    unused = [name for name in table.header if name not in used]
-    if unused:
-        print(f"Columns not used: {some(unused)}")
+def _cell(value: Any) -> Any:
+    """A label as it was in the file: gaps make floats of whole numbers."""
+    if is_gap(value):
+        return ""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _predict_new(
+    model: Any, old: Samples, new: Samples, options: argparse.Namespace
+) -> tuple[dict[str, Any], HeldOut]:
+    """Predict the rows of other files, and print the score if they have labels."""
+    pandas_rows = {tuple(row) for row in old.data.itertuples(index=False)}
+    seen = [tuple(row) in pandas_rows for row in new.data.itertuples(index=False)]
+    files = some(text.partition("=")[2] or text for text in options.predict)
+    which = f"rows of {files}, "
+    which += (
+        f"{sum(seen)} of them equal to training rows"
+        if any(seen)
+        else "which the model has not seen"
+    )
+    rows = new_rows(model, new.data, None, which)
+    print(f"\nPredicted: {len(new.data)} {which}.")
+    told: dict[str, Any] = {"how": which}
+    if all(seen):
+        print("  Their score would say nothing about new rows, so none is given.")
+    else:
+        told |= print_score(model, new, rows.predicted, options.label)
+    return told, rows
+
+
+def _by_class(weights: Any, y: np.ndarray) -> Any:
+    """Weights of classes, whose names are texts in a file of settings."""
+    if isinstance(weights, str):
+        return weights
+    if not isinstance(weights, dict):
+        raise ValueError(f"class_weight must be 'balanced' or a table; got {weights!r}")
+    classes = {str(label): label for label in np.unique(y).tolist()}
+    unknown = [name for name in weights if name not in classes]
+    if unknown:
+        raise ValueError(
+            f"class_weight: {unknown[0]!r} is not a class; they are {some(classes)}"
+        )
+    return {classes[name]: float(weight) for name, weight in weights.items()}
+
+
+def _print_problem(problem: Problem, why: str, options: argparse.Namespace) -> None:
+    samples = problem.samples
+    for line in samples.told:
+        print(line)
+    stated = "as you said" if options.task else f"since {why}"
+    print(f"Task: {problem.task} of {options.label!r}, {stated}")
+    if problem.task == "classification":
+        classes, counts = np.unique(problem.y, return_counts=True)
+        shown = [f"{c} ({count})" for c, count in zip(classes, counts, strict=True)]
+        print(f"Classes: {some(shown, 10)}")
+    else:
+        print(f"Values: from {problem.y.min():g} to {problem.y.max():g}")
+    sizes = [f"{name} ({len(own)} columns)" for name, _, own in samples.views]
+    print(f"Views: {some(sizes, 10)}")
+    n_lacking = sum(map(bool, samples.lacking(samples.views)))
+    if n_lacking:
+        print(
+            f"Missing views: {n_lacking} of {len(problem.y)} rows lack one; "
+            f"missing={problem.model.missing!r} (--missing) lets them count with the "
+            "views they have"
+        )
+    if samples.groups is not None:
+        n_groups = len(np.unique(samples.groups.astype(str)))
+        print(f"Groups: {n_groups} of {options.groups!r}, held out together")
     print()

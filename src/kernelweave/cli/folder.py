@@ -21,7 +21,17 @@ import kernelweave
 #: lists the files of the run.
 MARK_FILE, MARK_KEY, FILES_KEY = "certificate.json", "kernelweave_version", "files"
 #: Every file that a run may write; earlier versions did not list theirs.
-OURS = (MARK_FILE, "weights.csv", "predictions.csv", "weights.png", "projection.png")
+OURS = (
+    MARK_FILE,
+    "evaluation.csv",
+    "weights.csv",
+    "columns.csv",
+    "predictions.csv",
+    "weights.png",
+    "projection.png",
+    "predicted.png",
+    "report.html",
+)
 #: Prefix of the temporary folders that exist only during a run.
 HIDDEN = ".kernelweave-"
 
@@ -40,12 +50,15 @@ class Draft:
         The files written so far, each with a description of its contents.
     remarks : list of str
         Further remarks to print.
+    beside : dict
+        Files that belong elsewhere: their final places, and where they are until then.
     """
 
     folder: Path
     staging: Path
     written: dict[str, str] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
+    beside: dict[Path, Path] = field(default_factory=dict)
 
     @contextmanager
     def file(self, name: str, content: str) -> Iterator[Path]:
@@ -53,6 +66,26 @@ class Draft:
         with _named_errors(self.folder / name):
             yield self.staging / name
         self.written[name] = content
+
+    @contextmanager
+    def elsewhere(self, name: str) -> Iterator[Path]:
+        """Path to which a file outside the folder is to be written."""
+        final = Path(name)
+        draft = final.with_name(f"{HIDDEN}{uuid.uuid4().hex[:12]}{final.suffix}")
+        self.beside[final] = draft
+        with _named_errors(final):
+            yield draft
+
+
+def check_place(name: str | None) -> None:
+    """Refuse a file that could not be written, before the work begins."""
+    if name is None:
+        return
+    path = Path(name)
+    if path.is_dir():
+        raise ValueError(f"{name!r} is a folder; name a file")
+    if not path.parent.is_dir():
+        raise ValueError(f"there is no folder {str(path.parent)!r} for {name!r}")
 
 
 @contextmanager
@@ -83,12 +116,19 @@ def new_results(name: str) -> Iterator[Draft]:
         with _uninterrupted():
             with _named_errors(folder):
                 _publish(staging, folder)
+            for final, waiting in draft.beside.items():
+                with _named_errors(final):
+                    os.replace(waiting, final)
             print(f"\nWritten to {folder}:")
             for file, content in draft.written.items():
                 print(f"  {folder / file}  ({content})")
+            for final in draft.beside:
+                print(f"  {final}")
             for remark in draft.remarks:
                 print(f"  {remark}")
     finally:
+        for waiting in draft.beside.values():
+            waiting.unlink(missing_ok=True)
         shutil.rmtree(staging, ignore_errors=True)
 
 

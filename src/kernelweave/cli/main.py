@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import io
+import json
+import math
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
 from fractions import Fraction
 from functools import partial
 from typing import Any
 
 import kernelweave
-from kernelweave.cli.demo import run_demo
-from kernelweave.cli.fit import run_fit
-from kernelweave.cli.reproduce import run_reproduce
 from kernelweave.papers import PAPERS
 
 #: Errors in the input rather than in the program: reported in one line.
-EXPECTED = (ValueError, OSError, MemoryError)
+EXPECTED = (ValueError, OSError, MemoryError, ImportError)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # for terminals without Unicode
     try:
-        status = arguments.run(arguments)
+        status = _run(arguments)
     except (*EXPECTED, KeyboardInterrupt) as error:
         if arguments.debug:
             raise
@@ -53,7 +53,32 @@ def run(arguments: argparse.Namespace) -> int:
         message = " ".join(str(error).split()) or type(error).__name__
         print(f"kernelweave: error: {message}", file=sys.stderr)
         return 2
-    return int(status or 0)
+    return status
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    """Run a command; print words, JSON or nothing, as the user wants it."""
+    command = importlib.import_module(f"kernelweave.cli.{arguments.command}")
+    function = getattr(command, f"run_{arguments.command}")
+    silent = getattr(arguments, "json", False) or getattr(arguments, "quiet", False)
+    with redirect_stdout(io.StringIO() if silent else sys.stdout):
+        found = function(arguments)
+    if isinstance(found, dict) and arguments.json:
+        print(json.dumps(_plain(found), indent=2, allow_nan=False))
+    return found if isinstance(found, int) else 0
+
+
+def _plain(value: Any) -> Any:
+    """Only what JSON knows, which has neither NaN nor infinity nor NumPy's numbers."""
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if hasattr(value, "tolist"):
+        return _plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return "inf" if value > 0 else None
+    return value if isinstance(value, str | int | float | None) else str(value)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -71,44 +96,46 @@ def build_parser() -> argparse.ArgumentParser:
         "--debug", action="store_true", help="show the whole traceback of an error"
     )
     common.set_defaults(interrupted="nothing was written")
-    for add in (_add_demo, _add_fit, _add_reproduce):
-        add(partial(commands.add_parser, parents=[common]))
+    words = argparse.ArgumentParser(add_help=False)
+    flag = partial(words.add_argument, action="store_true")
+    flag("--json", help="print one JSON object instead of words")
+    flag("--quiet", help="print nothing but warnings and errors")
+    flag("--progress", help="tell what is going on even if nobody is at the terminal")
+    learn = argparse.ArgumentParser(add_help=False)
+    _add_learning(learn)
+    for add in (_add_fit, _add_evaluate, _add_report):
+        add(partial(commands.add_parser, parents=[common, words, learn]))
+    for add in (_add_demo, _add_predict, _add_inspect):
+        add(partial(commands.add_parser, parents=[common, words]))
+    _add_reproduce(partial(commands.add_parser, parents=[common]))
     return parser
 
 
-def _add_demo(command: Callable[..., argparse.ArgumentParser]) -> None:
-    demo = command(
-        "demo",
-        help="learn view weights on bundled data",
-        description="Learn which views of bundled data matter (one of them is pure "
-        "noise), compare with two baselines, and write tables and plots.",
-    )
-    demo.set_defaults(run=run_demo)
-    _add(demo, "--out", "DIR", "folder for the results", "kernelweave-demo")
+Command = Callable[..., argparse.ArgumentParser]
+TABLES = (
+    "a table with a header and one row per sample (CSV, TSV, Parquet, Excel; .gz), or "
+    "several as NAME=FILE, joined by --id, each of which is a view; or one MuData file"
+)
 
 
-def _add_fit(command: Callable[..., argparse.ArgumentParser]) -> None:
-    fit = command(
-        "fit",
-        help="learn view weights from a CSV file",
-        description="Learn which views of a table matter, and write weights, "
-        "certificate, predictions and plots. Every row is predicted by a model "
-        "that has not seen it: out of fold, or in another file (--predict).",
-    )
-    option = partial(_add, fit)
-    option("data", "FILE.csv", "table with a header, one row per sample")
-    option("--label", "COLUMN", "column of the classes", required=True)
-    fit.add_argument(
+def _add_learning(learn: argparse.ArgumentParser) -> None:
+    """The options of all commands that fit a model to tables."""
+    option = partial(_add, learn)
+    option("data", "[NAME=]FILE", TABLES, nargs="+")
+    option("--id", "COLUMN", "column that identifies a sample in every table")
+    option("--label", "COLUMN", "column to predict, in any table; never a feature")
+    learn.add_argument(
         "--task",
-        choices=["classification"],
-        help="treat the values of the label column as classes even if they look like "
-        "measurements or row names",
+        choices=["classification", "regression"],
+        help="what the label is (default: told from its values)",
     )
-    grouping = fit.add_mutually_exclusive_group()
+    groups = "column whose equal values are held out together, such as the patient"
+    option("--groups", "COLUMN", groups)
+    grouping = learn.add_mutually_exclusive_group()
     views = (
         "a view and its columns: names, prefixes or patterns such as 'rna_*', "
         "separated by commas; may be given several times (default: one view of all "
-        "columns)"
+        "columns of a table)"
     )
     _add(grouping, "--view", "NAME=COLUMNS", views, action="append")
     grouping.add_argument(
@@ -116,30 +143,120 @@ def _add_fit(command: Callable[..., argparse.ArgumentParser]) -> None:
         action="store_true",
         help="group columns into views by their prefix up to the first underscore",
     )
+    settings = "settings of views, kernels and model; see the user guide"
+    option("--views", "VIEWS.toml", settings)
     drop = "column to leave out; may be given several times"
     option("--drop", "COLUMN", drop, action="append")
-    option("--kernel", "NAME", "kernel of every view: auto, linear, rbf, ...", "auto")
-    norms = "norm of the weights: a number >= 1 such as 1, 4/3 or inf, or loo"
-    option("--norm", None, norms, "loo", type=_number_or("loo"))
-    alphas = "regularisation: a number > 0, learn or loo"
-    option("--alpha", None, alphas, "loo", type=_number_or("loo", "learn"))
-    option(
-        "--predict",
-        "NEW.csv",
-        "table of new rows to predict, instead of the training rows out of fold; "
-        "if it has the label column, the accuracy is printed",
+    option("--kernel", "NAME", "kernel of every view: auto (default), linear, rbf, ...")
+    norms = "norm of the weights: a number >= 1 such as 1, 4/3 or inf, or loo (default)"
+    option("--norm", None, norms, type=_number_or("loo"))
+    alphas = "regularisation: a number > 0, learn or loo (default)"
+    option("--alpha", None, alphas, type=_number_or("loo", "learn"))
+    learn.add_argument(
+        "--class-weight",
+        choices=["balanced"],
+        help="let every class count the same, however many rows it has",
+    )
+    learn.add_argument(
+        "--missing",
+        choices=["zero", "available", "error"],
+        help="rows that lack a view: it adds nothing (zero, the default), is filled in "
+        "from the others (available), or is refused (error)",
     )
     folds = (
         "number of folds, each predicted by a model fitted on the others; fewer "
         "if a class has fewer rows"
     )
     option("--folds", "N", folds, 5, type=_at_least(2))
+    learn.set_defaults(view=[], drop=[])
+
+
+def _add_demo(command: Command) -> None:
+    demo = command(
+        "demo",
+        help="see on bundled data what learned weights are good for",
+        description="Learn which of 13 views of handwritten digits matter (ten of them "
+        "are noise), compare with equal weights and one big SVM on the same held-out "
+        "rows, predict rows without a view, and write tables, plots and a report.",
+    )
+    demo.set_defaults(command="demo")
+    _add(demo, "--out", "DIR", "folder for the results", "kernelweave-demo")
+
+
+def _add_fit(command: Command) -> None:
+    fit = command(
+        "fit",
+        help="learn view weights from tables",
+        description="Learn which views of a table, or which of several tables, matter, "
+        "and write weights, certificate, predictions and plots. Every row is predicted "
+        "by a model that has not seen it: out of fold, or in other files (--predict).",
+    )
+    option = partial(_add, fit)
+    option(
+        "--predict",
+        "[NAME=]FILE",
+        "tables of new rows to predict, instead of the training rows out of fold; "
+        "if they have the label column, the score is printed",
+        nargs="+",
+    )
+    option("--save", "MODEL.kw", "file for the model, for 'kernelweave predict'")
+    option("--report", "PAGE.html", "file for a report on the model")
     folder = "folder for the results, which appear there once all are complete"
     option("--out", "DIR", folder, "kernelweave-fit")
-    fit.set_defaults(run=run_fit, view=[], drop=[])
+    fit.set_defaults(command="fit")
 
 
-def _add_reproduce(command: Callable[..., argparse.ArgumentParser]) -> None:
+def _add_predict(command: Command) -> None:
+    predict = command(
+        "predict",
+        help="predict new rows with a saved model",
+        description="Predict the rows of tables with a model that 'kernelweave fit "
+        "--save' has written. A table may be left out; its view is then missing.",
+    )
+    option = partial(_add, predict)
+    option("model", "MODEL.kw", "the model")
+    option("data", "[NAME=]FILE", "tables, named as in the fit", nargs="+")
+    option("--id", "COLUMN", "column of the ids (default: that of the fit)")
+    label = "column of the truth, for a score (default: that of the fit)"
+    option("--label", "COLUMN", label)
+    option("--out", "FILE.csv", "file for the predictions (default: standard output)")
+    predict.set_defaults(command="predict")
+
+
+def _add_evaluate(command: Command) -> None:
+    evaluate = command(
+        "evaluate",
+        help="compare the model with simpler ones on held-out rows",
+        description="Cross-validate the model beside the best single view, equal "
+        "weights, a stack of views and no view, with standard errors.",
+    )
+    _add(evaluate, "--out", "DIR", "folder for the results", "kernelweave-evaluate")
+    evaluate.set_defaults(command="evaluate")
+
+
+def _add_inspect(command: Command) -> None:
+    inspect = command(
+        "inspect",
+        help="say what a saved model is",
+        description="Say in words what a model file holds: views, shares, columns, "
+        "certificate and versions.",
+    )
+    _add(inspect, "model", "MODEL.kw", "the model")
+    inspect.set_defaults(command="inspect")
+
+
+def _add_report(command: Command) -> None:
+    report = command(
+        "report",
+        help="write what a model has learned as one HTML page",
+        description="Write one HTML page. The first argument may be a saved model, "
+        "followed by the tables it was fitted to; otherwise a model is fitted first.",
+    )
+    _add(report, "--out", "PAGE.html", "the page", "kernelweave-report.html")
+    report.set_defaults(command="report")
+
+
+def _add_reproduce(command: Command) -> None:
     reproduce = command(
         "reproduce",
         help="run the experiments of a paper and compare",
@@ -148,7 +265,7 @@ def _add_reproduce(command: Callable[..., argparse.ArgumentParser]) -> None:
         "is kept, so that an interrupted run resumes where it stopped.",
     )
     resumes = "the same command resumes from here"
-    reproduce.set_defaults(run=run_reproduce, interrupted=resumes)
+    reproduce.set_defaults(command="reproduce", interrupted=resumes)
     option = partial(_add, reproduce)
     option("paper", "PAPER", f"one of {', '.join(PAPERS)}")
     which = reproduce.add_mutually_exclusive_group()

@@ -4,31 +4,27 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from kernelweave.cli.folder import MARK_FILE, Draft, write_mark
-from kernelweave.cli.held_out import HeldOut
+from kernelweave.evaluation.held_out import HeldOut
 from kernelweave.inspection import (
     KernelWeightsDisplay,
     ProjectionDisplay,
     to_csv,
     weights_table,
 )
+from kernelweave.views.columns import some
 
-
-def timed_fit(model: Any, X: np.ndarray, y: np.ndarray) -> tuple[float, set[str]]:
-    """Fit a model; return the seconds it took, and its warnings, which are printed."""
-    printed: set[str] = set()
-    started = time.perf_counter()
-    with shown_warnings(printed):
-        model.fit(X, y)
-    return time.perf_counter() - started, printed
+#: What a spreadsheet takes for the beginning of a formula.
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 @contextmanager
@@ -75,9 +71,8 @@ def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     Console(file=sys.stdout, width=width, highlight=False).print(table)
 
 
-def print_fit(model: Any, seconds: float) -> None:
-    """Print the weight of each view, the heaviest first, and the certificate."""
-    print(f"View weights, learned in {seconds:.2f} s:\n")
+def print_weights(model: Any) -> None:
+    """Print the weight of each view, the heaviest first."""
     table = weights_table(model)
     lines = []
     for view, weight in sorted(model.view_weights_.items(), key=lambda item: -item[1]):
@@ -89,6 +84,10 @@ def print_fit(model: Any, seconds: float) -> None:
         count = f"{len(used)} of {len(kernels)}"
         lines.append((view, f"{weight:.4f}", share, count, heaviest if used else "-"))
     print_table(("view", "weight", "share", "kernels used", "heaviest kernel"), lines)
+
+
+def print_certificate(model: Any) -> None:
+    """Print the proof that the weights are optimal, or how far it reaches."""
     certificate = model.certificate_
     print("\nCertificate:\n")
     print(f"  status       {certificate.status}")
@@ -98,11 +97,75 @@ def print_fit(model: Any, seconds: float) -> None:
     for remark in certificate.remarks:
         print(f"  note         {remark}")
     print(f"  problem      {certificate.problem}")
-    print(f"  chosen       norm {model.norm_:.4g}, alpha {model.alpha_:.4g}")
+    alpha = np.ravel(model.alpha_)
+    shown = f"{alpha[0]:.4g}" if len(alpha) == 1 else some(f"{a:.4g}" for a in alpha)
+    print(f"  chosen       norm {model.norm_:.4g}, alpha {shown}")
+
+
+def print_columns(summary: Sequence[Mapping[str, Any]] | None) -> None:
+    """Print how many columns of each view are used as what, and which are left out."""
+    views: dict[str, list[Mapping[str, Any]]] = {}
+    for record in summary or ():
+        views.setdefault(record["view"], []).append(record)
+    for view, records in views.items():
+        kinds = Counter(
+            f"{r['kind']} (one-hot)" if r["use"] == "one-hot" else r["kind"]
+            for r in records
+            if r["use"] != "left out"
+        )
+        line = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+        gaps = [r for r in records if r["missing"] and r["use"] != "left out"]
+        if gaps:
+            total = sum(r["missing"] for r in gaps)
+            line += f"; {total} gap{'s' * (total > 1)} filled in {_columns(len(gaps))}"
+        print(f"  {view}: {_columns(len(records))}: {line or 'none used'}")
+        out = [
+            f"{r['column']!r} ({r['remark']})"
+            for r in records
+            if r["use"] == "left out"
+        ]
+        if out:
+            print(f"    left out: {some(out, 6)}")
+
+
+def _columns(count: int) -> str:
+    return f"{count} column{'s' * (count != 1)}"
+
+
+def harmless(value: Any) -> Any:
+    """A cell that no spreadsheet runs: an apostrophe before what would be a formula."""
+    if not isinstance(value, str) or not value.startswith(FORMULA):
+        return value
+    try:
+        float(value)
+    except ValueError:
+        return f"'{value}"
+    return value
+
+
+def write_csv(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Write rows to a CSV file, with cells that no spreadsheet runs."""
+    to_csv([{harmless(k): harmless(v) for k, v in row.items()} for row in rows], path)
+
+
+def certificate_of(model: Any) -> dict[str, Any]:
+    """Certificate and weights, for a machine to read."""
+    alpha = np.ravel(model.alpha_).tolist()
+    return {
+        **dataclasses.asdict(model.certificate_),
+        "norm": model.norm_,
+        "alpha": alpha[0] if len(alpha) == 1 else alpha,
+        "view_weights": model.view_weights_,
+        "view_shares": model.view_shares_,
+    }
 
 
 def write_results(
-    draft: Draft, model: Any, rows: HeldOut, identity: dict[str, Sequence[Any]]
+    draft: Draft,
+    model: Any,
+    rows: HeldOut,
+    identity: dict[str, Sequence[Any]],
+    methods: Sequence[Mapping[str, Any]] = (),
 ) -> None:
     """Write tables and plots.
 
@@ -111,34 +174,35 @@ def write_results(
     draft : Draft
         From :func:`kernelweave.cli.folder.new_results`.
     model : estimator
-        Fitted classifier.
+        Fitted classifier or regressor.
     rows : HeldOut
         Rows that it has not seen, predicted and projected.
     identity : dict
         First columns of the table of predictions.
+    methods : sequence of dict
+        The table of :func:`kernelweave.evaluation.evaluate`, if there is one.
     """
+    if methods:
+        content = "score of each method on held-out rows"
+        with draft.file("evaluation.csv", content) as path:
+            write_csv(methods, path)
     with draft.file("weights.csv", "weight of every kernel") as path:
-        to_csv(weights_table(model), path)
+        write_csv(weights_table(model), path)
+    with draft.file("columns.csv", "what was done to each column") as path:
+        write_csv(model.column_summary_, path)
     which = "" if rows.fold is None else ", out of fold"
-    content = f"predicted classes with probabilities{which}"
-    with draft.file("predictions.csv", content) as path:
-        to_csv(_predictions(rows, identity), path)
+    what = "numbers" if rows.classes is None else "classes with probabilities"
+    with draft.file("predictions.csv", f"predicted {what}{which}") as path:
+        write_csv(predictions(rows, identity), path)
     if not _write_pictures(draft, model, rows):
         draft.remarks.append(
             "no plots: matplotlib is not installed (pip install 'kernelweave[plot]')"
         )
     with draft.file(MARK_FILE, "value, lower bound and gap of the weights") as path:
-        certificate = {
-            **dataclasses.asdict(model.certificate_),
-            "norm": model.norm_,
-            "alpha": model.alpha_,
-            "view_weights": model.view_weights_,
-            "view_shares": model.view_shares_,
-        }
-        write_mark(path, certificate, [*draft.written, MARK_FILE])
+        write_mark(path, certificate_of(model), [*draft.written, MARK_FILE])
 
 
-def _predictions(
+def predictions(
     rows: HeldOut, identity: dict[str, Sequence[Any]]
 ) -> list[dict[str, Any]]:
     """The table of predictions, with empty cells for rows without one."""
@@ -149,9 +213,12 @@ def _predictions(
     columns = dict(identity)
     if rows.fold is not None:
         columns["fold"] = cells(rows.fold)
-    columns["predicted"] = cells(rows.predicted)
-    for label, column in zip(rows.classes, rows.probability.T, strict=True):
-        columns[f"probability_{label}"] = cells([f"{value:.6f}" for value in column])
+    columns["prediction"] = cells(rows.predicted)
+    if rows.classes is not None and rows.probability is not None:
+        for label, column in zip(rows.classes, rows.probability.T, strict=True):
+            columns[f"probability_{label}"] = cells(
+                [f"{value:.6f}" for value in column]
+            )
     return [
         dict(zip(columns, row, strict=True))
         for row in zip(*columns.values(), strict=True)
@@ -166,10 +233,15 @@ def _write_pictures(draft: Draft, model: Any, rows: HeldOut) -> bool:
     matplotlib.use("Agg")  # needs no display
     from matplotlib import pyplot
 
-    for name, content, figure in (
-        ("weights", "weights", KernelWeightsDisplay.from_estimator(model).figure_),
-        ("projection", "classes", _projection(rows).figure_),
-    ):
+    pictures: list[tuple[str, str, Any]] = [
+        ("weights", "weights", KernelWeightsDisplay.from_estimator(model))
+    ]
+    if rows.coordinates is not None:
+        pictures.append(("projection", "classes", _projection(rows)))
+    figures = [(name, content, made.figure_) for name, content, made in pictures]
+    if rows.classes is None and rows.targets is not None:
+        figures.append(("predicted", "predicted and true values", _scatter(rows)))
+    for name, content, figure in figures:
         with draft.file(f"{name}.png", f"plot of the {content}") as path:
             figure.savefig(path, dpi=150)
         pyplot.close(figure)
@@ -177,13 +249,29 @@ def _write_pictures(draft: Draft, model: Any, rows: HeldOut) -> bool:
 
 
 def _projection(rows: HeldOut) -> ProjectionDisplay:
+    assert rows.classes is not None and rows.coordinates is not None
     drawn = np.isfinite(rows.means).all(axis=1)  # (k,)
     display = ProjectionDisplay(
         coordinates=rows.coordinates[rows.shown],
         labels=rows.labels[rows.shown],
         classes=rows.classes[drawn],
         means=rows.means[drawn],
-        legend_title="class" if rows.known else "predicted class",
+        legend_title="predicted class" if rows.targets is None else "class",
     ).plot()
     display.figure_.suptitle(rows.how, fontsize=9)
     return display
+
+
+def _scatter(rows: HeldOut) -> Any:
+    """True against predicted numbers, and the line on which they are equal."""
+    from matplotlib import pyplot
+
+    assert rows.targets is not None
+    true, found = rows.targets[rows.shown], rows.predicted[rows.shown]
+    figure, ax = pyplot.subplots(layout="constrained", figsize=(5, 5))
+    ends = [min(true.min(), found.min()), max(true.max(), found.max())]
+    ax.plot(ends, ends, color="0.7", linewidth=1)
+    ax.plot(found, true, ".", alpha=0.7)
+    ax.set(xlabel="predicted", ylabel="true")
+    figure.suptitle(rows.how, fontsize=9)
+    return figure

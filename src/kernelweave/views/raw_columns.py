@@ -73,8 +73,15 @@ class Columns:
         return self._with(select(self.table, rows))
 
     def __getstate__(self) -> dict[str, Any]:
-        names = ("table", "labels", "dtype")  # what can be read again is not kept
-        return {name: vars(self)[name] for name in names}
+        # What can be read again is not kept. A frame becomes arrays and lists, which
+        # can be written to a file that runs no code.
+        table = _taken_apart(self.table) if hasattr(self.table, "iloc") else self.table
+        return {"table": table, "labels": self.labels, "dtype": self.dtype.name}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        table = state["table"]
+        self.table = _put_together(table) if isinstance(table, dict) else table
+        self.labels, self.dtype = state["labels"], np.dtype(state["dtype"])
 
     def _with(self, table: Any) -> Columns:
         return Columns(table, self.labels, self.dtype)
@@ -178,6 +185,50 @@ def read_columns(X: Any, columns: list[int], dtype: Any = np.float64) -> Columns
     if is_table(table):
         table = table.to_pandas()
     return Columns(table, list(labels), dtype)
+
+
+def _taken_apart(frame: Any) -> dict[str, Any]:
+    """The columns of a pandas frame: one array of all numbers, and the others."""
+    kinds = [str(dtype) for dtype in frame.dtypes]
+    own = [getattr(dtype, "kind", "O") for dtype in frame.dtypes]
+    plain = [
+        isinstance(dtype, np.dtype) and kind in "fiu"
+        for dtype, kind in zip(frame.dtypes, own, strict=True)
+    ]
+    numbers = frame.loc[:, plain].to_numpy(dtype=np.float64)  # (n, number of plain)
+    others = []
+    for j in np.flatnonzero(~np.asarray(plain, dtype=bool)).tolist():
+        column = frame.iloc[:, j]
+        if isinstance(column.dtype, np.dtype) and column.dtype.kind in "bmM":
+            others.append(column.to_numpy())
+        else:
+            gaps = column.isna().tolist()
+            values = column.tolist()
+            others.append([None if g else v for g, v in zip(gaps, values, strict=True)])
+    return {
+        "names": [str(name) for name in frame.columns],
+        "kinds": kinds,
+        "plain": plain,
+        "numbers": numbers,
+        "others": others,
+    }
+
+
+def _put_together(parts: dict[str, Any]) -> Any:
+    """The frame that was taken apart."""
+    import pandas as pd
+
+    plain = np.asarray(parts["plain"], dtype=bool)
+    names = np.asarray(parts["names"], dtype=object)
+    frame = pd.DataFrame(parts["numbers"], columns=names[plain])
+    where = np.flatnonzero(~plain).tolist()
+    if not where:
+        return frame
+    others = {
+        names[j]: pd.Series(values, dtype=parts["kinds"][j])
+        for j, values in zip(where, parts["others"], strict=True)
+    }
+    return pd.concat([frame, pd.DataFrame(others)], axis=1)[list(names)]
 
 
 def is_plain(table: Any) -> bool:

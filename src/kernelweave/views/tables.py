@@ -265,8 +265,9 @@ def _assemble(
         if not frame.shape[1]:
             continue
         flags = frame.columns[frame.dtypes == "bool"]
-        # Otherwise gaps would turn booleans into objects.
-        part = frame.astype(dict.fromkeys(flags, "boolean")).reindex(index)
+        if len(flags):  # gaps would turn booleans into objects
+            frame = frame.astype(dict.fromkeys(flags, "boolean"))
+        part = frame.reindex(index)
         part.columns = [f"{name}.{column}" for column in frame.columns]
         parts.append(part)
         own = kernel.get(name, "auto") if _is_dict(kernel) else kernel

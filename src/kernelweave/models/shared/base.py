@@ -149,7 +149,12 @@ class Progress:
         self.say(1, line)
         return self._task(
             "iteration",
-            {"value": row.value, "lower_bound": row.lower_bound, "gap": row.gap},
+            {
+                "iteration": row.iteration,
+                "value": row.value,
+                "lower_bound": row.lower_bound,
+                "gap": row.gap,
+            },
         )
 
     def fold(self, number: int, n_folds: int) -> None:

@@ -1,0 +1,69 @@
+"""``kernelweave inspect``: what a saved model is, in words."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from sklearn.base import is_classifier
+
+from kernelweave.cli.output import (
+    certificate_of,
+    print_certificate,
+    print_columns,
+    print_weights,
+)
+from kernelweave.persistence import load, read_header
+from kernelweave.views.columns import some
+
+
+def run_inspect(options: argparse.Namespace) -> dict[str, Any]:
+    """Print what a model file holds.
+
+    Parameters
+    ----------
+    options : argparse.Namespace
+        The command-line options; see ``kernelweave inspect --help``.
+    """
+    header = read_header(options.model)
+    model, notes = load(options.model), header.get("notes") or {}
+    if not hasattr(model, "view_shares_"):
+        raise ValueError(
+            f"{options.model} holds a {type(model).__name__}, which is not a fitted "
+            "model with weights of views"
+        )
+    made = header["versions"].get("kernelweave", "?")
+    print(
+        f"{options.model}: {type(model).__name__} of kernelweave {made}, written "
+        f"{header['written']}"
+    )
+    told = _in_words(model, notes)
+    print(told)
+    print("\nViews:\n")
+    print_weights(model)
+    print("\nColumns:\n")
+    print_columns(header.get("columns"))
+    if hasattr(model, "certificate_"):
+        print_certificate(model)
+    versions = [f"{name} {v}" for name, v in header["versions"].items()]
+    print(f"\nMade with {', '.join(versions)}.")
+    found = {"class": type(model).__name__, "words": told, **header}
+    return found | (certificate_of(model) if hasattr(model, "certificate_") else {})
+
+
+def _in_words(model: Any, notes: dict[str, Any]) -> str:
+    label = f" {notes['label']!r}" if notes.get("label") else ""
+    if is_classifier(model):
+        classes = some(map(str, model.classes_), 10)
+        aim = f"It predicts the class{label}, one of {len(model.classes_)}: {classes}."
+    else:
+        aim = f"It predicts the number{label}."
+    rows = f" It learned from {notes['rows']} rows" if notes.get("rows") else ""
+    if rows and notes.get("files"):
+        rows += f" of {some(notes['files'])}"
+    shares = sorted(model.view_shares_.items(), key=lambda item: -item[1])
+    used = [f"{view} ({100 * share:.0f} %)" for view, share in shares if share >= 0.005]
+    ignored = len(shares) - len(used)
+    weight = f"Its weight lies on {some(used, 6)}"
+    weight += f"; {ignored} of {len(shares)} views hardly count." if ignored else "."
+    return f"{aim}{rows}{'.' * bool(rows)}\n{weight}"

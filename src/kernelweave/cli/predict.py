@@ -1,0 +1,105 @@
+"""``kernelweave predict``: what a saved model says about new rows."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.base import is_classifier
+
+from kernelweave.cli.folder import HIDDEN, check_place
+from kernelweave.cli.output import predictions, shown_warnings, write_csv
+from kernelweave.cli.samples import Samples, new_samples, read_tables
+from kernelweave.cli.score import score_classes, score_numbers
+from kernelweave.evaluation.held_out import new_rows
+from kernelweave.persistence import load, read_header
+
+
+def run_predict(options: argparse.Namespace) -> dict[str, Any]:
+    """Load a model, predict the rows of tables, and write one line for each.
+
+    Parameters
+    ----------
+    options : argparse.Namespace
+        The command-line options; see ``kernelweave predict --help``.
+    """
+    from kernelweave.cli.fit import identity_of
+
+    check_place(options.out)
+    notes = read_header(options.model).get("notes") or {}
+    model = load(options.model)
+    id_column = options.id or notes.get("id")
+    label = options.label or notes.get("label")
+    samples = new_samples(read_tables(options.data, id_column), model, label)
+    lacking = samples.lacking(samples.views)
+    with shown_warnings(set()):
+        rows = new_rows(model, samples.data, None, "new rows")
+    identity = identity_of(samples, label, [])
+    identity["missing_views"] = lacking
+    table = predictions(rows, identity)
+    if options.out is None:
+        _write(table, None)
+    else:
+        _write(table, Path(options.out))
+        for line in samples.told:
+            print(line)
+        n_lacking = sum(map(bool, lacking))
+        gaps = f"; {n_lacking} of them lack a view" if n_lacking else ""
+        print(f"Predicted: {len(table)} rows{gaps}.")
+    told: dict[str, Any] = {"rows": len(table), "out": options.out}
+    if options.out is not None or options.json:
+        told |= print_score(model, samples, rows.predicted, label)
+    if options.out is not None:
+        print(f"\nWritten: {options.out}")
+    return told
+
+
+def print_score(
+    model: Any, samples: Samples, predicted: np.ndarray, label: str | None
+) -> dict[str, Any]:
+    """Print how many predictions are right, if the labels are given; return it, too."""
+    if samples.target is None or not samples.target.notna().any():
+        print(f"  There is no label column {label!r}, hence no score.")
+        return {}
+    if not is_classifier(model):
+        score, words = score_numbers(predicted, samples.target)
+    else:
+        score, words = score_classes(predicted, samples.target)
+    print(f"  {words}")
+    if is_classifier(model):
+        known = {str(value) for value in model.classes_}
+        given = samples.target.dropna()
+        texts = [str(v).removesuffix(".0") for v in given.tolist()]
+        unknown = [text for text in texts if text not in known]
+        if unknown:
+            print(
+                f"  {len(unknown)} of them belong to classes unknown to the model, "
+                f"such as {unknown[0]!r}; they count as wrong."
+            )
+    return score
+
+
+def _write(table: list[dict[str, Any]], path: Path | None) -> None:
+    """Write the table, whole or not at all; None is standard output."""
+    if path is None:
+        import tempfile
+
+        with tempfile.TemporaryDirectory() as folder:
+            draft = Path(folder) / "predictions.csv"
+            write_csv(table, draft)
+            sys.stdout.write(draft.read_text(encoding="utf-8"))
+        return
+    draft = path.with_name(f"{HIDDEN}{path.name}")
+    try:
+        write_csv(table, draft)
+        draft.replace(path)
+    except OSError as error:
+        raise OSError(
+            f"cannot write {str(path)!r}: {error.strerror or error}; nothing was "
+            "written"
+        ) from error
+    finally:
+        draft.unlink(missing_ok=True)

@@ -1,0 +1,485 @@
+"""From the files of a command to rows, views, targets and groups."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kernelweave.cli.read import (
+    MUDATA,
+    pandas_or_why,
+    read_frame,
+    read_mudata,
+    suggest,
+)
+from kernelweave.views.columns import some
+from kernelweave.views.ids import check_distinct, read_ids
+from kernelweave.views.tables import join_tables
+
+#: A column with more distinct values than this hardly ever holds classes.
+MANY = 20
+#: The view of columns without an underscore, if views are prefixes.
+OTHER_VIEW = "other"
+#: Header of the column that counts the rows of a file without ids.
+ROW = "row"
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The files of a command, read.
+
+    Attributes
+    ----------
+    frames : dict of str to DataFrame
+        One table per file; a single file without a name is called "".
+    files : dict of str to str
+        The file of each table.
+    id : str or None
+        Column of the ids; None is the index, or none at all for a single file.
+    """
+
+    frames: dict[str, Any]
+    files: dict[str, str]
+    id: str | None
+
+    @property
+    def alone(self) -> bool:
+        """Whether it is one file whose columns keep their names."""
+        return list(self.frames) == [""]
+
+    def owners(self, column: str) -> list[tuple[str, str]]:
+        """Tables that have a column, given by its name or as TABLE.COLUMN."""
+        found = [(n, column) for n, frame in self.frames.items() if column in frame]
+        if not found:
+            for name, frame in self.frames.items():
+                own = column.removeprefix(f"{name}.")
+                if own != column and own in frame:
+                    found.append((name, own))
+        return found
+
+    def find(self, column: str, what: str) -> tuple[str, str]:
+        """The one table that has a column, and the column's name there."""
+        found = self.owners(column)
+        if not found:
+            known = [str(c) for frame in self.frames.values() for c in frame.columns]
+            where = some(self.files.values())
+            raise ValueError(
+                f"{what} {column!r} is not in {where}; {suggest(column, known)}"
+            )
+        if len(found) > 1:
+            raise ValueError(
+                f"{what} {column!r} is in {some(self.files[n] for n, _ in found)}; say "
+                f"which is meant: {found[0][0]}.{column}"
+            )
+        return found[0]
+
+    def full_name(self, table: str, column: str) -> str:
+        """What a column is called in the joined table."""
+        return column if self.alone else f"{table}.{column}"
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Rows to learn from, or to predict.
+
+    Attributes
+    ----------
+    data : DataFrame of shape (n, d)
+        The columns of all views.
+    ids : list of length n
+        Ids or, for a file without ids, numbers of rows from 1.
+    id_name : str
+        What they are called.
+    views : list of (name, kernel, columns)
+        For the ``views`` parameter.
+    target : Series of length n, or None
+        Values of the label column; None if there is none.
+    groups : ndarray of shape (n,) or None
+        Values of the groups column.
+    told : list of str
+        What there is to say about it.
+    """
+
+    data: Any
+    ids: list[Any]
+    id_name: str
+    views: list[tuple[str, Any, list[str]]]
+    target: Any
+    groups: np.ndarray | None
+    told: list[str] = field(default_factory=list)
+
+    def lacking(self, views: Sequence[tuple[str, Any, list[str]]]) -> list[str]:
+        """Names of the views that each row lacks, separated by semicolons."""
+        gaps = {
+            name: self.data[columns].isna().all(axis=1) for name, _, columns in views
+        }
+        return [
+            "; ".join(name for name, rows in gaps.items() if rows.iloc[i])
+            for i in range(len(self.data))
+        ]
+
+
+def read_tables(arguments: Sequence[str], id_column: str | None) -> Tables:
+    """Read the files named on the command line.
+
+    Parameters
+    ----------
+    arguments : sequence of str
+        ``FILE``, or ``NAME=FILE`` for each table.
+    id_column : str or None
+        Column of the ids.
+    """
+    frames: dict[str, Any] = {}
+    files: dict[str, str] = {}
+    if len(arguments) == 1 and Path(arguments[0]).suffix.lower() in MUDATA:
+        frames = read_mudata(arguments[0])
+        if id_column is not None:
+            raise ValueError(f"{arguments[0]} brings its own ids; leave out --id")
+        return Tables(frames, dict.fromkeys(frames, arguments[0]), None)
+    ids = [] if id_column is None else [id_column]
+    for text in arguments:
+        name, equals, path = text.partition("=")
+        if not equals or Path(text).exists():
+            path = text
+            name = "" if len(arguments) == 1 else Path(text).name.partition(".")[0]
+        if name in frames:
+            raise ValueError(
+                f"two tables are called {name!r}: {files[name]} and {path}; name them: "
+                "NAME=FILE"
+            )
+        frames[name], files[name] = read_frame(path, ids), path
+    if "" in frames and len(frames) > 1:
+        raise ValueError(f"the table {files['']} has no name; use NAME=FILE")
+    tables = Tables(frames, files, id_column)
+    for name, frame in frames.items():
+        if id_column is not None and id_column not in frame:
+            raise ValueError(
+                f"{files[name]} has no column {id_column!r} with ids; "
+                f"{suggest(id_column, list(frame.columns))}"
+            )
+    if id_column is None and not tables.alone:
+        common = set.intersection(*(set(frame.columns) for frame in frames.values()))
+        hint = f"; all of them have {some(map(repr, sorted(common)))}" if common else ""
+        raise ValueError(f"tables are joined by ids: name their column with --id{hint}")
+    return tables
+
+
+def training_samples(tables: Tables, options: argparse.Namespace) -> Samples:
+    """Join the tables, and take label, groups and dropped columns out of the views."""
+    if not options.label:
+        raise ValueError("name the column to predict with --label")
+    tables, told = _dropped(tables, options.drop)
+    if options.groups:  # before the label, which may be the last column of its table
+        tables, groups = _taken(tables, options.groups, "the column of groups")
+    joined = _join(tables, options.label)
+    if options.groups:
+        groups = groups.reindex(joined.index)
+        if groups.isna().any():
+            lost = joined.ids[int(np.argmax(groups.isna()))]
+            raise ValueError(
+                f"the column of groups {options.groups!r} is empty for "
+                f"{joined.id_name} {lost!r}; fill it in, or remove the row"
+            )
+    views = choose_views(joined.tables, options)
+    if not views:
+        raise ValueError(
+            f"{some(tables.files.values())}: no columns besides the label "
+            f"{options.label!r}"
+        )
+    used = list(dict.fromkeys(c for _, _, columns in views for c in columns))
+    unused = [c for own in joined.tables.values() for c in own if c not in set(used)]
+    if unused:
+        told.append(f"Columns not used: {some(unused, 10)}")
+    return Samples(
+        joined.data[used],
+        joined.ids,
+        joined.id_name,
+        views,
+        joined.target,
+        groups.to_numpy() if options.groups else None,
+        [*joined.told, *told],
+    )
+
+
+def new_samples(tables: Tables, model: Any, label: str | None) -> Samples:
+    """Rows to be predicted by a fitted model, with NaN for tables that are absent."""
+    owner: tuple[str, str] | None = None
+    if label is not None:
+        found = tables.owners(label)
+        owner = found[0] if len(found) == 1 else None
+    wanted = [str(name) for name in getattr(model, "feature_names_in_", [])]
+    if not wanted:
+        raise ValueError("the model was not fitted to a table with named columns")
+    target = None
+    if owner is not None:
+        tables, target = _taken(tables, label or "", "the label column")
+    joined = _join(tables, None)
+    given = {
+        name: [c for c in wanted if tables.alone or c.startswith(f"{name}.")]
+        for name in tables.frames
+    }
+    known = set(joined.data.columns)
+    for name, columns in given.items():
+        lost = [c for c in columns if c not in known]
+        if lost:
+            raise ValueError(
+                f"{tables.files[name]} lacks {len(lost)} column(s) that the model was "
+                f"fitted to: {some(lost)}; add them, or leave out the whole table"
+            )
+    if not any(given.values()):
+        known_tables = sorted({c.partition(".")[0] for c in wanted})
+        raise ValueError(
+            f"none of the tables {some(map(repr, tables.frames))} is known to the "
+            f"model; name them NAME=FILE as in the fit: {some(map(repr, known_tables))}"
+        )
+    absent = [c for c in wanted if c not in known]
+    data = joined.data.reindex(columns=wanted)
+    told = list(joined.told)
+    views = [(str(n), k, list(c)) for n, k, c in (v[:3] for v in model.views)]
+    gone = [n for n, _, columns in views if set(columns) <= set(absent)]
+    if gone:
+        told.append(f"No row has the view(s) {some(gone)}.")
+    if target is not None:
+        target = target.reindex(joined.index)
+    return Samples(data, joined.ids, joined.id_name, views, target, None, told)
+
+
+@dataclass(frozen=True)
+class _Joined:
+    data: Any
+    index: Any
+    ids: list[Any]
+    id_name: str
+    tables: dict[str, list[str]]  # full names of the columns of each table
+    target: Any
+    told: list[str]
+
+
+def _join(tables: Tables, label: str | None) -> _Joined:
+    """One row per sample; those without a label are left out."""
+    if tables.alone:
+        return _single(tables, label)
+    frames, target, copies = dict(tables.frames), None, []
+    if label is not None:
+        owner, target = tables.find(label, "the label column")
+        frames[owner] = frames[owner].rename(columns={target: "\0label"})
+        copies = [name for name, frame in frames.items() if target in frame]
+        for name in copies:  # otherwise the answer would be a feature
+            frames[name] = frames[name].drop(columns=target)
+    joined = join_tables(
+        frames, on=tables.id, target=None if target is None else "\0label"
+    )
+    columns = {name: list(own) for name, _, own in joined.views}
+    told = joined.summary.replace(repr("\0label"), repr(label)).splitlines()
+    told += [
+        f"  left out of {name}: {target!r}, a copy of the label" for name in copies
+    ]
+    id_name = str(joined.data.columns[0])
+    found = joined.target.rename(label) if target is not None else None
+    ids = joined.data.iloc[:, 0].tolist()
+    return _Joined(joined.data, joined.data.index, ids, id_name, columns, found, told)
+
+
+def _single(tables: Tables, label: str | None) -> _Joined:
+    (frame,), (path,) = tables.frames.values(), tables.files.values()
+    ids, id_name = list(range(1, len(frame) + 1)), ROW
+    if tables.id is not None:
+        ids, id_name = read_ids(frame[tables.id]), tables.id
+        try:
+            check_distinct(ids, path)
+        except ValueError as error:
+            raise ValueError(
+                f"{error}; if several rows belong together, leave out --id and use "
+                f"--groups {tables.id}"
+            ) from None
+        frame = frame.drop(columns=tables.id)
+    target, told = None, [f"Data: {path}, {len(frame)} rows"]
+    frame = frame.set_axis(ids, axis=0)
+    if label is not None:
+        _, label = tables.find(label, "the label column")
+        target = frame[label]
+        frame, kept = frame.drop(columns=label), target.notna()
+        if not kept.all():
+            told[0] += f", {int((~kept).sum())} of them without a label and left out"
+        frame, target = frame[kept], target[kept]
+        if not len(frame):
+            raise ValueError(f"{path}: the label column {label!r} is empty")
+    columns = {"": [str(name) for name in frame.columns]}
+    return _Joined(
+        frame, frame.index, frame.index.tolist(), id_name, columns, target, told
+    )
+
+
+def _dropped(tables: Tables, drop: Sequence[str]) -> tuple[Tables, list[str]]:
+    frames = dict(tables.frames)
+    for column in drop:
+        owners = tables.owners(column)
+        if not owners:
+            tables.find(column, "the column to drop")  # says that there is none
+        for name, own in owners:
+            frames[name] = frames[name].drop(columns=own)
+    told = [f"Columns dropped: {some(drop, 10)}"] if drop else []
+    return Tables(frames, tables.files, tables.id), told
+
+
+def _taken(tables: Tables, column: str, what: str) -> tuple[Tables, Any]:
+    """The tables without a column, and the column by id; bare tables vanish."""
+    name, own = tables.find(column, what)
+    frame, pandas = tables.frames[name], pandas_or_why()
+    ids: Any = range(1, len(frame) + 1) if tables.alone else frame.index
+    if tables.id is not None:
+        ids = read_ids(frame[tables.id])
+    values = pandas.Series(frame[own].to_numpy(), index=pandas.Index(list(ids)))
+    if own == tables.id:
+        return tables, values
+    frames = dict(tables.frames)
+    frames[name] = frame.drop(columns=own)
+    if not tables.alone and not set(frames[name].columns) - {tables.id}:
+        del frames[name]
+    return Tables(frames, tables.files, tables.id), values
+
+
+def choose_views(
+    tables: dict[str, list[str]], options: argparse.Namespace
+) -> list[tuple[str, Any, list[str]]]:
+    """Group columns into views, each with its kernel.
+
+    Parameters
+    ----------
+    tables : dict of str to list of str
+        The columns of each table, without label, ids and groups. A table called ""
+        is a single file, which makes the view "all" if nothing else is said.
+    options : argparse.Namespace
+        With ``view``, ``view_prefix``, ``kernel`` and ``view_settings``.
+    """
+    columns = [c for own in tables.values() for c in own]
+    views = {name: own for name, own in tables.items() if name and own}
+    if options.view_prefix:
+        views = {}
+        for column in columns:
+            prefix, underscore, _ = column.partition("_")
+            view = prefix if underscore and prefix else OTHER_VIEW
+            views.setdefault(view, []).append(column)
+    given: set[str] = set()
+    for text in options.view:
+        name, equals, wanted = (part.strip() for part in text.partition("="))
+        if not (name and equals and wanted):
+            raise ValueError(f"--view must be NAME=COLUMNS; got {text!r}")
+        if name in given:
+            raise ValueError(
+                f"the view {name!r} is given twice; list all its columns at once"
+            )
+        given.add(name)
+        items = filter(None, map(str.strip, wanted.split(",")))
+        views[name] = matching(name, items, columns)
+    kernels: dict[str, Any] = {}
+    for name, setting in options.view_settings.items():
+        try:
+            if "columns" in setting:
+                views[name] = matching(name, setting["columns"], columns)
+            elif name not in views:
+                raise ValueError(
+                    f"'columns' is missing, and there is no table called {name!r}"
+                )
+            out = set(matching(name, setting.get("drop", ()), views[name]))
+        except ValueError as error:
+            raise ValueError(f"{options.views}: [views.{name}]: {error}") from None
+        views[name] = [column for column in views[name] if column not in out]
+        kernels[name] = setting.get("kernel")
+    if not views and columns:
+        views = {"all": columns}
+    usual = options.kernel or "auto"
+    return [
+        (name, kernels.get(name) or usual, own) for name, own in views.items() if own
+    ]
+
+
+def matching(view: str, items: Any, columns: Sequence[str]) -> list[str]:
+    """Columns of these names, else those that match the patterns, else the prefixes."""
+    chosen: list[str] = []
+    known = set(columns)
+    for item in items:
+        found = [item] if item in known else []
+        found = found or [name for name in columns if fnmatchcase(name, item)]
+        found = found or [name for name in columns if name.startswith(item)]
+        if not found:
+            raise ValueError(
+                f"view {view!r}: no column is called, matches or begins with {item!r}; "
+                f"{suggest(item, columns)}"
+            )
+        chosen += found
+    return list(dict.fromkeys(chosen))
+
+
+def read_target(samples: Samples, task: str | None) -> tuple[np.ndarray, str, str]:
+    """The target as an array, the task, and why it is this task.
+
+    Parameters
+    ----------
+    samples : Samples
+        With a target.
+    task : {"classification", "regression"} or None
+        What the user says; None: to be inferred.
+
+    Returns
+    -------
+    y : ndarray of shape (n,)
+        Integers or strings for a classification, floats for a regression.
+    task : str
+        "classification" or "regression".
+    why : str
+        What the column holds.
+    """
+    pandas = pandas_or_why()
+    column = samples.target
+    name = column.name
+    values = column.dropna()
+    n, k = len(values), values.nunique()
+    numeric = pandas.api.types.is_numeric_dtype(values) and values.dtype != "bool"
+    if not numeric:
+        if task == "regression":
+            raise ValueError(
+                f"the label column {name!r} holds {values.iloc[0]!r}, which is not a "
+                "number, as --task regression needs"
+            )
+        y = values.map(_as_text).to_numpy(dtype=object).astype(str)
+        if task is None and k > max(2, n / 2) and (k > MANY or k == n):
+            raise ValueError(
+                f"the label column {name!r} holds {k} different texts in {n} rows, "
+                "which look like row names rather than classes; name the column of the "
+                "classes with --label, or use --task classification if they are "
+                "classes after all"
+            )
+        return y, "classification", f"the column {name!r} holds {k} different texts"
+    numbers = values.to_numpy(dtype=float)
+    if not np.isfinite(numbers).all():
+        raise ValueError(f"the label column {name!r} holds infinity; correct the cell")
+    whole = bool(np.all(numbers == np.round(numbers)))
+    why = f"the column {name!r} holds {k} different {'whole ' * whole}numbers"
+    doubtful = whole and (k > MANY or k > max(2, n / 2))
+    if task is None and doubtful:
+        raise ValueError(
+            f"the label column {name!r} holds {k} different whole numbers in {n} rows: "
+            "are they measurements or classes? Use --task regression or --task "
+            "classification"
+        )
+    task = task or ("classification" if whole else "regression")
+    if task == "regression":
+        return numbers, task, why
+    if not whole:
+        raise ValueError(
+            f"the label column {name!r} holds numbers such as "
+            f"{numbers[np.argmax(numbers != np.round(numbers))]:g}, which are not "
+            "classes; use --task regression, or bin them into a few classes"
+        )
+    return numbers.astype(np.int64), task, why
+
+
+def _as_text(value: Any) -> str:
+    return str(value).strip()

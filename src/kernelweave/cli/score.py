@@ -1,0 +1,74 @@
+"""How good predictions of rows that a model has not seen are, in words and numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+
+def accuracy(right: Sequence[bool] | np.ndarray) -> tuple[float, float]:
+    """The share of correct predictions, and its standard error.
+
+    The standard error uses ``(right + 1) / (m + 2)`` in place of the share, so that it
+    is positive even if every prediction is correct.
+    """
+    m, share = len(right), float(np.mean(right))
+    likely = (m * share + 1) / (m + 2)
+    return share, float(np.sqrt(likely * (1 - likely) / m))
+
+
+def score_classes(predicted: np.ndarray, given: Any) -> tuple[dict[str, Any], str]:
+    """Accuracy on the rows whose class is given; unknown classes count as wrong.
+
+    Parameters
+    ----------
+    predicted : ndarray of shape (m,)
+        Classes, integers or strings.
+    given : Series of length m
+        True classes, with gaps.
+
+    Returns
+    -------
+    score : dict
+        ``accuracy``, ``standard_error`` and ``rows``.
+    words : str
+        The same in a sentence.
+    """
+    known = given.notna().to_numpy()
+    truth = [_as_class(value, predicted.dtype) for value in given[known]]
+    right = [mine == true for mine, true in zip(predicted[known], truth, strict=True)]
+    share, error = accuracy(right)
+    words = (
+        f"Accuracy on {len(right)} rows with a class: {100 * share:.1f} % ± "
+        f"{100 * error:.1f} (standard error)."
+    )
+    return {"accuracy": share, "standard_error": error, "rows": len(right)}, words
+
+
+def score_numbers(predicted: np.ndarray, given: Any) -> tuple[dict[str, Any], str]:
+    """R^2 and the root mean squared error, like :func:`score_classes`."""
+    known = given.notna().to_numpy()
+    truth = given[known].to_numpy(dtype=float)
+    errors = (truth - predicted[known]) ** 2
+    spread = float(np.mean((truth - truth.mean()) ** 2))
+    rmse = float(np.sqrt(errors.mean()))
+    r2 = 1 - float(errors.mean()) / spread if spread > 0 else float("nan")
+    words = (
+        f"R2 on {len(truth)} rows with a number: {r2:.3f}; root mean squared error "
+        f"{rmse:.4g}."
+    )
+    score = {"r2": r2 if spread > 0 else None, "rmse": rmse, "rows": len(truth)}
+    return score, words
+
+
+def _as_class(value: Any, dtype: Any) -> Any:
+    """A class as the model has it: an integer or a text."""
+    if not np.issubdtype(dtype, np.integer):
+        return str(value).strip()
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return value  # a class that is unknown to the model
+    return int(number) if number.is_integer() else number
