@@ -248,7 +248,7 @@ def _moments_of(model: Any, view: str, X: Any) -> _Moments:
         mean += total.sum(axis=0)
         square += np.sum(total**2, axis=0)
     count = 1 if linear else m
-    deviation = to_numpy(block).astype(np.float64).std(axis=0)
+    deviation = transformed((), block).std(axis=0)
     return _Moments(mean / count, square / count, deviation, readout, linear)
 
 
