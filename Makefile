@@ -38,8 +38,12 @@ help: ## list these targets
 demo: $(VENV)/.demo ## set up and run the demonstration on bundled data
 	$(BIN)/kernelweave demo
 
+# Plain asserts save each worker seconds of rewriting before its first test; run the test
+# that failed with "pytest" itself, or all with PYTEST_ARGS=--assert=rewrite, to see the
+# values that were compared.
 test: lint ## set up, lint, then run the whole test suite
-	$(ONE_THREAD) $(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_ARGS)
+	$(ONE_THREAD) $(BIN)/python -m pytest -n $(WORKERS) --assert=plain \
+	    -p no:cacheprovider $(PYTEST_ARGS)
 
 fuzz: $(VENV)/.dev ## run the seeded tests with new seeds, for FUZZ_MINUTES=10
 	$(ONE_THREAD) $(BIN)/python tests/fuzz.py --minutes $(FUZZ_MINUTES) \
