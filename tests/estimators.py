@@ -135,14 +135,19 @@ def in_turn(*, indirect: Sequence[str] = (), **values) -> pytest.MarkDecorator:
 
     The longest list is run through once, and the others as often as that takes.
     """
+    listed = [
+        [each if isinstance(each, tuple) else pytest.param(each) for each in choices]
+        for choices in values.values()
+    ]
     cases = []
-    for i in range(max(map(len, values.values()))):
-        chosen = [choices[i % len(choices)] for choices in values.values()]
-        plain = [each.values[0] if hasattr(each, "values") else each for each in chosen]
-        named = [
-            getattr(each, "id", getattr(each, "__name__", each)) for each in chosen
+    for i in range(max(map(len, listed))):
+        chosen = [choices[i % len(choices)] for choices in listed]
+        plain = [each.values[0] for each in chosen]
+        ids = [
+            each.id or str(getattr(value, "__name__", value))
+            for each, value in zip(chosen, plain, strict=True)
         ]
-        cases.append(pytest.param(*plain, id="-".join(map(str, named))))
+        cases.append(pytest.param(*plain, id="-".join(ids)))
     return pytest.mark.parametrize(tuple(values), cases, indirect=list(indirect))
 
 

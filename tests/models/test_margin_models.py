@@ -323,12 +323,17 @@ HARD_INPUT = {
     "ignore::kernelweave.exceptions.KernelWeaveConvergenceWarning"
 )
 @pytest.mark.parametrize("change", HARD_INPUT.values(), ids=HARD_INPUT.keys())
-@pytest.mark.parametrize(
-    "parameters",
-    [{"C": 1e10}, {"C": 1e-6}, {"margin": "l2", "C": 1e10}, {"margin": "hard"}],
-    ids=str,
+@in_turn(
+    parameters=[
+        {"C": 1e10},
+        {"C": 1e-6},
+        {"margin": "l2", "C": 1e10},
+        {"margin": "hard"},
+        {"C": 1e10},
+        {"margin": "hard"},
+    ],
+    signed=[False, True, True],
 )
-@pytest.mark.parametrize("signed", [False, True])
 def test_hard_problems_end_with_an_honest_status(
     change, parameters, signed, make_problem
 ):

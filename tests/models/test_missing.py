@@ -79,8 +79,7 @@ def fitted(model, problem, mask, missing, **params):
 
 
 @pytest.mark.one_seed
-@every_mode
-@pytest.mark.parametrize("model", some((*MODELS, "MultipleKernelFDA")))
+@in_turn(model=some((*MODELS, "MultipleKernelFDA")), missing=["zero", "available"])
 def test_complete_rows_change_nothing(model, missing, make_problem):
     problem = make_problem(2, n=30, m=8)
     for views, X, new in (
@@ -116,9 +115,9 @@ def test_columns_and_kernels_say_the_same(model, missing, gappy):
 
 
 @pytest.mark.one_seed
-@every_mode
-@pytest.mark.parametrize(
-    "model", some((*MODELS, SIGNED, "MultipleKernelFDA"), unless(MixtureKDA), cv=None)
+@in_turn(
+    model=some((*MODELS, SIGNED, "MultipleKernelFDA"), unless(MixtureKDA), cv=None),
+    missing=["available", "zero"],
 )
 def test_fits_are_certified_and_say_what_was_done(model, missing, gappy):
     problem, mask, _ = gappy

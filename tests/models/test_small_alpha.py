@@ -66,7 +66,6 @@ ADVICE = (
     r".*; use \1 >= ([^,]+)"
 )
 
-every_model = pytest.mark.parametrize("model", MODELS, ids=str)
 no_proof = pytest.mark.filterwarnings(
     # with so small an alpha rounding may keep the gap from closing
     f"ignore::{KernelWeaveConvergenceWarning.__module__}.KernelWeaveConvergenceWarning"
@@ -93,8 +92,7 @@ def fit(model, X, y):
 
 
 @no_proof
-@every_model
-@pytest.mark.parametrize("dtype", list(ALPHAS))
+@in_turn(model=MODELS, dtype=list(ALPHAS))
 def test_rounding_is_reported_with_an_alpha_that_works(model, dtype):
     X, y = wine(dtype)
     for alpha in ALPHAS[dtype]:
