@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import time
@@ -87,6 +88,11 @@ class _Clock:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         if self.end is not None and session.testsfailed:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests and imported modules stay: leave them out of collections."""
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

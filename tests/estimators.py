@@ -9,7 +9,7 @@ One list serves all test files::
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from inspect import signature
 
@@ -128,6 +128,27 @@ def some(names: Iterable[str] = ONE_EACH, *conditions: Condition, **changes) -> 
             own = {key: changes[key] for key in changes if takes(key)(model)}
             found.append(pytest.param(clone(model).set_params(**own), id=name))
     return found
+
+
+def in_turn(*, indirect: Sequence[str] = (), **values) -> pytest.MarkDecorator:
+    """Parameters that take each of their values, but not in every combination.
+
+    The longest list is run through once, and the others as often as that takes.
+    """
+    listed = [
+        [each if isinstance(each, tuple) else pytest.param(each) for each in choices]
+        for choices in values.values()
+    ]
+    cases = []
+    for i in range(max(map(len, listed))):
+        chosen = [choices[i % len(choices)] for choices in listed]
+        plain = [each.values[0] for each in chosen]
+        ids = [
+            each.id or str(getattr(value, "__name__", value))
+            for each, value in zip(chosen, plain, strict=True)
+        ]
+        cases.append(pytest.param(*plain, id="-".join(ids)))
+    return pytest.mark.parametrize(tuple(values), cases, indirect=list(indirect))
 
 
 def kind(estimator: type[BaseEstimator], **settings) -> Callable:

@@ -7,7 +7,14 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.base import clone, is_classifier
 
-from estimators import ONE_EACH, every_estimator, is_certified, some, unless
+from estimators import (
+    ONE_EACH,
+    every_estimator,
+    in_turn,
+    is_certified,
+    some,
+    unless,
+)
 from kernelweave import KernelFDA, MultipleKernelRidge, SubspaceKernelSVC
 from kernelweave._array import device, namespace, to_numpy
 from kernelweave.kernels import RBF, Chi2, Cosine, Laplacian, Linear, Polynomial
@@ -32,8 +39,7 @@ OTHERS = (
 )
 COLUMNS = some(TIGHT, unless(SubspaceKernelSVC), tol=1e-9, n_components=2)
 COLUMNS += some(("SubspaceKernelSVC-fixed", *OTHERS))  # these are slow to gain digits
-#: Kernels are read in the same way whatever the other settings are.
-KERNELS = [param for param in COLUMNS if param.id in ONE_EACH]
+CHEAP = [param for param in COLUMNS if param.id in ONE_EACH]
 
 # Kernels that differ enough for their weights to be determined to many digits.
 VIEWS = [
@@ -63,26 +69,37 @@ def assert_home(found, like, dtype=None):
     assert dtype is None or found.dtype == dtype
 
 
-@pytest.mark.parametrize(
-    ("estimator", "precomputed"),
-    [
-        pytest.param(*param.values, precomputed, id=f"{kind}-{param.id}")
-        for kind, precomputed, params in (
-            ("columns", False, COLUMNS),
-            ("kernels", True, KERNELS),
-        )
-        for param in params
-    ],
+@pytest.mark.parametrize("estimator", CHEAP)
+def test_float64_equals_numpy(estimator, data, other_backend):
+    check_equals_numpy(estimator, VIEWS, data, other_backend)
+
+
+@in_turn(
+    estimator=[param for param in COLUMNS if param not in CHEAP],
+    other_backend=["torch", "array_api_strict"],
+    indirect=["other_backend"],
 )
-def test_float64_equals_numpy(estimator, precomputed, data, other_backend):
+def test_float64_equals_numpy_in_other_settings(estimator, data, other_backend):
+    check_equals_numpy(estimator, VIEWS, data, other_backend)
+
+
+@in_turn(
+    estimator=CHEAP,
+    other_backend=["array_api_strict", "torch"],
+    indirect=["other_backend"],
+)
+def test_float64_kernels_equal_numpy(estimator, data, other_backend):
+    """Kernels are read in the same way whatever the other settings are."""
     X, y, new = data
-    views = VIEWS
-    if precomputed:
-        X, new = (
-            np.stack([A[:, c : c + 2] @ X[:, c : c + 2].T for c in (0, 2, 4)], axis=-1)
-            for A in (X, new)
-        )
-        views = "precomputed"
+    X, new = (
+        np.stack([A[:, c : c + 2] @ X[:, c : c + 2].T for c in (0, 2, 4)], axis=-1)
+        for A in (X, new)
+    )
+    check_equals_numpy(estimator, "precomputed", (X, y, new), other_backend)
+
+
+def check_equals_numpy(estimator, views, data, other_backend):
+    X, y, new = data
     expected = clone(estimator).set_params(views=views).fit(X, y)
     there, new_there = other_backend.asarray(X), other_backend.asarray(new)
     # results follow X, in library and dtype, whatever y is
@@ -116,7 +133,11 @@ def test_float64_equals_numpy(estimator, precomputed, data, other_backend):
         assert model.score(new_there, expected.predict(new)) > 1 - 1e-6
 
 
-@every_estimator
+@in_turn(
+    estimator=some(),
+    other_backend=["array_api_strict", "torch"],
+    indirect=["other_backend"],
+)
 def test_float32_stays_float32(estimator, data, other_backend):
     X, y, new = data
     there = other_backend.asarray(X, "float32")
@@ -171,7 +192,11 @@ def test_single_and_double_views_mix_to_double(estimator, data):
     assert model.kernel_weights_.dtype == np.float64
 
 
-@every_estimator
+@in_turn(
+    estimator=some(),
+    other_backend=["array_api_strict", "torch"],
+    indirect=["other_backend"],
+)
 def test_prediction_takes_the_dtype_of_the_fit(estimator, data, other_backend):
     X, y, new = data
     views = [("left", RBF(), [0, 1, 2]), ("right", Linear(), [3, 4, 5])]

@@ -15,6 +15,7 @@ from estimators import (
     SETTINGS,
     ask,
     every_estimator,
+    in_turn,
     is_certified,
     output,
     some,
@@ -474,8 +475,7 @@ def test_one_row(estimator, table):
 
 
 @pytest.mark.one_seed
-@every_setting
-@pytest.mark.parametrize("n", [2, 3, 4])
+@in_turn(estimator=some(FITTED) * 2, n=[2, 3, 4])
 def test_few_rows(estimator, any_table, n):
     X, y = any_table
     model = with_views(estimator, VIEWS).fit(X[:n], y[:n])
@@ -776,8 +776,7 @@ def layouts(array, path):
     }
 
 
-@every_estimator
-@pytest.mark.parametrize("precomputed", [False, True], ids=["table", "kernels"])
+@in_turn(estimator=some(), precomputed=[True, False])
 def test_memory_layout(estimator, table, stack, precomputed, tmp_path):
     X, y = stack if precomputed else table
     model = with_views(estimator, "precomputed" if precomputed else VIEWS)
@@ -789,8 +788,7 @@ def test_memory_layout(estimator, table, stack, precomputed, tmp_path):
 
 
 @pytest.mark.one_seed
-@every_setting
-@pytest.mark.parametrize("precomputed", [False, True], ids=["table", "kernels"])
+@in_turn(estimator=some(FITTED), precomputed=[False, True])
 def test_torch_needs_no_switch(estimator, any_table, any_stack, precomputed):
     torch = pytest.importorskip("torch")
     X, y = any_stack if precomputed else any_table

@@ -15,7 +15,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
-from estimators import kind, kinds
+from estimators import in_turn, kind, kinds
 from kernelweave import (
     KernelAlignment,
     KernelFDA,
@@ -249,11 +249,7 @@ def test_a_kernel_that_lost_digits_is_still_a_kernel():
 SCALES = [1e-300, 1e-160, 1e150, 1e300]
 
 
-@every_estimator
-@pytest.mark.parametrize(
-    ("views", "scale"),
-    list(zip(["mixed", "auto", "mixed", "auto"], SCALES, strict=True)),
-)
+@in_turn(make=ESTIMATORS * 2, views=["mixed", "auto", "auto"], scale=SCALES)
 def test_columns_of_any_size(make, views, scale):
     X, new, _, labels = table()
     expected, classes = reference(make, views)
@@ -275,8 +271,7 @@ def test_folds_of_columns_of_any_size(make):
         assert model.cv_score_ == pytest.approx(score)
 
 
-@every_estimator
-@pytest.mark.parametrize("scale", [1e-30, 1e30])
+@in_turn(make=ESTIMATORS, scale=[1e-30, 1e30])
 def test_columns_of_any_size_in_single_precision(make, scale):
     X, new, _, labels = table()
     expected, _ = reference(make, "linear", 0, "float32")
@@ -285,8 +280,7 @@ def test_columns_of_any_size_in_single_precision(make, scale):
     assert_close(outputs(model, new), expected, 1e-2)
 
 
-@every_estimator
-@pytest.mark.parametrize("scale", [1e-300, 1e300])
+@in_turn(make=ESTIMATORS, scale=[1e-300, 1e300])
 def test_precomputed_kernels_of_any_size(make, scale):
     X, new, _, labels = table()
     K, cross = (np.stack([rows @ X.T, RBF(0.3)(rows, X)], axis=-1) for rows in (X, new))
@@ -360,8 +354,7 @@ def test_sparse_rows_of_any_size(scale):
 # Entries that no unit can accommodate -------------------------------------------------
 
 
-@every_estimator
-@pytest.mark.parametrize("views", VIEWS)
+@in_turn(make=ESTIMATORS, views=list(VIEWS))
 def test_a_new_row_beyond_all_is_named(make, views):
     X, new, _, labels = table()
     model = make(VIEWS[views]).fit(X, labels[:40])
@@ -399,8 +392,7 @@ def test_a_new_row_beyond_all_is_named_by_features_too(options):
         model.predict(far)
 
 
-@every_estimator
-@pytest.mark.parametrize("views", VIEWS)
+@in_turn(make=ESTIMATORS, views=list(VIEWS))
 def test_an_entry_that_dwarfs_its_column_is_named(make, views):
     X, _, _, labels = table()
     X = X.copy()

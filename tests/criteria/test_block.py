@@ -81,9 +81,15 @@ def test_wine_optimum_of_equation_37():
     assert abs(exact.value - 4.834601868) < 1e-8  # Eq. 34 is another problem
 
 
-@pytest.mark.parametrize("norm", [1, 1.5, 2, 4])
-@pytest.mark.parametrize("lam", [1e-8, 1e-2, 1, "learn"])
-@pytest.mark.parametrize("data", [("wine", 4), ("iris", 5), ("cancer", 12)], ids=str)
+@pytest.mark.parametrize(
+    ("data", "lam", "norm"),
+    [  # every pair of a data set and a penalty, and so on
+        ((("wine", 4), ("iris", 5), ("cancer", 12))[(i + j) % 3], lam, norm)
+        for i, lam in enumerate((1e-8, 1e-2, 1, "learn"))
+        for j, norm in enumerate((1, 1.5, 2, 4))
+    ],
+    ids=str,
+)
 def test_newton_closes_the_gap_in_few_factorisations(data, lam, norm):
     bank, target = gaussians(*data)
     alpha = lam if lam == "learn" else lam * bank.n_samples

@@ -14,7 +14,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from estimators import EXPLICIT, ONE_EACH, SETTINGS, some, unless
+from estimators import EXPLICIT, ONE_EACH, SETTINGS, in_turn, some, unless
 from kernelweave import (
     KernelAlignment,
     KernelFDA,
@@ -42,11 +42,8 @@ X = (X - X.mean(axis=0)) / X.std(axis=0)
 NEW = X[::9]
 DECIDES = lambda model: hasattr(model, "predict")  # noqa: E731
 FIXED_FEATURES = (*EXPLICIT, "MultipleKernelFDA-exact")
-every_decision = pytest.mark.parametrize("estimator", some(SETTINGS, DECIDES))
-every_dense = pytest.mark.parametrize(
-    "estimator",
-    some([name for name in SETTINGS if name not in FIXED_FEATURES], DECIDES),
-)
+DENSE = some([name for name in SETTINGS if name not in FIXED_FEATURES], DECIDES)
+every_dense = pytest.mark.parametrize("estimator", DENSE)
 classes = pytest.mark.parametrize("n_classes", [2, 3])
 
 
@@ -82,8 +79,7 @@ def with_gaps(rows, rng):
     return rows, lacks
 
 
-@classes
-@every_decision
+@in_turn(estimator=some(SETTINGS, DECIDES), n_classes=[2, 3, 3])
 def test_columns(estimator, n_classes):
     rows = rows_of(n_classes)
     if "features" in estimator.get_params() and estimator.features == "exact":
@@ -105,8 +101,7 @@ def test_precomputed(estimator):
     assert found.views == model.kernel_names_
 
 
-@pytest.mark.parametrize("missing", ["zero", "available"])
-@every_dense
+@in_turn(estimator=DENSE, missing=["zero", "available", "available"])
 def test_missing_views(estimator, missing, rng):
     rows = rows_of(3)
     train, _ = with_gaps(X[rows], rng)

@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.base import clone
 
-from estimators import EXPLICIT, ONE_EACH, some
+from estimators import EXPLICIT, ONE_EACH, in_turn, some
 from kernelweave import KernelFDA
 from kernelweave.models.streaming.intake import SAMPLE_ROWS
 
@@ -71,8 +71,10 @@ def mixed_up(frame):
     return frame
 
 
-@every_estimator
-@pytest.mark.parametrize("views", VIEWS.values(), ids=VIEWS)
+@in_turn(
+    estimator=some((*NAMED, *EXPLICIT)) * 2,
+    views=[pytest.param(views, id=name) for name, views in VIEWS.items()],
+)
 def test_order_and_other_columns_do_not_matter(estimator, views, table):
     X, y = table
     model = clone(estimator).set_params(views=views).fit(X, y)
@@ -94,8 +96,7 @@ def test_without_views_all_columns_of_fit_are_needed(estimator, table):
         answers(model, X.drop(columns="e"))
 
 
-@every_estimator
-@pytest.mark.parametrize("library", ["polars", "pyarrow"])
+@in_turn(estimator=some((*NAMED, *EXPLICIT)), library=["polars", "pyarrow"])
 def test_other_tables(estimator, library, table):
     """Fitted on a pandas frame, predicting for a table of another library."""
     pytest.importorskip(library)
@@ -149,8 +150,7 @@ def test_arrays_are_read_by_position(estimator, table):
         assert_allclose(found, values, rtol=1e-9, atol=1e-11)
 
 
-@pytest.mark.parametrize("missing", ["available", "zero"])
-@pytest.mark.parametrize("estimator", some(NAMED))
+@in_turn(estimator=some(NAMED), missing=["available", "zero"])
 def test_gaps_go_with_their_columns(estimator, missing, table):
     X, y = table
     views = [("left", "linear", ["a", "b"]), ("right", "rbf", ["c", "d"])]

@@ -10,7 +10,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.preprocessing import KernelCenterer
 
-from estimators import some
+from estimators import in_turn, some
 from kernelweave import (
     Fisher,
     KernelFDA,
@@ -46,8 +46,7 @@ def assert_same_certificate(one, other, rtol=1e-8):
     assert_allclose(other.certificate_.value, one.certificate_.value, rtol=rtol)
 
 
-@CLASSES
-@pytest.mark.parametrize("estimator", CLASSIFIERS)
+@in_turn(estimator=CLASSIFIERS, k=[2, 4])
 def test_columns_and_kernels_give_the_same_classifier(estimator, k, make_problem):
     problem = make_problem(k)
     columns = clone(estimator).set_params(views=problem.views)
@@ -88,8 +87,7 @@ def test_one_kernel_may_come_without_a_third_axis(k, make_problem):
     )
 
 
-@CLASSES
-@pytest.mark.parametrize("estimator", CLASSIFIERS)
+@in_turn(estimator=CLASSIFIERS, k=[2, 4])
 def test_order_of_rows(estimator, k, make_problem, rng):
     problem = make_problem(k)
     model = clone(estimator).set_params(views=problem.views).fit(problem.X, problem.y)
@@ -102,8 +100,7 @@ def test_order_of_rows(estimator, k, make_problem, rng):
     )
 
 
-@CLASSES
-@pytest.mark.parametrize("estimator", CLASSIFIERS)
+@in_turn(estimator=CLASSIFIERS, k=[2, 4])
 def test_order_and_scale_of_kernels(estimator, k, make_problem, rng):
     problem = make_problem(k)
     model = clone(estimator).set_params(views="precomputed")
@@ -120,8 +117,7 @@ def test_order_and_scale_of_kernels(estimator, k, make_problem, rng):
     )
 
 
-@CLASSES
-@pytest.mark.parametrize("estimator", CLASSIFIERS)
+@in_turn(estimator=CLASSIFIERS, k=[2, 4])
 def test_order_of_views_and_columns(estimator, k, make_problem):
     problem = make_problem(k)
     model = clone(estimator).set_params(views=problem.views).fit(problem.X, problem.y)
@@ -141,8 +137,7 @@ def test_order_of_views_and_columns(estimator, k, make_problem):
     )
 
 
-@pytest.mark.parametrize("k", [2, 3, 5])
-@pytest.mark.parametrize("estimator", CLASSIFIERS)
+@in_turn(estimator=CLASSIFIERS, k=[2, 3, 5])
 def test_names_of_classes(estimator, k, make_problem):
     problem = make_problem(k)
     names = np.array(["e", "d", "c", "b", "a"][5 - k :])  # their order is reversed

@@ -8,7 +8,7 @@ from sklearn.base import clone
 from sklearn.metrics import log_loss
 from sklearn.metrics.pairwise import rbf_kernel
 
-from estimators import ONE_EACH, SETTINGS, has, some
+from estimators import ONE_EACH, SETTINGS, has, in_turn, some
 from kernelweave import KernelFDA
 
 VIEWS = [("left", "rbf", slice(0, 10)), ("right", "rbf", slice(10, 20))]
@@ -20,10 +20,8 @@ NAMES = (
     "ProbabilisticKDA",
     "MixtureKDA",
 )
-every_model = pytest.mark.parametrize(
-    "model",
-    some(NAMES, views=VIEWS) + some(["MultipleKernelFDA-exact"], views=LINEAR),
-)
+EVERY = some(NAMES, views=VIEWS) + some(["MultipleKernelFDA-exact"], views=LINEAR)
+every_model = pytest.mark.parametrize("model", EVERY)
 LAYOUTS = {
     "two": [30, 30],
     "pairs": [2] * 50,
@@ -31,10 +29,9 @@ LAYOUTS = {
     "unbalanced": [30, 8, 3],
     "hundred": [3] * 100,
 }
-every_layout = pytest.mark.parametrize("counts", LAYOUTS.values(), ids=list(LAYOUTS))
 
 
-def draw(rng, counts, shift, m=1000):
+def draw(rng, counts, shift, m=400):
     """Rows of classes whose centres are ``shift`` deviations from the origin."""
     k = len(counts)
     centres = shift * rng.normal(size=(k, 20))
@@ -50,8 +47,10 @@ def test_every_model_with_probabilities_is_here():
 
 
 @pytest.mark.one_seed
-@every_layout
-@every_model
+@in_turn(
+    model=EVERY * 3,
+    counts=[pytest.param(counts, id=name) for name, counts in LAYOUTS.items()],
+)
 def test_noise(rng, model, counts):
     """Over 12 seeds the excess log loss is 0.09 on average for the worst model and
     layout, at most 0.37; the score exceeds the largest share by at most 2.1 deviations.
@@ -65,11 +64,15 @@ def test_noise(rng, model, counts):
     assert model.loo_score_ <= shares.max() + 5 * 0.5 / len(y) ** 0.5
 
 
-@pytest.mark.parametrize("shift", [0.0, 1.0])
-@pytest.mark.parametrize(
-    "counts",
-    [[15, 15], [2] * 12 + [4], [3] * 20, [25, 8, 3], [12, 12, 1, 1]],
-    ids=["two", "pairs", "triples", "unbalanced", "singletons"],
+@in_turn(
+    counts=[
+        pytest.param([15, 15], id="two"),
+        pytest.param([2] * 12 + [4], id="pairs"),
+        pytest.param([3] * 20, id="triples"),
+        pytest.param([25, 8, 3], id="unbalanced"),
+        pytest.param([12, 12, 1, 1], id="singletons"),
+    ],
+    shift=[1.0, 0.0],
 )
 def test_the_score_is_that_of_refits(counts, shift):
     """Closed-form leave-one-out agrees with refits at the same alpha.

@@ -9,6 +9,7 @@ from numpy.testing import assert_allclose
 from sklearn.base import clone
 from sklearn.svm import SVC
 
+from estimators import in_turn
 from kernelweave import MultipleKernelSVC, TransductiveKernelSVC
 from kernelweave.exceptions import KernelWeaveConvergenceWarning
 from kernelweave.kernels import center_and_scale
@@ -56,8 +57,7 @@ def test_functions_are_support_vector_machines_on_the_learned_kernel(
         assert_allclose(scores[:, c], expected, atol=2e-3)
 
 
-@CLASSES
-@every_model
+@in_turn(model=MODELS, k=[2, 4])
 def test_only_the_best_kernels_have_weight(model, k, make_problem):
     problem = make_problem(k)
     model = clone(model).set_params(views=problem.views).fit(problem.X, problem.y)
@@ -76,8 +76,7 @@ def test_only_the_best_kernels_have_weight(model, k, make_problem):
 
 
 @pytest.mark.one_seed
-@CLASSES
-@every_model
+@in_turn(model=MODELS, k=[4, 2])
 def test_columns_and_kernels_give_the_same_model(model, k, make_problem):
     problem = make_problem(k)
     columns = clone(model).set_params(views=problem.views).fit(problem.X, problem.y)
@@ -324,12 +323,17 @@ HARD_INPUT = {
     "ignore::kernelweave.exceptions.KernelWeaveConvergenceWarning"
 )
 @pytest.mark.parametrize("change", HARD_INPUT.values(), ids=HARD_INPUT.keys())
-@pytest.mark.parametrize(
-    "parameters",
-    [{"C": 1e10}, {"C": 1e-6}, {"margin": "l2", "C": 1e10}, {"margin": "hard"}],
-    ids=str,
+@in_turn(
+    parameters=[
+        {"C": 1e10},
+        {"C": 1e-6},
+        {"margin": "l2", "C": 1e10},
+        {"margin": "hard"},
+        {"C": 1e10},
+        {"margin": "hard"},
+    ],
+    signed=[False, True, True],
 )
-@pytest.mark.parametrize("signed", [False, True])
 def test_hard_problems_end_with_an_honest_status(
     change, parameters, signed, make_problem
 ):

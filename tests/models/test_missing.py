@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 import kernelweave
-from estimators import ONE_EACH, lacks, output, some, unless
+from estimators import ONE_EACH, in_turn, lacks, output, some, unless
 from kernelweave import (
     KernelAlignment,
     KernelFDA,
@@ -38,6 +38,7 @@ MODELS = (*ONE_EACH, "MultipleKernelFDA-l1-learn", "KernelAlignment-features")
 SIGNED = "TransductiveKernelSVC-signed"
 every_model = pytest.mark.parametrize("model", some())
 every_mode = pytest.mark.parametrize("missing", ["zero", "available"])
+model_and_mode = in_turn(model=some(), missing=["zero", "available"])
 #: Both modes and both forms of input, in two of their four combinations.
 either_mode_and_form = pytest.mark.parametrize(
     ("missing", "precomputed"),
@@ -78,8 +79,7 @@ def fitted(model, problem, mask, missing, **params):
 
 
 @pytest.mark.one_seed
-@every_mode
-@pytest.mark.parametrize("model", some((*MODELS, "MultipleKernelFDA")))
+@in_turn(model=some((*MODELS, "MultipleKernelFDA")), missing=["zero", "available"])
 def test_complete_rows_change_nothing(model, missing, make_problem):
     problem = make_problem(2, n=30, m=8)
     for views, X, new in (
@@ -115,9 +115,9 @@ def test_columns_and_kernels_say_the_same(model, missing, gappy):
 
 
 @pytest.mark.one_seed
-@every_mode
-@pytest.mark.parametrize(
-    "model", some((*MODELS, SIGNED, "MultipleKernelFDA"), unless(MixtureKDA), cv=None)
+@in_turn(
+    model=some((*MODELS, SIGNED, "MultipleKernelFDA"), unless(MixtureKDA), cv=None),
+    missing=["available", "zero"],
 )
 def test_fits_are_certified_and_say_what_was_done(model, missing, gappy):
     problem, mask, _ = gappy
@@ -218,8 +218,7 @@ def test_a_row_without_any_view_has_no_expert(gappy):
 
 
 @pytest.mark.one_seed
-@every_mode
-@every_model
+@model_and_mode
 def test_gaps_in_new_rows_only(model, missing, gappy):
     problem, _, new_mask = gappy
     new_mask[0] = True
@@ -253,8 +252,7 @@ def test_a_view_missing_in_all_new_rows(model, missing, precomputed, gappy):
 
 
 @pytest.mark.one_seed
-@every_mode
-@every_model
+@model_and_mode
 @pytest.mark.filterwarnings("ignore:view 'second' has fewer than 2 rows")
 def test_a_class_absent_from_a_view(model, missing, gappy):
     problem, mask, _ = gappy
@@ -316,8 +314,7 @@ def test_a_view_that_nobody_has(model, missing, precomputed, gappy):
 
 
 @pytest.mark.one_seed
-@every_mode
-@every_model
+@model_and_mode
 def test_a_view_that_one_row_has(model, missing, gappy):
     problem, _, _ = gappy
     X = problem.X.copy()
@@ -335,8 +332,7 @@ def test_a_view_that_one_row_has(model, missing, gappy):
 
 
 @pytest.mark.one_seed
-@every_mode
-@every_model
+@model_and_mode
 def test_single_entries_are_refused(model, missing, gappy):
     problem, mask, _ = gappy
     mask[5] = True
@@ -352,8 +348,7 @@ def test_single_entries_are_refused(model, missing, gappy):
 
 
 @pytest.mark.one_seed
-@every_mode
-@every_model
+@model_and_mode
 def test_single_entries_of_kernels_are_refused(model, missing, gappy):
     problem, _, _ = gappy
     model = clone(model).set_params(views="precomputed", missing=missing)
@@ -411,8 +406,7 @@ def test_explicit_features_need_every_view(estimator, missing, gappy):
 
 
 @pytest.mark.one_seed
-@every_mode
-@every_model
+@model_and_mode
 def test_views_that_impute(model, missing, gappy):
     """Single entries are left to the view's pipeline; whole rows are not."""
     problem, mask, _ = gappy
@@ -489,8 +483,7 @@ def test_every_estimator_has_the_parameter():
 
 
 @pytest.mark.one_seed
-@every_mode
-@every_model
+@model_and_mode
 def test_one_kernel_as_a_matrix(model, missing, gappy):
     """NaN in a row and column of an (n, n) kernel: a row without any view, refused."""
     problem, _, _ = gappy
@@ -511,8 +504,7 @@ def test_one_kernel_as_a_matrix(model, missing, gappy):
 
 
 @pytest.mark.one_seed
-@every_mode
-@every_model
+@model_and_mode
 def test_sparse_rows(model, missing, gappy):
     """Sparse rows have every view, since what they do not store is zero."""
     problem, _, _ = gappy
@@ -552,12 +544,13 @@ def test_frames(model, missing, gappy):
         assert_allclose(output(found, new_rows), expected, atol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("missing", "dtype", "other_backend"),
-    [("available", "float64", "array_api_strict"), ("zero", "float32", "torch")],
+@in_turn(
+    model=some(),
+    missing=["available", "zero"],
+    dtype=["float64", "float32", "float32"],
+    other_backend=["array_api_strict", "torch", "torch", "array_api_strict"],
     indirect=["other_backend"],
 )
-@every_model
 def test_array_libraries(model, missing, dtype, gappy, other_backend):
     problem, mask, new_mask = gappy
     plain = fitted(model, problem, mask, missing)

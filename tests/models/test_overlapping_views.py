@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 from sklearn.base import clone
 from sklearn.impute import SimpleImputer
 
-from estimators import EXPLICIT, ONE_EACH, output, some
+from estimators import EXPLICIT, ONE_EACH, in_turn, output, some
 from kernelweave import KernelFDA, MultipleKernelFDA, MultipleKernelRidge
 from kernelweave import _memory as memory
 from kernelweave.exceptions import KernelWarning
@@ -66,8 +66,7 @@ def test_a_shared_column_is_a_copied_column(estimator, table):
 
 
 @pytest.mark.one_seed
-@pytest.mark.parametrize("missing", ["available", "zero"])
-@pytest.mark.parametrize("estimator", some(NAMES))
+@in_turn(estimator=some(NAMES), missing=["available", "zero"])
 def test_rows_that_lack_views_which_share_columns(estimator, missing, table):
     X, y = table
     X[:5, :4] = np.nan  # lack a and b

@@ -25,7 +25,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import has_fit_parameter
 
-from estimators import ONE_EACH, every_estimator, has, output, some
+from estimators import ONE_EACH, every_estimator, has, in_turn, output, some
 from kernelweave import KernelFDA, MultipleKernelFDA, ProbabilisticKDA
 from kernelweave.kernels import RBF, Linear, Pipe
 
@@ -38,7 +38,7 @@ every_scorer = pytest.mark.parametrize("estimator", some(ONE_EACH, has("score"))
 
 @pytest.fixture
 def problem(make_problem):
-    return make_problem(3, n=60, separation=3.0)
+    return make_problem(3, n=42, separation=3.0)
 
 
 def width_of(model):
@@ -52,7 +52,7 @@ def width_of(model):
 @every_scorer
 def test_cross_validation_cuts_kernels_rightly(estimator, problem):
     model = clone(estimator).set_params(views="precomputed")
-    folds = KFold(3, shuffle=True, random_state=0)
+    folds = KFold(2, shuffle=True, random_state=0)
     K, y = problem.K, problem.y
     by_hand = []
     for train, test in folds.split(y):
@@ -70,11 +70,11 @@ def test_cross_validation_cuts_kernels_rightly(estimator, problem):
 @pytest.mark.parametrize("estimator", CLASSIFIERS)
 def test_cross_val_predict(estimator, problem):
     model = clone(estimator).set_params(views=problem.views)
-    folds = list(StratifiedKFold(3).split(problem.X, problem.y))
+    folds = list(StratifiedKFold(2).split(problem.X, problem.y))
     parts = [clone(model).fit(problem.X[rows], problem.y[rows]) for rows, _ in folds]
     for method in ("predict", "predict_proba", "decision_function"):
-        found = cross_val_predict(model, problem.X, problem.y, cv=3, method=method)
-        assert found.shape == ((60,) if method == "predict" else (60, 3))
+        found = cross_val_predict(model, problem.X, problem.y, cv=2, method=method)
+        assert found.shape == ((42,) if method == "predict" else (42, 3))
         expected = np.empty_like(found)
         for part, (_, test) in zip(parts, folds, strict=True):
             expected[test] = getattr(part, method)(problem.X[test])
@@ -117,7 +117,7 @@ def test_grid_search_on_kernels(problem):
 def test_metadata_routing(estimator, problem):
     model = clone(estimator).set_params(views=problem.views)
     expected = cross_validate(model, problem.X, problem.y, cv=2)["test_score"]
-    weight = np.arange(1.0, 61.0)
+    weight = np.arange(1.0, 43.0)
     with sklearn.config_context(enable_metadata_routing=True):
         found = cross_validate(model, problem.X, problem.y, cv=2)["test_score"]
         model = model.set_score_request(sample_weight=True)
@@ -211,7 +211,7 @@ def test_polars(estimator, problem):
 def test_labels_in_a_series(problem):
     pd = pytest.importorskip("pandas")
     names = np.array(["a", "b", "c"])
-    labels = pd.Series(names[problem.y], index=np.arange(60)[::-1])
+    labels = pd.Series(names[problem.y], index=np.arange(42)[::-1])
     model = KernelFDA(problem.views, cv=None).fit(problem.X, labels)
     assert model.classes_.tolist() == ["a", "b", "c"]
     assert model.score(problem.X, labels) == np.mean(
@@ -227,8 +227,7 @@ def test_labels_in_a_series(problem):
     ]
 
 
-@pytest.mark.parametrize("estimator", CLASSIFIERS)
-@pytest.mark.parametrize("library", ["pandas", "polars"])
+@in_turn(estimator=CLASSIFIERS, library=["pandas", "polars"])
 def test_names_of_coordinates(estimator, library, problem):
     pytest.importorskip(library)
     model = clone(estimator).set_params(views=problem.views).fit(problem.X, problem.y)
@@ -246,8 +245,7 @@ def test_names_of_coordinates(estimator, library, problem):
 # Copies and files ---------------------------------------------------------------------
 
 
-@every_estimator
-@pytest.mark.parametrize("kind", ["views", "precomputed"])
+@in_turn(estimator=some(), kind=["views", "precomputed"])
 def test_pickle(estimator, kind, problem):
     if kind == "views":
         X, new, views = problem.X, problem.new, problem.views

@@ -9,6 +9,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.datasets import load_wine
 
+from estimators import in_turn
 from kernelweave import (
     Fisher,
     KernelFDA,
@@ -65,7 +66,6 @@ ADVICE = (
     r".*; use \1 >= ([^,]+)"
 )
 
-every_model = pytest.mark.parametrize("model", MODELS, ids=str)
 no_proof = pytest.mark.filterwarnings(
     # with so small an alpha rounding may keep the gap from closing
     f"ignore::{KernelWeaveConvergenceWarning.__module__}.KernelWeaveConvergenceWarning"
@@ -92,8 +92,7 @@ def fit(model, X, y):
 
 
 @no_proof
-@every_model
-@pytest.mark.parametrize("dtype", list(ALPHAS))
+@in_turn(model=MODELS, dtype=list(ALPHAS))
 def test_rounding_is_reported_with_an_alpha_that_works(model, dtype):
     X, y = wine(dtype)
     for alpha in ALPHAS[dtype]:
@@ -109,8 +108,7 @@ def test_rounding_is_reported_with_an_alpha_that_works(model, dtype):
 
 
 @no_proof
-@pytest.mark.parametrize("alpha", [1e-16, 1e-150])
-@pytest.mark.parametrize("model", FULL_RANK, ids=str)
+@in_turn(model=FULL_RANK, alpha=[1e-16, 1e-150])
 def test_kernels_of_full_rank_need_none(model, alpha):
     rng = np.random.default_rng(0)
     parts = rng.normal(size=(2, 30, 60))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from estimators import in_turn
 from kernelweave._array import to_numpy
 from kernelweave.criteria.margin import Margin
 from kernelweave.kernels import DenseBank, center_and_scale
@@ -190,8 +191,12 @@ def test_unlabelled_rows_take_no_part(margins, rng, kind):
     assert np.all(to_numpy(mixed.coef)[3:6, 0] == 0)
 
 
-@every_kind
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@in_turn(
+    kind=list(KINDS) * 2,
+    xp_backend=["torch", "array_api_strict", "numpy"],
+    dtype=["float64", "float32", "float32", "float64", "float32"],
+    indirect=["xp_backend"],
+)
 def test_every_array_library_gives_the_same(margins, xp_backend, kind, dtype):
     criterion, _ = margins.reference(60, 0, 3, kind)
     expected = solve(criterion, Simplex(), tol=1e-7)
@@ -208,8 +213,9 @@ def test_every_array_library_gives_the_same(margins, xp_backend, kind, dtype):
 
 
 def degenerate(margins, rng):
-    X, y = margins.data(40, int(rng.integers(1000)))
-    stack, n = margins.kernels(X, 3), 40
+    n = 24
+    X, y = margins.data(n, int(rng.integers(1000)))
+    stack = margins.kernels(X, 3)
     pair = np.stack([X[:, :2] @ X[:, :2].T, X[:, 2:4] @ X[:, 2:4].T])
     sizes = np.array([1e6, 1.0, 1e-6])[:, None, None]
     return y[:, None], {
@@ -298,7 +304,7 @@ def test_known_values_of_the_papers_data(data_dir, name, value):
 
 
 @pytest.mark.parametrize("kind", ["hard", "l1", "l2"])
-@pytest.mark.parametrize("p", [5, 25, 60])
+@pytest.mark.parametrize("p", [5, 50])
 def test_every_norm_and_number_of_kernels(make, rng, kind, p):
     """A large norm gives weight to many kernels, so the start must be small enough."""
     X = rng.normal(size=(40, p))
@@ -307,7 +313,7 @@ def test_every_norm_and_number_of_kernels(make, rng, kind, p):
     stack = np.exp(-((X[:, None] - X[None]) ** 2)).transpose(2, 0, 1)
     bank = DenseBank(center_and_scale(stack))
     criterion = Margin(bank, np.where(y, 1.0, -1.0)[:, None], kind, 1.0)
-    for norm in (1, 4 / 3, 2, 4, 8, 12, 20, np.inf):
+    for norm in (1, 4 / 3, 2, 8, 20, np.inf):
         weight_set = make.weight_set(norm)
         found = solve(criterion, weight_set, "interior_point", tol=1e-8)
         assert found.converged, (norm, found.status)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from estimators import in_turn
 from kernelweave import (
     Alignment,
     BlockFisher,
@@ -62,8 +63,7 @@ every_polyhedron = pytest.mark.parametrize(
 )
 
 
-@every_polyhedron
-@pytest.mark.parametrize("name", CRITERIA)
+@in_turn(name=list(CRITERIA) * 2, weight_set=POLYHEDRA)
 def test_linear_constraints_are_solved_with_a_certificate(name, weight_set):
     criterion = CRITERIA[name]()
     best = solve(criterion, weight_set, tol=1e-7)

@@ -13,7 +13,8 @@ from kernelweave.weights import LpBall, Simplex, Uniform
 
 SETS = [Simplex(), LpBall(1.2), LpBall(1.5), LpBall(2), LpBall(4), Uniform()]
 every_set = pytest.mark.parametrize("weight_set", SETS, ids=repr)
-every_penalty = pytest.mark.parametrize("penalty", [1e-3, 1e-2, "learn"])
+PENALTIES = [1e-3, 1e-2, "learn"]
+every_penalty = pytest.mark.parametrize("penalty", PENALTIES)
 METHODS = ["newton", "closed_form", "cutting_plane", "sdp"]
 every_method = pytest.mark.parametrize("method", METHODS)
 TOLERANCES = {"newton": 1e-8, "closed_form": 1e-5, "cutting_plane": 1e-6, "sdp": 1e-5}
@@ -27,9 +28,15 @@ def require(method, weight_set):
         pytest.importorskip("clarabel")
 
 
-@every_set
-@every_penalty
-@every_method
+@pytest.mark.parametrize(
+    ("weight_set", "penalty", "method"),
+    [  # every pair of a set and a method, a set and a penalty, a method and a penalty
+        pytest.param(weight_set, PENALTIES[(i + j) % 3], method)
+        for i, weight_set in enumerate(SETS)
+        for j, method in enumerate(METHODS)
+    ],
+    ids=str,
+)
 def test_methods_agree_within_their_gaps(small_problem, weight_set, penalty, method):
     require(method, weight_set)
     criterion = small_problem(penalty, p=6, step=9)

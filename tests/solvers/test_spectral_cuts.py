@@ -88,7 +88,7 @@ def test_it_is_the_semidefinite_program(margin_data, global_random_seed, margin,
 @pytest.mark.one_seed
 @every_margin
 def test_more_weights_are_never_worse(margin_data, global_random_seed, margin, C):
-    criterion = problem(margin_data, margin, C, n=40, seed=global_random_seed)
+    criterion = problem(margin_data, margin, C, n=24, seed=global_random_seed)
     signed = solve(criterion, SignedSum(criterion.bank), tol=1e-6)
     positive = solve(criterion, Simplex(), tol=1e-6)
     assert signed.converged
@@ -175,7 +175,7 @@ def test_collinear_kernels_are_reported_with_the_bound(margin_data):
 
     values = []
     for bound in (10.0, 50.0):
-        criterion = problem(margin_data, "hard", 1.0, 40, 1, ten, 10.0)
+        criterion = problem(margin_data, "hard", 1.0, 30, 1, ten, 10.0)
         solution = solve(criterion, SignedSum(criterion.bank, bound), tol=1e-4)
         values.append(solution)
         assert solution.converged
