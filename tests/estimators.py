@@ -144,11 +144,17 @@ def in_turn(*, indirect: Sequence[str] = (), **values) -> pytest.MarkDecorator:
         chosen = [choices[i % len(choices)] for choices in listed]
         plain = [each.values[0] for each in chosen]
         ids = [
-            each.id or str(getattr(value, "__name__", value))
+            each.id or _name_of(value)
             for each, value in zip(chosen, plain, strict=True)
         ]
         cases.append(pytest.param(*plain, id="-".join(ids)))
     return pytest.mark.parametrize(tuple(values), cases, indirect=list(indirect))
+
+
+def _name_of(value: object) -> str:
+    """A name that is the same in every process, so without an address in memory."""
+    text = str(getattr(value, "__name__", value))
+    return type(value).__name__ if " at 0x" in text else text
 
 
 def kind(estimator: type[BaseEstimator], **settings) -> Callable:
