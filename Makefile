@@ -40,9 +40,10 @@ demo: $(VENV)/.demo ## set up and run the demonstration on bundled data
 
 # Plain asserts save each worker seconds of rewriting before its first test; run the test
 # that failed with "pytest" itself, or all with PYTEST_ARGS=--assert=rewrite, to see the
-# values that were compared.
+# values that were compared. The workers and the programs they start share their bytecode.
 test: lint ## set up, lint, then run the whole test suite
-	$(ONE_THREAD) $(BIN)/python -m pytest -n $(WORKERS) --assert=plain \
+	$(ONE_THREAD) PYTHONDONTWRITEBYTECODE= \
+	    $(BIN)/python -m pytest -n $(WORKERS) --assert=plain \
 	    -p no:cacheprovider --ignore=tests/browser $(PYTEST_ARGS)
 
 test-browser: $(VENV)/.browser ## look at reports in Chromium, which must be installed
