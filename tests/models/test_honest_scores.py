@@ -79,8 +79,8 @@ def test_the_score_is_that_of_refits(counts, shift):
     """Closed-form leave-one-out agrees with refits at the same alpha.
 
     The mean of three draws is compared, or one draw of many classes; over the smaller
-    layouts it differs by at most 0.012. Over twelve draws 0.022 remain at most: a row of
-    28 or less, since other rows are projected with the row that is left out.
+    layouts it differs by at most 0.012. Over twelve draws 0.022 remain at most: a row
+    of 28 or less, since other rows are projected with the row that is left out.
     """
     closed, refits = [], []
     for seed in range(3 if len(counts) < 100 else 1):
