@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any, assert_type
 
+import numpy as np
+
 from kernelweave import (
     Certificate,
     KernelAlignment,
@@ -36,7 +38,8 @@ def uses(X: Any, y: Any) -> None:
     assert_type(model.view_weights_, dict[str, float])
     assert_type(model.score(X, y), float)
     model.set_fit_request(sample_weight=True).fit(X, y).predict_proba(X)
-    model.predict_log_proba(X)
+    assert_type(model.predict(X), np.ndarray)
+    assert_type(model.predict_log_proba(X), np.ndarray)
     model.fit_transform(X, y)
     model.set_output(transform="pandas").get_feature_names_out()
     _ = model.classes_, model.n_features_in_, model.feature_names_in_, model.alpha_

@@ -90,6 +90,10 @@ class Bank(Protocol):
         An array with the namespace, device and dtype of the kernels.
     is_cheap_to_cut : bool
         Whether a subset of the kernels can be taken without copying n x n matrices.
+    errors : ndarray of shape (p,) or None
+        Bounds on the errors of the kernels' eigenvalues, if these matter.
+    standard : object
+        How the kernels were centred and scaled; None: centred, to trace n.
     """
 
     n_kernels: int
@@ -98,6 +102,8 @@ class Bank(Protocol):
     names: list[str]
     like: Array
     is_cheap_to_cut: bool
+    errors: np.ndarray | None
+    standard: Any
 
     def kernel(self, i: int) -> Array:
         """``G_i``, (n, n), possibly a view of the bank's memory: do not modify it."""

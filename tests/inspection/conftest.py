@@ -11,10 +11,8 @@ from kernelweave.datasets import load_breast_cancer_views
 
 
 @pytest.fixture(autouse=True)
-def close_figures():
-    plt = pytest.importorskip("matplotlib.pyplot")
-    yield
-    plt.close("all")
+def drawable():
+    pytest.importorskip("matplotlib.pyplot")
 
 
 @pytest.fixture(scope="session")

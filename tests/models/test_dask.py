@@ -230,7 +230,7 @@ def test_partitions_of_outputs_do_not_matter(table, small_chunks):
     "options", [{"alpha": "learn"}, {"alpha": 0.1, "class_weight": {0: 3.0}}], ids=str
 )
 def test_probabilities_do_not_depend_on_the_container(options, table, small_chunks):
-    """Up to 512 rows, of which none is left out approximately."""
+    """Up to 4,096 rows, of which none is left out approximately."""
     X, y = (part[:300] for part in table)
     X = np.where(np.abs(X) > 0.5, X, 0.0)
     views = [("left", "linear", [0, 1, 2]), ("right", "linear", [3, 4, 5])]

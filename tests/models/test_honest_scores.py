@@ -46,22 +46,26 @@ def test_every_model_with_probabilities_is_here():
     assert able == {type(SETTINGS[name]) for name in NAMES}
 
 
-@pytest.mark.one_seed
 @in_turn(
     model=EVERY * 3,
     counts=[pytest.param(counts, id=name) for name, counts in LAYOUTS.items()],
 )
-def test_noise(rng, model, counts):
-    """Over 12 seeds the excess log loss is 0.09 on average for the worst model and
-    layout, at most 0.37; the score exceeds the largest share by at most 2.1 deviations.
+def test_noise(model, counts):
+    """The log loss of new rows is within 0.2 of that of the class shares.
+
+    The mean of three draws is compared, or one draw of many classes: at most 0.07 for
+    the worst model and layout. Single draws of 100 rows in 50 classes reach 0.26. The
+    score exceeds the largest share by at most 2.1 deviations.
     """
-    X, y, X_new, new = draw(rng, counts, 0.0)
-    model.fit(X, y)
     shares = np.array(counts) / sum(counts)
-    proba = model.predict_proba(X_new)
-    loss = log_loss(new, proba, labels=np.arange(len(counts)))
-    assert loss < -np.mean(np.log(shares[new])) + 0.6
-    assert model.loo_score_ <= shares.max() + 5 * 0.5 / len(y) ** 0.5
+    excess = []
+    for seed in range(3 if len(counts) < 100 else 1):
+        X, y, X_new, new = draw(np.random.default_rng(seed), counts, 0.0)
+        model.fit(X, y)
+        loss = log_loss(new, model.predict_proba(X_new), labels=np.arange(len(counts)))
+        excess.append(loss + np.mean(np.log(shares[new])))
+        assert model.loo_score_ <= shares.max() + 5 * 0.5 / len(y) ** 0.5
+    assert np.mean(excess) < 0.2
 
 
 @in_turn(

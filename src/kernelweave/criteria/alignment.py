@@ -237,6 +237,15 @@ class Alignment(KernelCriterion):
         size = self._size(scaled)
         return float(self.cosines @ scaled) / size if size > 0 else 0.0
 
+    def sensitivity(self, weights: np.ndarray) -> float:
+        """``|A(w) - A'(w)| <= sensitivity * e`` for kernels whose sum differs by e.
+
+        If the eigenvalues of K change by up to e, its Frobenius norm changes by up to
+        ``e sqrt(n)``, and the cosine by up to twice that, relative to ``norm(K)``.
+        """
+        size = self._size(self._scaled(weights))
+        return 2.0 * np.sqrt(len(self.rows)) / size if size > 0 else 0.0
+
     def unscaled(self, scaled: np.ndarray) -> np.ndarray:
         """``scaled`` (..., p) divided by the kernel norms; 0 where a norm is 0."""
         alive = self.norms > 0

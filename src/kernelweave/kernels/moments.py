@@ -99,8 +99,8 @@ def _carry(levels: tuple[Any, ...], part: Any) -> tuple[Any, ...]:
     return (*new, part)
 
 
-#: Rows kept for measuring errors.
-PROBE_ROWS = 512
+#: Rows kept for measuring errors and the width of class Gaussians.
+PROBE_ROWS = 4096
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from kernelweave._array import Array, as_float, at_home, from_numpy, to_numpy
-from kernelweave.criteria.alignment import Alignment
+from kernelweave._array import as_float, at_home, from_numpy, to_numpy
+from kernelweave.criteria.alignment import UNRELATED, Alignment
 from kernelweave.fits.ridge import RowDesign, signs_of_codes
 from kernelweave.kernels.banks.spectral import feature_coefficients
 from kernelweave.models.shared.base import (
@@ -31,7 +31,7 @@ from kernelweave.models.shared.inputs import (
     read_some_labels,
     read_views,
 )
-from kernelweave.solvers.certify import Certificate
+from kernelweave.solvers.certify import Certificate, error_of_value
 from kernelweave.solvers.solve import solve
 from kernelweave.weights import SignedSum, Simplex, WeightSet
 
@@ -310,7 +310,12 @@ class KernelAlignment(KernelTransformer, KernelModel):
         centred = "centred " if self.centre else ""
         weighted = "" if row_weights is None else ", weighted rows"
         problem = f"minus the {centred}alignment, {sign} weights{weighted}"
-        return solution.weights, solution.n_iter, Certificate.of(solution, problem)
+        slope = criterion.sensitivity(solution.weights) / max(
+            -solution.value, UNRELATED
+        )
+        error = error_of_value(criterion.bank, solution.weights, slope)
+        certificate = Certificate.of(solution, problem, error)
+        return solution.weights, solution.n_iter, certificate
 
     @property
     def _n_features_out(self) -> int:
@@ -319,7 +324,7 @@ class KernelAlignment(KernelTransformer, KernelModel):
         return self.kernel_map_.source.n_samples
 
     @of_rows
-    def transform(self, X: Any) -> Array:
+    def transform(self, X: Any) -> np.ndarray:
         """The combined kernel between rows and training rows, or their features.
 
         Parameters

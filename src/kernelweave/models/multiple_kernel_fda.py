@@ -53,7 +53,7 @@ from kernelweave.models.streaming.explicit import (
     train,
 )
 from kernelweave.models.streaming.primal import SummedRows, fit_class_moments
-from kernelweave.protocols import Bank, Criterion
+from kernelweave.protocols import Bank
 from kernelweave.solvers.certify import Callback
 from kernelweave.solvers.solve import fitting_methods
 from kernelweave.views.columns import is_precomputed
@@ -226,7 +226,7 @@ class MultipleKernelFDA(KernelDiscriminant):
         equal size these are always wrong, as the class of the row left out is smaller.
         Weights, norm and alpha were chosen on all rows, so both are optimistic, the
         more so with many kernels and few rows. With moments: the cross-validation error
-        by which alpha was chosen, and the accuracy on up to 512 rows.
+        by which alpha was chosen, and the accuracy on up to 4,096 rows.
     gaussians_ : ClassGaussians
         Class means, variance and prior in the projected space.
     n_iter_ : int
@@ -465,7 +465,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         codes: np.ndarray,
         design: RowDesign,
         alpha: Any,
-    ) -> Criterion:
+    ) -> Fisher:
         """The convex problem for class codes (n,) and their target (n, k - 1)."""
         k = int(target.shape[1]) + 1
         if k == 2:  # Eq. 8: the paper's values are for this target

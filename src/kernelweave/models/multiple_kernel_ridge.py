@@ -397,7 +397,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         )
 
     @lazily
-    def predict(self, X: Any) -> Array:
+    def predict(self, X: Any) -> np.ndarray:
         """Predict targets.
 
         Parameters

@@ -372,7 +372,7 @@ callable, default="normalized"
         return self.embedding_ @ self.embedding_.T
 
     @of_rows
-    def transform(self, X: Any) -> Array:
+    def transform(self, X: Any) -> np.ndarray:
         """Features of rows, the most dependent on the labels first.
 
         Parameters

@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from kernelweave._array import Array, dot, from_numpy, namespace, to_numpy
+from kernelweave._array import dot, from_numpy, namespace, to_numpy
 from kernelweave._sklearn import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from kernelweave.criteria.margin import PlainSubspaceMargin, SubspaceMargin
 from kernelweave.fits.ridge import LooPath, RowDesign, signs_of_codes
@@ -385,7 +385,7 @@ class SubspaceKernelSVC(
         return self.n_components_
 
     @of_rows
-    def transform(self, X: Any) -> Array:
+    def transform(self, X: Any) -> np.ndarray:
         """Features of rows in the learned subspace, the largest weight first.
 
         Parameters

@@ -12,7 +12,7 @@ from scipy.optimize import OptimizeResult
 
 from kernelweave._array import Array, namespace
 from kernelweave._tolerances import ALLOWED_VIOLATION, FLOAT32_TOL
-from kernelweave.protocols import Criterion, WeightSet
+from kernelweave.protocols import Bank, Criterion, WeightSet
 
 
 @dataclass(frozen=True)
@@ -288,7 +288,7 @@ class Certificate:
         return "\n".join(lines)
 
 
-def error_of_value(bank: object, weights: np.ndarray, slope: float) -> float:
+def error_of_value(bank: Bank, weights: np.ndarray, slope: float) -> float:
     """Relative error ``slope sum_i w_i e_i`` of a value, from errors e of the kernels.
 
     The value ``max_a [linear(a) - sum_i w_i a'G_i a]`` changes, to first order, by at
@@ -304,8 +304,9 @@ def error_of_value(bank: object, weights: np.ndarray, slope: float) -> float:
         ``|a|^2`` relative to the value. For ``tr(H' (alpha I + G)^-1 H)`` it is at most
         ``1 / alpha``.
     """
-    errors = getattr(bank, "errors", None)
-    return 0.0 if errors is None else slope * float(np.sum(np.abs(weights) * errors))
+    if bank.errors is None:
+        return 0.0
+    return slope * float(np.sum(np.abs(weights) * bank.errors))
 
 
 def reachable_tolerance(tol: float, like: Array) -> float:

@@ -131,7 +131,7 @@ class _Part(KernelBank):
         every = len(rows) == whole.n_samples
         n_rows = whole.n_rows if every else None
         super().__init__(whole.like, len(kernels), len(rows), names, n_rows)
-        self.standard = getattr(whole, "standard", None)
+        self.standard = whole.standard
         self._whole, self._kernels = whole, kernels
         self._rows = None if every else rows
 

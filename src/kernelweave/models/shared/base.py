@@ -520,7 +520,7 @@ class KernelClassifier(ClassifierMixin, KernelModel):
     _class_scores: Callable[[Any], Array]
 
     @lazily
-    def predict(self, X: Any) -> Array:
+    def predict(self, X: Any) -> np.ndarray:
         """Predict labels.
 
         Parameters
@@ -618,7 +618,7 @@ class KernelDiscriminant(
         return xp.where(known, scores, log_prior[None, :])
 
     @lazily
-    def transform(self, X: Any) -> Array:
+    def transform(self, X: Any) -> np.ndarray:
         """Project rows to discriminant coordinates, or to those of the classes.
 
         Parameters
@@ -635,7 +635,7 @@ class KernelDiscriminant(
         return self._predict_target(X, "transform")
 
     @lazily
-    def decision_function(self, X: Any) -> Array:
+    def decision_function(self, X: Any) -> np.ndarray:
         """Log joint density of rows and classes.
 
         Parameters
@@ -656,7 +656,7 @@ class KernelDiscriminant(
 
     @hidden_until_fitted
     @lazily
-    def predict_proba(self, X: Any) -> Array:
+    def predict_proba(self, X: Any) -> np.ndarray:
         """Class probabilities from Gaussians in the projected space.
 
         Parameters
@@ -677,7 +677,7 @@ class KernelDiscriminant(
         return as_float(wide / xp.sum(wide, axis=1, keepdims=True), scores.dtype)
 
     @lazily
-    def predict_log_proba(self, X: Any) -> Array:
+    def predict_log_proba(self, X: Any) -> np.ndarray:
         """Logarithm of :meth:`predict_proba`, without underflow.
 
         Parameters

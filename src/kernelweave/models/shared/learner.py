@@ -31,6 +31,7 @@ from kernelweave._array import (
 )
 from kernelweave._memory import block_entries, require_memory, row_chunks
 from kernelweave._tolerances import SAME_SCORE
+from kernelweave.criteria.base import KernelCriterion
 from kernelweave.criteria.fisher import Fisher
 from kernelweave.exceptions import MemoryRefusedError
 from kernelweave.fits.gaussians import ClassGaussians
@@ -62,7 +63,7 @@ from kernelweave.models.shared.inputs import (
     whole,
 )
 from kernelweave.models.shared.scoring import Measure
-from kernelweave.protocols import Bank, Criterion
+from kernelweave.protocols import Bank
 from kernelweave.solvers.certify import (
     Callback,
     Certificate,
@@ -297,7 +298,7 @@ def choose_weights(
     options: LearnerOptions,
     bank: DenseBank,
     target: Array,
-    criterion: Callable[[Any], Criterion],
+    criterion: Callable[[Any], KernelCriterion],
     callback: Callback | None,
     design: RowDesign,
     learnable: bool = True,
@@ -333,7 +334,7 @@ def search_norms(
     options: LearnerOptions,
     first_alpha: float | str,
     judge: Judge,
-    criterion: Callable[[Any], Criterion],
+    criterion: Callable[[Any], KernelCriterion],
     callback: Callback | None,
 ) -> Choice:
     """Solve for the weights at ``first_alpha``, settle alpha, and compare norms.
@@ -367,7 +368,7 @@ def _solved(
     options: LearnerOptions,
     norm: float,
     alpha: float | str,
-    criterion: Callable[[Any], Criterion],
+    criterion: Callable[[Any], KernelCriterion],
     callback: Callback | None,
     last: Solution | None,
 ) -> tuple[Choice, Solution]:
@@ -392,8 +393,7 @@ def _solved(
     weights = solution.weights
     if learned:
         weights, alpha = split_learned(weights, weight_set)
-    bank = getattr(problem, "bank", None)  # moments have none
-    error = error_of_value(bank, weights, 1.0 / float(alpha))
+    error = error_of_value(problem.bank, weights, 1.0 / float(alpha))
     certificate = Certificate.of(solution, title, error)
     count = solution.n_factorizations
     return Choice(weights, float(alpha), count, certificate, norm), solution

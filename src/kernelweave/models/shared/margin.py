@@ -369,7 +369,7 @@ class MarginClassifier(KernelClassifier):
         return values + self.intercept_[None, :]
 
     @of_rows
-    def decision_function(self, X: Any) -> Array:
+    def decision_function(self, X: Any) -> np.ndarray:
         """Signed distance from the separating surface, in units of the margin.
 
         Parameters
