@@ -29,7 +29,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
-.PHONY: help demo test test-browser fuzz lint format bench bench-scale docs clean distclean
+.PHONY: help demo check test test-browser fuzz lint format bench bench-scale docs clean distclean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | \
@@ -38,10 +38,12 @@ help: ## list these targets
 demo: $(VENV)/.demo ## set up and run the demonstration on bundled data
 	$(BIN)/kernelweave demo
 
+check: lint test ## set up, lint, then run the whole test suite
+
 # Plain asserts save each worker seconds of rewriting before its first test; run the test
 # that failed with "pytest" itself, or all with PYTEST_ARGS=--assert=rewrite, to see the
 # values that were compared. The workers and the programs they start share their bytecode.
-test: lint ## set up, lint, then run the whole test suite
+test: $(VENV)/.dev ## set up, then run the whole test suite
 	$(ONE_THREAD) PYTHONDONTWRITEBYTECODE= \
 	    $(BIN)/python -m pytest -n $(WORKERS) --assert=plain \
 	    -p no:cacheprovider --ignore=tests/browser $(PYTEST_ARGS)
