@@ -351,12 +351,24 @@ class PairwiseRows:
             X = X - _middle(X)
             self.norms = namespace(X).sum(X * X, axis=1)
         self.X = X
+        self._factors = None if self.norms is None or issparse(X) else self._products()
+
+    def _products(self) -> tuple[Array, Array]:
+        """Rows ``(-2x, |x|^2, 1)`` and ``(z, 1, |z|^2)``, whose products are distances.
+
+        Passes over a tile take longer than its products.
+        """
+        xp, norms = namespace(self.X), self.norms[:, None]  # type: ignore[index]
+        ones = norms * 0.0 + 1.0
+        left = xp.concat([self.X * -2.0, norms, ones], axis=1)
+        return left, xp.concat([self.X, ones, norms], axis=1)
 
     def restrict(self, rows: np.ndarray) -> PairwiseRows:
         """Only the rows with these indices."""
         part = copy.copy(self)
         part.X = self.X[rows] if issparse(self.X) else take(self.X, rows)
         part.norms = None if self.norms is None else take(self.norms, rows)
+        part._factors = None if self._factors is None else part._products()
         return part
 
     def tile(
@@ -369,11 +381,9 @@ class PairwiseRows:
         if self.norms is None or other.norms is None:
             return base_matrix(self.base, X, Z)
         norms, norms_z = self.norms[rows], other.norms[columns]
-        if same or issparse(X):
+        if same or self._factors is None or other._factors is None:
             return _distances(_dot(X, Z), norms, norms_z, X.shape[1], same)
-        D = _dot(X * -2.0, Z)  # passes over a tile take longer than products
-        D += norms_z[None, :]
-        D += norms[:, None]
+        D = _dot(self._factors[0][rows, :], other._factors[1][columns, :])
         # Few tiles have rows as close as rounding: the others are left as they are.
         xp, rounding = namespace(D), _rounding(X.shape[1], D)
         near = rounding * (float(xp.max(norms)) + float(xp.max(norms_z)))
