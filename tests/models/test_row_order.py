@@ -42,6 +42,16 @@ def test_the_same_ids_in_another_order(estimator, table):
         clone(estimator).set_params(views="precomputed").fit(kernel_of(X), y[::-1])
 
 
+@pytest.mark.parametrize("name", ["sample_weight", "groups"])
+def test_weights_and_groups_of_rows_in_another_order(name, table):
+    X, y = table
+    own = pd.Series(np.arange(30) % 5 + 1, index=IDS)
+    match = rf"different orders: row 0 is 's0' in X and 's29' in {name}"
+    with pytest.raises(ValueError, match=match):
+        KernelFDA(cv=None).fit(X, y, **{name: own[::-1]})
+    KernelFDA(cv=None).fit(X, y, **{name: own})
+
+
 @every_estimator
 def test_other_ids_are_a_warning(estimator, table):
     X, y = table

@@ -126,7 +126,7 @@ def check_kernel_labels(K: Any, name: str) -> None:
     )
 
 
-def check_row_order(X: Any, y: Any, owner: str) -> None:
+def check_row_order(X: Any, y: Any, owner: str, name: str = "y") -> None:
     """Compare the pandas indexes of X and y, which other code would ignore.
 
     Parameters
@@ -135,6 +135,8 @@ def check_row_order(X: Any, y: Any, owner: str) -> None:
         The rows and their targets.
     owner : str
         The estimator, for messages.
+    name : str, default="y"
+        What y is called in messages.
 
     Raises
     ------
@@ -155,20 +157,20 @@ def check_row_order(X: Any, y: Any, owner: str) -> None:
         return
     same, i = verdict
     ours, theirs = X.index.tolist()[i], y.index.tolist()[i]  # not np.int64(3)
-    where = f"row {i} is {ours!r} in X and {theirs!r} in y"
+    where = f"row {i} is {ours!r} in X and {theirs!r} in {name}"
     if same:
         raise ValueError(
-            f"{owner}: X and y have the same row labels (index) in different orders: "
-            f"{where}. Pass y.loc[X.index], or y.to_numpy() if rows do belong together "
-            "in the order given"
+            f"{owner}: X and {name} have the same row labels (index) in different "
+            f"orders: {where}. Pass {name}.loc[X.index], or {name}.to_numpy() if rows "
+            "do belong together in the order given"
         )
     counted = not (_has_ids(X) and _has_ids(y))
     if counted and not set(X.index.tolist()) & set(y.index.tolist()):
         return
     warnings.warn(
-        f"{owner}: X and y have different row labels (index): {where}. Rows are taken "
-        "in the order given. Select the same samples in both, or pass y.to_numpy() if "
-        "that order is right",
+        f"{owner}: X and {name} have different row labels (index): {where}. Rows are "
+        "taken in the order given. Select the same samples in both, or pass "
+        f"{name}.to_numpy() if that order is right",
         UserWarning,
         stacklevel=2,
     )

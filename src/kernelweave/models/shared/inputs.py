@@ -179,10 +179,15 @@ def require_targets(X: Any, y: Any, owner: str) -> Any:
     if y is None:
         raise ValueError(f"{owner} requires y to be passed, but the target y is None")
     refuse_name(X, y, owner)
-    frame = first_kernel(X)
-    if all(hasattr(a, "iloc") and not is_dask(a) for a in (frame, y)):
-        check_row_order(frame, y, owner)
+    check_same_rows(X, y, owner, "y")
     return to_numpy(y) if is_array(y) else y
+
+
+def check_same_rows(X: Any, values: Any, owner: str, name: str) -> None:
+    """Compare the pandas indexes of the rows and of what belongs to them, if any."""
+    frame = first_kernel(X)
+    if all(hasattr(a, "iloc") and not is_dask(a) for a in (frame, values)):
+        check_row_order(frame, values, owner, name)
 
 
 def refuse_name(X: Any, y: Any, owner: str) -> None:
@@ -565,6 +570,7 @@ def read_row_weights(
     if sample_weight is None and class_weight is None:
         return None, None
     n = _num_samples(first_kernel(X))
+    check_same_rows(X, sample_weight, owner, "sample_weight")
     weights = check_sample_weight(sample_weight, n, owner)
     keep = np.flatnonzero(weights)
     if y is not None:
@@ -854,6 +860,7 @@ def _rows_that_count(
 ) -> tuple[np.ndarray | None, np.ndarray | None, np.ndarray | None]:
     """Rows of positive weight (None: all), and their weights and codes of groups."""
     owner = type(model).__name__
+    check_same_rows(X, groups, owner, "groups")
     codes = read_groups(groups, len(targets), owner)
     labels = targets if is_classifier(model) else None
     class_weight = getattr(model, "class_weight", None)
