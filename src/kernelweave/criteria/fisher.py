@@ -26,7 +26,12 @@ from kernelweave._array import (
 from kernelweave._memory import row_chunks
 from kernelweave.criteria.base import KernelCriterion
 from kernelweave.fits.moment_problem import MomentProblem
-from kernelweave.fits.ridge import RowDesign, factor_regularized
+from kernelweave.fits.ridge import (
+    KernelFit,
+    RowDesign,
+    factor_regularized,
+    fit_factored,
+)
 from kernelweave.inner.correlation import maximize_correlation, nearest_correlation
 from kernelweave.protocols import Bank, CertificateTerms, Evaluation
 
@@ -94,6 +99,8 @@ class Fisher(KernelCriterion):
         self._work: Array | None = None  # (n, n), reused by every factorisation
         # A point and its products: one point is often certified at several weights.
         self._judged: tuple[Array, Array] | None = None
+        # Weights, their factor, and its eigenvalue at the null vector.
+        self._factored: tuple[np.ndarray, Array, float] | None = None
 
     @property
     def _unit(self) -> float:
@@ -125,7 +132,23 @@ class Fisher(KernelCriterion):
         if self.is_centred:
             size = alpha + self.design.level * float(np.sum(kernel_weights))
             self.design.add_null(matrix, size)
-        return factor_regularized(matrix, alpha)
+        self._factored = None
+        factor = factor_regularized(matrix, alpha)
+        if self.is_centred:
+            self._factored = np.array(weights, dtype=np.float64), factor, alpha + size
+        return factor
+
+    def last_fit(
+        self, weights: np.ndarray, target: Array, unit: float
+    ) -> KernelFit | None:
+        """The fit of a target (n, k) at the weights that were factored last.
+
+        None if these are others. M and its regularisation are multiplied by ``unit``.
+        """
+        if self._factored is None or not np.array_equal(self._factored[0], weights):
+            return None
+        _, factor, level = self._factored
+        return fit_factored(factor, target, level, self.design, unit)
 
     def scores(self, coef: Array) -> np.ndarray:
         """``tr(B' G_i B)`` of all terms (m,), the identity first if it is learned."""
@@ -138,7 +161,7 @@ class Fisher(KernelCriterion):
         """The same problem with only the kernels of these indices."""
         problem = copy.copy(self)
         problem.bank = self.bank.subset(kernels)
-        problem._work = problem._judged = None
+        problem._work = problem._judged = problem._factored = None
         return problem
 
     def evaluate(self, weights: np.ndarray, hessian: bool = True) -> Evaluation:

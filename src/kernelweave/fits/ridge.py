@@ -417,15 +417,24 @@ def fit_kernel(
     design = design or RowDesign(int(gram.shape[0]))
     shift = design.level
     design.add_null(gram, shift)
-    factor = factor_regularized(gram, alpha)
+    return fit_factored(factor_regularized(gram, alpha), target, alpha + shift, design)
+
+
+def fit_factored(
+    factor: Array, target: Array, level: float, design: RowDesign, unit: float = 1.0
+) -> KernelFit:
+    """:func:`fit_kernel` from the Cholesky factor of ``M / unit``, where it is known.
+
+    ``level`` is the eigenvalue of ``M / unit`` that belongs to the null vector.
+    """
     coef = solve_factored(factor, design.scale(target))
-    null = 1.0 / (design.total * (alpha + shift))
+    null = 1.0 / (design.total * level)
     if design.groups is None:
         precision = inverse_diagonal(factor) - null * design.root(coef)[:, 0] ** 2
         residual = coef / precision[:, None]
     else:
         residual = design.solve_left_out(coef, lower_inverse(factor).T, null=null)
-    return KernelFit(design.scale(coef), design.unscale(residual))
+    return KernelFit(design.scale(coef) / unit, design.unscale(residual))
 
 
 def principal_axes(coef: Array, target: Array) -> Array:

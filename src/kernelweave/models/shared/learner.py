@@ -327,7 +327,7 @@ def choose_weights(
         uniform = np.full(bank.n_kernels, 1.0 / bank.n_kernels)
         first_alpha = judge_rows(bank, target, design, uniform, None).alpha
     judge = RowJudge(bank, target, design, per_target, score)
-    return search_norms(options, first_alpha, judge, criterion, callback)
+    return search_norms(options, first_alpha, judge, criterion, callback, target)
 
 
 def search_norms(
@@ -336,18 +336,24 @@ def search_norms(
     judge: Judge,
     criterion: Callable[[Any], KernelCriterion],
     callback: Callback | None,
+    target: Array | None = None,
 ) -> Choice:
     """Solve for the weights at ``first_alpha``, settle alpha, and compare norms.
 
     The mean of all kernels comes first. Each smaller norm starts from the one before.
+    Where nothing is compared, ``target`` (n, k) is fitted with the last factorisation.
     """
     compare = options.norm == "loo"
+    judged_later = compare or options.alpha == "loo"
+    target = None if judged_later else target
     norms = NORM_GRID if compare else (float(options.norm),)
     found: dict[float, Choice] = {}
     last: Solution | None = None
     for norm in reversed(norms):
-        choice, last = _solved(options, norm, first_alpha, criterion, callback, last)
-        if compare or options.alpha == "loo":
+        choice, last = _solved(
+            options, norm, first_alpha, criterion, callback, last, target
+        )
+        if judged_later:
             given = None if options.alpha == "loo" else float(choice.alpha)
             judged = judge(choice.weights, given, float(choice.alpha))
             error = float(np.mean(judged.errors))
@@ -371,6 +377,7 @@ def _solved(
     criterion: Callable[[Any], KernelCriterion],
     callback: Callback | None,
     last: Solution | None,
+    target: Array | None,
 ) -> tuple[Choice, Solution]:
     """The weights at one norm; the criterion's workspace is freed on return."""
     learned = isinstance(alpha, str)
@@ -390,13 +397,18 @@ def _solved(
     )
     how = "learned alpha" if learned else f"alpha={float(alpha):.3g}"
     title = f"{type(problem).__name__}, l{norm:.3g} weights, {how}"
-    weights = solution.weights
+    weights, unit = solution.weights, 1.0
     if learned:
         weights, alpha = split_learned(weights, weight_set)
+        largest = int(np.argmax(weights))
+        unit = float(weights[largest] / solution.weights[1 + largest])
+    fit = None
+    if target is not None and type(problem) is Fisher:
+        fit = problem.last_fit(solution.weights, target, unit)
     error = error_of_value(problem.bank, weights, 1.0 / float(alpha))
     certificate = Certificate.of(solution, title, error)
     count = solution.n_factorizations
-    return Choice(weights, float(alpha), count, certificate, norm), solution
+    return Choice(weights, float(alpha), count, certificate, norm, fit=fit), solution
 
 
 def _direct_loo(
