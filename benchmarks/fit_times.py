@@ -25,7 +25,7 @@ COLUMNS = {
 def run(quick: bool = False) -> Section:
     """CPU seconds of a fit for each size and setting, on one core."""
     section = Section(
-        "How long a fit takes",
+        "How long will my fit take?",
         "CPU seconds on one core of `fit` on a table of synthetic rows of three "
         "classes: views of five columns with the kernel `auto`, which makes six "
         "kernels of each; kernels are computed within the fit. The columns are "

@@ -15,7 +15,6 @@ them; equal weights and one machine on all columns are held back by the other te
 # 600 to test on.
 
 import numpy as np
-from sklearn.model_selection import train_test_split
 from sklearn.svm import SVC
 
 from kernelweave import KernelFDA, MultipleKernelFDA
@@ -23,14 +22,13 @@ from kernelweave.datasets import load_digits_views
 
 digits, rng = load_digits_views(as_frame=False), np.random.default_rng(0)
 useless = [rng.permutation(digits.data[:, :64]) for _ in range(10)]
-X, X_new, y, y_new = train_test_split(
-    np.hstack([digits.data, *useless]), digits.target, train_size=150, random_state=0
-)
+X, y = np.hstack([digits.data, *useless]), digits.target
+train, new = np.split(rng.permutation(1797)[:750], [150])
 starts = range(114, 754, 64)
 views = digits.views + [(f"useless {s}", "auto", slice(s, s + 64)) for s in starts]
 models = [MultipleKernelFDA(views, cv=None), KernelFDA(views, cv=None), SVC(C=10)]
 for model in models:
-    accuracy = model.fit(X, y).score(X_new[:600], y_new[:600])
+    accuracy = model.fit(X[train], y[train]).score(X[new], y[new])
     print(f"{type(model).__name__:18}{accuracy:.2f}")
 
 # %%
@@ -46,7 +44,7 @@ for model in models:
 import matplotlib.pyplot as plt
 
 names = ["learned weights", "equal weights", "SVM, all columns"]
-scores = np.array([model.score(X_new[:600], y_new[:600]) for model in models])
+scores = np.array([model.score(X[new], y[new]) for model in models])
 errors = np.sqrt(scores * (1 - scores) / 600)
 shares = models[0].view_shares_
 real = [not name.startswith("useless") for name in shares]
@@ -77,14 +75,11 @@ found = np.zeros((5, 3))
 for draw in range(5):
     rng = np.random.default_rng(draw + 1)
     useless = [rng.permutation(digits.data[:, :64]) for _ in range(10)]
-    X, X_new, y, y_new = train_test_split(
-        np.hstack([digits.data, *useless]),
-        digits.target,
-        train_size=150,
-        test_size=600,
-        random_state=draw + 1,
-    )
-    found[draw] = [model.fit(X, y).score(X_new, y_new) for model in models]
+    X = np.hstack([digits.data, *useless])
+    train, new = np.split(rng.permutation(1797)[:750], [150])
+    for m, model in enumerate(models):
+        model.fit(X[train], y[train])
+        found[draw, m] = model.score(X[new], y[new])
 for name, column in zip(names, found.T, strict=True):
     print(f"{name:18}{column.mean():.3f} ± {column.std(ddof=1) / np.sqrt(5):.3f}")
 
