@@ -1,6 +1,6 @@
 """
 How far can I trust the weights?
-===============================
+================================
 
 Weights are learned for every view, but a weight is not yet an answer. How certain is
 it? Could it be different without loss? Would a useless view get as much? And which view
