@@ -44,7 +44,8 @@ matrices of n rows and columns ([measured](#peak-memory-of-a-fit)):
 
 Above 10,000 rows, or where this does not fit, kernels are made on the fly (the memory
 of one matrix) or replaced by explicit features, whose memory does not depend on the
-number of rows: [](user_guide/scale.md). A fit to a million rows took {million}.
+number of rows: [](user_guide/scale.md). A fit to a million rows took
+{million}.
 """
 
 FASTER = """\
@@ -57,10 +58,10 @@ Training on the same ten ready-made kernels, in seconds of one core
 
 In short: one convex problem, `norm=1, alpha="learn"`, takes a fraction of the time of
 himalaya's searches and MKLpy's gradient methods, and a little less than a support
-vector machine on the mean kernel tuned by a grid. The default solves four such problems
-and takes three to four times as long. EasyMKL, which takes one step and tunes nothing,
-is faster with two classes and slower with ten. On a GPU, a fit to 20,000 rows takes
-{gpu} s ([details](#on-a-gpu)).
+vector machine on the mean kernel tuned by a grid. The default, here without the folds
+behind `cv_score_`, solves four such problems and takes three to four times as long.
+EasyMKL, which takes one step and tunes nothing, is faster with two classes and slower
+with ten. On a GPU, a fit to 20,000 rows takes {gpu} s ([details](#on-a-gpu)).
 """
 
 HOW = """\
