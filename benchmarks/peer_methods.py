@@ -44,7 +44,7 @@ def estimator(**parameters: Any) -> Callable[[Split], Task]:
         stack = np.ascontiguousarray(np.moveaxis(split.train, 0, -1))
 
         def task() -> Fitted:
-            model = MultipleKernelFDA("precomputed", **parameters)
+            model = MultipleKernelFDA("precomputed", cv=None, **parameters)
             model.fit(stack, split.y_train)
             return lambda test: model.predict(np.moveaxis(test, 0, -1))
 

@@ -61,6 +61,8 @@ numpydoc_show_class_members = False
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "auto_examples",
+    "within_subsection_order": "FileNameSortKey",  # file names have the reading order
+    "capture_repr": ("_repr_html_",),  # tables, but no <Legend object at 0x...>
     "backreferences_dir": "generated/backreferences",
     "doc_module": ("kernelweave",),
     "reference_url": {"kernelweave": None},

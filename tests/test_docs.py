@@ -79,6 +79,82 @@ def test_code_of_a_page(page, tmp_path, monkeypatch):
             assert_same_output(found, wanted, where)
 
 
+#: Pages whose code makes the picture below it, and the gallery example with both.
+PICTURED = {
+    "README.md": "plot_01_few_of_many_views",
+    "docs/index.md": "plot_01_few_of_many_views",
+    "docs/user_guide/getting_started.md": "plot_02_quickstart",
+}
+
+
+@pytest.mark.parametrize("page", PICTURED)
+def test_pictures_match_the_code_above_them(page):
+    """What stands above the first picture is in the example that makes it."""
+    example = (ROOT / "examples" / f"{PICTURED[page]}.py").read_text(encoding="utf-8")
+    text, picture, _ = (ROOT / page).read_text(encoding="utf-8").partition("sphx_glr_")
+    if picture:
+        assert f"sphx_glr_{PICTURED[page]}_001" in (ROOT / page).read_text("utf-8")
+    shown = BLOCK.finditer(text)
+    code = [next(shown)["code"]] if page == "README.md" else [m["code"] for m in shown]
+    lines = {line.strip() for block in code for line in block.splitlines()}
+    # Pages also save the picture, and print the shares that it shows.
+    others = ("display.figure_", "for view, share", 'print(f"{view:6}', "print(model.")
+    missing = [
+        line
+        for line in sorted(lines)
+        if line not in example and not line.startswith(others)
+    ]
+    assert not missing
+
+
+def test_every_picture_of_the_gallery_exists():
+    """Pages name files that sphinx-gallery makes of the examples."""
+    pages = [ROOT / "docs" / "index.md", *PAGES]
+    named = {
+        name
+        for page in pages
+        for name in re.findall(
+            r"auto_examples/(?:images/sphx_glr_)?(plot_\w+?)(?:_\d{3}\.png|\.rst|>)",
+            page.read_text(encoding="utf-8"),
+        )
+    }
+    examples = {path.stem for path in (ROOT / "examples").glob("plot_*.py")}
+    assert named <= examples
+    # Two digits each, without gaps: the order of the names is the reading order.
+    assert sorted(name[5:7] for name in examples) == [
+        f"{i:02d}" for i in range(1, len(examples) + 1)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("query", "page"),
+    {
+        "cite": "reviewers",
+        "categorical": "tables",
+        "imbalanced": "imbalanced",
+        "unbalanced": "imbalanced",
+        "save": "saving",
+        "mixOmics": "comparison",
+        "TabPFN": "comparison",
+        "missing data": "missing_views",
+        "gaps": "missing_views",
+        "GPU": "array_api",
+        "patient": "groups",
+        "reviewer": "reviewers",
+        "himalaya": "coming_from",
+        "million rows": "scale",
+    }.items(),
+)
+def test_a_search_finds_the_page(query, page):
+    """Its words are in a heading or the question on top; the guide lists the page."""
+    folder = ROOT / "docs" / "user_guide"
+    text = (folder / f"{page}.md").read_text(encoding="utf-8")
+    opening = "\n".join(text.split("\n\n")[:2])
+    headings = "\n".join(re.findall(r"^##? .*", text, re.MULTILINE))
+    assert query.lower() in f"{opening}\n{headings}".lower().replace("\n", " ")
+    assert f"({page}.md)" in (folder / "index.md").read_text(encoding="utf-8")
+
+
 def test_every_page_has_code():
     """A page whose blocks are not found would pass unnoticed."""
     without = [page.stem for page in PAGES if not list(blocks(page))]

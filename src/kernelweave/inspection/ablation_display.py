@@ -144,7 +144,15 @@ class AblationDisplay:
         _label_rows(ax, heights, [row["view"] for row in rows])
         ax.set_title("One view at a time", fontsize=10, loc="left")
         self._finish(ax)
-        ax.legend(frameon=False, fontsize=8, loc="best")
+        # Below the label of the axis: points and intervals may be anywhere inside.
+        ax.legend(
+            frameon=False,
+            fontsize=8,
+            ncols=2,
+            loc="upper center",
+            bbox_to_anchor=(0.5, 0.0),
+            bbox_transform=ax.transAxes + _down(ax.figure, points=30),
+        )
 
     def _plot_order(self, ax: Any) -> None:
         """The loss as views are dropped, with the recommended set."""
@@ -203,3 +211,10 @@ def _label_rows(ax: Any, heights: np.ndarray, labels: list[str]) -> None:
     ax.set_yticks(heights, labels, fontsize=9)
     ax.tick_params(axis="y", length=0)
     ax.set_ylim(heights[-1] + 0.6, -0.6)
+
+
+def _down(figure: Any, points: float) -> Any:
+    """A shift down by so many points, whatever the size of the axes."""
+    from matplotlib.transforms import ScaledTranslation
+
+    return ScaledTranslation(0, -points / 72, figure.dpi_scale_trans)

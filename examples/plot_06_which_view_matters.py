@@ -1,6 +1,6 @@
 """
-Which view matters?
-===================
+How far can I trust the weights?
+================================
 
 Weights are learned for every view, but a weight is not yet an answer. How certain is
 it? Could it be different without loss? Would a useless view get as much? And which view
@@ -82,7 +82,7 @@ ax.spines[["top", "right"]].set_visible(False)
 # after the other. The worst values alone are within one standard error of the best set.
 
 result = view_ablation(model, X, y, random_state=0)
-AblationDisplay(result=result).plot()
+display = AblationDisplay(result=result).plot()
 print(result.recommendation)
 
 # %%

@@ -55,7 +55,7 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
 folds = StratifiedKFold(4, shuffle=True, random_state=0)
 predicted = cross_val_predict(
-    MultipleKernelFDA(views="precomputed", norm=1), stack, y, cv=folds
+    MultipleKernelFDA(views="precomputed", norm=1, cv=None), stack, y, cv=folds
 )
 print(f"accuracy {accuracy_score(y, predicted):.3f}")
 figure, ax = plt.subplots(figsize=(4.6, 4.2), layout="constrained")
@@ -78,7 +78,7 @@ views = [
     ("fourier", "auto", slice(64, 98)),
 ]
 pipeline = Pipeline(
-    [("scale", MinMaxScaler()), ("fda", MultipleKernelFDA(views, norm=1))]
+    [("scale", MinMaxScaler()), ("fda", MultipleKernelFDA(views, norm=1, cv=None))]
 )
 gammas = np.logspace(-3, 1, 7)
 grid = {"fda__pixels__gamma": gammas}

@@ -39,6 +39,12 @@ transductive = TransductiveKernelSVC(views, C=10)
 transductive.fit(X, np.where(labelled, y, -1))
 print(transductive.certificate_)
 
+# %%
+# Weights and boundaries
+# ----------------------
+# The boundaries of the two machines, in the colours of the right panel, agree between
+# the moons and part where there are no labelled rows.
+
 figure, (left, right) = plt.subplots(1, 2, figsize=(9.5, 3.8), layout="constrained")
 models = {
     "margin": (margin, "#0072B2"),
@@ -54,10 +60,6 @@ right.axhline(0.0, color="black", linewidth=0.8)
 right.set_xticks(places, names)
 right.set_ylabel("kernel weight")
 right.legend(frameon=False, loc="lower right", fontsize="small")
-
-# %%
-# The boundaries
-# --------------
 
 grid_x, grid_y = np.meshgrid(np.linspace(-1.5, 2.5, 120), np.linspace(-1.0, 1.8, 90))
 grid = np.column_stack([grid_x.ravel(), grid_y.ravel()])

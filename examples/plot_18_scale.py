@@ -34,7 +34,7 @@ def draw(n):
 X, y = draw(2000)
 X_new, y_new = draw(3000)
 views = [(f"view {i}", RBF(factor=2), [2 * i, 2 * i + 1]) for i in range(3)]
-exact = MultipleKernelFDA(views, norm=1).fit(X, y)
+exact = MultipleKernelFDA(views, norm=1, cv=None).fit(X, y)
 print(exact.features_)
 print(f"accuracy {exact.score(X_new, y_new):.3f}")
 
