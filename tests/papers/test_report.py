@@ -20,7 +20,7 @@ from kernelweave.papers.report import (
     write_csv,
     write_picture,
 )
-from kernelweave.papers.results import ONE_SPLIT, Results
+from kernelweave.papers.results import ONE_SPLIT, Results, with_error
 from kernelweave.papers.run import run_experiment
 
 
@@ -119,6 +119,9 @@ def test_one_split_gives_no_verdict(results):
     assert {verdict for _, verdict, _ in alone.claims()} == {"not run", ONE_SPLIT}
     assert judged == {"not run", "reproduced"}
     assert "claim" not in summary([alone])
+    # nor is there an error to show
+    assert with_error(-0.004, float("nan"), 2) == "+0.00"
+    assert with_error(0.5, 0.25, 2, sign="") == "0.50 ± 0.25"
 
 
 def test_page_keeps_its_text(results, tmp_path):

@@ -21,6 +21,7 @@ from kernelweave.papers.results import (
     WORSE,
     Cell,
     Results,
+    with_error,
 )
 
 #: Everything after this line of a Markdown page is written by the program.
@@ -32,8 +33,7 @@ def _shown(cell: Cell | None) -> tuple[str, str, str]:
     if cell is None:
         return "-", "-", "-"
     digits = cell.measure.digits
-    error = f" ± {cell.error:.{digits}f}" if np.isfinite(cell.error) else ""
-    ours = f"{cell.mean:.{digits}f}{error}"
+    ours = with_error(cell.mean, cell.error, digits, sign="")
     if cell.published is not None and cell.published.deviation is not None:
         spread = cell.error * np.sqrt(cell.splits)
         ours += f" (sd {spread:.{digits}f})" if np.isfinite(spread) else ""

@@ -168,6 +168,12 @@ def mean_and_error(values: np.ndarray) -> tuple[float, float]:
     return mean, error if error > 0.0 or n > 2 else float("nan")
 
 
+def with_error(mean: float, error: float, digits: int, sign: str = "+") -> str:
+    """A mean and its standard error, if it has one, as text."""
+    shown = f"{round(mean, digits) + 0.0:{sign}.{digits}f}"  # adding zero: no -0.00
+    return f"{shown} ± {error:.{digits}f}" if np.isfinite(error) else shown
+
+
 def all_hold(findings: Iterable[tuple[bool, str]], what: str = "") -> tuple[bool, str]:
     """Whether all findings hold, and their texts in one line."""
     findings = list(findings)
