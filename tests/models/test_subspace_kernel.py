@@ -71,6 +71,26 @@ def test_model_is_the_criterion(problem, uncorrelated):
         assert value + np.sum(model.dependence_) == pytest.approx(3, rel=1e-8)
 
 
+@pytest.mark.parametrize("size", [1, None])
+def test_problem_of_plain_subspaces_selects_one_kernel(problem, size, rng):
+    """Eq. 8 is convex in the weights, so none that sum to one beat a single kernel."""
+    bank = DenseBank(center_and_scale(np.moveaxis(problem.K, -1, 0)))
+    L, p = label_factor(problem.y, 4), problem.K.shape[-1]
+
+    def dependence(weights):
+        kernel = RegularizedKernel(bank.combine(weights), 0.3)
+        return np.sum(kernel.subspace(L, size, False).dependence)
+
+    single = [dependence(weights) for weights in np.eye(p)]
+    model = SubspaceKernel("precomputed", norm=1, alpha=0.3, n_components=size)
+    model.fit(problem.K[..., np.argmax(single)], problem.y)
+    assert np.sum(model.dependence_) == pytest.approx(max(single))
+    mixed = rng.dirichlet(np.full(p, 0.5), size=30)
+    values = np.array([dependence(weights) for weights in mixed])
+    assert np.all(values <= mixed @ single * (1 + 1e-9))  # convex
+    assert np.sum(model.fit(problem.K, problem.y).dependence_) < max(single)
+
+
 def test_uncorrelated_features_are(problem):
     model = SubspaceKernel(problem.views, alpha=1.0, norm=1, uncorrelated=True)
     Z = model.fit(problem.X, problem.y).embedding_

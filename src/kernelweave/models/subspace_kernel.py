@@ -74,8 +74,8 @@ class SubspaceKernel(KernelTransformer, KernelModel):
     classes. New rows have the features ``G(x) W``, and the subspace kernel is their
     inner product. With several kernels the weights minimise
     ``tr( H (I + sum_i w_i G_i / alpha)^-1 )`` (Eqs. 23 to 38), with a certificate, for
-    both: the first maximum is convex in the weights, so that over these it is attained
-    at a single kernel, and has no sum to learn.
+    both: the first maximum is convex in the weights, so that over weights that sum to
+    one it is attained at a single kernel, and has no sum to learn.
 
     Parameters
     ----------

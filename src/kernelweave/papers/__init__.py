@@ -24,7 +24,8 @@ reads like the corresponding section of the paper:
 ``claims``       sentences of the paper that can be tested, each with a function of
                  the results that returns whether it holds and what was found
 ``draw``         function of the results that returns a matplotlib figure
-``splits``       number of splits in the paper; ``quick``: number in a quick run
+``splits``       number of splits in the paper (1: a table of facts);
+                 ``quick``: number in a quick run
 ``stated``       False if the paper does not state its number of splits
 ``quick_form``   experiment that a quick run uses instead, if fewer splits are not
                  enough; its ``variant`` separates the results of the two

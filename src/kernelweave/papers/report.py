@@ -21,6 +21,7 @@ from kernelweave.papers.results import (
     WORSE,
     Cell,
     Results,
+    with_error,
 )
 
 #: Everything after this line of a Markdown page is written by the program.
@@ -32,8 +33,7 @@ def _shown(cell: Cell | None) -> tuple[str, str, str]:
     if cell is None:
         return "-", "-", "-"
     digits = cell.measure.digits
-    error = f" ± {cell.error:.{digits}f}" if np.isfinite(cell.error) else ""
-    ours = f"{cell.mean:.{digits}f}{error}"
+    ours = with_error(cell.mean, cell.error, digits, sign="")
     if cell.published is not None and cell.published.deviation is not None:
         spread = cell.error * np.sqrt(cell.splits)
         ours += f" (sd {spread:.{digits}f})" if np.isfinite(spread) else ""
@@ -67,25 +67,25 @@ def summary(all_results: Sequence[Results]) -> str:
         if cell.published is not None:
             by_role.setdefault(cell.published.role, []).append(cell.verdict)
     kinds = {
-        "printed numbers": [v for v in by_role.get("printed", []) if v],
-        "dashes": [v for v in by_role.get("dash", []) if v],
-        "claims": [verdict for r in all_results for _, verdict, _ in r.claims()],
+        ("printed number", "printed numbers"): by_role.get("printed", []),
+        ("dash", "dashes"): by_role.get("dash", []),
+        ("claim", "claims"): [v for r in all_results for _, v, _ in r.claims()],
     }
     parts = []
-    for what, verdicts in kinds.items():
-        counts = [
-            f"{verdicts.count(v)} {v}"
-            for v in (REPRODUCED, BETTER, WORSE, NOT_REPRODUCED)
-            if v in verdicts
-        ]
+    for (one, many), verdicts in kinds.items():
+        words = (REPRODUCED, BETTER, WORSE, NOT_REPRODUCED)
+        counts = {v: verdicts.count(v) for v in words if v in verdicts}
         if counts:
-            parts.append(f"of {len(verdicts)} {what}, {', '.join(counts)}")
+            each = ", ".join(f"{count} {v}" for v, count in counts.items())
+            total = sum(counts.values())
+            parts.append(f"of {total} {one if total == 1 else many}, {each}")
     beside = len(by_role.get("beside", []))
     if beside:
-        parts.append(f"{beside} printed numbers beside ours, without a verdict")
+        what = "number" if beside == 1 else "numbers"
+        parts.append(f"{beside} printed {what} beside ours, without a verdict")
     left_out = sum(len(r.missing) for r in all_results)
     if left_out:
-        parts.append(f"{left_out} rows left out")
+        parts.append(f"{left_out} {'row' if left_out == 1 else 'rows'} left out")
     text = "; ".join(parts)
     return text[:1].upper() + text[1:] if text else "Nothing was compared"
 
@@ -103,12 +103,16 @@ def _experiment_blocks(results: Results, explained: set[str]) -> list[str]:
     experiment = results.experiment
     blocks = [f"## {experiment.title}"]
     counts = {len(splits) for splits in results.splits.values() if splits}
-    if counts:
+    facts = experiment.stated and experiment.splits == 1  # nothing is drawn at random
+    if counts and not facts:
         numbers = " to ".join(str(n) for n in sorted({min(counts), max(counts)}))
         paper = f"uses {experiment.splits}"
         if not experiment.stated:
             paper = "does not say how many it uses"
-        text = f"Means and standard errors over {numbers} splits; the paper {paper}."
+        ours = f"Means and standard errors over {numbers} splits"
+        if counts == {1}:
+            ours = "One split"
+        text = f"{ours}; the paper {paper}."
         if len(counts) > 1:
             each = [f"{row} {len(splits)}" for row, splits in results.splits.items()]
             text += f" Splits per row: {', '.join(each)}."

@@ -2,7 +2,7 @@
 
 A number is reproduced if ours agrees with it. If not, ours is better or worse; either
 way the number has not been reproduced. Claims, and numbers of which neither direction
-is better, are reproduced or not.
+is better, are reproduced or not. A single split gives no verdict on either.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from kernelweave.papers.experiment import Experiment, Measure, Published, Value
 
 REPRODUCED, NOT_REPRODUCED = "reproduced", "not reproduced"
 BETTER, WORSE = f"{NOT_REPRODUCED} (better)", f"{NOT_REPRODUCED} (worse)"
+#: Why a claim has no verdict.
+NOT_RUN, ONE_SPLIT = "not run", "no verdict (one split)"
 #: A difference is significant if it exceeds this many standard errors.
 ERRORS = 2.0
 
@@ -137,16 +139,21 @@ class Results:
         return Cell(row, column, measure, mean, error, n, published, verdict)
 
     def claims(self) -> list[tuple[str, str, str]]:
-        """Text, verdict and finding of each claim; "not run" if data are missing."""
+        """Text, verdict and finding of each claim.
+
+        There is no verdict if data are missing, or if a row has a single split, which
+        says nothing about the next one.
+        """
         checked = []
+        several = all(len(splits) > 1 for splits in self.splits.values() if splits)
         for claim in self.experiment.claims:
             try:
                 holds, finding = claim.check(self)
             except KeyError as error:
-                checked.append((claim.text, "not run", f"no results for {error}"))
+                checked.append((claim.text, NOT_RUN, f"no results for {error}"))
                 continue
             verdict = REPRODUCED if holds else NOT_REPRODUCED
-            checked.append((claim.text, verdict, finding))
+            checked.append((claim.text, verdict if several else ONE_SPLIT, finding))
         return checked
 
 
@@ -159,6 +166,12 @@ def mean_and_error(values: np.ndarray) -> tuple[float, float]:
     mean, n = float(np.mean(values)), len(values)
     error = float(np.std(values, ddof=1) / np.sqrt(n)) if n > 1 else 0.0
     return mean, error if error > 0.0 or n > 2 else float("nan")
+
+
+def with_error(mean: float, error: float, digits: int, sign: str = "+") -> str:
+    """A mean and its standard error, if it has one, as text."""
+    shown = f"{round(mean, digits) + 0.0:{sign}.{digits}f}"  # adding zero: no -0.00
+    return f"{shown} ± {error:.{digits}f}" if np.isfinite(error) else shown
 
 
 def all_hold(findings: Iterable[tuple[bool, str]], what: str = "") -> tuple[bool, str]:

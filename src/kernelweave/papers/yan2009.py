@@ -43,7 +43,7 @@ from kernelweave.papers.experiment import (
     stratified,
 )
 from kernelweave.papers.figures import curves, legend_below
-from kernelweave.papers.results import Results
+from kernelweave.papers.results import Results, with_error
 from kernelweave.papers.run import split_generator
 
 #: The columns of the figures, and their norms; all weights are equal with ``inf``.
@@ -307,8 +307,8 @@ def draw_precision(results: Results) -> Any:
 
 def gap(results: Results, row: str, measure: str, first: str, second: str) -> str:
     """A difference and its standard error, as text."""
-    mean, error = results.difference(row, first, second, measure)
-    return f"{row}: {mean:+.3f} ± {error:.3f}"
+    difference = results.difference(row, first, second, measure)
+    return f"{row}: {with_error(*difference, digits=3)}"
 
 
 def errors_fall(results: Results) -> tuple[bool, str]:

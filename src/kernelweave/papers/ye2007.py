@@ -50,7 +50,7 @@ from kernelweave.papers.experiment import (
     unit_interval,
 )
 from kernelweave.papers.figures import bars
-from kernelweave.papers.results import Results
+from kernelweave.papers.results import Results, with_error
 
 SIGMAS = np.logspace(-1, 2, 10)
 LAMBDA = 1e-8
@@ -213,11 +213,10 @@ def ahead(
         for row in rows or results.experiment.rows
         for other in others
     }
-    if not any(gap or error for gap, error in gaps.values()):
+    if not any(gap or error > 0 for gap, error in gaps.values()):
         return False, "no difference on any split"
     holds = all(gap > 2 * error for gap, error in gaps.values())
-    # adding zero avoids printing -0.00
-    texts = [f"{k} {round(g, 2) + 0.0:+.2f} ± {e:.2f}" for k, (g, e) in gaps.items()]
+    texts = [f"{name} {with_error(*gap, digits=2)}" for name, gap in gaps.items()]
     return holds, "; ".join(texts)
 
 
