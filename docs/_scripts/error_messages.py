@@ -55,9 +55,9 @@ def text() -> str:
     """The page."""
     parts = [INTRODUCTION.format(n=len(CASES))]
     for group, cases in groupby(CASES, key=lambda case: case.group):
-        parts += [f"\n## {group}\n", "| what is wrong | message |", "| --- | --- |"]
-        parts += map(row, cases)
-    return "\n".join(parts) + "\n"
+        parts += [f"## {group}\n", "| what is wrong | message |", "| --- | --- |"]
+        parts += [*map(row, cases), ""]
+    return "\n".join(parts)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import copy
+import functools
 import gc
 import inspect
 import os
@@ -312,7 +314,11 @@ class Fault(BaseException):
 
 def signalled():
     """Ctrl-C, as it arrives from the operating system."""
-    signal.raise_signal(signal.SIGINT)
+    earlier = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        signal.raise_signal(signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, earlier)  # a job in the background ignores it
 
 
 def raising(error):
@@ -332,6 +338,18 @@ FAULTS = {
 }
 
 
+@functools.cache
+def headers(filename):
+    """The lines of ``with`` statements, up to their bodies.
+
+    They are traced once more on the way out, before what was entered is left. Signals
+    never arrive there, so faults must not be injected there.
+    """
+    tree = ast.parse(Path(filename).read_text(encoding="utf-8"))
+    found = (node for node in ast.walk(tree) if isinstance(node, ast.With))
+    return {line for w in found for line in range(w.lineno, w.body[0].lineno)}
+
+
 def interrupted(call, *arguments, number=0, fault=signalled, **keywords):
     """Call; a fault occurs as the ``number``-th line of the package is reached.
 
@@ -343,8 +361,10 @@ def interrupted(call, *arguments, number=0, fault=signalled, **keywords):
         nonlocal lines
         if event == "line":
             lines += 1
-            if lines == number:
-                fault()
+            if 0 < number <= lines:
+                place = frame.f_lineno, frame.f_code.co_filename
+                if place[0] not in headers(place[1]):
+                    fault()
         return follow
 
     def watch(frame, event, argument):
