@@ -871,6 +871,53 @@ add(
 )
 
 
+add(
+    "a view that is not in a list",
+    params(views=("left", "rbf", [0])),
+    "found tuple",
+    "views",
+    "a list of (name, kernel, columns) tuples",
+    error=TypeError,
+)
+add(
+    "a misspelt 'precomputed'",
+    params(views="precomputd"),
+    "the string 'precomputd'",
+    "views",
+    "'precomputed'",
+)
+add(
+    "a mask that selects nothing",
+    columns([False] * 6),
+    "selects no columns",
+    "View 'right'",
+    "Remove the view",
+)
+add(
+    "a column out of range, from the end",
+    columns([0, -7]),
+    "the column position(s) -7",
+    "View 'right'",
+    "Choose from 0 to 5",
+)
+for value in (1.5, True, {"g1"}, slice(0.5, 2)):
+    kind = "slice" if isinstance(value, slice) else f"{type(value).__name__} {value!r}"
+    add(
+        f"columns={value!r}",
+        columns(value),
+        f"found {kind}",
+        "View 'right'",
+        "a list or slice of names or integers",
+    )
+add(
+    "a column that does not exist",
+    both(named(), columns(["zzz"])),
+    "'zzz' is not among the 6 columns",
+    "View 'right'",
+    "They are 'age', 'dose'",
+)
+
+
 def broken_selector(X: Any) -> Any:
     raise KeyError("no such column")
 

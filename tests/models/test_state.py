@@ -467,8 +467,9 @@ def fault_everywhere(model, call, guard, rng, moments):
 def test_a_fault_leaves_no_trace(estimator, rng):
     model = clone(estimator).set_params(views=VIEWS)
     (X, y), other = two_problems(model)
-    unfitted, new = clone(model), other[0]
+    unfitted, new, draws = clone(model), other[0], surroundings()[2]
     guard = Untouched(model.fit(X, y), X, X, y, *other)
+    assert guard.around[2] == draws, "the caller's random numbers have changed"
     with pytest.raises(ValueError, match="nonsense"):
         model.set_params(views="precomputed", verbose=1, nonsense=3)
     guard.check()
