@@ -1044,7 +1044,7 @@ add(
     "a positive number or 'median'",
 )
 add(
-    "a degree that is no integer",
+    "a degree of zero",
     kernel(Polynomial(degree=0)),
     "found 0",
     "View 'right': Polynomial: degree",
