@@ -50,9 +50,9 @@ def few_threads(X: Any, row_size: int | None = None) -> Iterator[None]:
     # neither kind is left with one.
     found = [(library, library.get_num_threads()) for library in _libraries()]
     several = [(library, number) for library, number in found if (number or 1) > 1]
-    for library, _ in several:
-        library.set_num_threads(1)
     try:
+        for library, _ in several:
+            library.set_num_threads(1)
         yield
     finally:
         for library, number in several:

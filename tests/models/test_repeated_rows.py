@@ -302,26 +302,3 @@ def test_leave_one_out_choices_with_weights_ignore_rows_of_weight_zero(rows):
     assert zeros.alpha_ == fewer.alpha_
     assert zeros.norm_ == fewer.norm_
     np.testing.assert_array_equal(zeros.transform(X), fewer.transform(X))
-
-
-@pytest.mark.parametrize(
-    "model",
-    [
-        ProbabilisticKDA(VIEWS),
-        SubspaceKernel(VIEWS),
-        SubspaceKernelSVC(VIEWS),
-        MixtureKDA(VIEWS),
-    ],
-)
-@pytest.mark.parametrize(
-    ("weights", "message"),
-    [
-        (-np.ones(N), "sample_weight of row 0 is -1"),
-        (np.zeros(N), "at least one non-zero"),
-        (np.ones(N - 1), "sample_weight.shape"),
-    ],
-)
-def test_what_is_refused(model, weights, message, rows):
-    X, y, _ = rows
-    with pytest.raises(ValueError, match=message):
-        clone(model).fit(X, y, sample_weight=weights)

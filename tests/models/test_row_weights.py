@@ -349,60 +349,6 @@ def test_norms_chosen_on_folds(rng):
     assert one.norm_ == 1.0 and one.C_ == 1.0
 
 
-# Errors -------------------------------------------------------------------------------
-
-EVERY = [
-    MultipleKernelSVC(VIEWS),
-    TransductiveKernelSVC(VIEWS, signed=False),
-    SubspaceKernelSVC(VIEWS),
-    MixtureKDA(VIEWS),
-    KernelAlignment(VIEWS),
-]
-every_model = pytest.mark.parametrize("model", EVERY, ids=lambda m: type(m).__name__)
-
-
-def changed(index, value, n=24):
-    weights = np.ones(n)
-    weights[index] = value
-    return weights
-
-
-@every_model
-@pytest.mark.parametrize(
-    ("weights", "message"),
-    [
-        (changed(4, -2.0), r"sample_weight of row 4 is -2"),
-        (changed(4, np.nan), r"sample_weight contains NaN"),
-        (changed(4, np.inf), r"sample_weight contains infinity"),
-        (np.ones(23), r"sample_weight.shape == \(23,\), expected \(24,\)"),
-        (np.ones((24, 2)), r"must be 1D"),
-        (np.zeros(24), r"at least one non-zero"),
-        (changed(slice(1, None, 3), 0.0), r"every row of class 1 has sample_weight 0"),
-    ],
-)
-def test_wrong_weights(data, model, weights, message):
-    X, y, _, _ = data
-    with pytest.raises(ValueError, match=message):
-        sklearn.clone(model).fit(X, y, sample_weight=weights)
-
-
-@pytest.mark.parametrize("model", EVERY[:-1], ids=lambda m: type(m).__name__)
-@pytest.mark.parametrize(
-    ("weights", "message"),
-    [
-        ("even", r"'class_weight' parameter .* must be None, 'balanced' or a dict"),
-        ({0: -1.0}, r"class_weight of class 0 is -1; it must be"),
-        ({0: 1.0, 1: 0.0}, r"class_weight of class 1 is 0; it must be"),
-        ({0: np.nan}, r"class_weight of class 0 is nan"),
-        ({7: 1.0}, r"\[0, 1, 2\], are not in class_weight"),
-    ],
-)
-def test_wrong_class_weights(data, model, weights, message):
-    X, y, _, _ = data
-    with pytest.raises(ValueError, match=message):
-        sklearn.clone(model).set_params(class_weight=weights).fit(X, y)
-
-
 @pytest.mark.parametrize(
     ("model", "message"),
     [

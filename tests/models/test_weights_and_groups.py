@@ -304,42 +304,6 @@ def test_groups_are_not_predicted_from_their_own_rows(kind):
     assert np.mean(scores) < 0.07
 
 
-WRONG = {
-    "negative": ({"sample_weight": np.r_[1.0, -2.0, np.ones(N - 2)]}, "row 1 is -2"),
-    "NaN": ({"sample_weight": np.r_[np.nan, np.ones(N - 1)]}, "contains NaN"),
-    "length": ({"sample_weight": np.ones(N - 1)}, "sample_weight.shape"),
-    "all zero": ({"sample_weight": np.zeros(N)}, "zero"),
-    "groups": ({"groups": np.arange(N - 1)}, "59 entries, but there are 60 rows"),
-    "one group": ({"groups": ["s"] * N}, "at least 2 groups; all rows are in group"),
-}
-
-
-@pytest.mark.parametrize("kind", [KernelFDA, MultipleKernelFDA, MultipleKernelRidge])
-@every(WRONG)
-def test_wrong_rows_are_named(kind, name, data):
-    design, message = WRONG[name]
-    with pytest.raises(ValueError, match=message):
-        kind(VIEWS).fit(data.X, data.y(kind()), **design)
-
-
-WRONG_CLASSES = {
-    "no weight": ({"class_weight": {1: 0.0}}, r"class_weight of class 1 is 0"),
-    "shape": ({"priors": [0.5, 0.5]}, r"one number per class.*\[0, 1, 2\]"),
-    "sum": ({"priors": [0.5, 0.2, 0.2]}, "sum to 0.9"),
-    "zero": ({"priors": [0.5, 0.5, 0.0]}, "must be positive"),
-}
-
-
-@every(CLASSIFIERS)
-@pytest.mark.parametrize("wrong", WRONG_CLASSES)
-def test_wrong_weights_of_classes_are_named(name, wrong, data):
-    params, message = WRONG_CLASSES[wrong]
-    model = CLASSIFIERS[name]
-    model = type(model)(**{**model.get_params(deep=False), **params})
-    with pytest.raises(ValueError, match=message):
-        model.fit(data.X, data.classes)
-
-
 def test_what_portions_cannot_have_is_refused(data):
     X, y, weights = data.X, data.classes, data.weights
     model = MultipleKernelFDA(LINEAR, **MOMENTS, cv=None)

@@ -104,37 +104,6 @@ def test_mask_from_each_array_library(xp_backend):
     assert positions(X, mask) == [[0, 2]]
 
 
-@pytest.mark.parametrize(
-    ("columns", "message"),
-    [
-        ([], r"'v0'.*columns=\[\] selects no columns"),
-        (slice(3, 3), "'v0'.*selects no columns"),
-        ([False] * 5, "'v0'.*selects no columns"),
-        ([0, 7, -6], r"'v0'.*position\(s\) 7, -6 are out of range: X has 5"),
-        ([True, False], "'v0'.*mask has length 2, but X has 5"),
-        ([0, "p1"], "'v0'.*found a list of int, str"),
-        (["g1", True], "'v0'.*found a list of bool, str"),
-        (1.5, "'v0'.*found float 1.5"),
-        (True, "'v0'.*found bool True"),
-        (None, "'v0'.*found NoneType None"),
-        ({"g1"}, "'v0'.*found set"),
-        (slice(0.5, 2), "'v0'.*found slice"),
-        ([1, 1, -4], r"'v0'.*column\(s\) 'g2' are selected twice"),
-        ("pp1", "'v0'.*'pp1' is not among the 5 columns of X. Did you mean 'p1'"),
-        (["g1", "zzz"], "'v0'.*'zzz' is not among the 5 columns of X"),
-        (slice("g1", "zzz"), "'v0'.*'zzz' is not among"),
-    ],
-)
-def test_bad_columns_are_named(columns, message):
-    with pytest.raises(ValueError, match=message):
-        positions(pandas_frame(), columns)
-
-
-def test_names_need_a_frame():
-    with pytest.raises(ValueError, match=r"'v0'.*'g1' is given by name, but X has no"):
-        positions(DATA, ["g1"])
-
-
 def test_failing_selector_names_its_view():
     with pytest.raises(ValueError, match=r"'v0'.*selector failed.*pandas dataframes"):
         positions(DATA, make_column_selector(pattern="g"))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from kernelweave.views.columns import View, is_precomputed, parse_views
 
 
@@ -23,28 +21,3 @@ def test_list_of_tuples_keeps_order_and_objects():
     assert (first.name, second.name) == ("rna", "dna")
     assert first.kernel is kernel
     assert first.columns is columns
-
-
-@pytest.mark.parametrize(
-    ("views", "error", "message"),
-    [
-        ("precomputd", ValueError, "found the string 'precomputd'"),
-        ({"rna": [0]}, TypeError, "found dict {'rna': "),
-        (("rna", "rbf", [0]), TypeError, "found tuple"),
-        ([], ValueError, "found an empty list"),
-        ([("rna", [0, 1])], ValueError, "tuple of length 2 at position 0"),
-        ([("a", "rbf", [0]), ["b", "rbf", [1]]], TypeError, "list .* at position 1"),
-        ([(0, "rbf", [0])], TypeError, "must be a str; found int 0"),
-        ([("", "rbf", [0])], ValueError, "position 0 is empty"),
-        ([("a__b", "rbf", [0])], ValueError, "contain '__'; found 'a__b'"),
-        (
-            [("a", "rbf", [0]), ("b", "rbf", [1]), ("a", "rbf", [2])],
-            ValueError,
-            "'a' is used twice, at positions 0 and 2",
-        ),
-        ([("alpha", "rbf", [0])], ValueError, "'alpha' is also a parameter"),
-    ],
-)
-def test_everything_else_is_refused_with_what_was_found(views, error, message):
-    with pytest.raises(error, match=message):
-        parse_views(views, reserved=["alpha", "views"])

@@ -467,7 +467,13 @@ def solve_machine(
     for violation in VIOLATIONS:
         if best is not None and best.gap <= tol:
             break
-        svc = SVC(C=box, kernel="precomputed", tol=violation, max_iter=max_steps)
+        svc = SVC(
+            C=box,
+            kernel="precomputed",
+            tol=violation,
+            max_iter=max_steps,
+            random_state=0,  # otherwise it draws from NumPy's global generator
+        )
         with warnings.catch_warnings():  # the accuracy is measured below
             warnings.simplefilter("ignore", ConvergenceWarning)
             svc.fit(kernel, y, sample_weight=shares)

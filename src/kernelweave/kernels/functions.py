@@ -217,8 +217,9 @@ class CallableKernel(Kernel):
     function : callable
         Takes two arrays of rows, (n, d) and (m, d), and returns their Gram matrix
         (n, m), which is checked for symmetry and definiteness. Numbers arrive as arrays
-        of floats. Columns of a table that hold anything else, such as text, arrive as
-        they are: as two tables or, if the view has a single column, as two columns.
+        of floats, which are read-only. Columns of a table that hold anything else, such
+        as text, arrive as they are: as two tables or, if the view has a single column,
+        as two columns.
     """
 
     psd = False
@@ -234,31 +235,28 @@ class CallableKernel(Kernel):
 
     def gram(self, X: Array, Z: Array | None = None) -> Array:
         """Gram matrix (n, m) of the rows of X (n, d) and Z (m, d)."""
-        if issparse(X):
-            like = host_like(X)
-            given = X.copy()
-            K = self.function(given, given if Z is None else Z.copy())
-            K = K.toarray() if issparse(K) else K
-            Z = X if Z is None else Z
-        elif isinstance(X, Columns):
+        if isinstance(X, Columns):
             flat, like = X.shape[1] == 1, np.empty((0, 1), dtype=X.dtype)
             given = X.given(flat)
-            K = self.function(given, given if Z is None else Z.given(flat))
-            Z = X if Z is None else Z
+            K = self._called(given, given if Z is None else Z.given(flat))
         else:
-            like, xp = X, namespace(X)
-            # Copies, since the function may overwrite its arguments.
-            X = xp.asarray(X, copy=True)
-            Z = X if Z is None else xp.asarray(Z, copy=True)
-            K = self.function(X, Z)
+            like = host_like(X) if issparse(X) else X
+            given = protected(X)
+            K = self._called(given, given if Z is None else protected(Z))
+            K = K.toarray() if issparse(K) else K
         xp = namespace(like)
         K = K if is_array(K) else np.asarray(K)
-        wanted = (X.shape[0], Z.shape[0])
+        wanted = (X.shape[0], (X if Z is None else Z).shape[0])
         if tuple(K.shape) != wanted:
             raise ValueError(
                 f"The kernel function {self.label!r} returned the shape "
                 f"{tuple(K.shape)} instead of {wanted}. It is called once with two "
                 "arrays of rows and must return the matrix of all kernel values."
+            )
+        if not is_real(K):
+            raise ValueError(
+                f"The kernel function {self.label!r} returned values of the type "
+                f"{K.dtype}. It must return a matrix of real numbers."
             )
         # A copy, since the function may keep a reference to its result.
         K = xp.astype(at_home(K, like), like.dtype, copy=True)
@@ -268,6 +266,49 @@ class CallableKernel(Kernel):
                 "its values on the rows of this view."
             )
         return K
+
+    def _called(self, X: Any, Z: Any) -> Any:
+        """What the function returns; if it fails, an error that names it."""
+        try:
+            K = self.function(X, Z)
+        except MemoryError:
+            raise
+        except Exception as error:
+            advice = "Try it on two small arrays of rows, (n, d) and (m, d)"
+            if "read-only" in str(error):
+                advice = "It must not write to its arguments: let it copy them first"
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            raise kind(
+                f"The kernel function {self.label!r} failed: {type(error).__name__}: "
+                f"{error}. {advice}."
+            ) from error
+        if K is None:
+            raise ValueError(
+                f"The kernel function {self.label!r} returned None. It must return the "
+                "matrix of all kernel values."
+            )
+        return K
+
+
+def protected(X: Any) -> Any:
+    """Rows that a function cannot change: read-only or, where nothing is, a copy."""
+    if issparse(X):
+        X = X.copy()
+        X.data.flags.writeable = False
+    elif is_numpy(X):
+        X = X.view()
+        X.flags.writeable = False
+    else:
+        X = namespace(X).asarray(X, copy=True)
+    return X
+
+
+def is_real(K: Array) -> bool:
+    """Whether an array of any library holds real numbers, integers or booleans."""
+    if is_numpy(K):
+        return K.dtype.kind in "fiub"
+    kinds = ("real floating", "integral", "bool")
+    return bool(namespace(K).isdtype(K.dtype, kinds))
 
 
 class Standardizer(BaseEstimator):

@@ -175,7 +175,7 @@ def _resolve(spec: Any, rows: _Rows) -> list[Kernel]:
         return _auto(rows) if spec == "auto" else _resolve(_named(spec), rows)
     if isinstance(spec, list | tuple):
         if not spec:
-            raise ValueError("the list of kernels is empty.")
+            raise ValueError("the list of kernels is empty. Name one, such as 'rbf'.")
         return [kernel for item in spec for kernel in _resolve(item, rows)]
     if isinstance(spec, type):
         raise TypeError(
@@ -184,9 +184,15 @@ def _resolve(spec: Any, rows: _Rows) -> list[Kernel]:
         )
     if callable(spec):
         return [CallableKernel(spec)]
+    found = f"{type(spec).__name__} {' '.join(repr(spec).split()):.80}"
+    hint = ""
+    if len(getattr(spec, "shape", ())) == 2:
+        hint = (
+            " A matrix becomes a kernel by Similarity(K, ids) or views='precomputed'."
+        )
     raise TypeError(
         "kernel must be a name, a kernel object such as RBF(gamma=0.1), a callable "
-        f"(X, Z) -> Gram, or a list of these; found {type(spec).__name__} {spec!r:.80}."
+        f"(X, Z) -> Gram, or a list of these; found {found}.{hint}"
     )
 
 
@@ -219,7 +225,8 @@ def _named(name: str) -> Kernel:
     if name in KERNELS:
         return KERNELS[name]()
     names = ["auto", *KERNELS]
-    close = difflib.get_close_matches(name.lower(), names, n=1)
+    close = [n for n in names if len(name) > 2 and n.startswith(name.lower())]
+    close = close or difflib.get_close_matches(name.lower(), names, n=1)
     hint = f" Did you mean {close[0]!r}?" if close else ""
     if name == "precomputed":
         hint = " For precomputed kernels, set views='precomputed' as a whole."
@@ -313,7 +320,8 @@ def warn_twins(views: list[View], positions: list[list[int]]) -> None:
     for view, columns in zip(views, positions, strict=True):
         for kernel in _single(view.kernel):
             # Built-in kernels ignore the order of the columns; others may not.
-            any_order = kernel == "auto" or type(kernel) in KERNELS.values()
+            named = isinstance(kernel, str) and kernel == "auto"
+            any_order = named or type(kernel) in KERNELS.values()
             place = tuple(sorted(columns) if any_order else columns)
             owners.setdefault((place, _key(kernel)), {})[view.name] = None
     groups = dict.fromkeys(tuple(names) for names in owners.values() if len(names) > 1)

@@ -507,7 +507,10 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
                 "for alpha, or scatter='total'"
             )
         if self.scatter == "within" and self.formulation == "block":
-            raise ValueError("formulation='block' exists for scatter='total' only")
+            raise ValueError(
+                "formulation='block' exists for scatter='total' only; got "
+                "scatter='within'. Set formulation='exact', or scatter='total'"
+            )
         methods = ["auto", *fitting_methods(BlockFisher, Simplex)]
         if self.formulation == "block" and self.solver not in methods:
             raise ValueError(

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from numbers import Integral
+from pathlib import PurePath
 from typing import Any
 
 import numpy as np
@@ -80,11 +81,15 @@ def precomputed_names(views: object) -> list[str] | None:
     for name in names:
         if not isinstance(name, str) or not name:
             raise TypeError(
-                f"The name of a kernel must be a str; found {_brief(name)} in views."
+                f"The name of a kernel must be a str; found {_brief(name)} in views. "
+                "Give one name per kernel, such as 'rna'."
             )
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
-        raise ValueError(f"views gives the name {twice[0]!r} to several kernels.")
+        raise ValueError(
+            f"views gives the name {twice[0]!r} to several kernels. Choose a different "
+            "name for each."
+        )
     return list(names)
 
 
@@ -138,7 +143,10 @@ def _parse_view(index: int, view: object) -> View:
 def _check_names(names: list[str], reserved: Collection[str]) -> None:
     for index, name in enumerate(names):
         if not name:
-            raise ValueError(f"The name of the view at position {index} is empty.")
+            raise ValueError(
+                f"The name of the view at position {index} is empty. Give it a name, "
+                "which appears in tables of weights."
+            )
         if "__" in name:
             raise ValueError(
                 f"The name of a view must not contain '__'; found {name!r}. Two "
@@ -158,7 +166,9 @@ def _check_names(names: list[str], reserved: Collection[str]) -> None:
 
 
 def _brief(value: object) -> str:
-    return f"{type(value).__name__} {value!r:.80}"
+    name = getattr(value, "__name__", None)  # without an address in memory
+    text = " ".join((name or repr(value)).split())
+    return f"{type(value).__name__} {text:.80}"
 
 
 Lookup = dict[Any, int] | None  # column name -> position; None without names
@@ -195,13 +205,84 @@ def is_dict(X: object) -> bool:
     return isinstance(X, dict) and not issparse(X)
 
 
-def refuse_lazy(X: Any) -> None:
-    """Refuse a lazy frame, whose rows are not known yet."""
+def refuse_no_table(X: Any, owner: str, precomputed: bool = False) -> None:
+    """Refuse whatever holds no rows, or holds them in pieces; say what to pass.
+
+    Parameters
+    ----------
+    X : object
+        What the caller gave as rows or, if ``precomputed``, as kernels.
+    owner : str
+        The estimator, for messages.
+    precomputed : bool, default=False
+        Whether X should hold kernels.
+    """
     if hasattr(X, "collect") and not hasattr(X, "shape"):
         raise TypeError(
             f"X is a {type(X).__name__}, whose rows have not been computed. Pass "
             "X.collect() instead."
         )
+    if X is None:
+        raise ValueError(
+            f"X is None, but {owner} needs one row per sample. Pass an array or a "
+            "DataFrame."
+        )
+    if isinstance(X, str | bytes | PurePath):
+        text = X if isinstance(X, bytes) else str(X)
+        raise ValueError(
+            f"X is the text {text!r:.80}, but {owner} needs the rows themselves. If it "
+            "is the name of a file, read it first, for example with pandas.read_csv."
+        )
+    if is_iterator(X) or is_dask(X):
+        gather = "X.compute()" if is_dask(X) else "numpy.concatenate(list(X))"
+        raise TypeError(
+            f"X is of the type {type(X).__name__}, whose rows come in portions, but "
+            f"{owner} needs all of them at once. Pass {gather}, or use "
+            "MultipleKernelFDA or MultipleKernelRidge without precomputed kernels."
+        )
+    if isinstance(X, list | tuple) and X:
+        _refuse_pieces(X, precomputed)
+        return
+    if getattr(X, "ndim", None) == 1 and hasattr(X, "to_frame"):
+        raise ValueError(
+            f"Expected 2D array, got 1D array instead: X is a {type(X).__name__} of "
+            f"{len(X)} values. Pass X.to_frame() if these are the rows of one column."
+        )
+    rows = any(hasattr(X, name) for name in ("shape", "__array__"))
+    if not rows and not isinstance(X, list | tuple | dict):
+        raise TypeError(
+            f"X is of the type {_brief(X)}, but {owner} needs one row per sample. "
+            "Pass an array or a DataFrame."
+        )
+
+
+def _refuse_pieces(X: Any, precomputed: bool) -> None:
+    """Refuse a list of tables, and rows of different lengths."""
+    shapes = [tuple(getattr(part, "shape", ())) for part in X]
+    if all(len(shape) == 2 for shape in shapes):
+        if precomputed:
+            fix = "numpy.stack(X, axis=-1), or a dict from names to kernels"
+        else:
+            fix = (
+                "one table, numpy.hstack(X), and name the columns of each view in "
+                "views; kernelweave.join_tables(...) aligns tables by id"
+            )
+        raise ValueError(
+            f"X is a list of {len(X)} arrays, with the shapes "
+            f"{some(map(str, shapes))}. Pass {fix}."
+        )
+    if all(
+        isinstance(row, list | tuple) or len(shape) == 1
+        for row, shape in zip(X, shapes, strict=True)
+    ):
+        lengths = [len(row) for row in X]
+        for i, length in enumerate(lengths):
+            if length != lengths[0]:
+                raise ValueError(
+                    f"The rows of X have different lengths: row 0 has {lengths[0]} "
+                    f"entries, row {i} has {length}. Give every row one entry per "
+                    "column, NaN where it is missing."
+                )
 
 
 def is_iterator(X: object) -> bool:
@@ -319,20 +400,27 @@ def _positions(X: Any, given: Any, lookup: Lookup) -> list[int]:
     if callable(key):
         try:
             key = key(X)
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"its column selector failed: {error}") from error
+        except Exception as error:
+            raise ValueError(
+                f"its column selector failed: {type(error).__name__}: {error}. Give "
+                "names or positions, or correct the selector."
+            ) from error
     if isinstance(key, slice):
         positions = _from_slice(key, lookup, n_columns)
     else:
         positions = _from_items(_items(key), lookup, n_columns)
     if not positions:
         raise ValueError(
-            f"columns={given!r:.80} selects no columns of X. Remove the view."
+            f"columns={getattr(given, '__name__', given)!r:.80} selects no columns of "
+            "X. Remove the view."
         )
     if len(set(positions)) < len(positions):
         names, counts = column_names(X) or range(n_columns), Counter(positions)
         twice = [names[c] for c in counts if counts[c] > 1]
-        raise ValueError(f"the column(s) {some(map(repr, twice))} are selected twice.")
+        raise ValueError(
+            f"the column(s) {some(map(repr, twice))} are selected twice. Name each "
+            "column once."
+        )
     return positions
 
 
@@ -355,7 +443,7 @@ def _from_items(items: list[Any], lookup: Lookup, n_columns: int) -> list[int]:
         if len(items) != n_columns:
             raise ValueError(
                 f"its boolean mask has length {len(items)}, but X has {n_columns} "
-                "columns."
+                "columns. Give one entry per column."
             )
         return [position for position, chosen in enumerate(items) if chosen]
     if not all(_is_integer(item) for item in items):
@@ -365,7 +453,7 @@ def _from_items(items: list[Any], lookup: Lookup, n_columns: int) -> list[int]:
     if outside:
         raise ValueError(
             f"the column position(s) {some(map(str, outside))} are out of range: X has "
-            f"{n_columns} columns, 0 to {n_columns - 1}."
+            f"{n_columns} columns. Choose from 0 to {n_columns - 1}."
         )
     return [int(item) % n_columns for item in items]
 
@@ -388,9 +476,17 @@ def _named(name: str, lookup: Lookup) -> int:
     if name not in lookup:
         known = [other for other in lookup if isinstance(other, str)]
         close = difflib.get_close_matches(name, known)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
+        hint = f"They are {some(map(repr, lookup))}."
+        if close:
+            hint = f"Did you mean {close[0]!r}?"
+        elif any(isinstance(other, tuple) for other in lookup):
+            first = next(iter(lookup))
+            hint = (
+                f"Names of columns have several levels, such as {first!r}: make them "
+                "single names, or give positions."
+            )
         raise ValueError(
-            f"the column {name!r} is not among the {len(lookup)} columns of X.{hint}"
+            f"the column {name!r} is not among the {len(lookup)} columns of X. {hint}"
         )
     return lookup[name]
 
@@ -441,7 +537,7 @@ def validate_features(
     X : array or DataFrame of shape (n, d)
         The DataFrame itself, a CSR array, or an array in the namespace of the input.
     """
-    refuse_lazy(X)
+    refuse_no_table(X, type(estimator).__name__)
     checked = X
     if is_dict(X):
         raise TypeError(
@@ -505,7 +601,7 @@ def validate_new(
     positions : list of list of int
         Columns of each view in X.
     """
-    refuse_lazy(X)
+    refuse_no_table(X, type(estimator).__name__)
     fitted = getattr(estimator, "feature_names_in_", None)
     names = column_names(X)
     if fitted is None or not any(isinstance(name, str) for name in names or ()):
@@ -544,10 +640,14 @@ def checked_array(
             "Masked arrays are not supported: the mask would be lost. Impute the "
             "masked entries first."
         )
+    if isinstance(X, list | tuple):
+        given = np.asarray(X)
+        # Otherwise a single string would turn every number into a string.
+        X = np.asarray(X, dtype=object) if given.dtype.kind in "US" else given
+    if not issparse(X) and hasattr(X, "dtype"):
+        _check_axes(X, type(estimator).__name__, allow_nd)
+        _check_not_empty(X.shape, estimator)
     if not is_array(X) or is_numpy(X):
-        if isinstance(X, list | tuple) and np.asarray(X).dtype.kind in "US":
-            # Otherwise a single string would turn every number into a string.
-            X = np.asarray(X, dtype=object)
         return check_array(
             X,
             accept_sparse="csr" if sparse else False,
@@ -562,21 +662,42 @@ def checked_array(
             "Sparse data was passed for X, but dense data is required. Use "
             "'.to_dense()' to convert it."
         )
-    if namespace(X).isdtype(X.dtype, "complex floating"):
-        raise ValueError(f"Complex data not supported: X has the dtype {X.dtype}.")
-    if X.ndim < 2:
-        raise ValueError(
-            f"Expected 2D array, got {X.ndim}D array instead: X has the shape "
-            f"{tuple(X.shape)}. Reshape your data either using X.reshape(-1, 1) if it "
-            "has a single feature or X.reshape(1, -1) if it contains a single sample."
-        )
-    if X.ndim > 2 and not allow_nd:
-        raise ValueError(
-            f"Found array with dim {X.ndim}, while dim <= 2 is required by "
-            f"{type(estimator).__name__}."
-        )
-    _check_not_empty(X.shape, estimator)
     return X
+
+
+def _check_axes(X: Any, owner: str, allow_nd: bool) -> None:
+    """Refuse an array that is complex or has the wrong number of axes."""
+    numpy = isinstance(X, np.ndarray)
+    if numpy and X.dtype.names:
+        raise ValueError(
+            f"X is a structured array with the fields {some(map(repr, X.dtype.names))},"
+            f" but {owner} needs one row per sample. Pass pandas.DataFrame(X)."
+        )
+    kind = X.dtype.kind == "c" if numpy else is_array(X) and is_complex(X)
+    if kind:
+        raise ValueError(
+            f"Complex data not supported: X has the dtype {X.dtype}. Pass its real and "
+            "imaginary parts as columns, or its absolute values."
+        )
+    shape = tuple(X.shape)
+    if len(shape) < 2:
+        kind = f"{len(shape)}D" if shape else "scalar"
+        raise ValueError(
+            f"Expected 2D array, got {kind} array instead: X has the shape {shape}. "
+            "Reshape your data either using X.reshape(-1, 1) if it has a single "
+            "feature or X.reshape(1, -1) if it contains a single sample."
+        )
+    if len(shape) > 2 and not allow_nd:
+        raise ValueError(
+            f"Found array with dim {len(shape)}, while dim <= 2 is required by "
+            f"{owner}: X has the shape {shape}. Reshape it to one row per sample, or "
+            "set views='precomputed' if it holds kernels."
+        )
+
+
+def is_complex(X: Array) -> bool:
+    """Whether an array of any library holds complex numbers."""
+    return bool(namespace(X).isdtype(X.dtype, "complex floating"))
 
 
 def _check_not_empty(shape: Any, estimator: Any) -> None:
@@ -584,7 +705,8 @@ def _check_not_empty(shape: Any, estimator: Any) -> None:
         if count == 0:
             raise ValueError(
                 f"Found array with 0 {what}(s) (shape={tuple(shape)}) while a minimum "
-                f"of 1 is required by {type(estimator).__name__}."
+                f"of 1 is required by {type(estimator).__name__}. Check how the rows "
+                "and columns of X were selected."
             )
 
 
@@ -717,14 +839,16 @@ def _split_sparse(
     dtype = X.dtype if dtype is None and X.dtype == np.float32 else dtype or np.float64
     columns = X.tocsc()
     blocks = [columns[:, chosen].tocsr().astype(dtype) for chosen in positions]
-    for view, block in zip(views, blocks, strict=True):
+    for view, block, columns_ in zip(views, blocks, positions, strict=True):
         bad = np.flatnonzero(~np.isfinite(block.data))
         if len(bad):
             row = int(np.searchsorted(block.indptr, bad[0], side="right")) - 1
+            column = columns_[int(block.indices[bad[0]])]
             found = "NaN" if np.isnan(block.data[bad[0]]) else "infinity"
             raise ValueError(
-                f"Input X contains {found}: view {view.name!r}, row {row}, holds "
-                f"{block.data[bad[0]]}. Impute such entries, or drop the rows."
+                f"Input X contains {found}: view {view.name!r}, row {row}, column "
+                f"{column} holds {block.data[bad[0]]}. Impute such entries, or drop "
+                "the rows."
             )
     return blocks
 
@@ -794,14 +918,26 @@ def _from_objects(values: np.ndarray, where: str, labels: list[Any]) -> np.ndarr
             if is_time or isinstance(value, str | bytes):
                 raise ValueError("a time" if is_time else "text")
             out[i, j] = np.nan if value is None else value
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             kind = TypeError if isinstance(error, TypeError) else ValueError
+            if isinstance(error, OverflowError):
+                raise ValueError(
+                    f"{where}: row {i}, column {labels[j]!r} holds {_digits(value)}, "
+                    "which is beyond the range of float64. Correct the entry, drop the "
+                    "row, or take logarithms."
+                ) from error
             raise kind(
                 f"{where}: row {i}, column {labels[j]!r} holds {value!r:.80}, which "
                 f"is not a number ({error}). Encode the column as numbers, for example "
                 "with the kernel 'auto' or Pipe(OneHotEncoder(), ...), or leave it out."
             ) from error
     return out
+
+
+def _digits(value: Any) -> str:
+    """An integer in words, if its digits would fill the screen."""
+    bits = int(value).bit_length()
+    return f"an integer of about {round(bits * np.log10(2))} digits"
 
 
 def check_finite(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import difflib
+from collections.abc import Collection, Iterator
 from typing import Any, Self
 
 from sklearn.base import clone
@@ -57,6 +58,7 @@ class ViewsParamsMixin(BaseEstimator):
             self.views = params.pop("views")
         kernels = self._named_kernels()
         changes = _by_head(params)
+        self._refuse_unknown(changes.keys(), kernels.keys())
         super().set_params(
             **{k: v for k, v in params.items() if k.partition("__")[0] not in kernels}
         )
@@ -66,6 +68,20 @@ class ViewsParamsMixin(BaseEstimator):
         if changes.keys() & kernels.keys():
             self.views = [(v[0], kernels.get(v[0], v[1]), v[2]) for v in self.views]
         return self
+
+    def _refuse_unknown(self, heads: Collection[str], views: Collection[str]) -> None:
+        """Refuse names that are neither parameters nor views, and suggest others."""
+        own = self._get_param_names()
+        for head in heads:
+            if head in own or head in views:
+                continue
+            close = difflib.get_close_matches(head, [*own, *views], n=1)
+            hint = f" Did you mean {close[0]!r}?" if close else ""
+            raise ValueError(
+                f"Invalid parameter {head!r} for {type(self).__name__}: it has no "
+                f"parameter and no view of this name.{hint} Its views are "
+                f"{list(views)!r}, its parameters {own!r}."
+            )
 
     def _named_kernels(self) -> dict[str, Any]:
         """Kernels by view name; empty where ``views`` is not a list of views."""
@@ -123,6 +139,13 @@ def with_params(kernel: Any, params: dict[str, Any], path: str) -> Any:
             f"{kernel!r}, which has no parameters to set. Use a kernel object such as "
             "RBF(gamma=...) instead."
         )
+    known = list(kernel.get_params(deep=False))
+    for name in _by_head(params):
+        if name not in known:
+            raise ValueError(
+                f"Invalid parameter {name!r} for the kernel {kernel!r} of {path!r}. "
+                f"Its parameters are {known!r}."
+            )
     return clone(kernel).set_params(**params)
 
 

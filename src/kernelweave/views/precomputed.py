@@ -17,6 +17,7 @@ from kernelweave.views.columns import (
     column_names,
     is_dict,
     precomputed_names,
+    refuse_no_table,
     some,
 )
 from kernelweave.views.ids import check_kernel_labels
@@ -62,6 +63,7 @@ def validate_precomputed(
     if not reset:
         names = getattr(estimator, "kernel_names_", names)
     labelled = X
+    refuse_no_table(X, type(estimator).__name__, precomputed=True)
     if is_dict(X):
         if reset:
             for name, kernel in X.items():
@@ -77,7 +79,10 @@ def validate_precomputed(
             f"found {K.ndim} dimensions, shape {tuple(K.shape)}."
         )
     if K.ndim == 3 and K.shape[2] == 0:
-        raise ValueError(f"Found a stack of 0 kernels (shape={tuple(K.shape)}).")
+        raise ValueError(
+            f"Found a stack of 0 kernels (shape={tuple(K.shape)}). Pass at least one, "
+            "on the last axis."
+        )
     shape = tuple(K.shape)
     if K.ndim == 2:
         K = namespace(K).expand_dims(K, axis=2)
@@ -92,13 +97,14 @@ def validate_precomputed(
     if n_kernels is not None and K.shape[2] != n_kernels:
         raise ValueError(
             f"{type(estimator).__name__} was fitted on {n_kernels} precomputed "
-            f"kernel(s); found {K.shape[2]} in X of shape {shape}."
+            f"kernel(s); found {K.shape[2]} in X of shape {shape}. Pass the same "
+            "kernels as in fit, in the same order."
         )
     names = names or [f"kernel_{index}" for index in range(K.shape[2])]
     if len(names) != K.shape[2]:
         raise ValueError(
             f"views names {len(names)} precomputed kernels, {some(map(repr, names))}; "
-            f"found {K.shape[2]} in X of shape {shape}."
+            f"found {K.shape[2]} in X of shape {shape}. Give one name per kernel."
         )
     return K, names
 
@@ -112,13 +118,18 @@ def _stack(
     some of them, which become NaN.
     """
     names = list(kernels) if names is None else names
+    if not kernels:
+        raise ValueError(
+            "X is an empty dict. Pass at least one precomputed kernel: a dict from "
+            "names to kernels."
+        )
     lacking = [name for name in names if name not in kernels]
-    if not names or (lacking and not absent) or len(lacking) == len(names):
-        hint = " Set missing='zero' or 'available' if rows may lack kernels."
+    if (lacking and not absent) or len(lacking) == len(names):
+        hint = ", or set missing='zero' or 'available' if rows may lack kernels"
         raise ValueError(
             f"X lacks the precomputed kernel(s) {some(map(repr, lacking))}; it is a "
-            f"dict with the keys {some(map(repr, kernels)) or 'of no kernel'}."
-            f"{hint if len(lacking) < len(names) else ''}"
+            f"dict with the keys {some(map(repr, kernels))}. Add or rename kernels"
+            f"{hint if len(lacking) < len(names) else ''}."
         )
     found: dict[str, Array] = {}
     first, labels = "", None
@@ -127,7 +138,10 @@ def _stack(
             continue
         given = kernels[name]
         if type(name) is not str or not name:
-            raise TypeError(f"The name of a kernel must be a str; found {name!r} in X.")
+            raise TypeError(
+                f"The name of a kernel must be a str; found {name!r} in X. Use names "
+                "such as 'rna' as the keys of the dict."
+            )
         with prefixed(f"Precomputed kernel {name!r}: "):
             found[name] = _real_floating(checked_array(given, estimator))
         first = first or name
@@ -135,7 +149,8 @@ def _stack(
             raise ValueError(
                 "All precomputed kernels must have the same shape; found "
                 f"{tuple(found[first].shape)} for {first!r} and "
-                f"{tuple(found[name].shape)} for {name!r}."
+                f"{tuple(found[name].shape)} for {name!r}. Compute all of them between "
+                "the same rows."
             )
         own = list(given.index) if hasattr(given, "iloc") else None
         labels = own if labels is None else labels
@@ -153,11 +168,20 @@ def _stack(
 
 def _real_floating(K: Array) -> Array:
     if is_numpy(K) and K.dtype.kind not in "fiub":
-        try:
-            K = np.asarray(K, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            text = f"A precomputed kernel must hold numbers only: {error}"
-            raise type(error)(text) from error
+        floats = np.empty(K.shape)
+        for place, value in np.ndenumerate(K):
+            try:
+                if isinstance(value, str | bytes | np.datetime64 | np.timedelta64):
+                    raise ValueError("text or a time")
+                floats[place] = np.nan if value is None else value
+            except (TypeError, ValueError, OverflowError) as error:
+                kind = TypeError if isinstance(error, TypeError) else ValueError
+                raise kind(
+                    "A precomputed kernel must hold numbers only; found "
+                    f"{str(value)!r:.60} at position {place} ({error}). Correct this "
+                    "entry, or compute the kernel again."
+                ) from error
+        K = floats
     xp = namespace(K)
     return K if K.dtype == xp.float32 else as_float(K, xp.float64)
 

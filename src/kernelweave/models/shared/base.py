@@ -40,6 +40,7 @@ from kernelweave.models.shared.inputs import (
     first_kernel,
     read_kernels,
     refuse_name,
+    refuse_own_target,
     split_blocks,
 )
 from kernelweave.models.shared.learner import Choice, Fitted, FoldScore, Trained
@@ -103,7 +104,9 @@ def fit_method(method: Callable[P, R]) -> Callable[P, R]:
     @functools.wraps(method)
     def calmly(self: Any, X: Any = None, *args: Any, **kwargs: Any) -> Any:
         # First of all: X holds the column, which may be text that no view can take.
-        refuse_name(X, args[0] if args else kwargs.get("y"), type(self).__name__)
+        y = args[0] if args else kwargs.get("y")
+        refuse_name(X, y, type(self).__name__)
+        refuse_own_target(self, X, y)
         with few_threads(X if whole else None):
             fitted = called(self, X, *args, **kwargs)
         if self.device is not None:

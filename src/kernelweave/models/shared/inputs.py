@@ -12,14 +12,13 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import numpy as np
 from scipy.sparse import issparse
 from sklearn.base import is_classifier
-from sklearn.utils import _safe_indexing, assert_all_finite
+from sklearn.utils import _safe_indexing
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import (
     _check_sample_weight,
     _num_samples,
     check_array,
-    check_consistent_length,
     column_or_1d,
 )
 
@@ -114,6 +113,9 @@ def whole(lowest: int, optional: bool = False) -> Rule:
     return Rule(f"None or {text}", lambda v: v is None or rule.allows(v))
 
 
+#: The largest float64; Python's integers may be larger.
+MOST = float(np.finfo(np.float64).max)
+
 #: Fewer whole numbers than this, or more rows for each of them, pass for classes.
 MANY_VALUES, ROWS_PER_CLASS = 30, 10
 
@@ -126,7 +128,7 @@ COMMON = {
     "uncorrelated": boolean,
     "signed": boolean,
     "weight_bound": number("a number >= 1", lambda v: np.isfinite(v) and v >= 1),
-    "tol": number("a number > 0", lambda v: v > 0),
+    "tol": number("a finite number > 0", lambda v: np.isfinite(v) and v > 0),
     "max_iter": whole(1, optional=True),
     "interactions": boolean,
     "centre": boolean,
@@ -140,6 +142,14 @@ COMMON = {
     ),
     "device": Rule(
         "None or a name such as 'cuda'", lambda v: v is None or isinstance(v, str)
+    ),
+    "random_state": Rule(
+        "None, an int from 0 to 2**32 - 1, or a numpy.random.RandomState",
+        lambda v: (
+            v is None
+            or isinstance(v, np.random.RandomState)
+            or (whole(0).allows(v) and int(v) < 2**32)
+        ),
     ),
     "verbose": whole(0),
 }
@@ -177,8 +187,12 @@ def read_options(kind: type[T], model: Any) -> T:
 def require_targets(X: Any, y: Any, owner: str) -> Any:
     """Targets of the rows of X in host memory; ``owner`` names the estimator."""
     if y is None:
-        raise ValueError(f"{owner} requires y to be passed, but the target y is None")
+        raise ValueError(
+            f"{owner} requires y to be passed, but the target y is None. Pass one "
+            "target per row of X"
+        )
     refuse_name(X, y, owner)
+    refuse_no_list(y, owner)
     check_same_rows(X, y, owner, "y")
     return to_numpy(y) if is_array(y) else y
 
@@ -201,6 +215,80 @@ def refuse_name(X: Any, y: Any, owner: str) -> None:
         )
 
 
+def refuse_own_target(model: Any, X: Any, y: Any) -> None:
+    """Refuse a view of a table that holds the column of y itself, by name and values.
+
+    Parameters
+    ----------
+    model : KernelModel
+        Its ``views`` say which columns are used.
+    X, y : object
+        What was given to ``fit``.
+    """
+    name, names = getattr(y, "name", None), column_names(X)
+    if is_dask(X) or not isinstance(name, str) or names is None or name not in names:
+        return
+    if not np.array_equal(np.asarray(X[name]), np.asarray(y)):
+        return
+    try:
+        views = parse_views(model.views, reserved=model._get_param_names())
+        positions = resolve_columns(X, views)
+    except (TypeError, ValueError):
+        return  # reported where views are read
+    for view, columns in zip(views, positions, strict=True):
+        if names.index(name) in columns:
+            raise ValueError(
+                f"View {view.name!r}: the column {name!r} of X is y itself, so that "
+                "there is nothing to learn. Leave it out of the view, or pass "
+                f"X.drop(columns={name!r})"
+            )
+
+
+def refuse_no_list(y: Any, owner: str) -> None:
+    """Refuse what does not hold one target, or one row of targets, per row of X."""
+    shape = np.shape(y) if hasattr(y, "shape") else np.shape(np.asarray(y, object))
+    if len(shape) == 0:
+        raise ValueError(
+            f"{owner}: y should be a 1d array with one target per row of X; got "
+            f"{type(y).__name__} {y!r:.80}"
+        )
+    if len(shape) > 2:
+        raise ValueError(
+            f"{owner}: y has {len(shape)} axes, shape {tuple(shape)}. Pass one target "
+            "per row of X, an array of shape (n,), or (n, t) for t outputs"
+        )
+    if getattr(getattr(y, "dtype", None), "kind", "") == "c":
+        raise ValueError(
+            f"{owner}: Complex data not supported: y has the dtype {y.dtype}. Pass its "
+            "real part, or real and imaginary part as two outputs of a regression"
+        )
+
+
+def check_length(X: Any, y: Any, owner: str) -> None:
+    """Refuse targets of which there are more or fewer than rows."""
+    rows, targets = _num_samples(first_kernel(X)), _num_samples(y)
+    if rows != targets:
+        raise ValueError(
+            f"{owner}: X and y have inconsistent numbers of samples: X has {rows} "
+            f"row(s), y has {targets}. Pass one target per row of X"
+        )
+
+
+def refuse_odd_numbers(y: np.ndarray, owner: str) -> None:
+    """Refuse NaN and infinity among targets (n,) or (n, t)."""
+    if y.dtype.kind != "f":
+        return
+    rows = ~np.isfinite(y.reshape(len(y), -1) if y.size else y[:, None])
+    bad = np.flatnonzero(rows.any(axis=1)).tolist()
+    if bad:
+        infinite = f"infinity or a value too large for dtype('{y.dtype}')"
+        found = "NaN" if np.isnan(y[bad]).any() else infinite
+        raise ValueError(
+            f"{owner}: Input y contains {found}: row(s) {some(map(str, bad))}. Drop "
+            "these rows from X and y"
+        )
+
+
 def first_kernel(X: Any) -> Any:
     """The first of a dict of kernels, which has as many rows as all; else X itself."""
     return next(iter(X.values()), X) if is_dict(X) else X
@@ -213,10 +301,15 @@ def check_labels(X: Any, y: Any, owner: str) -> np.ndarray:
     refuse_gaps(y, owner)
     refuse_mixture(y, owner)
     y = column_or_1d(y, warn=True)
-    if y.dtype.kind == "f":
-        assert_all_finite(y, input_name="y")
-    check_classification_targets(y)
-    check_consistent_length(first_kernel(X), y)
+    check_length(X, y, owner)
+    refuse_odd_numbers(y, owner)
+    try:
+        check_classification_targets(y)
+    except ValueError as error:
+        raise ValueError(
+            f"{owner}: {error} For quantities use MultipleKernelRidge; if they are "
+            "names of classes, y.astype(str) says so"
+        ) from error
     return y
 
 
@@ -272,7 +365,7 @@ def refuse_mixture(y: Any, owner: str) -> None:
 def _objects(y: Any) -> np.ndarray:
     """Targets (n, t) as given, before NumPy makes them alike; no rows if they are."""
     values = np.asarray(y) if hasattr(y, "shape") else np.asarray(y, dtype=object)
-    rows = values.reshape(len(values), -1) if values.ndim else values.reshape(1, 1)
+    rows = values.reshape(len(values), -1) if values.size else values.reshape(-1, 1)
     return rows if values.dtype == object else rows[:0]
 
 
@@ -283,7 +376,7 @@ def encode_labels(labels: np.ndarray, owner: str) -> tuple[np.ndarray, np.ndarra
         found = f"1 class: {classes.tolist()[0]!r}" if len(classes) else "no class"
         raise ValueError(
             f"{owner} needs at least 2 classes in y; the {len(labels)} sample(s) "
-            f"contain {found}"
+            f"contain {found}. Check y, or add rows of other classes"
         )
     warn_many_numbers(classes, len(labels), owner)
     return classes, codes.reshape(-1)
@@ -328,7 +421,8 @@ def read_some_labels(
     refuse_indicators(y, owner)
     refuse_gaps(y, owner)
     y = column_or_1d(y, warn=True)
-    check_consistent_length(first_kernel(X), y)
+    check_length(X, y, owner)
+    refuse_odd_numbers(y, owner)
     labelled = ~_has_marker(y, marker)
     given = y[labelled]
     found = sorted(set(given.tolist()), key=str)
@@ -361,28 +455,50 @@ def _is_marker(label: Any, marker: Any) -> bool:
 def check_outputs(X: Any, y: Any, owner: str) -> np.ndarray:
     """The outputs of the rows of X as (n, n_outputs) in float64."""
     given = require_targets(X, y, owner)
-    try:
-        y = check_array(given, ensure_2d=False, dtype=np.float64, input_name="y")
-    except (TypeError, ValueError) as error:
-        values = np.asarray(given, dtype=object).reshape(-1)
-        text = [i for i, value in enumerate(values) if isinstance(value, str)]
-        if not text:
-            raise
-        raise type(error)(
-            f"{owner}: y holds text, such as {values[text[0]]!r} in row {text[0]}, but "
-            "this is a regression, which needs numbers. For classes use "
-            f"MultipleKernelFDA ({error})"
-        ) from error
-    check_consistent_length(first_kernel(X), y)
+    y = np.asarray(given)
+    check_length(X, y, owner)
+    y = _as_numbers(y, owner)
+    refuse_odd_numbers(y, owner)
+    y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
     if y.ndim == 2 and y.shape[1] == 1:
         y = column_or_1d(y, warn=True)
     return y.reshape(len(y), -1)
 
 
+def _as_numbers(y: np.ndarray, owner: str) -> np.ndarray:
+    """Targets as numbers; None becomes NaN, and text is refused, even that of numbers.
+
+    Labels read from a file are often text: as numbers they would be ranks at best.
+    """
+    if y.dtype.kind in "fiubc":
+        return y
+    for place, value in np.ndenumerate(y):
+        if not isinstance(value, Number | np.bool_) and not is_gap(value):
+            kind = "text" if isinstance(value, str) else type(value).__name__
+            hint = "Convert them with y.astype(float) if they are quantities; for "
+            raise ValueError(
+                f"{owner}: y holds {kind}, such as {str(value)!r:.80} in row "
+                f"{place[0]}, but this is a regression, which needs numbers. {hint}"
+                "classes use MultipleKernelFDA"
+            )
+    y = np.where(np.vectorize(is_gap, otypes=[bool])(y), np.nan, y)
+    try:
+        return np.asarray(y, dtype=np.float64)
+    except OverflowError as error:
+        sizes = [abs(value) > MOST for value in y.reshape(-1)]
+        row = sizes.index(True) // max(1, y.size // len(y))
+        raise ValueError(
+            f"{owner}: y holds an integer beyond the range of float64 in row {row}. "
+            "Correct it, drop the row, or take logarithms"
+        ) from error
+
+
 def require_rows(outputs: np.ndarray, owner: str) -> None:
     """Refuse a single row, which has no variance to explain."""
     if len(outputs) < 2:
-        raise ValueError(f"{owner} needs at least 2 rows; found 1 sample")
+        raise ValueError(
+            f"{owner} needs at least 2 rows; found 1 sample in X. Add rows"
+        )
 
 
 def check_targets(model: Any, X: Any, y: Any) -> np.ndarray:
@@ -403,9 +519,8 @@ def check_numbers_or_labels(X: Any, y: Any, owner: str) -> tuple[np.ndarray, str
     refuse_gaps(y, owner)
     refuse_mixture(y, owner)
     y = np.asarray(y)
-    check_consistent_length(first_kernel(X), y)
-    if y.dtype.kind == "f":
-        assert_all_finite(y, input_name="y")
+    check_length(X, y, owner)
+    refuse_odd_numbers(y, owner)
     return y, type_of_target(y, input_name="y")
 
 
@@ -496,6 +611,7 @@ def check_sample_weight(
 ) -> np.ndarray:
     """Weights >= 0 of n rows, (n,); ones for None. All may be zero if ``all_zero``."""
     given = to_numpy(sample_weight) if is_array(sample_weight) else sample_weight
+    _refuse_odd_weights(given, n, owner, all_zero)
     rows = np.empty((n, 0))  # in host memory, whatever X is
     weights = _check_sample_weight(
         given, rows, dtype=np.float64, copy=True, allow_all_zero_weights=all_zero
@@ -508,6 +624,41 @@ def check_sample_weight(
             "counts; 0 leaves the row out"
         )
     return np.asarray(weights)
+
+
+def _refuse_odd_weights(given: Any, n: int, owner: str, all_zero: bool) -> None:
+    """Refuse weights that are not n finite numbers, or a single one."""
+    if given is None:
+        return
+    where = f"{owner}: sample_weight"
+    try:
+        values = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(
+            f"{where} must hold one number per row; got {given!r:.60} ({error}). For "
+            "weights of classes set class_weight, where the estimator has it"
+        ) from error
+    if values.ndim > 1:
+        raise ValueError(
+            f"{where} must be 1D array or scalar; got the shape {values.shape}. Pass "
+            "one number per row"
+        )
+    if values.ndim == 1 and len(values) != n:
+        raise ValueError(
+            f"{where}.shape == {values.shape}, expected {(n,)}. Pass one number per row"
+        )
+    bad = np.flatnonzero(~np.isfinite(values))
+    if len(bad):
+        found = "NaN" if np.isnan(values).any() else "infinity"
+        raise ValueError(
+            f"{where} contains {found}: row(s) {some(map(str, bad))}. Give each row a "
+            "finite number; 0 leaves it out"
+        )
+    if not (all_zero or np.any(values)):
+        raise ValueError(
+            f"{where} is zero for every row, but must contain at least one non-zero "
+            "number. Give a positive weight to the rows that count"
+        )
 
 
 def weights_of_portion(
@@ -595,6 +746,8 @@ def _class_weights(
 ) -> np.ndarray:
     """The weight of the class of each row, (n,), for labels and sample weights (n,)."""
     classes, codes = np.unique(y, return_inverse=True)
+    if isinstance(class_weight, dict):
+        _refuse_odd_class_weight(class_weight, classes, owner)
     found = compute_class_weight(
         class_weight, classes=classes, y=y, sample_weight=weights
     )
@@ -608,20 +761,53 @@ def _class_weights(
     return np.asarray(found)[codes.reshape(-1)]
 
 
+def _refuse_odd_class_weight(
+    class_weight: dict[Any, Any], classes: np.ndarray, owner: str
+) -> None:
+    """Refuse weights that are no numbers, and those of other classes only."""
+    for label, weight in class_weight.items():
+        if not isinstance(weight, Number):
+            raise ValueError(
+                f"{owner}: class_weight of class {label!r} is {weight!r:.60}; it must "
+                "be a finite number > 0"
+            )
+    known = classes.tolist()
+    if class_weight and not any(label in known for label in class_weight):
+        raise ValueError(
+            f"{owner}: class_weight has the classes {some(map(repr, class_weight))}, "
+            f"but y has {some(map(repr, known))}. Use the labels of y as keys"
+        )
+
+
 def read_groups(groups: Any, n: int, owner: str) -> np.ndarray | None:
     """Codes (n,) of the groups; None if every row is a group of its own."""
     if groups is None:
         return None
-    groups = column_or_1d(to_numpy(groups) if is_array(groups) else groups)
+    groups = to_numpy(groups) if is_array(groups) else groups
+    shape = np.shape(groups)
+    if not (len(shape) == 1 or (len(shape) == 2 and shape[1] == 1)):
+        raise ValueError(
+            f"{owner}: groups has the shape {shape}. Pass one group per row"
+        )
+    groups = column_or_1d(groups)
     if len(groups) != n:
         raise ValueError(
-            f"{owner}: groups has {len(groups)} entries, but there are {n} rows"
+            f"{owner}: groups has {len(groups)} entries, but there are {n} rows. Pass "
+            "one group per row"
+        )
+    may_lack = groups.dtype.kind in ("f", "O")
+    gaps = [i for i, group in enumerate(groups) if may_lack and is_gap(group)]
+    if gaps:
+        raise ValueError(
+            f"{owner}: groups has no entry for row(s) {some(map(str, gaps))}. Give "
+            "each of them a group, perhaps of its own"
         )
     values, codes = np.unique(groups, return_inverse=True)
     if len(values) < 2:
         raise ValueError(
             f"{owner} leaves out one group at a time, which needs at least 2 groups; "
-            f"all rows are in group {values[0]!r}"
+            f"all rows are in group {values.tolist()[0]!r}. Check groups, or leave "
+            "them out"
         )
     return None if len(values) == n else codes
 
@@ -630,7 +816,13 @@ def check_priors(priors: Any, classes: np.ndarray) -> np.ndarray | None:
     """Probabilities of the classes (k,), or None."""
     if priors is None:
         return None
-    given = np.asarray(priors, dtype=np.float64)
+    try:
+        given = np.asarray(priors, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"priors must hold one number per class, in the order of the sorted labels "
+            f"{classes.tolist()}; got {priors!r:.60}"
+        ) from error
     if given.shape != classes.shape:
         raise ValueError(
             f"priors needs one number per class, in the order of the sorted labels "
@@ -723,12 +915,18 @@ def device_array(like: Array, device: str | None) -> Array:
         if device != "cupy" and importlib.util.find_spec("torch") is not None:
             import torch
 
+            try:
+                torch.device(device)
+            except RuntimeError as error:
+                raise LookupError("torch knows no device of this name") from error
             return torch.empty((0, 1), dtype=getattr(torch, dtype), device=device)
         if device.startswith("cu"):
             import cupy
 
             return cupy.empty((0, 1), dtype=dtype)
         problem = "torch is not installed"
+    except LookupError as error:
+        problem = str(error)
     except Exception as error:  # each library raises its own exceptions here
         problem = f"{type(error).__name__}: {error}"
     raise ValueError(

@@ -9,7 +9,6 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_consistent_length
 
 from kernelweave.exceptions import MemoryRefusedError
 from kernelweave.kernels.moments import (
@@ -57,7 +56,10 @@ class NumberedRows:
             )
         ends = np.concatenate([[0], np.cumsum(_lengths(X, rows))]).astype(int)
         if ends[-1] == 0:
-            raise ValueError("the input has no rows: there is nothing to learn from")
+            raise ValueError(
+                "the input X has no rows: there is nothing to learn from. Check how "
+                "they were selected"
+            )
         return cls(rows, targets, ends)
 
     @property
@@ -115,7 +117,7 @@ def _picked(part: Any, rows: Any, length: int, number: int) -> Any:
         raise ValueError(
             f"partition {number} of X has {length:,} rows, but {len(part):,} were found"
             " in that of y, or when it was computed again: X and y have inconsistent "
-            "numbers of samples"
+            "numbers of samples. Make both from the same rows, or name the column of y"
         )
     return part.iloc[rows] if hasattr(part, "iloc") else np.asarray(part)[rows]
 
@@ -184,13 +186,23 @@ def with_targets(X: Any, y: Any) -> tuple[Any, Any]:
                 "y must be a Dask array with the partitions of X, whose sizes are "
                 "not known here; or call X.compute_chunk_sizes() first"
             )
-        check_consistent_length(X, y)
+        _check_equal(X.shape[0], len(y))
         return X, da.from_array(y, chunks=(X.chunks[0], *((-1,) * (y.ndim - 1))))
     if hasattr(X, "rechunk") and hasattr(y, "rechunk"):
         known = not any(np.isnan(size) for size in (*X.chunks[0], *y.chunks[0]))
+        if known:
+            _check_equal(X.shape[0], y.shape[0])
         if known and X.chunks[0] != y.chunks[0]:
             return X, y.rechunk((X.chunks[0], *y.chunks[1:]))
     return X, y
+
+
+def _check_equal(rows: int, targets: int) -> None:
+    if rows != targets:
+        raise ValueError(
+            f"X and y have inconsistent numbers of samples: X has {rows:,} rows, y has "
+            f"{targets:,}. Make both from the same rows"
+        )
 
 
 def predict_lazily(model: Any, method: str, X: Any) -> Any:

@@ -466,7 +466,7 @@ def _check_again(model: Any, before: Portions | None) -> Portions:
     if before is None:
         raise ValueError(
             "partial_fit without rows learns from the rows of earlier calls of "
-            "partial_fit, and there were none"
+            "partial_fit, and there were none. Pass X and y"
         )
     if model.alpha == "cv" and before.accumulator.recipe.n_folds == 1:
         raise ValueError(
@@ -481,5 +481,6 @@ def _check_classes(targets: np.ndarray, classes: np.ndarray) -> None:
     if len(unknown):
         raise ValueError(
             f"y contains {unknown.tolist()[0]!r}, which is not one of classes="
-            f"{classes.tolist()!r}; these rows were not added"
+            f"{classes.tolist()!r}; these rows were not added. Give all labels in "
+            "classes at the first call"
         )

@@ -210,7 +210,10 @@ def draw_sample(
         if seen >= size:
             break
     if not waiting:
-        raise ValueError("the input has no rows: there is nothing to learn from")
+        raise ValueError(
+            "the input X has no rows: there is nothing to learn from. Check how they "
+            "were selected"
+        )
     blocks = [
         concatenate_rows(list(parts))
         for parts in zip(*(w[0] for w in waiting), strict=True)
