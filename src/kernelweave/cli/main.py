@@ -51,7 +51,10 @@ def run(arguments: argparse.Namespace) -> int:
         if isinstance(error, KeyboardInterrupt):
             print(f"kernelweave: interrupted; {arguments.interrupted}", file=sys.stderr)
             return 130
-        message = " ".join(str(error).split()) or type(error).__name__
+        # Errors of ours name the file in their text, those of the system beside it.
+        plain = isinstance(error, OSError) and error.filename is None
+        text = (plain and getattr(error, "strerror", None)) or str(error)
+        message = " ".join(text.split()) or type(error).__name__
         print(f"kernelweave: error: {message}", file=sys.stderr)
         return 2
     return status
