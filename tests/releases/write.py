@@ -1,7 +1,7 @@
 """Write the models by which later versions are tested: run once for each release.
 
-``PYTHONPATH=tests python tests/releases/write.py`` fits a few models, and writes each of
-them with its decision values to a folder named after the version, which is then
+``PYTHONPATH=tests python tests/releases/write.py`` fits a few models, and writes each
+of them with its decision values to a folder named after the version, which is then
 committed. A folder is never written again: what a release has saved, all later ones
 must load.
 """
