@@ -183,6 +183,20 @@ def test_quiet_progress_and_class_weights(fitted, capsys):
         assert step in steps
 
 
+def test_a_full_disk_for_the_model(fitted, capsys, monkeypatch):
+    """The message names the file of the user, once, and nothing is left."""
+    monkeypatch.setattr(os, "fsync", no_space)
+    command = ["fit", *three(fitted, "rna", "clinical"), "--label", "subtype", *FAST]
+    message = refused(capsys, *command, "--drop", "age", "--save", "model.kw")
+    reason = "cannot write 'model.kw': No space left on device; nothing was written; "
+    assert message == f"kernelweave: error: {reason}name another file\n"
+    assert not os.listdir()
+
+
+def no_space(descriptor):
+    raise OSError(28, "No space left on device")
+
+
 # views.toml ---------------------------------------------------------------------------
 
 SETTINGS = """
