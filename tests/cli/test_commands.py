@@ -22,6 +22,10 @@ pandas = pytest.importorskip("pandas")
 pytest.importorskip("skops")
 
 FAST = ["--norm", "1", "--alpha", "1", "--folds", "2"]
+#: Numbers alone, and one kernel for each view: as fast as can be.
+PLAIN = [*FAST, "--kernel", "linear", "--label", "subtype"]
+for _name in ("age", "smoker", "seen"):
+    PLAIN += ["--drop", _name]
 N = 24
 
 
@@ -172,8 +176,8 @@ def test_missing_packages_are_named_first(fitted, capsys, monkeypatch, option, p
 
 def test_quiet_progress_and_class_weights(fitted, capsys):
     """The first prints nothing; the second names the steps."""
-    command = ["fit", *three(fitted, "rna", "clinical"), "--label", "subtype", *FAST]
-    command += ["--drop", "age", "--class-weight", "balanced", "--save", "model.kw"]
+    command = ["fit", *three(fitted, "rna", "clinical"), *PLAIN]
+    command += ["--class-weight", "balanced", "--save", "model.kw"]
     assert main([*command, "--quiet"]) == 0
     assert capsys.readouterr() == ("", "")
     assert kernelweave.load("model.kw").class_weight == "balanced"
@@ -186,8 +190,8 @@ def test_quiet_progress_and_class_weights(fitted, capsys):
 def test_a_full_disk_for_the_model(fitted, capsys, monkeypatch):
     """The message names the file of the user, once, and nothing is left."""
     monkeypatch.setattr(os, "fsync", no_space)
-    command = ["fit", *three(fitted, "rna", "clinical"), "--label", "subtype", *FAST]
-    message = refused(capsys, *command, "--drop", "age", "--save", "model.kw")
+    command = ["fit", *three(fitted, "rna", "clinical"), *PLAIN]
+    message = refused(capsys, *command, "--save", "model.kw")
     reason = "cannot write 'model.kw': No space left on device; nothing was written; "
     assert message == f"kernelweave: error: {reason}name another file\n"
     assert not os.listdir()
@@ -340,16 +344,7 @@ def test_tables_that_a_model_cannot_read(
 
 
 def test_evaluation_against_simpler_models(fitted, capsys):
-    found = told(
-        capsys,
-        "evaluate",
-        *three(fitted, "rna", "clinical"),
-        "--label",
-        "subtype",
-        "--drop",
-        "age",
-        *FAST,
-    )
+    found = told(capsys, "evaluate", *three(fitted, "rna", "clinical"), *PLAIN)
     methods = [row["method"] for row in found["methods"]]
     assert methods == [
         "this model",
