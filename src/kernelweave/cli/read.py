@@ -147,7 +147,10 @@ def _read_binary(pandas: Any, path: Path, excel: bool, as_text: Sequence[str]) -
         if not excel:
             return pandas.read_parquet(path)
         sheets = pandas.read_excel(
-            path, sheet_name=None, dtype=dict.fromkeys(as_text, "str")
+            path,
+            sheet_name=None,
+            dtype=dict.fromkeys(as_text, "str"),
+            engine="openpyxl",
         )
     except ImportError as error:
         raise ImportError(
