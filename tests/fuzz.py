@@ -26,6 +26,7 @@ def main() -> int:
     while (left := end - time.monotonic()) > 0:
         seed = random.SystemRandom().randrange(1, 10**9)
         command = [sys.executable, "-m", "pytest", "tests", "-q", "-m", "seeded"]
+        command.append("--ignore=tests/browser")
         code = subprocess.run(
             [*command, f"--stop-after={left:.0f}", *pytest_args],
             env={**os.environ, "KERNELWEAVE_TESTS_SEED": str(seed)},

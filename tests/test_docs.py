@@ -1,9 +1,10 @@
 """The code in README.md and the user guide runs and prints what the pages show.
 
-The Python blocks of a page run in order in one namespace, as a reader would type them.
+The Python blocks of a page run in order in one namespace, as a reader would type them,
+and so do shell blocks that start with ``kernelweave`` on pages in ``WITH_COMMANDS``.
 A text block right after a Python block shows what that block prints, or the error it
-ends with. Numbers are compared loosely, words exactly. Blocks that start with
-``# not run`` are skipped.
+ends with; after a shell block it shows some of the lines. Numbers are compared loosely,
+words exactly. Blocks that start with ``# not run`` are skipped.
 """
 
 from __future__ import annotations
@@ -13,15 +14,20 @@ import io
 import math
 import pathlib
 import re
+import shlex
 import warnings
 
 import pytest
 
+from kernelweave.cli import output
+
 ROOT = pathlib.Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "user_guide").glob("*.md"))]
-#: A Python block, and the text block after it if there is one.
+#: Pages whose commands run, on files that the page makes.
+WITH_COMMANDS = ("command_line",)
+#: A block of code, and the text block after it if there is one.
 BLOCK = re.compile(
-    r"^```python\n(?P<code>.*?)^```\n(?:\n*^```text\n(?P<output>.*?)^```\n)?",
+    r"^```(?P<kind>python|sh)\n(?P<code>.*?)^```\n(?:\n*^```text\n(?P<output>.*?)^```\n)?",
     re.MULTILINE | re.DOTALL,
 )
 NUMBER = re.compile(r"(?<![\w.])-?(?:\d+\.?\d*(?:e[+-]?\d+)?|inf|nan)(?![\w])")
@@ -31,6 +37,9 @@ def blocks(page):
     """Line, code and expected output (or None) of each block to run on a page."""
     text = page.read_text(encoding="utf-8")
     for match in BLOCK.finditer(text):
+        command = match["code"].startswith("kernelweave ")
+        if match["kind"] == "sh" and not (command and page.stem in WITH_COMMANDS):
+            continue
         if not match["code"].startswith("# not run"):
             line = text.count("\n", 0, match.start("code")) + 1
             yield line, match["code"], match["output"]
@@ -48,6 +57,28 @@ def run(code, where, namespace):
     return printed.getvalue(), None
 
 
+def run_command(code):
+    """What a command of this package prints to standard output."""
+    from kernelweave.cli.main import main
+
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(io.StringIO()):
+        assert main(shlex.split(code.replace("\\\n", " "))[1:]) == 0
+    return printed.getvalue()
+
+
+def assert_lines(found, wanted, where):
+    """The wanted lines are among those found, in this order; "..." is any of them."""
+    lines = iter(found.splitlines())
+    for line in wanted.splitlines():
+        if line != "...":
+            words = NUMBER.sub("#", line).split()
+            same = (one for one in lines if NUMBER.sub("#", one).split() == words)
+            match = next(same, None)
+            assert match is not None, f"{where} does not print {line!r}:\n{found}"
+            assert_same_output(match, line, where)
+
+
 def assert_same_output(found, wanted, where):
     """Words agree exactly, numbers to 5 percent or 0.001; white space is ignored."""
     words = [" ".join(NUMBER.sub("#", text).split()) for text in (found, wanted)]
@@ -63,9 +94,13 @@ def test_code_of_a_page(page, tmp_path, monkeypatch):
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(output, "_write_pictures", lambda *arguments: True)
     namespace = {"__name__": "__main__"}
     for line, code, wanted in blocks(page):
         where = f"{page.name}, line {line}"
+        if code.startswith("kernelweave "):
+            assert_lines(run_command(code), wanted or "", where)
+            continue
         # Pages show warnings on purpose; in all other tests they stay errors.
         with warnings.catch_warnings():
             warnings.simplefilter("default")

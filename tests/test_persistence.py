@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import io
 import json
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.base import BaseEstimator
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import kernelweave
-from estimators import EXPLICIT, ONE_EACH, output, some
+from estimators import EXPLICIT, ONE_EACH, SETTINGS, output, some
 from kernelweave import KernelFDA, MultipleKernelFDA
 from kernelweave.exceptions import ModelFileError
 from kernelweave.kernels import Pipe
@@ -49,6 +52,39 @@ def test_the_same_bits_after_loading(estimator, tmp_path):
     same = kernelweave.load(tmp_path / "model.kw")
     np.testing.assert_array_equal(output(same, X), output(model, X))
     assert str(same.get_params()) == str(model.get_params())
+
+
+#: What released versions have saved; see tests/releases/write.py.
+RELEASES = Path(__file__).parent / "releases"
+SAVED = sorted(RELEASES.glob("*/*.kw.gz"))
+
+
+@pytest.mark.parametrize(
+    "path", SAVED, ids=lambda path: f"{path.parent.name}-{path.stem}"
+)
+def test_files_of_released_versions_keep_loading(path, tmp_path):
+    (tmp_path / "model.kw").write_bytes(gzip.decompress(path.read_bytes()))
+    model = kernelweave.load(tmp_path / "model.kw")
+    told = json.loads((path.parent / "values.json").read_text(encoding="utf-8"))
+    wanted = told["values"][path.name.removesuffix(".kw.gz")]
+    # Other versions of NumPy and SciPy round differently.
+    np.testing.assert_allclose(
+        output(model, np.array(told["X"])), wanted, rtol=1e-9, atol=1e-12
+    )
+    assert read_header(tmp_path / "model.kw")["versions"]["kernelweave"] == (
+        path.parent.name
+    )
+
+
+def test_every_kind_of_model_is_saved_above():
+    """Bits are compared for each estimator, and this release has its files."""
+    public = {
+        found
+        for found in (getattr(kernelweave, name) for name in kernelweave.__all__)
+        if isinstance(found, type) and issubclass(found, BaseEstimator)
+    }
+    assert public <= {type(SETTINGS[name]) for name in ONE_EACH}
+    assert (RELEASES / kernelweave.__version__.partition(".dev")[0]).is_dir()
 
 
 def test_frames_and_pipelines(tmp_path):

@@ -147,7 +147,7 @@ def test_a_process_uses_one_thread_for_linear_algebra(fake, tmp_path, jobs):
 def test_dask_is_used_or_asked_for(fake, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(
-        ValueError, match="package 'distributed', which is not installed"
+        ValueError, match=r"package 'distributed': pip install .*\[dask\]"
     ):
         run_experiment(fake.FIGURE, 1, tmp_path, dask="tcp://here:1")
     asked = []

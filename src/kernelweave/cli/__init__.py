@@ -1,1 +1,1 @@
-"""The command line: ``kernelweave demo``, ``fit`` and ``reproduce``."""
+"""The command line: ``kernelweave fit``, ``predict``, ``evaluate`` and others."""

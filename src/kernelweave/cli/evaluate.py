@@ -44,10 +44,13 @@ def run_evaluate(options: argparse.Namespace) -> dict[str, Any]:
 def print_methods(result: Any) -> None:
     """Print one line per method: scores, standard errors, and the model's lead."""
     classify = result.score_name == "accuracy"
-    unit, digits, sign = (100, 1, " %") if classify else (1, 3, "")
+    unit, digits = (100, 1) if classify else (1, 3)
 
     def number(value: Any, scale: float = 1, places: int = 3, form: str = "") -> str:
         return "-" if value is None else f"{scale * value:{form}.{places}f}"
+
+    def percent(value: Any) -> str:
+        return "-" if value is None else f"{100 * value:.1f} %"
 
     n_folds = int(result.held_out.fold.max())
     name = "accuracy" if classify else "R2"
@@ -57,10 +60,11 @@ def print_methods(result: Any) -> None:
     headers += ["lead of the model", "±"]
     lines = []
     for row in result.table:
-        line = [row["method"], number(row["score"], unit, digits) + sign]
+        score = row["score"]
+        line = [row["method"], percent(score) if classify else number(score)]
         line.append(number(row["score_se"], unit, digits))
         if classify:
-            line.append(number(row["balanced_accuracy"], 100, 1) + " %")
+            line.append(percent(row["balanced_accuracy"]))
             line += [number(row["log_loss"]), number(row["log_loss_se"])]
         line.append(number(row["lead"], unit, digits, "+"))
         line.append(number(row["lead_se"], unit, digits))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from kernelweave.cli.folder import check_place, new_results
 from kernelweave.cli.output import (
     certificate_of,
+    n_columns,
     print_certificate,
     print_columns,
     print_weights,
@@ -28,6 +30,7 @@ from kernelweave.cli.samples import (
     training_samples,
 )
 from kernelweave.cli.score import accuracy
+from kernelweave.cli.seen import digests, were_seen, written
 from kernelweave.cli.settings import read_settings
 from kernelweave.evaluation.evaluate import evaluate
 from kernelweave.evaluation.held_out import HeldOut, new_rows
@@ -111,6 +114,7 @@ def run_fit(options: argparse.Namespace) -> dict[str, Any]:
     """
     check_place(options.save)
     check_place(options.report)
+    check_extras(options)
     problem = read_problem(options)
     samples, new = problem.samples, None
     if options.predict:
@@ -145,6 +149,16 @@ def run_fit(options: argparse.Namespace) -> dict[str, Any]:
         "out": str(draft.folder),
         "files": [*map(str, draft.written), *map(str, draft.beside)],
     }
+
+
+def check_extras(options: argparse.Namespace) -> None:
+    """Refuse what cannot be written for want of a package, before the work begins."""
+    wanted = {"skops": ("save", options.save), "jinja2": ("report", options.report)}
+    for package, (extra, path) in wanted.items():
+        if path is not None and find_spec(package) is None:
+            raise ImportError(
+                f"--{extra} {path} needs {package}: pip install 'kernelweave[{extra}]'"
+            )
 
 
 def fitted(problem: Problem, say: Say) -> Any:
@@ -209,6 +223,7 @@ def notes_of(problem: Problem, options: argparse.Namespace) -> dict[str, Any]:
         "task": problem.task,
         "rows": len(problem.y),
         "files": list(options.data),
+        "digests": written(digests(problem.samples, problem.samples.views)),
     }
 
 
@@ -274,22 +289,18 @@ def _predict_new(
     model: Any, old: Samples, new: Samples, options: argparse.Namespace
 ) -> tuple[dict[str, Any], HeldOut]:
     """Predict the rows of other files, and print the score if they have labels."""
-    pandas_rows = {tuple(row) for row in old.data.itertuples(index=False)}
-    seen = [tuple(row) in pandas_rows for row in new.data.itertuples(index=False)]
+    seen = were_seen(digests(new, old.views), digests(old, old.views))
     files = some(text.partition("=")[2] or text for text in options.predict)
     which = f"rows of {files}, "
     which += (
-        f"{sum(seen)} of them equal to training rows"
-        if any(seen)
+        f"{seen.sum()} of them equal to training rows"
+        if seen.any()
         else "which the model has not seen"
     )
     rows = new_rows(model, new.data, None, which)
     print(f"\nPredicted: {len(new.data)} {which}.")
     told: dict[str, Any] = {"how": which}
-    if all(seen):
-        print("  Their score would say nothing about new rows, so none is given.")
-    else:
-        told |= print_score(model, new, rows.predicted, options.label)
+    told |= print_score(model, new, rows.predicted, options.label, seen)
     return told, rows
 
 
@@ -320,7 +331,7 @@ def _print_problem(problem: Problem, why: str, options: argparse.Namespace) -> N
         print(f"Classes: {some(shown, 10)}")
     else:
         print(f"Values: from {problem.y.min():g} to {problem.y.max():g}")
-    sizes = [f"{name} ({len(own)} columns)" for name, _, own in samples.views]
+    sizes = [f"{name} ({n_columns(len(own))})" for name, _, own in samples.views]
     print(f"Views: {some(sizes, 10)}")
     n_lacking = sum(map(bool, samples.lacking(samples.views)))
     if n_lacking:

@@ -73,7 +73,7 @@ class Draft:
         final = Path(name)
         draft = final.with_name(f"{HIDDEN}{uuid.uuid4().hex[:12]}{final.suffix}")
         self.beside[final] = draft
-        with _named_errors(final):
+        with _named_errors(final, "name another file"):
             yield draft
 
 
@@ -117,7 +117,7 @@ def new_results(name: str) -> Iterator[Draft]:
             with _named_errors(folder):
                 _publish(staging, folder)
             for final, waiting in draft.beside.items():
-                with _named_errors(final):
+                with _named_errors(final, "name another file"):
                     os.replace(waiting, final)
             print(f"\nWritten to {folder}:")
             for file, content in draft.written.items():
@@ -289,12 +289,16 @@ def _uninterrupted() -> Iterator[None]:
 
 
 @contextmanager
-def _named_errors(path: Path) -> Iterator[None]:
+def _named_errors(
+    path: Path, advice: str = "name a writable folder with --out"
+) -> Iterator[None]:
     """Name the file that could not be written, which a full disk does not do."""
     try:
         yield
     except OSError as error:
+        # The file may already have been named, but by its place until it is complete.
+        first = error.__cause__ if isinstance(error.__cause__, OSError) else error
         raise OSError(
-            f"cannot write {str(path)!r}: {error.strerror or error}; nothing was "
-            "written; name a writable folder with --out"
+            f"cannot write {str(path)!r}: {first.strerror or first}; nothing was "
+            f"written; {advice}"
         ) from error

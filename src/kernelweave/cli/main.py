@@ -7,6 +7,7 @@ import importlib
 import io
 import json
 import math
+import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout, suppress
@@ -50,7 +51,10 @@ def run(arguments: argparse.Namespace) -> int:
         if isinstance(error, KeyboardInterrupt):
             print(f"kernelweave: interrupted; {arguments.interrupted}", file=sys.stderr)
             return 130
-        message = " ".join(str(error).split()) or type(error).__name__
+        # Errors of ours name the file in their text, those of the system beside it.
+        plain = isinstance(error, OSError) and error.filename is None
+        text = (plain and getattr(error, "strerror", None)) or str(error)
+        message = " ".join(text.split()) or type(error).__name__
         print(f"kernelweave: error: {message}", file=sys.stderr)
         return 2
     return status
@@ -61,11 +65,47 @@ def _run(arguments: argparse.Namespace) -> int:
     command = importlib.import_module(f"kernelweave.cli.{arguments.command}")
     function = getattr(command, f"run_{arguments.command}")
     silent = getattr(arguments, "json", False) or getattr(arguments, "quiet", False)
-    with redirect_stdout(io.StringIO() if silent else sys.stdout):
+    with redirect_stdout(io.StringIO() if silent else _Pipe(sys.stdout)):
         found = function(arguments)
-    if isinstance(found, dict) and arguments.json:
-        print(json.dumps(_plain(found), indent=2, allow_nan=False))
+    with redirect_stdout(_Pipe(sys.stdout)):
+        if isinstance(found, dict) and arguments.json:
+            print(json.dumps(_plain(found), indent=2, allow_nan=False))
+        sys.stdout.flush()
     return found if isinstance(found, int) else 0
+
+
+class _Pipe:
+    """Standard output that whoever reads it may close, as ``head`` does.
+
+    What is printed then is lost, but the command goes on, and writes its files.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+    def write(self, text: str) -> int:
+        """Write a text, or lose it."""
+        try:
+            return self.stream.write(text)
+        except BrokenPipeError:
+            self._lose()
+        return len(text)
+
+    def flush(self) -> None:
+        """Pass on what was written, or lose it."""
+        try:
+            self.stream.flush()
+        except BrokenPipeError:
+            self._lose()
+
+    def _lose(self) -> None:
+        # The interpreter flushes once more when it ends.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self.stream.fileno())
+        os.close(nowhere)
 
 
 def _plain(value: Any) -> Any:

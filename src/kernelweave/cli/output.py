@@ -8,7 +8,6 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,9 +21,6 @@ from kernelweave.inspection import (
     weights_table,
 )
 from kernelweave.views.columns import some
-
-#: What a spreadsheet takes for the beginning of a formula.
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 @contextmanager
@@ -117,8 +113,8 @@ def print_columns(summary: Sequence[Mapping[str, Any]] | None) -> None:
         gaps = [r for r in records if r["missing"] and r["use"] != "left out"]
         if gaps:
             total = sum(r["missing"] for r in gaps)
-            line += f"; {total} gap{'s' * (total > 1)} filled in {_columns(len(gaps))}"
-        print(f"  {view}: {_columns(len(records))}: {line or 'none used'}")
+            line += f"; {total} gap{'s' * (total > 1)} filled in {n_columns(len(gaps))}"
+        print(f"  {view}: {n_columns(len(records))}: {line or 'none used'}")
         out = [
             f"{r['column']!r} ({r['remark']})"
             for r in records
@@ -128,24 +124,9 @@ def print_columns(summary: Sequence[Mapping[str, Any]] | None) -> None:
             print(f"    left out: {some(out, 6)}")
 
 
-def _columns(count: int) -> str:
+def n_columns(count: int) -> str:
+    """A number of columns, in words."""
     return f"{count} column{'s' * (count != 1)}"
-
-
-def harmless(value: Any) -> Any:
-    """A cell that no spreadsheet runs: an apostrophe before what would be a formula."""
-    if not isinstance(value, str) or not value.startswith(FORMULA):
-        return value
-    try:
-        float(value)
-    except ValueError:
-        return f"'{value}"
-    return value
-
-
-def write_csv(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """Write rows to a CSV file, with cells that no spreadsheet runs."""
-    to_csv([{harmless(k): harmless(v) for k, v in row.items()} for row in rows], path)
 
 
 def certificate_of(model: Any) -> dict[str, Any]:
@@ -185,15 +166,15 @@ def write_results(
     if methods:
         content = "score of each method on held-out rows"
         with draft.file("evaluation.csv", content) as path:
-            write_csv(methods, path)
+            to_csv(methods, path)
     with draft.file("weights.csv", "weight of every kernel") as path:
-        write_csv(weights_table(model), path)
+        to_csv(weights_table(model), path)
     with draft.file("columns.csv", "what was done to each column") as path:
-        write_csv(model.column_summary_, path)
+        to_csv(model.column_summary_, path)
     which = "" if rows.fold is None else ", out of fold"
     what = "numbers" if rows.classes is None else "classes with probabilities"
     with draft.file("predictions.csv", f"predicted {what}{which}") as path:
-        write_csv(predictions(rows, identity), path)
+        to_csv(predictions(rows, identity), path)
     if not _write_pictures(draft, model, rows):
         draft.remarks.append(
             "no plots: matplotlib is not installed (pip install 'kernelweave[plot]')"

@@ -6,15 +6,18 @@ import argparse
 import sys
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 from sklearn.base import is_classifier
 
 from kernelweave.cli.folder import HIDDEN, check_place
-from kernelweave.cli.output import predictions, shown_warnings, write_csv
+from kernelweave.cli.output import predictions, shown_warnings
 from kernelweave.cli.samples import Samples, new_samples, read_tables
 from kernelweave.cli.score import score_classes, score_numbers
+from kernelweave.cli.seen import digests, were_seen
 from kernelweave.evaluation.held_out import new_rows
+from kernelweave.inspection import to_csv
 from kernelweave.persistence import load, read_header
 
 
@@ -37,9 +40,7 @@ def run_predict(options: argparse.Namespace) -> dict[str, Any]:
     lacking = samples.lacking(samples.views)
     with shown_warnings(set()):
         rows = new_rows(model, samples.data, None, "new rows")
-    identity = identity_of(samples, label, [])
-    identity["missing_views"] = lacking
-    table = predictions(rows, identity)
+    table = predictions(rows, identity_of(samples, label, lacking))
     if options.out is None:
         _write(table, None)
     else:
@@ -50,20 +51,41 @@ def run_predict(options: argparse.Namespace) -> dict[str, Any]:
         gaps = f"; {n_lacking} of them lack a view" if n_lacking else ""
         print(f"Predicted: {len(table)} rows{gaps}.")
     told: dict[str, Any] = {"rows": len(table), "out": options.out}
+    seen = np.zeros(len(table), dtype=bool)
+    if notes.get("digests"):
+        seen = were_seen(digests(samples, samples.views), notes["digests"])
     if options.out is not None or options.json:
-        told |= print_score(model, samples, rows.predicted, label)
+        told |= print_score(model, samples, rows.predicted, label, seen)
     if options.out is not None:
         print(f"\nWritten: {options.out}")
     return told
 
 
 def print_score(
-    model: Any, samples: Samples, predicted: np.ndarray, label: str | None
+    model: Any,
+    samples: Samples,
+    predicted: np.ndarray,
+    label: str | None,
+    seen: np.ndarray,
 ) -> dict[str, Any]:
-    """Print how many predictions are right, if the labels are given; return it, too."""
+    """Print how many predictions are right, if the labels are given; return it, too.
+
+    Rows that the model has learned from are remarked on; if there are no others, a
+    score would say nothing about new rows, so none is given.
+    """
+    told: dict[str, Any] = {"training_rows": int(seen.sum())}
+    if seen.any():
+        which = "All of these rows" if seen.all() else f"{seen.sum()} of these rows"
+        print(
+            f"  {which} were used for training; scores on them are not honest, those "
+            "of 'kernelweave evaluate' are."
+        )
     if samples.target is None or not samples.target.notna().any():
         print(f"  There is no label column {label!r}, hence no score.")
-        return {}
+        return told
+    if seen.all():
+        print("  Their score would say nothing about new rows, so none is given.")
+        return told
     if not is_classifier(model):
         score, words = score_numbers(predicted, samples.target)
     else:
@@ -79,7 +101,7 @@ def print_score(
                 f"  {len(unknown)} of them belong to classes unknown to the model, "
                 f"such as {unknown[0]!r}; they count as wrong."
             )
-    return score
+    return told | score
 
 
 def _write(table: list[dict[str, Any]], path: Path | None) -> None:
@@ -89,12 +111,12 @@ def _write(table: list[dict[str, Any]], path: Path | None) -> None:
 
         with tempfile.TemporaryDirectory() as folder:
             draft = Path(folder) / "predictions.csv"
-            write_csv(table, draft)
+            to_csv(table, draft)
             sys.stdout.write(draft.read_text(encoding="utf-8"))
         return
-    draft = path.with_name(f"{HIDDEN}{path.name}")
+    draft = path.with_name(f"{HIDDEN}{uuid4().hex[:12]}.csv")
     try:
-        write_csv(table, draft)
+        to_csv(table, draft)
         draft.replace(path)
     except OSError as error:
         raise OSError(

@@ -7,6 +7,7 @@ import difflib
 import gzip
 import io
 import re
+import warnings
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -66,7 +67,7 @@ def read_frame(path: str, as_text: Sequence[str] = ()) -> Any:
     pandas = pandas_or_why()
     kind = file.suffix.lower()
     if kind in PARQUET or kind in EXCEL:
-        frame = _read_binary(pandas, file, kind in EXCEL)
+        frame = _read_binary(pandas, file, kind in EXCEL, as_text)
     elif kind in MUDATA:
         raise ValueError(f"{path} holds several tables; give it alone, without NAME=")
     else:
@@ -105,23 +106,52 @@ def read_mudata(path: str) -> dict[str, Any]:
             "'kernelweave[mudata]'"
         ) from error
     try:
-        found = mudata.read(path)
+        with warnings.catch_warnings():  # about names of columns, which we see to
+            warnings.simplefilter("ignore")
+            found = mudata.read(path)
     except Exception as error:  # whatever HDF5 finds wrong with the file
-        raise ValueError(f"{path} is not a MuData file: {error!s:.200}") from error
+        reason = " ".join(str(error).split())
+        raise ValueError(f"{path} is not a MuData file: {reason:.200}") from error
     tables = {str(name): part.to_df() for name, part in found.mod.items()}
-    if found.obs.shape[1]:
-        tables["obs"] = found.obs
+    annotation = _annotation(found)
+    if annotation.shape[1]:
+        tables["obs"] = annotation
     return tables
 
 
-def _read_binary(pandas: Any, path: Path, excel: bool) -> Any:
+def _annotation(found: Any) -> Any:
+    """What is known of the samples; copies of a column in several modalities are one.
+
+    The modality "rna" lends its column "stage" to the whole as "rna:stage". Columns of
+    different values, such as counts of reads, keep these names.
+    """
+    frame = found.obs.copy()
+    copies: dict[str, list[str]] = {}
+    for name in map(str, frame.columns):
+        modality, _, bare = name.partition(":")
+        own = bare if bare and modality in found.mod else name
+        copies.setdefault(own, []).append(name)
+    for bare, names in copies.items():
+        known = frame[names].astype(object)
+        if (known.nunique(axis=1) <= 1).all() and names != [bare]:
+            frame = frame.drop(columns=names)
+            frame[bare] = known.bfill(axis=1).iloc[:, 0].infer_objects()
+    return frame
+
+
+def _read_binary(pandas: Any, path: Path, excel: bool, as_text: Sequence[str]) -> Any:
     name, library, extra = (
         ("Excel", "openpyxl", "excel") if excel else ("Parquet", "pyarrow", "arrow")
     )
     try:
         if not excel:
             return pandas.read_parquet(path)
-        sheets = pandas.read_excel(path, sheet_name=None)
+        sheets = pandas.read_excel(
+            path,
+            sheet_name=None,
+            dtype=dict.fromkeys(as_text, "str"),
+            engine="openpyxl",
+        )
     except ImportError as error:
         raise ImportError(
             f"{path} is an {name} file, which {library} reads: pip install "
@@ -158,11 +188,11 @@ def _read_text(pandas: Any, path: Path, as_text: Sequence[str]) -> Any:
         )
     except (pandas.errors.ParserError, pandas.errors.EmptyDataError) as error:
         raise ValueError(f"{path} is not a table: {error}") from error
-    for name in frame.columns[frame.dtypes == "str"]:
-        values = frame[name].dropna()
+    for name in frame.columns[frame.dtypes.map(pandas.api.types.is_string_dtype)]:
+        values = frame[name].dropna().astype(str)
         if name not in as_text and len(values) and values.str.match(DATE).all():
             frame[name] = pandas.to_datetime(frame[name], errors="coerce")
-    return frame
+    return frame.copy()  # in one piece, rather than one for each column
 
 
 def _decode(path: Path) -> str:

@@ -79,9 +79,11 @@ class Tables:
             )
         return found[0]
 
-    def full_name(self, table: str, column: str) -> str:
-        """What a column is called in the joined table."""
-        return column if self.alone else f"{table}.{column}"
+    def copies(self, column: str, other: str) -> bool:
+        """Whether two columns have one name; MuData puts a modality before it."""
+        if self.id is None and not self.alone:
+            return column.rpartition(":")[2] == other.rpartition(":")[2]
+        return column == other
 
 
 @dataclass(frozen=True)
@@ -192,12 +194,12 @@ def training_samples(tables: Tables, options: argparse.Namespace) -> Samples:
             f"{some(tables.files.values())}: no columns besides the label "
             f"{options.label!r}"
         )
-    used = list(dict.fromkeys(c for _, _, columns in views for c in columns))
-    unused = [c for own in joined.tables.values() for c in own if c not in set(used)]
+    used = dict.fromkeys(c for _, _, columns in views for c in columns)
+    unused = [c for own in joined.tables.values() for c in own if c not in used]
     if unused:
         told.append(f"Columns not used: {some(unused, 10)}")
     return Samples(
-        joined.data[used],
+        joined.data[list(used)],
         joined.ids,
         joined.id_name,
         views,
@@ -210,9 +212,8 @@ def training_samples(tables: Tables, options: argparse.Namespace) -> Samples:
 def new_samples(tables: Tables, model: Any, label: str | None) -> Samples:
     """Rows to be predicted by a fitted model, with NaN for tables that are absent."""
     owner: tuple[str, str] | None = None
-    if label is not None:
-        found = tables.owners(label)
-        owner = found[0] if len(found) == 1 else None
+    if label is not None and tables.owners(label):
+        owner = tables.find(label, "the label column")
     wanted = [str(name) for name in getattr(model, "feature_names_in_", [])]
     if not wanted:
         raise ValueError("the model was not fitted to a table with named columns")
@@ -269,16 +270,18 @@ def _join(tables: Tables, label: str | None) -> _Joined:
     if label is not None:
         owner, target = tables.find(label, "the label column")
         frames[owner] = frames[owner].rename(columns={target: "\0label"})
-        copies = [name for name, frame in frames.items() if target in frame]
-        for name in copies:  # otherwise the answer would be a feature
-            frames[name] = frames[name].drop(columns=target)
+        for name, frame in frames.items():  # otherwise the answer would be a feature
+            own = [c for c in map(str, frame.columns) if tables.copies(c, target)]
+            copies += [(name, column) for column in own]
+            frames[name] = frame.drop(columns=own)
     joined = join_tables(
         frames, on=tables.id, target=None if target is None else "\0label"
     )
     columns = {name: list(own) for name, _, own in joined.views}
     told = joined.summary.replace(repr("\0label"), repr(label)).splitlines()
     told += [
-        f"  left out of {name}: {target!r}, a copy of the label" for name in copies
+        f"  left out of {name}: {column!r}, a copy of the label"
+        for name, column in copies
     ]
     id_name = str(joined.data.columns[0])
     found = joined.target.rename(label) if target is not None else None

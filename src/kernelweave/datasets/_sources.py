@@ -55,8 +55,13 @@ def views_bunch(
     names = [str(name) for _, columns in blocks.values() for name in columns]
     data: Any = np.hstack([values for values, _ in blocks.values()])
     if _wants_frame(as_frame):
-        import pandas as pd
-
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise ImportError(
+                "as_frame=True needs pandas: pip install 'kernelweave[tables]', or use "
+                "as_frame=False"
+            ) from error
         data = pd.DataFrame(data, columns=names)
     views, start = [], 0
     for view, (values, _) in blocks.items():

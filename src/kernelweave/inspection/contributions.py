@@ -233,7 +233,7 @@ def _frame(found: Bunch, index: list[Any]) -> Any:
     except ImportError as error:
         raise ImportError(
             "as_frame=True needs pandas, which is not installed; install it with "
-            "pip install pandas, or use as_frame=False"
+            "pip install 'kernelweave[tables]', or use as_frame=False"
         ) from error
     columns = [*found.views, "intercept"]
     whole = np.concatenate([found.parts, found.intercept[:, None]], axis=1)

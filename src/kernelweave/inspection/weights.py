@@ -18,6 +18,8 @@ from kernelweave.models.shared.base import caution_about_shares
 ROW_HEIGHT = 0.24
 #: Space above a view, in rows.
 VIEW_GAP = 0.45
+#: What a spreadsheet takes for the beginning of a formula.
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def weights_table(model: Any) -> list[dict[str, Any]]:
@@ -76,13 +78,30 @@ def to_csv(rows: Sequence[Mapping[str, Any]], path: str | PathLike[str]) -> None
         Rows with the same keys; the keys become the header.
     path : str or path
         The file; it is replaced if it exists.
+
+    Notes
+    -----
+    A text that a spreadsheet would run as a formula, since it begins with ``=``, ``+``,
+    ``-`` or ``@``, gets an apostrophe before it; numbers stay as they are.
     """
     if not rows:
         raise ValueError("there are no rows to write")
+    rows = [{_harmless(k): _harmless(v) for k, v in row.items()} for row in rows]
     with open(path, "w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, fieldnames=list(rows[0]))
         writer.writeheader()
         writer.writerows(rows)
+
+
+def _harmless(value: Any) -> Any:
+    """A cell that no spreadsheet runs: an apostrophe before what would be a formula."""
+    if not isinstance(value, str) or not value.startswith(FORMULA):
+        return value
+    try:
+        float(value)
+    except ValueError:
+        return f"'{value}"
+    return value
 
 
 def fitted_model(estimator: Any) -> Any:

@@ -213,8 +213,8 @@ def _workers(jobs: int, dask: str | None) -> Iterator[None]:
             from distributed import Client
         except ImportError:
             raise ValueError(
-                "a Dask scheduler needs the package 'distributed', which is not "
-                "installed"
+                "a Dask scheduler needs the package 'distributed': pip install "
+                "'kernelweave[dask]'"
             ) from None
         with Client(dask), parallel_config(backend="dask"):
             yield

@@ -400,7 +400,7 @@ def _word(value: Any) -> str:
 def read_as(column: Column, kind: str, where: str) -> np.ndarray:
     """The values (n,) of a column of new rows, whose kind in training was ``kind``."""
     if kind in MEASURED:
-        if column.kind == "empty":
+        if column.gaps.all():  # no value shows a kind, whatever the type of the column
             return np.full(len(column.gaps), np.nan)
         if column.kind != kind:
             shown = next((v for v in column.values if v is not None), None)

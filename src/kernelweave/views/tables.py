@@ -146,7 +146,9 @@ def _as_pandas(table: Any) -> Any:
     try:
         import pandas
     except ImportError as error:
-        raise ImportError("join_tables needs pandas: pip install pandas") from error
+        raise ImportError(
+            "join_tables needs pandas: pip install 'kernelweave[tables]'"
+        ) from error
     if isinstance(table, pandas.DataFrame):
         return table
     if is_table(table):

@@ -1,0 +1,511 @@
+"""From three tables to a saved model, its predictions, and what is said of them."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import redirect_stdout
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import kernelweave
+import kernelweave.report
+from kernelweave.cli import evaluate, output, read
+from kernelweave.cli.main import main
+from kernelweave.cli.samples import MANY
+from kernelweave.inspection import to_csv
+from kernelweave.persistence import read_header
+
+pandas = pytest.importorskip("pandas")
+pytest.importorskip("skops")
+
+FAST = ["--norm", "1", "--alpha", "1", "--folds", "2"]
+#: Numbers alone, and one kernel for each view: as fast as can be.
+PLAIN = [*FAST, "--kernel", "linear", "--label", "subtype"]
+for _name in ("age", "smoker", "seen"):
+    PLAIN += ["--drop", _name]
+N = 24
+
+
+@pytest.fixture(scope="module")
+def frames():
+    """Three tables of patients in different orders; two lack rows, one has gaps."""
+    rng = np.random.default_rng(0)
+    ids = [f"0{i:02d}" for i in range(N)]  # zeros that a number would lose
+    y = np.arange(N) % 2
+    rna = pandas.DataFrame(
+        rng.normal(size=(N, 3)) + 2 * y[:, None], columns=list("abc")
+    )
+    mirna = pandas.DataFrame(rng.normal(size=(N, 2)), columns=["a", "m"])
+    clinical = pandas.DataFrame(
+        {
+            "age": rng.integers(30, 80, N).astype(float),
+            "smoker": np.where(rng.random(N) > 0.5, "yes", "no"),
+            "seen": pandas.date_range("2020-01-01", periods=N).astype(str),
+            "subtype": np.where(y, "=ill", "well"),
+            "dose": rng.normal(size=N) - 3,
+        }
+    )
+    clinical.loc[[0, 1], "age"] = np.nan
+    for frame in (rna, mirna, clinical):
+        frame.insert(0, "patient", ids)
+    return {
+        "rna": rna.iloc[::-1].iloc[:-2],
+        "mirna": mirna.sample(frac=1, random_state=0).iloc[3:],
+        "clinical": clinical,
+    }
+
+
+@pytest.fixture(scope="module")
+def fitted(frames, tmp_path_factory):
+    """The folder of a fit to the three tables, with the saved model."""
+    folder = tmp_path_factory.mktemp("fitted")
+    before = output._write_pictures
+    output._write_pictures = lambda *arguments: True
+    try:
+        for name, frame in frames.items():
+            frame.to_csv(folder / f"{name}.csv", index=False)
+        drop = ["--drop", "dose", "--save", str(folder / "model.kw")]
+        out = ["--out", str(folder / "out"), "--quiet", "--label", "subtype"]
+        assert main(["fit", *three(folder), *FAST, *drop, *out]) == 0
+    finally:
+        output._write_pictures = before
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def quick(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(output, "_write_pictures", lambda *arguments: True)
+
+
+def three(folder, *names):
+    names = names or ("rna", "mirna", "clinical")
+    return [*(f"{name}={folder / name}.csv" for name in names), "--id", "patient"]
+
+
+def told(capsys, *arguments):
+    """What a command answers to --json."""
+    assert main([*map(str, arguments), "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def refused(capsys, *arguments):
+    """The one line of a command that exits with 2."""
+    assert main([*map(str, arguments)]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("kernelweave: error: ") and err.count("\n") == 1
+    return err
+
+
+def table(path):
+    return pandas.read_csv(path, dtype=str, keep_default_na=False)
+
+
+# fit ----------------------------------------------------------------------------------
+
+
+def test_three_tables_make_three_views(fitted, frames):
+    """Any order of rows, rows missing in some; the label is never a feature."""
+    model = kernelweave.load(fitted / "model.kw")
+    columns = [record["column"] for record in model.column_summary_]
+    assert set(model.view_shares_) == {"rna", "mirna", "clinical"}
+    assert not [c for c in columns if "subtype" in c or "patient" in c or "dose" in c]
+    found = table(fitted / "out" / "predictions.csv").set_index("patient")
+    assert sorted(found.index) == [f"0{i:02d}" for i in range(N)]
+    lacking = {k: set(found.index) - set(frames[k]["patient"]) for k in frames}
+    for patient, views in found["missing_views"].items():
+        wanted = [name for name in frames if patient in lacking[name]]
+        assert views == "; ".join(wanted)
+
+
+def test_labels_are_never_features(fitted, frames, tmp_path, capsys):
+    """In any table, also twice; a table of ids and labels alone is no view."""
+    labels = frames["clinical"][["patient", "subtype"]]
+    labels.to_csv(tmp_path / "labels.csv", index=False)
+    rna = frames["rna"].merge(labels, on="patient")
+    rna.to_csv(tmp_path / "rna.csv", index=False)
+    given = ["--id", "patient", *FAST]
+    message = refused(
+        capsys, "fit", "rna=rna.csv", "labels=labels.csv", *given, "--label", "subtype"
+    )
+    assert "say which is meant: rna.subtype" in message
+    label = ["--label", "labels.subtype", "--save", "model.kw"]
+    assert main(["fit", "rna=rna.csv", "labels=labels.csv", *given, *label]) == 0
+    assert "left out of rna: 'subtype', a copy of the label" in capsys.readouterr().out
+    model = kernelweave.load("model.kw")
+    assert list(model.feature_names_in_) == ["rna.a", "rna.b", "rna.c"]
+    assert list(model.view_shares_) == ["rna"]
+
+
+def test_regression(fitted, capsys):
+    found = told(
+        capsys, "fit", *three(fitted, "rna", "clinical"), "--label", "dose", *FAST
+    )
+    assert found["task"] == "regression" and {"r2", "standard_error"} <= set(found)
+    predictions = table("kernelweave-fit/predictions.csv")
+    # Numbers below zero stay numbers, and texts that look like formulas do not.
+    assert predictions["prediction"].astype(float).lt(0).all()
+    assert predictions["dose"].astype(float).lt(0).all()
+
+
+def test_whole_numbers_with_many_values_are_asked_about(tmp_path, capsys):
+    rows = "\n".join(f"{i},{i % 5}" for i in range(2 * MANY))
+    (tmp_path / "data.csv").write_text(f"count,x\n{rows}\n")
+    message = refused(capsys, "fit", "data.csv", "--label", "count")
+    assert "--task regression or --task classification" in message
+    command = ["fit", "data.csv", "--label", "count", "--task", "regression", *FAST]
+    assert told(capsys, *command)["task"] == "regression"
+
+
+@pytest.mark.parametrize(
+    ("option", "package"), [("save", "skops"), ("report", "jinja2")]
+)
+def test_missing_packages_are_named_first(fitted, capsys, monkeypatch, option, package):
+    """Not after an hour of fitting."""
+    monkeypatch.setattr(
+        "kernelweave.cli.fit.find_spec",
+        lambda name: None if name == package else object(),
+    )
+    arguments = [*three(fitted), "--label", "subtype", f"--{option}", "file"]
+    message = refused(capsys, "fit", *arguments)
+    assert f"needs {package}: pip install 'kernelweave[{option}]'" in message
+
+
+def test_quiet_progress_and_class_weights(fitted, capsys):
+    """The first prints nothing; the second names the steps."""
+    command = ["fit", *three(fitted, "rna", "clinical"), *PLAIN]
+    command += ["--class-weight", "balanced", "--save", "model.kw"]
+    assert main([*command, "--quiet"]) == 0
+    assert capsys.readouterr() == ("", "")
+    assert kernelweave.load("model.kw").class_weight == "balanced"
+    assert main([*command, "--progress", "--norm", "loo"]) == 0
+    steps = capsys.readouterr().err
+    for step in ("kernels", "norm 2 of 4", "fold 2 of 2", "writing"):
+        assert step in steps
+
+
+def test_a_full_disk_for_the_model(fitted, capsys, monkeypatch):
+    """The message names the file of the user, once, and nothing is left."""
+    monkeypatch.setattr(os, "fsync", no_space)
+    command = ["fit", *three(fitted, "rna", "clinical"), *PLAIN]
+    message = refused(capsys, *command, "--save", "model.kw")
+    reason = "cannot write 'model.kw': No space left on device; nothing was written; "
+    assert message == f"kernelweave: error: {reason}name another file\n"
+    assert not os.listdir()
+
+
+def no_space(descriptor):
+    raise OSError(28, "No space left on device")
+
+
+# views.toml ---------------------------------------------------------------------------
+
+SETTINGS = """
+[data]
+id = "patient"
+label = "subtype"
+task = "classification"
+groups = "site"
+drop = ["dose", "seen"]
+
+[model]
+norm = 2
+alpha = 0.5
+missing = "available"
+class_weight = { "=ill" = 2, well = 1 }
+kernel = "auto"
+tol = 1e-4
+
+[views.rna]
+drop = ["rna.c"]
+kernel = [{ name = "rbf", gamma = 0.5, standardize = true }, "linear"]
+
+[views.clinical]
+drop = ["*"]
+
+[views.person]
+columns = ["clinical.age", "clinical.smo*"]
+"""
+
+
+def test_a_file_of_settings_says_what_python_can(frames, tmp_path, capsys):
+    """Kernels, columns, drops, norm, alpha, groups and class weights."""
+    clinical = frames["clinical"].assign(site=np.arange(N) // 4)
+    frames["rna"].to_csv("rna.csv", index=False)
+    clinical.to_csv("clinical.csv", index=False)
+    (tmp_path / "views.toml").write_text(SETTINGS)
+    command = ["fit", "rna=rna.csv", "clinical=clinical.csv", "--views", "views.toml"]
+    more = ["--folds", "2", "--save", "model.kw", "--alpha", "2"]
+    assert main([*command, *more]) == 0
+    assert "Groups: 6 of 'site', held out together" in capsys.readouterr().out
+    model = kernelweave.load("model.kw")
+    assert (model.norm, model.alpha, model.missing) == (2, 2, "available")
+    assert model.class_weight == {"=ill": 2.0, "well": 1.0} and model.tol == 1e-4
+    views = {name: (kernel, columns) for name, kernel, columns in model.views}
+    assert views["person"] == ("auto", ["clinical.age", "clinical.smoker"])
+    (pipe, linear), columns = views["rna"]
+    assert (pipe.kernel.gamma, linear, columns) == (0.5, "linear", ["rna.a", "rna.b"])
+    found = table("kernelweave-fit/predictions.csv")
+    site = clinical.set_index("patient").loc[found["patient"], "site"].to_numpy()
+    assert pandas.Series(found["fold"].to_numpy()).groupby(site).nunique().eq(1).all()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[model", "views.toml is not a TOML file"),
+        ("[models]", "'models' is not a key; did you mean 'model'?"),
+        ("[data]\nlabel = 3", "label must be a str, found 3"),
+        ("[data]\ntask = 'rank'", "task must be 'classification' or 'regression'"),
+        ("[model]\nnorms = 2", "[model]: 'norms' is not a key; did you mean 'norm'"),
+        ("[model]\nepsilon = 2", "[model]: 'epsilon' is not a key"),
+        ("[views.rna]\nkernel = {name = 'no'}", "[views.rna]: kernel must be a name"),
+        ("[views.rna]\nkernel = {name = 'rbf', x = 1}", "[views.rna]: kernel 'rbf'"),
+        ("[views.new]\ndrop = ['a']", "no table called 'new'"),
+        ("[views.rna]\ncolumns = ['rna.z']", "[views.rna]: view 'rna': no column"),
+        ("[model]\nclass_weight = {sick = 2}", "'sick' is not a class; they are"),
+    ],
+)
+def test_mistakes_in_a_file_of_settings(fitted, tmp_path, capsys, text, message):
+    (tmp_path / "views.toml").write_text(text)
+    label = ["--label", "subtype", "--views", "views.toml"]
+    assert message in refused(capsys, "fit", *three(fitted), *label)
+
+
+# predict ------------------------------------------------------------------------------
+
+
+def test_predictions_of_new_rows(fitted, frames, tmp_path, capsys):
+    """Id, prediction, probabilities, missing views; the score where labels are."""
+    rng = np.random.default_rng(1)
+    new = {name: frame.copy() for name, frame in frames.items()}
+    for name, column in (("rna", "a"), ("mirna", "m"), ("clinical", "age")):
+        new[name][column] += 0.01 * rng.random(len(new[name]))
+        new[name].to_csv(f"{name}.csv", index=False)
+    found = told(
+        capsys, "predict", fitted / "model.kw", *three(tmp_path), "--out", "new.csv"
+    )
+    assert found["training_rows"] == 0 and found["rows"] == N
+    assert found["accuracy"] > 0.7 and 0 < found["standard_error"] < 0.2
+    rows = table("new.csv")
+    assert list(rows) == [
+        "patient",
+        "subtype",
+        "missing_views",
+        "prediction",
+        "probability_=ill",
+        "probability_well",
+    ]
+    assert set(rows["prediction"]) == {"'=ill", "well"}  # a spreadsheet runs neither
+    chances = rows[["probability_=ill", "probability_well"]].astype(float)
+    np.testing.assert_allclose(chances.sum(axis=1), 1, atol=1e-5)
+    # What the library predicts, with any table left out, to standard output.
+    assert main(["predict", str(fitted / "model.kw"), *three(tmp_path, "rna")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == N - 1 and "mirna; clinical" in lines[1]
+
+
+def test_training_rows_have_no_honest_score(fitted, frames, tmp_path, capsys):
+    model = str(fitted / "model.kw")
+    found = told(capsys, "predict", model, *three(fitted))
+    assert found["training_rows"] == N and "accuracy" not in found
+    assert main(["predict", model, *three(fitted, "clinical"), "--out", "p.csv"]) == 0
+    out = capsys.readouterr().out
+    assert "All of these rows were used for training" in out
+    mixed = frames["clinical"].copy()
+    mixed.loc[4:, "age"] += 1
+    mixed.to_csv("clinical.csv", index=False)
+    assert main(["predict", model, *three(tmp_path, "clinical"), "--out", "p.csv"]) == 0
+    out = capsys.readouterr().out
+    assert "4 of these rows were used for training; scores on them are not hon" in out
+    assert f"Accuracy on {N} rows" in out
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda frame: frame.drop(columns="b"), "lacks 1 column(s) that the model"),
+        (lambda frame: frame.rename(columns={"patient": "id"}), "no column 'patient'"),
+        (lambda frame: frame.assign(b="x"), "'rna.b' holds 'x', which is not a number"),
+    ],
+)
+def test_tables_that_a_model_cannot_read(
+    fitted, frames, tmp_path, capsys, change, message
+):
+    change(frames["rna"]).to_csv("rna.csv", index=False)
+    found = refused(capsys, "predict", fitted / "model.kw", *three(tmp_path, "rna"))
+    assert message in found
+
+
+# evaluate, inspect, report ------------------------------------------------------------
+
+
+def test_evaluation_against_simpler_models(fitted, capsys):
+    found = told(capsys, "evaluate", *three(fitted, "rna", "clinical"), *PLAIN)
+    methods = [row["method"] for row in found["methods"]]
+    assert methods == [
+        "this model",
+        "best single view",
+        "equal weights",
+        "stacking of views",
+        "no view",
+    ]
+    written = pandas.read_csv("kernelweave-evaluate/evaluation.csv")
+    assert written["score_se"].gt(0).all() and written["lead"].notna().sum() == 4
+    assert set(table("kernelweave-evaluate/predictions.csv")["fold"]) == {"1", "2"}
+
+
+def test_numbers_that_are_not_there_have_no_unit(capsys):
+    """A dash in a table stands alone."""
+    row = dict.fromkeys(["score", "score_se", "balanced_accuracy", "log_loss"])
+    row |= dict.fromkeys(["log_loss_se", "lead", "lead_se", "remark"])
+    rows = [row | {"method": "this model"}]
+    held_out = SimpleNamespace(fold=np.array([2]))
+    result = SimpleNamespace(
+        score_name="accuracy", held_out=held_out, table=rows, summary=""
+    )
+    evaluate.print_methods(result)
+    assert "- %" not in capsys.readouterr().out
+
+
+def test_what_a_model_file_is(fitted, capsys):
+    assert main(["inspect", str(fitted / "model.kw")]) == 0
+    out = capsys.readouterr().out
+    assert "It predicts the class 'subtype', one of 2: =ill, well." in out
+    assert f"It learned from {N} rows of rna=" in out and "Made with kernelweave" in out
+    assert "2 gaps filled in 1 column" in out
+    found = told(capsys, "inspect", fitted / "model.kw")
+    assert found["class"] == "MultipleKernelFDA" and found["gap"] < 1e-6
+    assert "no model" in refused(capsys, "inspect", "no model.kw")
+
+
+def test_report_of_a_saved_model(fitted, capsys, monkeypatch):
+    """The page gets the model and the rows it was fitted to."""
+    got = []
+
+    def write(model, X, y, path, **settings):
+        got.append((model, X, y, settings["title"]))
+
+    monkeypatch.setattr(kernelweave.report, "write_report", write)
+    command = [fitted / "model.kw", *three(fitted), "--out", "page.html"]
+    assert told(capsys, "report", *command)["rows"] == N
+    ((model, X, y, title),) = got
+    assert list(X.columns) == list(model.feature_names_in_) and len(X) == len(y) == N
+    assert title == "What predicts subtype"
+    lacking = refused(capsys, "report", fitted / "model.kw", *three(fitted, "rna"))
+    assert "subtype" in lacking
+
+
+# Files --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "library"),
+    [("t.csv", "pandas"), ("t.parquet", "pyarrow"), ("t.xlsx", "openpyxl")],
+)
+def test_one_table_in_every_format(name, library):
+    """Ids are texts in each of them; other texts are in test_cli.py."""
+    pytest.importorskip(library)
+    frame = pandas.DataFrame(
+        {
+            "id": ["001", "002", "003"],
+            "größe": [1.5, -2.25, np.nan],
+            "text": ["a;b", "c, d", None],
+            "day": ["2020-01-01", "2021-06-05", "2022-01-01"],
+        }
+    )
+    if name.endswith("csv"):
+        frame.to_csv(name, index=False, sep=";", decimal=",")
+    elif name.endswith("parquet"):
+        frame.to_parquet(name)
+    else:
+        frame.to_excel(name, index=False)
+    found = read.read_frame(name, ["id"])
+    assert list(found) == list(frame) and found["id"].tolist() == ["001", "002", "003"]
+    np.testing.assert_array_equal(found["größe"], frame["größe"])
+    assert found["text"].tolist()[:2] == ["a;b", "c, d"] and found["text"].isna()[2]
+    assert str(found["day"].iloc[1])[:10] == "2021-06-05"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"a,b\n1,2\n3\n", "data.csv, line 3 has 1 cells, but the header has 2"),
+        (b"a;b\n1,5;2\n2.5;1\n", "line 2 holds '1,5' and line 3 holds '2.5'"),
+        (b'a,b\n1,"2\n', "line 2 is not a row of a table"),
+        (b"a,b\n1,2\n\x81\xff,1\n", "line 3 holds the byte 0x81"),
+        (b"\x1f\x8b\x08broken", "data.csv is damaged"),
+        (b"a,b\n", "data.csv has no rows"),
+    ],
+)
+def test_lines_that_are_wrong_are_named(tmp_path, capsys, content, message):
+    (tmp_path / "data.csv").write_bytes(content)
+    assert message in refused(capsys, "fit", "data.csv", "--label", "a")
+
+
+@pytest.mark.filterwarnings("ignore")  # mudata warns as it makes and writes the file
+def test_mudata(frames, capsys):
+    """Modalities are views, the annotation too; copies of the label are not."""
+    mudata, anndata = pytest.importorskip("mudata"), pytest.importorskip("anndata")
+    labels = frames["clinical"].set_index("patient")
+    parts = {}
+    for name in ("rna", "mirna"):
+        frame = frames[name].set_index("patient")
+        own = labels.loc[frame.index, ["subtype"]].assign(total=frame.sum(axis=1))
+        parts[name] = anndata.AnnData(frame, obs=own)
+    data = mudata.MuData(parts)
+    data.obs["smoker"] = labels.loc[data.obs_names, "smoker"].to_numpy()
+    data.write("data.h5mu")
+    capsys.readouterr()  # what mudata says
+    command = ["fit", "data.h5mu", *FAST, "--save", "model.kw", "--json"]
+    assert main([*command, "--label", "subtype"]) == 0
+    model = kernelweave.load("model.kw")
+    assert set(model.view_shares_) == {"rna", "mirna", "obs"}
+    own = [c for c in model.feature_names_in_ if c.startswith("obs.")]
+    assert sorted(own) == ["obs.mirna:total", "obs.rna:total", "obs.smoker"]
+    assert capsys.readouterr().err == ""
+    assert told(capsys, "predict", "model.kw", "data.h5mu")["rows"] == len(data.obs)
+    assert "leave out --id" in refused(
+        capsys, "fit", "data.h5mu", "--id", "patient", "--label", "subtype"
+    )
+
+
+def test_mudata_that_cannot_be_read(tmp_path, capsys):
+    (tmp_path / "data.h5mu").write_bytes(b"nothing")
+    message = refused(capsys, "fit", "data.h5mu", "--label", "y")
+    assert "kernelweave[mudata]" in message or "is not a MuData file" in message
+
+
+def test_cells_that_a_spreadsheet_would_run(tmp_path):
+    """Texts are escaped, also in headers; numbers below zero stay numbers."""
+    cells = ["=1+1", "+1", "-x", "-1.5", "@sum", "\tx", "\rx", "a=b", -2.5, None]
+    to_csv([{"=key": cell} for cell in cells], tmp_path / "cells.csv")
+    found = pandas.read_csv(tmp_path / "cells.csv", keep_default_na=False)
+    assert list(found) == ["'=key"]
+    wanted = ["'=1+1", "+1", "'-x", "-1.5", "'@sum", "'\tx", "'\rx", "a=b", "-2.5", ""]
+    assert found["'=key"].tolist() == wanted
+
+
+def test_readers_may_leave_before_the_end(fitted, capsys):
+    """As in "kernelweave inspect model.kw | head -1"."""
+    end, start = os.pipe()
+    os.close(end)
+    with os.fdopen(start, "w", buffering=1) as pipe, redirect_stdout(pipe):
+        assert main(["inspect", str(fitted / "model.kw")]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_digests_are_limited(fitted, monkeypatch):
+    """A model file of a million rows keeps some of them, evenly spaced."""
+    from kernelweave.cli import seen
+
+    digests = np.arange(1, 41, dtype=np.uint64).reshape(20, 2)
+    monkeypatch.setattr(seen, "MOST", 10)
+    text = seen.written(digests)
+    assert seen.were_seen(digests, text).tolist() == [i % 4 == 0 for i in range(20)]
+    assert (
+        len(read_header(fitted / "model.kw")["notes"]["digests"]) == N * 3 * 8 * 4 / 3
+    )
