@@ -129,7 +129,7 @@ def test_pictures_match_the_code_above_them(page):
     text, picture, _ = (ROOT / page).read_text(encoding="utf-8").partition("sphx_glr_")
     if picture:
         assert f"sphx_glr_{PICTURED[page]}_001" in (ROOT / page).read_text("utf-8")
-    shown = BLOCK.finditer(text)
+    shown = (m for m in BLOCK.finditer(text) if m[0].startswith("```python"))
     code = [next(shown)["code"]] if page == "README.md" else [m["code"] for m in shown]
     lines = {line.strip() for block in code for line in block.splitlines()}
     # Pages also save the picture, and print the shares that it shows.
