@@ -339,6 +339,10 @@ class Criterion(Protocol):
     ) -> CertificateTerms:
         """Bounds that hold however the arguments were found, and however accurately."""
 
+    def copies(self) -> list[np.ndarray]:
+        """Groups of indices of weights whose kernels are the same."""
+        return []
+
     def remarks(self, weights: np.ndarray) -> tuple[str, ...]:
         """Sentences a user should read beside these weights (m,)."""
         return ()

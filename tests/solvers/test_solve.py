@@ -225,6 +225,7 @@ def test_duplicate_kernels_share_a_weight_and_say_so(small_problem):
         Fisher(DenseBank(stack), criterion.target, criterion.alpha), Simplex()
     )
     assert twice.value == pytest.approx(alone.value, rel=1e-8)
+    assert twice.weights[best] == twice.weights[-1] > 0
     assert twice.weights[best] + twice.weights[-1] == pytest.approx(
         alone.weights[best], abs=1e-3
     )

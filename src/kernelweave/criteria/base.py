@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import ClassVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -50,6 +51,11 @@ class KernelCriterion(Criterion):
         """``sum_i w_i G_i B`` (n, k) without the identity, from products (m, n, k)."""
         p = self.n_kernels
         return tensor_sum(weights[-p:], products[-p:, ...])
+
+    def copies(self) -> list[np.ndarray]:
+        """Groups of indices of weights whose kernels are the same."""
+        first = self.n_weights - self.n_kernels
+        return [first + group for group in same_kernels(self.bank)]
 
     def remarks(self, weights: np.ndarray) -> tuple[str, ...]:
         """Whether the weights are identifiable."""
@@ -99,10 +105,18 @@ def identity_likeness(bank: Bank, kernels: np.ndarray) -> np.ndarray:
     return traces / (sizes * np.sqrt(max(bank.n_rows - 1, 1)))
 
 
+#: Groups found before: every norm asks for those of the same kernels.
+_FOUND: WeakKeyDictionary[Bank, list[np.ndarray]] = WeakKeyDictionary()
+
+
 def same_kernels(bank: Bank) -> list[np.ndarray]:
     """Groups of indices of kernels with equal products with one random vector."""
-    if bank.n_kernels < 2:
-        return []
+    if bank not in _FOUND:
+        _FOUND[bank] = _groups(bank) if bank.n_kernels > 1 else []
+    return _FOUND[bank]
+
+
+def _groups(bank: Bank) -> list[np.ndarray]:
     probe = np.random.default_rng(0).standard_normal((bank.n_samples, 1))
     sketch = to_numpy(bank.apply(from_numpy(probe, bank.like)))[:, :, 0]
     sketch = sketch.astype(np.float64)

@@ -252,7 +252,9 @@ def _tidy(
 ) -> tuple[np.ndarray, tuple[float, float, float]]:
     """Set weights to zero that only an interior method keeps positive; certify.
 
-    Under complementarity ``w_i z_i = mu`` the weights below ``sqrt(mu)`` are those that
+    Kernels that are the same share their weight equally, which changes no sum: of the
+    many optima this is the one that does not depend on the order of the kernels. Under
+    complementarity ``w_i z_i = mu`` the weights below ``sqrt(mu)`` are those that
     tend to zero. The certificate decides: if the gap exceeds the tolerance, only
     smaller weights are dropped.
     """
@@ -267,6 +269,8 @@ def _tidy(
     slack = weight_set.support(scores) - float(scores @ weights)
     largest = np.sqrt(max(slack / abs(iterate.value or 1.0), 0.0) + 1e-16)
     first = criterion.n_weights - criterion.n_kernels
+    if "sparse" in cuttable:
+        weights = _shared(weights, criterion.copies())
     for cut in min(1e-4, largest) * np.array([1.0, 1e-2, 1e-4]):
         if "sparse" in cuttable:
             drop = weights < cut
@@ -279,3 +283,11 @@ def _tidy(
         if tidy[1][2] <= tol:
             return tidy
     return judged(weights)
+
+
+def _shared(weights: np.ndarray, groups: list[np.ndarray]) -> np.ndarray:
+    """The weights (m,), with the mean of each group for all of its members."""
+    shared = weights.copy()
+    for group in groups:
+        shared[group] = np.mean(weights[group])
+    return shared
