@@ -339,8 +339,11 @@ class Criterion(Protocol):
     ) -> CertificateTerms:
         """Bounds that hold however the arguments were found, and however accurately."""
 
-    def copies(self) -> list[np.ndarray]:
-        """Groups of indices of weights whose kernels are the same."""
+    def copies(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Indices of weights whose kernels are the same, and of those that share it.
+
+        Views share equally; within a view the first kernel stands for its copies.
+        """
         return []
 
     def remarks(self, weights: np.ndarray) -> tuple[str, ...]:

@@ -234,6 +234,19 @@ def test_duplicate_kernels_share_a_weight_and_say_so(small_problem):
     assert alone.remarks == ()
 
 
+def test_within_a_view_one_kernel_stands_for_its_copies(small_problem):
+    """Views share what is the same, each through the first of its copies."""
+    criterion = small_problem(1e-2, p=6)
+    best = int(np.argmax(solve(criterion, Simplex()).weights))
+    order = [best, *range(6), best]
+    bank = DenseBank(criterion.bank.stack[order])
+    bank.views = ["a", *"bbbbbb", "a"]
+    solution = solve(Fisher(bank, criterion.target, criterion.alpha), Simplex())
+    assert solution.converged
+    assert solution.weights[0] == solution.weights[1 + best] > 0
+    assert solution.weights[-1] == 0.0
+
+
 def test_a_narrow_kernel_is_mentioned_when_alpha_is_learned(wine_stack, make):
     stack, y = wine_stack
     learned = solve(make.class_problem(None, y, "learn", stack=stack), Simplex())

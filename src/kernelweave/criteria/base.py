@@ -52,10 +52,15 @@ class KernelCriterion(Criterion):
         p = self.n_kernels
         return tensor_sum(weights[-p:], products[-p:, ...])
 
-    def copies(self) -> list[np.ndarray]:
-        """Groups of indices of weights whose kernels are the same."""
+    def copies(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Indices of weights whose kernels are the same, and of those that share it."""
         first = self.n_weights - self.n_kernels
-        return [first + group for group in same_kernels(self.bank)]
+        views = getattr(self.bank, "views", None) or list(range(self.n_kernels))
+        found = []
+        for group in same_kernels(self.bank):
+            _, places = np.unique([views[i] for i in group], return_index=True)
+            found.append((first + group, first + group[places]))
+        return found
 
     def remarks(self, weights: np.ndarray) -> tuple[str, ...]:
         """Whether the weights are identifiable."""

@@ -252,8 +252,8 @@ def _tidy(
 ) -> tuple[np.ndarray, tuple[float, float, float]]:
     """Set weights to zero that only an interior method keeps positive; certify.
 
-    Kernels that are the same share their weight equally, which changes no sum: of the
-    many optima this is the one that does not depend on the order of the kernels. Under
+    Views with the same kernel share its weight equally, which changes no sum: of the
+    many optima this is the one that does not depend on the order of the views. Under
     complementarity ``w_i z_i = mu`` the weights below ``sqrt(mu)`` are those that
     tend to zero. The certificate decides: if the gap exceeds the tolerance, only
     smaller weights are dropped.
@@ -285,9 +285,12 @@ def _tidy(
     return judged(weights)
 
 
-def _shared(weights: np.ndarray, groups: list[np.ndarray]) -> np.ndarray:
-    """The weights (m,), with the mean of each group for all of its members."""
+def _shared(
+    weights: np.ndarray, copies: list[tuple[np.ndarray, np.ndarray]]
+) -> np.ndarray:
+    """The weights (m,), with those of kernels that are the same divided equally."""
     shared = weights.copy()
-    for group in groups:
-        shared[group] = np.mean(weights[group])
+    for group, sharing in copies:
+        shared[group] = 0.0
+        shared[sharing] = np.sum(weights[group]) / len(sharing)
     return shared

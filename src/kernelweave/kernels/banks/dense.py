@@ -48,6 +48,8 @@ class KernelBank(ABC):
     is_cheap_to_cut = False
     #: Bounds (p,) on the errors of the kernels' eigenvalues, if these matter.
     errors: np.ndarray | None = None
+    #: The view of each kernel, if it is known.
+    views: list[str] | None = None
     #: How the kernels were centred and scaled; None: centred, to trace n.
     standard: Any = None
 
