@@ -17,6 +17,7 @@ ORDER = (
     "peers",
     "margins",
     "memory",
+    "growth",
     "mixture",
     "missing",
     "subspace",

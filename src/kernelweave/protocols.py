@@ -89,7 +89,8 @@ class Bank(Protocol):
     like : array
         An array with the namespace, device and dtype of the kernels.
     is_cheap_to_cut : bool
-        Whether a subset of the kernels can be taken without copying n x n matrices.
+        Whether a subset of the kernels can be taken without copying n x n matrices,
+        and pays where most of very many kernels get no weight.
     """
 
     n_kernels: int
