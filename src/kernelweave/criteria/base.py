@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -102,23 +102,37 @@ def weight_remarks(
     return tuple(remarks)
 
 
+#: What is known of the kernels of a bank: every norm asks about the same ones.
+_KNOWN: WeakKeyDictionary[Bank, dict[Any, Any]] = WeakKeyDictionary()
+
+
+def _known(bank: Bank) -> dict[Any, Any]:
+    try:
+        return _KNOWN.setdefault(bank, {})
+    except TypeError:  # a bank of another kind need not be hashable
+        return {}
+
+
 def identity_likeness(bank: Bank, kernels: np.ndarray) -> np.ndarray:
     """Cosine between the centred identity and each of ``kernels``, indices (c,)."""
-    sizes = bank.sizes(kernels)
-    sizes = np.where(sizes > 0, sizes, np.inf)
-    traces = np.sum(bank.diagonals()[kernels], axis=1)
-    return traces / (sizes * np.sqrt(max(bank.n_rows - 1, 1)))
-
-
-#: Groups found before: every norm asks for those of the same kernels.
-_FOUND: WeakKeyDictionary[Bank, list[np.ndarray]] = WeakKeyDictionary()
+    known = _known(bank)
+    new = np.array([i for i in kernels if int(i) not in known], dtype=int)
+    if len(new):
+        sizes = bank.sizes(new)
+        sizes = np.where(sizes > 0, sizes, np.inf)
+        traces = np.sum(bank.diagonals()[new], axis=1)
+        found = traces / (sizes * np.sqrt(max(bank.n_rows - 1, 1)))
+        known.update(zip(new.tolist(), found.tolist(), strict=True))
+    return np.array([known[int(i)] for i in kernels])
 
 
 def same_kernels(bank: Bank) -> list[np.ndarray]:
     """Groups of indices of kernels with equal products with one random vector."""
-    if bank not in _FOUND:
-        _FOUND[bank] = _groups(bank) if bank.n_kernels > 1 else []
-    return _FOUND[bank]
+    known = _known(bank)
+    if "same" not in known:
+        known["same"] = _groups(bank) if bank.n_kernels > 1 else []
+    groups: list[np.ndarray] = known["same"]
+    return groups
 
 
 def _groups(bank: Bank) -> list[np.ndarray]:

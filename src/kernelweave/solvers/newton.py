@@ -105,9 +105,10 @@ def newton(
     """
     q = weight_set.power
     weights = weight_set.start(criterion.n_weights) if start is None else start
-    state = criterion.evaluate(weights)
+    alone = weight_set.is_point(len(weights))
+    state = criterion.evaluate(weights, hessian=not alone)
     yield Iterate.at(weights, state)
-    if weight_set.is_point(len(weights)):
+    if alone:
         return
     # Minimise J / J(start), so that the iteration does not depend on the scale of J.
     problem = _Problem(criterion, weight_set, len(weights), abs(state.value) or 1.0)

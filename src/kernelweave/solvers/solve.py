@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kernelweave._array import FactorizationError
-from kernelweave._tolerances import SMALL_GAP
+from kernelweave._tolerances import ALLOWED_VIOLATION, SMALL_GAP
 from kernelweave.protocols import Criterion, InfeasibleError, Iterate, Method, WeightSet
 from kernelweave.solvers.alignment import active_set, aligned_cuts
 from kernelweave.solvers.block_newton import block_newton
@@ -269,8 +269,12 @@ def _tidy(
     slack = weight_set.support(scores) - float(scores @ weights)
     largest = np.sqrt(max(slack / abs(iterate.value or 1.0), 0.0) + 1e-16)
     first = criterion.n_weights - criterion.n_kernels
-    if "sparse" in cuttable:
-        weights = _shared(weights, criterion.copies())
+    copies = criterion.copies() if "sparse" in cuttable else []
+    if copies:
+        shared = _shared(weights, copies)
+        allowed = weight_set.violation(shared) <= ALLOWED_VIOLATION
+        if allowed and judged(shared)[1][2] <= max(tol, judged(weights)[1][2]):
+            weights = shared
     for cut in min(1e-4, largest) * np.array([1.0, 1e-2, 1e-4]):
         if "sparse" in cuttable:
             drop = weights < cut
