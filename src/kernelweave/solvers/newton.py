@@ -44,7 +44,9 @@ NEAR = 0.1
 MODEL_SHARE, MODEL_GAP = 1e-2, 1e-11
 #: Steps to the minimum of the model that may fail to halve the gap.
 IDLE = 3
-#: Relative decrease of F below which a full step needs no check.
+#: A learned regularisation below this costs digits, and gains less than any tolerance.
+LEAST_IDENTITY = 1e-12
+#: Relative decrease of F below which a step need not lower it, but not raise it either.
 ALREADY_CLOSE = 1e-6
 #: Share of the gap of a given start that its complementary products add up to.
 START_SHARE = 0.1
@@ -167,7 +169,9 @@ def _finish(
     while idle < IDLE:
         gradient, hessian = problem.derivatives(state, problem.weights(x))
         floor = np.zeros_like(x)
-        floor[:fixed] = (1.0 - TO_BOUNDARY) * x[:fixed]  # no sum is definite without
+        # no sum is definite without the identity
+        least = np.maximum((1.0 - TO_BOUNDARY) * x[:fixed], LEAST_IDENTITY)
+        floor[:fixed] = np.minimum(x[:fixed], least)
         if problem.concave:
             floor = np.maximum(floor, _grown(x, -state.gradient))
             floor *= min(1.0, 0.5 / (float(np.sum(floor)) or 1.0))
@@ -188,10 +192,12 @@ def _finish(
             close: bool = close,
             merit: float = merit,
             no_jump: Accept = no_jump,
+            value: float = state.value,
         ) -> bool:
             gained = merit - problem.merit(found.value, trial, 0.0)
             enough = gained >= SUFFICIENT * share * decrease - MERIT_NOISE
-            return no_jump(share, trial, found) and (close or enough)
+            level = found.value <= value + ALREADY_CLOSE * abs(value)
+            return no_jump(share, trial, found) and (enough or (close and level))
 
         x, state = problem.move(x, step, np.full(len(x), TINY), accept)
         yield Iterate.at(problem.weights(x), state)
