@@ -18,6 +18,7 @@ ORDER = (
     "peers",
     "margins",
     "memory",
+    "growth",
     "mixture",
     "missing",
     "subspace",

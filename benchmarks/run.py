@@ -1,7 +1,7 @@
 """Measure and compare: ``benchmarks/run.py [section ...] [--quick] [--write-docs]``.
 
-Sections: fit_times, sdp, cutting_plane, fit_vs_single, peers, margins, memory, mixture,
-missing, subspace. Each writes its results to ``benchmarks/results/<section>.json``, and
+Sections: fit_times, sdp, cutting_plane, fit_vs_single, peers, margins, memory, growth,
+mixture, missing, subspace. Each writes its results to ``benchmarks/results/<section>.json``, and
 ``--write-docs`` builds docs/benchmarks.md from them; "missing" needs the data folder in
 KERNELWEAVE_DATA.
 ``benchmarks/gpu.py`` is a separate program, for a machine with a GPU.
@@ -26,6 +26,7 @@ SECTIONS = (
     "peers",
     "margins",
     "memory",
+    "growth",
     "mixture",
     "missing",
     "subspace",

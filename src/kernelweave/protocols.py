@@ -89,7 +89,8 @@ class Bank(Protocol):
     like : array
         An array with the namespace, device and dtype of the kernels.
     is_cheap_to_cut : bool
-        Whether a subset of the kernels can be taken without copying n x n matrices.
+        Whether a subset of the kernels can be taken without copying n x n matrices,
+        and pays where most of very many kernels get no weight.
     errors : ndarray of shape (p,) or None
         Bounds on the errors of the kernels' eigenvalues, if these matter.
     standard : object
@@ -344,6 +345,13 @@ class Criterion(Protocol):
         self, weights: np.ndarray, coef: Array, dual: Array
     ) -> CertificateTerms:
         """Bounds that hold however the arguments were found, and however accurately."""
+
+    def copies(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Indices of weights whose kernels are the same, and of those that share it.
+
+        Views share equally; within a view the first kernel stands for its copies.
+        """
+        return []
 
     def remarks(self, weights: np.ndarray) -> tuple[str, ...]:
         """Sentences a user should read beside these weights (m,)."""

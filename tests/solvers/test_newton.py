@@ -198,3 +198,16 @@ def test_a_start_from_another_norm_saves_steps(make):
         counts.append((last.n_factorizations, cold.n_factorizations))
     warm_steps, cold_steps = np.sum(counts, axis=0)
     assert warm_steps < cold_steps, counts
+
+
+def test_last_steps_keep_few_of_many_similar_kernels(rng):
+    """Of forty widths a handful has weight, and the gap is below the tolerance."""
+    X = rng.normal(size=(60, 3))
+    y = (X[:, 0] * X[:, 1] > 0).astype(int)
+    squares = np.sum((X[:, None] - X[None]) ** 2, axis=2)
+    widths = np.logspace(-1, 1, 40)
+    bank = DenseBank(center_and_scale(np.exp(-squares / widths[:, None, None])))
+    criterion = Fisher(bank, binary_target(y), "learn")
+    solution = solve(criterion, Simplex(), tol=1e-6)
+    assert solution.converged
+    assert np.count_nonzero(solution.weights[1:]) <= 6

@@ -9,7 +9,7 @@ from kernelweave._array import to_numpy
 from kernelweave.criteria.fisher import Fisher
 from kernelweave.kernels import DenseBank, center_and_scale
 from kernelweave.solvers import Solution, TraceRow, solve
-from kernelweave.weights import LpBall, Simplex, Uniform
+from kernelweave.weights import CappedSimplex, LpBall, Simplex, Uniform
 
 SETS = [Simplex(), LpBall(1.2), LpBall(1.5), LpBall(2), LpBall(4), Uniform()]
 every_set = pytest.mark.parametrize("weight_set", SETS, ids=repr)
@@ -225,12 +225,30 @@ def test_duplicate_kernels_share_a_weight_and_say_so(small_problem):
         Fisher(DenseBank(stack), criterion.target, criterion.alpha), Simplex()
     )
     assert twice.value == pytest.approx(alone.value, rel=1e-8)
+    assert twice.weights[best] == twice.weights[-1] > 0
     assert twice.weights[best] + twice.weights[-1] == pytest.approx(
         alone.weights[best], abs=1e-3
     )
     (remark,) = twice.remarks
     assert f"'kernel {best}' and 'kernel 6' are the same" in remark
     assert alone.remarks == ()
+
+
+def test_within_a_view_one_kernel_stands_for_its_copies(small_problem):
+    """Views share what is the same, each through the first of its copies."""
+    criterion = small_problem(1e-2, p=6)
+    best = int(np.argmax(solve(criterion, Simplex()).weights))
+    order = [best, *range(6), best]
+    bank = DenseBank(criterion.bank.stack[order])
+    bank.views = ["a", *"bbbbbb", "a"]
+    solution = solve(Fisher(bank, criterion.target, criterion.alpha), Simplex())
+    assert solution.converged
+    assert solution.weights[0] == solution.weights[1 + best] > 0
+    assert solution.weights[-1] == 0.0
+    capped = solve(
+        Fisher(bank, criterion.target, criterion.alpha), CappedSimplex(0.2), tol=1e-6
+    )  # where one kernel may not have the weight of both, they keep what they have
+    assert capped.converged and np.max(capped.weights) <= 0.2 + 1e-9
 
 
 def test_a_narrow_kernel_is_mentioned_when_alpha_is_learned(wine_stack, make):

@@ -14,6 +14,7 @@ from kernelweave._array import (
     in_double,
     namespace,
     to_numpy,
+    units_of,
 )
 from kernelweave._tolerances import ROUNDING_UNITS
 from kernelweave.criteria.base import KernelCriterion, checked_row_weights
@@ -69,15 +70,19 @@ class Target:
         return block @ self._values.T if self._is_factor else block
 
 
+#: Means of rows, in units of the largest entry and of rounding, that count as zero.
+CENTRED = 16.0
+
+
 def kernel_moments(
     bank: Bank, target: Target, centred: bool, row_weights: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Norms, correlations and cosines to the target of the kernels.
 
     One pass over the kernels, or two if they are to be centred. Blocks of rows are
-    converted to float64, so that sums over float32 kernels lose no accuracy. Each
-    kernel is first divided by its largest entry, so scales may differ by many orders
-    of magnitude.
+    converted to float64, so that sums over float32 kernels lose no accuracy. Kernels
+    whose squares would overflow or underflow are rescaled first, so scales may differ
+    by many orders of magnitude.
 
     Parameters
     ----------
@@ -102,23 +107,30 @@ def kernel_moments(
     p, n, xp = bank.n_kernels, bank.n_samples, namespace(bank.like)
     # A kernel is positive semidefinite: its largest entry is on the diagonal.
     sizes = np.max(np.abs(bank.diagonals()), axis=1)
-    units = np.where(sizes > 0, sizes, 1.0)
+    units = units_of(sizes, 64)
     shares, root = row_weights / np.sum(row_weights), np.sqrt(row_weights)
     mean = in_double(shares[:, None], bank.like)
     means = to_numpy(bank.apply(mean))[:, :, 0] / units[:, None] if centred else None
+    if means is not None and np.all(
+        np.max(np.abs(means), axis=1) * units <= CENTRED * eps(bank.like) * sizes
+    ):
+        means = None  # nothing is left to subtract, as for the kernels of estimators
+    plain = bool(np.all(row_weights == 1.0))
     gram, inner, before = np.zeros((p, p)), np.zeros(p), np.zeros(p)
     for rows, block in bank.row_blocks():
-        block = as_float(block, xp.float64) / in_double(units, block)[:, None, None]
-        own = from_numpy(root[rows][:, None] * root, block)
+        block = as_float(block, xp.float64)
+        if np.any(units != 1.0):
+            block = block / in_double(units, block)[:, None, None]
+        own = 1.0 if plain else from_numpy(root[rows][:, None] * root, block)
         if means is not None:
             before += to_numpy(xp.sum((block * own) ** 2, axis=(1, 2)))
             block = _centre(block, means, shares, rows)
-        block = block * own
+        block = block if plain else block * own
         flat = xp.reshape(block, (p, -1))
         gram += to_numpy(flat @ flat.T)
         inner += to_numpy(flat @ from_numpy(target.block(rows).reshape(-1), flat))
     squares = np.diag(gram).copy()
-    if centred:
+    if means is not None:
         # Rounding that centring leaves of a constant kernel.
         left = (ROUNDING_UNITS * n * eps(bank.like)) ** 2
         squares[squares <= left * before] = 0.0

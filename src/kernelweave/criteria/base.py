@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -51,6 +52,16 @@ class KernelCriterion(Criterion):
         p = self.n_kernels
         return tensor_sum(weights[-p:], products[-p:, ...])
 
+    def copies(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Indices of weights whose kernels are the same, and of those that share it."""
+        first = self.n_weights - self.n_kernels
+        views = getattr(self.bank, "views", None) or list(range(self.n_kernels))
+        found = []
+        for group in same_kernels(self.bank):
+            _, places = np.unique([views[i] for i in group], return_index=True)
+            found.append((first + group, first + group[places]))
+        return found
+
     def remarks(self, weights: np.ndarray) -> tuple[str, ...]:
         """Whether the weights are identifiable."""
         kernel_weights, name = weights[-self.n_kernels :], self.identity_name
@@ -91,18 +102,40 @@ def weight_remarks(
     return tuple(remarks)
 
 
+#: What is known of the kernels of a bank: every norm asks about the same ones.
+_KNOWN: WeakKeyDictionary[Bank, dict[Any, Any]] = WeakKeyDictionary()
+
+
+def _known(bank: Bank) -> dict[Any, Any]:
+    try:
+        return _KNOWN.setdefault(bank, {})
+    except TypeError:  # a bank of another kind need not be hashable
+        return {}
+
+
 def identity_likeness(bank: Bank, kernels: np.ndarray) -> np.ndarray:
     """Cosine between the centred identity and each of ``kernels``, indices (c,)."""
-    sizes = bank.sizes(kernels)
-    sizes = np.where(sizes > 0, sizes, np.inf)
-    traces = np.sum(bank.diagonals()[kernels], axis=1)
-    return traces / (sizes * np.sqrt(max(bank.n_rows - 1, 1)))
+    known = _known(bank)
+    new = np.array([i for i in kernels if int(i) not in known], dtype=int)
+    if len(new):
+        sizes = bank.sizes(new)
+        sizes = np.where(sizes > 0, sizes, np.inf)
+        traces = np.sum(bank.diagonals()[new], axis=1)
+        found = traces / (sizes * np.sqrt(max(bank.n_rows - 1, 1)))
+        known.update(zip(new.tolist(), found.tolist(), strict=True))
+    return np.array([known[int(i)] for i in kernels])
 
 
 def same_kernels(bank: Bank) -> list[np.ndarray]:
     """Groups of indices of kernels with equal products with one random vector."""
-    if bank.n_kernels < 2:
-        return []
+    known = _known(bank)
+    if "same" not in known:
+        known["same"] = _groups(bank) if bank.n_kernels > 1 else []
+    groups: list[np.ndarray] = known["same"]
+    return groups
+
+
+def _groups(bank: Bank) -> list[np.ndarray]:
     probe = np.random.default_rng(0).standard_normal((bank.n_samples, 1))
     sketch = to_numpy(bank.apply(from_numpy(probe, bank.like)))[:, :, 0]
     sketch = sketch.astype(np.float64)

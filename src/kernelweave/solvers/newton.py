@@ -9,7 +9,12 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from kernelweave._array import FactorizationError
-from kernelweave.inner.interior_point import BorderedSystem, largest_step, predict
+from kernelweave.inner.interior_point import (
+    BorderedSystem,
+    largest_step,
+    minimize_on_simplex,
+    predict,
+)
 from kernelweave.protocols import Criterion, Evaluation, Iterate, LinearSet, NormSet
 from kernelweave.solvers.certify import relative_gap
 
@@ -33,6 +38,16 @@ TOO_SMALL = 2.0
 CYCLE = 6
 #: Fraction of the way back to the start after iterates came too close to the boundary.
 INWARD = 1e-3
+#: On the simplex the last steps, from this gap on, minimise the quadratic model itself.
+NEAR = 0.1
+#: Share of the gap to which the model is minimised, and the least that is asked for.
+MODEL_SHARE, MODEL_GAP = 1e-2, 1e-11
+#: Steps to the minimum of the model that may fail to halve the gap.
+IDLE = 3
+#: A learned regularisation below this costs digits, and gains less than any tolerance.
+LEAST_IDENTITY = 1e-12
+#: Relative decrease of F below which a step need not lower it, but not raise it either.
+ALREADY_CLOSE = 1e-6
 #: Share of the gap of a given start that its complementary products add up to.
 START_SHARE = 0.1
 #: Smallest weight of such a start, relative to the largest.
@@ -73,7 +88,9 @@ def newton(
 
     Each step evaluates the criterion once (one factorisation, gradient and Hessian) and
     takes Mehrotra's predictor and corrector on a system of m unknowns plus one per
-    equation.
+    equation. On the simplex, once the gap is small, steps go to the minimum of the
+    quadratic model instead: they converge quadratically, and to few kernels. Of kernels
+    that are the same, only one has weight then; :func:`kernelweave.solve` shares it.
 
     Parameters
     ----------
@@ -90,9 +107,10 @@ def newton(
     """
     q = weight_set.power
     weights = weight_set.start(criterion.n_weights) if start is None else start
-    state = criterion.evaluate(weights)
+    alone = weight_set.is_point(len(weights))
+    state = criterion.evaluate(weights, hessian=not alone)
     yield Iterate.at(weights, state)
-    if weight_set.is_point(len(weights)):
+    if alone:
         return
     # Minimise J / J(start), so that the iteration does not depend on the scale of J.
     problem = _Problem(criterion, weight_set, len(weights), abs(state.value) or 1.0)
@@ -104,6 +122,7 @@ def newton(
         nu, z = _near_multipliers(gradient, x)
     gaps: list[float] = []
     values: list[float] = []
+    may_finish = problem.is_simplex and q == 1
     while True:
         scores = -state.gradient
         slack = weight_set.support(scores) - float(scores @ weights)
@@ -111,6 +130,9 @@ def newton(
         values.append(state.value)
         if _cycles(gaps, values):
             break
+        if may_finish and gaps[-1] <= NEAR:
+            yield from _finish(problem, x, state, gaps[-1])
+            may_finish = False  # rounding was in the way: go on inside the simplex
         system = _System(problem, gradient, hessian, x, z, nu)
         predictor, mu = predict(system)
         step = system.solve(mu, predictor)
@@ -131,6 +153,58 @@ def newton(
         v, centre = x[: problem.m], weight_set.start(problem.m) ** q
         x = problem.point(v + INWARD * (centre - v))
     yield from _barrier(problem, x)
+
+
+def _finish(
+    problem: _Problem, x: np.ndarray, state: Evaluation, gap: float
+) -> Iterator[Iterate]:
+    """Minimise the quadratic model of F on the simplex, again and again, from x (m,).
+
+    The model is minimised to a share of the gap, itself proportional to the gap, which
+    keeps the convergence quadratic. Ends where the gap has stopped shrinking.
+    """
+    smallest, idle = gap, 0
+    criterion = problem.criterion
+    fixed = criterion.n_weights - criterion.n_kernels
+    while idle < IDLE:
+        gradient, hessian = problem.derivatives(state, problem.weights(x))
+        floor = np.zeros_like(x)
+        # no sum is definite without the identity
+        least = np.maximum((1.0 - TO_BOUNDARY) * x[:fixed], LEAST_IDENTITY)
+        floor[:fixed] = np.minimum(x[:fixed], least)
+        if problem.concave:
+            floor = np.maximum(floor, _grown(x, -state.gradient))
+            floor *= min(1.0, 0.5 / (float(np.sum(floor)) or 1.0))
+        size = abs(float(gradient @ x)) or 1.0
+        tol = size * max(min(MODEL_SHARE, gap) * gap, MODEL_GAP)
+        room = 1.0 - float(np.sum(floor))
+        slope = gradient - hessian @ (x - floor)
+        step = floor + minimize_on_simplex(hessian, slope, room, tol) - x
+        decrease = -float(gradient @ step)
+        close = decrease <= ALREADY_CLOSE * size
+        merit, no_jump = problem.merit(state.value, x, 0.0), _no_jump(state.value)
+
+        def accept(
+            share: float,
+            trial: np.ndarray,
+            found: Evaluation,
+            decrease: float = decrease,
+            close: bool = close,
+            merit: float = merit,
+            no_jump: Accept = no_jump,
+            value: float = state.value,
+        ) -> bool:
+            gained = merit - problem.merit(found.value, trial, 0.0)
+            enough = gained >= SUFFICIENT * share * decrease - MERIT_NOISE
+            level = found.value <= value + ALREADY_CLOSE * abs(value)
+            return no_jump(share, trial, found) and (enough or (close and level))
+
+        x, state = problem.move(x, step, np.full(len(x), TINY), accept)
+        yield Iterate.at(problem.weights(x), state)
+        scores = -state.gradient
+        gap = float(np.max(scores) - scores @ x) / (abs(state.value) or 1.0)
+        idle = 0 if gap <= 0.5 * smallest else idle + 1
+        smallest = min(smallest, gap)
 
 
 Accept = Callable[[float, np.ndarray, Evaluation], bool]

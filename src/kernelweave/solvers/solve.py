@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kernelweave._array import FactorizationError
-from kernelweave._tolerances import SMALL_GAP
+from kernelweave._tolerances import ALLOWED_VIOLATION, SMALL_GAP
 from kernelweave.protocols import Criterion, InfeasibleError, Iterate, Method, WeightSet
 from kernelweave.solvers.alignment import active_set, aligned_cuts
 from kernelweave.solvers.block_newton import block_newton
@@ -252,7 +252,9 @@ def _tidy(
 ) -> tuple[np.ndarray, tuple[float, float, float]]:
     """Set weights to zero that only an interior method keeps positive; certify.
 
-    Under complementarity ``w_i z_i = mu`` the weights below ``sqrt(mu)`` are those that
+    Views with the same kernel share its weight equally, which changes no sum: of the
+    many optima this is the one that does not depend on the order of the views. Under
+    complementarity ``w_i z_i = mu`` the weights below ``sqrt(mu)`` are those that
     tend to zero. The certificate decides: if the gap exceeds the tolerance, only
     smaller weights are dropped.
     """
@@ -267,6 +269,12 @@ def _tidy(
     slack = weight_set.support(scores) - float(scores @ weights)
     largest = np.sqrt(max(slack / abs(iterate.value or 1.0), 0.0) + 1e-16)
     first = criterion.n_weights - criterion.n_kernels
+    copies = criterion.copies() if "sparse" in cuttable else []
+    if copies:
+        shared = _shared(weights, copies)
+        allowed = weight_set.violation(shared) <= ALLOWED_VIOLATION
+        if allowed and judged(shared)[1][2] <= max(tol, judged(weights)[1][2]):
+            weights = shared
     for cut in min(1e-4, largest) * np.array([1.0, 1e-2, 1e-4]):
         if "sparse" in cuttable:
             drop = weights < cut
@@ -279,3 +287,14 @@ def _tidy(
         if tidy[1][2] <= tol:
             return tidy
     return judged(weights)
+
+
+def _shared(
+    weights: np.ndarray, copies: list[tuple[np.ndarray, np.ndarray]]
+) -> np.ndarray:
+    """The weights (m,), with those of kernels that are the same divided equally."""
+    shared = weights.copy()
+    for group, sharing in copies:
+        shared[group] = 0.0
+        shared[sharing] = np.sum(weights[group]) / len(sharing)
+    return shared

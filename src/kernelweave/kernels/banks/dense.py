@@ -48,6 +48,8 @@ class KernelBank(ABC):
     is_cheap_to_cut = False
     #: Bounds (p,) on the errors of the kernels' eigenvalues, if these matter.
     errors: np.ndarray | None = None
+    #: The view of each kernel, if it is known.
+    views: list[str] | None = None
     #: How the kernels were centred and scaled; None: centred, to trace n.
     standard: Any = None
 
@@ -196,8 +198,9 @@ class DenseBank(KernelBank):
 
     #: Passes over the kernels take blocks of rows of about this many entries.
     block_entries = 2**25
-    #: Rows of one product of :meth:`apply`, and the samples below which one is enough.
-    product_rows, few_samples = 64, 256
+    #: Most and fewest rows of one product of :meth:`apply`, the multiplications up to
+    #: which BLAS takes matrices as they are, and the samples below which one is enough.
+    most_rows, fewest_rows, small_product, few_samples = 64, 8, 1_000_000, 256
 
     def row_blocks(self) -> Iterator[tuple[slice, Array]]:
         """All kernels, a few rows at a time: the slice of rows, and (p, r, n)."""
@@ -260,12 +263,18 @@ class DenseBank(KernelBank):
         if not is_numpy(b) or b.dtype != self.stack.dtype:
             return super().apply(b)
         flat = self.stack.reshape(-1, self.n_samples)
-        if b.shape[1] == 1 or self.n_samples < self.few_samples:
+        room = self.small_product // max(b.size, 1)
+        if (
+            b.shape[1] == 1
+            or self.n_samples < self.few_samples
+            or (room < self.fewest_rows)
+        ):
             return (flat @ b).reshape(self.n_kernels, *b.shape)  # one tall product
         # A tall product is copied into BLAS's own layout, which costs more than the
         # product with few columns; blocks of few rows are multiplied as they are.
         out, b = np.empty((len(flat), b.shape[1]), b.dtype), np.ascontiguousarray(b)
-        for start in range(0, len(flat), self.product_rows):
-            rows = slice(start, start + self.product_rows)
+        count = min(self.most_rows, 2 ** (room.bit_length() - 1))
+        for start in range(0, len(flat), count):
+            rows = slice(start, start + count)
             np.matmul(flat[rows], b, out=out[rows])
         return out.reshape(self.n_kernels, *b.shape)

@@ -743,6 +743,7 @@ class KernelMap:
             [lost_in_centring(bank.like, self.centerings[i]) for i in self.active]
         )
         bank.standard = self.standard
+        bank.views = [self.view_names[i] for i in self.active]
         # Twice, since eigenvalues below zero may have been lifted by as much.
         bank.errors = 2.0 * errors if np.any(errors) else None
         self._complete(bank)
@@ -811,6 +812,7 @@ class KernelMap:
         weights = self.row_weights if self.scale_rows else None
         bank = OnTheFlyBank(bank.tiles, own, bank.names, weights, shifts)
         bank.standard = self.standard
+        bank.views = [self.view_names[i] for i in self.active]
         return bank
 
     def _explained(self, i: int, error: ValueError) -> ValueError:
