@@ -1,9 +1,9 @@
 """Measure and compare: ``benchmarks/run.py [section ...] [--quick] [--write-docs]``.
 
 Sections: fit_times, sdp, cutting_plane, fit_vs_single, peers, margins, memory, growth,
-mixture, missing, subspace. Each writes its results to ``benchmarks/results/<section>.json``, and
-``--write-docs`` builds docs/benchmarks.md from them; "missing" needs the data folder in
-KERNELWEAVE_DATA.
+mixture, missing, subspace. Each writes its results to
+``benchmarks/results/<section>.json``, and ``--write-docs`` builds docs/benchmarks.md
+from them; "missing" needs the data folder in KERNELWEAVE_DATA.
 ``benchmarks/gpu.py`` is a separate program, for a machine with a GPU.
 """
 

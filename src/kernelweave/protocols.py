@@ -95,6 +95,8 @@ class Bank(Protocol):
         Bounds on the errors of the kernels' eigenvalues, if these matter.
     standard : object
         How the kernels were centred and scaled; None: centred, to trace n.
+    views : list of str or None
+        The view of each kernel; None: every kernel is a view of its own.
     """
 
     n_kernels: int
@@ -105,6 +107,7 @@ class Bank(Protocol):
     is_cheap_to_cut: bool
     errors: np.ndarray | None
     standard: Any
+    views: list[str] | None
 
     def kernel(self, i: int) -> Array:
         """``G_i``, (n, n), possibly a view of the bank's memory: do not modify it."""

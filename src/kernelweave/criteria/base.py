@@ -12,6 +12,8 @@ from kernelweave.protocols import Bank, Criterion
 
 #: Cosine to the centred identity above which a kernel acts as regularisation.
 LIKE_IDENTITY = 0.95
+#: Rows that show which kernels are nothing like the identity.
+SCREENED = 1024
 #: Sum of the kernel weights below which only the identity is left.
 NO_KERNEL = 1e-6
 #: Weights up to this share of the largest are not worth a remark.
@@ -55,7 +57,7 @@ class KernelCriterion(Criterion):
     def copies(self) -> list[tuple[np.ndarray, np.ndarray]]:
         """Indices of weights whose kernels are the same, and of those that share it."""
         first = self.n_weights - self.n_kernels
-        views = getattr(self.bank, "views", None) or list(range(self.n_kernels))
+        views = self.bank.views or list(range(self.n_kernels))
         found = []
         for group in same_kernels(self.bank):
             _, places = np.unique([views[i] for i in group], return_index=True)
@@ -118,12 +120,25 @@ def identity_likeness(bank: Bank, kernels: np.ndarray) -> np.ndarray:
     known = _known(bank)
     new = np.array([i for i in kernels if int(i) not in known], dtype=int)
     if len(new):
-        sizes = bank.sizes(new)
-        sizes = np.where(sizes > 0, sizes, np.inf)
-        traces = np.sum(bank.diagonals()[new], axis=1)
-        found = traces / (sizes * np.sqrt(max(bank.n_rows - 1, 1)))
+        if bank.n_samples > SCREENED:
+            # Fewer rows of a kernel look more like the identity than all of them.
+            step = -(-bank.n_samples // SCREENED)
+            some = bank.restrict(np.arange(0, bank.n_samples, step))
+            found = _cosines(some, new, some.n_samples)
+            known.update(zip(new.tolist(), found.tolist(), strict=True))
+            new = new[found > LIKE_IDENTITY]
+        found = _cosines(bank, new, bank.n_rows)
         known.update(zip(new.tolist(), found.tolist(), strict=True))
     return np.array([known[int(i)] for i in kernels])
+
+
+def _cosines(bank: Bank, kernels: np.ndarray, n_rows: int) -> np.ndarray:
+    if not len(kernels):
+        return np.empty(0)
+    sizes = bank.sizes(kernels)
+    sizes = np.where(sizes > 0, sizes, np.inf)
+    traces = np.sum(bank.diagonals()[kernels], axis=1)
+    return traces / (sizes * np.sqrt(max(n_rows - 1, 1)))
 
 
 def same_kernels(bank: Bank) -> list[np.ndarray]:

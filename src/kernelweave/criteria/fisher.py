@@ -35,6 +35,8 @@ from kernelweave.fits.ridge import (
 from kernelweave.inner.correlation import maximize_correlation, nearest_correlation
 from kernelweave.protocols import Bank, CertificateTerms, Evaluation
 
+#: Weights that an interior method keeps positive, where they should be zero.
+NO_WEIGHT = 1e-100
 #: Number of kernels from which a working set is used.
 MANY_KERNELS = 100
 
@@ -145,7 +147,9 @@ class Fisher(KernelCriterion):
 
         None if these are others. M and its regularisation are multiplied by ``unit``.
         """
-        if self._factored is None or not np.array_equal(self._factored[0], weights):
+        if self._factored is None:
+            return None
+        if np.max(np.abs(self._factored[0] - weights)) > NO_WEIGHT:
             return None
         _, factor, level = self._factored
         return fit_factored(factor, target, level, self.design, unit)
