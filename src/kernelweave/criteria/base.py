@@ -57,7 +57,7 @@ class KernelCriterion(Criterion):
     def copies(self) -> list[tuple[np.ndarray, np.ndarray]]:
         """Indices of weights whose kernels are the same, and of those that share it."""
         first = self.n_weights - self.n_kernels
-        views = self.bank.views or list(range(self.n_kernels))
+        views: list[Any] = self.bank.views or list(range(self.n_kernels))
         found = []
         for group in same_kernels(self.bank):
             _, places = np.unique([views[i] for i in group], return_index=True)
