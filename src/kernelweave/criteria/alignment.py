@@ -17,6 +17,7 @@ from kernelweave._array import (
 )
 from kernelweave._tolerances import ROUNDING_UNITS
 from kernelweave.criteria.base import KernelCriterion, checked_row_weights
+from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.kernels.checks import symmetric
 from kernelweave.protocols import Bank, CertificateTerms, Evaluation, WeightSet
 
@@ -71,7 +72,7 @@ class Target:
 
 def kernel_moments(
     bank: Bank, target: Target, centred: bool, row_weights: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Norms, correlations and cosines to the target of the kernels.
 
     One pass over the kernels, or two if they are to be centred. Blocks of rows are
@@ -98,6 +99,9 @@ def kernel_moments(
         ``<G_i, G_j> / (norm(G_i) norm(G_j))``, zero if either vanishes.
     cosines : ndarray of shape (p,)
         ``<G_i, T> / (norm(G_i) norm(T))``.
+    cancelled : ndarray of shape (p,)
+        The norm of each kernel before centring in units of that after it, at least 1:
+        the factor by which centring magnifies rounding errors.
     """
     p, n, xp = bank.n_kernels, bank.n_samples, namespace(bank.like)
     # A kernel is positive semidefinite: its largest entry is on the diagonal.
@@ -125,7 +129,8 @@ def kernel_moments(
     norms = np.sqrt(squares)
     whole = np.where(norms > 0, norms, np.inf)
     correlations = gram / whole[:, None] / whole[None, :]
-    return norms * units, correlations, inner / whole / target.norm
+    cancelled = np.maximum(np.sqrt(before) / whole, 1.0)
+    return norms * units, correlations, inner / whole / target.norm, cancelled
 
 
 def _centre(block: Array, means: np.ndarray, shares: np.ndarray, part: slice) -> Array:
@@ -228,8 +233,11 @@ class Alignment(KernelCriterion):
                 + (" after centring: it contains only one class" if centred else "")
             )
         part = bank.restrict(self.rows)
+        # stored kernels are multiplied in float64, others are made in their own dtype
+        stored = isinstance(bank, DenseBank)
+        self._precision = float(np.finfo(np.float64).eps) if stored else eps(bank.like)
         moments = kernel_moments(part, known, self.centred, counts)
-        self.norms, self.correlations, self.cosines = moments
+        self.norms, self.correlations, self.cosines, self._cancelled = moments
 
     def alignment(self, weights: np.ndarray) -> float:
         """``A(w)``, between -1 and 1; 0 where the kernel vanishes on the rows."""
@@ -268,7 +276,11 @@ class Alignment(KernelCriterion):
         mean = np.ones(self.n_weights)
         pair = np.column_stack([point, mean])
         moved = self.correlations @ pair
+        scaled = np.abs(self._scaled(weights))
+        lost = float(scaled @ self._cancelled) / (self._size(scaled) or np.inf)
         return AlignmentTerms(
+            # of a cosine: absolute, however small the alignment is
+            rounding=ROUNDING_UNITS * len(self.rows) ** 0.5 * self._precision * lost,
             upper=-self.alignment(weights),
             linear=-self._size(point),
             scores=(self.cosines - moved[:, 0]) * self.norms,

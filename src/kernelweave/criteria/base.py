@@ -7,6 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from kernelweave._array import Array, from_numpy, namespace, tensor_sum, to_numpy
+from kernelweave.kernels.banks.lazy import OnTheFlyBank
 from kernelweave.protocols import Bank, Criterion
 
 #: Cosine to the centred identity above which a kernel acts as regularisation.
@@ -50,6 +51,19 @@ class KernelCriterion(Criterion):
         """``sum_i w_i G_i B`` (n, k) without the identity, from products (m, n, k)."""
         p = self.n_kernels
         return tensor_sum(weights[-p:], products[-p:, ...])
+
+    def rounding(self, weights: np.ndarray, square: float) -> float:
+        """Rounding errors of ``sum_i w_i tr(B' G_i B)`` in float64, ``|B|^2`` = square.
+
+        They matter where B is nearly orthogonal to all eigenvectors that count: the
+        products cancel, and the sum is far below ``|B|^2 tr(G)``.
+        """
+        if isinstance(self.bank, OnTheFlyBank):
+            traces = self.bank.multiplied_traces()
+        else:
+            traces = np.sum(np.abs(self.bank.diagonals()), axis=1)
+        size = float(np.abs(weights[-self.n_kernels :]) @ traces)
+        return float(np.finfo(np.float64).eps) * size * square
 
     def remarks(self, weights: np.ndarray) -> tuple[str, ...]:
         """Whether the weights are identifiable."""
@@ -106,6 +120,7 @@ def same_kernels(bank: Bank) -> list[np.ndarray]:
     probe = np.random.default_rng(0).standard_normal((bank.n_samples, 1))
     sketch = to_numpy(bank.apply(from_numpy(probe, bank.like)))[:, :, 0]
     sketch = sketch.astype(np.float64)
+    sketch /= np.max(np.abs(sketch)) or 1.0  # squares stay in range
     size = np.linalg.norm(sketch, axis=1)
     tolerance = SAME if namespace(bank.like).finfo(bank.like.dtype).bits > 32 else 1e-4
     order = np.argsort(size, kind="stable")  # equal kernels become neighbours
