@@ -120,7 +120,7 @@ class Fisher(KernelCriterion):
             c = int(np.argmax(sums > allowed))
             share = sums[c] / np.linalg.norm(target[:, c])
             raise ValueError(
-                f"column {c} of the target must sum to zero, as rows of kernels do; its "
+                f"column {c} of the target must sum to zero, as the kernels do; its "
                 f"mean accounts for {share:.1%} of its length. Subtract the mean"
             )
 
