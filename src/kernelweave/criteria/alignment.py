@@ -18,6 +18,7 @@ from kernelweave._array import (
 from kernelweave._tolerances import ROUNDING_UNITS
 from kernelweave.criteria.base import KernelCriterion, checked_row_weights
 from kernelweave.kernels.banks.dense import DenseBank
+from kernelweave.kernels.banks.lazy import OnTheFlyBank
 from kernelweave.kernels.checks import symmetric
 from kernelweave.protocols import Bank, CertificateTerms, Evaluation, WeightSet
 
@@ -238,6 +239,10 @@ class Alignment(KernelCriterion):
         self._precision = float(np.finfo(np.float64).eps) if stored else eps(bank.like)
         moments = kernel_moments(part, known, self.centred, counts)
         self.norms, self.correlations, self.cosines, self._cancelled = moments
+        if isinstance(bank, OnTheFlyBank):  # centred once before
+            traces = np.sum(np.abs(bank.diagonals()), axis=1)
+            before = bank.multiplied_traces()
+            self._cancelled *= before / np.where(traces > 0, traces, before)
 
     def alignment(self, weights: np.ndarray) -> float:
         """``A(w)``, between -1 and 1; 0 where the kernel vanishes on the rows."""
@@ -276,8 +281,9 @@ class Alignment(KernelCriterion):
         mean = np.ones(self.n_weights)
         pair = np.column_stack([point, mean])
         moved = self.correlations @ pair
-        scaled = np.abs(self._scaled(weights))
-        lost = float(scaled @ self._cancelled) / (self._size(scaled) or np.inf)
+        scaled = self._scaled(weights)  # of any sign: the sum itself may cancel
+        size = self._size(scaled) or np.inf
+        lost = float(np.abs(scaled) @ self._cancelled) / size
         return AlignmentTerms(
             # of a cosine: absolute, however small the alignment is
             rounding=ROUNDING_UNITS * len(self.rows) ** 0.5 * self._precision * lost,

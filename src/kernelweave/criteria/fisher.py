@@ -25,7 +25,7 @@ from kernelweave._array import (
 )
 from kernelweave._memory import row_chunks
 from kernelweave._tolerances import INVERTIBLE_SQUARE
-from kernelweave.criteria.base import KernelCriterion
+from kernelweave.criteria.base import REACHED, KernelCriterion
 from kernelweave.fits.moment_problem import MomentProblem
 from kernelweave.fits.ridge import RowDesign, factor_regularized
 from kernelweave.inner.correlation import maximize_correlation, nearest_correlation
@@ -380,7 +380,7 @@ class WithinFisher(Fisher):
             products = self.bank.apply(direction)
         scores = to_numpy(inner_products(products, direction))
         linear = -s * alpha * squared_norm(v)
-        rounding = s * self.rounding(weights, size**2)
+        rounding = s * self.rounding(weights, size**2) / REACHED  # U is rounded, too
         return CertificateTerms(s * upper, linear, s * scores, rounding=rounding)
 
 
@@ -573,7 +573,7 @@ class BlockFisher(Fisher):
         reward = 2.0 * np.sum(x * to_numpy(b.T @ self.target64))
         fixed = 0.0 if self.learns_identity else alpha * np.sum(x * to_numpy(b.T @ b))
         s, linear = self.scale, float(reward - fixed)
-        rounding = s * len(x) * self.rounding(weights, max(square, squared_norm(b)))
+        rounding = s * self.rounding(weights, max(square, squared_norm(b)))
         return CertificateTerms(s * upper, s * linear, s * scores, rounding=rounding)
 
     def _upper_bound(self, alpha: float, b: Array, moved: Array) -> float:
