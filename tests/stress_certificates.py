@@ -548,8 +548,12 @@ def is_single(problem: Any) -> bool:
 
 
 def is_hopeless(problem: Any, weight_set: Any) -> bool:
-    """Whether a large gap is no fault: float32, or alignment of dependent kernels."""
-    if isinstance(problem, Alignment):
+    """Whether a large gap is no fault.
+
+    In float32, for alignment of dependent kernels within caps, and for weights of any
+    sign, which such kernels make ill-posed. The bounds must hold all the same.
+    """
+    if isinstance(problem, Alignment) or isinstance(weight_set, SignedSum):
         return not isinstance(weight_set, Simplex | LpBall | Uniform)
     return is_single(problem)
 

@@ -21,7 +21,7 @@ from kernelweave.kernels import DenseBank, center_and_scale
 from kernelweave.kernels.banks.features import FeatureBank
 
 #: Of the sample; "make fuzz" runs others. Numbers that failed once are added.
-SEEDS = [*range(10), 14, 19, 24, 29, 100072, 100523, 101355]
+SEEDS = [*range(10), 14, 19, 24, 29, 100072, 100523, 101355, 1003129, 2000570]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -55,11 +55,10 @@ def test_an_uncentred_target_is_refused(bank):
         Fisher(bank, Y + 5.0, 0.1)
 
 
-@pytest.mark.parametrize(("alpha", "word"), [(1e300, "large"), (1e-160, "small")])
-def test_an_alpha_whose_squares_overflow_is_refused(bank, alpha, word):
+def test_an_alpha_whose_inverse_square_vanishes_is_refused(bank):
     """The bounds crossed: a gap of -1."""
-    with pytest.raises(ValueError, match=f"^alpha=1e.* is too {word} for a target"):
-        Fisher(bank, Y, alpha)
+    with pytest.raises(ValueError, match=r"^alpha=1e\+300 is too large for a target"):
+        Fisher(bank, Y, 1e300)
 
 
 @pytest.mark.parametrize("C", [1e300, 1e-300])

@@ -104,12 +104,10 @@ class Fisher(KernelCriterion):
         target = to_numpy(self.target64)
         size = float(np.max(np.abs(target), initial=0.0))
         alpha = 1.0 if isinstance(self.alpha, str) else float(self.alpha)
-        low = INVERTIBLE_SQUARE
-        if size and not low < size / alpha < 1.0 / low:
-            far = "large" if size < alpha else "small"
+        if size and size / alpha < INVERTIBLE_SQUARE:
             raise ValueError(
-                f"alpha={alpha:.3g} is too {far} for a target whose largest entry is "
-                f"{size:.3g}: the squares of their ratio leave the range of float64"
+                f"alpha={alpha:.3g} is too large for a target whose largest entry is "
+                f"{size:.3g}: the square of their ratio leaves the range of float64"
             )
         if not self.is_centred:
             return
