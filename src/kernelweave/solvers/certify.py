@@ -202,7 +202,8 @@ def certify(
         )
     terms = criterion.certificate_terms(weights, coef, coef if dual is None else dual)
     upper, lower = terms.upper, terms.bound(weight_set)
-    rounding = ROUNDING_UNITS * np.finfo(np.float64).eps * abs(lower) + terms.rounding
+    unit = ROUNDING_UNITS * float(np.finfo(np.float64).eps)
+    rounding = unit * abs(lower) + terms.rounding
     if np.isfinite(rounding):
         upper, lower = upper + rounding, lower - rounding
     return upper, lower, relative_gap(upper, lower)
