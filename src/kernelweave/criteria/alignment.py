@@ -310,7 +310,9 @@ class Alignment(KernelCriterion):
 
     def _size(self, scaled: np.ndarray) -> float:
         """``norm(K)``."""
-        return float(np.sqrt(max(scaled @ self.correlations @ scaled, 0.0)))
+        largest = float(np.max(np.abs(scaled))) or 1.0  # keeps squares in range
+        unit = scaled / largest
+        return largest * float(np.sqrt(max(unit @ self.correlations @ unit, 0.0)))
 
 
 @dataclass(frozen=True)
