@@ -1,7 +1,9 @@
-"""Run the seeded tests with new random seeds until the time is up.
+"""Run the seeded tests, then problems made to fail, until the time is up.
 
-A failing seed is printed with the command that reproduces it. The fault it reveals
-becomes a named case of the suite, which itself always runs with the same seed.
+Half of the time goes to the tests of the suite with new random seeds, half to the
+random problems of ``stress_certificates.py``. What fails is printed with the command
+that reproduces it. The fault it reveals becomes a named case of the suite, which itself
+always runs with the same seeds.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=10.0)
     options, pytest_args = parser.parse_known_args()
-    end = time.monotonic() + 60.0 * options.minutes
+    end = time.monotonic() + 30.0 * options.minutes
     tried: list[int] = []
     while (left := end - time.monotonic()) > 0:
         seed = random.SystemRandom().randrange(1, 10**9)
@@ -39,7 +41,8 @@ def main() -> int:
             )
             return code
     print(f"\nNo failure with {len(tried)} new seed(s): {', '.join(map(str, tried))}")
-    return 0
+    stress = [sys.executable, "tests/stress_certificates.py"]
+    return subprocess.run([*stress, f"--minutes={options.minutes / 2}"]).returncode
 
 
 if __name__ == "__main__":

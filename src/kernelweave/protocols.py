@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
@@ -53,12 +53,15 @@ class Evaluation:
 class CertificateTerms:
     """The terms of the certificate, valid for dual points of any quality.
 
-    ``upper >= J(w)`` and, for every allowed ``u``, ``J(u) >= linear - <scores, u>``.
+    ``upper >= J(w)`` and, for every allowed ``u``, ``J(u) >= linear - <scores, u>``,
+    up to ``rounding``: what the arithmetic in float64 may add to a bound where terms
+    much larger than the value cancel.
     """
 
     upper: float
     linear: float
     scores: np.ndarray
+    rounding: float = field(default=0.0, kw_only=True)
 
     def lower_bound(self, support: float) -> float:
         """A bound on the optimum if ``<scores, u> <= support`` for all allowed u."""
@@ -128,6 +131,9 @@ class Bank(Protocol):
 
     def quad(self, b: Array) -> Array:
         """``tr(B' G_i B)`` for every kernel, (p,)."""
+
+    def rounded_traces(self) -> np.ndarray:
+        """The traces (p,) by which rounding errors of sums over kernels are measured."""
 
     def diagonals(self) -> np.ndarray:
         """The diagonal of every kernel in float64, (p, n)."""

@@ -18,6 +18,8 @@ from kernelweave._array import (
 )
 from kernelweave._tolerances import ROUNDING_UNITS
 from kernelweave.criteria.base import KernelCriterion, checked_row_weights
+from kernelweave.kernels.banks.dense import DenseBank
+from kernelweave.kernels.banks.lazy import OnTheFlyBank
 from kernelweave.kernels.checks import symmetric
 from kernelweave.protocols import Bank, CertificateTerms, Evaluation, WeightSet
 
@@ -76,7 +78,7 @@ CENTRED = 16.0
 
 def kernel_moments(
     bank: Bank, target: Target, centred: bool, row_weights: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Norms, correlations and cosines to the target of the kernels.
 
     One pass over the kernels, or two if they are to be centred. Blocks of rows are
@@ -103,6 +105,9 @@ def kernel_moments(
         ``<G_i, G_j> / (norm(G_i) norm(G_j))``, zero if either vanishes.
     cosines : ndarray of shape (p,)
         ``<G_i, T> / (norm(G_i) norm(T))``.
+    cancelled : ndarray of shape (p,)
+        The norm of each kernel before centring in units of that after it, at least 1:
+        the factor by which centring magnifies rounding errors.
     """
     p, n, xp = bank.n_kernels, bank.n_samples, namespace(bank.like)
     # A kernel is positive semidefinite: its largest entry is on the diagonal.
@@ -137,7 +142,8 @@ def kernel_moments(
     norms = np.sqrt(squares)
     whole = np.where(norms > 0, norms, np.inf)
     correlations = gram / whole[:, None] / whole[None, :]
-    return norms * units, correlations, inner / whole / target.norm
+    cancelled = np.maximum(np.sqrt(before) / whole, 1.0)
+    return norms * units, correlations, inner / whole / target.norm, cancelled
 
 
 def _centre(block: Array, means: np.ndarray, shares: np.ndarray, part: slice) -> Array:
@@ -240,8 +246,15 @@ class Alignment(KernelCriterion):
                 + (" after centring: it contains only one class" if centred else "")
             )
         part = bank.restrict(self.rows)
+        # stored kernels are multiplied in float64, others are made in their own dtype
+        stored = isinstance(bank, DenseBank)
+        self._precision = float(np.finfo(np.float64).eps) if stored else eps(bank.like)
         moments = kernel_moments(part, known, self.centred, counts)
-        self.norms, self.correlations, self.cosines = moments
+        self.norms, self.correlations, self.cosines, self._cancelled = moments
+        if isinstance(bank, OnTheFlyBank):  # centred once before
+            traces = np.sum(np.abs(bank.diagonals()), axis=1)
+            before = bank.multiplied_traces()
+            self._cancelled *= before / np.where(traces > 0, traces, before)
 
     def alignment(self, weights: np.ndarray) -> float:
         """``A(w)``, between -1 and 1; 0 where the kernel vanishes on the rows."""
@@ -289,7 +302,12 @@ class Alignment(KernelCriterion):
         mean = np.ones(self.n_weights)
         pair = np.column_stack([point, mean])
         moved = self.correlations @ pair
+        scaled = self._scaled(weights)  # of any sign: the sum itself may cancel
+        size = self._size(scaled) or np.inf
+        lost = float(np.abs(scaled) @ self._cancelled) / size
         return AlignmentTerms(
+            # of a cosine: absolute, however small the alignment is
+            rounding=ROUNDING_UNITS * len(self.rows) ** 0.5 * self._precision * lost,
             upper=-self.alignment(weights),
             linear=-self._size(point),
             scores=(self.cosines - moved[:, 0]) * self.norms,
@@ -313,7 +331,9 @@ class Alignment(KernelCriterion):
 
     def _size(self, scaled: np.ndarray) -> float:
         """``norm(K)``."""
-        return float(np.sqrt(max(scaled @ self.correlations @ scaled, 0.0)))
+        largest = float(np.max(np.abs(scaled))) or 1.0  # keeps squares in range
+        unit = scaled / largest
+        return largest * float(np.sqrt(max(unit @ self.correlations @ unit, 0.0)))
 
 
 @dataclass(frozen=True)

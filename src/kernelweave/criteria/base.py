@@ -64,6 +64,16 @@ class KernelCriterion(Criterion):
             found.append((first + group, first + group[places]))
         return found
 
+    def rounding(self, weights: np.ndarray, square: float) -> float:
+        """Rounding errors of ``sum_i w_i tr(B' G_i B)`` in float64, ``|B|^2`` = square.
+
+        They matter where B is nearly orthogonal to all eigenvectors that count: the
+        products cancel, and the sum is far below ``|B|^2 tr(G)``.
+        """
+        traces = self.bank.rounded_traces()
+        size = float(np.abs(weights[-self.n_kernels :]) @ traces)
+        return float(np.finfo(np.float64).eps) * size * square
+
     def remarks(self, weights: np.ndarray) -> tuple[str, ...]:
         """Whether the weights are identifiable."""
         kernel_weights, name = weights[-self.n_kernels :], self.identity_name
@@ -154,6 +164,7 @@ def _groups(bank: Bank) -> list[np.ndarray]:
     probe = np.random.default_rng(0).standard_normal((bank.n_samples, 1))
     sketch = to_numpy(bank.apply(from_numpy(probe, bank.like)))[:, :, 0]
     sketch = sketch.astype(np.float64)
+    sketch /= np.max(np.abs(sketch)) or 1.0  # squares stay in range
     size = np.linalg.norm(sketch, axis=1)
     tolerance = SAME if namespace(bank.like).finfo(bank.like.dtype).bits > 32 else 1e-4
     order = np.argsort(size, kind="stable")  # equal kernels become neighbours

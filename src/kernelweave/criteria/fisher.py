@@ -24,6 +24,7 @@ from kernelweave._array import (
     to_numpy,
 )
 from kernelweave._memory import row_chunks
+from kernelweave._tolerances import INVERTIBLE_SQUARE
 from kernelweave.criteria.base import KernelCriterion
 from kernelweave.fits.moment_problem import MomentProblem
 from kernelweave.fits.ridge import (
@@ -33,10 +34,13 @@ from kernelweave.fits.ridge import (
     fit_factored,
 )
 from kernelweave.inner.correlation import maximize_correlation, nearest_correlation
+from kernelweave.kernels.banks.dense import REACHED
 from kernelweave.protocols import Bank, CertificateTerms, Evaluation
 
 #: Weights that an interior method keeps positive, where they should be zero.
 NO_WEIGHT = 1e-100
+#: Share of a target's length that its mean may account for, through rounding.
+UNCENTRED = 1e-4
 #: Number of kernels from which a working set is used.
 MANY_KERNELS = 100
 
@@ -95,14 +99,38 @@ class Fisher(KernelCriterion):
         if not namespace(target).all(namespace(target).isfinite(target)):
             raise ValueError("the target contains NaN or infinite values")
         like = bank.like
-        self.target = as_float(target, like.dtype)
         self.target64 = as_float(target, namespace(like).float64)
+        self.target = _rounded(self.target64, like)
         self.scale = float(self._unit if isinstance(alpha, str) else alpha)
+        self._check_target()
         self._work: Array | None = None  # (n, n), reused by every factorisation
         # A point and its products: one point is often certified at several weights.
         self._judged: tuple[Array, Array] | None = None
         # Weights, their factor, and its eigenvalue at the null vector.
         self._factored: tuple[np.ndarray, Array, float] | None = None
+
+    def _check_target(self) -> None:
+        """Refuse targets that no certificate could be made for."""
+        target = to_numpy(self.target64)
+        size = float(np.max(np.abs(target), initial=0.0))
+        alpha = 1.0 if isinstance(self.alpha, str) else float(self.alpha)
+        if size and size / alpha < INVERTIBLE_SQUARE:
+            raise ValueError(
+                f"alpha={alpha:.3g} is too large for a target whose largest entry is "
+                f"{size:.3g}: the square of their ratio leaves the range of float64"
+            )
+        if not self.is_centred:
+            return
+        root = np.sqrt(self.design.each)
+        sums = np.abs(root @ target) / np.linalg.norm(root)
+        allowed = UNCENTRED * np.linalg.norm(target, axis=0)
+        if np.any(sums > allowed):
+            c = int(np.argmax(sums > allowed))
+            share = sums[c] / np.linalg.norm(target[:, c])
+            raise ValueError(
+                f"column {c} of the target must sum to zero, as the kernels do; its "
+                f"mean accounts for {share:.1%} of its length. Subtract the mean"
+            )
 
     @property
     def _unit(self) -> float:
@@ -205,8 +233,9 @@ class Fisher(KernelCriterion):
         scores = to_numpy(inner_products(products, dual))
         fixed = 0.0 if self.learns_identity else alpha * squared_norm(dual)
         linear = 2.0 * dot(dual, self.target64) - fixed
-        s = self.scale
-        return CertificateTerms(s * upper, s * linear, s * scores)
+        s, square = self.scale, max(squared_norm(coef), squared_norm(dual))
+        rounding = s * self.rounding(weights, square)
+        return CertificateTerms(s * upper, s * linear, s * scores, rounding=rounding)
 
     def _apply(self, coef: Array) -> Array:
         """``G_i B`` (m, n, k), the identity first if alpha is learned."""
@@ -214,6 +243,18 @@ class Fisher(KernelCriterion):
         if self.learns_identity:
             products = namespace(coef).concat([coef[None, ...], products])
         return products
+
+
+def _rounded(target: Array, like: Array) -> Array:
+    """A target (n, k) in the dtype of the kernels, which must be able to hold it."""
+    xp = namespace(target)
+    size, limits = float(xp.max(xp.abs(target))), xp.finfo(like.dtype)
+    if size and not float(limits.smallest_normal) < size < float(limits.max):
+        raise ValueError(
+            f"the largest entry of the target is {size:.3g}, beyond the range of "
+            f"kernels in float{limits.bits}; rescale the target"
+        )
+    return as_float(target, like.dtype)
 
 
 class PrimalFisher(Fisher):
@@ -352,6 +393,7 @@ class WithinFisher(Fisher):
         s, (alpha, _) = self.scale, self.split(weights)
         v = as_float(coef, self.target64.dtype)
         direction = self.target64 - self.centring64.apply(v)
+        size = squared_norm(direction) ** 0.5 + squared_norm(v) ** 0.5
         products = self.bank.apply(direction)
         moved = tensor_sum(weights, products)
         residual = alpha * v - self.centring64.apply(moved)
@@ -360,9 +402,12 @@ class WithinFisher(Fisher):
         if dual is not coef:
             v = as_float(dual, self.target64.dtype)
             direction = self.target64 - self.centring64.apply(v)
+            size += squared_norm(direction) ** 0.5 + squared_norm(v) ** 0.5
             products = self.bank.apply(direction)
         scores = to_numpy(inner_products(products, direction))
-        return CertificateTerms(s * upper, -s * alpha * squared_norm(v), s * scores)
+        linear = -s * alpha * squared_norm(v)
+        rounding = s * self.rounding(weights, size**2) / REACHED  # U is rounded, too
+        return CertificateTerms(s * upper, linear, s * scores, rounding=rounding)
 
 
 class ClassCentring:
@@ -545,7 +590,7 @@ class BlockFisher(Fisher):
         b = as_float(coef.coef, self.target64.dtype)
         products = self._apply(b)
         moved = self.combined(weights, products)
-        upper = self._upper_bound(alpha, b, moved)
+        upper, square = self._upper_bound(alpha, b, moved), squared_norm(b)
         if dual.coef is not coef.coef:
             b = as_float(dual.coef, self.target64.dtype)
             products = self._apply(b)
@@ -553,8 +598,9 @@ class BlockFisher(Fisher):
         scores = np.einsum("kl,ikl->i", x, _forms(b, products))
         reward = 2.0 * np.sum(x * to_numpy(b.T @ self.target64))
         fixed = 0.0 if self.learns_identity else alpha * np.sum(x * to_numpy(b.T @ b))
-        s = self.scale
-        return CertificateTerms(s * upper, s * float(reward - fixed), s * scores)
+        s, linear = self.scale, float(reward - fixed)
+        rounding = s * self.rounding(weights, max(square, squared_norm(b)))
+        return CertificateTerms(s * upper, s * linear, s * scores, rounding=rounding)
 
     def _upper_bound(self, alpha: float, b: Array, moved: Array) -> float:
         """``min { sum t : diag(t) - C PSD }`` for B and ``moved = G B``."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -120,6 +121,7 @@ class Margin(KernelCriterion):
             self.learns_identity,
             None if margin == "hard" else counts[self.rows],
         )
+        _check_range(self.problem, bound, tau)
 
     @property
     def preferred_method(self) -> str:
@@ -172,7 +174,9 @@ class Margin(KernelCriterion):
         if not np.array_equal(feasible, beta):
             products = self.problem.products(feasible)
         scores = self.problem.scores(feasible, products)
-        return self.problem.terms(feasible, scores, upper)
+        terms = self.problem.terms(feasible, scores, upper)
+        square = float(np.sum(np.maximum(np.abs(beta), np.abs(feasible)) ** 2))
+        return replace(terms, rounding=self.rounding(weights, square))
 
     def intercept(self, weights: np.ndarray, coef: Array) -> np.ndarray:
         """The best intercept for each column of ``f = K(w) coef``, (k,)."""
@@ -216,6 +220,28 @@ def _check_margin(margin: str, C: float | str) -> None:
         raise ValueError(
             f"C must be a finite float > 0 or 'learn', got {C!r}; "
             "margin='hard' allows no errors"
+        )
+
+
+#: Squares, and products of squares with kernels, of the variables stay in float64 for
+#: kernels whose mean diagonal, and C in its units, lie between this and its inverse.
+RANGE = 1e-100
+
+
+def _check_range(problem: SaddleProblem, bound: float, tau: float) -> None:
+    """Refuse kernels, and values of C, whose squares leave the range of float64."""
+    size = float(np.max(np.mean(problem.bank.diagonals(), axis=1)))
+    if size and not RANGE < size < 1.0 / RANGE:
+        raise ValueError(
+            f"the mean of a kernel's diagonal is {size:.3g}, whose square leaves the "
+            "range of float64; rescale the kernels, and C by the inverse factor"
+        )
+    price = bound if np.isfinite(bound) else 1.0 / tau if tau else 1.0
+    if not RANGE < price * (size or 1.0) < 1.0 / RANGE:
+        raise ValueError(
+            f"C={price:.3g} is out of range for kernels whose mean diagonal is "
+            f"{size:.3g}; their product must lie between {RANGE:.0e} and "
+            f"{1.0 / RANGE:.0e}"
         )
 
 
@@ -316,7 +342,7 @@ class SubspaceMargin(KernelCriterion):
             raise ValueError("every SVM needs rows of both signs")
         # The Fisher criterion knows how to factor alpha I + G.
         self.design = design or RowDesign(len(signs))
-        target = from_numpy(signs, bank.like)
+        target = from_numpy(np.zeros_like(signs), bank.like)  # only factors are used
         self._ridge = Fisher(bank, target, alpha, design=self.design)
         self.bank, self.signs = bank, signs
         self.alpha, self.C, self.tol = float(alpha), float(C), tol
@@ -360,7 +386,9 @@ class SubspaceMargin(KernelCriterion):
         a = balanced(a, self.signs, self.bounds)
         apart = self.design.unscale(a) - b
         linear = float(np.sum(a * self.signs)) - 0.5 * float(np.sum(apart**2))
-        return CertificateTerms(upper, linear, scores / (2.0 * self.alpha))
+        scores /= 2.0 * self.alpha
+        rounding = self.rounding(weights, float(np.sum(b * b))) / self.alpha
+        return CertificateTerms(upper, linear, scores, rounding=rounding)
 
     def primal(self, weights: np.ndarray, coef: Array) -> tuple[float, np.ndarray]:
         """The primal value of ``f = G B / alpha``, and the best intercepts (m,)."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from kernelweave._array import Array, as_float, from_numpy, namespace, to_numpy
-from kernelweave._tolerances import INVERTIBLE_SQUARE
+from kernelweave._tolerances import INVERTIBLE_SQUARE, ROUNDING_UNITS
 from kernelweave.protocols import CertificateTerms, Criterion, Evaluation
 
 
@@ -107,7 +107,9 @@ class MixtureLikelihood(Criterion):
             linear += self.prior * float(np.sum(np.log(columns / p))) / self.total
         linear += mass * (1.0 + np.log(factor)) - 1.0
         upper = self._value(weights, self._mixed(weights))
-        return CertificateTerms(upper, linear, factor * scores)
+        # sums of logarithms of about 1, of which a strong prior has very many
+        rounding = ROUNDING_UNITS * float(np.finfo(np.float64).eps) * mass
+        return CertificateTerms(upper, linear, factor * scores, rounding=rounding)
 
     def _scores(self, rows: Array, columns: np.ndarray) -> np.ndarray:
         """``(p'(r a) + kappa b) / N`` (p,) of a dual point."""

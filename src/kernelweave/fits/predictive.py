@@ -7,11 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import gammaln
 
-from kernelweave._array import Array, as_float, eps, from_numpy, namespace, to_numpy
+from kernelweave._array import Array, as_float, from_numpy, namespace, to_numpy
 from kernelweave._memory import row_chunks
-from kernelweave._tolerances import SAME_SCORE
 from kernelweave.fits.ridge import LooPath, RowDesign
 
+#: Nats per row by which noise levels must differ to be told apart. Rounding in float32
+#: changes scores by less, so both precisions make the same choice.
+SAME_EVIDENCE = 1.2e-4
 #: Noise levels tried, relative to the mean eigenvalue of the kernel.
 NOISE_GRID = np.logspace(-3, 2, 21)
 
@@ -348,7 +350,7 @@ def choose_noise(
         unit = amplitude == "unit"
         score = path.log_marginal(levels, unit) if marginal else grid.score(tables)
         # Where noise and amplitude trade off, the score is flat: take the most noise.
-        same = path.design.total * max(SAME_SCORE, 1e3 * eps(path.vectors))
+        same = path.design.total * SAME_EVIDENCE
         good = score >= np.max(score, axis=0) - same
         chosen = len(levels) - 1 - np.argmax(good[::-1], axis=0)
     return Expert.at(grid, scale, tables, chosen)

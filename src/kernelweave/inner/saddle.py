@@ -258,7 +258,19 @@ class SaddlePath:
         return balanced(beta, self.signs, self.problem.bounds)
 
     def step(self) -> None:
-        """One predictor and corrector."""
+        """One predictor and corrector.
+
+        Raises
+        ------
+        FactorizationError
+            If no step is possible, or the step leaves the range of float64.
+        """
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            self._step()
+        if not all(np.all(np.isfinite(part)) for part in self.point):
+            raise FactorizationError("the path has left the range of float64")
+
+    def _step(self) -> None:
         point = self.point
         self._columns = self._factor(self.products[: len(point.w), :, :])
         self._curved = None
@@ -525,7 +537,7 @@ class SaddlePath:
         kernel = combine_in_double(self.problem.bank, self.size * w, self._work)
         self._work = kernel
         ridge = self.size * tau * self.problem.diagonal[:, None]
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", divide="ignore"):
             diagonal = ridge + point.z / point.a + point.v / point.u
         if not np.all(np.isfinite(diagonal)):
             raise FactorizationError("the path has reached the boundary of its region")

@@ -14,6 +14,10 @@ from kernelweave.criteria.alignment import Alignment
 from kernelweave.protocols import Iterate, LinearSet, Polyhedron, WeightSet
 from kernelweave.weights.signed_sum import SignedSum
 
+#: Added to the diagonal of singular matrices of cosines; it changes an alignment by at
+#: most as much.
+RIDGE = 1e-9
+
 
 def active_set(criterion: Alignment, weight_set: WeightSet) -> Iterator[Iterate]:
     """``min_w w'S w - 2 b'w`` over ``w >= 0``, then scaled onto the set.
@@ -49,14 +53,18 @@ def aligned_cuts(criterion: Alignment, weight_set: LinearSet) -> Iterator[Iterat
     or cuts from eigenvectors of earlier sums) the dual is the non-negative
     least-squares problem ``min_z norm(R^-T (b + A'z))``, whose value bounds the
     alignment and whose weights are ``S^-1 (b + A'z)``. For linear sets all constraints
-    are known in advance, and one such problem suffices.
+    are known in advance, and one such problem suffices. If the kernels are linearly
+    dependent, S is singular, but ``A'z`` need not be in its range: a small multiple of
+    the identity is then added to S.
 
     Yields
     ------
     Iterate
         After each least-squares problem, the best weights and the best bound so far.
     """
-    _, inverse, goal = _least_squares(criterion)
+    root, inverse, goal = _least_squares(criterion)
+    if len(root) < criterion.n_weights:
+        _, inverse, goal = _least_squares(criterion, RIDGE)
     start = weight_set.start(criterion.n_weights)
     if not np.max(criterion.cosines) > 0.0 or weight_set.is_point(len(start)):
         yield certified(criterion, weight_set, start)
@@ -66,7 +74,8 @@ def aligned_cuts(criterion: Alignment, weight_set: LinearSet) -> Iterator[Iterat
     best, bound = replace(Iterate.at(start, state), lower_bound=-1.0), -1.0
     while True:
         rows = _cone_rows(weight_set.polyhedron(len(start)))
-        halves = criterion.unscaled(rows) @ inverse.T  # A R^+
+        largest = float(np.max(criterion.norms))  # keeps squares in range
+        halves = (criterion.unscaled(rows) * largest) @ inverse.T  # A R^+
         size = np.linalg.norm(halves, axis=1)
         halves = halves[size > 0.0] / size[size > 0.0, None]
         mixture, _ = nnls(halves.T, -goal, maxiter=100 * len(rows))
@@ -107,10 +116,14 @@ def _cone_rows(allowed: Polyhedron) -> np.ndarray:
 
 
 def _least_squares(
-    criterion: Alignment,
+    criterion: Alignment, ridge: float = 0.0
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """R (r, p) with ``R'R = S``, its pseudo-inverse transposed, and ``R^-T b`` (r,)."""
-    root = psd_factor(criterion.correlations, NULL_EIGENVALUE).T
+    """R (r, p) with ``R'R = S``, its pseudo-inverse transposed, and ``R^-T b`` (r,).
+
+    ``ridge`` is added to the diagonal of S, for kernels at norm one.
+    """
+    matrix = criterion.correlations + ridge * np.eye(criterion.n_weights)
+    root = psd_factor(matrix, NULL_EIGENVALUE).T
     inverse = root / np.sum(root**2, axis=1, keepdims=True)  # orthogonal rows
     return root, inverse, inverse @ criterion.cosines
 

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.optimize import OptimizeResult
 
 from kernelweave._array import Array, namespace
-from kernelweave._tolerances import ALLOWED_VIOLATION, FLOAT32_TOL
+from kernelweave._tolerances import ALLOWED_VIOLATION, FLOAT32_TOL, ROUNDING_UNITS
 from kernelweave.protocols import Bank, Criterion, WeightSet
 
 
@@ -170,7 +170,8 @@ def certify(
     For criteria ``J(w) = max_a [ linear(a) - <w, scores(a)> ]`` every dual point a
     gives ``min J >= linear(a) - support(scores(a))``, however inaccurate it is, and
     ``coef`` likewise gives an upper bound on ``J(weights)``. No figure reported by the
-    solver is used. All arithmetic is in float64, whatever the dtype of the kernels.
+    solver is used. All arithmetic is in float64, whatever the dtype of the kernels, and
+    both bounds are moved apart by its rounding, so the gap is never zero.
 
     Parameters
     ----------
@@ -200,8 +201,12 @@ def certify(
             "only allowed weights can be certified"
         )
     terms = criterion.certificate_terms(weights, coef, coef if dual is None else dual)
-    lower = terms.bound(weight_set)
-    return terms.upper, lower, relative_gap(terms.upper, lower)
+    upper, lower = terms.upper, terms.bound(weight_set)
+    unit = ROUNDING_UNITS * float(np.finfo(np.float64).eps)
+    rounding = unit * abs(lower) + terms.rounding
+    if np.isfinite(rounding):
+        upper, lower = upper + rounding, lower - rounding
+    return upper, lower, relative_gap(upper, lower)
 
 
 def relative_gap(value: float, lower_bound: float) -> float:

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from kernelweave._array import FactorizationError
-from kernelweave._tolerances import ALLOWED_VIOLATION, SMALL_GAP
+from kernelweave._array import FactorizationError, eps
+from kernelweave._tolerances import ALLOWED_VIOLATION, ROUNDING_UNITS, SMALL_GAP
 from kernelweave.protocols import Criterion, InfeasibleError, Iterate, Method, WeightSet
 from kernelweave.solvers.alignment import active_set, aligned_cuts
 from kernelweave.solvers.block_newton import block_newton
@@ -102,6 +102,8 @@ def choose_method(criterion: Any, weight_set: Any, method: str | Method) -> Meth
     )
 
 
+#: Share of a gap above which rounding explains it, which enters a bound squared, too.
+MOSTLY = 0.1
 #: A small gap is taken to be limited by rounding once it has not shrunk for this many
 #: iterations, nor for as many as it took to reach.
 PATIENCE = 25
@@ -176,8 +178,12 @@ def solve(
     if status.startswith("infeasible"):
         value = gap = np.inf
     converged = abs(gap) <= tol  # bounds that cross by more are not to be trusted
+    dual = best.coef if best.dual is None else best.dual
     if converged:
         status = f"optimal: the relative gap {gap:.1e} is within tol={tol:.0e}"
+    elif np.isfinite(gap):
+        terms = criterion.certificate_terms(tidy, best.coef, dual)
+        status = _explained(criterion, status, gap, terms.rounding / abs(value or 1.0))
     return Solution(
         weights=tidy,
         value=value,
@@ -189,12 +195,29 @@ def solve(
         n_iter=len(trace),
         n_factorizations=n_factorizations,
         coef=best.coef,
-        dual=best.coef if best.dual is None else best.dual,
+        dual=dual,
         gradient=best.gradient,
         method=chosen.name,
         tol=tol,
         trace=tuple(trace),
     )
+
+
+def _explained(criterion: Any, status: str, gap: float, rounding: float) -> str:
+    """The reason for stopping, or rounding if it explains the gap better."""
+    like = getattr(getattr(criterion, "bank", None), "like", None)
+    single = like is not None and eps(like) > np.finfo(np.float64).eps
+    rounding += ROUNDING_UNITS * float(np.finfo(np.float64).eps)
+    on_request = status.startswith(("stopped at", "stopped by"))
+    if rounding <= MOSTLY * gap and (on_request or not single):
+        return status
+    reason = (
+        f"stopped: rounding in float{32 if single else 64} keeps the relative gap at"
+    )
+    if gap <= SMALL_GAP:
+        return reason + " {gap:.1e}"
+    advice = "float64 kernels or more" if single else "more"
+    return reason + f" {{gap:.1e}}; {advice} regularisation would help"
 
 
 def _iterate(
@@ -281,7 +304,7 @@ def _tidy(
         else:  # on a sphere only kernels that contribute nothing have weight zero
             drop = scores <= 1e-12 * np.max(scores)
         drop[:first] = False
-        if not np.any(drop) or np.all(drop[first:]):
+        if not np.any(drop) or not np.any(weights[first:][~drop[first:]] > 0.0):
             break
         tidy = judged(weight_set.scale(np.where(drop, 0.0, weights)))
         if tidy[1][2] <= tol:

@@ -214,6 +214,7 @@ class CappedSimplex(PolyhedralSet):
 
         If too few weights are positive, the others share the remainder.
         """
+        weights = np.maximum(weights, 0.0)
         caps, positive = self._caps(len(weights)), weights > 0
         if np.sum(caps[positive]) <= 1.0:
             filled = np.where(positive, caps, 0.0)

@@ -295,6 +295,14 @@ class OnTheFlyBank(KernelBank):
             out[i, :, :] = part if roots is None else part * roots
         return out
 
+    def rounded_traces(self) -> np.ndarray:
+        """The traces (p,) before centring, in the scale of the bank.
+
+        Products are made of the kernels as they are, whose size sets their rounding.
+        """
+        raw = np.abs(self.tiles.diagonals()) * self._scales[:, None]
+        return np.sum(raw if self._roots is None else raw * self._roots**2, axis=1)
+
     def row_blocks(self) -> Iterator[tuple[slice, Array]]:
         """All kernels, a few rows at a time: the slice of rows, and (p, r, n)."""
         n, p = self.n_samples, self.n_kernels
