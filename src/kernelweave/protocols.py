@@ -133,7 +133,7 @@ class Bank(Protocol):
         """``tr(B' G_i B)`` for every kernel, (p,)."""
 
     def rounded_traces(self) -> np.ndarray:
-        """The traces (p,) by which rounding errors of sums over kernels are measured."""
+        """The traces (p,) that rounding errors of sums over kernels are measured by."""
 
     def diagonals(self) -> np.ndarray:
         """The diagonal of every kernel in float64, (p, n)."""

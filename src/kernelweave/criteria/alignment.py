@@ -253,7 +253,7 @@ class Alignment(KernelCriterion):
         self.norms, self.correlations, self.cosines, self._cancelled = moments
         if isinstance(bank, OnTheFlyBank):  # centred once before
             traces = np.sum(np.abs(bank.diagonals()), axis=1)
-            before = bank.multiplied_traces()
+            before = bank.rounded_traces()
             self._cancelled *= before / np.where(traces > 0, traces, before)
 
     def alignment(self, weights: np.ndarray) -> float:

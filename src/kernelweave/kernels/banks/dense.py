@@ -25,7 +25,6 @@ from kernelweave._array import (
 from kernelweave._memory import require_memory, row_chunks
 from kernelweave.protocols import Bank
 
-
 #: Share of the largest possible rounding error that sums over stored kernels reach at
 #: most, as errors of either sign cancel; in thousands of problems it was 0.02.
 REACHED = 0.1
@@ -126,7 +125,7 @@ class KernelBank(ABC):
         return _Part(self, np.arange(self.n_kernels), np.asarray(rows))
 
     def rounded_traces(self) -> np.ndarray:
-        """The traces (p,) by which rounding errors of sums over kernels are measured."""
+        """The traces (p,) that rounding errors of sums over kernels are measured by."""
         return REACHED * np.sum(np.abs(self.diagonals()), axis=1)
 
     def subset(self, kernels: np.ndarray) -> Bank:
