@@ -1,0 +1,46 @@
+"""Draw docs/_static/mnist.png: where on an image the weights of its parts lie.
+
+Reads benchmarks/results/mnist.json, which ``python benchmarks/gpu.py mnist-learned
+--out benchmarks/results/mnist.json`` writes on a machine with a GPU.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+ROOT = Path(__file__).parents[2]
+#: Rows and columns of the parts of an image, as in benchmarks/gpu_goals.py.
+PARTS = {
+    "image": (slice(0, 28), slice(0, 28)),
+    "top left": (slice(0, 16), slice(0, 16)),
+    "top right": (slice(0, 16), slice(12, 28)),
+    "bottom left": (slice(12, 28), slice(0, 16)),
+    "bottom right": (slice(12, 28), slice(12, 28)),
+    "middle": (slice(6, 22), slice(6, 22)),
+}
+
+
+def main() -> None:
+    text = (ROOT / "benchmarks" / "results" / "mnist.json").read_text(encoding="utf-8")
+    weights = json.loads(text)["view_weights"]
+    total = sum(weights.values())
+    shares = {name: 100 * weight / total for name, weight in weights.items()}
+    pixels = np.zeros((28, 28))
+    for name, (rows, columns) in PARTS.items():
+        pixels[rows, columns] += shares[name] / pixels[rows, columns].size
+    figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3.2), layout="constrained")
+    drawn = left.imshow(pixels, cmap="cividis", vmin=0)
+    left.set(title="Share of each pixel", xticks=[], yticks=[])
+    figure.colorbar(drawn, ax=left, label="share (%)")
+    names = list(PARTS)[::-1]
+    right.barh(names, [shares[name] for name in names], color="#0072B2")
+    right.set(title="Share of each view", xlabel="share (%)")
+    figure.savefig(ROOT / "docs" / "_static" / "mnist.png", dpi=100)
+
+
+if __name__ == "__main__":
+    main()
