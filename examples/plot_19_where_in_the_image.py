@@ -4,7 +4,7 @@ Where in the image is the answer?
 
 Every part of an image can be a view. The learned weights then form a map: they say
 which parts tell the classes apart. The 60,000 digits of MNIST, exactly and with a
-certificate, take about half a minute on one GPU (see :doc:`/user_guide/scale`); this
+certificate, take 20 seconds on one GPU (see :doc:`/user_guide/scale`); this
 smaller set runs on any laptop.
 """
 
