@@ -18,6 +18,7 @@ from kernelweave import (
     MultipleKernelSVC,
 )
 from kernelweave.inspection import AblationDisplay, view_ablation
+from kernelweave.inspection.ablation import _is_hopeless
 
 VIEWS = [
     ("good", "linear", ["a", "b"]),
@@ -189,3 +190,10 @@ def test_display(rng):
     np.testing.assert_allclose(drawn, expected)
     again = display.plot(axes=display.axes_)
     assert again.figure_ is left.figure
+
+
+def test_a_large_gain_is_clear_even_with_three_folds():
+    baseline = np.array([4.0, 5.7, 7.4])
+    for gain, hopeless in ((0.2, True), (0.4, False)):
+        best = baseline * (1.0 - gain) + [0.9 * gain, 0.0, -0.9 * gain]
+        assert _is_hopeless(best[None, :], baseline) == hopeless

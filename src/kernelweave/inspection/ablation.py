@@ -13,6 +13,8 @@ from kernelweave.inspection._trials import Trials, Views
 
 #: Part of the loss without any view by which views must lower it to be worthwhile.
 WORTHWHILE = 0.01
+#: Share of the loss without any view that no chance explains.
+PLAIN = 0.25
 #: Level of the test of that difference.
 NO_VIEW_LEVEL = 0.025
 
@@ -238,14 +240,15 @@ def _is_hopeless(decisive: np.ndarray, baseline: np.ndarray) -> bool:
 
     Clearly means in a one-sided t test over the folds, and by at least 1 %: where a
     model finds no evidence and predicts the class proportions itself, differences are
-    as small as rounding. With a scorer there is nothing to compare with, and the
-    baseline is NaN.
+    as small as rounding. A quarter is clear in any case: three folds prove little, and
+    chance does not gain as much. With a scorer there is nothing to compare with, and
+    the baseline is NaN.
     """
     difference = decisive - baseline
     best = difference[int(np.argmin(np.mean(decisive, axis=1)))]
     quantile = float(student.ppf(1.0 - NO_VIEW_LEVEL, len(best) - 1))
-    least = WORTHWHILE * float(np.mean(baseline))
-    needed = max(quantile * _standard_error(best), least)
+    least, enough = WORTHWHILE * np.mean(baseline), PLAIN * np.mean(baseline)
+    needed = min(max(quantile * _standard_error(best), least), enough)
     return bool(np.mean(best) > -needed)
 
 
