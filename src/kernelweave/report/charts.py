@@ -67,7 +67,7 @@ def bars(rows: Sequence[Bar], title: str, axis: str, percent: bool = False) -> s
             said += f" ({number(low, percent)} to {number(high, percent)})"
         parts.append(
             f"<g><title>{escape(f'{row.label}: {said}')}</title>"
-            f'<text class="label" x="2" y="{top + 14}">'
+            f'<text class="label" x="{left + 5}" y="{top + 14}">'
             f"{escape(_cut(row.label, LETTERS))}</text>"
             f'<rect class="bar" x="{a:.1f}" y="{y - THICK / 2:.1f}" '
             f'width="{max(b - a, 1):.1f}" height="{THICK}" rx="2"/>'
