@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import difflib
-import gzip
 import io
 import re
 from collections import Counter
@@ -12,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from kernelweave._files import EXPANSION, check_expansion, unpacked
 from kernelweave.views.columns import some
 
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
@@ -23,6 +23,8 @@ MARKS = {
 }
 #: Endings of files that are not text, without that of a compression.
 PARQUET, EXCEL, MUDATA = (".parquet", ".pq"), (".xlsx", ".xlsm"), (".h5mu",)
+#: A Parquet file of any size may hold this much.
+PARQUET_BYTES = 2**25
 #: Lines from which the separator is told.
 FIRST = 20
 #: An ISO date, with or without a time.
@@ -120,7 +122,9 @@ def _read_binary(pandas: Any, path: Path, excel: bool) -> Any:
     )
     try:
         if not excel:
+            _check_cells(path)
             return pandas.read_parquet(path)
+        check_expansion(path)
         sheets = pandas.read_excel(path, sheet_name=None)
     except ImportError as error:
         raise ImportError(
@@ -140,6 +144,20 @@ def _read_binary(pandas: Any, path: Path, excel: bool) -> Any:
             "as a file of its own"
         )
     return next(iter(filled.values()), pandas.DataFrame())
+
+
+def _check_cells(path: Path) -> None:
+    """Refuse runs of one value, of which a small file can have billions."""
+    from pyarrow.parquet import read_metadata
+
+    found = read_metadata(path)
+    room = max(PARQUET_BYTES, EXPANSION * path.stat().st_size)
+    if 8 * found.num_rows * found.num_columns > room:
+        raise ValueError(
+            f"{found.num_rows:,} rows and {found.num_columns} columns in "
+            f"{path.stat().st_size:,} bytes; write it as CSV if you trust whoever made "
+            "it"
+        )
 
 
 def _read_text(pandas: Any, path: Path, as_text: Sequence[str]) -> Any:
@@ -167,12 +185,7 @@ def _read_text(pandas: Any, path: Path, as_text: Sequence[str]) -> Any:
 
 def _decode(path: Path) -> str:
     """The text of a file, in the encoding that its bytes show."""
-    raw = path.read_bytes()
-    if raw[:2] == b"\x1f\x8b":
-        try:
-            raw = gzip.decompress(raw)
-        except (OSError, EOFError) as error:
-            raise ValueError(f"{path} is damaged: {error}; copy it again") from error
+    raw = unpacked(path)
     for mark, encoding in MARKS.items():
         if raw.startswith(mark):
             candidates = [encoding]
