@@ -37,7 +37,7 @@ import numpy as np
 
 import kernelweave
 from kernelweave.cli import fit
-from kernelweave.cli.main import build_parser, main
+from kernelweave.cli.main import build_parser, in_one_line, main
 from kernelweave.datasets import _sources, expression
 from kernelweave.papers import Experiment, Measure
 from kernelweave.papers.run import list_jobs, run_experiment
@@ -93,6 +93,7 @@ SNIPPETS = [
     b"=1+1",
     b"../../etc/passwd",
     b"1979-05-27T07:32:00Z",
+    b"," * 100_000,
     "\N{SNOWMAN}\N{ZERO WIDTH SPACE}".encode(),
     b"[views.a]\n",
     b"kernel = [[[]]]\n",
@@ -387,7 +388,7 @@ def model_target(folder: Path) -> Target:
         found = kernelweave.load(place / "model.kw")
         try:
             return found.decision_function(X).tolist()
-        except Exception:  # of another model, which was not damaged but forged
+        except Exception:  # of another model, forged rather than damaged
             return "another model"
 
     plain: tuple[Change, ...] = (change_bytes, change_archive)
@@ -582,8 +583,10 @@ def read_problem(arguments: list[str]) -> Any:
     """What "fit" would learn from, without the fit itself."""
     options = build_parser().parse_args(["fit", *arguments])
     with contextlib.redirect_stdout(io.StringIO()):
-        problem = fit.read_problem(options)
-    return problem
+        try:
+            return fit.read_problem(options)
+        except ValueError as error:
+            raise ValueError(in_one_line(error)) from error
 
 
 def table_target(

@@ -51,6 +51,9 @@ def test_small_files_do_not_fill_the_memory(tmp_path):
     bomb(tmp_path / "table.csv.gz")
     with pytest.raises(ValueError, match="more than 50 times as many; unpack it first"):
         read_frame(str(tmp_path / "table.csv.gz"))
+    (tmp_path / "table.csv").write_text("," * 10**5 + "\n" + "," * 10**5)
+    with pytest.raises(ValueError, match="has 100001 columns without a name"):
+        read_frame(str(tmp_path / "table.csv"))
     with zipfile.ZipFile(tmp_path / "t.xlsx", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("sheet", b" " * 10**7)
     with pytest.raises(ValueError, match="more than 50 times as many"):

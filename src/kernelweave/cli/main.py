@@ -50,10 +50,15 @@ def run(arguments: argparse.Namespace) -> int:
         if isinstance(error, KeyboardInterrupt):
             print(f"kernelweave: interrupted; {arguments.interrupted}", file=sys.stderr)
             return 130
-        message = " ".join(str(error).split()) or type(error).__name__
-        print(f"kernelweave: error: {message}", file=sys.stderr)
+        print(f"kernelweave: error: {in_one_line(error)}", file=sys.stderr)
         return 2
     return status
+
+
+def in_one_line(error: BaseException) -> str:
+    """What went wrong, without the end of a message that shows a whole file."""
+    message = " ".join(str(error).split()) or type(error).__name__
+    return message if len(message) <= 1000 else f"{message[:1000]} ..."
 
 
 def _run(arguments: argparse.Namespace) -> int:

@@ -25,6 +25,8 @@ MARKS = {
 PARQUET, EXCEL, MUDATA = (".parquet", ".pq"), (".xlsx", ".xlsm"), (".h5mu",)
 #: A Parquet file of any size may hold this much.
 PARQUET_BYTES = 2**25
+#: As many columns may lack a name, such as the first, or empty ones after the last.
+UNNAMED = 100
 #: Lines from which the separator is told.
 FIRST = 20
 #: An ISO date, with or without a time.
@@ -227,6 +229,7 @@ def _check_shape(path: Path, text: str, separator: str) -> list[str]:
     """The header; every row must have as many cells, which pandas would not check."""
     reader = csv.reader(io.StringIO(text), delimiter=separator, strict=True)
     header: list[str] = []
+    n_rows = 0
     try:
         for row in reader:
             if not row or (len(row) == 1 and not row[0].strip()):
@@ -234,6 +237,7 @@ def _check_shape(path: Path, text: str, separator: str) -> list[str]:
             if not header:
                 header = [name.strip() for name in row]
                 continue
+            n_rows += 1
             if len(row) != len(header):
                 raise ValueError(
                     f"{path}, line {reader.line_num} has {len(row)} cells, but the "
@@ -243,9 +247,14 @@ def _check_shape(path: Path, text: str, separator: str) -> list[str]:
         raise ValueError(
             f"{path}, line {reader.line_num} is not a row of a table: {error}"
         ) from error
-    if not header:
+    if not n_rows:
         raise ValueError(
             f"{path} has no rows; it needs a header and one row per sample"
+        )
+    if header.count("") > UNNAMED:
+        raise ValueError(
+            f"{path} has {header.count('')} columns without a name in the header "
+            f"(separated by {SEPARATORS[separator]}); name them, or remove them"
         )
     twice = [name for name, k in Counter(header).items() if k > 1 and name]
     if twice:

@@ -303,7 +303,7 @@ def _read_series(
         values = np.array([[float(row[j]) for j in columns] for row in complete]).T
     except ValueError as error:
         raise ValueError(
-            f"{accession}.soft.gz has a cell that is no number: {error}"
+            f"{accession}.soft.gz has a cell that is no number: {error!s:.80}"
         ) from (error)
     labels = np.array([classes[header[j]] for j in columns])
     probes, genes = (np.array([row[j] for row in complete]) for j in (0, 1))

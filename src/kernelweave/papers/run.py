@@ -23,6 +23,7 @@ from joblib import Parallel, delayed, parallel_config
 from threadpoolctl import threadpool_limits
 
 from kernelweave.datasets import MissingDataError
+from kernelweave.models.streaming.dask import scheduler_lost
 from kernelweave.papers.experiment import Experiment
 from kernelweave.papers.results import Results
 from kernelweave.persistence import written_whole
@@ -234,8 +235,16 @@ def _workers(jobs: int, dask: str | None) -> Iterator[None]:
                 "a Dask scheduler needs the package 'distributed', which is not "
                 "installed"
             ) from None
-        with Client(dask), parallel_config(backend="dask"):
-            yield
+        try:
+            with Client(dask), parallel_config(backend="dask"):
+                yield
+        except Exception as error:
+            if not scheduler_lost(error):
+                raise
+            raise ConnectionError(
+                f"the Dask scheduler at {dask} went away; the splits that are finished "
+                "are kept, and the same command resumes from there"
+            ) from error
     elif jobs == 1:
         # on matrices of a few hundred rows, threads mostly wait for each other
         with parallel_config(backend="sequential"), threadpool_limits(limits=1):
