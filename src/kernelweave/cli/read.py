@@ -149,16 +149,24 @@ def _read_binary(pandas: Any, path: Path, excel: bool) -> Any:
 
 
 def _check_cells(path: Path) -> None:
-    """Refuse runs of one value, of which a small file can have billions."""
-    from pyarrow.parquet import read_metadata
+    """Refuse runs of one number or text, of which a small file can have billions."""
+    from pyarrow.parquet import ParquetFile
 
-    found = read_metadata(path)
-    room = max(PARQUET_BYTES, EXPANSION * path.stat().st_size)
-    if 8 * found.num_rows * found.num_columns > room:
+    size = path.stat().st_size
+    room = max(PARQUET_BYTES, EXPANSION * size)
+    with ParquetFile(path) as file:
+        found = file.metadata
+        held = 8 * found.num_rows * found.num_columns
+        if held <= room and size < PARQUET_BYTES:
+            held = 0
+            for batch in file.iter_batches(batch_size=256):
+                held += batch.nbytes
+                if held > room:
+                    break
+    if held > room:
         raise ValueError(
-            f"{found.num_rows:,} rows and {found.num_columns} columns in "
-            f"{path.stat().st_size:,} bytes; write it as CSV if you trust whoever made "
-            "it"
+            f"{found.num_rows:,} rows and {found.num_columns} columns in {size:,} "
+            "bytes; write it as CSV if you trust whoever made it"
         )
 
 
