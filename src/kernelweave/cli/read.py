@@ -186,9 +186,12 @@ def _read_text(pandas: Any, path: Path, as_text: Sequence[str]) -> Any:
         )
     except (pandas.errors.ParserError, pandas.errors.EmptyDataError) as error:
         raise ValueError(f"{path} is not a table: {error}") from error
-    for name in frame.columns[frame.dtypes == "str"]:
+    texts = frame.select_dtypes(["object", "string"]).columns.difference(as_text)
+    for name in texts:
         values = frame[name].dropna()
-        if name not in as_text and len(values) and values.str.match(DATE).all():
+        if pandas.api.types.infer_dtype(values) != "string":
+            continue  # in early versions of pandas also truth values with gaps
+        if values.str.match(DATE).all():
             frame[name] = pandas.to_datetime(frame[name], errors="coerce")
     return frame
 
