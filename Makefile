@@ -73,10 +73,13 @@ fuzz: $(VENV)/.dev ## run the seeded tests with new seeds, for FUZZ_MINUTES=10
 	$(ONE_THREAD) $(BIN)/python tests/fuzz.py --minutes $(FUZZ_MINUTES) \
 	    -n $(WORKERS) $(PYTEST_ARGS)
 
-audit: $(VENV)/.dev ## look up known vulnerabilities of what is installed; needs a network
-	$(PIP) install --quiet pip-audit
-	$(PIP) freeze --exclude-editable > $(VENV)/audit.txt
-	$(BIN)/python -m pip_audit --no-deps --disable-pip -r $(VENV)/audit.txt
+# Without what did not come from a package index, such as torch for the processor alone;
+# --strict fails rather than passing over what the service does not know.
+audit: $(VENV)/.dev $(VENV)-audit/.python ## look up known vulnerabilities of dependencies
+	$(VENV)-audit/$(SCRIPTS)/python -m pip install --quiet pip-audit
+	$(PIP) freeze --exclude-editable | grep -v -e ' @ ' -e '+' > $(VENV)-audit/all.txt
+	$(VENV)-audit/$(SCRIPTS)/python -m pip_audit --strict --no-deps --disable-pip \
+	    -r $(VENV)-audit/all.txt
 
 lint: $(VENV)/.dev ## style, types, direction of imports, spelling
 	$(BIN)/ruff check .
@@ -106,7 +109,7 @@ clean: ## remove what the other targets made, except .venv
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean ## remove .venv as well
-	rm -rf $(VENV) $(VENV)-minimum $(VENV)-newest
+	rm -rf $(VENV) $(VENV)-audit $(VENV)-minimum $(VENV)-newest
 
 %/.python:
 	@command -v "$(PYTHON)" >/dev/null || { \
