@@ -281,8 +281,8 @@ def _read_series(
         target = next(iter(kinds))
     if target not in kinds:
         raise ValueError(
-            f"target must be one of {', '.join(map(repr, kinds)):.300} for {accession}; "
-            f"got {target!r}"
+            f"target must be one of {', '.join(map(repr, kinds)):.300} for "
+            f"{accession}; got {target!r}"
         )
     header, *rows = [line.split("\t") for line in lines[start:stop]] or [[]]
     if len(header) < 2:
