@@ -246,6 +246,15 @@ def test_a_killed_experiment_resumes(tmp_path, rng):
         assert (again.splits, again.warnings) == (whole.splits, whole.warnings)
 
 
+def test_a_run_killed_at_its_very_beginning_left_a_folder_of_ours(tmp_path):
+    (tmp_path / f".{folder.MARK_FILE}.0123456789ab").write_text("{")
+    (tmp_path / f"{folder.HIDDEN}0123456789ab").mkdir()
+    assert folder.prepare_folder(str(tmp_path)) == tmp_path
+    (tmp_path / ".notes").write_text("of the user")
+    with pytest.raises(ValueError, match="holds files that kernelweave did not write"):
+        folder.prepare_folder(str(tmp_path))
+
+
 @needs_fork
 def test_two_processes_do_not_mix_their_results(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

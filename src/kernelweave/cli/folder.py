@@ -223,7 +223,8 @@ def _check(folder: Path, mark: str = MARK_FILE) -> None:
     if existing != folder:
         return
     there = {path.name for path in folder.iterdir()}
-    visible = [name for name in there if not name.startswith(HIDDEN)]
+    # beside temporary folders, the draft of a mark may be left by a run that was killed
+    visible = [name for name in there if not name.startswith((HIDDEN, f".{mark}."))]
     ours = _our_files(folder / mark)
     if visible and ours is None:
         raise ValueError(
