@@ -37,7 +37,7 @@ import numpy as np
 
 import kernelweave
 from kernelweave.cli import fit
-from kernelweave.cli.main import build_parser, in_one_line, main
+from kernelweave.cli.main import EXPECTED, build_parser, in_one_line, main
 from kernelweave.datasets import _sources, expression
 from kernelweave.papers import Experiment, Measure
 from kernelweave.papers.run import list_jobs, run_experiment
@@ -352,6 +352,8 @@ class Target:
         Reads the folder with the file; returns what is compared.
     must_equal : tuple of callables
         Those of the changes that a checksum reveals.
+    in_command : bool
+        Whether only the command line reads it, which shortens messages.
     """
 
     name: str
@@ -359,6 +361,7 @@ class Target:
     changes: tuple[Change, ...]
     read: Callable[[Path], Any]
     must_equal: tuple[Change, ...] = ()
+    in_command: bool = False
 
 
 def rows(n: int = 24) -> tuple[np.ndarray, np.ndarray]:
@@ -582,10 +585,7 @@ def read_problem(arguments: list[str]) -> Any:
     """What "fit" would learn from, without the fit itself."""
     options = build_parser().parse_args(["fit", *arguments])
     with contextlib.redirect_stdout(io.StringIO()):
-        try:
-            return fit.read_problem(options)
-        except ValueError as error:
-            raise ValueError(in_one_line(error)) from error
+        return fit.read_problem(options)
 
 
 def table_target(
@@ -596,7 +596,7 @@ def table_target(
             problem = read_problem([str(place / name), "--label", "label"])
             return problem.samples.data.to_csv(), problem.y.tolist()
 
-        return Target(name, make(), changes, read)
+        return Target(name, make(), changes, read, in_command=True)
 
     return target
 
@@ -681,7 +681,8 @@ def settings_target(folder: Path) -> Target:
             lines.insert(place, f"{key} = {rng.choice(values)}")
         return "\n".join(lines).encode()
 
-    return Target("views.toml", SETTINGS, (change_bytes, change_values), read)
+    changes = (change_bytes, change_values)
+    return Target("views.toml", SETTINGS, changes, read, in_command=True)
 
 
 TARGETS: dict[str, Callable[[Path], Target]] = {
@@ -770,8 +771,10 @@ def attempt(target: Target, folder: Path, seed: int, right: Any) -> str:
         try:
             found = target.read(folder)
             outcome = "equal" if found == right else "other"
-        except (ValueError, OSError, ImportError, MemoryError) as error:
+        except EXPECTED as error:
             outcome = "refused"
+            if target.in_command:
+                error = ValueError(in_one_line(error))
             if "\n" in str(error) or not str(error).strip():
                 raise Breach(f"not one line: {str(error)!r:.300}") from error
             if len(str(error)) > 1200:
