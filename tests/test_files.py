@@ -255,6 +255,17 @@ def test_a_run_killed_at_its_very_beginning_left_a_folder_of_ours(tmp_path):
         folder.prepare_folder(str(tmp_path))
 
 
+def test_files_left_beside_the_folder_are_removed(tmp_path, monkeypatch):
+    monkeypatch.setattr(persistence, "ABANDONED", -1.0)
+    names = [".kernelweave-0123456789ab.kw", "..kernelweave-0123456789ab.kw.0123"]
+    for name in (*names, ".kernelweave-0123456789ab.html"):
+        (tmp_path / name).write_text("half")
+    draft = folder.Draft(tmp_path, tmp_path)
+    with draft.elsewhere(str(tmp_path / "model.kw")):
+        pass
+    assert [p.name for p in tmp_path.iterdir()] == [".kernelweave-0123456789ab.html"]
+
+
 @needs_fork
 def test_two_processes_do_not_mix_their_results(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

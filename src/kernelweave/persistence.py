@@ -209,10 +209,7 @@ def written_whole(path: Path) -> Iterator[io.BufferedWriter]:
     """
     if path.exists() and not path.is_file() and not path.is_dir():
         raise OSError(errno.EINVAL, f"{str(path)!r} is a device, which is left alone")
-    with suppress(OSError):
-        for left in path.parent.glob(f".{escape(path.name)}.{'[0-9a-f]' * 12}"):
-            if time.time() - left.stat().st_mtime > ABANDONED:
-                left.unlink()
+    remove_abandoned(path.parent, f".{escape(path.name)}.{'[0-9a-f]' * 12}")
     draft = path.with_name(f".{path.name}.{uuid4().hex[:12]}")
     try:
         try:
@@ -230,6 +227,14 @@ def written_whole(path: Path) -> Iterator[io.BufferedWriter]:
     finally:
         with suppress(OSError):
             draft.unlink()
+
+
+def remove_abandoned(folder: Path, pattern: str) -> None:
+    """Remove files that a killed process left, an hour after their last change."""
+    with suppress(OSError):
+        for left in folder.glob(pattern):
+            if time.time() - left.stat().st_mtime > ABANDONED:
+                left.unlink()
 
 
 def _versions() -> dict[str, str]:

@@ -12,11 +12,12 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from glob import escape
 from pathlib import Path
 from typing import Any
 
 import kernelweave
-from kernelweave.persistence import written_whole
+from kernelweave.persistence import remove_abandoned, written_whole
 
 #: The file that marks a folder as ours, the key in it that says so, and the key that
 #: lists the files of the run.
@@ -75,6 +76,9 @@ class Draft:
         """Path to which a file outside the folder is to be written."""
         final = Path(name)
         draft = final.with_name(f"{HIDDEN}{uuid.uuid4().hex[:12]}{final.suffix}")
+        for kind in (HIDDEN, f".{HIDDEN}"):  # the second while a draft is written
+            any_draft = f"{kind}{'[0-9a-f]' * 12}{escape(final.suffix)}"
+            remove_abandoned(final.parent, any_draft + "*" * (kind != HIDDEN))
         self.beside[final] = draft
         with _named_errors(final):
             yield draft
