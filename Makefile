@@ -4,11 +4,12 @@
 VENV := .venv
 ifeq ($(OS),Windows_NT)
     PYTHON ?= python
-    BIN := $(VENV)/Scripts
+    SCRIPTS := Scripts
 else
     PYTHON ?= python3
-    BIN := $(VENV)/bin
+    SCRIPTS := bin
 endif
+BIN := $(VENV)/$(SCRIPTS)
 # Processes that run the test suite; each of them uses one thread.
 WORKERS ?= 2
 PYTEST_ARGS ?=
@@ -22,6 +23,8 @@ TORCH ?= torch==2.13.0
 MKLPY ?= MKLpy==0.6
 
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+MINIMUM_PIP := $(VENV)-minimum/$(SCRIPTS)/python -m pip --disable-pip-version-check
+NEWEST_PIP := $(VENV)-newest/$(SCRIPTS)/python -m pip --disable-pip-version-check
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 
 # Two installations into one environment must not overlap, also under "make -j".
@@ -29,7 +32,8 @@ ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
-.PHONY: help demo check test test-browser fuzz lint format bench bench-scale docs clean distclean
+.PHONY: help demo check test test-browser test-minimum test-newest fuzz audit lint format \
+    bench bench-scale docs clean distclean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | \
@@ -51,9 +55,31 @@ test: $(VENV)/.dev ## set up, then run the whole test suite
 test-browser: $(VENV)/.browser ## look at reports in Chromium, which must be installed
 	$(ONE_THREAD) $(BIN)/python -m pytest tests/browser $(PYTEST_ARGS)
 
+# Old versions of libraries warn of what newer ones of their own dependencies deprecate.
+test-minimum: $(VENV)-minimum/.ready ## run it with the lowest versions that are allowed
+	$(ONE_THREAD) $(VENV)-minimum/$(SCRIPTS)/python -m pytest -n $(WORKERS) \
+	    --assert=plain -p no:cacheprovider --ignore=tests/browser \
+	    -W default::DeprecationWarning -W default::PendingDeprecationWarning \
+	    $(PYTEST_ARGS)
+
+test-newest: $(VENV)-newest/.python ## run it with the newest versions, after an upgrade
+	$(NEWEST_PIP) install --quiet --upgrade --upgrade-strategy eager pip $(TORCH) \
+	    $$("$(PYTHON)" tests/lower_bounds.py --newest torch)
+	$(NEWEST_PIP) install --quiet --no-deps -e .
+	$(ONE_THREAD) $(VENV)-newest/$(SCRIPTS)/python -m pytest -n $(WORKERS) \
+	    --assert=plain -p no:cacheprovider --ignore=tests/browser $(PYTEST_ARGS)
+
 fuzz: $(VENV)/.dev ## run the seeded tests with new seeds, for FUZZ_MINUTES=10
 	$(ONE_THREAD) $(BIN)/python tests/fuzz.py --minutes $(FUZZ_MINUTES) \
 	    -n $(WORKERS) $(PYTEST_ARGS)
+
+# Without what did not come from a package index, such as torch for the processor alone;
+# --strict fails rather than passing over what the service does not know.
+audit: $(VENV)/.dev $(VENV)-audit/.python ## look up known vulnerabilities of dependencies
+	$(VENV)-audit/$(SCRIPTS)/python -m pip install --quiet pip-audit
+	$(PIP) freeze --exclude-editable | grep -v -e ' @ ' -e '+' > $(VENV)-audit/all.txt
+	$(VENV)-audit/$(SCRIPTS)/python -m pip_audit --strict --no-deps --disable-pip \
+	    -r $(VENV)-audit/all.txt
 
 lint: $(VENV)/.dev ## style, types, direction of imports, spelling
 	$(BIN)/ruff check .
@@ -83,9 +109,9 @@ clean: ## remove what the other targets made, except .venv
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean ## remove .venv as well
-	rm -rf $(VENV)
+	rm -rf $(VENV) $(VENV)-audit $(VENV)-minimum $(VENV)-newest
 
-$(VENV)/.python:
+%/.python:
 	@command -v "$(PYTHON)" >/dev/null || { \
 	    echo "No $(PYTHON) found. Install Python 3.11 or newer," \
 	         "or name it: make PYTHON=python3.11" >&2; exit 1; }
@@ -93,8 +119,8 @@ $(VENV)/.python:
 	    echo "kernelweave needs Python 3.11 or newer, but $(PYTHON) is" \
 	         "$$("$(PYTHON)" --version 2>&1)." \
 	         "Name another one: make PYTHON=python3.11" >&2; exit 1; }
-	@echo "Making the environment $(VENV)"
-	@"$(PYTHON)" -m venv $(VENV) || { \
+	@echo "Making the environment $*"
+	@"$(PYTHON)" -m venv $* || { \
 	    echo "$(PYTHON) cannot make an environment; on Debian and Ubuntu" \
 	         "the package python3-venv is needed." >&2; exit 1; }
 	@touch $@
@@ -112,6 +138,14 @@ $(VENV)/.pip: | $(VENV)/.python
 $(VENV)/.dev: pyproject.toml | $(VENV)/.pip
 	@echo "Installing kernelweave with its development tools (a few minutes at most)"
 	$(PIP) install --quiet -e ".[all]" --group dev $(TORCH)
+	@touch $@
+
+# Without torch, whose lowest version comes with gigabytes of GPU libraries.
+$(VENV)-minimum/.ready: pyproject.toml tests/lower_bounds.py | $(VENV)-minimum/.python
+	@echo "Installing the lowest versions of everything (a few minutes)"
+	$(MINIMUM_PIP) install --quiet --upgrade "pip>=25.1"
+	$(MINIMUM_PIP) install --quiet $$("$(PYTHON)" tests/lower_bounds.py torch)
+	$(MINIMUM_PIP) install --quiet --no-deps -e .
 	@touch $@
 
 $(VENV)/.browser: $(VENV)/.dev

@@ -1,4 +1,4 @@
-"""The pre-commit hooks are the tools of ``make lint``, in versions it allows."""
+"""The tools of the make targets use the versions that pyproject.toml names."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import tomllib
 import pytest
 from packaging.requirements import Requirement
 
+from lower_bounds import lower_bounds
+
 ROOT = pathlib.Path(__file__).parents[1]
 HOOKS = ROOT / ".pre-commit-config.yaml"
-TOOLS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))[
-    "dependency-groups"
-]["lint"]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+TOOLS = PROJECT["dependency-groups"]["lint"]
 #: The repository of a tool, or one that mirrors its releases, and the pinned release.
 PINNED = re.compile(r"repo: \S*/(?:mirrors-)?([a-z]+)(?:-pre-commit)?\n +rev: v(\S+)")
 
@@ -27,3 +28,11 @@ def test_hook_agrees_with_make_lint(tool):
         assert pinned[wanted.name] in wanted.specifier
     else:
         assert f'additional_dependencies: ["{tool}"]' in text
+
+
+def test_every_requirement_has_a_lower_bound():
+    """These are what "make test-minimum" installs."""
+    found = lower_bounds(PROJECT)
+    for requirement in map(Requirement, PROJECT["project"]["dependencies"]):
+        assert found[requirement.name] in requirement.specifier
+    assert {"dask[array,dataframe]", "skops", "pytest"} <= set(found)

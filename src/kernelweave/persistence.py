@@ -12,17 +12,19 @@ SciPy arrays), and of no others unless the caller names them.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import importlib
 import io
 import json
-import math
 import os
 import platform
+import time
 import zipfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from glob import escape
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
@@ -33,13 +35,26 @@ import scipy
 import sklearn
 from sklearn.base import BaseEstimator
 
+from kernelweave._files import check_arrays
 from kernelweave.exceptions import ModelFileError
+from kernelweave.views.columns import some
 
 #: Raised when the layout of the archive changes; older files stay readable.
 FORMAT = 1
 HEADER, MODEL = "header.json", "model.skops"
+#: The types of what it tells beside the format.
+HEADER_TYPES: dict[str, Any] = {
+    "written": str,
+    "versions": dict,
+    "columns": list | None,
+    "notes": dict,
+}
 #: No header of ours is longer.
 HEADER_BYTES = 16 * 2**20
+#: What a model whose parts do not fit together raises.
+INCONSISTENT = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError)
+#: Seconds after which a file that nobody completes may be removed.
+ABANDONED = 3600.0
 #: Where the types of a fitted model are defined.
 ROOMS = ("criteria", "fits", "kernels", "models", "solvers", "views", "weights")
 #: The only functions that fitted models refer to.
@@ -148,10 +163,11 @@ def load(path: str | os.PathLike[str], *, trusted: Iterable[str] = ()) -> BaseEs
         unknown = skops_io.get_untrusted_types(data=content)
         foreign = [n for n in unknown if n not in set(trusted) and not is_ours(n)]
         if foreign:
-            names = ", ".join(foreign)
+            names = some([name[:80] for name in foreign])
+            shown = [name[:80] for name in foreign[:3]]
             raise ModelFileError(
                 f"{str(path)!r} uses {names}, which kernelweave does not know; if you "
-                f"trust whoever wrote the file, load it with trusted={foreign}"
+                f"trust whoever wrote the file, load it with trusted={shown}"
             )
         model = skops_io.loads(content, trusted=unknown)
         if not isinstance(model, BaseEstimator):
@@ -188,8 +204,12 @@ def is_ours(name: str) -> bool:
 def written_whole(path: Path) -> Iterator[io.BufferedWriter]:
     """A file to write to, which takes the place of ``path`` once it is complete.
 
-    Until then, and if anything goes wrong, what was there stays there.
+    Until then, and if anything goes wrong, what was there stays there. Drafts of
+    processes that were killed are removed an hour after they were last written to.
     """
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise OSError(errno.EINVAL, f"{str(path)!r} is a device, which is left alone")
+    remove_abandoned(path.parent, f".{escape(path.name)}.{'[0-9a-f]' * 12}")
     draft = path.with_name(f".{path.name}.{uuid4().hex[:12]}")
     try:
         try:
@@ -207,6 +227,14 @@ def written_whole(path: Path) -> Iterator[io.BufferedWriter]:
     finally:
         with suppress(OSError):
             draft.unlink()
+
+
+def remove_abandoned(folder: Path, pattern: str) -> None:
+    """Remove files that a killed process left, an hour after their last change."""
+    with suppress(OSError):
+        for left in folder.glob(pattern):
+            if time.time() - left.stat().st_mtime > ABANDONED:
+                left.unlink()
 
 
 def _versions() -> dict[str, str]:
@@ -239,8 +267,11 @@ def _read(path: Path) -> tuple[dict[str, Any], bytes]:
         header = json.loads(archive.read(HEADER))
         if not isinstance(header, dict) or not isinstance(header.get("format"), int):
             raise ModelFileError("its header does not tell its format")
+        for key, kind in HEADER_TYPES.items():
+            if not isinstance(header.get(key), kind):
+                raise ModelFileError(f"its header has no {key!r} of the right type")
         if header["format"] > FORMAT:
-            made_by = str(header.get("versions", {}).get("kernelweave", "unknown"))
+            made_by = str(header["versions"].get("kernelweave", "unknown"))
             raise ModelFileError(
                 f"its format is {header['format']}, written by version {made_by:.40}; "
                 f"this version reads formats up to {FORMAT}: update kernelweave"
@@ -261,18 +292,10 @@ def _check_stored(archive: zipfile.ZipFile, size: int) -> None:
 
 
 def _check_members(content: bytes) -> None:
-    """Arrays that claim to be larger than what is stored would exhaust the memory."""
+    """Neither the members nor the arrays in them are larger than what is stored."""
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         _check_stored(archive, len(content))
-        for member in archive.infolist():
-            if member.filename.endswith(".npy"):
-                with archive.open(member) as file:
-                    major, _ = np.lib.format.read_magic(file)
-                    read = getattr(np.lib.format, f"read_array_header_{major}_0")
-                    shape, _, dtype = read(file)
-                    room = member.file_size - file.tell()
-                if math.prod(shape) * dtype.itemsize > room:
-                    raise ModelFileError("an array claims to be larger than its data")
+        check_arrays(archive)
 
 
 @contextmanager
@@ -295,6 +318,26 @@ def _refusals(path: Path) -> Iterator[None]:
     except Exception as error:  # a damaged file fails anywhere in zipfile or skops
         raise ModelFileError(
             f"cannot load {str(path)!r}: it is damaged, or no file of "
-            f"kernelweave.save ({type(error).__name__}: {error!s:.200}); save the "
-            "model again"
+            f"kernelweave.save ({_cause(error)}); save the model again"
         ) from error
+
+
+@contextmanager
+def used_from(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Blame the file for errors that only wrong contents of a model can explain.
+
+    A file with the right checksum can still hold a model whose parts do not fit.
+    """
+    try:
+        yield
+    except INCONSISTENT as error:
+        raise ModelFileError(
+            f"the model in {str(path)!r} cannot be used: its parts do not fit together "
+            f"({_cause(error)}); save the model again"
+        ) from error
+
+
+def _cause(error: Exception) -> str:
+    """An error in one line."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text:.200}"

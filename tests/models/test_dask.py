@@ -369,3 +369,16 @@ def test_workers_over_their_memory_limit_are_named(client, model, chunked, monke
         clone(model).fit(hungry, dy)
     again = clone(model).fit(dX, dy)
     assert again.certificate_.converged
+
+
+def test_a_scheduler_that_goes_away_is_named(model, chunked):
+    dX, dy = chunked
+    fitted = clone(model).fit(dX, dy)
+    before = fitted.predict_proba(dX).compute()
+    with workers(1, processes=False) as client:
+        gone = threading.Timer(0.4, client.cluster.close, (1.0,))
+        gone.start()
+        with pytest.raises(ConnectionError, match=r"scheduler went away.*fit again"):
+            fitted.fit(dX.map_blocks(slowly, dtype=dX.dtype), dy)
+        gone.join()
+    assert np.array_equal(fitted.predict_proba(dX).compute(), before)

@@ -103,15 +103,37 @@ def test_interrupted_run_goes_on(fake, tmp_path):
     assert len(calls) == 3
 
 
-@pytest.mark.parametrize("content", ["", "{", "[1]"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "{",
+        "[1]",
+        "[" * 100_000,
+        '{"same": "text"}',
+        '{"same": {"score": "1"}}',
+        '{"same": {"score": 1}, "warnings": {"same": [1]}}',
+        '{"crc32": 1, "values": {"same": {"score": 1.0, "list": [1.0, 2.0]}}}',
+    ],
+)
 def test_broken_file_is_run_again(fake, tmp_path, content):
     job = list_jobs(fake.FIGURE, 1, tmp_path)["half"][0]
     job.path.parent.mkdir(parents=True)
     job.path.write_text(content, encoding="utf-8")
-    results = run_experiment(fake.FIGURE, 1, tmp_path)
+    with pytest.warns(UserWarning, match=r"0000\.json is damaged"):
+        results = run_experiment(fake.FIGURE, 1, tmp_path)
     assert results.values("half", "same", "score").shape == (1,)
-    assert json.loads(job.path.read_text(encoding="utf-8"))["same"]["list"] == [1, 2]
-    assert not list(tmp_path.rglob("*.tmp"))
+    assert job.done()["same"]["list"] == [1, 2]
+    assert [path.name for path in job.path.parent.iterdir()] == [job.path.name]
+
+
+def test_files_of_earlier_versions_have_no_checksum(fake, tmp_path):
+    experiment, calls = count_calls(fake.FIGURE)
+    job = list_jobs(experiment, 1, tmp_path)["half"][0]
+    job.path.parent.mkdir(parents=True)
+    job.path.write_text(json.dumps({"same": {"score": 0.25}}), encoding="utf-8")
+    assert run_experiment(experiment, 1, tmp_path).mean("half", "same", "score") == 0.25
+    assert not calls
 
 
 def test_names_that_look_alike_have_files_of_their_own(fake, tmp_path):

@@ -10,12 +10,14 @@ import signal
 import threading
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from glob import escape
 from pathlib import Path
 from typing import Any
 
 import kernelweave
+from kernelweave.persistence import remove_abandoned, written_whole
 
 #: The file that marks a folder as ours, the key in it that says so, and the key that
 #: lists the files of the run.
@@ -34,6 +36,8 @@ OURS = (
 )
 #: Prefix of the temporary folders that exist only during a run.
 HIDDEN = ".kernelweave-"
+#: ... and of those that hold the old files while new ones move in.
+ASIDE = f"{HIDDEN}old-"
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,9 @@ class Draft:
         """Path to which a file outside the folder is to be written."""
         final = Path(name)
         draft = final.with_name(f"{HIDDEN}{uuid.uuid4().hex[:12]}{final.suffix}")
+        for kind in (HIDDEN, f".{HIDDEN}"):  # the second while a draft is written
+            any_draft = f"{kind}{'[0-9a-f]' * 12}{escape(final.suffix)}"
+            remove_abandoned(final.parent, any_draft + "*" * (kind != HIDDEN))
         self.beside[final] = draft
         with _named_errors(final, "name another file"):
             yield draft
@@ -84,6 +91,8 @@ def check_place(name: str | None) -> None:
     path = Path(name)
     if path.is_dir():
         raise ValueError(f"{name!r} is a folder; name a file")
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{name!r} is a device, not a file; name a file")
     if not path.parent.is_dir():
         raise ValueError(f"there is no folder {str(path.parent)!r} for {name!r}")
 
@@ -106,30 +115,65 @@ def new_results(name: str) -> Iterator[Draft]:
         The results in preparation, to which files are written.
     """
     folder = Path(name)
+    if folder.is_dir():
+        with _locked(folder):
+            _recover(folder)
     _check(folder)
-    staging = _existing(folder) / f"{HIDDEN}{uuid.uuid4().hex[:12]}"
-    draft = Draft(folder, staging)
+    with staging_folder(_existing(folder), folder) as staging:
+        draft = Draft(folder, staging)
+        try:
+            yield draft
+            with _uninterrupted():
+                with _named_errors(folder):
+                    _publish(staging, folder)
+                for final, waiting in draft.beside.items():
+                    with _named_errors(final, "name another file"):
+                        os.replace(waiting, final)
+                print(f"\nWritten to {folder}:")
+                for file, content in draft.written.items():
+                    print(f"  {folder / file}  ({content})")
+                for final in draft.beside:
+                    print(f"  {final}")
+                for remark in draft.remarks:
+                    print(f"  {remark}")
+        finally:
+            for waiting in draft.beside.values():
+                waiting.unlink(missing_ok=True)
+
+
+@contextmanager
+def staging_folder(place: Path, final: Path) -> Iterator[Path]:
+    """A hidden folder for files in preparation, removed at the end.
+
+    A run that was killed could not remove its own; the next one in the same place does.
+    The folder of a run that goes on is locked.
+
+    Parameters
+    ----------
+    place : Path
+        The existing folder in which to make it.
+    final : Path
+        The place of the results, which errors name.
+    """
+    staging, handle = place / f"{HIDDEN}{uuid.uuid4().hex[:12]}", None
     try:
-        with _named_errors(folder):
+        with _named_errors(final), _locked(place):
+            _remove_abandoned(place)
             staging.mkdir()
-        yield draft
-        with _uninterrupted():
-            with _named_errors(folder):
-                _publish(staging, folder)
-            for final, waiting in draft.beside.items():
-                with _named_errors(final, "name another file"):
-                    os.replace(waiting, final)
-            print(f"\nWritten to {folder}:")
-            for file, content in draft.written.items():
-                print(f"  {folder / file}  ({content})")
-            for final in draft.beside:
-                print(f"  {final}")
-            for remark in draft.remarks:
-                print(f"  {remark}")
+            handle = _lock(staging)
+        yield staging
     finally:
-        for waiting in draft.beside.values():
-            waiting.unlink(missing_ok=True)
         shutil.rmtree(staging, ignore_errors=True)
+        if handle is not None:
+            os.close(handle)  # also unlocks
+
+
+def _remove_abandoned(place: Path) -> None:
+    for path in place.glob(f"{HIDDEN}{'[0-9a-f]' * 12}"):
+        handle = _lock(path) if path.is_dir() and not path.is_symlink() else None
+        if handle is not None:
+            shutil.rmtree(path, ignore_errors=True)
+            os.close(handle)
 
 
 def prepare_folder(name: str, mark: str = MARK_FILE) -> Path:
@@ -171,7 +215,8 @@ def write_mark(path: Path, content: dict[str, Any], files: list[str]) -> None:
         if isinstance(value, float) and not math.isfinite(value):
             whole[key] = "inf" if value > 0 else None
     text = json.dumps(whole, indent=2, allow_nan=False)
-    path.write_text(text + "\n", encoding="utf-8")
+    with written_whole(path) as file:
+        file.write(f"{text}\n".encode())
 
 
 def _check(folder: Path, mark: str = MARK_FILE) -> None:
@@ -182,7 +227,8 @@ def _check(folder: Path, mark: str = MARK_FILE) -> None:
     if existing != folder:
         return
     there = {path.name for path in folder.iterdir()}
-    visible = [name for name in there if not name.startswith(HIDDEN)]
+    # beside temporary folders, the draft of a mark may be left by a run that was killed
+    visible = [name for name in there if not name.startswith((HIDDEN, f".{mark}."))]
     ours = _our_files(folder / mark)
     if visible and ours is None:
         raise ValueError(
@@ -208,7 +254,7 @@ def _our_files(mark: Path) -> list[str] | None:
     """Names of the files of an earlier run; None if the folder is not ours."""
     try:
         content = json.loads(mark.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     if not (isinstance(content, dict) and MARK_KEY in content):
         return None
@@ -230,6 +276,7 @@ def _publish(staging: Path, folder: Path) -> None:
             if not folder.is_dir():
                 raise
     with _locked(folder):
+        _recover(folder)
         _check(folder)  # again, since it may have changed during a long fit
         _swap(staging, folder)
 
@@ -239,7 +286,7 @@ def _swap(staging: Path, folder: Path) -> None:
 
     The folder itself is not replaced, because other files in it must not be touched.
     """
-    aside = folder / f"{HIDDEN}old-{uuid.uuid4().hex[:12]}"
+    aside = folder / staging.name.replace(HIDDEN, ASIDE)
     old = [folder / name for name in _our_files(folder / MARK_FILE) or ()]
     moves = [(path, aside / path.name) for path in old if path.exists()]
     moves += [(path, folder / path.name) for path in sorted(staging.iterdir())]
@@ -258,21 +305,54 @@ def _swap(staging: Path, folder: Path) -> None:
     shutil.rmtree(aside, ignore_errors=True)
 
 
+def _recover(folder: Path) -> None:
+    """Complete or undo what a run that was killed in :func:`_swap` has begun.
+
+    The mark is the first of the new files to move in, once all old ones are out: if it
+    has moved, the rest follows, and otherwise the old files return.
+    """
+    for aside in folder.glob(f"{ASIDE}*"):
+        name = aside.name.replace(ASIDE, HIDDEN)
+        places = [folder / name, folder.parent / name]
+        staging = next((path for path in places if path.is_dir()), None)
+        if staging is not None and (staging / MARK_FILE).exists():
+            for path in aside.iterdir():
+                os.rename(path, folder / path.name)
+        elif staging is not None:
+            for path in staging.iterdir():
+                os.rename(path, folder / path.name)
+        if staging is not None:
+            shutil.rmtree(staging, ignore_errors=True)
+        shutil.rmtree(aside, ignore_errors=True)
+
+
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
     """Wait until no other run is replacing files in this folder."""
+    handle = _lock(folder, wait=True)
     try:
-        import fcntl
-    except ImportError:  # folders cannot be locked on Windows
-        yield
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        with suppress(OSError):  # nor on some network file systems
-            fcntl.flock(handle, fcntl.LOCK_EX)
         yield
     finally:
-        os.close(handle)  # also unlocks
+        if handle is not None:
+            os.close(handle)  # also unlocks
+
+
+def _lock(folder: Path, wait: bool = False) -> int | None:
+    """Lock a folder until the handle is closed; None if it is not possible, or not now.
+
+    Folders cannot be locked on Windows, nor on some network file systems.
+    """
+    try:
+        import fcntl
+    except ImportError:
+        return None
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except OSError:
+        os.close(handle)
+        return None
+    return handle
 
 
 @contextmanager

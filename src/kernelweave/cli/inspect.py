@@ -13,7 +13,7 @@ from kernelweave.cli.output import (
     print_columns,
     print_weights,
 )
-from kernelweave.persistence import load, read_header
+from kernelweave.persistence import load, read_header, used_from
 from kernelweave.views.columns import some
 
 
@@ -25,6 +25,11 @@ def run_inspect(options: argparse.Namespace) -> dict[str, Any]:
     options : argparse.Namespace
         The command-line options; see ``kernelweave inspect --help``.
     """
+    with used_from(options.model):
+        return _inspect(options)
+
+
+def _inspect(options: argparse.Namespace) -> dict[str, Any]:
     header = read_header(options.model)
     model, notes = load(options.model), header.get("notes") or {}
     if not hasattr(model, "view_shares_"):

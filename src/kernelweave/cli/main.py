@@ -51,13 +51,18 @@ def run(arguments: argparse.Namespace) -> int:
         if isinstance(error, KeyboardInterrupt):
             print(f"kernelweave: interrupted; {arguments.interrupted}", file=sys.stderr)
             return 130
-        # Errors of ours name the file in their text, those of the system beside it.
-        plain = isinstance(error, OSError) and error.filename is None
-        text = (plain and getattr(error, "strerror", None)) or str(error)
-        message = " ".join(text.split()) or type(error).__name__
-        print(f"kernelweave: error: {message}", file=sys.stderr)
+        print(f"kernelweave: error: {in_one_line(error)}", file=sys.stderr)
         return 2
     return status
+
+
+def in_one_line(error: BaseException) -> str:
+    """What went wrong, without the end of a message that shows a whole file."""
+    # Errors of ours name the file in their text, those of the system beside it.
+    plain = isinstance(error, OSError) and error.filename is None
+    text = (plain and getattr(error, "strerror", None)) or str(error)
+    message = " ".join(text.split()) or type(error).__name__
+    return message if len(message) <= 1000 else f"{message[:1000]} ..."
 
 
 def _run(arguments: argparse.Namespace) -> int:

@@ -18,7 +18,7 @@ from kernelweave.cli.score import score_classes, score_numbers
 from kernelweave.cli.seen import digests, were_seen
 from kernelweave.evaluation.held_out import new_rows
 from kernelweave.inspection import to_csv
-from kernelweave.persistence import load, read_header
+from kernelweave.persistence import load, read_header, used_from
 
 
 def run_predict(options: argparse.Namespace) -> dict[str, Any]:
@@ -36,9 +36,10 @@ def run_predict(options: argparse.Namespace) -> dict[str, Any]:
     model = load(options.model)
     id_column = options.id or notes.get("id")
     label = options.label or notes.get("label")
-    samples = new_samples(read_tables(options.data, id_column), model, label)
-    lacking = samples.lacking(samples.views)
-    with shown_warnings(set()):
+    tables = read_tables(options.data, id_column)
+    with used_from(options.model), shown_warnings(set()):
+        samples = new_samples(tables, model, label)
+        lacking = samples.lacking(samples.views)
         rows = new_rows(model, samples.data, None, "new rows")
     table = predictions(rows, identity_of(samples, label, lacking))
     if options.out is None:

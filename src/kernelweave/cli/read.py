@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import difflib
-import gzip
 import io
 import re
 import warnings
@@ -13,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from kernelweave._files import EXPANSION, check_expansion, unpacked
 from kernelweave.views.columns import some
 
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
@@ -24,6 +24,10 @@ MARKS = {
 }
 #: Endings of files that are not text, without that of a compression.
 PARQUET, EXCEL, MUDATA = (".parquet", ".pq"), (".xlsx", ".xlsm"), (".h5mu",)
+#: A Parquet file of any size may hold this much.
+PARQUET_BYTES = 2**25
+#: As many columns may lack a name, such as the first, or empty ones after the last.
+UNNAMED = 100
 #: Lines from which the separator is told.
 FIRST = 20
 #: An ISO date, with or without a time.
@@ -145,7 +149,9 @@ def _read_binary(pandas: Any, path: Path, excel: bool, as_text: Sequence[str]) -
     )
     try:
         if not excel:
+            _check_cells(path)
             return pandas.read_parquet(path)
+        check_expansion(path)
         sheets = pandas.read_excel(
             path,
             sheet_name=None,
@@ -172,6 +178,28 @@ def _read_binary(pandas: Any, path: Path, excel: bool, as_text: Sequence[str]) -
     return next(iter(filled.values()), pandas.DataFrame())
 
 
+def _check_cells(path: Path) -> None:
+    """Refuse runs of one number or text, of which a small file can have billions."""
+    from pyarrow.parquet import ParquetFile
+
+    size = path.stat().st_size
+    room = max(PARQUET_BYTES, EXPANSION * size)
+    with ParquetFile(path) as file:
+        found = file.metadata
+        held = 8 * found.num_rows * found.num_columns
+        if held <= room and size < PARQUET_BYTES:
+            held = 0
+            for batch in file.iter_batches(batch_size=256):
+                held += batch.nbytes
+                if held > room:
+                    break
+    if held > room:
+        raise ValueError(
+            f"{found.num_rows:,} rows and {found.num_columns} columns in {size:,} "
+            "bytes; write it as CSV if you trust whoever made it"
+        )
+
+
 def _read_text(pandas: Any, path: Path, as_text: Sequence[str]) -> Any:
     text = _decode(path)
     separator = _separator(text)
@@ -189,20 +217,17 @@ def _read_text(pandas: Any, path: Path, as_text: Sequence[str]) -> Any:
     except (pandas.errors.ParserError, pandas.errors.EmptyDataError) as error:
         raise ValueError(f"{path} is not a table: {error}") from error
     for name in frame.columns[frame.dtypes.map(pandas.api.types.is_string_dtype)]:
-        values = frame[name].dropna().astype(str)
-        if name not in as_text and len(values) and values.str.match(DATE).all():
+        values = frame[name].dropna()
+        if pandas.api.types.infer_dtype(values) != "string":
+            continue  # in early versions of pandas also truth values with gaps
+        if name not in as_text and values.astype(str).str.match(DATE).all():
             frame[name] = pandas.to_datetime(frame[name], errors="coerce")
     return frame.copy()  # in one piece, rather than one for each column
 
 
 def _decode(path: Path) -> str:
     """The text of a file, in the encoding that its bytes show."""
-    raw = path.read_bytes()
-    if raw[:2] == b"\x1f\x8b":
-        try:
-            raw = gzip.decompress(raw)
-        except (OSError, EOFError) as error:
-            raise ValueError(f"{path} is damaged: {error}; copy it again") from error
+    raw = unpacked(path)
     for mark, encoding in MARKS.items():
         if raw.startswith(mark):
             candidates = [encoding]
@@ -244,6 +269,7 @@ def _check_shape(path: Path, text: str, separator: str) -> list[str]:
     """The header; every row must have as many cells, which pandas would not check."""
     reader = csv.reader(io.StringIO(text), delimiter=separator, strict=True)
     header: list[str] = []
+    n_rows = 0
     try:
         for row in reader:
             if not row or (len(row) == 1 and not row[0].strip()):
@@ -251,6 +277,7 @@ def _check_shape(path: Path, text: str, separator: str) -> list[str]:
             if not header:
                 header = [name.strip() for name in row]
                 continue
+            n_rows += 1
             if len(row) != len(header):
                 raise ValueError(
                     f"{path}, line {reader.line_num} has {len(row)} cells, but the "
@@ -260,9 +287,14 @@ def _check_shape(path: Path, text: str, separator: str) -> list[str]:
         raise ValueError(
             f"{path}, line {reader.line_num} is not a row of a table: {error}"
         ) from error
-    if not header:
+    if not n_rows:
         raise ValueError(
             f"{path} has no rows; it needs a header and one row per sample"
+        )
+    if header.count("") > UNNAMED:
+        raise ValueError(
+            f"{path} has {header.count('')} columns without a name in the header "
+            f"(separated by {SEPARATORS[separator]}); name them, or remove them"
         )
     twice = [name for name, k in Counter(header).items() if k > 1 and name]
     if twice:

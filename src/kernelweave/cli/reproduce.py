@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from kernelweave.cli.folder import prepare_folder, write_mark
-from kernelweave.cli.output import print_table
+from kernelweave.cli.folder import prepare_folder, staging_folder, write_mark
+from kernelweave.cli.output import print_table, shown_warnings
 from kernelweave.papers import load_paper, report
 from kernelweave.papers.experiment import Experiment
 from kernelweave.papers.progress import progress_bar
@@ -108,7 +109,7 @@ def _run(experiment: Experiment, folder: Path, options: argparse.Namespace) -> R
     if options.quick and experiment.quick_form is not None:
         experiment = experiment.quick_form
     usual = experiment.quick if options.quick else experiment.splits
-    with progress_bar(experiment.key) as advance:
+    with shown_warnings(set()), progress_bar(experiment.key) as advance:
         return run_experiment(
             experiment,
             options.splits or usual,
@@ -143,12 +144,16 @@ def _write(
 ) -> list[Path]:
     """Write report, tables, plots and the given page; return the files."""
     text = report.markdown(all_results, _command(options))
-    written = [folder / "report.md"]
-    written[0].write_text(text, encoding="utf-8")
-    for results in all_results:
-        written += report.write_csv(folder, results)
-        picture = report.write_picture(folder, results)
-        written += [picture] if picture is not None else []
+    with staging_folder(folder, folder) as draft:
+        drafts = [draft / "report.md"]
+        drafts[0].write_text(text, encoding="utf-8")
+        for results in all_results:
+            drafts += report.write_csv(draft, results)
+            picture = report.write_picture(draft, results)
+            drafts += [picture] if picture is not None else []
+        for path in drafts:
+            os.replace(path, folder / path.name)
+    written = [folder / path.name for path in drafts]
     if options.markdown is not None:
         report.insert_markdown(Path(options.markdown), text)
         written.append(Path(options.markdown))

@@ -50,8 +50,8 @@ def read_settings(options: argparse.Namespace, parameters: list[str]) -> None:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ValueError(f"there is no file {options.views!r}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is not a TOML file: {error}") from None
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is not a TOML file: {error!s:.200}") from None
     _check_keys(path, "", content, ["data", "model", "views"])
     for table in content:
         if not isinstance(content[table], dict):
@@ -130,7 +130,7 @@ def _kernel(path: Path, where: str, value: Any) -> Any:
     if isinstance(value, str):
         return value
     name = value.get("name") if isinstance(value, dict) else None
-    if name not in WITH_PARAMETERS:
+    if not isinstance(name, str) or name not in WITH_PARAMETERS:
         raise ValueError(
             f"{path}: {where}: kernel must be a name, or a table with a name, one of "
             f"{', '.join(KERNELS)}; found {value!r}"

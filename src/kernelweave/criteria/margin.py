@@ -411,7 +411,8 @@ class SubspaceMargin(KernelCriterion):
         Of shape (n, n), in float64.
         """
         inverse = lower_inverse(factor)
-        kernel = to_numpy(inverse.T @ inverse).astype(np.float64, copy=False)
+        # copied only if it may not be written to, as with early versions of NumPy
+        kernel = np.require(to_numpy(inverse.T @ inverse), np.float64, "W")
         kernel *= -self.alpha
         kernel.reshape(-1)[:: len(kernel) + 1] += 1.0
         return self.design.unscale(self.design.unscale(kernel).T)

@@ -18,6 +18,7 @@ import numpy as np
 from sklearn.datasets import fetch_openml
 from sklearn.utils import Bunch
 
+from kernelweave._files import unpacked_text
 from kernelweave.datasets._r_packages import find_in_r, read_multi_assay
 
 
@@ -255,27 +256,37 @@ def _from_folder(source: Source) -> Cells | None:
 
 
 def _read(path: Path, texts: Sequence[str]) -> Cells:
-    opened = gzip.open if path.suffix == ".gz" else open
-    with opened(path, "rt", encoding="utf-8") as file:
-        header, *lines = file.read().splitlines()
+    header, *lines = unpacked_text(path).splitlines() or [""]
     columns = header.split(",")
-    if LABEL not in columns:
-        raise ValueError(f"{path} has no column {LABEL!r} with the classes")
-    rows = [line.split(",") for line in lines]
-    complete = [i for i, row in enumerate(rows) if "" not in row]
     kinds = {LABEL, *texts}
+    for name in (LABEL, *texts):
+        if name not in columns:
+            raise ValueError(f"{path} has no column {name!r} with the classes")
     numeric = [j for j, name in enumerate(columns) if name not in kinds]
+    places = {name: columns.index(name) for name in kinds}
+    complete: list[str] = []
+    labels: dict[str, list[str]] = {name: [] for name in kinds}
+    for number, line in enumerate(lines, start=2):
+        cells = line.split(",")
+        if len(cells) != len(columns) and line.strip():
+            raise ValueError(
+                f"{path} is not a table of numbers: line {number} has {len(cells)} "
+                f"cells, but the header has {len(columns)}"
+            )
+        if "" not in cells and line.strip():
+            complete.append(line)
+            for name, j in places.items():
+                labels[name].append(cells[j])
+    if not complete or not numeric:
+        raise ValueError(f"{path} is not a table of numbers: it has none")
     try:
         values = np.loadtxt(
-            [lines[i] for i in complete], delimiter=",", usecols=numeric, ndmin=2
+            complete, delimiter=",", usecols=numeric, ndmin=2, comments=None
         )
-        labels = {
-            name: np.array([rows[i][columns.index(name)] for i in complete])
-            for name in kinds
-        }
-    except (ValueError, IndexError) as error:
+    except ValueError as error:
         raise ValueError(f"{path} is not a table of numbers: {error}") from None
-    return Cells([columns[j] for j in numeric], values, labels)
+    names = [columns[j] for j in numeric]
+    return Cells(names, values, {name: np.array(labels[name]) for name in kinds})
 
 
 def _from_r(source: Source) -> Cells | None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import re
+import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 from sklearn.utils import Bunch
 
+from kernelweave._files import check_arrays, check_expansion, unpacked_text
 from kernelweave.datasets._sources import (
     MissingDataError,
     encode_labels,
@@ -163,24 +164,52 @@ def fetch_expression(
 
 def _read_chip(chip: Chip) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     path = find_file(f"{chip.file}.npz", chip.home)
-    with np.load(path, allow_pickle=False) as archive:
-        values = archive["X"].astype(float)
-        labels = archive[chip.target].astype(str)
-        numbers = [f"gene_{j:05d}" for j in range(values.shape[1])]
-        features = np.asarray(archive.get("features", numbers)).astype(str)
-        keep = np.ones(len(labels), dtype=bool)
-        if chip.cells:
-            keep &= archive["y"].astype(str) == chip.cells
+    try:
+        check_expansion(path)
+        with path.open("rb") as file:
+            with zipfile.ZipFile(file) as members:
+                check_arrays(members)
+            file.seek(0)
+            with np.load(file, allow_pickle=False) as archive:
+                values = archive["X"].astype(float)
+                labels = archive[chip.target].astype(str)
+                numbers = [f"gene_{j:05d}" for j in range(values.shape[1])]
+                features = np.asarray(archive.get("features", numbers)).astype(str)
+                rows = archive["y"].astype(str)
+                for texts in (labels, features, rows):
+                    texts.tolist()  # fails if they hold no valid characters
+    except Exception as error:  # a damaged file fails anywhere in zipfile or NumPy
+        reason = " ".join(str(error).split())
+        raise ValueError(
+            f"{path} is damaged, or no archive with the arrays X and {chip.target}: "
+            f"{reason:.200}; copy it again"
+        ) from error
+    shapes = (values.shape, labels.shape, rows.shape, features.shape)
+    n, d = values.shape if values.ndim == 2 else (-1, -1)
+    if shapes != ((n, d), (n,), (n,), (d,)):
+        raise ValueError(
+            f"{path} does not hold X (n, d), {chip.target} (n,), y (n,) and features "
+            f"(d,): found {', '.join(map(str, shapes))}"
+        )
+    keep = np.ones(n, dtype=bool)
+    if chip.cells:
+        keep &= rows == chip.cells
     if chip.kinds:
         keep &= np.isin(labels, chip.kinds)
     return values[keep], labels[keep], features
 
 
 def _symbols(probes: np.ndarray) -> np.ndarray:
-    with gzip.open(
-        find_file(PROBES, MSIGDB), "rt", newline="", encoding="utf-8"
-    ) as file:
-        symbol = {row[0]: row[1] for row in csv.reader(file)}
+    path = find_file(PROBES, MSIGDB)
+    symbol: dict[str, str] = {}
+    try:
+        for row in csv.reader(unpacked_text(path).splitlines(keepends=True)):
+            if row:
+                symbol[row[0]] = row[1]
+    except (csv.Error, IndexError) as error:
+        raise ValueError(
+            f"{path} is not a table of probes and symbols: {error}"
+        ) from error
     return np.array([symbol.get(probe, "") for probe in probes])
 
 
@@ -209,9 +238,7 @@ def _read_gene_sets(name: str, is_path: bool) -> dict[str, list[str]]:
 
 def _lines(path: Path) -> list[str]:
     """The lines of a text file, compressed or not."""
-    opened = gzip.open if path.suffix == ".gz" else open
-    with opened(path, "rt", encoding="utf-8", errors="replace") as file:
-        return str(file.read()).splitlines()
+    return unpacked_text(path, errors="replace").splitlines()
 
 
 def _read_series(
@@ -254,10 +281,12 @@ def _read_series(
         target = next(iter(kinds))
     if target not in kinds:
         raise ValueError(
-            f"target must be one of {', '.join(map(repr, kinds))} for {accession}; "
-            f"got {target!r}"
+            f"target must be one of {', '.join(map(repr, kinds)):.300} for "
+            f"{accession}; got {target!r}"
         )
-    header, *rows = [line.split("\t") for line in lines[start:stop]]
+    header, *rows = [line.split("\t") for line in lines[start:stop]] or [[]]
+    if len(header) < 2:
+        raise ValueError(f"{accession}.soft.gz has a table without columns")
     classes = kinds[target]
     columns = [j for j, sample in enumerate(header) if sample in classes]
     complete = [
@@ -265,7 +294,17 @@ def _read_series(
         for row in rows
         if len(row) == len(header) and all(row[j] not in ("", "null") for j in columns)
     ]
-    values = np.array([[float(row[j]) for j in columns] for row in complete]).T
+    if not columns or not complete:
+        raise ValueError(
+            f"{accession}.soft.gz has no values of the samples in {target!r}; is it "
+            "the full SOFT file?"
+        )
+    try:
+        values = np.array([[float(row[j]) for j in columns] for row in complete]).T
+    except ValueError as error:
+        raise ValueError(
+            f"{accession}.soft.gz has a cell that is no number: {error!s:.80}"
+        ) from (error)
     labels = np.array([classes[header[j]] for j in columns])
     probes, genes = (np.array([row[j] for row in complete]) for j in (0, 1))
     return values, labels, probes, genes, f"{title} ({accession})."

@@ -23,6 +23,7 @@ from kernelweave.papers.results import (
     Results,
     with_error,
 )
+from kernelweave.persistence import written_whole
 
 #: Everything after this line of a Markdown page is written by the program.
 MARK = "<!-- results -->\n"
@@ -184,7 +185,8 @@ def insert_markdown(page: Path, text: str) -> None:
     before, mark, _ = page.read_text(encoding="utf-8").partition(MARK)
     if not mark:
         raise ValueError(f"{page} has no line {MARK.strip()!r} to write after")
-    page.write_text(before + mark + "\n" + text, encoding="utf-8")
+    with written_whole(page) as file:
+        file.write((before + mark + "\n" + text).encode())
 
 
 def write_csv(folder: Path, results: Results) -> list[Path]:

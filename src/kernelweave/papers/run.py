@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
 import warnings
 import zlib
@@ -24,10 +23,14 @@ from joblib import Parallel, delayed, parallel_config
 from threadpoolctl import threadpool_limits
 
 from kernelweave.datasets import MissingDataError
+from kernelweave.models.streaming.dask import scheduler_lost
 from kernelweave.papers.experiment import Experiment
 from kernelweave.papers.results import Results
+from kernelweave.persistence import written_whole
 
 WARNINGS = "warnings"
+#: Keys of a file: the values of a split, and their checksum.
+CHECKSUM, VALUES = "crc32", "values"
 
 
 @dataclass(frozen=True)
@@ -51,10 +54,26 @@ class Job:
     def done(self) -> dict[str, Any]:
         """The results so far: column -> measures; empty if there are none."""
         try:
-            known = json.loads(self.path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            text = self.path.read_text(encoding="utf-8")
+        except FileNotFoundError:
             return {}
-        return known if isinstance(known, dict) else {}
+        except (OSError, ValueError):
+            text = ""
+        try:
+            known = json.loads(text)
+            if set(known) == {CHECKSUM, VALUES}:
+                if known[CHECKSUM] != _checksum(known[VALUES]):
+                    raise ValueError("the checksum is wrong")
+                known = known[VALUES]
+            return _checked(known)
+        except (ValueError, TypeError, AttributeError, RecursionError):
+            # also of earlier versions, whose files have no checksum
+            warnings.warn(
+                f"{self.path} is damaged; its split counts as not run",
+                UserWarning,
+                stacklevel=1,
+            )
+            return {}
 
 
 def run_experiment(
@@ -216,8 +235,16 @@ def _workers(jobs: int, dask: str | None) -> Iterator[None]:
                 "a Dask scheduler needs the package 'distributed': pip install "
                 "'kernelweave[dask]'"
             ) from None
-        with Client(dask), parallel_config(backend="dask"):
-            yield
+        try:
+            with Client(dask), parallel_config(backend="dask"):
+                yield
+        except Exception as error:
+            if not scheduler_lost(error):
+                raise
+            raise ConnectionError(
+                f"the Dask scheduler at {dask} went away; the splits that are finished "
+                "are kept, and the same command resumes from there"
+            ) from error
     elif jobs == 1:
         # on matrices of a few hundred rows, threads mostly wait for each other
         with parallel_config(backend="sequential"), threadpool_limits(limits=1):
@@ -229,9 +256,28 @@ def _workers(jobs: int, dask: str | None) -> Iterator[None]:
 
 def _write(path: Path, content: dict[str, Any]) -> None:
     """Replace the file atomically: an interrupt leaves the old or the new one."""
-    draft = path.with_suffix(f".{os.getpid()}.tmp")
-    draft.write_text(json.dumps(content), encoding="utf-8")
-    os.replace(draft, path)
+    whole = {CHECKSUM: _checksum(content), VALUES: content}
+    with written_whole(path) as file:
+        file.write(json.dumps(whole).encode())
+
+
+def _checksum(content: Any) -> int:
+    return zlib.crc32(json.dumps(content, sort_keys=True).encode())
+
+
+def _checked(known: Any) -> dict[str, Any]:
+    """The contents of a file: numbers, or lists of them, by column and measure."""
+    messages = known.get(WARNINGS, {})
+    measures = [value for key, value in known.items() if key != WARNINGS]
+    texts = [text for column in messages.values() for text in column]
+    numbers = [value for column in measures for value in column.values()]
+    for value in numbers:
+        np.asarray(value, dtype=float)
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError("a warning is a text")
+    if any(isinstance(value, str | bool | None) for value in numbers):
+        raise ValueError("a measure is a number")
+    return dict(known)
 
 
 def _plain(value: Any) -> Any:

@@ -281,14 +281,31 @@ def _computed(tasks: list[Any]) -> list[Any]:
     try:
         return list(dask.compute(*tasks))
     except Exception as error:
+        if scheduler_lost(error):
+            raise ConnectionError(
+                "the Dask scheduler went away, or cancelled the work, before all parts "
+                "of the input were computed. Rows and model are unchanged; connect to "
+                f"a running scheduler, and call fit again. {_says(error)}"
+            ) from error
         if type(error).__name__ != "KilledWorker":  # from a package that may be absent
             raise
         raise RuntimeError(
             "the Dask workers that tried one part of the input died, most likely for "
             "exceeding their memory limit; use smaller partitions, a smaller "
             "n_features, or workers with more memory. Rows and model are unchanged, so "
-            f"fit can be called again. Dask says: {error}"
+            f"fit can be called again. {_says(error)}"
         ) from error
+
+
+def scheduler_lost(error: BaseException) -> bool:
+    """Whether an error of Dask says that there is no scheduler any more."""
+    # by name, since the package that defines them may be absent
+    names = {kind.__name__ for kind in type(error).__mro__}
+    return bool(names & {"CancelledError", "CommClosedError"})
+
+
+def _says(error: BaseException) -> str:
+    return f"Dask says: {' '.join(str(error).split())}"
 
 
 def _check_workers(recipe: ChunkRecipe) -> None:

@@ -1,0 +1,319 @@
+"""Damaged and hostile files are refused in one line, or read; nothing else happens."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import io
+import os
+import random
+import signal
+import sys
+import warnings
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import kernelweave
+import stress_files
+from conftest import SEED_VARIABLE
+from kernelweave import _files, persistence
+from kernelweave.cli import folder
+from kernelweave.cli.main import main
+from kernelweave.cli.read import read_frame
+from kernelweave.papers.run import run_experiment
+
+for needed in ("pandas", "pyarrow.parquet", "openpyxl", "skops"):
+    pytest.importorskip(needed)
+
+#: Mutations of each kind of file: a sample here, more with the seeds of "make fuzz".
+COUNT = 200 if os.environ.get(SEED_VARIABLE) else 6
+
+
+@pytest.mark.filterwarnings("ignore:Workbook contains no default style")
+@pytest.mark.parametrize("name", stress_files.TARGETS)
+def test_mutated_files_are_refused_or_read(name, global_random_seed, tmp_path):
+    first = 1000 * global_random_seed
+    counts = stress_files.run(name, range(first, first + COUNT), tmp_path)
+    assert counts.total() == COUNT and counts["refused"]
+
+
+# Faults that such runs have found -----------------------------------------------------
+
+
+def bomb(path, size=3 * 10**7):
+    path.write_bytes(gzip.compress(b"0," * (size // 2), 1))
+
+
+def test_small_files_do_not_fill_the_memory(tmp_path):
+    bomb(tmp_path / "table.csv.gz")
+    with pytest.raises(ValueError, match="more than 50 times as many; unpack it first"):
+        read_frame(str(tmp_path / "table.csv.gz"))
+    (tmp_path / "table.csv").write_text("," * 10**5 + "\n" + "," * 10**5)
+    with pytest.raises(ValueError, match="has 100001 columns without a name"):
+        read_frame(str(tmp_path / "table.csv"))
+    with zipfile.ZipFile(tmp_path / "t.xlsx", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("sheet", b" " * 10**7)
+    with pytest.raises(ValueError, match="more than 50 times as many"):
+        read_frame(str(tmp_path / "t.xlsx"))
+    pyarrow = pytest.importorskip("pyarrow")
+    zeros = np.zeros(5 * 10**6, dtype="int8")
+    text = ["x" * 2000] * 20_000  # of which the file keeps one
+    for column in (zeros, text):
+        table = pyarrow.table({"x": column})
+        pyarrow.parquet.write_table(table, tmp_path / "t.parquet")
+        with pytest.raises(ValueError, match=r"0,000 rows and 1 columns in [\d,]+ "):
+            read_frame(str(tmp_path / "t.parquet"))
+
+
+def test_what_compresses_well_is_read(tmp_path):
+    """A table of ones and zeros is no attack."""
+    cells = np.random.default_rng(0).random((4000, 100)) < 0.05
+    text = "\n".join(",".join("01"[int(v)] for v in row) for row in cells)
+    path = tmp_path / "ones.csv.gz"
+    path.write_bytes(gzip.compress(text.encode()))
+    assert _files.unpacked(path).decode() == text
+    path.write_bytes(gzip.compress(b"1,2\n" * 10**5))  # 400 times, but small
+    assert len(_files.unpacked(path)) == 4 * 10**5
+
+
+def test_a_model_with_the_right_checksum_that_does_not_fit(tmp_path, capsys):
+    """The command line blames the file, also for what it says about itself."""
+    target = stress_files.inspect_target(tmp_path)
+    rng, path = random.Random(0), tmp_path / "model.kw"
+    messages = []
+    for _ in range(6):
+        path.write_bytes(stress_files.change_header(rng, target.content))
+        with contextlib.suppress(ValueError):
+            target.read(tmp_path)
+        messages.append(capsys.readouterr().err)
+    assert messages == [""] * 6  # everything was caught in "read"
+    (_, header), (_, model) = stress_files.members_of(target.content)
+    wrong = header.replace(b'"columns": [', b'"columns": [1, ')
+    path.write_bytes(
+        stress_files.archive([("header.json", wrong), ("model.skops", model)])
+    )
+    assert main(["inspect", str(path)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "cannot be used: its parts do not fit together (TypeError" in line
+
+
+def test_devices_are_left_alone(tmp_path):
+    if not Path("/dev/full").is_char_device():
+        pytest.skip("needs /dev/full")
+    with pytest.raises(OSError, match="is a device, which is left alone"):
+        kernelweave.save(kernelweave.KernelFDA(), "/dev/full")
+    assert Path("/dev/full").is_char_device()
+    with pytest.raises(ValueError, match="is a device, not a file"):
+        folder.check_place("/dev/full")
+
+
+# Processes that are killed, or that meet ----------------------------------------------
+
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+
+
+def fork(action):
+    """Run in a copy of this process, which needs no imports; return its number."""
+    with warnings.catch_warnings():
+        # The threads that other tests left behind are not used by the copy.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        number = os.fork()
+    if number:
+        return number
+    status = 1
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            action()
+        status = 0
+    finally:
+        os._exit(status)
+
+
+def killed(action, moment):
+    """Run in a copy of this process, and kill it at the given call of a function.
+
+    Returns whether it was killed, or had already finished.
+    """
+    count = 0
+
+    def watch(frame, event, argument):
+        nonlocal count
+        count += 1
+        if count == moment:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def watched():
+        sys.setprofile(watch)
+        try:
+            action()
+        finally:
+            sys.setprofile(None)
+
+    _, status = os.waitpid(fork(watched), 0)
+    if os.WIFSIGNALED(status):
+        return True
+    assert os.waitstatus_to_exitcode(status) == 0
+    return False
+
+
+def calls(action):
+    """How many moments there are to be killed at."""
+    count = 0
+
+    def watch(frame, event, argument):
+        nonlocal count
+        count += 1
+
+    sys.setprofile(watch)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            action()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def moments(rng, action, few):
+    """Moments at which to die, most of them among the last calls, which move files."""
+    total = calls(action)
+    n = 10 * few if os.environ.get(SEED_VARIABLE) else few
+    late = rng.integers(max(1, total - 400), total + 1, size=n)
+    return [*late.tolist(), *rng.integers(1, total + 1, size=n).tolist()]
+
+
+def write_results(name, text):
+    with folder.new_results(name) as draft:
+        for file in folder.OURS:
+            content = text
+            if file == folder.MARK_FILE:
+                content = f'{{"{folder.MARK_KEY}": "{text}"}}'
+            with draft.file(file, "text") as path:
+                path.write_text(content)
+
+
+def texts_of(place):
+    found = {path.name: path.read_text() for path in place.iterdir()}
+    assert set(found) == set(folder.OURS)
+    return {text.split('"')[3] if "{" in text else text for text in found.values()}
+
+
+@needs_fork
+def test_a_killed_run_leaves_the_old_results_or_the_new(tmp_path, monkeypatch, rng):
+    monkeypatch.chdir(tmp_path)
+    with contextlib.redirect_stdout(io.StringIO()):
+        write_results("out", "0")
+    for k, moment in enumerate(moments(rng, lambda: write_results("out", "0"), 6)):
+        before, new = texts_of(tmp_path / "out"), f"{k + 1}"
+        killed(lambda new=new: write_results("out", new), moment)
+        with folder._locked(Path("out")):
+            folder._recover(Path("out"))  # as the next run does
+        with folder.staging_folder(Path("out"), Path("out")):
+            pass
+        assert texts_of(tmp_path / "out") in (before, {new})
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+@needs_fork
+def test_a_killed_save_leaves_the_old_model_or_the_new(tmp_path, monkeypatch, rng):
+    path = tmp_path / "model.kw"
+
+    def save(alpha=1.0):
+        kernelweave.save(kernelweave.KernelFDA(alpha=alpha), path)
+
+    kernelweave.save(kernelweave.KernelFDA(alpha=1.0), path)
+    alpha = 1.0
+    for k, moment in enumerate(moments(rng, save, 4)):
+        killed(lambda k=k: save(2.0 + k), moment)
+        found = kernelweave.load(path).alpha
+        assert found in (alpha, 2.0 + k)
+        alpha = found
+    monkeypatch.setattr(persistence, "ABANDONED", -1.0)
+    save()
+    assert [left.name for left in tmp_path.iterdir()] == ["model.kw"]
+
+
+@needs_fork
+def test_a_killed_experiment_resumes(tmp_path, rng):
+    run = lambda place: run_experiment(stress_files.EXPERIMENT, 3, place)  # noqa: E731
+    whole = run(tmp_path / "whole")
+    for k, moment in enumerate(moments(rng, lambda: run(tmp_path / "count"), 4)):
+        place = tmp_path / str(k)
+        killed(lambda place=place: run(place), moment)
+        again = run(place)
+        assert (again.splits, again.warnings) == (whole.splits, whole.warnings)
+
+
+def test_a_run_killed_at_its_very_beginning_left_a_folder_of_ours(tmp_path):
+    (tmp_path / f".{folder.MARK_FILE}.0123456789ab").write_text("{")
+    (tmp_path / f"{folder.HIDDEN}0123456789ab").mkdir()
+    assert folder.prepare_folder(str(tmp_path)) == tmp_path
+    (tmp_path / ".notes").write_text("of the user")
+    with pytest.raises(ValueError, match="holds files that kernelweave did not write"):
+        folder.prepare_folder(str(tmp_path))
+
+
+def test_files_left_beside_the_folder_are_removed(tmp_path, monkeypatch):
+    monkeypatch.setattr(persistence, "ABANDONED", -1.0)
+    names = [".kernelweave-0123456789ab.kw", "..kernelweave-0123456789ab.kw.0123"]
+    for name in (*names, ".kernelweave-0123456789ab.html"):
+        (tmp_path / name).write_text("half")
+    draft = folder.Draft(tmp_path, tmp_path)
+    with draft.elsewhere(str(tmp_path / "model.kw")):
+        pass
+    assert [p.name for p in tmp_path.iterdir()] == [".kernelweave-0123456789ab.html"]
+
+
+@needs_fork
+def test_two_processes_do_not_mix_their_results(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def many(who):
+        for k in range(15):
+            write_results("out", f"{who}{k}")
+
+    numbers = [fork(lambda who=who: many(who)) for who in "ab"]
+    assert [os.waitpid(number, 0)[1] for number in numbers] == [0, 0]
+    assert len(texts_of(tmp_path / "out")) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_full_disk_keeps_the_old_model(tmp_path):
+    resource = pytest.importorskip("resource")
+    path = tmp_path / "model.kw"
+    kernelweave.save(kernelweave.KernelFDA(alpha=1.0), path)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (500, hard))
+    try:
+        with pytest.raises(OSError, match=r"cannot write .*model\.kw.*too large"):
+            kernelweave.save(kernelweave.KernelFDA(alpha=2.0), path)
+        with pytest.raises(OSError, match=r"cannot write .*0000\.json.*nothing was"):
+            run_experiment(stress_files.LONG, 1, tmp_path / "cache")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    with pytest.raises(OSError, match=r"cannot write .*model\.kw/below.*nothing was"):
+        kernelweave.save(kernelweave.KernelFDA(), path / "below")
+    assert kernelweave.load(path).alpha == 1.0
+    assert not [p for p in tmp_path.rglob("*") if p.is_file() and p != path]
+
+
+# What is promised in SECURITY.md ------------------------------------------------------
+
+
+def test_no_connections(monkeypatch, tmp_path):
+    """Fitting, predicting, saving and loading open no socket."""
+    import socket
+
+    def refuse(*arguments, **options):
+        raise AssertionError("a socket was opened")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket.socket, "bind", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    X, y = stress_files.rows()
+    model = kernelweave.MultipleKernelFDA(norm=1, alpha=0.1, cv=None).fit(X, y)
+    kernelweave.save(model, tmp_path / "model.kw")
+    kernelweave.load(tmp_path / "model.kw").predict(X)
+    kernelweave.datasets.load_wine()
