@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 #: A compressed file holds at most this many times its own size, or SMALL bytes.
-EXPANSION, SMALL = 50, 2**20
+EXPANSION, SMALL = 50, 2**23
 
 
 def room_for(size: int) -> int:
