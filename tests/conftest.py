@@ -6,6 +6,7 @@ import gc
 import importlib
 import os
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ from typing import Any
 import array_api_compat
 import numpy as np
 import pytest
+from _pytest.doctest import DoctestModule
 from hypothesis import settings
 
 SEED_VARIABLE = "KERNELWEAVE_TESTS_SEED"
@@ -88,6 +90,13 @@ class _Clock:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         if self.end is not None and session.testsfailed:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file() -> Iterator[None]:
+    """No file of tests has examples in its docstrings; only the package does."""
+    found = yield
+    return [each for each in found if not isinstance(each, DoctestModule)]
 
 
 def pytest_collection_finish() -> None:
