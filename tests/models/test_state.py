@@ -50,7 +50,7 @@ every_estimator = pytest.mark.parametrize("estimator", EVERY)
 EXPLICIT_FEATURES = ("MultipleKernelFDA-nystroem", "MultipleKernelRidge-nystroem")
 
 #: Random moments of each call at which something goes wrong: many with new seeds.
-FEW = 4
+FEW = 3
 MOMENTS = 50 if os.environ.get("KERNELWEAVE_TESTS_SEED") else FEW
 
 METHODS = (
@@ -421,7 +421,7 @@ def check_unfitted(model, rows):
 
 def two_problems(model):
     """Training rows and targets, and others with more columns and new names."""
-    (X, codes), (Z, others) = draw(24), draw(30, columns=7, seed=2)
+    (X, codes), (Z, others) = draw(18), draw(21, columns=7, seed=2)
     names = ("cat", "dog", "fox")
     return (X, targets_for(model, codes)), (Z, targets_for(model, others, names))
 

@@ -59,12 +59,11 @@ def test_reference_values_on_thirty_rows(cvxpy, small_problem):
 
 def test_large_problems_go_to_the_first_order_solver(cvxpy, small_problem):
     pytest.importorskip("scs")
-    for penalty in (1e-2, "learn"):
-        criterion = small_problem(penalty, p=6)  # three blocks of 31 rows
-        for k, solver in ((1, "CLARABEL"), (3, "SCS")):
-            problem, _ = cone.sdp_problem(small_problem(penalty, k, p=2), Simplex())
-            cone.run_solver(problem)
-            assert problem.solver_stats.solver_name == solver
+    for penalty, k, solver in ((1e-2, 1, "CLARABEL"), ("learn", 3, "SCS")):
+        problem, _ = cone.sdp_problem(small_problem(penalty, k, p=2), Simplex())
+        cone.run_solver(problem)
+        assert problem.solver_stats.solver_name == solver
+        criterion = small_problem(penalty, p=3)  # three blocks of 31 rows
         solution = solve(criterion, Simplex(), method="sdp", tol=1e-5)
         assert solution.converged
         assert solution.n_factorizations == solution.n_iter == 1
