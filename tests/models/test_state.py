@@ -190,12 +190,11 @@ def test_kernels_are_let_go_of(estimator, missing):
     model, (X, codes) = clone(estimator), draw()
     model.set_params(views="precomputed", missing=missing)
     K = stack_of(X, X)
-    gc.freeze()  # no need to check what was there before
+    gc.freeze()  # what was there before need not be checked, now or in later tests
     model.fit(K, targets_for(model, codes))
     last = weakref.ref(K)
     del K
     gc.collect()
-    gc.unfreeze()
     assert last() is None
 
 

@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 import pytest
 
+from estimators import in_turn
 from kernelweave.criteria import BlockFisher, WithinFisher
 from kernelweave.kernels import DenseBank
 from kernelweave.protocols import Method
@@ -80,10 +81,11 @@ def test_an_inaccurate_answer_is_judged_not_hidden(cvxpy, small_problem):
     assert solution.lower_bound <= best.value <= solution.value
 
 
-@pytest.mark.parametrize("weight_set", [Simplex(), LpBall(2)], ids=repr)
-@pytest.mark.parametrize("method", ["qcqp", "sdp"])
-@pytest.mark.parametrize(
-    ("kind", "penalty"), [("total", 1e-2), ("total", "learn"), ("within", 0.3)]
+@in_turn(
+    kind=["total", "total", "total", "total", "within", "within"],
+    penalty=[1e-2, 1e-2, "learn", "learn", 0.3, 0.3],
+    method=["qcqp", "sdp"],
+    weight_set=[Simplex(), LpBall(2), LpBall(2), Simplex()],
 )
 def test_the_programs_of_the_papers(
     cvxpy, small_problem, method, kind, penalty, weight_set
