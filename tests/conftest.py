@@ -6,6 +6,7 @@ import gc
 import importlib
 import os
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ from typing import Any
 import array_api_compat
 import numpy as np
 import pytest
+from _pytest.doctest import DoctestModule
 from hypothesis import settings
 
 SEED_VARIABLE = "KERNELWEAVE_TESTS_SEED"
@@ -27,10 +29,12 @@ FIXED_SEEDS = "0"
 os.environ.setdefault("MPLBACKEND", "Agg")
 
 # No deadline: on a processor shared with other jobs, a fit can take any length of time.
-# Examples of hypothesis are drawn anew only where seeds are, in "make fuzz".
+# Examples of hypothesis are drawn anew only where seeds are, in "make fuzz"; the same
+# ones need not be many.
 settings.register_profile(
     "kernelweave",
     deadline=None,
+    max_examples=100 if os.environ.get(SEED_VARIABLE) else 30,
     print_blob=True,
     derandomize=not os.environ.get(SEED_VARIABLE),
 )
@@ -88,6 +92,13 @@ class _Clock:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         if self.end is not None and session.testsfailed:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file() -> Iterator[None]:
+    """No file of tests has examples in its docstrings; only the package does."""
+    found = yield
+    return [each for each in found if not isinstance(each, DoctestModule)]
 
 
 def pytest_collection_finish() -> None:

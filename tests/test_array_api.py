@@ -69,7 +69,11 @@ def assert_home(found, like, dtype=None):
     assert dtype is None or found.dtype == dtype
 
 
-@pytest.mark.parametrize("estimator", CHEAP)
+@in_turn(
+    estimator=CHEAP,
+    other_backend=["torch", "array_api_strict"],
+    indirect=["other_backend"],
+)
 def test_float64_equals_numpy(estimator, data, other_backend):
     check_equals_numpy(estimator, VIEWS, data, other_backend)
 

@@ -102,8 +102,7 @@ def assert_close(found, expected, rtol=RTOL):
 # Offsets ------------------------------------------------------------------------------
 
 
-@every_estimator
-@pytest.mark.parametrize("views", VIEWS)
+@in_turn(make=ESTIMATORS * 2, views=list(VIEWS))
 def test_columns_far_from_zero(make, views, global_random_seed):
     X, new, _, labels = table(global_random_seed)
     expected, classes = reference(make, views, global_random_seed)
@@ -330,9 +329,13 @@ def test_explicit_features_of_columns_of_any_size(make, options):
         assert_close(found, expected, 1e-6)  # up to 1e-7 with alpha="cv"
 
 
-@pytest.mark.parametrize("features", ["exact", "nystroem", "random"])
-@pytest.mark.parametrize("n_features", [8, 60])
-@pytest.mark.parametrize("make", kinds(MultipleKernelFDA, MultipleKernelRidge))
+@in_turn(
+    features=["exact", "nystroem", "random"] * 2,
+    n_features=[8, 60],
+    make=[
+        each for each in kinds(MultipleKernelFDA, MultipleKernelRidge) for _ in "123"
+    ],
+)
 def test_explicit_features_of_columns_far_from_zero(make, features, n_features):
     X, new, _, labels = table()
     kernels = ["linear"] if features == "exact" else ["linear", "rbf"]

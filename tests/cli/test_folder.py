@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import kernelweave
+from estimators import in_turn
 from kernelweave.cli import demo, fit, folder, output, samples
 from kernelweave.cli.main import main
 
@@ -48,12 +49,26 @@ def no_pictures(monkeypatch):
 def contents(request, tmp_path, no_pictures):
     """The contents of the results folder before a run, which must be preserved."""
     if request.param != "first":
-        assert main([*FIT, "--alpha", "3"]) == 0
+        earlier_run(tmp_path)
     if request.param == "beside a note":
         (tmp_path / "results" / "note.txt").write_text("of the user")
         (tmp_path / "results" / "figures").mkdir()
         (tmp_path / "results" / "figures" / "weights.csv").write_text("too")
     return snapshot(tmp_path)
+
+
+#: The files of a run with another alpha, once there was one.
+EARLIER = {}
+
+
+def earlier_run(tmp_path):
+    """Results of an earlier run, which is made once."""
+    if not EARLIER:
+        assert main([*FIT, "--alpha", "3"]) == 0
+        EARLIER.update(snapshot(tmp_path / "results"))
+    (tmp_path / "results").mkdir(exist_ok=True)
+    for name, content in EARLIER.items():
+        (tmp_path / "results" / name).write_bytes(content)
 
 
 def snapshot(path):
@@ -88,7 +103,11 @@ def press(monkeypatch, owner, name):
     monkeypatch.setattr(owner, name, step)
 
 
-@pytest.mark.parametrize("step", STEPS)
+@in_turn(
+    step=list(STEPS) * 2,
+    contents=["first", "again", "beside a note"],
+    indirect=["contents"],
+)
 def test_interrupts(contents, tmp_path, monkeypatch, capsys, step):
     capsys.readouterr()
     press(monkeypatch, *STEPS[step])
@@ -188,7 +207,7 @@ def test_full_disk_for_a_picture(tmp_path, monkeypatch, capsys, name):
 
 @pytest.mark.parametrize("failing", range(1, 9))
 def test_swap_is_undone(tmp_path, monkeypatch, capsys, no_pictures, failing):
-    assert main([*FIT, "--alpha", "3"]) == 0
+    earlier_run(tmp_path)
     before = snapshot(tmp_path)
     real, calls = os.rename, []
 

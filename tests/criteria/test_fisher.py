@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.datasets import load_wine
 
@@ -76,7 +76,6 @@ def test_gradient_and_hessian_are_those_of_the_value(rng, alpha, k):
     assert np.min(np.linalg.eigvalsh(state.hessian / scale)) >= -1e-9
 
 
-@settings(max_examples=60)
 @given(
     seed=st.integers(0, 2**32 - 1),
     alpha=st.sampled_from([1e-6, 0.3, 50.0, "learn"]),

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from sklearn.svm import SVC
 
+from estimators import in_turn
 from kernelweave._array import FactorizationError, to_numpy
 from kernelweave.criteria.margin import Margin
 from kernelweave.inner.svm import balanced, best_intercept
@@ -120,9 +121,11 @@ def test_the_machine_is_that_of_scikit_learn(rng):
 
 
 @pytest.mark.one_seed
-@every_margin
-@every_set
-@pytest.mark.parametrize("size", [1e-3, 1.0, 1e3])
+@in_turn(
+    kind=[kind for kind in MARGINS for _ in range(3)],
+    weight_set=[Simplex(), LpBall(1.5), Uniform()],
+    size=[1e-3, 1.0, 1e3, 1.0],
+)
 def test_bounds_hold_for_any_dual_point(rng, kind, weight_set, size):
     criterion, _ = problem(rng, kind, k=2, unlabelled=4)
     weights = weight_set.start(criterion.n_weights)

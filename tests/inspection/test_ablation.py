@@ -60,7 +60,7 @@ def test_losses_are_those_of_cross_validation(rng):
 def test_order(rng):
     X, y = make_data(rng, n=120, signal=2.5)
     model = MultipleKernelFDA(VIEWS, norm=1, alpha=0.1, cv=None).fit(X, y)
-    result = view_ablation(model, X, y, random_state=0)
+    result = view_ablation(model, X, y, cv=3, random_state=0)
     order = result.order
     assert [step["dropped"] for step in order] == [None, "junk", "fair"]
     for step, left in zip(order, (NAMES, NAMES[:2], NAMES[:1]), strict=True):
@@ -71,7 +71,7 @@ def test_order(rng):
     assert "good" in result.recommended and "junk" not in result.recommended
     assert "'junk'" in result.recommendation
     dear = {"good": 1000.0, "fair": 1.0, "junk": 1.0}
-    order = view_ablation(model, X, y, cost=dear, random_state=0).order
+    order = view_ablation(model, X, y, cv=3, cost=dear, random_state=0).order
     assert order[-1]["views"] == ["fair"] or order[-1]["views"] == ["junk"]
 
 
@@ -103,13 +103,13 @@ def test_regression_and_outputs(rng):
 def test_other_models_and_scorings(rng):
     X, y = make_data(rng, signal=3.0)
     machine = MultipleKernelSVC(VIEWS, C=1.0, norm=1).fit(X, y)
-    rate = view_ablation(machine, X, y, cv=3, random_state=0)
+    rate = view_ablation(machine, X, y, cv=2, random_state=0)
     assert rate.loss_name == "error rate"
     for step in rate.order:
         assert step["score"] == pytest.approx(1 - step["loss"])
     uniform = KernelFDA(VIEWS, cv=None).fit(X, y)
     result = view_ablation(
-        uniform, X, y, cv=3, scoring="balanced_accuracy", random_state=0
+        uniform, X, y, cv=2, scoring="balanced_accuracy", random_state=0
     )
     assert result.order[0]["gap"] is None
     assert "held-out score" in result.recommendation

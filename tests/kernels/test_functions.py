@@ -23,6 +23,7 @@ from sklearn.preprocessing import (
     StandardScaler,
 )
 
+from estimators import in_turn
 from kernelweave._array import to_numpy
 from kernelweave._memory import CHUNK_ENTRIES
 from kernelweave.kernels import base as base_module
@@ -202,9 +203,11 @@ BASES = {
 }
 
 
-@pytest.mark.parametrize(
-    ("base", "step"),
-    [("dot", 1), ("sqeuclidean", 2), ("l1", 2), ("chi2", 2)],
+@in_turn(
+    base=["dot", "sqeuclidean", "l1", "chi2"] * 2,
+    step=[1, 2, 2, 2],
+    xp_backend=["numpy", "array_api_strict", "torch"],
+    indirect=["xp_backend"],
 )
 def test_many_and_strided_rows(base, step, rng, xp_backend):
     d = 67 if base in ("dot", "sqeuclidean") else 3

@@ -8,20 +8,18 @@ from numpy.testing import assert_allclose
 from sklearn.base import clone
 from sklearn.metrics import recall_score
 
-from estimators import some
+from estimators import in_turn, some
 from kernelweave import KernelFDA, MultipleKernelFDA
 
-every_classifier = pytest.mark.parametrize(
-    "estimator",
-    some(
-        (
-            "KernelFDA",
-            "MultipleKernelFDA",
-            "MultipleKernelFDA-l2-learn",
-            "MultipleKernelFDA-loo",
-        )
-    ),
+NAMES = (
+    "KernelFDA",
+    "MultipleKernelFDA",
+    "MultipleKernelFDA-l2-learn",
+    "MultipleKernelFDA-loo",
 )
+#: Without the folds, which only probabilities depend on.
+PLAIN = some(NAMES, cv=None)
+every_classifier = pytest.mark.parametrize("estimator", PLAIN)
 
 
 def fitted(estimator, problem, labels=None):
@@ -99,7 +97,7 @@ def expected_calibration_error(proba, labels, n_bins=10):
     )
 
 
-@every_classifier
+@pytest.mark.parametrize("estimator", some(NAMES))
 @pytest.mark.parametrize(("k", "separation"), [(2, 1.0), (3, 2.0)])
 def test_probabilities_are_calibrated(estimator, k, separation, make_problem):
     problem = make_problem(k, n=150, m=1500, separation=separation)
@@ -148,8 +146,7 @@ LABELS = [
 
 
 @pytest.mark.one_seed
-@every_classifier
-@pytest.mark.parametrize("names", LABELS)
+@in_turn(names=list(LABELS) * 2, estimator=PLAIN)
 def test_labels_come_back_as_they_were(estimator, names, make_problem):
     problem = make_problem(3, separation=6.0)
     model = fitted(estimator, problem, names[problem.y])

@@ -72,7 +72,7 @@ def mixed_up(frame):
 
 
 @in_turn(
-    estimator=some((*NAMED, *EXPLICIT)) * 2,
+    estimator=some((*NAMED, *EXPLICIT)),
     views=[pytest.param(views, id=name) for name, views in VIEWS.items()],
 )
 def test_order_and_other_columns_do_not_matter(estimator, views, table):

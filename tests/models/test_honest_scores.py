@@ -92,14 +92,14 @@ def test_the_score_is_that_of_refits(counts, shift):
         X, y, _, _ = draw(rng, counts, shift, m=1)
         K = rbf_kernel(X, gamma=1 / 40)
         model = KernelFDA("precomputed", cv=None).fit(K, y)
-        right = 0
-        for i in np.flatnonzero(np.array(counts)[y] > 1):
+        right, step = 0, 5 if len(counts) > 100 else 1  # a sample of many refits
+        for i in np.flatnonzero(np.array(counts)[y] > 1)[::step]:
             rest = np.delete(np.arange(len(y)), i)
             refit = clone(model).set_params(alpha=model.alpha_, psd="trust")
             refit.fit(K[np.ix_(rest, rest)], y[rest])
             right += refit.predict(K[[i]][:, rest])[0] == y[i]
         closed.append(model.loo_score_)
-        refits.append(right / len(y))
+        refits.append(step * right / len(y))
     assert abs(np.mean(closed) - np.mean(refits)) < 0.03
 
 

@@ -337,7 +337,7 @@ HARD_INPUT = {
 def test_hard_problems_end_with_an_honest_status(
     change, parameters, signed, make_problem
 ):
-    problem = make_problem(2, n=30)
+    problem = make_problem(2, n=18)
     X, y = change(problem.X, problem.y)
     views = [("all", ["linear", "rbf"], slice(0, 6))]
     model = MultipleKernelSVC(views, signed=signed, **parameters)

@@ -12,6 +12,7 @@ from sklearn.base import clone
 from sklearn.impute import SimpleImputer
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
+from estimators import in_turn
 from kernelweave import KernelFDA, MixtureKDA, ProbabilisticKDA
 from kernelweave._array import to_numpy
 from kernelweave.criteria.mixture import MixtureLikelihood
@@ -626,12 +627,12 @@ def test_frames_and_search(make_problem, rng):
 # Libraries, progress, parameters ------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "setting",
-    [{"projection": "posterior"}, {"weights": "stacking", "noise": "ml"}],
-    ids=str,
+@in_turn(
+    other_backend=["array_api_strict", "torch", "torch", "array_api_strict"],
+    setting=[{"projection": "posterior"}, {"weights": "stacking", "noise": "ml"}],
+    gaps=[False, False, True, True],
+    indirect=["other_backend"],
 )
-@pytest.mark.parametrize("gaps", [False, True], ids=["complete", "gaps"])
 def test_every_library(make_problem, rng, other_backend, setting, gaps):
     problem = make_problem(3)
     X, new = problem.X, problem.new

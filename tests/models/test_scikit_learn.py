@@ -67,18 +67,19 @@ def test_cross_validation_cuts_kernels_rightly(estimator, problem):
     )
 
 
-@pytest.mark.parametrize("estimator", CLASSIFIERS)
-def test_cross_val_predict(estimator, problem):
+@in_turn(
+    estimator=CLASSIFIERS, method=["predict", "predict_proba", "decision_function"]
+)
+def test_cross_val_predict(estimator, method, problem):
     model = clone(estimator).set_params(views=problem.views)
     folds = list(StratifiedKFold(2).split(problem.X, problem.y))
     parts = [clone(model).fit(problem.X[rows], problem.y[rows]) for rows, _ in folds]
-    for method in ("predict", "predict_proba", "decision_function"):
-        found = cross_val_predict(model, problem.X, problem.y, cv=2, method=method)
-        assert found.shape == ((42,) if method == "predict" else (42, 3))
-        expected = np.empty_like(found)
-        for part, (_, test) in zip(parts, folds, strict=True):
-            expected[test] = getattr(part, method)(problem.X[test])
-        assert_allclose(found, expected)
+    found = cross_val_predict(model, problem.X, problem.y, cv=2, method=method)
+    assert found.shape == ((42,) if method == "predict" else (42, 3))
+    expected = np.empty_like(found)
+    for part, (_, test) in zip(parts, folds, strict=True):
+        expected[test] = getattr(part, method)(problem.X[test])
+    assert_allclose(found, expected)
 
 
 def test_grid_search_reaches_into_views(problem):

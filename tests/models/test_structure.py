@@ -50,13 +50,11 @@ def test_no_module_writes_to_an_estimator():
 
 def files_of(call):
     """The files of the package with a function that ``call`` runs."""
-    files = set()
+    names = set()
 
     def note(frame, event, argument):
         if event == "call":
-            path = Path(frame.f_code.co_filename)
-            if path.is_relative_to(SOURCE):
-                files.add(str(path.relative_to(SOURCE)))
+            names.add(frame.f_code.co_filename)
 
     before = sys.getprofile()
     sys.setprofile(note)
@@ -64,6 +62,8 @@ def files_of(call):
         call()
     finally:
         sys.setprofile(before)
+    paths = (Path(name) for name in names)
+    files = {str(p.relative_to(SOURCE)) for p in paths if p.is_relative_to(SOURCE)}
     return files - {"_array.py"}
 
 

@@ -10,6 +10,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import SVC
 
+from estimators import in_turn
 from kernelweave import MultipleKernelFDA, SubspaceKernel
 from kernelweave._array import device, namespace, to_numpy
 from kernelweave.criteria import Fisher
@@ -234,7 +235,11 @@ def test_grid_search_in_a_pipeline(problem):
     assert search.fit(problem.X, problem.y).score(problem.new, problem.new_y) > 0.5
 
 
-@every_model
+@in_turn(
+    model=MODELS,
+    other_backend=["array_api_strict", "torch"],
+    indirect=["other_backend"],
+)
 def test_array_api(model, problem, other_backend):
     views = [("left", RBF(gamma=0.1), [0, 1, 2]), ("right", Linear(), [3, 4, 5])]
     model = clone(model).set_params(views=views)

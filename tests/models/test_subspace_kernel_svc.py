@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose
 from sklearn.base import clone
 from sklearn.svm import SVC
 
+from estimators import in_turn
 from kernelweave import LpBall, Simplex, SubspaceKernelSVC, solve
 from kernelweave._array import to_numpy
 from kernelweave.criteria import SubspaceMargin
@@ -180,7 +181,11 @@ def test_labels_of_any_kind(problem):
     assert np.array_equal(binary.predict(problem.new), values > 0)
 
 
-@every_model
+@in_turn(
+    model=MODELS,
+    other_backend=["array_api_strict", "torch"],
+    indirect=["other_backend"],
+)
 def test_array_api(model, problem, other_backend):
     views = [("left", RBF(gamma=0.1), [0, 1, 2]), ("right", Linear(), [3, 4, 5])]
     model = clone(model).set_params(views=views)

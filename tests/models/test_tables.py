@@ -8,7 +8,7 @@ import warnings
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from scipy.sparse import csr_array, issparse
+from scipy.sparse import csr_array, csr_matrix, issparse
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -315,7 +315,8 @@ KERNELS = {
 def test_sparse_rows_in_every_kernel(kernel, rng):
     X = rng.random((N, 8)) * (rng.random((N, 8)) < 0.4)
     model = MultipleKernelFDA([("v", kernel, slice(None))], norm=2, alpha=0.1, cv=None)
-    dense, thin = clone(model).fit(X, Y), clone(model).fit(csr_array(X), Y)
+    # scikit-learn's vectorizers return sparse matrices, whose sums have two axes
+    dense, thin = clone(model).fit(X, Y), clone(model).fit(csr_matrix(X), Y)
     expected = dense.transform(X)
     for found in (thin.transform(csr_array(X)), thin.transform(X)):
         assert_allclose(found, expected, rtol=1e-4, atol=1e-5)

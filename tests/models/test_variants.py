@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from estimators import in_turn
 from kernelweave import KernelFDA, MultipleKernelFDA, MultipleKernelRidge
 from kernelweave.fits.ridge import LooPath, reduced_class_target
 from kernelweave.kernels import DenseBank, center_and_scale
@@ -71,9 +72,11 @@ SOLVERS = ["newton", "closed_form", "cutting_plane", "sdp"]
 
 
 @pytest.mark.one_seed
-@CLASSES
-@pytest.mark.parametrize("norm", [1, 2])
-@pytest.mark.parametrize("solver", SOLVERS)
+@in_turn(
+    solver=SOLVERS * 2,
+    norm=[1, 1, 1, 1, 2, 2, 2, 2],
+    k=[2, 3, 3],
+)
 def test_every_solver_finds_the_same_model(solver, norm, k, make_problem):
     if solver == "sdp":
         pytest.importorskip("cvxpy")

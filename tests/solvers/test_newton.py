@@ -135,7 +135,7 @@ def test_few_factorizations_with_one_column(make):
 
 
 def test_few_factorizations_with_1000_kernels(make):
-    X, y = make.load("digits", 60)
+    X, y = make.load("digits", 40)
     X = X[:, X.std(axis=0) > 0]
     stack = make.many_kernels(X, 1000, np.random.default_rng(0))
     expect_few_steps(

@@ -75,10 +75,10 @@ def test_whole_numbers_are_repeated_rows(margins, rng, kind, weight_set, method)
 @pytest.mark.parametrize("method", ["interior_point", "newton", "cutting_plane"])
 def test_columns_and_missing_labels(margins, rng, kind, method):
     weighted, repeated, _ = pair(margins, rng, kind, k=3, unlabelled=8)
-    found = solve(weighted, Simplex(), method, tol=1e-6)
+    found = solve(weighted, Simplex(), method, tol=1e-5)
     expected = solve(repeated, Simplex(), tol=1e-9)
     assert found.converged
-    assert found.value == pytest.approx(expected.value, rel=2e-6)
+    assert found.value == pytest.approx(expected.value, rel=2e-5)
     assert found.lower_bound <= expected.value * (1 + 1e-9)
 
 

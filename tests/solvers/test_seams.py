@@ -69,9 +69,9 @@ def test_linear_constraints_are_solved_with_a_certificate(name, weight_set):
     best = solve(criterion, weight_set, tol=1e-7)
     assert (best.method, best.converged) == ("newton", True)
     assert weight_set.violation(best.weights) <= 1e-9
-    cuts = solve(criterion, weight_set, method="cutting_plane", tol=1e-5)
+    cuts = solve(criterion, weight_set, method="cutting_plane", tol=1e-4)
     assert cuts.converged
-    assert cuts.value == pytest.approx(best.value, rel=2e-5)
+    assert cuts.value == pytest.approx(best.value, rel=2e-4)
     # The linearised criterion cannot decrease over the set: the optimality conditions.
     slope = -criterion.evaluate(best.weights).gradient
     gain = weight_set.support(slope) - slope @ best.weights

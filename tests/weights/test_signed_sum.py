@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
+from estimators import in_turn
 from kernelweave.kernels import DenseBank, center_and_scale
 from kernelweave.solvers.reference import run_solver
 from kernelweave.weights import SignedSum, Simplex, WeightSet
@@ -167,7 +168,11 @@ def test_box_maximizer_solves_a_linear_program(rng):
         )
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@in_turn(
+    xp_backend=["numpy", "array_api_strict", "torch"],
+    dtype=["float32", "float64", "float32"],
+    indirect=["xp_backend"],
+)
 def test_every_array_library(xp_backend, rng, dtype):
     here = make(rng)
     stack = xp_backend.xp.asarray(

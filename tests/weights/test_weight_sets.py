@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -21,7 +21,6 @@ SETS = [
     LpBall(np.inf),
     Uniform(),
 ]
-few = settings(max_examples=40)
 every_set = pytest.mark.parametrize("weight_set", SETS, ids=repr)
 
 scores_of_any_sign = hnp.arrays(
@@ -48,7 +47,6 @@ def test_follows_the_protocol(weight_set):
 
 
 @every_set
-@few
 @given(scores=scores_of_any_sign, seed=st.integers(0, 2**32 - 1))
 def test_support_is_an_upper_bound(weight_set, scores, seed):
     points = points_of(weight_set, len(scores), np.random.default_rng(seed))
@@ -58,7 +56,6 @@ def test_support_is_an_upper_bound(weight_set, scores, seed):
 
 
 @every_set
-@few
 @given(scores=scores_of_any_sign)
 def test_support_is_attained_inside_the_set(weight_set, scores):
     best = weight_set.maximizer(scores)
@@ -88,7 +85,6 @@ def test_start_is_inside_with_no_zero(weight_set, p):
 
 
 @every_set
-@few
 @given(
     weights=hnp.arrays(float, st.integers(1, 12), elements=st.floats(1e-6, 1e6)),
     factor=st.floats(1e-3, 1e3),

@@ -103,8 +103,8 @@ def evaluate(
     >>> from kernelweave.datasets import load_breast_cancer_views
     >>> from kernelweave.evaluation import evaluate
     >>> cancer = load_breast_cancer_views()
-    >>> X, y = cancer.data[::4], cancer.target[::4]
-    >>> result = evaluate(MultipleKernelFDA(cancer.views, norm=1, cv=None), X, y, cv=3)
+    >>> X, y = cancer.data[::8], cancer.target[::8]
+    >>> result = evaluate(MultipleKernelFDA(cancer.views, norm=1, cv=None), X, y, cv=2)
     >>> [row["method"] for row in result.table[:3]]
     ['this model', 'best single view', 'equal weights']
     """

@@ -215,6 +215,7 @@ class SaddlePath:
     residuals: Residuals
     products: Array  # size G_i b, (m, n, k), where the bank lives
     _columns: list[FactoredColumn]
+    _small: BorderedSystem  # of the same point
     #: Second-order terms of the products of w and b after a predictor step, in the
     #: conditions on the rows (n, k) and on the weights (m,).
     _curved: tuple[np.ndarray, np.ndarray] | None
@@ -273,6 +274,7 @@ class SaddlePath:
     def _step(self) -> None:
         point = self.point
         self._columns = self._factor(self.products[: len(point.w), :, :])
+        self._small = self._small_system()
         self._curved = None
         predictor, mu = predict(self)
         length = min(1.0, point.longest(predictor))
@@ -382,17 +384,13 @@ class SaddlePath:
         s = (gaps[2] - point.s * w) / point.w
         return Point(a, z, u, v, w, s, lam, eta)
 
-    def _solve_small(
-        self, halves: list[Array], weight_right: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Steps in (w, lam, eta), those in b having been eliminated."""
+    def _small_system(self) -> BorderedSystem:
+        """The system of steps in (w, lam, eta), those in b having been eliminated."""
         point, m, k = self.point, len(self.point.w), len(self._columns)
-        matrix, right = np.zeros((m + k, m + k)), np.zeros(m + k)
-        for c, (column, half) in enumerate(zip(self._columns, halves, strict=True)):
+        matrix = np.zeros((m + k, m + k))
+        for c, column in enumerate(self._columns):
             index = np.append(np.arange(m), m + c)
             matrix[np.ix_(index, index)] += column.gram
-            right[index] += column.against(half)
-        right += np.append(weight_right, self.residuals.balance)
         unit = 1.0 / np.sqrt(np.diagonal(matrix)[m:])
         equal = np.zeros((len(point.eta), m + k))
         if self.norm is not None:
@@ -401,8 +399,20 @@ class SaddlePath:
             matrix[np.diag_indices(m)] += bend
             equal[0, :m] = powers
         v, z = np.append(point.w, unit), np.append(point.s, np.zeros(k))
-        system = BorderedSystem(matrix, v, z, equal)
-        steps, eta = system.solve(right, -self.residuals.norm)
+        return BorderedSystem(matrix, v, z, equal)
+
+    def _solve_small(
+        self, halves: list[Array], weight_right: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Steps in (w, lam, eta)."""
+        m, k = len(self.point.w), len(self._columns)
+        right = np.zeros(m + k)
+        for c, (column, half) in enumerate(zip(self._columns, halves, strict=True)):
+            found = column.against(half)
+            right[:m] += found[:m]
+            right[m + c] += found[m]
+        right += np.append(weight_right, self.residuals.balance)
+        steps, eta = self._small.solve(right, -self.residuals.norm)
         return steps[:m], steps[m:], eta
 
     def bounds(
@@ -601,7 +611,8 @@ class Point(NamedTuple):
 
     def longest(self, step: Point) -> float:
         """The largest t for which ``self + t step`` stays positive."""
-        return min(map(largest_step, self[:6], step[:6]))
+        both = (np.concatenate([x.ravel() for x in each[:6]]) for each in (self, step))
+        return largest_step(*both)
 
     def moved(self, step: Point, length: float) -> Point:
         """``self + length step``."""

@@ -106,9 +106,9 @@ def view_ablation(
     >>> from kernelweave.datasets import load_breast_cancer_views
     >>> from kernelweave.inspection import view_ablation
     >>> cancer = load_breast_cancer_views()
-    >>> X, y = cancer.data[::4], cancer.target[::4]
+    >>> X, y = cancer.data[::8], cancer.target[::8]
     >>> model = MultipleKernelFDA(cancer.views, norm=1, cv=None).fit(X, y)
-    >>> result = view_ablation(model, X, y, cv=3, random_state=0)
+    >>> result = view_ablation(model, X, y, cv=2, random_state=0)
     >>> [len(step["views"]) for step in result.order]
     [3, 2, 1]
     """

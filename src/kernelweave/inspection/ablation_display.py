@@ -42,9 +42,9 @@ class AblationDisplay:
     >>> from kernelweave.datasets import load_breast_cancer_views
     >>> from kernelweave.inspection import AblationDisplay
     >>> cancer = load_breast_cancer_views()
-    >>> X, y = cancer.data[::4], cancer.target[::4]
+    >>> X, y = cancer.data[::8], cancer.target[::8]
     >>> model = MultipleKernelFDA(cancer.views, norm=1, cv=None).fit(X, y)
-    >>> display = AblationDisplay.from_estimator(model, X, y, cv=3, random_state=0)
+    >>> display = AblationDisplay.from_estimator(model, X, y, cv=2, random_state=0)
     >>> display.figure_.savefig("ablation.png")  # doctest: +SKIP
     """
 

@@ -11,7 +11,7 @@ from pathlib import PurePath
 from typing import Any
 
 import numpy as np
-from scipy.sparse import issparse
+from scipy.sparse import csc_array, issparse
 from sklearn.utils.validation import check_array, validate_data
 
 from kernelweave._array import (
@@ -837,7 +837,7 @@ def _split_sparse(
 ) -> list[Any]:
     """One CSR block of finite floats per view."""
     dtype = X.dtype if dtype is None and X.dtype == np.float32 else dtype or np.float64
-    columns = X.tocsc()
+    columns = csc_array(X)  # of a sparse matrix as well, whose sums have two axes
     blocks = [columns[:, chosen].tocsr().astype(dtype) for chosen in positions]
     for view, block, columns_ in zip(views, blocks, positions, strict=True):
         bad = np.flatnonzero(~np.isfinite(block.data))
