@@ -55,8 +55,8 @@ figure, (left, right) = plt.subplots(
 colors = ["#0072B2", "#E69F00", "#8C8C8C"]
 left.barh(names, scores, xerr=2 * errors, color=colors, error_kw={"elinewidth": 1})
 for height, (score, error) in enumerate(zip(scores, errors, strict=True)):
-    left.text(score + 2 * error + 0.004, height, f"{score:.2f}", va="center")
-left.set_xlim(0.7, 1.02)
+    left.text(score + 2 * error + 0.01, height, f"{score:.2f}", va="center")
+left.set_xlim(0, 1.15)
 left.set_xlabel("accuracy on new digits")
 
 places = np.arange(len(shares))
