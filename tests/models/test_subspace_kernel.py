@@ -34,6 +34,28 @@ def problem(make_problem):
     return make_problem(4, n=48, separation=3.0)
 
 
+@pytest.mark.parametrize("alpha", [0.2, "loo"])
+def test_no_sum_of_kernels_has_a_better_plain_subspace(alpha, problem, rng):
+    X, y = problem.X, problem.y
+    model = SubspaceKernel(problem.views, norm=1, alpha=alpha, weights="plain")
+    model.set_params(n_components=2).fit(X, y)
+    assert sorted(model.kernel_weights_)[-2:] == [0.0, 1.0]
+    found = -model.certificate_.value
+    assert found == pytest.approx(float(np.sum(model.dependence_)))
+    bank = DenseBank(center_and_scale(np.moveaxis(problem.K, -1, 0).copy()))
+    factor = label_factor(y, 4)
+    for weights in rng.dirichlet(np.full(bank.n_kernels, 0.5), size=20):
+        kernel = RegularizedKernel(bank.combine(weights), model.alpha_)
+        assert np.sum(kernel.subspace(factor, 2).dependence) <= found * (1 + 1e-9)
+
+
+def test_plain_weights_need_plain_features_and_a_norm_of_one(problem):
+    for name, value in (("norm", 2), ("uncorrelated", True), ("method", "alignment")):
+        model = SubspaceKernel(norm=1, weights="plain").set_params(**{name: value})
+        with pytest.raises(ValueError, match=f"it needs {name}=.*, got {value!r}"):
+            model.fit(problem.X, problem.y)
+
+
 @every_model
 def test_features_of_columns_and_kernels_are_the_same(model, problem):
     X, y = problem.X, problem.y

@@ -10,6 +10,7 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from kernelweave._array import Array, eps, from_numpy
+from kernelweave._tolerances import ROUNDING_UNITS
 from kernelweave.criteria.fisher import Fisher
 from kernelweave.exceptions import KernelWeaveConvergenceWarning
 from kernelweave.fits.ridge import RowDesign
@@ -43,6 +44,7 @@ from kernelweave.models.shared.learner import (
     LearnerOptions,
     choose_weights,
 )
+from kernelweave.solvers.certify import Certificate, relative_gap
 from kernelweave.solvers.local.subspace import AlignmentResult, align_subspace
 
 #: Default iteration limit of the alignment, and the stationarity it should reach.
@@ -52,6 +54,7 @@ STATIONARY = 1e-2
 RULES = {
     **{name: LEARNER[name] for name in ("norm", "alpha", "solver")},
     "method": one_of("hsic", "alignment"),
+    "weights": one_of("uncorrelated", "plain"),
 }
 #: Values of ``label_kernel``, if it is a string and otherwise.
 NAMED = one_of("normalized", "indicator", "linear")
@@ -75,7 +78,7 @@ class SubspaceKernel(KernelTransformer, KernelModel):
     inner product. With several kernels the weights minimise
     ``tr( H (I + sum_i w_i G_i / alpha)^-1 )`` (Eqs. 23 to 38), with a certificate, for
     both: the first maximum is convex in the weights, so that over weights that sum to
-    one it is attained at a single kernel, and has no sum to learn.
+    one it is attained at a single kernel, which ``weights="plain"`` finds.
 
     Parameters
     ----------
@@ -92,6 +95,11 @@ class SubspaceKernel(KernelTransformer, KernelModel):
         Whether features are uncorrelated with each other. Their variances are then at
         most one: the kernel is n times that of Eq. 18, so that the usual values of C
         suit an SVM on it.
+    weights : {"uncorrelated", "plain"}, default="uncorrelated"
+        Which problem chooses the weights. "uncorrelated": that of the uncorrelated
+        features (Eq. 27), whatever the features. "plain": the first maximum above, over
+        weights that sum to one; it needs ``norm=1`` and ``uncorrelated=False``, and
+        always selects a single kernel.
     label_kernel : {"normalized", "indicator", "linear"}, array of shape (k, k) or \
 callable, default="normalized"
         H: "indicator" is ``Y Y'`` with the class indicators Y, "normalized" is
@@ -211,6 +219,7 @@ callable, default="normalized"
         n_components: int | None = None,
         method: Literal["hsic", "alignment"] = "hsic",
         uncorrelated: bool = False,
+        weights: Literal["uncorrelated", "plain"] = "uncorrelated",
         label_kernel: Any = "normalized",
         norm: float | Literal["loo"] = "loo",
         alpha: float | Literal["learn", "loo"] = "loo",
@@ -228,6 +237,7 @@ callable, default="normalized"
         self.n_components = n_components
         self.method = method
         self.uncorrelated = uncorrelated
+        self.weights = weights
         self.label_kernel = label_kernel
         self.norm = norm
         self.alpha = alpha
@@ -276,6 +286,8 @@ callable, default="normalized"
         design = rows.levelled(design)
         target = from_numpy(factor, bank.like)
         choice = self._choose(bank, target, design, progress)
+        if self.weights == "plain":
+            choice = self._choose_plain(bank, target, design, choice)
         kernel = RegularizedKernel(
             bank.combine(choice.weights), float(choice.alpha), design
         )
@@ -293,6 +305,15 @@ callable, default="normalized"
             raise ValueError(
                 "method='alignment' has no uncorrelated form; use method='hsic'"
             )
+        if self.weights == "uncorrelated":
+            return
+        for name, needed in (("uncorrelated", False), ("method", "hsic"), ("norm", 1)):
+            if getattr(self, name) != needed:
+                raise ValueError(
+                    f"weights='plain' solves the problem of plain subspaces over "
+                    f"weights that sum to one; it needs {name}={needed!r}, got "
+                    f"{getattr(self, name)!r}. Set that, or weights='uncorrelated'"
+                )
 
     def _choose(
         self, bank: DenseBank, target: Array, design: RowDesign, progress: Progress
@@ -311,6 +332,45 @@ callable, default="normalized"
         # A learned alpha may be zero: use the smallest that can be factored.
         smallest = target.shape[0] * eps(target)
         return replace(choice, alpha=max(float(choice.alpha), smallest))
+
+    def _choose_plain(
+        self, bank: DenseBank, target: Array, design: RowDesign, choice: Choice
+    ) -> Choice:
+        """The best single kernel at the alpha chosen before.
+
+        ``t^2 / (t + alpha)`` is operator convex, so that the sum of the largest
+        eigenvalues of ``L' G (G + alpha I)^-1 G L`` is convex in the weights: over
+        weights that sum to one, a single kernel is best. All are tried.
+        """
+        goal, alpha = design.scale(target), float(choice.alpha)
+        units = np.eye(bank.n_kernels)
+        values = [
+            float(
+                np.sum(
+                    RegularizedKernel(bank.combine(unit), alpha, design)
+                    .subspace(goal, self.n_components)
+                    .dependence
+                )
+            )
+            for unit in units
+        ]
+        best = int(np.argmax(values))
+        rounding = ROUNDING_UNITS * target.shape[0] * eps(target) * values[best]
+        certificate = Certificate(
+            value=-values[best],
+            lower_bound=-values[best] - rounding,
+            gap=relative_gap(-values[best], -values[best] - rounding),
+            status=f"optimal: the best of {len(values)} kernels, and no sum is better",
+            converged=True,
+            problem=f"minus the dependence of plain subspaces, l1 weights, "
+            f"alpha={alpha:.3g}",
+        )
+        return replace(
+            choice,
+            weights=units[best],
+            n_iter=choice.n_iter + len(values),
+            certificate=certificate,
+        )
 
     def _find(
         self,
