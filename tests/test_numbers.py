@@ -216,6 +216,7 @@ def test_columns_with_many_zeros_are_not_moved():
         functools.partial(MultipleKernelSVC, margin="l1"),
         functools.partial(MultipleKernelSVC, margin="l2", C=10.0),
         KernelAlignment,
+        functools.partial(SubspaceKernelSVC, alpha=0.1),
     ],
     ids=str,
 )

@@ -33,6 +33,7 @@ from kernelweave.models.shared.margin import MarginClassifier
 from kernelweave.solvers.certify import (
     Callback,
     Certificate,
+    error_of_value,
     reachable_tolerance,
     relative_gap,
 )
@@ -267,6 +268,11 @@ class SubspaceKernelSVC(
         self.n_components_ = int(self.subspace_coef_.shape[1])
         self.dual_coef_ = joint.point.coef
         self.intercept_ = from_numpy(joint.point.intercepts, self.dual_coef_)
+        # Eigenvalues t of G enter by t / (t + alpha), or t^2 / (t + alpha).
+        steepest = 1.0 / alpha if self.uncorrelated else 1.0
+        square = float(np.sum(joint.point.duals**2))
+        slope = 0.5 * steepest * square / abs(certificate.value)
+        certificate = certificate.widened(error_of_value(bank, learned.weights, slope))
         certificate = replace(certificate, problem=self._problem(design))
         # If the problem is not convex, a remaining gap is not a failure.
         self._set_certificate(certificate, warn=not searched)

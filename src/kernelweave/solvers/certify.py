@@ -259,21 +259,26 @@ class Certificate:
         ``error`` bounds the relative change of the value due to digits that the kernels
         had lost: it widens the bounds.
         """
-        value, lower = solution.value, solution.lower_bound
-        gap, status = solution.gap, solution.status
-        if error > 0:
-            shift = error * abs(value)
-            value, lower = value + shift, lower - shift
-            gap = relative_gap(value, lower)
-            status += f"; digits lost in centring widen it to {gap:.1e}"
         return cls(
-            value=value,
-            lower_bound=lower,
-            gap=gap,
-            status=status,
+            value=solution.value,
+            lower_bound=solution.lower_bound,
+            gap=solution.gap,
+            status=solution.status,
             converged=solution.converged,
             problem=problem,
             remarks=solution.remarks,
+        ).widened(error)
+
+    def widened(self, error: float) -> Certificate:
+        """A copy whose bounds allow for a relative error of the value."""
+        if not error > 0:
+            return self
+        shift = error * abs(self.value)
+        value, lower = self.value + shift, self.lower_bound - shift
+        gap = relative_gap(value, lower)
+        status = f"{self.status}; digits lost in centring widen it to {gap:.1e}"
+        return dataclasses.replace(
+            self, value=value, lower_bound=lower, gap=gap, status=status
         )
 
     def with_remarks(self, remarks: list[str]) -> Certificate:
