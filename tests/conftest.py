@@ -73,6 +73,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "one_seed: the first seed is enough; further draws add nothing"
     )
+    config.addinivalue_line(
+        "markers", "measured: a figure of the first draw, which others need not reach"
+    )
     config.pluginmanager.register(_Clock(config.getoption("--stop-after")))
 
 
@@ -108,6 +111,8 @@ def pytest_collection_finish() -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
+        if item.get_closest_marker("measured"):
+            continue
         if "global_random_seed" in getattr(item, "fixturenames", ()):
             item.add_marker("seeded")
 
@@ -137,7 +142,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if name in metafunc.fixturenames:
         several = {"xp_backend", "other_backend"} & set(metafunc.fixturenames)
         one = several or metafunc.definition.get_closest_marker("one_seed")
-        metafunc.parametrize(name, SEEDS[:1] if one else SEEDS, indirect=True)
+        seeds = SEEDS[:1] if one else SEEDS
+        if metafunc.definition.get_closest_marker("measured"):
+            seeds = parse_seeds(FIXED_SEEDS)
+        metafunc.parametrize(name, seeds, indirect=True)
 
 
 @pytest.fixture

@@ -112,6 +112,7 @@ def test_columns_far_from_zero(make, views, global_random_seed):
         assert_array_equal(label_of(model, new + 1e9), classes)
 
 
+@pytest.mark.measured
 @every_estimator
 def test_columns_far_from_zero_in_single_precision(make, global_random_seed):
     """Compared with no offset, also in float32; 1e-2 is ten times the worst case."""

@@ -57,6 +57,7 @@ def column(rows, name, kind=str):
     return np.array([kind(row[name]) for row in rows])
 
 
+@pytest.mark.measured
 @pytest.mark.parametrize("name", LABELS)
 def test_noise_is_not_predicted(rng, drawn, capsys, name):
     y = LABELS[name]

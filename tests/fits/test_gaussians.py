@@ -61,6 +61,7 @@ def test_sums_are_all_that_is_needed(rng, counts):
     assert_allclose(some.means, whole.means)
 
 
+@pytest.mark.measured
 @every_layout
 def test_no_evidence_means_class_shares(rng, counts):
     z, h, codes = draw(rng, counts, 0.0)

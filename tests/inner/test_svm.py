@@ -30,6 +30,7 @@ def assert_feasible(coef, signs, C):
     np.testing.assert_allclose(coef.sum(axis=0), 0, atol=1e-10 * C * len(coef))
 
 
+@pytest.mark.measured
 @pytest.mark.parametrize("C", [1e-3, 1.0, 100.0])
 @pytest.mark.parametrize("k", [2, 3])
 def test_low_rank_and_dense_machines_agree(rng, C, k):

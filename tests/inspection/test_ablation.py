@@ -75,6 +75,7 @@ def test_order(rng):
     assert order[-1]["views"] == ["fair"] or order[-1]["views"] == ["junk"]
 
 
+@pytest.mark.measured
 def test_pure_noise_is_not_recommended(rng):
     X, y = make_data(rng, signal=0.0)
     model = MultipleKernelFDA(VIEWS, norm=1, alpha=1.0, cv=None).fit(X, y)

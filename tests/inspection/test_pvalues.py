@@ -52,6 +52,7 @@ def test_real_views(rng, model):
     assert max(values.values()) <= 1
 
 
+@pytest.mark.measured
 @pytest.mark.one_seed
 def test_junk_views_are_rarely_significant(rng):
     """P(p <= a) < 2 a is a theorem; 4 standard errors of 40 data sets are allowed."""

@@ -85,6 +85,7 @@ def test_grid(bank_and_signs, weight_set, kind):
         assert one.high <= high[i] + STEP + SLACK
 
 
+@pytest.mark.measured
 @pytest.mark.one_seed
 def test_margin_against_the_grid(bank_and_signs):
     bank, signs = bank_and_signs

@@ -123,6 +123,7 @@ def test_auto_keeps_products_only_where_views_interact(rng):
     np.testing.assert_array_equal(auto.predict(X), never.predict(X))
 
 
+@pytest.mark.measured
 @pytest.mark.parametrize("interacting", [True, False])
 def test_folds_repeat_the_choice_of_products(rng, interacting):
     """The score of the folds is the mean over those with and without products.

@@ -409,6 +409,7 @@ def test_bad_parameters_are_named(make_problem, parameter, value):
         model.fit(problem.X, problem.y)
 
 
+@pytest.mark.measured
 def test_the_printed_variance(rng):
     """Eq. 14 of Zhao et al. (2009), with a dense inverse and amplitude 1."""
     X, y = rng.standard_normal((24, 2)), np.arange(24) % 3

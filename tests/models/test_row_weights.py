@@ -96,6 +96,7 @@ def test_settings_with_repeated_rows(data, model):
         assert_array_equal(found.transduction_[copies], expected.transduction_)
 
 
+@pytest.mark.measured
 @pytest.mark.parametrize(
     ("options", "target"),
     [
@@ -334,6 +335,7 @@ def test_few_positives_need_a_small_C(rng):
     assert chosen.norm_ == 1.0
 
 
+@pytest.mark.measured
 @pytest.mark.one_seed
 def test_norms_chosen_on_folds(rng):
     y = np.arange(60) % 2

@@ -99,6 +99,7 @@ def test_a_regression_is_chosen_as_by_refits(data):
     assert found[norm, alpha] > 1.05 * found[nearest]
 
 
+@pytest.mark.measured
 def test_the_norm_of_a_discriminant_is_chosen_as_by_refits(data):
     X, y = data
     given = {"alpha": "learn", "cv": None}

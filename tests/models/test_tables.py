@@ -257,6 +257,7 @@ def test_sparse_features_stay_sparse():
     assert_allclose(first, second, atol=1e-12)
 
 
+@pytest.mark.measured
 def test_labels_reach_the_transformer(rng):
     X = pd.DataFrame(rng.normal(size=(N, 30)))
     X[7] += 3 * Y

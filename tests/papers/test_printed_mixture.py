@@ -45,6 +45,7 @@ def test_it_warns_and_falls_to_the_floor(problem):
     assert_allclose(again.transform(X), model.transform(X))
 
 
+@pytest.mark.measured
 @pytest.mark.filterwarnings(UNCONVERGED)
 def test_it_depends_on_where_it_starts(problem):
     weights = []

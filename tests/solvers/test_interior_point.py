@@ -242,6 +242,7 @@ SOFT = [
 ]
 
 
+@pytest.mark.measured
 @pytest.mark.one_seed
 def test_degenerate_inputs_end_with_an_honest_status(margins, rng):
     signs, banks = degenerate(margins, rng)
