@@ -61,17 +61,7 @@ def run_demo(options: argparse.Namespace) -> dict[str, Any]:
             f"{N_NOISE} of {WIDTH} columns of\npure noise, made for this demonstration."
             " The models do not know which is which.\n"
         )
-        methods: dict[str, Any] = {
-            "learned weights (MultipleKernelFDA)": MultipleKernelFDA(
-                views, cv=None, missing="zero"
-            ),
-            "equal weights (KernelFDA)": KernelFDA(views, cv=None),
-            "one SVM on all columns (SVC, tuned)": GridSearchCV(
-                make_pipeline(StandardScaler(), SVC()),
-                {"svc__C": [1, 10, 100]},
-                cv=3,
-            ),
-        }
+        methods = _methods(views)
         right, lines = {}, []
         for name, method in methods.items():
             say(name)
@@ -83,20 +73,12 @@ def run_demo(options: argparse.Namespace) -> dict[str, Any]:
             share, error = accuracy(right[name])
             shown = f"{100 * share:.1f} %", f"{100 * error:.1f}", f"{took:.1f}"
             lines.append((name, *shown))
-        learned, *others = methods
-        model = methods[learned]
+        model = next(iter(methods.values()))
         say("intervals of the shares")
         _print_shares(model, X[train], y[train])
         print(f"\nAccuracy on the same {len(test)} digits that no model has seen:\n")
         print_table(("model", "accuracy", "±", "seconds"), lines)
-        print()
-        for name in others:
-            lead = right[learned].astype(float) - right[name]
-            error = lead.std(ddof=1) / np.sqrt(len(lead))
-            print(
-                f"  Learned weights are {100 * lead.mean():+.1f} ± {100 * error:.1f} "
-                f"points ahead of {name.partition(' (')[0]}."
-            )
+        _print_leads(right)
         _print_without_a_view(model, X[test], y[test], digits.views)
         print_certificate(model)
         how = f"{len(test)} digits that the model has not seen"
@@ -111,6 +93,32 @@ def run_demo(options: argparse.Namespace) -> dict[str, Any]:
         "out": str(draft.folder),
         "files": list(draft.written),
     }
+
+
+def _methods(views: list[Any]) -> dict[str, Any]:
+    """The models that are compared; the first one learns weights."""
+    return {
+        "learned weights (MultipleKernelFDA)": MultipleKernelFDA(
+            views, cv=None, missing="zero"
+        ),
+        "equal weights (KernelFDA)": KernelFDA(views, cv=None),
+        "one SVM on all columns (SVC, tuned)": GridSearchCV(
+            make_pipeline(StandardScaler(), SVC()), {"svc__C": [1, 10, 100]}, cv=3
+        ),
+    }
+
+
+def _print_leads(right: dict[str, np.ndarray]) -> None:
+    """How far learned weights, which come first, are ahead on the same digits."""
+    learned, *others = right
+    print()
+    for name in others:
+        lead = right[learned].astype(float) - right[name]
+        error = lead.std(ddof=1) / np.sqrt(len(lead))
+        print(
+            f"  Learned weights are {100 * lead.mean():+.1f} ± {100 * error:.1f} "
+            f"points ahead of {name.partition(' (')[0]}."
+        )
 
 
 def _with_noise(digits: Any) -> tuple[np.ndarray, np.ndarray, list[Any]]:

@@ -10,7 +10,6 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from kernelweave._array import Array, eps, from_numpy
-from kernelweave._tolerances import ROUNDING_UNITS
 from kernelweave.criteria.fisher import Fisher
 from kernelweave.exceptions import KernelWeaveConvergenceWarning
 from kernelweave.fits.ridge import RowDesign
@@ -44,8 +43,11 @@ from kernelweave.models.shared.learner import (
     LearnerOptions,
     choose_weights,
 )
-from kernelweave.solvers.certify import Certificate, relative_gap
-from kernelweave.solvers.local.subspace import AlignmentResult, align_subspace
+from kernelweave.solvers.local.subspace import (
+    AlignmentResult,
+    align_subspace,
+    best_plain_kernel,
+)
 
 #: Default iteration limit of the alignment, and the stationarity it should reach.
 ALIGNMENT_ITER = 2000
@@ -287,7 +289,12 @@ callable, default="normalized"
         target = from_numpy(factor, bank.like)
         choice = self._choose(bank, target, design, progress)
         if self.weights == "plain":
-            choice = self._choose_plain(bank, target, design, choice)
+            alpha = float(choice.alpha)
+            best, proof = best_plain_kernel(
+                bank, target, alpha, self.n_components, design
+            )
+            count = choice.n_iter + bank.n_kernels
+            choice = replace(choice, weights=best, certificate=proof, n_iter=count)
         kernel = RegularizedKernel(
             bank.combine(choice.weights), float(choice.alpha), design
         )
@@ -332,45 +339,6 @@ callable, default="normalized"
         # A learned alpha may be zero: use the smallest that can be factored.
         smallest = target.shape[0] * eps(target)
         return replace(choice, alpha=max(float(choice.alpha), smallest))
-
-    def _choose_plain(
-        self, bank: DenseBank, target: Array, design: RowDesign, choice: Choice
-    ) -> Choice:
-        """The best single kernel at the alpha chosen before.
-
-        ``t^2 / (t + alpha)`` is operator convex, so that the sum of the largest
-        eigenvalues of ``L' G (G + alpha I)^-1 G L`` is convex in the weights: over
-        weights that sum to one, a single kernel is best. All are tried.
-        """
-        goal, alpha = design.scale(target), float(choice.alpha)
-        units = np.eye(bank.n_kernels)
-        values = [
-            float(
-                np.sum(
-                    RegularizedKernel(bank.combine(unit), alpha, design)
-                    .subspace(goal, self.n_components)
-                    .dependence
-                )
-            )
-            for unit in units
-        ]
-        best = int(np.argmax(values))
-        rounding = ROUNDING_UNITS * target.shape[0] * eps(target) * values[best]
-        certificate = Certificate(
-            value=-values[best],
-            lower_bound=-values[best] - rounding,
-            gap=relative_gap(-values[best], -values[best] - rounding),
-            status=f"optimal: the best of {len(values)} kernels, and no sum is better",
-            converged=True,
-            problem=f"minus the dependence of plain subspaces, l1 weights, "
-            f"alpha={alpha:.3g}",
-        )
-        return replace(
-            choice,
-            weights=units[best],
-            n_iter=choice.n_iter + len(values),
-            certificate=certificate,
-        )
 
     def _find(
         self,

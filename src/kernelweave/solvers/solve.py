@@ -10,6 +10,7 @@ import numpy as np
 
 from kernelweave._array import FactorizationError, eps
 from kernelweave._tolerances import ALLOWED_VIOLATION, ROUNDING_UNITS, SMALL_GAP
+from kernelweave.criteria.base import KernelCriterion
 from kernelweave.protocols import Criterion, InfeasibleError, Iterate, Method, WeightSet
 from kernelweave.solvers.alignment import active_set, aligned_cuts
 from kernelweave.solvers.block_newton import block_newton
@@ -205,8 +206,10 @@ def solve(
 
 def _explained(criterion: Any, status: str, gap: float, rounding: float) -> str:
     """The reason for stopping, or rounding if it explains the gap better."""
-    like = getattr(getattr(criterion, "bank", None), "like", None)
-    single = like is not None and eps(like) > np.finfo(np.float64).eps
+    kernels = isinstance(
+        criterion, KernelCriterion
+    )  # others have densities, in float64
+    single = kernels and eps(criterion.bank.like) > np.finfo(np.float64).eps
     rounding += ROUNDING_UNITS * float(np.finfo(np.float64).eps)
     on_request = status.startswith(("stopped at", "stopped by"))
     if rounding <= MOSTLY * gap and (on_request or not single):

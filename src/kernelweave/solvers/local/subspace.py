@@ -11,12 +11,15 @@ from scipy.optimize import OptimizeResult, minimize
 from kernelweave._array import (
     Array,
     dot,
+    eps,
     from_numpy,
     solve_triangular,
     squared_norm,
     to_numpy,
 )
+from kernelweave._tolerances import ROUNDING_UNITS
 from kernelweave.criteria.margin import PlainSubspaceMargin
+from kernelweave.fits.ridge import RowDesign
 from kernelweave.fits.subspace import (
     JointPoint,
     RegularizedKernel,
@@ -24,12 +27,14 @@ from kernelweave.fits.subspace import (
     SubspaceSVM,
     normalized,
 )
-from kernelweave.protocols import Evaluation, NormSet
+from kernelweave.protocols import Bank, Evaluation, NormSet
 from kernelweave.solvers.certify import (
     Callback,
+    Certificate,
     LocalSolution,
     Trace,
     TraceRow,
+    error_of_value,
     relative_gap,
 )
 from kernelweave.solvers.solve import solve
@@ -205,6 +210,54 @@ def _descend(problem: SubspaceSVM, here: Placed, n_components: int) -> Iterator[
             return
         yield candidate, -np.inf
         point, columns, eta = candidate, candidate_columns, 3.0 * eta
+
+
+def best_plain_kernel(
+    bank: Bank,
+    target: Array,
+    alpha: float,
+    n_components: int | None,
+    design: RowDesign,
+) -> tuple[np.ndarray, Certificate]:
+    """Weights (p,) that sum to one and have the most dependent plain subspace.
+
+    Chen et al. (2008), Eq. 8, for a sum of kernels: the sum of the largest eigenvalues
+    of ``L' G (G + alpha I)^-1 G L``. Since ``t^2 / (t + alpha)`` is operator convex, it
+    is convex in the weights, and largest at a single kernel. All of them are tried.
+
+    Parameters
+    ----------
+    bank : Bank
+        p centred kernels.
+    target : array of shape (n, k)
+        L, with columns that sum to zero.
+    alpha : float
+        Regularisation.
+    n_components : int or None
+        Maximum number of directions; None keeps all.
+    design : RowDesign
+        Weights of the rows.
+    """
+    goal, units = design.scale(target), np.eye(bank.n_kernels)
+    kernels = (RegularizedKernel(bank.combine(unit), alpha, design) for unit in units)
+    values = [
+        float(np.sum(kernel.subspace(goal, n_components).dependence))
+        for kernel in kernels
+    ]
+    best = int(np.argmax(values))
+    lower = -values[best] * (1.0 + ROUNDING_UNITS * bank.n_samples * eps(target))
+    certificate = Certificate(
+        value=-values[best],
+        lower_bound=lower,
+        gap=relative_gap(-values[best], lower),
+        status=f"optimal: the best of {len(values)} kernels, and no sum is better",
+        converged=True,
+        problem="minus the dependence of plain subspaces, l1 weights, "
+        f"alpha={alpha:.3g}",
+    )
+    slope = float(np.sum(to_numpy(goal) ** 2)) / abs(values[best] or 1.0)
+    error = error_of_value(bank, units[best], slope)
+    return units[best], certificate.widened(error)
 
 
 def solve_plain(
