@@ -26,7 +26,7 @@ from threadpoolctl import threadpool_limits
 
 from conftest import find_backend
 from estimators import SETTINGS
-from kernelweave import MultipleKernelFDA, MultipleKernelRidge, _threads, load, save
+from kernelweave import MultipleKernelFDA, MultipleKernelRidge, _array, load, save
 from kernelweave._array import to_numpy
 
 PAGE = Path(__file__).parents[1] / "docs" / "user_guide" / "agreement.md"
@@ -150,12 +150,12 @@ def in_dask(model: BaseEstimator) -> Answers:
 
 
 def in_two_threads(model: BaseEstimator) -> Answers:
-    few, _threads.FEW_ENTRIES = _threads.FEW_ENTRIES, 0  # 48 rows would take one
+    few, _array.FEW_ENTRIES = _array.FEW_ENTRIES, 0  # 48 rows would take one
     try:
         with threadpool_limits(2):
             return in_numpy(model)
     finally:
-        _threads.FEW_ENTRIES = few
+        _array.FEW_ENTRIES = few
 
 
 def after_saving(model: BaseEstimator) -> Answers:

@@ -10,8 +10,8 @@ from sklearn.base import clone
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
 from estimators import ask, every_estimator
-from kernelweave import KernelFDA, MultipleKernelFDA, _threads
-from kernelweave._threads import few_threads
+from kernelweave import KernelFDA, MultipleKernelFDA, _array
+from kernelweave._array import few_threads
 
 
 def counts():
@@ -62,7 +62,7 @@ def test_few_rows_take_one_thread(estimator, seen):
 
 def test_many_rows_take_all_threads(seen, monkeypatch):
     X, y = rows()
-    monkeypatch.setattr(_threads, "FEW_ENTRIES", len(X) ** 2 - 1)
+    monkeypatch.setattr(_array, "FEW_ENTRIES", len(X) ** 2 - 1)
     model = KernelFDA(noting(seen), cv=None).fit(X, y)
     model.predict(X)
     assert all(found == {2} for found in seen)

@@ -8,8 +8,15 @@ from typing import Any, Literal
 
 import numpy as np
 
-from kernelweave._array import Array, as_float, device, from_numpy, is_array, namespace
-from kernelweave._memory import row_chunks
+from kernelweave._array import (
+    Array,
+    as_float,
+    device,
+    from_numpy,
+    is_array,
+    namespace,
+    row_chunks,
+)
 from kernelweave.kernels.checks import symmetric
 from kernelweave.views.columns import is_iterator
 

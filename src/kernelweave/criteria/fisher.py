@@ -17,13 +17,13 @@ from kernelweave._array import (
     inner_products,
     namespace,
     psd_factor,
+    row_chunks,
     solve_factored,
     solve_stack,
     squared_norm,
     tensor_sum,
     to_numpy,
 )
-from kernelweave._memory import row_chunks
 from kernelweave._tolerances import INVERTIBLE_SQUARE
 from kernelweave.criteria.base import KernelCriterion
 from kernelweave.fits.moment_problem import MomentProblem

@@ -16,13 +16,13 @@ from kernelweave._array import (
     is_numpy,
     lower_inverse,
     namespace,
+    require_memory,
     solve_factored,
     solve_stack,
     solve_triangular,
     tensor_sum,
     to_numpy,
 )
-from kernelweave._memory import require_memory
 from kernelweave.criteria.base import (
     KernelCriterion,
     checked_row_weights,

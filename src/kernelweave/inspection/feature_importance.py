@@ -11,8 +11,7 @@ import numpy as np
 from sklearn.base import clone, is_classifier
 from sklearn.utils import check_random_state, resample
 
-from kernelweave._array import Array, is_array, to_numpy
-from kernelweave._memory import row_chunks
+from kernelweave._array import Array, is_array, row_chunks, to_numpy
 from kernelweave.inspection._gradients import (
     expansion_gradient,
     pull_back,

@@ -17,17 +17,18 @@ from sklearn.metrics.pairwise import additive_chi2_kernel, manhattan_distances
 from kernelweave._array import (
     Array,
     as_float,
+    block_entries,
     device,
     eps,
     has_views,
     is_array,
     is_numpy,
     namespace,
+    row_chunks,
     take,
     to_numpy,
     zeros,
 )
-from kernelweave._memory import block_entries, row_chunks
 from kernelweave._sklearn import BaseEstimator
 
 MEDIAN_ROWS = 2000

@@ -8,17 +8,19 @@ from typing import Literal
 import numpy as np
 
 from kernelweave._array import (
+    CACHE_ENTRIES,
     Array,
     FactorizationError,
     add_to_diagonal,
+    block_entries,
     cholesky,
     eigh,
     eps,
     largest_of,
     namespace,
+    row_chunks,
     to_numpy,
 )
-from kernelweave._memory import CACHE_ENTRIES, block_entries, row_chunks
 from kernelweave.exceptions import KernelWarning
 
 #: A kernel with an eigenvalue below minus this times its trace is indefinite. Kernels

@@ -14,7 +14,6 @@ from kernelweave._array import (
     namespace,
     to_numpy,
 )
-from kernelweave._memory import numbered
 from kernelweave.fits.gaussians import ClassGaussians
 from kernelweave.fits.predictive import Expert, PredictivePath, choose_noise
 from kernelweave.fits.ridge import class_target
@@ -34,6 +33,7 @@ from kernelweave.models.shared.inputs import (
     positive,
     read_weighted_rows,
 )
+from kernelweave.views.columns import numbered
 from kernelweave.views.missing import ObservedViews
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from numbers import Integral
 from pathlib import PurePath
@@ -24,7 +25,6 @@ from kernelweave._array import (
     take,
     to_numpy,
 )
-from kernelweave._memory import prefixed
 
 EXPECTED = (
     "views must be None (all columns), 'precomputed', ('precomputed', names), or a "
@@ -493,6 +493,24 @@ def _named(name: str, lookup: Lookup) -> int:
 
 def _is_integer(value: Any) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+@contextmanager
+def prefixed(prefix: str) -> Iterator[None]:
+    """Begin the message of any TypeError or ValueError with ``prefix``."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        if not prefix:
+            raise
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"{prefix}{error}") from error
+
+
+def numbered(start: int) -> AbstractContextManager[None]:
+    """Prefix error messages with the first row of the portion, unless it is row 0."""
+    text = f"In the portion that starts at row {start:,} (row numbers below count from "
+    return prefixed(f"{text}there): " if start else "")
 
 
 def some(words: Iterable[str], most: int = 5) -> str:

@@ -10,13 +10,20 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import validate_data
 
-from kernelweave._array import Array, as_float, is_numpy, namespace, to_numpy
-from kernelweave._memory import prefixed, row_chunks
+from kernelweave._array import (
+    Array,
+    as_float,
+    is_numpy,
+    namespace,
+    row_chunks,
+    to_numpy,
+)
 from kernelweave.views.columns import (
     checked_array,
     column_names,
     is_dict,
     precomputed_names,
+    prefixed,
     refuse_no_table,
     some,
 )

@@ -9,8 +9,7 @@ from typing import Any
 
 from sklearn.utils import Bunch
 
-from kernelweave._memory import prefixed
-from kernelweave.views.columns import is_table, some
+from kernelweave.views.columns import is_table, prefixed, some
 from kernelweave.views.ids import (
     check_distinct,
     is_gap,

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import linalg
 
-from kernelweave._array import eps, to_numpy
-from kernelweave._memory import require_memory
+from kernelweave._array import eps, require_memory, to_numpy
 from kernelweave._tolerances import ROUNDING_UNITS
 from kernelweave.kernels.banks.dense import combine_in_double
 from kernelweave.protocols import Bank, Polyhedron

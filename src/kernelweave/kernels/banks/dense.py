@@ -16,13 +16,14 @@ from kernelweave._array import (
     inner_products,
     is_numpy,
     namespace,
+    require_memory,
+    row_chunks,
     squared_norm,
     take,
     tensor_sum,
     to_numpy,
     zeros,
 )
-from kernelweave._memory import require_memory, row_chunks
 from kernelweave.protocols import Bank
 
 #: Share of the largest possible rounding error that sums over stored kernels reach at

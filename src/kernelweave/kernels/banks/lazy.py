@@ -23,18 +23,21 @@ from kernelweave._array import (
     add_scaled,
     add_to_diagonal,
     as_float,
+    block_entries,
     empty,
     from_numpy,
     is_numpy,
+    is_on_gpu,
     namespace,
+    row_chunks,
     squared_norm,
     take,
     to_numpy,
     zeros,
 )
-from kernelweave._memory import block_entries, is_on_gpu, prefixed, row_chunks
 from kernelweave.kernels.banks.dense import KernelBank
 from kernelweave.kernels.base import Kernel, PairwiseRows
+from kernelweave.views.columns import prefixed
 
 #: Rows and columns of a tile, which should fit into the cache of a processor; on a GPU
 #: it should keep all of its units busy.

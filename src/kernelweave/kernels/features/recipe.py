@@ -19,7 +19,6 @@ from kernelweave._array import (
     is_square_safe,
     to_numpy,
 )
-from kernelweave._memory import prefixed
 from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.features.maps import (
     FeatureMap,
@@ -39,7 +38,7 @@ from kernelweave.kernels.functions import (
     seen_by,
 )
 from kernelweave.kernels.spec import check_outliers, name_largest, resolve_kernels
-from kernelweave.views.columns import View, some
+from kernelweave.views.columns import View, prefixed, some
 from kernelweave.views.raw_columns import Columns
 
 #: A held-out kernel error above this earns a remark in the certificate.

@@ -27,9 +27,12 @@ from typing import Any, Literal
 import numpy as np
 
 from kernelweave._array import (
+    CACHE_ENTRIES,
     Array,
     as_float,
     at_home,
+    available_bytes,
+    block_entries,
     detached,
     empty,
     eps,
@@ -39,17 +42,10 @@ from kernelweave._array import (
     is_square_safe,
     largest_of,
     namespace,
-    to_numpy,
-    zeros,
-)
-from kernelweave._memory import (
-    CACHE_ENTRIES,
-    available_bytes,
-    block_entries,
-    numbered,
-    prefixed,
     require_memory,
     row_chunks,
+    to_numpy,
+    zeros,
 )
 from kernelweave.exceptions import KernelWarning, MemoryRefusedError
 from kernelweave.kernels.banks.dense import DenseBank, take_square
@@ -72,7 +68,7 @@ from kernelweave.kernels.spec import (
     settle,
 )
 from kernelweave.protocols import Bank
-from kernelweave.views.columns import View, some
+from kernelweave.views.columns import View, numbered, prefixed, some
 from kernelweave.views.missing import ObservedViews, take_rows
 
 #: Decimal digits that centring may cancel without remark: ordinary kernels lose fewer.

@@ -19,6 +19,7 @@ from kernelweave._array import (
     Array,
     as_float,
     device,
+    few_threads,
     from_numpy,
     is_array,
     namespace,
@@ -31,7 +32,6 @@ from kernelweave._sklearn import (
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
 )
-from kernelweave._threads import few_threads
 from kernelweave.exceptions import KernelWeaveConvergenceWarning
 from kernelweave.fits.gaussians import ClassGaussians
 from kernelweave.fits.ridge import KernelFit, RowDesign, principal_axes

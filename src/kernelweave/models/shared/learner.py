@@ -22,14 +22,16 @@ from sklearn.model_selection import (
 from kernelweave._array import (
     Array,
     FactorizationError,
+    block_entries,
     empty,
     from_numpy,
     namespace,
+    require_memory,
+    row_chunks,
     take,
     to_numpy,
     units_of,
 )
-from kernelweave._memory import block_entries, require_memory, row_chunks
 from kernelweave._tolerances import SAME_SCORE
 from kernelweave.criteria.base import KernelCriterion
 from kernelweave.criteria.fisher import Fisher

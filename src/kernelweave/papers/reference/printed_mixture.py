@@ -7,8 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from kernelweave._array import from_numpy, namespace, to_numpy
-from kernelweave._memory import require_memory
+from kernelweave._array import from_numpy, namespace, require_memory, to_numpy
 from kernelweave.exceptions import KernelWarning
 from kernelweave.fits.predictive import Expert, PredictivePath, choose_noise
 from kernelweave.models.mixture.experts import (
