@@ -16,7 +16,7 @@ from kernelweave import _array as memory
 from kernelweave.exceptions import KernelWarning, MemoryRefusedError
 from kernelweave.kernels import RBF, Linear, Pipe, Polynomial, Standardizer
 from kernelweave.kernels.moments import CHUNK_ROWS, ChunkRecipe
-from kernelweave.models.streaming.explicit import why_features
+from kernelweave.models.shared.base import why_features
 from kernelweave.models.streaming.intake import SAMPLE_ROWS
 
 CHUNK = CHUNK_ROWS["cpu"]

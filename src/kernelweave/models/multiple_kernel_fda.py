@@ -24,8 +24,10 @@ from kernelweave.models.shared.base import (
     Progress,
     Psd,
     available,
+    check_learner_parameters,
     fit_discriminant,
     fit_method,
+    train,
 )
 from kernelweave.models.shared.inputs import (
     check_priors,
@@ -33,10 +35,12 @@ from kernelweave.models.shared.inputs import (
     one_of,
     read_options,
 )
+from kernelweave.models.shared.interactions import choosing_products
 from kernelweave.models.shared.learner import (
     FOLD_TOLERANCE,
     FOLDS,
     SCORING,
+    Fit,
     Fitted,
     KernelRows,
     LearnerOptions,
@@ -45,13 +49,7 @@ from kernelweave.models.shared.learner import (
     with_class_score,
 )
 from kernelweave.models.shared.scoring import Measure, check_scoring
-from kernelweave.models.streaming.explicit import (
-    check_learner_parameters,
-    choosing_products,
-    next_portions,
-    refused,
-    train,
-)
+from kernelweave.models.streaming.explicit import next_portions, refused
 from kernelweave.models.streaming.primal import SummedRows, fit_class_moments
 from kernelweave.protocols import Bank
 from kernelweave.solvers.certify import Callback
@@ -415,9 +413,9 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         fitted = replace(fit(bank, codes, design, callback), classes=classes)
         if self.cv is not None and not rows.rows.see_targets:
             loose = replace(options, tol=max(options.tol, FOLD_TOLERANCE))
-            anew = choosing_products(
-                partial(self._discriminate, loose, priors, measure), self.interactions
-            )
+            anew: Fit = partial(self._discriminate, loose, priors, measure)
+            if self.interactions == "auto":
+                anew = choosing_products(anew)
             fitted = with_class_score(
                 fitted, bank, codes, design, self.cv, anew, progress.fold, measure
             )

@@ -28,14 +28,18 @@ from kernelweave.models.shared.base import (
     Progress,
     Psd,
     available,
+    check_learner_parameters,
     fit_method,
     lazily,
+    train,
 )
 from kernelweave.models.shared.inputs import read_options
+from kernelweave.models.shared.interactions import choosing_products
 from kernelweave.models.shared.learner import (
     FOLD_TOLERANCE,
     FOLDS,
     SCORING,
+    Fit,
     Fitted,
     KernelRows,
     LearnerOptions,
@@ -44,13 +48,7 @@ from kernelweave.models.shared.learner import (
     with_output_score,
 )
 from kernelweave.models.shared.scoring import Measure, check_scoring
-from kernelweave.models.streaming.explicit import (
-    check_learner_parameters,
-    choosing_products,
-    next_portions,
-    refused,
-    train,
-)
+from kernelweave.models.streaming.explicit import next_portions, refused
 from kernelweave.models.streaming.primal import SummedRows, fit_output_moments
 from kernelweave.solvers.certify import Callback
 from kernelweave.views.columns import is_precomputed
@@ -345,8 +343,9 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         fitted = self._regress(options, measure, bank, outputs, design, callback)
         if self.cv is not None and not rows.rows.see_targets:
             loose = replace(options, tol=max(options.tol, FOLD_TOLERANCE))
-            fit = partial(self._regress, loose, measure)
-            anew = choosing_products(fit, self.interactions)
+            anew: Fit = partial(self._regress, loose, measure)
+            if self.interactions == "auto":
+                anew = choosing_products(anew)
             fitted = with_output_score(
                 fitted, bank, outputs, design, self.cv, anew, progress.fold, measure
             )

@@ -295,6 +295,11 @@ def is_dask(X: object) -> bool:
     return hasattr(X, "__dask_graph__") and hasattr(X, "dask")
 
 
+def in_portions(X: Any) -> bool:
+    """Whether rows are read one portion after another, and only once."""
+    return is_iterator(X) or is_arrow(X) or is_dask(X)
+
+
 def resolve_columns(X: Any, views: list[View]) -> list[list[int]]:
     """Positions of the columns of each view, as ColumnTransformer would find them.
 
