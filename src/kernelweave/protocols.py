@@ -72,6 +72,16 @@ class CertificateTerms:
         return self.lower_bound(weight_set.support(self.scores))
 
 
+def relative_gap(value: float, lower_bound: float) -> float:
+    """``(value - lower_bound) / abs(value)``, 0 / 0 = 0; infinite if the value is."""
+    if np.isinf(value):
+        return np.inf
+    difference = value - lower_bound
+    if value == 0:
+        return 0.0 if difference == 0 else np.inf
+    return difference / abs(value)
+
+
 @runtime_checkable
 class Bank(Protocol):
     """Kernels ``G_1, ..., G_p`` over n rows, accessed through their products.

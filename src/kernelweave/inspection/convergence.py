@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kernelweave.inspection._figure import axes, color, marker
-from kernelweave.solvers.certify import Solution, TraceRow
+from kernelweave.solvers.solve import Solution, TraceRow
 
 #: Gaps that are zero or negative because of rounding are drawn here.
 SMALLEST_GAP = 1e-16

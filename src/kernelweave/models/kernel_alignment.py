@@ -31,8 +31,7 @@ from kernelweave.models.shared.inputs import (
     read_some_labels,
     read_views,
 )
-from kernelweave.solvers.certify import Certificate, error_of_value
-from kernelweave.solvers.solve import solve
+from kernelweave.solvers.solve import Certificate, error_of_value, solve
 from kernelweave.weights import SignedSum, Simplex, WeightSet
 
 #: Values that the parameters may take.

@@ -52,8 +52,7 @@ from kernelweave.models.shared.scoring import Measure, check_scoring
 from kernelweave.models.streaming.explicit import next_portions, refused
 from kernelweave.models.streaming.primal import SummedRows, fit_class_moments
 from kernelweave.protocols import Bank
-from kernelweave.solvers.certify import Callback
-from kernelweave.solvers.solve import fitting_methods
+from kernelweave.solvers.solve import Callback, fitting_methods
 from kernelweave.views.columns import is_precomputed
 from kernelweave.weights import Simplex
 

@@ -50,7 +50,7 @@ from kernelweave.models.shared.learner import (
 from kernelweave.models.shared.scoring import Measure, check_scoring
 from kernelweave.models.streaming.explicit import next_portions, refused
 from kernelweave.models.streaming.primal import SummedRows, fit_output_moments
-from kernelweave.solvers.certify import Callback
+from kernelweave.solvers.solve import Callback
 from kernelweave.views.columns import is_precomputed
 
 #: An output whose deviation is below this, relative to its largest entry, is constant.

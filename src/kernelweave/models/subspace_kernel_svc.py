@@ -30,15 +30,15 @@ from kernelweave.models.shared.inputs import (
 )
 from kernelweave.models.shared.learner import weight_set_of_norm
 from kernelweave.models.shared.margin import MarginClassifier
-from kernelweave.solvers.certify import (
+from kernelweave.protocols import relative_gap
+from kernelweave.solvers.local.subspace import JointSolution, solve_joint, solve_plain
+from kernelweave.solvers.solve import (
     Callback,
     Certificate,
     error_of_value,
     reachable_tolerance,
-    relative_gap,
+    solve,
 )
-from kernelweave.solvers.local.subspace import JointSolution, solve_joint, solve_plain
-from kernelweave.solvers.solve import solve
 
 #: ``alpha="auto"`` for uncorrelated subspaces.
 AUTO_ALPHA = 10.0

@@ -76,7 +76,7 @@ from kernelweave.models.streaming.explicit import may_fall_back, read_features
 from kernelweave.models.streaming.intake import on_host
 from kernelweave.models.streaming.primal import SummedRows
 from kernelweave.protocols import Bank
-from kernelweave.solvers.certify import Certificate, TraceRow
+from kernelweave.solvers.solve import Certificate, TraceRow
 from kernelweave.views.columns import in_portions, is_dask, is_precomputed, validate_new
 from kernelweave.views.composition import ViewsParamsMixin
 from kernelweave.views.missing import ObservedViews

@@ -66,16 +66,17 @@ from kernelweave.models.shared.inputs import (
 )
 from kernelweave.models.shared.scoring import Measure
 from kernelweave.protocols import Bank
-from kernelweave.solvers.certify import (
+from kernelweave.solvers.local.loo import learn
+from kernelweave.solvers.newton import carried_over
+from kernelweave.solvers.solve import (
     Callback,
     Certificate,
     Solution,
     error_of_value,
+    fitting_methods,
     reachable_tolerance,
+    solve,
 )
-from kernelweave.solvers.local.loo import learn
-from kernelweave.solvers.newton import carried_over
-from kernelweave.solvers.solve import fitting_methods, solve
 from kernelweave.weights import LpBall, Simplex, Uniform, WeightSet
 
 #: Norms that ``norm="loo"`` chooses from; infinity is the uniform mean.

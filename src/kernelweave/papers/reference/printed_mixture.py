@@ -18,8 +18,8 @@ from kernelweave.models.mixture.experts import (
 from kernelweave.models.mixture.weights import Mixture
 from kernelweave.models.mixture_kda import MixtureKDA
 from kernelweave.models.shared.base import Progress
-from kernelweave.solvers.certify import LocalSolution
 from kernelweave.solvers.mixture import truncated_responsibilities
+from kernelweave.solvers.solve import LocalSolution
 
 #: Default number of steps; the paper does not give one.
 STEPS = 100

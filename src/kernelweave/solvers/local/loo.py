@@ -22,7 +22,7 @@ from kernelweave._array import (
 )
 from kernelweave.fits.ridge import LooPath
 from kernelweave.protocols import Bank
-from kernelweave.solvers.certify import Callback, LocalSolution, Trace
+from kernelweave.solvers.solve import Callback, LocalSolution, Trace
 
 #: Alphas tried at the start of :func:`learn`, in units of the mean eigenvalue.
 COARSE_GRID = np.logspace(-4, 2, 13)
