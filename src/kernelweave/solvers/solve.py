@@ -21,12 +21,12 @@ from kernelweave._tolerances import (
     ROUNDING_UNITS,
     SMALL_GAP,
 )
-from kernelweave.criteria.base import KernelCriterion
 from kernelweave.protocols import (
     Bank,
     Criterion,
     InfeasibleError,
     Iterate,
+    KernelCriterion,
     Method,
     WeightSet,
     relative_gap,

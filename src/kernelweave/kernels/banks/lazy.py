@@ -25,6 +25,7 @@ from kernelweave._array import (
     as_float,
     block_entries,
     empty,
+    eps,
     from_numpy,
     is_numpy,
     is_on_gpu,
@@ -306,6 +307,11 @@ class OnTheFlyBank(KernelBank):
         raw = np.abs(self.tiles.diagonals()) * self._scales[:, None]
         return np.sum(raw if self._roots is None else raw * self._roots**2, axis=1)
 
+    def entry_errors(self) -> np.ndarray:
+        """Those of the dtype, by the share of the traces that centring leaves."""
+        traces, before = np.sum(np.abs(self.diagonals()), axis=1), self.rounded_traces()
+        return eps(self.like) * (before / np.where(traces > 0, traces, before))
+
     def row_blocks(self) -> Iterator[tuple[slice, Array]]:
         """All kernels, a few rows at a time: the slice of rows, and (p, r, n)."""
         n, p = self.n_samples, self.n_kernels
@@ -374,6 +380,7 @@ class OnTheFlyBank(KernelBank):
 
     def _like_this(self, tiles: KernelTiles) -> OnTheFlyBank:
         part = copy.copy(self)
+        part._forget()
         part.tiles, part.n_kernels, part.n_samples = (
             tiles,
             tiles.n_kernels,

@@ -33,7 +33,6 @@ from kernelweave._array import (
     units_of,
 )
 from kernelweave._tolerances import SAME_SCORE
-from kernelweave.criteria.base import KernelCriterion
 from kernelweave.criteria.fisher import Fisher
 from kernelweave.exceptions import MemoryRefusedError
 from kernelweave.fits.gaussians import ClassGaussians
@@ -65,7 +64,7 @@ from kernelweave.models.shared.inputs import (
     whole,
 )
 from kernelweave.models.shared.scoring import Measure
-from kernelweave.protocols import Bank
+from kernelweave.protocols import Bank, KernelCriterion
 from kernelweave.solvers.local.loo import learn
 from kernelweave.solvers.newton import carried_over
 from kernelweave.solvers.solve import (
