@@ -26,7 +26,7 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from glob import escape
 from pathlib import Path
-from types import FunctionType, ModuleType
+from types import FunctionType
 from typing import Any
 from uuid import uuid4
 
@@ -36,7 +36,7 @@ import sklearn
 from sklearn.base import BaseEstimator
 
 from kernelweave._files import check_arrays
-from kernelweave.exceptions import ModelFileError
+from kernelweave.exceptions import ModelFileError, library
 from kernelweave.views.columns import some
 
 #: Raised when the layout of the archive changes; older files stay readable.
@@ -277,13 +277,9 @@ def _versions() -> dict[str, str]:
     return versions | {"python": platform.python_version()}
 
 
-def _skops() -> ModuleType:
-    try:
-        return importlib.import_module("skops.io")
-    except ImportError as error:
-        raise ImportError(
-            "saving and loading models needs skops: pip install 'kernelweave[save]'"
-        ) from error
+def _skops() -> Any:
+    needed = "saving and loading models needs skops: pip install 'kernelweave[save]'"
+    return library("skops.io", needed)
 
 
 def _read(path: Path) -> tuple[dict[str, Any], bytes]:

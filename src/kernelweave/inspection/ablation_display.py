@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from kernelweave.inspection._figure import COLORS, GREY, pyplot
+from kernelweave.inspection._figure import COLORS, GREY, label_rows, pyplot
 from kernelweave.inspection.ablation import view_ablation
 
 #: Height of a view in inches, and of the rest of the figure.
 ROW_HEIGHT, FRAME = 0.42, 1.5
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class AblationDisplay:
     """Held-out loss without each view and with it alone, and as views are dropped.
 
@@ -48,8 +50,7 @@ class AblationDisplay:
     >>> display.figure_.savefig("ablation.png")  # doctest: +SKIP
     """
 
-    def __init__(self, *, result: Any) -> None:
-        self.result = result
+    result: Any
 
     @classmethod
     def from_estimator(
@@ -141,7 +142,7 @@ class AblationDisplay:
             )
             setattr(self, f"{kind}_", points)
         self._mark_baseline(ax)
-        _label_rows(ax, heights, [row["view"] for row in rows])
+        label_rows(ax, heights, [row["view"] for row in rows])
         ax.set_title("One view at a time", fontsize=10, loc="left")
         self._finish(ax)
         # Below the label of the axis: points and intervals may be anywhere inside.
@@ -188,7 +189,7 @@ class AblationDisplay:
         names = [f"\N{MINUS SIGN} {step['dropped']}" for step in order[1:]]
         if len(order[-1]["views"]) == 1:
             names[-1] += f"\n({order[-1]['views'][0]} is left)"
-        _label_rows(ax, heights, ["all views", *names])
+        label_rows(ax, heights, ["all views", *names])
         ax.set_title("Dropped one after the other", fontsize=10, loc="left")
         self._finish(ax)
 
@@ -205,12 +206,6 @@ class AblationDisplay:
     def _finish(self, ax: Any) -> None:
         ax.set_xlabel(f"held-out {self.result.loss_name}")
         ax.spines[["top", "right"]].set_visible(False)
-
-
-def _label_rows(ax: Any, heights: np.ndarray, labels: list[str]) -> None:
-    ax.set_yticks(heights, labels, fontsize=9)
-    ax.tick_params(axis="y", length=0)
-    ax.set_ylim(heights[-1] + 0.6, -0.6)
 
 
 def _down(figure: Any, points: float) -> Any:

@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.utils import Bunch
 
 from kernelweave._array import to_numpy
+from kernelweave.exceptions import library
 from kernelweave.fits.gaussians import ClassGaussians
 from kernelweave.inspection._rows import model_and_rows, row_labels, views_of
 
@@ -228,13 +229,11 @@ def _require_decision(model: Any) -> None:
 
 def _frame(found: Bunch, index: list[Any]) -> Any:
     """A DataFrame whose rows, or the rows of ``frame[output]``, sum to the decision."""
-    try:
-        import pandas as pd
-    except ImportError as error:
-        raise ImportError(
-            "as_frame=True needs pandas, which is not installed; install it with "
-            "pip install 'kernelweave[tables]', or use as_frame=False"
-        ) from error
+    pd = library(
+        "pandas",
+        "as_frame=True needs pandas, which is not installed; install it with "
+        "pip install 'kernelweave[tables]', or use as_frame=False",
+    )
     columns = [*found.views, "intercept"]
     whole = np.concatenate([found.parts, found.intercept[:, None]], axis=1)
     if found.outputs is None:

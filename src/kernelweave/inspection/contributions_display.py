@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from kernelweave.inspection._figure import COLORS, GREY, axes, color
+from kernelweave.inspection._figure import COLORS, GREY, Drawn, axes, color, label_rows
 from kernelweave.inspection._rows import row_labels
 from kernelweave.inspection.contributions import contributions
 from kernelweave.inspection.weights import fitted_model
@@ -17,7 +18,8 @@ BAR_HEIGHT, SWARM_HEIGHT = 0.34, 0.62
 SWARM_BINS = 80
 
 
-class ContributionsDisplay:
+@dataclass(kw_only=True, repr=False, eq=False)
+class ContributionsDisplay(Drawn):
     """The parts of each view in the decision, as a waterfall or as swarms of rows.
 
     For one row, bars lead from the intercept, which is the decision value of an average
@@ -75,26 +77,14 @@ class ContributionsDisplay:
     >>> every.figure_.savefig("contributions.png")  # doctest: +SKIP
     """
 
-    def __init__(
-        self,
-        *,
-        parts: np.ndarray,
-        intercept: np.ndarray,
-        views: list[str],
-        xlabel: str,
-        groups: np.ndarray | None = None,
-        sides: np.ndarray | None = None,
-        classes: np.ndarray | None = None,
-        title: str | None = None,
-    ) -> None:
-        self.parts = parts
-        self.intercept = intercept
-        self.views = views
-        self.xlabel = xlabel
-        self.groups = groups
-        self.sides = sides
-        self.classes = classes
-        self.title = title
+    parts: np.ndarray
+    intercept: np.ndarray
+    views: list[str]
+    xlabel: str
+    groups: np.ndarray | None = None
+    sides: np.ndarray | None = None
+    classes: np.ndarray | None = None
+    title: str | None = None
 
     @classmethod
     def from_estimator(
@@ -139,7 +129,7 @@ class ContributionsDisplay:
         classes = getattr(fitted_model(estimator), "classes_", None)
         display = _of_one_output(cls, found, classes, output)
         if row is not None:
-            display = _of_one_row(cls, display, row, labels[row])
+            display = _of_one_row(display, row, labels[row])
         return display.plot(ax=ax, max_views=max_views)
 
     def plot(self, ax: Any = None, *, max_views: int = 12) -> ContributionsDisplay:
@@ -168,12 +158,8 @@ class ContributionsDisplay:
         else:
             self._plot_swarms(ax, names, parts)
         ax.set_xlabel(self._arrows() if single else f"part in the {self.xlabel}")
-        ax.tick_params(axis="y", length=0)
         ax.spines[["top", "right", "left"]].set_visible(False)
-        if self.title:
-            ax.set_title(self.title, fontsize=10, loc="left")
-        self.ax_, self.figure_ = ax, ax.figure
-        return self
+        return self._finish(ax)
 
     def _ordered(self, max_views: int) -> tuple[list[str], np.ndarray]:
         """Names and parts (m, v) by decreasing mean square, the rest summed."""
@@ -210,9 +196,8 @@ class ContributionsDisplay:
                 fontweight="normal" if i < heights[-1] else "bold",
             )
         ax.axvline(0, color="black", linewidth=0.8)
-        ax.set_yticks(heights, ["average row", *names, "this row"], fontsize=9)
+        label_rows(ax, heights, ["average row", *names, "this row"])
         ax.get_yticklabels()[-1].set_fontweight("bold")
-        ax.set_ylim(heights[-1] + 0.6, -0.6)
         low, high = min(stops.min(), 0.0), max(stops.max(), 0.0)
         room = 0.12 * (high - low) if high > low else 1.0
         ax.set_xlim(low - room, high + room)
@@ -249,8 +234,7 @@ class ContributionsDisplay:
                 label=f"{group} ({np.count_nonzero(own)})",
             )
         ax.axvline(0, color="black", linewidth=0.8, zorder=0)
-        ax.set_yticks(heights, names, fontsize=9)
-        ax.set_ylim(len(names) - 0.45, -0.55)
+        label_rows(ax, heights, names, margin=0.55)
         if self.groups is not None:
             ax.legend(
                 title="predicted class",
@@ -321,7 +305,7 @@ def _of_named_output(
 
 
 def _of_one_row(
-    cls: type[ContributionsDisplay], every: ContributionsDisplay, row: int, label: Any
+    every: ContributionsDisplay, row: int, label: Any
 ) -> ContributionsDisplay:
     """The display of one of the rows, with a title that names it."""
     title, sides, xlabel = f"Row {label}", None, every.xlabel
@@ -329,15 +313,8 @@ def _of_one_row(
         title, sides = f"{title}: predicted {every.groups[row]}", every.sides[row][None]
         if every.classes is not None and len(every.classes) > 2:
             xlabel = f"score of {sides[0, 1]} minus that of {sides[0, 0]}"
-    return cls(
-        parts=every.parts[row][None],
-        intercept=every.intercept[row][None],
-        views=every.views,
-        xlabel=xlabel,
-        sides=sides,
-        classes=every.classes,
-        title=title,
-    )
+    own = {"parts": every.parts[row][None], "intercept": every.intercept[row][None]}
+    return replace(every, **own, xlabel=xlabel, groups=None, sides=sides, title=title)
 
 
 def _beside(values: np.ndarray) -> np.ndarray:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from kernelweave.inspection._figure import COLORS, axes
+from kernelweave.inspection._figure import COLORS, Drawn, axes
 from kernelweave.inspection.contributions import readout_of
 from kernelweave.inspection.feature_importance import feature_importance
 from kernelweave.inspection.weights import fitted_model
@@ -16,7 +17,8 @@ from kernelweave.inspection.weights import fitted_model
 BAR_HEIGHT = 0.26
 
 
-class FeatureImportanceDisplay:
+@dataclass(kw_only=True, repr=False, eq=False)
+class FeatureImportanceDisplay(Drawn):
     """Horizontal bars of how each column of a view moves the decision value.
 
     A dark bar is the standardised coefficient: the mean change of the decision value
@@ -60,16 +62,9 @@ class FeatureImportanceDisplay:
     >>> display.figure_.savefig("features.png")  # doctest: +SKIP
     """
 
-    def __init__(
-        self,
-        *,
-        rows: Sequence[Mapping[str, Any]],
-        xlabel: str,
-        title: str | None = None,
-    ) -> None:
-        self.rows = rows
-        self.xlabel = xlabel
-        self.title = title
+    rows: Sequence[Mapping[str, Any]]
+    xlabel: str
+    title: str | None = None
 
     @classmethod
     def from_estimator(
@@ -171,11 +166,8 @@ class FeatureImportanceDisplay:
         ax.tick_params(axis="y", length=0)
         ax.spines[["top", "right", "left"]].set_visible(False)
         ax.set_xlabel(self.xlabel + (f"\n({len(rest)} more columns)" if rest else ""))
-        if self.title:
-            ax.set_title(self.title, fontsize=10, loc="left")
         self.features_ = [row["feature"] for row in rows]
-        self.ax_, self.figure_ = ax, ax.figure
-        return self
+        return self._finish(ax)
 
     def _draw_intervals(
         self, ax: Any, rows: list[Mapping[str, Any]], heights: np.ndarray

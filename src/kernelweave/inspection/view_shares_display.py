@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from kernelweave.inspection._figure import COLORS, GREY, axes
+from kernelweave.inspection._figure import COLORS, GREY, Drawn, axes, label_rows
 from kernelweave.inspection.pvalues import view_pvalues
 from kernelweave.inspection.view_shares import weight_intervals
 from kernelweave.inspection.weights import fitted_model, with_caution
@@ -18,7 +19,8 @@ ROW_HEIGHT = 0.34
 SIGNIFICANT = 0.05
 
 
-class ViewSharesDisplay:
+@dataclass(kw_only=True, repr=False, eq=False)
+class ViewSharesDisplay(Drawn):
     """Horizontal bars of view shares with intervals, the largest share first.
 
     A bar is the share of the view in the combined kernel, the line its interval over
@@ -64,16 +66,9 @@ class ViewSharesDisplay:
     >>> display.figure_.savefig("shares.png")  # doctest: +SKIP
     """
 
-    def __init__(
-        self,
-        *,
-        rows: Sequence[Mapping[str, Any]],
-        pvalues: Mapping[str, float] | None = None,
-        title: str | None = None,
-    ) -> None:
-        self.rows = rows
-        self.pvalues = pvalues
-        self.title = title
+    rows: Sequence[Mapping[str, Any]]
+    pvalues: Mapping[str, float] | None = None
+    title: str | None = None
 
     @classmethod
     def from_estimator(
@@ -169,8 +164,7 @@ class ViewSharesDisplay:
         )
         self.texts_ = self._write_column(ax, shown, heights)
         self._label(ax, shown, others)
-        self.ax_, self.figure_ = ax, ax.figure
-        return self
+        return self._finish(ax)
 
     def _stands_out(self, row: Mapping[str, Any]) -> bool:
         """Whether a view is more than noise, as far as is known."""
@@ -215,11 +209,7 @@ class ViewSharesDisplay:
         labels = [str(row["view"]) for row in shown]
         if others:
             labels.append(f"{len(others)} more views")
-        ax.set_yticks(np.arange(len(labels)), labels, fontsize=9)
-        ax.tick_params(axis="y", length=0)
-        ax.set_ylim(len(labels) - 0.4, -0.6)
+        label_rows(ax, np.arange(len(labels)), labels)
         longest = max(max(row["share"], row["high"]) for row in self.rows)
         ax.set_xlim(0, 100 * min(1.0, 1.05 * longest) if longest > 0 else 100)
         ax.set_xlabel("share of the combined kernel [%]")
-        if self.title:
-            ax.set_title(self.title, fontsize=10, loc="left")

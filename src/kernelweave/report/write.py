@@ -9,6 +9,7 @@ from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
+from kernelweave.exceptions import library
 from kernelweave.persistence import written_whole
 from kernelweave.report.contents import collect
 
@@ -94,12 +95,8 @@ def write_report(
 
 def _template() -> Any:
     """The page, to be filled in; all values are escaped, except drawings of ours."""
-    try:
-        import jinja2
-    except ImportError as error:
-        raise ImportError(
-            "a report needs jinja2: pip install 'kernelweave[report]'"
-        ) from error
+    needed = "a report needs jinja2: pip install 'kernelweave[report]'"
+    jinja2 = library("jinja2", needed)
     environment = jinja2.Environment(
         autoescape=True,
         trim_blocks=True,
