@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import Any, Literal, Self
 
@@ -57,6 +57,7 @@ from kernelweave.views.columns import is_precomputed
 from kernelweave.weights import Simplex
 
 
+@dataclass(repr=False, eq=False)
 class MultipleKernelFDA(KernelDiscriminant):
     """Fisher discriminant analysis that learns which kernels matter.
 
@@ -265,56 +266,30 @@ class MultipleKernelFDA(KernelDiscriminant):
     True
     """
 
-    def __init__(
-        self,
-        views: Any = None,
-        *,
-        norm: float | Literal["loo"] = "loo",
-        alpha: float | Literal["learn", "loo", "cv"] = "loo",
-        objective: Literal["fisher", "loo"] = "fisher",
-        interactions: bool | Literal["auto"] = False,
-        scatter: Literal["total", "within"] = "total",
-        formulation: Literal["exact", "block"] = "exact",
-        class_weight: Any = None,
-        priors: Any = None,
-        cv: Any = 5,
-        scoring: Any = None,
-        solver: FisherSolver = "auto",
-        tol: float = 1e-6,
-        max_iter: int | None = None,
-        centre: bool = True,
-        scale: Literal["trace"] | None = "trace",
-        psd: Psd = "error",
-        missing: Missing = "error",
-        features: Literal["auto", "exact", "on_the_fly", "nystroem", "random"] = "auto",
-        n_features: int = 200,
-        device: str | None = None,
-        random_state: Any = 0,
-        verbose: int = 0,
-    ) -> None:
-        self.views = views
-        self.norm = norm
-        self.alpha = alpha
-        self.objective = objective
-        self.interactions = interactions
-        self.scatter = scatter
-        self.formulation = formulation
-        self.class_weight = class_weight
-        self.priors = priors
-        self.cv = cv
-        self.scoring = scoring
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.centre = centre
-        self.scale = scale
-        self.psd = psd
-        self.missing = missing
-        self.features = features
-        self.n_features = n_features
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
+    views: Any = None
+    _: KW_ONLY
+    norm: float | Literal["loo"] = "loo"
+    alpha: float | Literal["learn", "loo", "cv"] = "loo"
+    objective: Literal["fisher", "loo"] = "fisher"
+    interactions: bool | Literal["auto"] = False
+    scatter: Literal["total", "within"] = "total"
+    formulation: Literal["exact", "block"] = "exact"
+    class_weight: Any = None
+    priors: Any = None
+    cv: Any = 5
+    scoring: Any = None
+    solver: FisherSolver = "auto"
+    tol: float = 1e-6
+    max_iter: int | None = None
+    centre: bool = True
+    scale: Literal["trace"] | None = "trace"
+    psd: Psd = "error"
+    missing: Missing = "error"
+    features: Literal["auto", "exact", "on_the_fly", "nystroem", "random"] = "auto"
+    n_features: int = 200
+    device: str | None = None
+    random_state: Any = 0
+    verbose: int = 0
 
     @fit_method
     def fit(

@@ -391,6 +391,7 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
     _multi_output: bool = False  # whether y may have several columns
     kernel_map_: Any
     dual_coef_: Array
+    intercept_: Array
     feature_coef_: Array
     classes_: np.ndarray
     _learn: Callable[..., Trained]
