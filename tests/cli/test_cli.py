@@ -296,7 +296,7 @@ def test_tables_with_and_without_rich(capsys, monkeypatch):
 
 
 def test_warnings_are_one_line_each(capsys):
-    with output.shown_warnings(set()):
+    with output.shown_warnings():
         for _ in range(2):
             warnings.warn("a kernel\n  is constant", UserWarning, stacklevel=1)
         warnings.warn("other", UserWarning, stacklevel=1)

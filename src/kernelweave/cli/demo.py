@@ -66,7 +66,7 @@ def run_demo(options: argparse.Namespace) -> dict[str, Any]:
         for name, method in methods.items():
             say(name)
             started = time.perf_counter()
-            with shown_warnings(set()):
+            with shown_warnings():
                 method.fit(X[train], y[train])
             took = time.perf_counter() - started
             right[name] = method.predict(X[test]) == y[test]
@@ -134,7 +134,7 @@ def _with_noise(digits: Any) -> tuple[np.ndarray, np.ndarray, list[Any]]:
 
 
 def _print_shares(model: Any, X: np.ndarray, y: np.ndarray) -> None:
-    with shown_warnings(set()):
+    with shown_warnings():
         found = weight_intervals(model, X, y, n_resamples=20, random_state=0)
     lines = [
         (

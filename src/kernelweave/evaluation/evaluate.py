@@ -16,7 +16,7 @@ from kernelweave.evaluation.baselines import baselines_of
 from kernelweave.evaluation.held_out import HeldOut, assign_folds, out_of_fold
 from kernelweave.inspection._rows import as_stack, views_of
 from kernelweave.models import TransductiveKernelSVC
-from kernelweave.views.columns import is_precomputed
+from kernelweave.views.columns import is_precomputed, listed
 
 #: The name of the model itself in the table.
 MODEL = "this model"
@@ -376,7 +376,7 @@ def summarise(table: list[dict[str, Any]], classify: bool) -> str:
         (level, "There is no clear difference from"),
     ):
         if names:
-            told += f" {words} {_listed(names)}."
+            told += f" {words} {listed(names)}."
     if len(table) > 1 and measure:
         told += f" Differences are in{measure}, with their standard errors."
     return told
@@ -385,7 +385,3 @@ def summarise(table: list[dict[str, Any]], classify: bool) -> str:
 def leads(row: dict[str, Any]) -> bool:
     """Whether the lead in a row of the table exceeds two standard errors."""
     return row["lead"] is not None and abs(row["lead"]) > 2 * row["lead_se"]
-
-
-def _listed(words: list[str]) -> str:
-    return " and ".join([", ".join(words[:-1]), words[-1]] if words[1:] else words)

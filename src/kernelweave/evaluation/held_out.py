@@ -153,9 +153,8 @@ def assign_folds(
     fold = np.zeros(n, dtype=int)
     together = None if groups is None else units[rows]
     parts = splitter.split(rows, y[rows] if classify else None, together)
-    filled = (
-        test for _, test in parts if len(test)
-    )  # large groups may leave some empty
+    # large groups may leave some empty
+    filled = (test for _, test in parts if len(test))
     for i, test in enumerate(filled, start=1):
         fold[rows[test]] = i
     return fold, remarks

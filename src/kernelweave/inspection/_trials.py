@@ -15,8 +15,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
 from kernelweave._array import is_array, to_numpy
-from kernelweave.inspection._problem import innermost
-from kernelweave.inspection._rows import as_stack, has_products, views_of
+from kernelweave.inspection._rows import as_stack, has_products, refittable, views_of
 from kernelweave.inspection.weights import fitted_model
 from kernelweave.views.columns import is_precomputed
 
@@ -62,7 +61,7 @@ class Trials:
     ) -> None:
         model = fitted_model(estimator)
         self.owner = type(model).__name__
-        self.template = innermost(estimator)
+        self.template = refittable(estimator)
         self.precomputed = is_precomputed(model.views)
         # Products belong to no view: they come and go with the views they are made of.
         self.names = [v for v in views_of(model)[0] if not has_products(model, v)]

@@ -10,6 +10,7 @@ from scipy.stats import t as student
 from sklearn.utils import Bunch
 
 from kernelweave.inspection._trials import Trials, Views
+from kernelweave.views.columns import listed
 
 #: Part of the loss without any view by which views must lower it to be worthwhile.
 WORTHWHILE = 0.01
@@ -289,12 +290,7 @@ def _recommend(
         part, total = sum(prices[view] for view in dropped), sum(prices.values())
         saved = f", which saves {part:.3g} of a cost of {total:.3g}"
     return chosen["views"], (
-        f"Keep {_listed(chosen['views'])} and stop measuring "
-        f"{_listed(dropped)}{saved}: {told}, against {whole}. It is the smallest set "
-        "within one standard error of the best."
+        f"Keep {listed(map(repr, chosen['views']))} and stop measuring "
+        f"{listed(map(repr, dropped))}{saved}: {told}, against {whole}. It is the "
+        "smallest set within one standard error of the best."
     )
-
-
-def _listed(names: list[str]) -> str:
-    words = [repr(name) for name in names]
-    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)

@@ -21,9 +21,9 @@ from kernelweave.evaluation.evaluate import evaluate, observed_views
 from kernelweave.inspection._rows import as_stack, views_of
 from kernelweave.report.decisions import FirstFold, columns, rows
 from kernelweave.report.predictions import pictures, scores
-from kernelweave.report.section import Section, counted, shares_of, some
+from kernelweave.report.section import Section, counted, shares_of
 from kernelweave.report.views import shares, weights_are_learned, without_each
-from kernelweave.views.columns import is_precomputed
+from kernelweave.views.columns import is_precomputed, some
 
 #: Patterns of missing views, and warnings, that the page lists.
 MOST_PATTERNS, MOST_WARNINGS = 20, 20
@@ -98,7 +98,7 @@ def _learned(model: Any, y: np.ndarray, contents: dict[str, Any]) -> str:
     if contents["classify"]:
         classes, counts = np.unique(y, return_counts=True)
         listed = [f"{c} ({k})" for c, k in zip(classes, counts, strict=True)]
-        aim = f"to tell {len(classes)} classes apart: {some(listed)}"
+        aim = f"to tell {len(classes)} classes apart: {some(listed, 10)}"
     elif y.ndim == 2 and y.shape[1] > 1:
         aim = f"to predict {y.shape[1]} numbers"
     else:
@@ -195,7 +195,10 @@ def _card(
     what += f" ({y.dtype})"
     return [
         ("model", type(model).__name__),
-        ("settings", some([f"{k}={v!r}" for k, v in changed.items()]) or "defaults"),
+        (
+            "settings",
+            some((f"{k}={v!r}" for k, v in changed.items()), 10) or "defaults",
+        ),
         ("chosen by the fit", "; ".join(chosen) or "nothing"),
         ("shape of the data", f"{shape}; target: {what}"),
         ("views", some(list(shares_of(model)), 20)),

@@ -146,9 +146,8 @@ def columns(fold: FirstFold) -> Section:
 
 def _by_gradient(model: Any, view: str) -> Section:
     best: dict[str, float] = {}
-    for row in feature_importance(
-        model, view
-    ):  # a column may matter to several classes
+    # a column may matter to several classes
+    for row in feature_importance(model, view):
         name, value = str(row["feature"]), float(row["importance"])
         best[name] = max(value, best.get(name, 0.0))
     text = (
@@ -164,11 +163,8 @@ def _by_shuffling(fold: FirstFold, view: str) -> Section:
     place = list(dict.fromkeys(fold.model.kernel_map_.view_names)).index(view)
     names = getattr(fold.model, "feature_names_in_", None)
     bars = [
-        Bar(
-            str(j if names is None else names[j]),
-            float(mean[j]),
-            float(mean[j] - spread[j]),
-            float(mean[j] + spread[j]),
+        Bar.around(
+            str(j if names is None else names[j]), float(mean[j]), float(spread[j])
         )
         for j in fold.model._positions[place]
     ]

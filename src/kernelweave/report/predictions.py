@@ -11,7 +11,8 @@ from sklearn.metrics import confusion_matrix, roc_auc_score, roc_curve
 from kernelweave.evaluation.held_out import HeldOut
 from kernelweave.report import charts
 from kernelweave.report.charts import Bar
-from kernelweave.report.section import MOST_CLASSES, Section, or_why, some
+from kernelweave.report.section import MOST_CLASSES, Section, or_why
+from kernelweave.views.columns import some
 
 #: What the baselines are.
 BASELINES = {
@@ -28,12 +29,7 @@ def scores(result: Any) -> Section:
     name = "accuracy" if percent else "R²"
     picture = charts.bars(
         [
-            Bar(
-                row["method"],
-                row["score"],
-                row["score"] - row["score_se"],
-                row["score"] + row["score_se"],
-            )
+            Bar.around(row["method"], row["score"], row["score_se"])
             for row in result.table
             if row["score"] is not None
         ],
@@ -153,7 +149,7 @@ def _roc(
     axes = ("false positive rate", "true positive rate")
     title = "ROC curve of held-out rows"
     return {
-        "text": f"Area under the curve: {some(areas)}.",
+        "text": f"Area under the curve: {some(areas, 10)}.",
         "svg": charts.lines(curves, title, axes),
     }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 #: Views, columns and classes beyond these numbers are left out of the pictures.
@@ -24,12 +24,6 @@ def or_why(make: Callable[[], Section]) -> Section:
         told = " ".join(str(error).split()) or type(error).__name__
         first = told.partition(" ")[0]  # the name of a function stays as it is
         return {"why": told if "_" in first else told[0].upper() + told[1:]}
-
-
-def some(items: Sequence[str], most: int = 10) -> str:
-    """The first of some words, and how many more there are."""
-    more = f" and {len(items) - most} more" if len(items) > most else ""
-    return ", ".join(items[:most]) + more
 
 
 def shares_of(model: Any) -> dict[str, float]:

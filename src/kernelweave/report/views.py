@@ -172,12 +172,7 @@ def without_each(
         rows = sorted(rows, key=lambda row: -row["loss_rise"])
         picture = charts.bars(
             [
-                Bar(
-                    row["view"],
-                    row["loss_rise"],
-                    row["loss_rise"] - row["loss_rise_se"],
-                    row["loss_rise"] + row["loss_rise_se"],
-                )
+                Bar.around(row["view"], row["loss_rise"], row["loss_rise_se"])
                 for row in rows
             ],
             f"Rise of the held-out {loss} without each view",

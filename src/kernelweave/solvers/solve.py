@@ -516,9 +516,8 @@ def solve(
 
 def _explained(criterion: Any, status: str, gap: float, rounding: float) -> str:
     """The reason for stopping, or rounding if it explains the gap better."""
-    kernels = isinstance(
-        criterion, KernelCriterion
-    )  # others have densities, in float64
+    # others have densities, in float64
+    kernels = isinstance(criterion, KernelCriterion)
     single = kernels and eps(criterion.bank.like) > np.finfo(np.float64).eps
     rounding += ROUNDING_UNITS * float(np.finfo(np.float64).eps)
     on_request = status.startswith(("stopped at", "stopped by"))

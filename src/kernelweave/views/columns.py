@@ -525,6 +525,12 @@ def some(words: Iterable[str], most: int = 5) -> str:
     return ", ".join(words[:most]) + more
 
 
+def listed(words: Iterable[str]) -> str:
+    """All the words: a, b and c."""
+    *others, last = words
+    return f"{', '.join(others)} and {last}" if others else last
+
+
 def _used(names: list[str], users: dict[str, list[str]]) -> str:
     """The first few columns, each with the views that use it."""
     return some(

@@ -96,9 +96,7 @@ def validate_precomputed(
     _check_entries(K, allow_nan)
     if reset:
         _check_square(shape)
-    elif (
-        column_names(labelled) is None
-    ):  # with names, validate_data reports those instead
+    elif column_names(labelled) is None:  # else validate_data reports the names
         _check_columns(shape, estimator)
     validate_data(estimator, labelled, reset=reset, skip_check_array=True)
     if n_kernels is not None and K.shape[2] != n_kernels:
