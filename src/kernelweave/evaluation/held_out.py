@@ -112,32 +112,10 @@ def assign_folds(
         np.arange(n) if groups is None else np.unique(groups, return_inverse=True)[1]
     )
     what = "row" if groups is None else "group"
-    rows, size, remarks = np.arange(n), len(np.unique(units)), []
+    rows, size = np.arange(n), len(np.unique(units))
+    remarks: list[str] = []
     if classify:
-        classes, codes = np.unique(y, return_inverse=True)
-        pairs = np.unique(np.stack([codes, units]), axis=1)[0]
-        counts = np.bincount(pairs, minlength=len(classes))  # units of each class
-        several = counts > 1
-        if not several.any():
-            raise ValueError(
-                f"no class has two {what}s, so no row can be predicted by a model that "
-                "has not seen it; more rows are needed"
-            )
-        rows = np.flatnonzero(several[codes])
-        size = int(counts[several].min())
-        if size < most:
-            small = classes[several][counts[several].argmin()]
-            remarks.append(
-                f"{size} folds instead of {most}: the class {str(small)!r} has {size} "
-                f"{what}s."
-            )
-        if not several.all():
-            single = ", ".join(repr(str(label)) for label in classes[~several][:5])
-            more = " and others" if np.count_nonzero(~several) > 5 else ""
-            remarks.append(
-                f"Classes with a single {what} cannot be predicted out of fold, so "
-                f"their rows have no prediction: {single}{more}."
-            )
+        rows, size, remarks = _of_large_classes(y, units, most, what)
     elif size < 2:
         raise ValueError(f"cross-validation needs at least two {what}s, got {size}")
     number = min(most, size)
@@ -158,6 +136,36 @@ def assign_folds(
     for i, test in enumerate(filled, start=1):
         fold[rows[test]] = i
     return fold, remarks
+
+
+def _of_large_classes(
+    y: np.ndarray, units: np.ndarray, most: int, what: str
+) -> tuple[np.ndarray, int, list[str]]:
+    """Rows of classes with two units or more, units of the smallest such, remarks."""
+    classes, codes = np.unique(y, return_inverse=True)
+    pairs = np.unique(np.stack([codes, units]), axis=1)[0]
+    counts = np.bincount(pairs, minlength=len(classes))  # units of each class
+    several, remarks = counts > 1, []
+    if not several.any():
+        raise ValueError(
+            f"no class has two {what}s, so no row can be predicted by a model that "
+            "has not seen it; more rows are needed"
+        )
+    size = int(counts[several].min())
+    if size < most:
+        small = classes[several][counts[several].argmin()]
+        remarks.append(
+            f"{size} folds instead of {most}: the class {str(small)!r} has {size} "
+            f"{what}s."
+        )
+    if not several.all():
+        single = ", ".join(repr(str(label)) for label in classes[~several][:5])
+        more = " and others" if np.count_nonzero(~several) > 5 else ""
+        remarks.append(
+            f"Classes with a single {what} cannot be predicted out of fold, so "
+            f"their rows have no prediction: {single}{more}."
+        )
+    return np.flatnonzero(several[codes]), size, remarks
 
 
 def take_rows(X: Any, rows: np.ndarray, train: np.ndarray, pairwise: bool) -> Any:

@@ -83,9 +83,14 @@ def pictures(held: HeldOut, model: Any) -> list[Section]:
     )
     if held.probability is None:
         why = f"{kind} predicts classes without probabilities."
-        found.append({"title": "ROC curve and calibration", "why": why})
-        return found
-    proba = held.probability[shown]
+        return [*found, {"title": "ROC curve and calibration", "why": why}]
+    return found + _of_probabilities(held.probability[shown], codes, names)
+
+
+def _of_probabilities(
+    proba: np.ndarray, codes: np.ndarray, names: list[str]
+) -> list[Section]:
+    """ROC curve and calibration of each class."""
     which = [1] if len(names) == 2 else list(range(min(len(names), MOST_CLASSES)))
     which = [c for c in which if 0 < np.sum(codes == c) < len(codes)]
     left_out = (
@@ -96,6 +101,7 @@ def pictures(held: HeldOut, model: Any) -> list[Section]:
         if len(names) > 2
         else f"Rows of class {names[1]} are the positive ones. "
     )
+    found: list[Section] = []
     for title, make in (("ROC curve", _roc), ("Calibration", _calibration)):
         made = or_why(lambda make=make: make(proba, codes, names, which))  # type: ignore[misc]
         if not made["why"]:
