@@ -17,6 +17,7 @@ from sklearn.model_selection import (
 from sklearn.utils import _safe_indexing
 
 from kernelweave._array import to_numpy
+from kernelweave.inspection._rows import probabilities
 
 
 @dataclass(frozen=True)
@@ -233,8 +234,7 @@ def out_of_fold(
         if classes is not None and hasattr(part, "predict_proba"):
             if probability is None:
                 probability = np.zeros((len(y), len(classes)))
-            known = np.searchsorted(classes, part.classes_)
-            probability[np.ix_(test, known)] = to_numpy(part.predict_proba(new))
+            probability[test] = probabilities(part, new, classes)
         if coordinates is not None and axes is not None:
             coordinates[test] = _aligned(part, old, new, axes[train])
     return HeldOut(

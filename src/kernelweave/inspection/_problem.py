@@ -14,6 +14,8 @@ from kernelweave.inspection._criteria import criteria_of, norm_of, weight_set_of
 from kernelweave.inspection._rows import model_and_rows
 from kernelweave.kernels import DenseBank, center_and_scale
 from kernelweave.kernels.banks.dense import take_square
+from kernelweave.kernels.maps.kernel_map import center_in_place
+from kernelweave.kernels.maps.missing import spread_out
 from kernelweave.models import (
     KernelAlignment,
     MultipleKernelFDA,
@@ -143,19 +145,14 @@ def _standardised(
 
 def _centred_where(gram: Any, seen: np.ndarray, each: np.ndarray | None) -> Any:
     """A zero-filled kernel (n, n), centred over the rows that have it, of trace n_i."""
-    xp, n = namespace(gram), gram.shape[0]
     if np.sum(seen) < 2:
         return gram * 0.0
-    mask = from_numpy(seen.astype(np.float64), gram)
-    counts = seen.astype(np.float64) if each is None else seen * each
-    share, count = from_numpy(counts, gram), float(np.sum(counts))
-    means = gram @ share / count
-    grand = float(means @ share) / count
-    centred = gram - means[None, :] - means[:, None] + grand
-    centred = centred * mask[None, :] * mask[:, None]
-    trace = float(xp.linalg.diagonal(centred) @ share)
-    rounding = 10 * n * float(xp.finfo(gram.dtype).eps) * n
-    return centred * (count / trace if trace > rounding else 0.0)
+    own = take_square(gram, np.flatnonzero(seen))
+    shares = None
+    if each is not None:
+        shares = from_numpy(each[seen] / np.sum(each[seen]), gram)
+    center_in_place(own, shares=shares)
+    return spread_out(own, seen, seen)
 
 
 def problem_of(estimator: Any, X: Any, y: Any, caller: str) -> WeightProblem:

@@ -17,8 +17,8 @@ import sklearn
 from sklearn.base import is_classifier
 
 from kernelweave._array import is_array, to_numpy
-from kernelweave.evaluation.evaluate import evaluate, observed_views
-from kernelweave.inspection._rows import as_stack, views_of
+from kernelweave.evaluation.evaluate import evaluate
+from kernelweave.inspection._rows import as_stack, observed_views, views_of
 from kernelweave.report.decisions import FirstFold, columns, rows
 from kernelweave.report.predictions import pictures, scores
 from kernelweave.report.section import Section, counted, shares_of

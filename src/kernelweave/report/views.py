@@ -9,8 +9,9 @@ import numpy as np
 from sklearn.base import clone
 
 from kernelweave._array import to_numpy
-from kernelweave.evaluation.evaluate import leads, observed_views
+from kernelweave.evaluation.evaluate import leads
 from kernelweave.inspection import view_ablation, view_pvalues, weight_intervals
+from kernelweave.inspection._rows import observed_views
 from kernelweave.inspection._trials import Trials
 from kernelweave.models.shared.base import caution_about_shares
 from kernelweave.report import charts
