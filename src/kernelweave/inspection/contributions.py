@@ -1,4 +1,4 @@
-"""Which view spoke for which class: the exact parts of each decision, and their plots."""
+"""Which view spoke for which class: the exact parts of each decision, with plots."""
 
 from __future__ import annotations
 
