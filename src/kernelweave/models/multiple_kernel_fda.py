@@ -34,7 +34,6 @@ from kernelweave.models.shared.inputs import (
     read_options,
 )
 from kernelweave.models.shared.learner import (
-    FOLD_TOLERANCE,
     FOLDS,
     SCORING,
     Fitted,
@@ -414,7 +413,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         fit = partial(self._discriminate, options, priors, measure)
         fitted = replace(fit(bank, codes, design, callback), classes=classes)
         if self.cv is not None and not rows.rows.see_targets:
-            loose = replace(options, tol=max(options.tol, FOLD_TOLERANCE))
+            loose = options.for_folds(fitted.choice)
             anew = choosing_products(
                 partial(self._discriminate, loose, priors, measure), self.interactions
             )

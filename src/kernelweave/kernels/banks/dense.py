@@ -22,7 +22,12 @@ from kernelweave._array import (
     to_numpy,
     zeros,
 )
-from kernelweave._memory import require_memory, row_chunks
+from kernelweave._memory import (
+    CACHE_ENTRIES,
+    block_entries,
+    require_memory,
+    row_chunks,
+)
 from kernelweave.protocols import Bank
 
 #: Share of the largest possible rounding error that sums over stored kernels reach at
@@ -156,6 +161,13 @@ def take_square(gram: Array, rows: np.ndarray) -> Array:
     return take(take(gram, rows), rows, axis=1)
 
 
+def copy_square(gram: Array, rows: np.ndarray, out: Array) -> None:
+    """:func:`take_square` into ``out`` (r, r), by as many rows as the cache holds."""
+    entries = block_entries(gram, CACHE_ENTRIES)
+    for some in row_chunks(len(rows), gram.shape[0], entries):
+        out[some, :] = take(take(gram, rows[some]), rows, axis=1)
+
+
 def combine_in_double(
     bank: Bank, weights: np.ndarray, out: Array | None = None
 ) -> Array:
@@ -235,7 +247,7 @@ class DenseBank(KernelBank):
         )
         out = empty((self.n_kernels, n, n), self.stack)
         for i in range(self.n_kernels):
-            out[i, :, :] = take_square(self.kernel(i), rows)
+            copy_square(self.kernel(i), rows, out[i, :, :])
         return DenseBank(out, self.names)
 
     def combine(
