@@ -164,6 +164,8 @@ def has_views(x: Array) -> bool:
 DOUBLE_EPS = float(np.finfo(np.float64).eps)
 #: Rows and columns of the blocks in which GPU libraries factor a matrix in place.
 BLOCK = 2048
+#: Rows of a triangle that are squared while they are in the cache.
+CACHED_ROWS = 64
 #: Columns of an inverse that are in memory together.
 INVERSE_COLUMNS = 512
 
@@ -400,17 +402,24 @@ def lower_inverse(factor: Array) -> Array:
 
 
 def inverse_squares(factor: Array) -> tuple[Array, Array]:
-    """Diagonals (n,) of ``M^-1`` and of ``M^-2``, for the lower factor of M."""
+    """Diagonals (n,) of ``M^-1`` and of ``M^-2``, for the lower factor of M.
+
+    The memory of the factor is reused.
+    """
     if is_numpy(factor):
         potri = linalg.get_lapack_funcs("potri", (factor,))
-        inverse, info = potri(factor, lower=1)
+        inverse, info = potri(factor, lower=1, overwrite_c=True)
         if info != 0:
             raise FactorizationError(f"zero pivot at {info}")
-        upper = np.triu(inverse.T)  # the triangle that LAPACK fills; no copy of both
+        upper = inverse.T  # LAPACK fills one triangle, this one in C order
         diagonal = np.diagonal(upper).copy()
-        squares = np.einsum("ij,ij->i", upper, upper)
-        squares += np.einsum("ij,ij->j", upper, upper)
-        return diagonal, squares - diagonal**2
+        squares = -(diagonal**2)  # which both sums below include
+        for own in _spans(len(upper), CACHED_ROWS):
+            part = np.triu(upper[own, own.start :])
+            part *= part
+            squares[own] += np.sum(part, axis=1)
+            squares[own.start :] += np.sum(part, axis=0)
+        return diagonal, squares
     half = lower_inverse(factor)
     xp, n = namespace(half), half.shape[0]
     diagonal, squares = zeros((n,), half), zeros((n,), half)

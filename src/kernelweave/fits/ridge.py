@@ -675,11 +675,11 @@ class LooPath(AlphaPath):
 
 
 #: Predicted relative decrease of the error that is not worth another inverse.
-WORTHLESS = 1e-5
+WORTHLESS = 1e-4
 #: Slope at which no minimum can be so flat that nothing is left to gain.
 STEEP = 2e-3
 #: First step in log alpha, the longest one, and how much longer the next may be.
-FIRST_STEP, LONGEST_STEP, GROWTH = 1.0, 5.0, 2.5
+FIRST_STEP, LONGEST_STEP, GROWTH = 2.0, 5.0, 2.5
 #: Slopes that fall by a factor below exp(this times the step) belong to an error that
 #: levels off, where they are proportional to alpha or its inverse, not to a minimum.
 FADING = 1.3
@@ -775,7 +775,11 @@ class LooDescent:
         return LooPoint(alpha, size / (design.total * coef.shape[1]), slope, fit)
 
     def minimum(
-        self, start: float, curvature: float = 0.0, rival: float = math.inf
+        self,
+        start: float,
+        curvature: float = 0.0,
+        rival: float = math.inf,
+        local: bool = False,
     ) -> tuple[LooPoint, float]:
         """The lowest point found, and the second derivative of log error there.
 
@@ -787,12 +791,14 @@ class LooDescent:
             A guess of the second derivative; 0 if there is none.
         rival : float, default=inf
             The search ends early where no error below this is in sight.
+        local : bool, default=False
+            Whether the minimum downhill from the start is enough, wherever it is.
         """
         best, curvature = self._descend(start, curvature, rival)
         middle = self.mean_eigenvalue
         # Without regularisation errors level off, maybe above a minimum elsewhere.
         levels_off = math.isinf(rival) and best.alpha <= start < middle
-        if levels_off and self.at(middle).slope < 0:
+        if levels_off and not local and self.at(middle).slope < 0:
             other = self._descend(middle, 0.0, best.error)
             if other[0].error < best.error:
                 return other

@@ -29,6 +29,7 @@ from kernelweave.models.shared.inputs import (
 from kernelweave.models.shared.learner import (
     FOLDS,
     SCORING,
+    AlphaStart,
     Choice,
     Fitted,
     RowJudge,
@@ -257,7 +258,9 @@ class KernelFDA(KernelDiscriminant):
         if measure is not None and given is None:
             score = partial(measure.of_classes, target, codes, classes, design, priors)
         judge = RowJudge(bank, target, design, score=score)
-        judged = judge(weights, given, 1.0)  # the mean eigenvalue of such a kernel
+        judged = judge(
+            weights, given, AlphaStart(1.0)
+        )  # the mean eigenvalue of such a kernel
         choice = Choice(weights, judged.alpha, 1, fit=judged.fit)
         fit = choice.fit_on(bank, target, design)
         return fit_discriminant(choice, fit, target, classes, codes, design, priors)

@@ -37,7 +37,6 @@ from kernelweave.models.shared.inputs import (
 )
 from kernelweave.models.shared.interactions import choosing_products
 from kernelweave.models.shared.learner import (
-    FOLD_TOLERANCE,
     FOLDS,
     SCORING,
     Fit,
@@ -386,7 +385,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         fit = partial(self._discriminate, options, priors, measure)
         fitted = replace(fit(bank, codes, design, callback), classes=classes)
         if self.cv is not None and not rows.rows.see_targets:
-            loose = replace(options, tol=max(options.tol, FOLD_TOLERANCE))
+            loose = options.for_folds(fitted.choice)
             anew: Fit = partial(self._discriminate, loose, priors, measure)
             if self.interactions == "auto":
                 anew = choosing_products(anew)

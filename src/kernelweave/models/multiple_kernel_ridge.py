@@ -35,7 +35,6 @@ from kernelweave.models.shared.base import (
 from kernelweave.models.shared.inputs import read_options
 from kernelweave.models.shared.interactions import choosing_products
 from kernelweave.models.shared.learner import (
-    FOLD_TOLERANCE,
     FOLDS,
     SCORING,
     Fit,
@@ -317,7 +316,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         measure = None if self.scoring is None else Measure(self.scoring)
         fitted = self._regress(options, measure, bank, outputs, design, callback)
         if self.cv is not None and not rows.rows.see_targets:
-            loose = replace(options, tol=max(options.tol, FOLD_TOLERANCE))
+            loose = options.for_folds(fitted.choice)
             anew: Fit = partial(self._regress, loose, measure)
             if self.interactions == "auto":
                 anew = choosing_products(anew)

@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 
 from kernelweave._array import (
+    CACHE_ENTRIES,
     DOUBLE_EPS,
     Array,
     add_scaled,
     as_float,
+    block_entries,
     empty,
     eps,
     from_numpy,
@@ -219,6 +221,13 @@ def take_square(gram: Array, rows: np.ndarray) -> Array:
     return take(take(gram, rows), rows, axis=1)
 
 
+def copy_square(gram: Array, rows: np.ndarray, out: Array) -> None:
+    """:func:`take_square` into ``out`` (r, r), by as many rows as the cache holds."""
+    entries = block_entries(gram, CACHE_ENTRIES)
+    for some in row_chunks(len(rows), gram.shape[0], entries):
+        out[some, :] = take(take(gram, rows[some]), rows, axis=1)
+
+
 def combine_in_double(
     bank: Bank, weights: np.ndarray, out: Array | None = None
 ) -> Array:
@@ -302,7 +311,7 @@ class DenseBank(KernelBank):
         )
         out = empty((self.n_kernels, n, n), self.stack)
         for i in range(self.n_kernels):
-            out[i, :, :] = take_square(self.kernel(i), rows)
+            copy_square(self.kernel(i), rows, out[i, :, :])
         return DenseBank(out, self.names)
 
     def combine(

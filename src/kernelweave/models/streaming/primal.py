@@ -85,7 +85,7 @@ def judge_moments(
     folds: Array | None,
     weights: np.ndarray,
     alpha: float | None,
-    start: float = 1.0,
+    start: Any = None,
     per_target: bool = False,
 ) -> Judgement:
     """Alpha, by default the best, with the errors of the targets from moments.
