@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 #: Views, columns and classes beyond these numbers are left out of the pictures.
@@ -10,6 +11,22 @@ MOST_VIEWS, MOST_COLUMNS, MOST_CLASSES = 30, 10, 8
 
 #: What the template shows; ``why``, if not empty, stands in place of the rest.
 Section = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a page is to be about: see :func:`kernelweave.report.write_report`."""
+
+    model: Any
+    X: Any
+    y: Any
+    groups: Any
+    sample_weight: Any
+    cv: int
+    n_resamples: int
+    n_decoys: int
+    random_state: Any
+    say: Callable[[str], object]
 
 
 def or_why(make: Callable[[], Section]) -> Section:

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from kernelweave.exceptions import library
 from kernelweave.persistence import written_whole
 from kernelweave.report.contents import collect
+from kernelweave.report.section import Request
 
 
 def write_report(
@@ -74,19 +75,11 @@ def write_report(
     path = Path(path)
     if not path.parent.is_dir():  # said now, not after minutes of work
         raise FileNotFoundError(f"there is no folder {str(path.parent)!r} to write to")
+    say = report or (lambda text: None)
+    given = groups, sample_weight, cv, n_resamples, n_decoys, random_state
+    request = Request(model, X, y, *given, say)
     page = template.render(
-        collect(
-            model,
-            X,
-            y,
-            groups=groups,
-            sample_weight=sample_weight,
-            cv=cv,
-            n_resamples=n_resamples,
-            n_decoys=n_decoys,
-            random_state=random_state,
-            report=report,
-        ),
+        collect(request),
         title=title,
     )
     with written_whole(path) as file:
