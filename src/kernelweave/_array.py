@@ -484,6 +484,13 @@ def tensor_sum(weights: np.ndarray, products: Array) -> Array:
     return xp.reshape(total, products.shape[1:])
 
 
+def centred(matrix: Array) -> Array:
+    """``P K P``, (n, n), with ``P = I - 11'/n``, of a symmetric matrix."""
+    xp = namespace(matrix)
+    means = xp.mean(matrix, axis=1)
+    return matrix - means[:, None] - means[None, :] + xp.mean(means)
+
+
 def dot(a: Array, b: Array) -> float:
     """``<a, b>``."""
     return float(namespace(a).sum(a * b))

@@ -31,7 +31,8 @@ SAME_SCORE = 1e-6
 INVERTIBLE_SQUARE = 1e-150
 #: Cosine to the centred identity above which a kernel acts as regularisation.
 LIKE_IDENTITY = 0.95
-#: Sum of the kernel weights below which only the identity is left.
+#: Sum of the kernel weights below which only the identity is left: the target is
+#: unrelated to every kernel, and their shares mean nothing.
 NO_KERNEL = 1e-6
 #: Weights up to this share of the largest are not worth a remark.
 NEGLIGIBLE = 1e-3

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from kernelweave._array import FactorizationError
+from kernelweave._tolerances import NO_KERNEL
 from kernelweave.criteria import Alignment
 from kernelweave.protocols import Criterion, Polyhedron, WeightSet
 from kernelweave.solvers import solve
@@ -23,9 +24,6 @@ MAX_PROGRAMS = 60
 MAX_TRIALS = 12
 #: Relative gap to which the optimum is known before the ranges are computed.
 OPTIMUM = 1e-8
-#: Total kernel weight below which shares mean nothing: the target is unrelated to
-#: every kernel, and the identity alone is within the level.
-NO_KERNEL = 1e-6
 
 
 class LevelSet:

@@ -13,6 +13,7 @@ from scipy.sparse import csr_array, issparse
 from kernelweave._array import (
     Array,
     as_float,
+    centred,
     column_means,
     from_numpy,
     is_numpy,
@@ -405,14 +406,9 @@ def kernel_error(made: FeatureMap, rows: np.ndarray) -> float:
         return float("nan")
     gram = made.kernel.gram(rows)
     features = made.transform(rows)
-    exact, off = (_centred(matrix) for matrix in (gram, gram - features @ features.T))
+    exact, off = (centred(matrix) for matrix in (gram, gram - features @ features.T))
     size = float(np.linalg.norm(exact))
     return float(np.linalg.norm(off)) / size if size > 0 else 0.0
-
-
-def _centred(matrix: np.ndarray) -> np.ndarray:
-    means = matrix.mean(axis=0)
-    return matrix - means[None, :] - means[:, None] + means.mean()
 
 
 def _move_step(step: Any, like: Array) -> Any:
