@@ -152,7 +152,7 @@ def has_views(x: Array) -> bool:
 
 DOUBLE_EPS = float(np.finfo(np.float64).eps)
 #: Rows and columns of the blocks in which GPU libraries factor a matrix in place.
-BLOCK = 2048
+BLOCK = 1024
 #: Rows of a triangle that are squared while they are in the cache.
 CACHED_ROWS = 64
 #: Columns of an inverse that are in memory together.

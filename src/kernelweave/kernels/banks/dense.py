@@ -13,6 +13,7 @@ from kernelweave._array import (
     add_scaled,
     as_float,
     empty,
+    has_views,
     inner_products,
     is_numpy,
     namespace,
@@ -272,10 +273,13 @@ class DenseBank(KernelBank):
                 out[rows, :] = tensor_sum(w, self.stack[:, rows, :])
             else:  # GPU libraries index the entries of one product with 32 bits
                 columns = slice(0, rows.stop if lower else n)
-                part = self.stack[0, rows, columns] * float(w[0])
+                part = out[rows, columns]
+                part[...] = self.stack[0, rows, columns]
+                part *= float(w[0])
                 for i in range(1, self.n_kernels):
                     part = add_scaled(part, self.stack[i, rows, columns], float(w[i]))
-                out[rows, columns] = part
+                if not has_views(out):
+                    out[rows, columns] = part
         return out
 
     def apply(self, b: Array) -> Array:
