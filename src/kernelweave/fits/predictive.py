@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +10,7 @@ from scipy.special import gammaln
 
 from kernelweave._array import Array, as_float, from_numpy, namespace, to_numpy
 from kernelweave._memory import row_chunks
+from kernelweave.exceptions import KernelWarning
 from kernelweave.fits.ridge import LooPath, RowDesign
 
 #: Nats per row by which noise levels must differ to be told apart. Rounding in float32
@@ -73,6 +75,21 @@ class PredictivePath(LooPath):
     def grid(self) -> np.ndarray:
         """``NOISE_GRID`` in units of this kernel, with levels clear of rounding."""
         return np.maximum(self.mean_eigenvalue * NOISE_GRID, 10 * self.smallest_alpha)
+
+    def warn_at_floor(self, levels: np.ndarray, chosen: np.ndarray) -> None:
+        """Say so if a chosen level (k,) is one that rounding has raised."""
+        raised = levels > self.mean_eigenvalue * NOISE_GRID
+        n_raised = int(np.sum(raised[chosen]))
+        if n_raised:
+            bits = namespace(self.vectors).finfo(self.vectors.dtype).bits
+            floor = levels[0] / self.mean_eigenvalue
+            warnings.warn(
+                f"float{bits} cannot tell a noise level below {floor:.1g} from "
+                f"rounding, and {n_raised} of {len(chosen)} class coordinate(s) might "
+                "take a smaller one: pass the rows in float64, or give noise",
+                KernelWarning,
+                stacklevel=5,
+            )
 
     def require_representable(self, noise: float) -> None:
         """Refuse a relative noise level whose inverse square overflows."""
@@ -435,6 +452,7 @@ def choose_noise(
         same = path.design.total * SAME_EVIDENCE
         good = score >= np.max(score, axis=0) - same
         chosen = len(levels) - 1 - np.argmax(good[::-1], axis=0)
+        path.warn_at_floor(levels, chosen)
     bounds = None
     if path.error > 0:
         blurred = grid.log_density_error(scale, likelihood, dof)
