@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-import resource
 import sys
 from pathlib import Path
 
@@ -47,6 +46,8 @@ def every_module():
 
 def starved(model, data, room):
     """The name of the error if a fit may allocate ``room`` bytes more, or None."""
+    import resource
+
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
     _, most = resource.getrlimit(resource.RLIMIT_AS)
     limit = pages * resource.getpagesize() + room
