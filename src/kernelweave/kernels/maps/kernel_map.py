@@ -752,6 +752,8 @@ class KernelMap:
             both = root[:, None] * root[None, :]
             for slot_number in range(len(self.active)):
                 stack[slot_number, :, :] *= both
+            if bank.errors is not None:  # the norm of both is the sum of the weights
+                bank.errors = bank.errors * float(np.mean(self.row_weights))
         return bank
 
     def _check_active(self) -> None:
