@@ -644,6 +644,10 @@ def _chi2_term(xp: Any, x: Array, z: Array) -> Array:
 
 
 def _check_nonnegative(X: Array) -> None:
+    if issparse(X):
+        if not np.any(X.data < 0):
+            return
+        X = X.toarray()
     xp = namespace(X)
     if bool(xp.any(X < 0)):
         values = to_numpy(X)

@@ -263,7 +263,11 @@ class FeatureSource:
             if view != v:
                 continue
             core, path = kernel.core, features_path(kernel)
-            with prefixed(f"View {name!r}: "):
+            # Non-finite values are reported by the callers, who can name the rows.
+            with (
+                prefixed(f"View {name!r}: "),
+                np.errstate(over="ignore", invalid="ignore"),
+            ):
                 if path not in features:
                     features[path] = seen_by(kernel, self.blocks[v])
                 if (path, core.base) not in groups:
