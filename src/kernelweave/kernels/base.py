@@ -38,8 +38,6 @@ MEDIAN_ROWS = 2000
 DIAGONAL_ROWS = 32
 #: The pairwise matrices in which every row is at distance 0 from itself.
 DISTANCES = ("sqeuclidean", "l1", "chi2")
-#: Rows of a block of inner products that is mirrored at the diagonal.
-MIRROR_ROWS = 128
 #: The origin used to compute distances is determined from at most this many rows.
 MIDDLE_ROWS = 31
 
@@ -278,26 +276,12 @@ def _dot(X: Array, Z: Array | None) -> Array:
     if Z is not None:
         return X @ Z.T
     if is_numpy(X):
-        return _dot_mirrored(X)
+        X = np.ascontiguousarray(X)  # lets NumPy compute one triangle and mirror it
+        return X @ X.T
     K = X @ X.T
     for rows in row_chunks(K.shape[0], K.shape[0], block_entries(K)):
         K[rows.stop :, rows] = K[rows, rows.stop :].T
         K[rows, rows] = (K[rows, rows] + K[rows, rows].T) / 2
-    return K
-
-
-def _dot_mirrored(X: np.ndarray) -> np.ndarray:
-    """``X X'`` (n, n), exactly symmetric: the lower triangle in blocks, and its mirror.
-
-    NumPy finds the triangle by itself, but mirrors it entry by entry.
-    """
-    n, X = X.shape[0], np.ascontiguousarray(X)
-    K = np.empty((n, n), X.dtype)
-    for rows in row_chunks(n, 1, MIRROR_ROWS):
-        before = slice(0, rows.start)
-        K[rows, rows] = X[rows] @ X[rows].T
-        np.matmul(X[rows], X[before].T, out=K[rows, before])
-        K[before, rows] = K[rows, before].T
     return K
 
 
@@ -332,9 +316,11 @@ def _distances(
     """
     xp, rounding = namespace(D), _rounding(n_columns, D)
     if is_numpy(D):
-        for rows in row_chunks(D.shape[0], D.shape[1], CACHE_ENTRIES):
+        step = max(1, CACHE_ENTRIES // max(1, D.shape[1]))
+        room = np.empty(min(step, D.shape[0]) * D.shape[1], D.dtype)
+        for rows in row_chunks(D.shape[0], 1, step):
             D[rows] *= -2
-            _complete(D[rows], norms[rows], norms_z, rounding)
+            _complete(D[rows], norms[rows], norms_z, rounding, room)
         if same:
             np.fill_diagonal(D, 0.0)
         return D
@@ -358,17 +344,17 @@ def _complete(
     norms: np.ndarray,
     norms_z: np.ndarray,
     rounding: float,
-    total: np.ndarray | None = None,
+    room: np.ndarray,
 ) -> None:
     """Squared distances from ``-2 x'z`` (n, m), in place.
 
-    ``total`` is memory for as many numbers. Entry (i, j) is computed as entry (j, i) of
+    ``room`` is memory for as many numbers. Entry (i, j) is computed as entry (j, i) of
     the opposite block is.
     """
     if not D.size:
         return
-    room = None if total is None else total[: D.size].reshape(D.shape)
-    D += np.add(norms[:, None], norms_z[None, :], out=room)
+    total = room.reshape(-1)[: D.size].reshape(D.shape)
+    D += np.add(norms[:, None], norms_z[None, :], out=total)
     # Few entries are as small as rounding; those that may be are looked at one by one.
     most = rounding * (np.fmax.reduce(norms) + np.fmax.reduce(norms_z))
     i, j = np.nonzero(most >= D)
