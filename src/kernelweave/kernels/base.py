@@ -532,10 +532,13 @@ class KernelGroup:
     ) -> Iterator[tuple[int, Array]]:
         """Kernels (r, c) of some rows and some rows, of ``other`` if given.
 
-        With ``room``, each is overwritten by the next.
+        With ``room``, each is overwritten by the next, and the caller is the one who
+        ignores overflow.
         """
         theirs, base = None if other is None else other.rows, None
-        shape = (rows.stop - rows.start, columns.stop - columns.start)
+        if room is not None and isinstance(self.rows, PairwiseRows):
+            yield from self._tile_in(room, rows, columns, theirs)
+            return
         for i, kernel in self.kernels:
             # Non-finite values are reported by the callers, who can name the rows.
             with (
@@ -544,16 +547,26 @@ class KernelGroup:
             ):
                 if not isinstance(self.rows, PairwiseRows):
                     gram = self._gram(kernel, rows, columns, theirs)
-                elif room is None:
+                else:
                     if base is None:
                         base = self.rows.tile(rows, columns, theirs)
                     gram = kernel.from_base(base)
-                else:
-                    if base is None:
-                        base = room.base(shape)
-                        self.rows.tile(rows, columns, theirs, out=base)
-                    gram = room.gram(shape)
-                    kernel._write(base, gram)
+            yield i, gram
+
+    def _tile_in(
+        self, room: Room, rows: slice, columns: slice, theirs: PairwiseRows | None
+    ) -> Iterator[tuple[int, np.ndarray]]:
+        """:meth:`tile` in memory that is used again, with little else to do."""
+        shape = (rows.stop - rows.start, columns.stop - columns.start)
+        base, gram = room.base(shape), room.gram(shape)
+        with prefixed(f"View {self.view!r}: "):
+            self.rows.tile(rows, columns, theirs, out=base)
+        for i, kernel in self.kernels:
+            try:
+                kernel._write(base, gram)
+            except (TypeError, ValueError):  # of a user's kernel
+                with prefixed(f"View {self.view!r}: "):
+                    raise
             yield i, gram
 
     def fill(self, stack: Array) -> None:

@@ -112,7 +112,8 @@ class KernelTiles:
         tiles = list(self.lower())
         if not is_numpy(self.like):
             return [task(tiles)]
-        return in_threads(task, tiles, self.n_kernels * self.n_samples**2 // 2)
+        with np.errstate(over="ignore", invalid="ignore"):
+            return in_threads(task, tiles, self.n_kernels * self.n_samples**2 // 2)
 
     def parts(self) -> list[slice]:
         """The rows in as many pieces as a tile has sides."""
