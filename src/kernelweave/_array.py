@@ -172,6 +172,9 @@ def _in_blocks(a: Array) -> bool:
 def cholesky(a: Array, *, overwrite: bool = False) -> Array:
     """Lower Cholesky factor of ``a`` (n, n), or :class:`FactorizationError`.
 
+    Only the lower triangle is read; of NumPy arrays the upper one, since LAPACK takes
+    their rows for columns.
+
     ``overwrite`` allows the memory of ``a`` to be reused, so that no second matrix is
     needed; the strict upper triangle of the result is then undefined, so use it through
     :func:`solve_triangular` only.

@@ -1,4 +1,4 @@
-"""Threads of linear algebra: one for small problems, where more only wait for it.
+"""Threads: one for small problems, where more only wait for it, and all for large ones.
 
 A fit of a few hundred rows makes thousands of calls of a few microseconds to LAPACK.
 OpenBLAS wakes all its threads for each of them, and those that find nothing to do spin
@@ -8,14 +8,19 @@ time of a fit with one thread, and on a busy machine ten times as long.
 
 from __future__ import annotations
 
+import contextvars
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
 from kernelweave._array import is_array, is_numpy
+
+Part = TypeVar("Part")
+Result = TypeVar("Result")
 
 #: Fits to n rows with n^2 up to this, and predictions of m rows from n with m n up to
 #: this, use one thread. Fits of 100 to 2000 rows were slower with two threads than
@@ -45,6 +50,13 @@ def few_threads(X: Any, row_size: int | None = None) -> Iterator[None]:
     if n_rows is None or n_rows * (row_size or n_rows) > FEW_ENTRIES:
         yield
         return
+    with _one_thread():
+        yield
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """One thread of linear algebra."""
     # Some libraries count threads per calling thread, others for the whole process.
     # Where fits overlap, only those that found several threads restore them, so that
     # neither kind is left with one.
@@ -57,6 +69,41 @@ def few_threads(X: Any, row_size: int | None = None) -> Iterator[None]:
     finally:
         for library, number in several:
             library.set_num_threads(number)
+
+
+def in_threads(
+    task: Callable[[list[Part]], Result], parts: Sequence[Part], entries: int
+) -> list[Result]:
+    """Deal parts out to as many threads as linear algebra may use at this moment.
+
+    NumPy computes without Python's lock, so that passes over matrices gain as much
+    from a second core as BLAS does.
+
+    Parameters
+    ----------
+    task : callable
+        Takes the parts of one thread, in their order.
+    parts : sequence
+        Independent parts of the work.
+    entries : int
+        Numbers that are computed altogether; for few, no thread is started.
+
+    Returns
+    -------
+    results : list
+        One for each thread.
+    """
+    numbers = [library.get_num_threads() or 1 for library in _libraries()]
+    count = min(max(numbers, default=1), len(parts))
+    if count <= 1 or entries <= FEW_ENTRIES:
+        return [task(list(parts))]
+    dealt = [list(parts[i::count]) for i in range(count)]
+    # Each thread works in a copy of the context, which holds NumPy's error state.
+    contexts = [contextvars.copy_context() for _ in dealt]
+    with _one_thread(), ThreadPoolExecutor(count) as pool:
+        pairs = zip(contexts, dealt, strict=True)
+        futures = [pool.submit(context.run, task, own) for context, own in pairs]
+        return [future.result() for future in futures]
 
 
 def _n_rows(X: Any) -> int | None:
