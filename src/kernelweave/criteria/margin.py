@@ -51,6 +51,9 @@ INNER_STEPS = 120
 #: C = 10.
 MANY_ROWS = 1000
 MODERATE = 1.0
+#: Numbers of rows and columns from which it is so at any C: a class against the rest
+#: has few free rows, while a step of the interior point factors all rows per column.
+SEVERAL_ROWS, SEVERAL_COLUMNS = 200, 3
 
 
 class Margin(KernelCriterion):
@@ -125,11 +128,12 @@ class Margin(KernelCriterion):
 
     @property
     def preferred_method(self) -> str:
-        """Newton's method on top of libsvm for many rows and moderate C."""
+        """Newton's method on top of libsvm for many rows and moderate C, or columns."""
         problem = self.problem
-        rows = problem.bank.n_samples
+        rows, columns = problem.signs.shape
         moderate = problem.mean_bound <= MODERATE * problem.unit()
-        if moderate and rows > MANY_ROWS and is_numpy(self.bank.like):
+        several = rows >= SEVERAL_ROWS and columns >= SEVERAL_COLUMNS
+        if is_numpy(self.bank.like) and (several or (moderate and rows > MANY_ROWS)):
             return "newton"
         return "interior_point"
 
