@@ -14,7 +14,7 @@ from kernelweave.fits.ridge import fit_kernel, reduced_class_target
 from kernelweave.kernels import RBF, DenseBank, center_and_scale
 
 P = 10
-REQUIRED = 15.0
+REQUIRED = 8.0
 #: Our settings, each with those of the single-kernel fit it is compared with.
 SETTINGS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "norm=1, alpha=0.1": ({"norm": 1, "alpha": 0.1}, {"alpha": 0.1}),

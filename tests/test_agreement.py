@@ -26,8 +26,18 @@ from threadpoolctl import threadpool_limits
 
 from conftest import find_backend
 from estimators import SETTINGS
-from kernelweave import MultipleKernelFDA, MultipleKernelRidge, _array, load, save
+from kernelweave import (
+    MixtureKDA,
+    MultipleKernelFDA,
+    MultipleKernelRidge,
+    ProbabilisticKDA,
+    SubspaceKernel,
+    _array,
+    load,
+    save,
+)
 from kernelweave._array import to_numpy
+from kernelweave.exceptions import KernelWarning
 
 PAGE = Path(__file__).parents[1] / "docs" / "user_guide" / "agreement.md"
 
@@ -253,6 +263,34 @@ def test_single_precision_chooses_the_same_noise():
     np.testing.assert_allclose(
         narrow.predict_proba(new.astype("float32")), wide.predict_proba(new), atol=1e-3
     )
+
+
+@pytest.mark.parametrize("make", [ProbabilisticKDA, MixtureKDA])
+def test_single_precision_says_where_it_ends(make):
+    """The classes differ along a column a hundred times shorter than the other."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(100, 2)) * [100.0, 1.0]
+    y = X[:, 1] > 0
+    X[:, 1] += 2 * y
+    model = make([("both", "linear", [0, 1])])
+    model.fit(X, y)
+    with pytest.warns(KernelWarning, match="float32 cannot tell a noise level below"):
+        model.fit(X.astype(np.float32), y)
+
+
+def test_uncorrelated_features_agree_in_single_precision():
+    """They all depend fully on the labels, and rounding used to turn them at will."""
+    X, y = load_digits(return_X_y=True)
+    X, y, new = X[:100], y[:100], X[100:150]
+    found = [
+        SubspaceKernel(uncorrelated=True, norm=1).fit(X.astype(dtype), y)
+        for dtype in (np.float64, np.float32)
+    ]
+    assert np.min(found[0].dependence_) > 1 - 1e-4
+    wide, narrow = (model.transform(new) for model in found)
+    assert np.max(np.abs(narrow - wide)) < 5e-3 * np.max(np.abs(wide))
+    inner = found[1].embedding_.T @ found[1].embedding_ / len(X)
+    np.testing.assert_allclose(inner - np.diag(np.diag(inner)), 0, atol=1e-5)
 
 
 def rows_of_table() -> list[str]:

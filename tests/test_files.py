@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gzip
 import io
+import itertools
+import json
 import os
 import random
+import shutil
 import signal
 import sys
 import warnings
@@ -214,6 +218,96 @@ def test_a_killed_run_leaves_the_old_results_or_the_new(tmp_path, monkeypatch, r
             pass
         assert texts_of(tmp_path / "out") in (before, {new})
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+@needs_fork
+def test_a_killed_run_never_leaves_an_old_model_beside_new_results(
+    tmp_path, monkeypatch
+):
+    """Killed before each renaming in turn; the next run completes or undoes them."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(folder, "OURS", folder.OURS[:2])
+    model, mark = Path("model.kw"), Path("out", folder.MARK_FILE)
+
+    def run(text, left=np.inf):
+        def counted(rename, *names):
+            nonlocal left
+            left -= 1
+            if left < 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            rename(*names)
+
+        for name in ("rename", "replace"):
+            monkeypatch.setattr(
+                folder.os, name, functools.partial(counted, getattr(os, name))
+            )
+        with folder.new_results("out") as draft:
+            for file in folder.OURS:
+                content = f'{{"{folder.MARK_KEY}": "{text}"}}'
+                with draft.file(file, "text") as path:
+                    path.write_text(content)
+            with draft.elsewhere("model.kw") as path:
+                path.write_text(text)
+
+    def found():
+        """The texts of the results and of the model; None where there are none."""
+        texts = json.loads(mark.read_text()) if mark.exists() else {}
+        return texts.get(folder.MARK_KEY), model.read_text() if model.exists() else None
+
+    for first in (True, False):  # the folder is new, or holds earlier results
+        for moment in itertools.count():
+            if first:
+                shutil.rmtree("out", ignore_errors=True)
+                model.write_text("old")
+            else:
+                os.waitpid(fork(lambda: run("old")), 0)
+            before = found()
+            _, status = os.waitpid(fork(lambda k=moment: run("new", k)), 0)
+            results, kept = found()
+            assert kept is None or results is None or kept == results
+            with contextlib.suppress(KeyboardInterrupt), folder.new_results("out"):
+                raise KeyboardInterrupt  # the next run begins, and changes nothing
+            assert found() in (before, ("new", "new"))
+            if not os.WIFSIGNALED(status):
+                break
+        assert found() == ("new", "new")
+        assert moment == (3 if first else 7)
+
+
+def test_a_file_that_cannot_arrive_keeps_the_old_results(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_results("out", "old")
+    Path("model.kw").write_text("old")
+    rename = os.rename
+
+    def full(source, target):
+        if Path(target).name == "model.kw" and Path(source).read_text() == "new":
+            raise OSError(28, "No space left on device", source, None, target)
+        rename(source, target)
+
+    monkeypatch.setattr(folder.os, "rename", full)
+    with (
+        pytest.raises(OSError, match=r"^cannot write 'model.kw': No space"),
+        folder.new_results("out") as draft,
+        draft.elsewhere("model.kw") as path,
+    ):
+        path.write_text("new")
+    assert texts_of(tmp_path / "out") == {"old"}
+    assert Path("model.kw").read_text() == "old"
+    assert {path.name for path in tmp_path.iterdir()} == {"out", "model.kw"}
+
+
+def test_a_forged_journal_moves_no_file_of_others(tmp_path):
+    for name in ("given.txt", "kept.txt"):
+        (tmp_path / name).write_text(name)
+    place = tmp_path / "out"
+    place.mkdir()
+    for draft in ("given.txt", "../given.txt", f"{folder.HIDDEN}../given.txt", 3):
+        forged = json.dumps([[str(tmp_path / "kept.txt"), draft]])
+        (place / folder.JOURNAL).write_text(forged)
+        folder._recover(place)
+        assert (tmp_path / "kept.txt").read_text() == "kept.txt"
+        assert not list(place.iterdir())
 
 
 @needs_fork

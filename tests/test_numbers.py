@@ -218,6 +218,9 @@ def test_columns_with_many_zeros_are_not_moved():
         functools.partial(MultipleKernelSVC, margin="l2", C=10.0),
         KernelAlignment,
         functools.partial(SubspaceKernelSVC, alpha=0.1),
+        MixtureKDA,
+        functools.partial(MixtureKDA, weights="shared", likelihood="tprocess"),
+        functools.partial(MixtureKDA, weights="stacking"),
     ],
     ids=str,
 )
@@ -227,12 +230,25 @@ def test_the_bounds_allow_for_digits_lost_in_centring(make, share):
     K = np.stack([RBF(0.3)(X[:, :2]), RBF(0.3)(X[:, 2:])], axis=-1)
     exact = make("precomputed").fit(K, labels[:40]).certificate_
     assert not any("digits" in remark for remark in exact.remarks)
+    assert "digits" not in exact.status
     found = make("precomputed").fit(1.0 + share * K, labels[:40]).certificate_
     assert found.lower_bound < exact.lower_bound <= exact.value < found.value
     assert 1e-16 / share < found.gap < 1e-11 / share
     digits = round(-np.log10(share))
     assert f"centring cancelled {digits} of the 16 digits" in found.remarks[0]
     assert found.status.endswith(f"digits lost in centring widen it to {found.gap:.1e}")
+
+
+def test_lost_digits_count_as_often_as_their_rows():
+    X, _, _, labels = table()
+    K = 1e8 + RBF(0.3)(X)
+    gaps = [
+        MultipleKernelFDA("precomputed", alpha=0.1, cv=None)
+        .fit(K, labels[:40], sample_weight=np.full(40, weight))
+        .certificate_.gap
+        for weight in (1.0, 10.0)
+    ]
+    assert gaps[1] > 5 * gaps[0]
 
 
 def test_a_kernel_that_lost_digits_is_still_a_kernel():

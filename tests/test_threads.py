@@ -6,12 +6,25 @@ import threading
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from sklearn.base import clone
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
 from estimators import ask, every_estimator
 from kernelweave import KernelFDA, MultipleKernelFDA, _array
 from kernelweave._array import few_threads
+from kernelweave.kernels import (
+    RBF,
+    Laplacian,
+    Linear,
+    Polynomial,
+    base,
+    center_and_scale,
+)
+from kernelweave.kernels.banks import dense, lazy
+from kernelweave.kernels.maps import kernel_map
+from kernelweave.kernels.maps.kernel_map import FeatureSource, KernelMap
+from kernelweave.views.columns import View
 
 
 def counts():
@@ -107,3 +120,42 @@ def test_fits_that_overlap_restore_the_threads():
     done.set()
     thread.join()
     assert after == [{2}]
+
+
+KERNELS = [RBF(), RBF(factor=3.0), Linear(), Laplacian(), Polynomial(2)]
+
+
+@pytest.mark.parametrize("storage", ["matrices", "on_the_fly"])
+def test_passes_in_threads_are_those_in_one(storage, rng, monkeypatch):
+    monkeypatch.setitem(lazy.TILE, "host", 7)
+    X, found = rng.normal(size=(40, 3)), []
+    X[3] = X[20] = X[20] * 1e3  # rows at distance 0, and far from all others
+    weights, b = rng.uniform(size=5), rng.normal(size=(40, 2))
+    monkeypatch.setattr(_array, "CHUNK_ENTRIES", 300)
+    for module in (base, dense, kernel_map):
+        monkeypatch.setattr(module, "CACHE_ENTRIES", 300)
+    for few in (_array.FEW_ENTRIES, 0):
+        monkeypatch.setattr(_array, "FEW_ENTRIES", few)
+        source = FeatureSource([View("a", KERNELS, [0, 1, 2])], [X])
+        bank = KernelMap(source, storage=storage).fit()
+        bank.few_samples = 0
+        part = bank.restrict(np.arange(1, 40, 3))
+        found.append(
+            [bank.combine(weights), bank.apply(b), bank.apply(b[:, :1]), part.kernel(2)]
+        )
+    for one, two in zip(*found, strict=True):
+        assert_allclose(two, one, rtol=1e-12, atol=1e-12)
+    grams = np.stack([center_and_scale(kernel(X)[None])[0] for kernel in KERNELS])
+    assert_allclose(found[0][1], grams @ b, rtol=1e-9, atol=1e-9)
+
+
+def test_an_error_in_a_thread_reaches_the_caller(monkeypatch):
+    monkeypatch.setattr(_array, "FEW_ENTRIES", 0)
+
+    def divide(parts):
+        assert counts() == {1}
+        return [1 // part for part in parts]
+
+    assert _array.in_threads(divide, [1, 2, 1, 3], 1) == [[1, 1], [0, 0]]
+    with pytest.raises(ZeroDivisionError):
+        _array.in_threads(divide, [1, 0], 1)

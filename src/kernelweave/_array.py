@@ -6,12 +6,14 @@ threads of linear algebra.
 
 from __future__ import annotations
 
+import contextvars
 import functools
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import array_api_compat as compat
 import numpy as np
@@ -21,6 +23,8 @@ from threadpoolctl import ThreadpoolController
 from kernelweave.exceptions import MemoryRefusedError
 
 Array = Any
+Part = TypeVar("Part")
+Result = TypeVar("Result")
 #: The namespace of NumPy arrays.
 NUMPY = compat.array_namespace(np.empty(0))
 
@@ -163,7 +167,7 @@ def has_views(x: Array) -> bool:
 
 DOUBLE_EPS = float(np.finfo(np.float64).eps)
 #: Rows and columns of the blocks in which GPU libraries factor a matrix in place.
-BLOCK = 2048
+BLOCK = 1024
 #: Rows of a triangle that are squared while they are in the cache.
 CACHED_ROWS = 64
 #: Columns of an inverse that are in memory together.
@@ -182,6 +186,9 @@ def _in_blocks(a: Array) -> bool:
 
 def cholesky(a: Array, *, overwrite: bool = False) -> Array:
     """Lower Cholesky factor of ``a`` (n, n), or :class:`FactorizationError`.
+
+    Only the lower triangle is read; of NumPy arrays the upper one, since LAPACK takes
+    their rows for columns.
 
     ``overwrite`` allows the memory of ``a`` to be reused, so that no second matrix is
     needed; the strict upper triangle of the result is then undefined, so use it through
@@ -700,6 +707,13 @@ def few_threads(X: Any, row_size: int | None = None) -> Iterator[None]:
     if n_rows is None or n_rows * (row_size or n_rows) > FEW_ENTRIES:
         yield
         return
+    with _one_thread():
+        yield
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """One thread of linear algebra."""
     # Some libraries count threads per calling thread, others for the whole process.
     # Where fits overlap, only those that found several threads restore them, so that
     # neither kind is left with one.
@@ -712,6 +726,41 @@ def few_threads(X: Any, row_size: int | None = None) -> Iterator[None]:
     finally:
         for library, number in several:
             library.set_num_threads(number)
+
+
+def in_threads(
+    task: Callable[[list[Part]], Result], parts: Sequence[Part], entries: int
+) -> list[Result]:
+    """Deal parts out to as many threads as linear algebra may use at this moment.
+
+    NumPy computes without Python's lock, so that passes over matrices gain as much
+    from a second core as BLAS does.
+
+    Parameters
+    ----------
+    task : callable
+        Takes the parts of one thread, in their order.
+    parts : sequence
+        Independent parts of the work.
+    entries : int
+        Numbers that are computed altogether; for few, no thread is started.
+
+    Returns
+    -------
+    results : list
+        One for each thread.
+    """
+    numbers = [library.get_num_threads() or 1 for library in _libraries()]
+    count = min(max(numbers, default=1), len(parts))
+    if count <= 1 or entries <= FEW_ENTRIES:
+        return [task(list(parts))]
+    dealt = [list(parts[i::count]) for i in range(count)]
+    # Each thread works in a copy of the context, which holds NumPy's error state.
+    contexts = [contextvars.copy_context() for _ in dealt]
+    with _one_thread(), ThreadPoolExecutor(count) as pool:
+        pairs = zip(contexts, dealt, strict=True)
+        futures = [pool.submit(context.run, task, own) for context, own in pairs]
+        return [future.result() for future in futures]
 
 
 def _n_rows(X: Any) -> int | None:

@@ -134,7 +134,7 @@ class Bank(Protocol):
     ) -> Array:
         """``sum_i w_i G_i``, (n, n), in new memory or, possibly, that of ``out``.
 
-        With ``lower``, the entries above the diagonal are unspecified.
+        With ``lower``, the entries that a factorisation does not read are unspecified.
         """
 
     def apply(self, b: Array) -> Array:

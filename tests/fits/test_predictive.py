@@ -12,7 +12,7 @@ from kernelweave.criteria.fisher import Fisher
 from kernelweave.criteria.mixture import MixtureLikelihood
 from kernelweave.fits.gaussians import ClassGaussians
 from kernelweave.fits.predictive import PredictivePath, choose_noise
-from kernelweave.fits.ridge import class_target
+from kernelweave.fits.ridge import RowDesign, class_target
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.papers.reference.printed_mixture import in_sample
 from kernelweave.solvers import solve
@@ -237,6 +237,43 @@ def test_levels_can_be_changed_later(problem):
     wanted = choose_noise(path, path.grid()[[3, 20, 7]] / path.mean_eigenvalue)
     for name in ("noise", "amplitude", "mean", "variance", "log_density", "coef"):
         assert_allclose(getattr(expert, name), getattr(wanted, name), atol=1e-10)
+
+
+@pytest.mark.parametrize("size", [1e-6, 1e-2, 3.0])
+@pytest.mark.parametrize("likelihood", ["gaussian", "student", "tprocess"])
+def test_errors_of_a_kernel_bound_those_of_its_densities(
+    problem, rng, likelihood, size
+):
+    """Against kernels whose eigenvalues differ by ``size``, at weighted rows."""
+    K, target = problem
+    design = RowDesign(len(K), weights=rng.uniform(0.5, 3.0, size=len(K)))
+    null, root = design.each**0.5 / design.total**0.5, design.each**0.5
+    P = np.eye(len(K)) - np.outer(null, null)
+    G = P @ (root[:, None] * K * root) @ P
+    target = target - np.average(target, axis=0, weights=design.each)
+    path = PredictivePath(G.copy(), target, design=design, error=size)
+    for noise in ("loo", "ml", 0.01):
+        settings = ("profile", likelihood)
+        known = choose_noise(path, noise, *settings)
+        for _ in range(5):
+            basis = np.linalg.qr(rng.normal(size=G.shape))[0]
+            values, vectors = np.linalg.eigh(
+                G + size * P @ (basis * rng.choice([-1, 1], len(K))) @ basis.T @ P
+            )
+            moved = (vectors * np.maximum(values, 0)) @ vectors.T
+            other = PredictivePath(moved, target, design=design)
+            level = known.noise / path.mean_eigenvalue
+            table = other.loo(level * other.mean_eigenvalue)
+            marginal = other.marginal_amplitude(table.noises)
+            scale = marginal if noise == "ml" else table.amplitude()
+            density = table.log_density(scale, likelihood)
+            for c in range(3):
+                mean = target[:, c] - table.residual[c, :, c]
+                found = np.stack([mean, density[c, :, c]])
+                stated = np.stack([known.mean[:, c], known.log_density[:, c]])
+                assert np.all(np.abs(found - stated) <= known.errors[:, :, c])
+    assert np.all(np.isfinite(known.errors))
+    assert size > 1e-6 or np.max(known.errors) < 0.1
 
 
 def test_new_rows_have_the_variance_of_the_gaussian_process(problem, rng):

@@ -228,7 +228,7 @@ def test_decorrelated_features(rng):
     Q, F = plain.coef, plain.features  # Eq. 19 in place of Eq. 15: not uncorrelated
     np.testing.assert_allclose(F.T @ F, np.eye(3) - alpha * Q.T @ G @ Q, atol=1e-9)
     assert abs(np.corrcoef(plain.features.T)[0, 1]) > 1e-8
-    found = decorrelated(plain, L)
+    found = decorrelated(plain, L, alpha)
     covariance = found.features.T @ found.features
     off = covariance - np.diag(np.diag(covariance))
     np.testing.assert_allclose(off, 0, atol=1e-12)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from kernelweave._array import inner_products, to_numpy
+from kernelweave._array import inner_products, is_numpy, to_numpy
 from kernelweave.kernels import DenseBank, center_and_scale
 
 SHAPES = pytest.mark.parametrize(("p", "n", "k"), [(1, 2, 1), (3, 11, 1), (7, 20, 4)])
@@ -40,6 +40,10 @@ def test_combine(p, n, k, dtype, rng, xp_backend):
         found = bank.combine(weights)
         assert found.dtype == bank.stack.dtype
         assert_allclose(to_numpy(found), expected, **tolerance(dtype))
+    bank.many_samples, bank.triangle_rows = 0, 4
+    half = np.triu if is_numpy(found) else np.tril  # what cholesky reads
+    found = bank.combine(2 * weights, out=found, lower=True)
+    assert_allclose(half(to_numpy(found)), half(2 * expected), **tolerance(dtype))
     again = bank.combine(np.zeros(p), out=found)
     assert again is found
     assert_allclose(to_numpy(again), 0.0)

@@ -18,6 +18,7 @@ from sklearn.model_selection import (
 )
 
 from kernelweave import KernelFDA, MultipleKernelFDA, MultipleKernelRidge
+from kernelweave.fits.gaussians import PRIOR_ROWS
 from kernelweave.kernels import RBF, Linear
 
 #: Kernels with given parameters: the same on all rows and on those of a fold.
@@ -99,20 +100,56 @@ def test_a_regression_is_chosen_as_by_refits(data):
     assert found[norm, alpha] > 1.05 * found[nearest]
 
 
+def odds_among_the_others(z, targets, y):
+    """Odds of each row by class means of the others' projections, as documented."""
+    coding, found = np.array([targets[y == c][0] for c in (0, 1)]), np.empty(len(y))
+    for i in range(len(y)):
+        rest = np.arange(len(y)) != i
+        slope = max(0.0, z[rest] @ targets[rest] / (targets[rest] @ targets[rest]))
+        prior = PRIOR_ROWS * (z.mean() + slope * coding)
+        means = [
+            (z[rest & (y == c)].sum() + prior[c])
+            / (np.sum(rest & (y == c)) + PRIOR_ROWS)
+            for c in (0, 1)
+        ]
+        share, count = np.mean(y == y[i]), np.sum(y == y[i])
+        unit = 1.0 + (1.0 - share) ** 2 / (count - 1)  # the class is smaller without i
+        found[i] = unit * ((z[i] - means[0]) ** 2 - (z[i] - means[1]) ** 2)
+    return found
+
+
+def test_the_score_of_a_discriminant_is_that_of_projections_by_refits(data):
+    """For given weights and alpha; the means are those of the other rows' projections.
+
+    These were made without each of them, but with the row in question. So the score of
+    discriminants that are fitted anew without each row is another: over 16 draws, the
+    largest differences were 0.19 with 40 rows, 0.015 with 60, and 0.004 with 160. The
+    large ones are those of scores near 0.5, where refits even fall below it.
+    """
+    X, y = data
+    given = {"alpha": "learn", "cv": None, "tol": 1e-9}
+    model = MultipleKernelFDA(VIEWS, scoring="roc_auc", **given).fit(X, y)
+    targets = y - y.mean()
+    intercepts = -targets / (N - 1)  # of the models without each row
+    for norm, candidate in model.candidates_.items():
+        alone = MultipleKernelFDA(VIEWS, norm=norm, **given).fit(X, y)
+        gram = combined_kernel(alone, X)
+        z = ridge_without_each_row(gram, alone.alpha_, targets) - intercepts
+        odds = odds_among_the_others(z, targets, y)
+        assert candidate["score"] == pytest.approx(roc_auc_score(y, odds), abs=1e-9)
+    best = max(candidate["score"] for candidate in model.candidates_.values())
+    assert model.candidates_[model.norm_]["score"] == best
+
+
 @pytest.mark.measured
-def test_the_norm_of_a_discriminant_is_chosen_as_by_refits(data):
+def test_the_score_of_a_discriminant_is_near_that_of_refits(data):
     X, y = data
     given = {"alpha": "learn", "cv": None}
     model = MultipleKernelFDA(VIEWS, scoring="roc_auc", **given).fit(X, y)
-    found = {}
-    for norm in model.candidates_:
-        alone = MultipleKernelFDA(VIEWS, norm=norm, **given).fit(X, y)
-        odds = classes_without_each_row(combined_kernel(alone, X), alone.alpha_, y)
-        found[norm] = roc_auc_score(y, odds)
-    own = [candidate["score"] for candidate in model.candidates_.values()]
-    np.testing.assert_allclose(own, list(found.values()), atol=0.04)
-    assert found[model.norm_] >= max(found.values()) - 0.02
-    assert max(found.values()) - min(found.values()) > 0.03
+    alone = MultipleKernelFDA(VIEWS, norm=model.norm_, **given).fit(X, y)
+    odds = classes_without_each_row(combined_kernel(alone, X), alone.alpha_, y)
+    found = model.candidates_[model.norm_]["score"]
+    assert found == pytest.approx(roc_auc_score(y, odds), abs=0.02)
 
 
 def test_the_score_of_classes_is_that_of_refits(data):

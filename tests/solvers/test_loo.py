@@ -8,7 +8,13 @@ import pytest
 from kernelweave import MultipleKernelFDA
 from kernelweave._array import to_numpy
 from kernelweave.fits import ridge
-from kernelweave.fits.ridge import LooDescent, LooPath, RowDesign, reduced_class_target
+from kernelweave.fits.ridge import (
+    SAMPLED_FROM,
+    LooDescent,
+    LooPath,
+    RowDesign,
+    reduced_class_target,
+)
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.models.shared import learner
 from kernelweave.solvers.local.loo import LeaveOneOut, learn
@@ -103,6 +109,40 @@ def test_slope_by_differences(alpha, weighted, rng, xp_backend):
     above, below = path.press(alpha * np.exp([1e-4, -1e-4]))
     slope = (np.log(above) - np.log(below)) / 2e-4
     assert found.slope == pytest.approx(slope, rel=1e-5, abs=1e-8)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_sample_is_centred_on_its_own_rows(weighted, rng):
+    n = 120
+    K = rng.normal(size=(n, 200))
+    K, H = K @ K.T / 200, rng.normal(size=(n, 2))
+    weights = rng.uniform(0.5, 2.0, n) if weighted else None
+
+    def centred(rows):
+        design = RowDesign(len(rows), None if weights is None else weights[rows])
+        shares = design.each / design.total
+        centre, root = np.eye(len(rows)) - shares, np.sqrt(design.each)
+        gram = root * (centre @ K[np.ix_(rows, rows)] @ centre.T) * root[:, None]
+        return gram, H[rows] - shares @ H[rows], design
+
+    sample = LooDescent(*centred(np.arange(n)))._sample()
+    rows = np.sort(np.random.default_rng(0).permutation(n)[: n // 4])
+    wanted = LooPath(*centred(rows)).press([0.1, 1.0])
+    found = [sample.at(alpha).error for alpha in (0.1, 1.0)]
+    np.testing.assert_allclose(found, wanted, rtol=1e-9)
+
+
+def test_many_rows_are_sampled_first(rng):
+    n = SAMPLED_FROM
+    X = rng.normal(size=(n, 3))
+    y = np.sin(X[:, :1]) + 0.5 * rng.normal(size=(n, 1))
+    gram = np.exp(-0.3 * np.sum((X[:, None, :] - X[None, :, :]) ** 2, axis=-1))
+    gram -= gram.mean(axis=0)
+    gram -= gram.mean(axis=1, keepdims=True)
+    descent = LooDescent(gram, y - y.mean(axis=0))
+    found, _ = descent.minimum(1e-5)  # far away
+    assert descent.n_inverses <= 4
+    assert abs(found.slope) < 0.01
 
 
 @pytest.mark.parametrize("start", [1e-4, 0.1, 10.0])

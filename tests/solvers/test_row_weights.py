@@ -17,7 +17,7 @@ from kernelweave.inner.svm import (
     best_intercept,
     hinge,
     solve_low_rank_svm,
-    solve_machine,
+    train_machines,
 )
 from kernelweave.kernels import DenseBank
 from kernelweave.solvers import solve
@@ -180,7 +180,7 @@ def test_a_machine_with_weights_is_that_of_scikit_learn(margins, rng, C):
     expected = svc.fit(kernel, y, sample_weight=weights).decision_function(kernel)
     features = np.linalg.cholesky(kernel + 1e-12 * np.eye(60))
     low_rank = solve_low_rank_svm(features, y[:, None], C * weights, 1e-10)[:, 0]
-    machine = solve_machine(kernel, y, C * weights, 1e-9)
+    machine = train_machines(kernel, y[:, None], C * weights, 1e-9)[0]
     assert machine.gap <= 1e-9
     for coef in (machine.coef, low_rank):
         assert np.all((coef * y >= 0) & (coef * y <= C * weights))

@@ -9,11 +9,12 @@ import pytest
 
 from kernelweave._array import FactorizationError
 from kernelweave.criteria.margin import MANY_ROWS, Margin
-from kernelweave.inner.svm import solve_machine
-from kernelweave.kernels import DenseBank
+from kernelweave.inner import svm
+from kernelweave.inner.svm import train_machines
+from kernelweave.kernels import DenseBank, center_and_scale
 from kernelweave.protocols import Method
 from kernelweave.solvers import margin, solve
-from kernelweave.weights import LpBall, Simplex
+from kernelweave.weights import CappedSimplex, LpBall, Simplex
 
 KINDS = ["hard", "l1", "l2", "learn"]
 every_kind = pytest.mark.parametrize("kind", KINDS)
@@ -55,18 +56,57 @@ def test_several_columns_and_missing_labels(margins, rng):
     assert solution.value == pytest.approx(expected.value, rel=2e-6)
 
 
-def test_where_libsvm_fails_the_interior_point_helps(margins):
-    hasty = partial(solve_machine, max_steps=1, max_rounds=1)
-    method = Method("hasty", partial(margin.svc_newton, solve_one=hasty), max_iter=60)
+@pytest.mark.parametrize("weight_set", [Simplex(), CappedSimplex(1.0)], ids=repr)
+def test_where_libsvm_fails_the_interior_point_helps(margins, weight_set):
+    """It takes over, or solves the machines on sets that it does not know."""
+
+    def hasty(kernel, signs, bound, tol, *_):
+        return train_machines(kernel, signs, bound, tol, max_steps=1, max_rounds=1)
+
+    method = Method("hasty", partial(margin.svc_newton, train=hasty), max_iter=60)
     criterion, _ = margins.reference(60, 0, 3, "l1")
-    solution = solve(criterion, Simplex(), method, tol=1e-6)
+    solution = solve(criterion, weight_set, method, tol=1e-6)
     assert solution.converged
     assert solution.value == pytest.approx(4.85697904, rel=2e-6)
-    assert solution.n_factorizations > 3 * solution.n_iter
+    factorizations = solution.n_factorizations / solution.n_iter
+    assert (factorizations > 3) == ("norm" not in weight_set.offers)
+
+
+def test_where_most_rows_are_free_the_interior_point_takes_over(rng):
+    """No row is far from the others: all of them support each machine."""
+    X, signs = rng.normal(size=(60, 30)), np.sign(rng.normal(size=(60, 2)))
+    bank = DenseBank(center_and_scale(np.stack([np.exp(X @ X.T / 60), X @ X.T])))
+    criterion = Margin(bank, signs, "l1", 10.0)
+    found, expected = (
+        solve(criterion, Simplex(), method, tol=1e-6)
+        for method in ("newton", "interior_point")
+    )
+    assert found.converged
+    assert found.n_factorizations == expected.n_factorizations
+    np.testing.assert_array_equal(found.weights, expected.weights)
+
+
+def test_machines_of_many_classes_share_their_products(rng, monkeypatch):
+    """A round costs at most four products with the kernel, whatever the columns."""
+    X, codes = rng.normal(size=(120, 6)), np.arange(120) % 12
+    X += 2.0 * rng.normal(size=(12, 6))[codes]
+    kernel = np.exp(-np.sum((X[:, None] - X) ** 2, axis=2) / 12)
+    signs = np.where(codes[:, None] == np.arange(12), 1.0, -1.0)
+    counted, product = [], svm._product
+    monkeypatch.setattr(
+        svm, "_product", lambda *parts: counted.append(1) or product(*parts)
+    )
+    machines = train_machines(kernel, signs, 1.0, 1e-9)
+    rounds = max(machine.n_factorizations for machine in machines)
+    assert len(counted) <= 4 * rounds
+    for c, machine in enumerate(machines):
+        assert machine.gap <= 1e-9
+        alone = train_machines(kernel, signs[:, [c]], 1.0, 1e-9)[0]
+        np.testing.assert_allclose(machine.coef, alone.coef, atol=1e-9)
 
 
 def test_where_newton_fails_cutting_planes_go_on(margins, monkeypatch):
-    def no_step(criterion, weight_set):
+    def no_step(criterion, weight_set, near):
         raise FactorizationError("no step")
         yield
 
@@ -77,22 +117,11 @@ def test_where_newton_fails_cutting_planes_go_on(margins, monkeypatch):
     assert solution.value == pytest.approx(4.85697904, rel=2e-6)
 
 
-def test_auto_takes_libsvm_for_many_rows_and_a_box_that_matters(margins):
-    X, y = margins.data(MANY_ROWS + 1, 0)
-    bank, signs = DenseBank(margins.kernels(X)), y[:, None]
-    chosen = {
-        kind: Margin(bank, signs, **margins.kinds[kind]).preferred_method
-        for kind in KINDS
-    }
-    assert chosen == {
-        "hard": "interior_point",
-        "l1": "newton",
-        "l2": "interior_point",
-        "learn": "interior_point",
-    }
-    criterion = Margin(bank, signs, **margins.kinds["l1"])
-    assert solve(criterion, Simplex(), tol=1e-6).method == "newton"
-    large = Margin(bank, signs, "l1", 1e4)
-    assert large.preferred_method == "interior_point"
-    few, _ = margins.reference(60, 0, 3, "l1")
+@every_kind
+def test_auto_takes_libsvm_for_many_rows(margins, kind):
+    X, y = margins.data(MANY_ROWS, 0)
+    bank = DenseBank(margins.kernels(X))
+    many = Margin(bank, y[:, None], **margins.kinds[kind])
+    assert many.preferred_method == "newton"
+    few, _ = margins.reference(60, 0, 3, kind)
     assert few.preferred_method == "interior_point"

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import shutil
 import signal
 import threading
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from glob import escape
 from pathlib import Path
@@ -38,6 +39,14 @@ OURS = (
 HIDDEN = ".kernelweave-"
 #: ... and of those that hold the old files while new ones move in.
 ASIDE = f"{HIDDEN}old-"
+#: A list of the files outside the folder, with their drafts, until these are in place.
+JOURNAL = f"{HIDDEN}elsewhere.json"
+#: The name of a draft, without its suffix.
+OF_OURS = re.escape(HIDDEN) + "[0-9a-f]{12}"
+#: What to do about a file outside the folder that cannot be written.
+FILE = "name another file"
+
+Move = tuple[Path, Path]  # from, to
 
 
 @dataclass(frozen=True)
@@ -80,7 +89,7 @@ class Draft:
             any_draft = f"{kind}{'[0-9a-f]' * 12}{escape(final.suffix)}"
             remove_abandoned(final.parent, any_draft + "*" * (kind != HIDDEN))
         self.beside[final] = draft
-        with _named_errors(final, "name another file"):
+        with _named_errors(final, FILE):
             yield draft
 
 
@@ -102,7 +111,9 @@ def new_results(name: str) -> Iterator[Draft]:
     """Collect files, and move them to the folder ``name`` once all are complete.
 
     If anything goes wrong before that, the folder is unchanged. If two runs overlap,
-    the one that ends last replaces all files of the other.
+    the one that ends last replaces all files of the other. Files elsewhere are replaced
+    together with those in the folder: the old ones leave first, and the new ones
+    arrive last, so that a run that is killed never leaves old ones beside new ones.
 
     Parameters
     ----------
@@ -116,19 +127,17 @@ def new_results(name: str) -> Iterator[Draft]:
     """
     folder = Path(name)
     if folder.is_dir():
-        with _locked(folder):
+        with _locked(folder):  # another run may be halfway through its exchange
             _recover(folder)
-    _check(folder)
+            _check(folder)
+    else:
+        _check(folder)
     with staging_folder(_existing(folder), folder) as staging:
         draft = Draft(folder, staging)
         try:
             yield draft
             with _uninterrupted():
-                with _named_errors(folder):
-                    _publish(staging, folder)
-                for final, waiting in draft.beside.items():
-                    with _named_errors(final, "name another file"):
-                        os.replace(waiting, final)
+                _publish(draft)
                 print(f"\nWritten to {folder}:")
                 for file, content in draft.written.items():
                     print(f"  {folder / file}  ({content})")
@@ -170,8 +179,14 @@ def staging_folder(place: Path, final: Path) -> Iterator[Path]:
 
 def _remove_abandoned(place: Path) -> None:
     for path in place.glob(f"{HIDDEN}{'[0-9a-f]' * 12}"):
-        handle = _lock(path) if path.is_dir() and not path.is_symlink() else None
+        if not path.is_dir() or path.is_symlink():
+            continue
+        try:
+            handle = _lock(path)
+        except FileNotFoundError:  # its run has just come to its end
+            continue
         if handle is not None:
+            _undo_journal(path)
             shutil.rmtree(path, ignore_errors=True)
             os.close(handle)
 
@@ -265,14 +280,32 @@ def _our_files(mark: Path) -> list[str] | None:
     return [name for name in OURS if name in listed]
 
 
-def _publish(staging: Path, folder: Path) -> None:
+def _publish(draft: Draft) -> None:
+    """Exchange all files; an error names the one that it met, or else the folder."""
+    places = {Path(os.path.abspath(final)): final for final in draft.beside}
+    try:
+        if places:
+            drafts = [waiting.name for waiting in draft.beside.values()]
+            listed = list(zip(map(str, places), drafts, strict=True))
+            (draft.staging / JOURNAL).write_text(json.dumps(listed), encoding="utf-8")
+        _exchange(draft.staging, draft.folder)
+    except OSError as error:
+        met = [Path(name) for name in (error.filename, error.filename2) if name]
+        own = next((places[path] for path in met if path in places), None)
+        with _named_errors(draft.folder) if own is None else _named_errors(own, FILE):
+            raise
+
+
+def _exchange(staging: Path, folder: Path) -> None:
     """Rename the whole folder; if it exists already, replace the files in it."""
     if not folder.exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
         try:
-            os.rename(staging, folder)
+            with _locked(folder.parent):  # another run may be about to create it, too
+                _move(_amid_others(staging, [(staging, folder)]))
+            _end_journal(folder)
             return
-        except OSError:  # perhaps another run created it first
+        except OSError:  # another run came first
             if not folder.is_dir():
                 raise
     with _locked(folder):
@@ -282,31 +315,41 @@ def _publish(staging: Path, folder: Path) -> None:
 
 
 def _swap(staging: Path, folder: Path) -> None:
-    """Move old files out and new files in; if a step fails, undo all earlier ones.
+    """Move old files out and new files in, the mark before all others.
 
     The folder itself is not replaced, because other files in it must not be touched.
     """
     aside = folder / staging.name.replace(HIDDEN, ASIDE)
     old = [folder / name for name in _our_files(folder / MARK_FILE) or ()]
+    new = sorted(staging.iterdir(), key=lambda path: (path.name != MARK_FILE, path))
     moves = [(path, aside / path.name) for path in old if path.exists()]
-    moves += [(path, folder / path.name) for path in sorted(staging.iterdir())]
-    begun = []
+    moves += [(path, folder / path.name) for path in new]
     aside.mkdir()
+    try:
+        _move(_amid_others(staging, moves))
+    except BaseException:
+        aside.rmdir()
+        raise
+    shutil.rmtree(aside, ignore_errors=True)
+    _end_journal(folder)
+
+
+def _move(moves: list[Move]) -> None:
+    """Rename files one by one; if a step fails, undo all earlier ones."""
+    begun = []
     try:
         for move in moves:
             begun.append(move)  # recorded first, in case of an interrupt
             os.rename(*move)
     except BaseException:
         for source, target in reversed(begun):
-            if not source.exists():
+            if not source.exists() and target.exists():
                 os.rename(target, source)
-        aside.rmdir()
         raise
-    shutil.rmtree(aside, ignore_errors=True)
 
 
 def _recover(folder: Path) -> None:
-    """Complete or undo what a run that was killed in :func:`_swap` has begun.
+    """Complete or undo what a run that was killed in :func:`_exchange` has begun.
 
     The mark is the first of the new files to move in, once all old ones are out: if it
     has moved, the rest follows, and otherwise the old files return.
@@ -318,12 +361,56 @@ def _recover(folder: Path) -> None:
         if staging is not None and (staging / MARK_FILE).exists():
             for path in aside.iterdir():
                 os.rename(path, folder / path.name)
+            _undo_journal(staging)
         elif staging is not None:
             for path in staging.iterdir():
                 os.rename(path, folder / path.name)
         if staging is not None:
             shutil.rmtree(staging, ignore_errors=True)
         shutil.rmtree(aside, ignore_errors=True)
+    for final, draft, _ in _others(folder):
+        if draft.exists():
+            os.replace(draft, final)
+    _end_journal(folder)
+
+
+def _others(place: Path) -> list[tuple[Path, Path, Path]]:
+    """Files outside the folder: their places, their drafts, and where old ones wait.
+
+    Anyone may edit the journal, so only drafts that are named like ours count.
+    """
+    try:
+        listed = json.loads((place / JOURNAL).read_text(encoding="utf-8"))
+        known = [(Path(final), str(draft)) for final, draft in listed]
+    except (OSError, TypeError, ValueError, RecursionError):
+        return []  # there is none, or the run was killed while it wrote it
+    return [
+        (final, final.with_name(name), final.with_name(name.replace(HIDDEN, ASIDE)))
+        for final, name in known
+        if final.name and re.fullmatch(OF_OURS, name.removesuffix(final.suffix))
+    ]
+
+
+def _amid_others(place: Path, moves: list[Move]) -> list[Move]:
+    """Moves, after those of old files outside the folder and before those of new."""
+    others = _others(place)
+    leave = [(final, old) for final, _, old in others if final.exists()]
+    return [*leave, *moves, *((draft, final) for final, draft, _ in others)]
+
+
+def _undo_journal(place: Path) -> None:
+    """Bring the old files outside the folder back."""
+    for final, _, old in _others(place):
+        if old.exists() and not final.exists():
+            os.rename(old, final)
+
+
+def _end_journal(place: Path) -> None:
+    """All new files are in place: the old ones outside the folder may go."""
+    with suppress(OSError):
+        for _, _, old in _others(place):
+            old.unlink(missing_ok=True)
+        (place / JOURNAL).unlink(missing_ok=True)
 
 
 @contextmanager

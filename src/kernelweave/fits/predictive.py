@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +16,7 @@ from kernelweave._array import (
     row_chunks,
     to_numpy,
 )
+from kernelweave.exceptions import KernelWarning
 from kernelweave.fits.ridge import LooPath, RowDesign
 
 #: Nats per row by which noise levels must differ to be told apart. Rounding in float32
@@ -56,6 +58,8 @@ class PredictivePath(LooPath):
         kernel leaves out, added when that row is predicted. Zero by default.
     design : RowDesign, optional
         Weights of the rows; the kernel is then ``D G D``. Groups are not supported.
+    error : float, default=0
+        Bound on the errors of the eigenvalues of the kernel, see :class:`LooErrors`.
     """
 
     def __init__(
@@ -64,17 +68,34 @@ class PredictivePath(LooPath):
         target: Array,
         unknown: np.ndarray | None = None,
         design: RowDesign | None = None,
+        error: float = 0.0,
     ) -> None:
         super().__init__(gram, target, design)
         # Weights repeat rows: the mean is over N eigenvalues, most of which may be 0.
         self.mean_eigenvalue *= self.n_samples / self.design.total
         self.unknown = np.zeros(self.n_samples) if unknown is None else unknown
+        self.error = error
         self.target = to_numpy(target).astype(np.float64)
         self.intercept = np.average(self.target, axis=0, weights=self.design.each)
 
     def grid(self) -> np.ndarray:
         """``NOISE_GRID`` in units of this kernel, with levels clear of rounding."""
         return np.maximum(self.mean_eigenvalue * NOISE_GRID, 10 * self.smallest_alpha)
+
+    def warn_at_floor(self, levels: np.ndarray, chosen: np.ndarray) -> None:
+        """Say so if a chosen level (k,) is one that rounding has raised."""
+        raised = levels > self.mean_eigenvalue * NOISE_GRID
+        n_raised = int(np.sum(raised[chosen]))
+        if n_raised:
+            bits = namespace(self.vectors).finfo(self.vectors.dtype).bits
+            floor = levels[0] / self.mean_eigenvalue
+            warnings.warn(
+                f"float{bits} cannot tell a noise level below {floor:.1g} from "
+                f"rounding, and {n_raised} of {len(chosen)} class coordinate(s) might "
+                "take a smaller one: pass the rows in float64, or give noise",
+                KernelWarning,
+                stacklevel=5,
+            )
 
     def require_representable(self, noise: float) -> None:
         """Refuse a relative noise level whose inverse square overflows."""
@@ -101,8 +122,10 @@ class PredictivePath(LooPath):
         weights = self.design.each
         residual = coef / precision[:, :, None] / np.sqrt(weights)[:, None]
         unknown = self.unknown + noises[:, None] * (1.0 - 1.0 / weights)
+        # Levels are multiples of the mean eigenvalue, which errs by as much.
+        blur = self.error * (1.0 / noises + 1.0 / self.mean_eigenvalue)
         return LooTable(
-            noises, self.target, residual, precision * weights, unknown, weights
+            noises, self.target, residual, precision * weights, unknown, weights, blur
         )
 
     def log_marginal(self, noises: np.ndarray, unit: bool = False) -> np.ndarray:
@@ -191,6 +214,9 @@ class LooTable:
         Further variance, divided by the amplitude.
     weights : ndarray of shape (n,)
         How much each row counts.
+    blur : ndarray of shape (g,)
+        Bound delta on the relative error of ``G + lambda I``; 0 unless its kernel has
+        lost digits.
     """
 
     noises: np.ndarray
@@ -199,6 +225,7 @@ class LooTable:
     precision: np.ndarray
     unknown: np.ndarray
     weights: np.ndarray
+    blur: np.ndarray
 
     @property
     def spread(self) -> np.ndarray:
@@ -230,19 +257,79 @@ class LooTable:
         dof : float
             Degrees of freedom of the last two; more than 2.
         """
-        precision, spread = self.precision[:, :, None], self.spread[:, :, None]
+        return _log_density(self.residual, *self._scale(amplitude, likelihood, dof))
+
+    def _scale(
+        self, amplitude: np.ndarray, likelihood: str, dof: float
+    ) -> tuple[np.ndarray, float | np.ndarray]:
+        """Squared scale (g, n, k) of the density, and its degrees of freedom."""
+        spread = self.spread[:, :, None]
         variance = _positive(amplitude)[:, None, :] * spread
         if likelihood == "gaussian":
-            square = self.residual**2 / variance
-            return -0.5 * (square + np.log(2 * np.pi * variance))
+            return variance, np.inf
         if likelihood == "student":
-            return _student(self.residual, variance * (dof - 2.0) / dof, dof)
+            return variance * (dof - 2.0) / dof, dof
         rest = np.sum(self.weights) - self.weights  # what the other rows count
-        coef = self.residual * precision
-        total = np.sum(self.target[None] * coef, axis=1, keepdims=True)
-        others = dof * amplitude[:, None, :] + total - self.residual * coef
+        others = self.residual**2 * self.precision[:, :, None]
+        others = dof * amplitude[:, None, :] + self.fit[:, None, :] - others
         more = (dof + rest - 1.0)[:, None]
-        return _student(self.residual, _positive(others) / more * spread, more)
+        return _positive(others) / more * spread, more
+
+    @property
+    def fit(self) -> np.ndarray:
+        """``T^2 = y' (G + lambda I)^-1 y`` of the centred target, (g, k)."""
+        coef = self.residual * self.precision[:, :, None]
+        return np.sum(self.target[None] * coef, axis=1)
+
+    def residual_error(self) -> np.ndarray:
+        """Bound (g, n, k) on the errors of the residuals, from those of the kernel.
+
+        If the eigenvalues of G, which are not negative, err by up to e, then ``G +
+        lambda I``, its inverse A and their diagonals err by factors of at most
+        ``1 + delta``, with ``delta = e / lambda``. Hence ``|(dA y)_i|`` is at most
+        ``delta sqrt(A_ii y'Ay) = delta sqrt(q_i) T``, and a residual
+        ``(A y)_i / q_i`` changes by at most ``delta |r_i| + (1 + delta) delta T /
+        sqrt(q_i)``. Nothing is neglected, however large delta is.
+        """
+        blur = self.blur[:, None, None]
+        length = np.sqrt(_positive(self.fit))[:, None, :]
+        moved = (1.0 + blur) * length / np.sqrt(self.precision)[:, :, None]
+        return blur * (np.abs(self.residual) + moved)
+
+    def log_density_error(
+        self, amplitude: np.ndarray, likelihood: str = "gaussian", dof: float = 4.0
+    ) -> np.ndarray:
+        """Bound (g, n, k) on the errors of :meth:`log_density`, at these noise levels.
+
+        Each density is ``-log(s) / 2 - f(r^2 / s)`` with f increasing, so intervals of
+        the residual r and the squared scale s give an interval of the density. The
+        scale changes by the factors of the spread v and of the amplitude. The amplitude
+        with the largest leave-one-out density is the mean of ``r_i^2 / v_i``, which is
+        at least ``T^4 / (N sum_i y_i^2 q_i^2 v_i / w_i)`` (Cauchy and Schwarz): it does
+        not vanish.
+        """
+        factor = 1.0 + self.blur[:, None]
+        error, spread = self.residual_error(), self.spread[:, :, None]
+        low = np.maximum(np.abs(self.residual) - error, 0.0)
+        high = np.abs(self.residual) + error
+        # amplitudes in units of the present ones
+        most, least = (
+            np.average(r**2 / spread, axis=1, weights=self.weights) for r in (high, low)
+        )
+        total, each = np.sum(self.weights), self.weights[:, None]
+        centred = self.target - np.average(self.target, axis=0, weights=self.weights)
+        room = (centred * self.precision[:, :, None]) ** 2 * spread / each
+        floor = self.fit**2 / _positive(total * np.sum(room, axis=1)) / factor**4
+        now = _positive(self.amplitude())
+        up = factor * np.maximum(factor * most / now, factor)
+        down = np.minimum(np.maximum(least, floor) / factor / now, 1.0 / factor)
+        up, down = up[:, None, :], _positive(down / factor)[:, None, :]
+        scale, freedom = self._scale(amplitude, likelihood, dof)
+        found = _log_density(self.residual, scale, freedom)
+        ratio = 0.5 * np.log(up / down)
+        least_density = _log_density(high, scale * down, freedom) - ratio
+        most_density = _log_density(low, scale * up, freedom) + ratio
+        return np.maximum(found - least_density, most_density - found)
 
 
 @dataclass(frozen=True)
@@ -265,6 +352,10 @@ class Expert:
         Leave-one-out results at all noise levels tried.
     tables, amplitudes : ndarray of shape (g, n, k) and (g, k)
         Log densities and amplitudes at all of these.
+    bounds : ndarray of shape (2, g, n, k) or None
+        Bounds on the errors of residuals and ``tables``, if the kernel lost digits.
+    errors : ndarray of shape (2, n, k) or None
+        Those of ``mean`` and ``log_density``.
     """
 
     noise: np.ndarray
@@ -277,6 +368,8 @@ class Expert:
     grid: LooTable
     tables: np.ndarray
     amplitudes: np.ndarray
+    bounds: np.ndarray | None = None
+    errors: np.ndarray | None = None
 
     @classmethod
     def at(
@@ -285,6 +378,7 @@ class Expert:
         amplitudes: np.ndarray,
         tables: np.ndarray,
         chosen: np.ndarray,
+        bounds: np.ndarray | None = None,
     ) -> Expert:
         """The expert at noise level ``chosen`` (k,), a grid index for each column."""
         columns = np.arange(len(chosen))
@@ -294,6 +388,9 @@ class Expert:
         centred = target - np.average(target, axis=0, weights=grid.weights)
         drift = weights * centred / (np.sum(grid.weights) - weights)
         amplitude = amplitudes[chosen, columns]
+        errors = None
+        if bounds is not None:
+            errors = bounds[:, chosen, :, columns].transpose(1, 2, 0)
         return cls(
             noise=grid.noises[chosen],
             amplitude=amplitude,
@@ -305,11 +402,13 @@ class Expert:
             grid=grid,
             tables=tables,
             amplitudes=amplitudes,
+            bounds=bounds,
+            errors=errors,
         )
 
     def moved(self, chosen: np.ndarray) -> Expert:
         """The same kernel at other noise levels ``chosen`` (k,) of its grid."""
-        return Expert.at(self.grid, self.amplitudes, self.tables, chosen)
+        return Expert.at(self.grid, self.amplitudes, self.tables, chosen, self.bounds)
 
 
 def choose_noise(
@@ -359,7 +458,21 @@ def choose_noise(
         same = path.design.total * SAME_EVIDENCE
         good = score >= np.max(score, axis=0) - same
         chosen = len(levels) - 1 - np.argmax(good[::-1], axis=0)
-    return Expert.at(grid, scale, tables, chosen)
+        path.warn_at_floor(levels, chosen)
+    bounds = None
+    if path.error > 0:
+        blurred = grid.log_density_error(scale, likelihood, dof)
+        bounds = np.stack([grid.residual_error(), blurred])
+    return Expert.at(grid, scale, tables, chosen, bounds)
+
+
+def _log_density(
+    residual: np.ndarray, square: np.ndarray, dof: float | np.ndarray
+) -> np.ndarray:
+    """Log density of a Gaussian (infinite ``dof``) or Student's t."""
+    if np.all(np.isinf(dof)):
+        return -0.5 * (residual**2 / square + np.log(2 * np.pi * square))
+    return _student(residual, square, dof)
 
 
 def _student(

@@ -30,6 +30,7 @@ from kernelweave._array import (
     row_chunks,
     solve_factored,
     squared_norm,
+    take,
     to_numpy,
     units_of,
 )
@@ -687,6 +688,10 @@ FADING = 1.3
 #: that is predicted.
 HOPE = 4.0
 MOST_INVERSES = 16
+#: From this number of rows on, a sample of them is searched first.
+SAMPLED_FROM = 1500
+#: Curvature of the log error of four times as many rows, relative to that of a sample.
+FLATTER = 0.5
 
 
 @dataclass(frozen=True)
@@ -724,7 +729,9 @@ class LooDescent:
     minimum of the cubic through values and slopes at both ends of a bracket, and before
     there is one along the secant of the slopes. The minimum is the local one that lies
     downhill from the start; if that leads to no regularisation at all, the one downhill
-    from the mean eigenvalue is compared with it.
+    from the mean eigenvalue is compared with it. Of many rows a quarter is searched
+    first, at a 64th of the time for each inverse; its minimum is a better start unless
+    the gain is within its sampling error.
 
     Rows may have weights (:class:`RowDesign`), but not groups.
 
@@ -794,6 +801,12 @@ class LooDescent:
         local : bool, default=False
             Whether the minimum downhill from the start is enough, wherever it is.
         """
+        if self.design.n_rows >= SAMPLED_FROM and not local and math.isinf(rival):
+            sample, local = self._sample(), True
+            found, flat = sample.minimum(start, curvature)
+            noise = 2.0 / sample.design.n_rows**0.5
+            if found.error * (1.0 + noise) < sample.at(start).error:
+                start, curvature = found.alpha, FLATTER * flat
         best, curvature = self._descend(start, curvature, rival)
         middle = self.mean_eigenvalue
         # Without regularisation errors level off, maybe above a minimum elsewhere.
@@ -803,6 +816,23 @@ class LooDescent:
             if other[0].error < best.error:
                 return other
         return best, curvature
+
+    def _sample(self) -> LooDescent:
+        """The same search on a quarter of the rows, drawn at random but always alike.
+
+        With u, the unit vector along the roots of the weights of these rows, centring
+        on them is ``(I - uu') G~_ss (I - uu')`` and ``(I - uu') H~_s``.
+        """
+        n = self.design.n_rows
+        rows = np.sort(np.random.default_rng(0).permutation(n)[: n // 4])
+        part = self.design.restrict(rows)
+        u = part.root(self.gram) / part.total**0.5
+        gram = take(take(self.gram, rows), rows, axis=1)
+        gram -= u @ (u.T @ gram)
+        gram -= (gram @ u) @ u.T
+        target = take(self.target, rows)
+        target = target - u @ (u.T @ target)
+        return LooDescent(gram, part.unscale(target), part)
 
     def _descend(
         self, start: float, curvature: float, rival: float

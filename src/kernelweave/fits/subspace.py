@@ -166,6 +166,8 @@ def _root(matrix: np.ndarray) -> np.ndarray:
 NOISE = 1e-2
 #: Share of its squared norm that a difference must keep to count as accurate.
 KEPT = 0.1
+#: Dependences that differ by less, relative to the largest, are equal in float32.
+SAME_DEPENDENCE = 1e-5
 
 
 @dataclass(frozen=True)
@@ -304,17 +306,24 @@ def leading_axes(matrix: np.ndarray, rounding: float) -> tuple[np.ndarray, np.nd
     return values[leading], vectors[:, leading] * column_signs(vectors[:, leading])
 
 
-def decorrelated(subspace: Subspace, target: Array) -> Subspace:
+def decorrelated(subspace: Subspace, target: Array, alpha: float) -> Subspace:
     """The same subspace kernel F F' from exactly uncorrelated features.
 
     With ``alpha > 0`` the constraint of Eq. 19 leaves ``F'F = I - alpha Q'GQ``, which
     is not diagonal. An orthogonal rotation makes it diagonal and preserves both the
-    constraint and F F'. Features are sorted by their dependence on the labels.
+    constraint and F F'. For small alpha, F'F is nearly the identity, and rounding would
+    choose its eigenvectors; those of ``Q'GQ = Q'F`` are taken then, unless Q is large
+    outside the range of G, where rounding spoils Q'F. Features are sorted by their
+    dependence on the labels, and by their variance where that is the same.
     """
-    features = subspace.features
-    covariance = to_numpy(features.T @ features).astype(np.float64)
-    rotation = np.linalg.eigh(covariance)[1]
-    return _rotated(subspace.coef, features, target, rotation)
+    coef, features = subspace.coef, subspace.features
+    if alpha**2 * squared_norm(coef) < NOISE * squared_norm(features):
+        inner = to_numpy(coef.T @ features).astype(np.float64)
+        rotation = np.linalg.eigh((inner + inner.T) / 2)[1]
+    else:
+        covariance = to_numpy(features.T @ features).astype(np.float64)
+        rotation = np.linalg.eigh(covariance)[1][:, ::-1]
+    return _rotated(coef, features, target, rotation)
 
 
 def normalized(kernel: RegularizedKernel, coef: Array, target: Array) -> Subspace:
@@ -334,10 +343,14 @@ def normalized(kernel: RegularizedKernel, coef: Array, target: Array) -> Subspac
 def _rotated(
     coef: Array, features: Array, target: Array, rotation: np.ndarray
 ) -> Subspace:
-    """Features times ``rotation`` (l, l), ordered by dependence, with fixed signs."""
+    """Features times ``rotation`` (l, l), ordered by dependence, with fixed signs.
+
+    Those that depend equally on the labels keep their order.
+    """
     overlap = to_numpy(target.T @ features).astype(np.float64) @ rotation  # (k, l)
     dependence = np.sum(overlap**2, axis=0)
-    order = np.argsort(-dependence, kind="stable")
+    steps = np.round(dependence / (SAME_DEPENDENCE * np.max(dependence)))
+    order = np.argsort(-steps, kind="stable")
     axes = from_numpy((rotation * column_signs(overlap))[:, order], coef)
     return Subspace(coef @ axes, features @ axes, dependence[order])
 

@@ -18,13 +18,15 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy import linalg
+from sklearn import config_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC
 
 from kernelweave._array import (
     FactorizationError,
+    add_to_diagonal,
+    cholesky,
     psd_factor,
-    robust_cholesky,
     solve_factored,
     solve_triangular,
 )
@@ -334,12 +336,16 @@ VIOLATIONS = (1e-3, 1e-5)
 #: Maximum number of LIBSVM steps, each of which changes two variables, and of
 #: corrections of its active set, for each machine.
 MAX_STEPS, MAX_ROUNDS = 100_000, 30
+#: Corrections in which rows both join and leave the free ones; later, to rule out
+#: cycles, rows join only where none has to leave.
+BOTH_WAYS = 8
 #: C passed to LIBSVM if there is no box, for a kernel of mean diagonal one.
 NO_BOX = 1e4
-#: Violation allowed in the condition of a variable at its bound, in margins.
-VIOLATED = 1e-10
+#: Violation allowed in the condition of a variable at its bound, and of a free one, in
+#: margins.
+VIOLATED, REFINED = 1e-10, 1e-11
 #: Ridge per row on the kernel between free rows, relative to its mean diagonal, and the
-#: number of solves that undo it.
+#: most solves that undo it.
 RIDGE, REFINEMENTS = 1e-13, 3
 
 
@@ -348,8 +354,8 @@ def solve_machines(
 ) -> list[Machine]:
     """``max sum(a) - a' (K o yy') a / 2`` over ``0 <= a <= C``, ``y'a = 0``.
 
-    :func:`solve_machine` on each column of signs, followed by an interior point method
-    where the gap is too large. The result is not guaranteed: it has to be certified.
+    :func:`train_machines`, followed by an interior point method where the gap is too
+    large. The result is not guaranteed: it has to be certified.
 
     Parameters
     ----------
@@ -362,14 +368,14 @@ def solve_machines(
     tol : float
         Relative gap to reach.
     """
-    machines = [solve_machine(kernel, y, bound, tol) for y in signs.T]
+    machines = train_machines(kernel, signs, bound, tol)
     late = np.flatnonzero([machine.gap > tol for machine in machines])
     if len(late):  # low rank and large C: easy for the interior point method
         features = psd_factor(kernel, NULL_EIGENVALUE)
         others = solve_low_rank_svm(features, signs[:, late], bound, tol)
-        for j, other in zip(late, others.T, strict=True):
-            machine = _polish(kernel, signs[:, j], bound, other, tol, MAX_ROUNDS)
-            machines[j] = min(machines[j], machine, key=lambda found: found.gap)
+        found = _polish(kernel, signs[:, late], bound, others, tol, MAX_ROUNDS)
+        for c, machine in zip(late, found, strict=True):
+            machines[c] = min(machines[c], machine, key=lambda each: each.gap)
     return machines
 
 
@@ -377,8 +383,7 @@ def solve_svm(
     kernel: np.ndarray, signs: np.ndarray, bound: PerRow, tol: float
 ) -> np.ndarray:
     """The coefficients ``a y`` (n, m) of :func:`solve_machines`."""
-    machines = solve_machines(kernel, signs, bound, tol)
-    return np.column_stack([machine.coef for machine in machines])
+    return coefficients(solve_machines(kernel, signs, bound, tol))
 
 
 @dataclass(frozen=True)
@@ -415,6 +420,11 @@ class Machine:
         return 2.0 * without_intercept(half.T @ half)
 
 
+def coefficients(machines: list[Machine]) -> np.ndarray:
+    """The coefficients of all machines, (n, m)."""
+    return np.column_stack([machine.coef for machine in machines])
+
+
 def without_intercept(gram: np.ndarray) -> np.ndarray:
     """``U'RU`` of ``gram = [U, e]' M^-1 [U, e]``, with R the inverse of M on e'b = 0.
 
@@ -424,16 +434,17 @@ def without_intercept(gram: np.ndarray) -> np.ndarray:
     return gram[:-1, :-1] - np.outer(gram[:-1, -1], gram[-1, :-1]) / gram[-1, -1]
 
 
-def solve_machine(
+def train_machines(
     kernel: np.ndarray,
-    y: np.ndarray,
+    signs: np.ndarray,
     bound: PerRow,
     tol: float,
     start: np.ndarray | None = None,
+    violations: tuple[float, ...] = VIOLATIONS,
     max_steps: int = MAX_STEPS,
     max_rounds: int = MAX_ROUNDS,
-) -> Machine:
-    """One machine, with or without a box, polished until its gap is small enough.
+) -> list[Machine]:
+    """Machines with or without a box, polished until their gaps are small enough.
 
     LIBSVM identifies the variables at a bound long before the others are accurate; the
     latter then follow from a linear system. If that is not enough, LIBSVM is run again
@@ -443,30 +454,56 @@ def solve_machine(
     ----------
     kernel : ndarray of shape (n, n)
         K.
-    y : ndarray of shape (n,)
-        +1 and -1.
+    signs : ndarray of shape (n, m)
+        +1 and -1, one column per machine; 0 marks rows that do not take part.
     bound : float or ndarray of shape (n,)
         C, or infinity.
     tol : float
         Relative gap to reach.
-    start : ndarray of shape (n,), optional
-        ``a y`` from a similar machine, whose active set is tried first.
+    start : ndarray of shape (n, m), optional
+        ``a y`` from similar machines, whose active sets are tried first.
+    violations : tuple of float
+        Tolerances requested from LIBSVM; there may be none if there is a start.
     max_steps, max_rounds : int
         Maximum numbers of LIBSVM's steps, and of corrections of the active set.
 
     Returns
     -------
-    Machine
-        The best one found; its gap says how good that is.
+    list of Machine
+        The best ones found; their gaps say how good they are.
     """
-    best = None if start is None else _polish(kernel, y, bound, start, tol, max_rounds)
-    scale = float(np.mean(np.diagonal(kernel))) or 1.0
-    box = float(np.mean(bound))
-    shares = np.full(len(y), bound / box) if np.isfinite(box) else None
-    box = box if np.isfinite(box) else NO_BOX / scale
-    for violation in VIOLATIONS:
-        if best is not None and best.gap <= tol:
+    best: list[Machine | None] = [None] * signs.shape[1]
+    if start is not None:
+        best = [*_polish(kernel, signs, bound, start, tol, max_rounds)]
+    for violation in violations:
+        late = [c for c, known in enumerate(best) if known is None or known.gap > tol]
+        if not late:
             break
+        coef = libsvm(kernel, signs[:, late], bound, max_steps, violation)
+        found = _polish(kernel, signs[:, late], bound, coef, tol, max_rounds)
+        for c, machine in zip(late, found, strict=True):
+            known = best[c]
+            best[c] = machine if known is None or machine.gap < known.gap else known
+    return [machine for machine in best if machine is not None]
+
+
+def libsvm(
+    kernel: np.ndarray,
+    signs: np.ndarray,
+    bound: PerRow,
+    max_steps: int = MAX_STEPS,
+    violation: float = VIOLATIONS[0],
+) -> np.ndarray:
+    """``a y`` (n, m) of :func:`train_machines` to this violation, if steps suffice."""
+    coef, bounds = np.zeros(signs.shape), np.broadcast_to(bound, len(signs))
+    for c, y in enumerate(signs.T):
+        rows = np.flatnonzero(y)
+        part = kernel if len(rows) == len(y) else kernel[rows].take(rows, axis=1)
+        box, shares = float(np.mean(bounds[rows])), None
+        if np.isfinite(box):
+            shares = bounds[rows] / box
+        else:
+            box = NO_BOX / (float(np.mean(np.diagonal(part))) or 1.0)
         svc = SVC(
             C=box,
             kernel="precomputed",
@@ -474,98 +511,170 @@ def solve_machine(
             max_iter=max_steps,
             random_state=0,  # otherwise it draws from NumPy's global generator
         )
-        with warnings.catch_warnings():  # the accuracy is measured below
+        with warnings.catch_warnings(), config_context(assume_finite=True):
+            # the accuracy is measured by the caller
             warnings.simplefilter("ignore", ConvergenceWarning)
-            svc.fit(kernel, y, sample_weight=shares)
-        coef = np.zeros(len(y))
-        coef[svc.support_] = svc.dual_coef_[0]
-        machine = _polish(kernel, y, bound, coef, tol, max_rounds)
-        if best is None or machine.gap < best.gap:
-            best = machine
-    assert best is not None
-    return best
+            svc.fit(part, y[rows], sample_weight=shares)
+        coef[rows[svc.support_], c] = svc.dual_coef_[0]
+    return coef
+
+
+def free_rows(a: np.ndarray, box: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Which variables (n, m) are strictly inside their box, and which at its top."""
+    room = AT_BOUND * np.where(np.isfinite(box), box, np.max(a, axis=0))
+    return (a > room) & (a < box - room), (a >= box - room) & (box > 0.0)
 
 
 def _polish(
     kernel: np.ndarray,
-    y: np.ndarray,
+    signs: np.ndarray,
     bound: PerRow,
     coef: np.ndarray,
     tol: float,
     max_rounds: int,
-) -> Machine:
-    """Solve on the free rows and correct the active set until nothing is violated."""
-    coef = balanced(coef, y, bound)
-    gap = _relative_gap(kernel @ coef, coef, y, bound)
-    best = Machine(coef, gap, np.arange(0), None, 0)
-    a, box = coef * y, np.broadcast_to(bound, len(y))
-    room = AT_BOUND * np.where(np.isfinite(box), box, np.max(a))
-    free = (a > room) & (a < box - room)
-    upper = a >= box - room
+) -> list[Machine]:
+    """Solve on the free rows and correct the active sets until nothing is violated.
+
+    All machines (n, m) advance together, so that a round costs two products with the
+    kernel, and one factorisation of the free rows of each machine.
+    """
+    start = balanced(coef, signs, bound)
+    box = np.where(signs != 0.0, np.reshape(bound, (-1, 1)), 0.0)  # (n, m)
+    free, upper = free_rows(start * signs, box)
+    best: list[Machine | None] = [None] * signs.shape[1]
+    open_ = np.arange(signs.shape[1])  # the machines that are not finished
     for rounds in range(1, max_rounds + 1):
-        inside, fixed = np.flatnonzero(free), np.flatnonzero(upper & ~free)
-        beta = np.zeros(len(y))
-        beta[fixed] = box[fixed] * y[fixed]
-        answer = _solve_free(kernel, y, beta, inside, fixed)
-        if answer is None:
-            break
-        beta[inside], b, factor = answer
-        a = beta * y
-        low, high = inside[a[inside] < 0.0], inside[a[inside] > box[inside]]
-        if len(low) or len(high):
-            free[low] = free[high] = False
-            upper[low], upper[high] = False, True
-            continue
-        used = np.append(inside, fixed)
-        f = kernel[:, used] @ beta[used]
-        gap = _relative_gap(f, beta, y, bound)
-        if gap < best.gap or gap <= tol:
-            best = Machine(balanced(beta, y, bound), gap, inside, factor, rounds)
+        y, inside, top, most = (x[:, open_] for x in (signs, free, upper, box))
+        fixed = np.where(top & ~inside, most, 0.0)
+        beta, f, b, factors = _solve_free(kernel, y, inside, fixed)
+        low, high = inside & (beta * y < 0.0), inside & (beta * y > most)
         slack = y * (f + b) - 1.0
-        wrong = ~free & np.where(upper, slack > VIOLATED, slack < -VIOLATED)
-        if gap <= tol or not np.any(wrong):
+        violated = np.where(fixed > 0.0, slack > VIOLATED, slack < -VIOLATED)
+        joins = ~inside & (most > 0.0) & violated
+        solved = np.array([factor is not None for factor in factors])
+        feasible = solved & ~np.any(low | high, axis=0)
+        gaps = np.where(feasible, _relative_gaps(f, b, beta, y, most), np.inf)
+        beta = balanced(beta, y, bound)
+        for j in np.flatnonzero(feasible):
+            known, rows = best[open_[j]], np.flatnonzero(inside[:, j])
+            if known is None or gaps[j] < known.gap or gaps[j] <= tol:
+                machine = Machine(beta[:, j], gaps[j], rows, factors[j], rounds)
+                best[open_[j]] = machine
+        if rounds > BOTH_WAYS:
+            joins &= feasible
+        free[:, open_] = (inside & ~low & ~high) | joins
+        upper[:, open_] = (top & ~low) | high
+        done = feasible & ((gaps <= tol) | ~np.any(joins, axis=0))
+        open_ = open_[solved & ~done]
+        if not len(open_):
             break
-        free |= wrong
-    return best
+    late = [c for c, known in enumerate(best) if known is None or known.gap > tol]
+    found = _measured(kernel, signs[:, late], bound, start[:, late])
+    for c, machine in zip(late, found, strict=True):
+        known = best[c]
+        best[c] = machine if known is None or machine.gap < known.gap else known
+    return [machine for machine in best if machine is not None]
+
+
+def _measured(
+    kernel: np.ndarray, signs: np.ndarray, bound: PerRow, coef: np.ndarray
+) -> list[Machine]:
+    """Machines with these feasible coefficients (n, m), and their gaps."""
+    f, finite = _product(kernel, coef), bool(np.all(np.isfinite(bound)))
+    b = best_intercepts(f, signs, "l1", bound if finite else 1.0)
+    box = np.where(signs != 0.0, np.reshape(bound, (-1, 1)), 0.0)
+    gaps = _relative_gaps(f, b, coef, signs, box)
+    none = np.arange(0)
+    pairs = zip(coef.T, gaps, strict=True)
+    return [Machine(column, float(gap), none, None, 0) for column, gap in pairs]
 
 
 def _solve_free(
-    kernel: np.ndarray,
-    y: np.ndarray,
-    beta: np.ndarray,
-    inside: np.ndarray,
-    fixed: np.ndarray,
-) -> tuple[np.ndarray, float, np.ndarray] | None:
-    """Coefficients of the free rows and the intercept, with the factor behind them.
+    kernel: np.ndarray, signs: np.ndarray, free: np.ndarray, fixed: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[np.ndarray | None]]:
+    """Coefficients of all rows, given those at a bound; their functions; intercepts.
 
-    ``K_ff b_f + b = y_f - K_fb b_b`` and ``1'b = 0``.
+    ``K_ff b_f + b = y_f - K_fb b_b`` and ``1'b = 0`` in each column.
+
+    Parameters
+    ----------
+    kernel, signs, free : ndarray of shape (n, n), (n, m) and (n, m)
+        K, y, and which rows are free.
+    fixed : ndarray of shape (n, m)
+        The variables a of rows at their upper bound, zero elsewhere.
+
+    Returns
+    -------
+    coef, functions : ndarray of shape (n, m)
+        ``a y``, and K times that.
+    intercepts : ndarray of shape (m,)
+        b.
+    factors : list of ndarray or None
+        Cholesky factor of each ``K_ff``, None if there is none.
     """
-    if not len(inside):
+    coef, intercepts = fixed * signs, np.zeros(signs.shape[1])
+    functions = _product(kernel, coef)
+    rows = [np.flatnonzero(column) for column in free.T]
+    factors = [_factor(kernel, own) for own in rows]
+    solvable = {c: factor for c, factor in enumerate(factors) if factor is not None}
+    ones = {c: solve_factored(solvable[c], np.ones(len(rows[c]))) for c in solvable}
+    rough = np.array(list(solvable), dtype=np.intp)
+    for _ in range(REFINEMENTS):  # iterative refinement removes the ridge
+        if not len(rough):
+            break
+        for c in rough:
+            own = rows[c]
+            right = signs[own, c] - functions[own, c] - intercepts[c]
+            step = solve_factored(solvable[c], right)
+            shift = float(np.sum(step) + np.sum(coef[:, c])) / float(np.sum(ones[c]))
+            coef[own, c] += step - shift * ones[c]
+            intercepts[c] += shift
+        functions[:, rough] = _product(kernel, coef[:, rough])
+        left = np.where(free, functions + intercepts - signs, 0.0)[:, rough]
+        rough = rough[np.max(np.abs(left), axis=0) > REFINED]
+    return coef, functions, intercepts, factors
+
+
+def _factor(kernel: np.ndarray, rows: np.ndarray) -> np.ndarray | None:
+    """The Cholesky factor of the kernel between these rows, or None."""
+    if not len(rows):
         return None
-    matrix = kernel[np.ix_(inside, inside)]
+    matrix = kernel[rows].take(rows, axis=1)
     size = float(np.mean(np.diagonal(matrix))) or 1.0
+    add_to_diagonal(matrix, RIDGE * size * len(rows))
     try:
-        factor, _ = robust_cholesky(matrix, [RIDGE], size * len(inside))
+        return cholesky(matrix, overwrite=True)
     except FactorizationError:
         return None
-    right = y[inside] - kernel[np.ix_(inside, fixed)] @ beta[fixed]
-    ones = solve_factored(factor, np.ones(len(inside)))
-    total, free = -float(np.sum(beta[fixed])), np.zeros(len(inside))
-    for _ in range(REFINEMENTS):  # iterative refinement removes the ridge
-        step = solve_factored(factor, right - matrix @ free)
-        b = float(np.sum(step) + np.sum(free) - total) / float(np.sum(ones))
-        free += step - b * ones
-    return free, b, factor
 
 
-def _relative_gap(
-    f: np.ndarray, coef: np.ndarray, y: np.ndarray, bound: PerRow
-) -> float:
-    """Primal minus dual value of ``f = K coef``, relative to the primal; all (n,)."""
-    primal = primal_value(f, coef, y, bound, 0.0)
-    if np.isinf(primal):
-        return np.inf
-    return (primal - 2.0 * float(coef @ y) + float(coef @ f)) / abs(primal)
+def _product(kernel: np.ndarray, coef: np.ndarray) -> np.ndarray:
+    """``K coef`` (n, m), from the rows of the symmetric K that it takes."""
+    used = np.flatnonzero(np.any(coef != 0.0, axis=1))
+    if 2 * len(used) > len(kernel):
+        return kernel @ coef
+    return kernel[used].T @ coef[used]
+
+
+def _relative_gaps(
+    f: np.ndarray, b: np.ndarray, coef: np.ndarray, signs: np.ndarray, box: np.ndarray
+) -> np.ndarray:
+    """Primal minus dual value of ``f = K coef``, relative to the primal, (m,).
+
+    The primal is the smaller of that at f and the intercepts b, and that of the
+    multiple of f which separates all rows, as in :func:`primal_value`.
+    """
+    norm2 = np.sum(coef * f, axis=0)
+    nearest = np.min(np.where(signs > 0, f, np.inf), axis=0)
+    rho = 0.5 * (nearest - np.max(np.where(signs < 0, f, -np.inf), axis=0))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        primal = np.where((rho > 0.0) & (norm2 > 0.0), norm2 / rho**2, np.inf)
+        if np.all(np.isfinite(box)):
+            slack = np.maximum(1.0 - signs * (f + b), 0.0)
+            soft = np.maximum(norm2, 0.0) + 2.0 * np.sum(box * slack, axis=0)
+            primal = np.minimum(primal, soft)
+        gap = (primal - 2.0 * np.sum(coef * signs, axis=0) + norm2) / np.abs(primal)
+    return np.where(np.isfinite(primal), gap, np.inf)
 
 
 def hinge(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import inspect
-from functools import cache
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
 from numbers import Real
 from typing import Any
 
@@ -15,12 +17,14 @@ from sklearn.base import clone
 from sklearn.metrics.pairwise import additive_chi2_kernel, manhattan_distances
 
 from kernelweave._array import (
+    CACHE_ENTRIES,
     Array,
     as_float,
     block_entries,
     device,
     eps,
     has_views,
+    in_threads,
     is_array,
     is_numpy,
     namespace,
@@ -30,6 +34,7 @@ from kernelweave._array import (
     zeros,
 )
 from kernelweave._sklearn import BaseEstimator
+from kernelweave.views.columns import prefixed
 
 MEDIAN_ROWS = 2000
 #: Diagonals are computed from Gram matrices of this many rows.
@@ -142,6 +147,10 @@ class Kernel(BaseEstimator):
     def from_base(self, base: Array) -> Array:
         """Gram matrix (n, m) from the base matrix (n, m), which is not modified."""
         raise TypeError(f"{type(self).__name__} is not computed from a base matrix.")
+
+    def _write(self, base: np.ndarray, out: np.ndarray) -> None:
+        """Write :meth:`from_base` to ``out`` (n, m), without other memory if it can."""
+        out[...] = self.from_base(base)
 
     def gram(self, X: Array, Z: Array | None = None) -> Array:
         """Gram matrix of a resolved kernel on floating arrays; see :meth:`__call__`."""
@@ -309,6 +318,15 @@ def _distances(
     the rows are compared with themselves.
     """
     xp, rounding = namespace(D), _rounding(n_columns, D)
+    if is_numpy(D):
+        step = max(1, CACHE_ENTRIES // max(1, D.shape[1]))
+        room = np.empty(min(step, D.shape[0]) * D.shape[1], D.dtype)
+        for rows in row_chunks(D.shape[0], 1, step):
+            D[rows] *= -2
+            _complete(D[rows], norms[rows], norms_z, rounding, room)
+        if same:
+            np.fill_diagonal(D, 0.0)
+        return D
     for rows in row_chunks(D.shape[0], D.shape[1], block_entries(D)):
         total = norms[rows, None] + norms_z[None, :]
         part = D[rows, :]
@@ -322,6 +340,29 @@ def _distances(
             eye = xp.eye(rows.stop - rows.start, dtype=D.dtype, device=device(D))
             D[rows, rows] *= 1 - eye
     return D
+
+
+def _complete(
+    D: np.ndarray,
+    norms: np.ndarray,
+    norms_z: np.ndarray,
+    rounding: float,
+    room: np.ndarray,
+) -> None:
+    """Squared distances from ``-2 x'z`` (n, m), in place.
+
+    ``room`` is memory for as many numbers. Entry (i, j) is computed as entry (j, i) of
+    the opposite block is.
+    """
+    if not D.size:
+        return
+    total = room.reshape(-1)[: D.size].reshape(D.shape)
+    D += np.add(norms[:, None], norms_z[None, :], out=total)
+    # Few entries are as small as rounding; those that may be are looked at one by one.
+    most = rounding * (np.fmax.reduce(norms) + np.fmax.reduce(norms_z))
+    i, j = np.nonzero(most >= D)
+    close = D[i, j] <= rounding * (norms[i] + norms_z[j])
+    D[i[close], j[close]] = 0.0
 
 
 def _rounding(n_columns: int, D: Array) -> float:
@@ -352,14 +393,16 @@ class PairwiseRows:
             X = X - _middle(X)
             self.norms = namespace(X).sum(X * X, axis=1)
         self.X = X
-        self._factors = None if self.norms is None or issparse(X) else self._products()
 
-    def _products(self) -> tuple[Array, Array]:
+    @cached_property
+    def _factors(self) -> tuple[Array, Array] | None:
         """Rows ``(-2x, |x|^2, 1)`` and ``(z, 1, |z|^2)``, whose products are distances.
 
         Passes over a tile take longer than its products.
         """
-        xp, norms = namespace(self.X), self.norms[:, None]  # type: ignore[index]
+        if self.norms is None or issparse(self.X):
+            return None
+        xp, norms = namespace(self.X), self.norms[:, None]
         ones = norms * 0.0 + 1.0
         left = xp.concat([self.X * -2.0, norms, ones], axis=1)
         return left, xp.concat([self.X, ones, norms], axis=1)
@@ -369,28 +412,213 @@ class PairwiseRows:
         part = copy.copy(self)
         part.X = self.X[rows] if issparse(self.X) else take(self.X, rows)
         part.norms = None if self.norms is None else take(self.norms, rows)
-        part._factors = None if self._factors is None else part._products()
+        part.__dict__.pop("_factors", None)
         return part
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        """N and d."""
+        return self.X.shape
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether the rows are a NumPy array."""
+        return is_numpy(self.X)
+
     def tile(
-        self, rows: slice, columns: slice, other: PairwiseRows | None = None
+        self,
+        rows: slice,
+        columns: slice,
+        other: PairwiseRows | None = None,
+        out: np.ndarray | None = None,
     ) -> Array:
-        """Some rows against some rows, of ``other`` if given: a new array (r, c)."""
+        """Some rows against some rows, of ``other`` if given: (r, c).
+
+        A new array, or ``out``, which takes no other memory.
+        """
         same = other is None and rows == columns
         other = self if other is None else other
         X, Z = self.X[rows, :], None if same else other.X[columns, :]
         if self.norms is None or other.norms is None:
-            return base_matrix(self.base, X, Z)
+            return _in(out, base_matrix(self.base, X, Z))
         norms, norms_z = self.norms[rows], other.norms[columns]
         if same or self._factors is None or other._factors is None:
-            return _distances(_dot(X, Z), norms, norms_z, X.shape[1], same)
-        D = _dot(self._factors[0][rows, :], other._factors[1][columns, :])
+            D = _distances(_dot(X, Z), norms, norms_z, X.shape[1], same)
+            return _in(out, D)
+        left, right = self._factors[0][rows, :], other._factors[1][columns, :]
+        D = _dot(left, right) if out is None else np.matmul(left, right.T, out=out)
         # Few tiles have rows as close as rounding: the others are left as they are.
         xp, rounding = namespace(D), _rounding(X.shape[1], D)
         near = rounding * (float(xp.max(norms)) + float(xp.max(norms_z)))
         if float(xp.min(D)) <= near:
             D *= as_float(rounding * (norms[:, None] + norms_z[None, :]) < D, D.dtype)
         return D
+
+    def against_all(self, rows: slice, out: np.ndarray, room: np.ndarray) -> np.ndarray:
+        """Some rows against all of them, (r, n), in ``out``.
+
+        ``room`` is memory of the same size. Unlike those of a tile, these entries are
+        computed as their mirror images in other rows are.
+        """
+        X = self.X[rows]
+        if self.norms is None:
+            same = X.shape[0] == self.X.shape[0]
+            return _in(out, base_matrix(self.base, X, None if same else self.X))
+        np.matmul(X * -2.0, self.X.T, out=out)
+        rounding = _rounding(X.shape[1], out)
+        _complete(out, self.norms[rows], self.norms, rounding, room)
+        each = np.arange(X.shape[0])
+        out[each, rows.start + each] = 0.0
+        return out
+
+
+def _in(out: np.ndarray | None, values: Array) -> Array:
+    """``values``, moved to ``out`` if there is such."""
+    if out is None:
+        return values
+    out[...] = values
+    return out
+
+
+class Room:
+    """Memory of one thread that every tile uses again, for NumPy arrays.
+
+    The system takes longer to provide new memory than a tile takes to be computed.
+    """
+
+    def __init__(self, entries: int, dtype: Any) -> None:
+        self._base, self._gram, self._term = np.empty((3, entries), dtype)
+
+    def base(self, shape: tuple[int, int]) -> np.ndarray:
+        """For products or distances."""
+        return self._base[: shape[0] * shape[1]].reshape(shape)
+
+    def gram(self, shape: tuple[int, int]) -> np.ndarray:
+        """For the values of one kernel."""
+        return self._gram[: shape[0] * shape[1]].reshape(shape)
+
+    def term(self, shape: tuple[int, int]) -> np.ndarray:
+        """For a multiple of these."""
+        return self._term[: shape[0] * shape[1]].reshape(shape)
+
+
+@dataclass(frozen=True)
+class KernelGroup:
+    """Kernels on the same rows that share the matrix ``base``, or none.
+
+    Attributes
+    ----------
+    rows : PairwiseRows or array of shape (n, d)
+        The rows after all transformers; an array if the kernels share no matrix.
+    kernels : list of (int, Kernel)
+        The number of each kernel in the bank, and the kernel itself.
+    view : str
+        The name of the view, for messages.
+    """
+
+    rows: Any
+    kernels: list[tuple[int, Kernel]]
+    view: str
+
+    def restrict(self, rows: np.ndarray) -> KernelGroup:
+        """Only the rows with these indices."""
+        shared = isinstance(self.rows, PairwiseRows)
+        part = self.rows.restrict(rows) if shared else take(self.rows, rows)
+        return replace(self, rows=part)
+
+    def tile(
+        self,
+        rows: slice,
+        columns: slice,
+        other: KernelGroup | None = None,
+        room: Room | None = None,
+    ) -> Iterator[tuple[int, Array]]:
+        """Kernels (r, c) of some rows and some rows, of ``other`` if given.
+
+        With ``room``, each is overwritten by the next, and the caller is the one who
+        ignores overflow.
+        """
+        theirs, base = None if other is None else other.rows, None
+        if room is not None and isinstance(self.rows, PairwiseRows):
+            yield from self._tile_in(room, rows, columns, theirs)
+            return
+        for i, kernel in self.kernels:
+            # Non-finite values are reported by the callers, who can name the rows.
+            with (
+                prefixed(f"View {self.view!r}: "),
+                np.errstate(over="ignore", invalid="ignore"),
+            ):
+                if not isinstance(self.rows, PairwiseRows):
+                    gram = self._gram(kernel, rows, columns, theirs)
+                else:
+                    if base is None:
+                        base = self.rows.tile(rows, columns, theirs)
+                    gram = kernel.from_base(base)
+            yield i, gram
+
+    def _tile_in(
+        self, room: Room, rows: slice, columns: slice, theirs: PairwiseRows | None
+    ) -> Iterator[tuple[int, np.ndarray]]:
+        """:meth:`tile` in memory that is used again, with little else to do."""
+        shape = (rows.stop - rows.start, columns.stop - columns.start)
+        base, gram = room.base(shape), room.gram(shape)
+        with prefixed(f"View {self.view!r}: "):
+            self.rows.tile(rows, columns, theirs, out=base)
+        for i, kernel in self.kernels:
+            try:
+                kernel._write(base, gram)
+            except (TypeError, ValueError):  # of a user's kernel
+                with prefixed(f"View {self.view!r}: "):
+                    raise
+            yield i, gram
+
+    def fill(self, stack: Array) -> None:
+        """Write each kernel to the upper left (n, n) of its place in a stack.
+
+        On a processor, a few rows of the shared matrix stay in cache until all kernels
+        are made of them. Each pair of rows is computed twice: to write a block across
+        the rows of a matrix takes longer than to compute its exponentials again.
+        """
+        with (
+            prefixed(f"View {self.view!r}: "),
+            np.errstate(over="ignore", invalid="ignore"),
+        ):
+            if isinstance(self.rows, PairwiseRows) and self.rows.is_dense:
+                self._fill_in_cache(stack)
+                return
+            shared, n = self.rows, self.rows.shape[0]
+            if isinstance(self.rows, PairwiseRows):
+                shared = base_matrix(self.rows.base, self.rows.X)
+            for i, kernel in self.kernels:
+                own = kernel.gram if kernel.base is None else kernel.from_base
+                stack[i, :n, :n] = own(shared)
+
+    def _fill_in_cache(self, stack: np.ndarray) -> None:
+        n = self.rows.shape[0]
+
+        def task(parts: list[slice]) -> None:
+            room = Room(max(part.stop - part.start for part in parts) * n, stack.dtype)
+            for rows in parts:
+                shape = (rows.stop - rows.start, n)
+                base = self.rows.against_all(rows, room.base(shape), room.term(shape))
+                for i, kernel in self.kernels:
+                    kernel._write(base, stack[i, rows, :n])
+
+        parts = list(row_chunks(n, n, CACHE_ENTRIES))
+        in_threads(task, parts, len(self.kernels) * n * n)
+
+    def _gram(
+        self, kernel: Kernel, rows: slice, columns: slice, theirs: Array | None
+    ) -> Array:
+        """A kernel (r, c) that shares no matrix with others."""
+        same = theirs is None and rows == columns
+        theirs = self.rows if theirs is None else theirs
+        X, Z = self.rows[rows, :], None if same else theirs[columns, :]
+        gram = kernel.gram(X, Z)
+        if kernel.psd:
+            return gram
+        back = gram if Z is None else kernel.gram(Z, X)  # symmetric only up to rounding
+        return (gram + back.T) * 0.5
 
 
 def _middle(X: Array) -> Array:
@@ -418,6 +646,10 @@ def _chi2_term(xp: Any, x: Array, z: Array) -> Array:
 
 
 def _check_nonnegative(X: Array) -> None:
+    if issparse(X):
+        if not np.any(X.data < 0):
+            return
+        X = X.toarray()
     xp = namespace(X)
     if bool(xp.any(X < 0)):
         values = to_numpy(X)

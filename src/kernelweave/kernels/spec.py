@@ -262,14 +262,7 @@ def gram_stack(
         Owned by the caller, who may overwrite it and should release it before asking
         for the next one.
     """
-    paths = [
-        (
-            tuple(id(step) for step in k.steps),
-            k.core.takes_columns,
-            k.core.ignores_origin,
-        )
-        for k in kernels
-    ]
+    paths = [features_path(kernel) for kernel in kernels]
     keys = [(path, k.core.base) for path, k in zip(paths, kernels, strict=True)]
     prefix = f"View {view_name!r}: " if view_name else ""
     X = X if Z is None else as_stored(X, Z)
@@ -296,6 +289,12 @@ def gram_stack(
             K = namespace(K).asarray(K, copy=True)
         yield K
         del K  # otherwise it would stay alive while the next one is computed
+
+
+def features_path(kernel: Kernel) -> Hashable:
+    """What the features of a kernel depend on: those with the same path share them."""
+    steps = tuple(id(step) for step in kernel.steps)
+    return steps, kernel.core.takes_columns, kernel.core.ignores_origin
 
 
 def as_stored(X: Any, Z: Any) -> Any:

@@ -276,10 +276,12 @@ class MixtureKDA(KernelDiscriminant):
 
         zero, callback = self.missing == "zero", progress.iteration
         panel = ask_experts(maps, codes, classes, zero, settle, progress)
-        found = learn_weights(self, panel, experts, maps.like, callback)
+        weights, outcomes, error = learn_weights(
+            self, panel, experts, maps.like, callback
+        )
         problem = self._problem(len(maps.names))
         weighted = "" if maps.design.weights is None else ", weighted rows"
-        return Mixture.of(panel, *found, problem + weighted)
+        return Mixture.of(panel, weights, outcomes, problem + weighted, error)
 
     def _problem(self, n_experts: int) -> str:
         """What is maximised or minimised, for the certificate."""

@@ -346,7 +346,7 @@ callable, default="normalized"
         coef, features = subspace.coef, subspace.features
         if self.uncorrelated:
             # Eq. 19 gives features of unit norm, not of unit variance.
-            subspace = decorrelated(subspace, target)
+            subspace = decorrelated(subspace, target, kernel.alpha)
             scale = design.total**0.5
             coef, features = scale * subspace.coef, scale * subspace.features
         coef, features = design.scale(coef), design.unscale(features)

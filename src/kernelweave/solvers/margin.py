@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from typing import cast
 
 import numpy as np
 
 from kernelweave._array import FactorizationError, inner_products, is_numpy
 from kernelweave.criteria.margin import INNER_STEPS, Margin
+from kernelweave.exceptions import MemoryRefusedError
 from kernelweave.inner.saddle import SEPARABLE, SaddlePath
-from kernelweave.inner.svm import Machine, solve_machine
+from kernelweave.inner.svm import (
+    VIOLATIONS,
+    Machine,
+    coefficients,
+    free_rows,
+    libsvm,
+    train_machines,
+)
 from kernelweave.kernels.banks.dense import DenseBank, host_stack
 from kernelweave.protocols import (
     Evaluation,
@@ -26,6 +35,14 @@ from kernelweave.solvers.newton import newton
 #: the interior point, which takes over otherwise, may fare no better.
 INNER_GAP = 1e-9
 GOOD_GAP = 1e-8
+#: Share of free rows at the first weights above which the interior point, which factors
+#: all rows, but once per step, takes less time.
+MOSTLY_FREE = 0.55
+#: Most steps of libsvm per row: it needs one to four unless kernels have a low rank.
+STEPS_PER_ROW = 20
+#: The gap from which on Newton's steps go to the minimum of the quadratic model, which
+#: does not see the rows that will join the free ones.
+NEAR = 0.03
 
 
 def interior_point(margin: Margin, weight_set: NormSet) -> Iterator[Iterate]:
@@ -88,18 +105,18 @@ def interior_point(margin: Margin, weight_set: NormSet) -> Iterator[Iterate]:
 def svc_newton(
     margin: Margin,
     weight_set: LinearSet,
-    solve_one: Callable[..., Machine] = solve_machine,
+    train: Callable[..., list[Machine]] = train_machines,
 ) -> Iterator[Iterate]:
     """Minimise a margin criterion by training only a few support vector machines.
 
-    The machines at given weights come from libsvm, or from the active set at the
-    previous weights, and are polished: the linear system on the rows strictly inside
-    the box is solved and the active set corrected until all optimality conditions hold.
-    Value, gradient and Hessian are then exact, and Newton's method in the weights takes
-    a few steps. The matrices factored are only as large as the number of free support
-    vectors, so this method suits many rows and a moderate C. If libsvm and the polish
-    fail, the interior point solves all machines at those weights; if Newton's method
-    finds no step, cutting planes take over.
+    The machines at given weights come from libsvm, or from the active sets at the
+    previous weights, and are polished: the linear systems on the rows strictly inside
+    the box are solved and the active sets corrected until all optimality conditions
+    hold. Value, gradient and Hessian are then exact, and Newton's method in the weights
+    takes a few steps. The matrices factored are only as large as the number of free
+    support vectors: few for a class against the rest, or a moderate C. If most rows are
+    free, or libsvm and the polish fail, the interior point takes over where it can. If
+    Newton's method finds no step, cutting planes do.
 
     Everything runs in host memory: kernels of other array libraries are copied there.
 
@@ -108,28 +125,49 @@ def svc_newton(
     Iterate
         One per evaluation.
     """
-    machines = _Machines(margin, solve_one)
+    machines = _Machines(margin, train)
+    machines.may_give_up = "norm" in weight_set.offers
     try:
-        yield from newton(machines, weight_set)
+        try:
+            yield from newton(machines, weight_set, near=NEAR)
+        except _NotSuitable:
+            try:
+                yield from interior_point(margin, cast(NormSet, weight_set))
+            except MemoryRefusedError:
+                machines.may_give_up = False
+                yield from newton(machines, weight_set, near=NEAR)
     except InfeasibleError:
         raise
     except FactorizationError:
         yield from cutting_plane(machines, weight_set)
 
 
+class _NotSuitable(Exception):
+    """The polish has failed, or most rows are free."""
+
+
 class _Machines(Margin):
-    """A margin criterion whose machines are solved one by one, by libsvm."""
+    """A margin criterion whose machines are trained by libsvm and polished.
+
+    Attributes
+    ----------
+    may_give_up : bool
+        Whether to raise an error where another method takes less time.
+    """
 
     def __init__(
-        self, margin: Margin, solve_one: Callable[..., Machine] = solve_machine
+        self,
+        margin: Margin,
+        train: Callable[..., list[Machine]] = train_machines,
     ) -> None:
         vars(self).update(vars(margin))  # the same problem: no kernel is copied
         bank = margin.problem.bank
         home = is_numpy(bank.like) and bank.like.dtype == np.float64
         self._host = bank if home else DenseBank(host_stack(bank))
-        self._solve_one = solve_one
-        self._last: list[np.ndarray | None] = [None] * margin.signs.shape[1]
+        self._train = train
+        self._last: np.ndarray | None = None
         self._work: np.ndarray | None = None
+        self.may_give_up = False
 
     def evaluate(self, weights: np.ndarray, hessian: bool = True) -> Evaluation:
         """Value, gradient, Hessian and coefficients at weights (m,)."""
@@ -137,15 +175,23 @@ class _Machines(Margin):
         tau, kernel_weights = problem.split(weights)
         kernel = self._work = self._host.combine(kernel_weights, out=self._work)
         kernel[np.diag_indices(len(kernel))] += tau * problem.diagonal
-        states, coef = [], np.zeros_like(problem.signs)
-        for c, last in enumerate(self._last):
-            rows, y = problem.column(c)
-            part = kernel if isinstance(rows, slice) else kernel[np.ix_(rows, rows)]
-            state = self._solve_one(part, y, problem.bounds[rows], INNER_GAP, last)
-            if state.gap > GOOD_GAP:
-                return super().evaluate(weights, hessian=hessian)
-            coef[rows, c] = self._last[c] = state.coef
-            states.append(state)
+        bounds, steps = problem.bounds, STEPS_PER_ROW * len(kernel)
+        start = self._last
+        then: tuple[float, ...] = VIOLATIONS
+        if start is None:
+            start = libsvm(kernel, problem.signs, bounds, steps)
+            then = () if self.may_give_up else VIOLATIONS[1:]
+            free, _ = free_rows(start * problem.signs, bounds[:, None])
+            if self.may_give_up and np.mean(free) > MOSTLY_FREE:
+                raise _NotSuitable
+        machines = self._train(
+            kernel, problem.signs, bounds, INNER_GAP, start, then, steps
+        )
+        if max(machine.gap for machine in machines) > GOOD_GAP:
+            if self.may_give_up:
+                raise _NotSuitable
+            return super().evaluate(weights, hessian=hessian)
+        coef = self._last = coefficients(machines)
         products = self._host.apply(coef)
         if problem.identity:
             own = problem.diagonal[:, None] * coef
@@ -156,8 +202,8 @@ class _Machines(Margin):
         curvature = None
         if hessian:
             curvature = np.zeros((len(weights), len(weights)))
-            for c, state in enumerate(states):
-                curvature += state.curvature(products[:, problem.column(c)[0], c])
-        count = sum(state.n_factorizations for state in states)
+            for c, machine in enumerate(machines):
+                curvature += machine.curvature(products[:, :, c])
+        count = sum(machine.n_factorizations for machine in machines)
         full = self.over_all_rows(coef)
         return Evaluation(value, -scores, curvature, full, count)

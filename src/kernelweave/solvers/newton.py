@@ -77,7 +77,10 @@ SPREAD = 0.05
 
 
 def newton(
-    criterion: Criterion, weight_set: LinearSet, start: np.ndarray | None = None
+    criterion: Criterion,
+    weight_set: LinearSet,
+    start: np.ndarray | None = None,
+    near: float = NEAR,
 ) -> Iterator[Iterate]:
     """Minimise a criterion over ``{ w >= 0 : A v = b, C v <= d }`` with ``v = w^q``.
 
@@ -105,6 +108,8 @@ def newton(
     start : ndarray of shape (m,), optional
         A point inside the set, the nearer to the optimum the better; by default
         ``weight_set.start``.
+    near : float, optional
+        The gap from which on, on the simplex, steps go to the minimum of the model.
 
     Yields
     ------
@@ -136,7 +141,7 @@ def newton(
         values.append(state.value)
         if _cycles(gaps, values):
             break
-        if may_finish and gaps[-1] <= NEAR:
+        if may_finish and gaps[-1] <= near:
             yield from _finish(problem, x, state, gaps[-1])
             may_finish = False  # rounding was in the way: go on inside the simplex
         system = _System(problem, gradient, hessian, x, z, nu)

@@ -14,10 +14,11 @@ from kernelweave._array import (
     Array,
     add_scaled,
     as_float,
-    block_entries,
     empty,
     eps,
     from_numpy,
+    has_views,
+    in_threads,
     inner_products,
     is_numpy,
     namespace,
@@ -108,8 +109,9 @@ class KernelBank(ABC):
         out : array of shape (n, n), optional
             Memory that may be used for the result; always use the returned array.
         lower : bool, default=False
-            Whether the caller reads only the lower triangle, as a factorisation does;
-            the entries above it are then unspecified.
+            Whether the result is only factored: entries that :func:`cholesky` does not
+            read, those above the diagonal or, of NumPy arrays, below it, are then
+            unspecified.
         """
         total = zeros((self.n_samples, self.n_samples), self.like)
         for i in np.flatnonzero(weights):
@@ -216,16 +218,26 @@ class _Part(KernelBank):
         return gram if self._rows is None else take_square(gram, self._rows)
 
 
-def take_square(gram: Array, rows: np.ndarray) -> Array:
-    """The submatrix of a matrix (n, n) with these rows and columns, (r, r)."""
-    return take(take(gram, rows), rows, axis=1)
+def take_square(gram: Array, rows: np.ndarray, out: Array | None = None) -> Array:
+    """The submatrix of a matrix (n, n) with these rows and columns, (r, r).
 
+    It is written to ``out``, if given.
+    """
+    if not is_numpy(gram):
+        found = take(take(gram, rows), rows, axis=1)
+        if out is None:
+            return found
+        out[...] = found
+        return out
+    out = np.empty((len(rows), len(rows)), gram.dtype) if out is None else out
 
-def copy_square(gram: Array, rows: np.ndarray, out: Array) -> None:
-    """:func:`take_square` into ``out`` (r, r), by as many rows as the cache holds."""
-    entries = block_entries(gram, CACHE_ENTRIES)
-    for some in row_chunks(len(rows), gram.shape[0], entries):
-        out[some, :] = take(take(gram, rows[some]), rows, axis=1)
+    def task(parts: list[slice]) -> None:
+        for part in parts:  # whole rows stay in cache until their columns are taken
+            np.take(gram[rows[part]], rows, axis=1, out=out[part], mode="wrap")
+
+    parts = list(row_chunks(len(rows), gram.shape[1], CACHE_ENTRIES))
+    in_threads(task, parts, out.size)
+    return out
 
 
 def combine_in_double(
@@ -282,6 +294,9 @@ class DenseBank(KernelBank):
 
     #: Passes over the kernels take blocks of rows of about this many entries.
     block_entries = 2**25
+    #: From so many samples on, a factorisation is given a triangle only, in blocks of
+    #: so many rows: a third less to read, but more calls.
+    many_samples, triangle_rows = 1000, 32
     #: Most and fewest rows of one product of :meth:`apply`, the multiplications up to
     #: which BLAS takes matrices as they are, and the samples below which one is enough.
     most_rows, fewest_rows, small_product, few_samples = 64, 8, 1_000_000, 256
@@ -311,7 +326,7 @@ class DenseBank(KernelBank):
         )
         out = empty((self.n_kernels, n, n), self.stack)
         for i in range(self.n_kernels):
-            copy_square(self.kernel(i), rows, out[i, :, :])
+            take_square(self.kernel(i), rows, out[i, :, :])
         return DenseBank(out, self.names)
 
     def combine(
@@ -326,21 +341,45 @@ class DenseBank(KernelBank):
         out : array of shape (n, n), optional
             Memory for the result.
         lower : bool, default=False
-            Whether the caller reads only the lower triangle, as a factorisation does;
-            the entries above it are then unspecified and need not be finite.
+            Whether the result is only factored: entries that :func:`cholesky` does not
+            read, those above the diagonal or, of NumPy arrays, below it, are then
+            unspecified.
         """
         n, w = self.n_samples, np.asarray(weights, dtype=np.float64)
         out = zeros((n, n), self.stack) if out is None else out
+        if is_numpy(self.stack):
+            self._combine_rows(w, out, lower and n >= self.many_samples)
+            return out
         for rows in row_chunks(n, self.n_kernels * n, self.block_entries):
-            if is_numpy(self.stack):
-                out[rows, :] = tensor_sum(w, self.stack[:, rows, :])
-            else:  # GPU libraries index the entries of one product with 32 bits
-                columns = slice(0, rows.stop if lower else n)
-                part = self.stack[0, rows, columns] * float(w[0])
-                for i in range(1, self.n_kernels):
-                    part = add_scaled(part, self.stack[i, rows, columns], float(w[i]))
+            # GPU libraries index the entries of one product with 32 bits
+            columns = slice(0, rows.stop if lower else n)
+            part = out[rows, columns]
+            part[...] = self.stack[0, rows, columns]
+            part *= float(w[0])
+            for i in range(1, self.n_kernels):
+                part = add_scaled(part, self.stack[i, rows, columns], float(w[i]))
+            if not has_views(out):
                 out[rows, columns] = part
         return out
+
+    def _combine_rows(self, w: np.ndarray, out: np.ndarray, triangle: bool) -> None:
+        """Fill the rows of ``out`` (n, n), or only what LAPACK reads of them.
+
+        It takes the rows of NumPy for columns: its lower triangle is on the right.
+        """
+        n, w = self.n_samples, from_numpy(w, self.stack)
+
+        def task(parts: list[slice]) -> None:
+            for rows in parts:
+                if triangle:
+                    stack = self.stack[:, rows, rows.start :].transpose(1, 0, 2)
+                    np.matmul(w, stack, out=out[rows, rows.start :])
+                else:
+                    out[rows, :] = tensor_sum(w, self.stack[:, rows, :])
+
+        size = self.triangle_rows * n if triangle else self.block_entries // 8
+        parts = list(row_chunks(n, n if triangle else self.n_kernels * n, size))
+        in_threads(task, parts, self.stack.size)
 
     def apply(self, b: Array) -> Array:
         """``G_i B`` for every kernel, (p, n, k), in the precision of ``b`` (n, k)."""
@@ -348,17 +387,21 @@ class DenseBank(KernelBank):
             return super().apply(b)
         flat = self.stack.reshape(-1, self.n_samples)
         room = self.small_product // max(b.size, 1)
-        if (
-            b.shape[1] == 1
-            or self.n_samples < self.few_samples
-            or (room < self.fewest_rows)
-        ):
+        if self.n_samples < self.few_samples or (room < self.fewest_rows):
             return (flat @ b).reshape(self.n_kernels, *b.shape)  # one tall product
         # A tall product is copied into BLAS's own layout, which costs more than the
         # product with few columns; blocks of few rows are multiplied as they are.
         out, b = np.empty((len(flat), b.shape[1]), b.dtype), np.ascontiguousarray(b)
         count = min(self.most_rows, 2 ** (room.bit_length() - 1))
-        for start in range(0, len(flat), count):
-            rows = slice(start, start + count)
-            np.matmul(flat[rows], b, out=out[rows])
+        if b.shape[1] == 1:
+            count = len(flat)
+
+        def task(parts: list[slice]) -> None:
+            for part in parts:
+                for start in range(part.start, part.stop, count):
+                    rows = slice(start, min(start + count, part.stop))
+                    np.matmul(flat[rows], b, out=out[rows])
+
+        parts = list(row_chunks(len(flat), self.n_samples))
+        in_threads(task, parts, flat.size)
         return out.reshape(self.n_kernels, *b.shape)

@@ -12,8 +12,10 @@ of a kernel K, known from one first pass, and its scale s::
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+import functools
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +29,7 @@ from kernelweave._array import (
     empty,
     eps,
     from_numpy,
+    in_threads,
     is_numpy,
     is_on_gpu,
     namespace,
@@ -37,69 +40,11 @@ from kernelweave._array import (
     zeros,
 )
 from kernelweave.kernels.banks.dense import KernelBank
-from kernelweave.kernels.base import Kernel, PairwiseRows
-from kernelweave.views.columns import prefixed
+from kernelweave.kernels.base import KernelGroup, PairwiseRows, Room
 
 #: Rows and columns of a tile, which should fit into the cache of a processor; on a GPU
 #: it should keep all of its units busy.
 TILE = {"host": 256, "gpu": 8192}
-
-
-@dataclass(frozen=True)
-class KernelGroup:
-    """Kernels on the same rows that share the matrix ``base``, or none.
-
-    Attributes
-    ----------
-    rows : PairwiseRows or array of shape (n, d)
-        The rows after all transformers; an array if the kernels share no matrix.
-    kernels : list of (int, Kernel)
-        The number of each kernel in the bank, and the kernel itself.
-    view : str
-        The name of the view, for messages.
-    """
-
-    rows: Any
-    kernels: list[tuple[int, Kernel]]
-    view: str
-
-    def restrict(self, rows: np.ndarray) -> KernelGroup:
-        """Only the rows with these indices."""
-        shared = isinstance(self.rows, PairwiseRows)
-        part = self.rows.restrict(rows) if shared else take(self.rows, rows)
-        return replace(self, rows=part)
-
-    def tile(
-        self, rows: slice, columns: slice, other: KernelGroup | None = None
-    ) -> Iterator[tuple[int, Array]]:
-        """Kernels (r, c) of some rows and some rows, of ``other`` if given."""
-        theirs, base = None if other is None else other.rows, None
-        for i, kernel in self.kernels:
-            # Non-finite values are reported by the callers, who can name the rows.
-            with (
-                prefixed(f"View {self.view!r}: "),
-                np.errstate(over="ignore", invalid="ignore"),
-            ):
-                if not isinstance(self.rows, PairwiseRows):
-                    gram = self._gram(kernel, rows, columns, theirs)
-                else:
-                    if base is None:
-                        base = self.rows.tile(rows, columns, theirs)
-                    gram = kernel.from_base(base)
-            yield i, gram
-
-    def _gram(
-        self, kernel: Kernel, rows: slice, columns: slice, theirs: Array | None
-    ) -> Array:
-        """A kernel (r, c) that shares no matrix with others."""
-        same = theirs is None and rows == columns
-        theirs = self.rows if theirs is None else theirs
-        X, Z = self.rows[rows, :], None if same else theirs[columns, :]
-        gram = kernel.gram(X, Z)
-        if kernel.psd:
-            return gram
-        back = gram if Z is None else kernel.gram(Z, X)  # symmetric only up to rounding
-        return (gram + back.T) * 0.5
 
 
 class KernelTiles:
@@ -139,7 +84,11 @@ class KernelTiles:
         return KernelTiles(groups, len(place), self.n_samples, self.like)
 
     def tile(
-        self, rows: slice, columns: slice, other: KernelTiles | None = None
+        self,
+        rows: slice,
+        columns: slice,
+        other: KernelTiles | None = None,
+        room: Room | None = None,
     ) -> Iterator[tuple[int, Array]]:
         """The number of each kernel, in any order, and its values (r, c).
 
@@ -147,9 +96,23 @@ class KernelTiles:
         rows of ``other`` if given, which has the same kernels.
         """
         for g, group in enumerate(self.groups):
-            yield from group.tile(
-                rows, columns, None if other is None else other.groups[g]
-            )
+            theirs = None if other is None else other.groups[g]
+            yield from group.tile(rows, columns, theirs, room)
+
+    def room(self) -> Room | None:
+        """Memory for the tiles of one thread; None for libraries other than NumPy."""
+        if not is_numpy(self.like):
+            return None
+        side = min(TILE["host"], self.n_samples)
+        return Room(side * side, self.like.dtype)
+
+    def in_threads(self, task: Callable[[list[tuple[slice, slice]]], Any]) -> list[Any]:
+        """Deal the tiles of :meth:`lower` out to threads, for NumPy arrays."""
+        tiles = list(self.lower())
+        if not is_numpy(self.like):
+            return [task(tiles)]
+        with np.errstate(over="ignore", invalid="ignore"):
+            return in_threads(task, tiles, self.n_kernels * self.n_samples**2 // 2)
 
     def parts(self) -> list[slice]:
         """The rows in as many pieces as a tile has sides."""
@@ -165,14 +128,18 @@ class KernelTiles:
 
     def apply(self, b: Array) -> Array:
         """``K_i B`` for every kernel, (p, n, k), in the precision of ``b`` (n, k)."""
-        out = zeros((self.n_kernels, *b.shape), b)
-        for rows, columns in self.lower():
-            for i, tile in self.tile(rows, columns):
-                tile = as_float(tile, b.dtype)
-                out[i, rows, :] += tile @ b[columns, :]
-                if rows != columns:
-                    out[i, columns, :] += tile.T @ b[rows, :]
-        return out
+
+        def task(tiles: list[tuple[slice, slice]]) -> Array:
+            out, room = zeros((self.n_kernels, *b.shape), b), self.room()
+            for rows, columns in tiles:
+                for i, tile in self.tile(rows, columns, room=room):
+                    tile = as_float(tile, b.dtype)
+                    out[i, rows, :] += tile @ b[columns, :]
+                    if rows != columns:
+                        out[i, columns, :] += tile.T @ b[rows, :]
+            return out
+
+        return functools.reduce(operator.iadd, self.in_threads(task))
 
     def diagonals(self) -> np.ndarray:
         """``k_i(x, x)`` of every kernel and row in float64, (p, n)."""
@@ -246,8 +213,9 @@ class OnTheFlyBank(KernelBank):
         out : array of shape (n, n), optional
             Memory for the result.
         lower : bool, default=False
-            Whether the caller reads only the lower triangle, as a factorisation does;
-            the entries above it are then unspecified.
+            Whether the result is only factored: entries that :func:`cholesky` does not
+            read, those above the diagonal or, of NumPy arrays, below it, are then
+            unspecified.
         """
         n, given = self.n_samples, np.asarray(weights, dtype=np.float64)
         used = np.flatnonzero(given)
@@ -260,22 +228,26 @@ class OnTheFlyBank(KernelBank):
         mean = as_float(mean, self.like.dtype)
         grand = float((given * self._scales) @ self._grand)
         roots = None if self._roots is None else from_numpy(self._roots, self.like)
-        for rows, columns in tiles.lower():
-            total = None
-            for i, tile in tiles.tile(rows, columns):
-                factor = float(factors[i])
-                total = (
-                    tile * factor if total is None else add_scaled(total, tile, factor)
-                )
-            total -= mean[None, columns]
-            total -= (mean[rows] - grand)[:, None]
-            if roots is not None:
-                total *= roots[rows, None]
-                total *= roots[None, columns]
-            out[rows, columns] = total
-            # LAPACK reads the rows of NumPy as columns, and so the other triangle
-            if rows != columns and (not lower or is_numpy(out)):
-                out[columns, rows] = total.T
+        host = is_numpy(out)
+
+        def task(parts: list[tuple[slice, slice]]) -> None:
+            room, memory = tiles.room(), tiles.room()
+            for rows, columns in parts:
+                if host:  # LAPACK reads the rows of NumPy as columns
+                    rows, columns = columns, rows
+                total = None
+                for i, tile in tiles.tile(rows, columns, room=room):
+                    total = _add(total, tile, float(factors[i]), room, memory)
+                total -= mean[None, columns]
+                total -= (mean[rows] - grand)[:, None]
+                if roots is not None:
+                    total *= roots[rows, None]
+                    total *= roots[None, columns]
+                out[rows, columns] = total
+                if rows != columns and not lower:
+                    out[columns, rows] = total.T
+
+        tiles.in_threads(task)
         shift = float(given @ self._shifts)
         if shift:
             add_to_diagonal(out, shift if roots is None else shift * roots * roots)
@@ -387,3 +359,19 @@ class OnTheFlyBank(KernelBank):
             tiles.n_samples,
         )
         return part
+
+
+def _add(
+    total: Array | None,
+    tile: Array,
+    factor: float,
+    room: Room | None,
+    memory: Room | None,
+) -> Array:
+    """``total + factor tile`` (r, c), where None stands for a sum without terms."""
+    if room is None or memory is None:
+        return tile * factor if total is None else add_scaled(total, tile, factor)
+    if total is None:
+        return np.multiply(tile, factor, out=memory.gram(tile.shape))
+    total += np.multiply(tile, factor, out=room.term(tile.shape))
+    return total

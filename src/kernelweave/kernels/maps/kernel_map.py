@@ -20,7 +20,6 @@ import dataclasses
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from math import isfinite
 from typing import Any, Literal
 
@@ -39,6 +38,8 @@ from kernelweave._array import (
     from_numpy,
     has_views,
     in_double,
+    in_threads,
+    is_numpy,
     is_square_safe,
     largest_of,
     namespace,
@@ -49,8 +50,8 @@ from kernelweave._array import (
 )
 from kernelweave.exceptions import KernelWarning, MemoryRefusedError
 from kernelweave.kernels.banks.dense import DenseBank, take_square
-from kernelweave.kernels.banks.lazy import KernelGroup, KernelTiles, OnTheFlyBank
-from kernelweave.kernels.base import Kernel, PairwiseRows
+from kernelweave.kernels.banks.lazy import KernelTiles, OnTheFlyBank
+from kernelweave.kernels.base import Kernel, KernelGroup, PairwiseRows
 from kernelweave.kernels.checks import (
     check_symmetric,
     ensure_psd,
@@ -61,6 +62,7 @@ from kernelweave.kernels.functions import Frame, host_like, rows_for, seen_by
 from kernelweave.kernels.spec import (
     as_stored,
     check_outliers,
+    features_path,
     gram_stack,
     name_largest,
     remarks_of,
@@ -224,17 +226,15 @@ class FeatureSource:
         bool
             Once matrix i is in place, whether it is known to be PSD.
         """
-        groups = zip(self.kernels, self.blocks, self.views, strict=True)
-        grams = chain.from_iterable(
-            gram_stack(kernels, block, view_name=view.name)
-            for kernels, block, view in groups
-        )
-        for i, (v, kernel) in enumerate(self.places):
-            size = self.blocks[v].shape[0]
-            stack[i, :size, :size] = next(grams)
-            if not kernel.psd:
-                _symmetrize(stack[i, :size, :size], self.names[i])
-            yield kernel.psd
+        for v, block in enumerate(self.blocks):
+            for group in self._groups(v):
+                group.fill(stack)
+            for i, (view, kernel) in enumerate(self.places):
+                if view == v:
+                    size = block.shape[0]
+                    if not kernel.psd:
+                        _symmetrize(stack[i, :size, :size], self.names[i])
+                    yield kernel.psd
 
     def cross(self, rows: list[Array], wanted: list[int]) -> Iterator[Array]:
         """Gram matrices (m, n) of the kernels ``wanted`` for the blocks ``rows``."""
@@ -247,20 +247,31 @@ class FeatureSource:
 
     def tiles(self) -> KernelTiles:
         """All kernels between the training rows, to be computed a tile at a time."""
+        groups = [group for v in range(len(self.blocks)) for group in self._groups(v)]
+        return KernelTiles(groups, len(self.places), self.n_samples, self.like)
+
+    def _groups(self, v: int) -> list[KernelGroup]:
+        """The kernels of view v; those in a group share products or distances."""
         features: dict[Any, Array] = {}
         groups: dict[Any, KernelGroup] = {}
-        for i, (v, kernel) in enumerate(self.places):
-            base, path = kernel.core.base, (v, *map(id, kernel.steps))
-            with prefixed(f"View {self.views[v].name!r}: "):
+        name = self.views[v].name
+        for i, (view, kernel) in enumerate(self.places):
+            if view != v:
+                continue
+            core, path = kernel.core, features_path(kernel)
+            # Non-finite values are reported by the callers, who can name the rows.
+            with (
+                prefixed(f"View {name!r}: "),
+                np.errstate(over="ignore", invalid="ignore"),
+            ):
                 if path not in features:
                     features[path] = seen_by(kernel, self.blocks[v])
-                if (path, base) not in groups:
+                if (path, core.base) not in groups:
                     rows = features[path]
-                    rows = rows if base is None else PairwiseRows(base, rows)
-                    groups[path, base] = KernelGroup(rows, [], self.views[v].name)
-            groups[path, base].kernels.append((i, kernel.core))
-        every = list(groups.values())
-        return KernelTiles(every, len(self.places), self.n_samples, self.like)
+                    rows = rows if core.base is None else PairwiseRows(core.base, rows)
+                    groups[path, core.base] = KernelGroup(rows, [], name)
+            groups[path, core.base].kernels.append((i, core))
+        return list(groups.values())
 
     def diagonal(self, i: int, rows: list[Array], given: Array | None = None) -> Array:
         """``k_i(x, x)`` (m,) of new rows; ``given`` is for precomputed kernels."""
@@ -472,7 +483,18 @@ class Centering:
 
 def _means(rows: Array, shares: Array | None) -> Array:
     """The (weighted) mean of each row (m, n), (m,)."""
-    return namespace(rows).mean(rows, axis=1) if shares is None else rows @ shares
+    if shares is not None:
+        return rows @ shares
+    if not is_numpy(rows):
+        return namespace(rows).mean(rows, axis=1)
+    found = np.empty(len(rows), rows.dtype)
+
+    def task(parts: list[slice]) -> None:
+        for part in parts:
+            np.mean(rows[part], axis=1, out=found[part])
+
+    in_threads(task, list(row_chunks(*rows.shape)), rows.size)
+    return found
 
 
 def center_in_place(
@@ -638,13 +660,21 @@ def _subtract_means(
 ) -> None:
     """``scale (K - 1m' - m1' + g 11')`` in place, in one pass over the memory."""
     n = gram.shape[0]
-    for rows in row_chunks(n, n, block_entries(gram, CACHE_ENTRIES)):
-        part = gram[rows, :]
-        part -= row_means[None, :]
-        part -= (row_means[rows] - grand_mean)[:, None]
-        part *= scale
-        if not has_views(gram):
-            gram[rows, :] = part
+
+    def task(parts: list[slice]) -> None:
+        for rows in parts:
+            part = gram[rows, :]
+            part -= row_means[None, :]
+            part -= (row_means[rows] - grand_mean)[:, None]
+            part *= scale
+            if not has_views(gram):
+                gram[rows, :] = part
+
+    parts = list(row_chunks(n, n, block_entries(gram, CACHE_ENTRIES)))
+    if is_numpy(gram):
+        in_threads(task, parts, gram.size)
+    else:
+        task(parts)
 
 
 def add(total: Array | None, term: Array) -> Array:
@@ -748,6 +778,8 @@ class KernelMap:
             both = root[:, None] * root[None, :]
             for slot_number in range(len(self.active)):
                 stack[slot_number, :, :] *= both
+            if bank.errors is not None:  # the norm of both is the sum of the weights
+                bank.errors = bank.errors * float(np.mean(self.row_weights))
         return bank
 
     def _check_active(self) -> None:

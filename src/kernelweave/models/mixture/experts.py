@@ -55,6 +55,8 @@ class ViewMaps:
         The view of each kernel.
     active : list of int
         Kernels that vary over their rows.
+    errors : ndarray of shape (p,)
+        Bounds on the errors of their eigenvalues, where centring cancelled digits.
     remarks : list of str
         Notes on what was done to the kernels.
     """
@@ -86,6 +88,7 @@ class ViewMaps:
         self.first = np.concatenate([[0], np.cumsum(counts)]).astype(int)
         self.view_of = np.repeat(np.arange(len(counts)), counts)
         self.active: list[int] = []
+        self.errors = np.zeros(len(self.names))
         self.remarks: list[str] = []
 
     def fit(self, progress: Progress) -> Iterator[tuple[int, Array]]:
@@ -111,6 +114,8 @@ class ViewMaps:
                 self.remarks += one.remarks
             for slot, i in enumerate(one.active):
                 self.active.append(first + i)
+                if bank.errors is not None:
+                    self.errors[first + i] = bank.errors[slot]
                 yield first + i, bank.kernel(slot)
             del bank
         if not self.active:
@@ -179,6 +184,8 @@ class ExpertPanel:
         Parameters of each expert and class.
     log_density, mean, variance, held_out : ndarray of shape (n, p, k)
         Leave-one-out results of each row; NaN where an expert lacks the row.
+    mean_error, log_density_error : ndarray of shape (n, p, k)
+        Bounds on the errors of these, of kernels that lost digits in centring.
     coef : list of arrays of shape (n_view, k)
         Coefficients of the rows that each expert was fitted on.
     rows : list of ndarray
@@ -201,6 +208,8 @@ class ExpertPanel:
         self.noise, self.amplitude, self.intercept = np.zeros((3, p, k))
         empty = np.full((4, n, p, k), np.nan)
         self.log_density, self.mean, self.variance, self.held_out = empty
+        self.mean_error, self.log_density_error = np.zeros((2, n, p, k))
+        self.kernel_errors = maps.errors
         self.coef: list[Array | None] = [None] * p
         self.rows = [np.flatnonzero(own) for own in seen.T]
         self.scale = np.ones(p)
@@ -214,7 +223,9 @@ class ExpertPanel:
         rows = self.rows[e]
         target = from_numpy(self.target[rows], gram)
         whole = _embedded(gram, len(rows), float(self.scale[e]))
-        return PredictivePath(whole, target, design=self.design.restrict(rows))
+        design = self.design.restrict(rows)
+        error = float(self.scale[e] * self.kernel_errors[e])
+        return PredictivePath(whole, target, design=design, error=error)
 
     def settle(self, e: int, expert: Expert, like: Array) -> None:
         """Record the predictions of expert ``e``."""
@@ -223,6 +234,8 @@ class ExpertPanel:
         self.log_density[rows, e], self.mean[rows, e] = expert.log_density, expert.mean
         self.variance[rows, e] = expert.variance
         self.held_out[rows, e] = expert.held_out
+        if expert.errors is not None:
+            self.mean_error[rows, e], self.log_density_error[rows, e] = expert.errors
         coef = expert.coef[: self.n_seen[e]]  # of the rows with the kernel
         self.coef[e] = from_numpy(self.scale[e] * coef, like)
         each = self.design.each[rows]

@@ -57,8 +57,12 @@ class Mixture:
         weights: np.ndarray,
         outcomes: list[LocalSolution],
         problem: str,
+        error: float = 0.0,
     ) -> Mixture:
-        """The mixture with learned ``weights`` (p, k), and its certificate."""
+        """The mixture with learned ``weights`` (p, k), and its certificate.
+
+        ``error`` bounds the error of the value due to digits that the kernels had lost.
+        """
         shares = [
             truncated_responsibilities(
                 panel.log_density[:, :, c], panel.observed & allowed, own
@@ -67,7 +71,7 @@ class Mixture:
                 zip(panel.allowed.T, weights.T, strict=True)
             )
         ]
-        certificate = summarise(outcomes, problem) if outcomes else None
+        certificate = summarise(outcomes, problem, error) if outcomes else None
         n_iter = max(1, sum(outcome.n_iter for outcome in outcomes))
         return cls(panel, weights, np.stack(shares, axis=2), certificate, n_iter)
 
@@ -78,17 +82,18 @@ def learn_weights(
     experts: dict[int, Expert],
     like: Array,
     callback: Callback,
-) -> tuple[np.ndarray, list[LocalSolution]]:
+) -> tuple[np.ndarray, list[LocalSolution], float]:
     """Weights (p, k) of all experts, with the parameters of :class:`MixtureKDA`.
 
-    With noise="em" the noise levels in the panel change, too; ``experts`` have all
-    candidate levels.
+    Beside the outcomes of the groups of classes, a bound on the error of the sum of
+    their values is returned, due to digits that the kernels had lost. With noise="em"
+    the noise levels in the panel change, too; ``experts`` have all candidate levels.
     """
     p, k = panel.allowed.shape
     weights = np.zeros((p, k))
     shared = model.weights == "shared"
     groups = [list(range(k))] if shared else [[c] for c in range(k)]
-    outcomes = []
+    outcomes, error = [], 0.0
     for classes in groups:
         members = np.flatnonzero(np.all(panel.allowed[:, classes], axis=1))
         _check_members(members, panel.classes[classes])
@@ -96,10 +101,12 @@ def learn_weights(
             weights[np.ix_(members, np.array(classes))] = 1.0 / len(members)
             continue
         group = _Group(model, panel, experts, members, classes, like, callback)
-        outcome = group.stacked() if model.weights == "stacking" else group.likely()
+        stacking = model.weights == "stacking"
+        outcome = group.stacked() if stacking else group.likely()
+        error += group.error_of_stack() if stacking else group.error_of_likelihood()
         weights[:, classes] = outcome.weights[:, None]
         outcomes.append(outcome)
-    return weights, outcomes
+    return weights, outcomes, error
 
 
 @dataclass(frozen=True)
@@ -159,6 +166,38 @@ class _Group:
             status=status,
             n_iter=1,
         )
+
+    def error_of_likelihood(self) -> float:
+        """Bound on the error of the value at any weights, from those of the densities.
+
+        A row's ``log sum_l w_l p_l`` changes by no more than the largest change of a
+        ``log p_l``.
+        """
+        table = self.panel.log_density_error[self.rows][:, self.members]
+        worst = np.sum(table[:, :, self.classes], axis=2)
+        worst = np.max(worst, axis=1, where=self.seen, initial=0.0)
+        return float(np.average(worst, weights=self.row_weights))
+
+    def error_of_stack(self) -> float:
+        """Bound on the error of ``w'Aw`` at any weights, from those of the residuals.
+
+        The weights sum to one, so it is at most the largest error of an entry of A. If
+        negative eigenvalues of A are set to zero, which brings no two matrices further
+        apart, the norm of the errors takes its place.
+        """
+        (c,) = self.classes
+        table = self.panel.mean_error[self.rows][:, self.members, c]
+        if not np.any(table):
+            return 0.0
+        residual = self.panel.target[:, None, c] - self.panel.mean[:, self.members, c]
+        error = np.where(self.seen, table, 0.0)
+        size = np.where(self.seen, np.abs(residual[self.rows]), 0.0) + error
+        seen, each = self.seen.astype(np.float64), np.ones(len(error))
+        each = (each if self.row_weights is None else self.row_weights)[:, None]
+        shared = (each * seen).T @ seen
+        moved = (each * error).T @ size / np.where(shared > 0, shared, 1.0)
+        moved = moved + moved.T
+        return float(np.max(moved) if np.all(self.seen) else np.linalg.norm(moved))
 
     def _solve(self, before: int = 0) -> LocalSolution:
         """The best weights for the current densities, after ``before`` iterations."""
@@ -237,11 +276,13 @@ class _Group:
         return full
 
 
-def summarise(outcomes: list[LocalSolution], problem: str) -> Certificate:
+def summarise(
+    outcomes: list[LocalSolution], problem: str, error: float = 0.0
+) -> Certificate:
     """One certificate for all classes: their values add up.
 
     A log density has no natural zero, so the gap is relative to the value or to 1,
-    whichever is larger.
+    whichever is larger. ``error`` bounds the error of the value at any weights.
     """
     value = sum(outcome.value for outcome in outcomes)
     lower = sum(outcome.lower_bound for outcome in outcomes)
@@ -259,6 +300,10 @@ def summarise(outcomes: list[LocalSolution], problem: str) -> Certificate:
         status = f"optimal: the gap is {gap:.1e}"
         if len(outcomes) > 1:
             status += f", that of each of the {len(outcomes)} classes within tol"
+    if error > 0 and not measures:
+        value, lower = value + error, lower - error
+        gap = (value - lower) / max(1.0, abs(value))
+        status += f"; digits lost in centring widen it to {gap:.1e}"
     return Certificate(
         value=float(value),
         lower_bound=float(lower),

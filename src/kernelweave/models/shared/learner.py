@@ -44,7 +44,7 @@ from kernelweave.fits.ridge import (
     RowDesign,
     fit_kernel,
 )
-from kernelweave.kernels.banks.dense import DenseBank, copy_square
+from kernelweave.kernels.banks.dense import DenseBank, take_square
 from kernelweave.kernels.banks.lazy import OnTheFlyBank
 from kernelweave.kernels.features.recipe import FeatureReport
 from kernelweave.kernels.maps.kernel_map import (
@@ -759,7 +759,7 @@ class _FoldKernels:
         self.active: list[int] = []
         for i in range(p):
             slot = stack[len(self.active), :, :]
-            copy_square(whole.kernel(i), train, slot)
+            take_square(whole.kernel(i), train, slot)
             self._unweight(slot, train, train)
             centering = center_in_place(slot, shares=shares, standard=again(whole))
             if shares is not None:

@@ -19,7 +19,7 @@ from kernelweave._array import (
 )
 from kernelweave.criteria.margin import Margin, margins_of
 from kernelweave.fits.ridge import RowDesign
-from kernelweave.inner.svm import best_intercept, solve_machine
+from kernelweave.inner.svm import best_intercepts, coefficients, train_machines
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.models.shared.base import KernelClassifier, of_rows
 from kernelweave.models.shared.inputs import (
@@ -265,16 +265,13 @@ class _Folds:
         for train, test, columns in self._parts():
             own, r = kernel[np.ix_(train, train)], self.design.each[train]
             across = kernel[np.ix_(test, train)]
-            for c in columns:
-                y, start = self.signs[train, c], None
-                for g, price in enumerate(self.prices):
-                    matrix = own + np.diag(1.0 / (price * r)) if squared else own
-                    bound = np.inf if squared else price * r
-                    machine = solve_machine(matrix, y, bound, CV_TOL, start)
-                    start = machine.coef
-                    f, loss = own @ machine.coef, "l2" if squared else "l1"
-                    b = best_intercept(f, y, loss, r)
-                    values[g, test, c] = across @ machine.coef + b
+            y, coef = self.signs[np.ix_(train, columns)], None
+            for g, price in enumerate(self.prices):
+                matrix = own + np.diag(1.0 / (price * r)) if squared else own
+                bound = np.inf if squared else price * r
+                coef = coefficients(train_machines(matrix, y, bound, CV_TOL, coef))
+                b = best_intercepts(own @ coef, y, "l2" if squared else "l1", r)
+                values[g][np.ix_(test, columns)] = across @ coef + b
         return np.stack([self._right(one) for one in values])
 
     def learned(self, model: Any) -> np.ndarray:
