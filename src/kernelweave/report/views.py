@@ -40,14 +40,13 @@ def shares(request: Request, result: Any) -> Section:
             "cautions": [],
         }
     request.say("intervals of the shares")
-    intervals = or_why(
-        lambda: {
-            row["view"]: row
-            for row in weight_intervals(
-                model, X, y, n_resamples=request.n_resamples, random_state=seed
-            )
-        }
-    )
+    count = request.n_resamples
+
+    def by_view() -> Section:
+        found = weight_intervals(model, X, y, n_resamples=count, random_state=seed)
+        return {row["view"]: row for row in found}
+
+    intervals = or_why(by_view)
     request.say("p-values of the views")
     pvalues = or_why(
         lambda: view_pvalues(model, X, y, n_decoys=n_decoys, random_state=seed)
@@ -59,30 +58,31 @@ def shares(request: Request, result: Any) -> Section:
         for view, share in own.items()
     ]
     bounded, grouped = not intervals["why"], request.groups is not None
-    picture = charts.bars(
-        [
-            Bar(row["view"], row["share"], row["low"], row["high"])
-            for row in rows[:MOST_VIEWS]
-        ],
-        "Share of each view in the combined kernel",
-        "share of the view" + (", 95 % interval" if bounded else ""),
-        percent=True,
-    )
-    reasons = [intervals["why"] and f"No intervals: {intervals['why']}."]
-    reasons.append(pvalues["why"] and f"No p-values: {pvalues['why']}.")
-    if intervals["why"] and pvalues["why"]:
-        del reasons[1]  # the same, in the name of another function
+    reason = ""  # if both fail, the second is the same in another function's name
+    if intervals["why"]:
+        reason = f"No intervals: {intervals['why']}."
+    elif pvalues["why"]:
+        reason = f"No p-values: {pvalues['why']}."
     return {
         "why": "",
         "cautions": _cautions(model, rows, result, grouped and bounded),
         "rows": rows,
-        "picture": picture,
+        "picture": _picture(rows[:MOST_VIEWS], bounded),
         "hidden": max(len(rows) - MOST_VIEWS, 0),
-        "reasons": [reason.replace("..", ".") for reason in reasons if reason],
+        "reasons": [reason.replace("..", ".")] if reason else [],
         "bounded": bounded,
         "tested": not pvalues["why"],
         "smallest": 1.0 / (n_decoys + 1),
     }
+
+
+def _picture(rows: list[dict[str, Any]], bounded: bool) -> str:
+    return charts.bars(
+        [Bar(row["view"], row["share"], row["low"], row["high"]) for row in rows],
+        "Share of each view in the combined kernel",
+        "share of the view" + (", 95 % interval" if bounded else ""),
+        percent=True,
+    )
 
 
 def weights_are_learned(model: Any) -> bool:
