@@ -6,19 +6,18 @@ import argparse
 import sys
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 from sklearn.base import is_classifier
 
-from kernelweave.cli.folder import HIDDEN, check_place
+from kernelweave.cli.folder import check_place
 from kernelweave.cli.output import predictions, shown_warnings
 from kernelweave.cli.samples import Samples, new_samples, read_tables
 from kernelweave.cli.score import score_classes, score_numbers
 from kernelweave.cli.seen import digests, were_seen
 from kernelweave.evaluation.held_out import new_rows
-from kernelweave.inspection import to_csv
-from kernelweave.persistence import load, read_header, used_from
+from kernelweave.inspection.weights import csv_text
+from kernelweave.persistence import load, read_header, used_from, written_whole
 
 
 def run_predict(options: argparse.Namespace) -> dict[str, Any]:
@@ -42,10 +41,12 @@ def run_predict(options: argparse.Namespace) -> dict[str, Any]:
         lacking = samples.lacking(samples.views)
         rows = new_rows(model, samples.data, None, "new rows")
     table = predictions(rows, identity_of(samples, label, lacking))
+    text = csv_text(table)
     if options.out is None:
-        _write(table, None)
+        sys.stdout.write(text.replace("\r\n", "\n"))
     else:
-        _write(table, Path(options.out))
+        with written_whole(Path(options.out)) as file:
+            file.write(text.encode())
         for line in samples.told:
             print(line)
         n_lacking = sum(map(bool, lacking))
@@ -103,26 +104,3 @@ def print_score(
                 f"such as {unknown[0]!r}; they count as wrong."
             )
     return told | score
-
-
-def _write(table: list[dict[str, Any]], path: Path | None) -> None:
-    """Write the table, whole or not at all; None is standard output."""
-    if path is None:
-        import tempfile
-
-        with tempfile.TemporaryDirectory() as folder:
-            draft = Path(folder) / "predictions.csv"
-            to_csv(table, draft)
-            sys.stdout.write(draft.read_text(encoding="utf-8"))
-        return
-    draft = path.with_name(f"{HIDDEN}{uuid4().hex[:12]}.csv")
-    try:
-        to_csv(table, draft)
-        draft.replace(path)
-    except OSError as error:
-        raise OSError(
-            f"cannot write {str(path)!r}: {error.strerror or error}; nothing was "
-            "written"
-        ) from error
-    finally:
-        draft.unlink(missing_ok=True)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -84,13 +86,19 @@ def to_csv(rows: Sequence[Mapping[str, Any]], path: str | PathLike[str]) -> None
     A text that a spreadsheet would run as a formula, since it begins with ``=``, ``+``,
     ``-`` or ``@``, gets an apostrophe before it; numbers stay as they are.
     """
+    Path(path).write_bytes(csv_text(rows).encode())
+
+
+def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
+    """What :func:`to_csv` writes."""
     if not rows:
         raise ValueError("there are no rows to write")
     rows = [{_harmless(k): _harmless(v) for k, v in row.items()} for row in rows]
-    with open(path, "w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
+    file = io.StringIO(newline="")
+    writer = csv.DictWriter(file, fieldnames=list(rows[0]))
+    writer.writeheader()
+    writer.writerows(rows)
+    return file.getvalue()
 
 
 def _harmless(value: Any) -> Any:
