@@ -294,15 +294,22 @@ def first_kernel(X: Any) -> Any:
     return next(iter(X.values()), X) if is_dict(X) else X
 
 
-def check_labels(X: Any, y: Any, owner: str) -> np.ndarray:
-    """The labels (n,) of the rows of X."""
+def _label_column(X: Any, y: Any, owner: str, mixed: bool) -> np.ndarray:
+    """One label per row of X, (n,); ``mixed``: text may mark rows without one."""
     y = require_targets(X, y, owner)
     refuse_indicators(y, owner)
     refuse_gaps(y, owner)
-    refuse_mixture(y, owner)
+    if not mixed:
+        refuse_mixture(y, owner)
     y = column_or_1d(y, warn=True)
     check_length(X, y, owner)
     refuse_odd_numbers(y, owner)
+    return y
+
+
+def check_labels(X: Any, y: Any, owner: str) -> np.ndarray:
+    """The labels (n,) of the rows of X."""
+    y = _label_column(X, y, owner, mixed=False)
     try:
         check_classification_targets(y)
     except ValueError as error:
@@ -417,12 +424,7 @@ def read_some_labels(
     Unlabelled rows have the label ``marker`` or, among strings and objects, that as
     text: NumPy turns every entry of ``["a", "b", -1]`` into a string.
     """
-    y = require_targets(X, y, owner)
-    refuse_indicators(y, owner)
-    refuse_gaps(y, owner)
-    y = column_or_1d(y, warn=True)
-    check_length(X, y, owner)
-    refuse_odd_numbers(y, owner)
+    y = _label_column(X, y, owner, mixed=True)
     labelled = ~_has_marker(y, marker)
     given = y[labelled]
     found = sorted(set(given.tolist()), key=str)
