@@ -21,7 +21,7 @@ from study import SETS, Task
 
 from kernelweave import MultipleKernelFDA, MultipleKernelRidge
 from kernelweave.datasets import MissingDataError
-from kernelweave.models.streaming.explicit import WORTHWHILE
+from kernelweave.models.shared.interactions import WORTHWHILE
 
 #: f(X) of rows X (n, 10), whose first five columns are one view, the others another.
 DRAWN = {

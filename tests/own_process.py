@@ -28,7 +28,7 @@ from sklearn.base import clone  # noqa: E402
 
 import kernelweave  # noqa: E402
 from estimators import SETTINGS  # noqa: E402
-from kernelweave import _memory  # noqa: E402
+from kernelweave import _array  # noqa: E402
 from models.test_state import Untouched, check_unfitted, draw, targets_for  # noqa: E402
 
 NAMES = ("MultipleKernelFDA-l1", "MultipleKernelSVC", "MixtureKDA")
@@ -78,7 +78,7 @@ def out_of_memory(model, X):
 
 if __name__ == "__main__":
     print("imported", every_module())
-    _memory._host_bytes = lambda: None  # nothing is refused in advance
+    _array._host_bytes = lambda: None  # nothing is refused in advance
     for name in NAMES:
         model, (X, codes) = clone(SETTINGS[name]).set_params(views=VIEWS), draw()
         model.fit(X, targets_for(model, codes))

@@ -566,7 +566,7 @@ def gene_sets_target(folder: Path) -> Target:
     text = b"HALLMARK_A\tabout\tG1\tG2\nHALLMARK_B\tabout\tG3\n"
 
     def read(place: Path) -> Any:
-        return expression._read_gene_sets(str(place / "sets.gmt.gz"), True)
+        return expression._read_gene_sets(str(place / "sets.gmt.gz"))
 
     changes = (change_bytes, packed(change_bytes), gzip_bomb)
     return Target("sets.gmt.gz", gzip.compress(text), changes, read)

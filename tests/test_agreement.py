@@ -32,7 +32,7 @@ from kernelweave import (
     MultipleKernelRidge,
     ProbabilisticKDA,
     SubspaceKernel,
-    _threads,
+    _array,
     load,
     save,
 )
@@ -160,12 +160,12 @@ def in_dask(model: BaseEstimator) -> Answers:
 
 
 def in_two_threads(model: BaseEstimator) -> Answers:
-    few, _threads.FEW_ENTRIES = _threads.FEW_ENTRIES, 0  # 48 rows would take one
+    few, _array.FEW_ENTRIES = _array.FEW_ENTRIES, 0  # 48 rows would take one
     try:
         with threadpool_limits(2):
             return in_numpy(model)
     finally:
-        _threads.FEW_ENTRIES = few
+        _array.FEW_ENTRIES = few
 
 
 def after_saving(model: BaseEstimator) -> Answers:

@@ -32,7 +32,7 @@ from kernelweave import (
     MixtureKDA,
     MultipleKernelFDA,
     MultipleKernelRidge,
-    _memory,
+    _array,
 )
 from kernelweave.exceptions import (
     KernelWarning,
@@ -394,7 +394,7 @@ def test_memory_is_refused_before_it_is_taken(estimator, table, monkeypatch):
     views = [("left", [kernel, kernel], [0, 1, 2]), ("right", kernel, [3, 4, 5])]
     held = 2 if isinstance(estimator, MixtureKDA) else 3  # one view's kernels at a time
     needed, free = (held + 4) * 40 * 40 * 8, 40 * 40 * 8  # one matrix, for no kernel
-    monkeypatch.setattr(_memory, "_host_bytes", lambda: free)
+    monkeypatch.setattr(_array, "_host_bytes", lambda: free)
     model = with_views(estimator, views)
     if takes("n_features")(model):  # "auto" would switch to features
         model.set_params(features="exact")
@@ -405,7 +405,7 @@ def test_memory_is_refused_before_it_is_taken(estimator, table, monkeypatch):
     assert f"{held} kernels over 40 rows" in message
     assert "fewer kernels or rows" in message and "float32" in message
     assert not computed
-    monkeypatch.setattr(_memory, "_host_bytes", lambda: needed)
+    monkeypatch.setattr(_array, "_host_bytes", lambda: needed)
     with_views(estimator, views).fit(X, y)
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kernelweave import _memory
+from kernelweave import _array
 from kernelweave.exceptions import MemoryRefusedError
 
 
 def test_free_memory_is_plausible(xp_backend):
     for like in (None, xp_backend.asarray(np.ones(2))):
-        free = _memory.available_bytes(like)
+        free = _array.available_bytes(like)
         if free is None:
             pytest.skip("free memory cannot be measured on this system")
         assert isinstance(free, int)
@@ -25,32 +25,32 @@ def test_smallest_limit_counts(monkeypatch):
         (100, 200, 300, 100),
         (None, None, None, None),
     ]:
-        monkeypatch.setattr(_memory, "_from_proc", lambda value=proc: value)
-        monkeypatch.setattr(_memory, "_from_cgroup", lambda value=cgroup: value)
-        monkeypatch.setattr(_memory, "_from_rlimit", lambda value=own: value)
-        assert _memory.available_bytes() == expected
+        monkeypatch.setattr(_array, "_from_proc", lambda value=proc: value)
+        monkeypatch.setattr(_array, "_from_cgroup", lambda value=cgroup: value)
+        monkeypatch.setattr(_array, "_from_rlimit", lambda value=own: value)
+        assert _array.available_bytes() == expected
 
 
 def test_limit_of_this_process_counts():
     resource = pytest.importorskip("resource")
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    before = _memory._from_rlimit()
+    before = _array._from_rlimit()
     assert before is None or before >= 0
     limit = 2**44
     if hard not in (resource.RLIM_INFINITY, -1) and hard < limit:
         pytest.skip("the limit of this process cannot be set that high")
     resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
     try:
-        found = _memory._from_rlimit()
+        found = _array._from_rlimit()
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
     assert found is None or 0 < found < limit
 
 
 def test_refusal_names_the_numbers(monkeypatch):
-    monkeypatch.setattr(_memory, "_host_bytes", lambda: 3 * 2**30)
+    monkeypatch.setattr(_array, "_host_bytes", lambda: 3 * 2**30)
     with pytest.raises(MemoryRefusedError) as caught:
-        _memory.require_memory(5 * 2**30, "a bank", "use fewer kernels")
+        _array.require_memory(5 * 2**30, "a bank", "use fewer kernels")
     assert str(caught.value) == (
         "a bank needs 5,368,709,120 bytes (5.0 GiB), but 3,221,225,472 bytes (3.0 GiB) "
         "are free; use fewer kernels"
@@ -60,5 +60,5 @@ def test_refusal_names_the_numbers(monkeypatch):
 
 @pytest.mark.parametrize("free", [None, 5, 6])
 def test_enough_memory_or_an_unknown_amount_passes(monkeypatch, free):
-    monkeypatch.setattr(_memory, "_host_bytes", lambda: free)
-    assert _memory.require_memory(5, "a bank", "use fewer kernels") is None
+    monkeypatch.setattr(_array, "_host_bytes", lambda: free)
+    assert _array.require_memory(5, "a bank", "use fewer kernels") is None

@@ -28,7 +28,7 @@ from kernelweave import (
     SubspaceKernelSVC,
     TransductiveKernelSVC,
 )
-from kernelweave._memory import CHUNK_ENTRIES
+from kernelweave._array import CHUNK_ENTRIES
 from kernelweave.kernels import RBF, Polynomial
 from kernelweave.kernels.features.recipe import far_origin
 

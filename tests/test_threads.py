@@ -11,9 +11,8 @@ from sklearn.base import clone
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
 from estimators import ask, every_estimator
-from kernelweave import KernelFDA, MultipleKernelFDA, _threads
-from kernelweave import _memory as memory
-from kernelweave._threads import few_threads
+from kernelweave import KernelFDA, MultipleKernelFDA, _array
+from kernelweave._array import few_threads
 from kernelweave.kernels import (
     RBF,
     Laplacian,
@@ -76,7 +75,7 @@ def test_few_rows_take_one_thread(estimator, seen):
 
 def test_many_rows_take_all_threads(seen, monkeypatch):
     X, y = rows()
-    monkeypatch.setattr(_threads, "FEW_ENTRIES", len(X) ** 2 - 1)
+    monkeypatch.setattr(_array, "FEW_ENTRIES", len(X) ** 2 - 1)
     model = KernelFDA(noting(seen), cv=None).fit(X, y)
     model.predict(X)
     assert all(found == {2} for found in seen)
@@ -132,11 +131,11 @@ def test_passes_in_threads_are_those_in_one(storage, rng, monkeypatch):
     X, found = rng.normal(size=(40, 3)), []
     X[3] = X[20] = X[20] * 1e3  # rows at distance 0, and far from all others
     weights, b = rng.uniform(size=5), rng.normal(size=(40, 2))
-    monkeypatch.setattr(memory, "CHUNK_ENTRIES", 300)
+    monkeypatch.setattr(_array, "CHUNK_ENTRIES", 300)
     for module in (base, dense, kernel_map):
         monkeypatch.setattr(module, "CACHE_ENTRIES", 300)
-    for few in (_threads.FEW_ENTRIES, 0):
-        monkeypatch.setattr(_threads, "FEW_ENTRIES", few)
+    for few in (_array.FEW_ENTRIES, 0):
+        monkeypatch.setattr(_array, "FEW_ENTRIES", few)
         source = FeatureSource([View("a", KERNELS, [0, 1, 2])], [X])
         bank = KernelMap(source, storage=storage).fit()
         bank.few_samples = 0
@@ -151,12 +150,12 @@ def test_passes_in_threads_are_those_in_one(storage, rng, monkeypatch):
 
 
 def test_an_error_in_a_thread_reaches_the_caller(monkeypatch):
-    monkeypatch.setattr(_threads, "FEW_ENTRIES", 0)
+    monkeypatch.setattr(_array, "FEW_ENTRIES", 0)
 
     def divide(parts):
         assert counts() == {1}
         return [1 // part for part in parts]
 
-    assert _threads.in_threads(divide, [1, 2, 1, 3], 1) == [[1, 1], [0, 0]]
+    assert _array.in_threads(divide, [1, 2, 1, 3], 1) == [[1, 1], [0, 0]]
     with pytest.raises(ZeroDivisionError):
-        _threads.in_threads(divide, [1, 0], 1)
+        _array.in_threads(divide, [1, 0], 1)

@@ -1,13 +1,29 @@
-"""Array namespaces: one set of operations for NumPy, torch and CuPy, at any scale."""
+"""Arrays of NumPy, torch and CuPy: one set of operations, at any scale.
+
+Also what they cost: the memory that is free, blocks of rows that fit into it, and the
+threads of linear algebra.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+import contextvars
+import functools
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, TypeVar
 
 import array_api_compat as compat
 import numpy as np
 from scipy import linalg
+from threadpoolctl import ThreadpoolController
+
+from kernelweave.exceptions import MemoryRefusedError
+
+Part = TypeVar("Part")
+Result = TypeVar("Result")
 
 Array = Any
 #: The namespace of NumPy arrays.
@@ -476,6 +492,13 @@ def tensor_sum(weights: np.ndarray, products: Array) -> Array:
     return xp.reshape(total, products.shape[1:])
 
 
+def centred(matrix: Array) -> Array:
+    """``P K P``, (n, n), with ``P = I - 11'/n``, of a symmetric matrix."""
+    xp = namespace(matrix)
+    means = xp.mean(matrix, axis=1)
+    return matrix - means[:, None] - means[None, :] + xp.mean(means)
+
+
 def dot(a: Array, b: Array) -> float:
     """``<a, b>``."""
     return float(namespace(a).sum(a * b))
@@ -543,3 +566,209 @@ def column_means(X: Array) -> Array:
     # Sums of many float32 numbers need float64; the data themselves do not.
     total = xp.sum(X if plain else X / units, axis=0, dtype=xp.float64)
     return as_float(total / X.shape[0], X.dtype) * units
+
+
+def available_bytes(like: Any = None) -> int | None:
+    """Free memory on the device of ``like``, in bytes; None if it is unknown."""
+    if like is not None and compat.is_torch_array(like) and like.is_cuda:
+        import torch
+
+        free, _ = torch.cuda.mem_get_info(like.device)
+        reserved = torch.cuda.memory_reserved(like.device)
+        return int(free + reserved - torch.cuda.memory_allocated(like.device))
+    if like is not None and compat.is_cupy_array(like):
+        import cupy
+
+        free, _ = cupy.cuda.runtime.memGetInfo()
+        return int(free + cupy.get_default_memory_pool().free_bytes())
+    return _host_bytes()
+
+
+def require_memory(n_bytes: int, purpose: str, advice: str, like: Any = None) -> None:
+    """Refuse a request that would not fit, stating the sizes; allocate nothing."""
+    available = available_bytes(like)
+    if available is not None and n_bytes > available:
+        raise MemoryRefusedError(
+            f"{purpose} needs {n_bytes:,} bytes ({n_bytes / 2**30:.1f} GiB), but "
+            f"{available:,} bytes ({available / 2**30:.1f} GiB) are free; {advice}"
+        )
+
+
+def _host_bytes() -> int | None:
+    """Free host memory: the machine's, or this process's own limit if smaller."""
+    limits = [_from_proc(), _from_cgroup(), _from_rlimit()]
+    known = [limit for limit in limits if limit is not None]
+    return min(known) if known else None
+
+
+def _from_proc() -> int | None:
+    with suppress(OSError, ValueError), open("/proc/meminfo", encoding="ascii") as file:
+        for line in file:
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    with suppress(AttributeError, OSError, ValueError):
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return None
+
+
+def _from_cgroup() -> int | None:
+    with suppress(OSError, ValueError):
+        limit, used = (
+            int(Path("/sys/fs/cgroup", name).read_text(encoding="ascii"))
+            for name in ("memory.max", "memory.current")
+        )
+        return max(limit - used, 0)
+    return None
+
+
+def _from_rlimit() -> int | None:
+    with suppress(ImportError, OSError, ValueError):
+        import resource
+
+        soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+        if soft != resource.RLIM_INFINITY:
+            pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[0]
+            return max(soft - int(pages) * resource.getpagesize(), 0)
+    return None
+
+
+#: A block of a few megabytes: large enough for BLAS, small next to a kernel matrix.
+CHUNK_ENTRIES = 2**20
+#: A block that stays in cache while several operations are applied to it.
+CACHE_ENTRIES = 2**16
+#: A block for a GPU, where every operation has a fixed price.
+GPU_ENTRIES = 2**26
+
+
+def is_on_gpu(x: Any) -> bool:
+    """Whether the array ``x`` is in the memory of a graphics card."""
+    return bool(compat.is_cupy_array(x) or (compat.is_torch_array(x) and x.is_cuda))
+
+
+def block_entries(like: Any, host: int = CHUNK_ENTRIES) -> int:
+    """Entries of a block of an array like this: ``host``, or many more on a GPU."""
+    return GPU_ENTRIES if is_on_gpu(like) else host
+
+
+def row_chunks(
+    n_rows: int, row_size: int, entries: int | None = None
+) -> Iterator[slice]:
+    """Slices of ``range(n_rows)`` with about ``entries`` entries each.
+
+    Parameters
+    ----------
+    n_rows : int
+        Number of rows.
+    row_size : int
+        Number of entries in one row.
+    entries : int, optional
+        Target number of entries per slice; ``CHUNK_ENTRIES`` by default.
+
+    Yields
+    ------
+    rows : slice
+        Consecutive ranges that together cover every row once.
+    """
+    step = max(1, (entries or CHUNK_ENTRIES) // max(1, row_size))
+    for start in range(0, n_rows, step):
+        yield slice(start, min(start + step, n_rows))
+
+
+#: Fits to n rows with n^2 up to this, and predictions of m rows from n with m n up to
+#: this, use one thread. Fits of 100 to 2000 rows were slower with two threads than
+#: with one, by a factor that fell from 10 to 2.
+FEW_ENTRIES = 2000**2
+
+
+@functools.cache
+def _libraries() -> list[Any]:
+    """Libraries of linear algebra; finding them takes 25 ms, setting them 25 us."""
+    return list(ThreadpoolController().select(user_api="blas").lib_controllers)
+
+
+@contextmanager
+def few_threads(X: Any, row_size: int | None = None) -> Iterator[None]:
+    """One thread of linear algebra if X has few rows; otherwise as many as before.
+
+    A fit of a few hundred rows makes thousands of calls of a few microseconds to
+    LAPACK. OpenBLAS wakes all its threads for each of them, and those that find nothing
+    to do spin until the call is over: on two cores, a fit of 500 rows took ten times
+    the processor time of a fit with one thread, and on a busy machine ten times as
+    long.
+
+    Parameters
+    ----------
+    X : object
+        Rows. Those in portions, of unknown number, and arrays of other libraries than
+        NumPy, which have threads or devices of their own, change nothing.
+    row_size : int, optional
+        Entries computed for each row; by default, as many as there are rows.
+    """
+    n_rows = None if is_array(X) and not is_numpy(X) else _n_rows(X)
+    if n_rows is None or n_rows * (row_size or n_rows) > FEW_ENTRIES:
+        yield
+        return
+    with _one_thread():
+        yield
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """One thread of linear algebra."""
+    # Some libraries count threads per calling thread, others for the whole process.
+    # Where fits overlap, only those that found several threads restore them, so that
+    # neither kind is left with one.
+    found = [(library, library.get_num_threads()) for library in _libraries()]
+    several = [(library, number) for library, number in found if (number or 1) > 1]
+    try:
+        for library, _ in several:
+            library.set_num_threads(1)
+        yield
+    finally:
+        for library, number in several:
+            library.set_num_threads(number)
+
+
+def in_threads(
+    task: Callable[[list[Part]], Result], parts: Sequence[Part], entries: int
+) -> list[Result]:
+    """Deal parts out to as many threads as linear algebra may use at this moment.
+
+    NumPy computes without Python's lock, so that passes over matrices gain as much
+    from a second core as BLAS does.
+
+    Parameters
+    ----------
+    task : callable
+        Takes the parts of one thread, in their order.
+    parts : sequence
+        Independent parts of the work.
+    entries : int
+        Numbers that are computed altogether; for few, no thread is started.
+
+    Returns
+    -------
+    results : list
+        One for each thread.
+    """
+    numbers = [library.get_num_threads() or 1 for library in _libraries()]
+    count = min(max(numbers, default=1), len(parts))
+    if count <= 1 or entries <= FEW_ENTRIES:
+        return [task(list(parts))]
+    dealt = [list(parts[i::count]) for i in range(count)]
+    # Each thread works in a copy of the context, which holds NumPy's error state.
+    contexts = [contextvars.copy_context() for _ in dealt]
+    with _one_thread(), ThreadPoolExecutor(count) as pool:
+        pairs = zip(contexts, dealt, strict=True)
+        futures = [pool.submit(context.run, task, own) for context, own in pairs]
+        return [future.result() for future in futures]
+
+
+def _n_rows(X: Any) -> int | None:
+    """The number of rows, if it is known."""
+    if hasattr(X, "dask"):
+        return None
+    shape = getattr(X, "shape", None)
+    if isinstance(shape, tuple) and shape:
+        return int(shape[0])
+    return len(X) if isinstance(X, list | tuple) else None

@@ -29,3 +29,12 @@ CONSTANT_VARIANCE = 1e4
 SAME_SCORE = 1e-6
 #: The smallest number whose inverse can be squared in double precision.
 INVERTIBLE_SQUARE = 1e-150
+#: Cosine to the centred identity above which a kernel acts as regularisation.
+LIKE_IDENTITY = 0.95
+#: Sum of the kernel weights below which only the identity is left: the target is
+#: unrelated to every kernel, and their shares mean nothing.
+NO_KERNEL = 1e-6
+#: Weights up to this share of the largest are not worth a remark.
+NEGLIGIBLE = 1e-3
+#: Relative difference of two kernels below which they count as one, for each precision.
+SAME = {32: 1e-4, 64: 1e-8}

@@ -8,8 +8,16 @@ from typing import Any, Literal
 
 import numpy as np
 
-from kernelweave._array import Array, as_float, device, from_numpy, is_array, namespace
-from kernelweave._memory import row_chunks
+from kernelweave._array import (
+    Array,
+    as_float,
+    centred,
+    device,
+    from_numpy,
+    is_array,
+    namespace,
+    row_chunks,
+)
 from kernelweave.kernels.checks import symmetric
 from kernelweave.views.columns import is_iterator
 
@@ -165,7 +173,7 @@ class _Pair:
         n, unbiased = int(K.shape[0]), estimator == "unbiased"
         _check_pairs(n, estimator)
         self.n, self.scale = n, 1.0 / (n * (n - 3) if unbiased else (n - 1) ** 2)
-        centre = _u_centred if unbiased else _centred
+        centre = _u_centred if unbiased else centred
         self.K, self.L = centre(K), centre(L)
 
     def statistic(self, order: np.ndarray | None = None) -> float:
@@ -180,13 +188,6 @@ class _Pair:
                 block = xp.take(xp.take(self.L, order[rows], axis=0), order, axis=1)
             total += float(xp.sum(self.K[rows, :] * block))
         return self.scale * total
-
-
-def _centred(kernel: Array) -> Array:
-    """``P K P``, (n, n)."""
-    xp = namespace(kernel)
-    means = xp.mean(kernel, axis=1)
-    return kernel - means[:, None] - means[None, :] + xp.mean(means)
 
 
 def _u_centred(kernel: Array) -> Array:

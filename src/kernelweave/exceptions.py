@@ -1,6 +1,12 @@
-"""Warnings and errors of kernelweave, as classes that users can filter."""
+"""Warnings and errors of kernelweave, as classes that users can filter.
+
+Also the error of a library that is not installed, which says how to get it.
+"""
 
 from __future__ import annotations
+
+import importlib
+from typing import Any
 
 from sklearn.exceptions import ConvergenceWarning
 
@@ -19,3 +25,11 @@ class MemoryRefusedError(MemoryError):
 
 class ModelFileError(ValueError):
     """A file is not a saved model, is damaged, or uses code that is not trusted."""
+
+
+def library(name: str, otherwise: str) -> Any:
+    """Import a library that only some installations have, or say how to get it."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise ImportError(otherwise) from error

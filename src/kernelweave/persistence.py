@@ -26,7 +26,7 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from glob import escape
 from pathlib import Path
-from types import FunctionType, ModuleType
+from types import FunctionType
 from typing import Any
 from uuid import uuid4
 
@@ -36,12 +36,14 @@ import sklearn
 from sklearn.base import BaseEstimator
 
 from kernelweave._files import check_arrays
-from kernelweave.exceptions import ModelFileError
+from kernelweave.exceptions import ModelFileError, library
 from kernelweave.views.columns import some
 
 #: Raised when the layout of the archive changes; older files stay readable.
 FORMAT = 1
 HEADER, MODEL = "header.json", "model.skops"
+#: The member of a skops file that names the types.
+SCHEMA = "schema.json"
 #: The types of what it tells beside the format.
 HEADER_TYPES: dict[str, Any] = {
     "written": str,
@@ -57,6 +59,10 @@ INCONSISTENT = (ArithmeticError, AttributeError, LookupError, RuntimeError, Type
 ABANDONED = 3600.0
 #: Where the types of a fitted model are defined.
 ROOMS = ("criteria", "fits", "kernels", "models", "solvers", "views", "weights")
+#: Types that have moved since a release, by the name in the files it wrote.
+MOVED = {
+    "kernelweave.solvers.certify.Certificate": "kernelweave.solvers.solve.Certificate"
+}
 #: The only functions that fitted models refer to.
 FUNCTIONS = ("kernelweave.models.mixture.projection.posterior_weights",)
 #: Types from elsewhere that run no code; imputers of scikit-learn keep their dtypes.
@@ -160,6 +166,7 @@ def load(path: str | os.PathLike[str], *, trusted: Iterable[str] = ()) -> BaseEs
     _, content = _read(path)
     with _refusals(path):
         _check_members(content)
+        content = _with_moved_types(content)
         unknown = skops_io.get_untrusted_types(data=content)
         foreign = [n for n in unknown if n not in set(trusted) and not is_ours(n)]
         if foreign:
@@ -178,6 +185,30 @@ def load(path: str | os.PathLike[str], *, trusted: Iterable[str] = ()) -> BaseEs
 def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
     """What a model file says about itself; the model is checked but not loaded."""
     return _read(Path(path))[0]
+
+
+def _with_moved_types(content: bytes) -> bytes:
+    """A model of an earlier release, with its types named as they are today."""
+    found = False
+
+    def rename(part: dict[str, Any]) -> dict[str, Any]:
+        nonlocal found
+        name = MOVED.get(f"{part.get('__module__')}.{part.get('__class__')}")
+        if name is not None:
+            found = True
+            part["__module__"], _, part["__class__"] = name.rpartition(".")
+        return part
+
+    renamed = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(content)) as old:
+        schema = json.loads(old.read(SCHEMA), object_hook=rename)
+        if not found:
+            return content
+        with zipfile.ZipFile(renamed, "w") as new:
+            for name in old.namelist():
+                text = json.dumps(schema) if name == SCHEMA else old.read(name)
+                new.writestr(name, text)
+    return renamed.getvalue()
 
 
 def is_ours(name: str) -> bool:
@@ -246,13 +277,9 @@ def _versions() -> dict[str, str]:
     return versions | {"python": platform.python_version()}
 
 
-def _skops() -> ModuleType:
-    try:
-        return importlib.import_module("skops.io")
-    except ImportError as error:
-        raise ImportError(
-            "saving and loading models needs skops: pip install 'kernelweave[save]'"
-        ) from error
+def _skops() -> Any:
+    needed = "saving and loading models needs skops: pip install 'kernelweave[save]'"
+    return library("skops.io", needed)
 
 
 def _read(path: Path) -> tuple[dict[str, Any], bytes]:

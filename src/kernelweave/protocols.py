@@ -9,7 +9,8 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
-from kernelweave._array import Array, FactorizationError
+from kernelweave._array import Array, FactorizationError, tensor_sum
+from kernelweave._tolerances import LIKE_IDENTITY, NEGLIGIBLE, NO_KERNEL
 
 
 class InfeasibleError(FactorizationError):
@@ -70,6 +71,16 @@ class CertificateTerms:
     def bound(self, weight_set: WeightSet) -> float:
         """A bound on the optimum over a set of weights."""
         return self.lower_bound(weight_set.support(self.scores))
+
+
+def relative_gap(value: float, lower_bound: float) -> float:
+    """``(value - lower_bound) / abs(value)``, 0 / 0 = 0; infinite if the value is."""
+    if np.isinf(value):
+        return np.inf
+    difference = value - lower_bound
+    if value == 0:
+        return 0.0 if difference == 0 else np.inf
+    return difference / abs(value)
 
 
 @runtime_checkable
@@ -140,6 +151,15 @@ class Bank(Protocol):
 
     def sizes(self, kernels: np.ndarray) -> np.ndarray:
         """Frobenius norms of the kernels with these indices."""
+
+    def entry_errors(self) -> np.ndarray:
+        """Relative rounding errors of the kernels' entries, (p,)."""
+
+    def same_kernels(self) -> list[np.ndarray]:
+        """Groups of indices of kernels that are the same up to scale."""
+
+    def identity_likeness(self, kernels: np.ndarray) -> np.ndarray:
+        """Cosine between the centred identity and each of ``kernels``, indices (c,)."""
 
     def restrict(self, rows: np.ndarray) -> Bank:
         """The same kernels, restricted to the rows with these indices."""
@@ -365,6 +385,98 @@ class Criterion(Protocol):
     def remarks(self, weights: np.ndarray) -> tuple[str, ...]:
         """Sentences a user should read beside these weights (m,)."""
         return ()
+
+
+class KernelCriterion(Criterion):
+    """A criterion of the weights of p kernels and, if it is learned, of the identity.
+
+    Attributes
+    ----------
+    bank : Bank
+        The kernels.
+    learns_identity : bool
+        Whether the identity is a kernel too, the first one.
+    identity_name : str
+        What users call its weight.
+    """
+
+    bank: Bank
+    learns_identity: bool = False
+    identity_name: ClassVar[str] = "alpha"
+
+    @property
+    def n_kernels(self) -> int:
+        """The number p of kernels."""
+        return self.bank.n_kernels
+
+    @property
+    def n_weights(self) -> int:
+        """p, or p + 1 with the identity first."""
+        return self.bank.n_kernels + int(self.learns_identity)
+
+    def combined(self, weights: np.ndarray, products: Array) -> Array:
+        """``sum_i w_i G_i B`` (n, k) without the identity, from products (m, n, k)."""
+        p = self.n_kernels
+        return tensor_sum(weights[-p:], products[-p:, ...])
+
+    def copies(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Indices of weights whose kernels are the same, and of those that share it."""
+        first = self.n_weights - self.n_kernels
+        views: list[Any] = self.bank.views or list(range(self.n_kernels))
+        found = []
+        for group in self.bank.same_kernels():
+            _, places = np.unique([views[i] for i in group], return_index=True)
+            found.append((first + group, first + group[places]))
+        return found
+
+    def rounding(self, weights: np.ndarray, square: float) -> float:
+        """Rounding errors of ``sum_i w_i tr(B' G_i B)`` in float64, ``|B|^2`` = square.
+
+        They matter where B is nearly orthogonal to all eigenvectors that count: the
+        products cancel, and the sum is far below ``|B|^2 tr(G)``.
+        """
+        traces = self.bank.rounded_traces()
+        size = float(np.abs(weights[-self.n_kernels :]) @ traces)
+        return float(np.finfo(np.float64).eps) * size * square
+
+    def remarks(self, weights: np.ndarray) -> tuple[str, ...]:
+        """Whether the weights are identifiable."""
+        kernel_weights, name = weights[-self.n_kernels :], self.identity_name
+        return weight_remarks(self.bank, kernel_weights, self.learns_identity, name)
+
+
+def weight_remarks(
+    bank: Bank, weights: np.ndarray, learns_alpha: bool, alpha: str = "alpha"
+) -> tuple[str, ...]:
+    """Sentences on what the data cannot determine about the weights (p,).
+
+    ``alpha`` is the name of the weight of the identity, if it is learned.
+    """
+    remarks = []
+    counts = weights > NEGLIGIBLE * np.max(weights)
+    for group in bank.same_kernels():
+        if np.any(counts[group]):
+            names = " and ".join(repr(bank.names[i]) for i in group)
+            remarks.append(
+                f"kernels {names} are the same up to scale: the data cannot tell how "
+                "to share the weight between them"
+            )
+    if learns_alpha and np.sum(weights) < NO_KERNEL:
+        remarks.append(
+            f"the learned {alpha} outweighs every kernel: the target looks unrelated "
+            "to all of them"
+        )
+    if learns_alpha:
+        candidates = np.flatnonzero(counts)
+        alike = candidates[bank.identity_likeness(candidates) > LIKE_IDENTITY]
+        if len(alike):
+            names = ", ".join(repr(bank.names[i]) for i in alike)
+            remarks.append(
+                f"the learned {alpha} is not identifiable: on the training rows the "
+                f"kernel(s) {names} nearly equal the identity, so their weight is "
+                "regularisation rather than information"
+            )
+    return tuple(remarks)
 
 
 @dataclass(frozen=True)

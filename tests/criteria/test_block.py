@@ -13,8 +13,8 @@ from kernelweave.criteria.fisher import BlockDual, BlockFisher, Fisher
 from kernelweave.fits.ridge import class_target
 from kernelweave.inner.correlation import nearest_correlation
 from kernelweave.kernels.banks.dense import DenseBank
-from kernelweave.solvers.certify import certify
 from kernelweave.solvers.newton import newton
+from kernelweave.solvers.solve import certify
 from kernelweave.weights import LpBall, Simplex
 
 LOADERS = {"wine": load_wine, "iris": load_iris, "cancer": load_breast_cancer}

@@ -5,12 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kernelweave.criteria.base import (
-    identity_likeness,
-    same_kernels,
-    weight_remarks,
-)
 from kernelweave.kernels import DenseBank, center_and_scale
+from kernelweave.protocols import weight_remarks
 
 
 def random_bank(rng, p=4, n=20, extra=(), dtype=np.float64):
@@ -43,7 +39,7 @@ def test_one_remark_for_each_group(rng):
     bank = random_bank(
         rng, extra=[lambda s: s[1], lambda s: s[3], lambda s: 2.0 * s[1]]
     )
-    groups = sorted(group.tolist() for group in same_kernels(bank))
+    groups = sorted(group.tolist() for group in bank.same_kernels())
     assert groups == [[1, 4, 6], [3, 5]]
     assert len(weight_remarks(bank, np.full(7, 1 / 7), False)) == 2
 
@@ -55,20 +51,20 @@ def test_no_remark_where_the_shared_weight_is_zero(rng):
 
 def test_kernels_that_only_resemble_each_other_are_two(rng):
     bank = random_bank(rng, extra=[lambda stack: stack[1] + 1e-3 * stack[2]])
-    assert same_kernels(bank) == []
+    assert bank.same_kernels() == []
 
 
 def test_zero_kernels_are_not_called_the_same(rng):
     nothing = [lambda stack: 0.0 * stack[0]] * 2
     bank = random_bank(rng, extra=nothing)
-    assert same_kernels(bank) == []
-    assert np.all(identity_likeness(bank, np.arange(bank.n_kernels))[-2:] == 0)
+    assert bank.same_kernels() == []
+    assert np.all(bank.identity_likeness(np.arange(bank.n_kernels))[-2:] == 0)
 
 
 def test_likeness_is_a_cosine(rng):
     n = 20
     bank = random_bank(rng, extra=[lambda stack: np.eye(n)])
-    likeness = identity_likeness(bank, np.arange(bank.n_kernels))
+    likeness = bank.identity_likeness(np.arange(bank.n_kernels))
     assert likeness[-1] == pytest.approx(1.0, rel=1e-12)
     assert np.all((likeness[:-1] > 0) & (likeness[:-1] < 0.9))
 

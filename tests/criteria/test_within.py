@@ -13,9 +13,9 @@ from kernelweave._array import to_numpy
 from kernelweave.criteria.fisher import ClassCentring, WithinFisher
 from kernelweave.fits.ridge import binary_target, class_target
 from kernelweave.kernels.banks.dense import DenseBank
-from kernelweave.solvers.certify import certify
 from kernelweave.solvers.fixed_point import closed_form
 from kernelweave.solvers.newton import newton
+from kernelweave.solvers.solve import certify
 from kernelweave.weights import LpBall, Simplex
 
 SIZES = [[8, 12], [1, 9], [6, 7, 8, 2]]

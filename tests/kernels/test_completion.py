@@ -11,7 +11,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from kernelweave._array import to_numpy
-from kernelweave.criteria.base import identity_likeness
 from kernelweave.exceptions import KernelWarning
 from kernelweave.kernels import RBF, KernelMap, Laplacian, Linear, Pipe
 from kernelweave.kernels.maps.kernel_map import FeatureSource, PrecomputedSource
@@ -179,7 +178,7 @@ def test_few_rows_are_not_taken_for_the_identity(rng):
     mask[8:, 0] = False
     narrow = [[RBF(gamma=1e9)], [Linear()], [RBF(gamma=1e9)]]
     bank = feature_map(X, mask, "zero", kernels=narrow).fit()
-    likeness = identity_likeness(bank, np.arange(3))
+    likeness = bank.identity_likeness(np.arange(3))
     n_own = mask[:, 0].sum()
     assert_allclose(likeness[0], np.sqrt((n_own - 1) / 39), rtol=1e-6)
     assert likeness[1] < 0.5 and likeness[2] > 0.99

@@ -24,8 +24,7 @@ from sklearn.preprocessing import (
 )
 
 from estimators import in_turn
-from kernelweave._array import to_numpy
-from kernelweave._memory import CHUNK_ENTRIES
+from kernelweave._array import CHUNK_ENTRIES, to_numpy
 from kernelweave.kernels import base as base_module
 from kernelweave.kernels.base import Kernel, base_matrix, median_distance
 from kernelweave.kernels.functions import (

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from kernelweave import _memory
+from kernelweave import _array
 from kernelweave._array import to_numpy
 from kernelweave.exceptions import KernelWarning, MemoryRefusedError
 from kernelweave.kernels import RBF, KernelMap, Linear, center_and_scale
@@ -134,8 +134,8 @@ def test_memory_is_counted_in_the_dtype_of_the_data(rows, monkeypatch):
     X, _ = rows
     needed = {np.float64: 7 * 400 * 8, np.float32: 7 * 400 * 4}
     for dtype, n_bytes in needed.items():
-        monkeypatch.setattr(_memory, "_host_bytes", lambda n=n_bytes: n - 1)
+        monkeypatch.setattr(_array, "_host_bytes", lambda n=n_bytes: n - 1)
         with pytest.raises(MemoryRefusedError, match=f"{n_bytes:,} bytes"):
             KernelMap(feature_source(X.astype(dtype)), storage="matrices").fit()
-        monkeypatch.setattr(_memory, "_host_bytes", lambda n=n_bytes: n)
+        monkeypatch.setattr(_array, "_host_bytes", lambda n=n_bytes: n)
         KernelMap(feature_source(X.astype(dtype))).fit()

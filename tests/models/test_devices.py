@@ -9,7 +9,7 @@ from sklearn.base import clone
 
 from estimators import ONE_EACH, SETTINGS, is_certified, output, some
 from kernelweave import KernelFDA, MultipleKernelFDA, MultipleKernelSVC
-from kernelweave import _memory as memory
+from kernelweave import _array as memory
 from kernelweave._array import is_array, is_numpy, to_numpy
 from kernelweave.exceptions import MemoryRefusedError
 from kernelweave.kernels import RBF, Linear, Pipe, Standardizer

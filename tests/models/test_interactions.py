@@ -24,8 +24,8 @@ from kernelweave.inspection import (
 from kernelweave.kernels import DenseBank
 from kernelweave.kernels.functions import RBF, Linear, Pipe, Standardizer
 from kernelweave.kernels.interactions import BETWEEN, REFERENCE_ROWS, ViewProducts
+from kernelweave.models.shared.interactions import choosing_products
 from kernelweave.models.shared.learner import Choice, Fitted
-from kernelweave.models.streaming.explicit import choosing_products
 
 VIEWS = [("a", "auto", slice(0, 3)), ("b", "auto", slice(3, 6))]
 MODELS = [
@@ -153,7 +153,7 @@ def test_a_fold_may_choose_otherwise():
         weights = np.full(bank.n_kernels, 1.0 / bank.n_kernels)
         return Fitted(Choice(weights, 1.0, n_iter=1), error)
 
-    both = choosing_products(fit, "auto")
+    both = choosing_products(fit)
     kept = both(bank, np.array([0.8]), RowDesign(4))
     assert kept.choice.weights.tolist() == [1 / 3] * 3
     left = both(bank, np.array([0.95]), RowDesign(4))

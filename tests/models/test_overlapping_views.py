@@ -12,7 +12,7 @@ from sklearn.impute import SimpleImputer
 
 from estimators import EXPLICIT, ONE_EACH, in_turn, output, some
 from kernelweave import KernelFDA, MultipleKernelFDA, MultipleKernelRidge
-from kernelweave import _memory as memory
+from kernelweave import _array as memory
 from kernelweave.exceptions import KernelWarning
 from kernelweave.inspection import weights_table
 from kernelweave.kernels import RBF, Pipe

@@ -12,11 +12,11 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from kernelweave import MultipleKernelFDA, MultipleKernelRidge
-from kernelweave import _memory as memory
+from kernelweave import _array as memory
 from kernelweave.exceptions import KernelWarning, MemoryRefusedError
 from kernelweave.kernels import RBF, Linear, Pipe, Polynomial, Standardizer
 from kernelweave.kernels.moments import CHUNK_ROWS, ChunkRecipe
-from kernelweave.models.streaming.explicit import why_features
+from kernelweave.models.shared.base import why_features
 from kernelweave.models.streaming.intake import SAMPLE_ROWS
 
 CHUNK = CHUNK_ROWS["cpu"]

@@ -30,8 +30,7 @@ from kernelweave import (
     MultipleKernelFDA,
     MultipleKernelRidge,
     TransductiveKernelSVC,
-    _memory,
-    _threads,
+    _array,
 )
 from kernelweave._array import to_numpy
 from kernelweave.exceptions import KernelWeaveConvergenceWarning, MemoryRefusedError
@@ -384,7 +383,7 @@ def interrupted(call, *arguments, number=0, fault=signalled, **keywords):
 def surroundings():
     """What a call might leave changed in the whole process."""
     filters = [(action, kind) for action, _, kind, *_ in warnings.filters]
-    threads = [library.get_num_threads() for library in _threads._libraries()]
+    threads = [library.get_num_threads() for library in _array._libraries()]
     return np.geterr(), filters, np.random.get_state()[1].tobytes(), threads  # noqa: NPY002
 
 
@@ -597,7 +596,7 @@ def test_refused_input_leaves_no_trace(estimator, monkeypatch):
                 each.fit(*arguments)
         guard.check()
         check_unfitted(unfitted, X)
-    monkeypatch.setattr(_memory, "_host_bytes", lambda: 1000)
+    monkeypatch.setattr(_array, "_host_bytes", lambda: 1000)
     for each in (model, unfitted):
         with pytest.raises(MemoryRefusedError):
             each.fit(Z, other)

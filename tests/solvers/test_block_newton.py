@@ -12,8 +12,7 @@ from kernelweave.criteria.fisher import BlockFisher
 from kernelweave.fits.ridge import class_target
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.solvers.block_newton import joint_newton
-from kernelweave.solvers.certify import certify
-from kernelweave.solvers.solve import solve
+from kernelweave.solvers.solve import certify, solve
 from kernelweave.weights import LpBall, Simplex, Uniform
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from kernelweave.protocols import relative_gap
 from kernelweave.solvers import certify, solve
-from kernelweave.solvers.certify import relative_gap
 from kernelweave.weights import LpBall, Simplex, Uniform
 
 SETS = [Simplex(), LpBall(1.5), LpBall(2), LpBall(4), Uniform()]

@@ -7,8 +7,7 @@ import pytest
 from scipy import sparse
 from sklearn.base import BaseEstimator
 
-from kernelweave._array import to_numpy
-from kernelweave._memory import CACHE_ENTRIES, CHUNK_ENTRIES
+from kernelweave._array import CACHE_ENTRIES, CHUNK_ENTRIES, to_numpy
 from kernelweave.kernels.checks import check_symmetric
 from kernelweave.views.precomputed import validate_precomputed
 

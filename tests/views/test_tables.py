@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import builtins
+import sys
 
 import numpy as np
 import pytest
@@ -206,13 +206,6 @@ def test_tables_that_are_no_tables(tables):
 
 
 def test_pandas_is_optional(tables, monkeypatch):
-    real = builtins.__import__
-
-    def without(name, *args, **kwargs):
-        if name == "pandas":
-            raise ImportError(name)
-        return real(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ImportError, match="join_tables needs pandas"):
         kernelweave.join_tables(tables, on="patient")

@@ -167,7 +167,7 @@ def fitted(problem: Problem, say: Say) -> Any:
     groups = problem.samples.groups
     given = {} if groups is None else {"groups": groups}
     try:
-        with shown_warnings(set()):
+        with shown_warnings():
             model.fit(problem.samples.data, problem.y, **given)
     finally:
         model.set_callbacks()  # they are no part of what is saved
@@ -180,7 +180,7 @@ def held_out(
     """Fit to all rows and to all but each fold; see ``evaluate``."""
     narrator = Narrator(say)
     try:
-        with shown_warnings(set()):
+        with shown_warnings():
             result = evaluate(
                 problem.model.set_callbacks(narrator),
                 problem.samples.data,

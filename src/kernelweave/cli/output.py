@@ -24,24 +24,13 @@ from kernelweave.views.columns import some
 
 
 @contextmanager
-def shown_warnings(printed: set[str], prefix: str = "") -> Iterator[None]:
-    """Print each warning once, as one line on standard error.
-
-    Parameters
-    ----------
-    printed : set of str
-        Warnings that have already been printed and are not repeated; new ones are
-        added.
-    prefix : str, default=""
-        Prefix that says where they come from.
-    """
+def shown_warnings() -> Iterator[None]:
+    """Print each warning once, as one line on standard error."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
     for message in dict.fromkeys(" ".join(str(w.message).split()) for w in caught):
-        if message not in printed:
-            print(f"warning: {prefix}{message}", file=sys.stderr)
-            printed.add(message)
+        print(f"warning: {message}", file=sys.stderr)
 
 
 def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

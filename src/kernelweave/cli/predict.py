@@ -37,7 +37,7 @@ def run_predict(options: argparse.Namespace) -> dict[str, Any]:
     id_column = options.id or notes.get("id")
     label = options.label or notes.get("label")
     tables = read_tables(options.data, id_column)
-    with used_from(options.model), shown_warnings(set()):
+    with used_from(options.model), shown_warnings():
         samples = new_samples(tables, model, label)
         lacking = samples.lacking(samples.views)
         rows = new_rows(model, samples.data, None, "new rows")

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelweave._files import EXPANSION, check_expansion, unpacked
+from kernelweave.exceptions import library
 from kernelweave.views.columns import some
 
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
@@ -36,14 +37,8 @@ DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?)?$")
 
 def pandas_or_why() -> Any:
     """The library, or one line on how to install it."""
-    try:
-        import pandas
-    except ImportError as error:
-        raise ImportError(
-            "the command line reads tables with pandas: pip install "
-            "'kernelweave[tables]'"
-        ) from error
-    return pandas
+    extra = "pip install 'kernelweave[tables]'"
+    return library("pandas", f"the command line reads tables with pandas: {extra}")
 
 
 def read_frame(path: str, as_text: Sequence[str] = ()) -> Any:
@@ -102,13 +97,11 @@ def read_mudata(path: str) -> dict[str, Any]:
     """
     if not Path(path).exists():
         raise ValueError(f"there is no file {path!r}")
-    try:
-        import mudata
-    except ImportError as error:
-        raise ImportError(
-            f"{path} is a MuData file, which mudata reads: pip install "
-            "'kernelweave[mudata]'"
-        ) from error
+    mudata = library(
+        "mudata",
+        f"{path} is a MuData file, which mudata reads: pip install "
+        "'kernelweave[mudata]'",
+    )
     try:
         with warnings.catch_warnings():  # about names of columns, which we see to
             warnings.simplefilter("ignore")

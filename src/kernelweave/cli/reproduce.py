@@ -109,7 +109,7 @@ def _run(experiment: Experiment, folder: Path, options: argparse.Namespace) -> R
     if options.quick and experiment.quick_form is not None:
         experiment = experiment.quick_form
     usual = experiment.quick if options.quick else experiment.splits
-    with shown_warnings(set()), progress_bar(experiment.key) as advance:
+    with shown_warnings(), progress_bar(experiment.key) as advance:
         return run_experiment(
             experiment,
             options.splits or usual,

@@ -17,11 +17,14 @@ from kernelweave._array import (
     units_of,
 )
 from kernelweave._tolerances import ROUNDING_UNITS
-from kernelweave.criteria.base import KernelCriterion, checked_row_weights
-from kernelweave.kernels.banks.dense import DenseBank
-from kernelweave.kernels.banks.lazy import OnTheFlyBank
-from kernelweave.kernels.checks import symmetric
-from kernelweave.protocols import Bank, CertificateTerms, Evaluation, WeightSet
+from kernelweave.kernels.checks import checked_row_weights, symmetric
+from kernelweave.protocols import (
+    Bank,
+    CertificateTerms,
+    Evaluation,
+    KernelCriterion,
+    WeightSet,
+)
 
 
 class Target:
@@ -246,15 +249,9 @@ class Alignment(KernelCriterion):
                 + (" after centring: it contains only one class" if centred else "")
             )
         part = bank.restrict(self.rows)
-        # stored kernels are multiplied in float64, others are made in their own dtype
-        stored = isinstance(bank, DenseBank)
-        self._precision = float(np.finfo(np.float64).eps) if stored else eps(bank.like)
         moments = kernel_moments(part, known, self.centred, counts)
-        self.norms, self.correlations, self.cosines, self._cancelled = moments
-        if isinstance(bank, OnTheFlyBank):  # centred once before
-            traces = np.sum(np.abs(bank.diagonals()), axis=1)
-            before = bank.rounded_traces()
-            self._cancelled *= before / np.where(traces > 0, traces, before)
+        self.norms, self.correlations, self.cosines, cancelled = moments
+        self._lost = bank.entry_errors() * cancelled
 
     def alignment(self, weights: np.ndarray) -> float:
         """``A(w)``, between -1 and 1; 0 where the kernel vanishes on the rows."""
@@ -304,10 +301,10 @@ class Alignment(KernelCriterion):
         moved = self.correlations @ pair
         scaled = self._scaled(weights)  # of any sign: the sum itself may cancel
         size = self._size(scaled) or np.inf
-        lost = float(np.abs(scaled) @ self._cancelled) / size
+        lost = float(np.abs(scaled) @ self._lost) / size
         return AlignmentTerms(
             # of a cosine: absolute, however small the alignment is
-            rounding=ROUNDING_UNITS * len(self.rows) ** 0.5 * self._precision * lost,
+            rounding=ROUNDING_UNITS * len(self.rows) ** 0.5 * lost,
             upper=-self.alignment(weights),
             linear=-self._size(point),
             scores=(self.cosines - moved[:, 0]) * self.norms,

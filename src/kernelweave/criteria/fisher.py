@@ -17,15 +17,14 @@ from kernelweave._array import (
     inner_products,
     namespace,
     psd_factor,
+    row_chunks,
     solve_factored,
     solve_stack,
     squared_norm,
     tensor_sum,
     to_numpy,
 )
-from kernelweave._memory import row_chunks
 from kernelweave._tolerances import INVERTIBLE_SQUARE
-from kernelweave.criteria.base import KernelCriterion
 from kernelweave.fits.moment_problem import MomentProblem
 from kernelweave.fits.ridge import (
     KernelFit,
@@ -35,7 +34,7 @@ from kernelweave.fits.ridge import (
 )
 from kernelweave.inner.correlation import maximize_correlation, nearest_correlation
 from kernelweave.kernels.banks.dense import REACHED
-from kernelweave.protocols import Bank, CertificateTerms, Evaluation
+from kernelweave.protocols import Bank, CertificateTerms, Evaluation, KernelCriterion
 
 #: Weights that an interior method keeps positive, where they should be zero.
 NO_WEIGHT = 1e-100

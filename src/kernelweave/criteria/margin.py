@@ -16,17 +16,12 @@ from kernelweave._array import (
     is_numpy,
     lower_inverse,
     namespace,
+    require_memory,
     solve_factored,
     solve_stack,
     solve_triangular,
     tensor_sum,
     to_numpy,
-)
-from kernelweave._memory import require_memory
-from kernelweave.criteria.base import (
-    KernelCriterion,
-    checked_row_weights,
-    weight_remarks,
 )
 from kernelweave.criteria.fisher import Fisher
 from kernelweave.fits.ridge import RowDesign
@@ -40,7 +35,15 @@ from kernelweave.inner.svm import (
     solve_machines,
 )
 from kernelweave.kernels.banks.dense import DenseBank
-from kernelweave.protocols import Bank, CertificateTerms, Evaluation, InfeasibleError
+from kernelweave.kernels.checks import checked_row_weights
+from kernelweave.protocols import (
+    Bank,
+    CertificateTerms,
+    Evaluation,
+    InfeasibleError,
+    KernelCriterion,
+    weight_remarks,
+)
 
 #: Relative gap to which the SVMs at given weights are solved, and the step limit.
 INNER_GAP = 1e-11

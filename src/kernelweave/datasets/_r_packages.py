@@ -25,6 +25,8 @@ from typing import Any
 
 import numpy as np
 
+from kernelweave.exceptions import library
+
 #: Where R looks for packages, in its own order: these variables, then these folders.
 LIBRARY_VARIABLES = ("R_LIBS", "R_LIBS_USER", "R_LIBS_SITE")
 LIBRARIES = (
@@ -60,22 +62,20 @@ class MultiAssay:
 def find_in_r(package: str, inside: str) -> Path | None:
     """Path of a file of an R package, if that is installed."""
     given = os.pathsep.join(os.environ.get(name, "") for name in LIBRARY_VARIABLES)
-    for library in [*given.split(os.pathsep), *LIBRARIES]:
-        path = Path(library) / package / inside
-        if library and path.is_file():
+    for folder in [*given.split(os.pathsep), *LIBRARIES]:
+        path = Path(folder) / package / inside
+        if folder and path.is_file():
             return path
     return None
 
 
 def read_multi_assay(path: Path) -> MultiAssay:
     """Read the only object of an ``.RData`` file, a MultiAssayExperiment."""
-    try:
-        import rdata
-    except ImportError as error:
-        raise ImportError(
-            f"{path.name} was found, but rdata is needed to read it: "
-            "pip install 'kernelweave[r]'"
-        ) from error
+    rdata = library(
+        "rdata",
+        f"{path.name} was found, but rdata is needed to read it: "
+        "pip install 'kernelweave[r]'",
+    )
     (thing,) = _pairs(rdata.parser.parse_file(path).object).values()
     return multi_assay(thing)
 

@@ -20,6 +20,7 @@ from sklearn.utils import Bunch
 
 from kernelweave._files import unpacked_text
 from kernelweave.datasets._r_packages import find_in_r, read_multi_assay
+from kernelweave.exceptions import library
 
 
 def views_bunch(
@@ -56,14 +57,12 @@ def views_bunch(
     names = [str(name) for _, columns in blocks.values() for name in columns]
     data: Any = np.hstack([values for values, _ in blocks.values()])
     if _wants_frame(as_frame):
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise ImportError(
-                "as_frame=True needs pandas: pip install 'kernelweave[tables]', or use "
-                "as_frame=False"
-            ) from error
-        data = pd.DataFrame(data, columns=names)
+        pandas = library(
+            "pandas",
+            "as_frame=True needs pandas: pip install 'kernelweave[tables]', or use "
+            "as_frame=False",
+        )
+        data = pandas.DataFrame(data, columns=names)
     views, start = [], 0
     for view, (values, _) in blocks.items():
         views.append((view, "auto", slice(start, start + values.shape[1])))

@@ -117,19 +117,12 @@ def fetch_expression(
         )
     if target is not None and not accession:
         raise ValueError(f"target is for accessions only; {name!r} has its own")
-    is_path = gene_sets is not None and ".gmt" in gene_sets
-    if gene_sets is not None and gene_sets not in GENE_SETS and not is_path:
-        raise ValueError(
-            f"gene_sets must be one of {', '.join(GENE_SETS)}, the path of a .gmt "
-            f"file, or None; got {gene_sets!r}"
-        )
     sets: dict[str, list[str]] = {}
     missing = []
-    if gene_sets is not None:
-        try:
-            sets = _read_gene_sets(gene_sets, is_path)
-        except MissingDataError as error:  # the message names all missing files
-            missing.append(str(error))
+    try:
+        sets = {} if gene_sets is None else _read_gene_sets(gene_sets)
+    except MissingDataError as error:  # the message names all missing files
+        missing.append(str(error))
     try:
         if accession:
             values, labels, features, genes, about = _read_series(name, target)
@@ -143,16 +136,17 @@ def fetch_expression(
         missing.append(str(error))
     if missing:
         raise MissingDataError("; ".join(missing))
-    if gene_sets is None:
-        blocks = {"genes": (values, features.tolist())}
-    else:
+    blocks = {"genes": (values, features.tolist())}
+    if gene_sets is not None:
         about += f" Views: gene sets of {gene_sets!r}."
-        blocks = {}
-        for view, members in sets.items():
-            columns = np.flatnonzero(np.isin(genes, members))
-            if len(columns) >= smallest:
-                names = [f"{view}_{feature}" for feature in features[columns]]
-                blocks[view] = (values[:, columns], names)
+        places = {
+            view: np.flatnonzero(np.isin(genes, own)) for view, own in sets.items()
+        }
+        blocks = {
+            view: (values[:, own], [f"{view}_{name}" for name in features[own]])
+            for view, own in places.items()
+            if len(own) >= smallest
+        }
     if not blocks:
         raise ValueError(
             f"no gene set of {gene_sets!r} has at least {smallest} genes on the chip "
@@ -213,15 +207,20 @@ def _symbols(probes: np.ndarray) -> np.ndarray:
     return np.array([symbol.get(probe, "") for probe in probes])
 
 
-def _read_gene_sets(name: str, is_path: bool) -> dict[str, list[str]]:
+def _read_gene_sets(name: str) -> dict[str, list[str]]:
     """The lines of a GMT file: a name, a description, and the genes."""
-    if is_path:
+    if ".gmt" in name:
         path, prefix = Path(name), ""
         if not path.is_file():
             raise MissingDataError(f"the file of gene sets {name!r} was not found")
-    else:
+    elif name in GENE_SETS:
         file_name, prefix = GENE_SETS[name]
         path = find_file(file_name, MSIGDB)
+    else:
+        raise ValueError(
+            f"gene_sets must be one of {', '.join(GENE_SETS)}, the path of a .gmt "
+            f"file, or None; got {name!r}"
+        )
     sets = {}
     for line in _lines(path):
         if line.strip():
@@ -249,11 +248,54 @@ def _read_series(
     The SOFT format has lines ``!key = value``, among them the subsets of samples, each
     with a kind, and one table with a row per probe and a column per sample.
     """
-    home = f"ncbi.nlm.nih.gov/geo ({accession}.soft.gz, the full SOFT file)"
-    lines = _lines(find_file(f"{accession}.soft.gz", home))
-    kinds: dict[str, dict[str, str]] = {}  # kind of subset -> sample -> description
+    file = f"{accession}.soft.gz"
+    home = f"ncbi.nlm.nih.gov/geo ({file}, the full SOFT file)"
+    title, kinds, table = _parts_of_series(_lines(find_file(file, home)))
+    if table is None or not kinds:
+        raise ValueError(
+            f"{file} has no table of expression values, or no subsets of samples that "
+            "could be classes: is it the full SOFT file?"
+        )
+    if target is None and len(kinds) == 1:
+        target = next(iter(kinds))
+    if target not in kinds:
+        raise ValueError(
+            f"target must be one of {', '.join(map(repr, kinds)):.300} for "
+            f"{accession}; got {target!r}"
+        )
+    header, *rows = [line.split("\t") for line in table] or [[]]
+    if len(header) < 2:
+        raise ValueError(f"{file} has a table without columns")
+    classes = kinds[target]
+    columns = [j for j, sample in enumerate(header) if sample in classes]
+    complete = [
+        row
+        for row in rows
+        if len(row) == len(header) and all(row[j] not in ("", "null") for j in columns)
+    ]
+    if not columns or not complete:
+        raise ValueError(
+            f"{file} has no values of the samples in {target!r}; is it the full SOFT "
+            "file?"
+        )
+    try:
+        values = np.array([[float(row[j]) for j in columns] for row in complete]).T
+    except ValueError as error:
+        raise ValueError(
+            f"{file} has a cell that is no number: {error!s:.80}"
+        ) from error
+    labels = np.array([classes[header[j]] for j in columns])
+    probes, genes = (np.array([row[j] for row in complete]) for j in (0, 1))
+    return values, labels, probes, genes, f"{title or accession} ({accession})."
+
+
+def _parts_of_series(
+    lines: list[str],
+) -> tuple[str, dict[str, dict[str, str]], list[str] | None]:
+    """The title; for each kind of subset, its samples with descriptions; the table."""
+    kinds: dict[str, dict[str, str]] = {}
     subset: dict[str, str] = {}
-    title, start, stop = accession, 0, len(lines)
+    title, start, stop = "", 0, len(lines)
     for i, line in enumerate(lines):
         key, _, value = line.partition(" = ")
         if key == "!dataset_title":
@@ -272,39 +314,4 @@ def _read_series(
         elif line.startswith("!dataset_table_end"):
             stop = i
             break
-    if start == 0 or not kinds:
-        raise ValueError(
-            f"{accession}.soft.gz has no table of expression values, or no subsets of "
-            "samples that could be classes: is it the full SOFT file?"
-        )
-    if target is None and len(kinds) == 1:
-        target = next(iter(kinds))
-    if target not in kinds:
-        raise ValueError(
-            f"target must be one of {', '.join(map(repr, kinds)):.300} for "
-            f"{accession}; got {target!r}"
-        )
-    header, *rows = [line.split("\t") for line in lines[start:stop]] or [[]]
-    if len(header) < 2:
-        raise ValueError(f"{accession}.soft.gz has a table without columns")
-    classes = kinds[target]
-    columns = [j for j, sample in enumerate(header) if sample in classes]
-    complete = [
-        row
-        for row in rows
-        if len(row) == len(header) and all(row[j] not in ("", "null") for j in columns)
-    ]
-    if not columns or not complete:
-        raise ValueError(
-            f"{accession}.soft.gz has no values of the samples in {target!r}; is it "
-            "the full SOFT file?"
-        )
-    try:
-        values = np.array([[float(row[j]) for j in columns] for row in complete]).T
-    except ValueError as error:
-        raise ValueError(
-            f"{accession}.soft.gz has a cell that is no number: {error!s:.80}"
-        ) from (error)
-    labels = np.array([classes[header[j]] for j in columns])
-    probes, genes = (np.array([row[j] for row in complete]) for j in (0, 1))
-    return values, labels, probes, genes, f"{title} ({accession})."
+    return title, kinds, lines[start:stop] if start else None

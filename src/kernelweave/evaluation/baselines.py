@@ -15,6 +15,7 @@ from sklearn.utils.metaestimators import available_if
 
 from kernelweave._array import to_numpy
 from kernelweave.evaluation.held_out import assign_folds, out_of_fold
+from kernelweave.inspection._rows import probabilities
 from kernelweave.models import KernelFDA, MultipleKernelRidge
 from kernelweave.views.columns import is_precomputed
 
@@ -194,13 +195,9 @@ class StackedViews(_OfViews):
         """Outputs of the models of all views, side by side."""
         if not self.classify:
             return np.hstack([_wide(to_numpy(m.predict(X))) for m in self.models_])
-        found = []
-        for model in self.models_:
-            proba = to_numpy(model.predict_proba(X))
-            full = np.zeros((len(proba), len(self.all_)))
-            full[:, np.searchsorted(self.all_, model.classes_)] = proba
-            found.append(_logs(full))
-        return np.hstack(found)
+        return np.hstack(
+            [_logs(probabilities(model, X, self.all_)) for model in self.models_]
+        )
 
     def predict(self, X: Any) -> Any:
         """Predicted classes or numbers."""

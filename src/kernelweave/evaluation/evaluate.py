@@ -14,9 +14,14 @@ from sklearn.utils import Bunch
 from kernelweave._array import is_array, to_numpy
 from kernelweave.evaluation.baselines import baselines_of
 from kernelweave.evaluation.held_out import HeldOut, assign_folds, out_of_fold
-from kernelweave.inspection._rows import as_stack, views_of
+from kernelweave.inspection._rows import (
+    as_stack,
+    log_losses,
+    observed_views,
+    views_of,
+)
 from kernelweave.models import TransductiveKernelSVC
-from kernelweave.views.columns import is_precomputed
+from kernelweave.views.columns import is_precomputed, listed
 
 #: The name of the model itself in the table.
 MODEL = "this model"
@@ -175,15 +180,6 @@ def _refuse(model: Any, y: Any) -> None:
         )
 
 
-def observed_views(model: Any, n: int) -> np.ndarray | None:
-    """Which rows have which view, (n, v), if any row lacks one."""
-    seen = getattr(model.kernel_map_, "observed", None)
-    if seen is None or np.all(seen) or len(seen) != n:
-        return None
-    names = model.kernel_map_.view_names
-    return np.asarray(seen)[:, [names.index(name) for name in dict.fromkeys(names)]]
-
-
 @dataclass(frozen=True)
 class _Judge:
     """Targets, and how predictions of them are scored.
@@ -246,9 +242,7 @@ class _Judge:
         if rows.probability is None or rows.classes is None:
             return None
         own = np.searchsorted(rows.classes, self.y)
-        proba = np.clip(rows.probability, np.finfo(float).eps, None)
-        proba = proba / proba.sum(axis=1, keepdims=True)
-        return -np.log(proba[np.arange(len(own)), own])[:, None]
+        return log_losses(rows.probability, own)[:, None]
 
     def ratio(
         self, u: np.ndarray, v: np.ndarray, shown: np.ndarray
@@ -376,7 +370,7 @@ def summarise(table: list[dict[str, Any]], classify: bool) -> str:
         (level, "There is no clear difference from"),
     ):
         if names:
-            told += f" {words} {_listed(names)}."
+            told += f" {words} {listed(names)}."
     if len(table) > 1 and measure:
         told += f" Differences are in{measure}, with their standard errors."
     return told
@@ -385,7 +379,3 @@ def summarise(table: list[dict[str, Any]], classify: bool) -> str:
 def leads(row: dict[str, Any]) -> bool:
     """Whether the lead in a row of the table exceeds two standard errors."""
     return row["lead"] is not None and abs(row["lead"]) > 2 * row["lead_se"]
-
-
-def _listed(words: list[str]) -> str:
-    return " and ".join([", ".join(words[:-1]), words[-1]] if words[1:] else words)

@@ -17,6 +17,7 @@ from sklearn.model_selection import (
 from sklearn.utils import _safe_indexing
 
 from kernelweave._array import to_numpy
+from kernelweave.inspection._rows import probabilities
 
 
 @dataclass(frozen=True)
@@ -112,32 +113,10 @@ def assign_folds(
         np.arange(n) if groups is None else np.unique(groups, return_inverse=True)[1]
     )
     what = "row" if groups is None else "group"
-    rows, size, remarks = np.arange(n), len(np.unique(units)), []
+    rows, size = np.arange(n), len(np.unique(units))
+    remarks: list[str] = []
     if classify:
-        classes, codes = np.unique(y, return_inverse=True)
-        pairs = np.unique(np.stack([codes, units]), axis=1)[0]
-        counts = np.bincount(pairs, minlength=len(classes))  # units of each class
-        several = counts > 1
-        if not several.any():
-            raise ValueError(
-                f"no class has two {what}s, so no row can be predicted by a model that "
-                "has not seen it; more rows are needed"
-            )
-        rows = np.flatnonzero(several[codes])
-        size = int(counts[several].min())
-        if size < most:
-            small = classes[several][counts[several].argmin()]
-            remarks.append(
-                f"{size} folds instead of {most}: the class {str(small)!r} has {size} "
-                f"{what}s."
-            )
-        if not several.all():
-            single = ", ".join(repr(str(label)) for label in classes[~several][:5])
-            more = " and others" if np.count_nonzero(~several) > 5 else ""
-            remarks.append(
-                f"Classes with a single {what} cannot be predicted out of fold, so "
-                f"their rows have no prediction: {single}{more}."
-            )
+        rows, size, remarks = _of_large_classes(y, units, most, what)
     elif size < 2:
         raise ValueError(f"cross-validation needs at least two {what}s, got {size}")
     number = min(most, size)
@@ -153,12 +132,41 @@ def assign_folds(
     fold = np.zeros(n, dtype=int)
     together = None if groups is None else units[rows]
     parts = splitter.split(rows, y[rows] if classify else None, together)
-    filled = (
-        test for _, test in parts if len(test)
-    )  # large groups may leave some empty
+    # large groups may leave some empty
+    filled = (test for _, test in parts if len(test))
     for i, test in enumerate(filled, start=1):
         fold[rows[test]] = i
     return fold, remarks
+
+
+def _of_large_classes(
+    y: np.ndarray, units: np.ndarray, most: int, what: str
+) -> tuple[np.ndarray, int, list[str]]:
+    """Rows of classes with two units or more, units of the smallest such, remarks."""
+    classes, codes = np.unique(y, return_inverse=True)
+    pairs = np.unique(np.stack([codes, units]), axis=1)[0]
+    counts = np.bincount(pairs, minlength=len(classes))  # units of each class
+    several, remarks = counts > 1, []
+    if not several.any():
+        raise ValueError(
+            f"no class has two {what}s, so no row can be predicted by a model that "
+            "has not seen it; more rows are needed"
+        )
+    size = int(counts[several].min())
+    if size < most:
+        small = classes[several][counts[several].argmin()]
+        remarks.append(
+            f"{size} folds instead of {most}: the class {str(small)!r} has {size} "
+            f"{what}s."
+        )
+    if not several.all():
+        single = ", ".join(repr(str(label)) for label in classes[~several][:5])
+        more = " and others" if np.count_nonzero(~several) > 5 else ""
+        remarks.append(
+            f"Classes with a single {what} cannot be predicted out of fold, so "
+            f"their rows have no prediction: {single}{more}."
+        )
+    return np.flatnonzero(several[codes]), size, remarks
 
 
 def take_rows(X: Any, rows: np.ndarray, train: np.ndarray, pairwise: bool) -> Any:
@@ -226,8 +234,7 @@ def out_of_fold(
         if classes is not None and hasattr(part, "predict_proba"):
             if probability is None:
                 probability = np.zeros((len(y), len(classes)))
-            known = np.searchsorted(classes, part.classes_)
-            probability[np.ix_(test, known)] = to_numpy(part.predict_proba(new))
+            probability[test] = probabilities(part, new, classes)
         if coordinates is not None and axes is not None:
             coordinates[test] = _aligned(part, old, new, axes[train])
     return HeldOut(

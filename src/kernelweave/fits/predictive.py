@@ -8,8 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import gammaln
 
-from kernelweave._array import Array, as_float, from_numpy, namespace, to_numpy
-from kernelweave._memory import row_chunks
+from kernelweave._array import (
+    Array,
+    as_float,
+    from_numpy,
+    namespace,
+    row_chunks,
+    to_numpy,
+)
 from kernelweave.exceptions import KernelWarning
 from kernelweave.fits.ridge import LooPath, RowDesign
 

@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 
 from kernelweave._array import (
+    CHUNK_ENTRIES,
     Array,
     FactorizationError,
     add_to_diagonal,
     as_float,
+    block_entries,
     cholesky,
     column_means,
     eigh,
@@ -25,13 +27,13 @@ from kernelweave._array import (
     inverse_squares,
     lower_inverse,
     namespace,
+    row_chunks,
     solve_factored,
     squared_norm,
     take,
     to_numpy,
     units_of,
 )
-from kernelweave._memory import CHUNK_ENTRIES, block_entries, row_chunks
 from kernelweave._tolerances import SAME_SCORE
 
 

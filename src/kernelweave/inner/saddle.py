@@ -16,12 +16,12 @@ from kernelweave._array import (
     in_double,
     inner_products,
     namespace,
+    require_memory,
     robust_cholesky,
     solve_triangular,
     tensor_sum,
     to_numpy,
 )
-from kernelweave._memory import require_memory
 from kernelweave.inner.interior_point import BorderedSystem, largest_step, predict
 from kernelweave.inner.svm import (
     MarginTerms,

@@ -1,18 +1,17 @@
 """Inspect a fitted model: what its weights mean, and why it decides as it does."""
 
-from kernelweave.inspection.ablation import view_ablation
-from kernelweave.inspection.ablation_display import AblationDisplay
-from kernelweave.inspection.contributions import contributions
-from kernelweave.inspection.contributions_display import ContributionsDisplay
+from kernelweave.inspection.ablation import AblationDisplay, view_ablation
+from kernelweave.inspection.contributions import ContributionsDisplay, contributions
 from kernelweave.inspection.convergence import ConvergenceDisplay
-from kernelweave.inspection.feature_display import FeatureImportanceDisplay
-from kernelweave.inspection.feature_importance import feature_importance
+from kernelweave.inspection.feature_importance import (
+    FeatureImportanceDisplay,
+    feature_importance,
+)
 from kernelweave.inspection.projection import ProjectionDisplay
 from kernelweave.inspection.pvalues import view_pvalues
 from kernelweave.inspection.ranges import ShareRange, criterion_ranges, weight_ranges
 from kernelweave.inspection.view_permutation import view_permutation_importance
-from kernelweave.inspection.view_shares import weight_intervals
-from kernelweave.inspection.view_shares_display import ViewSharesDisplay
+from kernelweave.inspection.view_shares import ViewSharesDisplay, weight_intervals
 from kernelweave.inspection.weights import KernelWeightsDisplay, to_csv, weights_table
 
 __all__ = [

@@ -9,11 +9,9 @@ import numpy as np
 from sklearn.utils.multiclass import type_of_target
 
 from kernelweave._array import from_numpy, is_array, namespace, to_numpy
-from kernelweave.criteria import Alignment, BlockFisher, Fisher, Margin, WithinFisher
+from kernelweave.criteria import Alignment, Fisher, Margin
 from kernelweave.fits.ridge import (
     RowDesign,
-    binary_target,
-    class_target,
     reduced_class_target,
     signs_of_codes,
 )
@@ -106,17 +104,11 @@ def _of_classes(
 def _fisher(
     model: Any, bank: Bank, codes: np.ndarray, k: int, design: RowDesign
 ) -> Criterion:
-    """The criterion of a MultipleKernelFDA with these classes, see its ``fit``."""
-    alpha, r = _alpha(model), design.weights
-    goal = binary_target(codes, r) if k == 2 else reduced_class_target(codes, k, r)[0]
-    target = design.scale(from_numpy(goal, bank.like))
-    if model.scatter == "within":
-        return WithinFisher(bank, target, float(model.alpha) * k / len(codes), codes)
-    bank = _scaled(bank, design)
-    if model.formulation == "block" and k > 2:
-        whole = design.scale(from_numpy(class_target(codes, k, r), bank.like))
-        return BlockFisher(bank, whole, alpha, design)
-    return Fisher(bank, target, alpha, design)
+    """The criterion of a MultipleKernelFDA with these classes."""
+    target = from_numpy(reduced_class_target(codes, k, design.weights)[0], bank.like)
+    scaled = _scaled(bank, design)
+    found: Criterion = model._criterion(scaled, target, codes, design, _alpha(model))
+    return found
 
 
 def _scaled(bank: Bank, design: RowDesign) -> Bank:

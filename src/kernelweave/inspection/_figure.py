@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
+
+from kernelweave.exceptions import library
 
 #: The colours of Okabe and Ito, safe for colour-blind readers, without the yellow.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#4D4D4D")
@@ -13,14 +15,11 @@ MARKERS = ("o", "s", "^", "D", "v", "P")
 
 def pyplot(caller: str) -> Any:
     """Import ``matplotlib.pyplot``, which only plots need."""
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise ImportError(
-            f"{caller} needs matplotlib, which is not installed; install it with "
-            "the extra 'plot': pip install 'kernelweave[plot]'"
-        ) from error
-    return plt
+    return library(
+        "matplotlib.pyplot",
+        f"{caller} needs matplotlib, which is not installed; install it with "
+        "the extra 'plot': pip install 'kernelweave[plot]'",
+    )
 
 
 def axes(caller: str, ax: Any, width: float, height: float) -> Any:
@@ -40,3 +39,25 @@ def color(index: int) -> str:
 def marker(index: int) -> str:
     """Marker of the class or method ``index``."""
     return MARKERS[index % len(MARKERS)]
+
+
+def label_rows(
+    ax: Any, heights: Any, labels: list[str], *, margin: float = 0.6
+) -> None:
+    """Name the rows of a plot at these heights, the first of them at the top."""
+    ax.set_yticks(heights, labels, fontsize=9)
+    ax.tick_params(axis="y", length=0)
+    ax.set_ylim(heights[-1] + margin, -margin)
+
+
+class Drawn:
+    """A display after it has been drawn in axes."""
+
+    title: str | None = None
+
+    def _finish(self, ax: Any) -> Self:
+        """Note the axes and the figure; write the title, if there is one."""
+        if self.title:
+            ax.set_title(self.title, fontsize=10, loc="left")
+        self.ax_, self.figure_ = ax, ax.figure
+        return self

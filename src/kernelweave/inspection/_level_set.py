@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from kernelweave._array import FactorizationError
+from kernelweave._tolerances import NO_KERNEL
 from kernelweave.criteria import Alignment
 from kernelweave.protocols import Criterion, Polyhedron, WeightSet
 from kernelweave.solvers import solve
 from kernelweave.weights import LpBall
-from kernelweave.weights.polyhedral import linear_program
+from kernelweave.weights.polyhedral import proven_minimum
 
 #: Distance between the proven and the reached end of a range that counts as none.
 RESOLUTION = 2e-3
@@ -23,9 +24,6 @@ MAX_PROGRAMS = 60
 MAX_TRIALS = 12
 #: Relative gap to which the optimum is known before the ranges are computed.
 OPTIMUM = 1e-8
-#: Total kernel weight below which shares mean nothing: the target is unrelated to
-#: every kernel, and the identity alone is within the level.
-NO_KERNEL = 1e-6
 
 
 class LevelSet:
@@ -180,7 +178,7 @@ class LevelSet:
             np.zeros(len(below)),
             np.column_stack([np.zeros(self.m + 1), np.append(most, scale)]),
         )
-        bound, x = _proven_minimum(np.append(cost, 0.0), scaled)
+        bound, x = proven_minimum(np.append(cost, 0.0), scaled)
         return bound, None if x is None or x[-1] <= 0 else x[:-1] / x[-1]
 
     def _largest_scale(self) -> float:
@@ -197,7 +195,7 @@ class LevelSet:
                 np.concatenate([self.base.below_to, self.limits]),
                 self.base.limits,
             )
-            bound, point = _proven_minimum(self.is_kernel, allowed)
+            bound, point = proven_minimum(self.is_kernel, allowed)
             if point is None:
                 break
             proven = max(proven, bound)
@@ -266,21 +264,3 @@ def _outline(weight_set: Any, m: int) -> Polyhedron:
         np.array([m ** (1.0 - power), -1.0]),
         np.tile([0.0, 1.0], (m, 1)),
     )
-
-
-def _proven_minimum(
-    cost: np.ndarray, allowed: Polyhedron
-) -> tuple[float, np.ndarray | None]:
-    """A lower bound on ``min <cost, x>`` that holds in spite of rounding, and x.
-
-    For any multipliers y >= 0 of ``C x <= d`` and z of ``A x = b``, the minimum is at
-    least ``-<y, d> - <z, b>`` plus that of ``<cost + C'y + A'z, x>`` within the limits.
-    """
-    answer = linear_program(cost, allowed)
-    if answer is None:
-        return -np.inf, None
-    x, prices, equal_prices = answer
-    rest = cost + allowed.below.T @ prices + allowed.equal.T @ equal_prices
-    least = np.sum(np.min(rest[:, None] * allowed.limits, axis=1))
-    fixed = prices @ allowed.below_to + equal_prices @ allowed.equal_to
-    return float(least - fixed), x

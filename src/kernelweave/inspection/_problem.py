@@ -11,9 +11,11 @@ import numpy as np
 
 from kernelweave._array import from_numpy, namespace
 from kernelweave.inspection._criteria import criteria_of, norm_of, weight_set_of
-from kernelweave.inspection.weights import fitted_model
+from kernelweave.inspection._rows import model_and_rows
 from kernelweave.kernels import DenseBank, center_and_scale
 from kernelweave.kernels.banks.dense import take_square
+from kernelweave.kernels.maps.kernel_map import center_in_place
+from kernelweave.kernels.maps.missing import spread_out
 from kernelweave.models import (
     KernelAlignment,
     MultipleKernelFDA,
@@ -36,34 +38,6 @@ def require_count(name: str, value: Any, least: int) -> None:
     """Refuse a number of repetitions that is not an integer of at least ``least``."""
     if not (isinstance(value, Integral) and int(value) >= least):
         raise ValueError(f"{name} must be an int >= {least}, got {value!r}")
-
-
-def innermost(estimator: Any) -> Any:
-    """The estimator that a search has found best, or the estimator itself."""
-    while hasattr(estimator, "best_estimator_"):
-        estimator = estimator.best_estimator_
-    return estimator
-
-
-def final_step(estimator: Any, X: Any) -> tuple[Any, Any]:
-    """The fitted model inside a Pipeline or search, and the rows that it sees.
-
-    Parameters
-    ----------
-    estimator : estimator
-        Fitted estimator of this package, or a Pipeline or search that ends in one.
-    X : array-like
-        Rows as they enter ``estimator``; the earlier steps transform them.
-    """
-    model = fitted_model(estimator)
-    while estimator is not model:
-        if hasattr(estimator, "best_estimator_"):
-            estimator = estimator.best_estimator_
-        else:
-            if len(estimator.steps) > 1:
-                X = estimator[:-1].transform(X)
-            estimator = estimator.steps[-1][1]
-    return model, X
 
 
 @dataclass(frozen=True)
@@ -171,19 +145,14 @@ def _standardised(
 
 def _centred_where(gram: Any, seen: np.ndarray, each: np.ndarray | None) -> Any:
     """A zero-filled kernel (n, n), centred over the rows that have it, of trace n_i."""
-    xp, n = namespace(gram), gram.shape[0]
     if np.sum(seen) < 2:
         return gram * 0.0
-    mask = from_numpy(seen.astype(np.float64), gram)
-    counts = seen.astype(np.float64) if each is None else seen * each
-    share, count = from_numpy(counts, gram), float(np.sum(counts))
-    means = gram @ share / count
-    grand = float(means @ share) / count
-    centred = gram - means[None, :] - means[:, None] + grand
-    centred = centred * mask[None, :] * mask[:, None]
-    trace = float(xp.linalg.diagonal(centred) @ share)
-    rounding = 10 * n * float(xp.finfo(gram.dtype).eps) * n
-    return centred * (count / trace if trace > rounding else 0.0)
+    own = take_square(gram, np.flatnonzero(seen))
+    shares = None
+    if each is not None:
+        shares = from_numpy(each[seen] / np.sum(each[seen]), gram)
+    center_in_place(own, shares=shares)
+    return spread_out(own, seen, seen)
 
 
 def problem_of(estimator: Any, X: Any, y: Any, caller: str) -> WeightProblem:
@@ -205,7 +174,7 @@ def problem_of(estimator: Any, X: Any, y: Any, caller: str) -> WeightProblem:
     ValueError
         If its parameters fix the weights, or X and y are not those of the fit.
     """
-    model, X = final_step(estimator, X)
+    model, X = model_and_rows(estimator, X)
     _refuse_other_models(model, caller)
     rows = model._rows(X, caller)
     bank = _training_bank(model, rows, caller)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from kernelweave._array import to_numpy
 from kernelweave.inspection.weights import fitted_model
 from kernelweave.views.columns import is_dict
 
@@ -56,3 +57,30 @@ def as_stack(X: Any, names: Sequence[str]) -> Any:
     if not is_dict(X):
         return X
     return np.stack([np.asarray(X[name]) for name in names], axis=2)
+
+
+def observed_views(model: Any, n: int | None = None) -> np.ndarray | None:
+    """Which training rows have which view, (n, v), if any row lacks one.
+
+    If n is given, only for as many training rows.
+    """
+    seen = getattr(model.kernel_map_, "observed", None)
+    if seen is None or np.all(seen) or n not in (None, len(seen)):
+        return None
+    names = model.kernel_map_.view_names
+    return np.asarray(seen)[:, [names.index(name) for name in dict.fromkeys(names)]]
+
+
+def probabilities(model: Any, X: Any, classes: np.ndarray) -> np.ndarray:
+    """Probabilities (m, k) of all classes by a model that knows some; 0 for others."""
+    found = to_numpy(model.predict_proba(X))
+    full = np.zeros((len(found), len(classes)))
+    full[:, np.searchsorted(classes, to_numpy(model.classes_))] = found
+    return full
+
+
+def log_losses(proba: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    """The log loss (m,) of each row, for probabilities (m, k) and classes (m,)."""
+    safe = np.clip(proba, np.finfo(float).eps, None)
+    safe /= np.sum(safe, axis=1, keepdims=True)
+    return -np.log(safe[np.arange(len(codes)), codes])

@@ -9,14 +9,20 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed
 from sklearn.base import clone, is_classifier
-from sklearn.metrics import accuracy_score, check_scoring, log_loss, r2_score
+from sklearn.metrics import accuracy_score, check_scoring, r2_score
 from sklearn.model_selection import KFold, StratifiedKFold, check_cv
 from sklearn.utils import _safe_indexing
-from sklearn.utils.validation import _num_samples
 
 from kernelweave._array import is_array, to_numpy
-from kernelweave.inspection._problem import innermost
-from kernelweave.inspection._rows import as_stack, has_products, views_of
+from kernelweave.inspection._rows import (
+    as_stack,
+    has_products,
+    log_losses,
+    observed_views,
+    probabilities,
+    refittable,
+    views_of,
+)
 from kernelweave.inspection.weights import fitted_model
 from kernelweave.views.columns import is_precomputed
 
@@ -62,7 +68,7 @@ class Trials:
     ) -> None:
         model = fitted_model(estimator)
         self.owner = type(model).__name__
-        self.template = innermost(estimator)
+        self.template = refittable(estimator)
         self.precomputed = is_precomputed(model.views)
         # Products belong to no view: they come and go with the views they are made of.
         self.names = [v for v in views_of(model)[0] if not has_products(model, v)]
@@ -101,8 +107,8 @@ class Trials:
 
     def _observed(self, model: Any) -> np.ndarray | None:
         """Which rows have which view, (n, v), if any row lacks one."""
-        seen = getattr(model.kernel_map_, "observed", None)
-        if seen is None or np.all(seen):
+        seen = observed_views(model)
+        if seen is None:
             return None
         if len(seen) != len(self.y):
             raise ValueError(
@@ -110,8 +116,8 @@ class Trials:
                 f"some lack a view: it was fitted on {len(seen)}, and y has "
                 f"{len(self.y)}"
             )
-        first = [model.kernel_map_.view_names.index(name) for name in self.names]
-        return np.asarray(seen[:, first])
+        every = views_of(model)[0]
+        return seen[:, [every.index(name) for name in self.names]]
 
     def _folds(self, cv: Any, random_state: Any) -> list[tuple[np.ndarray, np.ndarray]]:
         if isinstance(cv, int | np.integer):
@@ -199,10 +205,7 @@ class Trials:
         if self.loss_name == "error rate":
             labels = np.asarray(to_numpy(model.predict(new)))
             return np.searchsorted(classes, labels).astype(dtype)
-        full = np.zeros((_num_samples(new), len(classes)))
-        known = np.searchsorted(classes, to_numpy(last_step(model).classes_))
-        full[:, known] = to_numpy(model.predict_proba(new))
-        return full
+        return probabilities(model, new, classes)
 
     def _without_views(self, train: np.ndarray, m: int) -> np.ndarray:
         """Predictions for m rows from the training targets alone."""
@@ -229,10 +232,8 @@ class Trials:
             return right, 1.0 - right
         labels = classes[np.argmax(predicted, axis=1)]
         codes = np.searchsorted(classes, truth)
-        safe = np.clip(predicted, np.finfo(float).eps, None)
-        safe /= np.sum(safe, axis=1, keepdims=True)
-        loss = log_loss(codes, safe, labels=np.arange(len(classes)))
-        return float(accuracy_score(truth, labels)), float(loss)
+        loss = float(np.mean(log_losses(predicted, codes)))
+        return float(accuracy_score(truth, labels)), loss
 
 
 def last_step(model: Any) -> Any:

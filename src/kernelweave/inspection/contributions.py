@@ -1,16 +1,19 @@
-"""Which view spoke for which class: the exact parts of each decision."""
+"""Which view spoke for which class: the exact parts of each decision, with plots."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from sklearn.utils import Bunch
 
 from kernelweave._array import to_numpy
+from kernelweave.exceptions import library
 from kernelweave.fits.gaussians import ClassGaussians
+from kernelweave.inspection._figure import COLORS, GREY, Drawn, axes, color, label_rows
 from kernelweave.inspection._rows import model_and_rows, row_labels, views_of
+from kernelweave.inspection.weights import fitted_model
 
 
 @dataclass(frozen=True)
@@ -228,13 +231,11 @@ def _require_decision(model: Any) -> None:
 
 def _frame(found: Bunch, index: list[Any]) -> Any:
     """A DataFrame whose rows, or the rows of ``frame[output]``, sum to the decision."""
-    try:
-        import pandas as pd
-    except ImportError as error:
-        raise ImportError(
-            "as_frame=True needs pandas, which is not installed; install it with "
-            "pip install 'kernelweave[tables]', or use as_frame=False"
-        ) from error
+    pd = library(
+        "pandas",
+        "as_frame=True needs pandas, which is not installed; install it with "
+        "pip install 'kernelweave[tables]', or use as_frame=False",
+    )
     columns = [*found.views, "intercept"]
     whole = np.concatenate([found.parts, found.intercept[:, None]], axis=1)
     if found.outputs is None:
@@ -248,3 +249,323 @@ def _frame(found: Bunch, index: list[Any]) -> Any:
         axis=1,
         names=["output", "view"],
     )
+
+
+#: Height of a view in inches, for one row and for a swarm of rows.
+BAR_HEIGHT, SWARM_HEIGHT = 0.34, 0.62
+#: Number of bins in which points of a swarm are placed beside each other.
+SWARM_BINS = 80
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class ContributionsDisplay(Drawn):
+    """The parts of each view in the decision, as a waterfall or as swarms of rows.
+
+    For one row, bars lead from the intercept, which is the decision value of an average
+    row, to the decision value of this row: one bar per view, the longest first, to the
+    right if the view speaks for the class named at the axis. For several rows, each row
+    is a point at its part, coloured by the predicted class; the view with the largest
+    mean square comes first.
+
+    With more than two classes, what is drawn is the difference between two scores: for
+    the predicted class of the row against the class with the next highest score.
+
+    Parameters
+    ----------
+    parts : ndarray of shape (m, v)
+        The part of each view in the quantity drawn.
+    intercept : ndarray of shape (m,)
+        Its constant part.
+    views : list of str
+        Names of the views.
+    xlabel : str
+        What is drawn.
+    groups : ndarray of shape (m,), default=None
+        Predicted class of each row, for the colours.
+    sides : ndarray of shape (m, 2), default=None
+        The classes that negative and positive parts speak for.
+    classes : ndarray of shape (k,), default=None
+        All classes, in the order of the colours.
+    title : str, default=None
+        Title of the plot.
+
+    Attributes
+    ----------
+    ax_, figure_ : matplotlib Axes and Figure
+        The axes and figure of the plot.
+    bars_ : matplotlib BarContainer
+        The bars of a single row, from top to bottom.
+    points_ : dict
+        The scatter of each predicted class, for several rows.
+
+    See Also
+    --------
+    contributions : The numbers that are drawn.
+
+    Examples
+    --------
+    >>> from kernelweave import MultipleKernelFDA
+    >>> from kernelweave.datasets import load_breast_cancer_views
+    >>> from kernelweave.inspection import ContributionsDisplay
+    >>> cancer = load_breast_cancer_views()
+    >>> model = MultipleKernelFDA(cancer.views, norm=2, alpha=0.1)
+    >>> model = model.fit(cancer.data[::3], cancer.target[::3])
+    >>> new = cancer.data[1::3]
+    >>> one = ContributionsDisplay.from_estimator(model, new, row=0)
+    >>> every = ContributionsDisplay.from_estimator(model, new)
+    >>> every.figure_.savefig("contributions.png")  # doctest: +SKIP
+    """
+
+    parts: np.ndarray
+    intercept: np.ndarray
+    views: list[str]
+    xlabel: str
+    groups: np.ndarray | None = None
+    sides: np.ndarray | None = None
+    classes: np.ndarray | None = None
+    title: str | None = None
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        *,
+        row: int | None = None,
+        output: Any = None,
+        ax: Any = None,
+        max_views: int = 12,
+    ) -> ContributionsDisplay:
+        """Split the decisions of a fitted model and draw the parts.
+
+        Parameters
+        ----------
+        estimator : estimator
+            Fitted classifier or regressor of this package, or a Pipeline or search that
+            ends in one.
+        X : array-like or DataFrame of shape (m, d), or kernels of shape (m, n[, p])
+            Rows; parts of new rows are more honest than those of training rows.
+        row : int, default=None
+            Number of the row to draw; None draws all rows.
+        output : object, default=None
+            With more than two classes or several targets: draw the score of this class
+            or target. None compares the predicted class with the next; for several
+            targets it is needed.
+        ax : matplotlib Axes, default=None
+            Axes to draw in; None creates a new figure.
+        max_views : int, default=12
+            Maximum number of views to draw one by one; the rest is summed.
+
+        Returns
+        -------
+        display : ContributionsDisplay
+            The plot.
+        """
+        found = contributions(estimator, X)
+        labels = row_labels(X)
+        if row is not None and not -len(labels) <= row < len(labels):
+            raise ValueError(f"row {row!r} is not one of the {len(labels)} rows of X")
+        classes = getattr(fitted_model(estimator), "classes_", None)
+        display = _of_one_output(cls, found, classes, output)
+        if row is not None:
+            display = _of_one_row(display, row, labels[row])
+        return display.plot(ax=ax, max_views=max_views)
+
+    def plot(self, ax: Any = None, *, max_views: int = 12) -> ContributionsDisplay:
+        """Draw a waterfall if there is one row, swarms if there are several.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Axes to draw in; None creates a new figure.
+        max_views : int, default=12
+            Maximum number of views to draw one by one; the rest is summed.
+
+        Returns
+        -------
+        display : ContributionsDisplay
+            The plot.
+        """
+        if max_views < 1:
+            raise ValueError(f"max_views must be at least 1; got {max_views!r}")
+        names, parts = self._ordered(max_views)
+        single = len(parts) == 1
+        height = (BAR_HEIGHT if single else SWARM_HEIGHT) * (len(names) + 2 * single)
+        ax = axes("ContributionsDisplay.plot", ax, 7.0, 1.2 + height)
+        if single:
+            self._plot_waterfall(ax, names, parts[0])
+        else:
+            self._plot_swarms(ax, names, parts)
+        ax.set_xlabel(self._arrows() if single else f"part in the {self.xlabel}")
+        ax.spines[["top", "right", "left"]].set_visible(False)
+        return self._finish(ax)
+
+    def _ordered(self, max_views: int) -> tuple[list[str], np.ndarray]:
+        """Names and parts (m, v) by decreasing mean square, the rest summed."""
+        order = np.argsort(-np.mean(self.parts**2, axis=0), kind="stable")
+        names = [self.views[v] for v in order]
+        parts = self.parts[:, order]
+        if len(names) > max_views:
+            rest = parts[:, max_views:].sum(axis=1, keepdims=True)
+            names = [*names[:max_views], f"{len(names) - max_views} more views"]
+            parts = np.concatenate([parts[:, :max_views], rest], axis=1)
+        return names, parts
+
+    def _plot_waterfall(self, ax: Any, names: list[str], parts: np.ndarray) -> None:
+        start = float(self.intercept[0])
+        stops = np.concatenate([[start], start + np.cumsum(parts)])
+        lefts = np.concatenate([[0.0], stops[:-1], [0.0]])
+        widths = np.concatenate([[start], parts, stops[-1:]])
+        stops = lefts + widths
+        heights = np.arange(len(widths))
+        self.bars_ = ax.barh(
+            heights, widths, left=lefts, color=self._bar_colors(widths), height=0.66
+        )
+        for i in heights[:-1]:  # lead the eye from bar to bar
+            ax.plot([stops[i]] * 2, [i + 0.33, i + 0.67], color=GREY, linewidth=0.9)
+        for i, width in enumerate(widths):
+            ax.annotate(
+                f"{width:+.2f}",
+                (stops[i], i),
+                xytext=(4 if width >= 0 else -4, 0),
+                textcoords="offset points",
+                va="center",
+                ha="left" if width >= 0 else "right",
+                fontsize=8,
+                fontweight="normal" if i < heights[-1] else "bold",
+            )
+        ax.axvline(0, color="black", linewidth=0.8)
+        label_rows(ax, heights, ["average row", *names, "this row"])
+        ax.get_yticklabels()[-1].set_fontweight("bold")
+        low, high = min(stops.min(), 0.0), max(stops.max(), 0.0)
+        room = 0.12 * (high - low) if high > low else 1.0
+        ax.set_xlim(low - room, high + room)
+        for end in (self.bars_[0], self.bars_[-1]):
+            end.set(facecolor="white", edgecolor="black", linewidth=1.2)
+
+    def _arrows(self) -> str:
+        """The label of the axis of a single row, with the class in each direction."""
+        if self.sides is None:
+            return self.xlabel
+        against, towards = self.sides[0]
+        return f"\u2190 {against}      {self.xlabel}      {towards} \u2192"
+
+    def _bar_colors(self, widths: np.ndarray) -> list[str]:
+        """Colours of the classes that negative and positive parts speak for."""
+        negative, positive = COLORS[0], COLORS[1]
+        if self.sides is not None and self.classes is not None:
+            order = [str(label) for label in self.classes]
+            negative, positive = (color(order.index(str(c))) for c in self.sides[0])
+        return [positive if width > 0 else negative for width in widths]
+
+    def _plot_swarms(self, ax: Any, names: list[str], parts: np.ndarray) -> None:
+        offsets = np.stack([_beside(values) for values in parts.T], axis=1)
+        heights = np.arange(len(names))
+        self.points_: dict[Any, Any] = {}
+        for c, (group, own) in enumerate(self._members(len(parts)).items()):
+            self.points_[group] = ax.scatter(
+                parts[own].ravel(),
+                (heights + offsets[own]).ravel(),
+                s=14 if len(parts) <= 500 else 6,
+                color=color(c),
+                alpha=0.6,
+                linewidths=0,
+                label=f"{group} ({np.count_nonzero(own)})",
+            )
+        ax.axvline(0, color="black", linewidth=0.8, zorder=0)
+        label_rows(ax, heights, names, margin=0.55)
+        if self.groups is not None:
+            ax.legend(
+                title="predicted class",
+                loc="center left",
+                bbox_to_anchor=(1.0, 0.5),
+                frameon=False,
+            )
+
+    def _members(self, m: int) -> dict[Any, np.ndarray]:
+        """Which rows (m,) belong to each group, in the order of the colours."""
+        if self.groups is None or self.classes is None:
+            return {"rows": np.ones(m, dtype=bool)}
+        return {label: self.groups == label for label in self.classes}
+
+
+def _of_one_output(
+    cls: type[ContributionsDisplay], found: Any, classes: Any, output: Any
+) -> ContributionsDisplay:
+    """The display of a single quantity: an output, or a difference of scores."""
+    if found.outputs is None:
+        if output is not None:
+            raise ValueError(f"there is only one output; got output={output!r}")
+        groups, sides = None, None
+        if classes is not None:
+            total = found.parts.sum(axis=1) + found.intercept
+            groups = np.asarray(classes)[(total > 0).astype(int)]
+            sides = np.tile(np.asarray(classes), (len(total), 1))
+        return cls(
+            parts=found.parts,
+            intercept=found.intercept,
+            views=found.views,
+            xlabel=found.unit,
+            groups=groups,
+            sides=sides,
+            classes=classes,
+        )
+    if output is not None or classes is None:
+        return _of_named_output(cls, found, output)
+    scores = found.parts.sum(axis=1) + found.intercept  # (m, k)
+    ranks = np.argsort(-scores, axis=1, kind="stable")
+    rows = np.arange(len(scores))
+    best, other = ranks[:, 0], ranks[:, 1]
+    return cls(
+        parts=found.parts[rows, :, best] - found.parts[rows, :, other],
+        intercept=found.intercept[rows, best] - found.intercept[rows, other],
+        views=found.views,
+        xlabel="score of the predicted class minus that of the next",
+        groups=np.asarray(classes)[best],
+        sides=np.asarray(classes)[np.stack([other, best], axis=1)],
+        classes=classes,
+    )
+
+
+def _of_named_output(
+    cls: type[ContributionsDisplay], found: Any, output: Any
+) -> ContributionsDisplay:
+    """The display of one class score or one target."""
+    known = found.outputs.tolist()
+    if output not in known:
+        raise ValueError(f"output must be one of {known!r:.200}; got {output!r}")
+    c = known.index(output)
+    return cls(
+        parts=found.parts[:, :, c],
+        intercept=found.intercept[:, c],
+        views=found.views,
+        xlabel=f"{found.unit}, output {output}",
+    )
+
+
+def _of_one_row(
+    every: ContributionsDisplay, row: int, label: Any
+) -> ContributionsDisplay:
+    """The display of one of the rows, with a title that names it."""
+    title, sides, xlabel = f"Row {label}", None, every.xlabel
+    if every.groups is not None and every.sides is not None:
+        title, sides = f"{title}: predicted {every.groups[row]}", every.sides[row][None]
+        if every.classes is not None and len(every.classes) > 2:
+            xlabel = f"score of {sides[0, 1]} minus that of {sides[0, 0]}"
+    own = {"parts": every.parts[row][None], "intercept": every.intercept[row][None]}
+    return replace(every, **own, xlabel=xlabel, groups=None, sides=sides, title=title)
+
+
+def _beside(values: np.ndarray) -> np.ndarray:
+    """Vertical offsets (m,) in (-0.4, 0.4) that keep close values apart."""
+    span = np.ptp(values)
+    bins = np.zeros(len(values), dtype=int)
+    if span > 0:
+        bins = np.round((values - values.min()) / span * SWARM_BINS).astype(int)
+    order = np.lexsort((values, bins))
+    first = np.searchsorted(bins[order], np.arange(SWARM_BINS + 2))
+    rank = np.empty(len(values), dtype=int)
+    rank[order] = np.arange(len(values)) - first[bins[order]]
+    # 0, 1, -1, 2, -2, ...: outwards from the line
+    steps = np.where(rank % 2 == 1, (rank + 1) // 2, -(rank // 2))
+    return 0.4 * steps / max(np.abs(steps).max(), 12)

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from kernelweave.inspection._figure import axes, color, marker
-from kernelweave.solvers.certify import Solution, TraceRow
+from kernelweave.inspection._figure import Drawn, axes, color, marker
+from kernelweave.solvers.solve import Solution, TraceRow
 
 #: Gaps that are zero or negative because of rounding are drawn here.
 SMALLEST_GAP = 1e-16
@@ -20,7 +20,7 @@ AGAINST = {"iteration": "iteration", "seconds": "time in seconds"}
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class ConvergenceDisplay:
+class ConvergenceDisplay(Drawn):
     """Relative gap, or value and lower bound, of one or several solves.
 
     Parameters
@@ -144,8 +144,7 @@ class ConvergenceDisplay:
         self._finish_horizontal(ax, against)
         several = len(self.traces) > 1 or kind == "bounds"
         self.legend_ = ax.legend(frameon=False) if several else None
-        self.ax_, self.figure_ = ax, ax.figure
-        return self
+        return self._finish(ax)
 
     def _draw(self, ax: Any, index: int, name: str, kind: str, against: str) -> None:
         """Draw the history of one solve."""

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils.validation import column_or_1d
 
 from kernelweave._array import is_array, to_numpy
-from kernelweave.inspection._figure import axes, color, marker
+from kernelweave.inspection._figure import Drawn, axes, color, marker
 from kernelweave.inspection.weights import fitted_model
 
 #: With more classes than this, their names are also written at their means.
@@ -19,7 +19,7 @@ MAX_LEGEND = 24
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class ProjectionDisplay:
+class ProjectionDisplay(Drawn):
     """Rows in their first two discriminant coordinates, coloured by class.
 
     Large markers are the class means of the model. With two classes there is only one
@@ -145,8 +145,7 @@ class ProjectionDisplay:
                 ncols=1 + (len(self.classes) - 1) // 12,
                 frameon=False,
             )
-        self.ax_, self.figure_ = ax, ax.figure
-        return self
+        return self._finish(ax)
 
     def _plot_line(self, ax: Any) -> None:
         """Histograms of the only coordinate of two classes, a line at each mean."""

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from kernelweave.inspection._figure import COLORS, GREY, axes
+from kernelweave.inspection._figure import COLORS, GREY, Drawn, axes
 from kernelweave.models.shared.base import caution_about_shares
 
 #: Height of a row of the plot in inches.
@@ -136,7 +136,7 @@ class _Row:
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
-class KernelWeightsDisplay:
+class KernelWeightsDisplay(Drawn):
     """Horizontal bars of kernel weights, grouped by view, the heaviest view first.
 
     A dark bar is the total weight of a view, the light bars below it are its kernels,
@@ -259,10 +259,7 @@ class KernelWeightsDisplay:
         largest = max(row.length for row in rows)
         ax.set_xlim(0, 1.15 * largest if largest > 0 else 1)
         ax.set_xlabel("weight")
-        if self.title:
-            ax.set_title(self.title, fontsize=10, loc="left")
-        self.ax_, self.figure_ = ax, ax.figure
-        return self
+        return self._finish(ax)
 
     def _rows(
         self,
@@ -383,8 +380,8 @@ def _percent(share: float) -> str:
     return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.1f} %"
 
 
-def _shortened(label: str, length: int = 40) -> str:
-    return label if len(label) <= length else f"{label[: length - 1]}…"
+def _shortened(label: str) -> str:
+    return label if len(label) <= 40 else f"{label[:39]}…"
 
 
 def with_caution(title: str, model: Any) -> str:

@@ -17,21 +17,24 @@ from sklearn.base import clone
 from sklearn.metrics.pairwise import additive_chi2_kernel, manhattan_distances
 
 from kernelweave._array import (
+    CACHE_ENTRIES,
     Array,
     as_float,
+    block_entries,
     device,
     eps,
     has_views,
+    in_threads,
     is_array,
     is_numpy,
     namespace,
+    row_chunks,
     take,
     to_numpy,
     zeros,
 )
-from kernelweave._memory import CACHE_ENTRIES, block_entries, prefixed, row_chunks
 from kernelweave._sklearn import BaseEstimator
-from kernelweave._threads import in_threads
+from kernelweave.views.columns import prefixed
 
 MEDIAN_ROWS = 2000
 #: Diagonals are computed from Gram matrices of this many rows.
@@ -358,8 +361,10 @@ def _complete(
     # Few entries are as small as rounding; those that may be are looked at one by one.
     most = rounding * (np.fmax.reduce(norms) + np.fmax.reduce(norms_z))
     i, j = np.nonzero(most >= D)
-    close = D[i, j] <= rounding * (norms[i] + norms_z[j])
-    D[i[close], j[close]] = 0.0
+    limit = rounding * (norms[i] + norms_z[j])
+    close = D[i, j] <= limit
+    # 0, or NaN, which is refused, if squares have overflowed
+    D[i[close], j[close]] = 0.0 * limit[close]
 
 
 def _rounding(n_columns: int, D: Array) -> float:

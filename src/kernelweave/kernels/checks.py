@@ -1,4 +1,7 @@
-"""Is the given matrix a kernel at all? Accept, shift, clip or refuse it."""
+"""Is the given matrix a kernel at all? Accept, shift, clip or refuse it.
+
+Likewise: are these weights of rows?
+"""
 
 from __future__ import annotations
 
@@ -8,17 +11,19 @@ from typing import Literal
 import numpy as np
 
 from kernelweave._array import (
+    CACHE_ENTRIES,
     Array,
     FactorizationError,
     add_to_diagonal,
+    block_entries,
     cholesky,
     eigh,
     eps,
     largest_of,
     namespace,
+    row_chunks,
     to_numpy,
 )
-from kernelweave._memory import CACHE_ENTRIES, block_entries, row_chunks
 from kernelweave.exceptions import KernelWarning
 
 #: A kernel with an eigenvalue below minus this times its trace is indefinite. Kernels
@@ -212,3 +217,22 @@ def check_symmetric(K: Array, name: str, tol: float = ASYMMETRY) -> float:
             "(K + K.T) / 2."
         )
     return worst / scale if scale > 0 else 0.0
+
+
+def checked_row_weights(row_weights: np.ndarray | None, n: int) -> np.ndarray:
+    """Positive weights of n rows in float64, (n,); ones by default."""
+    if row_weights is None:
+        return np.ones(n)
+    weights = np.asarray(row_weights, dtype=np.float64)
+    if weights.shape != (n,):
+        raise ValueError(
+            f"row_weights must have the shape ({n},), one per row; got {weights.shape}"
+        )
+    wrong = ~(np.isfinite(weights) & (weights > 0))
+    if np.any(wrong):
+        i = int(np.argmax(wrong))
+        raise ValueError(
+            f"row_weights must be positive finite numbers; row {i} has {weights[i]!r}. "
+            "Leave out rows of weight 0"
+        )
+    return weights

@@ -24,6 +24,7 @@ from kernelweave.views.raw_columns import (
     MEASURED,
     Column,
     Columns,
+    as_objects,
     common_values,
     read_as,
 )
@@ -277,7 +278,7 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
                 self.scaler_ = StandardScaler().fit(numbers)
         if self.part != "numbers":
             own = [self.plan.uses[j] for j in self.plan.places(ONE_HOT)]
-            values = [_objects(use.values) for use in own]
+            values = [as_objects(use.values) for use in own]
             self.encoder_ = OneHotEncoder(
                 categories=values, handle_unknown="ignore", sparse_output=False
             ).fit(self._words(X))
@@ -308,12 +309,6 @@ class ColumnEncoder(TransformerMixin, BaseEstimator):
         for j in self.plan.places(use):
             own = self.plan.uses[j]
             yield read_as(X.column(j), own.kind, f"column {own.column!r}")
-
-
-def _objects(values: tuple[Any, ...]) -> np.ndarray:
-    out = np.empty(len(values), dtype=object)
-    out[:] = values
-    return out
 
 
 def warn_unseen(view: View, block: Columns, rows: np.ndarray) -> None:

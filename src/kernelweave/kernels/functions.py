@@ -25,10 +25,10 @@ from kernelweave._array import (
     is_array,
     is_numpy,
     namespace,
+    require_memory,
     to_numpy,
     units_of,
 )
-from kernelweave._memory import require_memory
 from kernelweave._tolerances import ROUNDING_UNITS
 from kernelweave.kernels.base import Kernel, check_parameter, exp_, median_distance
 from kernelweave.views.composition import nested_params, with_params

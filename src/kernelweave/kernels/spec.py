@@ -22,7 +22,6 @@ from kernelweave._array import (
     namespace,
     to_numpy,
 )
-from kernelweave._memory import prefixed
 from kernelweave.exceptions import KernelWarning
 from kernelweave.kernels.base import Kernel, base_matrix
 from kernelweave.kernels.encoding import (
@@ -52,7 +51,7 @@ from kernelweave.kernels.functions import (
     needs_targets,
     seen_by,
 )
-from kernelweave.views.columns import View
+from kernelweave.views.columns import View, prefixed
 from kernelweave.views.raw_columns import Columns, is_plain
 
 #: Widths of the Gaussian kernels of "auto", in units of the median squared distance.

@@ -10,7 +10,7 @@ from kernelweave.models.probabilistic_kda import ProbabilisticKDA
 from kernelweave.models.subspace_kernel import SubspaceKernel
 from kernelweave.models.subspace_kernel_svc import SubspaceKernelSVC
 from kernelweave.models.transductive_kernel_svc import TransductiveKernelSVC
-from kernelweave.solvers.certify import Certificate
+from kernelweave.solvers.solve import Certificate
 
 __all__ = [
     "Certificate",

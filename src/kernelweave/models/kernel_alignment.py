@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -31,8 +32,7 @@ from kernelweave.models.shared.inputs import (
     read_some_labels,
     read_views,
 )
-from kernelweave.solvers.certify import Certificate, error_of_value
-from kernelweave.solvers.solve import solve
+from kernelweave.solvers.solve import Certificate, error_of_value, solve
 from kernelweave.weights import SignedSum, Simplex, WeightSet
 
 #: Values that the parameters may take.
@@ -46,6 +46,7 @@ RULES = {
 }
 
 
+@dataclass(repr=False, eq=False)
 class KernelAlignment(KernelTransformer, KernelModel):
     """Weights that align the sum of kernels with the labels.
 
@@ -163,40 +164,22 @@ class KernelAlignment(KernelTransformer, KernelModel):
     True
     """
 
-    def __init__(
-        self,
-        views: Any = None,
-        *,
-        method: Literal["joint", "independent"] = "joint",
-        signed: bool = False,
-        output: Literal["kernel", "features"] = "kernel",
-        n_components: int | None = None,
-        tol: float = 1e-6,
-        weight_bound: float = 100.0,
-        centre: bool = True,
-        scale: Literal["trace"] | None = "trace",
-        unlabelled: Any = None,
-        psd: Psd = "error",
-        missing: Missing = "error",
-        features: Literal["auto", "on_the_fly"] = "auto",
-        device: str | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.views = views
-        self.method = method
-        self.signed = signed
-        self.output = output
-        self.n_components = n_components
-        self.tol = tol
-        self.weight_bound = weight_bound
-        self.centre = centre
-        self.scale = scale
-        self.unlabelled = unlabelled
-        self.psd = psd
-        self.missing = missing
-        self.features = features
-        self.device = device
-        self.verbose = verbose
+    views: Any = None
+    _: KW_ONLY
+    method: Literal["joint", "independent"] = "joint"
+    signed: bool = False
+    output: Literal["kernel", "features"] = "kernel"
+    n_components: int | None = None
+    tol: float = 1e-6
+    weight_bound: float = 100.0
+    centre: bool = True
+    scale: Literal["trace"] | None = "trace"
+    unlabelled: Any = None
+    psd: Psd = "error"
+    missing: Missing = "error"
+    features: Literal["auto", "on_the_fly"] = "auto"
+    device: str | None = None
+    verbose: int = 0
 
     @fit_method
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:

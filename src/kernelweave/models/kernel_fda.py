@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import Any, Literal, Self
 
@@ -39,6 +39,7 @@ from kernelweave.models.shared.learner import (
 from kernelweave.models.shared.scoring import Measure, check_scoring
 
 
+@dataclass(repr=False, eq=False)
 class KernelFDA(KernelDiscriminant):
     """Regularised kernel discriminant analysis (RKDA) with uniform kernel weights.
 
@@ -174,38 +175,21 @@ class KernelFDA(KernelDiscriminant):
     0.99
     """
 
-    def __init__(
-        self,
-        views: Any = None,
-        *,
-        alpha: float | Literal["loo"] = "loo",
-        class_weight: Any = None,
-        priors: Any = None,
-        interactions: bool = False,
-        cv: Any = 5,
-        scoring: Any = None,
-        centre: bool = True,
-        scale: Literal["trace"] | None = "trace",
-        psd: Psd = "error",
-        missing: Missing = "error",
-        features: Literal["auto", "on_the_fly"] = "auto",
-        device: str | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.views = views
-        self.alpha = alpha
-        self.class_weight = class_weight
-        self.priors = priors
-        self.interactions = interactions
-        self.cv = cv
-        self.scoring = scoring
-        self.centre = centre
-        self.scale = scale
-        self.psd = psd
-        self.missing = missing
-        self.features = features
-        self.device = device
-        self.verbose = verbose
+    views: Any = None
+    _: KW_ONLY
+    alpha: float | Literal["loo"] = "loo"
+    class_weight: Any = None
+    priors: Any = None
+    interactions: bool = False
+    cv: Any = 5
+    scoring: Any = None
+    centre: bool = True
+    scale: Literal["trace"] | None = "trace"
+    psd: Psd = "error"
+    missing: Missing = "error"
+    features: Literal["auto", "on_the_fly"] = "auto"
+    device: str | None = None
+    verbose: int = 0
 
     @fit_method
     def fit(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from math import isfinite
 from typing import Any, Literal, Self
 
@@ -49,6 +50,7 @@ RULES = {
 }
 
 
+@dataclass(repr=False, eq=False)
 class MixtureKDA(KernelDiscriminant):
     """Mixture of probabilistic kernel discriminants, one expert per kernel (MPKDA).
 
@@ -178,49 +180,28 @@ class MixtureKDA(KernelDiscriminant):
     [0, 0, 0, 0, 0]
     """
 
-    kernel_map_: ViewMaps
-    #: Computes posterior weights from prior ones.
     _localise = staticmethod(posterior_weights)
 
     #: Tables of densities with at least this many entries are solved on the device.
     _large_table = 10**6
 
-    def __init__(
-        self,
-        views: Any = None,
-        *,
-        weights: Literal["per_class", "shared", "uniform", "stacking"] = "per_class",
-        concentration: float = 0.1,
-        projection: Literal["prior", "posterior"] = "prior",
-        noise: float | Literal["loo", "ml", "em"] = "loo",
-        likelihood: Literal["gaussian", "student", "tprocess"] = "gaussian",
-        dof: float = 4.0,
-        class_weight: Any = None,
-        priors: Any = None,
-        missing: Missing = "error",
-        solver: Literal["auto", "newton", "em"] = "auto",
-        tol: float = 1e-6,
-        max_iter: int | None = None,
-        psd: Psd = "error",
-        device: str | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.views = views
-        self.weights = weights
-        self.concentration = concentration
-        self.projection = projection
-        self.noise = noise
-        self.likelihood = likelihood
-        self.dof = dof
-        self.class_weight = class_weight
-        self.priors = priors
-        self.missing = missing
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.psd = psd
-        self.device = device
-        self.verbose = verbose
+    views: Any = None
+    _: KW_ONLY
+    weights: Literal["per_class", "shared", "uniform", "stacking"] = "per_class"
+    concentration: float = 0.1
+    projection: Literal["prior", "posterior"] = "prior"
+    noise: float | Literal["loo", "ml", "em"] = "loo"
+    likelihood: Literal["gaussian", "student", "tprocess"] = "gaussian"
+    dof: float = 4.0
+    class_weight: Any = None
+    priors: Any = None
+    missing: Missing = "error"
+    solver: Literal["auto", "newton", "em"] = "auto"
+    tol: float = 1e-6
+    max_iter: int | None = None
+    psd: Psd = "error"
+    device: str | None = None
+    verbose: int = 0
 
     @fit_method
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:

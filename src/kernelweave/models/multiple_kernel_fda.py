@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import Any, Literal, Self
 
@@ -24,8 +24,10 @@ from kernelweave.models.shared.base import (
     Progress,
     Psd,
     available,
+    check_learner_parameters,
     fit_discriminant,
     fit_method,
+    train,
 )
 from kernelweave.models.shared.inputs import (
     check_priors,
@@ -33,9 +35,11 @@ from kernelweave.models.shared.inputs import (
     one_of,
     read_options,
 )
+from kernelweave.models.shared.interactions import choosing_products
 from kernelweave.models.shared.learner import (
     FOLDS,
     SCORING,
+    Fit,
     Fitted,
     KernelRows,
     LearnerOptions,
@@ -44,21 +48,15 @@ from kernelweave.models.shared.learner import (
     with_class_score,
 )
 from kernelweave.models.shared.scoring import Measure, check_scoring
-from kernelweave.models.streaming.explicit import (
-    check_learner_parameters,
-    choosing_products,
-    next_portions,
-    refused,
-    train,
-)
+from kernelweave.models.streaming.explicit import next_portions, refused
 from kernelweave.models.streaming.primal import SummedRows, fit_class_moments
 from kernelweave.protocols import Bank
-from kernelweave.solvers.certify import Callback
-from kernelweave.solvers.solve import fitting_methods
+from kernelweave.solvers.solve import Callback, fitting_methods
 from kernelweave.views.columns import is_precomputed
 from kernelweave.weights import Simplex
 
 
+@dataclass(repr=False, eq=False)
 class MultipleKernelFDA(KernelDiscriminant):
     """Fisher discriminant analysis that learns which kernels matter.
 
@@ -267,56 +265,30 @@ class MultipleKernelFDA(KernelDiscriminant):
     True
     """
 
-    def __init__(
-        self,
-        views: Any = None,
-        *,
-        norm: float | Literal["loo"] = "loo",
-        alpha: float | Literal["learn", "loo", "cv"] = "loo",
-        objective: Literal["fisher", "loo"] = "fisher",
-        interactions: bool | Literal["auto"] = False,
-        scatter: Literal["total", "within"] = "total",
-        formulation: Literal["exact", "block"] = "exact",
-        class_weight: Any = None,
-        priors: Any = None,
-        cv: Any = 5,
-        scoring: Any = None,
-        solver: FisherSolver = "auto",
-        tol: float = 1e-6,
-        max_iter: int | None = None,
-        centre: bool = True,
-        scale: Literal["trace"] | None = "trace",
-        psd: Psd = "error",
-        missing: Missing = "error",
-        features: Literal["auto", "exact", "on_the_fly", "nystroem", "random"] = "auto",
-        n_features: int = 200,
-        device: str | None = None,
-        random_state: Any = 0,
-        verbose: int = 0,
-    ) -> None:
-        self.views = views
-        self.norm = norm
-        self.alpha = alpha
-        self.objective = objective
-        self.interactions = interactions
-        self.scatter = scatter
-        self.formulation = formulation
-        self.class_weight = class_weight
-        self.priors = priors
-        self.cv = cv
-        self.scoring = scoring
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.centre = centre
-        self.scale = scale
-        self.psd = psd
-        self.missing = missing
-        self.features = features
-        self.n_features = n_features
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
+    views: Any = None
+    _: KW_ONLY
+    norm: float | Literal["loo"] = "loo"
+    alpha: float | Literal["learn", "loo", "cv"] = "loo"
+    objective: Literal["fisher", "loo"] = "fisher"
+    interactions: bool | Literal["auto"] = False
+    scatter: Literal["total", "within"] = "total"
+    formulation: Literal["exact", "block"] = "exact"
+    class_weight: Any = None
+    priors: Any = None
+    cv: Any = 5
+    scoring: Any = None
+    solver: FisherSolver = "auto"
+    tol: float = 1e-6
+    max_iter: int | None = None
+    centre: bool = True
+    scale: Literal["trace"] | None = "trace"
+    psd: Psd = "error"
+    missing: Missing = "error"
+    features: Literal["auto", "exact", "on_the_fly", "nystroem", "random"] = "auto"
+    n_features: int = 200
+    device: str | None = None
+    random_state: Any = 0
+    verbose: int = 0
 
     @fit_method
     def fit(
@@ -414,9 +386,9 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         fitted = replace(fit(bank, codes, design, callback), classes=classes)
         if self.cv is not None and not rows.rows.see_targets:
             loose = options.for_folds(fitted.choice)
-            anew = choosing_products(
-                partial(self._discriminate, loose, priors, measure), self.interactions
-            )
+            anew: Fit = partial(self._discriminate, loose, priors, measure)
+            if self.interactions == "auto":
+                anew = choosing_products(anew)
             fitted = with_class_score(
                 fitted, bank, codes, design, self.cv, anew, progress.fold, measure
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import Any, Literal, Self
 
@@ -10,7 +10,6 @@ import numpy as np
 from sklearn.metrics import r2_score
 
 from kernelweave._array import (
-    Array,
     from_numpy,
     is_array,
     namespace,
@@ -28,13 +27,17 @@ from kernelweave.models.shared.base import (
     Progress,
     Psd,
     available,
+    check_learner_parameters,
     fit_method,
     lazily,
+    train,
 )
 from kernelweave.models.shared.inputs import read_options
+from kernelweave.models.shared.interactions import choosing_products
 from kernelweave.models.shared.learner import (
     FOLDS,
     SCORING,
+    Fit,
     Fitted,
     KernelRows,
     LearnerOptions,
@@ -43,21 +46,16 @@ from kernelweave.models.shared.learner import (
     with_output_score,
 )
 from kernelweave.models.shared.scoring import Measure, check_scoring
-from kernelweave.models.streaming.explicit import (
-    check_learner_parameters,
-    choosing_products,
-    next_portions,
-    refused,
-    train,
-)
+from kernelweave.models.streaming.explicit import next_portions, refused
 from kernelweave.models.streaming.primal import SummedRows, fit_output_moments
-from kernelweave.solvers.certify import Callback
+from kernelweave.solvers.solve import Callback
 from kernelweave.views.columns import is_precomputed
 
 #: An output whose deviation is below this, relative to its largest entry, is constant.
 CONSTANT_OUTPUT = 1e-14
 
 
+@dataclass(repr=False, eq=False)
 class MultipleKernelRidge(RegressorMixin, KernelModel):
     """Kernel ridge regression that learns which kernels matter.
 
@@ -211,51 +209,26 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
     (242,)
     """
 
-    intercept_: Array
-    _multi_output = True
-
-    def __init__(
-        self,
-        views: Any = None,
-        *,
-        norm: float | Literal["loo"] = "loo",
-        alpha: float | Literal["learn", "loo", "cv"] = "loo",
-        objective: Literal["fisher", "loo"] = "fisher",
-        interactions: bool | Literal["auto"] = False,
-        cv: Any = 5,
-        scoring: Any = None,
-        solver: FisherSolver = "auto",
-        tol: float = 1e-6,
-        max_iter: int | None = None,
-        centre: bool = True,
-        scale: Literal["trace"] | None = "trace",
-        psd: Psd = "error",
-        missing: Missing = "error",
-        features: Literal["auto", "exact", "on_the_fly", "nystroem", "random"] = "auto",
-        n_features: int = 200,
-        device: str | None = None,
-        random_state: Any = 0,
-        verbose: int = 0,
-    ) -> None:
-        self.views = views
-        self.norm = norm
-        self.alpha = alpha
-        self.objective = objective
-        self.interactions = interactions
-        self.cv = cv
-        self.scoring = scoring
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.centre = centre
-        self.scale = scale
-        self.psd = psd
-        self.missing = missing
-        self.features = features
-        self.n_features = n_features
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
+    views: Any = None
+    _: KW_ONLY
+    norm: float | Literal["loo"] = "loo"
+    alpha: float | Literal["learn", "loo", "cv"] = "loo"
+    objective: Literal["fisher", "loo"] = "fisher"
+    interactions: bool | Literal["auto"] = False
+    cv: Any = 5
+    scoring: Any = None
+    solver: FisherSolver = "auto"
+    tol: float = 1e-6
+    max_iter: int | None = None
+    centre: bool = True
+    scale: Literal["trace"] | None = "trace"
+    psd: Psd = "error"
+    missing: Missing = "error"
+    features: Literal["auto", "exact", "on_the_fly", "nystroem", "random"] = "auto"
+    n_features: int = 200
+    device: str | None = None
+    random_state: Any = 0
+    verbose: int = 0
 
     @fit_method
     def fit(
@@ -344,8 +317,9 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         fitted = self._regress(options, measure, bank, outputs, design, callback)
         if self.cv is not None and not rows.rows.see_targets:
             loose = options.for_folds(fitted.choice)
-            fit = partial(self._regress, loose, measure)
-            anew = choosing_products(fit, self.interactions)
+            anew: Fit = partial(self._regress, loose, measure)
+            if self.interactions == "auto":
+                anew = choosing_products(anew)
             fitted = with_output_score(
                 fitted, bank, outputs, design, self.cv, anew, progress.fold, measure
             )

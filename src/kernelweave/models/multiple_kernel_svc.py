@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, Self
 
 from kernelweave.fits.ridge import signs_of_codes
@@ -24,6 +25,7 @@ from kernelweave.models.shared.margin import (
 )
 
 
+@dataclass(repr=False, eq=False)
 class MultipleKernelSVC(MarginClassifier):
     """Support vector machine on the weighted sum of kernels with the largest margin.
 
@@ -174,48 +176,26 @@ class MultipleKernelSVC(MarginClassifier):
     True
     """
 
-    def __init__(
-        self,
-        views: Any = None,
-        *,
-        margin: Literal["l1", "l2", "hard"] = "l1",
-        C: float | Literal["auto", "learn", "cv"] = "auto",
-        norm: float | Literal["auto", "cv"] = "auto",
-        signed: bool = False,
-        weights: Literal["shared", "per_class"] = "shared",
-        class_weight: Any = None,
-        solver: MarginSolver = "auto",
-        tol: float = 1e-5,
-        max_iter: int | None = None,
-        weight_bound: float = 100.0,
-        interactions: bool = False,
-        centre: bool = True,
-        scale: Literal["trace"] | None = "trace",
-        psd: Psd = "error",
-        missing: Missing = "error",
-        features: Literal["auto", "on_the_fly"] = "auto",
-        device: str | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.views = views
-        self.margin = margin
-        self.C = C
-        self.norm = norm
-        self.signed = signed
-        self.weights = weights
-        self.class_weight = class_weight
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.weight_bound = weight_bound
-        self.interactions = interactions
-        self.centre = centre
-        self.scale = scale
-        self.psd = psd
-        self.missing = missing
-        self.features = features
-        self.device = device
-        self.verbose = verbose
+    views: Any = None
+    _: KW_ONLY
+    margin: Literal["l1", "l2", "hard"] = "l1"
+    C: float | Literal["auto", "learn", "cv"] = "auto"
+    norm: float | Literal["auto", "cv"] = "auto"
+    signed: bool = False
+    weights: Literal["shared", "per_class"] = "shared"
+    class_weight: Any = None
+    solver: MarginSolver = "auto"
+    tol: float = 1e-5
+    max_iter: int | None = None
+    weight_bound: float = 100.0
+    interactions: bool = False
+    centre: bool = True
+    scale: Literal["trace"] | None = "trace"
+    psd: Psd = "error"
+    missing: Missing = "error"
+    features: Literal["auto", "on_the_fly"] = "auto"
+    device: str | None = None
+    verbose: int = 0
 
     @fit_method
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:

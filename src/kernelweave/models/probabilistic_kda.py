@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -14,7 +15,6 @@ from kernelweave._array import (
     namespace,
     to_numpy,
 )
-from kernelweave._memory import numbered
 from kernelweave.fits.gaussians import ClassGaussians
 from kernelweave.fits.predictive import Expert, PredictivePath, choose_noise
 from kernelweave.fits.ridge import class_target
@@ -34,9 +34,11 @@ from kernelweave.models.shared.inputs import (
     positive,
     read_weighted_rows,
 )
+from kernelweave.views.columns import numbered
 from kernelweave.views.missing import ObservedViews
 
 
+@dataclass(repr=False, eq=False)
 class ProbabilisticKDA(KernelDiscriminant):
     """Probabilistic kernel discriminant analysis (PKDA) with uniform kernel weights.
 
@@ -144,30 +146,16 @@ class ProbabilisticKDA(KernelDiscriminant):
     True
     """
 
-    kernel_map_: Any
-
-    def __init__(
-        self,
-        views: Any = None,
-        *,
-        noise: float | Literal["loo", "ml"] = "loo",
-        amplitude: Literal["profile", "unit"] = "profile",
-        class_weight: Any = None,
-        priors: Any = None,
-        psd: Psd = "error",
-        missing: Missing = "error",
-        device: str | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.views = views
-        self.noise = noise
-        self.amplitude = amplitude
-        self.class_weight = class_weight
-        self.priors = priors
-        self.psd = psd
-        self.missing = missing
-        self.device = device
-        self.verbose = verbose
+    views: Any = None
+    _: KW_ONLY
+    noise: float | Literal["loo", "ml"] = "loo"
+    amplitude: Literal["profile", "unit"] = "profile"
+    class_weight: Any = None
+    priors: Any = None
+    psd: Psd = "error"
+    missing: Missing = "error"
+    device: str | None = None
+    verbose: int = 0
 
     @fit_method
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import Any, Literal, Self
 
@@ -66,6 +66,7 @@ GIVEN = Rule(
 )
 
 
+@dataclass(repr=False, eq=False)
 class SubspaceKernel(KernelTransformer, KernelModel):
     """The few features of many kernels that depend most on the labels.
 
@@ -214,44 +215,24 @@ callable, default="normalized"
 
     _multi_output = True
 
-    def __init__(
-        self,
-        views: Any = None,
-        *,
-        n_components: int | None = None,
-        method: Literal["hsic", "alignment"] = "hsic",
-        uncorrelated: bool = False,
-        weights: Literal["uncorrelated", "plain"] = "uncorrelated",
-        label_kernel: Any = "normalized",
-        norm: float | Literal["loo"] = "loo",
-        alpha: float | Literal["learn", "loo"] = "loo",
-        solver: FisherSolver = "auto",
-        tol: float = 1e-6,
-        max_iter: int | None = None,
-        centre: bool = True,
-        scale: Literal["trace"] | None = "trace",
-        psd: Psd = "error",
-        missing: Missing = "error",
-        device: str | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.views = views
-        self.n_components = n_components
-        self.method = method
-        self.uncorrelated = uncorrelated
-        self.weights = weights
-        self.label_kernel = label_kernel
-        self.norm = norm
-        self.alpha = alpha
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.centre = centre
-        self.scale = scale
-        self.psd = psd
-        self.missing = missing
-        self.device = device
-        self.verbose = verbose
+    views: Any = None
+    _: KW_ONLY
+    n_components: int | None = None
+    method: Literal["hsic", "alignment"] = "hsic"
+    uncorrelated: bool = False
+    weights: Literal["uncorrelated", "plain"] = "uncorrelated"
+    label_kernel: Any = "normalized"
+    norm: float | Literal["loo"] = "loo"
+    alpha: float | Literal["learn", "loo"] = "loo"
+    solver: FisherSolver = "auto"
+    tol: float = 1e-6
+    max_iter: int | None = None
+    centre: bool = True
+    scale: Literal["trace"] | None = "trace"
+    psd: Psd = "error"
+    missing: Missing = "error"
+    device: str | None = None
+    verbose: int = 0
 
     @fit_method
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -30,15 +30,15 @@ from kernelweave.models.shared.inputs import (
 )
 from kernelweave.models.shared.learner import weight_set_of_norm
 from kernelweave.models.shared.margin import MarginClassifier
-from kernelweave.solvers.certify import (
+from kernelweave.protocols import relative_gap
+from kernelweave.solvers.local.subspace import JointSolution, solve_joint, solve_plain
+from kernelweave.solvers.solve import (
     Callback,
     Certificate,
     error_of_value,
     reachable_tolerance,
-    relative_gap,
+    solve,
 )
-from kernelweave.solvers.local.subspace import JointSolution, solve_joint, solve_plain
-from kernelweave.solvers.solve import solve
 
 #: ``alpha="auto"`` for uncorrelated subspaces.
 AUTO_ALPHA = 10.0
@@ -50,6 +50,7 @@ RULES = {
 }
 
 
+@dataclass(repr=False, eq=False)
 class SubspaceKernelSVC(
     ClassNamePrefixFeaturesOutMixin, TransformerMixin, MarginClassifier
 ):
@@ -178,42 +179,23 @@ class SubspaceKernelSVC(
     True
     """
 
-    def __init__(
-        self,
-        views: Any = None,
-        *,
-        n_components: int | None = None,
-        uncorrelated: bool = True,
-        C: float = 1.0,
-        alpha: float | Literal["loo", "auto"] = "auto",
-        norm: float = 1,
-        class_weight: Any = None,
-        solver: Literal["auto", "newton", "closed_form", "cutting_plane"] = "auto",
-        tol: float = 1e-6,
-        max_iter: int | None = None,
-        centre: bool = True,
-        scale: Literal["trace"] | None = "trace",
-        psd: Psd = "error",
-        missing: Missing = "error",
-        device: str | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.views = views
-        self.n_components = n_components
-        self.uncorrelated = uncorrelated
-        self.C = C
-        self.alpha = alpha
-        self.norm = norm
-        self.class_weight = class_weight
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.centre = centre
-        self.scale = scale
-        self.psd = psd
-        self.missing = missing
-        self.device = device
-        self.verbose = verbose
+    views: Any = None
+    _: KW_ONLY
+    n_components: int | None = None
+    uncorrelated: bool = True
+    C: float = 1.0
+    alpha: float | Literal["loo", "auto"] = "auto"
+    norm: float = 1
+    class_weight: Any = None
+    solver: Literal["auto", "newton", "closed_form", "cutting_plane"] = "auto"
+    tol: float = 1e-6
+    max_iter: int | None = None
+    centre: bool = True
+    scale: Literal["trace"] | None = "trace"
+    psd: Psd = "error"
+    missing: Missing = "error"
+    device: str | None = None
+    verbose: int = 0
 
     @fit_method
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:

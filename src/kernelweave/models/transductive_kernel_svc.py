@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -23,6 +24,7 @@ from kernelweave.models.shared.margin import (
 )
 
 
+@dataclass(repr=False, eq=False)
 class TransductiveKernelSVC(MarginClassifier):
     """Support vector machine whose kernel is learned on unlabelled rows too.
 
@@ -143,42 +145,23 @@ class TransductiveKernelSVC(MarginClassifier):
     True
     """
 
-    def __init__(
-        self,
-        views: Any = None,
-        *,
-        margin: Literal["l1", "l2", "hard"] = "l1",
-        C: float | Literal["learn"] = 1.0,
-        signed: bool = True,
-        norm: float = 1,
-        class_weight: Any = None,
-        solver: MarginSolver = "auto",
-        tol: float = 1e-5,
-        max_iter: int | None = None,
-        weight_bound: float = 100.0,
-        centre: bool = True,
-        scale: Literal["trace"] | None = "trace",
-        psd: Psd = "error",
-        missing: Missing = "error",
-        device: str | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.views = views
-        self.margin = margin
-        self.C = C
-        self.signed = signed
-        self.norm = norm
-        self.class_weight = class_weight
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.weight_bound = weight_bound
-        self.centre = centre
-        self.scale = scale
-        self.psd = psd
-        self.missing = missing
-        self.device = device
-        self.verbose = verbose
+    views: Any = None
+    _: KW_ONLY
+    margin: Literal["l1", "l2", "hard"] = "l1"
+    C: float | Literal["learn"] = 1.0
+    signed: bool = True
+    norm: float = 1
+    class_weight: Any = None
+    solver: MarginSolver = "auto"
+    tol: float = 1e-5
+    max_iter: int | None = None
+    weight_bound: float = 100.0
+    centre: bool = True
+    scale: Literal["trace"] | None = "trace"
+    psd: Psd = "error"
+    missing: Missing = "error"
+    device: str | None = None
+    verbose: int = 0
 
     @fit_method
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:

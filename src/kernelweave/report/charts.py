@@ -40,6 +40,11 @@ class Bar:
     low: float | None = None
     high: float | None = None
 
+    @classmethod
+    def around(cls, label: str, value: float, error: float) -> Bar:
+        """A value with the interval that its standard error makes."""
+        return cls(label, value, value - error, value + error)
+
 
 def bars(rows: Sequence[Bar], title: str, axis: str, percent: bool = False) -> str:
     """Horizontal bars with intervals; zero is always on the axis."""

@@ -7,7 +7,7 @@ import platform
 import re
 import time
 import warnings
-from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,64 +17,41 @@ import sklearn
 from sklearn.base import is_classifier
 
 from kernelweave._array import is_array, to_numpy
-from kernelweave.evaluation.evaluate import evaluate, observed_views
-from kernelweave.inspection._rows import as_stack, views_of
+from kernelweave.evaluation.evaluate import evaluate
+from kernelweave.inspection._rows import as_stack, observed_views, views_of
 from kernelweave.report.decisions import FirstFold, columns, rows
 from kernelweave.report.predictions import pictures, scores
-from kernelweave.report.section import Section, counted, shares_of, some
+from kernelweave.report.section import Request, Section, counted, shares_of
 from kernelweave.report.views import shares, weights_are_learned, without_each
-from kernelweave.views.columns import is_precomputed
+from kernelweave.views.columns import is_precomputed, some
 
 #: Patterns of missing views, and warnings, that the page lists.
 MOST_PATTERNS, MOST_WARNINGS = 20, 20
 
 
-def collect(
-    model: Any,
-    X: Any,
-    y: Any,
-    *,
-    groups: Any,
-    sample_weight: Any,
-    cv: int,
-    n_resamples: int,
-    n_decoys: int,
-    random_state: Any,
-    report: Callable[[str], object] | None,
-) -> dict[str, Any]:
+def collect(request: Request) -> dict[str, Any]:
     """Everything that the template needs; a part that fails says why."""
-    say = report or (lambda text: None)
-    started = time.perf_counter()
-    of_rows = {"groups": groups, "sample_weight": sample_weight}
+    model, X, y, say = request.model, request.X, request.y, request.say
+    seed, started = request.random_state, time.perf_counter()
+    of_rows = {"groups": request.groups, "sample_weight": request.sample_weight}
     given = {k: np.asarray(v) for k, v in of_rows.items() if v is not None}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         result = evaluate(
-            model, X, y, cv=cv, random_state=random_state, report=say, **of_rows
+            model, X, y, cv=request.cv, random_state=seed, report=say, **of_rows
         )
         held, targets = result.held_out, to_numpy(y) if is_array(y) else np.asarray(y)
         if is_precomputed(model.views):
             X = as_stack(X, views_of(model)[0])
-        fold = FirstFold(model, X, targets, held, given, random_state)
+        fold = FirstFold(model, X, targets, held, given, seed)
         contents = {
             "classify": bool(is_classifier(model)),
             "evaluation": scores(result),
-            "shares": shares(
-                model,
-                X,
-                y,
-                result,
-                groups=groups,
-                n_resamples=n_resamples,
-                n_decoys=n_decoys,
-                random_state=random_state,
-                say=say,
-            ),
+            "shares": shares(replace(request, X=X), result),
         }
         say("what is lost without each view")
-        contents["without"] = without_each(
-            model, X, targets, held.fold, sample_weight is not None
-        )
+        weighted = "sample_weight" in given
+        contents["without"] = without_each(model, X, targets, held.fold, weighted)
         say("columns and single rows")
         contents |= {
             "pictures": pictures(held, model),
@@ -86,7 +63,7 @@ def collect(
         "treatment": [] if is_precomputed(model.views) else model.column_summary_,
         "certificate": _certificate(model),
         "learned": _learned(model, targets, contents),
-        "card": _card(model, X, targets, held.fold, random_state, started),
+        "card": _card(model, X, targets, held.fold, seed, started),
         "warnings": _warnings([str(w.message) for w in caught]),
         "references": _references(model),
     }
@@ -98,7 +75,7 @@ def _learned(model: Any, y: np.ndarray, contents: dict[str, Any]) -> str:
     if contents["classify"]:
         classes, counts = np.unique(y, return_counts=True)
         listed = [f"{c} ({k})" for c, k in zip(classes, counts, strict=True)]
-        aim = f"to tell {len(classes)} classes apart: {some(listed)}"
+        aim = f"to tell {len(classes)} classes apart: {some(listed, 10)}"
     elif y.ndim == 2 and y.shape[1] > 1:
         aim = f"to predict {y.shape[1]} numbers"
     else:
@@ -195,7 +172,10 @@ def _card(
     what += f" ({y.dtype})"
     return [
         ("model", type(model).__name__),
-        ("settings", some([f"{k}={v!r}" for k, v in changed.items()]) or "defaults"),
+        (
+            "settings",
+            some((f"{k}={v!r}" for k, v in changed.items()), 10) or "defaults",
+        ),
         ("chosen by the fit", "; ".join(chosen) or "nothing"),
         ("shape of the data", f"{shape}; target: {what}"),
         ("views", some(list(shares_of(model)), 20)),

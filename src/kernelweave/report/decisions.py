@@ -12,10 +12,14 @@ from sklearn.inspection import permutation_importance
 from sklearn.utils import check_random_state
 
 from kernelweave._array import to_numpy
-from kernelweave.evaluation.evaluate import observed_views
 from kernelweave.evaluation.held_out import HeldOut, take_rows
 from kernelweave.inspection import contributions, feature_importance
-from kernelweave.inspection._rows import row_labels
+from kernelweave.inspection._rows import (
+    log_losses,
+    observed_views,
+    probabilities,
+    row_labels,
+)
 from kernelweave.report import charts
 from kernelweave.report.charts import Bar
 from kernelweave.report.section import (
@@ -115,11 +119,9 @@ class FirstFold:
 def _minus_loss(model: Any, X: Any, y: np.ndarray) -> float:
     """Minus the mean log loss, error rate or squared error."""
     if hasattr(model, "predict_proba"):
-        proba = to_numpy(model.predict_proba(X))
-        own = np.searchsorted(model.classes_, y).clip(max=proba.shape[1] - 1)
-        known = model.classes_[own] == y
-        right = np.where(known, proba[np.arange(len(y)), own], 0.0)
-        return float(np.mean(np.log(np.clip(right, np.finfo(float).eps, None))))
+        classes = np.union1d(model.classes_, y)
+        proba = probabilities(model, X, classes)
+        return -float(np.mean(log_losses(proba, np.searchsorted(classes, y))))
     predicted = to_numpy(model.predict(X))
     if hasattr(model, "classes_"):
         return -float(np.mean(predicted != y))
@@ -146,9 +148,8 @@ def columns(fold: FirstFold) -> Section:
 
 def _by_gradient(model: Any, view: str) -> Section:
     best: dict[str, float] = {}
-    for row in feature_importance(
-        model, view
-    ):  # a column may matter to several classes
+    # a column may matter to several classes
+    for row in feature_importance(model, view):
         name, value = str(row["feature"]), float(row["importance"])
         best[name] = max(value, best.get(name, 0.0))
     text = (
@@ -164,11 +165,8 @@ def _by_shuffling(fold: FirstFold, view: str) -> Section:
     place = list(dict.fromkeys(fold.model.kernel_map_.view_names)).index(view)
     names = getattr(fold.model, "feature_names_in_", None)
     bars = [
-        Bar(
-            str(j if names is None else names[j]),
-            float(mean[j]),
-            float(mean[j] - spread[j]),
-            float(mean[j] + spread[j]),
+        Bar.around(
+            str(j if names is None else names[j]), float(mean[j]), float(spread[j])
         )
         for j in fold.model._positions[place]
     ]

@@ -11,7 +11,8 @@ from sklearn.metrics import confusion_matrix, roc_auc_score, roc_curve
 from kernelweave.evaluation.held_out import HeldOut
 from kernelweave.report import charts
 from kernelweave.report.charts import Bar
-from kernelweave.report.section import MOST_CLASSES, Section, or_why, some
+from kernelweave.report.section import MOST_CLASSES, Section, or_why
+from kernelweave.views.columns import some
 
 #: What the baselines are.
 BASELINES = {
@@ -28,12 +29,7 @@ def scores(result: Any) -> Section:
     name = "accuracy" if percent else "R²"
     picture = charts.bars(
         [
-            Bar(
-                row["method"],
-                row["score"],
-                row["score"] - row["score_se"],
-                row["score"] + row["score_se"],
-            )
+            Bar.around(row["method"], row["score"], row["score_se"])
             for row in result.table
             if row["score"] is not None
         ],
@@ -87,9 +83,14 @@ def pictures(held: HeldOut, model: Any) -> list[Section]:
     )
     if held.probability is None:
         why = f"{kind} predicts classes without probabilities."
-        found.append({"title": "ROC curve and calibration", "why": why})
-        return found
-    proba = held.probability[shown]
+        return [*found, {"title": "ROC curve and calibration", "why": why}]
+    return found + _of_probabilities(held.probability[shown], codes, names)
+
+
+def _of_probabilities(
+    proba: np.ndarray, codes: np.ndarray, names: list[str]
+) -> list[Section]:
+    """ROC curve and calibration of each class."""
     which = [1] if len(names) == 2 else list(range(min(len(names), MOST_CLASSES)))
     which = [c for c in which if 0 < np.sum(codes == c) < len(codes)]
     left_out = (
@@ -100,6 +101,7 @@ def pictures(held: HeldOut, model: Any) -> list[Section]:
         if len(names) > 2
         else f"Rows of class {names[1]} are the positive ones. "
     )
+    found: list[Section] = []
     for title, make in (("ROC curve", _roc), ("Calibration", _calibration)):
         made = or_why(lambda make=make: make(proba, codes, names, which))  # type: ignore[misc]
         if not made["why"]:
@@ -153,7 +155,7 @@ def _roc(
     axes = ("false positive rate", "true positive rate")
     title = "ROC curve of held-out rows"
     return {
-        "text": f"Area under the curve: {some(areas)}.",
+        "text": f"Area under the curve: {some(areas, 10)}.",
         "svg": charts.lines(curves, title, axes),
     }
 

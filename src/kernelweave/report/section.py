@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 #: Views, columns and classes beyond these numbers are left out of the pictures.
@@ -10,6 +11,22 @@ MOST_VIEWS, MOST_COLUMNS, MOST_CLASSES = 30, 10, 8
 
 #: What the template shows; ``why``, if not empty, stands in place of the rest.
 Section = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a page is to be about: see :func:`kernelweave.report.write_report`."""
+
+    model: Any
+    X: Any
+    y: Any
+    groups: Any
+    sample_weight: Any
+    cv: int
+    n_resamples: int
+    n_decoys: int
+    random_state: Any
+    say: Callable[[str], object]
 
 
 def or_why(make: Callable[[], Section]) -> Section:
@@ -24,12 +41,6 @@ def or_why(make: Callable[[], Section]) -> Section:
         told = " ".join(str(error).split()) or type(error).__name__
         first = told.partition(" ")[0]  # the name of a function stays as it is
         return {"why": told if "_" in first else told[0].upper() + told[1:]}
-
-
-def some(items: Sequence[str], most: int = 10) -> str:
-    """The first of some words, and how many more there are."""
-    more = f" and {len(items) - most} more" if len(items) > most else ""
-    return ", ".join(items[:most]) + more
 
 
 def shares_of(model: Any) -> dict[str, float]:

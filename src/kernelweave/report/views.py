@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone
 
 from kernelweave._array import to_numpy
-from kernelweave.evaluation.evaluate import leads, observed_views
+from kernelweave.evaluation.evaluate import leads
 from kernelweave.inspection import view_ablation, view_pvalues, weight_intervals
+from kernelweave.inspection._rows import observed_views
 from kernelweave.inspection._trials import Trials
 from kernelweave.models.shared.base import caution_about_shares
 from kernelweave.report import charts
 from kernelweave.report.charts import Bar
-from kernelweave.report.section import MOST_VIEWS, Section, or_why, shares_of
+from kernelweave.report.section import (
+    MOST_VIEWS,
+    Request,
+    Section,
+    or_why,
+    shares_of,
+)
 
 #: Up to so many views an order in which to drop them is found as well, which takes a
 #: number of fits that grows with the square.
@@ -24,37 +30,27 @@ MOST_ORDERED = 6
 LEVEL = 0.05
 
 
-def shares(
-    model: Any,
-    X: Any,
-    y: Any,
-    result: Any,
-    *,
-    groups: Any,
-    n_resamples: int,
-    n_decoys: int,
-    random_state: Any,
-    say: Callable[[str], object],
-) -> Section:
+def shares(request: Request, result: Any) -> Section:
     """Shares with intervals and p-values, and why not to interpret them if so."""
-    own = shares_of(model)
+    model, X, y, seed = request.model, request.X, request.y, request.random_state
+    n_decoys, own = request.n_decoys, shares_of(model)
     if len(own) < 2:
         return {
             "why": "The model has a single view, which has all the weight.",
             "cautions": [],
         }
-    say("intervals of the shares")
+    request.say("intervals of the shares")
     intervals = or_why(
         lambda: {
             row["view"]: row
             for row in weight_intervals(
-                model, X, y, n_resamples=n_resamples, random_state=random_state
+                model, X, y, n_resamples=request.n_resamples, random_state=seed
             )
         }
     )
-    say("p-values of the views")
+    request.say("p-values of the views")
     pvalues = or_why(
-        lambda: view_pvalues(model, X, y, n_decoys=n_decoys, random_state=random_state)
+        lambda: view_pvalues(model, X, y, n_decoys=n_decoys, random_state=seed)
     )
     rows = [
         {"low": None, "high": None, "selected": None, "p": pvalues.get(view)}
@@ -62,7 +58,7 @@ def shares(
         | {"view": view, "share": share}
         for view, share in own.items()
     ]
-    bounded = not intervals["why"]
+    bounded, grouped = not intervals["why"], request.groups is not None
     picture = charts.bars(
         [
             Bar(row["view"], row["share"], row["low"], row["high"])
@@ -78,7 +74,7 @@ def shares(
         del reasons[1]  # the same, in the name of another function
     return {
         "why": "",
-        "cautions": _cautions(model, rows, result, groups is not None and bounded),
+        "cautions": _cautions(model, rows, result, grouped and bounded),
         "rows": rows,
         "picture": picture,
         "hidden": max(len(rows) - MOST_VIEWS, 0),
@@ -172,12 +168,7 @@ def without_each(
         rows = sorted(rows, key=lambda row: -row["loss_rise"])
         picture = charts.bars(
             [
-                Bar(
-                    row["view"],
-                    row["loss_rise"],
-                    row["loss_rise"] - row["loss_rise_se"],
-                    row["loss_rise"] + row["loss_rise_se"],
-                )
+                Bar.around(row["view"], row["loss_rise"], row["loss_rise_se"])
                 for row in rows
             ],
             f"Rise of the held-out {loss} without each view",

@@ -9,8 +9,10 @@ from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
+from kernelweave.exceptions import library
 from kernelweave.persistence import written_whole
 from kernelweave.report.contents import collect
+from kernelweave.report.section import Request
 
 
 def write_report(
@@ -73,19 +75,11 @@ def write_report(
     path = Path(path)
     if not path.parent.is_dir():  # said now, not after minutes of work
         raise FileNotFoundError(f"there is no folder {str(path.parent)!r} to write to")
+    say = report or (lambda text: None)
+    given = groups, sample_weight, cv, n_resamples, n_decoys, random_state
+    request = Request(model, X, y, *given, say)
     page = template.render(
-        collect(
-            model,
-            X,
-            y,
-            groups=groups,
-            sample_weight=sample_weight,
-            cv=cv,
-            n_resamples=n_resamples,
-            n_decoys=n_decoys,
-            random_state=random_state,
-            report=report,
-        ),
+        collect(request),
         title=title,
     )
     with written_whole(path) as file:
@@ -94,12 +88,8 @@ def write_report(
 
 def _template() -> Any:
     """The page, to be filled in; all values are escaped, except drawings of ours."""
-    try:
-        import jinja2
-    except ImportError as error:
-        raise ImportError(
-            "a report needs jinja2: pip install 'kernelweave[report]'"
-        ) from error
+    needed = "a report needs jinja2: pip install 'kernelweave[report]'"
+    jinja2 = library("jinja2", needed)
     environment = jinja2.Environment(
         autoescape=True,
         trim_blocks=True,

@@ -1,9 +1,8 @@
 """Methods that find the weights, and the certificate that checks all of them."""
 
-from kernelweave.solvers.certify import Solution, TraceRow, certify
 from kernelweave.solvers.mixture import truncated_em
 from kernelweave.solvers.reference import FreeKernel, free_alignment, free_margin
-from kernelweave.solvers.solve import solve
+from kernelweave.solvers.solve import Solution, TraceRow, certify, solve
 
 __all__ = [
     "FreeKernel",

@@ -12,6 +12,7 @@ from scipy import sparse
 from scipy.optimize import nnls
 
 from kernelweave._array import Array
+from kernelweave.exceptions import library
 from kernelweave.protocols import (
     Criterion,
     Evaluation,
@@ -300,14 +301,11 @@ def _solve_cone(
 
 
 def _import_clarabel() -> Any:
-    try:
-        import clarabel
-    except ImportError as error:
-        raise ImportError(
-            "method='cutting_plane' needs Clarabel for norms other than 1; install "
-            "it with: pip install 'kernelweave[cone]'"
-        ) from error
-    return clarabel
+    return library(
+        "clarabel",
+        "method='cutting_plane' needs Clarabel for norms other than 1; install "
+        "it with: pip install 'kernelweave[cone]'",
+    )
 
 
 def nearest_point(

@@ -14,7 +14,7 @@ from kernelweave._array import (
     to_numpy,
 )
 from kernelweave._tolerances import INVERTIBLE_SQUARE
-from kernelweave.solvers.certify import Callback, LocalSolution, Trace
+from kernelweave.solvers.solve import Callback, LocalSolution, Trace
 
 #: The longest extrapolation of EM, in steps, and the share of a weight that it keeps.
 LONGEST, KEEP = 256.0, 1e-2

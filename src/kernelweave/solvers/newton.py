@@ -15,8 +15,14 @@ from kernelweave.inner.interior_point import (
     minimize_on_simplex,
     predict,
 )
-from kernelweave.protocols import Criterion, Evaluation, Iterate, LinearSet, NormSet
-from kernelweave.solvers.certify import relative_gap
+from kernelweave.protocols import (
+    Criterion,
+    Evaluation,
+    Iterate,
+    LinearSet,
+    NormSet,
+    relative_gap,
+)
 
 State = TypeVar("State")
 

@@ -23,6 +23,7 @@ from kernelweave.criteria.fisher import (
     WithinFisher,
 )
 from kernelweave.criteria.margin import Margin
+from kernelweave.exceptions import library
 from kernelweave.kernels.banks.dense import host_stack
 from kernelweave.protocols import Criterion, Iterate, LinearSet, NormSet, WeightSet
 from kernelweave.solvers.alignment import certified
@@ -515,10 +516,5 @@ def run_solver(problem: Any, scs_iterations: int = SCS_ITERATIONS) -> None:
 
 def _import_cvxpy() -> Any:
     """The module, or an error that says how to install it."""
-    try:
-        import cvxpy
-    except ImportError as error:
-        raise ImportError(
-            "method='sdp' needs cvxpy; install it with: pip install 'kernelweave[sdp]'"
-        ) from error
-    return cvxpy
+    extra = "pip install 'kernelweave[sdp]'"
+    return library("cvxpy", f"method='sdp' needs cvxpy; install it with: {extra}")

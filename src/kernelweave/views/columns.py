@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from numbers import Integral
 from pathlib import PurePath
@@ -24,7 +25,6 @@ from kernelweave._array import (
     take,
     to_numpy,
 )
-from kernelweave._memory import prefixed
 
 EXPECTED = (
     "views must be None (all columns), 'precomputed', ('precomputed', names), or a "
@@ -295,6 +295,11 @@ def is_dask(X: object) -> bool:
     return hasattr(X, "__dask_graph__") and hasattr(X, "dask")
 
 
+def in_portions(X: Any) -> bool:
+    """Whether rows are read one portion after another, and only once."""
+    return is_iterator(X) or is_arrow(X) or is_dask(X)
+
+
 def resolve_columns(X: Any, views: list[View]) -> list[list[int]]:
     """Positions of the columns of each view, as ColumnTransformer would find them.
 
@@ -495,11 +500,35 @@ def _is_integer(value: Any) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
+@contextmanager
+def prefixed(prefix: str) -> Iterator[None]:
+    """Begin the message of any TypeError or ValueError with ``prefix``."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        if not prefix:
+            raise
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"{prefix}{error}") from error
+
+
+def numbered(start: int) -> AbstractContextManager[None]:
+    """Prefix error messages with the first row of the portion, unless it is row 0."""
+    text = f"In the portion that starts at row {start:,} (row numbers below count from "
+    return prefixed(f"{text}there): " if start else "")
+
+
 def some(words: Iterable[str], most: int = 5) -> str:
     """The first few words, and how many more there are."""
     words = list(words)
     more = f" and {len(words) - most} more" if len(words) > most else ""
     return ", ".join(words[:most]) + more
+
+
+def listed(words: Iterable[str]) -> str:
+    """All the words: a, b and c."""
+    *others, last = words
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def _used(names: list[str], users: dict[str, list[str]]) -> str:

@@ -14,9 +14,16 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 
-from kernelweave._array import Array, device, is_array, namespace, take, to_numpy
-from kernelweave._memory import prefixed, row_chunks
-from kernelweave.views.columns import View, check_finite, float_blocks
+from kernelweave._array import (
+    Array,
+    device,
+    is_array,
+    namespace,
+    row_chunks,
+    take,
+    to_numpy,
+)
+from kernelweave.views.columns import View, check_finite, float_blocks, prefixed
 from kernelweave.views.precomputed import validate_precomputed
 from kernelweave.views.raw_columns import Columns
 

@@ -10,13 +10,20 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import validate_data
 
-from kernelweave._array import Array, as_float, is_numpy, namespace, to_numpy
-from kernelweave._memory import prefixed, row_chunks
+from kernelweave._array import (
+    Array,
+    as_float,
+    is_numpy,
+    namespace,
+    row_chunks,
+    to_numpy,
+)
 from kernelweave.views.columns import (
     checked_array,
     column_names,
     is_dict,
     precomputed_names,
+    prefixed,
     refuse_no_table,
     some,
 )
@@ -89,9 +96,7 @@ def validate_precomputed(
     _check_entries(K, allow_nan)
     if reset:
         _check_square(shape)
-    elif (
-        column_names(labelled) is None
-    ):  # with names, validate_data reports those instead
+    elif column_names(labelled) is None:  # else validate_data reports the names
         _check_columns(shape, estimator)
     validate_data(estimator, labelled, reset=reset, skip_check_array=True)
     if n_kernels is not None and K.shape[2] != n_kernels:

@@ -8,6 +8,7 @@ where the type says nothing, from their values.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from functools import cached_property
@@ -22,6 +23,8 @@ from kernelweave.views.columns import (
     take_columns,
     to_float,
 )
+from kernelweave.views.ids import is_gap
+from kernelweave.views.streams import select_rows
 
 #: Kinds whose values are turned into floats.
 MEASURED = ("number", "date", "duration")
@@ -70,7 +73,7 @@ class Columns:
     def __getitem__(self, index: Any) -> Columns:
         """The chosen rows: ``block[rows]`` or ``block[rows, ...]``."""
         rows = index[0] if isinstance(index, tuple) else index
-        return self._with(select(self.table, rows))
+        return self._with(select_rows(self.table, rows))
 
     def __getstate__(self) -> dict[str, Any]:
         # What can be read again is not kept. A frame becomes arrays and lists, which
@@ -177,24 +180,20 @@ class Columns:
         return parts[np.where(rows, np.arange(len(rows)) + 1, 0)]
 
 
-def read_columns(X: Any, columns: list[int], dtype: Any = np.float64) -> Columns:
+def read_columns(X: Any, columns: list[int]) -> Columns:
     """The columns of a view, as they are; pyarrow tables become pandas frames."""
     names = column_names(X)
     labels = columns if names is None else [names[c] for c in columns]
     table = take_columns(X, columns)
     if is_table(table):
         table = table.to_pandas()
-    return Columns(table, list(labels), dtype)
+    return Columns(table, list(labels))
 
 
 def _taken_apart(frame: Any) -> dict[str, Any]:
     """The columns of a pandas frame: one array of all numbers, and the others."""
     kinds = [str(dtype) for dtype in frame.dtypes]
-    own = [getattr(dtype, "kind", "O") for dtype in frame.dtypes]
-    plain = [
-        isinstance(dtype, np.dtype) and kind in "fiu"
-        for dtype, kind in zip(frame.dtypes, own, strict=True)
-    ]
+    plain = [_is_number(dtype) for dtype in frame.dtypes]
     numbers = frame.loc[:, plain].to_numpy(dtype=np.float64)  # (n, number of plain)
     others = []
     for j in np.flatnonzero(~np.asarray(plain, dtype=bool)).tolist():
@@ -235,17 +234,12 @@ def is_plain(table: Any) -> bool:
     """Whether a table is a pandas frame of NumPy's floats and integers alone."""
     if not hasattr(table, "iloc"):
         return False
-    return all(
-        getattr(d, "kind", "O") in "fiu" and isinstance(d, np.dtype)
-        for d in set(table.dtypes)
-    )
+    return all(_is_number(dtype) for dtype in set(table.dtypes))
 
 
-def select(table: Any, rows: Any) -> Any:
-    """The rows of a table chosen by a slice or by positions."""
-    if hasattr(table, "iloc"):
-        return table.iloc[rows]
-    return table[rows]
+def _is_number(dtype: Any) -> bool:
+    """Whether a dtype is one of NumPy's floats and integers."""
+    return isinstance(dtype, np.dtype) and dtype.kind in "fiu"
 
 
 def read_column(table: Any, j: int) -> Column:
@@ -286,19 +280,19 @@ def _from_polars(series: Any) -> Column:
     dtype = series.dtype
     gaps = series.is_null().to_numpy()
     if dtype == pl.Boolean:
-        return Column("boolean", words_of(_objects(series.to_list()), gaps), gaps)
+        return Column("boolean", words_of(as_objects(series.to_list()), gaps), gaps)
     if dtype.is_numeric():
         values = series.cast(pl.Float64).fill_null(float("nan")).to_numpy()
         return Column("number", values, np.isnan(values))
     if dtype in (pl.Categorical, pl.Enum):
-        return Column("category", words_of(_objects(series.to_list()), gaps), gaps)
+        return Column("category", words_of(as_objects(series.to_list()), gaps), gaps)
     if dtype in (pl.Date, pl.Datetime):
         if getattr(dtype, "time_zone", None):
             series = series.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
         return _timed("date", series.cast(pl.Datetime("ns")).to_numpy())
     if dtype == pl.Duration:
         return _timed("duration", series.cast(pl.Duration("ns")).to_numpy())
-    return _from_objects(_objects(series.to_list()), gaps)
+    return _from_objects(as_objects(series.to_list()), gaps)
 
 
 def _from_array(values: np.ndarray) -> Column:
@@ -312,19 +306,14 @@ def _from_array(values: np.ndarray) -> Column:
         kind = "date" if values.dtype.kind == "M" else "duration"
         return _timed(kind, values.astype(f"{values.dtype.kind}8[ns]"))
     values = values.astype(object)
-    return _from_objects(values, np.array([_is_gap(value) for value in values]))
+    return _from_objects(values, np.array([is_gap(value) for value in values]))
 
 
-def _objects(values: list[Any]) -> np.ndarray:
+def as_objects(values: Sequence[Any]) -> np.ndarray:
+    """The values (n,) themselves, whatever NumPy would make of them."""
     out = np.empty(len(values), dtype=object)
     out[:] = values
     return out
-
-
-def _is_gap(value: Any) -> bool:
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
-        return True
-    return isinstance(value, float | np.floating) and bool(np.isnan(value))
 
 
 def _timed(kind: str, moments: np.ndarray) -> Column:
@@ -413,7 +402,7 @@ def read_as(column: Column, kind: str, where: str) -> np.ndarray:
         words = words_of(column.values.astype(object), column.gaps)
         if kind == "boolean":
             names = {"0": "False", "1": "True"}
-            words = _objects([names.get(word, word) for word in words])
+            words = as_objects([names.get(word, word) for word in words])
         return words
     if column.kind in MEASURED or column.kind == "empty":
         return words_of(column.values.astype(object), column.gaps)

@@ -9,8 +9,8 @@ from typing import Any
 
 from sklearn.utils import Bunch
 
-from kernelweave._memory import prefixed
-from kernelweave.views.columns import is_table, some
+from kernelweave.exceptions import library
+from kernelweave.views.columns import is_table, prefixed, some
 from kernelweave.views.ids import (
     check_distinct,
     is_gap,
@@ -143,12 +143,8 @@ def _is_dict(value: Any) -> bool:
 
 def _as_pandas(table: Any) -> Any:
     """A pandas frame with the columns of a pandas, polars or pyarrow table."""
-    try:
-        import pandas
-    except ImportError as error:
-        raise ImportError(
-            "join_tables needs pandas: pip install 'kernelweave[tables]'"
-        ) from error
+    needed = "join_tables needs pandas: pip install 'kernelweave[tables]'"
+    pandas = library("pandas", needed)
     if isinstance(table, pandas.DataFrame):
         return table
     if is_table(table):

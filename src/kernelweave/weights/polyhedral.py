@@ -53,6 +53,24 @@ def linear_program(
     return None
 
 
+def proven_minimum(
+    cost: np.ndarray, allowed: Polyhedron
+) -> tuple[float, np.ndarray | None]:
+    """A lower bound on ``min <cost, x>`` that holds in spite of rounding, and x.
+
+    For any multipliers y >= 0 of ``C x <= d`` and z of ``A x = b``, the minimum is at
+    least ``-<y, d> - <z, b>`` plus that of ``<cost + C'y + A'z, x>`` within the limits.
+    """
+    answer = linear_program(cost, allowed)
+    if answer is None:
+        return -np.inf, None
+    x, prices, equal_prices = answer
+    rest = cost + allowed.below.T @ prices + allowed.equal.T @ equal_prices
+    least = np.sum(np.min(rest[:, None] * allowed.limits, axis=1))
+    fixed = prices @ allowed.below_to + equal_prices @ allowed.equal_to
+    return float(least - fixed), x
+
+
 def box_maximizer(scores: np.ndarray, limits: np.ndarray) -> np.ndarray:
     """``argmax <scores, w>`` over ``sum_i w_i = 1`` and limits (m, 2), (m,).
 
@@ -95,21 +113,12 @@ class PolyhedralSet(WeightSet):
         return m == 1 or self._centre(m)[1] <= 1e-9
 
     def support(self, scores: np.ndarray) -> float:
-        """``max <scores, w>``, bounded from above by the multipliers of its program.
-
-        For any multipliers y >= 0 of ``C w <= d`` and x of ``A w = b``, the maximum is
-        at most ``<y, d> + <x, b>`` plus the maximum of ``<scores - C'y - A'x, w>``
-        within the limits.
-        """
-        allowed, (_, prices, equal_prices) = self._solved(scores)
-        rest = scores - allowed.below.T @ prices - allowed.equal.T @ equal_prices
-        within = np.max(rest[:, None] * allowed.limits, axis=1)
-        bound = prices @ allowed.below_to + equal_prices @ allowed.equal_to
-        return float(bound + np.sum(within))
+        """``max <scores, w>``, bounded from above by the multipliers of its program."""
+        return self._maximum(scores)[0]
 
     def maximizer(self, scores: np.ndarray) -> np.ndarray:
         """A vertex where :meth:`support` is attained, (m,)."""
-        return self.scale(self._solved(scores)[1][0])
+        return self.scale(self._maximum(scores)[1])
 
     def scale(self, weights: np.ndarray) -> np.ndarray:
         """The nearest solution of the equations, pulled inside towards the start."""
@@ -146,9 +155,7 @@ class PolyhedralSet(WeightSet):
             raise ValueError(f"no {m} weights satisfy all constraints of {self!r}")
         return answer[0][:-1], float(answer[0][-1])
 
-    def _solved(
-        self, scores: np.ndarray
-    ) -> tuple[Polyhedron, tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    def _maximum(self, scores: np.ndarray) -> tuple[float, np.ndarray]:
         scores = np.asarray(scores, dtype=np.float64)
         allowed = self.polyhedron(len(scores))
         if not np.all(np.isfinite(allowed.limits)):
@@ -157,10 +164,10 @@ class PolyhedralSet(WeightSet):
                 f"{self!r}: weight {i} has the limits {allowed.limits[i]}; a bound on "
                 "the optimum needs finite limits"
             )
-        answer = linear_program(-scores, allowed)
-        if answer is None:
+        bound, best = proven_minimum(-scores, allowed)
+        if best is None:
             raise ValueError(f"a linear program over {self!r} could not be solved")
-        return allowed, answer
+        return -bound, best
 
 
 #: Slack in the sum of the caps that counts as zero.

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import linalg
 
-from kernelweave._array import eps, to_numpy
-from kernelweave._memory import require_memory
+from kernelweave._array import eps, require_memory, to_numpy
 from kernelweave._tolerances import ROUNDING_UNITS
 from kernelweave.kernels.banks.dense import combine_in_double
 from kernelweave.protocols import Bank, Polyhedron
@@ -64,8 +63,6 @@ class SignedSum(SumToOne):
     ----------
     cuts : ndarray of shape (c, p)
         Rows c_j with ``c_j'w >= 0`` on the set.
-    n_eigen : int
-        Number of eigenvalue decompositions so far.
     """
 
     offers = frozenset({"cuts"})
@@ -81,7 +78,7 @@ class SignedSum(SumToOne):
             raise ValueError(f"bound must be a finite number >= 1, got {bound!r}")
         self.bank, self.bound = bank, float(bound)
         self._traces = _positive_traces(bank, row_weights)
-        self.cuts, self.n_eigen = np.zeros((0, bank.n_kernels)), 0
+        self.cuts = np.zeros((0, bank.n_kernels))
         self._last: tuple[bytes, float, np.ndarray] | None = None
         self._null = max(NULL, ROUNDING_UNITS * bank.n_samples * eps(bank.like))
         self._whitener, self._whitened, self._largest = _whitened(bank, self._null)
@@ -198,7 +195,6 @@ class SignedSum(SumToOne):
         """The lowest eigenvalues and eigenvectors of the whitened sum."""
         p, r = self._whitened.shape[:2]
         total = (own @ self._whitened.reshape(p, -1)).reshape(r, r)
-        self.n_eigen += 1
         count = min(VECTORS, r)
         return linalg.eigh(total, subset_by_index=[0, count - 1], check_finite=False)
 

@@ -9,25 +9,32 @@ from typing import Any
 import numpy as np
 
 from kernelweave._array import (
+    CACHE_ENTRIES,
+    DOUBLE_EPS,
     Array,
     add_scaled,
     as_float,
     empty,
+    eps,
     from_numpy,
     has_views,
+    in_threads,
     inner_products,
     is_numpy,
     namespace,
+    require_memory,
+    row_chunks,
     squared_norm,
     take,
     tensor_sum,
     to_numpy,
     zeros,
 )
-from kernelweave._memory import CACHE_ENTRIES, require_memory, row_chunks
-from kernelweave._threads import in_threads
+from kernelweave._tolerances import LIKE_IDENTITY, SAME
 from kernelweave.protocols import Bank
 
+#: Rows that show which kernels are nothing like the identity.
+SCREENED = 1024
 #: Share of the largest possible rounding error that sums over stored kernels reach at
 #: most, as errors of either sign cancel; in thousands of problems it was 0.02.
 REACHED = 0.1
@@ -72,6 +79,12 @@ class KernelBank(ABC):
         self.n_kernels, self.n_samples = int(n_kernels), int(n_samples)
         self.names = list(names or (f"kernel {i}" for i in range(self.n_kernels)))
         self.n_rows = self.n_samples if n_rows is None else int(n_rows)
+        self._forget()
+
+    def _forget(self) -> None:
+        """Forget what is known of the kernels: every norm asks about the same ones."""
+        self._same: list[np.ndarray] | None = None
+        self._likeness: dict[int, float] = {}
 
     @abstractmethod
     def kernel(self, i: int) -> Array:
@@ -132,9 +145,59 @@ class KernelBank(ABC):
         """The traces (p,) that rounding errors of sums over kernels are measured by."""
         return REACHED * np.sum(np.abs(self.diagonals()), axis=1)
 
+    def entry_errors(self) -> np.ndarray:
+        """Relative rounding errors of the entries, (p,): those of their dtype."""
+        return np.full(self.n_kernels, eps(self.like))
+
+    def same_kernels(self) -> list[np.ndarray]:
+        """Groups of indices of kernels with equal products with one random vector."""
+        if self._same is None:
+            self._same = _groups(self) if self.n_kernels > 1 else []
+        return self._same
+
+    def identity_likeness(self, kernels: np.ndarray) -> np.ndarray:
+        """Cosine between the centred identity and each of ``kernels``, indices (c,)."""
+        known = self._likeness
+        new = np.array([i for i in kernels if int(i) not in known], dtype=int)
+        if len(new):
+            if self.n_samples > SCREENED:
+                # Fewer rows of a kernel look more like the identity than all of them.
+                some = self.restrict(
+                    np.arange(0, self.n_samples, -(-self.n_samples // SCREENED))
+                )
+                found = _cosines(some, new, some.n_samples)
+                known.update(zip(new.tolist(), found.tolist(), strict=True))
+                new = new[found > LIKE_IDENTITY]
+            found = _cosines(self, new, self.n_rows)
+            known.update(zip(new.tolist(), found.tolist(), strict=True))
+        return np.array([known[int(i)] for i in kernels])
+
     def subset(self, kernels: np.ndarray) -> Bank:
         """A bank of the kernels with these indices."""
         return _Part(self, np.asarray(kernels), np.arange(self.n_samples))
+
+
+def _cosines(bank: Bank, kernels: np.ndarray, n_rows: int) -> np.ndarray:
+    if not len(kernels):
+        return np.empty(0)
+    sizes = bank.sizes(kernels)
+    sizes = np.where(sizes > 0, sizes, np.inf)
+    traces = np.sum(bank.diagonals()[kernels], axis=1)
+    return traces / (sizes * np.sqrt(max(n_rows - 1, 1)))
+
+
+def _groups(bank: Bank) -> list[np.ndarray]:
+    probe = np.random.default_rng(0).standard_normal((bank.n_samples, 1))
+    sketch = to_numpy(bank.apply(from_numpy(probe, bank.like)))[:, :, 0]
+    sketch = sketch.astype(np.float64)
+    sketch /= np.max(np.abs(sketch)) or 1.0  # squares stay in range
+    size = np.linalg.norm(sketch, axis=1)
+    tolerance = SAME[namespace(bank.like).finfo(bank.like.dtype).bits]
+    order = np.argsort(size, kind="stable")  # equal kernels become neighbours
+    gaps = np.linalg.norm(np.diff(sketch[order], axis=0), axis=1)
+    same = (gaps <= tolerance * size[order[1:]]) & (size[order[:-1]] > 0)
+    groups = np.split(order, np.flatnonzero(~same) + 1)
+    return [np.sort(group) for group in groups if len(group) > 1]
 
 
 class _Part(KernelBank):
@@ -224,6 +287,10 @@ class DenseBank(KernelBank):
     def kernel(self, i: int) -> Array:
         """``G_i``, (n, n), a view of the bank's memory."""
         return self.stack[i, :, :]
+
+    def entry_errors(self) -> np.ndarray:
+        """Stored kernels are taken as they are, and multiplied in float64."""
+        return np.full(self.n_kernels, DOUBLE_EPS)
 
     #: Passes over the kernels take blocks of rows of about this many entries.
     block_entries = 2**25

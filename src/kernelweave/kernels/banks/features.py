@@ -14,12 +14,12 @@ from kernelweave._array import (
     from_numpy,
     is_numpy,
     namespace,
+    row_chunks,
     squared_norm,
     take,
     to_numpy,
     zeros,
 )
-from kernelweave._memory import row_chunks
 from kernelweave.kernels.banks.dense import KernelBank
 
 #: A weight this far below the largest adds nothing to a sum of doubles.

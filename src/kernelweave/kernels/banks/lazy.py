@@ -25,21 +25,20 @@ from kernelweave._array import (
     add_scaled,
     add_to_diagonal,
     as_float,
+    block_entries,
     empty,
+    eps,
     from_numpy,
+    in_threads,
     is_numpy,
+    is_on_gpu,
     namespace,
+    row_chunks,
     squared_norm,
     take,
     to_numpy,
     zeros,
 )
-from kernelweave._memory import (
-    block_entries,
-    is_on_gpu,
-    row_chunks,
-)
-from kernelweave._threads import in_threads
 from kernelweave.kernels.banks.dense import KernelBank
 from kernelweave.kernels.base import KernelGroup, PairwiseRows, Room
 
@@ -280,6 +279,11 @@ class OnTheFlyBank(KernelBank):
         raw = np.abs(self.tiles.diagonals()) * self._scales[:, None]
         return np.sum(raw if self._roots is None else raw * self._roots**2, axis=1)
 
+    def entry_errors(self) -> np.ndarray:
+        """Those of the dtype, by the share of the traces that centring leaves."""
+        traces, before = np.sum(np.abs(self.diagonals()), axis=1), self.rounded_traces()
+        return eps(self.like) * (before / np.where(traces > 0, traces, before))
+
     def row_blocks(self) -> Iterator[tuple[slice, Array]]:
         """All kernels, a few rows at a time: the slice of rows, and (p, r, n)."""
         n, p = self.n_samples, self.n_kernels
@@ -348,6 +352,7 @@ class OnTheFlyBank(KernelBank):
 
     def _like_this(self, tiles: KernelTiles) -> OnTheFlyBank:
         part = copy.copy(self)
+        part._forget()
         part.tiles, part.n_kernels, part.n_samples = (
             tiles,
             tiles.n_kernels,

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernelweave._array import Array, eigh, eps, from_numpy, namespace, to_numpy
-from kernelweave._memory import require_memory
+from kernelweave._array import (
+    Array,
+    eigh,
+    eps,
+    from_numpy,
+    namespace,
+    require_memory,
+    to_numpy,
+)
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.kernels.checks import symmetric
 

@@ -13,13 +13,13 @@ from scipy.sparse import csr_array, issparse
 from kernelweave._array import (
     Array,
     as_float,
+    centred,
     column_means,
     from_numpy,
     is_numpy,
     is_square_safe,
     to_numpy,
 )
-from kernelweave._memory import prefixed
 from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.features.maps import (
     FeatureMap,
@@ -39,7 +39,7 @@ from kernelweave.kernels.functions import (
     seen_by,
 )
 from kernelweave.kernels.spec import check_outliers, name_largest, resolve_kernels
-from kernelweave.views.columns import View, some
+from kernelweave.views.columns import View, prefixed, some
 from kernelweave.views.raw_columns import Columns
 
 #: A held-out kernel error above this earns a remark in the certificate.
@@ -406,14 +406,9 @@ def kernel_error(made: FeatureMap, rows: np.ndarray) -> float:
         return float("nan")
     gram = made.kernel.gram(rows)
     features = made.transform(rows)
-    exact, off = (_centred(matrix) for matrix in (gram, gram - features @ features.T))
+    exact, off = (centred(matrix) for matrix in (gram, gram - features @ features.T))
     size = float(np.linalg.norm(exact))
     return float(np.linalg.norm(off)) / size if size > 0 else 0.0
-
-
-def _centred(matrix: np.ndarray) -> np.ndarray:
-    means = matrix.mean(axis=0)
-    return matrix - means[None, :] - means[:, None] + means.mean()
 
 
 def _move_step(step: Any, like: Array) -> Any:

@@ -15,10 +15,10 @@ from kernelweave._array import (
     empty,
     from_numpy,
     namespace,
+    row_chunks,
     to_numpy,
     zeros,
 )
-from kernelweave._memory import row_chunks
 from kernelweave.kernels.features.recipe import FeatureRecipe, as_chunk
 from kernelweave.kernels.maps.kernel_map import add, warn_constant
 from kernelweave.kernels.spec import remarks_of

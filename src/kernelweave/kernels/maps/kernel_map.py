@@ -26,32 +26,28 @@ from typing import Any, Literal
 import numpy as np
 
 from kernelweave._array import (
+    CACHE_ENTRIES,
     Array,
     as_float,
     at_home,
+    available_bytes,
+    block_entries,
     detached,
     empty,
     eps,
     from_numpy,
     has_views,
     in_double,
+    in_threads,
     is_numpy,
     is_square_safe,
     largest_of,
     namespace,
+    require_memory,
+    row_chunks,
     to_numpy,
     zeros,
 )
-from kernelweave._memory import (
-    CACHE_ENTRIES,
-    available_bytes,
-    block_entries,
-    numbered,
-    prefixed,
-    require_memory,
-    row_chunks,
-)
-from kernelweave._threads import in_threads
 from kernelweave.exceptions import KernelWarning, MemoryRefusedError
 from kernelweave.kernels.banks.dense import DenseBank, take_square
 from kernelweave.kernels.banks.lazy import KernelTiles, OnTheFlyBank
@@ -74,7 +70,7 @@ from kernelweave.kernels.spec import (
     settle,
 )
 from kernelweave.protocols import Bank
-from kernelweave.views.columns import View, some
+from kernelweave.views.columns import View, numbered, prefixed, some
 from kernelweave.views.missing import ObservedViews, take_rows
 
 #: Decimal digits that centring may cancel without remark: ordinary kernels lose fewer.

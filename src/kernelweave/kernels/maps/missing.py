@@ -25,8 +25,15 @@ from typing import Literal
 
 import numpy as np
 
-from kernelweave._array import Array, device, from_numpy, namespace, take, zeros
-from kernelweave._memory import numbered, row_chunks
+from kernelweave._array import (
+    Array,
+    device,
+    from_numpy,
+    namespace,
+    row_chunks,
+    take,
+    zeros,
+)
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.kernels.checks import clip_to_psd
 from kernelweave.kernels.functions import host_like
@@ -37,6 +44,7 @@ from kernelweave.kernels.maps.kernel_map import (
     add,
     center_in_place,
 )
+from kernelweave.views.columns import numbered
 from kernelweave.views.missing import ObservedViews, take_rows
 
 

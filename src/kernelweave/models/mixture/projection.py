@@ -7,11 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from kernelweave._array import Array, device, from_numpy, namespace, to_numpy
-from kernelweave._memory import numbered, row_chunks
+from kernelweave._array import (
+    Array,
+    device,
+    from_numpy,
+    namespace,
+    row_chunks,
+    to_numpy,
+)
 from kernelweave.kernels.maps.kernel_map import FeatureSource, Source
 from kernelweave.models.mixture.experts import ViewMaps, take
 from kernelweave.models.mixture.weights import Mixture
+from kernelweave.views.columns import numbered
 from kernelweave.views.missing import ObservedViews, fill_rows
 
 #: Deviations of a diagonal from 1, and of entries from 0, up to this are rounding.

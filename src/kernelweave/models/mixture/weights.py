@@ -12,19 +12,14 @@ from kernelweave._array import Array, from_numpy, namespace
 from kernelweave.criteria.mixture import MixtureLikelihood
 from kernelweave.fits.predictive import Expert
 from kernelweave.models.mixture.experts import ExpertPanel
-from kernelweave.solvers.certify import (
-    Callback,
-    Certificate,
-    LocalSolution,
-    relative_gap,
-)
+from kernelweave.protocols import relative_gap
 from kernelweave.solvers.mixture import (
     residual_moments,
     stack,
     truncated_em,
     truncated_responsibilities,
 )
-from kernelweave.solvers.solve import solve
+from kernelweave.solvers.solve import Callback, Certificate, LocalSolution, solve
 from kernelweave.weights import Simplex
 
 #: Rounds that alternate between noise and weights; each increases the likelihood.

@@ -1,4 +1,4 @@
-"""The base classes of the estimators: what all share, classifiers, discriminants."""
+"""The base classes of the estimators, and how the learners of weights are trained."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar, cast
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.callback import with_callbacks
 from sklearn.metrics import accuracy_score
 from sklearn.utils.metaestimators import available_if
@@ -19,6 +20,7 @@ from kernelweave._array import (
     Array,
     as_float,
     device,
+    few_threads,
     from_numpy,
     is_array,
     namespace,
@@ -31,22 +33,51 @@ from kernelweave._sklearn import (
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
 )
-from kernelweave._threads import few_threads
-from kernelweave.exceptions import KernelWeaveConvergenceWarning
+from kernelweave.exceptions import (
+    KernelWarning,
+    KernelWeaveConvergenceWarning,
+    MemoryRefusedError,
+)
 from kernelweave.fits.gaussians import ClassGaussians
 from kernelweave.fits.ridge import KernelFit, RowDesign, principal_axes
+from kernelweave.kernels.banks.lazy import OnTheFlyBank
+from kernelweave.kernels.features.recipe import FeatureReport
 from kernelweave.models.shared.inputs import (
+    IDENTITY,
     RowMap,
+    Rule,
+    boolean,
+    check_parameters,
     first_kernel,
+    one_of,
+    positive,
     read_kernels,
+    read_weighted_rows,
     refuse_name,
     refuse_own_target,
+    refuse_unscaled,
     split_blocks,
+    whole,
 )
-from kernelweave.models.shared.learner import Choice, Fitted, FoldScore, Trained
+from kernelweave.models.shared.interactions import (
+    may_interact,
+    with_products_if_better,
+)
+from kernelweave.models.shared.learner import (
+    LEARNER,
+    Choice,
+    Fitted,
+    FoldScore,
+    KernelRows,
+    Trained,
+)
 from kernelweave.models.streaming.dask import predict_lazily
-from kernelweave.solvers.certify import Certificate, TraceRow
-from kernelweave.views.columns import is_dask, is_precomputed, validate_new
+from kernelweave.models.streaming.explicit import may_fall_back, read_features
+from kernelweave.models.streaming.intake import on_host
+from kernelweave.models.streaming.primal import SummedRows
+from kernelweave.protocols import Bank
+from kernelweave.solvers.solve import Certificate, TraceRow
+from kernelweave.views.columns import in_portions, is_dask, is_precomputed, validate_new
 from kernelweave.views.composition import ViewsParamsMixin
 from kernelweave.views.missing import ObservedViews
 
@@ -58,6 +89,19 @@ FisherSolver = Literal[
 ]
 #: What to do with rows that lack a view.
 Missing = Literal["error", "available", "zero"]
+#: Number of rows beyond which "auto" computes no n x n kernels on a CPU.
+AUTO_ROWS = 10_000
+#: Values that the parameters of a learner with explicit features may take.
+PARAMETERS = {
+    **LEARNER,
+    "alpha": positive("learn", "loo", "cv"),
+    "interactions": Rule(
+        "a bool or 'auto'",
+        lambda v: boolean.allows(v) or one_of("auto").allows(v),
+    ),
+    "features": one_of("auto", "exact", "on_the_fly", "nystroem", "random"),
+    "n_features": whole(1),
+}
 
 # Decorators keep the types of the methods they decorate.
 P = ParamSpec("P")
@@ -183,6 +227,112 @@ class Progress:
         )
 
 
+def check_learner_parameters(model: Any, **own: Rule) -> None:
+    """Refuse invalid values and combinations of parameters."""
+    check_parameters(model, **PARAMETERS, **own)
+    refuse_unscaled(model, "alpha", "learn", IDENTITY)
+    refuse_unscaled(model, "objective", "loo", "starts from kernels of equal trace")
+    if model.objective == "loo" and not isinstance(model.alpha, str):
+        raise ValueError(
+            "objective='loo' learns alpha together with the weights; got "
+            f"alpha={model.alpha!r}; leave it at 'loo', or use objective='fisher'"
+        )
+    for name, values in {"features": ("random", "nystroem"), "alpha": ("cv",)}.items():
+        value = getattr(model, name)
+        if is_precomputed(model.views) and value in values:
+            raise ValueError(
+                f"{name}={value!r} needs columns to compute features from; "
+                "views='precomputed' provides only kernels"
+            )
+
+
+def why_features(model: Any, X: Any) -> str | None:
+    """Why explicit features are used for X; None if kernels are used."""
+    if in_portions(X):
+        if is_precomputed(model.views):
+            raise ValueError(
+                "views='precomputed' takes kernels between all rows at once, not "
+                f"rows in portions; got {type(X).__name__}"
+            )
+        return "rows come in portions"
+    if is_precomputed(model.views):
+        return None
+    if model.features in ("nystroem", "random"):
+        return f"features={model.features!r} was asked for"
+    if issparse(X) and model.features == "exact":
+        return "rows are sparse"
+    if model.alpha == "cv":
+        return "alpha='cv' works on moments of folds"
+    shape = getattr(X, "shape", ())
+    n = shape[0] if shape else 0
+    device = model.device
+    host = n > AUTO_ROWS and (on_host(X) if device is None else device == "cpu")
+    if host and may_fall_back(model):
+        return f"{n:,} rows are more than {AUTO_ROWS:,}"
+    return None
+
+
+def read_training(
+    model: Any,
+    X: Any,
+    y: Any,
+    progress: Callable[[int], object],
+    sample_weight: Any = None,
+    groups: Any = None,
+) -> KernelRows | SummedRows:
+    """Kernels between all rows, or explicit features if those do not fit in memory.
+
+    The estimator ``model``, which is not changed, determines how rows are read.
+    """
+    why = why_features(model, X)
+    if why is None:
+        try:
+            rows, targets, design = read_weighted_rows(
+                model, X, y, sample_weight, groups
+            )
+            bank = rows.kernels(progress)
+            report = _report_kernels(model, bank)
+            return KernelRows(bank, targets, rows, report, rows.levelled(design))
+        except MemoryRefusedError as error:
+            if not may_fall_back(model):
+                raise
+            why = f"kernels between all rows do not fit: {error}"
+    return read_features(model, why, X, y, sample_weight, groups)
+
+
+def _report_kernels(model: Any, bank: Bank) -> FeatureReport:
+    """How the kernels between all rows are held, and why."""
+    every = f"kernels between all {bank.n_samples:,} rows"
+    if not isinstance(bank, OnTheFlyBank):
+        return FeatureReport("kernels", f"{every} fit into memory")
+    why = "do not fit into memory together, but one matrix does"
+    if model.features == "on_the_fly":
+        why = "were to be made on the fly"
+    return FeatureReport("on the fly", f"{every} {why}")
+
+
+def train(
+    model: Any, X: Any, y: Any, sample_weight: Any, groups: Any, progress: Progress
+) -> Trained:
+    """Read the rows, and learn; if ``interactions="auto"``, again with products."""
+
+    def read(own: Any) -> KernelRows | SummedRows:
+        return read_training(own, X, y, progress.kernel, sample_weight, groups)
+
+    rows = read(model)
+    if model.interactions != "auto" or not may_interact(rows):
+        trained: Trained = model._learn(rows, progress)
+        return trained
+    params = model.get_params(deep=False)
+    alone = type(model)(**{**params, "cv": None})._learn(rows, progress)
+    del rows  # the kernels, before they are computed again
+    progress.say(1, "once more, with products of the kernels of different views")
+    other = type(model)(**{**params, "interactions": True})
+    with warnings.catch_warnings():  # the views' own were issued the first time
+        warnings.simplefilter("ignore", KernelWarning)
+        return with_products_if_better(model._learn(read(other), progress), alone)
+
+
 #: With fewer rows per view than this, learned shares say little about the views. With
 #: 4 informative views of 10 or 20, of 4 columns, and norm 1, an informative view had a
 #: larger share than every other in 0.2 of the cases with 2 rows per view, in 0.4 to 0.7
@@ -241,6 +391,7 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
     _multi_output: bool = False  # whether y may have several columns
     kernel_map_: Any
     dual_coef_: Array
+    intercept_: Array
     feature_coef_: Array
     classes_: np.ndarray
     _learn: Callable[..., Trained]

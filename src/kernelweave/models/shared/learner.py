@@ -22,16 +22,17 @@ from sklearn.model_selection import (
 from kernelweave._array import (
     Array,
     FactorizationError,
+    block_entries,
     empty,
     from_numpy,
     namespace,
+    require_memory,
+    row_chunks,
     take,
     to_numpy,
     units_of,
 )
-from kernelweave._memory import block_entries, require_memory, row_chunks
 from kernelweave._tolerances import SAME_SCORE
-from kernelweave.criteria.base import KernelCriterion
 from kernelweave.criteria.fisher import Fisher
 from kernelweave.exceptions import MemoryRefusedError
 from kernelweave.fits.gaussians import ClassGaussians
@@ -63,17 +64,18 @@ from kernelweave.models.shared.inputs import (
     whole,
 )
 from kernelweave.models.shared.scoring import Measure
-from kernelweave.protocols import Bank
-from kernelweave.solvers.certify import (
+from kernelweave.protocols import Bank, KernelCriterion
+from kernelweave.solvers.local.loo import learn
+from kernelweave.solvers.newton import carried_over
+from kernelweave.solvers.solve import (
     Callback,
     Certificate,
     Solution,
     error_of_value,
+    fitting_methods,
     reachable_tolerance,
+    solve,
 )
-from kernelweave.solvers.local.loo import learn
-from kernelweave.solvers.newton import carried_over
-from kernelweave.solvers.solve import fitting_methods, solve
 from kernelweave.weights import LpBall, Simplex, Uniform, WeightSet
 
 #: Norms that ``norm="loo"`` chooses from; infinity is the uniform mean.

@@ -36,14 +36,15 @@ from kernelweave.models.shared.learner import (
     split_learned,
     weight_set_of_norm,
 )
-from kernelweave.solvers.certify import (
+from kernelweave.protocols import relative_gap
+from kernelweave.solvers.solve import (
     Callback,
     Certificate,
     error_of_value,
+    fitting_methods,
     reachable_tolerance,
-    relative_gap,
+    solve,
 )
-from kernelweave.solvers.solve import fitting_methods, solve
 from kernelweave.weights import SignedSum, Simplex, WeightSet
 
 #: The solvers of margin problems.

@@ -14,8 +14,14 @@ import numpy as np
 from sklearn.base import is_classifier
 from sklearn.utils import check_random_state
 
-from kernelweave._array import Array, detached, is_array, is_numpy, to_numpy
-from kernelweave._memory import numbered, require_memory
+from kernelweave._array import (
+    Array,
+    detached,
+    is_array,
+    is_numpy,
+    require_memory,
+    to_numpy,
+)
 from kernelweave.fits.ridge import output_frame
 from kernelweave.kernels.features.recipe import FeatureRecipe
 from kernelweave.kernels.functions import host_like
@@ -34,6 +40,7 @@ from kernelweave.models.shared.inputs import (
     weights_of_portion,
 )
 from kernelweave.views.columns import (
+    numbered,
     parse_views,
     resolve_columns,
     validate_features,

@@ -41,7 +41,7 @@ from kernelweave.models.shared.learner import (
     search_norms,
 )
 from kernelweave.models.streaming.intake import Intake
-from kernelweave.solvers.certify import Callback
+from kernelweave.solvers.solve import Callback
 
 #: Jitter on the moments, as a share of the variance, that deserves a remark.
 NOTABLE_JITTER = 1e-9

@@ -7,8 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from kernelweave._array import from_numpy, namespace, to_numpy
-from kernelweave._memory import require_memory
+from kernelweave._array import from_numpy, namespace, require_memory, to_numpy
 from kernelweave.exceptions import KernelWarning
 from kernelweave.fits.predictive import Expert, PredictivePath, choose_noise
 from kernelweave.models.mixture.experts import (
@@ -19,8 +18,8 @@ from kernelweave.models.mixture.experts import (
 from kernelweave.models.mixture.weights import Mixture
 from kernelweave.models.mixture_kda import MixtureKDA
 from kernelweave.models.shared.base import Progress
-from kernelweave.solvers.certify import LocalSolution
 from kernelweave.solvers.mixture import truncated_responsibilities
+from kernelweave.solvers.solve import LocalSolution
 
 #: Default number of steps; the paper does not give one.
 STEPS = 100

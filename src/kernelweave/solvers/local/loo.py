@@ -22,7 +22,7 @@ from kernelweave._array import (
 )
 from kernelweave.fits.ridge import LooPath
 from kernelweave.protocols import Bank
-from kernelweave.solvers.certify import Callback, LocalSolution, Trace
+from kernelweave.solvers.solve import Callback, LocalSolution, Trace
 
 #: Alphas tried at the start of :func:`learn`, in units of the mean eigenvalue.
 COARSE_GRID = np.logspace(-4, 2, 13)
@@ -167,35 +167,41 @@ def learn(
     )
     mean_square = squared_norm(objective.target) / math.prod(target.shape)
     size = max(unit * found.fun, ZERO_ERROR * mean_square)
-    at_low, at_high = found.x <= bounds[0], found.x >= bounds[1]
-    blocked = (at_low & (found.jac > 0)) | (at_high & (found.jac < 0))
-    steepest = unit * float(np.max(np.where(blocked, 0.0, np.abs(found.jac))))
+    steepest = unit * _projected_gradient(found.x, found.jac, bounds)
     stationarity = steepest / size if size > 0 else 0.0
-    theta = np.where(found.x <= LOG_LOWEST, 0.0, np.exp(found.x))
     converged = stationarity <= tol
-    measure = f"the projected gradient is {stationarity:.1e} of the value"
     if trace.stopped:
-        status = f"stopped by the callback: {measure}"
+        status = "stopped by the callback: {}"
     elif converged:
-        status = (
-            f"stationary: {measure}; the problem is not convex, so another start may "
-            "lead elsewhere"
-        )
+        status = "stationary: {}; the problem is not convex, so another start may lead "
+        status += "elsewhere"
     elif found.nit >= max_iter:
-        status = f"stopped at max_iter={max_iter}: {measure}"
+        status = f"stopped at max_iter={max_iter}: {{}}"
     else:
-        status = f"stopped: no step decreases the error further; {measure}"
+        status = "stopped: no step decreases the error further; {}"
+    theta = np.where(found.x <= LOG_LOWEST, 0.0, np.exp(found.x))
     return LooSolution(
         weights=theta / np.sum(theta),
         alpha=float(1.0 / np.sum(theta)),
         value=unit * found.fun,
         stationarity=stationarity,
         converged=converged,
-        status=status,
+        status=status.format(
+            f"the projected gradient is {stationarity:.1e} of the value"
+        ),
         n_iter=int(found.nit),
         n_factorizations=int(found.nfev),
         trace=tuple(trace.rows),
     )
+
+
+def _projected_gradient(
+    x: np.ndarray, gradient: np.ndarray, bounds: tuple[float, float]
+) -> float:
+    """The largest entry (p,) that does not point out of the box."""
+    low, high = bounds
+    blocked = ((x <= low) & (gradient > 0)) | ((x >= high) & (gradient < 0))
+    return float(np.max(np.where(blocked, 0.0, np.abs(gradient))))
 
 
 def _uniform_start(bank: Bank, target: Array) -> np.ndarray:

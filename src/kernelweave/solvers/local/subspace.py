@@ -27,17 +27,16 @@ from kernelweave.fits.subspace import (
     SubspaceSVM,
     normalized,
 )
-from kernelweave.protocols import Bank, Evaluation, NormSet
-from kernelweave.solvers.certify import (
+from kernelweave.protocols import Bank, Evaluation, NormSet, relative_gap
+from kernelweave.solvers.solve import (
     Callback,
     Certificate,
     LocalSolution,
     Trace,
     TraceRow,
     error_of_value,
-    relative_gap,
+    solve,
 )
-from kernelweave.solvers.solve import solve
 
 #: Rounds of the search for fewer dimensions than machines.
 MAX_ROUNDS = 50

@@ -1,0 +1,71 @@
+"""``interactions="auto"``: products of views, if they lower the leave-one-out error.
+
+They are kept if they lower it by 10 % or more; in the folds of ``cv_score_``
+the same choice is made anew. Explicit features have no such error for every row, and
+are learned from once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from kernelweave.fits.ridge import RowDesign
+from kernelweave.kernels.banks.dense import DenseBank
+from kernelweave.kernels.interactions import BETWEEN
+from kernelweave.models.shared.learner import Fit, Fitted, KernelRows, Trained
+from kernelweave.models.streaming.primal import SummedRows
+
+#: ``interactions="auto"`` keeps products of views if they lower the leave-one-out
+#: error by this share. Of 180 fits to 150 rows whose views only add up, or to noise, it
+#: fell by 2 % in 20, by 5 % in 4, and by 10 % in one.
+WORTHWHILE = 0.1
+
+
+def may_interact(rows: KernelRows | SummedRows) -> bool:
+    """Whether there are kernels of several views, and two rows that have them all."""
+    if not isinstance(rows, KernelRows) or rows.scales is not None:
+        return False
+    seen = getattr(rows.rows.kernel_map.source, "observed", None)
+    complete = seen is None or int(np.sum(np.all(seen, axis=1))) >= 2
+    plain = not any(view.raw for view in rows.rows.views)  # products need numbers
+    return len(rows.rows.views) >= 2 and complete and plain
+
+
+def _worthwhile(products: Fitted, alone: Fitted) -> bool:
+    return products.loo_error < (1.0 - WORTHWHILE) * alone.loo_error
+
+
+def with_products_if_better(products: Trained, alone: Trained) -> Trained:
+    """What was learned with the products of views, if they are worth it, or without."""
+    if _worthwhile(products.fitted, alone.fitted):
+        return products
+    # The folds have chosen between both, and so are those of either.
+    fitted, gaussians = alone.fitted, products.fitted.gaussians
+    if fitted.gaussians is not None and gaussians is not None:
+        own = replace(fitted.gaussians, temperature=gaussians.temperature)
+        fitted = replace(fitted, gaussians=own)
+    return replace(alone, fitted=replace(fitted, folds=products.fitted.folds))
+
+
+def choosing_products(fit: Fit) -> Fit:
+    """``fit`` without the products of views, or with them if they are worth it.
+
+    Repeats the choice of ``interactions="auto"`` on the rows of a fold; kernels without
+    products are fitted as they are, and so are all if there is nothing to choose.
+    """
+
+    def fit_both(bank: DenseBank, targets: np.ndarray, design: RowDesign) -> Fitted:
+        own = [i for i, name in enumerate(bank.names) if not name.startswith(BETWEEN)]
+        if len(own) in (0, bank.n_kernels):
+            return fit(bank, targets, design)
+        alone = fit(bank.subset(np.array(own)), targets, design)
+        products = fit(bank, targets, design)
+        if _worthwhile(products, alone):
+            return products
+        weights = np.zeros(bank.n_kernels)
+        weights[own] = alone.choice.weights
+        return replace(alone, choice=replace(alone.choice, weights=weights))
+
+    return fit_both
