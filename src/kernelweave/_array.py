@@ -22,6 +22,9 @@ from threadpoolctl import ThreadpoolController
 
 from kernelweave.exceptions import MemoryRefusedError
 
+Part = TypeVar("Part")
+Result = TypeVar("Result")
+
 Array = Any
 Part = TypeVar("Part")
 Result = TypeVar("Result")

@@ -361,8 +361,10 @@ def _complete(
     # Few entries are as small as rounding; those that may be are looked at one by one.
     most = rounding * (np.fmax.reduce(norms) + np.fmax.reduce(norms_z))
     i, j = np.nonzero(most >= D)
-    close = D[i, j] <= rounding * (norms[i] + norms_z[j])
-    D[i[close], j[close]] = 0.0
+    limit = rounding * (norms[i] + norms_z[j])
+    close = D[i, j] <= limit
+    # 0, or NaN, which is refused, if squares have overflowed
+    D[i[close], j[close]] = 0.0 * limit[close]
 
 
 def _rounding(n_columns: int, D: Array) -> float:
