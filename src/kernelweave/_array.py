@@ -26,8 +26,6 @@ Part = TypeVar("Part")
 Result = TypeVar("Result")
 
 Array = Any
-Part = TypeVar("Part")
-Result = TypeVar("Result")
 #: The namespace of NumPy arrays.
 NUMPY = compat.array_namespace(np.empty(0))
 
