@@ -90,6 +90,19 @@ class _OfViews(BaseEstimator):
         """Whether X holds kernels (m, n, p)."""
         return isinstance(self.views[0], int)
 
+    def _inputs(self, X: Any) -> Any:
+        """What the model ``last_``, which makes the prediction, is given."""
+        return X
+
+    def predict(self, X: Any) -> Any:
+        """Predicted classes or numbers."""
+        return self.last_.predict(self._inputs(X))
+
+    @available_if(lambda self: self.classify)
+    def predict_proba(self, X: Any) -> Any:
+        """Probabilities of the classes."""
+        return self.last_.predict_proba(self._inputs(X))
+
     def _each(self) -> list[OneView]:
         return [
             OneView([view], self.shared, self.classify, place)
@@ -115,27 +128,15 @@ class OneView(_OfViews):
         self.rows_ = rows
         own = {k: v[rows] for k, v in of_rows.items() if v is not None}
         views = "precomputed" if self.pairwise else self.views
-        self.model_ = _equal(views, self.shared, self.classify)
-        if self.pairwise:
-            X = X[rows]
-        else:
-            X = _safe_indexing(X, rows)
-        self.model_.fit(self._own(X), y[rows], **own)
+        self.last_ = _equal(views, self.shared, self.classify)
+        X = X[rows] if self.pairwise else _safe_indexing(X, rows)
+        self.last_.fit(self._inputs(X), y[rows], **own)
         if self.classify:
-            self.classes_ = self.model_.classes_
+            self.classes_ = self.last_.classes_
         return self
 
-    def _own(self, X: Any) -> Any:
+    def _inputs(self, X: Any) -> Any:
         return X[:, self.rows_, self.views[0]] if self.pairwise else X
-
-    def predict(self, X: Any) -> Any:
-        """Predicted classes or numbers."""
-        return self.model_.predict(self._own(X))
-
-    @available_if(lambda self: self.classify)
-    def predict_proba(self, X: Any) -> Any:
-        """Probabilities of the classes."""
-        return self.model_.predict_proba(self._own(X))
 
 
 class BestView(_OfViews):
@@ -144,19 +145,10 @@ class BestView(_OfViews):
     def fit(self, X: Any, y: Any, **of_rows: Any) -> Any:
         """Fit one model per view, and keep the best."""
         models = [model.fit(X, y, **of_rows) for model in self._each()]
-        self.best_ = min(models, key=lambda model: model.model_.loo_error_)
+        self.last_ = min(models, key=lambda model: model.last_.loo_error_)
         if self.classify:
-            self.classes_ = self.best_.classes_
+            self.classes_ = self.last_.classes_
         return self
-
-    def predict(self, X: Any) -> Any:
-        """Predicted classes or numbers."""
-        return self.best_.predict(X)
-
-    @available_if(lambda self: self.classify)
-    def predict_proba(self, X: Any) -> Any:
-        """Probabilities of the classes."""
-        return self.best_.predict_proba(X)
 
 
 class StackedViews(_OfViews):
@@ -198,15 +190,6 @@ class StackedViews(_OfViews):
         return np.hstack(
             [_logs(probabilities(model, X, self.all_)) for model in self.models_]
         )
-
-    def predict(self, X: Any) -> Any:
-        """Predicted classes or numbers."""
-        return self.last_.predict(self._inputs(X))
-
-    @available_if(lambda self: self.classify)
-    def predict_proba(self, X: Any) -> Any:
-        """Probabilities of the classes."""
-        return self.last_.predict_proba(self._inputs(X))
 
 
 def _logs(proba: Any) -> np.ndarray:

@@ -201,12 +201,9 @@ def _order(
             {
                 "dropped": dropped,
                 "views": [name for name in trials.names if name in left],
-                "score": float(np.mean(score)),
-                "score_se": _standard_error(score),
-                "loss": float(np.mean(loss)),
-                "loss_se": _standard_error(loss),
-                "loss_rise": float(np.mean(rise)),
-                "loss_rise_se": _standard_error(rise),
+                **mean_and_error("score", score),
+                **mean_and_error("loss", loss),
+                **mean_and_error("loss_rise", rise),
                 "cost": float(sum(prices[name] for name in left)),
                 "agreement": float(np.mean([s == left for s in sets])),
                 "gap": max(gaps) if gaps else None,
@@ -228,10 +225,14 @@ def _contribution(trials: Trials, view: str, price: float) -> dict[str, Any]:
     }
     record: dict[str, Any] = {"view": view}
     for name, values in columns.items():
-        record[name] = float(np.mean(values))
-        record[f"{name}_se"] = _standard_error(values)
+        record |= mean_and_error(name, values)
     record["cost"] = price
     return record
+
+
+def mean_and_error(name: str, values: np.ndarray) -> dict[str, float]:
+    """The mean over folds, under a name, and its standard error."""
+    return {name: float(np.mean(values)), f"{name}_se": _standard_error(values)}
 
 
 def _standard_error(values: np.ndarray) -> float:

@@ -12,6 +12,7 @@ from kernelweave.evaluation.evaluate import leads
 from kernelweave.inspection import view_ablation, view_pvalues, weight_intervals
 from kernelweave.inspection._rows import observed_views
 from kernelweave.inspection._trials import Trials
+from kernelweave.inspection.ablation import mean_and_error
 from kernelweave.models.shared.base import caution_about_shares
 from kernelweave.report import charts
 from kernelweave.report.charts import Bar
@@ -201,8 +202,5 @@ def _rises(
     rows = []
     for view in own:
         rise = trials.losses(everything - {view}) - trials.losses(everything)
-        error = float(np.std(rise, ddof=1) / np.sqrt(len(rise)))
-        rows.append(
-            {"view": view, "loss_rise": float(np.mean(rise)), "loss_rise_se": error}
-        )
+        rows.append({"view": view, **mean_and_error("loss_rise", rise)})
     return rows, trials.loss_name
