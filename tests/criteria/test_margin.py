@@ -150,6 +150,19 @@ def test_the_best_points_have_no_gap(rng, kind):
     assert lower <= state.value * (1 + 1e-12) and state.value <= upper * (1 + 1e-12)
 
 
+def test_a_point_is_judged_again_without_a_pass_over_the_kernels(rng, monkeypatch):
+    criterion, weights = problem(rng, MARGINS[1])
+    coef = criterion.evaluate(weights).coef
+    passes, apply = [], DenseBank.apply
+    monkeypatch.setattr(DenseBank, "apply", lambda *a: passes.append(1) or apply(*a))
+    first = criterion.certificate_terms(weights, coef, coef)
+    criterion.intercept(weights, coef)
+    moved = criterion.certificate_terms(weights[::-1], coef, coef)
+    assert len(passes) == 1 and moved.upper != first.upper
+    other = criterion.certificate_terms(weights, 0.5 * coef, 0.5 * coef)
+    assert len(passes) == 2 and other.upper != first.upper
+
+
 def test_a_point_is_made_feasible_and_then_left_alone(rng):
     signs = np.where(rng.random((30, 2)) < 0.4, 1.0, -1.0)
     signs[0], signs[1], signs[-3:] = 1.0, -1.0, 0.0

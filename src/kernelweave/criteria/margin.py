@@ -123,6 +123,7 @@ class Margin(KernelCriterion):
             None if margin == "hard" else counts[self.rows],
         )
         _check_range(self.problem, bound, tau)
+        self._known: tuple[np.ndarray, Array] | None = None
 
     @property
     def preferred_method(self) -> str:
@@ -164,7 +165,7 @@ class Margin(KernelCriterion):
         box and then for ``y'a = 0``.
         """
         beta = self._on_labelled(coef)
-        products = self.problem.products(beta)
+        products = self._products(beta)
         upper = self.problem.upper(weights, beta, products)
         signs, bounds = self.problem.signs, self.problem.bounds
         feasible = balanced(self._on_labelled(dual), signs, bounds)
@@ -179,7 +180,7 @@ class Margin(KernelCriterion):
         """The best intercept for each column of ``f = K(w) coef``, (k,)."""
         beta = self._on_labelled(coef)
         tau, _ = self.problem.split(weights)
-        f = self.problem.functions(weights, self.problem.products(beta))
+        f = self.problem.functions(weights, self._products(beta))
         loss = "hard" if self.margin == "l2" and not tau > 0.0 else self.margin
         return best_intercepts(f, self.problem.signs, loss, self.problem.counts)
 
@@ -200,6 +201,12 @@ class Margin(KernelCriterion):
 
     def _on_labelled(self, coef: Array) -> np.ndarray:
         return to_numpy(coef).astype(np.float64)[self.rows]
+
+    def _products(self, beta: np.ndarray) -> Array:
+        """``G_i beta``, remembered: a solution is judged several times at its end."""
+        if self._known is None or not np.array_equal(self._known[0], beta):
+            self._known = beta, self.problem.products(beta)
+        return self._known[1]
 
 
 def _check_margin(margin: str, C: float | str) -> None:
