@@ -429,17 +429,26 @@ def exact_margin(problem: Any, w: np.ndarray, stack: np.ndarray, coef: Any) -> E
 
 def exact_subspace(problem: Any, w: np.ndarray, stack: np.ndarray, coef: Any) -> Exact:
     G = np.tensordot(w.astype(Long), stack, 1)
-    b = problem.split(coef)[1].astype(Long)
+    a, b = (each.astype(Long) for each in problem.split(coef))
     root = np.sqrt(problem.design.each.astype(Long))[:, None]
-    f = G @ b / Long(problem.alpha)
+    alpha, most = Long(problem.alpha), Long(0)
+    f = G @ b / alpha
     out = f / root
     b0 = best_intercepts(
         out.astype(np.float64), problem.signs, "l1", problem.design.each
     )
     slack = np.maximum(1 - problem.signs * (out + b0), 0)
-    loss = np.sum(problem.design.each[:, None] * slack)
-    most = (np.sum(f * f) + np.sum(b * f)) / 2 + Long(problem.C) * loss
-    return Exact(most=most)
+    loss = Long(problem.C) * problem.design.each @ slack
+    for c, y in enumerate(problem.signs.T):
+        square = f[:, c] @ (f[:, c] + b[:, c]) / 2
+        rho = (np.min(out[y > 0, c]) - np.max(out[y < 0, c])) / 2
+        most += min(square + loss[c], square / rho**2 if rho > 0 else np.inf)
+    a = balanced(a.astype(np.float64), problem.signs, problem.bounds).astype(Long)
+    best = solved(G + alpha * np.eye(len(G), dtype=Long), alpha * a / root)
+    if best is None:
+        return Exact(most=most)
+    energy = np.sum((a / root - best) ** 2) + np.sum(best * (G @ best)) / alpha
+    return Exact(np.sum(a * problem.signs) - energy / 2, most)
 
 
 def exact_alignment(problem: Any, w: np.ndarray, stack: np.ndarray, coef: Any) -> Exact:

@@ -36,7 +36,7 @@ from kernelweave.inner.svm import (
     MarginTerms,
     balanced,
     best_intercepts,
-    hinge,
+    primal_value,
     solve_machines,
 )
 from kernelweave.kernels.banks.dense import DenseBank
@@ -379,7 +379,7 @@ class SubspaceMargin(KernelCriterion):
         self, weights: np.ndarray, coef: Array, dual: Array
     ) -> CertificateTerms:
         """The bounds of the class docstring, in float64, for any points (n, 2 m)."""
-        upper, _ = self.primal(weights, coef)
+        upper = self.primal(weights, coef)
         a, b = self.split(dual)
         products = self._products(b)
         scores = to_numpy(inner_products(products, from_numpy(b, products)))
@@ -387,17 +387,26 @@ class SubspaceMargin(KernelCriterion):
         apart = self.design.unscale(a) - b
         linear = float(np.sum(a * self.signs)) - 0.5 * float(np.sum(apart**2))
         scores /= 2.0 * self.alpha
-        rounding = self.rounding(weights, float(np.sum(b * b))) / self.alpha
+        # An error of F changes the primal value by its product with A, B or F = A - B.
+        size = float(np.linalg.norm(self.split(coef)[1]))
+        size *= max(size, float(np.linalg.norm(self.design.unscale(a))))
+        rounding = self.rounding(weights, max(size, float(np.sum(b * b)))) / self.alpha
         return CertificateTerms(upper, linear, scores, rounding=rounding)
 
-    def primal(self, weights: np.ndarray, coef: Array) -> tuple[float, np.ndarray]:
-        """The primal value of ``f = G B / alpha``, and the best intercepts (m,)."""
+    def primal(self, weights: np.ndarray, coef: Array) -> float:
+        """The primal value of ``f = G B / alpha``, or of a multiple that is better.
+
+        Where C is large, the smallest error in a function that separates the rows costs
+        more than the multiple of it that attains all margins.
+        """
         _, b = self.split(coef)
         f = to_numpy(tensor_sum(weights, self._products(b))) / self.alpha
-        outputs = self.design.unscale(f)
-        loss, intercepts = hinge(outputs, self.signs, self.design.each)
-        value = 0.5 * float(np.sum(f * f)) + 0.5 * float(np.sum(b * f))
-        return value + self.C * loss, intercepts
+        # norm(f)^2 + tr(B'f) = tr(slope' outputs)
+        outputs, slope = self.design.unscale(f), self.design.scale(f + b)
+        columns = zip(outputs.T, slope.T, self.signs.T, strict=True)
+        return 0.5 * sum(
+            primal_value(out, by, y, self.bounds, 0.0) for out, by, y in columns
+        )
 
     def split(self, coef: Array) -> tuple[np.ndarray, np.ndarray]:
         """A and B (n, m) of a dual point (n, 2 m)."""
