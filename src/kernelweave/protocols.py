@@ -55,13 +55,15 @@ class CertificateTerms:
 
     ``upper >= J(w)`` and, for every allowed ``u``, ``J(u) >= linear - <scores, u>``,
     up to ``rounding``: what the arithmetic in float64 may add to a bound where terms
-    much larger than the value cancel.
+    much larger than the value cancel. ``excess`` is what it may have cost ``upper``,
+    which remains valid, where errors have a high price: it explains a gap.
     """
 
     upper: float
     linear: float
     scores: np.ndarray
     rounding: float = field(default=0.0, kw_only=True)
+    excess: float = field(default=0.0, kw_only=True)
 
     def lower_bound(self, support: float) -> float:
         """A bound on the optimum if ``<scores, u> <= support`` for all allowed u."""

@@ -18,6 +18,8 @@ SCREENED = 1024
 NO_KERNEL = 1e-6
 #: Weights up to this share of the largest are not worth a remark.
 NEGLIGIBLE = 1e-3
+#: With fewer rows than this, rounding errors in sums over them do not cancel.
+FEW_ROWS = 20
 #: Relative difference of two kernels below which they count as one.
 SAME = 1e-8
 
@@ -72,6 +74,7 @@ class KernelCriterion(Criterion):
         """
         traces = self.bank.rounded_traces()
         size = float(np.abs(weights[-self.n_kernels :]) @ traces)
+        size *= max(1.0, FEW_ROWS / self.bank.n_samples)
         return float(np.finfo(np.float64).eps) * size * square
 
     def remarks(self, weights: np.ndarray) -> tuple[str, ...]:

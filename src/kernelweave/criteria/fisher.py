@@ -24,7 +24,7 @@ from kernelweave._array import (
     to_numpy,
 )
 from kernelweave._memory import row_chunks
-from kernelweave._tolerances import INVERTIBLE_SQUARE
+from kernelweave._tolerances import INVERTIBLE_SQUARE, NULL_EIGENVALUE
 from kernelweave.criteria.base import KernelCriterion
 from kernelweave.fits.moment_problem import MomentProblem
 from kernelweave.fits.ridge import (
@@ -41,6 +41,8 @@ from kernelweave.protocols import Bank, CertificateTerms, Evaluation
 NO_WEIGHT = 1e-100
 #: Share of a target's length that its mean may account for, through rounding.
 UNCENTRED = 1e-4
+#: Eigenvalues that rounding may leave below zero, in units of machine precision.
+NULL_UNITS = NULL_EIGENVALUE / float(np.finfo(np.float64).eps)
 #: Number of kernels from which a working set is used.
 MANY_KERNELS = 100
 
@@ -226,15 +228,19 @@ class Fisher(KernelCriterion):
         moved = self.combined(weights, products)
         residual = self.target64 - moved
         upper = float("inf")  # without regularisation nothing bounds the residual
+        below = 0.0
         if alpha > 0:
             upper = squared_norm(residual) / alpha + dot(coef, moved)
+            # The bound is convex in B if no eigenvalue is negative, even by rounding.
+            error = squared_norm(residual / alpha - coef)
+            below = NULL_UNITS * self.rounding(weights, error)
         dual = coef if same else as_float(dual, dtype)
         products = products if same else self._apply(dual)
         scores = to_numpy(inner_products(products, dual))
         fixed = 0.0 if self.learns_identity else alpha * squared_norm(dual)
         linear = 2.0 * dot(dual, self.target64) - fixed
         s, square = self.scale, max(squared_norm(coef), squared_norm(dual))
-        rounding = s * self.rounding(weights, square)
+        rounding = s * (self.rounding(weights, square) + below)
         return CertificateTerms(s * upper, s * linear, s * scores, rounding=rounding)
 
     def _apply(self, coef: Array) -> Array:

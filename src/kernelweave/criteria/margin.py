@@ -23,6 +23,7 @@ from kernelweave._array import (
     to_numpy,
 )
 from kernelweave._memory import require_memory
+from kernelweave._tolerances import SMALL_GAP
 from kernelweave.criteria.base import (
     KernelCriterion,
     checked_row_weights,
@@ -31,12 +32,18 @@ from kernelweave.criteria.base import (
 from kernelweave.criteria.fisher import Fisher
 from kernelweave.fits.ridge import RowDesign
 from kernelweave.fits.subspace import RegularizedKernel, SubspaceSVM
-from kernelweave.inner.saddle import SaddlePath, SaddleProblem
+from kernelweave.inner.saddle import (
+    SEPARABLE,
+    SaddlePath,
+    SaddleProblem,
+    require_separable,
+)
 from kernelweave.inner.svm import (
     MarginTerms,
     balanced,
     best_intercepts,
     primal_value,
+    separate,
     solve_machines,
 )
 from kernelweave.kernels.banks.dense import DenseBank
@@ -151,6 +158,12 @@ class Margin(KernelCriterion):
             error.coef = self.over_all_rows(path.coef())
             raise
         coef = path.coef()
+        upper, lower = path.bounds(path.fixed, lambda scores: float(scores[0]))
+        is_hard = path.problem.tau == 0.0 and np.isinf(path.problem.bound)
+        found = abs(upper - lower) <= SMALL_GAP * upper and upper < SEPARABLE * path.size
+        if is_hard and not found:
+            # A path to a tiny margin is long, and lost in rounding errors at its end.
+            coef = self._separated(path.problem)
         products = self.problem.products(coef)
         scores = self.problem.scores(coef, products)
         value = self.problem.terms(coef, scores).linear - float(scores @ weights)
@@ -176,7 +189,9 @@ class Margin(KernelCriterion):
         scores = self.problem.scores(feasible, products)
         terms = self.problem.terms(feasible, scores, upper)
         square = float(np.sum(np.maximum(np.abs(beta), np.abs(feasible)) ** 2))
-        return replace(terms, rounding=self.rounding(weights, square))
+        # y'a = 0 but for rounding, which a bound contains twice, times the intercept
+        apart = 2.0 * float(np.sum(np.abs(np.sum(feasible, axis=0))))
+        return replace(terms, rounding=self.rounding(weights, square) + apart)
 
     def intercept(self, weights: np.ndarray, coef: Array) -> np.ndarray:
         """The best intercept for each column of ``f = K(w) coef``, (k,)."""
@@ -194,6 +209,27 @@ class Margin(KernelCriterion):
                 "the learned C is infinite: the hard margin is best for this trace",
             )
         return remarks
+
+    def _separated(self, alone: SaddleProblem) -> np.ndarray:
+        """The coefficients (n, k) of the hard margins of one kernel, by an active set.
+
+        Raises
+        ------
+        InfeasibleError
+            If there is none.
+        """
+        kernel = to_numpy(alone.bank.kernel(0)).astype(np.float64)
+        coef = np.zeros_like(alone.signs)
+        for c in range(coef.shape[1]):
+            rows, y = alone.column(c)
+            coef[rows, c] = separate(kernel[rows][:, rows], y)
+        terms = alone.terms(coef, alone.scores(coef))
+        try:
+            require_separable(terms.lower_bound(float(terms.scores[0])), alone.unit())
+        except InfeasibleError as error:
+            error.coef = self.over_all_rows(coef)
+            raise
+        return coef
 
     def over_all_rows(self, coef: np.ndarray) -> Array:
         """Coefficients of the labelled rows as an array (N, k) like the bank's."""
@@ -388,10 +424,15 @@ class SubspaceMargin(KernelCriterion):
         linear = float(np.sum(a * self.signs)) - 0.5 * float(np.sum(apart**2))
         scores /= 2.0 * self.alpha
         # An error of F changes the primal value by its product with A, B or F = A - B.
-        size = float(np.linalg.norm(self.split(coef)[1]))
-        size *= max(size, float(np.linalg.norm(self.design.unscale(a))))
-        rounding = self.rounding(weights, max(size, float(np.sum(b * b)))) / self.alpha
-        return CertificateTerms(upper, linear, scores, rounding=rounding)
+        own, size = (np.linalg.norm(each) for each in (self.design.unscale(a), b))
+        size = max(size, np.linalg.norm(self.split(coef)[1]))
+        rounding = self.rounding(weights, float(size * max(size, own))) / self.alpha
+        # A is the best for outputs with such errors; each of them may cost C.
+        wrong = self.rounding(weights, float(max(size, own))) / self.alpha
+        excess = self.C * float(np.sqrt(self.design.total * a.shape[1])) * wrong
+        return CertificateTerms(
+            upper, linear, scores, rounding=rounding, excess=excess
+        )
 
     def primal(self, weights: np.ndarray, coef: Array) -> float:
         """The primal value of ``f = G B / alpha``, or of a multiple that is better.

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy import linalg
+from scipy.optimize import nnls
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC
 
@@ -327,6 +328,32 @@ class _System:
     def mu(self, step: _State | None = None) -> float:
         state = self.state if step is None else self.state.moved(step)
         return float(np.mean(state.s * state.below + state.t * state.above)) / 2
+
+
+#: The constant feature of an intercept, in units of the others: its weight is small.
+CONSTANT = 1e3
+
+
+def separate(kernel: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The hard margin of one kernel (n, n): coefficients ``a y`` (n,), exact if any.
+
+    ``min norm(w)^2`` with ``y (Fw + b) >= 1`` is least-distance programming, solved by
+    non-negative least squares in finitely many steps (Lawson and Hanson, 1974, Chapter
+    23). If there is no margin, the coefficients prove it: their bound is huge.
+    """
+    features = psd_factor(kernel, NULL_EIGENVALUE)
+    features = features - features.mean(axis=0)
+    unit = float(np.sqrt(np.sum(features**2) / len(y))) or 1.0
+    rows = np.column_stack([features / unit, np.full(len(y), CONSTANT)]) * y[:, None]
+    goal = np.append(np.zeros(rows.shape[1]), 1.0)
+    stacked = np.vstack([rows.T, np.ones(len(y))])
+    try:
+        multipliers, _ = nnls(stacked, goal, maxiter=100 * len(y))
+    except RuntimeError:  # rounding keeps it from ending
+        multipliers = np.ones(len(y))
+    coef = balanced(multipliers * y, y, np.inf)
+    square = float(coef @ (kernel @ coef))
+    return coef * (float(np.sum(np.abs(coef))) / square) if square > 0.0 else coef
 
 
 #: Tolerances requested from LIBSVM, in units of the margin, in this order.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
@@ -131,8 +132,11 @@ def newton(
         if _cycles(gaps, values):
             break
         if may_finish and gaps[-1] <= NEAR:
-            yield from _finish(problem, x, state, gaps[-1])
-            may_finish = False  # rounding was in the way: go on inside the simplex
+            # Rounding may be in its way, or a likelihood that is infinitely steep where
+            # a weight vanishes: then go on inside the simplex.
+            with suppress(FactorizationError):
+                yield from _finish(problem, x, state, gaps[-1])
+            may_finish = False
         system = _System(problem, gradient, hessian, x, z, nu)
         predictor, mu = predict(system)
         step = system.solve(mu, predictor)
