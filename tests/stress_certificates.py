@@ -560,10 +560,10 @@ def is_single(problem: Any) -> bool:
 def is_hopeless(problem: Any, weight_set: Any) -> bool:
     """Whether a large gap is no fault.
 
-    In float32, for alignment of dependent kernels within caps, and for weights of any
-    sign, which such kernels make ill-posed. The bounds must hold all the same.
+    In float32, and for alignment of dependent kernels within caps or with weights of
+    any sign, which such kernels make ill-posed. The bounds must hold all the same.
     """
-    if isinstance(problem, Alignment) or isinstance(weight_set, SignedSum):
+    if isinstance(problem, Alignment):
         return not isinstance(weight_set, Simplex | LpBall | Uniform)
     return is_single(problem)
 
@@ -726,6 +726,8 @@ def run(seed: int) -> str:
         warnings.simplefilter("ignore", KernelWeaveConvergenceWarning)
         try:
             return model_case(rng) if seed % 5 == 4 else solve_case(rng)
+        except np.linalg.LinAlgError as error:  # a ValueError, but of no use to anyone
+            raise Failure(f"a matrix was not factored: {error!r}") from error
         except ValueError as error:
             if not re.match(r"[\w'].{20,}", str(error)):
                 raise Failure(f"an error without a sentence: {error!r}") from error

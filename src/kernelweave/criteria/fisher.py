@@ -182,6 +182,8 @@ class Fisher(KernelCriterion):
         if np.max(np.abs(self._factored[0] - weights)) > NO_WEIGHT:
             return None
         _, factor, level = self._factored
+        # A learned alpha that outweighs every kernel may leave the range of float32.
+        unit = min(unit, float(namespace(factor).finfo(factor.dtype).max))
         return fit_factored(factor, target, level, self.design, unit)
 
     def scores(self, coef: Array) -> np.ndarray:

@@ -160,8 +160,8 @@ class Margin(KernelCriterion):
         coef = path.coef()
         upper, lower = path.bounds(path.fixed, lambda scores: float(scores[0]))
         is_hard = path.problem.tau == 0.0 and np.isinf(path.problem.bound)
-        found = abs(upper - lower) <= SMALL_GAP * upper and upper < SEPARABLE * path.size
-        if is_hard and not found:
+        reached = upper < SEPARABLE * path.size
+        if is_hard and not (reached and abs(upper - lower) <= SMALL_GAP * upper):
             # A path to a tiny margin is long, and lost in rounding errors at its end.
             coef = self._separated(path.problem)
         products = self.problem.products(coef)
@@ -430,9 +430,7 @@ class SubspaceMargin(KernelCriterion):
         # A is the best for outputs with such errors; each of them may cost C.
         wrong = self.rounding(weights, float(max(size, own))) / self.alpha
         excess = self.C * float(np.sqrt(self.design.total * a.shape[1])) * wrong
-        return CertificateTerms(
-            upper, linear, scores, rounding=rounding, excess=excess
-        )
+        return CertificateTerms(upper, linear, scores, rounding=rounding, excess=excess)
 
     def primal(self, weights: np.ndarray, coef: Array) -> float:
         """The primal value of ``f = G B / alpha``, or of a multiple that is better.
