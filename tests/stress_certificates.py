@@ -323,12 +323,12 @@ PROBLEMS: tuple[tuple[Callable, int], ...] = (
 
 
 def kernels_of(bank: Any) -> np.ndarray:
-    """All kernels of a bank as it stores them, (p, n, n)."""
+    """All kernels of a bank as its products see them, (p, n, n)."""
     if isinstance(bank, FeatureBank):
         Z = to_numpy(bank.features).astype(Long)
         return np.stack([Z[:, part] @ Z[:, part].T for part in bank.blocks])
-    kernels = (to_numpy(bank.kernel(i)) for i in range(bank.n_kernels))
-    return np.stack([kernel.astype(Long) for kernel in kernels])
+    # Those made on the fly are not rounded to float32 once they have been centred.
+    return to_numpy(bank.apply(np.eye(bank.n_samples))).astype(Long)
 
 
 def solved(matrix: np.ndarray, right: np.ndarray) -> np.ndarray | None:

@@ -12,6 +12,7 @@ from kernelweave._array import (
     Array,
     as_float,
     dot,
+    eps,
     from_numpy,
     gram_of_stack,
     inner_products,
@@ -41,8 +42,9 @@ from kernelweave.protocols import Bank, CertificateTerms, Evaluation
 NO_WEIGHT = 1e-100
 #: Share of a target's length that its mean may account for, through rounding.
 UNCENTRED = 1e-4
-#: Eigenvalues that rounding may leave below zero, in units of machine precision.
-NULL_UNITS = NULL_EIGENVALUE / float(np.finfo(np.float64).eps)
+#: Eigenvalues that rounding may leave below zero, in units of the square of that of
+#: float64; those of kernels in float32 are as much larger as their rounding is.
+NULL_UNITS = NULL_EIGENVALUE / float(np.finfo(np.float64).eps) ** 2
 #: Number of kernels from which a working set is used.
 MANY_KERNELS = 100
 
@@ -232,18 +234,23 @@ class Fisher(KernelCriterion):
         upper = float("inf")  # without regularisation nothing bounds the residual
         below = 0.0
         if alpha > 0:
-            upper = squared_norm(residual) / alpha + dot(coef, moved)
             # The bound is convex in B if no eigenvalue is negative, even by rounding.
             error = squared_norm(residual / alpha - coef)
-            below = NULL_UNITS * self.rounding(weights, error)
+            below = NULL_UNITS * eps(self.bank.like) * self.rounding(weights, error)
+            upper = squared_norm(residual) / alpha + dot(coef, moved) + below
         dual = coef if same else as_float(dual, dtype)
         products = products if same else self._apply(dual)
         scores = to_numpy(inner_products(products, dual))
         fixed = 0.0 if self.learns_identity else alpha * squared_norm(dual)
         linear = 2.0 * dot(dual, self.target64) - fixed
         s, square = self.scale, max(squared_norm(coef), squared_norm(dual))
-        rounding = s * (self.rounding(weights, square) + below)
-        return CertificateTerms(s * upper, s * linear, s * scores, rounding=rounding)
+        return CertificateTerms(
+            s * upper,
+            s * linear,
+            s * scores,
+            rounding=s * self.rounding(weights, square),
+            excess=s * below,
+        )
 
     def _apply(self, coef: Array) -> Array:
         """``G_i B`` (m, n, k), the identity first if alpha is learned."""

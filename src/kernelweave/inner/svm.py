@@ -280,7 +280,10 @@ def _interior_point(
             best, best_gap = _snapped(state), gap
         if gap <= tol or (idle >= PATIENCE and best_gap < SMALL_GAP):
             break
-        system = _System(q, state, slack, moments)
+        try:
+            system = _System(q, state, slack, moments)
+        except linalg.LinAlgError:  # rounding has made the last steps worthless
+            break
         predictor, mu = predict(system)
         step = system.solve(mu, predictor)
         if not np.all(np.isfinite(step.s)):

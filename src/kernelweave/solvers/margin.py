@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from typing import Any
 
 import numpy as np
 
 from kernelweave._array import FactorizationError, inner_products, is_numpy
+from kernelweave._tolerances import SMALL_GAP
 from kernelweave.criteria.margin import INNER_STEPS, Margin
 from kernelweave.inner.saddle import SEPARABLE, SaddlePath
 from kernelweave.inner.svm import Machine, solve_machine
@@ -26,6 +28,8 @@ from kernelweave.solvers.newton import newton
 #: the interior point, which takes over otherwise, may fare no better.
 INNER_GAP = 1e-9
 GOOD_GAP = 1e-8
+#: Steps of the path within which its bounds must come twice as close, if far apart.
+STALLED = 40
 
 
 def interior_point(margin: Margin, weight_set: NormSet) -> Iterator[Iterate]:
@@ -56,7 +60,8 @@ def interior_point(margin: Margin, weight_set: NormSet) -> Iterator[Iterate]:
     else:
         path = SaddlePath(margin.problem, weight_set.norm, start)
     separable, counted = False, 0
-    while True:
+    best, idle = np.inf, 0
+    while idle < STALLED or fixed:
         beta = path.coef()
         if fixed:
             gradient = -margin.problem.scores(beta)
@@ -68,6 +73,9 @@ def interior_point(margin: Margin, weight_set: NormSet) -> Iterator[Iterate]:
         coef = margin.over_all_rows(beta)
         spent, counted = path.n_factorizations - counted, path.n_factorizations
         yield Iterate(weights, upper, gradient, coef, None, lower, spent)
+        apart = upper / lower - 1.0 if lower > 0.0 else np.inf
+        idle = idle + 1 if SMALL_GAP < best < np.inf and apart > 0.5 * best else 0
+        best = min(best, apart)
         try:
             if not separable:
                 path.require_separable(upper, lower)
@@ -83,6 +91,9 @@ def interior_point(margin: Margin, weight_set: NormSet) -> Iterator[Iterate]:
                 raise
             separable = True
         path.step()
+    # Rounding, where C is huge, bends the path; norm sets are linear in powers of w.
+    linear: Any = weight_set
+    yield from newton(margin, linear)
 
 
 def svc_newton(

@@ -43,7 +43,8 @@ INWARD = 1e-3
 NEAR = 0.1
 #: Share of the gap to which the model is minimised, and the least that is asked for.
 MODEL_SHARE, MODEL_GAP = 1e-2, 1e-11
-#: Steps to the minimum of the model that may fail to halve the gap.
+#: Steps to the minimum of the model, or rounds of a working set that gains no kernel,
+#: that may fail to halve the gap.
 IDLE = 3
 #: A learned regularisation below this costs digits, and gains less than any tolerance.
 LEAST_IDENTITY = 1e-12
@@ -555,6 +556,7 @@ def working_set(
     scores = problem.scores(problem.target)[fixed:]
     inside = np.argsort(-scores, kind="stable")[:FIRST]
     weights, gap = weight_set.start(criterion.n_weights), 1.0
+    smallest, idle = np.inf, 0
     while True:
         inside = np.sort(inside)
         places = np.concatenate([np.arange(fixed), fixed + inside])
@@ -574,7 +576,9 @@ def working_set(
         better = outside[scores[fixed + outside] > level]
         order = np.argsort(-scores[fixed + better], kind="stable")
         joining = better[order[:MOST]]
-        if len(joining) == 0 and gap <= SMALLEST_GAP:
+        idle = idle + 1 if len(joining) == 0 and gap > 0.5 * smallest else 0
+        smallest = min(smallest, gap)
+        if len(joining) == 0 and (gap <= SMALLEST_GAP or idle >= IDLE):
             return
         inside = np.concatenate([inside, joining])
 
