@@ -25,7 +25,7 @@ from kernelweave._array import (
     to_numpy,
 )
 from kernelweave._memory import row_chunks
-from kernelweave._tolerances import INVERTIBLE_SQUARE, NULL_EIGENVALUE
+from kernelweave._tolerances import INVERTIBLE_SQUARE, NULL_EIGENVALUE, ROUNDING_UNITS
 from kernelweave.criteria.base import KernelCriterion
 from kernelweave.fits.moment_problem import MomentProblem
 from kernelweave.fits.ridge import (
@@ -232,12 +232,17 @@ class Fisher(KernelCriterion):
         moved = self.combined(weights, products)
         residual = self.target64 - moved
         upper = float("inf")  # without regularisation nothing bounds the residual
-        below = 0.0
+        excess = 0.0
         if alpha > 0:
             # The bound is convex in B if no eigenvalue is negative, even by rounding.
             error = squared_norm(residual / alpha - coef)
             below = NULL_UNITS * eps(self.bank.like) * self.rounding(weights, error)
             upper = squared_norm(residual) / alpha + dot(coef, moved) + below
+            # Rounding leaves a residual R of M B = H, and both bounds miss the value by
+            # up to norm(R)^2 / alpha.
+            left = self.rounding(weights, squared_norm(coef) ** 0.5)
+            left *= ROUNDING_UNITS * self.bank.n_samples**0.5
+            excess = below + left**2 / alpha
         dual = coef if same else as_float(dual, dtype)
         products = products if same else self._apply(dual)
         scores = to_numpy(inner_products(products, dual))
@@ -249,7 +254,7 @@ class Fisher(KernelCriterion):
             s * linear,
             s * scores,
             rounding=s * self.rounding(weights, square),
-            excess=s * below,
+            excess=s * excess,
         )
 
     def _apply(self, coef: Array) -> Array:

@@ -189,9 +189,11 @@ class Margin(KernelCriterion):
         scores = self.problem.scores(feasible, products)
         terms = self.problem.terms(feasible, scores, upper)
         square = float(np.sum(np.maximum(np.abs(beta), np.abs(feasible)) ** 2))
-        # y'a = 0 but for rounding, which a bound contains twice, times the intercept
-        apart = 2.0 * float(np.sum(np.abs(np.sum(feasible, axis=0))))
-        return replace(terms, rounding=self.rounding(weights, square) + apart)
+        return replace(
+            terms,
+            rounding=self.rounding(weights, square),
+            imbalance=float(np.sum(np.abs(np.sum(feasible, axis=0)))),
+        )
 
     def intercept(self, weights: np.ndarray, coef: Array) -> np.ndarray:
         """The best intercept for each column of ``f = K(w) coef``, (k,)."""

@@ -53,11 +53,14 @@ class MarginTerms(CertificateTerms):
         As above, summed over the columns.
     largest_factor : float
         The largest s allowed by the box.
+    imbalance : float
+        Rounding errors of ``y'a = 0``, which cost twice as much, times the intercept.
     """
 
     total: float = 0.0
     square: float = 0.0
     largest_factor: float = 1.0
+    imbalance: float = 0.0
 
     def lower_bound(self, support: float) -> float:
         """``max_s 2 s total - s^2 (square + support)``."""
@@ -66,7 +69,10 @@ class MarginTerms(CertificateTerms):
         s, curvature = self.largest_factor, self.square + support
         if curvature * s > self.total:
             s = self.total / curvature
-        return 2.0 * s * self.total - s**2 * curvature if np.isfinite(s) else np.inf
+        if not np.isfinite(s):
+            return np.inf
+        rounding = 2.0 * s * self.imbalance + max(s**2 - 1.0, 0.0) * self.rounding
+        return 2.0 * s * self.total - s**2 * curvature - rounding
 
 
 #: One number for all rows, or an array of shape (n,).

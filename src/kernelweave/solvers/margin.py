@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
 from kernelweave._array import FactorizationError, inner_products, is_numpy
 from kernelweave._tolerances import SMALL_GAP
-from kernelweave.criteria.margin import INNER_STEPS, Margin
+from kernelweave.criteria.margin import Margin
 from kernelweave.inner.saddle import SEPARABLE, SaddlePath
 from kernelweave.inner.svm import Machine, solve_machine
 from kernelweave.kernels.banks.dense import DenseBank, host_stack
@@ -60,7 +59,7 @@ def interior_point(margin: Margin, weight_set: NormSet) -> Iterator[Iterate]:
     else:
         path = SaddlePath(margin.problem, weight_set.norm, start)
     separable, counted = False, 0
-    best, idle = np.inf, 0
+    best, idle, steps = np.inf, 0, 0
     while idle < STALLED or fixed:
         beta = path.coef()
         if fixed:
@@ -74,22 +73,18 @@ def interior_point(margin: Margin, weight_set: NormSet) -> Iterator[Iterate]:
         spent, counted = path.n_factorizations - counted, path.n_factorizations
         yield Iterate(weights, upper, gradient, coef, None, lower, spent)
         apart = upper / lower - 1.0 if lower > 0.0 else np.inf
-        idle = idle + 1 if SMALL_GAP < best < np.inf and apart > 0.5 * best else 0
-        best = min(best, apart)
-        try:
-            if not separable:
-                path.require_separable(upper, lower)
-        except InfeasibleError as error:
+        slow = apart > 0.5 * best if np.isfinite(best) else separable
+        idle = idle + 1 if slow and best > SMALL_GAP else 0
+        best, steps = min(best, apart), steps + 1
+        late = steps >= STALLED or lower > SEPARABLE * path.size
+        if np.isinf(upper) and late and not separable:
             # The range of every sum of kernels lies in that of the sum with equal
-            # weights: if that does not separate the rows, none does. One check will do.
-            alone = SaddlePath(margin.problem.at(start))
-            with suppress(InfeasibleError):
-                alone.run(INNER_GAP, INNER_STEPS)
-            reached, _ = alone.bounds(alone.fixed, lambda scores: float(scores[0]))
-            if reached > SEPARABLE * path.size:  # separated by rounding alone
-                error.coef = margin.over_all_rows(alone.coef())
-                raise
+            # weights: if that does not separate the rows, none does.
+            state = margin.evaluate(start, hessian=False)
             separable = True
+            if fixed:
+                yield Iterate.at(start, state)
+                return
         path.step()
     # Rounding, where C is huge, bends the path; norm sets are linear in powers of w.
     linear: Any = weight_set
