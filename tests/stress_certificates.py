@@ -347,6 +347,10 @@ def solved(matrix: np.ndarray, right: np.ndarray) -> np.ndarray | None:
     return out
 
 
+#: Share of alpha below which a negative eigenvalue of the kernels is of no account.
+INDEFINITE = 1e-2
+
+
 @dataclass
 class Exact:
     """Bounds on ``J(w)`` in extended precision: ``least <= J(w) <= most``."""
@@ -374,6 +378,11 @@ def exact_fisher(problem: Any, w: np.ndarray, stack: np.ndarray, coef: Any) -> E
         most = s * (np.sum(t) + len(t) * excess)
         return Exact(most=most)
     value = np.sum(residual**2) / alpha + np.trace(energy)
+    lowest = np.linalg.eigvalsh(G.astype(np.float64))[0]
+    if lowest < -INDEFINITE * alpha:  # certified is the nearest kernel that is not
+        G = G - lowest * eye
+        B = solved(G + alpha * eye, H)
+        energy = B.T @ (G @ B)
     lower = 2 * np.sum(B * H) - alpha * np.sum(B * B) - np.trace(energy)
     return Exact(s * lower, s * value)
 

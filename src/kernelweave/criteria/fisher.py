@@ -12,7 +12,6 @@ from kernelweave._array import (
     Array,
     as_float,
     dot,
-    eps,
     from_numpy,
     gram_of_stack,
     inner_products,
@@ -25,7 +24,7 @@ from kernelweave._array import (
     to_numpy,
 )
 from kernelweave._memory import row_chunks
-from kernelweave._tolerances import INVERTIBLE_SQUARE, NULL_EIGENVALUE, ROUNDING_UNITS
+from kernelweave._tolerances import INVERTIBLE_SQUARE, ROUNDING_UNITS
 from kernelweave.criteria.base import KernelCriterion
 from kernelweave.fits.moment_problem import MomentProblem
 from kernelweave.fits.ridge import (
@@ -42,9 +41,6 @@ from kernelweave.protocols import Bank, CertificateTerms, Evaluation
 NO_WEIGHT = 1e-100
 #: Share of a target's length that its mean may account for, through rounding.
 UNCENTRED = 1e-4
-#: Eigenvalues that rounding may leave below zero, in units of the square of that of
-#: float64; those of kernels in float32 are as much larger as their rounding is.
-NULL_UNITS = NULL_EIGENVALUE / float(np.finfo(np.float64).eps) ** 2
 #: Number of kernels from which a working set is used.
 MANY_KERNELS = 100
 
@@ -234,15 +230,12 @@ class Fisher(KernelCriterion):
         upper = float("inf")  # without regularisation nothing bounds the residual
         excess = 0.0
         if alpha > 0:
-            # The bound is convex in B if no eigenvalue is negative, even by rounding.
-            error = squared_norm(residual / alpha - coef)
-            below = NULL_UNITS * eps(self.bank.like) * self.rounding(weights, error)
-            upper = squared_norm(residual) / alpha + dot(coef, moved) + below
+            upper = squared_norm(residual) / alpha + dot(coef, moved)
             # Rounding leaves a residual R of M B = H, and both bounds miss the value by
             # up to norm(R)^2 / alpha.
             left = self.rounding(weights, squared_norm(coef) ** 0.5)
             left *= ROUNDING_UNITS * self.bank.n_samples**0.5
-            excess = below + left**2 / alpha
+            excess = left**2 / alpha
         dual = coef if same else as_float(dual, dtype)
         products = products if same else self._apply(dual)
         scores = to_numpy(inner_products(products, dual))
