@@ -430,7 +430,8 @@ def exact_margin(problem: Any, w: np.ndarray, stack: np.ndarray, coef: Any) -> E
             slack = np.maximum(1 - y * (f + b0[0]), 0)
             cost = 2 * prices @ slack if loss == "l1" else prices @ slack**2
             value = min(value, b @ f + cost)
-        most = most + value
+        # A negative square is that of no function: float32 made the kernel indefinite.
+        most = most + (value if b @ f >= 0 else Long(np.inf))
         a = feasible[rows, c].astype(Long)
         energy = a @ (part @ a) + t @ (a * a)
         least = least + 2 * (a @ y) - energy

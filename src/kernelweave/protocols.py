@@ -55,8 +55,8 @@ class CertificateTerms:
 
     ``upper >= J(w)`` and, for every allowed ``u``, ``J(u) >= linear - <scores, u>``,
     up to ``rounding``: what the arithmetic in float64 may add to a bound where terms
-    much larger than the value cancel. ``excess`` is what it may have cost ``upper``,
-    which remains valid, where errors have a high price: it explains a gap.
+    much larger than the value cancel. ``excess`` is what earlier rounding, of kernels
+    or of dual points, may have cost: it explains a gap, and bounds that cross.
     """
 
     upper: float

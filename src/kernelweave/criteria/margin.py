@@ -9,6 +9,7 @@ import numpy as np
 
 from kernelweave._array import (
     Array,
+    eps,
     from_numpy,
     gram_of_stack,
     in_double,
@@ -189,9 +190,16 @@ class Margin(KernelCriterion):
         scores = self.problem.scores(feasible, products)
         terms = self.problem.terms(feasible, scores, upper)
         square = float(np.sum(np.maximum(np.abs(beta), np.abs(feasible)) ** 2))
+        # Rounding of the kernels moves eigenvalues, also below zero, and functions:
+        # these must be scaled up by as much to attain their margins.
+        _, own = self.problem.split(weights)
+        means = np.mean(np.abs(self.problem.bank.diagonals()), axis=1)
+        moved = eps(self.bank.like) * len(self.rows) ** 0.5 * float(np.abs(own) @ means)
+        cost = square + (2.0 * upper * square**0.5 if np.isfinite(upper) else 0.0)
         return replace(
             terms,
             rounding=self.rounding(weights, square),
+            excess=moved * cost,
             imbalance=float(np.sum(np.abs(np.sum(feasible, axis=0)))),
         )
 

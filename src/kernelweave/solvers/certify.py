@@ -204,6 +204,8 @@ def certify(
     upper, lower = terms.upper, terms.bound(weight_set)
     unit = ROUNDING_UNITS * float(np.finfo(np.float64).eps)
     rounding = unit * abs(lower) + terms.rounding
+    if upper + rounding < lower - rounding:  # negative eigenvalues, due to rounding
+        rounding += ROUNDING_UNITS * terms.excess
     if np.isfinite(rounding):
         upper, lower = upper + rounding, lower - rounding
     return upper, lower, relative_gap(upper, lower)
