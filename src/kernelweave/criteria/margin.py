@@ -40,6 +40,7 @@ from kernelweave.inner.saddle import (
     require_separable,
 )
 from kernelweave.inner.svm import (
+    Machine,
     MarginTerms,
     balanced,
     best_intercepts,
@@ -53,6 +54,8 @@ from kernelweave.protocols import Bank, CertificateTerms, Evaluation, Infeasible
 #: Relative gap to which the SVMs at given weights are solved, and the step limit.
 INNER_GAP = 1e-11
 INNER_STEPS = 120
+#: The same for a hard margin, which an active set finds if the path does not.
+HARD_STEPS = 40
 #: Number of rows above which libsvm is the better start, if C is at most this multiple
 #: of the inverse mean diagonal of the kernels: from 1000 to 3000 rows it takes half the
 #: time at C = 0.1, half to equal time at C = 1, and three to seven times as long at
@@ -153,22 +156,26 @@ class Margin(KernelCriterion):
         """
         weights = np.asarray(weights, dtype=np.float64)
         path = SaddlePath(self.problem.at(weights))
+        is_hard = path.problem.tau == 0.0 and np.isinf(path.problem.bound)
         try:
-            path.run(INNER_GAP, INNER_STEPS)
+            path.run(INNER_GAP, HARD_STEPS if is_hard else INNER_STEPS)
         except InfeasibleError as error:
             error.coef = self.over_all_rows(path.coef())
             raise
-        coef = path.coef()
         upper, lower = path.bounds(path.fixed, lambda scores: float(scores[0]))
-        is_hard = path.problem.tau == 0.0 and np.isinf(path.problem.bound)
         reached = upper < SEPARABLE * path.size
+        coef, machines = path.coef(), None
         if is_hard and not (reached and abs(upper - lower) <= SMALL_GAP * upper):
             # A path to a tiny margin is long, and lost in rounding errors at its end.
-            coef = self._separated(path.problem)
+            coef, machines = self._separated(path.problem)
         products = self.problem.products(coef)
         scores = self.problem.scores(coef, products)
         value = self.problem.terms(coef, scores).linear - float(scores @ weights)
-        curvature = path.curvature(products) if hessian else None
+        curvature = None
+        if hessian and machines is None:
+            curvature = path.curvature(products)
+        elif hessian and machines is not None:
+            curvature = total_curvature(self.problem, machines, to_numpy(products))
         full = self.over_all_rows(coef)
         return Evaluation(value, -scores, curvature, full, path.n_factorizations)
 
@@ -220,26 +227,27 @@ class Margin(KernelCriterion):
             )
         return remarks
 
-    def _separated(self, alone: SaddleProblem) -> np.ndarray:
-        """The coefficients (n, k) of the hard margins of one kernel, by an active set.
+    def _separated(self, alone: SaddleProblem) -> tuple[np.ndarray, list[Machine]]:
+        """Coefficients (n, k) and machines of the hard margins, by active sets.
 
         Raises
         ------
         InfeasibleError
-            If there is none.
+            If the one kernel of ``alone`` has none.
         """
         kernel = to_numpy(alone.bank.kernel(0)).astype(np.float64)
-        coef = np.zeros_like(alone.signs)
+        coef, machines = np.zeros_like(alone.signs), []
         for c in range(coef.shape[1]):
             rows, y = alone.column(c)
-            coef[rows, c] = separate(kernel[rows][:, rows], y)
+            machines.append(separate(kernel[rows][:, rows], y))
+            coef[rows, c] = machines[-1].coef
         terms = alone.terms(coef, alone.scores(coef))
         try:
             require_separable(terms.lower_bound(float(terms.scores[0])), alone.unit())
         except InfeasibleError as error:
             error.coef = self.over_all_rows(coef)
             raise
-        return coef
+        return coef, machines
 
     def over_all_rows(self, coef: np.ndarray) -> Array:
         """Coefficients of the labelled rows as an array (N, k) like the bank's."""
@@ -249,6 +257,19 @@ class Margin(KernelCriterion):
 
     def _on_labelled(self, coef: Array) -> np.ndarray:
         return to_numpy(coef).astype(np.float64)[self.rows]
+
+
+def total_curvature(
+    problem: SaddleProblem, machines: list[Machine], products: np.ndarray
+) -> np.ndarray:
+    """The Hessian (m, m) of the sum over columns, from products (m, n, k)."""
+    return sum(
+        (
+            machine.curvature(products[:, problem.column(c)[0], c])
+            for c, machine in enumerate(machines)
+        ),
+        np.zeros((len(products), len(products))),
+    )
 
 
 def _check_margin(margin: str, C: float | str) -> None:

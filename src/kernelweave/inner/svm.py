@@ -339,32 +339,6 @@ class _System:
         return float(np.mean(state.s * state.below + state.t * state.above)) / 2
 
 
-#: The constant feature of an intercept, in units of the others: its weight is small.
-CONSTANT = 1e3
-
-
-def separate(kernel: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """The hard margin of one kernel (n, n): coefficients ``a y`` (n,), exact if any.
-
-    ``min norm(w)^2`` with ``y (Fw + b) >= 1`` is least-distance programming, solved by
-    non-negative least squares in finitely many steps (Lawson and Hanson, 1974, Chapter
-    23). If there is no margin, the coefficients prove it: their bound is huge.
-    """
-    features = psd_factor(kernel, NULL_EIGENVALUE)
-    features = features - features.mean(axis=0)
-    unit = float(np.sqrt(np.sum(features**2) / len(y))) or 1.0
-    rows = np.column_stack([features / unit, np.full(len(y), CONSTANT)]) * y[:, None]
-    goal = np.append(np.zeros(rows.shape[1]), 1.0)
-    stacked = np.vstack([rows.T, np.ones(len(y))])
-    try:
-        multipliers, _ = nnls(stacked, goal, maxiter=100 * len(y))
-    except RuntimeError:  # rounding keeps it from ending
-        multipliers = np.ones(len(y))
-    coef = balanced(multipliers * y, y, np.inf)
-    square = float(coef @ (kernel @ coef))
-    return coef * (float(np.sum(np.abs(coef))) / square) if square > 0.0 else coef
-
-
 #: Tolerances requested from LIBSVM, in units of the margin, in this order.
 VIOLATIONS = (1e-3, 1e-5)
 #: Maximum number of LIBSVM steps, each of which changes two variables, and of
@@ -520,6 +494,34 @@ def solve_machine(
             best = machine
     assert best is not None
     return best
+
+
+#: The constant feature of an intercept, in units of the others: its weight is small.
+CONSTANT = 1e3
+
+
+def separate(kernel: np.ndarray, y: np.ndarray) -> Machine:
+    """The machine with the hard margin of one kernel (n, n), y = +-1 (n,).
+
+    ``min norm(w)^2`` with ``y (Fw + b) >= 1`` is least-distance programming, solved by
+    non-negative least squares in finitely many steps (Lawson and Hanson, 1974, Chapter
+    23). If there is no margin, the coefficients prove it: their bound is huge.
+    """
+    features = psd_factor(kernel, NULL_EIGENVALUE)
+    features = features - features.mean(axis=0)
+    unit = float(np.sqrt(np.sum(features**2) / len(y))) or 1.0
+    rows = np.column_stack([features / unit, np.full(len(y), CONSTANT)]) * y[:, None]
+    goal = np.append(np.zeros(rows.shape[1]), 1.0)
+    stacked = np.vstack([rows.T, np.ones(len(y))])
+    try:
+        multipliers, _ = nnls(stacked, goal, maxiter=100 * len(y))
+    except RuntimeError:  # rounding keeps it from ending
+        multipliers = np.ones(len(y))
+    coef = balanced(multipliers * y, y, np.inf)
+    square = float(coef @ (kernel @ coef))
+    if square > 0.0:
+        coef = coef * (float(np.sum(np.abs(coef))) / square)
+    return _polish(kernel, y, np.inf, coef, 0.0, MAX_ROUNDS)
 
 
 def _polish(

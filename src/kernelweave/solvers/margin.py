@@ -9,7 +9,7 @@ import numpy as np
 
 from kernelweave._array import FactorizationError, inner_products, is_numpy
 from kernelweave._tolerances import SMALL_GAP
-from kernelweave.criteria.margin import Margin
+from kernelweave.criteria.margin import Margin, total_curvature
 from kernelweave.inner.saddle import SEPARABLE, SaddlePath
 from kernelweave.inner.svm import Machine, solve_machine
 from kernelweave.kernels.banks.dense import DenseBank, host_stack
@@ -159,11 +159,7 @@ class _Machines(Margin):
         scores = inner_products(products, coef)
         value = 2.0 * float(np.sum(coef * problem.signs)) - float(scores @ weights)
         value -= problem.tau * float(np.sum(problem.diagonal @ coef**2))
-        curvature = None
-        if hessian:
-            curvature = np.zeros((len(weights), len(weights)))
-            for c, state in enumerate(states):
-                curvature += state.curvature(products[:, problem.column(c)[0], c])
+        curvature = total_curvature(problem, states, products) if hessian else None
         count = sum(state.n_factorizations for state in states)
         full = self.over_all_rows(coef)
         return Evaluation(value, -scores, curvature, full, count)
