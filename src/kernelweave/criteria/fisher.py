@@ -235,7 +235,7 @@ class Fisher(KernelCriterion):
             # up to norm(R)^2 / alpha.
             left = self.rounding(weights, squared_norm(coef) ** 0.5)
             left *= ROUNDING_UNITS * self.bank.n_samples**0.5
-            excess = left**2 / alpha
+            excess = left * left / alpha  # infinite, if it overflows
         dual = coef if same else as_float(dual, dtype)
         products = products if same else self._apply(dual)
         scores = to_numpy(inner_products(products, dual))
