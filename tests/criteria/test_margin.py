@@ -63,6 +63,19 @@ def test_gradient_and_hessian_are_those_of_the_value(rng, kind, k, unlabelled):
     np.testing.assert_allclose(state.hessian, state.hessian.T, atol=1e-9 * size)
 
 
+def test_an_active_set_continues_where_a_path_gives_up(rng, monkeypatch):
+    """Of a hard margin: value, gradient, Hessian and dual point are the same."""
+    criterion, weights = problem(rng, {"margin": "hard"}, k=2, unlabelled=5)
+    expected = criterion.evaluate(weights)
+    monkeypatch.setattr("kernelweave.criteria.margin.HARD_STEPS", 2)
+    found = criterion.evaluate(weights)
+    assert found.n_factorizations < expected.n_factorizations
+    for name in ("value", "gradient", "hessian", "coef"):
+        np.testing.assert_allclose(
+            getattr(found, name), getattr(expected, name), rtol=1e-4, atol=1e-4
+        )
+
+
 def gap_parts(criterion, weights, coef):
     """Products of slacks and multipliers whose sum is the primal minus the dual value.
 
