@@ -6,12 +6,13 @@ import time
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from harness import Section
 from problems import gaussians, ten_classes, widths_around_median
 
-from kernelweave import MultipleKernelFDA
+from kernelweave import MultipleKernelFDA, MultipleKernelSVC
 
 FIGURE = Path(__file__).parent.parent / "docs" / "_static" / "growth.svg"
 #: Rows, kernels and classes where the others vary.
@@ -24,6 +25,9 @@ SIZES = {
 #: Exponents that a fit should not exceed: factorisations are cubic in n.
 ALLOWED = {"n": (3.0, 2.1), "p": (1.1, 1.1), "k": (1.0, 1.0)}
 REPEATS = 3
+#: Rows and kernels of the comparison of few and many classes; the most that the latter
+#: may take.
+CLASSES, MOST_CLASSES = {"n": 1000, "p": 10}, 5.0
 #: Passes over the kernels before the first step: read, copy, centre, check.
 FIRST_PASSES = 6
 
@@ -66,6 +70,8 @@ def run(quick: bool = False) -> Section:
             f"at most {most[0]} and {most[1]}",
             quick or (of_time <= most[0] and of_memory <= most[1]),
         )
+    if not quick:
+        _many_classes(section)
     section.remarks.append(f"Fitted growth: {'; '.join(fitted)}.")
     if not quick:
         draw(found)
@@ -79,7 +85,27 @@ def run(quick: bool = False) -> Section:
     return section
 
 
-def measure(n: int, p: int, k: int) -> tuple[float, float, int]:
+def fisher() -> MultipleKernelFDA:
+    """The estimator of the table."""
+    return MultipleKernelFDA("precomputed", norm=1, alpha="learn", cv=None)
+
+
+def _many_classes(section: Section) -> None:
+    """A hundred classes against ten, for discriminants and for margins."""
+    for make in (fisher, lambda: MultipleKernelSVC("precomputed")):
+        few, many = (measure(**CLASSES, k=k, make=make)[0] for k in (10, 100))
+        name = type(make()).__name__
+        section.check(
+            f"{name}, 100 classes against 10, n = {CLASSES['n']}",
+            f"{many / few:.1f}x the time ({many:.2f} and {few:.2f} s)",
+            f"at most {MOST_CLASSES:g}x",
+            many <= MOST_CLASSES * few,
+        )
+
+
+def measure(
+    n: int, p: int, k: int, make: Callable[[], Any] = fisher
+) -> tuple[float, float, int]:
     """CPU seconds (least of several), megabytes and factorisations of one fit."""
     X, y = ten_classes(n)
     y = np.arange(n) % k if k != 10 else y
@@ -88,9 +114,8 @@ def measure(n: int, p: int, k: int) -> tuple[float, float, int]:
     kernels = gaussians(X, X, [np.arange(X.shape[1])], widths_around_median(X, p))
     stack = np.moveaxis(kernels, 0, -1).copy()
 
-    def fit() -> MultipleKernelFDA:
-        model = MultipleKernelFDA("precomputed", norm=1, alpha="learn", cv=None)
-        return model.fit(stack, y)
+    def fit() -> Any:
+        return make().fit(stack, y)
 
     model = fit()
     seconds = min(timed(fit) for _ in range(REPEATS))

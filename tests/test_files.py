@@ -374,6 +374,33 @@ def test_two_processes_do_not_mix_their_results(tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
+@needs_fork
+def test_a_run_that_meets_the_end_of_another(tmp_path, monkeypatch):
+    """It looks at a folder only while no files move, and others' drafts may vanish."""
+    monkeypatch.chdir(tmp_path)
+    write_results("out", "old")
+    Path("out", f"{folder.HIDDEN}0123456789ab").mkdir()
+    check, lock, looks = folder._check, folder._lock, []
+
+    def looking(place):
+        handle = lock(place)
+        looks.append(handle is None)  # somebody, hence this run, holds the lock
+        if handle is not None:
+            os.close(handle)
+        check(place)
+
+    def vanishing(place, wait=False):
+        if place.name == f"{folder.HIDDEN}0123456789ab":
+            place.rmdir()
+        return lock(place, wait)
+
+    monkeypatch.setattr(folder, "_check", looking)
+    monkeypatch.setattr(folder, "_lock", vanishing)
+    write_results("out", "new")
+    assert texts_of(tmp_path / "out") == {"new"}
+    assert looks == [True, True]
+
+
 def test_a_full_disk_keeps_the_old_model(tmp_path):
     resource = pytest.importorskip("resource")
     path = tmp_path / "model.kw"
@@ -391,6 +418,41 @@ def test_a_full_disk_keeps_the_old_model(tmp_path):
         kernelweave.save(kernelweave.KernelFDA(), path / "below")
     assert kernelweave.load(path).alpha == 1.0
     assert not [p for p in tmp_path.rglob("*") if p.is_file() and p != path]
+
+
+@needs_fork
+def test_a_read_only_folder_keeps_what_it_holds(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    old, new = kernelweave.KernelFDA(alpha=1.0), kernelweave.KernelFDA(alpha=2.0)
+    kernelweave.save(old, "model.kw")
+    write_results("out", "old")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    folders = (tmp_path, tmp_path / "out")
+
+    def attempts():
+        if os.geteuid() == 0:
+            os.setuid(65534)  # the administrator may write everywhere
+        for write, name in (
+            (lambda: kernelweave.save(new, "model.kw"), "model.kw"),
+            (lambda: write_results("out", "new"), "out"),
+            (lambda: write_results("other", "new"), "other"),
+            (lambda: run_experiment(stress_files.LONG, 1, Path("cache")), "cache"),
+        ):
+            with pytest.raises(OSError, match="Permission denied") as error:
+                write()
+            assert repr(name) in str(error.value)
+
+    for path in folders:
+        path.chmod(0o555)
+    try:
+        _, status = os.waitpid(fork(attempts), 0)
+    finally:
+        for path in folders:
+            path.chmod(0o755)
+    assert status == 0
+    assert before == {
+        path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()
+    }
 
 
 # What is promised in SECURITY.md ------------------------------------------------------

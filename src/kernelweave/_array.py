@@ -144,6 +144,8 @@ def detached(x: Array) -> Array:
 
 def add_to_diagonal(a: Array, value: float | Array) -> None:
     """``a += value I`` in place for contiguous square ``a`` and value () or (n,)."""
+    if isinstance(value, float):  # which may leave the range of float32
+        value = min(value, float(namespace(a).finfo(a.dtype).max) / (2 * a.shape[0]))
     if compat.is_torch_array(a):
         a.diagonal().add_(value)
     elif is_numpy(a) or compat.is_cupy_array(a):

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import numpy as np
 
 from kernelweave._array import Array, FactorizationError, tensor_sum
-from kernelweave._tolerances import LIKE_IDENTITY, NEGLIGIBLE, NO_KERNEL
+from kernelweave._tolerances import FEW_ROWS, LIKE_IDENTITY, NEGLIGIBLE, NO_KERNEL
 
 
 class InfeasibleError(FactorizationError):
@@ -56,13 +56,15 @@ class CertificateTerms:
 
     ``upper >= J(w)`` and, for every allowed ``u``, ``J(u) >= linear - <scores, u>``,
     up to ``rounding``: what the arithmetic in float64 may add to a bound where terms
-    much larger than the value cancel.
+    much larger than the value cancel. ``excess`` is what earlier rounding, of kernels
+    or of dual points, may have cost: it explains a gap, and bounds that cross.
     """
 
     upper: float
     linear: float
     scores: np.ndarray
     rounding: float = field(default=0.0, kw_only=True)
+    excess: float = field(default=0.0, kw_only=True)
 
     def lower_bound(self, support: float) -> float:
         """A bound on the optimum if ``<scores, u> <= support`` for all allowed u."""
@@ -437,6 +439,7 @@ class KernelCriterion(Criterion):
         """
         traces = self.bank.rounded_traces()
         size = float(np.abs(weights[-self.n_kernels :]) @ traces)
+        size *= max(1.0, FEW_ROWS / self.bank.n_samples)
         return float(np.finfo(np.float64).eps) * size * square
 
     def remarks(self, weights: np.ndarray) -> tuple[str, ...]:

@@ -63,6 +63,19 @@ def test_gradient_and_hessian_are_those_of_the_value(rng, kind, k, unlabelled):
     np.testing.assert_allclose(state.hessian, state.hessian.T, atol=1e-9 * size)
 
 
+def test_an_active_set_continues_where_a_path_gives_up(rng, monkeypatch):
+    """Of a hard margin: value, gradient, Hessian and dual point are the same."""
+    criterion, weights = problem(rng, {"margin": "hard"}, k=2, unlabelled=5)
+    expected = criterion.evaluate(weights)
+    monkeypatch.setattr("kernelweave.criteria.margin.HARD_STEPS", 2)
+    found = criterion.evaluate(weights)
+    assert found.n_factorizations < expected.n_factorizations
+    for name in ("value", "gradient", "hessian", "coef"):
+        np.testing.assert_allclose(
+            getattr(found, name), getattr(expected, name), rtol=1e-4, atol=1e-4
+        )
+
+
 def gap_parts(criterion, weights, coef):
     """Products of slacks and multipliers whose sum is the primal minus the dual value.
 
@@ -148,6 +161,19 @@ def test_the_best_points_have_no_gap(rng, kind):
     upper, lower, gap = certify(criterion, Uniform(), weights, state.coef)
     assert abs(gap) < 1e-9
     assert lower <= state.value * (1 + 1e-12) and state.value <= upper * (1 + 1e-12)
+
+
+def test_a_point_is_judged_again_without_a_pass_over_the_kernels(rng, monkeypatch):
+    criterion, weights = problem(rng, MARGINS[1])
+    coef = criterion.evaluate(weights).coef
+    passes, apply = [], DenseBank.apply
+    monkeypatch.setattr(DenseBank, "apply", lambda *a: passes.append(1) or apply(*a))
+    first = criterion.certificate_terms(weights, coef, coef)
+    criterion.intercept(weights, coef)
+    moved = criterion.certificate_terms(weights[::-1], coef, coef)
+    assert len(passes) == 1 and moved.upper != first.upper
+    other = criterion.certificate_terms(weights, 0.5 * coef, 0.5 * coef)
+    assert len(passes) == 2 and other.upper != first.upper
 
 
 def test_a_point_is_made_feasible_and_then_left_alone(rng):

@@ -7,7 +7,7 @@ import pytest
 from sklearn.svm import SVC
 
 from kernelweave.fits.ridge import signs_of_codes
-from kernelweave.inner.svm import hinge, solve_low_rank_svm, solve_svm
+from kernelweave.inner.svm import hinge, separate, solve_low_rank_svm, solve_svm
 
 
 def draw(rng, n=70, k=3, features=4):
@@ -92,3 +92,16 @@ def test_hinge_takes_the_best_intercept(rng):
     for shift in (-0.1, 0.0, 0.1):
         there = np.maximum(1 - signs * (values + intercepts + shift), 0)
         assert np.sum(there) >= loss - 1e-9
+
+
+def test_a_hard_margin_of_any_size_is_found_exactly(rng):
+    """Two clusters in a plane, as close as 1e-5; then one of them within the other."""
+    for apart in (1.0, 1e-5):
+        X = np.column_stack([np.repeat([0.5, -0.5], 10) * apart, rng.normal(size=20)])
+        y = np.repeat([1.0, -1.0], 10)
+        machine = separate(X @ X.T, y)
+        assert np.sum(np.abs(machine.coef)) == pytest.approx(4.0 / apart**2, rel=1e-4)
+        assert machine.gap < 1e-4  # the entries of the kernel hold no more digits
+    inside = separate(X @ X.T, np.where(np.arange(20) % 2, 1.0, -1.0))
+    total, square = np.sum(np.abs(inside.coef)), np.sum((X.T @ inside.coef) ** 2)
+    assert square < 1e-13 * total**2 and np.isinf(inside.gap)

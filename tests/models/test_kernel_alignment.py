@@ -86,6 +86,25 @@ def test_columns_and_kernels_give_the_same_transform(model, make_problem):
     assert_allclose(one, other, atol=1e-6)
 
 
+@every_model
+@pytest.mark.parametrize("left_out", [0, 2])
+def test_fit_transform_computes_no_kernel_twice(
+    model, left_out, make_problem, monkeypatch
+):
+    problem, computed = make_problem(3), []
+    weights = np.repeat([0.0, 1.0], [left_out, len(problem.y) - left_out])
+    model = clone(model).set_params(views=problem.views)
+    expected = model.fit(problem.X, problem.y, weights).transform(problem.X)
+    transform = KernelAlignment.transform
+    monkeypatch.setattr(
+        KernelAlignment, "transform", lambda *a: computed.append(1) or transform(*a)
+    )
+    found = model.fit_transform(problem.X, problem.y, sample_weight=weights)
+    assert_allclose(found, expected, atol=1e-8)
+    # Rows that are left out are in no bank, nor are features.
+    assert len(computed) == (left_out > 0 or model.output == "features")
+
+
 def test_features_have_the_kernel_as_inner_products(make_problem):
     problem = make_problem(2)
     kernel = KernelAlignment(problem.views).fit(problem.X, problem.y)

@@ -221,3 +221,16 @@ def test_progress(problem, capsys):
 def test_bad_parameters(problem, params, message):
     with pytest.raises(ValueError, match=message):
         SubspaceKernelSVC(problem.views).set_params(**params).fit(problem.X, problem.y)
+
+
+@pytest.mark.filterwarnings(
+    "ignore::kernelweave.exceptions.KernelWeaveConvergenceWarning"
+)
+@pytest.mark.parametrize("uncorrelated", [True, False])
+def test_a_tolerance_below_rounding_ends_with_the_gap(problem, uncorrelated):
+    """The machines were asked for more digits than there are: a LinAlgError."""
+    model = SubspaceKernelSVC(problem.views, tol=1e-300, uncorrelated=uncorrelated)
+    found = model.fit(problem.X, problem.y).certificate_
+    assert not found.converged and 0.0 < found.gap < np.inf
+    assert f"{found.gap:.1e}" in found.status
+    assert not uncorrelated or "rounding in float64 keeps" in found.status

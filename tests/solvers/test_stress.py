@@ -20,11 +20,40 @@ from kernelweave.criteria.fisher import WithinFisher
 from kernelweave.kernels import DenseBank, center_and_scale
 from kernelweave.kernels.banks.features import FeatureBank
 
-#: Of the sample; "make fuzz" runs others. Numbers that failed once are added.
-SEEDS = [*range(10), 14, 19, 24, 29, 100072, 100523, 101355, 1003129, 2000570]
+#: Of the sample; "make fuzz" runs others.
+SEEDS = [*range(10), 14, 19, 24, 29]
+#: What has failed once, and a seed that showed it.
+FAULTS = {
+    "block of nearly singular kernels": 100072,
+    "alignment of dependent kernels within caps": 100523,
+    "alpha below the rounding of a target": 101355,
+    "model with nearly constant kernels": 1003129,
+    "alignment by kernels of opposite sign": 2000570,
+    "subspace margin with small alpha and large C": 1004035,
+    "subspace margin with alpha at the rounding of the kernels": 3009785,
+    "alignment whose kernels cancel": 2010436,
+    "alignment of kernels of which some vanish": 3023905,
+    "digits lost in centring": 1006434,
+    "tiny C, where classes balance but for rounding": 1006786,
+    "start so small that its bound is scaled up": 3024453,
+    "signed hard margin at the edge of the cone": 1005660,
+    "hard margin that the capped path neither reaches nor excludes": 3010712,
+    "hard margin of one kernel, approached slowly": 3025467,
+    "likelihood with a prior, infinitely steep at the boundary": 3001332,
+    "likelihood that one rare row makes steep": 3002401,
+    "equal kernels within caps": 3004857,
+    "errors that do not cancel in two rows": 3005436,
+    "path bent by rounding": 3020061,
+    "learned alpha beyond float32": 3009184,
+    "kernels made in float32, on the fly": 3021444,
+    "kernels in float32, with alpha below their rounding": 3020483,
+    "alpha at the rounding of a factorisation": 3024017,
+}
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(
+    "seed", [*SEEDS, *(pytest.param(seed, id=name) for name, seed in FAULTS.items())]
+)
 def test_certificates_hold_in_extended_precision(seed):
     stress_certificates.run(seed)
 

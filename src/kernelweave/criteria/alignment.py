@@ -301,7 +301,9 @@ class Alignment(KernelCriterion):
         moved = self.correlations @ pair
         scaled = self._scaled(weights)  # of any sign: the sum itself may cancel
         size = self._size(scaled) or np.inf
-        lost = float(np.abs(scaled) @ self._lost) / size
+        parts = np.abs(scaled) / size
+        # w'S w is a sum of products, each with the errors of two kernels.
+        lost = float(parts @ self._lost) * max(float(np.sum(parts)), 1.0)
         return AlignmentTerms(
             # of a cosine: absolute, however small the alignment is
             rounding=ROUNDING_UNITS * len(self.rows) ** 0.5 * lost,

@@ -24,7 +24,7 @@ from kernelweave._array import (
     tensor_sum,
     to_numpy,
 )
-from kernelweave._tolerances import INVERTIBLE_SQUARE
+from kernelweave._tolerances import INVERTIBLE_SQUARE, ROUNDING_UNITS
 from kernelweave.fits.moment_problem import MomentProblem
 from kernelweave.fits.ridge import (
     KernelFit,
@@ -179,6 +179,8 @@ class Fisher(KernelCriterion):
         if np.max(np.abs(self._factored[0] - weights)) > NO_WEIGHT:
             return None
         _, factor, level = self._factored
+        # A learned alpha that outweighs every kernel may leave the range of float32.
+        unit = min(unit, float(namespace(factor).finfo(factor.dtype).max))
         return fit_factored(factor, target, level, self.design, unit)
 
     def scores(self, coef: Array) -> np.ndarray:
@@ -225,16 +227,27 @@ class Fisher(KernelCriterion):
         moved = self.combined(weights, products)
         residual = self.target64 - moved
         upper = float("inf")  # without regularisation nothing bounds the residual
+        excess = 0.0
         if alpha > 0:
             upper = squared_norm(residual) / alpha + dot(coef, moved)
+            # Rounding leaves a residual R of M B = H, and both bounds miss the value by
+            # up to norm(R)^2 / alpha.
+            left = self.rounding(weights, squared_norm(coef) ** 0.5)
+            left *= ROUNDING_UNITS * self.bank.n_samples**0.5
+            excess = left * left / alpha  # infinite, if it overflows
         dual = coef if same else as_float(dual, dtype)
         products = products if same else self._apply(dual)
         scores = to_numpy(inner_products(products, dual))
         fixed = 0.0 if self.learns_identity else alpha * squared_norm(dual)
         linear = 2.0 * dot(dual, self.target64) - fixed
         s, square = self.scale, max(squared_norm(coef), squared_norm(dual))
-        rounding = s * self.rounding(weights, square)
-        return CertificateTerms(s * upper, s * linear, s * scores, rounding=rounding)
+        return CertificateTerms(
+            s * upper,
+            s * linear,
+            s * scores,
+            rounding=s * self.rounding(weights, square),
+            excess=s * excess,
+        )
 
     def _apply(self, coef: Array) -> Array:
         """``G_i B`` (m, n, k), the identity first if alpha is learned."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from kernelweave._array import (
     Array,
+    eps,
     from_numpy,
     gram_of_stack,
     in_double,
@@ -23,15 +24,23 @@ from kernelweave._array import (
     tensor_sum,
     to_numpy,
 )
+from kernelweave._tolerances import SMALL_GAP
 from kernelweave.criteria.fisher import Fisher
 from kernelweave.fits.ridge import RowDesign
 from kernelweave.fits.subspace import RegularizedKernel, SubspaceSVM
-from kernelweave.inner.saddle import SaddlePath, SaddleProblem
+from kernelweave.inner.saddle import (
+    SEPARABLE,
+    SaddlePath,
+    SaddleProblem,
+    require_separable,
+)
 from kernelweave.inner.svm import (
+    Machine,
     MarginTerms,
     balanced,
     best_intercepts,
-    hinge,
+    primal_value,
+    separate,
     solve_machines,
 )
 from kernelweave.kernels.banks.dense import DenseBank
@@ -48,6 +57,8 @@ from kernelweave.protocols import (
 #: Relative gap to which the SVMs at given weights are solved, and the step limit.
 INNER_GAP = 1e-11
 INNER_STEPS = 120
+#: The same for a hard margin, which an active set finds if the path does not.
+HARD_STEPS = 40
 #: Number of rows from which libsvm is the better start. Of five to ten Gaussian kernels
 #: it takes a tenth to a half of the interior point's time if classes are separated
 #: well, at any C, and at most half as much again if labels are noise.
@@ -123,6 +134,7 @@ class Margin(KernelCriterion):
             None if margin == "hard" else counts[self.rows],
         )
         _check_range(self.problem, bound, tau)
+        self._known: tuple[np.ndarray, Array] | None = None
 
     @property
     def preferred_method(self) -> str:
@@ -142,16 +154,26 @@ class Margin(KernelCriterion):
         """
         weights = np.asarray(weights, dtype=np.float64)
         path = SaddlePath(self.problem.at(weights))
+        is_hard = path.problem.tau == 0.0 and np.isinf(path.problem.bound)
         try:
-            path.run(INNER_GAP, INNER_STEPS)
+            path.run(INNER_GAP, HARD_STEPS if is_hard else INNER_STEPS)
         except InfeasibleError as error:
             error.coef = self.over_all_rows(path.coef())
             raise
-        coef = path.coef()
+        upper, lower = path.bounds(path.fixed, lambda scores: float(scores[0]))
+        reached = upper < SEPARABLE * path.size
+        coef, machines = path.coef(), None
+        if is_hard and not (reached and abs(upper - lower) <= SMALL_GAP * upper):
+            # A path to a tiny margin is long, and lost in rounding errors at its end.
+            coef, machines = self._separated(path.problem)
         products = self.problem.products(coef)
         scores = self.problem.scores(coef, products)
         value = self.problem.terms(coef, scores).linear - float(scores @ weights)
-        curvature = path.curvature(products) if hessian else None
+        curvature = None
+        if hessian and machines is None:
+            curvature = path.curvature(products)
+        elif hessian and machines is not None:
+            curvature = total_curvature(machines, to_numpy(products))
         full = self.over_all_rows(coef)
         return Evaluation(value, -scores, curvature, full, path.n_factorizations)
 
@@ -164,7 +186,7 @@ class Margin(KernelCriterion):
         box and then for ``y'a = 0``.
         """
         beta = self._on_labelled(coef)
-        products = self.problem.products(beta)
+        products = self._products(beta)
         upper = self.problem.upper(weights, beta, products)
         signs, bounds = self.problem.signs, self.problem.bounds
         feasible = balanced(self._on_labelled(dual), signs, bounds)
@@ -173,13 +195,24 @@ class Margin(KernelCriterion):
         scores = self.problem.scores(feasible, products)
         terms = self.problem.terms(feasible, scores, upper)
         square = float(np.sum(np.maximum(np.abs(beta), np.abs(feasible)) ** 2))
-        return replace(terms, rounding=self.rounding(weights, square))
+        # Rounding of the kernels moves eigenvalues, also below zero, and functions:
+        # these must be scaled up by as much to attain their margins.
+        _, own = self.problem.split(weights)
+        means = np.mean(np.abs(self.problem.bank.diagonals()), axis=1)
+        moved = eps(self.bank.like) * len(self.rows) ** 0.5 * float(np.abs(own) @ means)
+        cost = square + (2.0 * upper * square**0.5 if np.isfinite(upper) else 0.0)
+        return replace(
+            terms,
+            rounding=self.rounding(weights, square),
+            excess=moved * cost,
+            imbalance=float(np.sum(np.abs(np.sum(feasible, axis=0)))),
+        )
 
     def intercept(self, weights: np.ndarray, coef: Array) -> np.ndarray:
         """The best intercept for each column of ``f = K(w) coef``, (k,)."""
         beta = self._on_labelled(coef)
         tau, _ = self.problem.split(weights)
-        f = self.problem.functions(weights, self.problem.products(beta))
+        f = self.problem.functions(weights, self._products(beta))
         loss = "hard" if self.margin == "l2" and not tau > 0.0 else self.margin
         return best_intercepts(f, self.problem.signs, loss, self.problem.counts)
 
@@ -192,6 +225,30 @@ class Margin(KernelCriterion):
             )
         return remarks
 
+    def _separated(self, alone: SaddleProblem) -> tuple[np.ndarray, list[Machine]]:
+        """Coefficients (n, k) and machines of the hard margins, by active sets.
+
+        Raises
+        ------
+        InfeasibleError
+            If the one kernel of ``alone`` has none.
+        """
+        kernel = to_numpy(alone.bank.kernel(0)).astype(np.float64)
+        coef, machines = np.zeros_like(alone.signs), []
+        for c in range(coef.shape[1]):
+            rows = np.flatnonzero(alone.signs[:, c])
+            y = alone.signs[rows, c]
+            found = separate(kernel[rows][:, rows], y)
+            coef[rows, c] = found.coef
+            machines.append(replace(found, coef=coef[:, c], free=rows[found.free]))
+        terms = alone.terms(coef, alone.scores(coef))
+        try:
+            require_separable(terms.lower_bound(float(terms.scores[0])), alone.unit())
+        except InfeasibleError as error:
+            error.coef = self.over_all_rows(coef)
+            raise
+        return coef, machines
+
     def over_all_rows(self, coef: np.ndarray) -> Array:
         """Coefficients of the labelled rows as an array (N, k) like the bank's."""
         full = np.zeros(self.signs.shape)
@@ -200,6 +257,20 @@ class Margin(KernelCriterion):
 
     def _on_labelled(self, coef: Array) -> np.ndarray:
         return to_numpy(coef).astype(np.float64)[self.rows]
+
+    def _products(self, beta: np.ndarray) -> Array:
+        """``G_i beta``, remembered: a solution is judged several times at its end."""
+        if self._known is None or not np.array_equal(self._known[0], beta):
+            self._known = beta, self.problem.products(beta)
+        return self._known[1]
+
+
+def total_curvature(machines: list[Machine], products: np.ndarray) -> np.ndarray:
+    """The Hessian (m, m) of the sum over columns, from products (m, n, k)."""
+    return sum(
+        (machine.curvature(products[:, :, c]) for c, machine in enumerate(machines)),
+        np.zeros((len(products), len(products))),
+    )
 
 
 def _check_margin(margin: str, C: float | str) -> None:
@@ -376,7 +447,7 @@ class SubspaceMargin(KernelCriterion):
         self, weights: np.ndarray, coef: Array, dual: Array
     ) -> CertificateTerms:
         """The bounds of the class docstring, in float64, for any points (n, 2 m)."""
-        upper, _ = self.primal(weights, coef)
+        upper = self.primal(weights, coef)
         a, b = self.split(dual)
         products = self._products(b)
         scores = to_numpy(inner_products(products, from_numpy(b, products)))
@@ -384,17 +455,29 @@ class SubspaceMargin(KernelCriterion):
         apart = self.design.unscale(a) - b
         linear = float(np.sum(a * self.signs)) - 0.5 * float(np.sum(apart**2))
         scores /= 2.0 * self.alpha
-        rounding = self.rounding(weights, float(np.sum(b * b))) / self.alpha
-        return CertificateTerms(upper, linear, scores, rounding=rounding)
+        # An error of F changes the primal value by its product with A, B or F = A - B.
+        own, size = (np.linalg.norm(each) for each in (self.design.unscale(a), b))
+        size = max(size, np.linalg.norm(self.split(coef)[1]))
+        rounding = self.rounding(weights, float(size * max(size, own))) / self.alpha
+        # A is the best for outputs with such errors; each of them may cost C.
+        wrong = self.rounding(weights, float(max(size, own))) / self.alpha
+        excess = self.C * float(np.sqrt(self.design.total * a.shape[1])) * wrong
+        return CertificateTerms(upper, linear, scores, rounding=rounding, excess=excess)
 
-    def primal(self, weights: np.ndarray, coef: Array) -> tuple[float, np.ndarray]:
-        """The primal value of ``f = G B / alpha``, and the best intercepts (m,)."""
+    def primal(self, weights: np.ndarray, coef: Array) -> float:
+        """The primal value of ``f = G B / alpha``, or of a multiple that is better.
+
+        Where C is large, the smallest error in a function that separates the rows costs
+        more than the multiple of it that attains all margins.
+        """
         _, b = self.split(coef)
         f = to_numpy(tensor_sum(weights, self._products(b))) / self.alpha
-        outputs = self.design.unscale(f)
-        loss, intercepts = hinge(outputs, self.signs, self.design.each)
-        value = 0.5 * float(np.sum(f * f)) + 0.5 * float(np.sum(b * f))
-        return value + self.C * loss, intercepts
+        # norm(f)^2 + tr(B'f) = tr(slope' outputs)
+        outputs, slope = self.design.unscale(f), self.design.scale(f + b)
+        columns = zip(outputs.T, slope.T, self.signs.T, strict=True)
+        return 0.5 * sum(
+            primal_value(out, by, y, self.bounds, 0.0) for out, by, y in columns
+        )
 
     def split(self, coef: Array) -> tuple[np.ndarray, np.ndarray]:
         """A and B (n, m) of a dual point (n, 2 m)."""

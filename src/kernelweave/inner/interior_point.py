@@ -9,6 +9,9 @@ from scipy import linalg
 
 from kernelweave._array import FactorizationError
 
+#: Added to the diagonal, relative to the trace: kernels may be the same up to scale.
+RIDGE = 1e-13
+
 
 def predict(system: Any, goal: float = 0.0) -> tuple[Any, float]:
     """Mehrotra's predictor (1992), and the mu to which its corrector should centre.
@@ -76,6 +79,10 @@ class BorderedSystem:
         matrix[np.arange(m), np.arange(m)] += z * v
         getrf, self._getrs = linalg.get_lapack_funcs(("getrf", "getrs"), (matrix,))
         *self._factors, singular = getrf(matrix)
+        if singular:  # kernels that are the same: any way to share the step will do
+            inner = np.arange(m)
+            matrix[inner, inner] += RIDGE * float(np.sum(np.abs(matrix[inner, inner])))
+            *self._factors, singular = getrf(matrix)
         if singular:
             raise FactorizationError("the system for a step is singular")
 
@@ -87,10 +94,6 @@ class BorderedSystem:
         steps, _ = self._getrs(*self._factors, right)
         steps *= self._scaling
         return steps[: len(force)], steps[len(force) :]
-
-
-#: Added to the diagonal, relative to the trace: kernels may be the same up to scale.
-RIDGE = 1e-13
 
 
 def minimize_on_simplex(

@@ -455,12 +455,8 @@ class SaddlePath:
         InfeasibleError
             If, by the lower bound, the margin is zero up to rounding.
         """
-        if np.isinf(upper) and lower > SEPARABLE * self.size:
-            raise InfeasibleError(
-                "no sum of the kernels separates the two classes "
-                f"(a margin would be below {SEPARABLE**-0.5:.0e} of the kernels' "
-                "scale); use a soft margin"
-            )
+        if np.isinf(upper):
+            require_separable(lower, self.size)
 
     def curvature(self, products: Array) -> np.ndarray:
         """The Hessian of the value in the weights of ``products`` (m, n, k), (m, m).
@@ -557,6 +553,19 @@ class SaddlePath:
             FactoredColumn(kernel, of_c, self.used[:, c], constraints[:, :, c])
             for c, of_c in enumerate(diagonal.T)
         ]
+
+
+def require_separable(lower: float, size: float) -> None:
+    """Give up if a bound on the squared inverse of a hard margin is too large.
+
+    ``size`` is that of :meth:`SaddleProblem.unit`.
+    """
+    if lower > SEPARABLE * size:
+        raise InfeasibleError(
+            "no sum of the kernels separates the two classes "
+            f"(a margin would be below {SEPARABLE**-0.5:.0e} of the kernels' "
+            "scale); use a soft margin"
+        )
 
 
 def _largest_sum(scores: np.ndarray, q: float) -> float:

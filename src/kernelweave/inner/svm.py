@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy import linalg
+from scipy.optimize import nnls
 from sklearn import config_context
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC
@@ -54,11 +55,14 @@ class MarginTerms(CertificateTerms):
         As above, summed over the columns.
     largest_factor : float
         The largest s allowed by the box.
+    imbalance : float
+        Rounding errors of ``y'a = 0``, which cost twice as much, times the intercept.
     """
 
     total: float = 0.0
     square: float = 0.0
     largest_factor: float = 1.0
+    imbalance: float = 0.0
 
     def lower_bound(self, support: float) -> float:
         """``max_s 2 s total - s^2 (square + support)``."""
@@ -67,7 +71,10 @@ class MarginTerms(CertificateTerms):
         s, curvature = self.largest_factor, self.square + support
         if curvature * s > self.total:
             s = self.total / curvature
-        return 2.0 * s * self.total - s**2 * curvature if np.isfinite(s) else np.inf
+        if not np.isfinite(s):
+            return np.inf
+        rounding = 2.0 * s * self.imbalance + max(s**2 - 1.0, 0.0) * self.rounding
+        return 2.0 * s * self.total - s**2 * curvature - rounding
 
 
 #: One number for all rows, or an array of shape (n,).
@@ -281,7 +288,10 @@ def _interior_point(
             best, best_gap = _snapped(state), gap
         if gap <= tol or (idle >= PATIENCE and best_gap < SMALL_GAP):
             break
-        system = _System(q, state, slack, moments)
+        try:
+            system = _System(q, state, slack, moments)
+        except linalg.LinAlgError:  # rounding has made the last steps worthless
+            break
         predictor, mu = predict(system)
         step = system.solve(mu, predictor)
         if not np.all(np.isfinite(step.s)):
@@ -523,6 +533,34 @@ def free_rows(a: np.ndarray, box: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Which variables (n, m) are strictly inside their box, and which at its top."""
     room = AT_BOUND * np.where(np.isfinite(box), box, np.max(a, axis=0))
     return (a > room) & (a < box - room), (a >= box - room) & (box > 0.0)
+
+
+#: The constant feature of an intercept, in units of the others: its weight is small.
+CONSTANT = 1e3
+
+
+def separate(kernel: np.ndarray, y: np.ndarray) -> Machine:
+    """The machine with the hard margin of one kernel (n, n), y = +-1 (n,).
+
+    ``min norm(w)^2`` with ``y (Fw + b) >= 1`` is least-distance programming, solved by
+    non-negative least squares in finitely many steps (Lawson and Hanson, 1974, Chapter
+    23). If there is no margin, the coefficients prove it: their bound is huge.
+    """
+    features = psd_factor(kernel, NULL_EIGENVALUE)
+    features = features - features.mean(axis=0)
+    unit = float(np.sqrt(np.sum(features**2) / len(y))) or 1.0
+    rows = np.column_stack([features / unit, np.full(len(y), CONSTANT)]) * y[:, None]
+    goal = np.append(np.zeros(rows.shape[1]), 1.0)
+    stacked = np.vstack([rows.T, np.ones(len(y))])
+    try:
+        multipliers, _ = nnls(stacked, goal, maxiter=100 * len(y))
+    except RuntimeError:  # rounding keeps it from ending
+        multipliers = np.ones(len(y))
+    coef = balanced(multipliers * y, y, np.inf)
+    square = float(coef @ (kernel @ coef))
+    if square > 0.0:
+        coef = coef * (float(np.sum(np.abs(coef))) / square)
+    return _polish(kernel, y[:, None], np.inf, coef[:, None], 0.0, MAX_ROUNDS)[0]
 
 
 def _polish(

@@ -7,9 +7,10 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from kernelweave._array import as_float, at_home, from_numpy, to_numpy
+from kernelweave._array import Array, as_float, at_home, from_numpy, to_numpy
 from kernelweave.criteria.alignment import UNRELATED, Alignment
 from kernelweave.fits.ridge import RowDesign, signs_of_codes
+from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.kernels.banks.spectral import feature_coefficients
 from kernelweave.models.shared.base import (
     KernelModel,
@@ -17,6 +18,7 @@ from kernelweave.models.shared.base import (
     Missing,
     Progress,
     Psd,
+    all_or_nothing,
     fit_method,
     of_rows,
 )
@@ -181,7 +183,6 @@ class KernelAlignment(KernelTransformer, KernelModel):
     device: str | None = None
     verbose: int = 0
 
-    @fit_method
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn the weights.
 
@@ -204,6 +205,34 @@ class KernelAlignment(KernelTransformer, KernelModel):
         self : estimator
             Fitted estimator.
         """
+        self._align(X, y, sample_weight)
+        return self
+
+    @all_or_nothing
+    def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> np.ndarray:
+        """Learn the weights and combine the kernels of the training rows.
+
+        The same as ``fit(X, y).transform(X)``, up to rounding, in less time: kernels
+        that are there already are not computed again.
+
+        Parameters
+        ----------
+        X, y : array-like
+            As for :meth:`fit`.
+        **fit_params : dict
+            ``sample_weight``, as for :meth:`fit`.
+
+        Returns
+        -------
+        Z : array of shape (n, n) or (n, r)
+            As from :meth:`transform`.
+        """
+        kernel = self._align(X, y, **fit_params)
+        return self.transform(X) if kernel is None else kernel
+
+    @fit_method
+    def _align(self, X: Any, y: Any, sample_weight: Any = None) -> Array | None:
+        """Fit, and return the combined kernel of all rows of X if it is at hand."""
         check_parameters(self, **RULES)
         if self.signed and self.method == "independent":
             raise ValueError("method='independent' has no signed form; use 'joint'")
@@ -233,7 +262,10 @@ class KernelAlignment(KernelTransformer, KernelModel):
             self.components_ = as_float(components, rows.like.dtype)
         self._set_certificate(certificate)
         progress.end()
-        return self
+        every_row = keep is None and self.missing == "error" and self.device is None
+        if not (every_row and self.output == "kernel" and isinstance(bank, DenseBank)):
+            return None
+        return bank.combine(weights)
 
     def _read_targets(
         self, X: Any, y: Any, sample_weight: Any

@@ -124,6 +124,7 @@ def _least_squares(
     """
     matrix = criterion.correlations + ridge * np.eye(criterion.n_weights)
     root = psd_factor(matrix, NULL_EIGENVALUE).T
+    root[:, criterion.norms == 0.0] = 0.0  # but for rounding, which would be scaled up
     inverse = root / np.sum(root**2, axis=1, keepdims=True)  # orthogonal rows
     return root, inverse, inverse @ criterion.cosines
 

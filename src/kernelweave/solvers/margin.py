@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
 from kernelweave._array import FactorizationError, inner_products, is_numpy
-from kernelweave.criteria.margin import INNER_STEPS, Margin
+from kernelweave._tolerances import SMALL_GAP
+from kernelweave.criteria.margin import Margin, total_curvature
 from kernelweave.exceptions import MemoryRefusedError
 from kernelweave.inner.saddle import SEPARABLE, SaddlePath
 from kernelweave.inner.svm import (
@@ -43,6 +43,8 @@ STEPS_PER_ROW = 20
 #: The gap from which on Newton's steps go to the minimum of the quadratic model, which
 #: does not see the rows that will join the free ones.
 NEAR = 0.03
+#: Steps of the path within which its bounds must come twice as close, if far apart.
+STALLED = 40
 
 
 def interior_point(margin: Margin, weight_set: NormSet) -> Iterator[Iterate]:
@@ -73,7 +75,8 @@ def interior_point(margin: Margin, weight_set: NormSet) -> Iterator[Iterate]:
     else:
         path = SaddlePath(margin.problem, weight_set.norm, start)
     separable, counted = False, 0
-    while True:
+    best, idle, steps = np.inf, 0, 0
+    while idle < STALLED or fixed:
         beta = path.coef()
         if fixed:
             gradient = -margin.problem.scores(beta)
@@ -85,21 +88,23 @@ def interior_point(margin: Margin, weight_set: NormSet) -> Iterator[Iterate]:
         coef = margin.over_all_rows(beta)
         spent, counted = path.n_factorizations - counted, path.n_factorizations
         yield Iterate(weights, upper, gradient, coef, None, lower, spent)
-        try:
-            if not separable:
-                path.require_separable(upper, lower)
-        except InfeasibleError as error:
+        apart = upper / lower - 1.0 if lower > 0.0 else np.inf
+        slow = apart > 0.5 * best if np.isfinite(best) else separable
+        idle = idle + 1 if slow and best > SMALL_GAP else 0
+        best, steps = min(best, apart), steps + 1
+        late = steps >= STALLED or lower > SEPARABLE * path.size
+        if np.isinf(upper) and late and not separable:
             # The range of every sum of kernels lies in that of the sum with equal
-            # weights: if that does not separate the rows, none does. One check will do.
-            alone = SaddlePath(margin.problem.at(start))
-            with suppress(InfeasibleError):
-                alone.run(INNER_GAP, INNER_STEPS)
-            reached, _ = alone.bounds(alone.fixed, lambda scores: float(scores[0]))
-            if reached > SEPARABLE * path.size:  # separated by rounding alone
-                error.coef = margin.over_all_rows(alone.coef())
-                raise
+            # weights: if that does not separate the rows, none does.
+            state = margin.evaluate(start, hessian=False)
             separable = True
+            if fixed:
+                yield Iterate.at(start, state)
+                return
         path.step()
+    # Rounding, where C is huge, bends the path; norm sets are linear in powers of w.
+    linear: Any = weight_set
+    yield from newton(margin, linear)
 
 
 def svc_newton(
@@ -199,11 +204,7 @@ class _Machines(Margin):
         scores = inner_products(products, coef)
         value = 2.0 * float(np.sum(coef * problem.signs)) - float(scores @ weights)
         value -= problem.tau * float(np.sum(problem.diagonal @ coef**2))
-        curvature = None
-        if hessian:
-            curvature = np.zeros((len(weights), len(weights)))
-            for c, machine in enumerate(machines):
-                curvature += machine.curvature(products[:, :, c])
+        curvature = total_curvature(machines, products) if hessian else None
         count = sum(machine.n_factorizations for machine in machines)
         full = self.over_all_rows(coef)
         return Evaluation(value, -scores, curvature, full, count)

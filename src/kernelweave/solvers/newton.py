@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
@@ -48,7 +49,8 @@ INWARD = 1e-3
 NEAR = 0.1
 #: Share of the gap to which the model is minimised, and the least that is asked for.
 MODEL_SHARE, MODEL_GAP = 1e-2, 1e-11
-#: Steps to the minimum of the model that may fail to halve the gap.
+#: Steps to the minimum of the model, or rounds of a working set that gains no kernel,
+#: that may fail to halve the gap.
 IDLE = 3
 #: A learned regularisation below this costs digits, and gains less than any tolerance.
 LEAST_IDENTITY = 1e-12
@@ -142,8 +144,11 @@ def newton(
         if _cycles(gaps, values):
             break
         if may_finish and gaps[-1] <= near:
-            yield from _finish(problem, x, state, gaps[-1])
-            may_finish = False  # rounding was in the way: go on inside the simplex
+            # Rounding may be in its way, or a likelihood that is infinitely steep where
+            # a weight vanishes: then go on inside the simplex.
+            with suppress(FactorizationError):
+                yield from _finish(problem, x, state, gaps[-1])
+            may_finish = False
         system = _System(problem, gradient, hessian, x, z, nu)
         predictor, mu = predict(system)
         step = system.solve(mu, predictor)
@@ -562,6 +567,7 @@ def working_set(
     scores = problem.scores(problem.target)[fixed:]
     inside = np.argsort(-scores, kind="stable")[:FIRST]
     weights, gap = weight_set.start(criterion.n_weights), 1.0
+    smallest, idle = np.inf, 0
     while True:
         inside = np.sort(inside)
         places = np.concatenate([np.arange(fixed), fixed + inside])
@@ -581,7 +587,9 @@ def working_set(
         better = outside[scores[fixed + outside] > level]
         order = np.argsort(-scores[fixed + better], kind="stable")
         joining = better[order[:MOST]]
-        if len(joining) == 0 and gap <= SMALLEST_GAP:
+        idle = idle + 1 if len(joining) == 0 and gap > 0.5 * smallest else 0
+        smallest = min(smallest, gap)
+        if len(joining) == 0 and (gap <= SMALLEST_GAP or idle >= IDLE):
             return
         inside = np.concatenate([inside, joining])
 

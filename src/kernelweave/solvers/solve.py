@@ -235,6 +235,8 @@ def certify(
     upper, lower = terms.upper, terms.bound(weight_set)
     unit = ROUNDING_UNITS * float(np.finfo(np.float64).eps)
     rounding = unit * abs(lower) + terms.rounding
+    if upper + rounding < lower - rounding:  # negative eigenvalues, due to rounding
+        rounding += ROUNDING_UNITS * terms.excess
     if np.isfinite(rounding):
         upper, lower = upper + rounding, lower - rounding
     return upper, lower, relative_gap(upper, lower)
@@ -494,7 +496,8 @@ def solve(
         status = f"optimal: the relative gap {gap:.1e} is within tol={tol:.0e}"
     elif np.isfinite(gap):
         terms = criterion.certificate_terms(tidy, best.coef, dual)
-        status = _explained(criterion, status, gap, terms.rounding / abs(value or 1.0))
+        rounding = (terms.rounding + terms.excess) / abs(value or 1.0)
+        status = _explained(criterion, status, gap, rounding)
     return Solution(
         weights=tidy,
         value=value,

@@ -143,7 +143,8 @@ def fit_method(method: Callable[P, R]) -> Callable[P, R]:
     Few rows are left to a single thread, unless they are a portion of many. Fitted
     attributes are arrays of the library of X, wherever they were computed.
     """
-    called, whole = with_callbacks(method), method.__name__ == "fit"
+    called = with_callbacks(method)
+    whole = method.__name__ != "partial_fit"
 
     @functools.wraps(method)
     def calmly(self: Any, X: Any = None, *args: Any, **kwargs: Any) -> Any:
