@@ -74,8 +74,8 @@ def test_where_libsvm_fails_the_interior_point_helps(margins, weight_set):
 
 def test_where_most_rows_are_free_the_interior_point_takes_over(rng):
     """No row is far from the others: all of them support each machine."""
-    X, signs = rng.normal(size=(60, 30)), np.sign(rng.normal(size=(60, 2)))
-    bank = DenseBank(center_and_scale(np.stack([np.exp(X @ X.T / 60), X @ X.T])))
+    X, signs = rng.normal(size=(60, 200)), np.sign(rng.normal(size=(60, 2)))
+    bank = DenseBank(center_and_scale(np.stack([np.exp(X @ X.T / 400), X @ X.T])))
     criterion = Margin(bank, signs, "l1", 10.0)
     found, expected = (
         solve(criterion, Simplex(), method, tol=1e-6)

@@ -290,7 +290,7 @@ def _interior_point(
             break
         try:
             system = _System(q, state, slack, moments)
-        except linalg.LinAlgError:  # rounding has made the last steps worthless
+        except linalg.LinAlgError:  # the gap is beyond the reach of float64
             break
         predictor, mu = predict(system)
         step = system.solve(mu, predictor)
@@ -352,8 +352,8 @@ BOTH_WAYS = 8
 #: C passed to LIBSVM if there is no box, for a kernel of mean diagonal one.
 NO_BOX = 1e4
 #: Violation allowed in the condition of a variable at its bound, and of a free one, in
-#: margins.
-VIOLATED, REFINED = 1e-10, 1e-11
+#: margins; the latter is at most this share of the gap to reach, too.
+VIOLATED, REFINED, SHARE_OF_GAP = 1e-10, 1e-11, 1e-2
 #: Ridge per row on the kernel between free rows, relative to its mean diagonal, and the
 #: most solves that undo it.
 RIDGE, REFINEMENTS = 1e-13, 3
@@ -584,7 +584,7 @@ def _polish(
     for rounds in range(1, max_rounds + 1):
         y, inside, top, most = (x[:, open_] for x in (signs, free, upper, box))
         fixed = np.where(top & ~inside, most, 0.0)
-        beta, f, b, factors = _solve_free(kernel, y, inside, fixed)
+        beta, f, b, factors = _solve_free(kernel, y, inside, fixed, tol)
         low, high = inside & (beta * y < 0.0), inside & (beta * y > most)
         slack = y * (f + b) - 1.0
         violated = np.where(fixed > 0.0, slack > VIOLATED, slack < -VIOLATED)
@@ -628,7 +628,11 @@ def _measured(
 
 
 def _solve_free(
-    kernel: np.ndarray, signs: np.ndarray, free: np.ndarray, fixed: np.ndarray
+    kernel: np.ndarray,
+    signs: np.ndarray,
+    free: np.ndarray,
+    fixed: np.ndarray,
+    tol: float,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[np.ndarray | None]]:
     """Coefficients of all rows, given those at a bound; their functions; intercepts.
 
@@ -640,6 +644,8 @@ def _solve_free(
         K, y, and which rows are free.
     fixed : ndarray of shape (n, m)
         The variables a of rows at their upper bound, zero elsewhere.
+    tol : float
+        Relative gap to reach.
 
     Returns
     -------
@@ -669,7 +675,7 @@ def _solve_free(
             intercepts[c] += shift
         functions[:, rough] = _product(kernel, coef[:, rough])
         left = np.where(free, functions + intercepts - signs, 0.0)[:, rough]
-        rough = rough[np.max(np.abs(left), axis=0) > REFINED]
+        rough = rough[np.max(np.abs(left), axis=0) > min(REFINED, SHARE_OF_GAP * tol)]
     return coef, functions, intercepts, factors
 
 

@@ -37,7 +37,7 @@ INNER_GAP = 1e-9
 GOOD_GAP = 1e-8
 #: Share of free rows at the first weights above which the interior point, which factors
 #: all rows, but once per step, takes less time.
-MOSTLY_FREE = 0.55
+MOSTLY_FREE = 0.65
 #: Most steps of libsvm per row: it needs one to four unless kernels have a low rank.
 STEPS_PER_ROW = 20
 #: The gap from which on Newton's steps go to the minimum of the quadratic model, which
