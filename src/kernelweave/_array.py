@@ -171,6 +171,12 @@ def has_views(x: Array) -> bool:
 DOUBLE_EPS = float(np.finfo(np.float64).eps)
 #: Rows and columns of the blocks in which GPU libraries factor a matrix in place.
 BLOCK = 1024
+#: The same for NumPy arrays, where larger blocks would waste more of the triangle.
+HOST_BLOCK = 512
+#: Rows above which NumPy arrays are factored in blocks, too: OpenBLAS's own parallel
+#: factorisation writes beyond its buffers from about 15,000 rows on, on two threads of
+#: a processor with AVX-512, and ends the program.
+LAPACK_ROWS = 8192
 #: Rows of a triangle that are squared while they are in the cache.
 CACHED_ROWS = 64
 #: Columns of an inverse that are in memory together.
@@ -199,6 +205,8 @@ def cholesky(a: Array, *, overwrite: bool = False) -> Array:
     """
     if _in_blocks(a):
         return _cholesky_in_place(a if overwrite else detached(a))
+    if is_numpy(a) and a.shape[0] > LAPACK_ROWS:
+        return _cholesky_of_rows(a if overwrite else np.array(a, order="C"))
     if is_numpy(a):
         # LAPACK itself, as in solve_triangular: what SciPy checks on the way takes
         # longer than a small factorisation, and solvers need hundreds of them.
@@ -254,6 +262,34 @@ def _cholesky_in_place(a: Array) -> Array:
         else:
             a[below, own] = a[below, own] @ inverse.T
     return a
+
+
+def _cholesky_of_rows(a: np.ndarray) -> np.ndarray:
+    """:func:`_cholesky_in_place` for NumPy: U = L' in place of the upper triangle.
+
+    With the rows above in place, those of a block J are, from the corner to the right::
+
+        A_JJ - U_J' U_J = U_JJ' U_JJ,    U_JK = U_JJ^-T (A_JK - U_J' U_K)
+    """
+    n, room = a.shape[0], np.empty(HOST_BLOCK * a.shape[0], a.dtype)
+    trsm = linalg.get_blas_funcs("trsm", (a,))
+    for own in _spans(n, HOST_BLOCK):
+        height, width = own.stop - own.start, n - own.start
+        if own.start:
+            above = a[: own.start]
+            product = room[: height * width].reshape(height, width)
+            np.matmul(above[:, own].T, above[:, own.start :], out=product)
+            a[own, own.start :] -= product
+        corner = cholesky(a[own, own])
+        a[own, own] = corner.T
+        if own.stop < n:  # transposed, so that no copy changes the order
+            right = room[: height * (n - own.stop)].reshape(height, -1)
+            right[...] = a[own, own.stop :]
+            found = trsm(
+                1.0, corner, right.T, side=1, lower=1, trans_a=1, overwrite_b=1
+            )
+            a[own, own.stop :] = found.T
+    return a.T
 
 
 def _corner(block: Array) -> tuple[Array, Array]:

@@ -465,7 +465,9 @@ class Centering:
         """Centre and scale test rows ``cross`` (m, n) against the training rows."""
         if self.centre:
             shift = (_means(cross, self.shares) - self.grand_mean)[:, None]
-            centred = (cross - self.row_means[None, :] - shift) * self.scale
+            centred = cross - self.row_means[None, :]
+            centred -= shift
+            centred *= self.scale
         else:
             centred = cross * self.scale
         return centred if self.projector is None else centred @ self.projector
@@ -1035,7 +1037,11 @@ class KernelMap:
         found = self.centred_and_lengths(rows, wanted, lengths, diagonal)
         for i, (centred, length) in zip(wanted, found, strict=True):
             weight = float(weights[i])
-            total = add(total, centred * weight)
+            centred *= weight  # in memory of its own
+            if total is None:
+                total = centred
+            else:
+                total += centred
             norms = add(norms, length * weight) if lengths else None
         return total, norms
 
