@@ -63,9 +63,10 @@ def test_gradient_and_hessian_are_those_of_the_value(rng, kind, k, unlabelled):
     np.testing.assert_allclose(state.hessian, state.hessian.T, atol=1e-9 * size)
 
 
-def test_an_active_set_continues_where_a_path_gives_up(rng, monkeypatch):
-    """Of a hard margin: value, gradient, Hessian and dual point are the same."""
-    criterion, weights = problem(rng, {"margin": "hard"}, k=2, unlabelled=5)
+@pytest.mark.parametrize("kind", [MARGINS[0], *MARGINS[2:]], ids=str)
+def test_an_active_set_continues_where_a_path_gives_up(rng, monkeypatch, kind):
+    """Of machines without a box: value, gradient, Hessian and dual point are equal."""
+    criterion, weights = problem(rng, kind, k=2, unlabelled=5)
     expected = criterion.evaluate(weights)
     monkeypatch.setattr("kernelweave.criteria.margin.HARD_STEPS", 2)
     found = criterion.evaluate(weights)

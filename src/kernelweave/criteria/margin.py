@@ -24,7 +24,6 @@ from kernelweave._array import (
     tensor_sum,
     to_numpy,
 )
-from kernelweave._tolerances import SMALL_GAP
 from kernelweave.criteria.fisher import Fisher
 from kernelweave.fits.ridge import RowDesign
 from kernelweave.fits.subspace import RegularizedKernel, SubspaceSVM
@@ -57,8 +56,10 @@ from kernelweave.protocols import (
 #: Relative gap to which the SVMs at given weights are solved, and the step limit.
 INNER_GAP = 1e-11
 INNER_STEPS = 120
-#: The same for a hard margin, which an active set finds if the path does not.
+#: The limit for machines without a box, which an active set finds if the path does not
+#: come as close as this.
 HARD_STEPS = 40
+GOOD_GAP = 1e-6
 #: Number of rows from which libsvm is the better start: with ten Gaussian kernels and
 #: up to 2500 rows it takes a tenth to three quarters of the interior point's time if
 #: classes are well separated, at any C, and up to 1.8 times if labels are noise.
@@ -154,16 +155,16 @@ class Margin(KernelCriterion):
         """
         weights = np.asarray(weights, dtype=np.float64)
         path = SaddlePath(self.problem.at(weights))
-        is_hard = path.problem.tau == 0.0 and np.isinf(path.problem.bound)
+        has_box = np.isfinite(path.problem.bound)
         try:
-            path.run(INNER_GAP, HARD_STEPS if is_hard else INNER_STEPS)
+            path.run(INNER_GAP, INNER_STEPS if has_box else HARD_STEPS)
         except InfeasibleError as error:
             error.coef = self.over_all_rows(path.coef())
             raise
         upper, lower = path.bounds(path.fixed, lambda scores: float(scores[0]))
-        reached = upper < SEPARABLE * path.size
+        reached = path.problem.tau > 0.0 or upper < SEPARABLE * path.size
         coef, machines = path.coef(), None
-        if is_hard and not (reached and abs(upper - lower) <= SMALL_GAP * upper):
+        if not (has_box or (reached and abs(upper - lower) <= GOOD_GAP * upper)):
             # A path to a tiny margin is long, and lost in rounding errors at its end.
             coef, machines = self._separated(path.problem)
         products = self.problem.products(coef)
@@ -226,14 +227,17 @@ class Margin(KernelCriterion):
         return remarks
 
     def _separated(self, alone: SaddleProblem) -> tuple[np.ndarray, list[Machine]]:
-        """Coefficients (n, k) and machines of the hard margins, by active sets.
+        """Coefficients (n, k) and machines without a box, by active sets.
+
+        A squared slack is that of a hard margin with the kernel ``G + tau D``.
 
         Raises
         ------
         InfeasibleError
-            If the one kernel of ``alone`` has none.
+            If the one kernel of ``alone`` has no hard margin.
         """
         kernel = to_numpy(alone.bank.kernel(0)).astype(np.float64)
+        kernel = kernel + np.diag(alone.tau * alone.diagonal)
         coef, machines = np.zeros_like(alone.signs), []
         for c in range(coef.shape[1]):
             rows = np.flatnonzero(alone.signs[:, c])
@@ -243,7 +247,9 @@ class Margin(KernelCriterion):
             machines.append(replace(found, coef=coef[:, c], free=rows[found.free]))
         terms = alone.terms(coef, alone.scores(coef))
         try:
-            require_separable(terms.lower_bound(float(terms.scores[0])), alone.unit())
+            if alone.tau == 0.0:
+                lower = terms.lower_bound(float(terms.scores[0]))
+                require_separable(lower, alone.unit())
         except InfeasibleError as error:
             error.coef = self.over_all_rows(coef)
             raise
