@@ -14,7 +14,7 @@ from estimators import in_turn
 from kernelweave import MultipleKernelFDA, SubspaceKernel
 from kernelweave._array import device, namespace, to_numpy
 from kernelweave.criteria import Fisher
-from kernelweave.exceptions import KernelWeaveConvergenceWarning
+from kernelweave.exceptions import KernelWarning, KernelWeaveConvergenceWarning
 from kernelweave.fits.subspace import RegularizedKernel, label_factor
 from kernelweave.kernels import RBF, DenseBank, Linear, center_and_scale
 
@@ -226,6 +226,12 @@ def test_two_balanced_classes_as_a_matrix_have_one_sign(make_problem):
         fits.append(model.transform(problem.new))
     for Z in fits[1:]:
         assert_allclose(Z, fits[0], atol=1e-6 * np.max(np.abs(Z)))
+
+
+def test_alignment_in_single_precision_warns(problem):
+    model = SubspaceKernel(problem.views, method="alignment", norm=1)
+    with pytest.warns(KernelWarning, match="rounding in float32 decides where it ends"):
+        model.fit(problem.X.astype(np.float32), problem.y)
 
 
 def test_alignment_is_the_larger(problem):

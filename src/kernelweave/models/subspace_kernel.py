@@ -9,9 +9,9 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from kernelweave._array import Array, eps, from_numpy
+from kernelweave._array import DOUBLE_EPS, Array, eps, from_numpy
 from kernelweave.criteria.fisher import Fisher
-from kernelweave.exceptions import KernelWeaveConvergenceWarning
+from kernelweave.exceptions import KernelWarning, KernelWeaveConvergenceWarning
 from kernelweave.fits.ridge import RowDesign
 from kernelweave.fits.subspace import RegularizedKernel, Subspace, decorrelated
 from kernelweave.kernels.banks.dense import DenseBank
@@ -331,6 +331,14 @@ callable, default="normalized"
         """The subspace, scaled like its features, and the alignment if asked for."""
         target, aligned = design.scale(target), None
         if self.method == "alignment":
+            if eps(target) > DOUBLE_EPS:
+                warnings.warn(
+                    "method='alignment' climbs a function with many maxima, and "
+                    "rounding in float32 decides where it ends: pass the rows in "
+                    "float64 for features that do not depend on it",
+                    KernelWarning,
+                    stacklevel=2,
+                )
             aligned = align_subspace(
                 kernel,
                 target,
