@@ -8,7 +8,7 @@ from typing import cast
 
 import numpy as np
 
-from kernelweave._array import FactorizationError, inner_products, is_numpy
+from kernelweave._array import Array, FactorizationError, inner_products, to_numpy
 from kernelweave.criteria.margin import INNER_STEPS, Margin
 from kernelweave.exceptions import MemoryRefusedError
 from kernelweave.inner.saddle import SEPARABLE, SaddlePath
@@ -20,7 +20,7 @@ from kernelweave.inner.svm import (
     libsvm,
     train_machines,
 )
-from kernelweave.kernels.banks.dense import DenseBank, host_stack
+from kernelweave.kernels.banks.dense import combine_in_double
 from kernelweave.protocols import (
     Evaluation,
     InfeasibleError,
@@ -118,7 +118,8 @@ def svc_newton(
     free, or libsvm and the polish fail, the interior point takes over where it can. If
     Newton's method finds no step, cutting planes do.
 
-    Everything runs in host memory: kernels of other array libraries are copied there.
+    Machines are trained in host memory: sums of kernels of other array libraries are
+    copied there.
 
     Yields
     ------
@@ -161,19 +162,17 @@ class _Machines(Margin):
         train: Callable[..., list[Machine]] = train_machines,
     ) -> None:
         vars(self).update(vars(margin))  # the same problem: no kernel is copied
-        bank = margin.problem.bank
-        home = is_numpy(bank.like) and bank.like.dtype == np.float64
-        self._host = bank if home else DenseBank(host_stack(bank))
         self._train = train
         self._last: np.ndarray | None = None
-        self._work: np.ndarray | None = None
+        self._work: Array | None = None
         self.may_give_up = False
 
     def evaluate(self, weights: np.ndarray, hessian: bool = True) -> Evaluation:
         """Value, gradient, Hessian and coefficients at weights (m,)."""
         problem = self.problem
         tau, kernel_weights = problem.split(weights)
-        kernel = self._work = self._host.combine(kernel_weights, out=self._work)
+        self._work = combine_in_double(problem.bank, kernel_weights, self._work)
+        kernel = np.require(to_numpy(self._work), np.float64, "W")
         kernel[np.diag_indices(len(kernel))] += tau * problem.diagonal
         bounds, steps = problem.bounds, STEPS_PER_ROW * len(kernel)
         start = self._last
@@ -192,10 +191,7 @@ class _Machines(Margin):
                 raise _NotSuitable
             return super().evaluate(weights, hessian=hessian)
         coef = self._last = coefficients(machines)
-        products = self._host.apply(coef)
-        if problem.identity:
-            own = problem.diagonal[:, None] * coef
-            products = np.concatenate([own[None], products])
+        products = to_numpy(problem.products(coef))
         scores = inner_products(products, coef)
         value = 2.0 * float(np.sum(coef * problem.signs)) - float(scores @ weights)
         value -= problem.tau * float(np.sum(problem.diagonal @ coef**2))
