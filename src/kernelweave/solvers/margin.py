@@ -106,6 +106,7 @@ def svc_newton(
     margin: Margin,
     weight_set: LinearSet,
     train: Callable[..., list[Machine]] = train_machines,
+    hand_over: bool = True,
 ) -> Iterator[Iterate]:
     """Minimise a margin criterion by training only a few support vector machines.
 
@@ -127,20 +128,19 @@ def svc_newton(
         One per evaluation.
     """
     machines = _Machines(margin, train)
-    machines.may_give_up = "norm" in weight_set.offers
+    machines.may_give_up = hand_over and "norm" in weight_set.offers
     try:
-        try:
-            yield from newton(machines, weight_set, near=NEAR)
-        except _NotSuitable:
-            try:
-                yield from interior_point(margin, cast(NormSet, weight_set))
-            except MemoryRefusedError:
-                machines.may_give_up = False
-                yield from newton(machines, weight_set, near=NEAR)
+        yield from newton(machines, weight_set, near=NEAR)
     except InfeasibleError:
         raise
     except FactorizationError:
+        machines.may_give_up = False
         yield from cutting_plane(machines, weight_set)
+    except _NotSuitable:
+        try:
+            yield from interior_point(margin, cast(NormSet, weight_set))
+        except MemoryRefusedError:
+            yield from svc_newton(margin, weight_set, train, hand_over=False)
 
 
 class _NotSuitable(Exception):
