@@ -9,11 +9,13 @@ import pytest
 
 from kernelweave._array import FactorizationError
 from kernelweave.criteria.margin import MANY_ROWS, Margin
+from kernelweave.exceptions import MemoryRefusedError
 from kernelweave.inner import svm
 from kernelweave.inner.svm import train_machines
 from kernelweave.kernels import DenseBank, center_and_scale
 from kernelweave.protocols import Method
 from kernelweave.solvers import margin, solve
+from kernelweave.solvers.solve import fitting_methods
 from kernelweave.weights import CappedSimplex, LpBall, Simplex
 
 KINDS = ["hard", "l1", "l2", "learn"]
@@ -72,18 +74,35 @@ def test_where_libsvm_fails_the_interior_point_helps(margins, weight_set):
     assert (factorizations > 3) == ("norm" not in weight_set.offers)
 
 
-def test_where_most_rows_are_free_the_interior_point_takes_over(rng):
-    """No row is far from the others: all of them support each machine."""
+@pytest.fixture
+def all_free(rng):
+    """Rows far from each other: all of them support each machine."""
     X, signs = rng.normal(size=(60, 200)), np.sign(rng.normal(size=(60, 2)))
     bank = DenseBank(center_and_scale(np.stack([np.exp(X @ X.T / 400), X @ X.T])))
-    criterion = Margin(bank, signs, "l1", 10.0)
+    return Margin(bank, signs, "l1", 10.0)
+
+
+def test_where_most_rows_are_free_the_interior_point_takes_over(all_free):
     found, expected = (
-        solve(criterion, Simplex(), method, tol=1e-6)
+        solve(all_free, Simplex(), method, tol=1e-6)
         for method in ("newton", "interior_point")
     )
     assert found.converged
     assert found.n_factorizations == expected.n_factorizations
     np.testing.assert_array_equal(found.weights, expected.weights)
+    methods = fitting_methods(all_free, Simplex())  # it may take as many steps
+    assert methods["newton"].max_iter >= methods["interior_point"].max_iter
+
+
+def test_where_the_interior_point_lacks_memory_newton_goes_on(all_free, monkeypatch):
+    def refuse(*_):
+        raise MemoryRefusedError("too many rows")
+
+    expected = solve(all_free, Simplex(), tol=1e-6)
+    monkeypatch.setattr(margin, "interior_point", refuse)
+    found = solve(all_free, Simplex(), "newton", tol=1e-6)
+    assert found.converged
+    assert found.value == pytest.approx(expected.value, rel=2e-6)
 
 
 def test_machines_of_many_classes_share_their_products(rng, monkeypatch):

@@ -580,9 +580,9 @@ def _polish(
     box = np.where(signs != 0.0, np.reshape(bound, (-1, 1)), 0.0)  # (n, m)
     free, upper = free_rows(start * signs, box)
     best: list[Machine | None] = [None] * signs.shape[1]
-    open_ = np.arange(signs.shape[1])  # the machines that are not finished
+    todo = np.arange(signs.shape[1])  # the machines that are not finished
     for rounds in range(1, max_rounds + 1):
-        y, inside, top, most = (x[:, open_] for x in (signs, free, upper, box))
+        y, inside, top, most = (x[:, todo] for x in (signs, free, upper, box))
         fixed = np.where(top & ~inside, most, 0.0)
         beta, f, b, factors = _solve_free(kernel, y, inside, fixed, tol)
         low, high = inside & (beta * y < 0.0), inside & (beta * y > most)
@@ -594,17 +594,17 @@ def _polish(
         gaps = np.where(feasible, _relative_gaps(f, b, beta, y, most), np.inf)
         beta = balanced(beta, y, bound)
         for j in np.flatnonzero(feasible):
-            known, rows = best[open_[j]], np.flatnonzero(inside[:, j])
+            known, rows = best[todo[j]], np.flatnonzero(inside[:, j])
             if known is None or gaps[j] < known.gap or gaps[j] <= tol:
                 machine = Machine(beta[:, j], gaps[j], rows, factors[j], rounds)
-                best[open_[j]] = machine
+                best[todo[j]] = machine
         if rounds > BOTH_WAYS:
             joins &= feasible
-        free[:, open_] = (inside & ~low & ~high) | joins
-        upper[:, open_] = (top & ~low) | high
+        free[:, todo] = (inside & ~low & ~high) | joins
+        upper[:, todo] = (top & ~low) | high
         done = feasible & ((gaps <= tol) | ~np.any(joins, axis=0))
-        open_ = open_[solved & ~done]
-        if not len(open_):
+        todo = todo[solved & ~done]
+        if not len(todo):
             break
     late = [c for c, known in enumerate(best) if known is None or known.gap > tol]
     found = _measured(kernel, signs[:, late], bound, start[:, late])

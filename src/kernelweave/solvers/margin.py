@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from kernelweave._array import FactorizationError, inner_products, is_numpy
+from kernelweave._array import Array, FactorizationError, inner_products, to_numpy
 from kernelweave._tolerances import SMALL_GAP
 from kernelweave.criteria.margin import Margin, total_curvature
 from kernelweave.exceptions import MemoryRefusedError
@@ -20,7 +20,7 @@ from kernelweave.inner.svm import (
     libsvm,
     train_machines,
 )
-from kernelweave.kernels.banks.dense import DenseBank, host_stack
+from kernelweave.kernels.banks.dense import combine_in_double
 from kernelweave.protocols import (
     Evaluation,
     InfeasibleError,
@@ -111,6 +111,7 @@ def svc_newton(
     margin: Margin,
     weight_set: LinearSet,
     train: Callable[..., list[Machine]] = train_machines,
+    hand_over: bool = True,
 ) -> Iterator[Iterate]:
     """Minimise a margin criterion by training only a few support vector machines.
 
@@ -123,7 +124,8 @@ def svc_newton(
     free, or libsvm and the polish fail, the interior point takes over where it can. If
     Newton's method finds no step, cutting planes do.
 
-    Everything runs in host memory: kernels of other array libraries are copied there.
+    Machines are trained in host memory: sums of kernels of other array libraries are
+    copied there.
 
     Yields
     ------
@@ -131,20 +133,19 @@ def svc_newton(
         One per evaluation.
     """
     machines = _Machines(margin, train)
-    machines.may_give_up = "norm" in weight_set.offers
+    machines.may_give_up = hand_over and "norm" in weight_set.offers
     try:
-        try:
-            yield from newton(machines, weight_set, near=NEAR)
-        except _NotSuitable:
-            try:
-                yield from interior_point(margin, cast(NormSet, weight_set))
-            except MemoryRefusedError:
-                machines.may_give_up = False
-                yield from newton(machines, weight_set, near=NEAR)
+        yield from newton(machines, weight_set, near=NEAR)
     except InfeasibleError:
         raise
     except FactorizationError:
+        machines.may_give_up = False
         yield from cutting_plane(machines, weight_set)
+    except _NotSuitable:
+        try:
+            yield from interior_point(margin, cast(NormSet, weight_set))
+        except MemoryRefusedError:
+            yield from svc_newton(margin, weight_set, train, hand_over=False)
 
 
 class _NotSuitable(Exception):
@@ -166,19 +167,17 @@ class _Machines(Margin):
         train: Callable[..., list[Machine]] = train_machines,
     ) -> None:
         vars(self).update(vars(margin))  # the same problem: no kernel is copied
-        bank = margin.problem.bank
-        home = is_numpy(bank.like) and bank.like.dtype == np.float64
-        self._host = bank if home else DenseBank(host_stack(bank))
         self._train = train
         self._last: np.ndarray | None = None
-        self._work: np.ndarray | None = None
+        self._work: Array | None = None
         self.may_give_up = False
 
     def evaluate(self, weights: np.ndarray, hessian: bool = True) -> Evaluation:
         """Value, gradient, Hessian and coefficients at weights (m,)."""
         problem = self.problem
         tau, kernel_weights = problem.split(weights)
-        kernel = self._work = self._host.combine(kernel_weights, out=self._work)
+        self._work = combine_in_double(problem.bank, kernel_weights, self._work)
+        kernel = np.require(to_numpy(self._work), np.float64, "W")
         kernel[np.diag_indices(len(kernel))] += tau * problem.diagonal
         bounds, steps = problem.bounds, STEPS_PER_ROW * len(kernel)
         start = self._last
@@ -197,10 +196,7 @@ class _Machines(Margin):
                 raise _NotSuitable
             return super().evaluate(weights, hessian=hessian)
         coef = self._last = coefficients(machines)
-        products = self._host.apply(coef)
-        if problem.identity:
-            own = problem.diagonal[:, None] * coef
-            products = np.concatenate([own[None], products])
+        products = to_numpy(problem.products(coef))
         scores = inner_products(products, coef)
         value = 2.0 * float(np.sum(coef * problem.signs)) - float(scores @ weights)
         value -= problem.tau * float(np.sum(problem.diagonal @ coef**2))

@@ -351,7 +351,7 @@ def reachable_tolerance(tol: float, like: Array) -> float:
 METHODS: tuple[Method, ...] = (
     Method("newton", block_newton, 60, {"expansion"}, {"norm"}),
     Method("interior_point", interior_point, 400, {"saddle"}, {"norm"}),
-    Method("newton", svc_newton, 60, {"saddle"}, {"polyhedron"}),
+    Method("newton", svc_newton, 400, {"saddle"}, {"polyhedron"}),
     Method("newton", newton, 100, {"hessian", "likelihood"}, {"polyhedron"}, True),
     Method("newton", newton, 60, {"hessian"}, {"polyhedron"}, True),
     Method("active_set", active_set, 2, {"cosines"}, {"norm"}),
