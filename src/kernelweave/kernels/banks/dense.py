@@ -154,11 +154,14 @@ class _Part(KernelBank):
         return gram if self._rows is None else take_square(gram, self._rows)
 
 
-def take_square(gram: Array, rows: np.ndarray) -> Array:
-    """The submatrix of a matrix (n, n) with these rows and columns, (r, r)."""
+def take_square(gram: Array, rows: np.ndarray, out: Array | None = None) -> Array:
+    """The submatrix of a matrix (n, n) with these rows and columns, (r, r).
+
+    A new array, or ``out`` for NumPy arrays.
+    """
     if not is_numpy(gram):
         return take(take(gram, rows), rows, axis=1)
-    out = np.empty((len(rows), len(rows)), gram.dtype)
+    out = np.empty((len(rows), len(rows)), gram.dtype) if out is None else out
 
     def task(parts: list[slice]) -> None:
         for part in parts:  # whole rows stay in cache until their columns are taken
@@ -251,7 +254,10 @@ class DenseBank(KernelBank):
         )
         out = empty((self.n_kernels, n, n), self.stack)
         for i in range(self.n_kernels):
-            out[i, :, :] = take_square(self.kernel(i), rows)
+            if is_numpy(out):
+                take_square(self.kernel(i), rows, out=out[i])
+            else:
+                out[i, :, :] = take_square(self.kernel(i), rows)
         return DenseBank(out, self.names)
 
     def combine(
