@@ -23,6 +23,7 @@ ORDER = (
     "missing",
     "subspace",
     "scale",
+    "laptop",
     "gpu",
     "scale_gpu",
 )
@@ -74,6 +75,7 @@ Everything on this page comes from these programs:
 ```console
 $ make bench                                 # on one core, about half an hour
 $ make bench-scale                           # on two cores, about eight minutes
+$ python benchmarks/laptop.py                # on two cores, about ten minutes
 $ python benchmarks/gpu.py --out benchmarks/results/gpu.json   # on a machine with a GPU
 $ python benchmarks/run.py --write-docs      # build this page from the results
 ```
