@@ -739,7 +739,9 @@ def run(seed: int) -> str:
         except np.linalg.LinAlgError as error:  # a ValueError, but of no use to anyone
             raise Failure(f"a matrix was not factored: {error!r}") from error
         except ValueError as error:
-            if not re.match(r"[\w'].{20,}", str(error)):
+            origin = traceback.extract_tb(error.__traceback__)[-1].filename
+            ours = "kernelweave" in origin or "sklearn" in origin
+            if not ours or not re.match(r"[\w'].{20,}", str(error)):
                 raise Failure(f"an error without a sentence: {error!r}") from error
             return f"refused: {re.sub('[0-9.]+(e[+-][0-9]+)?', '#', str(error))[:90]}"
 

@@ -14,9 +14,9 @@ from kernelweave.criteria.alignment import Alignment
 from kernelweave.protocols import Iterate, LinearSet, Polyhedron, WeightSet
 from kernelweave.weights.signed_sum import SignedSum
 
-#: Added to the diagonal of singular matrices of cosines; it changes an alignment by at
-#: most as much.
-RIDGE = 1e-9
+#: Added to the diagonal of singular matrices of cosines: the smallest changes the bound
+#: least, but may leave weights that are all rounding. Each is tried.
+RIDGES = (1e-9, 1e-7, 1e-5, 1e-4, 1e-3)
 
 
 def active_set(criterion: Alignment, weight_set: WeightSet) -> Iterator[Iterate]:
@@ -33,14 +33,14 @@ def active_set(criterion: Alignment, weight_set: WeightSet) -> Iterator[Iterate]
         A single one, at the optimum (or the only point of a one-point set).
     """
     start = weight_set.start(criterion.n_weights)
-    if weight_set.is_point(len(start)):
+    # If nothing is aligned with the target, every point is as good as the start.
+    if not np.max(criterion.cosines) > 0.0 or weight_set.is_point(len(start)):
         yield certified(criterion, weight_set, start)
         return
     root, _, goal = _least_squares(criterion)
     scaled, _ = nnls(root, goal, maxiter=50 * len(start))
     raw = criterion.unscaled(scaled)
     largest = float(np.max(raw))
-    # If nothing is aligned with the target, every point is as good as the start.
     weights = weight_set.scale(raw / largest) if largest > 0.0 else start
     yield certified(criterion, weight_set, weights)
 
@@ -55,50 +55,61 @@ def aligned_cuts(criterion: Alignment, weight_set: LinearSet) -> Iterator[Iterat
     alignment and whose weights are ``S^-1 (b + A'z)``. For linear sets all constraints
     are known in advance, and one such problem suffices. If the kernels are linearly
     dependent, S is singular, but ``A'z`` need not be in its range: a small multiple of
-    the identity is then added to S.
+    the identity is then added to S. For linear sets several are tried, which costs
+    little: value and bound need not come from the same.
 
     Yields
     ------
     Iterate
         After each least-squares problem, the best weights and the best bound so far.
     """
-    root, inverse, goal = _least_squares(criterion)
-    if len(root) < criterion.n_weights:
-        _, inverse, goal = _least_squares(criterion, RIDGE)
     start = weight_set.start(criterion.n_weights)
     if not np.max(criterion.cosines) > 0.0 or weight_set.is_point(len(start)):
         yield certified(criterion, weight_set, start)
         return
+    is_signed = isinstance(weight_set, SignedSum)
+    root, *plain = _least_squares(criterion)
+    parts = [plain]
+    if len(root) < np.count_nonzero(criterion.norms):
+        ridges = RIDGES[:1] if is_signed else RIDGES
+        parts = [[*_least_squares(criterion, ridge)[1:]] for ridge in ridges]
     state = criterion.evaluate(start, hessian=False)
     # No cosine is larger than 1.
     best, bound = replace(Iterate.at(start, state), lower_bound=-1.0), -1.0
     while True:
         rows = _cone_rows(weight_set.polyhedron(len(start)))
         largest = float(np.max(criterion.norms))  # keeps squares in range
-        halves = (criterion.unscaled(rows) * largest) @ inverse.T  # A R^+
-        size = np.linalg.norm(halves, axis=1)
-        halves = halves[size > 0.0] / size[size > 0.0, None]
-        mixture, _ = nnls(halves.T, -goal, maxiter=100 * len(rows))
-        half = goal + mixture @ halves
-        point = criterion.unscaled(inverse.T @ half)
-        total = float(np.sum(point))
-        candidate = -float(np.linalg.norm(half))
-        if candidate > bound:
-            bound = candidate
-            best = replace(best, dual=point, lower_bound=bound)
-        if not total > 0.0:  # no weights within the cuts are aligned with the target
-            yield best
-            return
-        weights = weight_set.scale(point / total)
-        if isinstance(weight_set, SignedSum):
-            weights = weight_set.separate(weights)
-        state = criterion.evaluate(weights, hessian=False)
-        if state.value < best.value:
-            found = Iterate.at(weights, state)
-            best = replace(found, dual=best.dual, lower_bound=bound)
+        flat = criterion.unscaled(rows) * largest
+        for inverse, goal in parts:
+            half = _nearest(flat @ inverse.T, goal)  # A R^+
+            point = criterion.unscaled(inverse.T @ half)
+            total, candidate = float(np.sum(point)), -float(np.linalg.norm(half))
+            if len(parts) > 1:  # each bound is that of another S
+                terms = criterion.certificate_terms(start, point, point)
+                candidate = terms.bound(weight_set)
+            if candidate > bound:
+                bound = candidate
+                best = replace(best, dual=point, lower_bound=bound)
+            if not total > 0.0:  # no weights within the cuts are aligned
+                continue
+            weights = weight_set.scale(point / total)
+            if isinstance(weight_set, SignedSum):
+                weights = weight_set.separate(weights)
+            state = criterion.evaluate(weights, hessian=False)
+            if state.value < best.value:
+                found = Iterate.at(weights, state)
+                best = replace(found, dual=best.dual, lower_bound=bound)
         yield best
-        if not isinstance(weight_set, SignedSum):
+        if not is_signed or not total > 0.0:
             return
+
+
+def _nearest(halves: np.ndarray, goal: np.ndarray) -> np.ndarray:
+    """``goal + z'halves`` (r,) of least norm for ``z >= 0``."""
+    size = np.linalg.norm(halves, axis=1)
+    halves = halves[size > 0.0] / size[size > 0.0, None]
+    mixture, _ = nnls(halves.T, -goal, maxiter=100 * len(size))
+    return np.asarray(goal + mixture @ halves)
 
 
 def _cone_rows(allowed: Polyhedron) -> np.ndarray:
@@ -122,9 +133,11 @@ def _least_squares(
 
     ``ridge`` is added to the diagonal of S, for kernels at norm one.
     """
-    matrix = criterion.correlations + ridge * np.eye(criterion.n_weights)
-    root = psd_factor(matrix, NULL_EIGENVALUE).T
-    root[:, criterion.norms == 0.0] = 0.0  # but for rounding, which would be scaled up
+    alive = np.flatnonzero(criterion.norms > 0.0)
+    matrix = criterion.correlations[np.ix_(alive, alive)] + ridge * np.eye(len(alive))
+    factor = psd_factor(matrix, NULL_EIGENVALUE).T
+    root = np.zeros((len(factor), criterion.n_weights))
+    root[:, alive] = factor
     inverse = root / np.sum(root**2, axis=1, keepdims=True)  # orthogonal rows
     return root, inverse, inverse @ criterion.cosines
 
