@@ -243,16 +243,19 @@ class Margin(KernelCriterion):
         coef, machines = np.zeros_like(alone.signs), []
         for c in range(coef.shape[1]):
             rows, y = alone.column(c)
-            machines.append(separate(kernel[rows][:, rows], y))
-            coef[rows, c] = machines[-1].coef
-        terms = alone.terms(coef, alone.scores(coef))
-        try:
+            part = kernel[rows][:, rows]
+            machines.append(separate(part, y))
+            coef[rows, c] = own = machines[-1].coef
             if alone.tau == 0.0:
-                lower = terms.lower_bound(float(terms.scores[0]))
-                require_separable(lower, alone.unit())
-        except InfeasibleError as error:
-            error.coef = self.over_all_rows(coef)
-            raise
+                total, square = float(np.sum(np.abs(own))), float(own @ (part @ own))
+                try:
+                    lower = total**2 / square if square > 0.0 else np.inf
+                    require_separable(lower, alone.unit())
+                except InfeasibleError as error:
+                    proof = np.zeros_like(coef)
+                    proof[:, c] = coef[:, c] / total
+                    error.coef = self.over_all_rows(proof)
+                    raise
         return coef, machines
 
     def over_all_rows(self, coef: np.ndarray) -> Array:

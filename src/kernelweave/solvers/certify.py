@@ -13,6 +13,7 @@ from scipy.optimize import OptimizeResult
 from kernelweave._array import Array, namespace
 from kernelweave._tolerances import ALLOWED_VIOLATION, FLOAT32_TOL, ROUNDING_UNITS
 from kernelweave.protocols import Bank, Criterion, WeightSet
+from kernelweave.weights.signed_sum import SignedSum
 
 
 @dataclass(frozen=True)
@@ -204,6 +205,9 @@ def certify(
     upper, lower = terms.upper, terms.bound(weight_set)
     unit = ROUNDING_UNITS * float(np.finfo(np.float64).eps)
     rounding = unit * abs(lower) + terms.rounding
+    if isinstance(weight_set, SignedSum):  # which allows weights far larger than these
+        reach = np.sum(np.abs(weight_set.maximizer(terms.scores)))
+        rounding *= max(1.0, float(reach / np.sum(np.abs(weights))))
     if upper + rounding < lower - rounding:  # negative eigenvalues, due to rounding
         rounding += ROUNDING_UNITS * terms.excess
     if np.isfinite(rounding):
