@@ -184,7 +184,8 @@ def solve(
         status = f"optimal: the relative gap {gap:.1e} is within tol={tol:.0e}"
     elif np.isfinite(gap):
         terms = criterion.certificate_terms(tidy, best.coef, dual)
-        rounding = (terms.rounding + terms.excess) / abs(value or 1.0)
+        stated = max(value - terms.upper, terms.rounding)  # by the certificate
+        rounding = (stated + terms.excess) / abs(value or 1.0)
         status = _explained(criterion, status, gap, rounding)
     return Solution(
         weights=tidy,
