@@ -39,6 +39,8 @@ FAULTS = {
     "signed hard margin at the edge of the cone": 1005660,
     "hard margin that the capped path neither reaches nor excludes": 3010712,
     "hard margin of one kernel, approached slowly": 3025467,
+    "one of two hard margins does not exist": 3081958,
+    "weights of either sign, far larger than those found": 3092095,
     "likelihood with a prior, infinitely steep at the boundary": 3001332,
     "likelihood that one rare row makes steep": 3002401,
     "equal kernels within caps": 3004857,

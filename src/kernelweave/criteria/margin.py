@@ -241,18 +241,20 @@ class Margin(KernelCriterion):
         coef, machines = np.zeros_like(alone.signs), []
         for c in range(coef.shape[1]):
             rows = np.flatnonzero(alone.signs[:, c])
-            y = alone.signs[rows, c]
-            found = separate(kernel[rows][:, rows], y)
-            coef[rows, c] = found.coef
+            part, y = kernel[rows][:, rows], alone.signs[rows, c]
+            found = separate(part, y)
+            own = coef[rows, c] = found.coef
             machines.append(replace(found, coef=coef[:, c], free=rows[found.free]))
-        terms = alone.terms(coef, alone.scores(coef))
-        try:
             if alone.tau == 0.0:
-                lower = terms.lower_bound(float(terms.scores[0]))
-                require_separable(lower, alone.unit())
-        except InfeasibleError as error:
-            error.coef = self.over_all_rows(coef)
-            raise
+                total, square = float(np.sum(np.abs(own))), float(own @ (part @ own))
+                try:
+                    lower = total**2 / square if square > 0.0 else np.inf
+                    require_separable(lower, alone.unit())
+                except InfeasibleError as error:
+                    proof = np.zeros_like(coef)
+                    proof[:, c] = coef[:, c] / total
+                    error.coef = self.over_all_rows(proof)
+                    raise
         return coef, machines
 
     def over_all_rows(self, coef: np.ndarray) -> Array:

@@ -235,6 +235,9 @@ def certify(
     upper, lower = terms.upper, terms.bound(weight_set)
     unit = ROUNDING_UNITS * float(np.finfo(np.float64).eps)
     rounding = unit * abs(lower) + terms.rounding
+    if "cuts" in weight_set.offers:  # it allows weights far larger than these
+        reach = np.sum(np.abs(weight_set.maximizer(terms.scores)))
+        rounding *= max(1.0, float(reach / np.sum(np.abs(weights))))
     if upper + rounding < lower - rounding:  # negative eigenvalues, due to rounding
         rounding += ROUNDING_UNITS * terms.excess
     if np.isfinite(rounding):
@@ -496,7 +499,8 @@ def solve(
         status = f"optimal: the relative gap {gap:.1e} is within tol={tol:.0e}"
     elif np.isfinite(gap):
         terms = criterion.certificate_terms(tidy, best.coef, dual)
-        rounding = (terms.rounding + terms.excess) / abs(value or 1.0)
+        stated = max(value - terms.upper, terms.rounding)  # by the certificate
+        rounding = (stated + terms.excess) / abs(value or 1.0)
         status = _explained(criterion, status, gap, rounding)
     return Solution(
         weights=tidy,
