@@ -170,7 +170,7 @@ def has_views(x: Array) -> bool:
 
 DOUBLE_EPS = float(np.finfo(np.float64).eps)
 #: Rows and columns of the blocks in which GPU libraries factor a matrix in place.
-BLOCK = 2048
+BLOCK = 1024
 #: The same for NumPy arrays, where larger blocks would waste more of the triangle.
 HOST_BLOCK = 512
 #: Rows above which NumPy arrays are factored in blocks, too: OpenBLAS's own parallel
