@@ -789,9 +789,11 @@ def in_threads(
     results : list
         One for each thread.
     """
-    numbers = [library.get_num_threads() or 1 for library in _libraries()]
-    count = min(max(numbers, default=1), len(parts))
-    if count <= 1 or entries <= FEW_ENTRIES:
+    count = 1
+    if entries > FEW_ENTRIES:
+        numbers = [library.get_num_threads() or 1 for library in _libraries()]
+        count = min(max(numbers, default=1), len(parts))
+    if count <= 1:
         return [task(list(parts))]
     dealt = [list(parts[i::count]) for i in range(count)]
     # Each thread works in a copy of the context, which holds NumPy's error state.
