@@ -62,7 +62,7 @@ class KernelFDA(KernelDiscriminant):
         dict of named (n, n) kernels; ("precomputed", names) names those of a stack.
     alpha : float or "loo", default="loo"
         Regularisation, relative to the mean eigenvalue of the kernel; "loo" minimises
-        the exact leave-one-out error, in closed form from one eigendecomposition.
+        the exact leave-one-out error, which has a closed form.
     interactions : bool, default=False
         Whether to add products of kernels of different views, as one more view named
         "between views"; see :class:`MultipleKernelFDA`.
