@@ -50,6 +50,8 @@ FAULTS = {
     "kernels made in float32, on the fly": 3021444,
     "kernels in float32, with alpha below their rounding": 3020483,
     "alpha at the rounding of a factorisation": 3024017,
+    "start of a path better than its first steps": 3106330,
+    "bounds that cross in float32": 3030419,
 }
 
 

@@ -443,7 +443,9 @@ class SaddlePath:
             now = (upper - lower) / abs(upper) if np.isfinite(upper) else np.inf
             idle = 0 if now < 0.5 * best else idle + 1
             best = min(best, now)
-            if best <= gap or (best < 1e-6 and idle >= 3):
+            # A start may happen to be good, and the way to the path is not.
+            stuck = best < 1e-6 and idle >= 3 and now <= 10.0 * best
+            if now <= gap or stuck:
                 return
             self.step()
 
