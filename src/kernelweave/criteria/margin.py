@@ -434,7 +434,7 @@ class SubspaceMargin(KernelCriterion):
         b = self.alpha * solve_factored(factor, from_numpy(scaled, self.bank.like))
         products = self.bank.apply(b)
         scores = to_numpy(inner_products(products, b)).astype(np.float64)
-        scores /= 2.0 * self.alpha
+        scores = scores / (2.0 * self.alpha)
         b_host = to_numpy(b).astype(np.float64)
         explained = float(np.sum(scaled * (scaled - b_host)))
         value = float(np.sum(a * self.signs)) - 0.5 * explained
@@ -462,7 +462,7 @@ class SubspaceMargin(KernelCriterion):
         a = balanced(a, self.signs, self.bounds)
         apart = self.design.unscale(a) - b
         linear = float(np.sum(a * self.signs)) - 0.5 * float(np.sum(apart**2))
-        scores /= 2.0 * self.alpha
+        scores = scores / (2.0 * self.alpha)
         # An error of F changes the primal value by its product with A, B or F = A - B.
         own, size = (np.linalg.norm(each) for each in (self.design.unscale(a), b))
         size = max(size, np.linalg.norm(self.split(coef)[1]))
