@@ -114,6 +114,7 @@ def test_interrupted_run_goes_on(fake, tmp_path):
         '{"same": {"score": "1"}}',
         '{"same": {"score": 1}, "warnings": {"same": [1]}}',
         '{"crc32": 1, "values": {"same": {"score": 1.0, "list": [1.0, 2.0]}}}',
+        '{"crc32": {}}',
     ],
 )
 def test_broken_file_is_run_again(fake, tmp_path, content):

@@ -61,10 +61,10 @@ class Job:
             text = ""
         try:
             known = json.loads(text)
-            if set(known) == {CHECKSUM, VALUES}:
-                if known[CHECKSUM] != _checksum(known[VALUES]):
+            if CHECKSUM in known or VALUES in known:
+                if known.get(CHECKSUM) != _checksum(known.get(VALUES)):
                     raise ValueError("the checksum is wrong")
-                known = known[VALUES]
+                known = known.get(VALUES)
             return _checked(known)
         except (ValueError, TypeError, AttributeError, RecursionError):
             # also of earlier versions, whose files have no checksum
