@@ -141,7 +141,7 @@ def test_many_rows_are_sampled_first(rng):
     gram -= gram.mean(axis=1, keepdims=True)
     descent = LooDescent(gram, y - y.mean(axis=0))
     found, _ = descent.minimum(1e-5)  # far away
-    assert descent.n_inverses <= 4
+    assert descent.n_inverses <= 3  # without a sample at least 4
     assert abs(found.slope) < 0.01
 
 
