@@ -111,6 +111,24 @@ def test_slope_by_differences(alpha, weighted, rng, xp_backend):
     assert found.slope == pytest.approx(slope, rel=1e-5, abs=1e-8)
 
 
+@pytest.mark.parametrize("alpha", [1e-3, 0.3, 30.0])
+def test_slopes_from_random_vectors(alpha, rng, xp_backend):
+    bank, target = problem(rng)
+    design = RowDesign(len(target), rng.uniform(0.5, 2.0, len(target)))
+    root, mean = np.sqrt(design.weights), design.weights / design.total
+    center = np.eye(len(target)) - mean
+    gram = bank.combine(np.full(4, 0.25))
+    gram = root * (center @ gram @ center.T) * root[:, None]
+    target = xp_backend.asarray(target - mean @ target)
+    exact, found = (
+        LooDescent(xp_backend.asarray(gram.copy()), target, design, m).at(alpha)
+        for m in (0, 20_000)
+    )
+    assert found.error == pytest.approx(exact.error, rel=1e-9)
+    # The estimated term is at most 2, with a relative error of at most sqrt(2 / m).
+    assert abs(found.slope - exact.slope) < 5 * 2 * np.sqrt(2 / 20_000)
+
+
 @pytest.mark.parametrize("weighted", [False, True])
 def test_a_sample_is_centred_on_its_own_rows(weighted, rng):
     n = 120

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 
 from kernelweave._array import Array, from_numpy, namespace
 from kernelweave.fits.ridge import RowDesign
@@ -182,10 +182,10 @@ class HeldOutClasses:
         _, first = np.unique(codes, return_index=True)
         sums = np.zeros((len(first), projected.shape[1]))
         np.add.at(sums, codes, design.each[:, None] * projected)
-        units = np.arange(len(codes)) if design.groups is None else design.groups
-        n_units = np.bincount(np.unique(np.stack([codes, units]), axis=1)[0])
         counts = np.bincount(codes, design.each)
-        return cls(counts, sums, np.asarray(targets)[first], n_units)
+        return cls(
+            counts, sums, np.asarray(targets)[first], units_per_class(codes, design)
+        )
 
     def log_joint(
         self,
@@ -348,6 +348,13 @@ class HeldOutClasses:
         return _LeftOut(distances, log_shares)
 
 
+def units_per_class(codes: np.ndarray, design: RowDesign) -> np.ndarray:
+    """The number of groups, or of rows, that have each of the classes (n,)."""
+    if design.groups is not None:
+        codes = np.unique(np.stack([codes, design.groups]), axis=1)[0]
+    return np.bincount(codes)
+
+
 @dataclass(frozen=True)
 class _LeftOut:
     """Squared distances to class means, and class shares, without each row, (m, k)."""
@@ -364,16 +371,57 @@ def _best_variance(
     residual = float(np.average(left.distances[rows, codes], weights=weights)) / r
     if not residual > 0:
         return 1.0
+    low, high = VARIANCE_RANGE
+    scores = left.distances / (-2.0 * residual)
+    bounds = 1.0 / high, 1.0 / low
+    return residual / best_sharpness(left.log_shares, scores, codes, weights, bounds)
 
-    total = np.sum(weights)
 
-    def log_loss(log_factor: float) -> float:
-        scale = 2.0 * residual * np.exp(log_factor)
-        scores = left.log_shares - left.distances / scale
-        scores -= np.max(scores, axis=1, keepdims=True)
-        own = scores[rows, codes] - np.log(np.sum(np.exp(scores), axis=1))
-        return -float(np.sum(own * weights) / total)
+#: Relative precision of a sharpness.
+SHARP_ENOUGH = 1e-6
 
-    low, high = np.log(VARIANCE_RANGE)
-    best = minimize_scalar(log_loss, bounds=(low, high), method="bounded")
-    return residual * float(np.exp(best.x))
+
+def best_sharpness(
+    offsets: np.ndarray | float,
+    scores: np.ndarray,
+    codes: np.ndarray,
+    weights: np.ndarray,
+    bounds: tuple[float, float],
+) -> float:
+    """The b between ``bounds`` with the smallest log loss of ``softmax(a + b s)``.
+
+    The log loss is convex in b: its derivative is the mean of ``E s - s_own``, and the
+    second one that of the variance of s, both under the probabilities of the classes.
+    Newton steps that leave the interval where the minimum must be halve it instead.
+
+    Parameters
+    ----------
+    offsets : ndarray of shape (n, k) or float
+        a.
+    scores : ndarray of shape (n, k)
+        s; -inf for classes that cannot be.
+    codes : ndarray of shape (n,)
+        The class of each row, with a finite score.
+    weights : ndarray of shape (n,)
+        Weights of the rows.
+    bounds : tuple of float
+        Smallest and largest b, above zero.
+    """
+    own = scores[np.arange(len(codes)), codes]
+    finite = np.where(np.isfinite(scores), scores, 0.0)
+    low, high = bounds
+    b = min(max(1.0, low), high)
+    while high - low > SHARP_ENOUGH * high:
+        logits = offsets + b * scores
+        logits -= np.max(logits, axis=1, keepdims=True)
+        shares = np.exp(logits, out=logits)
+        total = np.sum(shares, axis=1)
+        mean = np.einsum("ij,ij->i", shares, finite) / total
+        square = np.einsum("ij,ij,ij->i", shares, finite, finite) / total
+        slope, curvature = weights @ (mean - own), weights @ (square - mean**2)
+        low, high = (low, b) if slope > 0 else (b, high)
+        aim = b - slope / curvature if curvature > 0 else math.inf
+        if abs(aim - b) <= SHARP_ENOUGH * b:
+            return float(min(max(aim, low), high))
+        b = aim if low < aim < high else math.sqrt(low * high)
+    return float(b)

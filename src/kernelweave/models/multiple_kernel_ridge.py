@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from sklearn.metrics import r2_score
 
 from kernelweave._array import (
+    Array,
     from_numpy,
     is_array,
     namespace,
@@ -37,12 +38,14 @@ from kernelweave.models.shared.interactions import choosing_products
 from kernelweave.models.shared.learner import (
     FOLDS,
     SCORING,
+    Choice,
     Fit,
     Fitted,
     KernelRows,
     LearnerOptions,
     Trained,
     choose_weights,
+    race_norms,
     with_output_score,
 )
 from kernelweave.models.shared.scoring import Measure, check_scoring
@@ -77,7 +80,7 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
     norm : float >= 1 or "loo", default="loo"
         1 gives sparse weights, larger norms more even ones, ``inf`` the uniform mean.
         "loo" tries 1, 4/3, 2 and inf and keeps the one with the smallest leave-one-out
-        error.
+        error; from 1,500 rows on, a sample of them rules out norms first.
     alpha : float, "learn", "loo" or "cv", default="loo"
         Regularisation, relative to the mean eigenvalue of a kernel; see
         :class:`MultipleKernelFDA`. "loo" and "cv" choose it for each column of y by
@@ -335,6 +338,29 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         callback: Callback | None = None,
     ) -> Fitted:
         """Weights, alpha and coefficients for outputs (n, n_outputs)."""
+        if measure is None:
+            options = race_norms(options, bank, outputs, design, self._choose)
+        choice, frame = self._choose(options, bank, outputs, design, callback, measure)
+        fit = choice.fit_on(bank, frame.target, design)
+        errors = design.mean_squares(fit.loo_residual)
+        return Fitted(
+            choice,
+            float(np.mean(errors)),
+            errors,
+            dual_coef=fit.coef * from_numpy(frame.unit, bank.like)[None, :],
+            intercept=from_numpy(frame.mean, bank.like),
+        )
+
+    def _choose(
+        self,
+        options: LearnerOptions,
+        bank: DenseBank,
+        outputs: np.ndarray,
+        design: RowDesign,
+        callback: Callback | None = None,
+        measure: Measure | None = None,
+    ) -> tuple[Choice, _Outputs]:
+        """Weights and alpha for outputs (n, n_outputs), and these in their units."""
         mean, unit = output_frame(outputs, to_numpy(bank.like[:0, ...]).dtype)
         centred = (outputs - mean) / unit
         shift = np.average(centred, axis=0, weights=design.each)
@@ -359,15 +385,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
             per_target=True,
             score=score,
         )
-        fit = choice.fit_on(bank, target, design)
-        errors = design.mean_squares(fit.loo_residual)
-        return Fitted(
-            choice,
-            float(np.mean(errors)),
-            errors,
-            dual_coef=fit.coef * from_numpy(spread * unit, bank.like)[None, :],
-            intercept=from_numpy(mean, bank.like),
-        )
+        return choice, _Outputs(target, mean, spread * unit)
 
     @lazily
     def predict(self, X: Any) -> np.ndarray:
@@ -408,6 +426,14 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         unit = float(units_of(np.max(np.abs(truth), initial=0.0), 64))
         predicted = to_numpy(self.predict(X)) / unit
         return float(r2_score(truth / unit, predicted, sample_weight=sample_weight))
+
+
+class _Outputs(NamedTuple):
+    """Outputs of mean zero and variance one, and how to undo that."""
+
+    target: Array  # (n, t)
+    mean: np.ndarray  # (t,)
+    unit: np.ndarray  # (t,)
 
 
 def _of_ridge(trained: Trained) -> Trained:

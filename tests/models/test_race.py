@@ -1,0 +1,97 @@
+"""Norms that a sample of the rows rules out."""
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize_scalar
+from scipy.special import log_softmax
+
+from kernelweave import MultipleKernelFDA, MultipleKernelRidge
+from kernelweave.fits.gaussians import best_sharpness
+from kernelweave.fits.ridge import KernelFit, RowDesign
+from kernelweave.models.shared.learner import (
+    CLEARLY,
+    NEGLIGIBLE,
+    NORM_GRID,
+    RACED_AT_LEAST,
+    RACED_FROM,
+    Choice,
+    _promising,
+    _sample_rows,
+)
+
+
+def choices(errors):
+    """Choices with these squared residuals on rows left out, by norm."""
+    return {
+        norm: Choice(np.ones(1), 1.0, 1, fit=KernelFit(None, np.sqrt(error)[:, None]))
+        for norm, error in zip(NORM_GRID, errors, strict=True)
+    }
+
+
+def test_norms_are_ruled_out_by_differences_on_the_same_rows(rng):
+    m = 400
+    base = rng.uniform(20.0, 30.0, m)  # far more spread than any difference
+    sign = np.where(np.arange(m) % 2, 1.0, -1.0)
+    unit = CLEARLY * m**-0.5  # three standard errors of the signs
+    size = NEGLIGIBLE * base.mean()
+    errors = [
+        base,
+        base + 0.1,  # always worse
+        base + 0.1 + sign * (0.1 + 2.0 * size) / unit,  # maybe better by enough
+        base + 0.1 + sign * (0.1 + 0.5 * size) / unit,  # maybe better, but by little
+    ]
+    kept = _promising(choices(errors), RowDesign(m))
+    assert kept == (NORM_GRID[0], NORM_GRID[2])
+
+
+def test_a_sample_keeps_groups_together(rng):
+    groups = np.unique(rng.integers(0, 60, 500), return_inverse=True)[1]
+    design = RowDesign(500, groups=groups)
+    rows = _sample_rows(design, 100)
+    others = np.setdiff1d(np.arange(500), rows)
+    assert not set(groups[rows]) & set(groups[others])
+    assert 100 <= len(rows) < 100 + np.max(np.bincount(groups))
+    assert len(_sample_rows(RowDesign(500), 100)) == 100
+
+
+@pytest.mark.parametrize("kind", [MultipleKernelFDA, MultipleKernelRidge])
+def test_many_rows_choose_a_norm_as_good_as_any(kind, rng):
+    n = RACED_FROM
+    X = rng.normal(size=(n, 4))
+    y = np.sin(2 * X[:, 0]) * X[:, 1] + 0.5 * rng.normal(size=n)
+    y = np.digitize(y, [0.0]) if kind is MultipleKernelFDA else y
+    views = [("signal", "rbf", [0, 1]), ("noise", "rbf", [2, 3])]
+    settings = {"alpha": 1.0, "cv": None, "features": "exact"}
+    model = kind(views, **settings).fit(X, y)
+    errors = [
+        kind(views, norm=norm, **settings).fit(X, y).loo_error_ for norm in (1, np.inf)
+    ]
+    assert model.norm_ == 1 and model.loo_error_ <= min(errors) * (1 + NEGLIGIBLE)
+    assert model.certificate_.gap < 1e-6
+    if kind is MultipleKernelFDA:
+        out = {k for k, v in model.candidates_.items() if "n_rows" in v}
+        assert out == set(NORM_GRID) - {1.0}
+        assert model.candidates_[2.0]["n_rows"] == RACED_AT_LEAST
+        assert model.candidates_[1.0]["loo_error"] == model.loo_error_
+
+
+def test_the_sharpness_has_the_smallest_log_loss(rng):
+    for case in range(30):
+        n, k = int(rng.integers(2, 60)), int(rng.integers(2, 6))
+        codes, weights = rng.integers(0, k, n), rng.random(n)
+        scores = rng.normal(size=(n, k)) * 10 ** rng.uniform(-2, 3)
+        scores[np.arange(n), codes] += rng.normal() * np.mean(np.abs(scores))
+        if case % 3 == 0:
+            gone = rng.random((n, k)) < 0.2
+            gone[np.arange(n), codes] = False
+            scores[gone] = -np.inf
+        offsets = rng.normal(size=(n, k))
+
+        def loss(log_b, a=offsets, s=scores, y=codes, w=weights):
+            logs = log_softmax(a + np.exp(log_b) * s, axis=1)
+            return -np.average(logs[np.arange(len(y)), y], weights=w)
+
+        low = np.log(1e-3)
+        b = best_sharpness(offsets, scores, codes, weights, (1e-3, 1.0))
+        inner = minimize_scalar(loss, bounds=(low, 0.0), method="bounded").fun
+        assert loss(np.log(b)) <= min(inner, loss(low), loss(0.0)) * (1 + 1e-6)
