@@ -25,9 +25,7 @@ def run_evaluate(options: argparse.Namespace) -> dict[str, Any]:
         print_methods(result)
         for remark in result.remarks:
             print(remark)
-        samples = problem.samples
-        lacking = samples.lacking(samples.views)
-        identity = identity_of(samples, options.label, lacking)
+        identity = identity_of(problem.samples, options.label)
         write_results(draft, result.model, result.held_out, identity, result.table)
     return {
         "task": problem.task,

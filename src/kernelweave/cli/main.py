@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 import importlib
 import io
-import json
-import math
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -16,6 +14,7 @@ from functools import partial
 from typing import Any
 
 import kernelweave
+from kernelweave.cli.folder import as_json
 from kernelweave.papers import PAPERS
 
 #: Errors in the input rather than in the program: reported in one line.
@@ -74,7 +73,7 @@ def _run(arguments: argparse.Namespace) -> int:
         found = function(arguments)
     with redirect_stdout(_Pipe(sys.stdout)):
         if isinstance(found, dict) and arguments.json:
-            print(json.dumps(_plain(found), indent=2, allow_nan=False))
+            print(as_json(found))
         sys.stdout.flush()
     return found if isinstance(found, int) else 0
 
@@ -113,19 +112,6 @@ class _Pipe:
         os.close(nowhere)
 
 
-def _plain(value: Any) -> Any:
-    """Only what JSON knows, which has neither NaN nor infinity nor NumPy's numbers."""
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if hasattr(value, "tolist"):
-        return _plain(value.tolist())
-    if isinstance(value, float) and not math.isfinite(value):
-        return "inf" if value > 0 else None
-    return value if isinstance(value, str | int | float | None) else str(value)
-
-
 def build_parser() -> argparse.ArgumentParser:
     """The parser of all commands."""
     parser = argparse.ArgumentParser(
@@ -135,7 +121,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     version = f"kernelweave {kernelweave.__version__}"
     parser.add_argument("--version", action="version", version=version)
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument(
         "--debug", action="store_true", help="show the whole traceback of an error"
@@ -224,7 +210,6 @@ def _add_demo(command: Command) -> None:
         "are noise), compare with equal weights and one big SVM on the same held-out "
         "rows, predict rows without a view, and write tables, plots and a report.",
     )
-    demo.set_defaults(command="demo")
     _add(demo, "--out", "DIR", "folder for the results", "kernelweave-demo")
 
 
@@ -248,7 +233,6 @@ def _add_fit(command: Command) -> None:
     option("--report", "PAGE.html", "file for a report on the model")
     folder = "folder for the results, which appear there once all are complete"
     option("--out", "DIR", folder, "kernelweave-fit")
-    fit.set_defaults(command="fit")
 
 
 def _add_predict(command: Command) -> None:
@@ -265,7 +249,6 @@ def _add_predict(command: Command) -> None:
     label = "column of the truth, for a score (default: that of the fit)"
     option("--label", "COLUMN", label)
     option("--out", "FILE.csv", "file for the predictions (default: standard output)")
-    predict.set_defaults(command="predict")
 
 
 def _add_evaluate(command: Command) -> None:
@@ -276,7 +259,6 @@ def _add_evaluate(command: Command) -> None:
         "weights, a stack of views and no view, with standard errors.",
     )
     _add(evaluate, "--out", "DIR", "folder for the results", "kernelweave-evaluate")
-    evaluate.set_defaults(command="evaluate")
 
 
 def _add_inspect(command: Command) -> None:
@@ -287,7 +269,6 @@ def _add_inspect(command: Command) -> None:
         "certificate and versions.",
     )
     _add(inspect, "model", "MODEL.kw", "the model")
-    inspect.set_defaults(command="inspect")
 
 
 def _add_report(command: Command) -> None:
@@ -298,7 +279,6 @@ def _add_report(command: Command) -> None:
         "followed by the tables it was fitted to; otherwise a model is fitted first.",
     )
     _add(report, "--out", "PAGE.html", "the page", "kernelweave-report.html")
-    report.set_defaults(command="report")
 
 
 def _add_reproduce(command: Command) -> None:
@@ -309,8 +289,7 @@ def _add_reproduce(command: Command) -> None:
         "tables with ours, and write tables, CSV files and plots. Every finished split "
         "is kept, so that an interrupted run resumes where it stopped.",
     )
-    resumes = "the same command resumes from here"
-    reproduce.set_defaults(command="reproduce", interrupted=resumes)
+    reproduce.set_defaults(interrupted="the same command resumes from here")
     option = partial(_add, reproduce)
     option("paper", "PAPER", f"one of {', '.join(PAPERS)}")
     which = reproduce.add_mutually_exclusive_group()

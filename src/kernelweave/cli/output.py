@@ -203,12 +203,10 @@ def _write_pictures(draft: Draft, model: Any, rows: HeldOut) -> bool:
     matplotlib.use("Agg")  # needs no display
     from matplotlib import pyplot
 
-    pictures: list[tuple[str, str, Any]] = [
-        ("weights", "weights", KernelWeightsDisplay.from_estimator(model))
-    ]
+    drawn = KernelWeightsDisplay.from_estimator(model).figure_
+    figures = [("weights", "weights", drawn)]
     if rows.coordinates is not None:
-        pictures.append(("projection", "classes", _projection(rows)))
-    figures = [(name, content, made.figure_) for name, content, made in pictures]
+        figures.append(("projection", "classes", _projection(rows).figure_))
     if rows.classes is None and rows.targets is not None:
         figures.append(("predicted", "predicted and true values", _scatter(rows)))
     for name, content, figure in figures:

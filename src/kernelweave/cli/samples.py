@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -116,15 +117,11 @@ class Samples:
     groups: np.ndarray | None
     told: list[str] = field(default_factory=list)
 
-    def lacking(self, views: Sequence[tuple[str, Any, list[str]]]) -> list[str]:
+    def lacking(self) -> list[str]:
         """Names of the views that each row lacks, separated by semicolons."""
-        gaps = {
-            name: self.data[columns].isna().all(axis=1) for name, _, columns in views
-        }
-        return [
-            "; ".join(name for name, rows in gaps.items() if rows.iloc[i])
-            for i in range(len(self.data))
-        ]
+        gaps = [self.data[own].isna().all(axis=1) for _, _, own in self.views]
+        names = [name for name, _, _ in self.views]
+        return ["; ".join(compress(names, row)) for row in zip(*gaps, strict=True)]
 
 
 def read_tables(arguments: Sequence[str], id_column: str | None) -> Tables:
@@ -181,7 +178,7 @@ def training_samples(tables: Tables, options: argparse.Namespace) -> Samples:
         tables, groups = _taken(tables, options.groups, "the column of groups")
     joined = _join(tables, options.label)
     if options.groups:
-        groups = groups.reindex(joined.index)
+        groups = groups.reindex(joined.data.index)
         if groups.isna().any():
             lost = joined.ids[int(np.argmax(groups.isna()))]
             raise ValueError(
@@ -211,15 +208,12 @@ def training_samples(tables: Tables, options: argparse.Namespace) -> Samples:
 
 def new_samples(tables: Tables, model: Any, label: str | None) -> Samples:
     """Rows to be predicted by a fitted model, with NaN for tables that are absent."""
-    owner: tuple[str, str] | None = None
+    target = None
     if label is not None and tables.owners(label):
-        owner = tables.find(label, "the label column")
+        tables, target = _taken(tables, label, "the label column")
     wanted = [str(name) for name in getattr(model, "feature_names_in_", [])]
     if not wanted:
         raise ValueError("the model was not fitted to a table with named columns")
-    target = None
-    if owner is not None:
-        tables, target = _taken(tables, label or "", "the label column")
     joined = _join(tables, None)
     given = {
         name: [c for c in wanted if tables.alone or c.startswith(f"{name}.")]
@@ -247,14 +241,13 @@ def new_samples(tables: Tables, model: Any, label: str | None) -> Samples:
     if gone:
         told.append(f"No row has the view(s) {some(gone)}.")
     if target is not None:
-        target = target.reindex(joined.index)
+        target = target.reindex(joined.data.index)
     return Samples(data, joined.ids, joined.id_name, views, target, None, told)
 
 
 @dataclass(frozen=True)
 class _Joined:
     data: Any
-    index: Any
     ids: list[Any]
     id_name: str
     tables: dict[str, list[str]]  # full names of the columns of each table
@@ -286,7 +279,7 @@ def _join(tables: Tables, label: str | None) -> _Joined:
     id_name = str(joined.data.columns[0])
     found = joined.target.rename(label) if target is not None else None
     ids = joined.data.iloc[:, 0].tolist()
-    return _Joined(joined.data, joined.data.index, ids, id_name, columns, found, told)
+    return _Joined(joined.data, ids, id_name, columns, found, told)
 
 
 def _single(tables: Tables, label: str | None) -> _Joined:
@@ -314,9 +307,7 @@ def _single(tables: Tables, label: str | None) -> _Joined:
         if not len(frame):
             raise ValueError(f"{path}: the label column {label!r} is empty")
     columns = {"": [str(name) for name in frame.columns]}
-    return _Joined(
-        frame, frame.index, frame.index.tolist(), id_name, columns, target, told
-    )
+    return _Joined(frame, frame.index.tolist(), id_name, columns, target, told)
 
 
 def _dropped(tables: Tables, drop: Sequence[str]) -> tuple[Tables, list[str]]:
@@ -328,7 +319,7 @@ def _dropped(tables: Tables, drop: Sequence[str]) -> tuple[Tables, list[str]]:
         for name, own in owners:
             frames[name] = frames[name].drop(columns=own)
     told = [f"Columns dropped: {some(drop, 10)}"] if drop else []
-    return Tables(frames, tables.files, tables.id), told
+    return replace(tables, frames=frames), told
 
 
 def _taken(tables: Tables, column: str, what: str) -> tuple[Tables, Any]:
@@ -345,7 +336,7 @@ def _taken(tables: Tables, column: str, what: str) -> tuple[Tables, Any]:
     frames[name] = frame.drop(columns=own)
     if not tables.alone and not set(frames[name].columns) - {tables.id}:
         del frames[name]
-    return Tables(frames, tables.files, tables.id), values
+    return replace(tables, frames=frames), values
 
 
 def choose_views(
@@ -451,7 +442,7 @@ def read_target(samples: Samples, task: str | None) -> tuple[np.ndarray, str, st
                 f"the label column {name!r} holds {values.iloc[0]!r}, which is not a "
                 "number, as --task regression needs"
             )
-        y = values.map(_as_text).to_numpy(dtype=object).astype(str)
+        y = np.array([str(value).strip() for value in values])
         if task is None and k > max(2, n / 2) and (k > MANY or k == n):
             raise ValueError(
                 f"the label column {name!r} holds {k} different texts in {n} rows, "
@@ -482,7 +473,3 @@ def read_target(samples: Samples, task: str | None) -> tuple[np.ndarray, str, st
             "classes; use --task regression, or bin them into a few classes"
         )
     return numbers.astype(np.int64), task, why
-
-
-def _as_text(value: Any) -> str:
-    return str(value).strip()

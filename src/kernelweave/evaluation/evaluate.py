@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.utils import Bunch
 
-from kernelweave._array import is_array, to_numpy
+from kernelweave._array import to_numpy
 from kernelweave.evaluation.baselines import baselines_of
 from kernelweave.evaluation.held_out import HeldOut, assign_folds, out_of_fold
 from kernelweave.inspection._rows import (
@@ -125,7 +125,7 @@ def evaluate(
     pairwise, names = is_precomputed(fitted.views), views_of(fitted)[0]
     if pairwise:
         X = as_stack(X, names)
-        X = np.asarray(to_numpy(X) if is_array(X) else X)
+        X = to_numpy(X)
         X = X[:, :, None] if X.ndim == 2 else X
     judge = dataclasses.replace(judge, has=observed_views(fitted, len(judge.y)))
     held: dict[str, HeldOut | str] = {}
@@ -311,7 +311,7 @@ class _Judge:
 
 
 def _judge(model: Any, y: Any, groups: Any, sample_weight: Any) -> _Judge:
-    targets = to_numpy(y) if is_array(y) else np.asarray(y)
+    targets = to_numpy(y)
     if targets.ndim == 2 and targets.shape[1] == 1:
         targets = targets[:, 0]
     as_rows = []

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.multiclass import type_of_target
 
-from kernelweave._array import from_numpy, is_array, namespace, to_numpy
+from kernelweave._array import from_numpy, namespace, to_numpy
 from kernelweave.criteria import Alignment, Fisher, Margin
 from kernelweave.fits.ridge import (
     RowDesign,
@@ -68,7 +68,7 @@ def criteria_of(
 
 def _targets(y: Any, model: Any, caller: str) -> np.ndarray:
     """The targets (n,) or (n, t) in host memory, as many as the model has rows."""
-    values = to_numpy(y) if is_array(y) else np.asarray(y)
+    values = to_numpy(y)
     n = model.kernel_map_.source.n_samples
     if len(values) != n:
         raise ValueError(
@@ -132,7 +132,7 @@ def _margins(
     """One criterion for all classes, or one per class."""
     price = model.C
     if price in ("auto", "cv"):  # the same for all classes
-        price = float(np.max(to_numpy(model.C_) if is_array(model.C_) else model.C_))
+        price = float(np.max(to_numpy(model.C_)))
     signs = signs_of_codes(codes, k)
     groups = [signs]
     if model.weights == "per_class":

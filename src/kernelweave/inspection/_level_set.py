@@ -154,18 +154,20 @@ class LevelSet:
         """Square root of the rise above the optimum, 1 at the level."""
         return float(np.sqrt(max(value - self.optimum, 0.0) / self.room))
 
+    def _allowed(self) -> Polyhedron:
+        """All linear constraints on w that are known so far."""
+        below = np.vstack([self.base.below, *self.rows])
+        below_to = np.concatenate([self.base.below_to, self.limits])
+        return replace(self.base, below=below, below_to=below_to)
+
     def _program(self, cost: np.ndarray) -> tuple[float, np.ndarray | None]:
         """A lower bound on ``min <cost, w> / sum_kernels w``, and the minimiser (m,).
 
         In ``u = w s`` with ``s = 1 / sum_kernels w`` this is a linear program.
         """
         base, scale = self.base, self.largest_scale
-        below = np.vstack([base.below, *self.rows])
-        below_to = np.concatenate([base.below_to, self.limits])
-        one, (low, high) = np.eye(self.m), base.limits.T
-        below = np.vstack([below, one, -one])
-        below_to = np.concatenate([below_to, high, -low])
-        most = np.where(self.is_kernel > 0, 1.0, scale * high)
+        below, below_to = self._allowed().inequalities()
+        most = np.where(self.is_kernel > 0, 1.0, scale * base.limits[:, 1])
         scaled = Polyhedron(
             np.vstack(
                 [
@@ -188,14 +190,7 @@ class LevelSet:
             return 1.0  # the kernel weights sum to 1 or, on a sphere, to more
         proven = 0.0
         for _ in range(MAX_PROGRAMS):
-            allowed = Polyhedron(
-                self.base.equal,
-                self.base.equal_to,
-                np.vstack([self.base.below, *self.rows]),
-                np.concatenate([self.base.below_to, self.limits]),
-                self.base.limits,
-            )
-            bound, point = proven_minimum(self.is_kernel, allowed)
+            bound, point = proven_minimum(self.is_kernel, self._allowed())
             if point is None:
                 break
             proven = max(proven, bound)

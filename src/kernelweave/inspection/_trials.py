@@ -13,7 +13,7 @@ from sklearn.metrics import accuracy_score, check_scoring, r2_score
 from sklearn.model_selection import KFold, StratifiedKFold, check_cv
 from sklearn.utils import _safe_indexing
 
-from kernelweave._array import is_array, to_numpy
+from kernelweave._array import to_numpy
 from kernelweave.inspection._rows import (
     as_stack,
     has_products,
@@ -74,10 +74,9 @@ class Trials:
         self.names = [v for v in views_of(model)[0] if not has_products(model, v)]
         self._check_model(model)
         self.classifier = bool(is_classifier(model))
-        self.X, self.y = X, to_numpy(y) if is_array(y) else np.asarray(y)
+        self.X, self.y = X, to_numpy(y)
         if self.precomputed:
-            X = as_stack(X, self.names)
-            self.X = np.asarray(to_numpy(X) if is_array(X) else X)
+            self.X = to_numpy(as_stack(X, self.names))
         self.observed = self._observed(model)
         self.scoring = scoring
         if scoring is not None and self.observed is not None:

@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import clone, is_classifier
 from sklearn.utils import check_random_state, resample
 
-from kernelweave._array import Array, is_array, row_chunks, to_numpy
+from kernelweave._array import Array, row_chunks, to_numpy
 from kernelweave.inspection._figure import COLORS, Drawn, axes
 from kernelweave.inspection._gradients import (
     expansion_gradient,
@@ -380,9 +380,7 @@ def _refits(
     rng = check_random_state(random_state)
     estimator = refittable(estimator)
     size = round(SUBSAMPLE * len(y))
-    labels = None
-    if is_classifier(estimator):
-        labels = np.asarray(to_numpy(y) if is_array(y) else y)
+    labels = to_numpy(y) if is_classifier(estimator) else None
     for _ in range(n_resamples):
         rows, targets = resample(
             X, y, replace=False, n_samples=size, stratify=labels, random_state=rng

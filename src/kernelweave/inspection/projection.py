@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import column_or_1d
 
-from kernelweave._array import is_array, to_numpy
+from kernelweave._array import to_numpy
 from kernelweave.inspection._figure import Drawn, axes, color, marker
 from kernelweave.inspection.weights import fitted_model
 
@@ -93,8 +93,7 @@ class ProjectionDisplay(Drawn):
                 "ProjectionDisplay needs a discriminant classifier such as KernelFDA "
                 f"or MultipleKernelFDA; got {type(model).__name__}"
             )
-        given = estimator.predict(X) if y is None else y
-        labels = column_or_1d(to_numpy(given) if is_array(given) else given)
+        labels = column_or_1d(to_numpy(estimator.predict(X) if y is None else y))
         unknown = np.setdiff1d(labels, model.classes_)
         if unknown.size:
             raise ValueError(

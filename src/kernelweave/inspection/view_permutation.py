@@ -205,7 +205,7 @@ def _which_rows(model: Any, X: Any) -> str:
 def _training_rows(model: Any, X: Any) -> int | None:
     """How many rows of X equal a training row in every view; None if not known."""
     if is_precomputed(model.views):
-        K = to_numpy(X) if is_array(X) else np.asarray(X)
+        K = to_numpy(X)
         square = K.shape[0] == K.shape[1]
         # Only the kernel of the training rows with themselves is symmetric.
         same = square and np.allclose(K, np.swapaxes(K, 0, 1), equal_nan=True)

@@ -16,7 +16,7 @@ import scipy
 import sklearn
 from sklearn.base import is_classifier
 
-from kernelweave._array import is_array, to_numpy
+from kernelweave._array import to_numpy
 from kernelweave.evaluation.evaluate import evaluate
 from kernelweave.inspection._rows import as_stack, observed_views, views_of
 from kernelweave.report.decisions import FirstFold, columns, rows
@@ -40,7 +40,7 @@ def collect(request: Request) -> dict[str, Any]:
         result = evaluate(
             model, X, y, cv=request.cv, random_state=seed, report=say, **of_rows
         )
-        held, targets = result.held_out, to_numpy(y) if is_array(y) else np.asarray(y)
+        held, targets = result.held_out, to_numpy(y)
         if is_precomputed(model.views):
             X = as_stack(X, views_of(model)[0])
         fold = FirstFold(model, X, targets, held, given, seed)
@@ -163,7 +163,7 @@ def _card(
     for name, words in (("norm_", "norm"), ("alpha_", "alpha"), ("C_", "C")):
         value = getattr(model, name, None)
         if value is not None:
-            numbers = np.ravel(to_numpy(value) if is_array(value) else value)
+            numbers = np.ravel(to_numpy(value))
             chosen.append(f"{words} {some([f'{v:.4g}' for v in numbers], 5)}")
     seeds = f"{seed!r} for folds, halves and shuffles"
     if parameters.get("random_state") is not None:
