@@ -117,7 +117,7 @@ def weight_ranges(
     owners = np.array(problem.views)
     groups = {name: np.flatnonzero(owners == name) for name in problem.names}
     ranges = criterion_ranges(
-        criteria[0], problem.weight_set(problem.bank), groups=groups, within=within
+        criteria[0], problem.weight_set, groups=groups, within=within
     )
     spread = np.asarray(fitted.kernel_map_.active)
     shares = problem.shares(to_numpy(fitted.kernel_weights_)[spread])

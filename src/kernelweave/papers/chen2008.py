@@ -31,6 +31,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.model_selection import GridSearchCV
+from sklearn.preprocessing import minmax_scale
 from sklearn.svm import SVC
 
 from kernelweave.kernels import RBF
@@ -46,7 +47,6 @@ from kernelweave.papers.experiment import (
     fit_seconds,
     read_printed,
     table_rows,
-    unit_interval,
 )
 
 #: Maximum number of rows per class: as in the paper, in a quick run, and in Figure 1,
@@ -113,7 +113,7 @@ def rows_of(name: str, per_class: int = PER_CLASS) -> Rows:
 
 def normalised(X: np.ndarray) -> np.ndarray:
     """Columns in [0, 1], divided by the square root of their number."""
-    return unit_interval(X) / np.sqrt(X.shape[1])
+    return minmax_scale(X) / np.sqrt(X.shape[1])
 
 
 def halves(data: Rows, rng: np.random.Generator) -> Halves:
@@ -236,14 +236,13 @@ TABLE_3_COLUMNS: Columns = {
         ("mean", FOUR, np.inf),
     )
 }
-ROUNDS: Columns = {
-    says.JOINT: functools.partial(rounds, uncorrelated=False),
-    says.UJOINT: functools.partial(rounds, uncorrelated=True),
-}
-MAP: Columns = {
-    says.JOINT: functools.partial(gap_at, uncorrelated=False),
-    says.UJOINT: functools.partial(gap_at, uncorrelated=True),
-}
+ROUNDS, MAP = (
+    {
+        says.JOINT: functools.partial(measure, uncorrelated=False),
+        says.UJOINT: functools.partial(measure, uncorrelated=True),
+    }
+    for measure in (rounds, gap_at)
+)
 
 
 # ---------------------------------------------------------------------- the paper

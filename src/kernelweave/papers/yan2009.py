@@ -133,12 +133,19 @@ class Kernels:
         Kernels between test rows and training rows.
     y_train, y_test : ndarray of shape (m,) and (t,)
         Classes.
+    lam : float
+        The paper's lambda.
     """
 
     train: np.ndarray
     test: np.ndarray
     y_train: np.ndarray
     y_test: np.ndarray
+    lam: float
+
+
+#: Number of informative kernels, the kernels, the classes, and lambda.
+Objects = tuple[int, np.ndarray, np.ndarray, float]
 
 
 @functools.cache
@@ -153,9 +160,9 @@ def pictures() -> tuple[np.ndarray, np.ndarray]:
     return np.stack(stack), bunch.target
 
 
-def objects(informative: int) -> tuple[int, np.ndarray, np.ndarray]:
-    """The data of a row: number of informative kernels, the kernels, the classes."""
-    return informative, *pictures()
+def objects(informative: int, lam: float = LAMBDA) -> Objects:
+    """The data of a row."""
+    return informative, *pictures(), lam
 
 
 def gaussians(X: np.ndarray, widths: tuple[float, ...]) -> list[np.ndarray]:
@@ -165,11 +172,9 @@ def gaussians(X: np.ndarray, widths: tuple[float, ...]) -> list[np.ndarray]:
     return [np.exp(-distances / (width * median)) for width in widths]
 
 
-def mixed_kernels(
-    data: tuple[int, np.ndarray, np.ndarray], rng: np.random.Generator
-) -> Kernels:
+def mixed_kernels(data: Objects, rng: np.random.Generator) -> Kernels:
     """A split of the images: randomly chosen informative kernels, then random ones."""
-    informative, stack, y = data
+    informative, stack, y, lam = data
     train, test = stratified(y, TRAIN_SHARE, rng)
     order = rng.permutation(len(stack))[:informative]
     noise = [
@@ -177,34 +182,15 @@ def mixed_kernels(
         for _ in range(KERNELS)
     ]
     both = np.stack([*stack[order], *noise[: KERNELS - informative]], axis=-1)
-    return Kernels(
-        both[np.ix_(train, train)], both[np.ix_(test, train)], y[train], y[test]
-    )
+    inner, cross = both[np.ix_(train, train)], both[np.ix_(test, train)]
+    return Kernels(inner, cross, y[train], y[test], lam)
 
 
-def with_lambda(lam: float, informative: int) -> tuple[float, Any]:
-    """The data of a row with its own lambda."""
-    return lam, objects(informative)
-
-
-def mixed_and_lambda(
-    data: tuple[float, Any], rng: np.random.Generator
-) -> tuple[float, Kernels]:
-    """A split of the images, and lambda."""
-    return data[0], mixed_kernels(data[1], rng)
-
-
-def recognise_at(split: tuple[float, Kernels], norm: float) -> dict[str, Any]:
-    """Mean average precision at a given lambda."""
-    lam, kernels = split
-    return {"precision": recognise(kernels, norm, lam)["precision"]}
-
-
-def recognise(kernels: Kernels, norm: float, lam: float = LAMBDA) -> dict[str, Any]:
+def recognise(kernels: Kernels, norm: float) -> dict[str, Any]:
     """Mean average precision over the classes, each against the rest, and weights."""
     precision, weights = [], []
     for c in np.unique(kernels.y_train):
-        model = discriminant("precomputed", norm, len(kernels.y_train), lam)
+        model = discriminant("precomputed", norm, len(kernels.y_train), kernels.lam)
         model.fit(kernels.train, kernels.y_train == c)
         scores = np.asarray(model.decision_function(kernels.test))
         precision.append(average_precision_score(kernels.y_test == c, scores))
@@ -228,9 +214,6 @@ def iterate(kernels: Kernels, norm: float, solver: str) -> dict[str, float]:
 
 
 RECOGNISED = {c: functools.partial(recognise, norm=norm) for c, norm in NORMS.items()}
-RECOGNISED_AT = {
-    c: functools.partial(recognise_at, norm=norm) for c, norm in NORMS.items()
-}
 TIMED = {
     f"{c}, {name}": functools.partial(iterate, norm=NORMS[c], solver=solver)
     for name, solver in (("cutting plane", "cutting_plane"), ("newton", "newton"))
@@ -469,9 +452,9 @@ PAPER = Paper(
         ),
         SAYS.experiment(
             "lambda",
-            {f"{x:.0e}": functools.partial(with_lambda, x, 15) for x in LAMBDAS},
-            mixed_and_lambda,
-            RECOGNISED_AT,
+            {f"{x:.0e}": functools.partial(objects, 15, x) for x in LAMBDAS},
+            mixed_kernels,
+            RECOGNISED,
         ),
         SAYS.experiment("time", informative_of_30(15, 30), mixed_kernels, TIMED),
     ),

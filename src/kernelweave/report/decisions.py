@@ -135,9 +135,9 @@ def columns(fold: FirstFold) -> Section:
     views = list(shares_of(fold.model))
     parts = []
     for view in views[:MOST_VIEWS]:
-        made = or_why(lambda view=view: _by_gradient(fold.model, view))  # type: ignore[misc]
+        made = _by_gradient(fold.model, view)
         if made["why"]:
-            other = or_why(lambda view=view: _by_shuffling(fold, view))  # type: ignore[misc]
+            other = _by_shuffling(fold, view)
             made = other if not other["why"] else made
         parts.append({"view": view, **made})
     reasons = {part["why"] for part in parts}
@@ -146,6 +146,7 @@ def columns(fold: FirstFold) -> Section:
     return {"why": "", "parts": parts, "hidden": max(len(views) - MOST_VIEWS, 0)}
 
 
+@or_why
 def _by_gradient(model: Any, view: str) -> Section:
     best: dict[str, float] = {}
     # a column may matter to several classes
@@ -160,6 +161,7 @@ def _by_gradient(model: Any, view: str) -> Section:
     return _ranked(bars, view, text, "change of the decision value")
 
 
+@or_why
 def _by_shuffling(fold: FirstFold, view: str) -> Section:
     mean, spread, loss = fold.shuffled
     place = list(dict.fromkeys(fold.model.kernel_map_.view_names)).index(view)
@@ -183,50 +185,45 @@ def _ranked(bars: list[Bar], view: str, text: str, axis: str) -> Section:
     return {"text": text, "picture": charts.bars(ranked[:MOST_COLUMNS], title, axis)}
 
 
+@or_why
 def rows(fold: FirstFold) -> Section:
     """Contributions of the views to the decisions on some rows of the first fold."""
-
-    def make() -> Section:
-        chosen = telling(fold.held, fold.test)
-        numbers = fold.test[[i for i, _ in chosen]]
-        found = contributions(fold.part, fold.rows(numbers))
-        labels = row_labels(fold.X)
-        records = []
-        for k, (_, why) in enumerate(chosen):
-            row = int(numbers[k])
-            parts, constant, unit = found.parts[k], found.intercept[k], found.unit
-            if found.outputs is not None:
-                c = 0  # of several targets, the first
-                unit = f"{unit}, target {found.outputs[0]}"
-                if fold.held.classes is not None:
-                    guess = fold.held.predicted[row]
-                    c = int(np.flatnonzero(found.outputs == guess)[0])
-                    unit = f"{found.unit} {guess}"
-                parts, constant = parts[:, c], constant[c]
-            bars = [
-                Bar(view, float(v)) for view, v in zip(found.views, parts, strict=True)
-            ]
-            bars.sort(key=lambda bar: -abs(bar.value))
-            total = float(np.sum(parts) + constant)
-            records.append(
-                {
-                    "name": str(labels[row]),
-                    "reason": why,
-                    "truth": _said(fold.y[row]),
-                    "predicted": _said(fold.held.predicted[row]),
-                    "sum": f"The parts of all views and the constant "
-                    f"{charts.number(float(constant))} add up to "
-                    f"{charts.number(total)}.",
-                    "picture": charts.bars(
-                        bars[:MOST_VIEWS],
-                        f"Parts of the views in the decision on row {labels[row]}",
-                        unit,
-                    ),
-                }
-            )
-        return {"records": records}
-
-    return or_why(make)
+    chosen = telling(fold.held, fold.test)
+    numbers = fold.test[[i for i, _ in chosen]]
+    found = contributions(fold.part, fold.rows(numbers))
+    labels = row_labels(fold.X)
+    records = []
+    for k, (_, why) in enumerate(chosen):
+        row = int(numbers[k])
+        parts, constant, unit = found.parts[k], found.intercept[k], found.unit
+        if found.outputs is not None:
+            c = 0  # of several targets, the first
+            unit = f"{unit}, target {found.outputs[0]}"
+            if fold.held.classes is not None:
+                guess = fold.held.predicted[row]
+                c = int(np.flatnonzero(found.outputs == guess)[0])
+                unit = f"{found.unit} {guess}"
+            parts, constant = parts[:, c], constant[c]
+        bars = [Bar(view, float(v)) for view, v in zip(found.views, parts, strict=True)]
+        bars.sort(key=lambda bar: -abs(bar.value))
+        total = float(np.sum(parts) + constant)
+        records.append(
+            {
+                "name": str(labels[row]),
+                "reason": why,
+                "truth": _said(fold.y[row]),
+                "predicted": _said(fold.held.predicted[row]),
+                "sum": f"The parts of all views and the constant "
+                f"{charts.number(float(constant))} add up to "
+                f"{charts.number(total)}.",
+                "picture": charts.bars(
+                    bars[:MOST_VIEWS],
+                    f"Parts of the views in the decision on row {labels[row]}",
+                    unit,
+                ),
+            }
+        )
+    return {"records": records}
 
 
 def telling(held: HeldOut, test: np.ndarray) -> list[tuple[int, str]]:

@@ -53,7 +53,7 @@ def pictures(held: HeldOut, model: Any) -> list[Section]:
     shown = held.shown
     if held.classes is None:
         return [
-            {"title": "Predicted and true values", **or_why(lambda: _agreement(held))},
+            {"title": "Predicted and true values", **_agreement(held)},
             {
                 "title": "Projection, confusion matrix, ROC curve, calibration",
                 "why": "These are for classes; this model predicts numbers.",
@@ -68,8 +68,7 @@ def pictures(held: HeldOut, model: Any) -> list[Section]:
         found.append({"title": "Projection", "why": why})
     else:
         points = held.coordinates[shown]
-        made = or_why(lambda: _projection(points, codes, names))
-        found.append({"title": "Projection", **made})
+        found.append({"title": "Projection", **_projection(points, codes, names)})
     guessed = np.searchsorted(classes, held.predicted)[shown]
     counts = confusion_matrix(codes, guessed, labels=np.arange(len(names)))
     found.append(
@@ -103,13 +102,14 @@ def _of_probabilities(
     )
     found: list[Section] = []
     for title, make in (("ROC curve", _roc), ("Calibration", _calibration)):
-        made = or_why(lambda make=make: make(proba, codes, names, which))  # type: ignore[misc]
+        made = make(proba, codes, names, which)
         if not made["why"]:
             made["text"] = left_out + each + made["text"]
         found.append({"title": title, **made})
     return found
 
 
+@or_why
 def _agreement(held: HeldOut) -> Section:
     shown = held.shown
     truth = np.asarray(held.targets, dtype=float).reshape(len(shown), -1)
@@ -128,6 +128,7 @@ def _agreement(held: HeldOut) -> Section:
     return {"text": text, "svg": drawing}
 
 
+@or_why
 def _projection(points: np.ndarray, codes: np.ndarray, names: list[str]) -> Section:
     """Rows along the first two axes; a single one is spread by class."""
     axes = ("discriminant axis 1", "discriminant axis 2")
@@ -143,6 +144,7 @@ def _projection(points: np.ndarray, codes: np.ndarray, names: list[str]) -> Sect
     return {"text": text, "svg": drawing}
 
 
+@or_why
 def _roc(
     proba: np.ndarray, codes: np.ndarray, names: list[str], which: list[int]
 ) -> Section:
@@ -160,6 +162,7 @@ def _roc(
     }
 
 
+@or_why
 def _calibration(
     proba: np.ndarray, codes: np.ndarray, names: list[str], which: list[int]
 ) -> Section:
