@@ -123,9 +123,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=version)
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
     common = argparse.ArgumentParser(add_help=False)
-    common.add_argument(
-        "--debug", action="store_true", help="show the whole traceback of an error"
-    )
+    traceback = "show the whole traceback of an error"
+    common.add_argument("--debug", action="store_true", help=traceback)
     common.set_defaults(interrupted="nothing was written")
     words = argparse.ArgumentParser(add_help=False)
     flag = partial(words.add_argument, action="store_true")
@@ -155,11 +154,9 @@ def _add_learning(learn: argparse.ArgumentParser) -> None:
     option("data", "[NAME=]FILE", TABLES, nargs="+")
     option("--id", "COLUMN", "column that identifies a sample in every table")
     option("--label", "COLUMN", "column to predict, in any table; never a feature")
-    learn.add_argument(
-        "--task",
-        choices=["classification", "regression"],
-        help="what the label is (default: told from its values)",
-    )
+    tasks = ["classification", "regression"]
+    told = "what the label is (default: told from its values)"
+    option("--task", None, told, choices=tasks)
     groups = "column whose equal values are held out together, such as the patient"
     option("--groups", "COLUMN", groups)
     grouping = learn.add_mutually_exclusive_group()
@@ -183,17 +180,13 @@ def _add_learning(learn: argparse.ArgumentParser) -> None:
     option("--norm", None, norms, type=_number_or("loo"))
     alphas = "regularisation: a number > 0, learn or loo (default)"
     option("--alpha", None, alphas, type=_number_or("loo", "learn"))
-    learn.add_argument(
-        "--class-weight",
-        choices=["balanced"],
-        help="let every class count the same, however many rows it has",
+    balanced = "let every class count the same, however many rows it has"
+    option("--class-weight", None, balanced, choices=["balanced"])
+    missing = (
+        "rows that lack a view: it adds nothing (zero, the default), is filled in from "
+        "the others (available), or is refused (error)"
     )
-    learn.add_argument(
-        "--missing",
-        choices=["zero", "available", "error"],
-        help="rows that lack a view: it adds nothing (zero, the default), is filled in "
-        "from the others (available), or is refused (error)",
-    )
+    option("--missing", None, missing, choices=["zero", "available", "error"])
     folds = (
         "number of folds, each predicted by a model fitted on the others; fewer "
         "if a class has fewer rows"

@@ -30,6 +30,9 @@ OTHER_VIEW = "other"
 #: Header of the column that counts the rows of a file without ids.
 ROW = "row"
 
+#: Name, kernel and columns.
+View = tuple[str, Any, list[str]]
+
 
 @dataclass(frozen=True)
 class Tables:
@@ -112,7 +115,7 @@ class Samples:
     data: Any
     ids: list[Any]
     id_name: str
-    views: list[tuple[str, Any, list[str]]]
+    views: list[View]
     target: Any
     groups: np.ndarray | None
     told: list[str] = field(default_factory=list)
@@ -185,24 +188,22 @@ def training_samples(tables: Tables, options: argparse.Namespace) -> Samples:
                 f"the column of groups {options.groups!r} is empty for "
                 f"{joined.id_name} {lost!r}; fill it in, or remove the row"
             )
-    views = choose_views(joined.tables, options)
+    views = choose_views(joined.views, options)
     if not views:
         raise ValueError(
             f"{some(tables.files.values())}: no columns besides the label "
             f"{options.label!r}"
         )
     used = dict.fromkeys(c for _, _, columns in views for c in columns)
-    unused = [c for own in joined.tables.values() for c in own if c not in used]
+    unused = [c for _, _, own in joined.views for c in own if c not in used]
     if unused:
         told.append(f"Columns not used: {some(unused, 10)}")
-    return Samples(
-        joined.data[list(used)],
-        joined.ids,
-        joined.id_name,
-        views,
-        joined.target,
-        groups.to_numpy() if options.groups else None,
-        [*joined.told, *told],
+    return replace(
+        joined,
+        data=joined.data[list(used)],
+        views=views,
+        groups=groups.to_numpy() if options.groups else None,
+        told=[*joined.told, *told],
     )
 
 
@@ -233,30 +234,19 @@ def new_samples(tables: Tables, model: Any, label: str | None) -> Samples:
             f"none of the tables {some(map(repr, tables.frames))} is known to the "
             f"model; name them NAME=FILE as in the fit: {some(map(repr, known_tables))}"
         )
-    absent = [c for c in wanted if c not in known]
-    data = joined.data.reindex(columns=wanted)
     told = list(joined.told)
     views = [(str(n), k, list(c)) for n, k, c in (v[:3] for v in model.views)]
-    gone = [n for n, _, columns in views if set(columns) <= set(absent)]
+    gone = [n for n, _, columns in views if known.isdisjoint(columns)]
     if gone:
         told.append(f"No row has the view(s) {some(gone)}.")
     if target is not None:
         target = target.reindex(joined.data.index)
-    return Samples(data, joined.ids, joined.id_name, views, target, None, told)
+    data = joined.data.reindex(columns=wanted)
+    return replace(joined, data=data, views=views, target=target, told=told)
 
 
-@dataclass(frozen=True)
-class _Joined:
-    data: Any
-    ids: list[Any]
-    id_name: str
-    tables: dict[str, list[str]]  # full names of the columns of each table
-    target: Any
-    told: list[str]
-
-
-def _join(tables: Tables, label: str | None) -> _Joined:
-    """One row per sample; those without a label are left out."""
+def _join(tables: Tables, label: str | None) -> Samples:
+    """One row per sample, one view per table; rows without a label are left out."""
     if tables.alone:
         return _single(tables, label)
     frames, target, copies = dict(tables.frames), None, []
@@ -270,19 +260,19 @@ def _join(tables: Tables, label: str | None) -> _Joined:
     joined = join_tables(
         frames, on=tables.id, target=None if target is None else "\0label"
     )
-    columns = {name: list(own) for name, _, own in joined.views}
     told = joined.summary.replace(repr("\0label"), repr(label)).splitlines()
     told += [
         f"  left out of {name}: {column!r}, a copy of the label"
         for name, column in copies
     ]
-    id_name = str(joined.data.columns[0])
+    ids = joined.data.iloc[:, 0]
     found = joined.target.rename(label) if target is not None else None
-    ids = joined.data.iloc[:, 0].tolist()
-    return _Joined(joined.data, ids, id_name, columns, found, told)
+    return Samples(
+        joined.data, ids.tolist(), str(ids.name), joined.views, found, None, told
+    )
 
 
-def _single(tables: Tables, label: str | None) -> _Joined:
+def _single(tables: Tables, label: str | None) -> Samples:
     (frame,), (path,) = tables.frames.values(), tables.files.values()
     ids, id_name = list(range(1, len(frame) + 1)), ROW
     if tables.id is not None:
@@ -306,8 +296,8 @@ def _single(tables: Tables, label: str | None) -> _Joined:
         frame, target = frame[kept], target[kept]
         if not len(frame):
             raise ValueError(f"{path}: the label column {label!r} is empty")
-    columns = {"": [str(name) for name in frame.columns]}
-    return _Joined(frame, frame.index.tolist(), id_name, columns, target, told)
+    views = [("", "auto", [str(name) for name in frame.columns])]
+    return Samples(frame, frame.index.tolist(), id_name, views, target, None, told)
 
 
 def _dropped(tables: Tables, drop: Sequence[str]) -> tuple[Tables, list[str]]:
@@ -339,21 +329,19 @@ def _taken(tables: Tables, column: str, what: str) -> tuple[Tables, Any]:
     return replace(tables, frames=frames), values
 
 
-def choose_views(
-    tables: dict[str, list[str]], options: argparse.Namespace
-) -> list[tuple[str, Any, list[str]]]:
+def choose_views(tables: list[View], options: argparse.Namespace) -> list[View]:
     """Group columns into views, each with its kernel.
 
     Parameters
     ----------
-    tables : dict of str to list of str
+    tables : list of (name, kernel, columns)
         The columns of each table, without label, ids and groups. A table called ""
         is a single file, which makes the view "all" if nothing else is said.
     options : argparse.Namespace
         With ``view``, ``view_prefix``, ``kernel`` and ``view_settings``.
     """
-    columns = [c for own in tables.values() for c in own]
-    views = {name: own for name, own in tables.items() if name and own}
+    columns = [c for _, _, own in tables for c in own]
+    views = {name: own for name, _, own in tables if name and own}
     if options.view_prefix:
         views = {}
         for column in columns:

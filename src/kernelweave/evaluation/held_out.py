@@ -282,16 +282,8 @@ def new_rows(model: Any, X: Any, targets: np.ndarray | None, how: str) -> HeldOu
     predicted = to_numpy(model.predict(X))
     if not is_classifier(model):
         return HeldOut(predicted, targets, None, how)
-    proba = (
-        to_numpy(model.predict_proba(X)) if hasattr(model, "predict_proba") else None
+    proba, coordinates = (
+        to_numpy(getattr(model, name)(X)) if hasattr(model, name) else None
+        for name in ("predict_proba", "transform")
     )
-    projects = hasattr(model, "transform")
-    return HeldOut(
-        predicted,
-        targets,
-        None,
-        how,
-        model.classes_,
-        proba,
-        to_numpy(model.transform(X)) if projects else None,
-    )
+    return HeldOut(predicted, targets, None, how, model.classes_, proba, coordinates)

@@ -42,12 +42,18 @@ def marker(index: int) -> str:
 
 
 def label_rows(
-    ax: Any, heights: Any, labels: list[str], *, margin: float = 0.6
+    ax: Any, heights: Any, labels: list[str], *, margin: float = 0.6, size: float = 9
 ) -> None:
     """Name the rows of a plot at these heights, the first of them at the top."""
-    ax.set_yticks(heights, labels, fontsize=9)
+    ax.set_yticks(heights, labels, fontsize=size)
     ax.tick_params(axis="y", length=0)
     ax.set_ylim(heights[-1] + margin, -margin)
+
+
+def legend_beside(ax: Any, title: str, **style: Any) -> Any:
+    """A legend on the right of the axes."""
+    place = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5), "frameon": False}
+    return ax.legend(title=title, **place, **style)
 
 
 class Drawn:

@@ -23,7 +23,7 @@ from kernelweave.inspection._rows import (
     refittable,
     views_of,
 )
-from kernelweave.inspection.weights import fitted_model
+from kernelweave.inspection.weights import fitted_model, last_step
 from kernelweave.views.columns import is_precomputed
 
 Views = frozenset[str]
@@ -233,10 +233,3 @@ class Trials:
         codes = np.searchsorted(classes, truth)
         loss = float(np.mean(log_losses(predicted, codes)))
         return float(accuracy_score(truth, labels)), loss
-
-
-def last_step(model: Any) -> Any:
-    """The last step of a Pipeline, of Pipelines inside it too, or the model itself."""
-    while hasattr(model, "steps"):
-        model = model.steps[-1][1]
-    return model

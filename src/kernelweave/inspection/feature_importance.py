@@ -12,7 +12,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.utils import check_random_state, resample
 
 from kernelweave._array import Array, row_chunks, to_numpy
-from kernelweave.inspection._figure import COLORS, Drawn, axes
+from kernelweave.inspection._figure import COLORS, GREY, Drawn, axes, label_rows
 from kernelweave.inspection._gradients import (
     expansion_gradient,
     pull_back,
@@ -547,9 +547,8 @@ class FeatureImportanceDisplay(Drawn):
         """
         if max_features < 1:
             raise ValueError(f"max_features must be at least 1; got {max_features!r}")
-        rows = sorted(self.rows, key=lambda row: -row["importance"])
-        rest = rows[max_features:]
-        rows = rows[:max_features]
+        ranked = sorted(self.rows, key=lambda row: -row["importance"])
+        rows, rest = ranked[:max_features], ranked[max_features:]
         size = 1.3 + BAR_HEIGHT * len(rows)
         ax = axes("FeatureImportanceDisplay.plot", ax, 7.0, size)
         heights = np.arange(len(rows))
@@ -559,12 +558,10 @@ class FeatureImportanceDisplay(Drawn):
         colors = [COLORS[1] if value >= 0 else COLORS[0] for value in mean]
         ax.barh(heights, signs * root, height=0.7, color=colors, alpha=0.3)
         self.bars_ = ax.barh(heights, mean, height=0.7, color=colors)
-        ax.set_yticks(heights, [str(row["feature"]) for row in rows], fontsize=8)
+        label_rows(ax, heights, [str(row["feature"]) for row in rows], size=8)
         self._draw_intervals(ax, rows, heights)
         ax.axvline(0, color="black", linewidth=0.8)
-        ax.set_ylim(len(rows) - 0.4, -0.6)
-        ax.tick_params(axis="y", length=0)
-        ax.spines[["top", "right", "left"]].set_visible(False)
+        ax.spines["left"].set_visible(False)
         ax.set_xlabel(self.xlabel + (f"\n({len(rest)} more columns)" if rest else ""))
         self.features_ = [row["feature"] for row in rows]
         return self._finish(ax)
@@ -579,4 +576,4 @@ class FeatureImportanceDisplay(Drawn):
         high = np.array([row["high"] for row in rows])
         ax.hlines(heights, low, high, color="black", linewidth=1.2)
         for label, a, b in zip(ax.get_yticklabels(), low, high, strict=True):
-            label.set_color("#8C8C8C" if a <= 0 <= b else "black")
+            label.set_color(GREY if a <= 0 <= b else "black")
