@@ -22,6 +22,22 @@ def pyplot(caller: str) -> Any:
     )
 
 
+def can_draw() -> bool:
+    """Whether matplotlib is installed; files of figures then need no display."""
+    try:
+        import matplotlib
+    except ImportError:
+        return False
+    matplotlib.use("Agg")
+    return True
+
+
+def save_figure(figure: Any, path: Any) -> None:
+    """Write a figure to a file, and forget it."""
+    figure.savefig(path, dpi=150)
+    pyplot("save_figure").close(figure)
+
+
 def axes(caller: str, ax: Any, width: float, height: float) -> Any:
     """Axes to draw in; without ``ax``, new ones in a figure of that size in inches."""
     plt = pyplot(caller)

@@ -291,11 +291,10 @@ def _block(model: Any, v: int, X: Any) -> Array:
                 "this model keeps moments of its training rows, not the rows "
                 "themselves; pass the rows over which to average as X"
             )
-        kept = source.blocks[v]
-        return kept.toarray() if hasattr(kept, "toarray") else kept
+        return source.blocks[v]
     rows = model._rows(X, "feature_importance")
     if not isinstance(rows, ObservedViews):
-        return rows[v].toarray() if hasattr(rows[v], "toarray") else rows[v]
+        return rows[v]
     if model.missing == "available" and not np.all(rows.observed):
         raise TypeError(
             "with missing='available' the columns of a view also enter the kernels of "
@@ -303,8 +302,7 @@ def _block(model: Any, v: int, X: Any) -> Array:
         )
     if not np.any(rows.observed[:, v]):
         raise ValueError(f"all {len(rows.observed)} rows of X lack this view")
-    own = take_rows(rows.blocks[v], rows.observed[:, v])
-    return own.toarray() if hasattr(own, "toarray") else own
+    return take_rows(rows.blocks[v], rows.observed[:, v])
 
 
 def _expansions(model: Any, v: int, matrix: np.ndarray) -> Iterator[_Expansion]:

@@ -122,7 +122,7 @@ SIMULATED = {c: functools.partial(simulate, norm=NORMS[c]) for c in (L1, L2)}
 
 
 @dataclass(frozen=True)
-class Kernels:
+class Kernels(Split):
     """Kernels of a split of the images, informative ones first.
 
     Attributes
@@ -137,10 +137,6 @@ class Kernels:
         The paper's lambda.
     """
 
-    train: np.ndarray
-    test: np.ndarray
-    y_train: np.ndarray
-    y_test: np.ndarray
     lam: float
 
 
@@ -183,7 +179,7 @@ def mixed_kernels(data: Objects, rng: np.random.Generator) -> Kernels:
     ]
     both = np.stack([*stack[order], *noise[: KERNELS - informative]], axis=-1)
     inner, cross = both[np.ix_(train, train)], both[np.ix_(test, train)]
-    return Kernels(inner, cross, y[train], y[test], lam)
+    return Kernels(inner, y[train], cross, y[test], lam)
 
 
 def recognise(kernels: Kernels, norm: float) -> dict[str, Any]:

@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 from sklearn.inspection import permutation_importance
 from sklearn.utils import check_random_state
 
@@ -16,6 +15,7 @@ from kernelweave.evaluation.held_out import HeldOut, take_rows
 from kernelweave.inspection import contributions, feature_importance
 from kernelweave.inspection._rows import (
     log_losses,
+    loss_name,
     observed_views,
     probabilities,
     row_labels,
@@ -28,6 +28,7 @@ from kernelweave.report.section import (
     Section,
     or_why,
     shares_of,
+    without_folds,
 )
 from kernelweave.views.columns import is_precomputed
 
@@ -75,10 +76,8 @@ class FirstFold:
     @cached_property
     def part(self) -> Any:
         """The model fitted to all rows but those of the first fold."""
-        part = clone(self.model)
-        if "cv" in part.get_params():
-            part.set_params(cv=None)  # what follows does not use its score
         given = {name: values[self.train] for name, values in self.given.items()}
+        part = without_folds(self.model)
         return part.fit(self.rows(self.train), self.y[self.train], **given)
 
     def rows(self, numbers: np.ndarray) -> Any:
@@ -110,10 +109,7 @@ class FirstFold:
             n_repeats=SHUFFLES,
             random_state=check_random_state(self.random_state),
         )
-        name = "squared error"
-        if self.held.classes is not None:
-            name = "error rate" if self.held.probability is None else "log loss"
-        return found.importances_mean, found.importances_std, name
+        return found.importances_mean, found.importances_std, loss_name(self.model)
 
 
 def _minus_loss(model: Any, X: Any, y: np.ndarray) -> float:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 
 from kernelweave._array import to_numpy
 from kernelweave.evaluation.evaluate import leads
@@ -22,6 +21,7 @@ from kernelweave.report.section import (
     Section,
     or_why,
     shares_of,
+    without_folds,
 )
 
 #: Up to so many views an order in which to drop them is found as well, which takes a
@@ -146,10 +146,7 @@ def without_each(
     model: Any, X: Any, y: Any, fold: np.ndarray, weighted: bool
 ) -> Section:
     """The held-out loss without each view, on the folds of the score."""
-    template = clone(model)
-    if "cv" in template.get_params():
-        template.set_params(cv=None)  # folds inside folds take six times as long
-    template.fit(X, y)
+    template = without_folds(model).fit(X, y)
     every = np.arange(len(fold))
     folds = [
         (every[fold != number], every[fold == number])
