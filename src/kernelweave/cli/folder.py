@@ -370,14 +370,12 @@ def _recover(folder: Path) -> None:
         name = aside.name.replace(ASIDE, HIDDEN)
         places = [folder / name, folder.parent / name]
         staging = next((path for path in places if path.is_dir()), None)
-        if staging is not None and (staging / MARK_FILE).exists():
-            for path in aside.iterdir():
-                os.rename(path, folder / path.name)
-            _undo_journal(staging)
-        elif staging is not None:
-            for path in staging.iterdir():
-                os.rename(path, folder / path.name)
         if staging is not None:
+            undo = (staging / MARK_FILE).exists()
+            for path in (aside if undo else staging).iterdir():
+                os.rename(path, folder / path.name)
+            if undo:
+                _undo_journal(staging)
             shutil.rmtree(staging, ignore_errors=True)
         shutil.rmtree(aside, ignore_errors=True)
     for final, draft, _ in _others(folder):

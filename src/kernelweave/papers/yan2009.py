@@ -32,7 +32,7 @@ from sklearn.metrics import average_precision_score
 from sklearn.metrics.pairwise import euclidean_distances
 
 from kernelweave.datasets import fetch_views, make_gaussian_views
-from kernelweave.inspection._figure import color, pyplot
+from kernelweave.inspection._figure import color
 from kernelweave.kernels import RBF
 from kernelweave.models import KernelFDA, MultipleKernelFDA
 from kernelweave.papers.experiment import (
@@ -42,7 +42,7 @@ from kernelweave.papers.experiment import (
     read_printed,
     stratified,
 )
-from kernelweave.papers.figures import curves, legend_below
+from kernelweave.papers.figures import curves, legend_below, subplots
 from kernelweave.papers.results import Results, with_error
 from kernelweave.papers.run import split_generator
 
@@ -222,9 +222,7 @@ TIMED = {
 
 def draw_examples(results: Results) -> Any:
     """Figure 1: points of three views."""
-    figure, panels = pyplot("draw_examples").subplots(
-        1, 3, figsize=(9, 3), layout="constrained"
-    )
+    figure, panels = subplots(3, width=3, height=3)
     for i, panel in enumerate(panels):
         split = two_gaussians(1, split_generator(results.experiment.key, i))
         for c, sign in enumerate("+o"):
@@ -249,26 +247,22 @@ draw_errors = functools.partial(
 def draw_weights(results: Results) -> Any:
     """Figures 3 and 4: the weights of the first split, one panel per row."""
     rows = results.rows
-    figure, panels = pyplot("draw_weights").subplots(
-        1, len(rows), figsize=(4.2 * len(rows), 3), layout="constrained", squeeze=False
-    )
-    for row, panel in zip(rows, panels[0], strict=True):
+    figure, panels = subplots(len(rows), width=4.2, height=3)
+    for row, panel in zip(rows, panels, strict=True):
         for j, column in enumerate((L1, L2)):
             weights = results.values(row, column, "weights")[0]
             positions = np.arange(len(weights)) + 0.4 * j - 0.2
             panel.bar(positions, weights, 0.4, color=color(j), label=column)
         panel.set_title(row)
         panel.set_xlabel("kernel")
-    panels[0, 0].set_ylabel("weight")
-    panels[0, 0].legend(frameon=False)
+    panels[0].set_ylabel("weight")
+    panels[0].legend(frameon=False)
     return figure
 
 
 def draw_precision(results: Results) -> Any:
     """Figure 5: mean average precision over the number of informative kernels."""
-    figure, (whole, close) = pyplot("draw_precision").subplots(
-        1, 2, figsize=(9, 3.6), layout="constrained"
-    )
+    figure, (whole, close) = subplots(2)
     for panel in (whole, close):
         label = "informative kernels of 30"
         what = "mean average precision"

@@ -38,7 +38,7 @@ from sklearn.preprocessing import scale as standard
 from sklearn.utils import Bunch
 
 from kernelweave.datasets import MissingDataError, fetch_expression
-from kernelweave.inspection._figure import color, marker, pyplot
+from kernelweave.inspection._figure import color, marker
 from kernelweave.kernels import RBF
 from kernelweave.models import (
     KernelFDA,
@@ -54,7 +54,7 @@ from kernelweave.papers.experiment import (
     read_printed,
     stratified,
 )
-from kernelweave.papers.figures import legend_below
+from kernelweave.papers.figures import legend_below, subplots
 from kernelweave.papers.reference.printed_mixture import (
     PrintedMixtureKDA,
     PrintedPosteriorKDA,
@@ -566,10 +566,7 @@ def pos_loses_more(results: Results) -> tuple[bool, str]:
 
 def draw_lacking(results: Results) -> Any:
     """Figure 1: accuracy against the percentage of missing rows, a panel per set."""
-    plt = pyplot("draw_lacking")
-    figure, panels = plt.subplots(
-        1, len(PANELS), figsize=(9, 3.6), sharex=True, layout="constrained"
-    )
+    figure, panels = subplots(len(PANELS))
     for panel, name in zip(panels, PANELS, strict=True):
         at = [p for p in LACKING if lacking(name, p) in results.rows]
         rows = [lacking(name, percent) for percent in at]

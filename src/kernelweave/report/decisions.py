@@ -231,22 +231,17 @@ def telling(held: HeldOut, test: np.ndarray) -> list[tuple[int, str]]:
         found = {int(np.argmin(miss)): "closest to the truth"}
         found.setdefault(int(np.argmax(miss)), "furthest from the truth")
         return list(found.items())
-    right = guess == truth
-    if held.probability is None:
-        found = {}
-        if right.any():
-            found[int(np.argmax(right))] = "the first that is correct"
-        if not right.all():
-            found[int(np.argmin(right))] = "the first that is wrong"
-        return list(found.items())
-    proba = np.sort(held.probability[test], axis=1)
-    margin = proba[:, -1] - proba[:, -2]
-    found = {}
+    right, found = guess == truth, {}
+    which, margin = "the first that is", np.zeros(len(test))
+    if held.probability is not None:
+        proba = np.sort(held.probability[test], axis=1)
+        which, margin = "most certain and", proba[:, -1] - proba[:, -2]
     if right.any():
-        found[int(np.argmax(np.where(right, margin, -1)))] = "most certain and correct"
+        found[int(np.argmax(np.where(right, margin, -1)))] = f"{which} correct"
     if not right.all():
-        found[int(np.argmax(np.where(right, -1, margin)))] = "most certain and wrong"
-    found.setdefault(int(np.argmin(margin)), "least certain")
+        found[int(np.argmax(np.where(right, -1, margin)))] = f"{which} wrong"
+    if held.probability is not None:
+        found.setdefault(int(np.argmin(margin)), "least certain")
     return list(found.items())
 
 
