@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # for terminals without Unicode
     try:
-        status = _run(arguments)
+        return _run(arguments)
     except (*EXPECTED, KeyboardInterrupt) as error:
         if arguments.debug:
             raise
@@ -52,7 +52,6 @@ def run(arguments: argparse.Namespace) -> int:
             return 130
         print(f"kernelweave: error: {in_one_line(error)}", file=sys.stderr)
         return 2
-    return status
 
 
 def in_one_line(error: BaseException) -> str:

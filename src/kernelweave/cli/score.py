@@ -7,16 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from kernelweave.evaluation.evaluate import share_error
+
 
 def accuracy(right: Sequence[bool] | np.ndarray) -> tuple[float, float]:
-    """The share of correct predictions, and its standard error.
-
-    The standard error uses ``(right + 1) / (m + 2)`` in place of the share, so that it
-    is positive even if every prediction is correct.
-    """
-    m, share = len(right), float(np.mean(right))
-    likely = (m * share + 1) / (m + 2)
-    return share, float(np.sqrt(likely * (1 - likely) / m))
+    """The share of correct predictions, and its standard error, which is never 0."""
+    share = float(np.mean(right))
+    return share, share_error(share, len(right))
 
 
 def score_classes(

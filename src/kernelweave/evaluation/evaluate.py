@@ -312,8 +312,16 @@ class _Judge:
         """Standard error of a share of 0 or 1, with one more group of either kind."""
         sums = self.per_group(self._counts(shown))
         m = float(np.sum(sums) ** 2 / np.sum(sums**2))  # groups, if they were equal
-        likely = (m * share + 1) / (m + 2)
-        return float(np.sqrt(likely * (1 - likely) / m))
+        return share_error(share, m)
+
+
+def share_error(share: float, m: float) -> float:
+    """Standard error of a share of m, as if there were one more of either kind.
+
+    Unlike ``share (1 - share) / m``, it is positive even if the share is 0 or 1.
+    """
+    likely = (m * share + 1) / (m + 2)
+    return float(np.sqrt(likely * (1 - likely) / m))
 
 
 def _judge(model: Any, y: Any, groups: Any, sample_weight: Any) -> _Judge:

@@ -182,7 +182,7 @@ class _Moments:
     def records(self, model: Any, view: str) -> list[dict[str, Any]]:
         """One row per output and column."""
         outputs = [None] if self.readout.outputs is None else self.readout.outputs
-        names = _column_names(model, view)
+        names = columns_of_view(model, view).values()
         return [
             {
                 "view": view,
@@ -354,11 +354,11 @@ def _of_features(
         yield _Expansion(recipe.steps[i], made.kernel, rows, own)
 
 
-def _column_names(model: Any, view: str) -> list[Any]:
-    """Names of the columns of a view, or their numbers in X."""
+def columns_of_view(model: Any, view: str) -> dict[int, Any]:
+    """The columns of a view by their numbers in X: their names or, without, these."""
     positions = model._positions[views_of(model)[0].index(view)]
     names = getattr(model, "feature_names_in_", None)
-    return [int(j) if names is None else str(names[j]) for j in positions]
+    return {int(j): int(j) if names is None else str(names[j]) for j in positions}
 
 
 def _check_resampling(X: Any, y: Any, n_resamples: int) -> None:

@@ -20,6 +20,7 @@ from kernelweave.inspection._rows import (
     probabilities,
     row_labels,
 )
+from kernelweave.inspection.feature_importance import columns_of_view
 from kernelweave.report import charts
 from kernelweave.report.charts import Bar
 from kernelweave.report.section import (
@@ -160,13 +161,10 @@ def _by_gradient(model: Any, view: str) -> Section:
 @or_why
 def _by_shuffling(fold: FirstFold, view: str) -> Section:
     mean, spread, loss = fold.shuffled
-    place = list(dict.fromkeys(fold.model.kernel_map_.view_names)).index(view)
-    names = getattr(fold.model, "feature_names_in_", None)
+    names = columns_of_view(fold.model, view)
     bars = [
-        Bar.around(
-            str(j if names is None else names[j]), float(mean[j]), float(spread[j])
-        )
-        for j in fold.model._positions[place]
+        Bar.around(str(name), float(mean[j]), float(spread[j]))
+        for j, name in names.items()
     ]
     text = f"Rise of the {loss} on held-out rows if the column is shuffled, ± the "
     text += f"standard deviation over {SHUFFLES} shuffles."

@@ -62,24 +62,21 @@ def pictures(held: HeldOut, model: Any) -> list[Section]:
     kind, classes = type(model).__name__, held.classes
     names = [str(c) for c in classes]
     codes = np.searchsorted(classes, held.labels)[shown]
-    found: list[Section] = []
-    if held.coordinates is None:
-        why = f"{kind} has no projection."
-        found.append({"title": "Projection", "why": why})
-    else:
-        points = held.coordinates[shown]
-        found.append({"title": "Projection", **_projection(points, codes, names)})
+    projection: Section = {"why": f"{kind} has no projection."}
+    if held.coordinates is not None:
+        projection = _projection(held.coordinates[shown], codes, names)
     guessed = np.searchsorted(classes, held.predicted)[shown]
     counts = confusion_matrix(codes, guessed, labels=np.arange(len(names)))
-    found.append(
+    found: list[Section] = [
+        {"title": "Projection", **projection},
         {
             "title": "Confusion matrix",
             "why": "",
             "text": "Lines are true classes, columns are predicted ones.",
             "names": names,
             "counts": counts.tolist(),
-        }
-    )
+        },
+    ]
     if held.probability is None:
         why = f"{kind} predicts classes without probabilities."
         return [*found, {"title": "ROC curve and calibration", "why": why}]
