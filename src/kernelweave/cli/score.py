@@ -45,7 +45,8 @@ def score_classes(
         f"Accuracy on {len(right)} rows with a class: {100 * share:.1f} % ± "
         f"{100 * error:.1f} (standard error)."
     )
-    unknown = [true for true in truth if true not in set(classes.tolist())]
+    learned = set(classes.tolist())
+    unknown = [true for true in truth if true not in learned]
     if unknown:
         words += (
             f"\n  {len(unknown)} of them belong to classes unknown to the model, such "
