@@ -125,7 +125,7 @@ def save(
         "format": FORMAT,
         "class": type(model).__name__,
         "written": datetime.now(UTC).isoformat(timespec="seconds"),
-        "versions": _versions(),
+        "versions": library_versions(),
         "columns": getattr(model, "column_summary_", None),
         "notes": notes or {},
         "bytes": len(content),
@@ -268,7 +268,8 @@ def remove_abandoned(folder: Path, pattern: str) -> None:
                 left.unlink()
 
 
-def _versions() -> dict[str, str]:
+def library_versions() -> dict[str, str]:
+    """The versions of this package, of what it builds on, and of Python."""
     import kernelweave
 
     libraries = {"kernelweave": kernelweave, "numpy": np, "scipy": scipy}

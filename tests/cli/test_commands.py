@@ -16,6 +16,7 @@ import kernelweave.report
 from kernelweave.cli import evaluate, output, read
 from kernelweave.cli.main import main
 from kernelweave.cli.samples import MANY
+from kernelweave.cli.score import score_classes
 from kernelweave.inspection import to_csv
 from kernelweave.persistence import read_header
 
@@ -512,3 +513,11 @@ def test_digests_are_limited(fitted, monkeypatch):
     assert (
         len(read_header(fitted / "model.kw")["notes"]["digests"]) == N * 3 * 8 * 4 / 3
     )
+
+
+def test_classes_of_texts_beside_gaps():
+    """A gap makes floats of whole numbers, which are texts to the model."""
+    classes = np.array(["1", "2", "a"])
+    score, words = score_classes(classes, pandas.Series([1.0, np.nan, 3.0]), classes)
+    assert score["accuracy"] == 0.5 and score["rows"] == 2
+    assert "1 of them belong to classes unknown to the model, such as '3'" in words

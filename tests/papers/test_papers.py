@@ -209,7 +209,7 @@ def test_insensitivity_to_lambda(few_pictures, moves):
     experiment = load_paper("yan2009").select(part="lambda")[0]
     row, load = next(iter(experiment.rows.items()))
     split = experiment.split(load(), split_generator("lambda", 0))
-    assert split[0] == yan2009.LAMBDAS[0]
+    assert split.lam == yan2009.LAMBDAS[0]
     cell = {c: {"precision": 0.9} for c in experiment.columns}
     cells = {r: {0: cell, 1: cell} for r in experiment.rows}
     if moves:

@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 import numpy as np
+from scipy.stats import sem
 from sklearn.model_selection import GridSearchCV, train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -121,7 +122,7 @@ def _print_leads(right: dict[str, np.ndarray]) -> None:
     print()
     for name in others:
         lead = right[learned].astype(float) - right[name]
-        error = lead.std(ddof=1) / np.sqrt(len(lead))
+        error = sem(lead)
         print(
             f"  Learned weights are {100 * lead.mean():+.1f} ± {100 * error:.1f} "
             f"points ahead of {name.partition(' (')[0]}."

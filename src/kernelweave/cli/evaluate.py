@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from typing import Any
 
 from kernelweave.cli.fit import held_out, identity_of, read_problem
@@ -25,9 +26,7 @@ def run_evaluate(options: argparse.Namespace) -> dict[str, Any]:
         print_methods(result)
         for remark in result.remarks:
             print(remark)
-        samples = problem.samples
-        lacking = samples.lacking(samples.views)
-        identity = identity_of(samples, options.label, lacking)
+        identity = identity_of(problem.samples, options.label)
         write_results(draft, result.model, result.held_out, identity, result.table)
     return {
         "task": problem.task,
@@ -44,13 +43,12 @@ def run_evaluate(options: argparse.Namespace) -> dict[str, Any]:
 def print_methods(result: Any) -> None:
     """Print one line per method: scores, standard errors, and the model's lead."""
     classify = result.score_name == "accuracy"
-    unit, digits = (100, 1) if classify else (1, 3)
 
-    def number(value: Any, scale: float = 1, places: int = 3, form: str = "") -> str:
-        return "-" if value is None else f"{scale * value:{form}.{places}f}"
+    def shown(value: Any, form: str = ".3f", unit: float = 1, end: str = "") -> str:
+        return "-" if value is None else f"{unit * value:{form}}{end}"
 
-    def percent(value: Any) -> str:
-        return "-" if value is None else f"{100 * value:.1f} %"
+    percent = partial(shown, form=".1f", unit=100, end=" %")
+    points = partial(shown, form=".1f", unit=100) if classify else shown
 
     n_folds = int(result.held_out.fold.max())
     name = "accuracy" if classify else "R2"
@@ -60,15 +58,13 @@ def print_methods(result: Any) -> None:
     headers += ["lead of the model", "±"]
     lines = []
     for row in result.table:
-        score = row["score"]
-        line = [row["method"], percent(score) if classify else number(score)]
-        line.append(number(row["score_se"], unit, digits))
+        score = (percent if classify else shown)(row["score"])
+        line = [row["method"], score, points(row["score_se"])]
         if classify:
             line.append(percent(row["balanced_accuracy"]))
-            line += [number(row["log_loss"]), number(row["log_loss_se"])]
-        line.append(number(row["lead"], unit, digits, "+"))
-        line.append(number(row["lead_se"], unit, digits))
-        lines.append(line)
+            line += [shown(row["log_loss"]), shown(row["log_loss_se"])]
+        lead = points(row["lead"], form="+.1f" if classify else "+.3f")
+        lines.append([*line, lead, points(row["lead_se"])])
     print_table(headers, lines)
     for row in result.table:
         if row["remark"]:

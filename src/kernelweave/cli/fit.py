@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
@@ -29,7 +30,7 @@ from kernelweave.cli.samples import (
     read_target,
     training_samples,
 )
-from kernelweave.cli.score import accuracy
+from kernelweave.cli.score import accuracy, as_written
 from kernelweave.cli.seen import digests, were_seen, written
 from kernelweave.cli.settings import read_settings
 from kernelweave.evaluation.evaluate import evaluate
@@ -125,14 +126,13 @@ def run_fit(options: argparse.Namespace) -> dict[str, Any]:
             new = new_samples(new_tables, model, options.label)
             print_fit(model)
             told, rows = _predict_new(model, samples, new, options)
-            identity = identity_of(new, options.label, new.lacking(samples.views))
+            identity = identity_of(new, options.label)
         else:
             result = held_out(problem, options, say, baselines=False)
             model, rows = result.model, result.held_out
             print_fit(model)
             told = print_out_of_fold(problem, result)
-            lacking = samples.lacking(samples.views)
-            identity = identity_of(samples, options.label, lacking)
+            identity = identity_of(samples, options.label)
         say("writing")
         write_results(draft, model, rows, identity)
         if options.report is not None:
@@ -163,15 +163,20 @@ def check_extras(options: argparse.Namespace) -> None:
 
 def fitted(problem: Problem, say: Say) -> Any:
     """The model, fitted to all rows; its warnings are printed."""
-    model = problem.model.set_callbacks(Narrator(say))
     groups = problem.samples.groups
     given = {} if groups is None else {"groups": groups}
+    with _narrated(problem.model, Narrator(say)) as model:
+        return model.fit(problem.samples.data, problem.y, **given)
+
+
+@contextmanager
+def _narrated(model: Any, narrator: Narrator) -> Iterator[Any]:
+    """The model, which tells what it does meanwhile; its warnings are printed."""
     try:
         with shown_warnings():
-            model.fit(problem.samples.data, problem.y, **given)
+            yield model.set_callbacks(narrator)
     finally:
         model.set_callbacks()  # they are no part of what is saved
-    return model
 
 
 def held_out(
@@ -179,19 +184,16 @@ def held_out(
 ) -> Any:
     """Fit to all rows and to all but each fold; see ``evaluate``."""
     narrator = Narrator(say)
-    try:
-        with shown_warnings():
-            result = evaluate(
-                problem.model.set_callbacks(narrator),
-                problem.samples.data,
-                problem.y,
-                cv=options.folds,
-                groups=problem.samples.groups,
-                baselines=baselines,
-                report=narrator,
-            )
-    finally:
-        problem.model.set_callbacks()
+    with _narrated(problem.model, narrator) as model:
+        result = evaluate(
+            model,
+            problem.samples.data,
+            problem.y,
+            cv=options.folds,
+            groups=problem.samples.groups,
+            baselines=baselines,
+            report=narrator,
+        )
     result.model.set_callbacks()
     return result
 
@@ -223,7 +225,7 @@ def notes_of(problem: Problem, options: argparse.Namespace) -> dict[str, Any]:
         "task": problem.task,
         "rows": len(problem.y),
         "files": list(options.data),
-        "digests": written(digests(problem.samples, problem.samples.views)),
+        "digests": written(digests(problem.samples)),
     }
 
 
@@ -265,31 +267,23 @@ def print_out_of_fold(problem: Problem, result: Any) -> dict[str, Any]:
     return {name: score, "standard_error": error, "how": "out of fold"}
 
 
-def identity_of(
-    samples: Samples, label: str | None, lacking: Sequence[str]
-) -> dict[str, Sequence[Any]]:
+def identity_of(samples: Samples, label: str | None) -> dict[str, Sequence[Any]]:
     """First columns of the table of predictions: ids, labels, missing views."""
     identity: dict[str, Sequence[Any]] = {samples.id_name: samples.ids}
     if samples.target is not None and label is not None:
         taken = (samples.id_name, "fold", "prediction", "missing_views")
         name = f"given_{label}" if label in taken else label
-        identity[name] = [_cell(value) for value in samples.target.tolist()]
-    identity["missing_views"] = lacking
+        values = samples.target.tolist()
+        identity[name] = ["" if is_gap(v) else as_written(v) for v in values]
+    identity["missing_views"] = samples.lacking()
     return identity
-
-
-def _cell(value: Any) -> Any:
-    """A label as it was in the file: gaps make floats of whole numbers."""
-    if is_gap(value):
-        return ""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _predict_new(
     model: Any, old: Samples, new: Samples, options: argparse.Namespace
 ) -> tuple[dict[str, Any], HeldOut]:
     """Predict the rows of other files, and print the score if they have labels."""
-    seen = were_seen(digests(new, old.views), digests(old, old.views))
+    seen = were_seen(digests(new), digests(old))
     files = some(text.partition("=")[2] or text for text in options.predict)
     which = f"rows of {files}, "
     which += (
@@ -333,7 +327,7 @@ def _print_problem(problem: Problem, why: str, options: argparse.Namespace) -> N
         print(f"Values: from {problem.y.min():g} to {problem.y.max():g}")
     sizes = [f"{name} ({n_columns(len(own))})" for name, _, own in samples.views]
     print(f"Views: {some(sizes, 10)}")
-    n_lacking = sum(map(bool, samples.lacking(samples.views)))
+    n_lacking = sum(map(bool, samples.lacking()))
     if n_lacking:
         print(
             f"Missing views: {n_lacking} of {len(problem.y)} rows lack one; "

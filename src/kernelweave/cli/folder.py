@@ -225,13 +225,25 @@ def write_mark(path: Path, content: dict[str, Any], files: list[str]) -> None:
         Names of all files of the run.
     """
     whole = {MARK_KEY: kernelweave.__version__, **content, FILES_KEY: files}
-    # JSON has neither NaN nor infinity.
-    for key, value in whole.items():
-        if isinstance(value, float) and not math.isfinite(value):
-            whole[key] = "inf" if value > 0 else None
-    text = json.dumps(whole, indent=2, allow_nan=False)
     with written_whole(path) as file:
-        file.write(f"{text}\n".encode())
+        file.write(f"{as_json(whole)}\n".encode())
+
+
+def as_json(content: dict[str, Any]) -> str:
+    """JSON, which has neither NaN nor infinity nor NumPy's numbers."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {str(key): plain(item) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [plain(item) for item in value]
+        if hasattr(value, "tolist"):
+            return plain(value.tolist())
+        if isinstance(value, float) and not math.isfinite(value):
+            return "inf" if value > 0 else None
+        return value if isinstance(value, str | int | float | None) else str(value)
+
+    return json.dumps(plain(content), indent=2, allow_nan=False)
 
 
 def _check(folder: Path, mark: str = MARK_FILE) -> None:
@@ -358,14 +370,12 @@ def _recover(folder: Path) -> None:
         name = aside.name.replace(ASIDE, HIDDEN)
         places = [folder / name, folder.parent / name]
         staging = next((path for path in places if path.is_dir()), None)
-        if staging is not None and (staging / MARK_FILE).exists():
-            for path in aside.iterdir():
-                os.rename(path, folder / path.name)
-            _undo_journal(staging)
-        elif staging is not None:
-            for path in staging.iterdir():
-                os.rename(path, folder / path.name)
         if staging is not None:
+            undo = (staging / MARK_FILE).exists()
+            for path in (aside if undo else staging).iterdir():
+                os.rename(path, folder / path.name)
+            if undo:
+                _undo_journal(staging)
             shutil.rmtree(staging, ignore_errors=True)
         shutil.rmtree(aside, ignore_errors=True)
     for final, draft, _ in _others(folder):

@@ -26,34 +26,30 @@ def run_inspect(options: argparse.Namespace) -> dict[str, Any]:
         The command-line options; see ``kernelweave inspect --help``.
     """
     with used_from(options.model):
-        return _inspect(options)
-
-
-def _inspect(options: argparse.Namespace) -> dict[str, Any]:
-    header = read_header(options.model)
-    model, notes = load(options.model), header.get("notes") or {}
-    if not hasattr(model, "view_shares_"):
-        raise ValueError(
-            f"{options.model} holds a {type(model).__name__}, which is not a fitted "
-            "model with weights of views"
+        header = read_header(options.model)
+        model, notes = load(options.model), header.get("notes") or {}
+        if not hasattr(model, "view_shares_"):
+            raise ValueError(
+                f"{options.model} holds a {type(model).__name__}, which is not a "
+                "fitted model with weights of views"
+            )
+        made = header["versions"].get("kernelweave", "?")
+        print(
+            f"{options.model}: {type(model).__name__} of kernelweave {made}, written "
+            f"{header['written']}"
         )
-    made = header["versions"].get("kernelweave", "?")
-    print(
-        f"{options.model}: {type(model).__name__} of kernelweave {made}, written "
-        f"{header['written']}"
-    )
-    told = _in_words(model, notes)
-    print(told)
-    print("\nViews:\n")
-    print_weights(model)
-    print("\nColumns:\n")
-    print_columns(header.get("columns"))
-    if hasattr(model, "certificate_"):
-        print_certificate(model)
-    versions = [f"{name} {v}" for name, v in header["versions"].items()]
-    print(f"\nMade with {', '.join(versions)}.")
-    found = {"class": type(model).__name__, "words": told, **header}
-    return found | (certificate_of(model) if hasattr(model, "certificate_") else {})
+        told = _in_words(model, notes)
+        print(told)
+        print("\nViews:\n")
+        print_weights(model)
+        print("\nColumns:\n")
+        print_columns(header.get("columns"))
+        if hasattr(model, "certificate_"):
+            print_certificate(model)
+        versions = [f"{name} {v}" for name, v in header["versions"].items()]
+        print(f"\nMade with {', '.join(versions)}.")
+        found = {"class": type(model).__name__, "words": told, **header}
+        return found | (certificate_of(model) if hasattr(model, "certificate_") else {})
 
 
 def _in_words(model: Any, notes: dict[str, Any]) -> str:

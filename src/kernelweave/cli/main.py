@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 import importlib
 import io
-import json
-import math
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -16,6 +14,7 @@ from functools import partial
 from typing import Any
 
 import kernelweave
+from kernelweave.cli.folder import as_json
 from kernelweave.papers import PAPERS
 
 #: Errors in the input rather than in the program: reported in one line.
@@ -44,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # for terminals without Unicode
     try:
-        status = _run(arguments)
+        return _run(arguments)
     except (*EXPECTED, KeyboardInterrupt) as error:
         if arguments.debug:
             raise
@@ -53,7 +52,6 @@ def run(arguments: argparse.Namespace) -> int:
             return 130
         print(f"kernelweave: error: {in_one_line(error)}", file=sys.stderr)
         return 2
-    return status
 
 
 def in_one_line(error: BaseException) -> str:
@@ -74,7 +72,7 @@ def _run(arguments: argparse.Namespace) -> int:
         found = function(arguments)
     with redirect_stdout(_Pipe(sys.stdout)):
         if isinstance(found, dict) and arguments.json:
-            print(json.dumps(_plain(found), indent=2, allow_nan=False))
+            print(as_json(found))
         sys.stdout.flush()
     return found if isinstance(found, int) else 0
 
@@ -113,19 +111,6 @@ class _Pipe:
         os.close(nowhere)
 
 
-def _plain(value: Any) -> Any:
-    """Only what JSON knows, which has neither NaN nor infinity nor NumPy's numbers."""
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if hasattr(value, "tolist"):
-        return _plain(value.tolist())
-    if isinstance(value, float) and not math.isfinite(value):
-        return "inf" if value > 0 else None
-    return value if isinstance(value, str | int | float | None) else str(value)
-
-
 def build_parser() -> argparse.ArgumentParser:
     """The parser of all commands."""
     parser = argparse.ArgumentParser(
@@ -135,11 +120,10 @@ def build_parser() -> argparse.ArgumentParser:
     )
     version = f"kernelweave {kernelweave.__version__}"
     parser.add_argument("--version", action="version", version=version)
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
     common = argparse.ArgumentParser(add_help=False)
-    common.add_argument(
-        "--debug", action="store_true", help="show the whole traceback of an error"
-    )
+    traceback = "show the whole traceback of an error"
+    common.add_argument("--debug", action="store_true", help=traceback)
     common.set_defaults(interrupted="nothing was written")
     words = argparse.ArgumentParser(add_help=False)
     flag = partial(words.add_argument, action="store_true")
@@ -169,11 +153,9 @@ def _add_learning(learn: argparse.ArgumentParser) -> None:
     option("data", "[NAME=]FILE", TABLES, nargs="+")
     option("--id", "COLUMN", "column that identifies a sample in every table")
     option("--label", "COLUMN", "column to predict, in any table; never a feature")
-    learn.add_argument(
-        "--task",
-        choices=["classification", "regression"],
-        help="what the label is (default: told from its values)",
-    )
+    tasks = ["classification", "regression"]
+    told = "what the label is (default: told from its values)"
+    option("--task", None, told, choices=tasks)
     groups = "column whose equal values are held out together, such as the patient"
     option("--groups", "COLUMN", groups)
     grouping = learn.add_mutually_exclusive_group()
@@ -197,17 +179,13 @@ def _add_learning(learn: argparse.ArgumentParser) -> None:
     option("--norm", None, norms, type=_number_or("loo"))
     alphas = "regularisation: a number > 0, learn or loo (default)"
     option("--alpha", None, alphas, type=_number_or("loo", "learn"))
-    learn.add_argument(
-        "--class-weight",
-        choices=["balanced"],
-        help="let every class count the same, however many rows it has",
+    balanced = "let every class count the same, however many rows it has"
+    option("--class-weight", None, balanced, choices=["balanced"])
+    missing = (
+        "rows that lack a view: it adds nothing (zero, the default), is filled in from "
+        "the others (available), or is refused (error)"
     )
-    learn.add_argument(
-        "--missing",
-        choices=["zero", "available", "error"],
-        help="rows that lack a view: it adds nothing (zero, the default), is filled in "
-        "from the others (available), or is refused (error)",
-    )
+    option("--missing", None, missing, choices=["zero", "available", "error"])
     folds = (
         "number of folds, each predicted by a model fitted on the others; fewer "
         "if a class has fewer rows"
@@ -224,7 +202,6 @@ def _add_demo(command: Command) -> None:
         "are noise), compare with equal weights and one big SVM on the same held-out "
         "rows, predict rows without a view, and write tables, plots and a report.",
     )
-    demo.set_defaults(command="demo")
     _add(demo, "--out", "DIR", "folder for the results", "kernelweave-demo")
 
 
@@ -248,7 +225,6 @@ def _add_fit(command: Command) -> None:
     option("--report", "PAGE.html", "file for a report on the model")
     folder = "folder for the results, which appear there once all are complete"
     option("--out", "DIR", folder, "kernelweave-fit")
-    fit.set_defaults(command="fit")
 
 
 def _add_predict(command: Command) -> None:
@@ -265,7 +241,6 @@ def _add_predict(command: Command) -> None:
     label = "column of the truth, for a score (default: that of the fit)"
     option("--label", "COLUMN", label)
     option("--out", "FILE.csv", "file for the predictions (default: standard output)")
-    predict.set_defaults(command="predict")
 
 
 def _add_evaluate(command: Command) -> None:
@@ -276,7 +251,6 @@ def _add_evaluate(command: Command) -> None:
         "weights, a stack of views and no view, with standard errors.",
     )
     _add(evaluate, "--out", "DIR", "folder for the results", "kernelweave-evaluate")
-    evaluate.set_defaults(command="evaluate")
 
 
 def _add_inspect(command: Command) -> None:
@@ -287,7 +261,6 @@ def _add_inspect(command: Command) -> None:
         "certificate and versions.",
     )
     _add(inspect, "model", "MODEL.kw", "the model")
-    inspect.set_defaults(command="inspect")
 
 
 def _add_report(command: Command) -> None:
@@ -298,7 +271,6 @@ def _add_report(command: Command) -> None:
         "followed by the tables it was fitted to; otherwise a model is fitted first.",
     )
     _add(report, "--out", "PAGE.html", "the page", "kernelweave-report.html")
-    report.set_defaults(command="report")
 
 
 def _add_reproduce(command: Command) -> None:
@@ -309,8 +281,7 @@ def _add_reproduce(command: Command) -> None:
         "tables with ours, and write tables, CSV files and plots. Every finished split "
         "is kept, so that an interrupted run resumes where it stopped.",
     )
-    resumes = "the same command resumes from here"
-    reproduce.set_defaults(command="reproduce", interrupted=resumes)
+    reproduce.set_defaults(interrupted="the same command resumes from here")
     option = partial(_add, reproduce)
     option("paper", "PAPER", f"one of {', '.join(PAPERS)}")
     which = reproduce.add_mutually_exclusive_group()

@@ -20,6 +20,7 @@ from kernelweave.inspection import (
     to_csv,
     weights_table,
 )
+from kernelweave.inspection._figure import can_draw, save_figure
 from kernelweave.views.columns import some
 
 
@@ -196,25 +197,17 @@ def predictions(
 
 
 def _write_pictures(draft: Draft, model: Any, rows: HeldOut) -> bool:
-    try:
-        import matplotlib
-    except ImportError:
+    if not can_draw():
         return False
-    matplotlib.use("Agg")  # needs no display
-    from matplotlib import pyplot
-
-    pictures: list[tuple[str, str, Any]] = [
-        ("weights", "weights", KernelWeightsDisplay.from_estimator(model))
-    ]
+    drawn = KernelWeightsDisplay.from_estimator(model).figure_
+    figures = [("weights", "weights", drawn)]
     if rows.coordinates is not None:
-        pictures.append(("projection", "classes", _projection(rows)))
-    figures = [(name, content, made.figure_) for name, content, made in pictures]
+        figures.append(("projection", "classes", _projection(rows).figure_))
     if rows.classes is None and rows.targets is not None:
         figures.append(("predicted", "predicted and true values", _scatter(rows)))
     for name, content, figure in figures:
         with draft.file(f"{name}.png", f"plot of the {content}") as path:
-            figure.savefig(path, dpi=150)
-        pyplot.close(figure)
+            save_figure(figure, path)
     return True
 
 

@@ -38,9 +38,8 @@ def run_predict(options: argparse.Namespace) -> dict[str, Any]:
     tables = read_tables(options.data, id_column)
     with used_from(options.model), shown_warnings():
         samples = new_samples(tables, model, label)
-        lacking = samples.lacking(samples.views)
         rows = new_rows(model, samples.data, None, "new rows")
-    table = predictions(rows, identity_of(samples, label, lacking))
+    table = predictions(rows, identity_of(samples, label))
     text = csv_text(table)
     if options.out is None:
         sys.stdout.write(text.replace("\r\n", "\n"))
@@ -49,13 +48,13 @@ def run_predict(options: argparse.Namespace) -> dict[str, Any]:
             file.write(text.encode())
         for line in samples.told:
             print(line)
-        n_lacking = sum(map(bool, lacking))
+        n_lacking = sum(map(bool, samples.lacking()))
         gaps = f"; {n_lacking} of them lack a view" if n_lacking else ""
         print(f"Predicted: {len(table)} rows{gaps}.")
     told: dict[str, Any] = {"rows": len(table), "out": options.out}
     seen = np.zeros(len(table), dtype=bool)
     if notes.get("digests"):
-        seen = were_seen(digests(samples, samples.views), notes["digests"])
+        seen = were_seen(digests(samples), notes["digests"])
     if options.out is not None or options.json:
         told |= print_score(model, samples, rows.predicted, label, seen)
     if options.out is not None:
@@ -88,19 +87,9 @@ def print_score(
     if seen.all():
         print("  Their score would say nothing about new rows, so none is given.")
         return told
-    if not is_classifier(model):
-        score, words = score_numbers(predicted, samples.target)
-    else:
-        score, words = score_classes(predicted, samples.target)
-    print(f"  {words}")
     if is_classifier(model):
-        known = {str(value) for value in model.classes_}
-        given = samples.target.dropna()
-        texts = [str(v).removesuffix(".0") for v in given.tolist()]
-        unknown = [text for text in texts if text not in known]
-        if unknown:
-            print(
-                f"  {len(unknown)} of them belong to classes unknown to the model, "
-                f"such as {unknown[0]!r}; they count as wrong."
-            )
+        score, words = score_classes(predicted, samples.target, model.classes_)
+    else:
+        score, words = score_numbers(predicted, samples.target)
+    print(f"  {words}")
     return told | score

@@ -71,15 +71,19 @@ def read_frame(path: str, as_text: Sequence[str] = ()) -> Any:
         raise ValueError(f"{path} holds several tables; give it alone, without NAME=")
     else:
         frame = _read_text(pandas, file, as_text)
-    if not len(frame) or not frame.shape[1]:
+    frame.columns = [str(name).strip() for name in frame.columns]
+    _check_rows_and_names(path, len(frame), list(frame.columns))
+    return frame
+
+
+def _check_rows_and_names(path: str | Path, n_rows: int, names: list[str]) -> None:
+    if not n_rows or not names:
         raise ValueError(
             f"{path} has no rows; it needs a header and one row per sample"
         )
-    frame.columns = [str(name).strip() for name in frame.columns]
-    twice = [name for name, k in Counter(frame.columns).items() if k > 1]
+    twice = [name for name, k in Counter(names).items() if k > 1 and name]
     if twice:
         raise ValueError(f"{path} has several columns called {twice[0]!r}; rename them")
-    return frame
 
 
 def read_mudata(path: str) -> dict[str, Any]:
@@ -221,18 +225,13 @@ def _read_text(pandas: Any, path: Path, as_text: Sequence[str]) -> Any:
 def _decode(path: Path) -> str:
     """The text of a file, in the encoding that its bytes show."""
     raw = unpacked(path)
-    for mark, encoding in MARKS.items():
-        if raw.startswith(mark):
-            candidates = [encoding]
-            break
-    else:
-        candidates = ["utf-8", "cp1252"]
-        if b"\0" in raw[:4096]:
-            raise ValueError(
-                f"{path} is not text: line 1 holds a zero byte; name a CSV, Parquet or "
-                "Excel file by its usual ending"
-            )
-    for encoding in candidates:
+    announced = [encoding for mark, encoding in MARKS.items() if raw.startswith(mark)]
+    if not announced and b"\0" in raw[:4096]:
+        raise ValueError(
+            f"{path} is not text: line 1 holds a zero byte; name a CSV, Parquet or "
+            "Excel file by its usual ending"
+        )
+    for encoding in announced or ["utf-8", "cp1252"]:
         try:
             return raw.decode(encoding).replace("\r\n", "\n").replace("\r", "\n")
         except UnicodeDecodeError as error:
@@ -280,18 +279,12 @@ def _check_shape(path: Path, text: str, separator: str) -> list[str]:
         raise ValueError(
             f"{path}, line {reader.line_num} is not a row of a table: {error}"
         ) from error
-    if not n_rows:
-        raise ValueError(
-            f"{path} has no rows; it needs a header and one row per sample"
-        )
+    _check_rows_and_names(path, n_rows, header)
     if header.count("") > UNNAMED:
         raise ValueError(
             f"{path} has {header.count('')} columns without a name in the header "
             f"(separated by {SEPARATORS[separator]}); name them, or remove them"
         )
-    twice = [name for name, k in Counter(header).items() if k > 1 and name]
-    if twice:
-        raise ValueError(f"{path} has several columns called {twice[0]!r}; rename them")
     return header
 
 

@@ -76,13 +76,12 @@ def run_reproduce(options: argparse.Namespace) -> int:
 
 def _print_plan(experiments: Sequence[Experiment]) -> None:
     """What can be run, what cannot, and where the missing data can be had."""
-    reasons: dict[str, list[str]] = {}
+    reasons: dict[str, dict[str, None]] = {}
     lines = []
     for experiment in experiments:
         missing = missing_rows(experiment)
         for row, why in missing.items():
-            rows = reasons.setdefault(why, [])
-            rows += [] if row in rows else [row]
+            reasons.setdefault(why, {})[row] = None
         total = len(experiment.rows)
         lines.append(f"  {experiment.key}: {total - len(missing)} of {total} rows")
     if not reasons:

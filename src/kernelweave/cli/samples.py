@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,9 @@ MANY = 20
 OTHER_VIEW = "other"
 #: Header of the column that counts the rows of a file without ids.
 ROW = "row"
+
+#: Name, kernel and columns.
+View = tuple[str, Any, list[str]]
 
 
 @dataclass(frozen=True)
@@ -111,20 +115,16 @@ class Samples:
     data: Any
     ids: list[Any]
     id_name: str
-    views: list[tuple[str, Any, list[str]]]
+    views: list[View]
     target: Any
     groups: np.ndarray | None
     told: list[str] = field(default_factory=list)
 
-    def lacking(self, views: Sequence[tuple[str, Any, list[str]]]) -> list[str]:
+    def lacking(self) -> list[str]:
         """Names of the views that each row lacks, separated by semicolons."""
-        gaps = {
-            name: self.data[columns].isna().all(axis=1) for name, _, columns in views
-        }
-        return [
-            "; ".join(name for name, rows in gaps.items() if rows.iloc[i])
-            for i in range(len(self.data))
-        ]
+        gaps = [self.data[own].isna().all(axis=1) for _, _, own in self.views]
+        names = [name for name, _, _ in self.views]
+        return ["; ".join(compress(names, row)) for row in zip(*gaps, strict=True)]
 
 
 def read_tables(arguments: Sequence[str], id_column: str | None) -> Tables:
@@ -181,45 +181,40 @@ def training_samples(tables: Tables, options: argparse.Namespace) -> Samples:
         tables, groups = _taken(tables, options.groups, "the column of groups")
     joined = _join(tables, options.label)
     if options.groups:
-        groups = groups.reindex(joined.index)
+        groups = groups.reindex(joined.data.index)
         if groups.isna().any():
             lost = joined.ids[int(np.argmax(groups.isna()))]
             raise ValueError(
                 f"the column of groups {options.groups!r} is empty for "
                 f"{joined.id_name} {lost!r}; fill it in, or remove the row"
             )
-    views = choose_views(joined.tables, options)
+    views = choose_views(joined.views, options)
     if not views:
         raise ValueError(
             f"{some(tables.files.values())}: no columns besides the label "
             f"{options.label!r}"
         )
     used = dict.fromkeys(c for _, _, columns in views for c in columns)
-    unused = [c for own in joined.tables.values() for c in own if c not in used]
+    unused = [c for _, _, own in joined.views for c in own if c not in used]
     if unused:
         told.append(f"Columns not used: {some(unused, 10)}")
-    return Samples(
-        joined.data[list(used)],
-        joined.ids,
-        joined.id_name,
-        views,
-        joined.target,
-        groups.to_numpy() if options.groups else None,
-        [*joined.told, *told],
+    return replace(
+        joined,
+        data=joined.data[list(used)],
+        views=views,
+        groups=groups.to_numpy() if options.groups else None,
+        told=[*joined.told, *told],
     )
 
 
 def new_samples(tables: Tables, model: Any, label: str | None) -> Samples:
     """Rows to be predicted by a fitted model, with NaN for tables that are absent."""
-    owner: tuple[str, str] | None = None
+    target = None
     if label is not None and tables.owners(label):
-        owner = tables.find(label, "the label column")
+        tables, target = _taken(tables, label, "the label column")
     wanted = [str(name) for name in getattr(model, "feature_names_in_", [])]
     if not wanted:
         raise ValueError("the model was not fitted to a table with named columns")
-    target = None
-    if owner is not None:
-        tables, target = _taken(tables, label or "", "the label column")
     joined = _join(tables, None)
     given = {
         name: [c for c in wanted if tables.alone or c.startswith(f"{name}.")]
@@ -239,31 +234,19 @@ def new_samples(tables: Tables, model: Any, label: str | None) -> Samples:
             f"none of the tables {some(map(repr, tables.frames))} is known to the "
             f"model; name them NAME=FILE as in the fit: {some(map(repr, known_tables))}"
         )
-    absent = [c for c in wanted if c not in known]
-    data = joined.data.reindex(columns=wanted)
     told = list(joined.told)
     views = [(str(n), k, list(c)) for n, k, c in (v[:3] for v in model.views)]
-    gone = [n for n, _, columns in views if set(columns) <= set(absent)]
+    gone = [n for n, _, columns in views if known.isdisjoint(columns)]
     if gone:
         told.append(f"No row has the view(s) {some(gone)}.")
     if target is not None:
-        target = target.reindex(joined.index)
-    return Samples(data, joined.ids, joined.id_name, views, target, None, told)
+        target = target.reindex(joined.data.index)
+    data = joined.data.reindex(columns=wanted)
+    return replace(joined, data=data, views=views, target=target, told=told)
 
 
-@dataclass(frozen=True)
-class _Joined:
-    data: Any
-    index: Any
-    ids: list[Any]
-    id_name: str
-    tables: dict[str, list[str]]  # full names of the columns of each table
-    target: Any
-    told: list[str]
-
-
-def _join(tables: Tables, label: str | None) -> _Joined:
-    """One row per sample; those without a label are left out."""
+def _join(tables: Tables, label: str | None) -> Samples:
+    """One row per sample, one view per table; rows without a label are left out."""
     if tables.alone:
         return _single(tables, label)
     frames, target, copies = dict(tables.frames), None, []
@@ -277,19 +260,19 @@ def _join(tables: Tables, label: str | None) -> _Joined:
     joined = join_tables(
         frames, on=tables.id, target=None if target is None else "\0label"
     )
-    columns = {name: list(own) for name, _, own in joined.views}
     told = joined.summary.replace(repr("\0label"), repr(label)).splitlines()
     told += [
         f"  left out of {name}: {column!r}, a copy of the label"
         for name, column in copies
     ]
-    id_name = str(joined.data.columns[0])
+    ids = joined.data.iloc[:, 0]
     found = joined.target.rename(label) if target is not None else None
-    ids = joined.data.iloc[:, 0].tolist()
-    return _Joined(joined.data, joined.data.index, ids, id_name, columns, found, told)
+    return Samples(
+        joined.data, ids.tolist(), str(ids.name), joined.views, found, None, told
+    )
 
 
-def _single(tables: Tables, label: str | None) -> _Joined:
+def _single(tables: Tables, label: str | None) -> Samples:
     (frame,), (path,) = tables.frames.values(), tables.files.values()
     ids, id_name = list(range(1, len(frame) + 1)), ROW
     if tables.id is not None:
@@ -313,10 +296,8 @@ def _single(tables: Tables, label: str | None) -> _Joined:
         frame, target = frame[kept], target[kept]
         if not len(frame):
             raise ValueError(f"{path}: the label column {label!r} is empty")
-    columns = {"": [str(name) for name in frame.columns]}
-    return _Joined(
-        frame, frame.index, frame.index.tolist(), id_name, columns, target, told
-    )
+    views = [("", "auto", [str(name) for name in frame.columns])]
+    return Samples(frame, frame.index.tolist(), id_name, views, target, None, told)
 
 
 def _dropped(tables: Tables, drop: Sequence[str]) -> tuple[Tables, list[str]]:
@@ -328,7 +309,7 @@ def _dropped(tables: Tables, drop: Sequence[str]) -> tuple[Tables, list[str]]:
         for name, own in owners:
             frames[name] = frames[name].drop(columns=own)
     told = [f"Columns dropped: {some(drop, 10)}"] if drop else []
-    return Tables(frames, tables.files, tables.id), told
+    return replace(tables, frames=frames), told
 
 
 def _taken(tables: Tables, column: str, what: str) -> tuple[Tables, Any]:
@@ -345,24 +326,22 @@ def _taken(tables: Tables, column: str, what: str) -> tuple[Tables, Any]:
     frames[name] = frame.drop(columns=own)
     if not tables.alone and not set(frames[name].columns) - {tables.id}:
         del frames[name]
-    return Tables(frames, tables.files, tables.id), values
+    return replace(tables, frames=frames), values
 
 
-def choose_views(
-    tables: dict[str, list[str]], options: argparse.Namespace
-) -> list[tuple[str, Any, list[str]]]:
+def choose_views(tables: list[View], options: argparse.Namespace) -> list[View]:
     """Group columns into views, each with its kernel.
 
     Parameters
     ----------
-    tables : dict of str to list of str
+    tables : list of (name, kernel, columns)
         The columns of each table, without label, ids and groups. A table called ""
         is a single file, which makes the view "all" if nothing else is said.
     options : argparse.Namespace
         With ``view``, ``view_prefix``, ``kernel`` and ``view_settings``.
     """
-    columns = [c for own in tables.values() for c in own]
-    views = {name: own for name, own in tables.items() if name and own}
+    columns = [c for _, _, own in tables for c in own]
+    views = {name: own for name, _, own in tables if name and own}
     if options.view_prefix:
         views = {}
         for column in columns:
@@ -451,7 +430,7 @@ def read_target(samples: Samples, task: str | None) -> tuple[np.ndarray, str, st
                 f"the label column {name!r} holds {values.iloc[0]!r}, which is not a "
                 "number, as --task regression needs"
             )
-        y = values.map(_as_text).to_numpy(dtype=object).astype(str)
+        y = np.array([str(value).strip() for value in values])
         if task is None and k > max(2, n / 2) and (k > MANY or k == n):
             raise ValueError(
                 f"the label column {name!r} holds {k} different texts in {n} rows, "
@@ -482,7 +461,3 @@ def read_target(samples: Samples, task: str | None) -> tuple[np.ndarray, str, st
             "classes; use --task regression, or bin them into a few classes"
         )
     return numbers.astype(np.int64), task, why
-
-
-def _as_text(value: Any) -> str:
-    return str(value).strip()

@@ -7,19 +7,18 @@ from typing import Any
 
 import numpy as np
 
+from kernelweave.evaluation.evaluate import share_error
+
 
 def accuracy(right: Sequence[bool] | np.ndarray) -> tuple[float, float]:
-    """The share of correct predictions, and its standard error.
-
-    The standard error uses ``(right + 1) / (m + 2)`` in place of the share, so that it
-    is positive even if every prediction is correct.
-    """
-    m, share = len(right), float(np.mean(right))
-    likely = (m * share + 1) / (m + 2)
-    return share, float(np.sqrt(likely * (1 - likely) / m))
+    """The share of correct predictions, and its standard error, which is never 0."""
+    share = float(np.mean(right))
+    return share, share_error(share, len(right))
 
 
-def score_classes(predicted: np.ndarray, given: Any) -> tuple[dict[str, Any], str]:
+def score_classes(
+    predicted: np.ndarray, given: Any, classes: np.ndarray
+) -> tuple[dict[str, Any], str]:
     """Accuracy on the rows whose class is given; unknown classes count as wrong.
 
     Parameters
@@ -28,13 +27,15 @@ def score_classes(predicted: np.ndarray, given: Any) -> tuple[dict[str, Any], st
         Classes, integers or strings.
     given : Series of length m
         True classes, with gaps.
+    classes : ndarray of shape (k,)
+        Those that the model knows.
 
     Returns
     -------
     score : dict
         ``accuracy``, ``standard_error`` and ``rows``.
     words : str
-        The same in a sentence.
+        The same in a sentence, and one on unknown classes, if there are any.
     """
     known = given.notna().to_numpy()
     truth = [_as_class(value, predicted.dtype) for value in given[known]]
@@ -44,6 +45,13 @@ def score_classes(predicted: np.ndarray, given: Any) -> tuple[dict[str, Any], st
         f"Accuracy on {len(right)} rows with a class: {100 * share:.1f} % ± "
         f"{100 * error:.1f} (standard error)."
     )
+    learned = set(classes.tolist())
+    unknown = [true for true in truth if true not in learned]
+    if unknown:
+        words += (
+            f"\n  {len(unknown)} of them belong to classes unknown to the model, such "
+            f"as {str(unknown[0])!r}; they count as wrong."
+        )
     return {"accuracy": share, "standard_error": error, "rows": len(right)}, words
 
 
@@ -66,9 +74,14 @@ def score_numbers(predicted: np.ndarray, given: Any) -> tuple[dict[str, Any], st
 def _as_class(value: Any, dtype: Any) -> Any:
     """A class as the model has it: an integer or a text."""
     if not np.issubdtype(dtype, np.integer):
-        return str(value).strip()
+        return str(as_written(value)).strip()
     try:
         number = float(value)
     except (TypeError, ValueError):
         return value  # a class that is unknown to the model
-    return int(number) if number.is_integer() else number
+    return as_written(number)
+
+
+def as_written(value: Any) -> Any:
+    """A label as it was in the file: gaps make floats of whole numbers."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,23 +14,21 @@ from kernelweave.cli.samples import Samples
 MOST = 2**18
 
 
-def digests(samples: Samples, views: Sequence[tuple[str, Any, list[str]]]) -> Any:
+def digests(samples: Samples) -> Any:
     """A number for the part of each row in each view, 0 where the row lacks the view.
 
     Parameters
     ----------
     samples : Samples
         The rows.
-    views : list of (name, kernel, columns)
-        Those of the model.
 
     Returns
     -------
     found : ndarray of uint64 of shape (n, v)
         Equal for rows with equal cells, whatever the types of their columns.
     """
-    found = np.zeros((len(samples.data), len(views)), dtype=np.uint64)
-    for j, (_, _, columns) in enumerate(views):
+    found = np.zeros((len(samples.data), len(samples.views)), dtype=np.uint64)
+    for j, (_, _, columns) in enumerate(samples.views):
         part = samples.data[columns]
         there = part.notna().any(axis=1).to_numpy()
         for i, name in enumerate(columns):

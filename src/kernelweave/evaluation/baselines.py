@@ -90,8 +90,13 @@ class _OfViews(BaseEstimator):
         """Whether X holds kernels (m, n, p)."""
         return isinstance(self.views[0], int)
 
+    @property
+    def classes_(self) -> np.ndarray:
+        """Those of the model ``last_``, which makes the prediction."""
+        return self.last_.classes_
+
     def _inputs(self, X: Any) -> Any:
-        """What the model ``last_``, which makes the prediction, is given."""
+        """What the model ``last_`` is given."""
         return X
 
     def predict(self, X: Any) -> Any:
@@ -131,8 +136,6 @@ class OneView(_OfViews):
         self.last_ = _equal(views, self.shared, self.classify)
         X = X[rows] if self.pairwise else _safe_indexing(X, rows)
         self.last_.fit(self._inputs(X), y[rows], **own)
-        if self.classify:
-            self.classes_ = self.last_.classes_
         return self
 
     def _inputs(self, X: Any) -> Any:
@@ -146,8 +149,6 @@ class BestView(_OfViews):
         """Fit one model per view, and keep the best."""
         models = [model.fit(X, y, **of_rows) for model in self._each()]
         self.last_ = min(models, key=lambda model: model.last_.loo_error_)
-        if self.classify:
-            self.classes_ = self.last_.classes_
         return self
 
 
@@ -171,16 +172,14 @@ class StackedViews(_OfViews):
             _logs(one.probability) if self.classify else _wide(one.predicted)
             for one in held
         ]
+        last, name = RidgeCV(np.logspace(-3, 3, 13)), "sample_weight"
+        if self.classify:
+            last, name = _logistic(), f"logisticregressioncv__{name}"
         weight = of_rows.get("sample_weight")
-        weight = None if weight is None else weight[shown]
-        last = _logistic() if self.classify else RidgeCV(np.logspace(-3, 3, 13))
-        step = "logisticregressioncv__sample_weight" if self.classify else None
-        given = {} if weight is None else {step or "sample_weight": weight}
+        given = {} if weight is None else {name: weight[shown]}
         self.last_ = last.fit(np.hstack(inputs)[shown], y[shown], **given)
         self.models_ = [model.fit(X, y, **of_rows) for model in self._each()]
-        if self.classify:
-            self.all_ = np.unique(y)
-            self.classes_ = self.last_.classes_
+        self.all_ = np.unique(y)
         return self
 
     def _inputs(self, X: Any) -> np.ndarray:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.utils import Bunch
 
-from kernelweave._array import is_array, to_numpy
+from kernelweave._array import to_numpy
 from kernelweave.evaluation.baselines import baselines_of
 from kernelweave.evaluation.held_out import HeldOut, assign_folds, out_of_fold
 from kernelweave.inspection._rows import (
@@ -125,7 +126,7 @@ def evaluate(
     pairwise, names = is_precomputed(fitted.views), views_of(fitted)[0]
     if pairwise:
         X = as_stack(X, names)
-        X = np.asarray(to_numpy(X) if is_array(X) else X)
+        X = to_numpy(X)
         X = X[:, :, None] if X.ndim == 2 else X
     judge = dataclasses.replace(judge, has=observed_views(fitted, len(judge.y)))
     held: dict[str, HeldOut | str] = {}
@@ -215,21 +216,24 @@ class _Judge:
             if value is not None and (name in known or takes_all)
         }
 
+    @cached_property
+    def outputs(self) -> np.ndarray:
+        """The targets of a regression, (n, n_outputs)."""
+        return self.y.reshape(len(self.y), -1).astype(float)
+
     def gains(self, rows: HeldOut) -> np.ndarray:
         """The numerators u of the score, (n, n_outputs)."""
         if self.classify:
             return (rows.predicted == self.y).astype(float)[:, None]
-        truth = self.y.reshape(len(self.y), -1).astype(float)
-        error = (truth - rows.predicted.reshape(truth.shape)) ** 2
+        error = (self.outputs - rows.predicted.reshape(self.outputs.shape)) ** 2
         return np.asarray(self.sizes(rows) - error)
 
     def sizes(self, rows: HeldOut) -> np.ndarray:
         """The denominators v of the score, (n, n_outputs)."""
         if self.classify:
             return np.ones((len(self.y), 1))
-        truth = self.y.reshape(len(self.y), -1).astype(float)
         assert rows.fold is not None
-        spread = np.empty_like(truth)
+        truth, spread = self.outputs, np.empty_like(self.outputs)
         for number in np.unique(rows.fold):
             train = rows.fold != number
             w = None if self.weights is None else self.weights[train]
@@ -251,8 +255,7 @@ class _Judge:
 
         u and v are (n, q); the q ratios are averaged.
         """
-        weights = np.ones(len(u)) if self.weights is None else self.weights
-        weights = np.where(shown, weights, 0.0)[:, None]
+        weights = self._counts(shown)[:, None]
         # Rows that are not shown may hold anything.
         u, v = (np.where(shown[:, None], each, 0.0) for each in (u, v))
         total = np.sum(weights * v, axis=0)  # (q,)
@@ -263,6 +266,10 @@ class _Judge:
         m = int(np.sum(self.per_group(weights[:, 0]) > 0))
         error = np.sqrt(m / max(m - 1, 1) * np.sum(sums**2))
         return float(np.mean(ratios)), float(error)
+
+    def _counts(self, shown: np.ndarray) -> np.ndarray:
+        """The weights of the rows, 0 for those that are not shown, (n,)."""
+        return np.where(shown, 1.0 if self.weights is None else self.weights, 0.0)
 
     def per_group(self, values: np.ndarray) -> np.ndarray:
         """Sums over the rows of each group; values (n,)."""
@@ -303,15 +310,22 @@ class _Judge:
 
     def _one_more(self, share: float, shown: np.ndarray) -> float:
         """Standard error of a share of 0 or 1, with one more group of either kind."""
-        weights = np.ones(len(shown)) if self.weights is None else self.weights
-        sums = self.per_group(np.where(shown, weights, 0.0))
+        sums = self.per_group(self._counts(shown))
         m = float(np.sum(sums) ** 2 / np.sum(sums**2))  # groups, if they were equal
-        likely = (m * share + 1) / (m + 2)
-        return float(np.sqrt(likely * (1 - likely) / m))
+        return share_error(share, m)
+
+
+def share_error(share: float, m: float) -> float:
+    """Standard error of a share of m, as if there were one more of either kind.
+
+    Unlike ``share (1 - share) / m``, it is positive even if the share is 0 or 1.
+    """
+    likely = (m * share + 1) / (m + 2)
+    return float(np.sqrt(likely * (1 - likely) / m))
 
 
 def _judge(model: Any, y: Any, groups: Any, sample_weight: Any) -> _Judge:
-    targets = to_numpy(y) if is_array(y) else np.asarray(y)
+    targets = to_numpy(y)
     if targets.ndim == 2 and targets.shape[1] == 1:
         targets = targets[:, 0]
     as_rows = []
@@ -337,42 +351,31 @@ IN_WORDS = {
 
 def summarise(table: list[dict[str, Any]], classify: bool) -> str:
     """What the table says, in words that do not claim more than two standard errors."""
-    own = table[0]
+    unit, form = (100.0, ".1f") if classify else (1.0, ".2f")
+    score, error = (unit * table[0][key] for key in ("score", "score_se"))
+    reached = f"reached an R² of {score:.2f}"
     if classify:
-        unit, form, measure = 100.0, ".1f", " percentage points"
-        told = (
-            f"On rows that it had not seen, the model was right in "
-            f"{100 * own['score']:.1f} % of the cases (standard error "
-            f"{100 * own['score_se']:.1f})."
-        )
-    else:
-        unit, form, measure = 1.0, ".2f", ""
-        told = (
-            f"On rows that it had not seen, the model reached an R² of "
-            f"{own['score']:.2f} (standard error {own['score_se']:.2f})."
-        )
-    ahead: list[str] = []
-    behind: list[str] = []
-    level: list[str] = []
+        reached = f"was right in {score:.1f} % of the cases"
+    told = (
+        f"On rows that it had not seen, the model {reached} (standard error "
+        f"{error:{form}})."
+    )
+    ahead, behind = "It is ahead of", "It is behind"
+    level = "There is no clear difference from"
+    found: dict[str, list[str]] = {ahead: [], behind: [], level: []}
     for row in table[1:]:
         if row["lead"] is None:
             continue
-        lead, error = row["lead"], row["lead_se"]
-        name = IN_WORDS[row["method"]]
+        lead, error = unit * row["lead"], unit * row["lead_se"]
+        words, size = level, f"{lead:+{form}}"
         if leads(row):
-            text = f"{name} (by {unit * abs(lead):{form}} ± {unit * error:{form}})"
-            (ahead if lead > 0 else behind).append(text)
-        else:
-            level.append(f"{name} ({unit * lead:+{form}} ± {unit * error:{form}})")
-    for names, words in (
-        (ahead, "It is ahead of"),
-        (behind, "It is behind"),
-        (level, "There is no clear difference from"),
-    ):
+            words, size = ahead if lead > 0 else behind, f"by {abs(lead):{form}}"
+        found[words].append(f"{IN_WORDS[row['method']]} ({size} ± {error:{form}})")
+    for words, names in found.items():
         if names:
             told += f" {words} {listed(names)}."
-    if len(table) > 1 and measure:
-        told += f" Differences are in{measure}, with their standard errors."
+    if len(table) > 1 and classify:
+        told += " Differences are in percentage points, with their standard errors."
     return told
 
 

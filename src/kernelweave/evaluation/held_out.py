@@ -8,16 +8,11 @@ from typing import Any
 import numpy as np
 from scipy.linalg import orthogonal_procrustes
 from sklearn.base import clone, is_classifier
-from sklearn.model_selection import (
-    GroupKFold,
-    KFold,
-    StratifiedGroupKFold,
-    StratifiedKFold,
-)
 from sklearn.utils import _safe_indexing
 
 from kernelweave._array import to_numpy
 from kernelweave.inspection._rows import probabilities
+from kernelweave.models.shared.learner import shuffled_folds
 
 
 @dataclass(frozen=True)
@@ -109,26 +104,17 @@ def assign_folds(
         Sentences about classes that are too small.
     """
     n = len(y)
-    units = (
-        np.arange(n) if groups is None else np.unique(groups, return_inverse=True)[1]
-    )
-    what = "row" if groups is None else "group"
+    units, what = np.arange(n), "row"
+    if groups is not None:
+        units, what = np.unique(groups, return_inverse=True)[1], "group"
     rows, size = np.arange(n), len(np.unique(units))
     remarks: list[str] = []
     if classify:
         rows, size, remarks = _of_large_classes(y, units, most, what)
     elif size < 2:
         raise ValueError(f"cross-validation needs at least two {what}s, got {size}")
-    number = min(most, size)
-    kinds: dict[tuple[bool, bool], Any] = {
-        (True, False): StratifiedKFold,
-        (True, True): StratifiedGroupKFold,
-        (False, False): KFold,
-        (False, True): GroupKFold,
-    }
-    splitter = kinds[classify, groups is not None](
-        number, shuffle=True, random_state=random_state
-    )
+    grouped = groups is not None
+    splitter = shuffled_folds(min(most, size), classify, grouped, random_state)
     fold = np.zeros(n, dtype=int)
     together = None if groups is None else units[rows]
     parts = splitter.split(rows, y[rows] if classify else None, together)
@@ -282,16 +268,8 @@ def new_rows(model: Any, X: Any, targets: np.ndarray | None, how: str) -> HeldOu
     predicted = to_numpy(model.predict(X))
     if not is_classifier(model):
         return HeldOut(predicted, targets, None, how)
-    proba = (
-        to_numpy(model.predict_proba(X)) if hasattr(model, "predict_proba") else None
+    proba, coordinates = (
+        to_numpy(getattr(model, name)(X)) if hasattr(model, name) else None
+        for name in ("predict_proba", "transform")
     )
-    projects = hasattr(model, "transform")
-    return HeldOut(
-        predicted,
-        targets,
-        None,
-        how,
-        model.classes_,
-        proba,
-        to_numpy(model.transform(X)) if projects else None,
-    )
+    return HeldOut(predicted, targets, None, how, model.classes_, proba, coordinates)

@@ -1,4 +1,4 @@
-"""The criterion and the weight set of a fitted model, for any of its rows."""
+"""The criteria of a fitted model, for any of its rows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.multiclass import type_of_target
 
-from kernelweave._array import from_numpy, is_array, namespace, to_numpy
+from kernelweave._array import from_numpy, namespace, to_numpy
 from kernelweave.criteria import Alignment, Fisher, Margin
 from kernelweave.fits.ridge import (
     RowDesign,
@@ -17,20 +17,13 @@ from kernelweave.fits.ridge import (
 )
 from kernelweave.kernels import DenseBank
 from kernelweave.models import KernelAlignment, MultipleKernelRidge, MultipleKernelSVC
-from kernelweave.protocols import Bank, Criterion, WeightSet
-from kernelweave.weights import LpBall, Simplex
+from kernelweave.protocols import Bank, Criterion
 
 
 def norm_of(model: Any) -> float:
     """The norm of the weights: the one that was chosen, or the parameter, or 1."""
     chosen: Any = getattr(model, "norm_", None) or getattr(model, "norm", 1.0)
     return 1.0 if isinstance(chosen, str) else float(chosen)
-
-
-def weight_set_of(model: Any) -> Callable[[Bank], WeightSet]:
-    """The allowed weights, the identity included if it is among them."""
-    norm = norm_of(model)
-    return lambda bank: Simplex() if norm == 1 else LpBall(norm)
 
 
 def criteria_of(
@@ -43,32 +36,41 @@ def criteria_of(
     """
     y = _targets(y, model, caller)
     whole = RowDesign(len(y), model.kernel_map_.row_weights)
-    if isinstance(model, MultipleKernelRidge):
+    numbers = type_of_target(y) not in ("binary", "multiclass")
+    if numbers or isinstance(model, MultipleKernelRidge):
         outputs = y.reshape(len(y), -1).astype(np.float64)
-        alpha = _alpha(model)
-        return lambda bank, rows: [
-            _ridge(bank, outputs[rows], alpha, whole.restrict(rows))
-        ], None
-    if type_of_target(y) not in ("binary", "multiclass"):  # numbers to align with
-        outputs = y.reshape(len(y), -1).astype(np.float64)
-        centred = bool(model.centre)
 
-        def aligned(bank: Bank, rows: np.ndarray) -> list[Criterion]:
+        def of_numbers(bank: Bank, rows: np.ndarray) -> list[Criterion]:
             design = whole.restrict(rows)
             target = _standardised(outputs[rows], design)
-            return [
-                Alignment(bank, target, centred=centred, row_weights=design.weights)
-            ]
+            if not isinstance(model, MultipleKernelRidge):
+                return [_alignment(model, bank, target, design)]
+            goal = design.scale(from_numpy(target, bank.like))
+            return [Fisher(_scaled(bank, design), goal, _alpha(model), design)]
 
-        return aligned, None
-    _, codes = np.unique(y, return_inverse=True)
-    codes = codes.reshape(-1)
-    return _of_classes(model, codes, whole), codes
+        return of_numbers, None
+    codes = np.unique(y, return_inverse=True)[1].reshape(-1)
+
+    def of_classes(bank: Bank, rows: np.ndarray) -> list[Criterion]:
+        design = whole.restrict(rows)
+        own = np.unique(codes[rows], return_inverse=True)[1].reshape(-1)
+        k = int(own.max()) + 1
+        signs = signs_of_codes(own, k)
+        if isinstance(model, MultipleKernelSVC):
+            return _margins(model, bank, signs, design)
+        if isinstance(model, KernelAlignment):
+            target = signs if k == 2 else np.eye(k)[own]
+            return [_alignment(model, bank, target, design)]
+        goal = from_numpy(reduced_class_target(own, k, design.weights)[0], bank.like)
+        scaled = _scaled(bank, design)
+        return [model._criterion(scaled, goal, own, design, _alpha(model))]
+
+    return of_classes, codes
 
 
 def _targets(y: Any, model: Any, caller: str) -> np.ndarray:
     """The targets (n,) or (n, t) in host memory, as many as the model has rows."""
-    values = to_numpy(y) if is_array(y) else np.asarray(y)
+    values = to_numpy(y)
     n = model.kernel_map_.source.n_samples
     if len(values) != n:
         raise ValueError(
@@ -79,36 +81,11 @@ def _targets(y: Any, model: Any, caller: str) -> np.ndarray:
     return values
 
 
-def _of_classes(
-    model: Any, codes: np.ndarray, whole: RowDesign
-) -> Callable[[Bank, np.ndarray], list[Criterion]]:
-    def criteria(bank: Bank, rows: np.ndarray) -> list[Criterion]:
-        design = whole.restrict(rows)
-        _, own = np.unique(codes[rows], return_inverse=True)
-        own = own.reshape(-1)
-        k = int(own.max()) + 1
-        if isinstance(model, MultipleKernelSVC):
-            return _margins(model, bank, own, k, design)
-        if isinstance(model, KernelAlignment):
-            signs = np.where(own == 1, 1.0, -1.0)[:, None]
-            target = signs if k == 2 else np.eye(k)[own]
-            centred = bool(model.centre)
-            return [
-                Alignment(bank, target, centred=centred, row_weights=design.weights)
-            ]
-        return [_fisher(model, bank, own, k, design)]
-
-    return criteria
-
-
-def _fisher(
-    model: Any, bank: Bank, codes: np.ndarray, k: int, design: RowDesign
+def _alignment(
+    model: Any, bank: Bank, target: np.ndarray, design: RowDesign
 ) -> Criterion:
-    """The criterion of a MultipleKernelFDA with these classes."""
-    target = from_numpy(reduced_class_target(codes, k, design.weights)[0], bank.like)
-    scaled = _scaled(bank, design)
-    found: Criterion = model._criterion(scaled, target, codes, design, _alpha(model))
-    return found
+    centred = bool(model.centre)
+    return Alignment(bank, target, centred=centred, row_weights=design.weights)
 
 
 def _scaled(bank: Bank, design: RowDesign) -> Bank:
@@ -127,25 +104,17 @@ def _alpha(model: Any) -> Any:
 
 
 def _margins(
-    model: Any, bank: Bank, codes: np.ndarray, k: int, design: RowDesign
+    model: Any, bank: Bank, signs: np.ndarray, design: RowDesign
 ) -> list[Criterion]:
     """One criterion for all classes, or one per class."""
     price = model.C
     if price in ("auto", "cv"):  # the same for all classes
-        price = float(np.max(to_numpy(model.C_) if is_array(model.C_) else model.C_))
-    signs = signs_of_codes(codes, k)
-    groups = [signs]
-    if model.weights == "per_class":
-        groups = [signs[:, c : c + 1] for c in range(signs.shape[1])]
+        price = float(np.max(to_numpy(model.C_)))
+    groups = np.hsplit(signs, signs.shape[1] if model.weights == "per_class" else 1)
     return [
         Margin(bank, from_numpy(group, bank.like), model.margin, price, design.weights)
         for group in groups
     ]
-
-
-def _ridge(bank: Bank, outputs: np.ndarray, alpha: Any, design: RowDesign) -> Criterion:
-    target = from_numpy(_standardised(outputs, design), bank.like)
-    return Fisher(_scaled(bank, design), design.scale(target), alpha, design)
 
 
 def _standardised(outputs: np.ndarray, design: RowDesign) -> np.ndarray:

@@ -22,6 +22,22 @@ def pyplot(caller: str) -> Any:
     )
 
 
+def can_draw() -> bool:
+    """Whether matplotlib is installed; files of figures then need no display."""
+    try:
+        import matplotlib
+    except ImportError:
+        return False
+    matplotlib.use("Agg")
+    return True
+
+
+def save_figure(figure: Any, path: Any) -> None:
+    """Write a figure to a file, and forget it."""
+    figure.savefig(path, dpi=150)
+    pyplot("save_figure").close(figure)
+
+
 def axes(caller: str, ax: Any, width: float, height: float) -> Any:
     """Axes to draw in; without ``ax``, new ones in a figure of that size in inches."""
     plt = pyplot(caller)
@@ -42,12 +58,18 @@ def marker(index: int) -> str:
 
 
 def label_rows(
-    ax: Any, heights: Any, labels: list[str], *, margin: float = 0.6
+    ax: Any, heights: Any, labels: list[str], *, margin: float = 0.6, size: float = 9
 ) -> None:
     """Name the rows of a plot at these heights, the first of them at the top."""
-    ax.set_yticks(heights, labels, fontsize=9)
+    ax.set_yticks(heights, labels, fontsize=size)
     ax.tick_params(axis="y", length=0)
     ax.set_ylim(heights[-1] + margin, -margin)
+
+
+def legend_beside(ax: Any, title: str, **style: Any) -> Any:
+    """A legend on the right of the axes."""
+    place = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5), "frameon": False}
+    return ax.legend(title=title, **place, **style)
 
 
 class Drawn:

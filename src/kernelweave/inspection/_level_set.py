@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -49,7 +49,7 @@ class LevelSet:
         self.level = solution.value + within * abs(solution.value)
         self.room = self.level - self.optimum or 1.0
         kind = _alignment_bound if isinstance(criterion, Alignment) else _dual_bound
-        self._bound: Bound = kind(criterion, self.level)
+        self._bound = partial(kind, criterion, self.level)
         self.ball = isinstance(weight_set, LpBall)
         self.base = _outline(weight_set, self.m)
         self.rows: list[np.ndarray] = []  # a'w <= b for all w within the level
@@ -154,18 +154,20 @@ class LevelSet:
         """Square root of the rise above the optimum, 1 at the level."""
         return float(np.sqrt(max(value - self.optimum, 0.0) / self.room))
 
+    def _allowed(self) -> Polyhedron:
+        """All linear constraints on w that are known so far."""
+        below = np.vstack([self.base.below, *self.rows])
+        below_to = np.concatenate([self.base.below_to, self.limits])
+        return replace(self.base, below=below, below_to=below_to)
+
     def _program(self, cost: np.ndarray) -> tuple[float, np.ndarray | None]:
         """A lower bound on ``min <cost, w> / sum_kernels w``, and the minimiser (m,).
 
         In ``u = w s`` with ``s = 1 / sum_kernels w`` this is a linear program.
         """
         base, scale = self.base, self.largest_scale
-        below = np.vstack([base.below, *self.rows])
-        below_to = np.concatenate([base.below_to, self.limits])
-        one, (low, high) = np.eye(self.m), base.limits.T
-        below = np.vstack([below, one, -one])
-        below_to = np.concatenate([below_to, high, -low])
-        most = np.where(self.is_kernel > 0, 1.0, scale * high)
+        below, below_to = self._allowed().inequalities()
+        most = np.where(self.is_kernel > 0, 1.0, scale * base.limits[:, 1])
         scaled = Polyhedron(
             np.vstack(
                 [
@@ -188,14 +190,7 @@ class LevelSet:
             return 1.0  # the kernel weights sum to 1 or, on a sphere, to more
         proven = 0.0
         for _ in range(MAX_PROGRAMS):
-            allowed = Polyhedron(
-                self.base.equal,
-                self.base.equal_to,
-                np.vstack([self.base.below, *self.rows]),
-                np.concatenate([self.base.below_to, self.limits]),
-                self.base.limits,
-            )
-            bound, point = proven_minimum(self.is_kernel, allowed)
+            bound, point = proven_minimum(self.is_kernel, self._allowed())
             if point is None:
                 break
             proven = max(proven, bound)
@@ -207,39 +202,31 @@ class LevelSet:
         return 1.0 / proven if proven > NO_KERNEL else np.inf
 
 
-Bound = Callable[[np.ndarray], tuple[float, np.ndarray, float]]
-
-
-def _dual_bound(criterion: Criterion, level: float) -> Bound:
+def _dual_bound(
+    criterion: Criterion, level: float, weights: np.ndarray
+) -> tuple[float, np.ndarray, float]:
     """Value at w, and the cut ``linear - <scores, u> <= level`` from its dual point."""
-
-    def bound(weights: np.ndarray) -> tuple[float, np.ndarray, float]:
-        coef = criterion.evaluate(weights, hessian=False).coef
-        terms = criterion.certificate_terms(weights, coef, coef)
-        return terms.upper, -np.asarray(terms.scores), level - terms.linear
-
-    return bound
+    coef = criterion.evaluate(weights, hessian=False).coef
+    terms = criterion.certificate_terms(weights, coef, coef)
+    return terms.upper, -np.asarray(terms.scores), level - terms.linear
 
 
-def _alignment_bound(criterion: Criterion, level: float) -> Bound:
+def _alignment_bound(
+    criterion: Any, level: float, weights: np.ndarray
+) -> tuple[float, np.ndarray, float]:
     """Minus the alignment, and the cut ``a w'S u / norm(w) <= b'u`` with a = -level.
 
     The weights of alignment at least a > 0 form the cone ``a sqrt(u'S u) <= b'u``, and
     ``sqrt(u'S u) >= w'S u / sqrt(w'S w)`` for every w.
     """
-    assert isinstance(criterion, Alignment)
-    norms, goal = criterion.norms, criterion.cosines * criterion.norms
-
-    def bound(weights: np.ndarray) -> tuple[float, np.ndarray, float]:
-        scaled = weights * norms
-        moved = criterion.correlations @ scaled
-        size = float(np.sqrt(max(scaled @ moved, 0.0))) or 1.0
-        row = -level * moved / size * norms - goal
-        # Without any alignment the level excludes nothing.
-        limit = 0.0 if level < 0 else np.inf
-        return -criterion.alignment(weights), row, limit
-
-    return bound
+    norms = criterion.norms
+    scaled = weights * norms
+    moved = criterion.correlations @ scaled
+    size = float(np.sqrt(max(scaled @ moved, 0.0))) or 1.0
+    row = -level * moved / size * norms - criterion.cosines * norms
+    # Without any alignment the level excludes nothing.
+    limit = 0.0 if level < 0 else np.inf
+    return -criterion.alignment(weights), row, limit
 
 
 def _outline(weight_set: Any, m: int) -> Polyhedron:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from kernelweave._array import from_numpy, namespace
-from kernelweave.inspection._criteria import criteria_of, norm_of, weight_set_of
+from kernelweave.inspection._criteria import criteria_of, norm_of
 from kernelweave.inspection._rows import model_and_rows
 from kernelweave.kernels import DenseBank, center_and_scale
 from kernelweave.kernels.banks.dense import take_square
@@ -23,6 +23,7 @@ from kernelweave.models import (
     MultipleKernelSVC,
 )
 from kernelweave.models.shared.base import shares_of_views
+from kernelweave.models.shared.learner import weight_set_of_norm
 from kernelweave.protocols import Bank, Criterion, WeightSet
 from kernelweave.solvers import Solution, solve
 
@@ -59,8 +60,8 @@ class WeightProblem:
         ``criteria(bank, rows)``: the criteria whose mean weights the model reports,
         for kernels over these training rows (several for one set of weights per
         class).
-    weight_set : callable
-        ``weight_set(bank)``: the allowed weights.
+    weight_set : WeightSet
+        The allowed weights.
     strata : ndarray of int of shape (n,) or None
         The class of each row; None for regression.
     observed : ndarray of bool of shape (n, p) or None
@@ -76,7 +77,7 @@ class WeightProblem:
     views: list[str]
     names: list[str]
     criteria: Callable[[Bank, np.ndarray], list[Criterion]]
-    weight_set: Callable[[Bank], WeightSet]
+    weight_set: WeightSet
     strata: np.ndarray | None = None
     observed: np.ndarray | None = None
     completed: bool = False
@@ -107,16 +108,14 @@ class WeightProblem:
             seen = np.stack([self.observed[o, i] for i, o in enumerate(own)])
         return list(_standardised(grams, self.row_weights, seen))
 
-    def solutions(
-        self, bank: Bank, rows: np.ndarray, tol: float = LOOSE
-    ) -> list[Solution]:
+    def solutions(self, bank: Bank, rows: np.ndarray) -> list[Solution]:
         """Solve every criterion for kernels over ``rows``."""
-        weight_set = self.weight_set(bank)
-        return [solve(c, weight_set, tol=tol) for c in self.criteria(bank, rows)]
+        criteria = self.criteria(bank, rows)
+        return [solve(one, self.weight_set, tol=LOOSE) for one in criteria]
 
     def weights(self, bank: Bank, rows: np.ndarray) -> np.ndarray:
         """Kernel weights (p,) learned on ``rows``; without the identity, if learned."""
-        scale, found = self.weight_set(bank).scale, []
+        scale, found = self.weight_set.scale, []
         for solution in self.solutions(bank, rows):
             own = solution.weights[-bank.n_kernels :]
             found.append(scale(own) if np.any(own) else own)
@@ -189,7 +188,7 @@ def problem_of(estimator: Any, X: Any, y: Any, caller: str) -> WeightProblem:
         views=[kernel_map.view_names[i] for i in kernel_map.active],
         names=list(dict.fromkeys(kernel_map.view_names)),
         criteria=build,
-        weight_set=weight_set_of(model),
+        weight_set=weight_set_of_norm(norm_of(model), fixed=False),
         strata=strata,
         observed=gaps if has_gaps and model.missing == "zero" else None,
         completed=has_gaps and model.missing == "available",
@@ -199,15 +198,9 @@ def problem_of(estimator: Any, X: Any, y: Any, caller: str) -> WeightProblem:
     return problem
 
 
-def _is_provisional(model: Any) -> bool:
-    """Whether weights were learned at another alpha than the model's."""
-    within = getattr(model, "scatter", "total") == "within"
-    return within and bool(model.alpha == "loo")
-
-
 def _refuse_other_models(model: Any, caller: str) -> None:
     """Refuse models whose weights are not the solution of a convex problem."""
-    owner = type(model).__name__
+    owner, alpha = type(model).__name__, getattr(model, "alpha", None)
     learners = (
         MultipleKernelFDA,
         MultipleKernelRidge,
@@ -232,7 +225,7 @@ def _refuse_other_models(model: Any, caller: str) -> None:
         )
     elif getattr(model, "signed", False):
         why = "signed=True: weights of both signs are no shares; use signed=False"
-    elif _is_provisional(model):
+    elif getattr(model, "scatter", "") == "within" and alpha == "loo":
         why = (
             "with scatter='within' and alpha='loo' the weights were learned at a "
             f"provisional alpha; fit with alpha={model.alpha_:.3g}, for example"

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from sklearn.base import is_classifier
 
 from kernelweave._array import to_numpy
 from kernelweave.inspection.weights import fitted_model
@@ -77,6 +78,13 @@ def probabilities(model: Any, X: Any, classes: np.ndarray) -> np.ndarray:
     full = np.zeros((len(found), len(classes)))
     full[:, np.searchsorted(classes, to_numpy(model.classes_))] = found
     return full
+
+
+def loss_name(model: Any) -> str:
+    """What a model is judged by on held-out rows."""
+    if not is_classifier(model):
+        return "squared error"
+    return "log loss" if hasattr(model, "predict_proba") else "error rate"
 
 
 def log_losses(proba: np.ndarray, codes: np.ndarray) -> np.ndarray:

@@ -9,21 +9,24 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed
 from sklearn.base import clone, is_classifier
+from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.metrics import accuracy_score, check_scoring, r2_score
-from sklearn.model_selection import KFold, StratifiedKFold, check_cv
+from sklearn.model_selection import check_cv
 from sklearn.utils import _safe_indexing
 
-from kernelweave._array import is_array, to_numpy
+from kernelweave._array import to_numpy
 from kernelweave.inspection._rows import (
     as_stack,
     has_products,
     log_losses,
+    loss_name,
     observed_views,
     probabilities,
     refittable,
     views_of,
 )
-from kernelweave.inspection.weights import fitted_model
+from kernelweave.inspection.weights import fitted_model, last_step
+from kernelweave.models.shared.learner import shuffled_folds
 from kernelweave.views.columns import is_precomputed
 
 Views = frozenset[str]
@@ -74,10 +77,9 @@ class Trials:
         self.names = [v for v in views_of(model)[0] if not has_products(model, v)]
         self._check_model(model)
         self.classifier = bool(is_classifier(model))
-        self.X, self.y = X, to_numpy(y) if is_array(y) else np.asarray(y)
+        self.X, self.y = X, to_numpy(y)
         if self.precomputed:
-            X = as_stack(X, self.names)
-            self.X = np.asarray(to_numpy(X) if is_array(X) else X)
+            self.X = to_numpy(as_stack(X, self.names))
         self.observed = self._observed(model)
         self.scoring = scoring
         if scoring is not None and self.observed is not None:
@@ -88,10 +90,7 @@ class Trials:
         self.folds = self._folds(cv, random_state)
         self.n_jobs = n_jobs
         self.known: dict[Views, list[Trial]] = {}
-        self.loss_name = "squared error"
-        if self.classifier:
-            proba = hasattr(model, "predict_proba")
-            self.loss_name = "log loss" if proba else "error rate"
+        self.loss_name = loss_name(model)
 
     def _check_model(self, model: Any) -> None:
         if not hasattr(model, "predict"):
@@ -121,8 +120,7 @@ class Trials:
 
     def _folds(self, cv: Any, random_state: Any) -> list[tuple[np.ndarray, np.ndarray]]:
         if isinstance(cv, int | np.integer):
-            kind = StratifiedKFold if self.classifier else KFold
-            cv = kind(int(cv), shuffle=True, random_state=random_state)
+            cv = shuffled_folds(int(cv), self.classifier, False, random_state)
         else:
             cv = check_cv(cv, self.y, classifier=self.classifier)
         folds = list(cv.split(np.zeros(len(self.y)), self.y))
@@ -184,7 +182,7 @@ class Trials:
         gap = None if certificate is None else float(certificate.gap)
         new = self._rows(judged, own, keep)
         predicted = self._without_views(train, len(test))
-        predicted[np.isin(test, judged)] = self._predicted(model, new, predicted.dtype)
+        predicted[np.isin(test, judged)] = self._predicted(model, new)
         score, loss = self._judge(test, predicted)
         if self.scoring is not None:
             score = check_scoring(model, scoring=self.scoring)(
@@ -197,33 +195,26 @@ class Trials:
             return self.X[np.ix_(rows, train, np.array(keep))]
         return _safe_indexing(self.X, rows)
 
-    def _predicted(self, model: Any, new: Any, dtype: Any) -> np.ndarray:
-        """Probabilities of all classes (m, k), class codes (m,), or outputs."""
-        if not self.classifier:
-            return np.asarray(to_numpy(model.predict(new)), dtype=np.float64)
-        classes = np.unique(self.y)
-        if self.loss_name == "error rate":
-            labels = np.asarray(to_numpy(model.predict(new)))
-            return np.searchsorted(classes, labels).astype(dtype)
-        return probabilities(model, new, classes)
+    def _predicted(self, model: Any, new: Any) -> np.ndarray:
+        """Probabilities of all classes (m, k), class codes (m,), or outputs (m, t)."""
+        if self.loss_name == "log loss":
+            return probabilities(model, new, np.unique(self.y))
+        found = to_numpy(model.predict(new))
+        if self.classifier:
+            return np.searchsorted(np.unique(self.y), found)
+        return found.astype(np.float64).reshape(len(found), -1)
 
     def _without_views(self, train: np.ndarray, m: int) -> np.ndarray:
         """Predictions for m rows from the training targets alone."""
-        if not self.classifier:
-            outputs = self.y[train].astype(np.float64)
-            return np.repeat(outputs.mean(axis=0)[None, ...], m, axis=0)
-        classes = np.unique(self.y)
-        counts = np.array([np.sum(self.y[train] == label) for label in classes])
-        if self.loss_name == "error rate":
-            return np.full(m, int(np.argmax(counts)))
-        return np.tile(counts / np.sum(counts), (m, 1))
+        none = DummyClassifier() if self.classifier else DummyRegressor()
+        none.fit(np.zeros((len(train), 1)), self.y[train])
+        return self._predicted(none, np.zeros((m, 1)))
 
     def _judge(self, test: np.ndarray, predicted: np.ndarray) -> tuple[float, float]:
         """Score and loss of predictions for the rows ``test``."""
         truth = self.y[test]
         if not self.classifier:
             truth = truth.astype(np.float64).reshape(len(test), -1)
-            predicted = predicted.reshape(len(test), -1)
             square = float(np.mean((truth - predicted) ** 2))
             return float(r2_score(truth, predicted)), square
         classes = np.unique(self.y)
@@ -234,10 +225,3 @@ class Trials:
         codes = np.searchsorted(classes, truth)
         loss = float(np.mean(log_losses(predicted, codes)))
         return float(accuracy_score(truth, labels)), loss
-
-
-def last_step(model: Any) -> Any:
-    """The last step of a Pipeline, of Pipelines inside it too, or the model itself."""
-    while hasattr(model, "steps"):
-        model = model.steps[-1][1]
-    return model

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.stats import sem
 from scipy.stats import t as student
 from sklearn.utils import Bunch
 
@@ -232,11 +233,7 @@ def _contribution(trials: Trials, view: str, price: float) -> dict[str, Any]:
 
 def mean_and_error(name: str, values: np.ndarray) -> dict[str, float]:
     """The mean over folds, under a name, and its standard error."""
-    return {name: float(np.mean(values)), f"{name}_se": _standard_error(values)}
-
-
-def _standard_error(values: np.ndarray) -> float:
-    return float(np.std(values, ddof=1) / np.sqrt(len(values)))
+    return {name: float(np.mean(values)), f"{name}_se": float(sem(values))}
 
 
 def _is_hopeless(decisive: np.ndarray, baseline: np.ndarray) -> bool:
@@ -252,7 +249,7 @@ def _is_hopeless(decisive: np.ndarray, baseline: np.ndarray) -> bool:
     best = difference[int(np.argmin(np.mean(decisive, axis=1)))]
     quantile = float(student.ppf(1.0 - NO_VIEW_LEVEL, len(best) - 1))
     least, enough = WORTHWHILE * np.mean(baseline), PLAIN * np.mean(baseline)
-    needed = min(max(quantile * _standard_error(best), least), enough)
+    needed = min(max(quantile * sem(best), least), enough)
     return bool(np.mean(best) > -needed)
 
 
@@ -430,10 +427,11 @@ class AblationDisplay:
                 label=label,
             )
             setattr(self, f"{kind}_", points)
-        self._mark_baseline(ax)
+        if np.isfinite(self.result.baseline_loss):
+            style = {"color": GREY, "linewidth": 1, "linestyle": ":"}
+            ax.axvline(self.result.baseline_loss, label="no view", **style)
         label_rows(ax, heights, [row["view"] for row in rows])
-        ax.set_title("One view at a time", fontsize=10, loc="left")
-        self._finish(ax)
+        self._finish(ax, "One view at a time")
         # Below the label of the axis: points and intervals may be anywhere inside.
         ax.legend(
             frameon=False,
@@ -479,20 +477,10 @@ class AblationDisplay:
         if len(order[-1]["views"]) == 1:
             names[-1] += f"\n({order[-1]['views'][0]} is left)"
         label_rows(ax, heights, ["all views", *names])
-        ax.set_title("Dropped one after the other", fontsize=10, loc="left")
-        self._finish(ax)
+        self._finish(ax, "Dropped one after the other")
 
-    def _mark_baseline(self, ax: Any) -> None:
-        if np.isfinite(self.result.baseline_loss):
-            ax.axvline(
-                self.result.baseline_loss,
-                color=GREY,
-                linewidth=1,
-                linestyle=":",
-                label="no view",
-            )
-
-    def _finish(self, ax: Any) -> None:
+    def _finish(self, ax: Any, title: str) -> None:
+        ax.set_title(title, fontsize=10, loc="left")
         ax.set_xlabel(f"held-out {self.result.loss_name}")
         ax.spines[["top", "right"]].set_visible(False)
 

@@ -11,7 +11,15 @@ from sklearn.utils import Bunch
 from kernelweave._array import to_numpy
 from kernelweave.exceptions import library
 from kernelweave.fits.gaussians import ClassGaussians
-from kernelweave.inspection._figure import COLORS, GREY, Drawn, axes, color, label_rows
+from kernelweave.inspection._figure import (
+    COLORS,
+    GREY,
+    Drawn,
+    axes,
+    color,
+    label_rows,
+    legend_beside,
+)
 from kernelweave.inspection._rows import model_and_rows, row_labels, views_of
 from kernelweave.inspection.weights import fitted_model
 
@@ -397,7 +405,7 @@ class ContributionsDisplay(Drawn):
         else:
             self._plot_swarms(ax, names, parts)
         ax.set_xlabel(self._arrows() if single else f"part in the {self.xlabel}")
-        ax.spines[["top", "right", "left"]].set_visible(False)
+        ax.spines["left"].set_visible(False)
         return self._finish(ax)
 
     def _ordered(self, max_views: int) -> tuple[list[str], np.ndarray]:
@@ -475,12 +483,7 @@ class ContributionsDisplay(Drawn):
         ax.axvline(0, color="black", linewidth=0.8, zorder=0)
         label_rows(ax, heights, names, margin=0.55)
         if self.groups is not None:
-            ax.legend(
-                title="predicted class",
-                loc="center left",
-                bbox_to_anchor=(1.0, 0.5),
-                frameon=False,
-            )
+            legend_beside(ax, "predicted class")
 
     def _members(self, m: int) -> dict[Any, np.ndarray]:
         """Which rows (m,) belong to each group, in the order of the colours."""
@@ -493,53 +496,39 @@ def _of_one_output(
     cls: type[ContributionsDisplay], found: Any, classes: Any, output: Any
 ) -> ContributionsDisplay:
     """The display of a single quantity: an output, or a difference of scores."""
+    total = found.parts.sum(axis=1) + found.intercept  # (m,) or (m, q)
     if found.outputs is None:
         if output is not None:
             raise ValueError(f"there is only one output; got output={output!r}")
         groups, sides = None, None
         if classes is not None:
-            total = found.parts.sum(axis=1) + found.intercept
             groups = np.asarray(classes)[(total > 0).astype(int)]
             sides = np.tile(np.asarray(classes), (len(total), 1))
-        return cls(
-            parts=found.parts,
-            intercept=found.intercept,
-            views=found.views,
-            xlabel=found.unit,
-            groups=groups,
-            sides=sides,
-            classes=classes,
-        )
-    if output is not None or classes is None:
-        return _of_named_output(cls, found, output)
-    scores = found.parts.sum(axis=1) + found.intercept  # (m, k)
-    ranks = np.argsort(-scores, axis=1, kind="stable")
-    rows = np.arange(len(scores))
-    best, other = ranks[:, 0], ranks[:, 1]
+        own, xlabel = (found.parts, found.intercept), found.unit
+    elif output is not None or classes is None:  # one class score or one target
+        known = found.outputs.tolist()
+        if output not in known:
+            raise ValueError(f"output must be one of {known!r:.200}; got {output!r}")
+        c = known.index(output)
+        groups, sides, classes = None, None, None
+        own = found.parts[:, :, c], found.intercept[:, c]
+        xlabel = f"{found.unit}, output {output}"
+    else:
+        ranks = np.argsort(-total, axis=1, kind="stable")
+        rows, best, other = np.arange(len(total)), ranks[:, 0], ranks[:, 1]
+        groups = np.asarray(classes)[best]
+        sides = np.asarray(classes)[np.stack([other, best], axis=1)]
+        scores = (found.parts.transpose(0, 2, 1), found.intercept)
+        own = tuple(each[rows, best] - each[rows, other] for each in scores)
+        xlabel = "score of the predicted class minus that of the next"
     return cls(
-        parts=found.parts[rows, :, best] - found.parts[rows, :, other],
-        intercept=found.intercept[rows, best] - found.intercept[rows, other],
+        parts=own[0],
+        intercept=own[1],
         views=found.views,
-        xlabel="score of the predicted class minus that of the next",
-        groups=np.asarray(classes)[best],
-        sides=np.asarray(classes)[np.stack([other, best], axis=1)],
+        xlabel=xlabel,
+        groups=groups,
+        sides=sides,
         classes=classes,
-    )
-
-
-def _of_named_output(
-    cls: type[ContributionsDisplay], found: Any, output: Any
-) -> ContributionsDisplay:
-    """The display of one class score or one target."""
-    known = found.outputs.tolist()
-    if output not in known:
-        raise ValueError(f"output must be one of {known!r:.200}; got {output!r}")
-    c = known.index(output)
-    return cls(
-        parts=found.parts[:, :, c],
-        intercept=found.intercept[:, c],
-        views=found.views,
-        xlabel=f"{found.unit}, output {output}",
     )
 
 

@@ -11,8 +11,8 @@ import numpy as np
 from sklearn.base import clone, is_classifier
 from sklearn.utils import check_random_state, resample
 
-from kernelweave._array import Array, is_array, row_chunks, to_numpy
-from kernelweave.inspection._figure import COLORS, Drawn, axes
+from kernelweave._array import Array, row_chunks, to_numpy
+from kernelweave.inspection._figure import COLORS, GREY, Drawn, axes, label_rows
 from kernelweave.inspection._gradients import (
     expansion_gradient,
     pull_back,
@@ -182,7 +182,7 @@ class _Moments:
     def records(self, model: Any, view: str) -> list[dict[str, Any]]:
         """One row per output and column."""
         outputs = [None] if self.readout.outputs is None else self.readout.outputs
-        names = _column_names(model, view)
+        names = columns_of_view(model, view).values()
         return [
             {
                 "view": view,
@@ -291,11 +291,10 @@ def _block(model: Any, v: int, X: Any) -> Array:
                 "this model keeps moments of its training rows, not the rows "
                 "themselves; pass the rows over which to average as X"
             )
-        kept = source.blocks[v]
-        return kept.toarray() if hasattr(kept, "toarray") else kept
+        return source.blocks[v]
     rows = model._rows(X, "feature_importance")
     if not isinstance(rows, ObservedViews):
-        return rows[v].toarray() if hasattr(rows[v], "toarray") else rows[v]
+        return rows[v]
     if model.missing == "available" and not np.all(rows.observed):
         raise TypeError(
             "with missing='available' the columns of a view also enter the kernels of "
@@ -303,8 +302,7 @@ def _block(model: Any, v: int, X: Any) -> Array:
         )
     if not np.any(rows.observed[:, v]):
         raise ValueError(f"all {len(rows.observed)} rows of X lack this view")
-    own = take_rows(rows.blocks[v], rows.observed[:, v])
-    return own.toarray() if hasattr(own, "toarray") else own
+    return take_rows(rows.blocks[v], rows.observed[:, v])
 
 
 def _expansions(model: Any, v: int, matrix: np.ndarray) -> Iterator[_Expansion]:
@@ -356,11 +354,11 @@ def _of_features(
         yield _Expansion(recipe.steps[i], made.kernel, rows, own)
 
 
-def _column_names(model: Any, view: str) -> list[Any]:
-    """Names of the columns of a view, or their numbers in X."""
+def columns_of_view(model: Any, view: str) -> dict[int, Any]:
+    """The columns of a view by their numbers in X: their names or, without, these."""
     positions = model._positions[views_of(model)[0].index(view)]
     names = getattr(model, "feature_names_in_", None)
-    return [int(j) if names is None else str(names[j]) for j in positions]
+    return {int(j): int(j) if names is None else str(names[j]) for j in positions}
 
 
 def _check_resampling(X: Any, y: Any, n_resamples: int) -> None:
@@ -380,9 +378,7 @@ def _refits(
     rng = check_random_state(random_state)
     estimator = refittable(estimator)
     size = round(SUBSAMPLE * len(y))
-    labels = None
-    if is_classifier(estimator):
-        labels = np.asarray(to_numpy(y) if is_array(y) else y)
+    labels = to_numpy(y) if is_classifier(estimator) else None
     for _ in range(n_resamples):
         rows, targets = resample(
             X, y, replace=False, n_samples=size, stratify=labels, random_state=rng
@@ -549,9 +545,8 @@ class FeatureImportanceDisplay(Drawn):
         """
         if max_features < 1:
             raise ValueError(f"max_features must be at least 1; got {max_features!r}")
-        rows = sorted(self.rows, key=lambda row: -row["importance"])
-        rest = rows[max_features:]
-        rows = rows[:max_features]
+        ranked = sorted(self.rows, key=lambda row: -row["importance"])
+        rows, rest = ranked[:max_features], ranked[max_features:]
         size = 1.3 + BAR_HEIGHT * len(rows)
         ax = axes("FeatureImportanceDisplay.plot", ax, 7.0, size)
         heights = np.arange(len(rows))
@@ -561,12 +556,10 @@ class FeatureImportanceDisplay(Drawn):
         colors = [COLORS[1] if value >= 0 else COLORS[0] for value in mean]
         ax.barh(heights, signs * root, height=0.7, color=colors, alpha=0.3)
         self.bars_ = ax.barh(heights, mean, height=0.7, color=colors)
-        ax.set_yticks(heights, [str(row["feature"]) for row in rows], fontsize=8)
+        label_rows(ax, heights, [str(row["feature"]) for row in rows], size=8)
         self._draw_intervals(ax, rows, heights)
         ax.axvline(0, color="black", linewidth=0.8)
-        ax.set_ylim(len(rows) - 0.4, -0.6)
-        ax.tick_params(axis="y", length=0)
-        ax.spines[["top", "right", "left"]].set_visible(False)
+        ax.spines["left"].set_visible(False)
         ax.set_xlabel(self.xlabel + (f"\n({len(rest)} more columns)" if rest else ""))
         self.features_ = [row["feature"] for row in rows]
         return self._finish(ax)
@@ -581,4 +574,4 @@ class FeatureImportanceDisplay(Drawn):
         high = np.array([row["high"] for row in rows])
         ax.hlines(heights, low, high, color="black", linewidth=1.2)
         for label, a, b in zip(ax.get_yticklabels(), low, high, strict=True):
-            label.set_color("#8C8C8C" if a <= 0 <= b else "black")
+            label.set_color(GREY if a <= 0 <= b else "black")

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import column_or_1d
 
-from kernelweave._array import is_array, to_numpy
-from kernelweave.inspection._figure import Drawn, axes, color, marker
+from kernelweave._array import to_numpy
+from kernelweave.inspection._figure import Drawn, axes, color, legend_beside, marker
 from kernelweave.inspection.weights import fitted_model
 
 #: With more classes than this, their names are also written at their means.
@@ -93,8 +93,7 @@ class ProjectionDisplay(Drawn):
                 "ProjectionDisplay needs a discriminant classifier such as KernelFDA "
                 f"or MultipleKernelFDA; got {type(model).__name__}"
             )
-        given = estimator.predict(X) if y is None else y
-        labels = column_or_1d(to_numpy(given) if is_array(given) else given)
+        labels = column_or_1d(to_numpy(estimator.predict(X) if y is None else y))
         unknown = np.setdiff1d(labels, model.classes_)
         if unknown.size:
             raise ValueError(
@@ -138,13 +137,8 @@ class ProjectionDisplay(Drawn):
         ax.set_xlabel("discriminant coordinate 1")
         self.legend_ = None
         if len(self.classes) <= MAX_LEGEND:
-            self.legend_ = ax.legend(
-                title=self.legend_title,
-                loc="center left",
-                bbox_to_anchor=(1.0, 0.5),
-                ncols=1 + (len(self.classes) - 1) // 12,
-                frameon=False,
-            )
+            n_columns = 1 + (len(self.classes) - 1) // 12
+            self.legend_ = legend_beside(ax, self.legend_title, ncols=n_columns)
         return self._finish(ax)
 
     def _plot_line(self, ax: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -117,7 +117,7 @@ def weight_ranges(
     owners = np.array(problem.views)
     groups = {name: np.flatnonzero(owners == name) for name in problem.names}
     ranges = criterion_ranges(
-        criteria[0], problem.weight_set(problem.bank), groups=groups, within=within
+        criteria[0], problem.weight_set, groups=groups, within=within
     )
     spread = np.asarray(fitted.kernel_map_.active)
     shares = problem.shares(to_numpy(fitted.kernel_weights_)[spread])
@@ -126,10 +126,7 @@ def weight_ranges(
             "view": name,
             "weight": float(fitted.view_weights_[name]),
             "share": float(share),
-            "low": ranges[name].low,
-            "high": ranges[name].high,
-            "reached_low": ranges[name].reached_low,
-            "reached_high": ranges[name].reached_high,
+            **asdict(ranges[name]),
             "attained": ranges[name].attained,
         }
         for name, share in zip(problem.names, shares, strict=True)

@@ -140,8 +140,9 @@ def _is_table(X: Any) -> bool:
 
 def _shuffled(model: Any, X: Any, v: int, order: np.ndarray) -> Any:
     """X with view v of the rows in the order (m,) given, and all else in place."""
-    if is_precomputed(model.views):
-        return _shuffled_kernel(X, v, order)
+    if is_precomputed(model.views):  # a stack (m, n, p), or a kernel (m, n)
+        X = X.to_numpy() if _is_table(X) else X
+        return _moved(X, order, None if X.ndim == 2 else np.arange(X.shape[2]) == v)
     columns = _columns(model, X, v)
     if hasattr(X, "isetitem"):  # pandas
         shuffled = X.copy()
@@ -157,9 +158,15 @@ def _shuffled(model: Any, X: Any, v: int, order: np.ndarray) -> Any:
         rows = csr_array(X)
         keep, move = (diags_array(mask.astype(X.dtype)) for mask in (~inside, inside))
         return csr_array(rows @ keep + rows[order] @ move)
-    xp = namespace(X)
-    moved = take(X, order)
-    return xp.where(xp.asarray(inside, device=device(X))[None, :], moved, X)
+    return _moved(X, order, inside)
+
+
+def _moved(X: Array, order: np.ndarray, inside: np.ndarray | None) -> Array:
+    """X with its rows in another order where ``inside``, along the last axis."""
+    moved, xp = take(X, order), namespace(X)
+    if inside is None:
+        return moved
+    return xp.where(xp.asarray(inside, device=device(X)), moved, X)
 
 
 def _columns(model: Any, X: Any, v: int) -> list[int]:
@@ -168,17 +175,6 @@ def _columns(model: Any, X: Any, v: int) -> list[int]:
     if fitted is None or not any(isinstance(name, str) for name in names or ()):
         return model._positions[v]
     return find_columns(X, model._views, model._positions, fitted)[v]
-
-
-def _shuffled_kernel(X: Any, v: int, order: np.ndarray) -> Array:
-    """A stack (m, n, p), or a kernel (m, n), with the rows of kernel v shuffled."""
-    X = X.to_numpy() if _is_table(X) else X
-    xp = namespace(X)
-    moved = take(X, order)
-    if X.ndim == 2:
-        return moved
-    inside = xp.asarray(np.arange(X.shape[2]) == v, device=device(X))
-    return xp.where(inside[None, None, :], moved, X)
 
 
 def _rows_with(model: Any, X: Any, v: int) -> np.ndarray:
@@ -205,7 +201,7 @@ def _which_rows(model: Any, X: Any) -> str:
 def _training_rows(model: Any, X: Any) -> int | None:
     """How many rows of X equal a training row in every view; None if not known."""
     if is_precomputed(model.views):
-        K = to_numpy(X) if is_array(X) else np.asarray(X)
+        K = to_numpy(X)
         square = K.shape[0] == K.shape[1]
         # Only the kernel of the training rows with themselves is symmetric.
         same = square and np.allclose(K, np.swapaxes(K, 0, 1), equal_nan=True)

@@ -113,7 +113,11 @@ def weight_intervals(
     >>> all(row["low"] <= row["high"] for row in rows)
     True
     """
-    _check_resampling(n_resamples, confidence)
+    require_count("n_resamples", n_resamples, 2)
+    if not 0 < confidence < 1:
+        raise ValueError(
+            f"confidence must be a number between 0 and 1, got {confidence!r}"
+        )
     problem = problem_of(model, X, y, "weight_intervals")
     _check_divisible(problem)
     rng = check_random_state(random_state)
@@ -137,14 +141,6 @@ def weight_intervals(
         }
         for v, name in enumerate(problem.names)
     ]
-
-
-def _check_resampling(n_resamples: int, confidence: float) -> None:
-    require_count("n_resamples", n_resamples, 2)
-    if not 0 < confidence < 1:
-        raise ValueError(
-            f"confidence must be a number between 0 and 1, got {confidence!r}"
-        )
 
 
 def _check_divisible(problem: WeightProblem) -> None:

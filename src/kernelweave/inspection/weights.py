@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from kernelweave.inspection._figure import COLORS, GREY, Drawn, axes
+from kernelweave.inspection._figure import COLORS, GREY, Drawn, axes, label_rows
 from kernelweave.models.shared.base import caution_about_shares
 
 #: Height of a row of the plot in inches.
@@ -114,16 +114,23 @@ def _harmless(value: Any) -> Any:
 
 def fitted_model(estimator: Any) -> Any:
     """The fitted estimator of this package inside a Pipeline or search."""
-    if hasattr(estimator, "best_estimator_"):
-        return fitted_model(estimator.best_estimator_)
-    if hasattr(estimator, "steps"):
-        return fitted_model(estimator.steps[-1][1])
+    estimator = last_step(estimator)
     check_is_fitted(estimator)
     if not hasattr(estimator, "kernel_weights_"):
         raise TypeError(
             "expected a fitted estimator of kernelweave, or a Pipeline or search that "
             f"ends in one; got {type(estimator).__name__}, which has no kernel weights"
         )
+    return estimator
+
+
+def last_step(estimator: Any) -> Any:
+    """The last step of a Pipeline or of what a search has chosen, however nested."""
+    while hasattr(estimator, "best_estimator_") or hasattr(estimator, "steps"):
+        if hasattr(estimator, "best_estimator_"):
+            estimator = estimator.best_estimator_
+        else:
+            estimator = estimator.steps[-1][1]
     return estimator
 
 
@@ -254,7 +261,8 @@ class KernelWeightsDisplay(Drawn):
             height=[0.85 if row.kind == "view" else 0.6 for row in rows],
             color=[colors.get(row.view, GREY) for row in rows],
         )
-        ax.set_yticks(heights, [_shortened(row.label) for row in rows], fontsize=8)
+        labels = [_shortened(row.label) for row in rows]
+        label_rows(ax, heights, labels, margin=0.7, size=8)
         total = float(weights.sum())
         self.texts_ = [
             _finish_row(ax, row, height, bar, label, total)
@@ -262,8 +270,6 @@ class KernelWeightsDisplay(Drawn):
                 rows, heights, self.bars_, ax.get_yticklabels(), strict=True
             )
         ]
-        ax.tick_params(axis="y", length=0)
-        ax.set_ylim(heights[-1] + 0.7, -0.7)
         largest = max(row.length for row in rows)
         ax.set_xlim(0, 1.15 * largest if largest > 0 else 1)
         ax.set_xlabel("weight")

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from kernelweave.inspection._figure import color, marker, pyplot
+from kernelweave.inspection._figure import color, marker
+from kernelweave.papers.figures import subplots
 from kernelweave.papers.results import Results, all_hold
 
 ORG, SKFE = "SVM_org", "SKFE"
@@ -203,8 +204,7 @@ def rounds_settle(results: Results) -> tuple[bool, str]:
 
 def draw_dimensions(results: Results) -> Any:
     """Figure 1: error against dimension, one panel per data set."""
-    plt = pyplot("draw_dimensions")
-    figure, panels = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
+    figure, panels = subplots(2)
     for panel, (name, sizes) in zip(panels, DIMENSIONS.items(), strict=True):
         if dimension_row(name, sizes[0]) not in results.rows:
             continue
@@ -221,18 +221,11 @@ def draw_dimensions(results: Results) -> Any:
 def _panels(results: Results) -> tuple[Any, list[tuple[Any, str, str]]]:
     """A panel per row and column, with its row and column."""
     rows, columns = results.rows, list(results.experiment.columns)
-    figure, panels = pyplot("draw_rounds").subplots(
-        len(rows),
-        len(columns),
-        figsize=(4.5 * len(columns), 2.8 * len(rows)),
-        squeeze=False,
-        layout="constrained",
-    )
+    figure, panels = subplots(len(columns), height=2.8, lines=len(rows))
     cells = [(row, column) for row in rows for column in columns]
-    for panel, (row, column) in zip(panels.flat, cells, strict=True):
-        panel.set_title(f"{row}, {column}")
-        panel.set_xlabel("round")
-    return figure, [(p, *cell) for p, cell in zip(panels.flat, cells, strict=True)]
+    for panel, cell in zip(panels, cells, strict=True):
+        panel.set(title=", ".join(cell), xlabel="round")
+    return figure, [(p, *cell) for p, cell in zip(panels, cells, strict=True)]
 
 
 def draw_bounds(results: Results) -> Any:
@@ -257,9 +250,7 @@ def draw_bounds(results: Results) -> Any:
 def draw_convergence(results: Results) -> Any:
     """The gap after ten rounds over lambda and C, one panel per method."""
     columns = list(results.experiment.columns)
-    figure, panels = pyplot("draw_convergence").subplots(
-        1, len(columns), figsize=(4.5 * len(columns), 3.2), layout="constrained"
-    )
+    figure, panels = subplots(len(columns), height=3.2)
     for panel, column in zip(panels, columns, strict=True):
         gaps = np.array(
             [

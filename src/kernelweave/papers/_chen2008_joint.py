@@ -1,29 +1,22 @@
-"""The joint machines of Chen et al. (2008): in closed form, and as printed.
+"""All rounds of the alternation that Chen et al. (2008) print for joint machines.
 
-At the saddle point, the machines of SVM_joint are ordinary machines on the kernel
-``G (G + alpha I)^-1 G``, and those of uSVM_joint on ``G (G + alpha I)^-1``: trying a
-value of C does not require learning a subspace.
-
-Figures 2 and 3 of the paper need all rounds of the printed alternation, of which the
-estimator has no need.
+Their Figures 2 and 3 need them; the estimator, which solves the problem exactly, has no
+need of them.
 """
 
 from __future__ import annotations
 
 import itertools
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from sklearn.metrics.pairwise import rbf_kernel
-from sklearn.model_selection import StratifiedKFold
 from sklearn.preprocessing import KernelCenterer
-from sklearn.svm import SVC
 
 from kernelweave.fits.ridge import LooPath, signs_of_codes
 from kernelweave.fits.subspace import RegularizedKernel, SubspaceSVM, label_factor
-from kernelweave.papers.reference.alternation import alternate
+from kernelweave.papers.reference.alternation import WeightedPoint, alternate
 
 ROUNDS = 10
 
@@ -48,54 +41,18 @@ def regularized(gram: np.ndarray, labels: np.ndarray) -> RegularizedKernel:
     return RegularizedKernel(gram, LooPath(gram.copy(), labels).best_alpha())
 
 
-def joint_kernels(
-    train: np.ndarray,
-    y: np.ndarray,
-    test: np.ndarray,
-    sigmas: Sequence[float],
-    uncorrelated: bool,
-) -> tuple[np.ndarray, np.ndarray]:
-    """The kernel of the joint machines, of trace n: (n, n), and (t, n) for tests."""
-    gram, cross = mean_kernels(train, test, sigmas)
+def ten_rounds(
+    kernel: RegularizedKernel, y: np.ndarray, C: float, uncorrelated: bool
+) -> tuple[SubspaceSVM, list[tuple[WeightedPoint, float]]]:
+    """The joint problem, and the first rounds of the alternation.
+
+    It starts at the subspace with the largest dependence.
+    """
     classes, codes = np.unique(y, return_inverse=True)
-    kernel = regularized(gram, label_factor(codes, len(classes)))
-    smooth = kernel.solve(gram)  # (G + alpha I)^-1 G
-    if uncorrelated:
-        inner, outer = smooth, kernel.solve(np.ascontiguousarray(cross.T)).T
-    else:
-        inner, outer = gram @ smooth, cross @ smooth
-    scale = len(y) / np.trace(inner)
-    return scale * (inner + inner.T) / 2, scale * outer
-
-
-def best_joint_C(
-    train: np.ndarray,
-    y: np.ndarray,
-    sigmas: Sequence[float],
-    uncorrelated: bool,
-    grid: Sequence[float],
-    folds: int,
-) -> float:
-    """The C with the fewest errors over the folds, using the mean of the kernels."""
-    wrong = np.zeros(len(grid))
-    with warnings.catch_warnings():
-        # some kinds of brain tumours have fewer rows than there are folds
-        warnings.filterwarnings("ignore", "The least populated class")
-        parts = list(StratifiedKFold(folds).split(train, y))
-    for inside, outside in parts:
-        own = y[inside]
-        inner, cross = joint_kernels(
-            train[inside], own, train[outside], sigmas, uncorrelated
-        )
-        classes = np.unique(own)
-        for i, C in enumerate(grid):
-            machines = [
-                SVC(kernel="precomputed", C=C).fit(inner, own == c) for c in classes
-            ]
-            scores = [machine.decision_function(cross) for machine in machines]
-            found = classes[np.argmax(scores, axis=0)]
-            wrong[i] += np.sum(found != y[outside])
-    return float(grid[int(np.argmin(wrong))])
+    signs = signs_of_codes(codes, len(classes))
+    problem = SubspaceSVM(kernel, signs, C, uncorrelated, 1e-7)
+    start = kernel.subspace(label_factor(codes, len(classes)), None, uncorrelated)
+    return problem, list(itertools.islice(alternate(problem, start), ROUNDS))
 
 
 def gap_at(data: tuple[Any, tuple[float, float]], uncorrelated: bool) -> dict[str, Any]:
@@ -107,38 +64,29 @@ def gap_at(data: tuple[Any, tuple[float, float]], uncorrelated: bool) -> dict[st
     gram = rbf_kernel(split.train, gamma=1.0 / split.sigma)
     gram = KernelCenterer().fit_transform(gram)
     kernel = RegularizedKernel((gram + gram.T) / 2, lam)
-    classes, codes = np.unique(split.y_train, return_inverse=True)
-    signs = signs_of_codes(codes, len(classes))
-    problem = SubspaceSVM(kernel, signs, C, uncorrelated, 1e-7)
-    start = kernel.subspace(label_factor(codes, len(classes)), None, uncorrelated)
-    gaps = [
-        (point.upper - bound) / abs(point.upper)
-        for point, bound in itertools.islice(alternate(problem, start), ROUNDS)
-    ]
+    _, found = ten_rounds(kernel, split.y_train, C, uncorrelated)
+    gaps = [(point.upper - bound) / abs(point.upper) for point, bound in found]
     return {"gap": gaps[-1], "gaps": gaps}
 
 
 def rounds(data: tuple[Any, float], uncorrelated: bool) -> dict[str, Any]:
     """A row of Figures 2 and 3: ten rounds for a split (with a width) and C.
 
-    The alternation starts at the subspace with the largest dependence. C refers to the
-    kernel ``G (G + alpha I)^-1 [G]`` scaled to trace n, as in the estimator. Bounds are
-    multiples of ``saddle``, the value of the joint problem in closed form, and errors
-    are those on the test rows, in percent.
+    C refers to the kernel ``G (G + alpha I)^-1 [G]`` scaled to trace n, as in the
+    estimator. Bounds are multiples of ``saddle``, the value of the joint problem in
+    closed form, and errors are those on the test rows, in percent.
     """
     split, C = data
     train, test = mean_kernels(split.train, split.test, (split.sigma,))
     classes, codes = np.unique(split.y_train, return_inverse=True)
-    labels = label_factor(codes, len(classes))
-    kernel = regularized(train, labels)
+    kernel = regularized(train, label_factor(codes, len(classes)))
     smooth = kernel.solve(train)
     trace = np.trace(smooth) if uncorrelated else np.sum(train * smooth)
-    signs, scaled_C = signs_of_codes(codes, len(classes)), C * len(train) / trace
-    problem = SubspaceSVM(kernel, signs, scaled_C, uncorrelated, 1e-7)
+    scaled_C = C * len(train) / trace
+    problem, found = ten_rounds(kernel, split.y_train, scaled_C, uncorrelated)
     saddle = problem.lower_bound(problem.closed_form_duals(), None)
-    start = kernel.subspace(labels, None, uncorrelated)
     upper, lower, errors = [], [], []
-    for point, bound in itertools.islice(alternate(problem, start), ROUNDS):
+    for point, bound in found:
         scores = test @ point.coef + point.intercepts
         wrong = classes[np.argmax(scores, axis=1)] != split.y_test
         upper.append(point.upper / saddle)

@@ -295,12 +295,6 @@ def first_rows(
     return X[np.concatenate(first)], y[np.concatenate(first)]
 
 
-def unit_interval(X: np.ndarray) -> np.ndarray:
-    """Columns in [0, 1]; constant ones are zero."""
-    span = np.ptp(X, axis=0)
-    return (X - X.min(axis=0)) / np.where(span > 0, span, 1.0)
-
-
 def partition(
     data: tuple[np.ndarray, np.ndarray], rng: np.random.Generator, share: float
 ) -> Split:

@@ -11,17 +11,26 @@ from kernelweave.inspection._figure import axes, color, marker, pyplot
 from kernelweave.papers.results import Results
 
 
+def subplots(
+    n: int, width: float = 4.5, height: float = 3.6, lines: int = 1
+) -> tuple[Any, np.ndarray]:
+    """A figure, and n panels side by side in each of its lines, of a size in inches."""
+    figure, panels = pyplot("subplots").subplots(
+        lines,
+        n,
+        figsize=(n * width, lines * height),
+        squeeze=False,
+        layout="constrained",
+    )
+    return figure, panels.ravel()
+
+
 def bars(results: Results, measures: Sequence[str], labels: Sequence[str]) -> Any:
     """One panel per measure, one group of bars per row, one bar per column."""
-    plt = pyplot("bars")
-    figure, panels = plt.subplots(
-        1, len(measures), figsize=(4.5 * len(measures), 3.4), layout="constrained"
-    )
+    figure, panels = subplots(len(measures), height=3.4)
     rows, columns = results.rows, list(results.experiment.columns)
     width = 0.8 / len(columns)
-    for panel, measure, label in zip(
-        np.atleast_1d(panels), measures, labels, strict=True
-    ):
+    for panel, measure, label in zip(panels, measures, labels, strict=True):
         for j, column in enumerate(columns):
             means = [results.mean(row, column, measure) for row in rows]
             errors = [results.error(row, column, measure) for row in rows]
@@ -38,8 +47,8 @@ def bars(results: Results, measures: Sequence[str], labels: Sequence[str]) -> An
         panel.set_ylabel(label)
     lowest = min(results.mean(r, c, measures[0]) for r in rows for c in columns)
     if lowest > 50:  # accuracies differ only near the top of the scale
-        np.atleast_1d(panels)[0].set_ylim(max(0.0, lowest - 10), 100)
-    legend_below(figure, np.atleast_1d(panels)[0])
+        panels[0].set_ylim(max(0.0, lowest - 10), 100)
+    legend_below(figure, panels[0])
     return figure
 
 
@@ -62,7 +71,6 @@ def curves(
     measure: str,
     xlabel: str,
     ylabel: str,
-    columns: Sequence[str] | None = None,
     spread: bool = False,
     ax: Any = None,
 ) -> Any:
@@ -78,8 +86,6 @@ def curves(
         The measure to draw.
     xlabel, ylabel : str
         Labels of the axes.
-    columns : sequence of str, optional
-        Which columns; all by default.
     spread : bool, default=False
         Whether the band is the standard deviation instead of the standard error.
     ax : Axes, optional
@@ -89,7 +95,7 @@ def curves(
     at = dict(zip(results.experiment.rows, x, strict=True))
     rows = results.rows
     positions = [at[row] for row in rows]
-    for j, column in enumerate(columns or results.experiment.columns):
+    for j, column in enumerate(results.experiment.columns):
         means = np.array([results.mean(row, column, measure) for row in rows])
         band = np.array([results.error(row, column, measure) for row in rows])
         if spread:

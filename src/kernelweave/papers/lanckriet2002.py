@@ -27,6 +27,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import linprog
+from sklearn.preprocessing import PolynomialFeatures, normalize, scale
 
 from kernelweave.kernels import RBF, Linear, Polynomial
 from kernelweave.models import TransductiveKernelSVC
@@ -148,10 +149,8 @@ def separable(split: Split, degree: int) -> dict[str, float]:
     The answer is invariant under invertible maps of the features, so columns are
     centred and scaled to unit variance, which conditions the linear program.
     """
-    features = monomials(split.train) if degree == 2 else directions(split.train)
-    features = features - np.mean(features, axis=0)
-    size = np.std(features, axis=0)
-    features = features[:, size > 0] / size[size > 0]
+    features = monomials(split.train) if degree == 2 else normalize(split.train)
+    features = scale(features)
     rows = split.y_train[:, None] * np.column_stack([features, np.ones(len(features))])
     answer = linprog(
         np.zeros(rows.shape[1]),
@@ -168,15 +167,7 @@ def monomials(X: np.ndarray) -> np.ndarray:
     Normalising divides them by ``1 + x'x``, which is one of their linear combinations,
     so an intercept afterwards changes nothing.
     """
-    X = (X - np.mean(X, axis=0)) / np.std(X, axis=0)
-    first, second = np.triu_indices(X.shape[1])
-    return np.column_stack([X, X[:, first] * X[:, second]])
-
-
-def directions(X: np.ndarray) -> np.ndarray:
-    """The features of the normalised linear kernel."""
-    size = np.linalg.norm(X, axis=1, keepdims=True)
-    return X / np.where(size > 0.0, size, 1.0)
+    return PolynomialFeatures(include_bias=False).fit_transform(scale(X))
 
 
 STAR, POSITIVE = "K*", "K*, weights >= 0"

@@ -7,12 +7,12 @@ import re
 import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 import kernelweave
 from kernelweave.inspection import to_csv
+from kernelweave.inspection._figure import can_draw, save_figure
 from kernelweave.papers.experiment import Published
 from kernelweave.papers.results import (
     BETTER,
@@ -229,19 +229,10 @@ def write_csv(folder: Path, results: Results) -> list[Path]:
 
 def write_picture(folder: Path, results: Results) -> Path | None:
     """Draw the figure; None if there is none, or matplotlib is not installed."""
-    if results.experiment.draw is None or not results.rows:
+    draw, path = results.experiment.draw, folder / f"{results.experiment.key}.png"
+    if draw is None or not results.rows or not can_draw():
         return None
-    try:
-        import matplotlib
-    except ImportError:
-        return None
-    matplotlib.use("Agg")  # needs no display
-    from matplotlib import pyplot
-
-    figure: Any = results.experiment.draw(results)
-    path = folder / f"{results.experiment.key}.png"
-    figure.savefig(path, dpi=150)
-    pyplot.close(figure)
+    save_figure(draw(results), path)
     return path
 
 

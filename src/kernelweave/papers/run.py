@@ -13,7 +13,7 @@ import re
 import warnings
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -113,38 +113,35 @@ def run_experiment(
         return finished_splits(experiment, n_splits, cache)
     results = Results(experiment)
     all_jobs = list_jobs(experiment, n_splits, cache)
-    left = []
-    for row, row_jobs in all_jobs.items():
-        unfinished = [job for job in row_jobs if not _complete(experiment, job)]
-        try:
-            if unfinished:
-                experiment.rows[row]()
-        except MissingDataError as error:
-            results.missing[row] = str(error)
-            continue
-        left += unfinished
-    total = sum(len(js) for row, js in all_jobs.items() if row not in results.missing)
-    finished = total - len(left)
-    if advance:
-        advance(finished, total)
+    unfinished = {
+        row: [job for job in row_jobs if not _complete(experiment, job)]
+        for row, row_jobs in all_jobs.items()
+    }
+    wanted = [row for row, row_jobs in unfinished.items() if row_jobs]
+    results.missing = missing_rows(experiment, wanted)
+    there = [row for row in all_jobs if row not in results.missing]
+    left = [job for row in there for job in unfinished[row]]
+    total = sum(len(all_jobs[row]) for row in there)
+    advance = advance or (lambda finished, total: None)
+    advance(total - len(left), total)
     with _workers(jobs, dask):
         work = (delayed(run_split)(experiment, job) for job in left)
-        for _ in Parallel(return_as="generator_unordered")(work):
-            finished += 1
-            if advance:
-                advance(finished, total)
-    for row, row_jobs in all_jobs.items():
-        if row not in results.missing:
-            _collect(results, row, row_jobs)
+        done = Parallel(return_as="generator_unordered")(work)
+        for finished, _ in enumerate(done, start=total - len(left) + 1):
+            advance(finished, total)
+    for row in there:
+        _collect(results, row, all_jobs[row])
     return results
 
 
-def missing_rows(experiment: Experiment) -> dict[str, str]:
-    """The rows without data, each with a text that says where these can be had."""
+def missing_rows(
+    experiment: Experiment, rows: Iterable[str] | None = None
+) -> dict[str, str]:
+    """Which of the rows lack data, each with a text that says where to get these."""
     missing = {}
-    for row, load in experiment.rows.items():
+    for row in experiment.rows if rows is None else rows:
         try:
-            load()
+            experiment.rows[row]()
         except MissingDataError as error:
             missing[row] = str(error)
     return missing

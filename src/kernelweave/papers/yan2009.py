@@ -32,7 +32,7 @@ from sklearn.metrics import average_precision_score
 from sklearn.metrics.pairwise import euclidean_distances
 
 from kernelweave.datasets import fetch_views, make_gaussian_views
-from kernelweave.inspection._figure import color, pyplot
+from kernelweave.inspection._figure import color
 from kernelweave.kernels import RBF
 from kernelweave.models import KernelFDA, MultipleKernelFDA
 from kernelweave.papers.experiment import (
@@ -42,7 +42,7 @@ from kernelweave.papers.experiment import (
     read_printed,
     stratified,
 )
-from kernelweave.papers.figures import curves, legend_below
+from kernelweave.papers.figures import curves, legend_below, subplots
 from kernelweave.papers.results import Results, with_error
 from kernelweave.papers.run import split_generator
 
@@ -122,7 +122,7 @@ SIMULATED = {c: functools.partial(simulate, norm=NORMS[c]) for c in (L1, L2)}
 
 
 @dataclass(frozen=True)
-class Kernels:
+class Kernels(Split):
     """Kernels of a split of the images, informative ones first.
 
     Attributes
@@ -133,12 +133,15 @@ class Kernels:
         Kernels between test rows and training rows.
     y_train, y_test : ndarray of shape (m,) and (t,)
         Classes.
+    lam : float
+        The paper's lambda.
     """
 
-    train: np.ndarray
-    test: np.ndarray
-    y_train: np.ndarray
-    y_test: np.ndarray
+    lam: float
+
+
+#: Number of informative kernels, the kernels, the classes, and lambda.
+Objects = tuple[int, np.ndarray, np.ndarray, float]
 
 
 @functools.cache
@@ -153,9 +156,9 @@ def pictures() -> tuple[np.ndarray, np.ndarray]:
     return np.stack(stack), bunch.target
 
 
-def objects(informative: int) -> tuple[int, np.ndarray, np.ndarray]:
-    """The data of a row: number of informative kernels, the kernels, the classes."""
-    return informative, *pictures()
+def objects(informative: int, lam: float = LAMBDA) -> Objects:
+    """The data of a row."""
+    return informative, *pictures(), lam
 
 
 def gaussians(X: np.ndarray, widths: tuple[float, ...]) -> list[np.ndarray]:
@@ -165,11 +168,9 @@ def gaussians(X: np.ndarray, widths: tuple[float, ...]) -> list[np.ndarray]:
     return [np.exp(-distances / (width * median)) for width in widths]
 
 
-def mixed_kernels(
-    data: tuple[int, np.ndarray, np.ndarray], rng: np.random.Generator
-) -> Kernels:
+def mixed_kernels(data: Objects, rng: np.random.Generator) -> Kernels:
     """A split of the images: randomly chosen informative kernels, then random ones."""
-    informative, stack, y = data
+    informative, stack, y, lam = data
     train, test = stratified(y, TRAIN_SHARE, rng)
     order = rng.permutation(len(stack))[:informative]
     noise = [
@@ -177,34 +178,15 @@ def mixed_kernels(
         for _ in range(KERNELS)
     ]
     both = np.stack([*stack[order], *noise[: KERNELS - informative]], axis=-1)
-    return Kernels(
-        both[np.ix_(train, train)], both[np.ix_(test, train)], y[train], y[test]
-    )
+    inner, cross = both[np.ix_(train, train)], both[np.ix_(test, train)]
+    return Kernels(inner, y[train], cross, y[test], lam)
 
 
-def with_lambda(lam: float, informative: int) -> tuple[float, Any]:
-    """The data of a row with its own lambda."""
-    return lam, objects(informative)
-
-
-def mixed_and_lambda(
-    data: tuple[float, Any], rng: np.random.Generator
-) -> tuple[float, Kernels]:
-    """A split of the images, and lambda."""
-    return data[0], mixed_kernels(data[1], rng)
-
-
-def recognise_at(split: tuple[float, Kernels], norm: float) -> dict[str, Any]:
-    """Mean average precision at a given lambda."""
-    lam, kernels = split
-    return {"precision": recognise(kernels, norm, lam)["precision"]}
-
-
-def recognise(kernels: Kernels, norm: float, lam: float = LAMBDA) -> dict[str, Any]:
+def recognise(kernels: Kernels, norm: float) -> dict[str, Any]:
     """Mean average precision over the classes, each against the rest, and weights."""
     precision, weights = [], []
     for c in np.unique(kernels.y_train):
-        model = discriminant("precomputed", norm, len(kernels.y_train), lam)
+        model = discriminant("precomputed", norm, len(kernels.y_train), kernels.lam)
         model.fit(kernels.train, kernels.y_train == c)
         scores = np.asarray(model.decision_function(kernels.test))
         precision.append(average_precision_score(kernels.y_test == c, scores))
@@ -228,9 +210,6 @@ def iterate(kernels: Kernels, norm: float, solver: str) -> dict[str, float]:
 
 
 RECOGNISED = {c: functools.partial(recognise, norm=norm) for c, norm in NORMS.items()}
-RECOGNISED_AT = {
-    c: functools.partial(recognise_at, norm=norm) for c, norm in NORMS.items()
-}
 TIMED = {
     f"{c}, {name}": functools.partial(iterate, norm=NORMS[c], solver=solver)
     for name, solver in (("cutting plane", "cutting_plane"), ("newton", "newton"))
@@ -243,9 +222,7 @@ TIMED = {
 
 def draw_examples(results: Results) -> Any:
     """Figure 1: points of three views."""
-    figure, panels = pyplot("draw_examples").subplots(
-        1, 3, figsize=(9, 3), layout="constrained"
-    )
+    figure, panels = subplots(3, width=3, height=3)
     for i, panel in enumerate(panels):
         split = two_gaussians(1, split_generator(results.experiment.key, i))
         for c, sign in enumerate("+o"):
@@ -270,26 +247,22 @@ draw_errors = functools.partial(
 def draw_weights(results: Results) -> Any:
     """Figures 3 and 4: the weights of the first split, one panel per row."""
     rows = results.rows
-    figure, panels = pyplot("draw_weights").subplots(
-        1, len(rows), figsize=(4.2 * len(rows), 3), layout="constrained", squeeze=False
-    )
-    for row, panel in zip(rows, panels[0], strict=True):
+    figure, panels = subplots(len(rows), width=4.2, height=3)
+    for row, panel in zip(rows, panels, strict=True):
         for j, column in enumerate((L1, L2)):
             weights = results.values(row, column, "weights")[0]
             positions = np.arange(len(weights)) + 0.4 * j - 0.2
             panel.bar(positions, weights, 0.4, color=color(j), label=column)
         panel.set_title(row)
         panel.set_xlabel("kernel")
-    panels[0, 0].set_ylabel("weight")
-    panels[0, 0].legend(frameon=False)
+    panels[0].set_ylabel("weight")
+    panels[0].legend(frameon=False)
     return figure
 
 
 def draw_precision(results: Results) -> Any:
     """Figure 5: mean average precision over the number of informative kernels."""
-    figure, (whole, close) = pyplot("draw_precision").subplots(
-        1, 2, figsize=(9, 3.6), layout="constrained"
-    )
+    figure, (whole, close) = subplots(2)
     for panel in (whole, close):
         label = "informative kernels of 30"
         what = "mean average precision"
@@ -469,9 +442,9 @@ PAPER = Paper(
         ),
         SAYS.experiment(
             "lambda",
-            {f"{x:.0e}": functools.partial(with_lambda, x, 15) for x in LAMBDAS},
-            mixed_and_lambda,
-            RECOGNISED_AT,
+            {f"{x:.0e}": functools.partial(objects, 15, x) for x in LAMBDAS},
+            mixed_kernels,
+            RECOGNISED,
         ),
         SAYS.experiment("time", informative_of_30(15, 30), mixed_kernels, TIMED),
     ),

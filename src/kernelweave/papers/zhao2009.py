@@ -28,16 +28,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from sklearn.cluster import KMeans
 from sklearn.model_selection import GridSearchCV
+from sklearn.preprocessing import scale as standard
 from sklearn.utils import Bunch
 
 from kernelweave.datasets import MissingDataError, fetch_expression
-from kernelweave.inspection._figure import color, marker, pyplot
+from kernelweave.inspection._figure import color, marker
 from kernelweave.kernels import RBF
 from kernelweave.models import (
     KernelFDA,
@@ -53,7 +54,7 @@ from kernelweave.papers.experiment import (
     read_printed,
     stratified,
 )
-from kernelweave.papers.figures import legend_below
+from kernelweave.papers.figures import legend_below, subplots
 from kernelweave.papers.reference.printed_mixture import (
     PrintedMixtureKDA,
     PrintedPosteriorKDA,
@@ -239,12 +240,6 @@ def series_pathways(name: str) -> Microarray:
     return grouped(series(name, "kegg_msigdb"))
 
 
-def standard(values: np.ndarray) -> np.ndarray:
-    """Columns of mean zero and variance one."""
-    size = np.std(values, axis=0)
-    return (values - np.mean(values, axis=0)) / np.where(size > 0, size, 1.0)
-
-
 def halves(array: Microarray, rng: np.random.Generator) -> Halves:
     """A split with half of each class for training."""
     X, y = array.data, array.classes
@@ -268,7 +263,7 @@ def holes(data: tuple[Microarray, int], rng: np.random.Generator) -> Halves:
         rows = order[left[order] > 1][:count]
         train[rows, columns] = np.nan
         left[rows] -= 1
-    return Halves(train, split.y_train, split.test, split.y_test, array.groups)
+    return replace(split, train=train)
 
 
 def with_holes(name: str, percent: int) -> tuple[Microarray, int]:
@@ -519,17 +514,23 @@ def mapk_is_frequent(results: Results) -> tuple[bool, str]:
     return bool(np.all(more)), "; ".join(found)
 
 
+def _fewest_and_most(results: Results, name: str) -> tuple[str, str]:
+    """The rows of a panel of Figure 1 with the fewest and the most missing rows."""
+    rows = [row for row in results.rows if row.startswith(f"{name}, ")]
+    if len(rows) < 2:
+        raise KeyError(name)
+    return rows[0], rows[-1]
+
+
 def _losses(
     results: Results, column: str, names: Sequence[str] = PANELS
 ) -> tuple[float, float]:
     """Mean loss in accuracy from the fewest to the most missing rows, and its error."""
     drops = []
     for name in names:
-        rows = [row for row in results.rows if row.startswith(f"{name}, ")]
-        if len(rows) < 2:
-            raise KeyError(name)
-        first = results.values(rows[0], column, "accuracy")
-        drops.append(first - results.values(rows[-1], column, "accuracy"))
+        few, many = _fewest_and_most(results, name)
+        first = results.values(few, column, "accuracy")
+        drops.append(first - results.values(many, column, "accuracy"))
     return mean_and_error(np.concatenate(drops))
 
 
@@ -549,11 +550,9 @@ def origin_hurts(results: Results) -> tuple[bool, str]:
     """Whether accuracy at the most missing rows is lower with zeros before centring."""
 
     def of(name: str, column: str, other: str) -> tuple[bool, str]:
-        rows = [row for row in results.rows if row.startswith(f"{name}, ")]
-        if len(rows) < 2:
-            raise KeyError(name)
-        gap, error = results.difference(rows[-1], column, other, "accuracy")
-        return gap < 0, f"{rows[-1]}: {with_error(gap, error, 3)} for {column}"
+        _, row = _fewest_and_most(results, name)
+        gap, error = results.difference(row, column, other, "accuracy")
+        return gap < 0, f"{row}: {with_error(gap, error, 3)} for {column}"
 
     pairs = ((KDA, KDA_MEAN), (SVM, SVM_MEAN))
     return all_hold(of(name, *pair) for name in PANELS for pair in pairs)
@@ -567,10 +566,7 @@ def pos_loses_more(results: Results) -> tuple[bool, str]:
 
 def draw_lacking(results: Results) -> Any:
     """Figure 1: accuracy against the percentage of missing rows, a panel per set."""
-    plt = pyplot("draw_lacking")
-    figure, panels = plt.subplots(
-        1, len(PANELS), figsize=(9, 3.6), sharex=True, layout="constrained"
-    )
+    figure, panels = subplots(len(PANELS))
     for panel, name in zip(panels, PANELS, strict=True):
         at = [p for p in LACKING if lacking(name, p) in results.rows]
         rows = [lacking(name, percent) for percent in at]

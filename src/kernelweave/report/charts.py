@@ -131,9 +131,7 @@ def scatter(
             parts.append(f'<path class="mark c{c % COLOURS}" d="{marks}"/>')
     parts.append(_words(axes[0], (left + WIDTH) / 2, bottom + below))
     parts.append(_words(axes[1], 14, bottom / 2, turned=True))
-    return _svg(parts, bottom + below + 8, title) + (
-        legend(names) if len(names) > 1 else ""
-    )
+    return _svg(parts, bottom + below + 8, title) + legend(names)
 
 
 def lines(
@@ -159,12 +157,13 @@ def lines(
             parts.append(f'<path class="mark c{c % COLOURS}" d="{marks}"/>')
     parts.append(_words(axes[0], (x(0) + x(1)) / 2, bottom + 38))
     parts.append(_words(axes[1], 14, bottom / 2, turned=True))
-    names = [name for name, _, _ in series]
-    return _svg(parts, bottom + 46, title) + (legend(names) if len(names) > 1 else "")
+    return _svg(parts, bottom + 46, title) + legend([name for name, _, _ in series])
 
 
 def legend(names: Sequence[str]) -> str:
-    """Marks and names, as a list."""
+    """Marks and names, as a list; nothing if there is only one."""
+    if len(names) < 2:
+        return ""
     items = "".join(
         f'<li><svg viewBox="0 0 16 16" width="16" height="16" aria-hidden="true">'
         f'<path class="mark c{c % COLOURS}" d="{_mark(c, 8, 8)}"/></svg>'

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import platform
 import re
 import time
 import warnings
@@ -12,13 +11,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
-import scipy
-import sklearn
 from sklearn.base import is_classifier
 
-from kernelweave._array import is_array, to_numpy
+from kernelweave._array import to_numpy
 from kernelweave.evaluation.evaluate import evaluate
 from kernelweave.inspection._rows import as_stack, observed_views, views_of
+from kernelweave.persistence import library_versions
 from kernelweave.report.decisions import FirstFold, columns, rows
 from kernelweave.report.predictions import pictures, scores
 from kernelweave.report.section import Request, Section, counted, shares_of
@@ -40,7 +38,7 @@ def collect(request: Request) -> dict[str, Any]:
         result = evaluate(
             model, X, y, cv=request.cv, random_state=seed, report=say, **of_rows
         )
-        held, targets = result.held_out, to_numpy(y) if is_array(y) else np.asarray(y)
+        held, targets = result.held_out, to_numpy(y)
         if is_precomputed(model.views):
             X = as_stack(X, views_of(model)[0])
         fold = FirstFold(model, X, targets, held, given, seed)
@@ -146,24 +144,15 @@ def _card(
     model: Any, X: Any, y: np.ndarray, fold: np.ndarray, seed: Any, started: float
 ) -> list[tuple[str, str]]:
     """The model card, as pairs of what and value."""
-    import kernelweave
-
     parameters = {k: v for k, v in model.get_params(deep=False).items() if k != "views"}
     defaults = type(model)().get_params(deep=False)
     changed = {k: v for k, v in parameters.items() if repr(defaults[k]) != repr(v)}
     shape = " by ".join(str(size) for size in getattr(X, "shape", (len(y),)))
-    versions = {
-        "kernelweave": kernelweave.__version__,
-        "scikit-learn": sklearn.__version__,
-        "NumPy": np.__version__,
-        "SciPy": scipy.__version__,
-        "Python": platform.python_version(),
-    }
     chosen = []
     for name, words in (("norm_", "norm"), ("alpha_", "alpha"), ("C_", "C")):
         value = getattr(model, name, None)
         if value is not None:
-            numbers = np.ravel(to_numpy(value) if is_array(value) else value)
+            numbers = np.ravel(to_numpy(value))
             chosen.append(f"{words} {some([f'{v:.4g}' for v in numbers], 5)}")
     seeds = f"{seed!r} for folds, halves and shuffles"
     if parameters.get("random_state") is not None:
@@ -181,7 +170,7 @@ def _card(
         ("views", some(list(shares_of(model)), 20)),
         ("folds", f"{int(fold.max())}; {int(np.sum(fold > 0))} rows predicted"),
         ("seeds", seeds),
-        ("versions", ", ".join(f"{k} {v}" for k, v in versions.items())),
+        ("versions", ", ".join(f"{k} {v}" for k, v in library_versions().items())),
         ("time for this page", f"{time.perf_counter() - started:.1f} s"),
         ("written", datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")),
     ]

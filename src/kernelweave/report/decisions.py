@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 from sklearn.inspection import permutation_importance
 from sklearn.utils import check_random_state
 
@@ -16,10 +15,12 @@ from kernelweave.evaluation.held_out import HeldOut, take_rows
 from kernelweave.inspection import contributions, feature_importance
 from kernelweave.inspection._rows import (
     log_losses,
+    loss_name,
     observed_views,
     probabilities,
     row_labels,
 )
+from kernelweave.inspection.feature_importance import columns_of_view
 from kernelweave.report import charts
 from kernelweave.report.charts import Bar
 from kernelweave.report.section import (
@@ -28,6 +29,7 @@ from kernelweave.report.section import (
     Section,
     or_why,
     shares_of,
+    without_folds,
 )
 from kernelweave.views.columns import is_precomputed
 
@@ -75,10 +77,8 @@ class FirstFold:
     @cached_property
     def part(self) -> Any:
         """The model fitted to all rows but those of the first fold."""
-        part = clone(self.model)
-        if "cv" in part.get_params():
-            part.set_params(cv=None)  # what follows does not use its score
         given = {name: values[self.train] for name, values in self.given.items()}
+        part = without_folds(self.model)
         return part.fit(self.rows(self.train), self.y[self.train], **given)
 
     def rows(self, numbers: np.ndarray) -> Any:
@@ -110,10 +110,7 @@ class FirstFold:
             n_repeats=SHUFFLES,
             random_state=check_random_state(self.random_state),
         )
-        name = "squared error"
-        if self.held.classes is not None:
-            name = "error rate" if self.held.probability is None else "log loss"
-        return found.importances_mean, found.importances_std, name
+        return found.importances_mean, found.importances_std, loss_name(self.model)
 
 
 def _minus_loss(model: Any, X: Any, y: np.ndarray) -> float:
@@ -135,9 +132,9 @@ def columns(fold: FirstFold) -> Section:
     views = list(shares_of(fold.model))
     parts = []
     for view in views[:MOST_VIEWS]:
-        made = or_why(lambda view=view: _by_gradient(fold.model, view))  # type: ignore[misc]
+        made = _by_gradient(fold.model, view)
         if made["why"]:
-            other = or_why(lambda view=view: _by_shuffling(fold, view))  # type: ignore[misc]
+            other = _by_shuffling(fold, view)
             made = other if not other["why"] else made
         parts.append({"view": view, **made})
     reasons = {part["why"] for part in parts}
@@ -146,6 +143,7 @@ def columns(fold: FirstFold) -> Section:
     return {"why": "", "parts": parts, "hidden": max(len(views) - MOST_VIEWS, 0)}
 
 
+@or_why
 def _by_gradient(model: Any, view: str) -> Section:
     best: dict[str, float] = {}
     # a column may matter to several classes
@@ -160,15 +158,13 @@ def _by_gradient(model: Any, view: str) -> Section:
     return _ranked(bars, view, text, "change of the decision value")
 
 
+@or_why
 def _by_shuffling(fold: FirstFold, view: str) -> Section:
     mean, spread, loss = fold.shuffled
-    place = list(dict.fromkeys(fold.model.kernel_map_.view_names)).index(view)
-    names = getattr(fold.model, "feature_names_in_", None)
+    names = columns_of_view(fold.model, view)
     bars = [
-        Bar.around(
-            str(j if names is None else names[j]), float(mean[j]), float(spread[j])
-        )
-        for j in fold.model._positions[place]
+        Bar.around(str(name), float(mean[j]), float(spread[j]))
+        for j, name in names.items()
     ]
     text = f"Rise of the {loss} on held-out rows if the column is shuffled, ± the "
     text += f"standard deviation over {SHUFFLES} shuffles."
@@ -183,50 +179,45 @@ def _ranked(bars: list[Bar], view: str, text: str, axis: str) -> Section:
     return {"text": text, "picture": charts.bars(ranked[:MOST_COLUMNS], title, axis)}
 
 
+@or_why
 def rows(fold: FirstFold) -> Section:
     """Contributions of the views to the decisions on some rows of the first fold."""
-
-    def make() -> Section:
-        chosen = telling(fold.held, fold.test)
-        numbers = fold.test[[i for i, _ in chosen]]
-        found = contributions(fold.part, fold.rows(numbers))
-        labels = row_labels(fold.X)
-        records = []
-        for k, (_, why) in enumerate(chosen):
-            row = int(numbers[k])
-            parts, constant, unit = found.parts[k], found.intercept[k], found.unit
-            if found.outputs is not None:
-                c = 0  # of several targets, the first
-                unit = f"{unit}, target {found.outputs[0]}"
-                if fold.held.classes is not None:
-                    guess = fold.held.predicted[row]
-                    c = int(np.flatnonzero(found.outputs == guess)[0])
-                    unit = f"{found.unit} {guess}"
-                parts, constant = parts[:, c], constant[c]
-            bars = [
-                Bar(view, float(v)) for view, v in zip(found.views, parts, strict=True)
-            ]
-            bars.sort(key=lambda bar: -abs(bar.value))
-            total = float(np.sum(parts) + constant)
-            records.append(
-                {
-                    "name": str(labels[row]),
-                    "reason": why,
-                    "truth": _said(fold.y[row]),
-                    "predicted": _said(fold.held.predicted[row]),
-                    "sum": f"The parts of all views and the constant "
-                    f"{charts.number(float(constant))} add up to "
-                    f"{charts.number(total)}.",
-                    "picture": charts.bars(
-                        bars[:MOST_VIEWS],
-                        f"Parts of the views in the decision on row {labels[row]}",
-                        unit,
-                    ),
-                }
-            )
-        return {"records": records}
-
-    return or_why(make)
+    chosen = telling(fold.held, fold.test)
+    numbers = fold.test[[i for i, _ in chosen]]
+    found = contributions(fold.part, fold.rows(numbers))
+    labels = row_labels(fold.X)
+    records = []
+    for k, (_, why) in enumerate(chosen):
+        row = int(numbers[k])
+        parts, constant, unit = found.parts[k], found.intercept[k], found.unit
+        if found.outputs is not None:
+            c = 0  # of several targets, the first
+            unit = f"{unit}, target {found.outputs[0]}"
+            if fold.held.classes is not None:
+                guess = fold.held.predicted[row]
+                c = int(np.flatnonzero(found.outputs == guess)[0])
+                unit = f"{found.unit} {guess}"
+            parts, constant = parts[:, c], constant[c]
+        bars = [Bar(view, float(v)) for view, v in zip(found.views, parts, strict=True)]
+        bars.sort(key=lambda bar: -abs(bar.value))
+        total = float(np.sum(parts) + constant)
+        records.append(
+            {
+                "name": str(labels[row]),
+                "reason": why,
+                "truth": _said(fold.y[row]),
+                "predicted": _said(fold.held.predicted[row]),
+                "sum": f"The parts of all views and the constant "
+                f"{charts.number(float(constant))} add up to "
+                f"{charts.number(total)}.",
+                "picture": charts.bars(
+                    bars[:MOST_VIEWS],
+                    f"Parts of the views in the decision on row {labels[row]}",
+                    unit,
+                ),
+            }
+        )
+    return {"records": records}
 
 
 def telling(held: HeldOut, test: np.ndarray) -> list[tuple[int, str]]:
@@ -238,22 +229,17 @@ def telling(held: HeldOut, test: np.ndarray) -> list[tuple[int, str]]:
         found = {int(np.argmin(miss)): "closest to the truth"}
         found.setdefault(int(np.argmax(miss)), "furthest from the truth")
         return list(found.items())
-    right = guess == truth
-    if held.probability is None:
-        found = {}
-        if right.any():
-            found[int(np.argmax(right))] = "the first that is correct"
-        if not right.all():
-            found[int(np.argmin(right))] = "the first that is wrong"
-        return list(found.items())
-    proba = np.sort(held.probability[test], axis=1)
-    margin = proba[:, -1] - proba[:, -2]
-    found = {}
+    right, found = guess == truth, {}
+    which, margin = "the first that is", np.zeros(len(test))
+    if held.probability is not None:
+        proba = np.sort(held.probability[test], axis=1)
+        which, margin = "most certain and", proba[:, -1] - proba[:, -2]
     if right.any():
-        found[int(np.argmax(np.where(right, margin, -1)))] = "most certain and correct"
+        found[int(np.argmax(np.where(right, margin, -1)))] = f"{which} correct"
     if not right.all():
-        found[int(np.argmax(np.where(right, -1, margin)))] = "most certain and wrong"
-    found.setdefault(int(np.argmin(margin)), "least certain")
+        found[int(np.argmax(np.where(right, -1, margin)))] = f"{which} wrong"
+    if held.probability is not None:
+        found.setdefault(int(np.argmin(margin)), "least certain")
     return list(found.items())
 
 

@@ -53,7 +53,7 @@ def pictures(held: HeldOut, model: Any) -> list[Section]:
     shown = held.shown
     if held.classes is None:
         return [
-            {"title": "Predicted and true values", **or_why(lambda: _agreement(held))},
+            {"title": "Predicted and true values", **_agreement(held)},
             {
                 "title": "Projection, confusion matrix, ROC curve, calibration",
                 "why": "These are for classes; this model predicts numbers.",
@@ -62,25 +62,21 @@ def pictures(held: HeldOut, model: Any) -> list[Section]:
     kind, classes = type(model).__name__, held.classes
     names = [str(c) for c in classes]
     codes = np.searchsorted(classes, held.labels)[shown]
-    found: list[Section] = []
-    if held.coordinates is None:
-        why = f"{kind} has no projection."
-        found.append({"title": "Projection", "why": why})
-    else:
-        points = held.coordinates[shown]
-        made = or_why(lambda: _projection(points, codes, names))
-        found.append({"title": "Projection", **made})
+    projection: Section = {"why": f"{kind} has no projection."}
+    if held.coordinates is not None:
+        projection = _projection(held.coordinates[shown], codes, names)
     guessed = np.searchsorted(classes, held.predicted)[shown]
     counts = confusion_matrix(codes, guessed, labels=np.arange(len(names)))
-    found.append(
+    found: list[Section] = [
+        {"title": "Projection", **projection},
         {
             "title": "Confusion matrix",
             "why": "",
             "text": "Lines are true classes, columns are predicted ones.",
             "names": names,
             "counts": counts.tolist(),
-        }
-    )
+        },
+    ]
     if held.probability is None:
         why = f"{kind} predicts classes without probabilities."
         return [*found, {"title": "ROC curve and calibration", "why": why}]
@@ -103,13 +99,14 @@ def _of_probabilities(
     )
     found: list[Section] = []
     for title, make in (("ROC curve", _roc), ("Calibration", _calibration)):
-        made = or_why(lambda make=make: make(proba, codes, names, which))  # type: ignore[misc]
+        made = make(proba, codes, names, which)
         if not made["why"]:
             made["text"] = left_out + each + made["text"]
         found.append({"title": title, **made})
     return found
 
 
+@or_why
 def _agreement(held: HeldOut) -> Section:
     shown = held.shown
     truth = np.asarray(held.targets, dtype=float).reshape(len(shown), -1)
@@ -128,6 +125,7 @@ def _agreement(held: HeldOut) -> Section:
     return {"text": text, "svg": drawing}
 
 
+@or_why
 def _projection(points: np.ndarray, codes: np.ndarray, names: list[str]) -> Section:
     """Rows along the first two axes; a single one is spread by class."""
     axes = ("discriminant axis 1", "discriminant axis 2")
@@ -143,6 +141,7 @@ def _projection(points: np.ndarray, codes: np.ndarray, names: list[str]) -> Sect
     return {"text": text, "svg": drawing}
 
 
+@or_why
 def _roc(
     proba: np.ndarray, codes: np.ndarray, names: list[str], which: list[int]
 ) -> Section:
@@ -160,6 +159,7 @@ def _roc(
     }
 
 
+@or_why
 def _calibration(
     proba: np.ndarray, codes: np.ndarray, names: list[str], which: list[int]
 ) -> Section:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 
 from kernelweave._array import to_numpy
 from kernelweave.evaluation.evaluate import leads
@@ -22,6 +21,7 @@ from kernelweave.report.section import (
     Section,
     or_why,
     shares_of,
+    without_folds,
 )
 
 #: Up to so many views an order in which to drop them is found as well, which takes a
@@ -47,11 +47,9 @@ def shares(request: Request, result: Any) -> Section:
         found = weight_intervals(model, X, y, n_resamples=count, random_state=seed)
         return {row["view"]: row for row in found}
 
-    intervals = or_why(by_view)
+    intervals = or_why(by_view)()
     request.say("p-values of the views")
-    pvalues = or_why(
-        lambda: view_pvalues(model, X, y, n_decoys=n_decoys, random_state=seed)
-    )
+    pvalues = or_why(view_pvalues)(model, X, y, n_decoys=n_decoys, random_state=seed)
     rows = [
         {"low": None, "high": None, "selected": None, "p": pvalues.get(view)}
         | intervals.get(view, {})
@@ -143,52 +141,46 @@ def _predicts(result: Any) -> bool:
     return bool(own["log_loss"] + 2 * own["log_loss_se"] < none["log_loss"])
 
 
+@or_why
 def without_each(
     model: Any, X: Any, y: Any, fold: np.ndarray, weighted: bool
 ) -> Section:
     """The held-out loss without each view, on the folds of the score."""
-
-    def make() -> Section:
-        template = clone(model)
-        if "cv" in template.get_params():
-            template.set_params(cv=None)  # folds inside folds take six times as long
-        template.fit(X, y)
-        every = np.arange(len(fold))
-        folds = [
-            (every[fold != number], every[fold == number])
-            for number in range(1, int(fold.max()) + 1)
-        ]
-        recommendation = ""
-        views = list(shares_of(model))
-        if len(views) <= MOST_ORDERED:
-            found = view_ablation(template, X, y, cv=folds)
-            rows, loss = found.views, found.loss_name
-            recommendation = found.recommendation.replace("+-", "±")
-        else:
-            rows, loss = _rises(template, X, y, folds, views[:MOST_VIEWS])
-        rows = sorted(rows, key=lambda row: -row["loss_rise"])
-        picture = charts.bars(
-            [
-                Bar.around(row["view"], row["loss_rise"], row["loss_rise_se"])
-                for row in rows
-            ],
-            f"Rise of the held-out {loss} without each view",
-            f"rise of the held-out {loss}, ± one standard error",
-        )
-        notes = [
-            "For each view, the model was fitted again without it and judged on "
-            "held-out rows, fold by fold. Right of zero, predictions get worse without "
-            "the view; a rise of less than two standard errors may be chance."
-        ]
-        if len(views) > MOST_VIEWS:
-            notes.append(f"Only the {MOST_VIEWS} views with the largest shares.")
-        if weighted:
-            notes.append("Weights of the rows are not used here.")
-        if observed_views(model, len(fold)) is not None:
-            notes.append("Rows that lack all remaining views are predicted by none.")
-        return {"recommendation": recommendation, "picture": picture, "notes": notes}
-
-    return or_why(make)
+    template = without_folds(model).fit(X, y)
+    every = np.arange(len(fold))
+    folds = [
+        (every[fold != number], every[fold == number])
+        for number in range(1, int(fold.max()) + 1)
+    ]
+    recommendation = ""
+    views = list(shares_of(model))
+    if len(views) <= MOST_ORDERED:
+        found = view_ablation(template, X, y, cv=folds)
+        rows, loss = found.views, found.loss_name
+        recommendation = found.recommendation.replace("+-", "±")
+    else:
+        rows, loss = _rises(template, X, y, folds, views[:MOST_VIEWS])
+    rows = sorted(rows, key=lambda row: -row["loss_rise"])
+    picture = charts.bars(
+        [
+            Bar.around(row["view"], row["loss_rise"], row["loss_rise_se"])
+            for row in rows
+        ],
+        f"Rise of the held-out {loss} without each view",
+        f"rise of the held-out {loss}, ± one standard error",
+    )
+    notes = [
+        "For each view, the model was fitted again without it and judged on "
+        "held-out rows, fold by fold. Right of zero, predictions get worse without "
+        "the view; a rise of less than two standard errors may be chance."
+    ]
+    if len(views) > MOST_VIEWS:
+        notes.append(f"Only the {MOST_VIEWS} views with the largest shares.")
+    if weighted:
+        notes.append("Weights of the rows are not used here.")
+    if observed_views(model, len(fold)) is not None:
+        notes.append("Rows that lack all remaining views are predicted by none.")
+    return {"recommendation": recommendation, "picture": picture, "notes": notes}
 
 
 def _rises(

@@ -78,10 +78,7 @@ def write_report(
     say = report or (lambda text: None)
     given = groups, sample_weight, cv, n_resamples, n_decoys, random_state
     request = Request(model, X, y, *given, say)
-    page = template.render(
-        collect(request),
-        title=title,
-    )
+    page = template.render(collect(request), title=title)
     with written_whole(path) as file:
         file.write(page.encode("utf-8", errors="replace"))
 

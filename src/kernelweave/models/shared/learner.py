@@ -728,16 +728,21 @@ def choose_splits(
         if np.max(counts) < 2:
             return []  # no class can be both learned and held out
         n_folds = max(2, min(n_folds, int(np.max(counts))))
-    kinds: dict[tuple[bool, bool], Any] = {
-        (True, False): StratifiedKFold(n_folds, shuffle=True, random_state=0),
-        (True, True): StratifiedGroupKFold(n_folds, shuffle=True, random_state=0),
-        (False, False): KFold(n_folds, shuffle=True, random_state=0),
-        (False, True): GroupKFold(n_folds, shuffle=True, random_state=0),
-    }
-    splitter = kinds[classify, groups is not None]
+    splitter = shuffled_folds(n_folds, classify, groups is not None, 0)
     with warnings.catch_warnings():  # classes with fewer rows than folds are expected
         warnings.simplefilter("ignore", UserWarning)
         return list(splitter.split(rows, targets if classify else None, groups))
+
+
+def shuffled_folds(n: int, classify: bool, grouped: bool, random_state: Any) -> Any:
+    """Folds that are stratified by class and keep groups together, if there are any."""
+    kinds: dict[tuple[bool, bool], Any] = {
+        (True, False): StratifiedKFold,
+        (True, True): StratifiedGroupKFold,
+        (False, False): KFold,
+        (False, True): GroupKFold,
+    }
+    return kinds[classify, grouped](n, shuffle=True, random_state=random_state)
 
 
 def _units(design: RowDesign) -> np.ndarray:

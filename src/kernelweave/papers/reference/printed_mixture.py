@@ -6,6 +6,7 @@ import warnings
 from typing import Any, Literal
 
 import numpy as np
+from scipy.special import logsumexp
 
 from kernelweave._array import from_numpy, namespace, require_memory, to_numpy
 from kernelweave.exceptions import KernelWarning
@@ -191,7 +192,8 @@ def _one_class(
         residual = target[:, None] - mean
         density = _log_normal(residual, variance)
         gamma = truncated_responsibilities(density, seen, share)
-        value = -_log_likelihood(density, seen, share) / len(target)
+        likelihood = logsumexp(density, axis=1, b=np.where(seen, share, 0.0))
+        value = -float(np.mean(likelihood))
         after = np.sum(gamma, axis=0) / np.sum(gamma)
         change, share = float(np.max(np.abs(after - share))), after
         total = np.maximum(np.sum(gamma, axis=0), np.finfo(float).tiny)
@@ -227,9 +229,3 @@ def _inside(
 
 def _log_normal(residual: np.ndarray, variance: np.ndarray) -> np.ndarray:
     return -0.5 * (residual**2 / variance + np.log(2 * np.pi * variance))
-
-
-def _log_likelihood(density: np.ndarray, seen: np.ndarray, share: np.ndarray) -> float:
-    with np.errstate(divide="ignore"):
-        joint = np.where(seen, density + np.log(share)[None, :], -np.inf)
-    return float(np.sum(np.logaddexp.reduce(joint, axis=1)))

@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.optimize import linprog
 from sklearn.utils.validation import check_is_fitted
 
 from kernelweave._array import Array, to_numpy
+from kernelweave.kernels import DenseBank
+from kernelweave.weights import SignedSum
 
 
 @dataclass(frozen=True)
@@ -128,8 +129,7 @@ def learned_complexity(
 
     The entries of sigma are +1 or -1 with equal probability. Over non-negative weights
     the supremum is that of a single kernel. Over weights of any sign with a positive
-    semidefinite sum it is approached from above by a linear program, to which
-    eigenvectors of negative eigenvalues are added as constraints; all draws share them.
+    semidefinite sum it is that of :class:`~kernelweave.SignedSum`.
 
     Parameters
     ----------
@@ -154,41 +154,11 @@ def learned_complexity(
     rng = np.random.default_rng(random_state)
     signs = rng.choice([-1.0, 1.0], size=(draws, n))
     scores = np.einsum("di,pij,dj->dp", signs, stack, signs, optimize=True)  # (d, p)
+    largest = np.max(scores, axis=1)
     if signed:
-        cuts: list[np.ndarray] = []
-        largest = np.array([_largest_sum(stack, row, cuts) for row in scores])
-    else:
-        largest = np.max(scores, axis=1)
+        sums = SignedSum(DenseBank(stack))
+        largest = np.array([sums.support(row) for row in scores])
     return float(np.mean(largest)), float(np.std(largest, ddof=1) / np.sqrt(draws))
-
-
-#: Smallest eigenvalue, relative to a trace of one, of a sum that counts as a kernel.
-NEGATIVE = 1e-4
-#: Largest absolute weight, as in the estimators.
-BOUND = 100.0
-
-
-def _largest_sum(
-    stack: np.ndarray, scores: np.ndarray, cuts: list[np.ndarray]
-) -> float:
-    """``max w'scores`` over ``sum w = 1``, ``sum_i w_i K_i >= 0``; extends ``cuts``."""
-    value = float(np.max(scores))
-    for _ in range(50):
-        answer = linprog(
-            -scores,
-            A_ub=-np.array(cuts) if cuts else None,
-            b_ub=np.zeros(len(cuts)) if cuts else None,
-            A_eq=np.ones((1, len(scores))),
-            b_eq=[1.0],
-            bounds=(-BOUND, BOUND),
-        )
-        value = -float(answer.fun)
-        values, vectors = np.linalg.eigh(np.tensordot(answer.x, stack, 1))
-        if values[0] >= -NEGATIVE:
-            break
-        negative = vectors[:, values < -NEGATIVE][:, :5]
-        cuts += list(np.einsum("ic,pij,jc->cp", negative, stack, negative))
-    return value
 
 
 def bound_of_model(
