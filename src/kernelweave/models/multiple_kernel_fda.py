@@ -415,8 +415,9 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         """
         classes, codes = np.unique(codes, return_inverse=True)
         priors = None if priors is None else priors[classes] / np.sum(priors[classes])
+        choose = partial(self._choose, callback=callback)
         if measure is None:
-            options = race_norms(options, bank, codes, design, self._choose)
+            options = race_norms(options, bank, codes, design, choose)
 
         def score(target: Array, *residual: Any) -> float:
             assert measure is not None

@@ -338,8 +338,9 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         callback: Callback | None = None,
     ) -> Fitted:
         """Weights, alpha and coefficients for outputs (n, n_outputs)."""
+        choose = partial(self._choose, callback=callback)
         if measure is None:
-            options = race_norms(options, bank, outputs, design, self._choose)
+            options = race_norms(options, bank, outputs, design, choose)
         choice, frame = self._choose(options, bank, outputs, design, callback, measure)
         fit = choice.fit_on(bank, frame.target, design)
         errors = design.mean_squares(fit.loo_residual)
