@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import warnings
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
@@ -51,7 +50,7 @@ from kernelweave.kernels.functions import (
     needs_targets,
     seen_by,
 )
-from kernelweave.views.columns import View, prefixed
+from kernelweave.views.columns import View, did_you_mean, prefixed
 from kernelweave.views.raw_columns import Columns, is_plain
 
 #: Widths of the Gaussian kernels of "auto", in units of the median squared distance.
@@ -225,8 +224,7 @@ def _named(name: str) -> Kernel:
         return KERNELS[name]()
     names = ["auto", *KERNELS]
     close = [n for n in names if len(name) > 2 and n.startswith(name.lower())]
-    close = close or difflib.get_close_matches(name.lower(), names, n=1)
-    hint = f" Did you mean {close[0]!r}?" if close else ""
+    hint = did_you_mean(close[0] if close else name.lower(), names)
     if name == "precomputed":
         hint = " For precomputed kernels, set views='precomputed' as a whole."
     known = ", ".join(map(repr, names))

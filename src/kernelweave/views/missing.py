@@ -23,7 +23,7 @@ from kernelweave._array import (
     take,
     to_numpy,
 )
-from kernelweave.views.columns import View, check_finite, float_blocks, prefixed
+from kernelweave.views.columns import View, check_finite, float_blocks, prefixed, some
 from kernelweave.views.precomputed import validate_precomputed
 from kernelweave.views.raw_columns import Columns
 
@@ -169,10 +169,9 @@ def check_some_view(observed: np.ndarray, kind: str) -> None:
     """Refuse rows that lack every view; ``observed`` is (n, v)."""
     empty = np.flatnonzero(~np.any(observed, axis=1)).tolist()
     if empty:
-        shown = ", ".join(map(str, empty[:5])) + (", ..." if len(empty) > 5 else "")
         raise ValueError(
             f"Input X contains NaN: {len(empty)} {kind} row(s) lack every view, row(s) "
-            f"{shown}. Nothing is known about them; drop these rows."
+            f"{some(map(str, empty))}. Nothing is known about them; drop these rows."
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from itertools import combinations
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 from sklearn.utils import Bunch
 
 from kernelweave.exceptions import library
-from kernelweave.views.columns import is_table, prefixed, some
+from kernelweave.views.columns import did_you_mean, is_table, prefixed, some
 from kernelweave.views.ids import (
     check_distinct,
     is_gap,
@@ -94,13 +93,14 @@ def join_tables(
       in rna and in clinical: 2 samples
       in every table: 2 samples
     """
-    if not _is_dict(tables) or not tables:
+    if not isinstance(tables, Mapping) or not tables:
         raise TypeError(
             "join_tables needs a dict from names to tables, such as {'rna': rna, "
             f"'clinical': clinical}}; found {type(tables).__name__}."
         )
-    _check_keys(on, tables, "on")
-    _check_keys(kernel, tables, "kernel")
+    for parameter, given in (("on", on), ("kernel", kernel)):
+        if isinstance(given, Mapping):
+            _check_keys(given, tables, parameter)
     frames: dict[str, Any] = {}
     id_names = []
     for name, table in tables.items():
@@ -129,16 +129,12 @@ def join_tables(
 
 
 def _check_keys(given: Any, tables: Mapping[str, Any], parameter: str) -> None:
-    unknown = [key for key in given if key not in tables] if _is_dict(given) else []
+    unknown = [key for key in given if key not in tables]
     if unknown:
         raise ValueError(
             f"{parameter} names the table(s) {shown(unknown)}; the tables are "
             f"{some(map(repr, tables))}."
         )
-
-
-def _is_dict(value: Any) -> bool:
-    return isinstance(value, Mapping)
 
 
 def _as_pandas(table: Any) -> Any:
@@ -184,12 +180,10 @@ def _by_id(frame: Any, column: str | None) -> tuple[Any, Any]:
         frame = frame.drop(columns=column)
     else:
         known = [other for other in frame.columns if isinstance(other, str)]
-        close = difflib.get_close_matches(str(column), known, n=1)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
         raise ValueError(
             f"there is no column {column!r} with ids; the columns are "
-            f"{shown(frame.columns.tolist(), 5)}.{hint} If names differ between "
-            "tables, give on={table: column, ...}."
+            f"{shown(frame.columns.tolist(), 5)}.{did_you_mean(str(column), known)} If "
+            "names differ between tables, give on={table: column, ...}."
         )
     found = read_ids(ids)
     check_distinct(found, "it")
@@ -227,13 +221,13 @@ def _split_target(
     """The column to be predicted, its table, and the frames without the column."""
     owners = [name for name, frame in frames.items() if target in frame.columns]
     if len(owners) != 1:
-        found = f"the tables {some(map(repr, owners))}" if owners else "no table"
-        known = [c for frame in frames.values() for c in frame.columns]
-        close = difflib.get_close_matches(str(target), map(str, known), n=1)
-        hint = f" Did you mean {close[0]!r}?" if close and not owners else ""
+        known = [str(c) for frame in frames.values() for c in frame.columns]
+        found, hint = "no table", did_you_mean(str(target), known)
+        if owners:
+            found = f"the tables {some(map(repr, owners))}"
+            hint = " Drop it from all but one."
         raise ValueError(
             f"target={target!r} must be a column of one table; it is in {found}.{hint}"
-            + (" Drop it from all but one." if owners else "")
         )
     labels = frames[owners[0]][target]
     rest = {
@@ -268,7 +262,7 @@ def _assemble(
         part = frame.reindex(index)
         part.columns = [f"{name}.{column}" for column in frame.columns]
         parts.append(part)
-        own = kernel.get(name, "auto") if _is_dict(kernel) else kernel
+        own = kernel.get(name, "auto") if isinstance(kernel, Mapping) else kernel
         views.append((name, own, list(part.columns)))
     data = pandas.concat(parts, axis=1)
     twice = data.columns[data.columns.duplicated()].tolist()

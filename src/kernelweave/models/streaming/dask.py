@@ -19,7 +19,8 @@ from kernelweave.kernels.moments import (
     RowAccumulator,
     sum_blocks,
 )
-from kernelweave.models.streaming.intake import Intake, located
+from kernelweave.models.streaming.intake import Intake
+from kernelweave.views.columns import prefixed
 
 #: Largest number of sums at a time: with more chunks, more of them are summed one
 #: after the other, so that fewer matrices are transferred.
@@ -261,7 +262,7 @@ def _add_rows(
     recipe, intake = shared
     if hasattr(targets, "to_numpy"):
         targets = targets.to_numpy()
-    with located(f"partition {place[0]}"):
+    with prefixed(f"In partition {place[0]}: "):
         y = intake.targets(rows, np.asarray(targets), place[1])
         views = intake.rows(rows, place[1])
     found = RowAccumulator(recipe, *origin)

@@ -5,8 +5,6 @@ A portion is checked as thoroughly as the rows of a fit.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,6 +40,7 @@ from kernelweave.models.shared.inputs import (
 from kernelweave.views.columns import (
     numbered,
     parse_views,
+    prefixed,
     resolve_columns,
     validate_features,
     validate_new,
@@ -87,16 +86,6 @@ class FeatureOptions:
         """Number of rows whose features are computed at a time."""
         here = on_host(like) and self.device is None
         return CHUNK_ROWS["cpu" if here else "gpu"]
-
-
-@contextmanager
-def located(place: str) -> Iterator[None]:
-    """Prefix the messages of errors in rows with the place where the rows are."""
-    try:
-        yield
-    except (TypeError, ValueError) as error:
-        kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise kind(f"In {place}: {error}") from error
 
 
 class Intake:
@@ -166,7 +155,8 @@ class Intake:
 
     def sampled_rows(self, X: Any) -> list[Any]:
         """As :meth:`rows`, for a random sample, whose row numbers mean little."""
-        with located("the rows drawn to fix the features (numbered among themselves)"):
+        place = "the rows drawn to fix the features (numbered among themselves)"
+        with prefixed(f"In {place}: "):
             return self.rows(X)
 
     def targets(self, X: Any, y: Any, start: int = 0) -> np.ndarray:
