@@ -238,7 +238,7 @@ class MixtureKDA(KernelDiscriminant):
         data, names, views, positions = read
         progress = Progress(self, X, y)
         warn_twins(views, positions)
-        home = home_of(data, views)
+        home = home_of(data)
         data = on_device(self, data)
         psd: Any = self.psd
         maps = ViewMaps(views, data, names, psd, design, classes[codes])

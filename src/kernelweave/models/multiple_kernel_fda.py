@@ -10,12 +10,7 @@ import numpy as np
 
 from kernelweave._array import Array, from_numpy
 from kernelweave.criteria.fisher import BlockFisher, Fisher, WithinFisher
-from kernelweave.fits.ridge import (
-    RowDesign,
-    binary_target,
-    class_target,
-    reduced_class_target,
-)
+from kernelweave.fits.ridge import RowDesign, binary_target, class_target
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.models.shared.base import (
     FisherSolver,
@@ -25,7 +20,7 @@ from kernelweave.models.shared.base import (
     Psd,
     available,
     check_learner_parameters,
-    fit_discriminant,
+    discriminate,
     fit_method,
     train,
 )
@@ -37,17 +32,16 @@ from kernelweave.models.shared.inputs import (
 )
 from kernelweave.models.shared.interactions import choosing_products
 from kernelweave.models.shared.learner import (
-    FOLDS,
-    SCORING,
+    Choice,
     Fit,
-    Fitted,
     KernelRows,
     LearnerOptions,
+    Score,
     Trained,
     choose_weights,
     with_class_score,
 )
-from kernelweave.models.shared.scoring import Measure, check_scoring
+from kernelweave.models.shared.scoring import Measure
 from kernelweave.models.streaming.explicit import next_portions, refused
 from kernelweave.models.streaming.primal import SummedRows, fit_class_moments
 from kernelweave.protocols import Bank
@@ -382,11 +376,12 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         priors = check_priors(self.priors, classes)
         bank, design = rows.bank, rows.design
         measure = None if self.scoring is None else Measure(self.scoring, classes)
-        fit = partial(self._discriminate, options, priors, measure)
+        choose = partial(self._choose, options)
+        fit = partial(discriminate, choose, priors, measure)
         fitted = replace(fit(bank, codes, design, callback), classes=classes)
         if self.cv is not None and not rows.rows.see_targets:
-            loose = options.for_folds(fitted.choice)
-            anew: Fit = partial(self._discriminate, loose, priors, measure)
+            choose = partial(self._choose, options.for_folds(fitted.choice))
+            anew: Fit = partial(discriminate, choose, priors, measure)
             if self.interactions == "auto":
                 anew = choosing_products(anew)
             fitted = with_class_score(
@@ -394,40 +389,27 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
             )
         return rows.trained(fitted)
 
-    def _discriminate(
+    def _choose(
         self,
         options: LearnerOptions,
-        priors: np.ndarray | None,
-        measure: Measure | None,
         bank: DenseBank,
+        target: Array,
         codes: np.ndarray,
         design: RowDesign,
-        callback: Callback | None = None,
-    ) -> Fitted:
-        """Weights, alpha and discriminant of rows with class codes (n,).
-
-        The classes of the result are the codes that occur.
-        """
-        classes, codes = np.unique(codes, return_inverse=True)
-        priors = None if priors is None else priors[classes] / np.sum(priors[classes])
-        target, _ = reduced_class_target(codes, len(classes), design.weights)
-        target = from_numpy(target, bank.like)
-        criterion = partial(self._criterion, bank, target, codes, design)  # of alpha
-        score = None
-        if measure is not None:
-            score = partial(measure.of_classes, target, codes, classes, design, priors)
-        choice = choose_weights(
+        score: Score | None,
+        callback: Callback | None,
+    ) -> Choice:
+        """Weights and alpha for class codes (n,) and their target (n, k - 1)."""
+        return choose_weights(
             options,
             bank,
             target,
-            criterion,
+            partial(self._criterion, bank, target, codes, design),  # of alpha
             callback,
             design,
             learnable=self.scatter == "total" and self.scale is not None,
             score=score,
         )
-        fit = choice.fit_on(bank, target, design)
-        return fit_discriminant(choice, fit, target, classes, codes, design, priors)
 
     def _criterion(
         self,
@@ -465,13 +447,9 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
     def _check_parameters(self) -> None:
         check_learner_parameters(
             self,
-            cv=FOLDS,
-            scoring=SCORING,
             scatter=one_of("total", "within"),
             formulation=one_of("exact", "block"),
         )
-        if self.scoring is not None:
-            check_scoring(self)
         if self.scatter == "within" and self.alpha == "learn":
             raise ValueError(
                 "scatter='within' has no learned regularisation; use a float or 'loo' "

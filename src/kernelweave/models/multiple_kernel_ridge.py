@@ -9,13 +9,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from sklearn.metrics import r2_score
 
-from kernelweave._array import (
-    from_numpy,
-    is_array,
-    namespace,
-    to_numpy,
-    units_of,
-)
+from kernelweave._array import from_numpy, is_array, namespace, to_numpy, units_of
 from kernelweave._sklearn import RegressorMixin
 from kernelweave.criteria.fisher import Fisher
 from kernelweave.fits.ridge import RowDesign, output_frame
@@ -35,8 +29,6 @@ from kernelweave.models.shared.base import (
 from kernelweave.models.shared.inputs import read_options
 from kernelweave.models.shared.interactions import choosing_products
 from kernelweave.models.shared.learner import (
-    FOLDS,
-    SCORING,
     Fit,
     Fitted,
     KernelRows,
@@ -45,7 +37,7 @@ from kernelweave.models.shared.learner import (
     choose_weights,
     with_output_score,
 )
-from kernelweave.models.shared.scoring import Measure, check_scoring
+from kernelweave.models.shared.scoring import Measure
 from kernelweave.models.streaming.explicit import next_portions, refused
 from kernelweave.models.streaming.primal import SummedRows, fit_output_moments
 from kernelweave.solvers.solve import Callback
@@ -303,9 +295,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         return self
 
     def _check_parameters(self) -> None:
-        check_learner_parameters(self, cv=FOLDS, scoring=SCORING)
-        if self.scoring is not None:
-            check_scoring(self)
+        check_learner_parameters(self)
 
     def _learn(self, rows: KernelRows | SummedRows, progress: Progress) -> Trained:
         """Choose weights and alpha for outputs (n, n_outputs), then fit."""

@@ -29,10 +29,9 @@ from kernelweave.models.shared.base import (
 from kernelweave.models.shared.inputs import (
     check_parameters,
     check_priors,
-    encode_labels,
     one_of,
     positive,
-    read_weighted_rows,
+    read_labelled_rows,
 )
 from kernelweave.views.columns import numbered
 from kernelweave.views.missing import ObservedViews
@@ -180,8 +179,7 @@ class ProbabilisticKDA(KernelDiscriminant):
         check_parameters(
             self, noise=positive("loo", "ml"), amplitude=one_of("profile", "unit")
         )
-        rows, labels, design = read_weighted_rows(self, X, y, sample_weight)
-        classes, codes = encode_labels(labels, type(self).__name__)
+        rows, classes, codes, design = read_labelled_rows(self, X, y, sample_weight)
         priors = check_priors(self.priors, classes)
         progress = Progress(self, X, y)
         bank = rows.kernels(progress.kernel)

@@ -23,10 +23,9 @@ from kernelweave.models.shared.base import (
 )
 from kernelweave.models.shared.inputs import (
     check_parameters,
-    encode_labels,
     one_of,
     positive,
-    read_weighted_rows,
+    read_labelled_rows,
 )
 from kernelweave.models.shared.learner import weight_set_of_norm
 from kernelweave.models.shared.margin import MarginClassifier
@@ -220,8 +219,7 @@ class SubspaceKernelSVC(
             Fitted estimator.
         """
         self._check_parameters()
-        rows, labels, design = read_weighted_rows(self, X, y, sample_weight)
-        classes, codes = encode_labels(labels, type(self).__name__)
+        rows, classes, codes, design = read_labelled_rows(self, X, y, sample_weight)
         progress = Progress(self, X, y)
         bank = rows.kernels(progress.kernel)
         design = rows.levelled(design)

@@ -958,9 +958,9 @@ def _from_objects(values: np.ndarray, where: str, labels: list[Any]) -> np.ndarr
                 "range of float64. Correct the entry, drop the row, or take logarithms."
             )
         return (
-            f"{found} {value!r:.80}, which is not a number ({error}). Encode the column "
-            "as numbers, for example with the kernel 'auto' or Pipe(OneHotEncoder(), "
-            "...), or leave it out."
+            f"{found} {value!r:.80}, which is not a number ({error}). Encode the "
+            "column as numbers, for example with the kernel 'auto' or "
+            "Pipe(OneHotEncoder(), ...), or leave it out."
         )
 
     return floats_of(values, refused)

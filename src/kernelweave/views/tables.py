@@ -93,14 +93,13 @@ def join_tables(
       in rna and in clinical: 2 samples
       in every table: 2 samples
     """
-    if not isinstance(tables, Mapping) or not tables:
+    if not _is_dict(tables) or not tables:
         raise TypeError(
             "join_tables needs a dict from names to tables, such as {'rna': rna, "
             f"'clinical': clinical}}; found {type(tables).__name__}."
         )
-    for parameter, given in (("on", on), ("kernel", kernel)):
-        if isinstance(given, Mapping):
-            _check_keys(given, tables, parameter)
+    _check_keys(on, tables, "on")
+    _check_keys(kernel, tables, "kernel")
     frames: dict[str, Any] = {}
     id_names = []
     for name, table in tables.items():
@@ -129,12 +128,16 @@ def join_tables(
 
 
 def _check_keys(given: Any, tables: Mapping[str, Any], parameter: str) -> None:
-    unknown = [key for key in given if key not in tables]
+    unknown = [key for key in given if key not in tables] if _is_dict(given) else []
     if unknown:
         raise ValueError(
             f"{parameter} names the table(s) {shown(unknown)}; the tables are "
             f"{some(map(repr, tables))}."
         )
+
+
+def _is_dict(value: Any) -> bool:
+    return isinstance(value, Mapping)
 
 
 def _as_pandas(table: Any) -> Any:
@@ -262,7 +265,7 @@ def _assemble(
         part = frame.reindex(index)
         part.columns = [f"{name}.{column}" for column in frame.columns]
         parts.append(part)
-        own = kernel.get(name, "auto") if isinstance(kernel, Mapping) else kernel
+        own = kernel.get(name, "auto") if _is_dict(kernel) else kernel
         views.append((name, own, list(part.columns)))
     data = pandas.concat(parts, axis=1)
     twice = data.columns[data.columns.duplicated()].tolist()

@@ -16,7 +16,7 @@ from kernelweave._array import (
     to_numpy,
 )
 from kernelweave.kernels.maps.kernel_map import FeatureSource, Source
-from kernelweave.models.mixture.experts import ViewMaps, take
+from kernelweave.models.mixture.experts import ViewMaps, take_seen
 from kernelweave.models.mixture.weights import Mixture
 from kernelweave.views.columns import numbered
 from kernelweave.views.missing import ObservedViews, fill_rows
@@ -147,7 +147,7 @@ class MixtureProjector:
         if isinstance(source, FeatureSource):
             return [fill_rows(blocks[v][part, :], seen[:, v], source.blocks[0])]
         # the columns of the training rows that have the kernel
-        return take(blocks[part, :, v : v + 1], self.maps.observed[:, v], axis=1)
+        return take_seen(blocks[part, :, v : v + 1], self.maps.observed[:, v], axis=1)
 
     def _check_similar(self) -> None:
         """Refuse precomputed kernels whose entries are not similarities."""

@@ -22,14 +22,7 @@ from sklearn.utils.validation import (
     column_or_1d,
 )
 
-from kernelweave._array import (
-    Array,
-    at_home,
-    detached,
-    is_array,
-    is_numpy,
-    to_numpy,
-)
+from kernelweave._array import Array, at_home, detached, is_array, is_numpy, to_numpy
 from kernelweave.fits.ridge import RowDesign
 from kernelweave.fits.subspace import label_factor, target_factor
 from kernelweave.kernels.encoding import warn_unseen
@@ -128,7 +121,7 @@ COMMON = {
     "uncorrelated": boolean,
     "signed": boolean,
     "weight_bound": number("a number >= 1", lambda v: np.isfinite(v) and v >= 1),
-    "tol": number("a finite number > 0", lambda v: np.isfinite(v) and v > 0),
+    "tol": positive(),
     "max_iter": whole(1, optional=True),
     "interactions": boolean,
     "centre": boolean,
@@ -411,11 +404,6 @@ def warn_many_numbers(classes: np.ndarray, n: int, owner: str) -> None:
         )
 
 
-def read_classes(X: Any, y: Any, owner: str) -> tuple[np.ndarray, np.ndarray]:
-    """The classes (k,), and the codes (n,) of the rows of X."""
-    return encode_labels(check_labels(X, y, owner), owner)
-
-
 def read_some_labels(
     X: Any, y: Any, owner: str, marker: Any = -1
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -437,7 +425,8 @@ def read_some_labels(
             f"{str(marker)!r} mean unlabelled{advice if marker == -1 else ''}"
         )
     codes = np.full(len(y), -1)
-    classes, codes[labelled] = read_classes(given, given, owner)
+    given = check_labels(given, given, owner)
+    classes, codes[labelled] = encode_labels(given, owner)
     return classes, codes
 
 
@@ -445,13 +434,13 @@ def _has_marker(y: np.ndarray, marker: Any) -> np.ndarray:
     """Which labels (n,) are the marker, or that as text among strings and objects."""
     if y.dtype.kind == "U":
         return y == str(marker)
-    return np.array([_is_marker(label, marker) for label in y], dtype=bool)
 
+    def is_marker(label: Any) -> bool:
+        if isinstance(label, str):
+            return label == str(marker)
+        return isinstance(label, Number) and bool(label == marker)
 
-def _is_marker(label: Any, marker: Any) -> bool:
-    if isinstance(label, str):
-        return label == str(marker)
-    return isinstance(label, Number) and bool(label == marker)
+    return np.array([is_marker(label) for label in y], dtype=bool)
 
 
 def check_outputs(X: Any, y: Any, owner: str) -> np.ndarray:
@@ -515,17 +504,6 @@ def require_enough(model: Any, targets: np.ndarray) -> None:
     check(targets, type(model).__name__)
 
 
-def check_numbers_or_labels(X: Any, y: Any, owner: str) -> tuple[np.ndarray, str]:
-    """Labels or numbers as an array, and scikit-learn's type of target."""
-    y = require_targets(X, y, owner)
-    refuse_gaps(y, owner)
-    refuse_mixture(y, owner)
-    y = np.asarray(y)
-    check_length(X, y, owner)
-    refuse_odd_numbers(y, owner)
-    return y, type_of_target(y, input_name="y")
-
-
 def as_outputs(y: np.ndarray, kind: str, owner: str) -> np.ndarray:
     """Checked targets that are not classes, as (n, n_outputs) in float64."""
     if y.dtype.kind not in "fiub":
@@ -573,7 +551,13 @@ def read_numbers_or_labels(
     X: Any, y: Any, sample_weight: Any, owner: str
 ) -> tuple[np.ndarray, str, np.ndarray | None, np.ndarray | None]:
     """Checked targets of the rows that count, their type, these rows, their weights."""
-    y, kind = check_numbers_or_labels(X, y, owner)
+    y = require_targets(X, y, owner)
+    refuse_gaps(y, owner)
+    refuse_mixture(y, owner)
+    y = np.asarray(y)
+    check_length(X, y, owner)
+    refuse_odd_numbers(y, owner)
+    kind = type_of_target(y, input_name="y")
     labels = y.reshape(-1) if kind in ("binary", "multiclass") else None
     keep, weights = read_row_weights(X, labels, sample_weight, None, owner)
     return y if keep is None else y[keep], kind, keep, weights
@@ -939,13 +923,13 @@ def device_array(like: Array, device: str | None) -> Array:
 
 def on_device(model: Any, data: ObservedViews) -> ObservedViews:
     """The rows where ``model`` computes its kernels."""
-    like = home_of(data, isinstance(data.blocks, list))
-    return moved_rows(data, device_array(like, model.device))
+    return moved_rows(data, device_array(home_of(data), model.device))
 
 
-def home_of(data: ObservedViews, views: Any) -> Array:
+def home_of(data: ObservedViews) -> Array:
     """No rows, with the library, device and dtype of the kernels of these."""
-    first = host_like(data.blocks[0]) if views else data.blocks
+    listed = isinstance(data.blocks, list)
+    first = host_like(data.blocks[0]) if listed else data.blocks
     return detached(first[:0, ...])  # a view would keep all of X in memory
 
 
@@ -1002,7 +986,7 @@ def map_rows(
         _check_observed(model, read)
     data, names, views, positions = read
     observed = None if model.missing == "error" else data.observed
-    like = home_of(data, views)
+    like = home_of(data)
     data = on_device(model, data)
     standard = Standard.of(model, least_squares=scale_rows)
     if views:
@@ -1098,11 +1082,32 @@ def read_weighted_views(
 
 
 def read_weighted_rows(
-    model: Any, X: Any, y: Any, sample_weight: Any, groups: Any = None
+    model: Any,
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    groups: Any = None,
+    scale_rows: bool = True,
 ) -> tuple[RowMap, np.ndarray, RowDesign]:
     """:func:`read_weighted_views` with the kernels of the rows."""
     read, targets, design = read_weighted_views(model, X, y, sample_weight, groups)
-    return map_rows(model, read, design.weights, targets=targets), targets, design
+    weights = design.weights
+    rows = map_rows(model, read, weights, scale_rows=scale_rows, targets=targets)
+    return rows, targets, design
+
+
+def read_labelled_rows(
+    model: Any,
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    groups: Any = None,
+    scale_rows: bool = True,
+) -> tuple[RowMap, np.ndarray, np.ndarray, RowDesign]:
+    """:func:`read_weighted_rows` with classes (k,) and the codes (n,) of the rows."""
+    given = read_weighted_rows(model, X, y, sample_weight, groups, scale_rows)
+    rows, labels, design = given
+    return rows, *encode_labels(labels, type(model).__name__), design
 
 
 def read_kernels(
@@ -1125,16 +1130,13 @@ def choose_forms(X: Any, views: list[View], positions: list[list[int]]) -> list[
     Arrays of numbers are always read as numbers, and so is a view that is the product
     of others.
     """
-    if issparse(X) or (is_array(X) and not _holds_objects(X)):
+    objects = is_numpy(X) and X.dtype.kind not in "fiubc"
+    if issparse(X) or (is_array(X) and not objects):
         return views
     return [
         replace(view, raw=_reads_columns(X, view, columns))
         for view, columns in zip(views, positions, strict=True)
     ]
-
-
-def _holds_objects(X: Any) -> bool:
-    return is_numpy(X) and X.dtype.kind not in "fiubc"
 
 
 def _reads_columns(X: Any, view: View, columns: list[int]) -> bool:

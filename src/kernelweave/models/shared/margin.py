@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -255,7 +255,7 @@ class _Folds:
     signs: np.ndarray  # (n, c)
     design: RowDesign
     splits: list[tuple[np.ndarray, np.ndarray]]
-    prices: np.ndarray = field(default_factory=lambda: C_GRID)  # (g,)
+    prices: np.ndarray  # (g,)
 
     def over_prices(self, margin: str) -> np.ndarray:
         """With the mean of all kernels at each C of the grid, (g, n)."""

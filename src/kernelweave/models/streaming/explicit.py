@@ -9,13 +9,8 @@ import numpy as np
 
 from kernelweave.fits.ridge import RowDesign
 from kernelweave.kernels.moments import ChunkRecipe, Moments, RowAccumulator
-from kernelweave.models.shared.inputs import (
-    read_row_design,
-    require_enough,
-)
-from kernelweave.models.shared.learner import (
-    KernelRows,
-)
+from kernelweave.models.shared.inputs import read_row_design, require_enough
+from kernelweave.models.shared.learner import KernelRows
 from kernelweave.models.streaming.dask import NumberedRows, dask_moments, with_targets
 from kernelweave.models.streaming.intake import (
     FeatureOptions,
