@@ -648,23 +648,24 @@ def apply_step(fitted: Any, X: Array) -> Array:
     if isinstance(fitted, Standardizer):
         return fitted.transform(_given(fitted, X))
     features = fitted.transform(_given(fitted, X))
-    name = type(fitted).__name__
-    if issparse(features):
-        return _sparse_features(features, X, name)
-    features = np.asarray(features)
-    if features.dtype.kind not in "fiub":
+    name, kept = type(fitted).__name__, issparse(features)
+    features = features if kept else np.asarray(features)
+    if not kept and features.dtype.kind not in "fiub":
         features = _as_numbers(features, name)
     if features.ndim != 2 or features.shape[0] != X.shape[0] or not features.shape[1]:
         raise ValueError(
             f"{name} returned features of the shape {features.shape} for "
             f"{X.shape[0]} rows."
         )
-    if not np.isfinite(features).all():
+    if not np.isfinite(features.data if kept else features).all():
         raise ValueError(
             f"{name} returned NaN or infinity. Put an imputer such as SimpleImputer "
             "before it, in a Pipeline."
         )
-    return from_numpy(features, host_like(X))
+    like = host_like(X)
+    if kept and is_numpy(like):
+        return csr_array(features).astype(like.dtype)
+    return from_numpy(features.toarray() if kept else features, like)
 
 
 def _as_numbers(features: np.ndarray, name: str) -> np.ndarray:
@@ -675,20 +676,6 @@ def _as_numbers(features: np.ndarray, name: str) -> np.ndarray:
             f"{name} returned features that are not numbers ({error}). Use a "
             "transformer that encodes them, such as OneHotEncoder."
         ) from error
-
-
-def _sparse_features(features: Any, X: Any, name: str) -> Any:
-    """Sparse features (n, e) in the precision of X, if X is in host memory."""
-    if features.shape[0] != X.shape[0] or not features.shape[1]:
-        raise ValueError(
-            f"{name} returned features of the shape {features.shape} for "
-            f"{X.shape[0]} rows."
-        )
-    if not np.isfinite(features.data).all():
-        raise ValueError(f"{name} returned NaN or infinity.")
-    if is_array(X) and not is_numpy(X):
-        return from_numpy(features.toarray(), X)
-    return csr_array(features).astype(host_like(X).dtype)
 
 
 def host_like(X: Any) -> Array:

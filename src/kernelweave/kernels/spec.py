@@ -136,18 +136,12 @@ class _Rows:
         """The rows as numbers."""
         return self.given.numbers if isinstance(self.given, Columns) else self.given
 
-    @property
-    def standardized(self) -> bool:
-        """Whether mean and deviation of the columns have been divided out."""
-        return self.scaling is not None
-
     def resolve(self, kernel: Kernel) -> Kernel:
         """The kernel on these columns, or on columns with a better origin and unit."""
-        if self.standardized and issparse(self.X) and not kernel.ignores_origin:
-            dense = self.scaling.transform(dense_rows(self.before))  # type: ignore[union-attr]
-            return kernel.resolve(dense)
-        kind = kernel.forgets
-        if kind is None or self.standardized or not self.movable:
+        scaling, kind = self.scaling, kernel.forgets
+        if scaling is not None and issparse(self.X) and not kernel.ignores_origin:
+            return kernel.resolve(scaling.transform(dense_rows(self.before)))
+        if kind is None or scaling is not None or not self.movable:
             return kernel.resolve(self.X, self.memo)
         if kind not in self._framed:
             frame = Frame(kind == "affine").fit(self.X, bits=self.bits)

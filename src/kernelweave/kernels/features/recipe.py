@@ -322,12 +322,9 @@ class FeatureRecipe:
 
     def _out_of_range(self, i: int, rows: Any) -> ValueError:
         """The error that names the entry of a view for which kernel i overflows."""
-        view, numbers = self.views[self.view_of[i]], None
-        if issparse(rows):  # make only one row dense
-            numbers = np.argmax(abs(rows).max(axis=1).toarray(), keepdims=True).ravel()
-            rows = rows.tocsr()[numbers].toarray()
+        view = self.views[self.view_of[i]]
         label = self.names[i].removeprefix(f"{view.name}: ")
-        return ValueError(name_largest(view, label, self.steps[i], rows, numbers))
+        return ValueError(name_largest(view, label, self.steps[i], rows))
 
     def means(self, sample: list[Any]) -> np.ndarray:
         """Means (D,) of the features over rows in host memory; 0 for sparse kernels."""
@@ -374,9 +371,8 @@ class FeatureRecipe:
         for name, made, kernel, v in zip(
             self.names, self.maps, self.kernels, self.view_of, strict=True
         ):
-            exact = made.exact
             error = 0.0
-            if not exact:
+            if not made.exact:
                 error = kernel_error(made, _dense(seen_by(kernel, rows[v])))
             found.append(MapReport(name, made.how, made.n_features, error))
         return tuple(found)
