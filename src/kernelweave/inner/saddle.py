@@ -80,11 +80,6 @@ class SaddleProblem:
         return 1.0 / self.counts
 
     @property
-    def mean_bound(self) -> float:
-        """The mean of ``C r``."""
-        return self.bound * float(np.mean(self.counts))
-
-    @property
     def n_weights(self) -> int:
         """The number m of weights."""
         return self.bank.n_kernels + int(self.identity)
@@ -159,7 +154,7 @@ class SaddleProblem:
         curvature = max(float(np.max(means)), float(self.identity / count))
         curvature += float(self.tau / count)
         free = 1.0 / curvature if curvature > 0 else np.inf
-        size = min(self.mean_bound, free)
+        size = min(self.bound * float(count), free)
         return size if np.isfinite(size) else 1.0
 
 

@@ -420,11 +420,6 @@ class PairwiseRows:
         """N and d."""
         return self.X.shape
 
-    @property
-    def is_dense(self) -> bool:
-        """Whether the rows are a NumPy array."""
-        return is_numpy(self.X)
-
     def tile(
         self,
         rows: slice,
@@ -583,11 +578,11 @@ class KernelGroup:
             prefixed(f"View {self.view!r}: "),
             np.errstate(over="ignore", invalid="ignore"),
         ):
-            if isinstance(self.rows, PairwiseRows) and self.rows.is_dense:
-                self._fill_in_cache(stack)
-                return
             shared, n = self.rows, self.rows.shape[0]
             if isinstance(self.rows, PairwiseRows):
+                if is_numpy(self.rows.X):
+                    self._fill_in_cache(stack)
+                    return
                 shared = base_matrix(self.rows.base, self.rows.X)
             for i, kernel in self.kernels:
                 own = kernel.gram if kernel.base is None else kernel.from_base

@@ -190,6 +190,11 @@ def column_names(X: Any) -> list[Any] | None:
     return None
 
 
+def labels_of(names: Sequence[Any] | None, columns: list[int]) -> list[Any]:
+    """Names of the columns at these positions, or the positions if there are none."""
+    return columns if names is None else [names[c] for c in columns]
+
+
 def is_arrow(X: object) -> bool:
     """Whether X is a pyarrow dataset or table."""
     return type(X).__module__.split(".")[0] == "pyarrow" and hasattr(X, "to_batches")
@@ -698,14 +703,12 @@ def checked_array(
 
 def _check_axes(X: Any, owner: str, allow_nd: bool) -> None:
     """Refuse an array that is complex or has the wrong number of axes."""
-    numpy = isinstance(X, np.ndarray)
-    if numpy and X.dtype.names:
+    if isinstance(X, np.ndarray) and X.dtype.names:
         raise ValueError(
             f"X is a structured array with the fields {some(map(repr, X.dtype.names))},"
             f" but {owner} needs one row per sample. Pass pandas.DataFrame(X)."
         )
-    kind = X.dtype.kind == "c" if numpy else is_array(X) and is_complex(X)
-    if kind:
+    if is_array(X) and namespace(X).isdtype(X.dtype, "complex floating"):
         raise ValueError(
             f"Complex data not supported: X has the dtype {X.dtype}. Pass its real and "
             "imaginary parts as columns, or its absolute values."
@@ -724,11 +727,6 @@ def _check_axes(X: Any, owner: str, allow_nd: bool) -> None:
             f"{owner}: X has the shape {shape}. Reshape it to one row per sample, or "
             "set views='precomputed' if it holds kernels."
         )
-
-
-def is_complex(X: Array) -> bool:
-    """Whether an array of any library holds complex numbers."""
-    return bool(namespace(X).isdtype(X.dtype, "complex floating"))
 
 
 def _check_not_empty(shape: Any, estimator: Any) -> None:
@@ -845,11 +843,7 @@ def float_blocks(
 
     ``gaps`` says whether rows may lack a view, and so have an id that is not known.
     """
-    names = column_names(X)
-    labels = [
-        columns if names is None else [names[c] for c in columns]
-        for columns in positions
-    ]
+    labels = [labels_of(column_names(X), columns) for columns in positions]
     blocks = [
         to_float(take_columns(X, columns), f"View {view.name!r}", names_)
         if (reader := id_reader(view)) is None

@@ -20,6 +20,7 @@ import numpy as np
 from kernelweave.views.columns import (
     column_names,
     is_table,
+    labels_of,
     take_columns,
     to_float,
 )
@@ -182,12 +183,10 @@ class Columns:
 
 def read_columns(X: Any, columns: list[int]) -> Columns:
     """The columns of a view, as they are; pyarrow tables become pandas frames."""
-    names = column_names(X)
-    labels = columns if names is None else [names[c] for c in columns]
     table = take_columns(X, columns)
     if is_table(table):
         table = table.to_pandas()
-    return Columns(table, list(labels))
+    return Columns(table, list(labels_of(column_names(X), columns)))
 
 
 def _taken_apart(frame: Any) -> dict[str, Any]:

@@ -8,9 +8,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy.sparse import issparse
 
-from kernelweave._array import is_array, is_numpy, take
+from kernelweave._array import is_array, take
 from kernelweave.views.columns import is_arrow, is_iterator, is_table
 
 Portion = tuple[Any, Any]
@@ -112,9 +111,9 @@ def _slices(X: Any, y: Any, portion: int) -> Iterator[Portion]:
 
 
 def select_rows(X: Any, rows: slice | np.ndarray) -> Any:
-    """The given rows of an array, sparse array or DataFrame."""
+    """The given rows of an array, sparse array, DataFrame or Columns."""
     if hasattr(X, "iloc"):
         return X.iloc[rows]
-    if issparse(X) or is_numpy(X) or not is_array(X):
-        return X[rows]
-    return X[rows, :] if isinstance(rows, slice) else take(X, rows)
+    if not is_array(X) or isinstance(rows, slice):
+        return X[rows, ...] if is_array(X) else X[rows]
+    return take(X, rows)

@@ -229,7 +229,9 @@ class FeatureRecipe:
             some, dense = _some(dense), _double(dense)
             table = isinstance(dense, Columns)
             self.origins.append(np.zeros(0) if table else far_origin(dense))
-            y = None if targets is None else _some_targets(targets, some.shape[0])
+            y = targets
+            if targets is not None:  # those of the same rows
+                y = targets[:: -(-len(targets) // some.shape[0])]
             for kernel in resolve_kernels(
                 view.kernel, _double(some), view.name, limits.bits, y, view.plan
             ):
@@ -434,11 +436,6 @@ def _some(rows: Any) -> Any:
     """Evenly spaced rows; all of a table, whose rare categories they might miss."""
     step = -(-rows.shape[0] // SOME_ROWS)
     return rows if isinstance(rows, Columns) else rows[::step]
-
-
-def _some_targets(targets: np.ndarray, n_some: int) -> np.ndarray:
-    """The targets of some of all rows, as chosen by :func:`_some`."""
-    return targets[:: -(-len(targets) // n_some)]
 
 
 def as_chunk(views: list[Any], like: Array) -> list[Any]:

@@ -83,7 +83,13 @@ from kernelweave.models.streaming.intake import on_host
 from kernelweave.models.streaming.primal import SummedRows
 from kernelweave.protocols import Bank
 from kernelweave.solvers.solve import Callback, Certificate, TraceRow
-from kernelweave.views.columns import in_portions, is_dask, is_precomputed, validate_new
+from kernelweave.views.columns import (
+    in_portions,
+    is_dask,
+    is_precomputed,
+    labels_of,
+    validate_new,
+)
 from kernelweave.views.composition import ViewsParamsMixin
 from kernelweave.views.missing import ObservedViews
 
@@ -458,13 +464,14 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
                 f"{type(self).__name__} has no column_summary_ before fit"
             )
         names = getattr(self, "feature_names_in_", None)
+        names = None if names is None else names.tolist()
         found: list[dict[str, Any]] = []
         for view, positions in zip(self._views, self._positions, strict=True):
-            labels = positions if names is None else [str(names[c]) for c in positions]
             if view.plan is not None:
                 found += view.plan.records(view.name)
                 continue
             kind, use = ("any", "as it is") if view.raw else ("number", "number")
+            labels = labels_of(names, positions)
             uses = tuple(ColumnUse(label, kind, use) for label in labels)
             found += ColumnPlan(uses).records(view.name)
         return found

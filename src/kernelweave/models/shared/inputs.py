@@ -57,11 +57,11 @@ from kernelweave.views.missing import (
     check_numbers,
     check_some_view,
     precomputed_with_missing,
-    rows_at,
     split_with_missing,
 )
 from kernelweave.views.precomputed import validate_precomputed
 from kernelweave.views.raw_columns import Columns, read_columns
+from kernelweave.views.streams import select_rows
 
 T = TypeVar("T")
 
@@ -879,7 +879,7 @@ class ReadViews(NamedTuple):
                 "precomputed kernels remove these rows and columns from the kernels, "
                 "so that later kernels have the right columns"
             )
-        blocks = [rows_at(block, keep) for block in self.data.blocks]
+        blocks = [select_rows(block, keep) for block in self.data.blocks]
         return self._replace(data=ObservedViews(blocks, self.data.observed[keep]))
 
 

@@ -23,6 +23,7 @@ from kernelweave.views.columns import (
     in_portions,
     is_dask,
     is_precomputed,
+    prefixed,
     validate_features,
 )
 from kernelweave.views.streams import Stream, open_stream, sampled, select_rows
@@ -141,7 +142,9 @@ def _read_dask(
     """As from an array with the same rows, but computed where the partitions are."""
     data = NumberedRows.of(*with_targets(X, y))
     rows, targets = data.take(sampled(data.n_rows, options.sample_rows, options.seed))
-    sample = intake.sampled_rows(rows)
+    place = "the rows drawn to fix the features (numbered among themselves)"
+    with prefixed(f"In {place}: "):
+        sample = intake.rows(rows)
     recipe = make_recipe(options, intake, sample, targets, data.n_rows)
     if _few_rows(options, data.n_rows, recipe):
         rows, targets = data.take(np.arange(data.n_rows))

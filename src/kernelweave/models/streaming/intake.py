@@ -40,7 +40,6 @@ from kernelweave.models.shared.inputs import (
 from kernelweave.views.columns import (
     numbered,
     parse_views,
-    prefixed,
     resolve_columns,
     validate_features,
     validate_new,
@@ -152,12 +151,6 @@ class Intake:
 
     def _split(self, X: Any, positions: list[list[int]], dtype: Any = None) -> Any:
         return split_blocks(self.bearer, X, self.views, positions, dtype).blocks
-
-    def sampled_rows(self, X: Any) -> list[Any]:
-        """As :meth:`rows`, for a random sample, whose row numbers mean little."""
-        place = "the rows drawn to fix the features (numbered among themselves)"
-        with prefixed(f"In {place}: "):
-            return self.rows(X)
 
     def targets(self, X: Any, y: Any, start: int = 0) -> np.ndarray:
         """Labels (m,), or outputs (m, t), of a portion."""
