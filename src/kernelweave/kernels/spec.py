@@ -13,14 +13,7 @@ import numpy as np
 from scipy.sparse import csr_array, issparse
 from sklearn.utils import get_tags
 
-from kernelweave._array import (
-    Array,
-    at_home,
-    is_array,
-    largest_of,
-    namespace,
-    to_numpy,
-)
+from kernelweave._array import Array, at_home, is_array, largest_of, namespace, to_numpy
 from kernelweave.exceptions import KernelWarning
 from kernelweave.kernels.base import Kernel, base_matrix
 from kernelweave.kernels.encoding import (

@@ -303,10 +303,7 @@ class KernelAlignment(KernelTransformer, KernelModel):
         return centred / np.where(spread > 0, spread, 1.0)
 
     def _choose(
-        self,
-        criterion: Alignment,
-        row_weights: np.ndarray | None,
-        progress: Progress,
+        self, criterion: Alignment, row_weights: np.ndarray | None, progress: Progress
     ) -> tuple[np.ndarray, int, Certificate | None]:
         """Weights (p,), problems solved, and the certificate of the joint problem."""
         if self.method == "independent":

@@ -255,11 +255,7 @@ class MixtureKDA(KernelDiscriminant):
         return self
 
     def _learn_mixture(
-        self,
-        maps: ViewMaps,
-        codes: np.ndarray,
-        classes: np.ndarray,
-        progress: Progress,
+        self, maps: ViewMaps, codes: np.ndarray, classes: np.ndarray, progress: Progress
     ) -> Mixture:
         """Fit the experts, then their weights: Eq. 17 over leave-one-out densities.
 

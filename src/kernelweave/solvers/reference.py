@@ -16,12 +16,7 @@ import numpy as np
 from kernelweave._array import Array, FactorizationError, psd_factor, to_numpy
 from kernelweave._tolerances import NULL_EIGENVALUE
 from kernelweave.criteria.alignment import Alignment
-from kernelweave.criteria.fisher import (
-    BlockFisher,
-    ClassCentring,
-    Fisher,
-    WithinFisher,
-)
+from kernelweave.criteria.fisher import BlockFisher, ClassCentring, Fisher, WithinFisher
 from kernelweave.criteria.margin import Margin
 from kernelweave.exceptions import library
 from kernelweave.kernels.banks.dense import host_stack

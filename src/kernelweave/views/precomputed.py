@@ -10,13 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import validate_data
 
-from kernelweave._array import (
-    Array,
-    is_numpy,
-    namespace,
-    row_chunks,
-    to_numpy,
-)
+from kernelweave._array import Array, is_numpy, namespace, row_chunks, to_numpy
 from kernelweave.views.columns import (
     checked_array,
     column_names,

@@ -62,10 +62,7 @@ from kernelweave.models.shared.inputs import (
     split_blocks,
     whole,
 )
-from kernelweave.models.shared.interactions import (
-    may_interact,
-    with_products_if_better,
-)
+from kernelweave.models.shared.interactions import may_interact, with_products_if_better
 from kernelweave.models.shared.learner import (
     FOLDS,
     LEARNER,
@@ -108,8 +105,7 @@ PARAMETERS = {
     **LEARNER,
     "alpha": positive("learn", "loo", "cv"),
     "interactions": Rule(
-        "a bool or 'auto'",
-        lambda v: boolean.allows(v) or one_of("auto").allows(v),
+        "a bool or 'auto'", lambda v: boolean.allows(v) or one_of("auto").allows(v)
     ),
     "features": one_of("auto", "exact", "on_the_fly", "nystroem", "random"),
     "n_features": whole(1),

@@ -49,13 +49,7 @@ from kernelweave.weights import SignedSum, Simplex, WeightSet
 
 #: The solvers of margin problems.
 MarginSolver = Literal[
-    "auto",
-    "interior_point",
-    "newton",
-    "cutting_plane",
-    "closed_form",
-    "qcqp",
-    "sdp",
+    "auto", "interior_point", "newton", "cutting_plane", "closed_form", "qcqp", "sdp"
 ]
 #: Penalties tried by ``C="cv"``, for kernels of mean diagonal one.
 C_GRID = np.logspace(-2, 2, 9)
