@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from kernelweave._array import dot, from_numpy, namespace, to_numpy
+from kernelweave._array import dot, from_numpy, namespace
 from kernelweave._sklearn import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from kernelweave.criteria.margin import PlainSubspaceMargin, SubspaceMargin
 from kernelweave.fits.ridge import LooPath, RowDesign, signs_of_codes
@@ -384,9 +384,7 @@ class SubspaceKernelSVC(
         Z : array of shape (m, r)
             Features.
         """
-        rows = self._rows(X, "transform")
-        weights = to_numpy(self.kernel_weights_)
-        return self.kernel_map_.project(rows, weights, self.subspace_coef_)
+        return self._projected(X, "transform", "subspace_coef_")
 
 
 @dataclass(frozen=True)

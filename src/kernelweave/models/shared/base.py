@@ -585,17 +585,25 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
         data = self._observed_rows(X, method)
         return data.blocks if self.missing == "error" else data
 
+    def _projected(self, X: Any, method: str, name: str) -> Array:
+        """``sum_i w_i G_i(X) B``, (m, k), for the coefficients B of this name."""
+        rows = self._rows(X, method)  # first, as it refuses a model without them
+        return self.kernel_map_.project(rows, self._weights, getattr(self, name))
+
     def _predict_target(self, X: Any, method: str) -> Array:
         """``sum_i w_i G_i(X) dual_coef``, (m, k)."""
-        rows = self._rows(X, method)
-        weights = to_numpy(self.kernel_weights_)
-        return self.kernel_map_.project(rows, weights, self._coef)
+        return self._projected(X, method, "_coef")
 
     def _project_each(self, X: Any, method: str) -> Array:
         """``w_i G_i(X) dual_coef`` of each kernel, (m, p, k), for inspection."""
         rows = self._rows(X, method)
+        return self.kernel_map_.project_each(rows, self._weights, self._coef)
+
+    @property
+    def _weights(self) -> np.ndarray:
+        """Weights (p,) of the kernels, or those of each class (p, k)."""
         weights = getattr(self, "class_kernel_weights_", self.kernel_weights_)
-        return self.kernel_map_.project_each(rows, to_numpy(weights).T, self._coef)
+        return to_numpy(weights).T
 
     def _inner_products(self, X: Any, Z: Any) -> Array:
         """``z(x)' z(z)`` of the projections of rows X and Z, or of X and X."""

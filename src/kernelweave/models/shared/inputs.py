@@ -15,12 +15,7 @@ from sklearn.base import is_classifier
 from sklearn.utils import _safe_indexing
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.validation import (
-    _check_sample_weight,
-    _num_samples,
-    check_array,
-    column_or_1d,
-)
+from sklearn.utils.validation import _num_samples, check_array, column_or_1d
 
 from kernelweave._array import Array, at_home, detached, is_array, is_numpy, to_numpy
 from kernelweave.fits.ridge import RowDesign
@@ -596,29 +591,14 @@ def check_sample_weight(
     sample_weight: Any, n: int, owner: str, all_zero: bool = False
 ) -> np.ndarray:
     """Weights >= 0 of n rows, (n,); ones for None. All may be zero if ``all_zero``."""
+    if sample_weight is None:
+        return np.ones(n)
     given = to_numpy(sample_weight) if is_array(sample_weight) else sample_weight
-    _refuse_odd_weights(given, n, owner, all_zero)
-    rows = np.empty((n, 0))  # in host memory, whatever X is
-    weights = _check_sample_weight(
-        given, rows, dtype=np.float64, copy=True, allow_all_zero_weights=all_zero
-    )
-    if np.any(weights < 0):
-        i = int(np.argmax(weights < 0))
-        raise ValueError(
-            f"{owner}: sample_weight of row {i} is {weights[i]:g}. Negative values in "
-            "data passed to `sample_weight`: a weight is the number of times a row "
-            "counts; 0 leaves the row out"
-        )
-    return np.asarray(weights)
-
-
-def _refuse_odd_weights(given: Any, n: int, owner: str, all_zero: bool) -> None:
-    """Refuse weights that are not n finite numbers, or a single one."""
-    if given is None:
-        return
     where = f"{owner}: sample_weight"
     try:
-        values = np.asarray(given, dtype=np.float64)
+        if np.iscomplexobj(given):
+            raise TypeError("complex")
+        values = np.array(given, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(
             f"{where} must hold one number per row; got {given!r:.60} ({error}). For "
@@ -645,6 +625,15 @@ def _refuse_odd_weights(given: Any, n: int, owner: str, all_zero: bool) -> None:
             f"{where} is zero for every row, but must contain at least one non-zero "
             "number. Give a positive weight to the rows that count"
         )
+    weights = values if values.ndim else np.full(n, values)
+    if np.any(weights < 0):
+        i = int(np.argmax(weights < 0))
+        raise ValueError(
+            f"{where} of row {i} is {weights[i]:g}. Negative values in data passed to "
+            "`sample_weight`: a weight is the number of times a row counts; 0 leaves "
+            "the row out"
+        )
+    return weights
 
 
 def weights_of_portion(

@@ -355,10 +355,7 @@ class MarginClassifier(KernelClassifier):
 
     def _functions(self, X: Any, method: str) -> Array:
         """Decision functions of the two-class problems at new rows, (m, c)."""
-        rows = self._rows(X, method)
-        weights = getattr(self, "class_kernel_weights_", self.kernel_weights_)
-        values = self.kernel_map_.project(rows, to_numpy(weights).T, self.dual_coef_)
-        return values + self.intercept_[None, :]
+        return self._predict_target(X, method) + self.intercept_[None, :]
 
     @of_rows
     def decision_function(self, X: Any) -> np.ndarray:
