@@ -243,17 +243,10 @@ class CallableKernel(Kernel):
 
     def gram(self, X: Array, Z: Array | None = None) -> Array:
         """Gram matrix (n, m) of the rows of X (n, d) and Z (m, d)."""
-        if isinstance(X, Columns):
-            flat, like = X.shape[1] == 1, np.empty((0, 1), dtype=X.dtype)
-            given = X.given(flat)
-            K = self._called(given, given if Z is None else Z.given(flat))
-        else:
-            like = host_like(X) if issparse(X) else X
-            given = protected(X)
-            K = self._called(given, given if Z is None else protected(Z))
-            K = K.toarray() if issparse(K) else K
-        xp = namespace(like)
-        K = K if is_array(K) else np.asarray(K)
+        like, given = host_like(X), protected(X)
+        K = self._called(given, given if Z is None else protected(Z))
+        K = K.toarray() if issparse(K) else K
+        K, xp = K if is_array(K) else np.asarray(K), namespace(like)
         wanted = (X.shape[0], (X if Z is None else Z).shape[0])
         if tuple(K.shape) != wanted:
             raise ValueError(
@@ -299,7 +292,12 @@ class CallableKernel(Kernel):
 
 
 def protected(X: Any) -> Any:
-    """Rows that a function cannot change: read-only or, where nothing is, a copy."""
+    """Rows that a function cannot change: read-only or, where nothing is, a copy.
+
+    A single column of a table becomes one-dimensional.
+    """
+    if isinstance(X, Columns):
+        return X.given(flat=X.shape[1] == 1)
     if issparse(X):
         X = X.copy()
         X.data.flags.writeable = False

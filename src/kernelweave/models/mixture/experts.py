@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -99,12 +100,8 @@ class ViewMaps:
         """
         for v, one in enumerate(self.maps):
             first = int(self.first[v])
-
-            def report(i: int, first: int = first) -> None:
-                progress.kernel(first + i)
-
             try:
-                bank = one.fit(report)
+                bank = one.fit(partial(progress.kernel, first=first))
             except ValueError:
                 # If all kernels of this view are constant, others may still vary.
                 if one.active or len(one.centerings) < len(one.names):

@@ -194,10 +194,10 @@ class Progress:
         self.context.call_on_fit_task_begin(estimator=estimator, X=X, y=y)
         self.started = time.perf_counter()
 
-    def kernel(self, index: int) -> None:
-        """One more kernel is ready."""
-        self._task("kernel", {"kernel": index})
-        self.say(2, f"kernel {index} ready")
+    def kernel(self, index: int, first: int = 0) -> None:
+        """One more kernel is ready, of a view whose kernels begin at ``first``."""
+        self._task("kernel", {"kernel": first + index})
+        self.say(2, f"kernel {first + index} ready")
 
     def iteration(self, row: TraceRow) -> bool:
         """One more iteration of a solver; True if a callback wants to stop."""

@@ -791,18 +791,14 @@ def check_priors(priors: Any, classes: np.ndarray) -> np.ndarray | None:
     """Probabilities of the classes (k,), or None."""
     if priors is None:
         return None
+    needed = "one number per class, in the order of the sorted labels"
+    needed = f"{needed} {classes.tolist()}"
     try:
         given = np.asarray(priors, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"priors must hold one number per class, in the order of the sorted labels "
-            f"{classes.tolist()}; got {priors!r:.60}"
-        ) from error
+        raise ValueError(f"priors must hold {needed}; got {priors!r:.60}") from error
     if given.shape != classes.shape:
-        raise ValueError(
-            f"priors needs one number per class, in the order of the sorted labels "
-            f"{classes.tolist()}; got shape {given.shape}"
-        )
+        raise ValueError(f"priors needs {needed}; got shape {given.shape}")
     if not (np.all(given > 0) and abs(np.sum(given) - 1.0) < 1e-6):
         raise ValueError(
             f"priors must be positive and sum to 1; got {given.tolist()}, which sum to "
@@ -1185,14 +1181,15 @@ def split_blocks(
     for v, block in raw.items():
         blocks[v] = block.astype(dtype)
         observed[:, v] = _check_columns(model, views[v], blocks[v])
-    if raw and model.missing == "error":
-        _check_entries(raw, len(views))
+    if len(raw) == width and model.missing == "error":  # no row may be all gaps
+        entries = [~np.all(block.gaps, axis=1) for block in raw.values()]
+        check_some_view(np.stack(entries, axis=1), "")
     for v in set(range(width)) - set(present):
         shape = n, (widths or [1] * width)[v]
-        nothing = np.full(shape, None) if views[v].raw else np.full(shape, np.nan)
-        blocks[v] = Columns(nothing, list(range(shape[1])), dtype)
-        if not views[v].raw:
-            blocks[v] = nothing.astype(dtype)
+        if views[v].raw:
+            blocks[v] = Columns(np.full(shape, None), list(range(shape[1])), dtype)
+        else:
+            blocks[v] = np.full(shape, np.nan, dtype)
     return ObservedViews(blocks, observed)
 
 
@@ -1221,10 +1218,3 @@ def _check_columns(model: Any, view: View, block: Columns) -> np.ndarray:
     if view.plan is not None:
         warn_unseen(view, block, rows)
     return rows
-
-
-def _check_entries(raw: dict[int, Columns], n_views: int) -> None:
-    """Refuse rows without a single entry, if every view is read as it is."""
-    if len(raw) == n_views:
-        entries = [~np.all(block.gaps, axis=1) for block in raw.values()]
-        check_some_view(np.stack(entries, axis=1), "")

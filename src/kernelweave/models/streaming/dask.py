@@ -19,7 +19,7 @@ from kernelweave.kernels.moments import (
     RowAccumulator,
     sum_blocks,
 )
-from kernelweave.models.streaming.intake import Intake
+from kernelweave.models.streaming.intake import NO_ROWS, Intake
 from kernelweave.views.columns import prefixed
 
 #: Largest number of sums at a time: with more chunks, more of them are summed one
@@ -57,10 +57,7 @@ class NumberedRows:
             )
         ends = np.concatenate([[0], np.cumsum(_lengths(X, rows))]).astype(int)
         if ends[-1] == 0:
-            raise ValueError(
-                "the input X has no rows: there is nothing to learn from. Check how "
-                "they were selected"
-            )
+            raise ValueError(NO_ROWS)
         return cls(rows, targets, ends)
 
     @property
@@ -105,7 +102,7 @@ def _lengths(X: Any, parts: list[Any]) -> list[int]:
     """The number of rows of each partition."""
     import dask
 
-    if hasattr(X, "rechunk") and not any(np.isnan(size) for size in X.chunks[0]):
+    if hasattr(X, "rechunk") and not np.isnan(X.chunks[0]).any():
         return [int(size) for size in X.chunks[0]]
     if hasattr(X, "columns"):  # one column is enough, and faster to read
         parts = list(X[[X.columns[0]]].to_delayed())
@@ -182,7 +179,7 @@ def with_targets(X: Any, y: Any) -> tuple[Any, Any]:
         import dask.array as da
 
         y = np.asarray(y)
-        if y.ndim == 0 or any(np.isnan(size) for size in X.chunks[0]):
+        if y.ndim == 0 or np.isnan(X.chunks[0]).any():
             raise ValueError(
                 "y must be a Dask array with the partitions of X, whose sizes are "
                 "not known here; or call X.compute_chunk_sizes() first"
@@ -190,7 +187,7 @@ def with_targets(X: Any, y: Any) -> tuple[Any, Any]:
         _check_equal(X.shape[0], len(y))
         return X, da.from_array(y, chunks=(X.chunks[0], *((-1,) * (y.ndim - 1))))
     if hasattr(X, "rechunk") and hasattr(y, "rechunk"):
-        known = not any(np.isnan(size) for size in (*X.chunks[0], *y.chunks[0]))
+        known = not np.isnan([*X.chunks[0], *y.chunks[0]]).any()
         if known:
             _check_equal(X.shape[0], y.shape[0])
         if known and X.chunks[0] != y.chunks[0]:

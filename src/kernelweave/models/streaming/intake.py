@@ -51,6 +51,11 @@ from kernelweave.views.streams import Stream, sampled
 SAMPLE_ROWS, SAMPLE_FACTOR = 2000, 4
 #: Folds of ``alpha="cv"``.
 N_FOLDS = 5
+#: What is wrong with an input without rows.
+NO_ROWS = (
+    "the input X has no rows: there is nothing to learn from. Check how they were "
+    "selected"
+)
 #: Moment matrices alive at a time: partial sums, and those of a solve.
 WORK_MATRICES = 12
 
@@ -200,10 +205,7 @@ def draw_sample(
         if seen >= size:
             break
     if not waiting:
-        raise ValueError(
-            "the input X has no rows: there is nothing to learn from. Check how they "
-            "were selected"
-        )
+        raise ValueError(NO_ROWS)
     blocks = [
         concatenate_rows(list(parts))
         for parts in zip(*(w[0] for w in waiting), strict=True)
@@ -232,10 +234,8 @@ def make_recipe(
     )
     like = device_array(intake.like, options.device)
     size = features.n_features + 32
-    tall, narrow = (
-        min(n_rows or size, options.chunk_rows(like)),
-        min(n_rows or size, size),
-    )
+    tall = min(n_rows or size, options.chunk_rows(like))
+    narrow = min(n_rows or size, size)
     require_memory(
         8 * (options.n_folds * WORK_MATRICES * narrow * size + tall * size),
         f"second moments of {features.n_features} features",
