@@ -397,15 +397,13 @@ def read_as(column: Column, kind: str, where: str) -> np.ndarray:
                 f"{column.kind!r}, such as {shown!r:.40}. Convert the column."
             )
         return column.values
-    if column.kind == "number":
-        words = words_of(column.values.astype(object), column.gaps)
-        if kind == "boolean":
-            names = {"0": "False", "1": "True"}
-            words = as_objects([names.get(word, word) for word in words])
-        return words
-    if column.kind in MEASURED or column.kind == "empty":
-        return words_of(column.values.astype(object), column.gaps)
-    return column.values
+    if column.kind not in (*MEASURED, "empty"):
+        return column.values
+    words = words_of(column.values.astype(object), column.gaps)
+    if column.kind == "number" and kind == "boolean":
+        names = {"0": "False", "1": "True"}
+        words = as_objects([names.get(word, word) for word in words])
+    return words
 
 
 def common_values(values: np.ndarray) -> list[Any]:

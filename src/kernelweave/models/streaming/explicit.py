@@ -224,9 +224,9 @@ def _added(
     if before is None:
         why = "partial_fit takes rows in portions"
         check_features(model, why)
-        intake, seen = Intake(model), 0
+        options, intake, seen = FeatureOptions.of(model, why), Intake(model), 0
     else:
-        intake, seen = before.intake, before.n_rows
+        options, intake, seen = before.options, before.intake, before.n_rows
         classes = before.classes if classes is None else classes
     targets = intake.targets(X, y, seen)
     blocks, n_rows = intake.rows(X, seen), seen + len(targets)
@@ -244,11 +244,10 @@ def _added(
         classes = np.array(classes)  # the caller may change theirs between calls
         _check_classes(targets, classes)
     if before is None:
-        options = FeatureOptions.of(model, why)
         recipe = make_recipe(options, intake, blocks, targets)
         accumulator = RowAccumulator(recipe, options.chunk_rows(intake.like))
     else:
-        options, accumulator = before.options, before.accumulator
+        accumulator = before.accumulator
     accumulator, first = accumulator.added(blocks, targets, weights), before is None
     return Portions(options, intake, accumulator, classes, n_rows, first)
 
