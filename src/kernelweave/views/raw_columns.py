@@ -25,7 +25,7 @@ from kernelweave.views.columns import (
     to_float,
 )
 from kernelweave.views.ids import is_gap
-from kernelweave.views.streams import select_rows
+from kernelweave.views.streams import concatenate_rows, select_rows
 
 #: Kinds whose values are turned into floats.
 MEASURED = ("number", "date", "duration")
@@ -115,17 +115,7 @@ class Columns:
     @classmethod
     def concatenate(cls, parts: list[Columns]) -> Columns:
         """The rows of all parts."""
-        first = parts[0].table
-        tables = [part.table for part in parts]
-        if hasattr(first, "iloc"):
-            import pandas as pd
-
-            return parts[0]._with(pd.concat(tables, ignore_index=True))
-        if hasattr(first, "get_column"):
-            import polars as pl
-
-            return parts[0]._with(pl.concat(tables, how="vertical_relaxed"))
-        return parts[0]._with(np.concatenate(tables))
+        return parts[0]._with(concatenate_rows([part.table for part in parts]))
 
     def column(self, j: int) -> Column:
         """Column j, read."""

@@ -21,6 +21,7 @@ from kernelweave.kernels.moments import (
 )
 from kernelweave.models.streaming.intake import NO_ROWS, Intake
 from kernelweave.views.columns import prefixed
+from kernelweave.views.streams import concatenate_rows
 
 #: Largest number of sums at a time: with more chunks, more of them are summed one
 #: after the other, so that fewer matrices are transferred.
@@ -78,7 +79,7 @@ class NumberedRows:
                     tasks.append(pick(part, own, end - first, i))
         found = _computed(tasks)
         half = len(found) // 2
-        return _joined(found[:half]), _joined(found[half:])
+        return concatenate_rows(found[:half]), concatenate_rows(found[half:])
 
     def between(self, start: int, stop: int) -> Iterator[tuple[int, int, Any, Any]]:
         """Slices that cover the rows ``start`` to ``stop``: partition, first row, both.
@@ -118,14 +119,6 @@ def _picked(part: Any, rows: Any, length: int, number: int) -> Any:
             "numbers of samples. Make both from the same rows, or name the column of y"
         )
     return part.iloc[rows] if hasattr(part, "iloc") else np.asarray(part)[rows]
-
-
-def _joined(parts: list[Any]) -> Any:
-    if hasattr(parts[0], "iloc"):
-        import pandas as pd
-
-        return pd.concat(parts)
-    return np.concatenate(parts)
 
 
 def dask_moments(

@@ -24,7 +24,7 @@ from kernelweave.fits.ridge import output_frame
 from kernelweave.kernels.features.recipe import FeatureRecipe
 from kernelweave.kernels.functions import host_like
 from kernelweave.kernels.interactions import with_products
-from kernelweave.kernels.moments import CHUNK_ROWS, ChunkRecipe, concatenate_rows
+from kernelweave.kernels.moments import CHUNK_ROWS, ChunkRecipe
 from kernelweave.kernels.spec import readers, settle, warn_twins
 from kernelweave.models.shared.inputs import (
     RowMap,
@@ -45,7 +45,7 @@ from kernelweave.views.columns import (
     validate_new,
 )
 from kernelweave.views.raw_columns import read_columns
-from kernelweave.views.streams import Stream, sampled
+from kernelweave.views.streams import Stream, concatenate_rows, sampled
 
 #: Rows that fix kernel parameters and landmarks: this many, or this many per feature.
 SAMPLE_ROWS, SAMPLE_FACTOR = 2000, 4
