@@ -24,7 +24,6 @@ from kernelweave.models.shared.base import (
     check_learner_parameters,
     fit_method,
     lazily,
-    train,
 )
 from kernelweave.models.shared.inputs import read_options
 from kernelweave.models.shared.interactions import choosing_products
@@ -252,10 +251,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
             Fitted estimator.
         """
         self._check_parameters()
-        progress = Progress(self, X, y)
-        self._set_trained(train(self, X, y, sample_weight, groups, progress))
-        progress.end()
-        return self
+        return self._fit_whole(X, y, sample_weight, groups)
 
     @available(lambda self: not is_precomputed(self.views) and not refused(self))
     @fit_method
@@ -291,8 +287,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         """
         self._check_parameters()
         portions, moments = next_portions(self, X, y, classes, solve, sample_weight)
-        self._fit_portions(X, y, portions, moments)
-        return self
+        return self._fit_portions(X, y, portions, moments)
 
     def _check_parameters(self) -> None:
         check_learner_parameters(self)

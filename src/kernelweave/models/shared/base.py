@@ -404,15 +404,12 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
 
         def set_fit_request(self, **requests: bool | str | None) -> Self:
             """Say which metadata ``fit`` asks for."""
-            ...
 
         def set_partial_fit_request(self, **requests: bool | str | None) -> Self:
             """Say which metadata ``partial_fit`` asks for."""
-            ...
 
         def set_score_request(self, **requests: bool | str | None) -> Self:
             """Say which metadata ``score`` asks for."""
-            ...
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -522,10 +519,20 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
             self._set_gaussians(fitted.gaussians)
         self._set_certificate(choice.certificate)
 
-    def _fit_portions(self, X: Any, y: Any, portions: Any, moments: Any) -> None:
-        """Keep the rows of ``partial_fit`` so far; learn from their moments, if given.
+    def _fit_whole(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> Self:
+        """Learn from all rows.
 
         Subclasses define ``_learn(rows, progress)``, which returns :class:`Trained`.
+        """
+        progress = Progress(self, X, y)
+        self._set_trained(train(self, X, y, sample_weight, groups, progress))
+        progress.end()
+        return self
+
+    def _fit_portions(self, X: Any, y: Any, portions: Any, moments: Any) -> Self:
+        """Keep the rows of ``partial_fit`` so far; learn from their moments, if given.
+
+        As for :meth:`_fit_whole`, subclasses define ``_learn``.
         """
         if portions.is_first:
             self._forget()
@@ -535,6 +542,7 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
             progress.end()
         self._set_columns(portions.intake.row_map(None))
         self._portions = portions
+        return self
 
     def _set_gaussians(self, gaussians: ClassGaussians) -> None:
         self.gaussians_, self.loo_score_ = gaussians, gaussians.loo_score
