@@ -135,6 +135,6 @@ def select_rows(X: Any, rows: slice | np.ndarray) -> Any:
     """The given rows of an array, sparse array, DataFrame or Columns."""
     if hasattr(X, "iloc"):
         return X.iloc[rows]
-    if not is_array(X) or isinstance(rows, slice):
-        return X[rows, ...] if is_array(X) else X[rows]
-    return take(X, rows)
+    if not is_array(X):
+        return X[rows]
+    return X[rows, ...] if isinstance(rows, slice) else take(X, rows)
