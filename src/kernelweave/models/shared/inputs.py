@@ -596,9 +596,10 @@ def check_sample_weight(
     given = to_numpy(sample_weight) if is_array(sample_weight) else sample_weight
     where = f"{owner}: sample_weight"
     try:
-        if np.iscomplexobj(given):
+        values = np.asarray(given)
+        if values.dtype.kind == "c":
             raise TypeError("complex")
-        values = np.array(given, dtype=np.float64)
+        values = np.array(values, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(
             f"{where} must hold one number per row; got {given!r:.60} ({error}). For "
