@@ -596,10 +596,9 @@ def check_sample_weight(
     given = to_numpy(sample_weight) if is_array(sample_weight) else sample_weight
     where = f"{owner}: sample_weight"
     try:
-        values = np.asarray(given)
-        if values.dtype.kind == "c":
+        if np.asarray(given).dtype.kind == "c":
             raise TypeError("complex")
-        values = np.array(values, dtype=np.float64)
+        values = np.array(given, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(
             f"{where} must hold one number per row; got {given!r:.60} ({error}). For "
