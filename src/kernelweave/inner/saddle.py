@@ -80,11 +80,6 @@ class SaddleProblem:
         return 1.0 / self.counts
 
     @property
-    def mean_bound(self) -> float:
-        """The mean of ``C r``."""
-        return self.bound * float(np.mean(self.counts))
-
-    @property
     def n_weights(self) -> int:
         """The number m of weights."""
         return self.bank.n_kernels + int(self.identity)
@@ -159,7 +154,7 @@ class SaddleProblem:
         curvature = max(float(np.max(means)), float(self.identity / count))
         curvature += float(self.tau / count)
         free = 1.0 / curvature if curvature > 0 else np.inf
-        size = min(self.mean_bound, free)
+        size = min(self.bound * float(count), free)
         return size if np.isfinite(size) else 1.0
 
 
@@ -439,7 +434,8 @@ class SaddlePath:
         best, idle = np.inf, 0
         for _ in range(max_steps):
             upper, lower = self.bounds(self.fixed, lambda scores: float(scores[0]))
-            self.require_separable(upper, lower)
+            if np.isinf(upper):
+                require_separable(lower, self.size)
             now = (upper - lower) / abs(upper) if np.isfinite(upper) else np.inf
             idle = 0 if now < 0.5 * best else idle + 1
             best = min(best, now)
@@ -448,17 +444,6 @@ class SaddlePath:
             if now <= gap or stuck:
                 return
             self.step()
-
-    def require_separable(self, upper: float, lower: float) -> None:
-        """Give up if no function of the kernels can have a hard margin.
-
-        Raises
-        ------
-        InfeasibleError
-            If, by the lower bound, the margin is zero up to rounding.
-        """
-        if np.isinf(upper):
-            require_separable(lower, self.size)
 
     def curvature(self, products: Array) -> np.ndarray:
         """The Hessian of the value in the weights of ``products`` (m, n, k), (m, m).

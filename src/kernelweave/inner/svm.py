@@ -13,8 +13,9 @@ as for ``r_i`` copies of row i, whose variables add up to ``a_i``.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import linalg
@@ -384,9 +385,17 @@ def solve_machines(
         features = psd_factor(kernel, NULL_EIGENVALUE)
         others = solve_low_rank_svm(features, signs[:, late], bound, tol)
         found = _polish(kernel, signs[:, late], bound, others, tol, MAX_ROUNDS)
-        for c, machine in zip(late, found, strict=True):
-            machines[c] = min(machines[c], machine, key=lambda each: each.gap)
+        _keep_better(machines, late, found)
     return machines
+
+
+def _keep_better(
+    best: list[Any], columns: Sequence[int] | np.ndarray, found: list[Machine]
+) -> None:
+    """Put machines in the place of those with larger gaps, or of None."""
+    for c, machine in zip(columns, found, strict=True):
+        if best[c] is None or machine.gap < best[c].gap:
+            best[c] = machine
 
 
 def solve_svm(
@@ -491,9 +500,7 @@ def train_machines(
             break
         coef = libsvm(kernel, signs[:, late], bound, max_steps, violation)
         found = _polish(kernel, signs[:, late], bound, coef, tol, max_rounds)
-        for c, machine in zip(late, found, strict=True):
-            known = best[c]
-            best[c] = machine if known is None or machine.gap < known.gap else known
+        _keep_better(best, late, found)
     return [machine for machine in best if machine is not None]
 
 
@@ -607,10 +614,7 @@ def _polish(
         if not len(todo):
             break
     late = [c for c, known in enumerate(best) if known is None or known.gap > tol]
-    found = _measured(kernel, signs[:, late], bound, start[:, late])
-    for c, machine in zip(late, found, strict=True):
-        known = best[c]
-        best[c] = machine if known is None or machine.gap < known.gap else known
+    _keep_better(best, late, _measured(kernel, signs[:, late], bound, start[:, late]))
     return [machine for machine in best if machine is not None]
 
 

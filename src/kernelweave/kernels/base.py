@@ -294,19 +294,20 @@ def _sqeuclidean(X: Array, Z: Array | None) -> Array:
     Moving the origin reduces cancellation. Distances within rounding error of zero are
     set to zero, so that duplicates are at distance exactly 0.
     """
-    if issparse(X):  # zero is in the middle of most columns
-        norms = X.multiply(X).sum(axis=1)
-        norms_z = norms if Z is None else Z.multiply(Z).sum(axis=1)
-    else:
-        xp = namespace(X)
-        center = _middle(X if Z is None else Z)
-        X = X - center
-        norms = xp.sum(X * X, axis=1)  # (n,)
-        norms_z = norms
-        if Z is not None:
-            Z = Z - center
-            norms_z = xp.sum(Z * Z, axis=1)  # (m,)
+    center = _middle(X if Z is None else Z)
+    X, norms = _about(X, center)
+    norms_z = norms
+    if Z is not None:
+        Z, norms_z = _about(Z, center)
     return _distances(_dot(X, Z), norms, norms_z, X.shape[1], Z is None)
+
+
+def _about(X: Array, center: Array | None) -> tuple[Array, Array]:
+    """Rows (n, d) with their origin at ``center`` (d,), and squared lengths (n,)."""
+    if center is None:
+        return X, X.multiply(X).sum(axis=1)
+    X = X - center
+    return X, namespace(X).sum(X * X, axis=1)
 
 
 def _distances(
@@ -389,11 +390,8 @@ class PairwiseRows:
         self.base, self.norms = base, None
         if base == "chi2":
             _check_nonnegative(X)  # here, where the number of a row is known
-        if base == "sqeuclidean" and issparse(X):
-            self.norms = X.multiply(X).sum(axis=1)
-        elif base == "sqeuclidean":
-            X = X - _middle(X)
-            self.norms = namespace(X).sum(X * X, axis=1)
+        if base == "sqeuclidean":
+            X, self.norms = _about(X, _middle(X))
         self.X = X
 
     @cached_property
@@ -421,11 +419,6 @@ class PairwiseRows:
     def shape(self) -> tuple[int, int]:
         """N and d."""
         return self.X.shape
-
-    @property
-    def is_dense(self) -> bool:
-        """Whether the rows are a NumPy array."""
-        return is_numpy(self.X)
 
     def tile(
         self,
@@ -585,11 +578,11 @@ class KernelGroup:
             prefixed(f"View {self.view!r}: "),
             np.errstate(over="ignore", invalid="ignore"),
         ):
-            if isinstance(self.rows, PairwiseRows) and self.rows.is_dense:
-                self._fill_in_cache(stack)
-                return
             shared, n = self.rows, self.rows.shape[0]
             if isinstance(self.rows, PairwiseRows):
+                if is_numpy(self.rows.X):
+                    self._fill_in_cache(stack)
+                    return
                 shared = base_matrix(self.rows.base, self.rows.X)
             for i, kernel in self.kernels:
                 own = kernel.gram if kernel.base is None else kernel.from_base
@@ -623,11 +616,14 @@ class KernelGroup:
         return (gram + back.T) * 0.5
 
 
-def _middle(X: Array) -> Array:
+def _middle(X: Array) -> Array | None:
     """Medians (d,) of the columns over a few rows: unlike means, robust to outliers.
 
     With the mean as origin, a single entry of 1e9 would cost all other rows digits.
+    None for sparse rows: zero is in the middle of most columns.
     """
+    if issparse(X):
+        return None
     some = X[:: -(-X.shape[0] // MIDDLE_ROWS), :]
     return namespace(X).sort(some, axis=0)[some.shape[0] // 2, :]
 
@@ -689,6 +685,12 @@ def median_distance(X: Array, base: str, memo: dict[str, float] | None = None) -
         rows = X[::step, :]
         rows = (rows if issparse(X) else to_numpy(rows)).astype(np.float64)
         pairs = squareform(base_matrix(base, rows), checks=False)
-        median = float(np.median(pairs)) if pairs.size else 0.0
-        memo[base] = median or float(pairs.mean() if pairs.size else 0.0)
+        memo[base] = median_or_mean(pairs)
     return memo[base]
+
+
+def median_or_mean(values: np.ndarray) -> float:
+    """The median (n,), or the mean where that is 0; 0 without values."""
+    if not values.size:
+        return 0.0
+    return float(np.median(values)) or float(values.mean())

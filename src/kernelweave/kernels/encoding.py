@@ -158,7 +158,7 @@ def _use(label: Any, column: Column) -> ColumnUse:
     n_values = len(known)
     reason = ""
     if n_values == 1 and not n_missing:
-        reason = "the same value in every row"
+        reason = CONSTANT
     elif kind != "boolean" and n_values == present and present > 2:
         reason = "a different value in every row, as in an id"
     elif kind == "text" and (n_values > MOST_VALUES or 2 * n_values > present > 4):
@@ -176,8 +176,7 @@ def _measured(label: Any, kind: str, present: np.ndarray, n_missing: int) -> Col
         return ColumnUse(label, "infinity", "")
     low, high = float(np.min(present)), float(np.max(present))
     if low == high and not n_missing:
-        reason = "the same value in every row"
-        return ColumnUse(label, kind, LEFT_OUT, n_missing, reason)
+        return ColumnUse(label, kind, LEFT_OUT, n_missing, CONSTANT)
     remarks = [f"{kind} in days"] if kind != "number" else []
     if n_missing:
         remarks.append(f"{_gaps(n_missing)} filled with the median and marked")
@@ -190,8 +189,8 @@ def _gaps(count: int) -> str:
     return f"{count} gap{'s' * (count > 1)}"
 
 
-#: The remark on a column of row numbers.
-COUNTS = "counts the rows, as an id does"
+#: The remarks on a column of row numbers, and on one that says nothing.
+COUNTS, CONSTANT = "counts the rows, as an id does", "the same value in every row"
 
 
 def looks_like_ids(values: np.ndarray) -> bool:
@@ -210,18 +209,14 @@ def plan_numbers(block: np.ndarray, labels: list[Any], view: str) -> ColumnPlan:
     low, high, n = np.min(block, axis=0), np.max(block, axis=0), len(block)
     narrow = high - low + 1 <= 2 * n if n >= FEWEST_IDS else np.zeros(len(low), bool)
     uses = [ColumnUse(label, "number", NUMBER) for label in labels]
+    # If all are constant, so are the kernels, which has its own error.
+    constant = NUMBER if np.all(low == high) else LEFT_OUT
     for j in np.flatnonzero(low == high):
-        uses[j] = replace(uses[j], remark="the same value in every row")
+        uses[j] = replace(uses[j], use=constant, remark=CONSTANT)
     narrow &= np.all(block == np.floor(block), axis=0)
     for j in np.flatnonzero(narrow & (low < high)):
         if looks_like_ids(block[:, j]):
             uses[j] = replace(uses[j], remark=COUNTS)
-    constant = [bool(use.remark) and use.remark != COUNTS for use in uses]
-    if not all(constant):  # otherwise the kernels are constant, which has its own error
-        uses = [
-            replace(use, use=LEFT_OUT) if left else use
-            for use, left in zip(uses, constant, strict=True)
-        ]
     plan = ColumnPlan(tuple(uses))
     _warn(plan, view)
     return plan

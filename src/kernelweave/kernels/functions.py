@@ -243,17 +243,10 @@ class CallableKernel(Kernel):
 
     def gram(self, X: Array, Z: Array | None = None) -> Array:
         """Gram matrix (n, m) of the rows of X (n, d) and Z (m, d)."""
-        if isinstance(X, Columns):
-            flat, like = X.shape[1] == 1, np.empty((0, 1), dtype=X.dtype)
-            given = X.given(flat)
-            K = self._called(given, given if Z is None else Z.given(flat))
-        else:
-            like = host_like(X) if issparse(X) else X
-            given = protected(X)
-            K = self._called(given, given if Z is None else protected(Z))
-            K = K.toarray() if issparse(K) else K
-        xp = namespace(like)
-        K = K if is_array(K) else np.asarray(K)
+        like, given = host_like(X), protected(X)
+        K = self._called(given, given if Z is None else protected(Z))
+        K = K.toarray() if issparse(K) else K
+        K, xp = K if is_array(K) else np.asarray(K), namespace(like)
         wanted = (X.shape[0], (X if Z is None else Z).shape[0])
         if tuple(K.shape) != wanted:
             raise ValueError(
@@ -299,7 +292,12 @@ class CallableKernel(Kernel):
 
 
 def protected(X: Any) -> Any:
-    """Rows that a function cannot change: read-only or, where nothing is, a copy."""
+    """Rows that a function cannot change: read-only or, where nothing is, a copy.
+
+    A single column of a table becomes one-dimensional.
+    """
+    if isinstance(X, Columns):
+        return X.given(flat=X.shape[1] == 1)
     if issparse(X):
         X = X.copy()
         X.data.flags.writeable = False
@@ -648,23 +646,24 @@ def apply_step(fitted: Any, X: Array) -> Array:
     if isinstance(fitted, Standardizer):
         return fitted.transform(_given(fitted, X))
     features = fitted.transform(_given(fitted, X))
-    name = type(fitted).__name__
-    if issparse(features):
-        return _sparse_features(features, X, name)
-    features = np.asarray(features)
-    if features.dtype.kind not in "fiub":
+    name, kept = type(fitted).__name__, issparse(features)
+    features = features if kept else np.asarray(features)
+    if not kept and features.dtype.kind not in "fiub":
         features = _as_numbers(features, name)
     if features.ndim != 2 or features.shape[0] != X.shape[0] or not features.shape[1]:
         raise ValueError(
             f"{name} returned features of the shape {features.shape} for "
             f"{X.shape[0]} rows."
         )
-    if not np.isfinite(features).all():
+    if not np.isfinite(features.data if kept else features).all():
         raise ValueError(
             f"{name} returned NaN or infinity. Put an imputer such as SimpleImputer "
             "before it, in a Pipeline."
         )
-    return from_numpy(features, host_like(X))
+    like = host_like(X)
+    if kept and is_numpy(like):
+        return csr_array(features).astype(like.dtype)
+    return from_numpy(features.toarray() if kept else features, like)
 
 
 def _as_numbers(features: np.ndarray, name: str) -> np.ndarray:
@@ -675,20 +674,6 @@ def _as_numbers(features: np.ndarray, name: str) -> np.ndarray:
             f"{name} returned features that are not numbers ({error}). Use a "
             "transformer that encodes them, such as OneHotEncoder."
         ) from error
-
-
-def _sparse_features(features: Any, X: Any, name: str) -> Any:
-    """Sparse features (n, e) in the precision of X, if X is in host memory."""
-    if features.shape[0] != X.shape[0] or not features.shape[1]:
-        raise ValueError(
-            f"{name} returned features of the shape {features.shape} for "
-            f"{X.shape[0]} rows."
-        )
-    if not np.isfinite(features.data).all():
-        raise ValueError(f"{name} returned NaN or infinity.")
-    if is_array(X) and not is_numpy(X):
-        return from_numpy(features.toarray(), X)
-    return csr_array(features).astype(host_like(X).dtype)
 
 
 def host_like(X: Any) -> Array:

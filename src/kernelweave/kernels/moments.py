@@ -25,7 +25,7 @@ from kernelweave._array import (
 )
 from kernelweave.kernels.features.recipe import FeatureRecipe, as_chunk
 from kernelweave.views.raw_columns import Columns
-from kernelweave.views.streams import select_rows
+from kernelweave.views.streams import concatenate_rows, select_rows
 
 #: Adjacent parts that are summed sequentially before the tree begins, so that far fewer
 #: partial sums than chunks have to be kept and sent.
@@ -431,14 +431,3 @@ class RowAccumulator:
     def _number(self) -> int:
         """The number of the next chunk."""
         return self.first + self.tree.count
-
-
-def concatenate_rows(blocks: list[Any]) -> Any:
-    """Blocks of rows stacked vertically, in their own library."""
-    if len(blocks) == 1:
-        return blocks[0]
-    if sparse.issparse(blocks[0]):
-        return sparse.vstack(blocks).tocsr()
-    if isinstance(blocks[0], Columns):
-        return Columns.concatenate(blocks)
-    return namespace(*blocks).concat(blocks, axis=0)

@@ -10,7 +10,7 @@ import numpy as np
 
 from kernelweave._array import Array, from_numpy, is_array, to_numpy
 from kernelweave.exceptions import KernelWarning
-from kernelweave.kernels.base import Kernel, check_parameter
+from kernelweave.kernels.base import Kernel, check_parameter, median_or_mean
 from kernelweave.kernels.checks import check_symmetric, looks_like_distances
 from kernelweave.views.ids import (
     check_distinct,
@@ -210,8 +210,7 @@ class Similarity(Kernel):
             rows = _numbers(X)
             squares = resolved.K[np.ix_(rows, rows)] ** 2
             pairs = squares[np.triu_indices(len(rows), 1)]
-            median = float(np.median(pairs)) if pairs.size else 0.0
-            median = median or float(pairs.mean() if pairs.size else 0.0)
+            median = median_or_mean(pairs)
             resolved.gamma = 1 / median if median > 0 else 1.0
         resolved.gamma = float(resolved.gamma) * float(self.factor)  # type: ignore[arg-type]
         resolved.factor = 1.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import warnings
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
@@ -14,14 +13,7 @@ import numpy as np
 from scipy.sparse import csr_array, issparse
 from sklearn.utils import get_tags
 
-from kernelweave._array import (
-    Array,
-    at_home,
-    is_array,
-    largest_of,
-    namespace,
-    to_numpy,
-)
+from kernelweave._array import Array, at_home, is_array, largest_of, namespace, to_numpy
 from kernelweave.exceptions import KernelWarning
 from kernelweave.kernels.base import Kernel, base_matrix
 from kernelweave.kernels.encoding import (
@@ -51,7 +43,7 @@ from kernelweave.kernels.functions import (
     needs_targets,
     seen_by,
 )
-from kernelweave.views.columns import View, prefixed
+from kernelweave.views.columns import View, did_you_mean, prefixed
 from kernelweave.views.raw_columns import Columns, is_plain
 
 #: Widths of the Gaussian kernels of "auto", in units of the median squared distance.
@@ -137,18 +129,12 @@ class _Rows:
         """The rows as numbers."""
         return self.given.numbers if isinstance(self.given, Columns) else self.given
 
-    @property
-    def standardized(self) -> bool:
-        """Whether mean and deviation of the columns have been divided out."""
-        return self.scaling is not None
-
     def resolve(self, kernel: Kernel) -> Kernel:
         """The kernel on these columns, or on columns with a better origin and unit."""
-        if self.standardized and issparse(self.X) and not kernel.ignores_origin:
-            dense = self.scaling.transform(dense_rows(self.before))  # type: ignore[union-attr]
-            return kernel.resolve(dense)
-        kind = kernel.forgets
-        if kind is None or self.standardized or not self.movable:
+        scaling, kind = self.scaling, kernel.forgets
+        if scaling is not None and issparse(self.X) and not kernel.ignores_origin:
+            return kernel.resolve(scaling.transform(dense_rows(self.before)))
+        if kind is None or scaling is not None or not self.movable:
             return kernel.resolve(self.X, self.memo)
         if kind not in self._framed:
             frame = Frame(kind == "affine").fit(self.X, bits=self.bits)
@@ -225,8 +211,7 @@ def _named(name: str) -> Kernel:
         return KERNELS[name]()
     names = ["auto", *KERNELS]
     close = [n for n in names if len(name) > 2 and n.startswith(name.lower())]
-    close = close or difflib.get_close_matches(name.lower(), names, n=1)
-    hint = f" Did you mean {close[0]!r}?" if close else ""
+    hint = did_you_mean(close[0] if close else name.lower(), names)
     if name == "precomputed":
         hint = " For precomputed kernels, set views='precomputed' as a whole."
     known = ", ".join(map(repr, names))

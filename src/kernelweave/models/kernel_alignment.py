@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from kernelweave._array import Array, as_float, at_home, from_numpy, to_numpy
+from kernelweave._array import Array, as_float, at_home, from_numpy
 from kernelweave.criteria.alignment import UNRELATED, Alignment
 from kernelweave.fits.ridge import RowDesign, signs_of_codes
 from kernelweave.kernels.banks.dense import DenseBank
@@ -303,10 +303,7 @@ class KernelAlignment(KernelTransformer, KernelModel):
         return centred / np.where(spread > 0, spread, 1.0)
 
     def _choose(
-        self,
-        criterion: Alignment,
-        row_weights: np.ndarray | None,
-        progress: Progress,
+        self, criterion: Alignment, row_weights: np.ndarray | None, progress: Progress
     ) -> tuple[np.ndarray, int, Certificate | None]:
         """Weights (p,), problems solved, and the certificate of the joint problem."""
         if self.method == "independent":
@@ -352,11 +349,10 @@ class KernelAlignment(KernelTransformer, KernelModel):
         Z : array of shape (m, n) or (m, r)
             Kernel or features, depending on ``output``.
         """
-        rows = self._rows(X, "transform")
-        weights = to_numpy(self.kernel_weights_)
         if self.output == "features":
-            return self.kernel_map_.project(rows, weights, self.components_)
-        return self.kernel_map_.cross(rows, weights)
+            return self._projected(X, "transform", "components_")
+        rows = self._rows(X, "transform")
+        return self.kernel_map_.cross(rows, self._weights)
 
 
 def _indicators(codes: np.ndarray, k: int) -> np.ndarray:

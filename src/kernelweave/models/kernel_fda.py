@@ -8,35 +8,35 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from kernelweave._array import from_numpy
-from kernelweave.fits.ridge import RowDesign, reduced_class_target
+from kernelweave._array import Array
+from kernelweave.fits.ridge import RowDesign
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.models.shared.base import (
     KernelDiscriminant,
     Missing,
     Progress,
     Psd,
-    fit_discriminant,
+    discriminate,
     fit_method,
 )
 from kernelweave.models.shared.inputs import (
     check_parameters,
     check_priors,
-    encode_labels,
     positive,
-    read_weighted_rows,
+    read_labelled_rows,
 )
 from kernelweave.models.shared.learner import (
     FOLDS,
     SCORING,
     AlphaStart,
     Choice,
-    Fitted,
     RowJudge,
+    Score,
     Trained,
     with_class_score,
 )
 from kernelweave.models.shared.scoring import Measure, check_scoring
+from kernelweave.solvers.solve import Callback
 
 
 @dataclass(repr=False, eq=False)
@@ -220,14 +220,14 @@ class KernelFDA(KernelDiscriminant):
         check_parameters(self, alpha=positive("loo"), cv=FOLDS, scoring=SCORING)
         if self.scoring is not None:
             check_scoring(self)
-        rows, labels, design = read_weighted_rows(self, X, y, sample_weight, groups)
-        classes, codes = encode_labels(labels, type(self).__name__)
+        given = read_labelled_rows(self, X, y, sample_weight, groups)
+        rows, classes, codes, design = given
         progress = Progress(self, X, y)
         bank = rows.kernels(progress.kernel)
         design = rows.levelled(design)
         priors = check_priors(self.priors, classes)
         measure = None if self.scoring is None else Measure(self.scoring, classes)
-        fit = partial(self._discriminate, priors, measure)
+        fit = partial(discriminate, self._choose, priors, measure)
         fitted = replace(fit(bank, codes, design), classes=classes)
         if self.cv is not None and not rows.see_targets:
             fitted = with_class_score(
@@ -237,30 +237,19 @@ class KernelFDA(KernelDiscriminant):
         progress.end()
         return self
 
-    def _discriminate(
+    def _choose(
         self,
-        priors: np.ndarray | None,
-        measure: Measure | None,
         bank: DenseBank,
+        target: Array,
         codes: np.ndarray,
         design: RowDesign,
-    ) -> Fitted:
-        """Alpha and discriminant of rows with class codes (n,) or some of them.
-
-        The classes of the result are the codes that occur.
-        """
-        classes, codes = np.unique(codes, return_inverse=True)
-        priors = None if priors is None else priors[classes] / np.sum(priors[classes])
-        target, _ = reduced_class_target(codes, len(classes), design.weights)
-        target = from_numpy(target, bank.like)
+        score: Score | None,
+        callback: Callback | None,
+    ) -> Choice:
+        """Uniform weights, and alpha for the target (n, k - 1)."""
         weights = np.full(bank.n_kernels, 1.0 / bank.n_kernels)
-        given, score = None if self.alpha == "loo" else float(self.alpha), None
-        if measure is not None and given is None:
-            score = partial(measure.of_classes, target, codes, classes, design, priors)
-        judge = RowJudge(bank, target, design, score=score)
-        judged = judge(
-            weights, given, AlphaStart(1.0)
-        )  # the mean eigenvalue of such a kernel
-        choice = Choice(weights, judged.alpha, 1, fit=judged.fit)
-        fit = choice.fit_on(bank, target, design)
-        return fit_discriminant(choice, fit, target, classes, codes, design, priors)
+        alpha, start = None, AlphaStart(1.0)  # the mean eigenvalue of such a kernel
+        if self.alpha != "loo":
+            alpha, score = float(self.alpha), None
+        judged = RowJudge(bank, target, design, score=score)(weights, alpha, start)
+        return Choice(weights, judged.alpha, 1, fit=judged.fit)

@@ -238,7 +238,7 @@ class MixtureKDA(KernelDiscriminant):
         data, names, views, positions = read
         progress = Progress(self, X, y)
         warn_twins(views, positions)
-        home = home_of(data, views)
+        home = home_of(data)
         data = on_device(self, data)
         psd: Any = self.psd
         maps = ViewMaps(views, data, names, psd, design, classes[codes])
@@ -255,11 +255,7 @@ class MixtureKDA(KernelDiscriminant):
         return self
 
     def _learn_mixture(
-        self,
-        maps: ViewMaps,
-        codes: np.ndarray,
-        classes: np.ndarray,
-        progress: Progress,
+        self, maps: ViewMaps, codes: np.ndarray, classes: np.ndarray, progress: Progress
     ) -> Mixture:
         """Fit the experts, then their weights: Eq. 17 over leave-one-out densities.
 
@@ -331,15 +327,12 @@ class MixtureKDA(KernelDiscriminant):
     def _n_features_out(self) -> int:
         return int(self.class_weights_.shape[1])
 
-    def _predict_target(self, X: Any, method: str) -> Array:
-        data = self._rows(X, method)
-        found = self._projector.project(data, self.projection == "posterior")
-        return at_home(found, self._like)
+    def _predict_target(self, X: Any, method: str, each: bool = False) -> Array:
+        data, local = self._rows(X, method), self.projection == "posterior"
+        return at_home(self._projector.project(data, local, each), self._like)
 
     def _project_each(self, X: Any, method: str) -> Array:
-        data = self._rows(X, method)
-        found = self._projector.project_each(data, self.projection == "posterior")
-        return at_home(found, self._like)
+        return self._predict_target(X, method, each=True)
 
     @of_rows
     def kernel(self, X: Any, Z: Any = None) -> Array:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import Any, Literal, Self
@@ -26,9 +25,8 @@ from kernelweave.models.shared.base import (
     Psd,
     available,
     check_learner_parameters,
-    fit_discriminant,
+    discriminate,
     fit_method,
-    train,
 )
 from kernelweave.models.shared.inputs import (
     check_priors,
@@ -38,19 +36,17 @@ from kernelweave.models.shared.inputs import (
 )
 from kernelweave.models.shared.interactions import choosing_products
 from kernelweave.models.shared.learner import (
-    FOLDS,
-    SCORING,
     Choice,
     Fit,
-    Fitted,
     KernelRows,
     LearnerOptions,
+    Score,
     Trained,
     choose_weights,
     race_norms,
     with_class_score,
 )
-from kernelweave.models.shared.scoring import Measure, check_scoring
+from kernelweave.models.shared.scoring import Measure
 from kernelweave.models.streaming.explicit import next_portions, refused
 from kernelweave.models.streaming.primal import SummedRows, fit_class_moments
 from kernelweave.protocols import Bank
@@ -326,10 +322,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
             Fitted estimator.
         """
         self._check_parameters()
-        progress = Progress(self, X, y)
-        self._set_trained(train(self, X, y, sample_weight, groups, progress))
-        progress.end()
-        return self
+        return self._fit_whole(X, y, sample_weight, groups)
 
     @available(lambda self: not is_precomputed(self.views) and not refused(self))
     @fit_method
@@ -374,8 +367,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         """
         self._check_parameters()
         portions, moments = next_portions(self, X, y, classes, solve, sample_weight)
-        self._fit_portions(X, y, portions, moments)
-        return self
+        return self._fit_portions(X, y, portions, moments)
 
     def _learn(self, rows: KernelRows | SummedRows, progress: Progress) -> Trained:
         """Choose weights and alpha, and discriminate on the combined kernel."""
@@ -387,11 +379,12 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         priors = check_priors(self.priors, classes)
         bank, design = rows.bank, rows.design
         measure = None if self.scoring is None else Measure(self.scoring, classes)
-        fit = partial(self._discriminate, options, priors, measure)
+        choose = partial(self._choose, options)
+        fit = partial(discriminate, choose, priors, measure)
         fitted = replace(fit(bank, codes, design, callback), classes=classes)
         if self.cv is not None and not rows.rows.see_targets:
-            loose = options.for_folds(fitted.choice)
-            anew: Fit = partial(self._discriminate, loose, priors, measure)
+            choose = partial(self._choose, options.for_folds(fitted.choice))
+            anew: Fit = partial(discriminate, choose, priors, measure)
             if self.interactions == "auto":
                 anew = choosing_products(anew)
             fitted = with_class_score(
@@ -399,53 +392,43 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
             )
         return rows.trained(fitted)
 
-    def _discriminate(
-        self,
-        options: LearnerOptions,
-        priors: np.ndarray | None,
-        measure: Measure | None,
-        bank: DenseBank,
-        codes: np.ndarray,
-        design: RowDesign,
-        callback: Callback | None = None,
-    ) -> Fitted:
-        """Weights, alpha and discriminant of rows with class codes (n,).
-
-        The classes of the result are the codes that occur.
-        """
-        classes, codes = np.unique(codes, return_inverse=True)
-        priors = None if priors is None else priors[classes] / np.sum(priors[classes])
-        choose = partial(self._choose, callback=callback)
-        if measure is None:
-            options = race_norms(options, bank, codes, design, choose)
-
-        def score(target: Array, *residual: Any) -> float:
-            assert measure is not None
-            return measure.of_classes(target, codes, classes, design, priors, *residual)
-
-        choice, target = self._choose(
-            options, bank, codes, design, callback, score if measure else None
-        )
-        fit = choice.fit_on(bank, target, design)
-        return fit_discriminant(choice, fit, target, classes, codes, design, priors)
-
     def _choose(
         self,
         options: LearnerOptions,
         bank: DenseBank,
+        target: Array,
         codes: np.ndarray,
         design: RowDesign,
-        callback: Callback | None = None,
-        score: Callable[..., float] | None = None,
-    ) -> tuple[Choice, Array]:
-        """Weights and alpha for class codes (n,), and the target (n, k - 1) of these.
+        score: Score | None,
+        callback: Callback | None,
+    ) -> Choice:
+        """Weights and alpha for class codes (n,) and their target (n, k - 1)."""
 
-        Codes may be missing in a sample of the rows. ``score`` takes the target first.
-        """
-        classes, codes = np.unique(codes, return_inverse=True)
-        target, _ = reduced_class_target(codes, len(classes), design.weights)
-        target = from_numpy(target, bank.like)
-        choice = choose_weights(
+        def choose(
+            options: LearnerOptions, bank: Any, codes: np.ndarray, design: RowDesign
+        ) -> Choice:
+            codes = np.unique(codes, return_inverse=True)[1]  # a sample may lack some
+            k = int(np.max(codes)) + 1
+            host, _ = reduced_class_target(codes, k, design.weights)
+            sampled = from_numpy(host, bank.like)
+            return self._solve(options, bank, sampled, codes, design, None, callback)
+
+        if score is None:
+            options = race_norms(options, bank, codes, design, choose)
+        return self._solve(options, bank, target, codes, design, score, callback)
+
+    def _solve(
+        self,
+        options: LearnerOptions,
+        bank: DenseBank,
+        target: Array,
+        codes: np.ndarray,
+        design: RowDesign,
+        score: Score | None,
+        callback: Callback | None,
+    ) -> Choice:
+        """The same, with all norms of the options on all rows."""
+        return choose_weights(
             options,
             bank,
             target,
@@ -453,9 +436,8 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
             callback,
             design,
             learnable=self.scatter == "total" and self.scale is not None,
-            score=None if score is None else partial(score, target),
+            score=score,
         )
-        return choice, target
 
     def _criterion(
         self,
@@ -494,13 +476,9 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
     def _check_parameters(self) -> None:
         check_learner_parameters(
             self,
-            cv=FOLDS,
-            scoring=SCORING,
             scatter=one_of("total", "within"),
             formulation=one_of("exact", "block"),
         )
-        if self.scoring is not None:
-            check_scoring(self)
         if self.scatter == "within" and self.alpha == "learn":
             raise ValueError(
                 "scatter='within' has no learned regularisation; use a float or 'loo' "

@@ -31,13 +31,10 @@ from kernelweave.models.shared.base import (
     check_learner_parameters,
     fit_method,
     lazily,
-    train,
 )
 from kernelweave.models.shared.inputs import read_options
 from kernelweave.models.shared.interactions import choosing_products
 from kernelweave.models.shared.learner import (
-    FOLDS,
-    SCORING,
     Choice,
     Fit,
     Fitted,
@@ -48,7 +45,7 @@ from kernelweave.models.shared.learner import (
     race_norms,
     with_output_score,
 )
-from kernelweave.models.shared.scoring import Measure, check_scoring
+from kernelweave.models.shared.scoring import Measure
 from kernelweave.models.streaming.explicit import next_portions, refused
 from kernelweave.models.streaming.primal import SummedRows, fit_output_moments
 from kernelweave.solvers.solve import Callback
@@ -263,10 +260,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
             Fitted estimator.
         """
         self._check_parameters()
-        progress = Progress(self, X, y)
-        self._set_trained(train(self, X, y, sample_weight, groups, progress))
-        progress.end()
-        return self
+        return self._fit_whole(X, y, sample_weight, groups)
 
     @available(lambda self: not is_precomputed(self.views) and not refused(self))
     @fit_method
@@ -302,13 +296,10 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         """
         self._check_parameters()
         portions, moments = next_portions(self, X, y, classes, solve, sample_weight)
-        self._fit_portions(X, y, portions, moments)
-        return self
+        return self._fit_portions(X, y, portions, moments)
 
     def _check_parameters(self) -> None:
-        check_learner_parameters(self, cv=FOLDS, scoring=SCORING)
-        if self.scoring is not None:
-            check_scoring(self)
+        check_learner_parameters(self)
 
     def _learn(self, rows: KernelRows | SummedRows, progress: Progress) -> Trained:
         """Choose weights and alpha for outputs (n, n_outputs), then fit."""
@@ -338,9 +329,16 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         callback: Callback | None = None,
     ) -> Fitted:
         """Weights, alpha and coefficients for outputs (n, n_outputs)."""
-        choose = partial(self._choose, callback=callback)
         if measure is None:
-            options = race_norms(options, bank, outputs, design, choose)
+            options = race_norms(
+                options,
+                bank,
+                outputs,
+                design,
+                lambda own, bank, y, design: self._choose(
+                    own, bank, y, design, callback
+                )[0],
+            )
         choice, frame = self._choose(options, bank, outputs, design, callback, measure)
         fit = choice.fit_on(bank, frame.target, design)
         errors = design.mean_squares(fit.loo_residual)

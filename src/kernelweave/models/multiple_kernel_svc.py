@@ -8,13 +8,10 @@ from typing import Any, Literal, Self
 from kernelweave.fits.ridge import signs_of_codes
 from kernelweave.models.shared.base import Missing, Progress, Psd, fit_method
 from kernelweave.models.shared.inputs import (
-    map_rows,
     number,
     one_of,
     positive,
-    read_classes,
-    read_row_weights,
-    read_views,
+    read_labelled_rows,
 )
 from kernelweave.models.shared.margin import (
     MarginClassifier,
@@ -224,23 +221,16 @@ class MultipleKernelSVC(MarginClassifier):
             C=positive("auto", "learn", "cv"),
             norm=number("a number >= 1", lambda v: v >= 1, "auto", "cv"),
         )
-        read, owner = read_views(self, X), type(self).__name__
-        classes, codes = read_classes(X, y, owner)
-        keep, row_weights = read_row_weights(
-            X, classes[codes], sample_weight, self.class_weight, owner
+        rows, classes, codes, design = read_labelled_rows(
+            self, X, y, sample_weight, scale_rows=False
         )
-        codes = codes if keep is None else codes[keep]
-        rows = map_rows(
-            self, read, row_weights, keep, scale_rows=False, targets=classes[codes]
-        )
-        del read  # so that the input is released once the kernels are computed
         progress = Progress(self, X, y)
         bank = rows.kernels(progress.kernel)
         signs = signs_of_codes(codes, len(classes))
         groups = [slice(0, None)]
         if self.weights == "per_class":
             groups = [slice(c, c + 1) for c in range(signs.shape[1])]
-        report = progress.iteration
+        report, row_weights = progress.iteration, design.weights
         settled = settle_by_folds(self, bank, codes, signs, row_weights)
         fits = [
             learn_margin(settled, bank, signs[:, own], row_weights, report)

@@ -7,14 +7,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from kernelweave._array import (
-    Array,
-    at_home,
-    from_numpy,
-    is_array,
-    namespace,
-    to_numpy,
-)
+from kernelweave._array import Array, at_home, from_numpy, is_array, namespace, to_numpy
 from kernelweave.fits.gaussians import ClassGaussians
 from kernelweave.fits.predictive import Expert, PredictivePath, choose_noise
 from kernelweave.fits.ridge import class_target
@@ -29,10 +22,9 @@ from kernelweave.models.shared.base import (
 from kernelweave.models.shared.inputs import (
     check_parameters,
     check_priors,
-    encode_labels,
     one_of,
     positive,
-    read_weighted_rows,
+    read_labelled_rows,
 )
 from kernelweave.views.columns import numbered
 from kernelweave.views.missing import ObservedViews
@@ -180,8 +172,7 @@ class ProbabilisticKDA(KernelDiscriminant):
         check_parameters(
             self, noise=positive("loo", "ml"), amplitude=one_of("profile", "unit")
         )
-        rows, labels, design = read_weighted_rows(self, X, y, sample_weight)
-        classes, codes = encode_labels(labels, type(self).__name__)
+        rows, classes, codes, design = read_labelled_rows(self, X, y, sample_weight)
         priors = check_priors(self.priors, classes)
         progress = Progress(self, X, y)
         bank = rows.kernels(progress.kernel)

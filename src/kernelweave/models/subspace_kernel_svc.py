@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from kernelweave._array import dot, from_numpy, namespace, to_numpy
+from kernelweave._array import dot, from_numpy, namespace
 from kernelweave._sklearn import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from kernelweave.criteria.margin import PlainSubspaceMargin, SubspaceMargin
 from kernelweave.fits.ridge import LooPath, RowDesign, signs_of_codes
@@ -23,10 +23,9 @@ from kernelweave.models.shared.base import (
 )
 from kernelweave.models.shared.inputs import (
     check_parameters,
-    encode_labels,
     one_of,
     positive,
-    read_weighted_rows,
+    read_labelled_rows,
 )
 from kernelweave.models.shared.learner import weight_set_of_norm
 from kernelweave.models.shared.margin import MarginClassifier
@@ -220,8 +219,7 @@ class SubspaceKernelSVC(
             Fitted estimator.
         """
         self._check_parameters()
-        rows, labels, design = read_weighted_rows(self, X, y, sample_weight)
-        classes, codes = encode_labels(labels, type(self).__name__)
+        rows, classes, codes, design = read_labelled_rows(self, X, y, sample_weight)
         progress = Progress(self, X, y)
         bank = rows.kernels(progress.kernel)
         design = rows.levelled(design)
@@ -386,9 +384,7 @@ class SubspaceKernelSVC(
         Z : array of shape (m, r)
             Features.
         """
-        rows = self._rows(X, "transform")
-        weights = to_numpy(self.kernel_weights_)
-        return self.kernel_map_.project(rows, weights, self.subspace_coef_)
+        return self._projected(X, "transform", "subspace_coef_")
 
 
 @dataclass(frozen=True)

@@ -16,16 +16,18 @@ import numpy as np
 from kernelweave._array import Array, FactorizationError, psd_factor, to_numpy
 from kernelweave._tolerances import NULL_EIGENVALUE
 from kernelweave.criteria.alignment import Alignment
-from kernelweave.criteria.fisher import (
-    BlockFisher,
-    ClassCentring,
-    Fisher,
-    WithinFisher,
-)
+from kernelweave.criteria.fisher import BlockFisher, ClassCentring, Fisher, WithinFisher
 from kernelweave.criteria.margin import Margin
 from kernelweave.exceptions import library
 from kernelweave.kernels.banks.dense import host_stack
-from kernelweave.protocols import Criterion, Iterate, LinearSet, NormSet, WeightSet
+from kernelweave.protocols import (
+    Bank,
+    Criterion,
+    Iterate,
+    LinearSet,
+    NormSet,
+    WeightSet,
+)
 from kernelweave.solvers.alignment import certified
 from kernelweave.solvers.cutting_plane import into_set
 from kernelweave.weights.signed_sum import SignedSum
@@ -147,15 +149,19 @@ def qcqp(fisher: Fisher, weight_set: NormSet) -> Iterator[Iterate]:
         direction = dual / size
         fixed = alpha * cp.sum_squares(dual / size)
         fixed = fixed - 2.0 * cp.sum(cp.multiply(dual / size, target))
-    roots = [psd_factor(kernel, NULL_EIGENVALUE) for kernel in host_stack(fisher.bank)]
-    if fisher.learns_identity:
-        roots.insert(0, identity)
-    scores = [cp.sum_squares(root.T @ direction) for root in roots]
+    first = [identity] if fisher.learns_identity else []
+    scores = _scores(cp, fisher.bank, direction, first)
     cost, multipliers = _dual_norm(cp, scores, weight_set)
     program = cp.Problem(cp.Minimize(size * (fixed + cost)), multipliers)
     run_solver(program)
     weights = _multipliers(dual, scores, multipliers, weight_set)
     yield _evaluated(fisher, weight_set, weights, program.status)
+
+
+def _scores(cp: Any, bank: Bank, beta: Any, first: list[np.ndarray]) -> list[Any]:
+    """``tr(B' G_i B)``, after those of the kernels whose roots come ``first``."""
+    roots = [psd_factor(kernel, NULL_EIGENVALUE) for kernel in host_stack(bank)]
+    return [cp.sum_squares(root.T @ beta) for root in first + roots]
 
 
 def _dual_norm(
@@ -278,13 +284,10 @@ def margin_qcqp(margin: Margin, weight_set: NormSet) -> Iterator[Iterate]:
         constraints.append(cp.multiply(signs == 0, beta) == 0)
     if np.isfinite(problem.bound):
         constraints.append(a <= np.outer(problem.bounds, np.ones(signs.shape[1])))
-    roots = [psd_factor(kernel, NULL_EIGENVALUE) for kernel in host_stack(problem.bank)]
-    if problem.identity:
-        roots.insert(0, np.diag(np.sqrt(problem.diagonal)))
-    scores = [cp.sum_squares(root.T @ beta) for root in roots]
+    root = np.diag(np.sqrt(problem.diagonal))
+    scores = _scores(cp, problem.bank, beta, [root] if problem.identity else [])
     t, bounds = _dual_norm(cp, scores, weight_set)
-    scaled = np.diag(np.sqrt(problem.diagonal)) @ beta
-    gain = 2.0 * cp.sum(a) - problem.tau * cp.sum_squares(scaled) - t
+    gain = 2.0 * cp.sum(a) - problem.tau * cp.sum_squares(root @ beta) - t
     program = cp.Problem(cp.Maximize(gain), constraints + bounds)
     run_solver(program)
     weights = _multipliers(beta, scores, bounds, weight_set)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from numbers import Integral
@@ -188,6 +188,11 @@ def column_names(X: Any) -> list[Any] | None:
     if is_frame and len(getattr(X, "shape", ())) == 2:
         return list(X.columns)
     return None
+
+
+def labels_of(names: Sequence[Any] | None, columns: list[int]) -> list[Any]:
+    """Names of the columns at these positions, or the positions if there are none."""
+    return columns if names is None else [names[c] for c in columns]
 
 
 def is_arrow(X: object) -> bool:
@@ -479,19 +484,15 @@ def _named(name: str, lookup: Lookup) -> int:
             "DataFrame, or give positions."
         )
     if name not in lookup:
-        known = [other for other in lookup if isinstance(other, str)]
-        close = difflib.get_close_matches(name, known)
-        hint = f"They are {some(map(repr, lookup))}."
-        if close:
-            hint = f"Did you mean {close[0]!r}?"
-        elif any(isinstance(other, tuple) for other in lookup):
-            first = next(iter(lookup))
+        hint = did_you_mean(name, [key for key in lookup if isinstance(key, str)])
+        if not hint and any(isinstance(other, tuple) for other in lookup):
             hint = (
-                f"Names of columns have several levels, such as {first!r}: make them "
-                "single names, or give positions."
+                f" Names of columns have several levels, such as {next(iter(lookup))!r}"
+                ": make them single names, or give positions."
             )
         raise ValueError(
-            f"the column {name!r} is not among the {len(lookup)} columns of X. {hint}"
+            f"the column {name!r} is not among the {len(lookup)} columns of X."
+            f"{hint or f' They are {some(map(repr, lookup))}.'}"
         )
     return lookup[name]
 
@@ -523,6 +524,12 @@ def some(words: Iterable[str], most: int = 5) -> str:
     words = list(words)
     more = f" and {len(words) - most} more" if len(words) > most else ""
     return ", ".join(words[:most]) + more
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A question after the closest of the known names, if one is close; else ""."""
+    close = difflib.get_close_matches(name, known, n=1)
+    return f" Did you mean {close[0]!r}?" if close else ""
 
 
 def listed(words: Iterable[str]) -> str:
@@ -696,14 +703,12 @@ def checked_array(
 
 def _check_axes(X: Any, owner: str, allow_nd: bool) -> None:
     """Refuse an array that is complex or has the wrong number of axes."""
-    numpy = isinstance(X, np.ndarray)
-    if numpy and X.dtype.names:
+    if isinstance(X, np.ndarray) and X.dtype.names:
         raise ValueError(
             f"X is a structured array with the fields {some(map(repr, X.dtype.names))},"
             f" but {owner} needs one row per sample. Pass pandas.DataFrame(X)."
         )
-    kind = X.dtype.kind == "c" if numpy else is_array(X) and is_complex(X)
-    if kind:
+    if is_array(X) and namespace(X).isdtype(X.dtype, "complex floating"):
         raise ValueError(
             f"Complex data not supported: X has the dtype {X.dtype}. Pass its real and "
             "imaginary parts as columns, or its absolute values."
@@ -722,11 +727,6 @@ def _check_axes(X: Any, owner: str, allow_nd: bool) -> None:
             f"{owner}: X has the shape {shape}. Reshape it to one row per sample, or "
             "set views='precomputed' if it holds kernels."
         )
-
-
-def is_complex(X: Array) -> bool:
-    """Whether an array of any library holds complex numbers."""
-    return bool(namespace(X).isdtype(X.dtype, "complex floating"))
 
 
 def _check_not_empty(shape: Any, estimator: Any) -> None:
@@ -843,11 +843,7 @@ def float_blocks(
 
     ``gaps`` says whether rows may lack a view, and so have an id that is not known.
     """
-    names = column_names(X)
-    labels = [
-        columns if names is None else [names[c] for c in columns]
-        for columns in positions
-    ]
+    labels = [labels_of(column_names(X), columns) for columns in positions]
     blocks = [
         to_float(take_columns(X, columns), f"View {view.name!r}", names_)
         if (reader := id_reader(view)) is None
@@ -931,6 +927,11 @@ def to_float(block: Any, where: str, labels: list[Any]) -> Array:
         )
     if is_numpy(block) and block.dtype.kind not in "fiub":
         block = _from_objects(block, where, labels)
+    return single_or_double(block)
+
+
+def single_or_double(block: Array) -> Array:
+    """Numbers as float32 if that is their dtype, otherwise as float64."""
     xp = namespace(block)
     return block if block.dtype == xp.float32 else as_float(block, xp.float64)
 
@@ -938,35 +939,46 @@ def to_float(block: Any, where: str, labels: list[Any]) -> Array:
 def _from_objects(values: np.ndarray, where: str, labels: list[Any]) -> np.ndarray:
     if values.dtype.kind == "c":
         raise ValueError(f"Complex data not supported: {where} is complex.")
-    is_time = values.dtype.kind in "mM"
     if values.dtype.kind in "SU":
         values = values.astype(object)
+
+    def refused(place: tuple[int, ...], value: Any, error: Exception) -> str:
+        i, j = place
+        found = f"{where}: row {i}, column {labels[j]!r} holds"
+        if isinstance(error, OverflowError):
+            digits = round(int(value).bit_length() * np.log10(2))
+            return (
+                f"{found} an integer of about {digits} digits, which is beyond the "
+                "range of float64. Correct the entry, drop the row, or take logarithms."
+            )
+        return (
+            f"{found} {value!r:.80}, which is not a number ({error}). Encode the "
+            "column as numbers, for example with the kernel 'auto' or "
+            "Pipe(OneHotEncoder(), ...), or leave it out."
+        )
+
+    return floats_of(values, refused)
+
+
+def floats_of(
+    values: np.ndarray, refused: Callable[[tuple[int, ...], Any, Exception], str]
+) -> np.ndarray:
+    """Entries of any type as floats, None as NaN; texts and times are no numbers.
+
+    ``refused`` says what is wrong, given the place and value of an entry and the error.
+    """
     out = np.empty(values.shape)
-    for (i, j), value in np.ndenumerate(values):
+    for place, value in np.ndenumerate(values):
         try:
-            if is_time or isinstance(value, str | bytes):
-                raise ValueError("a time" if is_time else "text")
-            out[i, j] = np.nan if value is None else value
+            if isinstance(value, str | bytes):
+                raise ValueError("text")
+            if isinstance(value, np.datetime64 | np.timedelta64):
+                raise ValueError("a time")
+            out[place] = np.nan if value is None else value
         except (TypeError, ValueError, OverflowError) as error:
             kind = TypeError if isinstance(error, TypeError) else ValueError
-            if isinstance(error, OverflowError):
-                raise ValueError(
-                    f"{where}: row {i}, column {labels[j]!r} holds {_digits(value)}, "
-                    "which is beyond the range of float64. Correct the entry, drop the "
-                    "row, or take logarithms."
-                ) from error
-            raise kind(
-                f"{where}: row {i}, column {labels[j]!r} holds {value!r:.80}, which "
-                f"is not a number ({error}). Encode the column as numbers, for example "
-                "with the kernel 'auto' or Pipe(OneHotEncoder(), ...), or leave it out."
-            ) from error
+            raise kind(refused(place, value, error)) from error
     return out
-
-
-def _digits(value: Any) -> str:
-    """An integer in words, if its digits would fill the screen."""
-    bits = int(value).bit_length()
-    return f"an integer of about {round(bits * np.log10(2))} digits"
 
 
 def check_finite(
@@ -983,12 +995,12 @@ def check_finite(
     found = "NaN" if np.isnan(values[i, j]) else "infinity"
     absent = np.flatnonzero(np.isnan(values).all(axis=1)).tolist()
     if i in absent:
-        shown = ", ".join(map(str, absent[:5])) + (", ..." if len(absent) > 5 else "")
         raise ValueError(
             f"Input X contains NaN: {len(absent)} sample(s) lack the view "
-            f"{view.name!r}: all its entries are NaN in row(s) {shown}. "
-            "Drop these rows, impute the view, or set missing='available' or "
-            "missing='zero' in an estimator that allows missing views."
+            f"{view.name!r}: all its entries are NaN in row(s) "
+            f"{some(map(str, absent))}. Drop these rows, impute the view, or set "
+            "missing='available' or missing='zero' in an estimator that allows missing "
+            "views."
         )
     rows = np.flatnonzero(~np.isfinite(values).all(axis=1))
     raise ValueError(

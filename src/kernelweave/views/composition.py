@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Iterator
 from typing import Any, Self
 
 from sklearn.base import clone
 
 from kernelweave._sklearn import BaseEstimator
+from kernelweave.views.columns import did_you_mean
 
 
 class ViewsParamsMixin(BaseEstimator):
@@ -75,12 +75,11 @@ class ViewsParamsMixin(BaseEstimator):
         for head in heads:
             if head in own or head in views:
                 continue
-            close = difflib.get_close_matches(head, [*own, *views], n=1)
-            hint = f" Did you mean {close[0]!r}?" if close else ""
             raise ValueError(
                 f"Invalid parameter {head!r} for {type(self).__name__}: it has no "
-                f"parameter and no view of this name.{hint} Its views are "
-                f"{list(views)!r}, its parameters {own!r}."
+                "parameter and no view of this name."
+                f"{did_you_mean(head, [*own, *views])} Its views are {list(views)!r}, "
+                f"its parameters {own!r}."
             )
 
     def _named_kernels(self) -> dict[str, Any]:

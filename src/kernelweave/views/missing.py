@@ -14,18 +14,11 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 
-from kernelweave._array import (
-    Array,
-    device,
-    is_array,
-    namespace,
-    row_chunks,
-    take,
-    to_numpy,
-)
-from kernelweave.views.columns import View, check_finite, float_blocks, prefixed
+from kernelweave._array import Array, device, namespace, row_chunks, to_numpy
+from kernelweave.views.columns import View, check_finite, float_blocks, prefixed, some
 from kernelweave.views.precomputed import validate_precomputed
 from kernelweave.views.raw_columns import Columns
+from kernelweave.views.streams import select_rows
 
 
 @dataclass(frozen=True)
@@ -169,21 +162,15 @@ def check_some_view(observed: np.ndarray, kind: str) -> None:
     """Refuse rows that lack every view; ``observed`` is (n, v)."""
     empty = np.flatnonzero(~np.any(observed, axis=1)).tolist()
     if empty:
-        shown = ", ".join(map(str, empty[:5])) + (", ..." if len(empty) > 5 else "")
         raise ValueError(
             f"Input X contains NaN: {len(empty)} {kind} row(s) lack every view, row(s) "
-            f"{shown}. Nothing is known about them; drop these rows."
+            f"{some(map(str, empty))}. Nothing is known about them; drop these rows."
         )
 
 
 def take_rows(block: Array, rows: np.ndarray) -> Array:
     """The rows of ``block`` where ``rows`` (n,) is True; no copy if all are."""
-    return block if np.all(rows) else rows_at(block, np.flatnonzero(rows))
-
-
-def rows_at(block: Any, index: np.ndarray) -> Any:
-    """The rows of an array, sparse array or Columns with these numbers."""
-    return take(block, index) if is_array(block) else block[index]
+    return block if np.all(rows) else select_rows(block, np.flatnonzero(rows))
 
 
 def fill_rows(block: Array, rows: np.ndarray, filler: Array) -> Array:

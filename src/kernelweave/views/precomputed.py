@@ -10,21 +10,16 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import validate_data
 
-from kernelweave._array import (
-    Array,
-    as_float,
-    is_numpy,
-    namespace,
-    row_chunks,
-    to_numpy,
-)
+from kernelweave._array import Array, is_numpy, namespace, row_chunks, to_numpy
 from kernelweave.views.columns import (
     checked_array,
     column_names,
+    floats_of,
     is_dict,
     precomputed_names,
     prefixed,
     refuse_no_table,
+    single_or_double,
     some,
 )
 from kernelweave.views.ids import check_kernel_labels
@@ -172,23 +167,16 @@ def _stack(
 
 
 def _real_floating(K: Array) -> Array:
+    def refused(place: tuple[int, ...], value: Any, error: Exception) -> str:
+        return (
+            f"A precomputed kernel must hold numbers only; found {str(value)!r:.60} at "
+            f"position {place} ({error}). Correct this entry, or compute the kernel "
+            "again."
+        )
+
     if is_numpy(K) and K.dtype.kind not in "fiub":
-        floats = np.empty(K.shape)
-        for place, value in np.ndenumerate(K):
-            try:
-                if isinstance(value, str | bytes | np.datetime64 | np.timedelta64):
-                    raise ValueError("text or a time")
-                floats[place] = np.nan if value is None else value
-            except (TypeError, ValueError, OverflowError) as error:
-                kind = TypeError if isinstance(error, TypeError) else ValueError
-                raise kind(
-                    "A precomputed kernel must hold numbers only; found "
-                    f"{str(value)!r:.60} at position {place} ({error}). Correct this "
-                    "entry, or compute the kernel again."
-                ) from error
-        K = floats
-    xp = namespace(K)
-    return K if K.dtype == xp.float32 else as_float(K, xp.float64)
+        K = floats_of(K, refused)
+    return single_or_double(K)
 
 
 def _check_square(shape: tuple[int, ...]) -> None:

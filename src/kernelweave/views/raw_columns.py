@@ -20,11 +20,12 @@ import numpy as np
 from kernelweave.views.columns import (
     column_names,
     is_table,
+    labels_of,
     take_columns,
     to_float,
 )
 from kernelweave.views.ids import is_gap
-from kernelweave.views.streams import select_rows
+from kernelweave.views.streams import concatenate_rows, select_rows
 
 #: Kinds whose values are turned into floats.
 MEASURED = ("number", "date", "duration")
@@ -114,17 +115,7 @@ class Columns:
     @classmethod
     def concatenate(cls, parts: list[Columns]) -> Columns:
         """The rows of all parts."""
-        first = parts[0].table
-        tables = [part.table for part in parts]
-        if hasattr(first, "iloc"):
-            import pandas as pd
-
-            return parts[0]._with(pd.concat(tables, ignore_index=True))
-        if hasattr(first, "get_column"):
-            import polars as pl
-
-            return parts[0]._with(pl.concat(tables, how="vertical_relaxed"))
-        return parts[0]._with(np.concatenate(tables))
+        return parts[0]._with(concatenate_rows([part.table for part in parts]))
 
     def column(self, j: int) -> Column:
         """Column j, read."""
@@ -182,12 +173,10 @@ class Columns:
 
 def read_columns(X: Any, columns: list[int]) -> Columns:
     """The columns of a view, as they are; pyarrow tables become pandas frames."""
-    names = column_names(X)
-    labels = columns if names is None else [names[c] for c in columns]
     table = take_columns(X, columns)
     if is_table(table):
         table = table.to_pandas()
-    return Columns(table, list(labels))
+    return Columns(table, list(labels_of(column_names(X), columns)))
 
 
 def _taken_apart(frame: Any) -> dict[str, Any]:
@@ -398,15 +387,13 @@ def read_as(column: Column, kind: str, where: str) -> np.ndarray:
                 f"{column.kind!r}, such as {shown!r:.40}. Convert the column."
             )
         return column.values
-    if column.kind == "number":
-        words = words_of(column.values.astype(object), column.gaps)
-        if kind == "boolean":
-            names = {"0": "False", "1": "True"}
-            words = as_objects([names.get(word, word) for word in words])
-        return words
-    if column.kind in MEASURED or column.kind == "empty":
-        return words_of(column.values.astype(object), column.gaps)
-    return column.values
+    if column.kind not in (*MEASURED, "empty"):
+        return column.values
+    words = words_of(column.values.astype(object), column.gaps)
+    if column.kind == "number" and kind == "boolean":
+        names = {"0": "False", "1": "True"}
+        words = as_objects([names.get(word, word) for word in words])
+    return words
 
 
 def common_values(values: np.ndarray) -> list[Any]:

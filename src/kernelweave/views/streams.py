@@ -8,9 +8,9 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy.sparse import issparse
+from scipy.sparse import issparse, vstack
 
-from kernelweave._array import is_array, is_numpy, take
+from kernelweave._array import is_array, namespace, take
 from kernelweave.views.columns import is_arrow, is_iterator, is_table
 
 Portion = tuple[Any, Any]
@@ -111,10 +111,30 @@ def _slices(X: Any, y: Any, portion: int) -> Iterator[Portion]:
         yield select_rows(X, part), y[part]
 
 
+def concatenate_rows(blocks: list[Any]) -> Any:
+    """Blocks of rows of any form below each other, in their own library."""
+    first = blocks[0]
+    if len(blocks) == 1:
+        return first
+    if hasattr(first, "iloc"):
+        import pandas as pd
+
+        return pd.concat(blocks, ignore_index=True)
+    if hasattr(first, "get_column"):
+        import polars as pl
+
+        return pl.concat(blocks, how="vertical_relaxed")
+    if issparse(first):
+        return vstack(blocks).tocsr()
+    if is_array(first):
+        return namespace(*blocks).concat(blocks, axis=0)
+    return first.concatenate(blocks)  # Columns
+
+
 def select_rows(X: Any, rows: slice | np.ndarray) -> Any:
-    """The given rows of an array, sparse array or DataFrame."""
+    """The given rows of an array, sparse array, DataFrame or Columns."""
     if hasattr(X, "iloc"):
         return X.iloc[rows]
-    if issparse(X) or is_numpy(X) or not is_array(X):
+    if not is_array(X):
         return X[rows]
-    return X[rows, :] if isinstance(rows, slice) else take(X, rows)
+    return X[rows, ...] if isinstance(rows, slice) else take(X, rows)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from itertools import combinations
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 from sklearn.utils import Bunch
 
 from kernelweave.exceptions import library
-from kernelweave.views.columns import is_table, prefixed, some
+from kernelweave.views.columns import did_you_mean, is_table, prefixed, some
 from kernelweave.views.ids import (
     check_distinct,
     is_gap,
@@ -184,12 +183,10 @@ def _by_id(frame: Any, column: str | None) -> tuple[Any, Any]:
         frame = frame.drop(columns=column)
     else:
         known = [other for other in frame.columns if isinstance(other, str)]
-        close = difflib.get_close_matches(str(column), known, n=1)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
         raise ValueError(
             f"there is no column {column!r} with ids; the columns are "
-            f"{shown(frame.columns.tolist(), 5)}.{hint} If names differ between "
-            "tables, give on={table: column, ...}."
+            f"{shown(frame.columns.tolist(), 5)}.{did_you_mean(str(column), known)} If "
+            "names differ between tables, give on={table: column, ...}."
         )
     found = read_ids(ids)
     check_distinct(found, "it")
@@ -227,13 +224,13 @@ def _split_target(
     """The column to be predicted, its table, and the frames without the column."""
     owners = [name for name, frame in frames.items() if target in frame.columns]
     if len(owners) != 1:
-        found = f"the tables {some(map(repr, owners))}" if owners else "no table"
-        known = [c for frame in frames.values() for c in frame.columns]
-        close = difflib.get_close_matches(str(target), map(str, known), n=1)
-        hint = f" Did you mean {close[0]!r}?" if close and not owners else ""
+        known = [str(c) for frame in frames.values() for c in frame.columns]
+        found, hint = "no table", did_you_mean(str(target), known)
+        if owners:
+            found = f"the tables {some(map(repr, owners))}"
+            hint = " Drop it from all but one."
         raise ValueError(
             f"target={target!r} must be a column of one table; it is in {found}.{hint}"
-            + (" Drop it from all but one." if owners else "")
         )
     labels = frames[owners[0]][target]
     rest = {

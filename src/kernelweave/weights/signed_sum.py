@@ -69,10 +69,7 @@ class SignedSum(SumToOne):
     power = 1.0
 
     def __init__(
-        self,
-        bank: Bank,
-        bound: float = 100.0,
-        row_weights: np.ndarray | None = None,
+        self, bank: Bank, bound: float = 100.0, row_weights: np.ndarray | None = None
     ) -> None:
         if not (np.isfinite(bound) and bound >= 1.0):
             raise ValueError(f"bound must be a finite number >= 1, got {bound!r}")

@@ -153,11 +153,10 @@ class FeatureBank(KernelBank):
 
     def apply(self, b: Array) -> Array:
         """``G_i B`` for every kernel, (p, n, k), in the precision of ``b`` (n, k)."""
-        xp = namespace(b)
         features = as_float(self.features, b.dtype)
         inner = features.T @ b  # (D, k)
         parts = [features[:, block] @ inner[block, :] for block in self.blocks]
-        return xp.stack(parts)
+        return namespace(b).stack(parts)
 
     def quad(self, b: Array) -> Array:
         """``tr(B' G_i B) = norm(Z_i'B)^2`` for every kernel, (p,)."""

@@ -188,14 +188,9 @@ class OnTheFlyBank(KernelBank):
             [as_float(c.row_means, wide) for c in centerings]
         )  # (p, n)
         self._grand = np.array([c.grand_mean for c in centerings])
-        self._scales = np.array([c.scale for c in centerings])
+        self.scales = np.array([c.scale for c in centerings])
         self._shifts = np.zeros(self.n_kernels) if shifts is None else shifts
         self._roots = None if row_weights is None else np.sqrt(row_weights)
-
-    @property
-    def scales(self) -> np.ndarray:
-        """S of every kernel, (p,)."""
-        return self._scales
 
     def kernel(self, i: int) -> Array:
         """``G_i``, (n, n), in new memory."""
@@ -223,10 +218,10 @@ class OnTheFlyBank(KernelBank):
             out = zeros((n, n), self.like)
         if len(used) == 0:
             return out
-        tiles, factors = self.tiles.subset(used), (given * self._scales)[used]
-        mean = from_numpy(given * self._scales, self._means) @ self._means
+        tiles, factors = self.tiles.subset(used), (given * self.scales)[used]
+        mean = from_numpy(given * self.scales, self._means) @ self._means
         mean = as_float(mean, self.like.dtype)
-        grand = float((given * self._scales) @ self._grand)
+        grand = float((given * self.scales) @ self._grand)
         roots = None if self._roots is None else from_numpy(self._roots, self.like)
         host = is_numpy(out)
 
@@ -265,7 +260,7 @@ class OnTheFlyBank(KernelBank):
         for i in range(self.n_kernels):
             part = out[i, :, :] - means[i, :, None] * sums
             part += float(self._grand[i]) * sums - inner[i, None, :]
-            part *= float(self._scales[i])
+            part *= float(self.scales[i])
             if self._shifts[i]:
                 part += float(self._shifts[i]) * b
             out[i, :, :] = part if roots is None else part * roots
@@ -276,7 +271,7 @@ class OnTheFlyBank(KernelBank):
 
         Products are made of the kernels as they are, whose size sets their rounding.
         """
-        raw = np.abs(self.tiles.diagonals()) * self._scales[:, None]
+        raw = np.abs(self.tiles.diagonals()) * self.scales[:, None]
         return np.sum(raw if self._roots is None else raw * self._roots**2, axis=1)
 
     def entry_errors(self) -> np.ndarray:
@@ -297,7 +292,7 @@ class OnTheFlyBank(KernelBank):
         """The diagonal of every kernel in float64, (p, n)."""
         means = to_numpy(self._means)
         raw = self.tiles.diagonals() - 2.0 * means + self._grand[:, None]
-        found = raw * self._scales[:, None] + self._shifts[:, None]
+        found = raw * self.scales[:, None] + self._shifts[:, None]
         return found if self._roots is None else found * self._roots**2
 
     def sizes(self, kernels: np.ndarray) -> np.ndarray:
@@ -316,7 +311,7 @@ class OnTheFlyBank(KernelBank):
         mean = as_float(self._means[i, :], self.like.dtype)
         part = tile - mean[None, columns]
         part -= (mean[rows] - float(self._grand[i]))[:, None]
-        part *= float(self._scales[i])
+        part *= float(self.scales[i])
         shift = float(self._shifts[i])
         if shift:  # only where a kernel was indefinite by rounding
             xp, n = namespace(tile), self.n_samples
@@ -335,7 +330,7 @@ class OnTheFlyBank(KernelBank):
         part = self._like_this(self.tiles.subset(chosen))
         part.names = [self.names[i] for i in chosen]
         part._means = take(self._means, np.asarray(chosen))
-        part._grand, part._scales = self._grand[chosen], self._scales[chosen]
+        part._grand, part.scales = self._grand[chosen], self.scales[chosen]
         part._shifts = self._shifts[chosen]
         return part
 
@@ -353,11 +348,8 @@ class OnTheFlyBank(KernelBank):
     def _like_this(self, tiles: KernelTiles) -> OnTheFlyBank:
         part = copy.copy(self)
         part._forget()
-        part.tiles, part.n_kernels, part.n_samples = (
-            tiles,
-            tiles.n_kernels,
-            tiles.n_samples,
-        )
+        part.tiles = tiles
+        part.n_kernels, part.n_samples = tiles.n_kernels, tiles.n_samples
         return part
 
 

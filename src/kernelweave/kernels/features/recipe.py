@@ -229,7 +229,9 @@ class FeatureRecipe:
             some, dense = _some(dense), _double(dense)
             table = isinstance(dense, Columns)
             self.origins.append(np.zeros(0) if table else far_origin(dense))
-            y = None if targets is None else _some_targets(targets, some.shape[0])
+            y = targets
+            if targets is not None:  # those of the same rows
+                y = targets[:: -(-len(targets) // some.shape[0])]
             for kernel in resolve_kernels(
                 view.kernel, _double(some), view.name, limits.bits, y, view.plan
             ):
@@ -322,12 +324,9 @@ class FeatureRecipe:
 
     def _out_of_range(self, i: int, rows: Any) -> ValueError:
         """The error that names the entry of a view for which kernel i overflows."""
-        view, numbers = self.views[self.view_of[i]], None
-        if issparse(rows):  # make only one row dense
-            numbers = np.argmax(abs(rows).max(axis=1).toarray(), keepdims=True).ravel()
-            rows = rows.tocsr()[numbers].toarray()
+        view = self.views[self.view_of[i]]
         label = self.names[i].removeprefix(f"{view.name}: ")
-        return ValueError(name_largest(view, label, self.steps[i], rows, numbers))
+        return ValueError(name_largest(view, label, self.steps[i], rows))
 
     def means(self, sample: list[Any]) -> np.ndarray:
         """Means (D,) of the features over rows in host memory; 0 for sparse kernels."""
@@ -374,9 +373,8 @@ class FeatureRecipe:
         for name, made, kernel, v in zip(
             self.names, self.maps, self.kernels, self.view_of, strict=True
         ):
-            exact = made.exact
             error = 0.0
-            if not exact:
+            if not made.exact:
                 error = kernel_error(made, _dense(seen_by(kernel, rows[v])))
             found.append(MapReport(name, made.how, made.n_features, error))
         return tuple(found)
@@ -438,11 +436,6 @@ def _some(rows: Any) -> Any:
     """Evenly spaced rows; all of a table, whose rare categories they might miss."""
     step = -(-rows.shape[0] // SOME_ROWS)
     return rows if isinstance(rows, Columns) else rows[::step]
-
-
-def _some_targets(targets: np.ndarray, n_some: int) -> np.ndarray:
-    """The targets of some of all rows, as chosen by :func:`_some`."""
-    return targets[:: -(-len(targets) // n_some)]
 
 
 def as_chunk(views: list[Any], like: Array) -> list[Any]:

@@ -94,19 +94,21 @@ class FeatureKernelMap:
     def project_each(self, rows: list[Any], weights: np.ndarray, coef: Array) -> Array:
         """The terms of :meth:`project`, one per kernel: (m, p, k)."""
         wanted = [int(i) for i in np.flatnonzero(weights)]
-        ends = np.cumsum([0, *(self.recipe.widths[i] for i in wanted)])
         out = zeros((rows[0].shape[0], len(self.names), coef.shape[1]), coef)
-        for i, (start, stop) in zip(wanted, pairwise(ends), strict=True):
-            alone = np.zeros(len(self.names))
-            alone[i] = 1.0
-            out[:, i, :] = self.project(rows, alone, coef[int(start) : int(stop), :])
+        for i, own in self._parts(wanted, coef).items():
+            out[:, i, :] = self.project(rows, np.eye(len(self.names))[i], own)
         return out
+
+    def _parts(self, wanted: list[int], coef: Array) -> dict[int, Array]:
+        """The coefficients (D_i, k) of each of the kernels ``wanted``."""
+        ends = np.cumsum([0, *(self.recipe.widths[i] for i in wanted)]).tolist()
+        pairs = zip(wanted, pairwise(ends), strict=True)
+        return {i: coef[start:stop, :] for i, (start, stop) in pairs}
 
     def _project(self, rows: list[Any], wanted: list[int], coef: Array) -> Array:
         """``z(rows) coef``: dense features in one product, sparse ones separately."""
         recipe, widths = self.recipe, self.recipe.widths
-        ends = pairwise(np.cumsum([0, *(widths[i] for i in wanted)]))
-        own = {i: coef[a:b, :] for i, (a, b) in zip(wanted, ends, strict=True)}
+        own = self._parts(wanted, coef)
         dense = [i for i in wanted if not recipe.sparse[i]]
         xp, total = namespace(coef), None
         if dense:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Literal
 
 import numpy as np
 
-from kernelweave._array import Array, detached, device, from_numpy, namespace
+from kernelweave._array import Array, detached, from_numpy, take, zeros
 from kernelweave.exceptions import KernelWarning
 from kernelweave.fits.predictive import Expert, PredictivePath
 from kernelweave.fits.ridge import RowDesign, class_target
@@ -99,12 +100,8 @@ class ViewMaps:
         """
         for v, one in enumerate(self.maps):
             first = int(self.first[v])
-
-            def report(i: int, first: int = first) -> None:
-                progress.kernel(first + i)
-
             try:
-                bank = one.fit(report)
+                bank = one.fit(partial(progress.kernel, first=first))
             except ValueError:
                 # If all kernels of this view are constant, others may still vary.
                 if one.active or len(one.centerings) < len(one.names):
@@ -148,16 +145,12 @@ def _source(
         known = None if targets is None else targets[rows]
         return FeatureSource([views[v]], own, targets=known)
     one = data.blocks[:, :, v : v + 1]
-    return PrecomputedSource(take(take(one, rows, axis=0), rows, axis=1), [name])
+    return PrecomputedSource(take_seen(take_seen(one, rows, 0), rows, 1), [name])
 
 
-def take(stack: Array, rows: np.ndarray, axis: int) -> Array:
+def take_seen(stack: Array, rows: np.ndarray, axis: int) -> Array:
     """The entries of an axis of a stack (m, n, p) that ``rows`` selects."""
-    if np.all(rows):
-        return stack
-    xp = namespace(stack)
-    index = xp.asarray(np.flatnonzero(rows), device=device(stack))
-    return xp.take(stack, index, axis=axis)
+    return stack if np.all(rows) else take(stack, np.flatnonzero(rows), axis)
 
 
 class ExpertPanel:
@@ -297,7 +290,6 @@ def _embedded(gram: Array, n: int, scale: float) -> Array:
     """``scale`` times the kernel with zeros for the rows that lack it, (n, n)."""
     if gram.shape[0] == n:
         return gram
-    xp, m = namespace(gram), gram.shape[0]
-    whole = xp.zeros((n, n), dtype=gram.dtype, device=device(gram))
+    whole, m = zeros((n, n), gram), gram.shape[0]
     whole[:m, :m] = gram * scale
     return whole

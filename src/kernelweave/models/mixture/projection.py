@@ -16,7 +16,7 @@ from kernelweave._array import (
     to_numpy,
 )
 from kernelweave.kernels.maps.kernel_map import FeatureSource, Source
-from kernelweave.models.mixture.experts import ViewMaps, take
+from kernelweave.models.mixture.experts import ViewMaps, take_seen
 from kernelweave.models.mixture.weights import Mixture
 from kernelweave.views.columns import numbered
 from kernelweave.views.missing import ObservedViews, fill_rows
@@ -99,20 +99,16 @@ class MixtureProjector:
         self.responsibilities = each * mixture.responsibilities
         self.mass = np.sum(self.responsibilities, axis=0)
 
-    def project(self, data: ObservedViews, local: bool) -> Array:
-        """Combined means (m, k) of rows, with posterior weights if ``local``."""
-        parts = [namespace(t).sum(t, axis=1) for t in self._weighted(data, local)]
-        return namespace(*parts).concat(parts)
+    def project(self, data: ObservedViews, local: bool, each: bool = False) -> Array:
+        """Combined means (m, k) of rows, with posterior weights if ``local``.
 
-    def project_each(self, data: ObservedViews, local: bool) -> Array:
-        """The terms of :meth:`project`, one per expert: (m, p, k)."""
-        parts = list(self._weighted(data, local))
-        return namespace(*parts).concat(parts)
-
-    def _weighted(self, data: ObservedViews, local: bool) -> Iterator[Array]:
-        """Means of the experts times their weights, (rows of a chunk, p, k)."""
+        With ``each``, the terms of the sum, one per expert: (m, p, k).
+        """
+        parts = []
         for means, share in self._parts(data, local):
-            yield from_numpy(share, means) * means
+            terms = from_numpy(share, means) * means
+            parts.append(terms if each else namespace(terms).sum(terms, axis=1))
+        return namespace(*parts).concat(parts)
 
     def shares(self, data: ObservedViews, local: bool, own: bool = False) -> np.ndarray:
         """Weights (m, p, k) of the experts for rows; posterior ones if ``local``.
@@ -147,7 +143,7 @@ class MixtureProjector:
         if isinstance(source, FeatureSource):
             return [fill_rows(blocks[v][part, :], seen[:, v], source.blocks[0])]
         # the columns of the training rows that have the kernel
-        return take(blocks[part, :, v : v + 1], self.maps.observed[:, v], axis=1)
+        return take_seen(blocks[part, :, v : v + 1], self.maps.observed[:, v], axis=1)
 
     def _check_similar(self) -> None:
         """Refuse precomputed kernels whose entries are not similarities."""

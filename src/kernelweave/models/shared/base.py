@@ -7,6 +7,7 @@ import math
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar, cast
 
 import numpy as np
@@ -39,8 +40,10 @@ from kernelweave.exceptions import (
     MemoryRefusedError,
 )
 from kernelweave.fits.gaussians import ClassGaussians
-from kernelweave.fits.ridge import KernelFit, RowDesign, principal_axes
+from kernelweave.fits.ridge import RowDesign, principal_axes, reduced_class_target
+from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.kernels.banks.lazy import OnTheFlyBank
+from kernelweave.kernels.encoding import ColumnPlan, ColumnUse
 from kernelweave.kernels.features.recipe import FeatureReport
 from kernelweave.models.shared.inputs import (
     IDENTITY,
@@ -59,25 +62,31 @@ from kernelweave.models.shared.inputs import (
     split_blocks,
     whole,
 )
-from kernelweave.models.shared.interactions import (
-    may_interact,
-    with_products_if_better,
-)
+from kernelweave.models.shared.interactions import may_interact, with_products_if_better
 from kernelweave.models.shared.learner import (
+    FOLDS,
     LEARNER,
+    SCORING,
     Choice,
     Fitted,
     FoldScore,
     KernelRows,
     Trained,
 )
+from kernelweave.models.shared.scoring import Measure, check_scoring
 from kernelweave.models.streaming.dask import predict_lazily
 from kernelweave.models.streaming.explicit import may_fall_back, read_features
 from kernelweave.models.streaming.intake import on_host
 from kernelweave.models.streaming.primal import SummedRows
 from kernelweave.protocols import Bank
-from kernelweave.solvers.solve import Certificate, TraceRow
-from kernelweave.views.columns import in_portions, is_dask, is_precomputed, validate_new
+from kernelweave.solvers.solve import Callback, Certificate, TraceRow
+from kernelweave.views.columns import (
+    in_portions,
+    is_dask,
+    is_precomputed,
+    labels_of,
+    validate_new,
+)
 from kernelweave.views.composition import ViewsParamsMixin
 from kernelweave.views.missing import ObservedViews
 
@@ -96,11 +105,12 @@ PARAMETERS = {
     **LEARNER,
     "alpha": positive("learn", "loo", "cv"),
     "interactions": Rule(
-        "a bool or 'auto'",
-        lambda v: boolean.allows(v) or one_of("auto").allows(v),
+        "a bool or 'auto'", lambda v: boolean.allows(v) or one_of("auto").allows(v)
     ),
     "features": one_of("auto", "exact", "on_the_fly", "nystroem", "random"),
     "n_features": whole(1),
+    "cv": FOLDS,
+    "scoring": SCORING,
 }
 
 # Decorators keep the types of the methods they decorate.
@@ -184,10 +194,10 @@ class Progress:
         self.context.call_on_fit_task_begin(estimator=estimator, X=X, y=y)
         self.started = time.perf_counter()
 
-    def kernel(self, index: int) -> None:
-        """One more kernel is ready."""
-        self._task("kernel", {"kernel": index})
-        self.say(2, f"kernel {index} ready")
+    def kernel(self, index: int, first: int = 0) -> None:
+        """One more kernel is ready, of a view whose kernels begin at ``first``."""
+        self._task("kernel", {"kernel": first + index})
+        self.say(2, f"kernel {first + index} ready")
 
     def iteration(self, row: TraceRow) -> bool:
         """One more iteration of a solver; True if a callback wants to stop."""
@@ -195,15 +205,8 @@ class Progress:
         if not math.isnan(row.gap):  # a problem that is not convex has no bound
             line += f", lower bound {row.lower_bound:.8g}, gap {row.gap:.1e}"
         self.say(1, line)
-        return self._task(
-            "iteration",
-            {
-                "iteration": row.iteration,
-                "value": row.value,
-                "lower_bound": row.lower_bound,
-                "gap": row.gap,
-            },
-        )
+        names = ("iteration", "value", "lower_bound", "gap")
+        return self._task("iteration", {name: getattr(row, name) for name in names})
 
     def fold(self, number: int, n_folds: int) -> None:
         """The next fold of ``cv_score_`` begins."""
@@ -231,6 +234,8 @@ class Progress:
 def check_learner_parameters(model: Any, **own: Rule) -> None:
     """Refuse invalid values and combinations of parameters."""
     check_parameters(model, **PARAMETERS, **own)
+    if model.scoring is not None:
+        check_scoring(model)
     refuse_unscaled(model, "alpha", "learn", IDENTITY)
     refuse_unscaled(model, "objective", "loo", "starts from kernels of equal trace")
     if model.objective == "loo" and not isinstance(model.alpha, str):
@@ -274,12 +279,7 @@ def why_features(model: Any, X: Any) -> str | None:
 
 
 def read_training(
-    model: Any,
-    X: Any,
-    y: Any,
-    progress: Callable[[int], object],
-    sample_weight: Any = None,
-    groups: Any = None,
+    model: Any, X: Any, y: Any, sample_weight: Any, groups: Any, progress: Progress
 ) -> KernelRows | SummedRows:
     """Kernels between all rows, or explicit features if those do not fit in memory.
 
@@ -288,10 +288,9 @@ def read_training(
     why = why_features(model, X)
     if why is None:
         try:
-            rows, targets, design = read_weighted_rows(
-                model, X, y, sample_weight, groups
-            )
-            bank = rows.kernels(progress)
+            given = read_weighted_rows(model, X, y, sample_weight, groups)
+            rows, targets, design = given
+            bank = rows.kernels(progress.kernel)
             report = _report_kernels(model, bank)
             return KernelRows(bank, targets, rows, report, rows.levelled(design))
         except MemoryRefusedError as error:
@@ -316,11 +315,8 @@ def train(
     model: Any, X: Any, y: Any, sample_weight: Any, groups: Any, progress: Progress
 ) -> Trained:
     """Read the rows, and learn; if ``interactions="auto"``, again with products."""
-
-    def read(own: Any) -> KernelRows | SummedRows:
-        return read_training(own, X, y, progress.kernel, sample_weight, groups)
-
-    rows = read(model)
+    given = X, y, sample_weight, groups, progress
+    rows = read_training(model, *given)
     if model.interactions != "auto" or not may_interact(rows):
         trained: Trained = model._learn(rows, progress)
         return trained
@@ -331,7 +327,8 @@ def train(
     other = type(model)(**{**params, "interactions": True})
     with warnings.catch_warnings():  # the views' own were issued the first time
         warnings.simplefilter("ignore", KernelWarning)
-        return with_products_if_better(model._learn(read(other), progress), alone)
+        rows = read_training(other, *given)
+        return with_products_if_better(model._learn(rows, progress), alone)
 
 
 #: With fewer rows per view than this, learned shares say little about the views. With
@@ -373,11 +370,15 @@ def shares_of_views(
     """
     sizes = np.abs(np.asarray(weights, dtype=np.float64))
     sizes = sizes if levels is None else sizes * levels
-    total = float(np.sum(sizes)) or 1.0
-    shares = dict.fromkeys(view_names, 0.0)
-    for view, size in zip(view_names, sizes, strict=True):
-        shares[view] += float(size) / total
-    return shares
+    return _sums_of_views(view_names, sizes / (float(np.sum(sizes)) or 1.0))
+
+
+def _sums_of_views(view_names: list[str], values: np.ndarray) -> dict[str, float]:
+    """The sum of the values (p,) of each view's kernels."""
+    sums = dict.fromkeys(view_names, 0.0)
+    for view, value in zip(view_names, values, strict=True):
+        sums[view] += float(value)
+    return sums
 
 
 class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
@@ -403,15 +404,12 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
 
         def set_fit_request(self, **requests: bool | str | None) -> Self:
             """Say which metadata ``fit`` asks for."""
-            ...
 
         def set_partial_fit_request(self, **requests: bool | str | None) -> Self:
             """Say which metadata ``partial_fit`` asks for."""
-            ...
 
         def set_score_request(self, **requests: bool | str | None) -> Self:
             """Say which metadata ``score`` asks for."""
-            ...
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -459,24 +457,16 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
                 f"{type(self).__name__} has no column_summary_ before fit"
             )
         names = getattr(self, "feature_names_in_", None)
+        names = None if names is None else names.tolist()
         found: list[dict[str, Any]] = []
         for view, positions in zip(self._views, self._positions, strict=True):
-            labels = positions if names is None else [str(names[c]) for c in positions]
             if view.plan is not None:
                 found += view.plan.records(view.name)
                 continue
             kind, use = ("any", "as it is") if view.raw else ("number", "number")
-            found += [
-                {
-                    "view": view.name,
-                    "column": label,
-                    "kind": kind,
-                    "use": use,
-                    "missing": 0,
-                    "remark": "",
-                }
-                for label in labels
-            ]
+            labels = labels_of(names, positions)
+            uses = tuple(ColumnUse(label, kind, use) for label in labels)
+            found += ColumnPlan(uses).records(view.name)
         return found
 
     def _set_columns(self, rows: RowMap) -> None:
@@ -498,12 +488,11 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
         self.kernel_names_ = list(rows.kernel_map.names)
         weights = rows.kernel_map.spread(weights)
         self.kernel_weights_ = from_numpy(weights, rows.like)
-        self.view_weights_: dict[str, float] = {}
-        for view, weight in zip(rows.kernel_map.view_names, weights, strict=True):
-            self.view_weights_[view] = self.view_weights_.get(view, 0.0) + float(weight)
+        view_names = rows.kernel_map.view_names
+        self.view_weights_ = _sums_of_views(view_names, weights)
         unscaled = getattr(self, "scale", "trace") is None
         levels = rows.kernel_map.levels if unscaled else None
-        self.view_shares_ = shares_of_views(rows.kernel_map.view_names, weights, levels)
+        self.view_shares_ = shares_of_views(view_names, weights, levels)
         if classes is not None:
             self.classes_ = classes
 
@@ -530,10 +519,20 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
             self._set_gaussians(fitted.gaussians)
         self._set_certificate(choice.certificate)
 
-    def _fit_portions(self, X: Any, y: Any, portions: Any, moments: Any) -> None:
-        """Keep the rows of ``partial_fit`` so far; learn from their moments, if given.
+    def _fit_whole(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> Self:
+        """Learn from all rows.
 
         Subclasses define ``_learn(rows, progress)``, which returns :class:`Trained`.
+        """
+        progress = Progress(self, X, y)
+        self._set_trained(train(self, X, y, sample_weight, groups, progress))
+        progress.end()
+        return self
+
+    def _fit_portions(self, X: Any, y: Any, portions: Any, moments: Any) -> Self:
+        """Keep the rows of ``partial_fit`` so far; learn from their moments, if given.
+
+        As for :meth:`_fit_whole`, subclasses define ``_learn``.
         """
         if portions.is_first:
             self._forget()
@@ -543,6 +542,7 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
             progress.end()
         self._set_columns(portions.intake.row_map(None))
         self._portions = portions
+        return self
 
     def _set_gaussians(self, gaussians: ClassGaussians) -> None:
         self.gaussians_, self.loo_score_ = gaussians, gaussians.loo_score
@@ -593,17 +593,25 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
         data = self._observed_rows(X, method)
         return data.blocks if self.missing == "error" else data
 
+    def _projected(self, X: Any, method: str, name: str) -> Array:
+        """``sum_i w_i G_i(X) B``, (m, k), for the coefficients B of this name."""
+        rows = self._rows(X, method)  # first, as it refuses a model without them
+        return self.kernel_map_.project(rows, self._weights, getattr(self, name))
+
     def _predict_target(self, X: Any, method: str) -> Array:
         """``sum_i w_i G_i(X) dual_coef``, (m, k)."""
-        rows = self._rows(X, method)
-        weights = to_numpy(self.kernel_weights_)
-        return self.kernel_map_.project(rows, weights, self._coef)
+        return self._projected(X, method, "_coef")
 
     def _project_each(self, X: Any, method: str) -> Array:
         """``w_i G_i(X) dual_coef`` of each kernel, (m, p, k), for inspection."""
         rows = self._rows(X, method)
+        return self.kernel_map_.project_each(rows, self._weights, self._coef)
+
+    @property
+    def _weights(self) -> np.ndarray:
+        """Weights (p,) of the kernels, or those of each class (p, k)."""
         weights = getattr(self, "class_kernel_weights_", self.kernel_weights_)
-        return self.kernel_map_.project_each(rows, to_numpy(weights).T, self._coef)
+        return to_numpy(weights).T
 
     def _inner_products(self, X: Any, Z: Any) -> Array:
         """``z(x)' z(z)`` of the projections of rows X and Z, or of X and X."""
@@ -658,16 +666,6 @@ def available(condition: Callable[[Any], bool]) -> Callable[[R], R]:
     return cast("Callable[[R], R]", available_if(condition))
 
 
-#: Generic code tries classifiers with probabilities on feature tables, which are not
-#: valid precomputed kernels. With "precomputed" the method appears only once fitted.
-def hidden_until_fitted(method: R) -> R:
-    """Hide a method of an unfitted model on precomputed kernels."""
-    shown: Callable[[R], R] = available(
-        lambda self: hasattr(self, "classes_") or not is_precomputed(self.views)
-    )
-    return shown(method)
-
-
 class KernelClassifier(ClassifierMixin, KernelModel):
     """Base class of the classifiers; subclasses provide the class scores."""
 
@@ -720,28 +718,33 @@ class KernelClassifier(ClassifierMixin, KernelModel):
         return float(accuracy_score(truth, predicted, sample_weight=sample_weight))
 
 
-def fit_discriminant(
-    choice: Choice,
-    fit: KernelFit,
-    target: Array,
-    classes: np.ndarray,
+def discriminate(
+    choose: Callable[..., Choice],
+    priors: np.ndarray | None,
+    measure: Measure | None,
+    bank: DenseBank,
     codes: np.ndarray,
     design: RowDesign,
-    priors: np.ndarray | None = None,
+    callback: Callback | None = None,
 ) -> Fitted:
-    """Rotate a fit to the target (n, k - 1) to discriminant axes; fit the Gaussians.
+    """Weights, alpha and discriminant of rows with class codes (n,) or some of them.
 
-    The most discriminating axis comes first; ``codes`` (n,) are the rows' classes.
+    ``choose(bank, target, codes, design, score, callback)`` settles weights and alpha
+    for the target (n, k - 1). The fit to it is rotated to discriminant axes, the most
+    discriminating first. The classes of the result are the codes that occur.
     """
+    classes, codes = np.unique(codes, return_inverse=True)
+    priors = None if priors is None else priors[classes] / np.sum(priors[classes])
+    host, _ = reduced_class_target(codes, len(classes), design.weights)
+    target, score = from_numpy(host, bank.like), None
+    if measure is not None:
+        score = partial(measure.of_classes, target, codes, classes, design, priors)
+    choice = choose(bank, target, codes, design, score, callback)
+    fit = choice.fit_on(bank, target, design)
     axes = principal_axes(fit.coef, target)
     held_out = to_numpy(design.held_out(target, fit.loo_residual) @ axes)
-    gaussians = ClassGaussians.fit(
-        held_out,
-        to_numpy(target @ axes),
-        codes,
-        design=design,
-        priors=priors,
-    )
+    own = to_numpy(target @ axes)
+    gaussians = ClassGaussians.fit(held_out, own, codes, design=design, priors=priors)
     return Fitted(
         choice,
         design.mean_square(fit.loo_residual),
@@ -809,7 +812,9 @@ class KernelDiscriminant(
     def _class_scores(self, X: Any) -> Array:
         return self._log_joint(X, "predict")
 
-    @hidden_until_fitted
+    # Generic code tries classifiers with probabilities on feature tables, which are no
+    # precomputed kernels: with these the method appears only once fitted.
+    @available(lambda self: hasattr(self, "classes_") or not is_precomputed(self.views))
     @lazily
     def predict_proba(self, X: Any) -> np.ndarray:
         """Class probabilities from Gaussians in the projected space.

@@ -15,21 +15,9 @@ from sklearn.base import is_classifier
 from sklearn.utils import _safe_indexing
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.validation import (
-    _check_sample_weight,
-    _num_samples,
-    check_array,
-    column_or_1d,
-)
+from sklearn.utils.validation import _num_samples, check_array, column_or_1d
 
-from kernelweave._array import (
-    Array,
-    at_home,
-    detached,
-    is_array,
-    is_numpy,
-    to_numpy,
-)
+from kernelweave._array import Array, at_home, detached, is_array, is_numpy, to_numpy
 from kernelweave.fits.ridge import RowDesign
 from kernelweave.fits.subspace import label_factor, target_factor
 from kernelweave.kernels.encoding import warn_unseen
@@ -64,11 +52,11 @@ from kernelweave.views.missing import (
     check_numbers,
     check_some_view,
     precomputed_with_missing,
-    rows_at,
     split_with_missing,
 )
 from kernelweave.views.precomputed import validate_precomputed
 from kernelweave.views.raw_columns import Columns, read_columns
+from kernelweave.views.streams import select_rows
 
 T = TypeVar("T")
 
@@ -128,7 +116,7 @@ COMMON = {
     "uncorrelated": boolean,
     "signed": boolean,
     "weight_bound": number("a number >= 1", lambda v: np.isfinite(v) and v >= 1),
-    "tol": number("a finite number > 0", lambda v: np.isfinite(v) and v > 0),
+    "tol": positive(),
     "max_iter": whole(1, optional=True),
     "interactions": boolean,
     "centre": boolean,
@@ -411,11 +399,6 @@ def warn_many_numbers(classes: np.ndarray, n: int, owner: str) -> None:
         )
 
 
-def read_classes(X: Any, y: Any, owner: str) -> tuple[np.ndarray, np.ndarray]:
-    """The classes (k,), and the codes (n,) of the rows of X."""
-    return encode_labels(check_labels(X, y, owner), owner)
-
-
 def read_some_labels(
     X: Any, y: Any, owner: str, marker: Any = -1
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -437,7 +420,8 @@ def read_some_labels(
             f"{str(marker)!r} mean unlabelled{advice if marker == -1 else ''}"
         )
     codes = np.full(len(y), -1)
-    classes, codes[labelled] = read_classes(given, given, owner)
+    given = check_labels(given, given, owner)
+    classes, codes[labelled] = encode_labels(given, owner)
     return classes, codes
 
 
@@ -445,13 +429,13 @@ def _has_marker(y: np.ndarray, marker: Any) -> np.ndarray:
     """Which labels (n,) are the marker, or that as text among strings and objects."""
     if y.dtype.kind == "U":
         return y == str(marker)
-    return np.array([_is_marker(label, marker) for label in y], dtype=bool)
 
+    def is_marker(label: Any) -> bool:
+        if isinstance(label, str):
+            return label == str(marker)
+        return isinstance(label, Number) and bool(label == marker)
 
-def _is_marker(label: Any, marker: Any) -> bool:
-    if isinstance(label, str):
-        return label == str(marker)
-    return isinstance(label, Number) and bool(label == marker)
+    return np.array([is_marker(label) for label in y], dtype=bool)
 
 
 def check_outputs(X: Any, y: Any, owner: str) -> np.ndarray:
@@ -515,17 +499,6 @@ def require_enough(model: Any, targets: np.ndarray) -> None:
     check(targets, type(model).__name__)
 
 
-def check_numbers_or_labels(X: Any, y: Any, owner: str) -> tuple[np.ndarray, str]:
-    """Labels or numbers as an array, and scikit-learn's type of target."""
-    y = require_targets(X, y, owner)
-    refuse_gaps(y, owner)
-    refuse_mixture(y, owner)
-    y = np.asarray(y)
-    check_length(X, y, owner)
-    refuse_odd_numbers(y, owner)
-    return y, type_of_target(y, input_name="y")
-
-
 def as_outputs(y: np.ndarray, kind: str, owner: str) -> np.ndarray:
     """Checked targets that are not classes, as (n, n_outputs) in float64."""
     if y.dtype.kind not in "fiub":
@@ -573,7 +546,13 @@ def read_numbers_or_labels(
     X: Any, y: Any, sample_weight: Any, owner: str
 ) -> tuple[np.ndarray, str, np.ndarray | None, np.ndarray | None]:
     """Checked targets of the rows that count, their type, these rows, their weights."""
-    y, kind = check_numbers_or_labels(X, y, owner)
+    y = require_targets(X, y, owner)
+    refuse_gaps(y, owner)
+    refuse_mixture(y, owner)
+    y = np.asarray(y)
+    check_length(X, y, owner)
+    refuse_odd_numbers(y, owner)
+    kind = type_of_target(y, input_name="y")
     labels = y.reshape(-1) if kind in ("binary", "multiclass") else None
     keep, weights = read_row_weights(X, labels, sample_weight, None, owner)
     return y if keep is None else y[keep], kind, keep, weights
@@ -612,29 +591,14 @@ def check_sample_weight(
     sample_weight: Any, n: int, owner: str, all_zero: bool = False
 ) -> np.ndarray:
     """Weights >= 0 of n rows, (n,); ones for None. All may be zero if ``all_zero``."""
+    if sample_weight is None:
+        return np.ones(n)
     given = to_numpy(sample_weight) if is_array(sample_weight) else sample_weight
-    _refuse_odd_weights(given, n, owner, all_zero)
-    rows = np.empty((n, 0))  # in host memory, whatever X is
-    weights = _check_sample_weight(
-        given, rows, dtype=np.float64, copy=True, allow_all_zero_weights=all_zero
-    )
-    if np.any(weights < 0):
-        i = int(np.argmax(weights < 0))
-        raise ValueError(
-            f"{owner}: sample_weight of row {i} is {weights[i]:g}. Negative values in "
-            "data passed to `sample_weight`: a weight is the number of times a row "
-            "counts; 0 leaves the row out"
-        )
-    return np.asarray(weights)
-
-
-def _refuse_odd_weights(given: Any, n: int, owner: str, all_zero: bool) -> None:
-    """Refuse weights that are not n finite numbers, or a single one."""
-    if given is None:
-        return
     where = f"{owner}: sample_weight"
     try:
-        values = np.asarray(given, dtype=np.float64)
+        if np.asarray(given).dtype.kind == "c":
+            raise TypeError("complex")
+        values = np.array(given, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(
             f"{where} must hold one number per row; got {given!r:.60} ({error}). For "
@@ -661,6 +625,15 @@ def _refuse_odd_weights(given: Any, n: int, owner: str, all_zero: bool) -> None:
             f"{where} is zero for every row, but must contain at least one non-zero "
             "number. Give a positive weight to the rows that count"
         )
+    weights = values if values.ndim else np.full(n, values)
+    if np.any(weights < 0):
+        i = int(np.argmax(weights < 0))
+        raise ValueError(
+            f"{where} of row {i} is {weights[i]:g}. Negative values in data passed to "
+            "`sample_weight`: a weight is the number of times a row counts; 0 leaves "
+            "the row out"
+        )
+    return weights
 
 
 def weights_of_portion(
@@ -818,18 +791,14 @@ def check_priors(priors: Any, classes: np.ndarray) -> np.ndarray | None:
     """Probabilities of the classes (k,), or None."""
     if priors is None:
         return None
+    needed = "one number per class, in the order of the sorted labels"
+    needed = f"{needed} {classes.tolist()}"
     try:
         given = np.asarray(priors, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"priors must hold one number per class, in the order of the sorted labels "
-            f"{classes.tolist()}; got {priors!r:.60}"
-        ) from error
+        raise ValueError(f"priors must hold {needed}; got {priors!r:.60}") from error
     if given.shape != classes.shape:
-        raise ValueError(
-            f"priors needs one number per class, in the order of the sorted labels "
-            f"{classes.tolist()}; got shape {given.shape}"
-        )
+        raise ValueError(f"priors needs {needed}; got shape {given.shape}")
     if not (np.all(given > 0) and abs(np.sum(given) - 1.0) < 1e-6):
         raise ValueError(
             f"priors must be positive and sum to 1; got {given.tolist()}, which sum to "
@@ -895,7 +864,7 @@ class ReadViews(NamedTuple):
                 "precomputed kernels remove these rows and columns from the kernels, "
                 "so that later kernels have the right columns"
             )
-        blocks = [rows_at(block, keep) for block in self.data.blocks]
+        blocks = [select_rows(block, keep) for block in self.data.blocks]
         return self._replace(data=ObservedViews(blocks, self.data.observed[keep]))
 
 
@@ -939,13 +908,13 @@ def device_array(like: Array, device: str | None) -> Array:
 
 def on_device(model: Any, data: ObservedViews) -> ObservedViews:
     """The rows where ``model`` computes its kernels."""
-    like = home_of(data, isinstance(data.blocks, list))
-    return moved_rows(data, device_array(like, model.device))
+    return moved_rows(data, device_array(home_of(data), model.device))
 
 
-def home_of(data: ObservedViews, views: Any) -> Array:
+def home_of(data: ObservedViews) -> Array:
     """No rows, with the library, device and dtype of the kernels of these."""
-    first = host_like(data.blocks[0]) if views else data.blocks
+    listed = isinstance(data.blocks, list)
+    first = host_like(data.blocks[0]) if listed else data.blocks
     return detached(first[:0, ...])  # a view would keep all of X in memory
 
 
@@ -1002,7 +971,7 @@ def map_rows(
         _check_observed(model, read)
     data, names, views, positions = read
     observed = None if model.missing == "error" else data.observed
-    like = home_of(data, views)
+    like = home_of(data)
     data = on_device(model, data)
     standard = Standard.of(model, least_squares=scale_rows)
     if views:
@@ -1098,11 +1067,32 @@ def read_weighted_views(
 
 
 def read_weighted_rows(
-    model: Any, X: Any, y: Any, sample_weight: Any, groups: Any = None
+    model: Any,
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    groups: Any = None,
+    scale_rows: bool = True,
 ) -> tuple[RowMap, np.ndarray, RowDesign]:
     """:func:`read_weighted_views` with the kernels of the rows."""
     read, targets, design = read_weighted_views(model, X, y, sample_weight, groups)
-    return map_rows(model, read, design.weights, targets=targets), targets, design
+    weights = design.weights
+    rows = map_rows(model, read, weights, scale_rows=scale_rows, targets=targets)
+    return rows, targets, design
+
+
+def read_labelled_rows(
+    model: Any,
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    groups: Any = None,
+    scale_rows: bool = True,
+) -> tuple[RowMap, np.ndarray, np.ndarray, RowDesign]:
+    """:func:`read_weighted_rows` with classes (k,) and the codes (n,) of the rows."""
+    given = read_weighted_rows(model, X, y, sample_weight, groups, scale_rows)
+    rows, labels, design = given
+    return rows, *encode_labels(labels, type(model).__name__), design
 
 
 def read_kernels(
@@ -1125,16 +1115,13 @@ def choose_forms(X: Any, views: list[View], positions: list[list[int]]) -> list[
     Arrays of numbers are always read as numbers, and so is a view that is the product
     of others.
     """
-    if issparse(X) or (is_array(X) and not _holds_objects(X)):
+    objects = is_numpy(X) and X.dtype.kind not in "fiubc"
+    if issparse(X) or (is_array(X) and not objects):
         return views
     return [
         replace(view, raw=_reads_columns(X, view, columns))
         for view, columns in zip(views, positions, strict=True)
     ]
-
-
-def _holds_objects(X: Any) -> bool:
-    return is_numpy(X) and X.dtype.kind not in "fiubc"
 
 
 def _reads_columns(X: Any, view: View, columns: list[int]) -> bool:
@@ -1194,14 +1181,15 @@ def split_blocks(
     for v, block in raw.items():
         blocks[v] = block.astype(dtype)
         observed[:, v] = _check_columns(model, views[v], blocks[v])
-    if raw and model.missing == "error":
-        _check_entries(raw, len(views))
+    if len(raw) == width and model.missing == "error":  # no row may be all gaps
+        entries = [~np.all(block.gaps, axis=1) for block in raw.values()]
+        check_some_view(np.stack(entries, axis=1), "")
     for v in set(range(width)) - set(present):
         shape = n, (widths or [1] * width)[v]
-        nothing = np.full(shape, None) if views[v].raw else np.full(shape, np.nan)
-        blocks[v] = Columns(nothing, list(range(shape[1])), dtype)
-        if not views[v].raw:
-            blocks[v] = nothing.astype(dtype)
+        if views[v].raw:
+            blocks[v] = Columns(np.full(shape, None), list(range(shape[1])), dtype)
+        else:
+            blocks[v] = np.full(shape, np.nan, dtype)
     return ObservedViews(blocks, observed)
 
 
@@ -1230,10 +1218,3 @@ def _check_columns(model: Any, view: View, block: Columns) -> np.ndarray:
     if view.plan is not None:
         warn_unseen(view, block, rows)
     return rows
-
-
-def _check_entries(raw: dict[int, Columns], n_views: int) -> None:
-    """Refuse rows without a single entry, if every view is read as it is."""
-    if len(raw) == n_views:
-        entries = [~np.all(block.gaps, axis=1) for block in raw.values()]
-        check_some_view(np.stack(entries, axis=1), "")

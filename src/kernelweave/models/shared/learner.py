@@ -421,8 +421,8 @@ RACED_FROM, RACED_SHARE, RACED_AT_LEAST = 1500, 0.125, 1000
 CLEARLY = 3.0
 #: Relative decrease of the squared error for which another norm is not worth trying.
 NEGLIGIBLE = 5e-3
-#: ``choose(options, bank, targets, design)``: a choice, and what it was judged on.
-Choose = Callable[[LearnerOptions, Any, np.ndarray, RowDesign], tuple[Choice, Any]]
+#: ``choose(options, bank, targets, design)``, for some of the rows.
+Choose = Callable[[LearnerOptions, Any, np.ndarray, RowDesign], Choice]
 
 
 def race_norms(
@@ -451,7 +451,7 @@ def race_norms(
     try:
         kernels = _fold_kernels(bank, rows, none, design, part, None)
         loose = replace(options, tol=max(options.tol, FOLD_TOLERANCE))
-        found = choose(loose, kernels.bank, targets[rows], part)[0].candidates
+        found = choose(loose, kernels.bank, targets[rows], part).candidates
     except MemoryRefusedError:
         return options
     sampled = {norm: replace(one, n_rows=len(rows)) for norm, one in found.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -49,13 +49,7 @@ from kernelweave.weights import SignedSum, Simplex, WeightSet
 
 #: The solvers of margin problems.
 MarginSolver = Literal[
-    "auto",
-    "interior_point",
-    "newton",
-    "cutting_plane",
-    "closed_form",
-    "qcqp",
-    "sdp",
+    "auto", "interior_point", "newton", "cutting_plane", "closed_form", "qcqp", "sdp"
 ]
 #: Penalties tried by ``C="cv"``, for kernels of mean diagonal one.
 C_GRID = np.logspace(-2, 2, 9)
@@ -255,7 +249,7 @@ class _Folds:
     signs: np.ndarray  # (n, c)
     design: RowDesign
     splits: list[tuple[np.ndarray, np.ndarray]]
-    prices: np.ndarray = field(default_factory=lambda: C_GRID)  # (g,)
+    prices: np.ndarray  # (g,)
 
     def over_prices(self, margin: str) -> np.ndarray:
         """With the mean of all kernels at each C of the grid, (g, n)."""
@@ -361,10 +355,7 @@ class MarginClassifier(KernelClassifier):
 
     def _functions(self, X: Any, method: str) -> Array:
         """Decision functions of the two-class problems at new rows, (m, c)."""
-        rows = self._rows(X, method)
-        weights = getattr(self, "class_kernel_weights_", self.kernel_weights_)
-        values = self.kernel_map_.project(rows, to_numpy(weights).T, self.dual_coef_)
-        return values + self.intercept_[None, :]
+        return self._predict_target(X, method) + self.intercept_[None, :]
 
     @of_rows
     def decision_function(self, X: Any) -> np.ndarray:

@@ -19,7 +19,9 @@ from kernelweave.kernels.moments import (
     RowAccumulator,
     sum_blocks,
 )
-from kernelweave.models.streaming.intake import Intake, located
+from kernelweave.models.streaming.intake import NO_ROWS, Intake
+from kernelweave.views.columns import prefixed
+from kernelweave.views.streams import concatenate_rows
 
 #: Largest number of sums at a time: with more chunks, more of them are summed one
 #: after the other, so that fewer matrices are transferred.
@@ -56,10 +58,7 @@ class NumberedRows:
             )
         ends = np.concatenate([[0], np.cumsum(_lengths(X, rows))]).astype(int)
         if ends[-1] == 0:
-            raise ValueError(
-                "the input X has no rows: there is nothing to learn from. Check how "
-                "they were selected"
-            )
+            raise ValueError(NO_ROWS)
         return cls(rows, targets, ends)
 
     @property
@@ -80,7 +79,7 @@ class NumberedRows:
                     tasks.append(pick(part, own, end - first, i))
         found = _computed(tasks)
         half = len(found) // 2
-        return _joined(found[:half]), _joined(found[half:])
+        return concatenate_rows(found[:half]), concatenate_rows(found[half:])
 
     def between(self, start: int, stop: int) -> Iterator[tuple[int, int, Any, Any]]:
         """Slices that cover the rows ``start`` to ``stop``: partition, first row, both.
@@ -104,7 +103,7 @@ def _lengths(X: Any, parts: list[Any]) -> list[int]:
     """The number of rows of each partition."""
     import dask
 
-    if hasattr(X, "rechunk") and not any(np.isnan(size) for size in X.chunks[0]):
+    if hasattr(X, "rechunk") and not np.isnan(X.chunks[0]).any():
         return [int(size) for size in X.chunks[0]]
     if hasattr(X, "columns"):  # one column is enough, and faster to read
         parts = list(X[[X.columns[0]]].to_delayed())
@@ -120,14 +119,6 @@ def _picked(part: Any, rows: Any, length: int, number: int) -> Any:
             "numbers of samples. Make both from the same rows, or name the column of y"
         )
     return part.iloc[rows] if hasattr(part, "iloc") else np.asarray(part)[rows]
-
-
-def _joined(parts: list[Any]) -> Any:
-    if hasattr(parts[0], "iloc"):
-        import pandas as pd
-
-        return pd.concat(parts)
-    return np.concatenate(parts)
 
 
 def dask_moments(
@@ -181,7 +172,7 @@ def with_targets(X: Any, y: Any) -> tuple[Any, Any]:
         import dask.array as da
 
         y = np.asarray(y)
-        if y.ndim == 0 or any(np.isnan(size) for size in X.chunks[0]):
+        if y.ndim == 0 or np.isnan(X.chunks[0]).any():
             raise ValueError(
                 "y must be a Dask array with the partitions of X, whose sizes are "
                 "not known here; or call X.compute_chunk_sizes() first"
@@ -189,7 +180,7 @@ def with_targets(X: Any, y: Any) -> tuple[Any, Any]:
         _check_equal(X.shape[0], len(y))
         return X, da.from_array(y, chunks=(X.chunks[0], *((-1,) * (y.ndim - 1))))
     if hasattr(X, "rechunk") and hasattr(y, "rechunk"):
-        known = not any(np.isnan(size) for size in (*X.chunks[0], *y.chunks[0]))
+        known = not np.isnan([*X.chunks[0], *y.chunks[0]]).any()
         if known:
             _check_equal(X.shape[0], y.shape[0])
         if known and X.chunks[0] != y.chunks[0]:
@@ -261,7 +252,7 @@ def _add_rows(
     recipe, intake = shared
     if hasattr(targets, "to_numpy"):
         targets = targets.to_numpy()
-    with located(f"partition {place[0]}"):
+    with prefixed(f"In partition {place[0]}: "):
         y = intake.targets(rows, np.asarray(targets), place[1])
         views = intake.rows(rows, place[1])
     found = RowAccumulator(recipe, *origin)

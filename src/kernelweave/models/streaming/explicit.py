@@ -9,13 +9,8 @@ import numpy as np
 
 from kernelweave.fits.ridge import RowDesign
 from kernelweave.kernels.moments import ChunkRecipe, Moments, RowAccumulator
-from kernelweave.models.shared.inputs import (
-    read_row_design,
-    require_enough,
-)
-from kernelweave.models.shared.learner import (
-    KernelRows,
-)
+from kernelweave.models.shared.inputs import read_row_design, require_enough
+from kernelweave.models.shared.learner import KernelRows
 from kernelweave.models.streaming.dask import NumberedRows, dask_moments, with_targets
 from kernelweave.models.streaming.intake import (
     FeatureOptions,
@@ -28,6 +23,7 @@ from kernelweave.views.columns import (
     in_portions,
     is_dask,
     is_precomputed,
+    prefixed,
     validate_features,
 )
 from kernelweave.views.streams import Stream, open_stream, sampled, select_rows
@@ -146,7 +142,9 @@ def _read_dask(
     """As from an array with the same rows, but computed where the partitions are."""
     data = NumberedRows.of(*with_targets(X, y))
     rows, targets = data.take(sampled(data.n_rows, options.sample_rows, options.seed))
-    sample = intake.sampled_rows(rows)
+    place = "the rows drawn to fix the features (numbered among themselves)"
+    with prefixed(f"In {place}: "):
+        sample = intake.rows(rows)
     recipe = make_recipe(options, intake, sample, targets, data.n_rows)
     if _few_rows(options, data.n_rows, recipe):
         rows, targets = data.take(np.arange(data.n_rows))
@@ -226,9 +224,9 @@ def _added(
     if before is None:
         why = "partial_fit takes rows in portions"
         check_features(model, why)
-        intake, seen = Intake(model), 0
+        options, intake, seen = FeatureOptions.of(model, why), Intake(model), 0
     else:
-        intake, seen = before.intake, before.n_rows
+        options, intake, seen = before.options, before.intake, before.n_rows
         classes = before.classes if classes is None else classes
     targets = intake.targets(X, y, seen)
     blocks, n_rows = intake.rows(X, seen), seen + len(targets)
@@ -246,11 +244,10 @@ def _added(
         classes = np.array(classes)  # the caller may change theirs between calls
         _check_classes(targets, classes)
     if before is None:
-        options = FeatureOptions.of(model, why)
         recipe = make_recipe(options, intake, blocks, targets)
         accumulator = RowAccumulator(recipe, options.chunk_rows(intake.like))
     else:
-        options, accumulator = before.options, before.accumulator
+        accumulator = before.accumulator
     accumulator, first = accumulator.added(blocks, targets, weights), before is None
     return Portions(options, intake, accumulator, classes, n_rows, first)
 

@@ -5,8 +5,6 @@ A portion is checked as thoroughly as the rows of a fit.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +24,7 @@ from kernelweave.fits.ridge import output_frame
 from kernelweave.kernels.features.recipe import FeatureRecipe
 from kernelweave.kernels.functions import host_like
 from kernelweave.kernels.interactions import with_products
-from kernelweave.kernels.moments import CHUNK_ROWS, ChunkRecipe, concatenate_rows
+from kernelweave.kernels.moments import CHUNK_ROWS, ChunkRecipe
 from kernelweave.kernels.spec import readers, settle, warn_twins
 from kernelweave.models.shared.inputs import (
     RowMap,
@@ -47,12 +45,17 @@ from kernelweave.views.columns import (
     validate_new,
 )
 from kernelweave.views.raw_columns import read_columns
-from kernelweave.views.streams import Stream, sampled
+from kernelweave.views.streams import Stream, concatenate_rows, sampled
 
 #: Rows that fix kernel parameters and landmarks: this many, or this many per feature.
 SAMPLE_ROWS, SAMPLE_FACTOR = 2000, 4
 #: Folds of ``alpha="cv"``.
 N_FOLDS = 5
+#: What is wrong with an input without rows.
+NO_ROWS = (
+    "the input X has no rows: there is nothing to learn from. Check how they were "
+    "selected"
+)
 #: Moment matrices alive at a time: partial sums, and those of a solve.
 WORK_MATRICES = 12
 
@@ -87,16 +90,6 @@ class FeatureOptions:
         """Number of rows whose features are computed at a time."""
         here = on_host(like) and self.device is None
         return CHUNK_ROWS["cpu" if here else "gpu"]
-
-
-@contextmanager
-def located(place: str) -> Iterator[None]:
-    """Prefix the messages of errors in rows with the place where the rows are."""
-    try:
-        yield
-    except (TypeError, ValueError) as error:
-        kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise kind(f"In {place}: {error}") from error
 
 
 class Intake:
@@ -164,11 +157,6 @@ class Intake:
     def _split(self, X: Any, positions: list[list[int]], dtype: Any = None) -> Any:
         return split_blocks(self.bearer, X, self.views, positions, dtype).blocks
 
-    def sampled_rows(self, X: Any) -> list[Any]:
-        """As :meth:`rows`, for a random sample, whose row numbers mean little."""
-        with located("the rows drawn to fix the features (numbered among themselves)"):
-            return self.rows(X)
-
     def targets(self, X: Any, y: Any, start: int = 0) -> np.ndarray:
         """Labels (m,), or outputs (m, t), of a portion."""
         with numbered(start):
@@ -217,10 +205,7 @@ def draw_sample(
         if seen >= size:
             break
     if not waiting:
-        raise ValueError(
-            "the input X has no rows: there is nothing to learn from. Check how they "
-            "were selected"
-        )
+        raise ValueError(NO_ROWS)
     blocks = [
         concatenate_rows(list(parts))
         for parts in zip(*(w[0] for w in waiting), strict=True)
@@ -249,10 +234,8 @@ def make_recipe(
     )
     like = device_array(intake.like, options.device)
     size = features.n_features + 32
-    tall, narrow = (
-        min(n_rows or size, options.chunk_rows(like)),
-        min(n_rows or size, size),
-    )
+    tall = min(n_rows or size, options.chunk_rows(like))
+    narrow = min(n_rows or size, size)
     require_memory(
         8 * (options.n_folds * WORK_MATRICES * narrow * size + tall * size),
         f"second moments of {features.n_features} features",

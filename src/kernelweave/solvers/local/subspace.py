@@ -212,11 +212,7 @@ def _descend(problem: SubspaceSVM, here: Placed, n_components: int) -> Iterator[
 
 
 def best_plain_kernel(
-    bank: Bank,
-    target: Array,
-    alpha: float,
-    n_components: int | None,
-    design: RowDesign,
+    bank: Bank, target: Array, alpha: float, n_components: int | None, design: RowDesign
 ) -> tuple[np.ndarray, Certificate]:
     """Weights (p,) that sum to one and have the most dependent plain subspace.
 
