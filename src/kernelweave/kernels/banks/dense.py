@@ -167,7 +167,7 @@ class KernelBank(ABC):
                 some = self.restrict(
                     np.arange(0, self.n_samples, -(-self.n_samples // SCREENED))
                 )
-                found = _cosines(some, new, some.n_samples)
+                found = _cosines(some, new)
                 known.update(zip(new.tolist(), found.tolist(), strict=True))
                 new = new[found > LIKE_IDENTITY]
             found = _cosines(self, new, self.n_rows)
@@ -179,13 +179,15 @@ class KernelBank(ABC):
         return _Part(self, np.asarray(kernels), np.arange(self.n_samples))
 
 
-def _cosines(bank: Bank, kernels: np.ndarray, n_rows: int) -> np.ndarray:
+def _cosines(bank: Bank, kernels: np.ndarray, n_rows: int | None = None) -> np.ndarray:
+    """Cosines to the centred identity of ``n_rows``, or of the rows with an entry."""
     if not len(kernels):
         return np.empty(0)
     sizes = bank.sizes(kernels)
     sizes = np.where(sizes > 0, sizes, np.inf)
-    traces = np.sum(bank.diagonals()[kernels], axis=1)
-    return traces / (sizes * np.sqrt(max(n_rows - 1, 1)))
+    diagonals = bank.diagonals()[kernels]
+    rows = np.count_nonzero(diagonals, axis=1) if n_rows is None else n_rows
+    return np.sum(diagonals, axis=1) / (sizes * np.sqrt(np.maximum(rows - 1, 1)))
 
 
 def _groups(bank: Bank) -> list[np.ndarray]:
