@@ -544,7 +544,8 @@ def dot(a: Array, b: Array) -> float:
 
 def squared_norm(a: Array) -> float:
     """``norm(a)^2``."""
-    return dot(a, a)
+    flat = namespace(a).reshape(a, (-1,))
+    return float(flat @ flat)  # no array of squares
 
 
 def inner_products(products: Array, b: Array) -> Array:
@@ -588,10 +589,8 @@ def largest_of(X: Array) -> float:
 
 def is_square_safe(X: Array) -> bool:
     """Whether all entries and the sum of their squares are finite, with room left."""
-    xp = namespace(X)
-    flat = xp.reshape(X, (-1,))
     with np.errstate(over="ignore", invalid="ignore"):
-        return float(flat @ flat) <= ROOM * float(xp.finfo(X.dtype).max)
+        return squared_norm(X) <= ROOM * float(namespace(X).finfo(X.dtype).max)
 
 
 def column_means(X: Array) -> Array:

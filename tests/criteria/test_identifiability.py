@@ -49,6 +49,20 @@ def test_no_remark_where_the_shared_weight_is_zero(rng):
     assert weight_remarks(bank, np.array([1.0, 0, 0, 0, 0]), False) == ()
 
 
+def test_kernels_with_other_diagonals_are_not_compared(rng, monkeypatch):
+    bank = random_bank(rng)
+    monkeypatch.setattr(bank, "apply", pytest.fail)
+    assert bank.same_kernels() == []
+
+
+def test_equal_diagonals_do_not_make_kernels_the_same(rng):
+    flip = np.where(np.arange(20) % 2, 1.0, -1.0)
+    stack = random_bank(rng).stack
+    stack = np.stack([stack[0], flip[:, None] * stack[0] * flip, stack[0]])
+    (group,) = DenseBank(stack).same_kernels()
+    assert group.tolist() == [0, 2]
+
+
 def test_kernels_that_only_resemble_each_other_are_two(rng):
     bank = random_bank(rng, extra=[lambda stack: stack[1] + 1e-3 * stack[2]])
     assert bank.same_kernels() == []
@@ -67,6 +81,24 @@ def test_likeness_is_a_cosine(rng):
     likeness = bank.identity_likeness(np.arange(bank.n_kernels))
     assert likeness[-1] == pytest.approx(1.0, rel=1e-12)
     assert np.all((likeness[:-1] > 0) & (likeness[:-1] < 0.9))
+
+
+def test_a_few_rows_show_what_is_unlike_the_identity(rng, monkeypatch):
+    """Rows that lack a kernel, a tenth of the few, do not hide an identity."""
+    lacking = np.arange(300) % 3 == 0
+    lacking[30:] = False
+    partial = np.diag(np.where(lacking, 0.0, 1.0))
+    stack = np.concatenate([random_bank(rng, n=300).stack, [np.eye(300), partial]])
+    bank, read = DenseBank(stack), []
+
+    def sizes(kernels, found=bank.sizes):
+        read.extend(kernels)
+        return found(kernels)
+
+    monkeypatch.setattr(bank, "sizes", sizes)
+    likeness = bank.identity_likeness(np.arange(6))
+    assert read == [4, 5] and np.all(likeness[4:] > 0.95)
+    assert np.all(likeness[:4] < 0.9)
 
 
 def test_a_narrow_kernel_makes_a_learned_alpha_unidentifiable(rng):

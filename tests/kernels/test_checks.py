@@ -65,6 +65,25 @@ def test_rounding_of_single_precision_is_larger(rng, xp_backend):
     assert projector is None
 
 
+def test_a_narrow_kernel_takes_no_factorisation(rng, xp_backend, monkeypatch):
+    X = rng.normal(size=(N, 3))
+    squares = np.sum((X[:, None] - X[None]) ** 2, axis=2)
+    K = xp_backend.asarray(np.exp(-50 * squares))
+    center_in_place(K)
+    monkeypatch.setattr("kernelweave.kernels.checks.cholesky", pytest.fail)
+    assert ensure_psd(K, "k", "error") == (None, None)
+
+
+@pytest.mark.parametrize("excess", [1e-3, 0.5])
+def test_one_pair_of_rows_makes_a_narrow_kernel_indefinite(excess, xp_backend):
+    K = np.eye(N)
+    K[-1, -2] = K[-2, -1] = 1.0 + excess
+    K = xp_backend.asarray(K)
+    center_in_place(K)
+    with pytest.raises(ValueError, match="k is not positive semidefinite"):
+        ensure_psd(K, "k", "error")
+
+
 @pytest.mark.parametrize("lowest", [-2e-6, -1e-3, -0.3])
 def test_indefinite_kernels_are_refused(lowest, rng, xp_backend):
     given = xp_backend.asarray(with_lowest(rng, lowest))

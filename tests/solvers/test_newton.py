@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_breast_cancer
+from scipy.spatial.distance import pdist, squareform
+from sklearn.datasets import load_breast_cancer, make_classification
 
 from kernelweave.criteria.fisher import Fisher
 from kernelweave.fits.ridge import binary_target, class_target
@@ -198,6 +199,27 @@ def test_a_start_from_another_norm_saves_steps(make):
         counts.append((last.n_factorizations, cold.n_factorizations))
     warm_steps, cold_steps = np.sum(counts, axis=0)
     assert warm_steps < cold_steps, counts
+
+
+def test_a_start_from_similar_rows_saves_steps(make):
+    """As in a fold: the first steps keep weights that are needed away from zero."""
+    options = {"n_informative": 15, "n_redundant": 0, "n_classes": 10, "class_sep": 1.5}
+    X, y = make_classification(300, 20, random_state=2, **options)
+    squares = squareform(pdist(make.standardize(X), "sqeuclidean"))
+    widths = np.median(squares) * np.logspace(np.log10(0.09), np.log10(9), 10)
+    stack, counts = np.exp(-squares / widths[:, None, None]), []
+
+    def solved(rows, alpha, **how):
+        bank = DenseBank(center_and_scale(stack[:, rows][:, :, rows]))
+        return solve(Fisher(bank, class_target(y[rows], 10), alpha), Simplex(), **how)
+
+    for alpha in (0.01, 0.03, 0.1):
+        start = 0.9 * solved(np.arange(300), alpha, tol=1e-6).weights + 0.01
+        train = np.flatnonzero(np.arange(300) % 5)
+        fold = solved(train, alpha, tol=1e-4, start=start)
+        assert fold.converged
+        counts.append(fold.n_factorizations)
+    assert max(counts) <= 3, counts
 
 
 def test_last_steps_keep_few_of_many_similar_kernels(rng):

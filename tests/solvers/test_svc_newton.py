@@ -125,7 +125,7 @@ def test_machines_of_many_classes_share_their_products(rng, monkeypatch):
 
 
 def test_where_newton_fails_cutting_planes_go_on(margins, monkeypatch):
-    def no_step(criterion, weight_set, near):
+    def no_step(criterion, weight_set):
         raise FactorizationError("no step")
         yield
 

@@ -40,9 +40,6 @@ GOOD_GAP = 1e-8
 MOSTLY_FREE = 0.65
 #: Most steps of libsvm per row: it needs one to four unless kernels have a low rank.
 STEPS_PER_ROW = 20
-#: The gap from which on Newton's steps go to the minimum of the quadratic model, which
-#: does not see the rows that will join the free ones.
-NEAR = 0.03
 #: Steps of the path within which its bounds must come twice as close, if far apart.
 STALLED = 40
 
@@ -135,7 +132,7 @@ def svc_newton(
     machines = _Machines(margin, train)
     machines.may_give_up = hand_over and "norm" in weight_set.offers
     try:
-        yield from newton(machines, weight_set, near=NEAR)
+        yield from newton(machines, weight_set)
     except InfeasibleError:
         raise
     except FactorizationError:

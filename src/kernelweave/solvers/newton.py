@@ -46,7 +46,9 @@ CYCLE = 6
 #: Fraction of the way back to the start after iterates came too close to the boundary.
 INWARD = 1e-3
 #: On the simplex the last steps, from this gap on, minimise the quadratic model itself.
-NEAR = 0.1
+#: Earlier it would take weights to zero that are needed, and miss rows of a margin that
+#: become free.
+NEAR = 0.03
 #: Share of the gap to which the model is minimised, and the least that is asked for.
 MODEL_SHARE, MODEL_GAP = 1e-2, 1e-11
 #: Steps to the minimum of the model, or rounds of a working set that gains no kernel,
@@ -82,7 +84,6 @@ def newton(
     criterion: Criterion,
     weight_set: LinearSet,
     start: np.ndarray | None = None,
-    near: float = NEAR,
 ) -> Iterator[Iterate]:
     """Minimise a criterion over ``{ w >= 0 : A v = b, C v <= d }`` with ``v = w^q``.
 
@@ -110,8 +111,6 @@ def newton(
     start : ndarray of shape (m,), optional
         A point inside the set, the nearer to the optimum the better; by default
         ``weight_set.start``.
-    near : float, optional
-        The gap from which on, on the simplex, steps go to the minimum of the model.
 
     Yields
     ------
@@ -143,7 +142,7 @@ def newton(
         values.append(state.value)
         if _cycles(gaps, values):
             break
-        if may_finish and gaps[-1] <= near:
+        if may_finish and gaps[-1] <= NEAR:
             # Rounding may be in its way, or a likelihood that is infinitely steep where
             # a weight vanishes: then go on inside the simplex.
             with suppress(FactorizationError):

@@ -34,7 +34,9 @@ from kernelweave._tolerances import LIKE_IDENTITY, SAME
 from kernelweave.protocols import Bank
 
 #: Rows that show which kernels are nothing like the identity.
-SCREENED = 1024
+SCREENED = 128
+#: Times the difference of two diagonals that its product with a random vector reaches.
+DIAGONAL_SLACK = 10.0
 #: Share of the largest possible rounding error that sums over stored kernels reach at
 #: most, as errors of either sign cancel; in thousands of problems it was 0.02.
 REACHED = 0.1
@@ -165,7 +167,7 @@ class KernelBank(ABC):
                 some = self.restrict(
                     np.arange(0, self.n_samples, -(-self.n_samples // SCREENED))
                 )
-                found = _cosines(some, new, some.n_samples)
+                found = _cosines(some, new)
                 known.update(zip(new.tolist(), found.tolist(), strict=True))
                 new = new[found > LIKE_IDENTITY]
             found = _cosines(self, new, self.n_rows)
@@ -177,22 +179,30 @@ class KernelBank(ABC):
         return _Part(self, np.asarray(kernels), np.arange(self.n_samples))
 
 
-def _cosines(bank: Bank, kernels: np.ndarray, n_rows: int) -> np.ndarray:
+def _cosines(bank: Bank, kernels: np.ndarray, n_rows: int | None = None) -> np.ndarray:
+    """Cosines to the centred identity of ``n_rows``, or of the rows with an entry."""
     if not len(kernels):
         return np.empty(0)
     sizes = bank.sizes(kernels)
     sizes = np.where(sizes > 0, sizes, np.inf)
-    traces = np.sum(bank.diagonals()[kernels], axis=1)
-    return traces / (sizes * np.sqrt(max(n_rows - 1, 1)))
+    diagonals = bank.diagonals()[kernels]
+    rows = np.count_nonzero(diagonals, axis=1) if n_rows is None else n_rows
+    return np.sum(diagonals, axis=1) / (sizes * np.sqrt(np.maximum(rows - 1, 1)))
 
 
 def _groups(bank: Bank) -> list[np.ndarray]:
     probe = np.random.default_rng(0).standard_normal((bank.n_samples, 1))
+    tolerance = SAME[namespace(bank.like).finfo(bank.like.dtype).bits]
+    # Kernels are the same only if their diagonals are, and no norm exceeds a trace.
+    diagonals = bank.diagonals()
+    traces = np.sum(np.abs(diagonals), axis=1)
+    keys = np.sort((diagonals @ probe)[:, 0])
+    if np.all(np.diff(keys) > DIAGONAL_SLACK * tolerance * np.max(traces)):
+        return []
     sketch = to_numpy(bank.apply(from_numpy(probe, bank.like)))[:, :, 0]
     sketch = sketch.astype(np.float64)
     sketch /= np.max(np.abs(sketch)) or 1.0  # squares stay in range
     size = np.linalg.norm(sketch, axis=1)
-    tolerance = SAME[namespace(bank.like).finfo(bank.like.dtype).bits]
     order = np.argsort(size, kind="stable")  # equal kernels become neighbours
     gaps = np.linalg.norm(np.diff(sketch[order], axis=0), axis=1)
     same = (gaps <= tolerance * size[order[1:]]) & (size[order[:-1]] > 0)
