@@ -125,7 +125,7 @@ callable, default="normalized"
         How the weights are found; "cutting_plane" is the SILP (35) of the paper, "sdp"
         its semidefinite program (30), and "qcqp" the dual of this.
     tol : float, default=1e-6
-        Relative gap to reach (1e-4 at best for float32 input).
+        Relative gap to reach; 1e-4 for float32 input, if rounding allows no less.
     max_iter : int, default=None
         Maximum number of iterations; None leaves it to the solver.
     centre : bool, default=True

@@ -73,7 +73,7 @@ from kernelweave.solvers.solve import (
     Solution,
     error_of_value,
     fitting_methods,
-    reachable_tolerance,
+    reachable,
     solve,
 )
 from kernelweave.weights import LpBall, Simplex, Uniform, WeightSet
@@ -351,7 +351,6 @@ def choose_weights(
                 "objective='fisher'"
             )
         return _direct_loo(options, bank, target, callback)
-    options = replace(options, tol=reachable_tolerance(options.tol, bank.like))
     first_alpha: Any = options.alpha
     if first_alpha == "loo" and learnable:
         first_alpha = "learn"
@@ -426,7 +425,7 @@ def _solved(
         problem,
         weight_set,
         method=options.solver,
-        tol=options.tol,
+        **reachable(options.tol, problem.bank.like),
         max_iter=options.max_iter,
         callback=callback,
         start=start,
