@@ -405,6 +405,22 @@ class KernelFit:
     coef: Array
     loo_residual: Array
 
+    def steepness(self, target: Array) -> float:
+        """How much predictions of a target (n, k) change with kernel values."""
+        return steepness_of(self.coef, target - self.loo_residual)
+
+
+def steepness_of(coef: Array, values: Array) -> float:
+    """``max_c |b_c|`` for coefficients (n, k), relative to the largest of ``values``.
+
+    If kernel values are wrong by e, functions are wrong by ``e |b|`` or so, as errors
+    are of either sign.
+    """
+    xp = namespace(coef)
+    largest = float(xp.max(xp.abs(values)))
+    norm = float(xp.max(xp.sum(coef * coef, axis=0))) ** 0.5
+    return norm / largest if largest > 0 else 0.0
+
 
 def fit_kernel(
     gram: Array, target: Array, alpha: float, design: RowDesign | None = None
@@ -458,6 +474,8 @@ def principal_axes(coef: Array, target: Array) -> Array:
 
 #: Alphas tried first, relative to the mean eigenvalue.
 GRID = np.logspace(-6, 3, 46)
+#: Multiple of the smallest alpha tried up to which a chosen one is as good as that.
+AT_FLOOR = 1.01
 
 
 #: A bracket of log alpha narrower than this is narrow enough.
@@ -520,6 +538,11 @@ class AlphaPath(ABC):
         """Alphas to try first, without those that rounding dominates."""
         grid = self.mean_eigenvalue * GRID
         return grid[grid > min(self.smallest_alpha, 0.5 * grid[-1])]
+
+    def is_lowest(self, alpha: float | np.ndarray) -> bool:
+        """Whether only rounding has kept a chosen alpha from being smaller."""
+        grid = self.grid()
+        return len(grid) < len(GRID) and bool(np.min(alpha) < AT_FLOOR * grid[0])
 
 
 def _last_best(errors: np.ndarray) -> np.ndarray:
@@ -762,6 +785,12 @@ class LooDescent:
         self.gram = gram
         self.target = self.design.scale(as_float(target, gram.dtype))
         self.n_inverses = 0
+
+    def is_lowest(self, alpha: float) -> bool:
+        """Whether only rounding has kept a chosen alpha from being smaller."""
+        lowest = math.exp(self.bounds[0])
+        raised = lowest > AT_FLOOR * GRID[0] * self.mean_eigenvalue
+        return raised and alpha < AT_FLOOR * lowest
 
     def at(self, alpha: float) -> LooPoint:
         """Error, slope and fit at one alpha."""

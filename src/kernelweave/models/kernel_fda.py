@@ -261,6 +261,8 @@ class KernelFDA(KernelDiscriminant):
         judged = judge(
             weights, given, AlphaStart(1.0)
         )  # the mean eigenvalue of such a kernel
-        choice = Choice(weights, judged.alpha, 1, fit=judged.fit)
+        choice = Choice(
+            weights, judged.alpha, 1, fit=judged.fit, is_lowest=judged.is_lowest
+        )
         fit = choice.fit_on(bank, target, design)
         return fit_discriminant(choice, fit, target, classes, codes, design, priors)

@@ -319,6 +319,15 @@ callable, default="normalized"
         )
         # A learned alpha may be zero: use the smallest that can be factored.
         smallest = target.shape[0] * eps(target)
+        given, single = not isinstance(self.alpha, str), eps(target) > DOUBLE_EPS
+        if given and single and choice.alpha < smallest:
+            warnings.warn(
+                f"{type(self).__name__}: alpha={choice.alpha:.3g} is below the "
+                "rounding of kernels in float32, so features are those of alpha="
+                f"{smallest:.3g}: pass the rows in float64, or use a larger alpha",
+                KernelWarning,
+                stacklevel=5,
+            )
         return replace(choice, alpha=max(float(choice.alpha), smallest))
 
     def _find(
@@ -369,6 +378,7 @@ callable, default="normalized"
         self.dual_coef_, self.embedding_ = subspace.coef, subspace.features
         self.dependence_ = from_numpy(subspace.dependence, subspace.coef)
         self.n_components_ = int(subspace.coef.shape[1])
+        self._note_rounding(subspace.steepness, choice.is_lowest, subspace)
         self._set_certificate(choice.certificate)
         if aligned is None:
             return

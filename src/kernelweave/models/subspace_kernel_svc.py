@@ -257,6 +257,8 @@ class SubspaceKernelSVC(
         slope = 0.5 * steepest * square / abs(certificate.value)
         certificate = certificate.widened(error_of_value(bank, learned.weights, slope))
         certificate = replace(certificate, problem=self._problem(design))
+        found = joint.point.subspace
+        self._note_rounding(found.steepness, subspace=found)
         # If the problem is not convex, a remaining gap is not a failure.
         self._set_certificate(certificate, warn=not searched)
         progress.end()
@@ -305,7 +307,7 @@ class SubspaceKernelSVC(
         return n_kernels > 1 and bool(np.isfinite(self.norm))
 
     def _learn_weights(
-        self, problem: tuple[Any, ...], goals: dict[str, float], callback: Callback
+        self, problem: tuple[Any, ...], goals: dict[str, Any], callback: Callback
     ) -> _Learned:
         """The weights of Eq. 39; ``problem`` are the arguments of the criterion."""
         weight_set = weight_set_of_norm(float(self.norm), fixed=True)
@@ -313,7 +315,8 @@ class SubspaceKernelSVC(
         if self.uncorrelated:
             criterion = SubspaceMargin(*problem)
             settings["method"] = self.solver
-            found = solve(criterion, weight_set, **goals, **settings)
+            settings |= goals
+            found = solve(criterion, weight_set, **settings)
             return _Learned(
                 found.weights,
                 criterion.split(found.coef)[0],
@@ -326,7 +329,7 @@ class SubspaceKernelSVC(
         if not self._has_weights(p):
             return _Learned(np.full(p, 1.0 / p))
         plain = PlainSubspaceMargin(*problem)
-        local = solve_plain(plain, weight_set, tol=goals["aim"], **settings)
+        local = solve_plain(plain, weight_set, tol=goals["tol"], **settings)
         return _Learned(
             local.weights,
             local.coef,

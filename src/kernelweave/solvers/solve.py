@@ -343,7 +343,7 @@ def error_of_value(bank: Bank, weights: np.ndarray, slope: float) -> float:
     return slope * float(np.sum(np.abs(weights) * bank.errors))
 
 
-def reachable(tol: float, like: Array) -> dict[str, float]:
+def reachable(tol: float, like: Array) -> dict[str, Any]:
     """``tol`` and ``aim`` of :func:`solve` for kernels of the dtype of ``like``.
 
     In float32 a gap of 1e-4 is enough, but functions are only as close as its root; so
@@ -430,8 +430,9 @@ MOSTLY = 0.1
 PATIENCE = 25
 #: Beyond ``tol``, the gap must halve on the way to the aim within this share of the
 #: iterations that the method may take: at once for Newton's method, which does so as
-#: long as rounding lets it, and within 30 cutting planes.
-FURTHER = 0.03
+#: long as rounding lets it, and within 30 cutting planes. Where values have kinks, as
+#: those of machines on subspaces, Newton's method may take a few steps.
+FURTHER, KINKED = 0.03, 4
 
 
 def solve(
@@ -500,8 +501,8 @@ def solve(
         raise ValueError(f"max_iter must be at least 1, got {max_iter!r}")
     if not tol > 0:
         raise ValueError(f"tol must be > 0, got {tol!r}")
-    is_linear = "sparse" in weights.offers and chosen.run in (newton, working_set)
-    if aim is None or is_linear:
+    is_linear = "sparse" in weights.offers and "concave reciprocal" in criterion.offers
+    if aim is None or (is_linear and chosen.run in (newton, working_set)):
         aim = tol
     if start is not None and chosen.takes_start:
         chosen = replace(chosen, run=partial(chosen.run, start=start))
@@ -568,7 +569,8 @@ def _iterate(
     """Run a method: best iterate, history, reason for stopping, factorisations."""
     best: Iterate | None = None
     best_row: TraceRow | None = None
-    further = max(1, int(FURTHER * method.max_iter))
+    smooth = "concave reciprocal" in criterion.offers
+    further = max(1 if smooth else KINKED, int(FURTHER * method.max_iter))
     halved: TraceRow | None = None  # where the gap was last halved, since it met tol
     n_factorizations, trace = 0, Trace(callback)
     status = "stopped: the method has no further step; the relative gap is {gap:.1e}"
