@@ -21,15 +21,18 @@ import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.base import BaseEstimator, clone
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_breast_cancer, load_digits
 from threadpoolctl import threadpool_limits
 
 from conftest import find_backend
 from estimators import SETTINGS
 from kernelweave import (
+    KernelAlignment,
+    KernelFDA,
     MixtureKDA,
     MultipleKernelFDA,
     MultipleKernelRidge,
+    MultipleKernelSVC,
     ProbabilisticKDA,
     SubspaceKernel,
     _array,
@@ -222,7 +225,7 @@ WAYS = {
     "dask": Way("a Dask array in partitions", in_dask, EXPLICIT, 1e-8),
     "threads": Way("two threads, not one", in_two_threads, KERNELS, 1e-8),
     "saving": Way("saved to a file, and loaded", after_saving, KERNELS, 0.0),
-    "single": Way("float32", in_single_precision, KERNELS, 5e-3),
+    "single": Way("float32", in_single_precision, KERNELS, 1e-3),
 }
 #: Repeated with every model elsewhere; here one of them is enough.
 ELSEWHERE = {"torch", "strict", "cupy", "saving"}
@@ -282,15 +285,70 @@ def test_uncorrelated_features_agree_in_single_precision():
     """They all depend fully on the labels, and rounding used to turn them at will."""
     X, y = load_digits(return_X_y=True)
     X, y, new = X[:100], y[:100], X[100:150]
-    found = [
-        SubspaceKernel(uncorrelated=True, norm=1).fit(X.astype(dtype), y)
-        for dtype in (np.float64, np.float32)
-    ]
+    wide = SubspaceKernel(uncorrelated=True, norm=1).fit(X, y)
+    with pytest.warns(KernelWarning, match="float32 cannot tell a smaller alpha"):
+        narrow = clone(wide).fit(X.astype(np.float32), y)
+    found = [wide, narrow]
     assert np.min(found[0].dependence_) > 1 - 1e-4
     wide, narrow = (model.transform(new) for model in found)
     assert np.max(np.abs(narrow - wide)) < 5e-3 * np.max(np.abs(wide))
     inner = found[1].embedding_.T @ found[1].embedding_ / len(X)
     np.testing.assert_allclose(inner - np.diag(np.diag(inner)), 0, atol=1e-5)
+
+
+@functools.cache
+def cancers() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    X, y = load_breast_cancer(return_X_y=True)
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    return X[:150], y[:150], X[150:200]
+
+
+THIRDS = [(f"{i}", ["rbf", "linear"], slice(10 * i, 10 * i + 10)) for i in range(3)]
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        MultipleKernelFDA(THIRDS, norm=2, alpha="learn", cv=None),
+        MultipleKernelFDA(THIRDS, norm=4 / 3, alpha=1e-3, cv=None),
+        MultipleKernelFDA(THIRDS, norm=2, alpha=0.1, scatter="within", cv=None),
+        MultipleKernelRidge(THIRDS, norm=2, alpha=0.1, cv=None),
+        MultipleKernelSVC(THIRDS, norm=2),
+    ],
+)
+def test_single_precision_goes_on_to_the_same_weights(model):
+    """A gap of 1e-4 was enough, which left functions up to 0.02 apart."""
+    X, y, new = cancers()
+    wide, narrow = (clone(model).fit(X.astype(d), y) for d in ("float64", "float32"))
+    expected, found = answers(wide, new), answers(narrow, new.astype("float32"))
+    for name, wanted in expected.items():
+        assert np.max(np.abs(found[name] - wanted)) <= 1e-3 * np.max(np.abs(wanted))
+    assert narrow.n_iter_ <= wide.n_iter_ + 1
+
+
+LINEAR_ALL = [("all", "linear", slice(0, 64))]
+POLYNOMIAL = [("all", "polynomial", slice(0, 64))]
+
+
+@pytest.mark.parametrize(
+    ("model", "told"),
+    [
+        (KernelFDA(LINEAR_ALL, alpha=1e-4, cv=None), "may move functions by"),
+        (
+            SubspaceKernel(LINEAR_ALL, uncorrelated=True, alpha=1e-2),
+            "does not determine the features",
+        ),
+        (SubspaceKernel(alpha=1e-6, norm=1), "alpha=1e-06 is below the rounding"),
+        (KernelAlignment(POLYNOMIAL, output="features"), "features leave out"),
+    ],
+)
+def test_single_precision_says_what_it_changes(model, told):
+    """Of answers that differ by more than a thousandth; float64 says nothing."""
+    X, y = load_digits(return_X_y=True)
+    X, y = X[:150], y[:150]
+    clone(model).fit(X, y)
+    with pytest.warns(KernelWarning, match=told):
+        clone(model).fit(X.astype(np.float32), y)
 
 
 def rows_of_table() -> list[str]:

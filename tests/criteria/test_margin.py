@@ -216,8 +216,9 @@ def test_weights_of_either_sign_are_evaluated(rng):
     )
 
 
-def test_not_separable_is_an_error_with_a_proof(rng):
-    n = 20
+@pytest.mark.parametrize("drawn", [None, 214227606])  # and one that scaled rounding up
+def test_not_separable_is_an_error_with_a_proof(rng, drawn):
+    n, rng = 20, rng if drawn is None else np.random.default_rng(drawn)
     X = rng.standard_normal((n, 2))
     X[1] = X[0]
     signs = np.where(np.arange(n) % 2 == 0, 1.0, -1.0)[:, None]

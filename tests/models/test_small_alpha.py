@@ -92,6 +92,7 @@ def fit(model, X, y):
 
 
 @no_proof
+@pytest.mark.filterwarnings("ignore:.*float32:kernelweave.exceptions.KernelWarning")
 @in_turn(model=MODELS, dtype=list(ALPHAS))
 def test_rounding_is_reported_with_an_alpha_that_works(model, dtype):
     X, y = wine(dtype)

@@ -312,3 +312,20 @@ def test_float32_kernels_get_a_certificate_that_holds(small_problem, penalty):
 def test_bad_arguments_are_named(small_problem, arguments, message):
     with pytest.raises(ValueError, match=message):
         solve(small_problem(1e-2), Simplex(), **arguments)
+
+
+def test_float32_goes_on_to_its_aim(small_problem):
+    """On a ball the gap is the square of the error of the weights: 1e-4 means 1e-2."""
+    exact = small_problem(1e-2, p=5)
+    stack = exact.bank.stack.astype(np.float32)
+    single = Fisher(DenseBank(stack), exact.target, exact.alpha)
+    best = solve(exact, LpBall(2), tol=1e-10)
+    loose = solve(single, LpBall(2), tol=1e-4)
+    aimed = solve(single, LpBall(2), tol=1e-4, aim=1e-6)
+    beyond = solve(single, LpBall(2), tol=1e-4, aim=1e-30)  # ends where rounding does
+    assert np.max(np.abs(loose.weights - best.weights)) > 1e-3
+    assert np.max(np.abs(aimed.weights - best.weights)) < 2e-4
+    assert aimed.n_iter == loose.n_iter + 1 and beyond.n_iter <= aimed.n_iter + 3
+    assert beyond.converged and beyond.gap <= aimed.gap
+    on_simplex = [solve(single, Simplex(), tol=1e-4, aim=aim) for aim in (None, 1e-9)]
+    assert on_simplex[0].n_iter == on_simplex[1].n_iter

@@ -24,6 +24,7 @@ from kernelweave._array import (
     tensor_sum,
     to_numpy,
 )
+from kernelweave._tolerances import NULL_EIGENVALUE
 from kernelweave.criteria.fisher import Fisher
 from kernelweave.fits.ridge import RowDesign
 from kernelweave.fits.subspace import RegularizedKernel, SubspaceSVM
@@ -198,9 +199,12 @@ class Margin(KernelCriterion):
         square = float(np.sum(np.maximum(np.abs(beta), np.abs(feasible)) ** 2))
         # Rounding of the kernels moves eigenvalues, also below zero, and functions:
         # these must be scaled up by as much to attain their margins.
-        _, own = self.problem.split(weights)
+        tau, own = self.problem.split(weights)
         means = np.mean(np.abs(self.problem.bank.diagonals()), axis=1)
-        moved = eps(self.bank.like) * len(self.rows) ** 0.5 * float(np.abs(own) @ means)
+        share = eps(self.bank.like) * len(self.rows) ** 0.5
+        if not (np.isfinite(self.problem.bound) or tau > 0.0):
+            share = max(share, NULL_EIGENVALUE)  # zero, where a hard margin is sought
+        moved = share * float(np.abs(own) @ means)
         cost = square + (2.0 * upper * square**0.5 if np.isfinite(upper) else 0.0)
         return replace(
             terms,

@@ -405,6 +405,22 @@ class KernelFit:
     coef: Array
     loo_residual: Array
 
+    def steepness(self, target: Array) -> float:
+        """How much predictions of a target (n, k) change with kernel values."""
+        return steepness_of(self.coef, target - self.loo_residual)
+
+
+def steepness_of(coef: Array, values: Array) -> float:
+    """``max_c |b_c|`` for coefficients (n, k), relative to the largest of ``values``.
+
+    If kernel values are wrong by e, functions are wrong by ``e |b|`` or so, as errors
+    are of either sign.
+    """
+    xp = namespace(coef)
+    largest = float(xp.max(xp.abs(values)))
+    norm = float(xp.max(xp.sum(coef * coef, axis=0))) ** 0.5
+    return norm / largest if largest > 0 else 0.0
+
 
 def fit_kernel(
     gram: Array, target: Array, alpha: float, design: RowDesign | None = None
@@ -458,6 +474,8 @@ def principal_axes(coef: Array, target: Array) -> Array:
 
 #: Alphas tried first, relative to the mean eigenvalue.
 GRID = np.logspace(-6, 3, 46)
+#: Multiple of the smallest alpha tried up to which a chosen one is as good as that.
+AT_FLOOR = 1.01
 
 
 #: A bracket of log alpha narrower than this is narrow enough.
@@ -520,6 +538,11 @@ class AlphaPath(ABC):
         """Alphas to try first, without those that rounding dominates."""
         grid = self.mean_eigenvalue * GRID
         return grid[grid > min(self.smallest_alpha, 0.5 * grid[-1])]
+
+    def is_lowest(self, alpha: float | np.ndarray) -> bool:
+        """Whether only rounding has kept a chosen alpha from being smaller."""
+        grid = self.grid()
+        return len(grid) < len(GRID) and bool(np.min(alpha) < AT_FLOOR * grid[0])
 
 
 def _last_best(errors: np.ndarray) -> np.ndarray:
@@ -787,6 +810,12 @@ class LooDescent:
             signs, u = from_numpy(2 * bits - 1, gram), self.design.root(gram)
             self.probes = signs - u @ (u.T @ signs) / self.design.total
 
+    def is_lowest(self, alpha: float) -> bool:
+        """Whether only rounding has kept a chosen alpha from being smaller."""
+        lowest = math.exp(self.bounds[0])
+        raised = lowest > AT_FLOOR * GRID[0] * self.mean_eigenvalue
+        return raised and alpha < AT_FLOOR * lowest
+
     def at(self, alpha: float) -> LooPoint:
         """Error, slope and fit at one alpha."""
         xp, design = namespace(self.gram), self.design
@@ -831,19 +860,21 @@ class LooDescent:
             Whether the minimum downhill from the start is enough, wherever it is.
         """
         worthless = WORTHLESS_NEAR if local else WORTHLESS
+        known: LooPoint | None = None
         if self.design.n_rows >= SAMPLED_FROM and not local and math.isinf(rival):
             sample, local = self._sample(), True
             found, flat = sample.minimum(start, curvature)
             noise = 2.0 / sample.design.n_rows**0.5
             if found.error * (1.0 + noise) < sample.at(start).error:
+                edge, start, curvature = start, found.alpha, FLATTER * flat
                 if 0 < flat <= LEVEL * found.slope <= LEVEL * PLATEAU:
-                    # The slope is proportional to alpha: all alphas up to this one are
-                    # about as good for the sample, the largest more so for all rows.
-                    start = min(start, found.alpha * PLATEAU / found.slope)
-                    curvature = FLATTER * PLATEAU
-                else:
-                    start, curvature = found.alpha, FLATTER * flat
-        best, curvature = self._descend(start, curvature, rival, worthless)
+                    known = self.at(max(start, math.exp(self.bounds[0])))
+                if known is not None and known.slope < 0:
+                    # In the sample the slope is proportional to alpha: all alphas up
+                    # to this one are about as good, the largest more so for all rows.
+                    start = min(edge, start * PLATEAU / found.slope)
+                    curvature, known = FLATTER * PLATEAU, None
+        best, curvature = self._descend(start, curvature, rival, worthless, known)
         middle = self.mean_eigenvalue
         # Without regularisation errors level off, maybe above a minimum elsewhere.
         levels_off = math.isinf(rival) and best.alpha <= start < middle
@@ -876,12 +907,13 @@ class LooDescent:
         curvature: float,
         rival: float,
         worthless: float = WORTHLESS,
+        known: LooPoint | None = None,
     ) -> tuple[LooPoint, float]:
-        """The minimum downhill from the start, as in :meth:`minimum`."""
+        """The minimum downhill from the start, where the error may be ``known``."""
         low, high = self.bounds
         limit = self.n_inverses + MOST_INVERSES
         t = min(max(math.log(max(start, 1e-300)), low), high)
-        best = last = self.at(math.exp(t))
+        best = last = known or self.at(math.exp(t))
         ends: dict[bool, LooPoint] = {last.slope < 0: last}  # True: downhill is upward
         step, fading = FIRST_STEP, False
         while self.n_inverses < limit and best.error > 0:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import linalg
@@ -25,6 +25,7 @@ from kernelweave.fits.ridge import (
     factor_regularized,
     normal_basis,
     reduced_class_target,
+    steepness_of,
 )
 from kernelweave.inner.svm import hinge, solve_low_rank_svm, solve_svm
 from kernelweave.kernels.checks import symmetric
@@ -185,12 +186,23 @@ class Subspace:
     axes : ndarray of shape (k, l) or None
         For a subspace from one of the theorems: ``L axes`` (n, l) gives the same
         subspace as L.
+    n_doubtful : int
+        Directions left out that may be more than rounding errors.
+    turned : float
+        The angle by which rounding may turn features among themselves.
     """
 
     coef: Array
     features: Array
     dependence: np.ndarray
     axes: np.ndarray | None = None
+    n_doubtful: int = 0
+    turned: float = 0.0
+
+    @property
+    def steepness(self) -> float:
+        """How much features change with kernel values, see :func:`steepness_of`."""
+        return steepness_of(self.coef, self.features)
 
 
 class RegularizedKernel:
@@ -268,6 +280,10 @@ class RegularizedKernel:
             explained = products.T @ solved
         rounding = self._rounding(solved, uncorrelated)
         values, vectors = leading_axes(to_numpy(explained), rounding)
+        n_doubtful = 0
+        if n_components is None or len(values) < n_components:
+            clear = self._rounding(solved, uncorrelated=False)
+            n_doubtful = leading_axes(to_numpy(explained), clear)[0].size - len(values)
         values, vectors = values[:n_components], vectors[:, :n_components]
         scaled = vectors / np.sqrt(values)
         axes = from_numpy(scaled, solved)
@@ -277,16 +293,18 @@ class RegularizedKernel:
             products, features = features, features - self.alpha * coef
             if squared_norm(features) < KEPT * squared_norm(products):
                 features = self.gram @ coef  # most digits would cancel
-        return Subspace(coef, features, values, scaled)
+        return Subspace(coef, features, values, scaled, n_doubtful)
 
     def _rounding(self, solved: Array, uncorrelated: bool) -> float:
         """Relative size below which an eigenvalue is a rounding error."""
         rounding = 8.0 * float(np.sqrt(solved.shape[0])) * eps(solved)
         if not uncorrelated:
             return rounding
-        # In the null space of G, its rounding errors are divided by alpha.
-        flat = namespace(self.gram).reshape(self.gram, (-1,))
-        return min(rounding * (1.0 + float(flat @ flat) ** 0.5 / self.alpha), NOISE)
+        # In the null space of G, the errors of its entries, which are of either sign,
+        # are divided by alpha. Eigenvalues there were a twentieth of this at most.
+        xp = namespace(self.gram)
+        largest = float(xp.max(xp.linalg.diagonal(self.gram)))
+        return min(rounding * (1.0 + largest / self.alpha), NOISE)
 
 
 def leading_axes(matrix: np.ndarray, rounding: float) -> tuple[np.ndarray, np.ndarray]:
@@ -315,15 +333,25 @@ def decorrelated(subspace: Subspace, target: Array, alpha: float) -> Subspace:
     choose its eigenvectors; those of ``Q'GQ = Q'F`` are taken then, unless Q is large
     outside the range of G, where rounding spoils Q'F. Features are sorted by their
     dependence on the labels, and by their variance where that is the same.
+
+    Q'F would be symmetric, and ``F'F + alpha Q'F`` the identity, but for rounding: by
+    what they miss that, relative to the distance of the eigenvalues, features may turn.
     """
     coef, features = subspace.coef, subspace.features
+    inner = to_numpy(coef.T @ features).astype(np.float64)
+    skew, inner = (inner - inner.T) / 2, (inner + inner.T) / 2
     if alpha**2 * squared_norm(coef) < NOISE * squared_norm(features):
-        inner = to_numpy(coef.T @ features).astype(np.float64)
-        rotation = np.linalg.eigh((inner + inner.T) / 2)[1]
+        values, rotation = np.linalg.eigh(inner)
+        error = skew
     else:
         covariance = to_numpy(features.T @ features).astype(np.float64)
-        rotation = np.linalg.eigh(covariance)[1][:, ::-1]
-    return _rotated(coef, features, target, rotation)
+        values, rotation = np.linalg.eigh(covariance)
+        rotation = rotation[:, ::-1]
+        error = covariance + alpha * inner - np.eye(len(inner))
+    apart = float(np.min(np.diff(values), initial=np.inf))
+    turned = float(np.max(np.abs(error))) / apart if apart > 0 else np.pi
+    found = _rotated(coef, features, target, rotation)
+    return replace(found, n_doubtful=subspace.n_doubtful, turned=min(turned, np.pi))
 
 
 def normalized(kernel: RegularizedKernel, coef: Array, target: Array) -> Subspace:

@@ -66,12 +66,15 @@ class MarginTerms(CertificateTerms):
     imbalance: float = 0.0
 
     def lower_bound(self, support: float) -> float:
-        """``max_s 2 s total - s^2 (square + support)``."""
+        """``max_s 2 s total - s^2 (square + support)``, less what rounding may add."""
         if self.total <= 0.0:
             return 0.0
         s, curvature = self.largest_factor, self.square + support
         if curvature * s > self.total:
             s = self.total / curvature
+        if s > 1.0 and self.rounding > 0.0:  # which is scaled up, too
+            best = (self.total - self.imbalance) / (curvature + self.rounding)
+            s = max(1.0, min(s, best))
         if not np.isfinite(s):
             return np.inf
         rounding = 2.0 * s * self.imbalance + max(s**2 - 1.0, 0.0) * self.rounding

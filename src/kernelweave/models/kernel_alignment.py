@@ -7,7 +7,14 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from kernelweave._array import Array, as_float, at_home, from_numpy
+from kernelweave._array import (
+    Array,
+    as_float,
+    at_home,
+    from_numpy,
+    namespace,
+    to_numpy,
+)
 from kernelweave.criteria.alignment import UNRELATED, Alignment
 from kernelweave.fits.ridge import RowDesign, signs_of_codes
 from kernelweave.kernels.banks.dense import DenseBank
@@ -248,11 +255,16 @@ class KernelAlignment(KernelTransformer, KernelModel):
             bank, target, centred=bool(self.centre), row_weights=row_weights
         )
         weights, n_iter, certificate = self._choose(criterion, row_weights, progress)
-        components = None
+        components, left_out = None, 0.0
         if self.output == "features":
             design = RowDesign(bank.n_samples, row_weights)
             gram = design.scale(design.scale(bank.combine(weights)).T)
-            components = design.scale(feature_coefficients(gram, self.n_components))
+            trace = float(namespace(gram).linalg.trace(gram))
+            components = feature_coefficients(gram, self.n_components)
+            if self.n_components is None:  # columns are as long as 1 / sqrt(eigenvalue)
+                lengths = to_numpy(namespace(gram).sum(components**2, axis=0))
+                left_out = 1.0 - float(np.sum(1.0 / lengths)) / trace
+            components = design.scale(components)
         self._set_weights(rows, weights)
         self.n_iter_, self.alignment_ = n_iter, criterion.alignment(weights)
         alignments = rows.kernel_map.spread(criterion.cosines)
@@ -260,6 +272,7 @@ class KernelAlignment(KernelTransformer, KernelModel):
         if components is not None:
             components = at_home(components, rows.like)
             self.components_ = as_float(components, rows.like.dtype)
+        self._note_rounding(left_out=left_out)
         self._set_certificate(certificate)
         progress.end()
         every_row = keep is None and self.missing == "error" and self.device is None

@@ -134,7 +134,7 @@ class MultipleKernelFDA(KernelDiscriminant):
         "working_set" is meant for very many kernels, "qcqp" and "sdp", the programs of
         the papers, for small data; the first two not with ``formulation="block"``.
     tol : float, default=1e-6
-        Relative gap to reach (1e-4 at best for float32 input).
+        Relative gap to reach; 1e-4 for float32 input, if rounding allows no less.
     max_iter : int, default=None
         Maximum number of iterations; None leaves it to the solver.
     centre : bool, default=True

@@ -104,7 +104,7 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
 "qcqp", "sdp"}, default="auto"
         How the convex problem is solved.
     tol : float, default=1e-6
-        Relative gap to reach (1e-4 at best for float32 input).
+        Relative gap to reach; 1e-4 for float32 input, if rounding allows no less.
     max_iter : int, default=None
         Maximum number of iterations; None leaves it to the solver.
     centre : bool, default=True
@@ -348,6 +348,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
             errors,
             dual_coef=fit.coef * from_numpy(frame.unit, bank.like)[None, :],
             intercept=from_numpy(frame.mean, bank.like),
+            steepness=fit.steepness(frame.target),
         )
 
     def _choose(

@@ -73,7 +73,7 @@ class MultipleKernelSVC(MarginClassifier):
 "qcqp", "sdp"}, default="auto"
         How the convex problem is solved; all reach the same certified optimum.
     tol : float, default=1e-5
-        Relative gap to reach (1e-4 at best for float32 input).
+        Relative gap to reach; 1e-4 for float32 input, if rounding allows no less.
     max_iter : int, default=None
         Maximum number of iterations; None leaves it to the solver.
     weight_bound : float, default=100

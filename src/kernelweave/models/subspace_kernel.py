@@ -125,7 +125,7 @@ callable, default="normalized"
         How the weights are found; "cutting_plane" is the SILP (35) of the paper, "sdp"
         its semidefinite program (30), and "qcqp" the dual of this.
     tol : float, default=1e-6
-        Relative gap to reach (1e-4 at best for float32 input).
+        Relative gap to reach; 1e-4 for float32 input, if rounding allows no less.
     max_iter : int, default=None
         Maximum number of iterations; None leaves it to the solver.
     centre : bool, default=True
@@ -319,6 +319,15 @@ callable, default="normalized"
         )
         # A learned alpha may be zero: use the smallest that can be factored.
         smallest = target.shape[0] * eps(target)
+        given, single = not isinstance(self.alpha, str), eps(target) > DOUBLE_EPS
+        if given and single and choice.alpha < smallest:
+            warnings.warn(
+                f"{type(self).__name__}: alpha={choice.alpha:.3g} is below the "
+                "rounding of kernels in float32, so features are those of alpha="
+                f"{smallest:.3g}: pass the rows in float64, or use a larger alpha",
+                KernelWarning,
+                stacklevel=5,
+            )
         return replace(choice, alpha=max(float(choice.alpha), smallest))
 
     def _find(
@@ -369,6 +378,7 @@ callable, default="normalized"
         self.dual_coef_, self.embedding_ = subspace.coef, subspace.features
         self.dependence_ = from_numpy(subspace.dependence, subspace.coef)
         self.n_components_ = int(subspace.coef.shape[1])
+        self._note_rounding(subspace.steepness, choice.is_lowest, subspace)
         self._set_certificate(choice.certificate)
         if aligned is None:
             return

@@ -35,7 +35,7 @@ from kernelweave.solvers.solve import (
     Callback,
     Certificate,
     error_of_value,
-    reachable_tolerance,
+    reachable,
     solve,
 )
 
@@ -97,7 +97,7 @@ class SubspaceKernelSVC(
         How the weights are learned if ``uncorrelated``; otherwise only "auto" is
         allowed.
     tol : float, default=1e-6
-        Relative gap to reach (1e-4 at best for float32 input).
+        Relative gap to reach; 1e-4 for float32 input, if rounding allows no less.
     max_iter : int, default=None
         Maximum number of iterations; None leaves it to the solver.
     centre : bool, default=True
@@ -225,15 +225,16 @@ class SubspaceKernelSVC(
         design = rows.levelled(design)
         signs = signs_of_codes(codes, len(classes))
         alpha, scale = self._settle(bank, codes, len(classes), design)
-        C, tol = float(self.C) * scale, reachable_tolerance(self.tol, bank.like)
-        problem = (bank, signs, alpha, C, 1e-2 * tol, design)
-        learned = self._learn_weights(problem, tol, progress.iteration)
+        C, goals = float(self.C) * scale, reachable(self.tol, bank.like)
+        tol = goals["tol"]
+        problem = (bank, signs, alpha, C, 1e-2 * goals["aim"], design)
+        learned = self._learn_weights(problem, goals, progress.iteration)
         kernel = RegularizedKernel(bank.combine(learned.weights), alpha, design)
         joint = solve_joint(
-            SubspaceSVM(kernel, signs, C, bool(self.uncorrelated), 1e-2 * tol),
+            SubspaceSVM(kernel, signs, C, bool(self.uncorrelated), problem[4]),
             self.n_components,
             duals=learned.duals,
-            tol=tol,
+            tol=goals["aim"],
             max_iter=self.max_iter,
             callback=progress.iteration if learned.proof is None else None,
         )
@@ -254,6 +255,8 @@ class SubspaceKernelSVC(
         slope = 0.5 * steepest * square / abs(certificate.value)
         certificate = certificate.widened(error_of_value(bank, learned.weights, slope))
         certificate = replace(certificate, problem=self._problem(design))
+        found = joint.point.subspace
+        self._note_rounding(found.steepness, subspace=found)
         # If the problem is not convex, a remaining gap is not a failure.
         self._set_certificate(certificate, warn=not searched)
         progress.end()
@@ -302,14 +305,16 @@ class SubspaceKernelSVC(
         return n_kernels > 1 and bool(np.isfinite(self.norm))
 
     def _learn_weights(
-        self, problem: tuple[Any, ...], tol: float, callback: Callback
+        self, problem: tuple[Any, ...], goals: dict[str, Any], callback: Callback
     ) -> _Learned:
         """The weights of Eq. 39; ``problem`` are the arguments of the criterion."""
         weight_set = weight_set_of_norm(float(self.norm), fixed=True)
-        settings: Any = {"tol": tol, "max_iter": self.max_iter, "callback": callback}
+        settings: Any = {"max_iter": self.max_iter, "callback": callback}
         if self.uncorrelated:
             criterion = SubspaceMargin(*problem)
-            found = solve(criterion, weight_set, method=self.solver, **settings)
+            settings["method"] = self.solver
+            settings |= goals
+            found = solve(criterion, weight_set, **settings)
             return _Learned(
                 found.weights,
                 criterion.split(found.coef)[0],
@@ -322,7 +327,7 @@ class SubspaceKernelSVC(
         if not self._has_weights(p):
             return _Learned(np.full(p, 1.0 / p))
         plain = PlainSubspaceMargin(*problem)
-        local = solve_plain(plain, weight_set, **settings)
+        local = solve_plain(plain, weight_set, tol=goals["tol"], **settings)
         return _Learned(
             local.weights,
             local.coef,

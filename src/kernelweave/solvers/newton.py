@@ -68,6 +68,9 @@ UPHILL = 1e-8
 BARRIER_START, BARRIER_END, BARRIER_FACTOR, SUFFICIENT = 1e-2, 1e-17, 0.1, 1e-4
 #: Differences of the merit function below this are noise.
 MERIT_NOISE = 1e-13
+#: Steps of the barrier method in a row that may be shorter than this share of Newton's:
+#: values too inaccurate for a line search cost ten evaluations and more for each.
+CRAWLING, MOST_CRAWLING = 1e-3, 5
 #: Working set: number of kernels to begin with, and the most that are added at a time.
 FIRST, MOST = 50, 100
 #: A round is solved to this share of the gap due to the kernels outside.
@@ -345,12 +348,14 @@ def _barrier(problem: _Problem, x: np.ndarray) -> Iterator[Iterate]:
     """Newton's method on ``F(v) - mu sum_i log x_i`` with a line search, mu -> 0.
 
     F is convex, so this converges from any start. It takes more steps than the
-    predictor-corrector method, which cycles on rare problems.
+    predictor-corrector method, which cycles on rare problems. Ends where rounding
+    allows only tiny steps.
     """
     mu, state = BARRIER_START, problem.criterion.evaluate(problem.weights(x))
-    spent = state.n_factorizations
-    while True:
-        x, state, decrease = _barrier_step(problem, x, state, mu)
+    spent, crawled = state.n_factorizations, 0
+    while crawled < MOST_CRAWLING:
+        x, state, decrease, share = _barrier_step(problem, x, state, mu)
+        crawled = crawled + 1 if share < CRAWLING else 0
         count = spent + state.n_factorizations
         yield Iterate.at(problem.weights(x), replace(state, n_factorizations=count))
         spent = 0
@@ -360,8 +365,8 @@ def _barrier(problem: _Problem, x: np.ndarray) -> Iterator[Iterate]:
 
 def _barrier_step(
     problem: _Problem, x: np.ndarray, state: Evaluation, mu: float
-) -> tuple[np.ndarray, Evaluation, float]:
-    """The next point, its evaluation, and the decrease predicted by the slope."""
+) -> tuple[np.ndarray, Evaluation, float, float]:
+    """The next point, its evaluation, the decrease predicted, and the share taken."""
     gradient, hessian = problem.derivatives(state, problem.weights(x))
     nu = np.zeros(len(problem.equal))
     system = _System(problem, gradient, hessian, x, mu / x, nu)
@@ -375,7 +380,9 @@ def _barrier_step(
         return gained >= SUFFICIENT * share * length * decrease - MERIT_NOISE
 
     floor = np.full(problem.m, TINY)
-    return *problem.move(x, length * step.x, floor, accept), decrease
+    moved, state = problem.move(x, length * step.x, floor, accept)
+    share = np.max(np.abs(moved - x)) / (np.max(np.abs(step.x)) or 1.0)
+    return moved, state, decrease, float(share)
 
 
 class _Step(NamedTuple):

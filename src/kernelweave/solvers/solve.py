@@ -343,10 +343,15 @@ def error_of_value(bank: Bank, weights: np.ndarray, slope: float) -> float:
     return slope * float(np.sum(np.abs(weights) * bank.errors))
 
 
-def reachable_tolerance(tol: float, like: Array) -> float:
-    """``tol``, or the smallest tolerance that the dtype of ``like`` can reach."""
+def reachable(tol: float, like: Array) -> dict[str, Any]:
+    """``tol`` and ``aim`` of :func:`solve` for kernels of the dtype of ``like``.
+
+    In float32 a gap of 1e-4 is enough, but functions are only as close as its root; so
+    the aim is ``tol``, as in float64, while the steps get closer.
+    """
     single = namespace(like).finfo(like.dtype).bits == 32
-    return max(float(tol), FLOAT32_TOL) if single else float(tol)
+    enough = max(float(tol), FLOAT32_TOL) if single else float(tol)
+    return {"tol": enough, "aim": float(tol)}
 
 
 #: If several methods of one name fit a problem, the first is used. "auto" means the
@@ -423,6 +428,11 @@ MOSTLY = 0.1
 #: A small gap is taken to be limited by rounding once it has not shrunk for this many
 #: iterations, nor for as many as it took to reach.
 PATIENCE = 25
+#: Beyond ``tol``, the gap must halve on the way to the aim within this share of the
+#: iterations that the method may take: at once for Newton's method, which does so as
+#: long as rounding lets it, and within 30 cutting planes. Where values have kinks, as
+#: those of machines on subspaces, Newton's method may take a few steps.
+FURTHER, KINKED = 0.03, 4
 
 
 def solve(
@@ -433,6 +443,7 @@ def solve(
     max_iter: int | None = None,
     callback: Callback | None = None,
     start: np.ndarray | None = None,
+    aim: float | None = None,
 ) -> Solution:
     """Minimise ``criterion(w)`` over a set of weights, with a certificate.
 
@@ -458,6 +469,10 @@ def solve(
         Positive weights near which the optimum is expected, such as those of
         :func:`~kernelweave.solvers.newton.carried_over`. Only Newton's method in
         the weights makes use of them; the optimum is the same.
+    aim : float, optional
+        A gap below ``tol`` that is not required, but aimed for as long as steps still
+        halve the gap. Newton's method on the simplex ignores it: there the gap is
+        proportional to the error of the weights, elsewhere to its square.
 
     Returns
     -------
@@ -486,9 +501,12 @@ def solve(
         raise ValueError(f"max_iter must be at least 1, got {max_iter!r}")
     if not tol > 0:
         raise ValueError(f"tol must be > 0, got {tol!r}")
+    is_linear = "sparse" in weights.offers and "concave reciprocal" in criterion.offers
+    if aim is None or (is_linear and chosen.run in (newton, working_set)):
+        aim = tol
     if start is not None and chosen.takes_start:
         chosen = replace(chosen, run=partial(chosen.run, start=start))
-    run = _iterate(criterion, weights, chosen, tol, limit, callback)
+    run = _iterate(criterion, weights, chosen, tol, aim, limit, callback)
     best, trace, status, n_factorizations = run
     tidy, (value, lower, gap) = _tidy(criterion, weights, best, tol)
     if status.startswith("infeasible"):
@@ -544,12 +562,16 @@ def _iterate(
     weight_set: WeightSet,
     method: Method,
     tol: float,
+    aim: float,
     limit: int,
     callback: Callback | None,
 ) -> tuple[Iterate, list[TraceRow], str, int]:
     """Run a method: best iterate, history, reason for stopping, factorisations."""
     best: Iterate | None = None
     best_row: TraceRow | None = None
+    smooth = "concave reciprocal" in criterion.offers
+    further = max(1 if smooth else KINKED, int(FURTHER * method.max_iter))
+    halved: TraceRow | None = None  # where the gap was last halved, since it met tol
     n_factorizations, trace = 0, Trace(callback)
     status = "stopped: the method has no further step; the relative gap is {gap:.1e}"
     try:
@@ -561,7 +583,11 @@ def _iterate(
             if best_row is None or rank < (best_row.gap, -best_row.lower_bound):
                 best, best_row = iterate, row
             idle = row.iteration - best_row.iteration
-            if row.gap <= tol:
+            if row.gap <= tol and (halved is None or row.gap <= 0.5 * halved.gap):
+                halved = row
+            if halved is not None and (
+                best_row.gap <= aim or row.iteration - halved.iteration >= further
+            ):
                 status = "stopped: the certificate finds a relative gap of {gap:.1e}"
                 break
             if trace.stopped:

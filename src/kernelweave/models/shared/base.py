@@ -18,9 +18,11 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from kernelweave._array import (
+    DOUBLE_EPS,
     Array,
     as_float,
     device,
+    eps,
     few_threads,
     from_numpy,
     is_array,
@@ -331,6 +333,11 @@ def train(
         return with_products_if_better(model._learn(rows, progress), alone)
 
 
+#: Error of a function of new rows, in units of the rounding of one kernel value times
+#: its steepness: several roundings each, and the largest of many rows. It was 2 to 15.
+ROUNDED = 10.0
+#: Change of functions, relative to the largest value, that is worth a warning.
+NOTABLE = 1e-3
 #: With fewer rows per view than this, learned shares say little about the views. With
 #: 4 informative views of 10 or 20, of 4 columns, and norm 1, an informative view had a
 #: larger share than every other in 0.2 of the cases with 2 rows per view, in 0.4 to 0.7
@@ -517,6 +524,7 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
             self.kernel_map_.remarks.append(fitted.folds)
         if fitted.gaussians is not None:
             self._set_gaussians(fitted.gaussians)
+        self._note_rounding(fitted.steepness, choice.is_lowest)
         self._set_certificate(choice.certificate)
 
     def _fit_whole(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> Self:
@@ -548,6 +556,61 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
         self.gaussians_, self.loo_score_ = gaussians, gaussians.loo_score
         if gaussians.remark is not None:
             self.kernel_map_.remarks.append(gaussians.remark)
+
+    def _note_rounding(
+        self,
+        steepness: float = 0.0,
+        is_lowest: bool = False,
+        subspace: Any = None,
+        left_out: float = 0.0,
+    ) -> None:
+        """Say what float32 may change by more than a thousandth, and what helps.
+
+        Every kernel value is rounded by eps times its size before centring. The errors
+        are of either sign, so functions change by that times their ``steepness``.
+        """
+        if eps(self._like) <= DOUBLE_EPS:
+            return
+        found = []
+        centerings = getattr(self.kernel_map_, "centerings", ())
+        weights = np.abs(to_numpy(self.kernel_weights_).astype(np.float64))
+        sizes = [c.level + c.scale * abs(c.grand_mean) for c in centerings]
+        size = float(weights @ sizes) if len(sizes) == len(weights) else 1.0
+        moved = ROUNDED * 0.5 * eps(self._like) * size * steepness
+        if moved > NOTABLE:
+            found.append(
+                f"rounding in float32 may move functions by {min(moved, 1.0):.1g} of "
+                "their largest value: pass the rows in float64, or use a larger alpha"
+            )
+        if is_lowest:
+            found.append(
+                "float32 cannot tell a smaller alpha from rounding, and the best may "
+                "be smaller: pass the rows in float64, or give alpha"
+            )
+        if subspace is not None and subspace.turned > NOTABLE:
+            found.append(
+                "float32 does not determine the features: rounding may turn them among "
+                f"themselves by {subspace.turned:.1g} radians, which changes neither "
+                "distances nor the subspace kernel; pass the rows in float64, or use a "
+                "larger alpha"
+            )
+        if subspace is not None and subspace.n_doubtful:
+            found.append(
+                f"float32 cannot tell {subspace.n_doubtful} direction(s) of the "
+                "subspace from rounding, and leaves them out: pass the rows in "
+                "float64, or use a larger alpha"
+            )
+        if left_out > NOTABLE:
+            found.append(
+                "float32 cannot tell the smaller eigenvalues of the kernel from "
+                f"rounding, and features leave out {left_out:.1%} of its trace: pass "
+                "the rows in float64 for all of it"
+            )
+        for remark in found:
+            self.kernel_map_.remarks.append(remark)
+            warnings.warn(
+                f"{type(self).__name__}: {remark}", KernelWarning, stacklevel=4
+            )
 
     def _set_certificate(
         self, certificate: Certificate | None, warn: bool = True
@@ -751,6 +814,7 @@ def discriminate(
         dual_coef=fit.coef @ axes,
         classes=classes,
         gaussians=gaussians,
+        steepness=fit.steepness(target),
     )
 
 

@@ -75,7 +75,7 @@ from kernelweave.solvers.solve import (
     Solution,
     error_of_value,
     fitting_methods,
-    reachable_tolerance,
+    reachable,
     solve,
 )
 from kernelweave.weights import LpBall, Simplex, Uniform, WeightSet
@@ -146,6 +146,8 @@ class Choice:
         Dual coefficients and leave-one-out residuals at these weights, if known.
     curvature : float
         Second derivative of the log error in log alpha, 0 if unknown.
+    is_lowest : bool
+        Whether alpha is the smallest that rounding allows to choose.
     solved : ndarray or None
         The solution of the convex problem, with the learned alpha in front.
     candidates : dict of float to Choice
@@ -164,6 +166,7 @@ class Choice:
     score: float | None = None
     fit: KernelFit | None = None
     curvature: float = 0.0
+    is_lowest: bool = False
     solved: np.ndarray | None = None
     candidates: dict[float, Choice] = field(default_factory=dict)
     n_rows: int | None = None
@@ -184,6 +187,7 @@ class Judgement(NamedTuple):
     fit: KernelFit | None = None
     score: float | None = None  # by the measure asked for
     curvature: float = 0.0  # of the log error in log alpha, where it is known
+    is_lowest: bool = False  # whether rounding excludes a smaller alpha
 
 
 class AlphaStart(NamedTuple):
@@ -226,6 +230,7 @@ def judge_rows(
     """
     gram = bank.combine(weights)
     best: float | np.ndarray
+    is_lowest = False
     if alpha is not None:
         best, fit = alpha, fit_kernel(gram, target, alpha, design)
     else:
@@ -235,8 +240,10 @@ def judge_rows(
         else:
             best = best_scored_alpha(path, score, per_target)
         fit = KernelFit(path.coef(best), path.residuals(best))
+        is_lowest = path.is_lowest(best)
     found = None if score is None else score(fit.loo_residual, None)
-    return Judgement(best, design.mean_squares(fit.loo_residual), fit, found)
+    errors = design.mean_squares(fit.loo_residual)
+    return Judgement(best, errors, fit, found, is_lowest=is_lowest)
 
 
 def best_scored_alpha(
@@ -331,7 +338,10 @@ class RowJudge:
         if found.error < rival:
             self.best = found.error, found.alpha / size, curvature
         errors = self.design.mean_squares(found.fit.loo_residual)
-        return Judgement(found.alpha, errors, found.fit, curvature=curvature)
+        is_lowest = path.is_lowest(found.alpha)
+        return Judgement(
+            found.alpha, errors, found.fit, curvature=curvature, is_lowest=is_lowest
+        )
 
 
 def choose_weights(
@@ -359,7 +369,6 @@ def choose_weights(
                 "objective='fisher'"
             )
         return _direct_loo(options, bank, target, callback)
-    options = replace(options, tol=reachable_tolerance(options.tol, bank.like))
     first_alpha: Any = options.alpha
     if first_alpha == "loo" and learnable:
         first_alpha = "learn"
@@ -504,7 +513,7 @@ def _solved(
         problem,
         weight_set,
         method=options.solver,
-        tol=options.tol,
+        **reachable(options.tol, problem.bank.like),
         max_iter=options.max_iter,
         callback=callback,
         start=start,
@@ -616,6 +625,7 @@ class Fitted:
     classes: np.ndarray | None = None  # (k,), for a discriminant, like the Gaussians
     gaussians: ClassGaussians | None = None
     intercept: Array | None = None  # (n_outputs,), for a regression
+    steepness: float = 0.0  # of the functions, by :meth:`KernelFit.steepness`
     folds: FoldScore | str | None = None  # on held-out rows, or why there is none
 
 

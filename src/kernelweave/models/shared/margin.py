@@ -42,7 +42,7 @@ from kernelweave.solvers.solve import (
     Certificate,
     error_of_value,
     fitting_methods,
-    reachable_tolerance,
+    reachable,
     solve,
 )
 from kernelweave.weights import SignedSum, Simplex, WeightSet
@@ -111,7 +111,7 @@ def learn_margin(
         criterion,
         weight_set,
         method=model.solver,
-        tol=reachable_tolerance(model.tol, bank.like),
+        **reachable(model.tol, bank.like),
         max_iter=model.max_iter,
         callback=callback,
     )

@@ -99,7 +99,8 @@ def judge_moments(
     else:
         path = CvPath(problem, folds, weights)
     used = best_alpha(path, per_target) if alpha is None else alpha
-    return Judgement(used, path.errors(np.atleast_2d(used))[0])
+    is_lowest = alpha is None and path.is_lowest(used)
+    return Judgement(used, path.errors(np.atleast_2d(used))[0], is_lowest=is_lowest)
 
 
 def class_coding(counts: np.ndarray) -> tuple[np.ndarray, float]:
@@ -159,9 +160,11 @@ class Solved:
             recipe.features, mean, self.problem.active, recipe.like
         )
         if self.problem.jitter > NOTABLE_JITTER:
+            bits = namespace(recipe.like).finfo(recipe.like.dtype).bits
             found.remarks.append(
                 f"a share of {self.problem.jitter:.0e} was added to every variance, "
-                "since sums of products in this precision are no better"
+                f"since sums of products in float{bits} are no better; functions "
+                "change by as much, divided by alpha"
             )
         return found
 

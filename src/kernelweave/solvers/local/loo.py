@@ -32,6 +32,9 @@ LOG_LOWEST, LOG_HIGHEST = -25.0, 14.0
 ZERO_ERROR = 1e-2
 #: Size of the projected gradient, relative to the value, that counts as stationary.
 STATIONARY = 1e-3
+#: Relative decrease of the error in float32 that is not worth a step: a sum of many
+#: squares is more accurate than each of them.
+FLAT = 1e-10
 
 
 class LeaveOneOut:
@@ -148,7 +151,9 @@ def learn(
     precision = eps(bank.like)
     highest = np.log(0.01 / (precision * bank.n_samples * bank.n_kernels))
     bounds = (LOG_LOWEST, float(np.clip(highest, 0.0, LOG_HIGHEST)))
-    tol = STATIONARY if precision < 1e-10 else 10 * STATIONARY
+    single = precision > 1e-10
+    tol = 10 * STATIONARY if single else STATIONARY
+    flat = FLAT if single else precision
     first = np.clip(np.log(theta), *bounds)
     unit = objective.value_and_gradient(first)[0] or 1.0
 
@@ -163,7 +168,7 @@ def learn(
         method="L-BFGS-B",
         bounds=[bounds] * bank.n_kernels,
         callback=trace.follow(unit),
-        options={"maxiter": max_iter, "gtol": 0.01 * tol, "ftol": precision},
+        options={"maxiter": max_iter, "gtol": 0.01 * STATIONARY, "ftol": flat},
     )
     mean_square = squared_norm(objective.target) / math.prod(target.shape)
     size = max(unit * found.fun, ZERO_ERROR * mean_square)
@@ -179,6 +184,10 @@ def learn(
         status = f"stopped at max_iter={max_iter}: {{}}"
     else:
         status = "stopped: no step decreases the error further; {}"
+    if single and np.any(found.x >= bounds[1]):
+        status += "; float32 allows no smaller alpha, so float64 may lead elsewhere"
+    elif single and stationarity > 0.01 * STATIONARY:
+        status += "; rounding in float32 ends the search here"
     theta = np.where(found.x <= LOG_LOWEST, 0.0, np.exp(found.x))
     return LooSolution(
         weights=theta / np.sum(theta),
