@@ -296,6 +296,18 @@ def test_uncorrelated_features_agree_in_single_precision():
     np.testing.assert_allclose(inner - np.diag(np.diag(inner)), 0, atol=1e-5)
 
 
+def test_an_excluded_alpha_is_told_only_if_it_would_move_functions():
+    """Without noise the best alpha is 0; a linear function is found all the same."""
+    X, _, new = table()
+    model = MultipleKernelRidge([("all", "linear", slice(0, 6))], cv=None)
+    wide = clone(model).fit(X, X[:, 0])
+    narrow = clone(model).fit(X.astype(np.float32), X[:, 0])  # without a warning
+    assert narrow.alpha_ > 10 * wide.alpha_
+    np.testing.assert_allclose(
+        narrow.predict(new.astype(np.float32)), new[:, 0], atol=1e-4
+    )
+
+
 @functools.cache
 def cancers() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     X, y = load_breast_cancer(return_X_y=True)

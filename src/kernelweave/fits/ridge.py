@@ -539,10 +539,24 @@ class AlphaPath(ABC):
         grid = self.mean_eigenvalue * GRID
         return grid[grid > min(self.smallest_alpha, 0.5 * grid[-1])]
 
-    def is_lowest(self, alpha: float | np.ndarray) -> bool:
-        """Whether only rounding has kept a chosen alpha from being smaller."""
+    def missed(self, alpha: float | np.ndarray) -> float:
+        """Change of functions at smaller alphas that only rounding has excluded.
+
+        It is relative to the target. Where the error levels off, it falls by its slope
+        in log alpha, and near a minimum functions change by the root of that.
+        """
         grid = self.grid()
-        return len(grid) < len(GRID) and bool(np.min(alpha) < AT_FLOOR * grid[0])
+        if len(grid) == len(GRID) or np.min(alpha) >= AT_FLOOR * grid[0]:
+            return 0.0
+        errors = self.errors(grid[[0, 1, -1]][:, None])  # the last one is the target's
+        fall = (errors[1] - errors[0]) / math.log(grid[1] / grid[0])
+        at_floor = np.broadcast_to(alpha, fall.shape) < AT_FLOOR * grid[0]
+        return _root_of_share(np.sum(fall[at_floor]), np.sum(errors[2]))
+
+
+def _root_of_share(part: float, whole: float) -> float:
+    """``sqrt(part / whole)``, or 0 if there is no such share."""
+    return math.sqrt(part / whole) if part > 0 and whole > 0 else 0.0
 
 
 def _last_best(errors: np.ndarray) -> np.ndarray:
@@ -810,11 +824,14 @@ class LooDescent:
             signs, u = from_numpy(2 * bits - 1, gram), self.design.root(gram)
             self.probes = signs - u @ (u.T @ signs) / self.design.total
 
-    def is_lowest(self, alpha: float) -> bool:
-        """Whether only rounding has kept a chosen alpha from being smaller."""
+    def missed(self, found: LooPoint) -> float:
+        """As :meth:`AlphaPath.missed`, at the point found."""
         lowest = math.exp(self.bounds[0])
         raised = lowest > AT_FLOOR * GRID[0] * self.mean_eigenvalue
-        return raised and alpha < AT_FLOOR * lowest
+        if not raised or found.alpha >= AT_FLOOR * lowest:
+            return 0.0
+        size = squared_norm(self.target) / self.design.total / self.target.shape[1]
+        return _root_of_share(found.slope * found.error, size)
 
     def at(self, alpha: float) -> LooPoint:
         """Error, slope and fit at one alpha."""

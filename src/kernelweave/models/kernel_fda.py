@@ -252,5 +252,5 @@ class KernelFDA(KernelDiscriminant):
         if self.alpha != "loo":
             alpha, score = float(self.alpha), None
         judged = RowJudge(bank, target, design, score=score)(weights, alpha, start)
-        is_lowest = judged.is_lowest
-        return Choice(weights, judged.alpha, 1, fit=judged.fit, is_lowest=is_lowest)
+        missed = judged.missed
+        return Choice(weights, judged.alpha, 1, fit=judged.fit, missed=missed)

@@ -378,7 +378,7 @@ callable, default="normalized"
         self.dual_coef_, self.embedding_ = subspace.coef, subspace.features
         self.dependence_ = from_numpy(subspace.dependence, subspace.coef)
         self.n_components_ = int(subspace.coef.shape[1])
-        self._note_rounding(subspace.steepness, choice.is_lowest, subspace)
+        self._note_rounding(subspace.steepness, choice.missed, subspace)
         self._set_certificate(choice.certificate)
         if aligned is None:
             return

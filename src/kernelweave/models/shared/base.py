@@ -524,7 +524,7 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
             self.kernel_map_.remarks.append(fitted.folds)
         if fitted.gaussians is not None:
             self._set_gaussians(fitted.gaussians)
-        self._note_rounding(fitted.steepness, choice.is_lowest)
+        self._note_rounding(fitted.steepness, choice.missed)
         self._set_certificate(choice.certificate)
 
     def _fit_whole(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> Self:
@@ -560,7 +560,7 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
     def _note_rounding(
         self,
         steepness: float = 0.0,
-        is_lowest: bool = False,
+        missed: float = 0.0,
         subspace: Any = None,
         left_out: float = 0.0,
     ) -> None:
@@ -582,10 +582,11 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
                 f"rounding in float32 may move functions by {min(moved, 1.0):.1g} of "
                 "their largest value: pass the rows in float64, or use a larger alpha"
             )
-        if is_lowest:
+        if missed > NOTABLE:
             found.append(
                 "float32 cannot tell a smaller alpha from rounding, and the best may "
-                "be smaller: pass the rows in float64, or give alpha"
+                f"be smaller, which may move functions by {min(missed, 1.0):.1g} of "
+                "their size: pass the rows in float64, or give alpha"
             )
         if subspace is not None and subspace.turned > NOTABLE:
             found.append(

@@ -146,8 +146,8 @@ class Choice:
         Dual coefficients and leave-one-out residuals at these weights, if known.
     curvature : float
         Second derivative of the log error in log alpha, 0 if unknown.
-    is_lowest : bool
-        Whether alpha is the smallest that rounding allows to choose.
+    missed : float
+        Change of functions at smaller alphas that only rounding has excluded.
     solved : ndarray or None
         The solution of the convex problem, with the learned alpha in front.
     candidates : dict of float to Choice
@@ -166,7 +166,7 @@ class Choice:
     score: float | None = None
     fit: KernelFit | None = None
     curvature: float = 0.0
-    is_lowest: bool = False
+    missed: float = 0.0
     solved: np.ndarray | None = None
     candidates: dict[float, Choice] = field(default_factory=dict)
     n_rows: int | None = None
@@ -187,7 +187,7 @@ class Judgement(NamedTuple):
     fit: KernelFit | None = None
     score: float | None = None  # by the measure asked for
     curvature: float = 0.0  # of the log error in log alpha, where it is known
-    is_lowest: bool = False  # whether rounding excludes a smaller alpha
+    missed: float = 0.0  # change of functions at alphas that rounding excludes
 
 
 class AlphaStart(NamedTuple):
@@ -230,7 +230,7 @@ def judge_rows(
     """
     gram = bank.combine(weights)
     best: float | np.ndarray
-    is_lowest = False
+    missed = 0.0
     if alpha is not None:
         best, fit = alpha, fit_kernel(gram, target, alpha, design)
     else:
@@ -240,10 +240,10 @@ def judge_rows(
         else:
             best = best_scored_alpha(path, score, per_target)
         fit = KernelFit(path.coef(best), path.residuals(best))
-        is_lowest = path.is_lowest(best)
+        missed = path.missed(best)
     found = None if score is None else score(fit.loo_residual, None)
     errors = design.mean_squares(fit.loo_residual)
-    return Judgement(best, errors, fit, found, is_lowest=is_lowest)
+    return Judgement(best, errors, fit, found, missed=missed)
 
 
 def best_scored_alpha(
@@ -338,9 +338,9 @@ class RowJudge:
         if found.error < rival:
             self.best = found.error, found.alpha / size, curvature
         errors = self.design.mean_squares(found.fit.loo_residual)
-        is_lowest = path.is_lowest(found.alpha)
+        missed = path.missed(found)
         return Judgement(
-            found.alpha, errors, found.fit, curvature=curvature, is_lowest=is_lowest
+            found.alpha, errors, found.fit, curvature=curvature, missed=missed
         )
 
 

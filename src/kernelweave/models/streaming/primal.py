@@ -99,8 +99,8 @@ def judge_moments(
     else:
         path = CvPath(problem, folds, weights)
     used = best_alpha(path, per_target) if alpha is None else alpha
-    is_lowest = alpha is None and path.is_lowest(used)
-    return Judgement(used, path.errors(np.atleast_2d(used))[0], is_lowest=is_lowest)
+    missed = path.missed(used) if alpha is None else 0.0
+    return Judgement(used, path.errors(np.atleast_2d(used))[0], missed=missed)
 
 
 def class_coding(counts: np.ndarray) -> tuple[np.ndarray, float]:
