@@ -25,7 +25,12 @@ from kernelweave.kernels import (
 )
 from kernelweave.kernels.banks import lazy
 from kernelweave.kernels.interactions import with_products
-from kernelweave.kernels.maps.kernel_map import FeatureSource, KernelMap
+from kernelweave.kernels.maps.kernel_map import (
+    FASTER_FROM,
+    SHARED_BY,
+    FeatureSource,
+    KernelMap,
+)
 from kernelweave.protocols import Bank
 from kernelweave.views.columns import View
 
@@ -226,3 +231,20 @@ def test_overflow_names_the_entry(rng):
     source = FeatureSource([View("v", [Polynomial(3, gamma=1.0)], [0, 1])], [X])
     with pytest.raises(ValueError, match=r"View 'v': row 5, column 1 holds 1e\+80"):
         KernelMap(source, storage="on_the_fly").fit()
+
+
+@pytest.mark.parametrize(
+    ("n", "widths", "n_views", "faster"),
+    [
+        (FASTER_FROM, SHARED_BY, 1, True),
+        (FASTER_FROM, SHARED_BY, 2, True),
+        (FASTER_FROM - 1, SHARED_BY, 1, False),
+        (FASTER_FROM, SHARED_BY - 1, 1, False),
+    ],
+)
+def test_many_kernels_of_a_view_are_not_stored(n, widths, n_views, faster, rng):
+    kernels = [RBF(gamma=float(g)) for g in np.logspace(-1, 1, widths)]
+    views = [View(f"v{i}", kernels, [0]) for i in range(n_views)]
+    source = FeatureSource(views, [rng.normal(size=(n, 1)) for _ in views])
+    assert KernelMap(source, storage="fastest").is_faster_on_the_fly() == faster
+    assert not KernelMap(source).is_faster_on_the_fly()

@@ -15,6 +15,7 @@ from kernelweave import MultipleKernelFDA, MultipleKernelRidge
 from kernelweave import _array as memory
 from kernelweave.exceptions import KernelWarning, MemoryRefusedError
 from kernelweave.kernels import RBF, Linear, Pipe, Polynomial, Standardizer
+from kernelweave.kernels.maps.kernel_map import FASTER_FROM, SHARED_BY
 from kernelweave.kernels.moments import CHUNK_ROWS, ChunkRecipe
 from kernelweave.models.shared.base import why_features
 from kernelweave.models.streaming.intake import SAMPLE_ROWS
@@ -487,3 +488,14 @@ def test_many_views_without_n_by_n_kernels(rng):
     assert newton.certificate_.value == pytest.approx(
         model.certificate_.value, rel=2e-6
     )
+
+
+def test_without_folds_many_kernels_of_a_view_are_not_stored(rng):
+    X, y = rng.normal(size=(FASTER_FROM, 2)), np.arange(FASTER_FROM) % 2
+    kernels = [RBF(gamma=float(g)) for g in np.logspace(-1, 1, SHARED_BY)]
+    views, settings = [("all", kernels, [0, 1])], {"norm": np.inf, "alpha": 1.0}
+    model = MultipleKernelFDA(views, cv=None, **settings).fit(X, y)
+    assert model.features_.representation == "on the fly"
+    assert "less time" in model.features_.why
+    within = MultipleKernelFDA(views, cv=None, scatter="within", **settings).fit(X, y)
+    assert within.features_.representation == "kernels"  # that criterion needs them

@@ -129,7 +129,8 @@ class MultipleKernelRidge(RegressorMixin, KernelModel):
         every pass and take the memory of one matrix, or by explicit features whose
         second moments take one pass over the rows. "auto" uses matrices for up to
         10,000 rows (any number on a graphics card) if they fit into memory, kernels on
-        the fly if one matrix does, and Nystroem features beyond that and for rows in
+        the fly if one matrix does or if that takes less time (without folds and with
+        many kernels per view), and Nystroem features beyond that and for rows in
         portions. "exact" never approximates: it uses matrices, kernels on the fly or,
         for sparse rows and rows in portions, the features of linear, cosine and
         polynomial kernels. ``features_`` records the choice and its error. See

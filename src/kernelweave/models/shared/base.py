@@ -293,7 +293,7 @@ def read_training(
             given = read_weighted_rows(model, X, y, sample_weight, groups)
             rows, targets, design = given
             bank = rows.kernels(progress.kernel)
-            report = _report_kernels(model, bank)
+            report = _report_kernels(model, rows, bank)
             return KernelRows(bank, targets, rows, report, rows.levelled(design))
         except MemoryRefusedError as error:
             if not may_fall_back(model):
@@ -302,7 +302,7 @@ def read_training(
     return read_features(model, why, X, y, sample_weight, groups)
 
 
-def _report_kernels(model: Any, bank: Bank) -> FeatureReport:
+def _report_kernels(model: Any, rows: RowMap, bank: Bank) -> FeatureReport:
     """How the kernels between all rows are held, and why."""
     every = f"kernels between all {bank.n_samples:,} rows"
     if not isinstance(bank, OnTheFlyBank):
@@ -310,6 +310,8 @@ def _report_kernels(model: Any, bank: Bank) -> FeatureReport:
     why = "do not fit into memory together, but one matrix does"
     if model.features == "on_the_fly":
         why = "were to be made on the fly"
+    elif rows.kernel_map.is_faster_on_the_fly():
+        why = "share distances or products, and take less time made anew than stored"
     return FeatureReport("on the fly", f"{every} {why}")
 
 

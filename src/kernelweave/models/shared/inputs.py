@@ -982,7 +982,11 @@ def map_rows(
         source = PrecomputedSource(data.blocks, names, observed)
     given = row_weights, scale_rows
     on_the_fly = model.features == "on_the_fly"
-    storage: Literal["auto", "on_the_fly"] = "on_the_fly" if on_the_fly else "auto"
+    storage: Literal["auto", "fastest", "on_the_fly"] = "auto"
+    if on_the_fly:
+        storage = "on_the_fly"
+    elif _learns_once(model):
+        storage = "fastest"
     kernel_map = KernelMap(
         source, model.psd, *given, storage, _work_matrices(model), standard
     )
@@ -1006,6 +1010,14 @@ def map_rows(
     if model.device is not None:
         kernel_map.home = like
     return RowMap(kernel_map, like, source.views, positions)
+
+
+def _learns_once(model: Any) -> bool:
+    """Whether weights are learned by default, without folds that need kernels again."""
+    usual = {"solver": "auto", "cv": None, "scatter": "total", "formulation": "exact"}
+    return getattr(model, "objective", None) == "fisher" and all(
+        getattr(model, name, value) == value for name, value in usual.items()
+    )
 
 
 def as_given(targets: np.ndarray | None) -> np.ndarray | None:
