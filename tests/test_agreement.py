@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.base import BaseEstimator, clone
-from sklearn.datasets import load_breast_cancer, load_digits
+from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 from threadpoolctl import threadpool_limits
 
 from conftest import find_backend
@@ -35,6 +35,8 @@ from kernelweave import (
     MultipleKernelSVC,
     ProbabilisticKDA,
     SubspaceKernel,
+    SubspaceKernelSVC,
+    TransductiveKernelSVC,
     _array,
     load,
     save,
@@ -360,6 +362,54 @@ def test_single_precision_says_what_it_changes(model, told):
     clone(model).fit(X, y)
     with pytest.warns(KernelWarning, match=told):
         clone(model).fit(X.astype(np.float32), y)
+
+
+@functools.cache
+def wines() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    X, y = load_wine(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(X))
+    X, y = (X - X.mean(axis=0)) / X.std(axis=0), y[order]
+    return X[order[:138]], y[:138], X[order[138:]]
+
+
+PAIR = [("a", "linear", slice(0, 6)), ("b", "linear", slice(6, 13))]
+QUARTERS = [
+    (f"{i}", ["rbf", "linear", "polynomial"], slice(4 * i, 4 * i + 4)) for i in range(3)
+]
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        MixtureKDA(QUARTERS, noise=1e-3),  # was 1e-2
+        SubspaceKernelSVC(PAIR, uncorrelated=False, alpha=1e-4),  # was 3e-3
+        KernelFDA(QUARTERS, cv=None),
+    ],
+)
+def test_single_precision_agrees_on_wines(model):
+    X, y, new = wines()
+    wide, narrow = (clone(model).fit(X.astype(d), y) for d in ("float64", "float32"))
+    expected, found = answers(wide, new), answers(narrow, new.astype("float32"))
+    for name, wanted in expected.items():
+        assert np.max(np.abs(found[name] - wanted)) <= 1e-3 * np.max(np.abs(wanted))
+
+
+def test_certificates_in_single_precision_state_what_a_gap_means():
+    """Cutting planes end anywhere within the gap: functions were apart by 5e-3."""
+    X, y, _ = cancers()
+    model = MultipleKernelFDA(
+        THIRDS, norm=1, alpha=0.1, solver="cutting_plane", cv=None
+    )
+    for dtype, told in (("float64", False), ("float32", True)):
+        remarks = clone(model).fit(X.astype(dtype), y).certificate_.remarks
+        assert any("agree with those of float64" in each for each in remarks) == told
+
+
+def test_signed_weights_in_single_precision_are_allowed():
+    """Directions that the whitened kernels leave out made the fit fail."""
+    X, y, _ = wines()
+    model = TransductiveKernelSVC(QUARTERS, tol=1e-3).fit(X.astype(np.float32), y)
+    assert model.certificate_.converged
 
 
 def rows_of_table() -> list[str]:

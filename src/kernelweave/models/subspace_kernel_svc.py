@@ -327,7 +327,7 @@ class SubspaceKernelSVC(
         if not self._has_weights(p):
             return _Learned(np.full(p, 1.0 / p))
         plain = PlainSubspaceMargin(*problem)
-        local = solve_plain(plain, weight_set, tol=goals["tol"], **settings)
+        local = solve_plain(plain, weight_set, tol=goals["aim"], **settings)
         return _Learned(
             local.weights,
             local.coef,

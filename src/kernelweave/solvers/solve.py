@@ -559,7 +559,7 @@ def _note_gap(criterion: Any, method: Method, gap: float) -> tuple[str, ...]:
     return (
         f"the solver stopped at a relative gap of {gap:.0e}: functions agree with "
         f"those of float64 to about {min(apart, 1.0):.0e}, ten times its root; pass "
-        "the rows in float64, or use solver='auto', for more",
+        "the rows in float64 for more",
     )
 
 

@@ -601,11 +601,11 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
                 "subspace from rounding, and leaves them out: pass the rows in "
                 "float64, or use a larger alpha"
             )
-        if left_out > NOTABLE:
+        if left_out > (3.0 * NOTABLE) ** 2:  # features are the roots of their shares
             found.append(
                 "float32 cannot tell the smaller eigenvalues of the kernel from "
-                f"rounding, and features leave out {left_out:.1%} of its trace: pass "
-                "the rows in float64 for all of it"
+                f"rounding, and features leave out {100 * left_out:.1g} % of its "
+                "trace: pass the rows in float64 for all of it"
             )
         for remark in found:
             self.kernel_map_.remarks.append(remark)
