@@ -80,9 +80,10 @@ def test_grid(bank_and_signs, weight_set, kind):
         assert one.attained
         assert one.low <= low[i] + 1e-6
         assert high[i] - 1e-6 <= one.high
-        # The outermost points of the grid are at most one step inside.
-        assert one.low >= low[i] - STEP - SLACK
-        assert one.high <= high[i] + STEP + SLACK
+        # The outermost points of the grid are about one step inside, or a little more
+        # where the level set ends in a narrow tip.
+        assert one.low >= low[i] - 1.5 * STEP - SLACK
+        assert one.high <= high[i] + 1.5 * STEP + SLACK
 
 
 @pytest.mark.measured

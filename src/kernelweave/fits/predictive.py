@@ -87,7 +87,7 @@ class PredictivePath(LooPath):
         raised = levels > self.mean_eigenvalue * NOISE_GRID
         n_raised = int(np.sum(raised[chosen]))
         if n_raised:
-            bits = namespace(self.vectors).finfo(self.vectors.dtype).bits
+            bits = namespace(self.vectors).finfo(self.dtype).bits
             floor = levels[0] / self.mean_eigenvalue
             warnings.warn(
                 f"float{bits} cannot tell a noise level below {floor:.1g} from "
@@ -99,7 +99,7 @@ class PredictivePath(LooPath):
 
     def require_representable(self, noise: float) -> None:
         """Refuse a relative noise level whose inverse square overflows."""
-        precision = namespace(self.vectors).finfo(self.vectors.dtype)
+        precision = namespace(self.vectors).finfo(self.dtype)
         level = noise * self.mean_eigenvalue
         if level**2 < float(precision.smallest_normal):
             enough = self.smallest_alpha / self.mean_eigenvalue
@@ -175,10 +175,11 @@ class PredictivePath(LooPath):
         parts = []
         for part in row_chunks(rows.shape[0], self.n_samples):
             scaled = self.design.scale(rows[part, :].T).T
+            scaled = as_float(scaled, self.vectors.dtype)
             squares = (scaled @ self.vectors) ** 2  # (m, n - 1)
             longest = squares @ inverse
             if norms is not None:
-                longest = xp.maximum(norms[part], longest)
+                longest = xp.maximum(as_float(norms[part], longest.dtype), longest)
             free = longest[:, None] - squares @ smooth
             parts.append(xp.maximum(free, xp.zeros_like(free)))
         free_noise = levels

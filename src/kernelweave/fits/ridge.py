@@ -542,8 +542,7 @@ class AlphaPath(ABC):
     def missed(self, alpha: float | np.ndarray) -> float:
         """Change of functions at smaller alphas that only rounding has excluded.
 
-        It is relative to the target. Where the error levels off, it falls by its slope
-        in log alpha, and near a minimum functions change by the root of that.
+        It is relative to the target, by :func:`_change`.
         """
         grid = self.grid()
         if len(grid) == len(GRID) or np.min(alpha) >= AT_FLOOR * grid[0]:
@@ -551,12 +550,19 @@ class AlphaPath(ABC):
         errors = self.errors(grid[[0, 1, -1]][:, None])  # the last one is the target's
         fall = (errors[1] - errors[0]) / math.log(grid[1] / grid[0])
         at_floor = np.broadcast_to(alpha, fall.shape) < AT_FLOOR * grid[0]
-        return _root_of_share(np.sum(fall[at_floor]), np.sum(errors[2]))
+        change = _change(fall[at_floor], errors[0][at_floor], np.mean(errors[2]))
+        return float(np.max(change))
 
 
-def _root_of_share(part: float, whole: float) -> float:
-    """``sqrt(part / whole)``, or 0 if there is no such share."""
-    return math.sqrt(part / whole) if part > 0 and whole > 0 else 0.0
+def _change(fall: Any, error: Any, size: float) -> Any:
+    """Change of functions, where a mean squared error falls with log alpha.
+
+    As it levels off, residuals r change by about ``c = dr / dlog(alpha)``, and
+    ``fall = 2 r'c`` makes that at least ``fall / (2 |r|)``. This is twice as much,
+    relative to a target of mean square ``size``.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.nan_to_num(np.maximum(fall / error, 0.0) * np.sqrt(error / size))
 
 
 def _last_best(errors: np.ndarray) -> np.ndarray:
@@ -618,6 +624,10 @@ class LooPath(AlphaPath):
 
     Weights and groups of rows enter as in :class:`RowDesign`.
 
+    Kernels in float32 are decomposed in float64: for a row of large leverage, both B
+    and q are small differences, and eigenvectors in float32 have left residuals wrong
+    by 0.1.
+
     Memory: the n x n kernel, which is overwritten, and the eigenvectors, plus two n x n
     arrays of workspace while they are computed.
 
@@ -640,6 +650,8 @@ class LooPath(AlphaPath):
         self.n_samples, self.design = n, design or RowDesign(n)
         trace = float(xp.sum(xp.linalg.diagonal(gram)))
         self.mean_eigenvalue = trace / n if trace > 0 else 1.0
+        self.dtype, rounding = gram.dtype, eps(gram)
+        gram = as_float(gram, xp.float64)
         flat = xp.reshape(gram, (-1,))
         largest = float(flat @ flat) ** 0.5 or 1.0  # no eigenvalue is larger
         # This shift makes the null vector the last eigenvector, which is dropped.
@@ -649,17 +661,18 @@ class LooPath(AlphaPath):
         self.vectors = vectors[:, :-1]
         target = self.design.scale(as_float(target, vectors.dtype))
         self.rotated = self.vectors.T @ target
-        self.smallest_alpha = 10.0 * eps(vectors) * largest
+        self.smallest_alpha = 10.0 * rounding * largest
 
     def coef(self, alpha: float | np.ndarray) -> Array:
         """``B = (G + alpha diag(1/w))^-1 H``, (n, k); one alpha, or one per column."""
-        return self.design.scale(self._scaled_coef(self._shrink(alpha)))
+        coef = self.design.scale(self._scaled_coef(self._shrink(alpha)))
+        return as_float(coef, self.dtype)
 
     def residuals(self, alpha: float | np.ndarray) -> Array:
         """Target minus the prediction without the row or its group, (n, k)."""
         shrink = self._shrink(alpha)
         left_out = self._left_out(shrink, self._precision(shrink), shrink.shape[1])
-        return self.design.unscale(left_out)
+        return as_float(self.design.unscale(left_out), self.dtype)
 
     def errors(self, alphas: np.ndarray) -> np.ndarray:
         """Mean squared leave-one-out error of each column, (a, k)."""
@@ -831,7 +844,7 @@ class LooDescent:
         if not raised or found.alpha >= AT_FLOOR * lowest:
             return 0.0
         size = squared_norm(self.target) / self.design.total / self.target.shape[1]
-        return _root_of_share(found.slope * found.error, size)
+        return float(_change(np.float64(found.slope * found.error), found.error, size))
 
     def at(self, alpha: float) -> LooPoint:
         """Error, slope and fit at one alpha."""

@@ -8,9 +8,10 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from kernelweave._array import Array, at_home, from_numpy, namespace
+from kernelweave._array import Array, at_home, from_numpy, namespace, to_numpy
 from kernelweave.fits.gaussians import ClassGaussians
 from kernelweave.fits.predictive import Expert, PredictivePath, choose_noise
+from kernelweave.fits.ridge import steepness_of
 from kernelweave.kernels.spec import warn_twins
 from kernelweave.models.mixture.experts import ViewMaps, ask_experts
 from kernelweave.models.mixture.projection import MixtureProjector, posterior_weights
@@ -315,6 +316,13 @@ class MixtureKDA(KernelDiscriminant):
             held_out, panel.target, codes, design=design, priors=priors
         )
         self._set_gaussians(gaussians)
+        self._note_rounding(
+            max(
+                steepness_of(to_numpy(coef) * weights, held_out)
+                for coef, weights in zip(panel.coef, mixture.weights, strict=True)
+                if coef is not None
+            )
+        )
         self._set_certificate(mixture.certificate)
 
     def _rows(self, X: Any, method: str) -> ObservedViews:

@@ -10,7 +10,7 @@ import numpy as np
 from kernelweave._array import Array, at_home, from_numpy, is_array, namespace, to_numpy
 from kernelweave.fits.gaussians import ClassGaussians
 from kernelweave.fits.predictive import Expert, PredictivePath, choose_noise
-from kernelweave.fits.ridge import class_target
+from kernelweave.fits.ridge import class_target, steepness_of
 from kernelweave.models.shared.base import (
     KernelDiscriminant,
     Missing,
@@ -214,6 +214,7 @@ class ProbabilisticKDA(KernelDiscriminant):
             expert.held_out, target, codes, expert.variance, design, priors
         )
         self._set_gaussians(gaussians)
+        self._note_rounding(steepness_of(expert.coef, expert.held_out))
         self.n_iter_ = 1
 
     def _log_joint(self, X: Any, method: str) -> Array:

@@ -7,11 +7,17 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from kernelweave._array import dot, from_numpy, namespace
+from kernelweave._array import dot, eps, from_numpy, namespace
 from kernelweave._sklearn import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from kernelweave.criteria.margin import PlainSubspaceMargin, SubspaceMargin
 from kernelweave.fits.ridge import LooPath, RowDesign, signs_of_codes
-from kernelweave.fits.subspace import RegularizedKernel, SubspaceSVM, label_factor
+from kernelweave.fits.subspace import (
+    NOISE,
+    RegularizedKernel,
+    Subspace,
+    SubspaceSVM,
+    label_factor,
+)
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.models.shared.base import (
     Missing,
@@ -256,7 +262,8 @@ class SubspaceKernelSVC(
         certificate = certificate.widened(error_of_value(bank, learned.weights, slope))
         certificate = replace(certificate, problem=self._problem(design))
         found = joint.point.subspace
-        self._note_rounding(found.steepness, subspace=found)
+        doubted = _doubted(found, joint.point.duals, self.n_components)
+        self._note_rounding(found.steepness, subspace=doubted)
         # If the problem is not convex, a remaining gap is not a failure.
         self._set_certificate(certificate, warn=not searched)
         progress.end()
@@ -327,7 +334,7 @@ class SubspaceKernelSVC(
         if not self._has_weights(p):
             return _Learned(np.full(p, 1.0 / p))
         plain = PlainSubspaceMargin(*problem)
-        local = solve_plain(plain, weight_set, tol=goals["tol"], **settings)
+        local = solve_plain(plain, weight_set, tol=goals["aim"], **settings)
         return _Learned(
             local.weights,
             local.coef,
@@ -404,6 +411,25 @@ class _Learned:
     proof: Certificate | None = None  # if the problem is convex
     stationarity: float | None = None  # if it is not
     is_minimum: bool = False  # whether the search reached a local minimum
+
+
+def _doubted(found: Subspace, duals: np.ndarray, n_components: int | None) -> Subspace:
+    """The subspace with what rounding may have changed about its features.
+
+    Directions are those of the dual variables A (n, m), and sorted by eigenvalues that
+    are about the squares of A's singular values: float32 loses small ones, which
+    float64 keeps, and turns features whose eigenvalues are nearly the same.
+    """
+    sizes = np.linalg.svd(duals, compute_uv=False)
+    small = (sizes < NOISE**0.5 * sizes[0]) & (sizes > 1e-7 * sizes[0])
+    kept = len(found.dependence)
+    most = min(duals.shape[1], n_components or duals.shape[1])
+    n_lost = min(int(np.sum(small)), most - kept)
+    values = np.sort(found.dependence) / np.max(found.dependence)
+    apart = float(np.min(np.diff(values), initial=np.inf))
+    turned = 0.5 * eps(found.coef) / apart if apart > 0 else np.pi
+    n_doubtful = max(found.n_doubtful, n_lost)
+    return replace(found, n_doubtful=n_doubtful, turned=min(turned, np.pi))
 
 
 def _outcome(learned: _Learned) -> str:

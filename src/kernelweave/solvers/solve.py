@@ -18,6 +18,7 @@ from kernelweave._array import Array, FactorizationError, eps, namespace
 from kernelweave._tolerances import (
     ALLOWED_VIOLATION,
     FLOAT32_TOL,
+    NOTABLE,
     ROUNDING_UNITS,
     SMALL_GAP,
 )
@@ -471,8 +472,7 @@ def solve(
         the weights makes use of them; the optimum is the same.
     aim : float, optional
         A gap below ``tol`` that is not required, but aimed for as long as steps still
-        halve the gap. Newton's method on the simplex ignores it: there the gap is
-        proportional to the error of the weights, elsewhere to its square.
+        halve the gap.
 
     Returns
     -------
@@ -501,9 +501,7 @@ def solve(
         raise ValueError(f"max_iter must be at least 1, got {max_iter!r}")
     if not tol > 0:
         raise ValueError(f"tol must be > 0, got {tol!r}")
-    is_linear = "sparse" in weights.offers and "concave reciprocal" in criterion.offers
-    if aim is None or (is_linear and chosen.run in (newton, working_set)):
-        aim = tol
+    aim = tol if aim is None else aim
     if start is not None and chosen.takes_start:
         chosen = replace(chosen, run=partial(chosen.run, start=start))
     run = _iterate(criterion, weights, chosen, tol, aim, limit, callback)
@@ -527,7 +525,11 @@ def solve(
         gap=gap,
         converged=converged,
         status=status.format(gap=gap, tol=tol),
-        remarks=criterion.remarks(tidy) + weights.remarks(tidy),
+        remarks=(
+            *criterion.remarks(tidy),
+            *weights.remarks(tidy),
+            *_note_gap(criterion, chosen, gap),
+        ),
         n_iter=len(trace),
         n_factorizations=n_factorizations,
         coef=best.coef,
@@ -539,11 +541,37 @@ def solve(
     )
 
 
+#: Distance of functions from the optimum per root of the gap. It was up to 13.
+PER_ROOT_OF_GAP = 10.0
+
+
+def _note_gap(criterion: Any, method: Method, gap: float) -> tuple[str, ...]:
+    """How far functions may be from those of float64, where a solver stops at a gap.
+
+    Newton's steps lead to about the same point in both precisions, so that gaps up to
+    3e-7 are small enough; other methods lead to any point within the gap.
+    """
+    same_point = method.name in ("newton", "interior_point")
+    apart = PER_ROOT_OF_GAP * max(gap, 0.0) ** 0.5
+    enough = NOTABLE * (5.0 if same_point else 1.0)
+    if not _is_single(criterion) or not enough < apart < np.inf:
+        return ()
+    return (
+        f"the solver stopped at a relative gap of {gap:.0e}: functions agree with "
+        f"those of float64 to about {min(apart, 1.0):.0e}, ten times its root; pass "
+        "the rows in float64 for more",
+    )
+
+
+def _is_single(criterion: Any) -> bool:
+    """Whether kernels are in float32; other criteria have densities, in float64."""
+    kernels = isinstance(criterion, KernelCriterion)
+    return kernels and bool(eps(criterion.bank.like) > np.finfo(np.float64).eps)
+
+
 def _explained(criterion: Any, status: str, gap: float, rounding: float) -> str:
     """The reason for stopping, or rounding if it explains the gap better."""
-    # others have densities, in float64
-    kernels = isinstance(criterion, KernelCriterion)
-    single = kernels and eps(criterion.bank.like) > np.finfo(np.float64).eps
+    single = _is_single(criterion)
     rounding += ROUNDING_UNITS * float(np.finfo(np.float64).eps)
     on_request = status.startswith(("stopped at", "stopped by"))
     if rounding <= MOSTLY * gap and (on_request or not single):

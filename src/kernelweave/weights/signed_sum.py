@@ -102,7 +102,9 @@ class SignedSum(SumToOne):
             return float("nan")
         total = to_numpy(combine_in_double(self.bank, own))
         lowest = linalg.eigvalsh(total, subset_by_index=[0, 0], check_finite=False)[0]
-        noise = self._null * float(np.sum(np.abs(own)))
+        # The mean kernel is at most null along directions that are left out, so every
+        # kernel at most p null.
+        noise = self._null * len(own) * float(np.max(np.abs(own)))
         return max(
             abs(float(np.sum(weights)) - 1.0),
             -float(lowest) / self._largest - noise,

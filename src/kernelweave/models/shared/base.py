@@ -36,6 +36,7 @@ from kernelweave._sklearn import (
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
 )
+from kernelweave._tolerances import NOTABLE
 from kernelweave.exceptions import (
     KernelWarning,
     KernelWeaveConvergenceWarning,
@@ -338,8 +339,6 @@ def train(
 #: Error of a function of new rows, in units of the rounding of one kernel value times
 #: its steepness: several roundings each, and the largest of many rows. It was 2 to 15.
 ROUNDED = 10.0
-#: Change of functions, relative to the largest value, that is worth a warning.
-NOTABLE = 1e-3
 #: With fewer rows per view than this, learned shares say little about the views. With
 #: 4 informative views of 10 or 20, of 4 columns, and norm 1, an informative view had a
 #: larger share than every other in 0.2 of the cases with 2 rows per view, in 0.4 to 0.7
@@ -579,10 +578,11 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
         sizes = [c.level + c.scale * abs(c.grand_mean) for c in centerings]
         size = float(weights @ sizes) if len(sizes) == len(weights) else 1.0
         moved = ROUNDED * 0.5 * eps(self._like) * size * steepness
+        more = "a larger alpha" if hasattr(self, "alpha") else "more noise"
         if moved > NOTABLE:
             found.append(
                 f"rounding in float32 may move functions by {min(moved, 1.0):.1g} of "
-                "their largest value: pass the rows in float64, or use a larger alpha"
+                f"their largest value: pass the rows in float64, or use {more}"
             )
         if missed > NOTABLE:
             found.append(
@@ -603,11 +603,11 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
                 "subspace from rounding, and leaves them out: pass the rows in "
                 "float64, or use a larger alpha"
             )
-        if left_out > NOTABLE:
+        if left_out > (3.0 * NOTABLE) ** 2:  # features are the roots of their shares
             found.append(
                 "float32 cannot tell the smaller eigenvalues of the kernel from "
-                f"rounding, and features leave out {left_out:.1%} of its trace: pass "
-                "the rows in float64 for all of it"
+                f"rounding, and features leave out {100 * left_out:.1g} % of its "
+                "trace: pass the rows in float64 for all of it"
             )
         for remark in found:
             self.kernel_map_.remarks.append(remark)
