@@ -56,7 +56,7 @@ def test_losses_are_those_of_cross_validation(rng):
     assert row["loss_rise"] == pytest.approx(np.mean(losses) - result.order[0]["loss"])
 
 
-@pytest.mark.one_seed
+@pytest.mark.measured
 def test_order(rng):
     X, y = make_data(rng, n=120, signal=2.5)
     model = MultipleKernelFDA(VIEWS, norm=1, alpha=0.1, cv=None).fit(X, y)

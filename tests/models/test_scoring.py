@@ -239,6 +239,7 @@ def test_a_scorer_of_ones_own_names_the_positive_class(data):
     assert model.set_params(scoring=own).fit(X, labels).alpha_ == expected
 
 
+@pytest.mark.measured
 def test_small_classes(data):
     X, y = data
     y = np.where(np.arange(N) == 3, 2, y)  # nothing is known of it without this row
