@@ -1,6 +1,7 @@
 """Norms that a sample of the rows rules out."""
 
 import numpy as np
+import pytest
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
 
@@ -53,6 +54,7 @@ def test_a_sample_keeps_groups_together(rng):
     assert len(_sample_rows(RowDesign(500), 100)) == 100
 
 
+@pytest.mark.measured
 def test_many_rows_choose_a_norm_as_good_as_any(rng):
     n = RACED_FROM
     X = rng.normal(size=(n, 4))
