@@ -190,6 +190,7 @@ class KernelAlignment(KernelTransformer, KernelModel):
     device: str | None = None
     verbose: int = 0
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn the weights.
 
