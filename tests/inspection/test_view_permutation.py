@@ -119,6 +119,7 @@ def test_other_array_libraries(problem, other_backend):
     assert by_view(rows, "repeats") == by_view(wanted, "repeats")
 
 
+@pytest.mark.measured
 @pytest.mark.parametrize("shape", ["matrix", "stack"])
 def test_precomputed_kernels(problem, shape):
     X, y = problem

@@ -311,7 +311,7 @@ def test_chosen_C_is_best_on_folds(rng, margin):
     assert "C=" in model.certificate_.problem and model.certificate_.converged
 
 
-@pytest.mark.one_seed
+@pytest.mark.measured
 def test_few_positives_need_a_small_C(rng):
     """With 10 positives of 200 rows C=1 lets every one of them have its own way."""
     y = np.repeat([0, 1], [190, 10])
