@@ -175,15 +175,7 @@ def learn(
     steepest = unit * _projected_gradient(found.x, found.jac, bounds)
     stationarity = steepest / size if size > 0 else 0.0
     converged = stationarity <= tol
-    if trace.stopped:
-        status = "stopped by the callback: {}"
-    elif converged:
-        status = "stationary: {}; the problem is not convex, so another start may lead "
-        status += "elsewhere"
-    elif found.nit >= max_iter:
-        status = f"stopped at max_iter={max_iter}: {{}}"
-    else:
-        status = "stopped: no step decreases the error further; {}"
+    status = _reason(trace.stopped, converged, found.nit >= max_iter, max_iter)
     if single and np.any(found.x >= bounds[1]):
         status += "; float32 allows no smaller alpha, so float64 may lead elsewhere"
     elif single and stationarity > 0.01 * STATIONARY:
@@ -202,6 +194,20 @@ def learn(
         n_factorizations=int(found.nfev),
         trace=tuple(trace.rows),
     )
+
+
+def _reason(stopped: bool, converged: bool, at_limit: bool, max_iter: int) -> str:
+    """Why the search ended, with a place for the size of the gradient."""
+    if stopped:
+        return "stopped by the callback: {}"
+    if converged:
+        return (
+            "stationary: {}; the problem is not convex, so another start may lead "
+            "elsewhere"
+        )
+    if at_limit:
+        return f"stopped at max_iter={max_iter}: {{}}"
+    return "stopped: no step decreases the error further; {}"
 
 
 def _projected_gradient(
