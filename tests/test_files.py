@@ -104,6 +104,20 @@ def test_a_model_with_the_right_checksum_that_does_not_fit(tmp_path, capsys):
     assert "cannot be used: its parts do not fit together (TypeError" in line
 
 
+def test_a_model_whose_views_have_other_columns(tmp_path, capsys):
+    data = tmp_path / "new.csv"
+    X, y = stress_files.rows()
+    frame = __import__("pandas").DataFrame(X, columns=["x0", "x1", "x2", "x3"])
+    frame.to_csv(data, index=False)
+    views = [("a", "linear", ["x0", "x1"]), ("b", "linear", ["x2", "x3"])]
+    model = kernelweave.MultipleKernelFDA(views, norm=1, alpha=0.1, cv=None)
+    model.fit(frame, y).views[0][2][0] = "gone"
+    kernelweave.save(model, tmp_path / "model.kw")
+    assert main(["predict", str(tmp_path / "model.kw"), str(data)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "its parts do not fit together (KeyError: \"['gone'] not in index" in line
+
+
 def test_devices_are_left_alone(tmp_path):
     if not Path("/dev/full").is_char_device():
         pytest.skip("needs /dev/full")

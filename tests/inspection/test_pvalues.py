@@ -29,7 +29,7 @@ def make_data(rng, n=40, signal=2.0):
     return X, y
 
 
-@pytest.mark.one_seed
+@pytest.mark.measured
 @pytest.mark.parametrize(
     "model",
     [

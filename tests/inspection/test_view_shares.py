@@ -86,6 +86,7 @@ def test_shares_of_signed_weights(rng):
 @pytest.mark.parametrize("name", LEARNERS)
 def test_a_half_is_learned_as_the_estimator_learns(rng, name, weighted):
     X, y = make_data(rng)
+    X[:, 2] += 2.0 * (y == 1)  # weights of a class without support are arbitrary
     K, given = as_kernels(X), np.ones(len(y))
     y = X[:, 0] + X[:, 2] if name == "ridge" else y
     if weighted and name != "fda-within":  # which has no row weights
@@ -94,11 +95,12 @@ def test_a_half_is_learned_as_the_estimator_learns(rng, name, weighted):
     model = LEARNERS[name].set_params(views="precomputed").fit(K, y, **fit)
     problem = problem_of(model, K, y, "test")
     rows = np.sort(rng.permutation(len(y))[:30])
-    found = problem.shares(problem.weights(problem.restricted(rows), rows))
+    bank = problem.restricted(rows)
+    found = problem.shares(problem.weights(bank, rows, tol=1e-8))
     fit = {name: weights[rows] for name, weights in fit.items()}
     alone = model.fit(K[np.ix_(rows, rows)], y[rows], **fit)
-    # Weights of gap g are determined to about sqrt(g), and problems are solved to 1e-5.
-    np.testing.assert_allclose(found, list(alone.view_shares_.values()), atol=0.01)
+    # Weights of gap g are determined to about sqrt(g).
+    np.testing.assert_allclose(found, list(alone.view_shares_.values()), atol=1e-3)
 
 
 def test_weighted_rows_are_judged_as_weighted_rows(rng):
@@ -124,7 +126,7 @@ def test_weighted_rows_are_judged_as_weighted_rows(rng):
             assert row[end] == pytest.approx(wanted[end], abs=4e-3)
 
 
-@pytest.mark.one_seed
+@pytest.mark.measured
 def test_balanced_models_are_judged(rng):
     X, y = make_data(rng, n=60, n_classes=2)
     keep = np.r_[np.flatnonzero(y == 0), np.flatnonzero(y == 1)[:10]]
@@ -143,14 +145,14 @@ def test_a_half_with_gaps(rng):
     X[::4, 2:4] = np.nan
     X[1::4, 4:6] = np.nan
     views = [(name, "linear", columns) for name, _, columns in VIEWS]
-    model = MultipleKernelFDA(views, norm=2, alpha=0.3, missing="zero", cv=None).fit(
-        X, y
-    )
+    model = MultipleKernelFDA(
+        views, norm=2, alpha=0.3, missing="zero", cv=None, tol=1e-8
+    ).fit(X, y)
     problem = problem_of(model, X, y, "test")
     rows = np.sort(rng.permutation(len(y))[:30])
-    found = problem.shares(problem.weights(problem.restricted(rows), rows))
+    found = problem.shares(problem.weights(problem.restricted(rows), rows, tol=1e-8))
     model.fit(X[rows], y[rows])
-    np.testing.assert_allclose(found, list(model.view_shares_.values()), atol=0.01)
+    np.testing.assert_allclose(found, list(model.view_shares_.values()), atol=1e-3)
     model.set_params(missing="available").fit(X, y)
     for row in weight_intervals(model, X, y, n_resamples=4, random_state=0):
         assert 0 <= row["low"] <= row["share"] <= row["high"] <= 1

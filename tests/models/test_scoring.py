@@ -179,6 +179,7 @@ def test_the_score_of_outputs_is_that_of_refits(data, rng):
     assert model.alpha_.shape == (2,)
 
 
+@pytest.mark.measured
 def test_on_noise_the_choice_is_optimistic_and_the_score_is_not(rng):
     views = [(f"v{i}", RBF(gamma=0.2), [i, i + 1]) for i in range(8)]
     chosen, honest = [], []

@@ -16,6 +16,7 @@ from sklearn.metrics import balanced_accuracy_score
 from sklearn.model_selection import GroupKFold, cross_validate
 
 from kernelweave import KernelFDA, MultipleKernelFDA, MultipleKernelRidge
+from kernelweave._tolerances import SAME_SCORE
 from kernelweave.kernels import RBF, Linear
 
 N = 60
@@ -99,9 +100,18 @@ def numbers(model, new, held_out=True):
     return found
 
 
-def assert_same(one, other, rtol=1e-6):
-    """The same numbers, with atol relative to the largest of each kind."""
+def assert_same(one, other, rtol=1e-6, tied=False):
+    """The same numbers, with atol relative to the largest of each kind.
+
+    Alphas sought from different starts may be ``tied``: their errors differ by no more
+    than that, and they themselves by its square root, up to 7e-3 in 60 draws.
+    """
     assert one.keys() == other.keys()
+    if tied:
+        assert one["error"] == pytest.approx(other["error"], rel=2 * SAME_SCORE)
+        scores = [found.pop("score", 0.0) for found in (one, other)]
+        assert scores[0] == pytest.approx(scores[1], abs=2 / N)
+        rtol = 0.02
     for key, value in one.items():
         # alpha is sought to 1e-4, and no other number depends on it that strongly
         allowed = max(rtol, 1e-3) if key == "alpha" else rtol
@@ -115,7 +125,8 @@ def test_whole_weights_are_repeated_rows_left_out_together(name, data):
     y = data.y(model)
     one = numbers(model.fit(data.X, y, sample_weight=data.weights), data.new)
     model.fit(data.X[copies], y[copies], groups=copies)
-    assert_same(one, numbers(model, data.new), rtol=1e-4)  # up to 1.2e-5 at this tol
+    chosen = model.alpha == "loo"
+    assert_same(one, numbers(model, data.new), rtol=1e-9, tied=chosen)
 
 
 @every(SUMMED)

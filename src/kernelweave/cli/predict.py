@@ -39,7 +39,7 @@ def run_predict(options: argparse.Namespace) -> dict[str, Any]:
     with used_from(options.model), shown_warnings():
         samples = new_samples(tables, model, label)
         rows = new_rows(model, samples.data, None, "new rows")
-    table = predictions(rows, identity_of(samples, label))
+        table = predictions(rows, identity_of(samples, label))
     text = csv_text(table)
     if options.out is None:
         sys.stdout.write(text.replace("\r\n", "\n"))

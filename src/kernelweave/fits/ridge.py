@@ -907,8 +907,7 @@ class LooDescent:
         best, curvature = self._descend(start, curvature, rival, worthless, known)
         middle = self.mean_eigenvalue
         # Without regularisation errors level off, maybe above a minimum elsewhere.
-        levels_off = math.isinf(rival) and best.alpha <= start < middle
-        if levels_off and not local and self.at(middle).slope < 0:
+        if math.isinf(rival) and best.alpha <= start < middle and not local:
             other = self._descend(middle, 0.0, best.error)
             if other[0].error < best.error:
                 return other
@@ -939,49 +938,56 @@ class LooDescent:
         worthless: float = WORTHLESS,
         known: LooPoint | None = None,
     ) -> tuple[LooPoint, float]:
-        """The minimum downhill from the start, where the error may be ``known``."""
+        """A minimum downhill from the start, where the error may be ``known``.
+
+        Beyond the best point so far, downhill from it, there may be a ``wall``: a point
+        of larger error, or from which downhill is back. Then a minimum lies between.
+        """
         low, high = self.bounds
         limit = self.n_inverses + MOST_INVERSES
         t = min(max(math.log(max(start, 1e-300)), low), high)
         best = last = known or self.at(math.exp(t))
-        ends: dict[bool, LooPoint] = {last.slope < 0: last}  # True: downhill is upward
+        wall: LooPoint | None = None
         step, fading = FIRST_STEP, False
         while self.n_inverses < limit and best.error > 0:
-            if len(ends) == 2:
-                aim, gain = _hermite(ends[True], ends[False], best)
+            here = math.log(best.alpha)
+            if wall is not None:
+                aim, gain = _hermite(best, wall)
                 if abs(best.slope) > STEEP:  # a wide bracket may deceive the cubic
                     gain = max(gain, worthless)
             elif curvature > 0:
-                aim = t - min(max(last.slope / curvature, -step), step)
-                gain = last.slope**2 / (2.0 * curvature)
+                aim = here - min(max(best.slope / curvature, -step), step)
+                gain = best.slope**2 / (2.0 * curvature)
             else:
-                aim = t - math.copysign(step, last.slope)
-                gain = abs(last.slope) if fading else math.inf
+                aim = here - math.copysign(step, best.slope)
+                gain = abs(best.slope) if fading else math.inf
             aim = min(max(aim, low), high)
             hopeless = best.error * math.exp(-min(HOPE * gain, 700.0)) > rival
-            if gain < worthless or hopeless or aim == t:
+            if gain < worthless or hopeless or aim == here:
                 break
-            before, t = last, aim
-            last = self.at(math.exp(t))
-            if last.error < best.error:
-                best = last
+            before, last = last, self.at(math.exp(aim))
             moved = math.log(last.alpha / before.alpha)
             step = min(GROWTH * abs(moved), LONGEST_STEP)
             ratio = before.slope / (last.slope or math.inf)
             fading = 1.0 < ratio < math.exp(FADING * abs(moved))
             curvature = 0.0 if fading else (last.slope - before.slope) / moved
-            ends[last.slope < 0] = last
+            if last.error >= best.error:
+                wall = last
+            else:
+                if last.slope * (last.alpha - best.alpha) > 0:  # downhill is back
+                    wall = best
+                best = last
         if fading:  # slopes proportional to alpha are their own derivative
             curvature = abs(last.slope)
         return best, max(curvature, 0.0)
 
 
-def _hermite(left: LooPoint, right: LooPoint, best: LooPoint) -> tuple[float, float]:
-    """Where the cubic through both ends of a bracket is smallest, and by how much.
+def _hermite(best: LooPoint, wall: LooPoint) -> tuple[float, float]:
+    """Where the cubic through both ends of a bracket is smallest, and its gain there.
 
-    The log error falls at ``left`` and rises at ``right``; the gain is that over
-    ``best``.
+    The log error falls from ``best`` towards ``wall``, and rises before or at it.
     """
+    left, right = (best, wall) if best.alpha < wall.alpha else (wall, best)
     a, b = math.log(left.alpha), math.log(right.alpha)
     width = b - a
     fa, fb = math.log(left.error), math.log(right.error)

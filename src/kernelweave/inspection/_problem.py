@@ -108,15 +108,17 @@ class WeightProblem:
             seen = np.stack([self.observed[o, i] for i, o in enumerate(own)])
         return list(_standardised(grams, self.row_weights, seen))
 
-    def solutions(self, bank: Bank, rows: np.ndarray) -> list[Solution]:
+    def solutions(
+        self, bank: Bank, rows: np.ndarray, tol: float = LOOSE
+    ) -> list[Solution]:
         """Solve every criterion for kernels over ``rows``."""
         criteria = self.criteria(bank, rows)
-        return [solve(one, self.weight_set, tol=LOOSE) for one in criteria]
+        return [solve(one, self.weight_set, tol=tol) for one in criteria]
 
-    def weights(self, bank: Bank, rows: np.ndarray) -> np.ndarray:
+    def weights(self, bank: Bank, rows: np.ndarray, tol: float = LOOSE) -> np.ndarray:
         """Kernel weights (p,) learned on ``rows``; without the identity, if learned."""
         scale, found = self.weight_set.scale, []
-        for solution in self.solutions(bank, rows):
+        for solution in self.solutions(bank, rows, tol):
             own = solution.weights[-bank.n_kernels :]
             found.append(scale(own) if np.any(own) else own)
         return np.mean(found, axis=0)
