@@ -65,16 +65,20 @@ def test_gradient_and_hessian_are_those_of_the_value(rng, kind, k, unlabelled):
 
 @pytest.mark.parametrize("kind", [MARGINS[0], *MARGINS[2:]], ids=str)
 def test_an_active_set_continues_where_a_path_gives_up(rng, monkeypatch, kind):
-    """Of machines without a box: value, gradient, Hessian and dual point are equal."""
+    """Of machines without a box: value, gradient, Hessian and dual point are equal.
+
+    A path ends at a gap of 1e-6 at most, which determines all but the value to 1e-3.
+    """
     criterion, weights = problem(rng, kind, k=2, unlabelled=5)
     expected = criterion.evaluate(weights)
     monkeypatch.setattr("kernelweave.criteria.margin.HARD_STEPS", 2)
     found = criterion.evaluate(weights)
     assert found.n_factorizations < expected.n_factorizations
-    for name in ("value", "gradient", "hessian", "coef"):
-        np.testing.assert_allclose(
-            getattr(found, name), getattr(expected, name), rtol=1e-4, atol=1e-4
-        )
+    assert found.value == pytest.approx(expected.value, rel=2e-6)
+    for name in ("gradient", "hessian", "coef"):  # 2e-3 at most with 80 seeds
+        wanted = getattr(expected, name)
+        size = np.max(np.abs(wanted))
+        np.testing.assert_allclose(getattr(found, name), wanted, atol=0.01 * size)
 
 
 def gap_parts(criterion, weights, coef):
@@ -161,7 +165,7 @@ def test_the_best_points_have_no_gap(rng, kind):
     state = criterion.evaluate(weights)
     upper, lower, gap = certify(criterion, Uniform(), weights, state.coef)
     assert abs(gap) < 1e-9
-    assert lower <= state.value * (1 + 1e-12) and state.value <= upper * (1 + 1e-12)
+    assert lower <= state.value * (1 + 1e-9) and state.value <= upper * (1 + 1e-9)
 
 
 def test_a_point_is_judged_again_without_a_pass_over_the_kernels(rng, monkeypatch):

@@ -136,8 +136,8 @@ def test_equation_11_on_sonar():
     assert_allclose(alone.kernel_alignments_, model.kernel_alignments_)
 
 
-@pytest.mark.parametrize("solver", ["auto", "sdp"])
-def test_equations_9_and_10_of_ye(rows, solver):
+@pytest.mark.parametrize(("solver", "tol"), [("auto", 1e-6), ("sdp", 1e-4)])
+def test_equations_9_and_10_of_ye(rows, solver, tol):
     X, y, kernels = rows
     n, lam = len(y), 0.05
     a = np.where(y == 1, 1.0 / np.sum(y == 1), -1.0 / np.sum(y == 0))
@@ -161,9 +161,10 @@ def test_equations_9_and_10_of_ye(rows, solver):
         scale=None,
         cv=None,
         solver=solver,
+        tol=tol,
     ).fit(X, y)
-    assert_allclose(model.certificate_.value, best, rtol=1e-5)
-    assert_allclose(model.kernel_weights_, theta, atol=2e-3)
+    assert_allclose(model.certificate_.value, best, rtol=10 * tol)
+    assert_allclose(model.kernel_weights_, theta, atol=2 * tol**0.5)
 
 
 @pytest.mark.parametrize(("centre", "scale"), SETTINGS)
@@ -219,9 +220,10 @@ def test_margins_are_those_of_a_machine_on_the_combined_kernel(rows, centre, sca
         own = own * (len(X) / np.trace(own, axis1=1, axis2=2))[:, None, None]
     combined = np.tensordot(model.kernel_weights_, own, axes=1)
     machine = SVC(kernel="precomputed", C=2.0, tol=1e-8).fit(combined, y)
-    assert_allclose(
-        model.decision_function(X), machine.decision_function(combined), atol=1e-4
-    )
+    wanted = machine.decision_function(combined)
+    size = np.max(np.abs(wanted))
+    # a gap of 1e-8 determines them to about its square root
+    assert_allclose(model.decision_function(X), wanted, atol=5e-4 * size)
     stack = np.moveaxis(kernels, 0, -1)
     given = MultipleKernelSVC("precomputed", C=2.0, centre=centre, scale=scale)
     given.set_params(tol=1e-8).fit(stack, y)

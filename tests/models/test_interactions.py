@@ -95,6 +95,7 @@ def test_centring_over_some_of_many_rows_is_close_to_that_over_all(rng):
     assert error < 0.3 * np.linalg.norm(own[0] * own[1])
 
 
+@pytest.mark.measured
 @pytest.mark.parametrize("model", MODELS, ids=repr)
 def test_products_are_learned_where_sums_are_at_chance(model, rng):
     X, f, labels = problem(rng, n=400)

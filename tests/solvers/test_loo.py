@@ -150,6 +150,7 @@ def test_a_sample_is_centred_on_its_own_rows(weighted, rng):
     np.testing.assert_allclose(found, wanted, rtol=1e-9)
 
 
+@pytest.mark.measured
 def test_many_rows_are_sampled_first(rng):
     n = SAMPLED_FROM
     X = rng.normal(size=(n, 3))
