@@ -73,6 +73,14 @@ def test_a_narrow_kernel_takes_no_factorisation(rng, xp_backend, monkeypatch):
     assert ensure_psd(K, "k", "error") == (None, None)
 
 
+@pytest.mark.parametrize("size", [0.01, 0.5, 3.0])
+def test_a_negative_eigenvalue_along_the_ones_is_found(size, rng, xp_backend):
+    """Without centring, nothing is known about that direction."""
+    K = with_lowest(rng, 0.0) - size / N
+    with pytest.raises(ValueError, match=f"smallest eigenvalue is -{size:.3g} "):
+        ensure_psd(xp_backend.asarray(K), "k", "error")
+
+
 @pytest.mark.parametrize("excess", [1e-3, 0.5])
 def test_one_pair_of_rows_makes_a_narrow_kernel_indefinite(excess, xp_backend):
     K = np.eye(N)

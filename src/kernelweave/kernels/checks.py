@@ -79,10 +79,10 @@ def ensure_psd(
     largest = float(values[-1])
     if policy == "error":
         raise ValueError(
-            f"{name} is not positive semidefinite: after centring and scaling to trace "
-            f"{n} its smallest eigenvalue is {lowest:.3g} (the largest is "
-            f"{largest:.3g}); use a positive semidefinite kernel, or psd='clip' to set "
-            "negative eigenvalues to zero"
+            f"{name} is not positive semidefinite: as used here, with trace "
+            f"{float(namespace(values).sum(values)):.3g}, its smallest eigenvalue is "
+            f"{lowest:.3g} (the largest is {largest:.3g}); use a positive semidefinite "
+            "kernel, or psd='clip' to set negative eigenvalues to zero"
         )
     # The sign of a zero eigenvalue is random, and test rows need not be orthogonal to
     # its eigenvector.
@@ -130,8 +130,10 @@ def _clip(
 
 def _indefinite_spectrum(gram: Array, shift: float) -> tuple[Array, Array] | None:
     """Eigenvalues and eigenvectors, or None if no eigenvalue is below ``-shift``."""
+    n = gram.shape[0]
     # Centring puts the vector of ones in the null space, so lift that direction.
-    trial = gram + 1.0 / gram.shape[0]
+    centred = abs(float(namespace(gram).sum(gram))) <= shift * n
+    trial = gram + (1.0 / n if centred else 0.0)
     if _is_dominant(trial):
         return None
     add_to_diagonal(trial, shift)
