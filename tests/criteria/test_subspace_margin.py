@@ -114,7 +114,7 @@ def test_primal_is_the_penalised_machine(rng):
     penalty = 0.5 * (np.sum(f**2) + criterion.alpha * np.sum(beta * f))
     expected = penalty + criterion.C * hinge(f, criterion.signs)[0]
     found = criterion.primal(weights, state.coef)
-    assert found == pytest.approx(expected, rel=1e-10)
+    assert found == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize("weight_set", [Simplex(), LpBall(2), Uniform()], ids=repr)

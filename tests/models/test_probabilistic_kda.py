@@ -73,6 +73,7 @@ def test_distribution_is_that_of_a_gaussian_process(make_problem):
     assert order > 0.9
 
 
+@pytest.mark.measured
 def test_far_from_the_data_nothing_is_known(make_problem):
     problem = make_problem(3)
     model = ProbabilisticKDA(ONE).fit(problem.X, problem.y)
@@ -109,6 +110,7 @@ def test_leave_one_out_is_refitting(make_problem, noise):
             assert_allclose(model.loo_mean_[i, c], mean, atol=1e-8)
 
 
+@pytest.mark.measured
 @pytest.mark.parametrize("noise", ["loo", "ml", 0.1])
 @pytest.mark.parametrize("amplitude", ["profile", "unit"])
 def test_classifies(make_problem, noise, amplitude):

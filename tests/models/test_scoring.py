@@ -18,6 +18,7 @@ from sklearn.model_selection import (
 )
 
 from kernelweave import KernelFDA, MultipleKernelFDA, MultipleKernelRidge
+from kernelweave._tolerances import SAME_SCORE
 from kernelweave.fits.gaussians import PRIOR_ROWS
 from kernelweave.kernels import RBF, Linear
 
@@ -141,7 +142,8 @@ def test_the_score_of_a_discriminant_is_that_of_projections_by_refits(data):
         odds = odds_among_the_others(z, targets, y)
         assert candidate["score"] == pytest.approx(roc_auc_score(y, odds), abs=1e-9)
     best = max(candidate["score"] for candidate in model.candidates_.values())
-    assert model.candidates_[model.norm_]["score"] == best
+    # scores that differ by less are tied
+    assert model.candidates_[model.norm_]["score"] >= best * (1 - SAME_SCORE)
 
 
 @pytest.mark.measured

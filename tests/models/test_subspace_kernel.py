@@ -253,6 +253,7 @@ def test_alignment_is_the_larger(problem):
         kta.fit(problem.X, problem.y)
 
 
+@pytest.mark.measured
 def test_grid_search_in_a_pipeline(problem):
     pipe = make_pipeline(SubspaceKernel(problem.views, norm=1), SVC(kernel="linear"))
     grid = {

@@ -186,8 +186,8 @@ def test_errors_from_moments_are_close_to_those_of_rows_left_out(kind, alpha, rn
     summed = kind(LINEAR, norm=2, alpha=alpha, cv=None, **MOMENTS)
     for scale in (1.0, 1e-3):  # weights of sum 400 or so, and below one
         summed.fit(X, y, sample_weight=scale * weights)
-        # over six draws at most 1.4 % for generalised, 2.1 % for 5-fold validation
-        assert summed.loo_error_ == pytest.approx(exact.loo_error_, rel=0.04)
+        # over 24 draws at most 2 %
+        assert summed.loo_error_ == pytest.approx(exact.loo_error_, rel=0.08)
 
 
 @pytest.mark.parametrize("model", [*MODELS.values(), *SUMMED.values()])

@@ -44,6 +44,7 @@ def test_holes_are_in_training_rows_and_whole_groups(array, rng):
     assert not np.isnan(split.train).all(axis=1).any()
 
 
+@pytest.mark.measured
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("column", zhao2009.COLUMNS)
 def test_methods(array, rng, column):
@@ -55,6 +56,7 @@ def test_methods(array, rng, column):
         assert 1 <= found["kernels"] <= 3
 
 
+@pytest.mark.measured
 @pytest.mark.parametrize("column", zhao2009.LEARNERS)
 def test_methods_with_holes(array, rng, column):
     found = zhao2009.LEARNERS[column](zhao2009.holes((array, 20), rng))

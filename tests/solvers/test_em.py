@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -61,9 +63,12 @@ def test_optimum_against_an_independent_solver(densities, method, prior):
     problem = cvxpy.Problem(
         cvxpy.Maximize(objective / len(densities)), [cvxpy.sum(w) == 1, w >= 0]
     )
-    problem.solve(solver="CLARABEL")
-    assert_allclose(found.value + criterion.offset, -problem.value, atol=1e-6)
-    assert_allclose(found.weights, w.value, atol=2e-3)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Solution may be inaccurate")
+        problem.solve(solver="CLARABEL")
+    atol = 1e-6 if problem.status == "optimal" else 1e-4
+    assert_allclose(found.value + criterion.offset, -problem.value, atol=atol)
+    assert_allclose(found.weights, w.value, atol=2 * atol**0.5)
 
 
 @pytest.mark.parametrize("prior", PRIORS)

@@ -42,7 +42,8 @@ def test_value_and_derivatives_are_those_of_the_criterion(margins, rng, kind):
         found, expected = machines.evaluate(weights), criterion.evaluate(weights)
         assert found.value == pytest.approx(expected.value, rel=1e-8)
         np.testing.assert_allclose(found.gradient, expected.gradient, rtol=1e-4)
-        size = np.max(np.abs(expected.hessian))
+        # a machine without free support vectors has no curvature but rounding errors
+        size = max(np.max(np.abs(expected.hessian)), 1e-6 * abs(expected.value))
         np.testing.assert_allclose(found.hessian, expected.hessian, atol=1e-2 * size)
 
 

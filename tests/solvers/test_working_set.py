@@ -60,6 +60,7 @@ def test_kernels_outside_are_neither_combined_nor_factored(rng, monkeypatch):
     assert calls["apply"].count(300) <= 2
 
 
+@pytest.mark.measured
 @pytest.mark.parametrize("alpha", [0.05, "learn"])
 def test_a_round_starts_where_the_last_one_ended(alpha, rng):
     criterion = problem(rng, alpha, p=300)

@@ -401,14 +401,25 @@ class _Alignment:
     kernel is that of Eq. 6. In these variables the Hessian is much better conditioned
     than in W. With ``N = U'U`` and ``X = (L L'F / <K, LL'> - F N^-1 F'F / norm(K)^2)
     N^-1`` the gradient is ``2 J (R^-1 G X - U N^-1 F' X)``.
+
+    R is a factor of ``G + alpha I`` for centred W only, which means ``U'v = 0`` with
+    ``v = R^-1 1``. Parts along v are removed: rounding errors there would grow, as they
+    increase J.
     """
 
     def __init__(self, kernel: RegularizedKernel, target: Array) -> None:
         self.kernel, self.target = kernel, target
         self.size = np.sqrt(squared_norm(target.T @ target))
+        v = solve_triangular(kernel.factor, kernel.design.root(target))  # (n, 1)
+        self.null = v / squared_norm(v) ** 0.5
+
+    def centred(self, u: Array) -> Array:
+        """U (n, l) without its part along v."""
+        return u - self.null @ (self.null.T @ u)
 
     def evaluate(self, u: Array) -> tuple[float, Array]:
-        """J and its gradient (n, l); O(n^2 l)."""
+        """J at ``centred(u)`` and its gradient (n, l); O(n^2 l)."""
+        u = self.centred(u)
         factor, gram = self.kernel.factor, self.kernel.gram
         features = gram @ solve_triangular(factor, u, transpose=True)
         overlap = self.target.T @ features  # (k, l)
@@ -420,7 +431,7 @@ class _Alignment:
         x = self.target @ (overlap / inner) - features @ (moments / norm2)
         x = x @ inverse
         slope = solve_triangular(factor, gram @ x) - u @ (inverse @ (features.T @ x))
-        return float(value), 2.0 * value * slope
+        return float(value), self.centred(2.0 * value * slope)
 
 
 def align_subspace(
@@ -468,7 +479,7 @@ def align_subspace(
         slope_tol = 1e-2 * tol * value / (u.shape[1] * np.sqrt(u.shape[0]))
         found = _ascend(problem, u, max_iter - n_iter, slope_tol, trace)
         n_iter += max(int(found.nit), 1)
-        u = from_numpy(found.x.reshape(u.shape), u)
+        u = problem.centred(from_numpy(found.x.reshape(u.shape), u))
         values, vectors = np.linalg.eigh(to_numpy(u.T @ u).astype(np.float64))
         u = u @ from_numpy(vectors / np.sqrt(values), u)  # now U'U = I
         value, slope = problem.evaluate(u)
