@@ -105,9 +105,9 @@ def assert_sane(model, X):
     assert np.all(np.isfinite(output(model, X)))
 
 
-#: Accuracy of predictions that depend on rounding through a choice of alpha, which is
-#: sought to 1e-4; up to 4e-5 with 26 seeds.
-ALPHA = 1e-3
+#: Accuracy after a search, of alpha or of weights with the least leave-one-out error;
+#: up to 4e-5 with 70 seeds.
+SEARCHED = 1e-3
 
 
 def assert_same_model(one, other, X_one, X_other=None, rtol=1e-6):
@@ -116,7 +116,9 @@ def assert_same_model(one, other, X_one, X_other=None, rtol=1e-6):
     expected, found = output(one, X_one), output(other, X_other)
     assert_allclose(found, expected, rtol=rtol, atol=rtol * np.max(np.abs(expected)))
     if hasattr(one, "certificate_"):
-        assert_allclose(other.certificate_.value, one.certificate_.value, rtol=1e-8)
+        found, expected = other.certificate_, one.certificate_
+        convex = expected.stationarity is None
+        assert_allclose(found.value, expected.value, rtol=1e-8 if convex else rtol)
 
 
 # Refusals -----------------------------------------------------------------------------
@@ -293,7 +295,7 @@ def test_scale_of_a_kernel(estimator, any_stack, power):
     one = with_views(estimator, "precomputed").fit(K, y)
     for scale in (10.0**power, 10.0**-power):
         scaled = K * np.array([1.0, scale])
-        assert_same_model(one, clone(one).fit(scaled, y), K, scaled, ALPHA)
+        assert_same_model(one, clone(one).fit(scaled, y), K, scaled, SEARCHED)
 
 
 @pytest.mark.one_seed
@@ -304,7 +306,7 @@ def test_scale_of_a_view(estimator, any_table, small):
     one = with_views(estimator, views).fit(X, y)
     for scale in (small, 1e100):
         scaled = X * np.array([1.0, 1.0, 1.0, scale, scale, scale])
-        assert_same_model(one, clone(one).fit(scaled, y), X, scaled, ALPHA)
+        assert_same_model(one, clone(one).fit(scaled, y), X, scaled, SEARCHED)
 
 
 # Types --------------------------------------------------------------------------------

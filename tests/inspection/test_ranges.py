@@ -141,7 +141,7 @@ def test_a_convex_program_gives_the_same_ends(bank_and_signs):
             assert problem.value == pytest.approx(end, abs=2 * SLACK + 1e-4)
 
 
-@pytest.mark.one_seed
+@pytest.mark.measured
 @pytest.mark.filterwarnings("ignore::kernelweave.exceptions.KernelWarning")
 @pytest.mark.parametrize(
     "model",

@@ -192,7 +192,7 @@ def test_what_is_no_kernel_is_refused(psd, rng):
         assert fit(indefinite).n_kernels == 1
         return
     expected = {
-        "error": "not positive semidefinite: after",
+        "error": "not positive semidefinite: as used",
         "clip": "psd='clip' needs its eigenvectors, while features='on_the_fly'",
     }
     with pytest.raises(ValueError, match=expected[psd]):

@@ -18,7 +18,10 @@ every_margin = pytest.mark.parametrize("margin, C", CRITERIA, ids=str)
 
 
 def partly_labelled(y, share=0.6):
-    return np.where(np.arange(len(y)) < share * len(y), y, 0.0)[:, None]
+    signs = np.where(np.arange(len(y)) < share * len(y), y, 0.0)
+    if np.unique(signs[signs != 0]).size == 1:
+        signs[0] *= -1  # both classes are needed
+    return signs[:, None]
 
 
 def problem(margin_data, margin, C, n=60, seed=0, stack=None, scale=3.0):
