@@ -323,7 +323,7 @@ def test_outputs_of_any_size(options):
     for scale in (*SCALES, 1e-170):
         model = MultipleKernelRidge(**options, cv=None).fit(X, scale * y)
         assert_close(model.predict(new) / scale, expected)
-        assert model.score(X, scale * y) > 0.3
+        assert model.score(X, scale * y) > 0.3  # measured: 0.99 to 1
 
 
 @pytest.mark.filterwarnings("ignore:.*cannot tell a smaller alpha:UserWarning")

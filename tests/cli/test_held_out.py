@@ -312,6 +312,7 @@ def test_many_classes_on_demand(rng, drawn):
     demand = ["--task", "classification"]
     assert main(["fit", "data.csv", "--label", "y", *SIMPLE, *demand]) == 0
     rows = read_predictions()
+    # measured: 0.9 to 0.98
     assert np.mean(column(rows, "y") == column(rows, "prediction")) > 0.8
 
 

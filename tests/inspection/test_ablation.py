@@ -96,8 +96,8 @@ def test_regression_and_outputs(rng):
     assert result.loss_name == "squared error"
     assert result.recommended == ["good", "fair"]
     junk = result.views[2]
-    assert junk["loss_alone"] > 0.8 * result.baseline_loss
-    assert junk["score_without"] > 0.9
+    assert junk["loss_alone"] > 0.8 * result.baseline_loss  # measured: 1.3
+    assert junk["score_without"] > 0.9  # measured: 0.98
 
 
 @pytest.mark.one_seed
@@ -154,8 +154,8 @@ def test_rows_without_any_view_of_a_set(rng):
     result = view_ablation(model, X, y, cv=4, random_state=0)
     good = result.views[0]
     # One row in four is predicted without any view, the others by the view alone.
-    assert good["score_alone"] < 0.95
-    assert good["loss_alone"] > np.log(2) / 4
+    assert good["score_alone"] < 0.95  # measured: 0.84 to 0.86
+    assert good["loss_alone"] > np.log(2) / 4  # measured: 0.3 to 0.36
     with pytest.raises(ValueError, match="scoring must be None if rows lack views"):
         view_ablation(model, X, y, scoring="accuracy")
 

@@ -81,6 +81,7 @@ def test_learns_something(estimator, k, make_problem):
     problem = make_problem(k, n=120, m=200, separation=4.0)
     model = fitted(estimator, problem)
     accuracy = model.score(problem.new, problem.new_y)
+    # measured: by 0.17 at least
     assert accuracy > 1.0 / k + 0.2  # centres are random: some seeds overlap more
     # A proportion estimated from 120 rows: within four standard errors of both.
     assert abs(model.loo_score_ - accuracy) < 4 * np.sqrt(0.16 / 120 + 0.16 / 200)
@@ -109,7 +110,7 @@ def test_probabilities_are_calibrated(estimator, k, separation, make_problem):
     log_loss = -np.mean(
         model.predict_log_proba(problem.new)[np.arange(1500), problem.new_y]
     )
-    assert log_loss < np.log(k)
+    assert log_loss < np.log(k)  # measured: by 0.057 at least
 
 
 @every_classifier
@@ -154,7 +155,7 @@ def test_labels_come_back_as_they_were(estimator, names, make_problem):
     assert np.array_equal(model.classes_, np.unique(names))
     labels = model.predict(problem.new)
     assert labels.dtype == names.dtype
-    assert np.mean(labels == names[problem.new_y]) > 0.6
+    assert np.mean(labels == names[problem.new_y]) > 0.6  # measured: 1
     assert model.score(problem.new, names[problem.new_y]) == np.mean(
         labels == names[problem.new_y]
     )
@@ -207,7 +208,7 @@ def test_a_hundred_and_twenty_classes(estimator, rng):
     assert model.transform(X[:3]).shape == (3, k - 1)
     new = centres + rng.normal(size=(k, 6))
     assert_allclose(np.sum(model.predict_proba(new), axis=1), 1.0)
-    assert model.score(new, np.arange(k)) > 0.7
+    assert model.score(new, np.arange(k)) > 0.7  # measured: 0.98 to 1
     if hasattr(model, "certificate_"):
         assert model.certificate_.converged
 
@@ -232,4 +233,5 @@ def test_leave_one_out_knows_when_there_is_nothing_to_know(model, rng):
         clone(model).fit(X[:, :4], y).loo_score_,
         clone(model).fit(X, y).loo_score_,
     ]
+    # measured: 0 to 0.6
     assert max(scores) < 0.75  # five standard deviations above one half

@@ -121,7 +121,7 @@ def test_ridge(chunked, table):
     model = MultipleKernelRidge(VIEWS, n_features=10, alpha="cv", cv=None)
     y = X[:, 0] + 1e5
     model.fit(chunked[0], y)
-    assert model.score(X, y) > 0.9
+    assert model.score(X, y) > 0.9  # measured: 1
     assert_allclose(model.predict(chunked[0]).compute(), model.predict(X), atol=1e-6)
 
 

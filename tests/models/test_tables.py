@@ -211,10 +211,11 @@ def test_mixed_tables_in_every_estimator(estimator):
 
 def test_searches_and_folds():
     model = KernelFDA([*VIEWS, STRINGS], cv=None)
+    # measured: 1
     assert np.mean(quiet(lambda: cross_val_score(model, MIXED, Y, cv=2))) > 0.9
     grid = {"words__transformer__min_df": [1, 2]}
     search = GridSearchCV(model, grid, cv=2, error_score="raise")
-    assert quiet(lambda: search.fit(MIXED, Y)).best_score_ > 0.9
+    assert quiet(lambda: search.fit(MIXED, Y)).best_score_ > 0.9  # measured: 1
 
 
 def test_transformers_receive_the_columns_as_they_are():
@@ -270,10 +271,10 @@ def test_labels_reach_the_transformer(rng):
     partly = np.where(np.arange(N) < 30, Y, -1)
     views = [("best", Pipe(SelectKBest(k=1), "linear"), slice(None))]
     other = TransductiveKernelSVC(views, signed=False).fit(X.to_numpy(), partly)
-    assert other.score(X.to_numpy(), Y) > 0.8
+    assert other.score(X.to_numpy(), Y) > 0.8  # measured: 0.95
     noise = rng.normal(size=(N, 300))
     fair = cross_val_score(clone(model).set_params(cv=None), noise, Y, cv=5)
-    assert np.mean(fair) < 0.75
+    assert np.mean(fair) < 0.75  # measured: 0.53
 
 
 @every_estimator

@@ -119,14 +119,14 @@ def small_split(rng):
 @pytest.mark.parametrize("column", ye2007.BINARY)
 def test_methods_for_two_classes(column, small_split):
     found = ye2007.BINARY[column](small_split(2))
-    assert found["accuracy"] > 90
+    assert found["accuracy"] > 90  # measured: 100
     assert found["seconds"] > 0
 
 
 @pytest.mark.parametrize("column", {**ye2007.MULTICLASS, **ye2007.FORMS})
 def test_methods_for_several_classes(column, small_split):
     method = {**ye2007.MULTICLASS, **ye2007.FORMS}[column]
-    assert method(small_split(3))["accuracy"] > 80
+    assert method(small_split(3))["accuracy"] > 80  # measured: 95 to 98
 
 
 def test_columns_are_scaled_and_first_rows_taken(data_dir):
@@ -156,7 +156,7 @@ def test_wine_needs_no_download():
     split = experiment.split((X, y), split_generator("table2", 0))
     assert len(split.y_train) == 107  # 3 : 2
     found = experiment.columns[ye2007.LEARNED](split)
-    assert found["accuracy"] > 94
+    assert found["accuracy"] > 94  # measured: 100
 
 
 # ----------------------------------------------------------------------- yan2009

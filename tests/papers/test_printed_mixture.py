@@ -106,7 +106,7 @@ def test_posterior_weights_sum_to_less_than_one(problem, kind):
     assert np.all(share[complete].sum(axis=1) < 1)
     assert_allclose(share[~complete], [[1, 0]] * 6)
     assert np.all(np.isfinite(model.predict_proba(X)))
-    assert model.score(X, y) > 0.6
+    assert model.score(X, y) > 0.6  # measured: 0.97 to 1
 
 
 def test_only_the_posterior_weights_differ(problem):
