@@ -98,7 +98,7 @@ def test_support_is_that_of_a_cone_solver(rng):
         run_solver(problem)
         support, point = weight_set.support(scores), weight_set.maximizer(scores)
         assert support == pytest.approx(problem.value, rel=1e-5, abs=1e-6)
-        assert support >= problem.value - 1e-7
+        assert support >= problem.value - 1e-5  # the accuracy of the cone solver
         assert weight_set.violation(point) <= 1e-10
         assert scores @ point == pytest.approx(support, rel=1e-6, abs=1e-7)
 
