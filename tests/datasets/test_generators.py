@@ -24,7 +24,8 @@ def test_waves_are_as_hard_as_they_should_be(global_random_seed):
     train = make_waveform(3000, random_state=global_random_seed, as_frame=False)
     test = make_waveform(3000, random_state=global_random_seed + 10**6, as_frame=False)
     model = LinearDiscriminantAnalysis().fit(train.data, train.target)
-    assert 0.83 < model.score(test.data, test.target) < 0.89  # the Bayes rule has 0.86
+    # 0.84 to 0.86 with 24 seeds, 0.86 by the Bayes rule
+    assert 0.81 < model.score(test.data, test.target) < 0.89
 
 
 def test_gaussians_overlap(global_random_seed):

@@ -144,7 +144,7 @@ def test_precomputed_kernels_agree_with_columns(rng):
         assert a["loss_without"] == pytest.approx(b["loss_without"], rel=1e-4)
 
 
-@pytest.mark.one_seed
+@pytest.mark.measured
 def test_rows_without_any_view_of_a_set(rng):
     X, y = make_data(rng, n=80, signal=3.0)
     X.loc[::4, ["a", "b"]] = np.nan

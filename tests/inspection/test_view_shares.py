@@ -171,7 +171,7 @@ def test_halves_are_complementary_and_stratified(rng):
         assert abs(sizes[0] - sizes[1]) <= 1
 
 
-@pytest.mark.one_seed
+@pytest.mark.measured
 def test_intervals_tell_good_views_from_junk(rng):
     X, y = make_data(rng, n=90)
     model = MultipleKernelFDA(VIEWS, norm=1, cv=None).fit(X, y)

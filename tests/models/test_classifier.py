@@ -223,6 +223,7 @@ def test_many_rows_go_by_chunks(make_problem):
         assert_allclose(model.transform(problem.new[row : row + 1]), whole[[row]])
 
 
+@pytest.mark.measured
 @pytest.mark.parametrize(
     "model", [KernelFDA(cv=None), MultipleKernelFDA(cv=None)], ids=str
 )
@@ -233,5 +234,4 @@ def test_leave_one_out_knows_when_there_is_nothing_to_know(model, rng):
         clone(model).fit(X[:, :4], y).loo_score_,
         clone(model).fit(X, y).loo_score_,
     ]
-    # measured: 0 to 0.6
-    assert max(scores) < 0.75  # five standard deviations above one half
+    assert max(scores) < 0.75  # up to 0.69 with 42 seeds: alpha is chosen by them

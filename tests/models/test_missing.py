@@ -444,7 +444,7 @@ def test_in_a_pipeline_of_scikit_learn(missing, gappy):
     X = hide(problem.X, mask)
     align = KernelAlignment(problem.views, missing=missing)
     model = make_pipeline(StandardScaler(), align, SVC(kernel="precomputed"))
-    assert model.fit(X, problem.y).score(X, problem.y) > 0.6  # measured: 0.85 to 0.97
+    assert model.fit(X, problem.y).score(X, problem.y) > 0.5  # measured: 0.73 to 0.98
     copy = pickle.loads(pickle.dumps(model))
     assert_array_equal(copy.predict(X), model.predict(X))
 

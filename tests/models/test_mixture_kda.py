@@ -159,8 +159,8 @@ def test_classifies_and_agrees_with_itself(make_problem, setting):
     wanted = plain.score(problem.new, problem.new_y)
     # measured: by 0.13 at least
     assert model.score(problem.new, problem.new_y) > wanted - 0.2
-    # measured: 0 to 0.11
-    assert abs(model.loo_score_ - model.score(problem.new, problem.new_y)) < 0.25
+    # measured: 0 to 0.15
+    assert abs(model.loo_score_ - model.score(problem.new, problem.new_y)) < 0.35
     assert_allclose(model.class_weights_.sum(axis=0), 1.0)
     assert_allclose(model.kernel_weights_, model.class_weights_.mean(axis=1))
     assert_allclose(sum(model.view_weights_.values()), 1.0)

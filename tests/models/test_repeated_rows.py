@@ -259,6 +259,7 @@ def test_weights_of_a_mixture_count_rows_as_often_as_they_weigh(kind, rows):
     assert model.certificate_.problem.endswith("weighted rows")
 
 
+@pytest.mark.measured
 @pytest.mark.parametrize("likelihood", ["gaussian", "tprocess"])
 def test_a_mixture_leaves_a_row_out_with_all_of_its_weight(likelihood, rows):
     """A row's density is the same if it, but no other row, has another weight."""

@@ -111,7 +111,7 @@ def test_grid_search_on_kernels(problem):
         error_score="raise",
     )
     search.fit(problem.K, problem.y)
-    assert search.score(problem.new_K, problem.new_y) > 0.4  # measured: 0.72 to 1
+    assert search.score(problem.new_K, problem.new_y) > 0.3  # measured: 0.56 to 1
 
 
 @every_scorer
@@ -151,7 +151,7 @@ def test_as_transformer(estimator, problem):
     pipeline = make_pipeline(model, KNeighborsClassifier(5))
     pipeline.fit(problem.X, problem.y)
     assert pipeline[:-1].transform(problem.new).shape == (25, width_of(model))
-    assert pipeline.score(problem.new, problem.new_y) > 0.5  # measured: 0.64 to 1
+    assert pipeline.score(problem.new, problem.new_y) > 0.3  # measured: 0.52 to 1
     both = clone(model).fit_transform(problem.X, problem.y)
     assert_allclose(both, clone(model).fit(problem.X, problem.y).transform(problem.X))
 

@@ -102,6 +102,7 @@ def test_four_kernels(split, column):
     assert chen2008.TABLE_3_COLUMNS[column](split)["error"] < 30
 
 
+@pytest.mark.measured
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("method", chen2008.METHODS)
 def test_dimensions_and_times(split, method):

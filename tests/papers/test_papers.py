@@ -116,6 +116,7 @@ def small_split(rng):
     return make
 
 
+@pytest.mark.measured
 @pytest.mark.parametrize("column", ye2007.BINARY)
 def test_methods_for_two_classes(column, small_split):
     found = ye2007.BINARY[column](small_split(2))
@@ -123,6 +124,7 @@ def test_methods_for_two_classes(column, small_split):
     assert found["seconds"] > 0
 
 
+@pytest.mark.measured
 @pytest.mark.parametrize("column", {**ye2007.MULTICLASS, **ye2007.FORMS})
 def test_methods_for_several_classes(column, small_split):
     method = {**ye2007.MULTICLASS, **ye2007.FORMS}[column]
