@@ -898,20 +898,32 @@ class LooDescent:
             if found.error * (1.0 + noise) < sample.at(start).error:
                 edge, start, curvature = start, found.alpha, FLATTER * flat
                 if 0 < flat <= LEVEL * found.slope <= LEVEL * PLATEAU:
-                    known = self.at(max(start, math.exp(self.bounds[0])))
+                    known = self._within(start)
                 if known is not None and known.slope < 0:
                     # In the sample the slope is proportional to alpha: all alphas up
                     # to this one are about as good, the largest more so for all rows.
                     start = min(edge, start * PLATEAU / found.slope)
                     curvature, known = FLATTER * PLATEAU, None
-        best, curvature = self._descend(start, curvature, rival, worthless, known)
-        middle = self.mean_eigenvalue
+        first, middle = known or self._within(start), self.mean_eigenvalue
+        best, curvature = self._descend(first, curvature, rival, worthless)
         # Without regularisation errors level off, maybe above a minimum elsewhere.
-        if math.isinf(rival) and best.alpha <= start < middle and not local:
-            other = self._descend(middle, 0.0, best.error)
+        levels_off = math.isinf(rival) and best.alpha <= start < middle
+        if levels_off and not local and best.error > 0:
+            there = self.at(middle)
+            wall = first if there.slope > 0 else None
+            if wall is not None and there.error >= best.error:
+                _, gain = _hermite(there, wall)
+                if math.log(there.error / best.error) > gain - worthless:
+                    return best, curvature  # nothing in sight between the two
+            other = self._descend(there, 0.0, best.error, wall=wall)
             if other[0].error < best.error:
                 return other
         return best, curvature
+
+    def _within(self, alpha: float) -> LooPoint:
+        """The point at the nearest alpha that is allowed."""
+        low, high = self.bounds
+        return self.at(math.exp(min(max(math.log(max(alpha, 1e-300)), low), high)))
 
     def _sample(self) -> LooDescent:
         """The same search on a quarter of the rows, drawn at random but always alike.
@@ -932,22 +944,20 @@ class LooDescent:
 
     def _descend(
         self,
-        start: float,
+        first: LooPoint,
         curvature: float,
         rival: float,
         worthless: float = WORTHLESS,
-        known: LooPoint | None = None,
+        wall: LooPoint | None = None,
     ) -> tuple[LooPoint, float]:
-        """A minimum downhill from the start, where the error may be ``known``.
+        """A minimum downhill from the first point.
 
         Beyond the best point so far, downhill from it, there may be a ``wall``: a point
         of larger error, or from which downhill is back. Then a minimum lies between.
         """
         low, high = self.bounds
         limit = self.n_inverses + MOST_INVERSES
-        t = min(max(math.log(max(start, 1e-300)), low), high)
-        best = last = known or self.at(math.exp(t))
-        wall: LooPoint | None = None
+        best = last = first
         step, fading = FIRST_STEP, False
         while self.n_inverses < limit and best.error > 0:
             here = math.log(best.alpha)
