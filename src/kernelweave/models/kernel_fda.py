@@ -8,14 +8,12 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from kernelweave._array import Array
-from kernelweave.fits.ridge import RowDesign
-from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.models.shared.base import (
     KernelDiscriminant,
     Missing,
     Progress,
     Psd,
+    class_task,
     discriminate,
     fit_method,
 )
@@ -30,13 +28,12 @@ from kernelweave.models.shared.learner import (
     SCORING,
     AlphaStart,
     Choice,
+    Fitted,
     RowJudge,
-    Score,
     Trained,
-    with_class_score,
+    with_score,
 )
 from kernelweave.models.shared.scoring import Measure, check_scoring
-from kernelweave.solvers.solve import Callback
 
 
 @dataclass(repr=False, eq=False)
@@ -227,30 +224,24 @@ class KernelFDA(KernelDiscriminant):
         design = rows.levelled(design)
         priors = check_priors(self.priors, classes)
         measure = None if self.scoring is None else Measure(self.scoring, classes)
-        fit = partial(discriminate, self._choose, priors, measure)
+        fit = partial(self._discriminate, priors, measure, None)
         fitted = replace(fit(bank, codes, design), classes=classes)
         if self.cv is not None and not rows.see_targets:
-            fitted = with_class_score(
+            fitted = with_score(
                 fitted, bank, codes, design, self.cv, fit, progress.fold, measure
             )
         self._set_trained(Trained(fitted, rows))
         progress.end()
         return self
 
-    def _choose(
-        self,
-        bank: DenseBank,
-        target: Array,
-        codes: np.ndarray,
-        design: RowDesign,
-        score: Score | None,
-        callback: Callback | None,
-    ) -> Choice:
-        """Uniform weights, and alpha for the target (n, k - 1)."""
-        weights = np.full(bank.n_kernels, 1.0 / bank.n_kernels)
+    def _discriminate(self, *given: Any) -> Fitted:
+        """Uniform weights, and alpha for the task of :func:`class_task`."""
+        task = class_task(*given)
+        p = task.bank.n_kernels
+        weights = np.full(p, 1.0 / p)
         alpha, start = None, AlphaStart(1.0)  # the mean eigenvalue of such a kernel
         if self.alpha != "loo":
-            alpha, score = float(self.alpha), None
-        judged = RowJudge(bank, target, design, score=score)(weights, alpha, start)
-        missed = judged.missed
-        return Choice(weights, judged.alpha, 1, fit=judged.fit, missed=missed)
+            alpha, task = float(self.alpha), replace(task, score=None)
+        judged = RowJudge(task)(weights, alpha, start)
+        choice = Choice(weights, judged.alpha, 1, fit=judged.fit, missed=judged.missed)
+        return discriminate(task, choice)

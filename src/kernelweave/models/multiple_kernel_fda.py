@@ -8,16 +8,14 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from kernelweave._array import Array, from_numpy
+from kernelweave._array import from_numpy
 from kernelweave.criteria.fisher import BlockFisher, Fisher, WithinFisher
 from kernelweave.fits.ridge import (
-    RowDesign,
     binary_target,
     class_target,
-    reduced_class_target,
 )
-from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.models.shared.base import (
+    ClassTask,
     FisherSolver,
     KernelDiscriminant,
     Missing,
@@ -25,8 +23,10 @@ from kernelweave.models.shared.base import (
     Psd,
     available,
     check_learner_parameters,
+    class_task,
     discriminate,
     fit_method,
+    learn_rows,
 )
 from kernelweave.models.shared.inputs import (
     check_priors,
@@ -34,22 +34,16 @@ from kernelweave.models.shared.inputs import (
     one_of,
     read_options,
 )
-from kernelweave.models.shared.interactions import choosing_products
 from kernelweave.models.shared.learner import (
-    Choice,
-    Fit,
+    Fitted,
     KernelRows,
     LearnerOptions,
-    Score,
     Trained,
-    choose_weights,
-    race_norms,
-    with_class_score,
+    pose_and_choose,
 )
 from kernelweave.models.shared.scoring import Measure
 from kernelweave.models.streaming.explicit import next_portions, refused
 from kernelweave.models.streaming.primal import SummedRows, fit_class_moments
-from kernelweave.protocols import Bank
 from kernelweave.solvers.solve import Callback, fitting_methods
 from kernelweave.views.columns import is_precomputed
 from kernelweave.weights import Simplex
@@ -372,84 +366,40 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
 
     def _learn(self, rows: KernelRows | SummedRows, progress: Progress) -> Trained:
         """Choose weights and alpha, and discriminate on the combined kernel."""
-        options, callback = read_options(LearnerOptions, self), progress.iteration
         if isinstance(rows, SummedRows):
+            options = read_options(LearnerOptions, self)
             priors = check_priors(self.priors, rows.classes)
-            return fit_class_moments(options, rows, callback, priors)
+            return fit_class_moments(options, rows, progress.iteration, priors)
         classes, codes = encode_labels(rows.targets, type(self).__name__)
         priors = check_priors(self.priors, classes)
-        bank, design = rows.bank, rows.design
         measure = None if self.scoring is None else Measure(self.scoring, classes)
-        choose = partial(self._choose, options)
-        fit = partial(discriminate, choose, priors, measure)
-        fitted = replace(fit(bank, codes, design, callback), classes=classes)
-        if self.cv is not None and not rows.rows.see_targets:
-            choose = partial(self._choose, options.for_folds(fitted.choice))
-            anew: Fit = partial(discriminate, choose, priors, measure)
-            if self.interactions == "auto":
-                anew = choosing_products(anew)
-            fitted = with_class_score(
-                fitted, bank, codes, design, self.cv, anew, progress.fold, measure
-            )
-        return rows.trained(fitted)
+        fit = partial(self._discriminate, priors, measure)
+        trained = learn_rows(self, rows, codes, fit, measure, progress)
+        return replace(trained, fitted=replace(trained.fitted, classes=classes))
 
-    def _choose(
+    def _discriminate(
         self,
+        priors: np.ndarray | None,
+        measure: Measure | None,
         options: LearnerOptions,
-        bank: DenseBank,
-        target: Array,
-        codes: np.ndarray,
-        design: RowDesign,
-        score: Score | None,
         callback: Callback | None,
-    ) -> Choice:
-        """Weights and alpha for class codes (n,) and their target (n, k - 1)."""
+        *rows: Any,
+    ) -> Fitted:
+        """Weights, alpha and discriminant for a bank, class codes (n,) and a design."""
+        pose = partial(self._pose, priors, measure, callback)
+        return discriminate(*pose_and_choose(options, pose, *rows))
 
-        def choose(
-            options: LearnerOptions, bank: Any, codes: np.ndarray, design: RowDesign
-        ) -> Choice:
-            codes = np.unique(codes, return_inverse=True)[1]  # a sample may lack some
-            k = int(np.max(codes)) + 1
-            host, _ = reduced_class_target(codes, k, design.weights)
-            sampled = from_numpy(host, bank.like)
-            return self._solve(options, bank, sampled, codes, design, None, callback)
+    def _pose(self, *given: Any) -> ClassTask:
+        """The task of :func:`class_task`, with its convex problem."""
+        task = class_task(*given)
+        learnable = self.scatter == "total" and self.scale is not None
+        criterion = partial(self._criterion, task)
+        return replace(task, criterion=criterion, learnable=learnable)
 
-        if score is None:
-            options = race_norms(options, bank, codes, design, choose)
-        return self._solve(options, bank, target, codes, design, score, callback)
-
-    def _solve(
-        self,
-        options: LearnerOptions,
-        bank: DenseBank,
-        target: Array,
-        codes: np.ndarray,
-        design: RowDesign,
-        score: Score | None,
-        callback: Callback | None,
-    ) -> Choice:
-        """The same, with all norms of the options on all rows."""
-        return choose_weights(
-            options,
-            bank,
-            target,
-            partial(self._criterion, bank, target, codes, design),  # of alpha
-            callback,
-            design,
-            learnable=self.scatter == "total" and self.scale is not None,
-            score=score,
-        )
-
-    def _criterion(
-        self,
-        bank: Bank,
-        target: Array,
-        codes: np.ndarray,
-        design: RowDesign,
-        alpha: Any,
-    ) -> Fisher:
-        """The convex problem for class codes (n,) and their target (n, k - 1)."""
-        k = int(target.shape[1]) + 1
+    def _criterion(self, task: ClassTask, alpha: Any) -> Fisher:
+        """The convex problem of the classes at this alpha."""
+        bank, target, design = task.bank, task.target, task.design
+        codes, k = task.codes, len(task.classes)
         if k == 2:  # Eq. 8: the paper's values are for this target
             target = from_numpy(binary_target(codes, design.weights), bank.like)
         if self.scatter == "within" and design.weights is not None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from sklearn.metrics import r2_score
 
 from kernelweave._array import (
-    Array,
     from_numpy,
     is_array,
     namespace,
@@ -31,19 +30,16 @@ from kernelweave.models.shared.base import (
     check_learner_parameters,
     fit_method,
     lazily,
+    learn_rows,
 )
 from kernelweave.models.shared.inputs import read_options
-from kernelweave.models.shared.interactions import choosing_products
 from kernelweave.models.shared.learner import (
-    Choice,
-    Fit,
     Fitted,
     KernelRows,
     LearnerOptions,
+    Task,
     Trained,
-    choose_weights,
-    race_norms,
-    with_output_score,
+    pose_and_choose,
 )
 from kernelweave.models.shared.scoring import Measure
 from kernelweave.models.streaming.explicit import next_portions, refused
@@ -304,64 +300,43 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
 
     def _learn(self, rows: KernelRows | SummedRows, progress: Progress) -> Trained:
         """Choose weights and alpha for outputs (n, n_outputs), then fit."""
-        options, callback = read_options(LearnerOptions, self), progress.iteration
         if isinstance(rows, SummedRows):
-            return _of_ridge(fit_output_moments(options, rows, callback))
-        bank, outputs, design = rows.bank, rows.targets, rows.design
+            options = read_options(LearnerOptions, self)
+            return _of_ridge(fit_output_moments(options, rows, progress.iteration))
         measure = None if self.scoring is None else Measure(self.scoring)
-        fitted = self._regress(options, measure, bank, outputs, design, callback)
-        if self.cv is not None and not rows.rows.see_targets:
-            loose = options.for_folds(fitted.choice)
-            anew: Fit = partial(self._regress, loose, measure)
-            if self.interactions == "auto":
-                anew = choosing_products(anew)
-            fitted = with_output_score(
-                fitted, bank, outputs, design, self.cv, anew, progress.fold, measure
-            )
-        return _of_ridge(rows.trained(fitted))
+        fit, outputs = partial(self._regress, measure), rows.targets
+        return _of_ridge(learn_rows(self, rows, outputs, fit, measure, progress))
 
     def _regress(
         self,
-        options: LearnerOptions,
         measure: Measure | None,
-        bank: DenseBank,
-        outputs: np.ndarray,
-        design: RowDesign,
-        callback: Callback | None = None,
+        options: LearnerOptions,
+        callback: Callback | None,
+        *rows: Any,
     ) -> Fitted:
-        """Weights, alpha and coefficients for outputs (n, n_outputs)."""
-        if measure is None:
-            options = race_norms(
-                options,
-                bank,
-                outputs,
-                design,
-                lambda own, bank, y, design: self._choose(
-                    own, bank, y, design, callback
-                )[0],
-            )
-        choice, frame = self._choose(options, bank, outputs, design, callback, measure)
-        fit = choice.fit_on(bank, frame.target, design)
-        errors = design.mean_squares(fit.loo_residual)
+        """Weights, alpha and coefficients for a bank, outputs (n, t) and a design."""
+        pose = partial(self._pose, measure, callback)
+        task, choice = pose_and_choose(options, pose, *rows)
+        fit = choice.fit_on(task.bank, task.target, task.design)
+        errors = task.design.mean_squares(fit.loo_residual)
         return Fitted(
             choice,
             float(np.mean(errors)),
             errors,
-            dual_coef=fit.coef * from_numpy(frame.unit, bank.like)[None, :],
-            intercept=from_numpy(frame.mean, bank.like),
-            steepness=fit.steepness(frame.target),
+            dual_coef=fit.coef * from_numpy(task.unit, fit.coef)[None, :],
+            intercept=from_numpy(task.mean, fit.coef),
+            steepness=fit.steepness(task.target),
         )
 
-    def _choose(
+    def _pose(
         self,
-        options: LearnerOptions,
+        measure: Measure | None,
+        callback: Callback | None,
         bank: DenseBank,
         outputs: np.ndarray,
         design: RowDesign,
-        callback: Callback | None = None,
-        measure: Measure | None = None,
-    ) -> tuple[Choice, _Outputs]:
-        """Weights and alpha for outputs (n, n_outputs), and these in their units."""
+    ) -> _OutputTask:
+        """The task of outputs (n, n_outputs), in their units."""
         mean, unit = output_frame(outputs, to_numpy(bank.like[:0, ...]).dtype)
         centred = (outputs - mean) / unit
         shift = np.average(centred, axis=0, weights=design.each)
@@ -370,23 +345,21 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         varies = spread > CONSTANT_OUTPUT * np.max(np.abs(outputs / unit), axis=0)
         spread = np.where(varies, spread, 1.0)
         target = from_numpy(np.where(varies, centred, 0.0) / spread, bank.like)
-        goal = design.scale(target)
-        criterion = partial(Fisher, bank, goal, design=design)  # of alpha
-        score = None
+        unit, score = spread * unit, None
         if measure is not None:
-            score = partial(measure.of_outputs, outputs, spread * unit, design)
-        choice = choose_weights(
-            options,
+            score = partial(measure.of_outputs, outputs, unit, design)
+        return _OutputTask(
             bank,
             target,
-            criterion,
-            callback,
             design,
+            partial(Fisher, bank, design.scale(target), design=design),  # of alpha
             learnable=self.scale is not None,
             per_target=True,
             score=score,
+            callback=callback,
+            mean=mean,
+            unit=unit,
         )
-        return choice, _Outputs(target, mean, spread * unit)
 
     @lazily
     def predict(self, X: Any) -> np.ndarray:
@@ -429,11 +402,11 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         return float(r2_score(truth / unit, predicted, sample_weight=sample_weight))
 
 
-class _Outputs(NamedTuple):
-    """Outputs of mean zero and variance one, and how to undo that."""
+@dataclass(frozen=True, kw_only=True)
+class _OutputTask(Task):
+    """The task of a regression, whose target has columns of mean zero, variance one."""
 
-    target: Array  # (n, t)
-    mean: np.ndarray  # (t,)
+    mean: np.ndarray  # (t,), of the outputs
     unit: np.ndarray  # (t,)
 
 

@@ -41,6 +41,7 @@ from kernelweave.models.shared.learner import (
     LEARNER,
     Choice,
     LearnerOptions,
+    Task,
     choose_weights,
 )
 from kernelweave.solvers.local.subspace import (
@@ -310,13 +311,15 @@ callable, default="normalized"
         options = read_options(LearnerOptions, self)
         if bank.n_kernels == 1:  # it has the same weight under every norm
             options = replace(options, norm=1.0)
-        goal = design.scale(target)
-        criterion = partial(Fisher, bank, goal, design=design)  # of alpha
-        callback = progress.iteration
-        learnable = self.scale is not None
-        choice = choose_weights(
-            options, bank, target, criterion, callback, design, learnable
+        task = Task(
+            bank,
+            target,
+            design,
+            partial(Fisher, bank, design.scale(target), design=design),  # of alpha
+            learnable=self.scale is not None,
+            callback=progress.iteration,
         )
+        choice = choose_weights(options, task)
         # A learned alpha may be zero: use the smallest that can be factored.
         smallest = target.shape[0] * eps(target)
         given, single = not isinstance(self.alpha, str), eps(target) > DOUBLE_EPS

@@ -7,6 +7,7 @@ import math
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar, cast
 
@@ -58,6 +59,7 @@ from kernelweave.models.shared.inputs import (
     one_of,
     positive,
     read_kernels,
+    read_options,
     read_weighted_rows,
     refuse_name,
     refuse_own_target,
@@ -65,16 +67,24 @@ from kernelweave.models.shared.inputs import (
     split_blocks,
     whole,
 )
-from kernelweave.models.shared.interactions import may_interact, with_products_if_better
+from kernelweave.models.shared.interactions import (
+    choosing_products,
+    may_interact,
+    with_products_if_better,
+)
 from kernelweave.models.shared.learner import (
     FOLDS,
     LEARNER,
     SCORING,
     Choice,
+    Fit,
     Fitted,
     FoldScore,
     KernelRows,
+    LearnerOptions,
+    Task,
     Trained,
+    with_score,
 )
 from kernelweave.models.shared.scoring import Measure, check_scoring
 from kernelweave.models.streaming.dask import predict_lazily
@@ -334,6 +344,27 @@ def train(
         warnings.simplefilter("ignore", KernelWarning)
         rows = read_training(other, *given)
         return with_products_if_better(model._learn(rows, progress), alone)
+
+
+def learn_rows(
+    model: Any,
+    rows: KernelRows,
+    targets: np.ndarray,
+    fit: Callable[..., Fitted],
+    measure: Measure | None,
+    progress: Progress,
+) -> Trained:
+    """``fit(options, callback, bank, targets, design)``, with its score on folds."""
+    options, bank, design = read_options(LearnerOptions, model), rows.bank, rows.design
+    fitted = fit(options, progress.iteration, bank, targets, design)
+    if model.cv is not None and not rows.rows.see_targets:
+        anew: Fit = partial(fit, options.for_folds(fitted.choice), None)
+        if model.interactions == "auto":
+            anew = choosing_products(anew)
+        fitted = with_score(
+            fitted, bank, targets, design, model.cv, anew, progress.fold, measure
+        )
+    return rows.trained(fitted)
 
 
 #: Error of a function of new rows, in units of the rounding of one kernel value times
@@ -784,38 +815,61 @@ class KernelClassifier(ClassifierMixin, KernelModel):
         return float(accuracy_score(truth, predicted, sample_weight=sample_weight))
 
 
-def discriminate(
-    choose: Callable[..., Choice],
+@dataclass(frozen=True, kw_only=True)
+class ClassTask(Task):
+    """The task of a discriminant, whose target (n, k - 1) codes the classes."""
+
+    classes: np.ndarray  # (k,), those that occur
+    codes: np.ndarray  # (n,), 0 .. k - 1
+    priors: np.ndarray | None  # (k,)
+
+
+def class_task(
     priors: np.ndarray | None,
     measure: Measure | None,
+    callback: Callback | None,
     bank: DenseBank,
     codes: np.ndarray,
     design: RowDesign,
-    callback: Callback | None = None,
-) -> Fitted:
-    """Weights, alpha and discriminant of rows with class codes (n,) or some of them.
-
-    ``choose(bank, target, codes, design, score, callback)`` settles weights and alpha
-    for the target (n, k - 1). The fit to it is rotated to discriminant axes, the most
-    discriminating first. The classes of the result are the codes that occur.
-    """
+) -> ClassTask:
+    """The task of rows with class codes (n,), or of some of them."""
     classes, codes = np.unique(codes, return_inverse=True)
     priors = None if priors is None else priors[classes] / np.sum(priors[classes])
     host, _ = reduced_class_target(codes, len(classes), design.weights)
     target, score = from_numpy(host, bank.like), None
     if measure is not None:
         score = partial(measure.of_classes, target, codes, classes, design, priors)
-    choice = choose(bank, target, codes, design, score, callback)
-    fit = choice.fit_on(bank, target, design)
+    return ClassTask(
+        bank,
+        target,
+        design,
+        score=score,
+        callback=callback,
+        classes=classes,
+        codes=codes,
+        priors=priors,
+    )
+
+
+def discriminate(task: ClassTask, choice: Choice) -> Fitted:
+    """The discriminant at these weights and alpha.
+
+    The fit to the target is rotated to discriminant axes, the most discriminating
+    first. The classes of the result are the codes that occur.
+    """
+    target, design = task.target, task.design
+    fit = choice.fit_on(task.bank, target, design)
     axes = principal_axes(fit.coef, target)
     held_out = to_numpy(design.held_out(target, fit.loo_residual) @ axes)
     own = to_numpy(target @ axes)
-    gaussians = ClassGaussians.fit(held_out, own, codes, design=design, priors=priors)
+    gaussians = ClassGaussians.fit(
+        held_out, own, task.codes, design=design, priors=task.priors
+    )
     return Fitted(
         choice,
         design.mean_square(fit.loo_residual),
         dual_coef=fit.coef @ axes,
-        classes=classes,
+        classes=task.classes,
         gaussians=gaussians,
         steepness=fit.steepness(target),
     )

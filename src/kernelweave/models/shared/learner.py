@@ -6,7 +6,7 @@ import contextlib
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from sklearn.metrics import get_scorer_names
@@ -213,37 +213,39 @@ def best_alpha(path: AlphaPath, per_target: bool) -> float | np.ndarray:
     return found if len(found) > 1 else float(found[0])
 
 
-def judge_rows(
-    bank: DenseBank,
-    target: Array,
-    design: RowDesign,
-    weights: np.ndarray,
-    alpha: float | None,
-    per_target: bool = False,
-    score: Score | None = None,
-) -> Judgement:
-    """Leave-one-out errors on a target (n, k), from kernels between all rows.
+@dataclass(frozen=True)
+class Task:
+    """What weights and alpha are chosen for.
 
-    The best alpha takes an eigendecomposition, which serves all columns even if each
-    has its own (``per_target``); a given one takes only a factorisation. The best is
-    that with the smallest error or, if given, the largest ``score``.
+    Attributes
+    ----------
+    bank : DenseBank
+        Kernels between all rows.
+    target : array of shape (n, k)
+        What leave-one-out residuals are measured on.
+    design : RowDesign
+        Weights and groups of the rows.
+    criterion : callable or None
+        The convex problem for a float alpha or, if ``learnable``, for "learn"; None if
+        weights are given.
+    learnable : bool
+        Whether the weight of the identity can be learned.
+    per_target : bool
+        Whether "loo" chooses one alpha for each column of the target.
+    score : callable or None
+        Replaces the mean square of residuals where alpha and norm are chosen.
+    callback : callable or None
+        Told of every iteration.
     """
-    gram = bank.combine(weights)
-    best: float | np.ndarray
-    missed = 0.0
-    if alpha is not None:
-        best, fit = alpha, fit_kernel(gram, target, alpha, design)
-    else:
-        path = LooPath(gram, target, design)
-        if score is None:
-            best = best_alpha(path, per_target)
-        else:
-            best = best_scored_alpha(path, score, per_target)
-        fit = KernelFit(path.coef(best), path.residuals(best))
-        missed = path.missed(best)
-    found = None if score is None else score(fit.loo_residual, None)
-    errors = design.mean_squares(fit.loo_residual)
-    return Judgement(best, errors, fit, found, missed=missed)
+
+    bank: DenseBank
+    target: Array
+    design: RowDesign
+    criterion: Callable[[Any], KernelCriterion] | None = None
+    learnable: bool = True
+    per_target: bool = False
+    score: Score | None = None
+    callback: Callback | None = None
 
 
 def best_scored_alpha(
@@ -288,26 +290,22 @@ MANY_ROWS = 300
 
 
 class RowJudge:
-    """:func:`judge_rows` for the weights of one norm after another.
+    """Leave-one-out errors of the weights of one norm after another.
+
+    The best alpha takes an eigendecomposition, which serves all columns of the target
+    even if each has its own; a given one takes only a factorisation. The best is that
+    with the smallest error or, if the task has one, the largest score.
 
     With many rows, one alpha for all columns and the squared error as measure, the best
     alpha is found by :class:`LooDescent`. Each norm starts from the best alpha of those
     before it, per unit of trace, and its search ends once it cannot win.
     """
 
-    def __init__(
-        self,
-        bank: DenseBank,
-        target: Array,
-        design: RowDesign,
-        per_target: bool = False,
-        score: Score | None = None,
-    ) -> None:
-        self.bank, self.target, self.design = bank, target, design
-        self.per_target, self.score = per_target, score
-        several = per_target and target.shape[1] > 1
-        plain = design.groups is None and score is None and not several
-        self.descends = plain and target.shape[0] >= MANY_ROWS
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        several = task.per_target and task.target.shape[1] > 1
+        plain = task.design.groups is None and task.score is None and not several
+        self.descends = plain and task.target.shape[0] >= MANY_ROWS
         self.best: tuple[float, float, float] | None = None  # error, level, curvature
 
     def __call__(
@@ -317,18 +315,26 @@ class RowJudge:
         if alpha is None and self.descends:
             with contextlib.suppress(FactorizationError):  # too small for the precision
                 return self._descend(weights, start)
-        return judge_rows(
-            self.bank,
-            self.target,
-            self.design,
-            weights,
-            alpha,
-            self.per_target,
-            self.score,
-        )
+        task, missed = self.task, 0.0
+        gram = task.bank.combine(weights)
+        best: float | np.ndarray
+        if alpha is not None:
+            best, fit = alpha, fit_kernel(gram, task.target, alpha, task.design)
+        else:
+            path = LooPath(gram, task.target, task.design)
+            if task.score is None:
+                best = best_alpha(path, task.per_target)
+            else:
+                best = best_scored_alpha(path, task.score, task.per_target)
+            fit = KernelFit(path.coef(best), path.residuals(best))
+            missed = path.missed(best)
+        score = None if task.score is None else task.score(fit.loo_residual, None)
+        errors = task.design.mean_squares(fit.loo_residual)
+        return Judgement(best, errors, fit, score, missed=missed)
 
     def _descend(self, weights: np.ndarray, start: AlphaStart) -> Judgement:
-        path = LooDescent(self.bank.combine(weights), self.target, self.design)
+        task = self.task
+        path = LooDescent(task.bank.combine(weights), task.target, task.design)
         size, rival = float(np.sum(weights)), np.inf
         if self.best is not None:
             rival, level, curvature = self.best
@@ -337,46 +343,32 @@ class RowJudge:
         found, curvature = path.minimum(*start[:2], rival, local=start.near)
         if found.error < rival:
             self.best = found.error, found.alpha / size, curvature
-        errors = self.design.mean_squares(found.fit.loo_residual)
+        errors = task.design.mean_squares(found.fit.loo_residual)
         missed = path.missed(found)
         return Judgement(
             found.alpha, errors, found.fit, curvature=curvature, missed=missed
         )
 
 
-def choose_weights(
-    options: LearnerOptions,
-    bank: DenseBank,
-    target: Array,
-    criterion: Callable[[Any], KernelCriterion],
-    callback: Callback | None,
-    design: RowDesign,
-    learnable: bool = True,
-    per_target: bool = False,
-    score: Score | None = None,
-) -> Choice:
-    """Choose weights and alpha for kernels between all rows.
-
-    Leave-one-out residuals are measured on ``target`` (n, k). ``criterion(alpha)`` is
-    the convex problem for a float alpha or, if ``learnable``, for "learn". With
-    ``per_target``, "loo" chooses one alpha for each column of the target. A ``score``
-    of the residuals replaces their mean square where alpha and norm are chosen.
-    """
+def choose_weights(options: LearnerOptions, task: Task) -> Choice:
+    """Choose weights and alpha for kernels between all rows."""
+    bank, target, design = task.bank, task.target, task.design
     if options.objective == "loo":
         if not design.is_plain:
             raise ValueError(
                 "objective='loo' takes neither weights nor groups of rows; use "
                 "objective='fisher'"
             )
-        return _direct_loo(options, bank, target, callback)
+        return _direct_loo(options, bank, target, task.callback)
     first_alpha: Any = options.alpha
-    if first_alpha == "loo" and learnable:
+    if first_alpha == "loo" and task.learnable:
         first_alpha = "learn"
     elif first_alpha == "loo":
         uniform = np.full(bank.n_kernels, 1.0 / bank.n_kernels)
-        first_alpha = judge_rows(bank, target, design, uniform, None).alpha
-    judge = RowJudge(bank, target, design, per_target, score)
-    return search_norms(options, first_alpha, judge, criterion, callback, target)
+        first_alpha = LooPath(bank.combine(uniform), target, design).best_alpha()
+    assert task.criterion is not None
+    given = RowJudge(task), task.criterion, task.callback, target
+    return search_norms(options, first_alpha, *given)
 
 
 def search_norms(
@@ -430,8 +422,26 @@ RACED_FROM, RACED_SHARE, RACED_AT_LEAST = 1500, 0.125, 1000
 CLEARLY = 3.0
 #: Relative decrease of the squared error for which another norm is not worth trying.
 NEGLIGIBLE = 5e-3
-#: ``choose(options, bank, targets, design)``, for some of the rows.
-Choose = Callable[[LearnerOptions, Any, np.ndarray, RowDesign], Choice]
+PosedTask = TypeVar("PosedTask", bound=Task)
+#: ``pose(bank, targets, design)`` is the task of all rows, or that of some of them.
+Pose = Callable[[Any, np.ndarray, RowDesign], PosedTask]
+
+
+def pose_and_choose(
+    options: LearnerOptions,
+    pose: Pose[PosedTask],
+    bank: Bank,
+    targets: np.ndarray,
+    design: RowDesign,
+) -> tuple[PosedTask, Choice]:
+    """The task of all rows, with weights and alpha chosen for it.
+
+    By the squared error, a sample of many rows rules out norms first.
+    """
+    task = pose(bank, targets, design)
+    if task.score is None:
+        options = race_norms(options, bank, targets, design, pose)
+    return task, choose_weights(options, task)
 
 
 def race_norms(
@@ -439,7 +449,7 @@ def race_norms(
     bank: Bank,
     targets: np.ndarray,
     design: RowDesign,
-    choose: Choose,
+    pose: Pose[Any],
 ) -> LearnerOptions:
     """Options with the norms that a sample of many rows does not rule out.
 
@@ -460,11 +470,14 @@ def race_norms(
     try:
         kernels = _fold_kernels(bank, rows, none, design, part, None)
         loose = replace(options, tol=max(options.tol, FOLD_TOLERANCE))
-        found = choose(loose, kernels.bank, targets[rows], part).candidates
+        found = choose_weights(loose, pose(kernels.bank, targets[rows], part))
     except MemoryRefusedError:
         return options
-    sampled = {norm: replace(one, n_rows=len(rows)) for norm, one in found.items()}
-    return replace(options, norms=_promising(found, part), sampled=sampled)
+    sampled = {
+        norm: replace(one, n_rows=len(rows)) for norm, one in found.candidates.items()
+    }
+    norms = _promising(found.candidates, part)
+    return replace(options, norms=norms, sampled=sampled)
 
 
 def _sample_rows(design: RowDesign, size: int) -> np.ndarray:
@@ -948,7 +961,6 @@ class _FoldOnTheFly:
 def score_classes(
     folds: Iterable[Fold],
     codes: np.ndarray,
-    k: int,
     design: RowDesign,
     measure: Measure | None = None,
 ) -> FoldScore:
@@ -958,7 +970,7 @@ def score_classes(
     and say nothing about the temperature. Another measure than the accuracy is averaged
     over the folds, without those where it is undefined.
     """
-    measured = []
+    measured, k = [], int(np.max(codes)) + 1
     right = np.zeros(len(codes), dtype=bool)
     tested = np.zeros(len(codes), dtype=bool)
     scores = np.full((len(codes), k), -np.inf)
@@ -1080,59 +1092,38 @@ def score_outputs(
     return FoldScore(float(np.mean(1.0 - ratio)), error)
 
 
-def with_class_score(
+def with_score(
     fitted: Fitted,
     bank: Bank,
-    codes: np.ndarray,
+    targets: np.ndarray,
     design: RowDesign,
     cv: Any,
     fit: Fit,
     report: Callable[[int, int], object],
     measure: Measure | None = None,
 ) -> Fitted:
-    """The fit with its accuracy on folds, which also set the temperature.
+    """The fit with its score on folds, which also set the temperature of a classifier.
 
-    ``codes`` (n,) are classes 0 .. k - 1; ``cv`` is a number of folds or a splitter.
-    Another ``measure`` replaces the accuracy.
+    ``targets`` are classes 0 .. k - 1 (n,), or outputs (n, t); ``cv`` is a number of
+    folds or a splitter. Another ``measure`` replaces the accuracy or R^2.
     """
-    k = int(np.max(codes)) + 1
-    splits = choose_splits(cv, codes, design, classify=True)
-    splits = [split for split in splits if len(np.unique(codes[split[0]])) > 1]
+    classify = fitted.gaussians is not None
+    splits = choose_splits(cv, targets, design, classify)
+    if classify:
+        splits = [split for split in splits if len(np.unique(targets[split[0]])) > 1]
     if not splits:
-        why = "too few rows to learn two classes without the rows of a fold"
+        why = "too few rows to learn without those of a fold"
         return replace(fitted, folds=NO_SCORE.format(why))
-    folds = learn_folds(bank, codes, design, splits, fit, report)
+    folds = learn_folds(bank, targets, design, splits, fit, report)
     try:
-        found = score_classes(folds, codes, k, design, measure)
+        score = score_classes if classify else score_outputs
+        found = score(folds, targets, design, measure)
     except MemoryRefusedError as error:
         return replace(fitted, folds=NO_SCORE.format(error))
-    assert fitted.gaussians is not None
-    gaussians = replace(fitted.gaussians, temperature=found.temperature)
-    return replace(fitted, folds=_defined(found, measure), gaussians=gaussians)
-
-
-def _defined(found: FoldScore, measure: Measure | None) -> FoldScore | str:
-    """The score, or why there is none."""
-    if measure is None or not np.isnan(found.score):
-        return found
-    return NO_SCORE.format(f"{measure.scoring!r} is undefined on every fold")
-
-
-def with_output_score(
-    fitted: Fitted,
-    bank: Bank,
-    outputs: np.ndarray,
-    design: RowDesign,
-    cv: Any,
-    fit: Fit,
-    report: Callable[[int, int], object],
-    measure: Measure | None = None,
-) -> Fitted:
-    """The fit with its R^2, or another measure, on folds, for outputs (n, t)."""
-    splits = choose_splits(cv, outputs, design, classify=False)
-    folds = learn_folds(bank, outputs, design, splits, fit, report)
-    try:
-        found = score_outputs(folds, outputs, design, measure)
-        return replace(fitted, folds=_defined(found, measure))
-    except MemoryRefusedError as error:
-        return replace(fitted, folds=NO_SCORE.format(error))
+    if fitted.gaussians is not None:
+        calibrated = replace(fitted.gaussians, temperature=found.temperature)
+        fitted = replace(fitted, gaussians=calibrated)
+    if measure is not None and np.isnan(found.score):
+        why = f"{measure.scoring!r} is undefined on every fold"
+        return replace(fitted, folds=NO_SCORE.format(why))
+    return replace(fitted, folds=found)
