@@ -423,8 +423,14 @@ def _sums_of_views(view_names: list[str], values: np.ndarray) -> dict[str, float
 class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
     """Base class of all estimators; subclasses add a task and a ``fit``."""
 
+    # Parameters, at what holds for the estimators that do not have them.
     views: Any
     psd: str
+    interactions: bool | str = False
+    signed: bool = False
+    class_weight: Any = None
+    centre: bool = True
+    scale: str | None = "trace"
     missing: str = "error"
     features: str = "auto"
     device: str | None = None
@@ -529,8 +535,7 @@ class KernelModel(CallbackSupportMixin, ViewsParamsMixin):
         self.kernel_weights_ = from_numpy(weights, rows.like)
         view_names = rows.kernel_map.view_names
         self.view_weights_ = _sums_of_views(view_names, weights)
-        unscaled = getattr(self, "scale", "trace") is None
-        levels = rows.kernel_map.levels if unscaled else None
+        levels = rows.kernel_map.levels if self.scale is None else None
         self.view_shares_ = shares_of_views(view_names, weights, levels)
         if classes is not None:
             self.classes_ = classes

@@ -155,7 +155,7 @@ def check_parameters(estimator: Any, **own: Rule) -> None:
 
 def refuse_unscaled(model: Any, name: str, value: str, why: str) -> None:
     """Refuse a value of a parameter that needs kernels scaled to the same trace."""
-    if getattr(model, name, None) == value and model.scale is None:
+    if getattr(model, name) == value and model.scale is None:
         raise ValueError(
             f"{name}={value!r} {why}, so it needs scale='trace'; got scale=None. Use "
             f"another value of {name}, or leave scale at its default"
@@ -809,8 +809,7 @@ def check_priors(priors: Any, classes: np.ndarray) -> np.ndarray | None:
 
 def wants_products(model: Any) -> bool:
     """Whether the model has a kernel between views in any case."""
-    value = getattr(model, "interactions", False)
-    return not isinstance(value, str) and bool(value)
+    return model.interactions != "auto" and bool(model.interactions)
 
 
 def read_views(model: Any, X: Any) -> ReadViews:
@@ -1004,8 +1003,7 @@ def map_rows(
             "missing='error' with rows that have every view"
         )
     if model.missing != "error":
-        signed = bool(getattr(model, "signed", False))
-        options = model.psd, model.missing, signed
+        options = model.psd, model.missing, bool(model.signed)
         kernel_map = CompletedKernelMap(source, *options, *given)
     if model.device is not None:
         kernel_map.home = like
@@ -1044,8 +1042,8 @@ def _rows_that_count(
     check_same_rows(X, groups, owner, "groups")
     codes = read_groups(groups, len(targets), owner)
     labels = targets if is_classifier(model) else None
-    class_weight = getattr(model, "class_weight", None)
-    keep, weights = read_row_weights(X, labels, sample_weight, class_weight, owner)
+    given = sample_weight, model.class_weight, owner
+    keep, weights = read_row_weights(X, labels, *given)
     if keep is not None and codes is not None:
         codes = read_groups(codes[keep], len(keep), owner)
     return keep, weights, codes

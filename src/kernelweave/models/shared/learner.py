@@ -822,7 +822,7 @@ def learn_folds(
 
 def again(bank: Bank) -> Standard:
     """How the kernels of some of the rows of a bank are centred and scaled."""
-    return (getattr(bank, "standard", None) or STANDARD).again
+    return (bank.standard or STANDARD).again
 
 
 def _fold_kernels(

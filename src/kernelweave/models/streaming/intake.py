@@ -169,8 +169,7 @@ class Intake:
         owner = type(self.bearer).__name__
         with numbered(start):
             weights = check_sample_weight(given, len(targets), owner, all_zero=True)
-        class_weight = getattr(self.bearer, "class_weight", None)
-        return weights * weights_of_portion(targets, class_weight, owner)
+        return weights * weights_of_portion(targets, self.bearer.class_weight, owner)
 
     def row_map(self, kernel_map: Any) -> RowMap:
         """How new rows are mapped to the kernels."""
