@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
-from kernelweave import MultipleKernelFDA
 from kernelweave._array import to_numpy
+from kernelweave.criteria.fisher import Fisher
 from kernelweave.fits import ridge
 from kernelweave.fits.ridge import (
     SAMPLED_FROM,
@@ -16,7 +18,12 @@ from kernelweave.fits.ridge import (
     reduced_class_target,
 )
 from kernelweave.kernels.banks.dense import DenseBank
-from kernelweave.models.shared import learner
+from kernelweave.models.shared.learner import (
+    LearnerOptions,
+    RowJudge,
+    Task,
+    search_norms,
+)
 from kernelweave.solvers.local.loo import LeaveOneOut, learn
 
 
@@ -205,22 +212,19 @@ def test_a_search_that_cannot_win_ends(rng):
 
 
 def test_norms_are_chosen_as_by_eigendecompositions(rng, monkeypatch):
+    options = LearnerOptions(norm="loo", alpha="loo")
     for _ in range(3):
-        X, y = rng.normal(size=(70, 8)), rng.permutation(np.arange(70) % 3)
-        X[:, :3] += 1.5 * np.eye(3)[y]
-        views = [(f"v{i}", "rbf", [i, i + 1]) for i in range(0, 8, 2)]
-        models = []
-        for limit in (10, 10**6):
-            monkeypatch.setattr(learner, "MANY_ROWS", limit)
-            with monkeypatch.context() as patch:
-                if limit == 10:  # no eigendecomposition at all
-                    patch.setattr(ridge, "eigh", None)
-                models.append(MultipleKernelFDA(views, cv=None).fit(X, y))
-        descended, oracle = models
+        bank, target = problem(rng, n=70)
+        design = RowDesign(70)
+        criterion = partial(Fisher, bank, target, design=design)
+        task = Task(bank, target, design, criterion)
+        oracle = search_norms(options, "learn", RowJudge(task, 71), criterion, None)
+        with monkeypatch.context() as patch:
+            patch.setattr(ridge, "eigh", None)  # no eigendecomposition at all
+            found = search_norms(options, "learn", RowJudge(task, 70), criterion, None)
         # searches end at a predicted decrease of 1e-4; the true one was up to 1.2e-4
-        assert descended.loo_error_ <= oracle.loo_error_ * (1 + 1e-3)
-        wanted = {norm: c["loo_error"] for norm, c in oracle.candidates_.items()}
-        assert wanted[descended.norm_] <= oracle.loo_error_ * (1 + 1e-3)
+        assert found.error <= oracle.error * (1 + 1e-3)
+        assert oracle.candidates[found.norm].error <= oracle.error * (1 + 1e-3)
 
 
 def test_best_alpha_scales_with_the_kernel(rng):

@@ -301,11 +301,11 @@ class RowJudge:
     before it, per unit of trace, and its search ends once it cannot win.
     """
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, many_rows: int = MANY_ROWS) -> None:
         self.task = task
         several = task.per_target and task.target.shape[1] > 1
         plain = task.design.groups is None and task.score is None and not several
-        self.descends = plain and task.target.shape[0] >= MANY_ROWS
+        self.descends = plain and task.target.shape[0] >= many_rows
         self.best: tuple[float, float, float] | None = None  # error, level, curvature
 
     def __call__(
