@@ -6,6 +6,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from scipy.spatial.distance import cdist
 
 from kernelweave._array import to_numpy
 from kernelweave.criteria.fisher import Fisher
@@ -212,10 +213,13 @@ def test_a_search_that_cannot_win_ends(rng):
 
 
 def test_norms_are_chosen_as_by_eigendecompositions(rng, monkeypatch):
-    options = LearnerOptions(norm="loo", alpha="loo")
+    options, design = LearnerOptions(norm="loo", alpha="loo"), RowDesign(70)
     for _ in range(3):
-        bank, target = problem(rng, n=70)
-        design = RowDesign(70)
+        codes = rng.permutation(np.arange(70) % 3)
+        X = rng.normal(size=(70, 8)) + 1.5 * np.eye(3, 8)[codes]
+        distances = (cdist(x, x, "sqeuclidean") for x in np.split(X, 4, axis=1))
+        bank = DenseBank(np.stack([centre(np.exp(-D / 4)) for D in distances]))
+        target, _ = reduced_class_target(codes, 3)
         criterion = partial(Fisher, bank, target, design=design)
         task = Task(bank, target, design, criterion)
         oracle = search_norms(options, "learn", RowJudge(task, 71), criterion, None)
