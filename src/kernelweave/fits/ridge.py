@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -337,6 +337,35 @@ def output_frame(outputs: np.ndarray, dtype: Any) -> tuple[np.ndarray, np.ndarra
         )
     mean = column_means(outputs)
     return mean, units_of(np.max(np.abs(outputs - mean), axis=0), limits.bits)
+
+
+#: An output whose deviation is below this, relative to its largest entry, is constant.
+CONSTANT_OUTPUT = 1e-14
+
+
+class StandardOutputs(NamedTuple):
+    """Outputs of mean zero and variance one, and how to undo that."""
+
+    target: np.ndarray  # (n, t), zero where an output is constant
+    mean: np.ndarray  # (t,)
+    unit: np.ndarray  # (t,)
+
+    @classmethod
+    def of(
+        cls,
+        outputs: np.ndarray,
+        weights: np.ndarray | None = None,
+        dtype: Any = np.float64,
+    ) -> StandardOutputs:
+        """Those of outputs (n, t) of any size, for rows with these weights (n,)."""
+        mean, unit = output_frame(outputs, dtype)
+        centred = (outputs - mean) / unit
+        shift = np.average(centred, axis=0, weights=weights)
+        centred, mean = centred - shift, mean + shift * unit
+        spread = np.sqrt(np.average(centred**2, axis=0, weights=weights))
+        varies = spread > CONSTANT_OUTPUT * np.max(np.abs(outputs / unit), axis=0)
+        spread = np.where(varies, spread, 1.0)
+        return cls(np.where(varies, centred, 0.0) / spread, mean, spread * unit)
 
 
 #: The alpha to recommend, in units of eps times the trace. Most kernels need less than

@@ -21,6 +21,7 @@ from kernelweave._array import (
 from kernelweave._tolerances import NULL_EIGENVALUE
 from kernelweave.fits.ridge import (
     RowDesign,
+    StandardOutputs,
     checked_codes,
     factor_regularized,
     normal_basis,
@@ -117,15 +118,12 @@ def target_factor(y: np.ndarray, weights: np.ndarray | None = None) -> np.ndarra
     outputs = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
     if not np.all(np.isfinite(outputs)):
         raise ValueError("the target contains NaN or infinite values")
-    each = np.ones(len(y)) if weights is None else weights
-    centred = outputs - np.average(outputs, axis=0, weights=each)
-    size = np.sqrt(each @ centred**2)
-    constant = size <= HALF_OF_THE_DIGITS**2 * np.sqrt(np.sum(each)) * np.max(
-        np.abs(outputs), axis=0
-    )
-    if np.all(constant):
+    target = StandardOutputs.of(outputs, weights).target
+    varies = np.any(target != 0, axis=0)
+    if not np.any(varies):
         raise ValueError("every output is constant, so there is nothing to depend on")
-    return centred[:, ~constant] / size[~constant]
+    total = len(y) if weights is None else float(np.sum(weights))
+    return target[:, varies] / total**0.5
 
 
 def _checked_kernel(kernel: Array, n_classes: int) -> np.ndarray:

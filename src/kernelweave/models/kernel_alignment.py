@@ -16,7 +16,7 @@ from kernelweave._array import (
     to_numpy,
 )
 from kernelweave.criteria.alignment import UNRELATED, Alignment
-from kernelweave.fits.ridge import RowDesign, signs_of_codes
+from kernelweave.fits.ridge import RowDesign, StandardOutputs, signs_of_codes
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.kernels.banks.spectral import feature_coefficients
 from kernelweave.models.shared.base import (
@@ -307,14 +307,13 @@ class KernelAlignment(KernelTransformer, KernelModel):
             classes, codes = encode_labels(y, owner)
             return _indicators(codes, len(classes))
         outputs = as_outputs(y, kind, owner)
-        centred = outputs - np.average(outputs, axis=0, weights=row_weights)
-        spread = np.sqrt(np.average(centred**2, axis=0, weights=row_weights))
-        if not np.any(spread > 0):
+        target = StandardOutputs.of(outputs, row_weights).target
+        if not np.any(target):
             raise ValueError(
                 f"y is constant over the {len(y)} sample(s): there is nothing to align "
                 "with"
             )
-        return centred / np.where(spread > 0, spread, 1.0)
+        return target
 
     def _choose(
         self, criterion: Alignment, row_weights: np.ndarray | None, progress: Progress

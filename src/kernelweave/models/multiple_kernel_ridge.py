@@ -18,7 +18,7 @@ from kernelweave._array import (
 )
 from kernelweave._sklearn import RegressorMixin
 from kernelweave.criteria.fisher import Fisher
-from kernelweave.fits.ridge import RowDesign, output_frame
+from kernelweave.fits.ridge import RowDesign, StandardOutputs
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.models.shared.base import (
     FisherSolver,
@@ -46,9 +46,6 @@ from kernelweave.models.streaming.explicit import next_portions, refused
 from kernelweave.models.streaming.primal import SummedRows, fit_output_moments
 from kernelweave.solvers.solve import Callback
 from kernelweave.views.columns import is_precomputed
-
-#: An output whose deviation is below this, relative to its largest entry, is constant.
-CONSTANT_OUTPUT = 1e-14
 
 
 @dataclass(repr=False, eq=False)
@@ -323,8 +320,8 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
             choice,
             float(np.mean(errors)),
             errors,
-            dual_coef=fit.coef * from_numpy(task.unit, fit.coef)[None, :],
-            intercept=from_numpy(task.mean, fit.coef),
+            dual_coef=fit.coef * from_numpy(task.outputs.unit, fit.coef)[None, :],
+            intercept=from_numpy(task.outputs.mean, fit.coef),
             steepness=fit.steepness(task.target),
         )
 
@@ -337,17 +334,11 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
         design: RowDesign,
     ) -> _OutputTask:
         """The task of outputs (n, n_outputs), in their units."""
-        mean, unit = output_frame(outputs, to_numpy(bank.like[:0, ...]).dtype)
-        centred = (outputs - mean) / unit
-        shift = np.average(centred, axis=0, weights=design.each)
-        centred, mean = centred - shift, mean + shift * unit
-        spread = np.sqrt(np.average(centred**2, axis=0, weights=design.each))
-        varies = spread > CONSTANT_OUTPUT * np.max(np.abs(outputs / unit), axis=0)
-        spread = np.where(varies, spread, 1.0)
-        target = from_numpy(np.where(varies, centred, 0.0) / spread, bank.like)
-        unit, score = spread * unit, None
+        dtype, score = to_numpy(bank.like[:0, ...]).dtype, None
+        standard = StandardOutputs.of(outputs, design.weights, dtype)
+        target = from_numpy(standard.target, bank.like)
         if measure is not None:
-            score = partial(measure.of_outputs, outputs, unit, design)
+            score = partial(measure.of_outputs, outputs, standard.unit, design)
         return _OutputTask(
             bank,
             target,
@@ -357,8 +348,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
             per_target=True,
             score=score,
             callback=callback,
-            mean=mean,
-            unit=unit,
+            outputs=standard,
         )
 
     @lazily
@@ -406,8 +396,7 @@ of shape (n, n) or (n, n, p), Dask array or DataFrame, pyarrow data set, or iter
 class _OutputTask(Task):
     """The task of a regression, whose target has columns of mean zero, variance one."""
 
-    mean: np.ndarray  # (t,), of the outputs
-    unit: np.ndarray  # (t,)
+    outputs: StandardOutputs
 
 
 def _of_ridge(trained: Trained) -> Trained:

@@ -552,7 +552,8 @@ def read_numbers_or_labels(
     y = np.asarray(y)
     check_length(X, y, owner)
     refuse_odd_numbers(y, owner)
-    kind = type_of_target(y, input_name="y")
+    with np.errstate(invalid="ignore"):  # it compares numbers with whole ones
+        kind = type_of_target(y, input_name="y")
     labels = y.reshape(-1) if kind in ("binary", "multiclass") else None
     keep, weights = read_row_weights(X, labels, sample_weight, None, owner)
     return y if keep is None else y[keep], kind, keep, weights
