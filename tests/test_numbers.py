@@ -326,6 +326,22 @@ def test_outputs_of_any_size(options):
         assert model.score(X, scale * y) > 0.3  # measured: 0.99 to 1
 
 
+@pytest.mark.parametrize("make", kinds(KernelAlignment, SubspaceKernel))
+def test_weights_for_outputs_of_any_size(make):
+    X, _, y, _ = table()
+    y = np.column_stack([y, y[::-1]])
+    views = VIEWS["mixed"]
+    expected = make(views).fit(X, y)
+    for units in ([1e200, 1.0], [1.0, 1e-200]):
+        assert_close(
+            make(views).fit(X, y * units).kernel_weights_, expected.kernel_weights_
+        )
+    assert_close(make(views).fit(X, y + 1e6).kernel_weights_, expected.kernel_weights_)
+    for constant in (0.1, 1e200):  # whose mean is another number, or overflows
+        with pytest.raises(ValueError, match="constant"):
+            make(views).fit(X, np.full(len(X), constant))
+
+
 @pytest.mark.filterwarnings("ignore:.*cannot tell a smaller alpha:UserWarning")
 @pytest.mark.parametrize("options", REPRESENTATIONS, ids=str)
 def test_outputs_of_any_size_in_single_precision(options):
