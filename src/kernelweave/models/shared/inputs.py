@@ -881,21 +881,20 @@ def device_array(like: Array, device: str | None) -> Array:
     """
     if device is None:
         return like
-    dtype = str(to_numpy(like).dtype)
+    dtype, problem = str(to_numpy(like).dtype), "torch is not installed"
     try:
         if device != "cupy" and importlib.util.find_spec("torch") is not None:
             import torch
 
             try:
                 torch.device(device)
-            except RuntimeError as error:
+            except RuntimeError as error:  # whose message is long and changes
                 raise LookupError("torch knows no device of this name") from error
             return torch.empty((0, 1), dtype=getattr(torch, dtype), device=device)
         if device.startswith("cu"):
             import cupy
 
             return cupy.empty((0, 1), dtype=dtype)
-        problem = "torch is not installed"
     except LookupError as error:
         problem = str(error)
     except Exception as error:  # each library raises its own exceptions here
@@ -980,32 +979,31 @@ def map_rows(
         )
     else:
         source = PrecomputedSource(data.blocks, names, observed)
-    given = row_weights, scale_rows
-    on_the_fly = model.features == "on_the_fly"
-    storage: Literal["auto", "fastest", "on_the_fly"] = "auto"
-    if on_the_fly:
-        storage = "on_the_fly"
-    elif _learns_once(model):
-        storage = "fastest"
-    kernel_map = KernelMap(
-        source, model.psd, *given, storage, _work_matrices(model), standard
-    )
-    if model.missing != "error" and not standard.is_default:
+    on_the_fly, lacking = model.features == "on_the_fly", model.missing != "error"
+    if lacking and not standard.is_default:
         raise ValueError(
             f"missing={model.missing!r} completes kernels that are centred and scaled "
             f"over the rows that have them; got centre={model.centre!r} and "
             f"scale={model.scale!r}. Leave these at their defaults, or use "
             "missing='error' with rows that have every view"
         )
-    if on_the_fly and model.missing != "error":
+    if lacking and on_the_fly:
         raise ValueError(
             f"missing={model.missing!r} completes the matrices of kernels, while "
             "features='on_the_fly' keeps none; use another value of features, or "
             "missing='error' with rows that have every view"
         )
-    if model.missing != "error":
+    given = row_weights, scale_rows
+    if lacking:
         options = model.psd, model.missing, bool(model.signed)
-        kernel_map = CompletedKernelMap(source, *options, *given)
+        kernel_map: KernelMap = CompletedKernelMap(source, *options, *given)
+    else:
+        storage: Literal["auto", "fastest", "on_the_fly"]
+        storage = "fastest" if _learns_once(model) else "auto"
+        storage = "on_the_fly" if on_the_fly else storage
+        kernel_map = KernelMap(
+            source, model.psd, *given, storage, _work_matrices(model), standard
+        )
     if model.device is not None:
         kernel_map.home = like
     return RowMap(kernel_map, like, source.views, positions)
