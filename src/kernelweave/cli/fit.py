@@ -22,7 +22,7 @@ from kernelweave.cli.output import (
     write_results,
 )
 from kernelweave.cli.predict import print_score
-from kernelweave.cli.progress import Narrator, Say, progress
+from kernelweave.cli.progress import Narrator, progress
 from kernelweave.cli.samples import (
     Samples,
     new_samples,
@@ -161,11 +161,11 @@ def check_extras(options: argparse.Namespace) -> None:
             )
 
 
-def fitted(problem: Problem, say: Say) -> Any:
+def fitted(problem: Problem, say: Narrator) -> Any:
     """The model, fitted to all rows; its warnings are printed."""
     groups = problem.samples.groups
     given = {} if groups is None else {"groups": groups}
-    with _narrated(problem.model, Narrator(say)) as model:
+    with _narrated(problem.model, say) as model:
         return model.fit(problem.samples.data, problem.y, **given)
 
 
@@ -180,11 +180,10 @@ def _narrated(model: Any, narrator: Narrator) -> Iterator[Any]:
 
 
 def held_out(
-    problem: Problem, options: argparse.Namespace, say: Say, baselines: bool
+    problem: Problem, options: argparse.Namespace, say: Narrator, baselines: bool
 ) -> Any:
     """Fit to all rows and to all but each fold; see ``evaluate``."""
-    narrator = Narrator(say)
-    with _narrated(problem.model, narrator) as model:
+    with _narrated(problem.model, say) as model:
         result = evaluate(
             model,
             problem.samples.data,
@@ -192,14 +191,14 @@ def held_out(
             cv=options.folds,
             groups=problem.samples.groups,
             baselines=baselines,
-            report=narrator,
+            report=say,
         )
     result.model.set_callbacks()
     return result
 
 
 def write_page(
-    problem: Problem, model: Any, options: argparse.Namespace, path: Any, say: Say
+    problem: Problem, model: Any, options: argparse.Namespace, path: Any, say: Narrator
 ) -> None:
     """Write the report of a fitted model to one HTML file."""
     from kernelweave.report import write_report

@@ -36,25 +36,11 @@ def shown_warnings() -> Iterator[None]:
 
 def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table, the first column left-aligned and the others right-aligned."""
-    try:
-        from rich.box import SIMPLE_HEAD
-        from rich.console import Console
-        from rich.table import Table
-        from rich.text import Text
-    except ImportError:
-        widths = [max(map(len, column)) for column in zip(headers, *rows, strict=True)]
-        for row in [headers, ["-" * width for width in widths], *rows]:
-            cells = [cell.rjust(w) for cell, w in zip(row, widths, strict=True)]
-            cells[0] = row[0].ljust(widths[0])
-            print("  " + "  ".join(cells))
-        return
-    table = Table(box=SIMPLE_HEAD, pad_edge=True, show_edge=False)
-    for j, header in enumerate(headers):
-        table.add_column(header, justify="right" if j else "left", no_wrap=True)
-    for row in rows:
-        table.add_row(*map(Text, row))  # a Text, since names may look like markup
-    width = None if sys.stdout.isatty() else 160
-    Console(file=sys.stdout, width=width, highlight=False).print(table)
+    widths = [max(map(len, column)) for column in zip(headers, *rows, strict=True)]
+    for row in [headers, ["-" * width for width in widths], *rows]:
+        cells = [cell.rjust(w) for cell, w in zip(row, widths, strict=True)]
+        cells[0] = row[0].ljust(widths[0])
+        print("  " + "  ".join(cells))
 
 
 def print_weights(model: Any) -> None:
