@@ -21,6 +21,8 @@ BASELINES = {
     "stacking of views": "a regression on the outputs of one model per view",
     "no view": "the class proportions, or the mean, of the training rows",
 }
+#: Marks on the axes of probabilities.
+QUARTERS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
 def scores(result: Any) -> Section:
@@ -108,19 +110,19 @@ def _of_probabilities(
 
 @or_why
 def _agreement(held: HeldOut) -> Section:
-    shown = held.shown
-    truth = np.asarray(held.targets, dtype=float).reshape(len(shown), -1)
-    guess = np.asarray(held.predicted, dtype=float).reshape(len(shown), -1)
+    truth, guess = (
+        np.asarray(values, dtype=float).reshape(len(held.shown), -1)[held.shown]
+        for values in (held.targets, held.predicted)
+    )
     text = "On the diagonal, a held-out prediction equals the true value."
     if truth.shape[1] > 1:
         text += f" Shown is the first of {truth.shape[1]} targets."
-    drawing = charts.scatter(
-        np.column_stack([guess[:, 0], truth[:, 0]])[shown],
-        np.zeros(int(shown.sum()), dtype=int),
-        ["held-out rows"],
+    drawn = guess[:, 0], truth[:, 0]
+    drawing = charts.plot(
+        [("held-out rows", *drawn)],
         "True values against held-out predictions",
         ("predicted", "true"),
-        same_scale=True,
+        charts.round_ticks(float(np.min(drawn)), float(np.max(drawn))),
     )
     return {"text": text, "svg": drawing}
 
@@ -135,9 +137,8 @@ def _projection(points: np.ndarray, codes: np.ndarray, names: list[str]) -> Sect
         points = np.column_stack([points[:, 0], codes + spread])
         axes = ("discriminant axis", "class")
         text = "Held-out rows along the axis of the discriminant, one band per class."
-    drawing = charts.scatter(
-        points[:, :2], codes, names, "Projection of held-out rows", axes
-    )
+    series = [(name, *points[codes == c, :2].T) for c, name in enumerate(names)]
+    drawing = charts.plot(series, "Projection of held-out rows", axes)
     return {"text": text, "svg": drawing}
 
 
@@ -155,7 +156,7 @@ def _roc(
     title = "ROC curve of held-out rows"
     return {
         "text": f"Area under the curve: {some(areas, 10)}.",
-        "svg": charts.lines(curves, title, axes),
+        "svg": charts.plot(curves, title, axes, QUARTERS, joined=True),
     }
 
 
@@ -171,8 +172,9 @@ def _calibration(
         )
         curves.append((names[c], said, real))
     axes = ("predicted probability", "observed share")
+    title = "Calibration curve of held-out rows"
     return {
         "text": "On the diagonal, probabilities mean what they say. Each point stands "
         f"for about {len(codes) // n_bins} rows.",
-        "svg": charts.lines(curves, "Calibration curve of held-out rows", axes),
+        "svg": charts.plot(curves, title, axes, QUARTERS, joined=True),
     }
