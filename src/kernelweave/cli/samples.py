@@ -41,7 +41,8 @@ class Tables:
     Attributes
     ----------
     frames : dict of str to DataFrame
-        One table per file; a single file without a name is called "".
+        One table per file, with the ids as its index; a single file without a name is
+        called "", and its rows are numbered from 1 if they have no ids.
     files : dict of str to str
         The file of each table.
     id : str or None
@@ -160,11 +161,14 @@ def read_tables(arguments: Sequence[str], id_column: str | None) -> Tables:
         raise ValueError(f"the table {files['']} has no name; use NAME=FILE")
     tables = Tables(frames, files, id_column)
     for name, frame in frames.items():
-        if id_column is not None and id_column not in frame:
+        given = range(1, len(frame) + 1) if id_column is None else frame.get(id_column)
+        if given is None:
             raise ValueError(
                 f"{files[name]} has no column {id_column!r} with ids; "
-                f"{suggest(id_column, list(frame.columns))}"
+                f"{suggest(str(id_column), list(frame.columns))}"
             )
+        index = pandas_or_why().Index(read_ids(given), name=id_column or ROW)
+        frames[name] = frame.set_axis(index, axis=0)
     if id_column is None and not tables.alone:
         common = set.intersection(*(set(frame.columns) for frame in frames.values()))
         hint = f"; all of them have {some(map(repr, sorted(common)))}" if common else ""
@@ -274,28 +278,23 @@ def _join(tables: Tables, label: str | None) -> Samples:
 
 def _single(tables: Tables, label: str | None) -> Samples:
     (frame,), (path,) = tables.frames.values(), tables.files.values()
-    ids, id_name = list(range(1, len(frame) + 1)), ROW
-    if tables.id is not None:
-        ids, id_name = read_ids(frame[tables.id]), tables.id
-        try:
-            check_distinct(ids, path)
-        except ValueError as error:
-            raise ValueError(
-                f"{error}; if several rows belong together, leave out --id and use "
-                f"--groups {tables.id}"
-            ) from None
-        frame = frame.drop(columns=tables.id)
+    try:
+        check_distinct(frame.index.tolist(), path)
+    except ValueError as error:
+        raise ValueError(
+            f"{error}; if several rows belong together, leave out --id and use "
+            f"--groups {tables.id}"
+        ) from None
+    frame, id_name = frame.drop(columns=tables.id or []), str(frame.index.name)
     target, told = None, [f"Data: {path}, {len(frame)} rows"]
-    frame = frame.set_axis(ids, axis=0)
     if label is not None:
         _, label = tables.find(label, "the label column")
-        target = frame[label]
-        frame, kept = frame.drop(columns=label), target.notna()
+        kept = frame[label].notna()
+        if not kept.any():
+            raise ValueError(f"{path}: the label column {label!r} is empty")
         if not kept.all():
             told[0] += f", {int((~kept).sum())} of them without a label and left out"
-        frame, target = frame[kept], target[kept]
-        if not len(frame):
-            raise ValueError(f"{path}: the label column {label!r} is empty")
+        frame, target = frame[kept].drop(columns=label), frame[label][kept]
     views = [("", "auto", [str(name) for name in frame.columns])]
     return Samples(frame, frame.index.tolist(), id_name, views, target, None, told)
 
@@ -315,11 +314,8 @@ def _dropped(tables: Tables, drop: Sequence[str]) -> tuple[Tables, list[str]]:
 def _taken(tables: Tables, column: str, what: str) -> tuple[Tables, Any]:
     """The tables without a column, and the column by id; bare tables vanish."""
     name, own = tables.find(column, what)
-    frame, pandas = tables.frames[name], pandas_or_why()
-    ids: Any = range(1, len(frame) + 1) if tables.alone else frame.index
-    if tables.id is not None:
-        ids = read_ids(frame[tables.id])
-    values = pandas.Series(frame[own].to_numpy(), index=pandas.Index(list(ids)))
+    frame = tables.frames[name]
+    values = frame[own]
     if own == tables.id:
         return tables, values
     frames = dict(tables.frames)
