@@ -194,6 +194,7 @@ def refusal(capsys, arguments):
         (["data.csv", "--label", "Diagnosis"], "did you mean 'diagnosis'?"),
         (["data.csv", "--label", "zzz"], "the columns are 'patient', 'view0_0'"),
         (["data.csv"], "name the column to predict with --label"),
+        (["data.csv", *"--id patient --label patient".split()], "names the ids"),
         (["data.csv", *FIT, "--views", "no.toml"], "there is no file 'no.toml'"),
         (["data.csv", *FIT, "--save", "no/m.kw"], "there is no folder 'no'"),
         (["a=data.csv", "b=data.csv", *FIT], "name their column with --id"),

@@ -66,7 +66,11 @@ def run_demo(options: argparse.Namespace) -> dict[str, Any]:
         right, lines = {}, []
         for name, method in methods.items():
             say(name)
-            right[name], took = _tried(method, X, y, train, test)
+            started = time.perf_counter()
+            with shown_warnings():
+                method.fit(X[train], y[train])
+            took = time.perf_counter() - started
+            right[name] = method.predict(X[test]) == y[test]
             share, error = accuracy(right[name])
             shown = f"{100 * share:.1f} %", f"{100 * error:.1f}", f"{took:.1f}"
             lines.append((name, *shown))
@@ -92,17 +96,6 @@ def run_demo(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def _tried(
-    method: Any, X: np.ndarray, y: np.ndarray, train: np.ndarray, test: np.ndarray
-) -> tuple[np.ndarray, float]:
-    """Which of the test rows a model gets right, and the seconds of its fit."""
-    started = time.perf_counter()
-    with shown_warnings():
-        method.fit(X[train], y[train])
-    took = time.perf_counter() - started
-    return method.predict(X[test]) == y[test], took
-
-
 def _methods(views: list[Any]) -> dict[str, Any]:
     """The models that are compared; the first one learns weights."""
     return {
@@ -122,9 +115,8 @@ def _print_leads(right: dict[str, np.ndarray]) -> None:
     print()
     for name in others:
         lead = right[learned].astype(float) - right[name]
-        error = sem(lead)
         print(
-            f"  Learned weights are {100 * lead.mean():+.1f} ± {100 * error:.1f} "
+            f"  Learned weights are {100 * lead.mean():+.1f} ± {100 * sem(lead):.1f} "
             f"points ahead of {name.partition(' (')[0]}."
         )
 

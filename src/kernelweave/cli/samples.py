@@ -180,6 +180,8 @@ def training_samples(tables: Tables, options: argparse.Namespace) -> Samples:
     """Join the tables, and take label, groups and dropped columns out of the views."""
     if not options.label:
         raise ValueError("name the column to predict with --label")
+    if options.label == tables.id:
+        raise ValueError(f"--label {tables.id} names the ids; name another column")
     tables, told = _dropped(tables, options.drop)
     if options.groups:  # before the label, which may be the last column of its table
         tables, groups = _taken(tables, options.groups, "the column of groups")
