@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from importlib.util import find_spec
 from typing import Any
 
 from kernelweave.models.shared.learner import NORM_GRID
@@ -30,21 +31,13 @@ def progress(options: argparse.Namespace) -> Iterator[Narrator]:
     if options.quiet or not (watched or options.progress):
         yield Narrator(lambda text: None)
         return
-    status = _rich_status() if watched else None
-    if status is None:
+    if not (watched and find_spec("rich")):
         yield Narrator(partial(print, "...", file=sys.stderr, flush=True))
         return
-    with status:
+    from rich.console import Console
+
+    with Console(stderr=True).status("starting") as status:
         yield Narrator(status.update)
-
-
-def _rich_status() -> Any:
-    """A spinner of rich with a text; None if it is not installed."""
-    try:
-        from rich.console import Console
-    except ImportError:
-        return None
-    return Console(stderr=True).status("starting")
 
 
 class Narrator:

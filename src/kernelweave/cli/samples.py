@@ -416,46 +416,41 @@ def read_target(samples: Samples, task: str | None) -> tuple[np.ndarray, str, st
     why : str
         What the column holds.
     """
-    pandas = pandas_or_why()
-    column = samples.target
-    name = column.name
-    values = column.dropna()
+    name, values = samples.target.name, samples.target.dropna()
     n, k = len(values), values.nunique()
-    numeric = pandas.api.types.is_numeric_dtype(values) and values.dtype != "bool"
-    if not numeric:
-        if task == "regression":
-            raise ValueError(
-                f"the label column {name!r} holds {values.iloc[0]!r}, which is not a "
-                "number, as --task regression needs"
-            )
-        y = np.array([str(value).strip() for value in values])
-        if task is None and k > max(2, n / 2) and (k > MANY or k == n):
-            raise ValueError(
-                f"the label column {name!r} holds {k} different texts in {n} rows, "
-                "which look like row names rather than classes; name the column of the "
-                "classes with --label, or use --task classification if they are "
-                "classes after all"
-            )
-        return y, "classification", f"the column {name!r} holds {k} different texts"
-    numbers = values.to_numpy(dtype=float)
+    is_numeric = pandas_or_why().api.types.is_numeric_dtype
+    numeric = is_numeric(values) and values.dtype != "bool"
+    numbers = values.to_numpy(dtype=float) if numeric else np.empty(0)
     if not np.isfinite(numbers).all():
         raise ValueError(f"the label column {name!r} holds infinity; correct the cell")
-    whole = bool(np.all(numbers == np.round(numbers)))
-    why = f"the column {name!r} holds {k} different {'whole ' * whole}numbers"
-    doubtful = whole and (k > MANY or k > max(2, n / 2))
-    if task is None and doubtful:
+    broken = numbers[numbers != np.round(numbers)]
+    kind = "texts" if not numeric else "numbers" if len(broken) else "whole numbers"
+    holds = f"column {name!r} holds {k} different {kind}"
+    many, most = k > MANY, k > max(2, n / 2)
+    if task is None and kind == "texts" and most and (many or k == n):
         raise ValueError(
-            f"the label column {name!r} holds {k} different whole numbers in {n} rows: "
-            "are they measurements or classes? Use --task regression or --task "
-            "classification"
+            f"the label {holds} in {n} rows, which look like row names rather than "
+            "classes; name the column of the classes with --label, or use --task "
+            "classification if they are classes after all"
         )
-    task = task or ("classification" if whole else "regression")
-    if task == "regression":
-        return numbers, task, why
-    if not whole:
+    if task is None and kind == "whole numbers" and (many or most):
         raise ValueError(
-            f"the label column {name!r} holds numbers such as "
-            f"{numbers[np.argmax(numbers != np.round(numbers))]:g}, which are not "
-            "classes; use --task regression, or bin them into a few classes"
+            f"the label {holds} in {n} rows: are they measurements or classes? Use "
+            "--task regression or --task classification"
         )
-    return numbers.astype(np.int64), task, why
+    task = task or ("regression" if len(broken) else "classification")
+    if task == "regression" and not numeric:
+        raise ValueError(
+            f"the label column {name!r} holds {values.iloc[0]!r}, which is not a "
+            "number, as --task regression needs"
+        )
+    if task == "classification" and len(broken):
+        raise ValueError(
+            f"the label column {name!r} holds numbers such as {broken[0]:g}, which are "
+            "not classes; use --task regression, or bin them into a few classes"
+        )
+    if not numeric:
+        y = np.array([str(value).strip() for value in values])
+    else:
+        y = numbers if task == "regression" else numbers.astype(np.int64)
+    return y, task, f"the {holds}"

@@ -133,8 +133,7 @@ def evaluate(
     fitted.fit(X, targets, **_taken_by(fitted, of_rows))
     pairwise, names = is_precomputed(fitted.views), views_of(fitted)[0]
     if pairwise:
-        X = as_stack(X, names)
-        X = to_numpy(X)
+        X = to_numpy(as_stack(X, names))
         X = X[:, :, None] if X.ndim == 2 else X
     has = observed_views(fitted, n)
     of_rows |= {} if has is None else {"has": has}

@@ -17,7 +17,7 @@ from kernelweave.inspection._rows import observed_views, views_of
 from kernelweave.persistence import library_versions
 from kernelweave.report.decisions import columns, rows
 from kernelweave.report.predictions import pictures, scores
-from kernelweave.report.section import Case, Section, counted, shares_of
+from kernelweave.report.section import Case, Section, counted, or_why, shares_of
 from kernelweave.report.views import shares, weights_are_learned, without_each
 from kernelweave.views.columns import is_precomputed, some
 
@@ -75,6 +75,7 @@ def _learned(model: Any, y: np.ndarray, contents: dict[str, Any]) -> str:
     return " ".join(told + cautions[:1])
 
 
+@or_why
 def _gaps(model: Any, n: int) -> Section:
     """Which views rows lack: every pattern that occurs, the most frequent first."""
     seen = observed_views(model, n)
@@ -83,7 +84,6 @@ def _gaps(model: Any, n: int) -> Section:
     patterns, counts = np.unique(seen, axis=0, return_counts=True)
     order = np.argsort(-counts, kind="stable")
     return {
-        "why": "",
         "views": views_of(model)[0],
         "lacking": np.sum(~seen, axis=0).tolist(),
         "patterns": [
@@ -95,6 +95,7 @@ def _gaps(model: Any, n: int) -> Section:
     }
 
 
+@or_why
 def _certificate(model: Any) -> Section:
     certificate = getattr(model, "certificate_", None)
     if certificate is None:
@@ -111,12 +112,7 @@ def _certificate(model: Any) -> Section:
         ]
     else:
         numbers.append(("relative stationarity", f"{certificate.stationarity:.1e}"))
-    return {
-        "why": "",
-        "convex": convex,
-        "numbers": numbers,
-        "found": certificate,
-    }
+    return {"convex": convex, "numbers": numbers, "found": certificate}
 
 
 def _card(case: Case, started: float) -> list[tuple[str, str]]:

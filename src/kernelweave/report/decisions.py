@@ -79,6 +79,7 @@ def _minus_loss(model: Any, X: Any, y: np.ndarray) -> float:
     return -float(np.mean((predicted - y) ** 2))
 
 
+@or_why
 def columns(case: Case) -> Section:
     """The most important columns of each view."""
     case.how["report"]("columns and single rows")
@@ -96,7 +97,7 @@ def columns(case: Case) -> Section:
     reasons = {part["why"] for part in parts}
     if len(reasons) == 1 and parts[0]["why"]:
         return {"why": parts[0]["why"]}
-    return {"why": "", "parts": parts, "hidden": max(len(views) - MOST_VIEWS, 0)}
+    return {"parts": parts, "hidden": max(len(views) - MOST_VIEWS, 0)}
 
 
 @or_why

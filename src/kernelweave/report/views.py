@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from sklearn.model_selection import PredefinedSplit
 
 from kernelweave._array import to_numpy
 from kernelweave.evaluation.evaluate import leads
@@ -31,6 +32,7 @@ MOST_ORDERED = 6
 LEVEL = 0.05
 
 
+@or_why
 def shares(case: Case) -> Section:
     """Shares with intervals and p-values, and why not to interpret them if so."""
     model, own = case.model, shares_of(case.model)
@@ -67,7 +69,6 @@ def shares(case: Case) -> Section:
     elif pvalues["why"]:
         reason = f"No p-values: {pvalues['why']}."
     return {
-        "why": "",
         "cautions": _cautions(model, rows, case.result, grouped and bounded),
         "rows": rows,
         "picture": charts.bars(
@@ -147,10 +148,7 @@ def without_each(case: Case) -> Section:
     case.how["report"]("what is lost without each view")
     model, X, y, fold = case.model, case.X, case.y, case.fold
     template = without_folds(model).fit(X, y)
-    folds = [
-        (np.flatnonzero(fold != number), np.flatnonzero(fold == number))
-        for number in range(1, int(fold.max()) + 1)
-    ]
+    folds = PredefinedSplit(fold - 1)  # rows that are in no fold are never left out
     recommendation = ""
     views = list(shares_of(model))
     if len(views) <= MOST_ORDERED:
@@ -183,7 +181,7 @@ def without_each(case: Case) -> Section:
 
 
 def _rises(
-    model: Any, X: Any, y: Any, folds: list[Any], views: list[str]
+    model: Any, X: Any, y: Any, folds: Any, views: list[str]
 ) -> tuple[list[dict[str, Any]], str]:
     """The rise of the loss without each of many views, as of ``view_ablation``."""
     trials = Trials(model, X, y, folds, None, None, None)
