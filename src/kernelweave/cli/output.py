@@ -194,13 +194,14 @@ def _write_pictures(draft: Draft, model: Any, rows: HeldOut) -> bool:
 
 
 def _projection(rows: HeldOut) -> ProjectionDisplay:
-    assert rows.classes is not None and rows.coordinates is not None
-    drawn = np.isfinite(rows.means).all(axis=1)  # (k,)
+    assert rows.coordinates is not None
+    points, labels = rows.coordinates[rows.shown], rows.labels[rows.shown]
+    classes = np.unique(labels)  # those of a single row are not shown
     display = ProjectionDisplay(
-        coordinates=rows.coordinates[rows.shown],
-        labels=rows.labels[rows.shown],
-        classes=rows.classes[drawn],
-        means=rows.means[drawn],
+        coordinates=points,
+        labels=labels,
+        classes=classes,
+        means=np.stack([points[labels == c].mean(axis=0) for c in classes]),
         legend_title="predicted class" if rows.targets is None else "class",
     ).plot()
     display.figure_.suptitle(rows.how, fontsize=9)

@@ -58,17 +58,6 @@ class HeldOut:
         """The true classes, or the predicted ones where the truth is unknown, (m,)."""
         return self.predicted if self.targets is None else self.targets
 
-    @property
-    def means(self) -> np.ndarray:
-        """Mean projection of the rows of each class, (k, k - 1); NaN without rows."""
-        assert self.classes is not None and self.coordinates is not None
-        means = np.full((len(self.classes), self.coordinates.shape[1]), np.nan)
-        for c, label in enumerate(self.classes):
-            members = self.coordinates[self.shown & (self.labels == label)]
-            if len(members):
-                means[c] = members.mean(axis=0)
-        return means
-
 
 def assign_folds(
     y: np.ndarray,
