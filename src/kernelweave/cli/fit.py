@@ -79,14 +79,9 @@ def read_problem(options: argparse.Namespace) -> Problem:
     tables = read_tables(options.data, options.id)
     samples = training_samples(tables, options)
     y, task, why = read_target(samples, options.task)
-    chosen = {
-        "norm": "loo" if options.norm is None else options.norm,
-        "alpha": "loo" if options.alpha is None else options.alpha,
-        "missing": options.missing or "zero",
-        **options.parameters,
-    }
-    if options.class_weight is not None:
-        chosen["class_weight"] = _by_class(options.class_weight, y)
+    chosen = {"norm": "loo", "alpha": "loo", "missing": "zero", **options.parameters}
+    if "class_weight" in chosen:
+        chosen["class_weight"] = _by_class(chosen["class_weight"], y)
     for name in chosen:
         if name not in parameters[task]:
             raise ValueError(f"{name} is no parameter of a {task}; leave it out")

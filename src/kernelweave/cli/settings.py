@@ -12,8 +12,8 @@ from kernelweave import kernels
 from kernelweave.cli.read import suggest
 from kernelweave.kernels.spec import KERNELS
 
-#: Keys of the table [model] that are also options.
-MODEL_OPTIONS = ("norm", "alpha", "class_weight", "missing", "kernel")
+#: Parameters of the estimators that are also options.
+MODEL_OPTIONS = ("norm", "alpha", "class_weight", "missing")
 #: Kernels that can be written with parameters.
 WITH_PARAMETERS = {**KERNELS, **{kind.__name__: kind for kind in KERNELS.values()}}
 
@@ -26,7 +26,7 @@ def read_settings(options: argparse.Namespace, parameters: list[str]) -> None:
 
     Adds ``options.view_settings``, a dict from the name of a view to its ``columns``,
     ``drop`` and ``kernel``, and ``options.parameters``, those of the estimator that
-    have no option.
+    were given.
 
     Parameters
     ----------
@@ -35,7 +35,9 @@ def read_settings(options: argparse.Namespace, parameters: list[str]) -> None:
     parameters : list of str
         Names of all parameters of the estimators.
     """
-    options.view_settings, options.parameters = {}, {}
+    given = {name: getattr(options, name) for name in MODEL_OPTIONS}
+    options.parameters = {k: v for k, v in given.items() if v is not None}
+    options.view_settings = {}
     if options.views is None:
         return
     path = Path(options.views)
@@ -50,13 +52,10 @@ def read_settings(options: argparse.Namespace, parameters: list[str]) -> None:
     for key, value in _checked(f"{path}: [data]", content["data"], DATA).items():
         if not getattr(options, key, None):
             setattr(options, key, value)
-    known = dict.fromkeys(sorted({*MODEL_OPTIONS, *parameters}), _a(object))
-    known["kernel"] = _kernel
-    for key, value in _checked(f"{path}: [model]", content["model"], known).items():
-        if key not in MODEL_OPTIONS:
-            options.parameters[key] = value
-        elif getattr(options, key) is None:
-            setattr(options, key, float(value) if type(value) is int else value)
+    known = dict.fromkeys(parameters, _a(object)) | {"kernel": _kernel}
+    model = _checked(f"{path}: [model]", content["model"], known)
+    options.kernel = options.kernel or model.pop("kernel", None)
+    options.parameters = model | options.parameters
     views = dict.fromkeys(content["views"], _a(dict))
     for name, view in _checked(f"{path}: [views]", content["views"], views).items():
         options.view_settings[name] = _checked(f"{path}: [views.{name}]", view, VIEW)
