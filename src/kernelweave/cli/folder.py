@@ -11,7 +11,7 @@ import signal
 import threading
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from glob import escape
 from pathlib import Path
@@ -164,31 +164,25 @@ def staging_folder(place: Path, final: Path) -> Iterator[Path]:
     final : Path
         The place of the results, which errors name.
     """
-    staging, handle = place / f"{HIDDEN}{uuid.uuid4().hex[:12]}", None
-    try:
+    staging = place / f"{HIDDEN}{uuid.uuid4().hex[:12]}"
+    with ExitStack() as stack:
         with _named_errors(final), _locked(place):
             _remove_abandoned(place)
             staging.mkdir()
-            handle = _lock(staging)
+            stack.callback(shutil.rmtree, staging, ignore_errors=True)
+            stack.enter_context(_locked(staging, wait=False))
         yield staging
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
-        if handle is not None:
-            os.close(handle)  # also unlocks
 
 
 def _remove_abandoned(place: Path) -> None:
     for path in place.glob(f"{HIDDEN}{'[0-9a-f]' * 12}"):
         if not path.is_dir() or path.is_symlink():
             continue
-        try:
-            handle = _lock(path)
-        except FileNotFoundError:  # its run has just come to its end
-            continue
-        if handle is not None:
-            _undo_journal(path)
-            shutil.rmtree(path, ignore_errors=True)
-            os.close(handle)
+        # suppressed: its run has just come to its end
+        with suppress(FileNotFoundError), _locked(path, wait=False) as locked:
+            if locked:
+                _undo_journal(path)
+                shutil.rmtree(path, ignore_errors=True)
 
 
 def prepare_folder(name: str, mark: str = MARK_FILE) -> Path:
@@ -424,32 +418,25 @@ def _end_journal(place: Path) -> None:
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Wait until no other run is replacing files in this folder."""
-    handle = _lock(folder, wait=True)
-    try:
-        yield
-    finally:
-        if handle is not None:
-            os.close(handle)  # also unlocks
+def _locked(folder: Path, wait: bool = True) -> Iterator[bool]:
+    """Lock a folder, in which no other run is then replacing files.
 
-
-def _lock(folder: Path, wait: bool = False) -> int | None:
-    """Lock a folder until the handle is closed; None if it is not possible, or not now.
-
-    Folders cannot be locked on Windows, nor on some network file systems.
+    Yields whether it is locked: not if another run has it locked and we do not wait,
+    nor on Windows and on some network file systems, which do not lock folders.
     """
     try:
         import fcntl
     except ImportError:
-        return None
-    handle = os.open(folder, os.O_RDONLY)
+        yield False
+        return
+    handle, locked = os.open(folder, os.O_RDONLY), False
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except OSError:
-        os.close(handle)
-        return None
-    return handle
+        with suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            locked = True
+        yield locked
+    finally:
+        os.close(handle)  # also unlocks
 
 
 @contextmanager
