@@ -304,9 +304,8 @@ def _single(tables: Tables, label: str | None) -> Samples:
 def _dropped(tables: Tables, drop: Sequence[str]) -> tuple[Tables, list[str]]:
     frames = dict(tables.frames)
     for column in drop:
-        owners = tables.owners(column)
-        if not owners:
-            tables.find(column, "the column to drop")  # says that there is none
+        # without an owner, find says that there is none
+        owners = tables.owners(column) or [tables.find(column, "the column to drop")]
         for name, own in owners:
             frames[name] = frames[name].drop(columns=own)
     told = [f"Columns dropped: {some(drop, 10)}"] if drop else []

@@ -141,21 +141,20 @@ def rows(case: Case) -> Section:
     """Contributions of the views to the decisions on some rows of the first fold."""
     held, test = case.result.held_out, np.flatnonzero(case.fold == 1)
     chosen = telling(held, test)
-    numbers = test[[i for i, _ in chosen]]
-    found = contributions(case.part, case.rows(numbers))
+    found = contributions(case.part, case.rows(np.array(list(chosen))))
     labels = row_labels(case.X)
     records = []
-    for k, (_, why) in enumerate(chosen):
-        row = int(numbers[k])
+    for k, (row, why) in enumerate(chosen.items()):
         parts, constant, unit = found.parts[k], found.intercept[k], found.unit
         if found.outputs is not None:
-            c = 0  # of several targets, the first
-            unit = f"{unit}, target {found.outputs[0]}"
+            c, which = (
+                0,
+                f", target {found.outputs[0]}",
+            )  # of several targets, the first
             if held.classes is not None:
                 guess = held.predicted[row]
-                c = int(np.flatnonzero(found.outputs == guess)[0])
-                unit = f"{found.unit} {guess}"
-            parts, constant = parts[:, c], constant[c]
+                c, which = int(np.flatnonzero(found.outputs == guess)[0]), f" {guess}"
+            parts, constant, unit = parts[:, c], constant[c], unit + which
         bars = [Bar(view, float(v)) for view, v in zip(found.views, parts, strict=True)]
         bars.sort(key=lambda bar: -abs(bar.value))
         total = float(np.sum(parts) + constant)
@@ -178,27 +177,27 @@ def rows(case: Case) -> Section:
     return {"records": records}
 
 
-def telling(held: HeldOut, test: np.ndarray) -> list[tuple[int, str]]:
-    """Rows worth a look, by their place within ``test``: at most three."""
+def telling(held: HeldOut, test: np.ndarray) -> dict[int, str]:
+    """Rows among ``test`` that are worth a look, and why: at most three."""
     assert held.targets is not None
     truth, guess = held.targets[test], held.predicted[test]
     if held.classes is None:
         miss = np.abs(truth - guess).reshape(len(test), -1).sum(axis=1)
-        found = {int(np.argmin(miss)): "closest to the truth"}
-        found.setdefault(int(np.argmax(miss)), "furthest from the truth")
-        return list(found.items())
+        found = {test[np.argmin(miss)]: "closest to the truth"}
+        found.setdefault(test[np.argmax(miss)], "furthest from the truth")
+        return found
     right, found = guess == truth, {}
     which, margin = "the first that is", np.zeros(len(test))
     if held.probability is not None:
         proba = np.sort(held.probability[test], axis=1)
         which, margin = "most certain and", proba[:, -1] - proba[:, -2]
     if right.any():
-        found[int(np.argmax(np.where(right, margin, -1)))] = f"{which} correct"
+        found[test[np.argmax(np.where(right, margin, -1))]] = f"{which} correct"
     if not right.all():
-        found[int(np.argmax(np.where(right, -1, margin)))] = f"{which} wrong"
+        found[test[np.argmax(np.where(right, -1, margin))]] = f"{which} wrong"
     if held.probability is not None:
-        found.setdefault(int(np.argmin(margin)), "least certain")
-    return list(found.items())
+        found.setdefault(test[np.argmin(margin)], "least certain")
+    return found
 
 
 def _said(value: Any) -> str:

@@ -63,11 +63,8 @@ def shares(case: Case) -> Section:
         Bar(row["view"], row["share"], (row["low"], row["high"]) if bounded else ())
         for row in rows[:MOST_VIEWS]
     ]
-    reason = ""  # if both fail, the second is the same in another function's name
-    if intervals["why"]:
-        reason = f"No intervals: {intervals['why']}."
-    elif pvalues["why"]:
-        reason = f"No p-values: {pvalues['why']}."
+    parts = {"intervals": intervals, "p-values": pvalues}
+    reasons = [f"No {k}: {part['why']}." for k, part in parts.items() if part["why"]]
     return {
         "cautions": _cautions(model, rows, case.result, grouped and bounded),
         "rows": rows,
@@ -78,7 +75,8 @@ def shares(case: Case) -> Section:
             percent=True,
         ),
         "hidden": max(len(rows) - MOST_VIEWS, 0),
-        "reasons": [reason.replace("..", ".")] if reason else [],
+        # if both fail, the second is the same in another function's name
+        "reasons": [reason.replace("..", ".") for reason in reasons[:1]],
         "bounded": bounded,
         "tested": not pvalues["why"],
         "smallest": 1.0 / (n_decoys + 1),
