@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import shutil
@@ -227,17 +226,11 @@ def as_json(content: dict[str, Any]) -> str:
     """JSON, which has neither NaN nor infinity nor NumPy's numbers."""
 
     def plain(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {str(key): plain(item) for key, item in value.items()}
-        if isinstance(value, list | tuple):
-            return [plain(item) for item in value]
-        if hasattr(value, "tolist"):
-            return plain(value.tolist())
-        if isinstance(value, float) and not math.isfinite(value):
-            return "inf" if value > 0 else None
-        return value if isinstance(value, str | int | float | None) else str(value)
+        return value.tolist() if hasattr(value, "tolist") else str(value)
 
-    return json.dumps(plain(content), indent=2, allow_nan=False)
+    text = json.dumps(content, default=plain)
+    finite = json.loads(text, parse_constant={"Infinity": "inf"}.get)  # NaN is null
+    return json.dumps(finite, indent=2)
 
 
 def _check(folder: Path, mark: str = MARK_FILE) -> None:
@@ -266,9 +259,8 @@ def _check(folder: Path, mark: str = MARK_FILE) -> None:
 
 def _existing(folder: Path) -> Path:
     """The folder or its nearest existing parent, which is on the same disk."""
-    while not folder.exists() and folder != folder.parent:
-        folder = folder.parent
-    return folder
+    above = (folder, *folder.parents)
+    return next((place for place in above if place.exists()), folder)
 
 
 def _our_files(mark: Path) -> list[str] | None:
@@ -442,14 +434,14 @@ def _locked(folder: Path, wait: bool = True) -> Iterator[bool]:
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
     """Ignore Ctrl-C for an instant: the results are already complete."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # other threads receive no signals
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # other threads receive no signals
+    receives = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN) if receives else None
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before or signal.SIG_DFL)
+        if receives:
+            signal.signal(signal.SIGINT, before or signal.SIG_DFL)
 
 
 @contextmanager
