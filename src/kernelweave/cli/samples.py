@@ -60,13 +60,10 @@ class Tables:
 
     def owners(self, column: str) -> list[tuple[str, str]]:
         """Tables that have a column, given by its name or as TABLE.COLUMN."""
-        found = [(n, column) for n, frame in self.frames.items() if column in frame]
-        if not found:
-            for name, frame in self.frames.items():
-                own = column.removeprefix(f"{name}.")
-                if own != column and own in frame:
-                    found.append((name, own))
-        return found
+        frames = self.frames.items()
+        split = {name: column.removeprefix(f"{name}.") for name in self.frames}
+        found = [(name, column) for name, frame in frames if column in frame]
+        return found or [(n, split[n]) for n, frame in frames if split[n] in frame]
 
     def find(self, column: str, what: str) -> tuple[str, str]:
         """The one table that has a column, and the column's name there."""

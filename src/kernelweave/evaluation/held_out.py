@@ -13,6 +13,7 @@ from sklearn.utils import _safe_indexing
 from kernelweave._array import to_numpy
 from kernelweave.inspection._rows import probabilities
 from kernelweave.models.shared.learner import shuffled_folds
+from kernelweave.views.columns import some
 
 
 @dataclass(frozen=True)
@@ -135,11 +136,10 @@ def _of_large_classes(
             f"{what}s."
         )
     if not several.all():
-        single = ", ".join(repr(str(label)) for label in classes[~several][:5])
-        more = " and others" if np.count_nonzero(~several) > 5 else ""
+        single = some(repr(str(label)) for label in classes[~several])
         remarks.append(
             f"Classes with a single {what} cannot be predicted out of fold, so "
-            f"their rows have no prediction: {single}{more}."
+            f"their rows have no prediction: {single}."
         )
     return np.flatnonzero(several[codes]), size, remarks
 

@@ -32,7 +32,6 @@ MOST_ORDERED = 6
 LEVEL = 0.05
 
 
-@or_why
 def shares(case: Case) -> Section:
     """Shares with intervals and p-values, and why not to interpret them if so."""
     model, own = case.model, shares_of(case.model)
@@ -66,6 +65,7 @@ def shares(case: Case) -> Section:
     parts = {"intervals": intervals, "p-values": pvalues}
     reasons = [f"No {k}: {part['why']}." for k, part in parts.items() if part["why"]]
     return {
+        "why": "",
         "cautions": _cautions(model, rows, case.result, grouped and bounded),
         "rows": rows,
         "picture": charts.bars(

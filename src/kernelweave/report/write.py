@@ -97,7 +97,6 @@ def _template() -> Any:
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
-        extensions=["jinja2.ext.loopcontrols"],
     )
     text = files("kernelweave.report").joinpath("page.html").read_text("utf-8")
     return environment.from_string(text)
