@@ -394,22 +394,20 @@ def test_a_run_that_meets_the_end_of_another(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_results("out", "old")
     Path("out", f"{folder.HIDDEN}0123456789ab").mkdir()
-    check, lock, looks = folder._check, folder._lock, []
+    check, lock, looks = folder._check, folder._locked, []
 
     def looking(place):
-        handle = lock(place)
-        looks.append(handle is None)  # somebody, hence this run, holds the lock
-        if handle is not None:
-            os.close(handle)
+        with lock(place, wait=False) as locked:
+            looks.append(not locked)  # somebody, hence this run, holds the lock
         check(place)
 
-    def vanishing(place, wait=False):
+    def vanishing(place, wait=True):
         if place.name == f"{folder.HIDDEN}0123456789ab":
             place.rmdir()
         return lock(place, wait)
 
     monkeypatch.setattr(folder, "_check", looking)
-    monkeypatch.setattr(folder, "_lock", vanishing)
+    monkeypatch.setattr(folder, "_locked", vanishing)
     write_results("out", "new")
     assert texts_of(tmp_path / "out") == {"new"}
     assert looks == [True, True]

@@ -90,7 +90,7 @@ def test_a_failure_leaves_the_old_page(tmp_path, monkeypatch):
 
 
 def test_bars_keep_in_the_picture():
-    drawn = charts.bars([Bar("a", -3.0, -4.0, 9.0), Bar("b", float("nan"))], "t", "x")
+    drawn = charts.bars([Bar("a", -3.0, (-4.0, 9.0)), Bar("b", float("nan"))], "t", "x")
     assert "nan" not in drawn
     places = [float(v) for v in re.findall(r' x="(-?[\d.]+)"', drawn)]
     assert min(places) >= 0 and max(places) <= charts.WIDTH

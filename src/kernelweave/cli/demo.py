@@ -28,11 +28,14 @@ from kernelweave.datasets import load_digits_views
 from kernelweave.evaluation.held_out import new_rows
 from kernelweave.inspection import weight_intervals
 from kernelweave.models import KernelFDA, MultipleKernelFDA
+from kernelweave.report import write_report
 
 #: Views of noise, and columns of each.
 N_NOISE, WIDTH = 10, 64
 #: Digits to learn from, and to test on.
 N_TRAIN, N_TEST = 200, 1000
+#: The report.
+PAGE = "report.html"
 
 
 def run_demo(options: argparse.Namespace) -> dict[str, Any]:
@@ -66,7 +69,11 @@ def run_demo(options: argparse.Namespace) -> dict[str, Any]:
         right, lines = {}, []
         for name, method in methods.items():
             say(name)
-            right[name], took = _tried(method, X, y, train, test)
+            started = time.perf_counter()
+            with shown_warnings():
+                method.fit(X[train], y[train])
+            took = time.perf_counter() - started
+            right[name] = method.predict(X[test]) == y[test]
             share, error = accuracy(right[name])
             shown = f"{100 * share:.1f} %", f"{100 * error:.1f}", f"{took:.1f}"
             lines.append((name, *shown))
@@ -81,26 +88,21 @@ def run_demo(options: argparse.Namespace) -> dict[str, Any]:
         how = f"{len(test)} digits that the model has not seen"
         rows = new_rows(model, X[test], y[test], how)
         write_results(draft, model, rows, {"row": test, "digit": y[test]})
-        page = _write_page(draft, model, X[train], y[train], say)
-    if page:
-        print(f"\nOpen the report in a browser:\n  {(draft.folder / page).resolve()}")
+        settings: Any = {"cv": 3, "n_resamples": 10, "n_decoys": 9, "report": say}
+        title = "Handwritten digits: which of 13 views matter?"
+        try:
+            with draft.file(PAGE, "all this as a page, on the training digits") as path:
+                write_report(model, X[train], y[train], path, title=title, **settings)
+        except ImportError as error:
+            draft.remarks.append(f"no report: {error}")
+    if PAGE in draft.written:
+        print(f"\nOpen the report in a browser:\n  {(draft.folder / PAGE).resolve()}")
     return {
         "accuracy": {name: float(np.mean(ok)) for name, ok in right.items()},
         **certificate_of(model),
         "out": str(draft.folder),
         "files": list(draft.written),
     }
-
-
-def _tried(
-    method: Any, X: np.ndarray, y: np.ndarray, train: np.ndarray, test: np.ndarray
-) -> tuple[np.ndarray, float]:
-    """Which of the test rows a model gets right, and the seconds of its fit."""
-    started = time.perf_counter()
-    with shown_warnings():
-        method.fit(X[train], y[train])
-    took = time.perf_counter() - started
-    return method.predict(X[test]) == y[test], took
 
 
 def _methods(views: list[Any]) -> dict[str, Any]:
@@ -122,9 +124,8 @@ def _print_leads(right: dict[str, np.ndarray]) -> None:
     print()
     for name in others:
         lead = right[learned].astype(float) - right[name]
-        error = sem(lead)
         print(
-            f"  Learned weights are {100 * lead.mean():+.1f} ± {100 * error:.1f} "
+            f"  Learned weights are {100 * lead.mean():+.1f} ± {100 * sem(lead):.1f} "
             f"points ahead of {name.partition(' (')[0]}."
         )
 
@@ -170,29 +171,3 @@ def _print_without_a_view(
         f"it is taken for a {model.predict(lacking[:1])[0]}, with probability "
         f"{chance:.2f}."
     )
-
-
-def _write_page(
-    draft: Any, model: Any, X: np.ndarray, y: np.ndarray, say: Any
-) -> str | None:
-    """Write the report; return its name, or None without jinja2."""
-    from kernelweave.report import write_report
-
-    name = "report.html"
-    try:
-        with draft.file(name, "all this as a page, on the training digits") as path:
-            write_report(
-                model,
-                X,
-                y,
-                path,
-                title="Handwritten digits: which of 13 views matter?",
-                cv=3,
-                n_resamples=10,
-                n_decoys=9,
-                report=say,
-            )
-    except ImportError as error:
-        draft.remarks.append(f"no report: {error}")
-        return None
-    return name

@@ -22,7 +22,7 @@ def run_evaluate(options: argparse.Namespace) -> dict[str, Any]:
     """
     problem = read_problem(options)
     with new_results(options.out) as draft, progress(options) as say:
-        result = held_out(problem, options, say, baselines=True)
+        result = held_out(problem, say, baselines=True)
         print_methods(result)
         for remark in result.remarks:
             print(remark)

@@ -22,7 +22,7 @@ from kernelweave.cli.output import (
     write_results,
 )
 from kernelweave.cli.predict import print_score
-from kernelweave.cli.progress import Narrator, Say, progress
+from kernelweave.cli.progress import Narrator, progress
 from kernelweave.cli.samples import (
     Samples,
     new_samples,
@@ -55,12 +55,15 @@ class Problem:
         Which of them.
     model : estimator
         Unfitted.
+    options : argparse.Namespace
+        Those of the command, complete.
     """
 
     samples: Samples
     y: np.ndarray
     task: str
     model: Any
+    options: argparse.Namespace
 
 
 def read_problem(options: argparse.Namespace) -> Problem:
@@ -79,22 +82,17 @@ def read_problem(options: argparse.Namespace) -> Problem:
     tables = read_tables(options.data, options.id)
     samples = training_samples(tables, options)
     y, task, why = read_target(samples, options.task)
-    chosen = {
-        "norm": "loo" if options.norm is None else options.norm,
-        "alpha": "loo" if options.alpha is None else options.alpha,
-        "missing": options.missing or "zero",
-        **options.parameters,
-    }
-    if options.class_weight is not None:
-        chosen["class_weight"] = _by_class(options.class_weight, y)
+    chosen = {"norm": "loo", "alpha": "loo", "missing": "zero", **options.parameters}
+    if "class_weight" in chosen:
+        chosen["class_weight"] = _by_class(chosen["class_weight"], y)
     for name in chosen:
         if name not in parameters[task]:
             raise ValueError(f"{name} is no parameter of a {task}; leave it out")
     if task == "regression":
         chosen["cv"] = None  # only probabilities need folds inside the fit
     model = MODELS[task](samples.views, **chosen)
-    problem = Problem(samples, y, task, model)
-    _print_problem(problem, why, options)
+    problem = Problem(samples, y, task, model, options)
+    _print_problem(problem, why)
     return problem
 
 
@@ -113,34 +111,30 @@ def run_fit(options: argparse.Namespace) -> dict[str, Any]:
     options : argparse.Namespace
         The command-line options; see ``kernelweave fit --help``.
     """
-    check_place(options.save)
-    check_place(options.report)
-    check_extras(options)
+    check_files(options)
     problem = read_problem(options)
-    samples, new = problem.samples, None
+    shown = problem.samples
     if options.predict:
         new_tables = read_tables(options.predict, options.id)
     with new_results(options.out) as draft, progress(options) as say:
         if options.predict:
             model = fitted(problem, say)
-            new = new_samples(new_tables, model, options.label)
+            shown = new_samples(new_tables, model, options.label)
             print_fit(model)
-            told, rows = _predict_new(model, samples, new, options)
-            identity = identity_of(new, options.label)
+            told, rows = _predict_new(model, problem, shown)
         else:
-            result = held_out(problem, options, say, baselines=False)
+            result = held_out(problem, say, baselines=False)
             model, rows = result.model, result.held_out
             print_fit(model)
             told = print_out_of_fold(problem, result)
-            identity = identity_of(samples, options.label)
         say("writing")
-        write_results(draft, model, rows, identity)
+        write_results(draft, model, rows, identity_of(shown, options.label))
         if options.report is not None:
             with draft.elsewhere(options.report) as path:
-                write_page(problem, model, options, path, say)
+                write_page(problem, model, path, say)
         if options.save is not None:
             with draft.elsewhere(options.save) as path:
-                save(model, path, notes=notes_of(problem, options))
+                save(model, path, notes=notes_of(problem))
     return {
         "task": problem.task,
         "rows": len(problem.y),
@@ -151,22 +145,22 @@ def run_fit(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def check_extras(options: argparse.Namespace) -> None:
-    """Refuse what cannot be written for want of a package, before the work begins."""
+def check_files(options: argparse.Namespace) -> None:
+    """Refuse what cannot be written, before the work begins."""
     wanted = {"skops": ("save", options.save), "jinja2": ("report", options.report)}
     for package, (extra, path) in wanted.items():
+        check_place(path)
         if path is not None and find_spec(package) is None:
             raise ImportError(
                 f"--{extra} {path} needs {package}: pip install 'kernelweave[{extra}]'"
             )
 
 
-def fitted(problem: Problem, say: Say) -> Any:
+def fitted(problem: Problem, say: Narrator) -> Any:
     """The model, fitted to all rows; its warnings are printed."""
-    groups = problem.samples.groups
-    given = {} if groups is None else {"groups": groups}
-    with _narrated(problem.model, Narrator(say)) as model:
-        return model.fit(problem.samples.data, problem.y, **given)
+    samples = problem.samples
+    with _narrated(problem.model, say) as model:
+        return model.fit(samples.data, problem.y, groups=samples.groups)
 
 
 @contextmanager
@@ -179,28 +173,23 @@ def _narrated(model: Any, narrator: Narrator) -> Iterator[Any]:
         model.set_callbacks()  # they are no part of what is saved
 
 
-def held_out(
-    problem: Problem, options: argparse.Namespace, say: Say, baselines: bool
-) -> Any:
+def held_out(problem: Problem, say: Narrator, baselines: bool) -> Any:
     """Fit to all rows and to all but each fold; see ``evaluate``."""
-    narrator = Narrator(say)
-    with _narrated(problem.model, narrator) as model:
+    with _narrated(problem.model, say) as model:
         result = evaluate(
             model,
             problem.samples.data,
             problem.y,
-            cv=options.folds,
+            cv=problem.options.folds,
             groups=problem.samples.groups,
             baselines=baselines,
-            report=narrator,
+            report=say,
         )
     result.model.set_callbacks()
     return result
 
 
-def write_page(
-    problem: Problem, model: Any, options: argparse.Namespace, path: Any, say: Say
-) -> None:
+def write_page(problem: Problem, model: Any, path: Any, say: Narrator) -> None:
     """Write the report of a fitted model to one HTML file."""
     from kernelweave.report import write_report
 
@@ -209,22 +198,21 @@ def write_page(
         problem.samples.data,
         problem.y,
         path,
-        title=f"What predicts {options.label}",
+        title=f"What predicts {problem.options.label}",
         groups=problem.samples.groups,
-        cv=options.folds,
+        cv=problem.options.folds,
         report=say,
     )
 
 
-def notes_of(problem: Problem, options: argparse.Namespace) -> dict[str, Any]:
+def notes_of(problem: Problem) -> dict[str, Any]:
     """What ``predict`` and ``inspect`` need to know besides the model."""
+    columns = {key: getattr(problem.options, key) for key in ("label", "id", "groups")}
     return {
-        "label": options.label,
-        "id": options.id,
-        "groups": options.groups,
+        **columns,
         "task": problem.task,
         "rows": len(problem.y),
-        "files": list(options.data),
+        "files": list(problem.options.data),
         "digests": written(digests(problem.samples)),
     }
 
@@ -280,11 +268,11 @@ def identity_of(samples: Samples, label: str | None) -> dict[str, Sequence[Any]]
 
 
 def _predict_new(
-    model: Any, old: Samples, new: Samples, options: argparse.Namespace
+    model: Any, problem: Problem, new: Samples
 ) -> tuple[dict[str, Any], HeldOut]:
     """Predict the rows of other files, and print the score if they have labels."""
-    seen = were_seen(digests(new), digests(old))
-    files = some(text.partition("=")[2] or text for text in options.predict)
+    seen = were_seen(digests(new), digests(problem.samples))
+    files = some(text.partition("=")[2] or text for text in problem.options.predict)
     which = f"rows of {files}, "
     which += (
         f"{seen.sum()} of them equal to training rows"
@@ -294,7 +282,7 @@ def _predict_new(
     rows = new_rows(model, new.data, None, which)
     print(f"\nPredicted: {len(new.data)} {which}.")
     told: dict[str, Any] = {"how": which}
-    told |= print_score(model, new, rows.predicted, options.label, seen)
+    told |= print_score(model, new, rows.predicted, problem.options.label, seen)
     return told, rows
 
 
@@ -313,8 +301,8 @@ def _by_class(weights: Any, y: np.ndarray) -> Any:
     return {classes[name]: float(weight) for name, weight in weights.items()}
 
 
-def _print_problem(problem: Problem, why: str, options: argparse.Namespace) -> None:
-    samples = problem.samples
+def _print_problem(problem: Problem, why: str) -> None:
+    samples, options = problem.samples, problem.options
     for line in samples.told:
         print(line)
     stated = "as you said" if options.task else f"since {why}"

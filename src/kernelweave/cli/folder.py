@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import shutil
@@ -11,7 +10,7 @@ import signal
 import threading
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from glob import escape
 from pathlib import Path
@@ -164,31 +163,25 @@ def staging_folder(place: Path, final: Path) -> Iterator[Path]:
     final : Path
         The place of the results, which errors name.
     """
-    staging, handle = place / f"{HIDDEN}{uuid.uuid4().hex[:12]}", None
-    try:
+    staging = place / f"{HIDDEN}{uuid.uuid4().hex[:12]}"
+    with ExitStack() as stack:
         with _named_errors(final), _locked(place):
             _remove_abandoned(place)
             staging.mkdir()
-            handle = _lock(staging)
+            stack.callback(shutil.rmtree, staging, ignore_errors=True)
+            stack.enter_context(_locked(staging, wait=False))
         yield staging
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
-        if handle is not None:
-            os.close(handle)  # also unlocks
 
 
 def _remove_abandoned(place: Path) -> None:
     for path in place.glob(f"{HIDDEN}{'[0-9a-f]' * 12}"):
         if not path.is_dir() or path.is_symlink():
             continue
-        try:
-            handle = _lock(path)
-        except FileNotFoundError:  # its run has just come to its end
-            continue
-        if handle is not None:
-            _undo_journal(path)
-            shutil.rmtree(path, ignore_errors=True)
-            os.close(handle)
+        # suppressed: its run has just come to its end
+        with suppress(FileNotFoundError), _locked(path, wait=False) as locked:
+            if locked:
+                _undo_journal(path)
+                shutil.rmtree(path, ignore_errors=True)
 
 
 def prepare_folder(name: str, mark: str = MARK_FILE) -> Path:
@@ -233,17 +226,11 @@ def as_json(content: dict[str, Any]) -> str:
     """JSON, which has neither NaN nor infinity nor NumPy's numbers."""
 
     def plain(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {str(key): plain(item) for key, item in value.items()}
-        if isinstance(value, list | tuple):
-            return [plain(item) for item in value]
-        if hasattr(value, "tolist"):
-            return plain(value.tolist())
-        if isinstance(value, float) and not math.isfinite(value):
-            return "inf" if value > 0 else None
-        return value if isinstance(value, str | int | float | None) else str(value)
+        return value.tolist() if hasattr(value, "tolist") else str(value)
 
-    return json.dumps(plain(content), indent=2, allow_nan=False)
+    text = json.dumps(content, default=plain)
+    finite = json.loads(text, parse_constant={"Infinity": "inf"}.get)  # NaN is null
+    return json.dumps(finite, indent=2)
 
 
 def _check(folder: Path, mark: str = MARK_FILE) -> None:
@@ -272,9 +259,8 @@ def _check(folder: Path, mark: str = MARK_FILE) -> None:
 
 def _existing(folder: Path) -> Path:
     """The folder or its nearest existing parent, which is on the same disk."""
-    while not folder.exists() and folder != folder.parent:
-        folder = folder.parent
-    return folder
+    above = (folder, *folder.parents)
+    return next((place for place in above if place.exists()), folder)
 
 
 def _our_files(mark: Path) -> list[str] | None:
@@ -424,45 +410,38 @@ def _end_journal(place: Path) -> None:
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Wait until no other run is replacing files in this folder."""
-    handle = _lock(folder, wait=True)
-    try:
-        yield
-    finally:
-        if handle is not None:
-            os.close(handle)  # also unlocks
+def _locked(folder: Path, wait: bool = True) -> Iterator[bool]:
+    """Lock a folder, in which no other run is then replacing files.
 
-
-def _lock(folder: Path, wait: bool = False) -> int | None:
-    """Lock a folder until the handle is closed; None if it is not possible, or not now.
-
-    Folders cannot be locked on Windows, nor on some network file systems.
+    Yields whether it is locked: not if another run has it locked and we do not wait,
+    nor on Windows and on some network file systems, which do not lock folders.
     """
     try:
         import fcntl
     except ImportError:
-        return None
-    handle = os.open(folder, os.O_RDONLY)
+        yield False
+        return
+    handle, locked = os.open(folder, os.O_RDONLY), False
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except OSError:
-        os.close(handle)
-        return None
-    return handle
+        with suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            locked = True
+        yield locked
+    finally:
+        os.close(handle)  # also unlocks
 
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
     """Ignore Ctrl-C for an instant: the results are already complete."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # other threads receive no signals
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # other threads receive no signals
+    receives = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN) if receives else None
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before or signal.SIG_DFL)
+        if receives:
+            signal.signal(signal.SIGINT, before or signal.SIG_DFL)
 
 
 @contextmanager

@@ -48,7 +48,10 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.debug:
             raise
         if isinstance(error, KeyboardInterrupt):
-            print(f"kernelweave: interrupted; {arguments.interrupted}", file=sys.stderr)
+            told = "nothing was written"
+            if arguments.command == "reproduce":  # which keeps every finished split
+                told = f"the same command resumes from here, with {arguments.out}"
+            print(f"kernelweave: interrupted; {told}", file=sys.stderr)
             return 130
         print(f"kernelweave: error: {in_one_line(error)}", file=sys.stderr)
         return 2
@@ -67,13 +70,12 @@ def _run(arguments: argparse.Namespace) -> int:
     """Run a command; print words, JSON or nothing, as the user wants it."""
     command = importlib.import_module(f"kernelweave.cli.{arguments.command}")
     function = getattr(command, f"run_{arguments.command}")
-    silent = getattr(arguments, "json", False) or getattr(arguments, "quiet", False)
-    with redirect_stdout(io.StringIO() if silent else _Pipe(sys.stdout)):
+    json, quiet = (getattr(arguments, name, False) for name in ("json", "quiet"))
+    pipe: Any = _Pipe(sys.stdout)
+    with redirect_stdout(io.StringIO() if json or quiet else pipe):
         found = function(arguments)
-    with redirect_stdout(_Pipe(sys.stdout)):
-        if isinstance(found, dict) and arguments.json:
-            print(as_json(found))
-        sys.stdout.flush()
+    if json:
+        print(as_json(found), file=pipe)
     return found if isinstance(found, int) else 0
 
 
@@ -92,23 +94,14 @@ class _Pipe:
     def write(self, text: str) -> int:
         """Write a text, or lose it."""
         try:
-            return self.stream.write(text)
+            self.stream.write(text)
+            self.stream.flush()  # the end of a full buffer would come as a surprise
         except BrokenPipeError:
-            self._lose()
+            # The interpreter flushes once more when it ends.
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self.stream.fileno())
+            os.close(nowhere)
         return len(text)
-
-    def flush(self) -> None:
-        """Pass on what was written, or lose it."""
-        try:
-            self.stream.flush()
-        except BrokenPipeError:
-            self._lose()
-
-    def _lose(self) -> None:
-        # The interpreter flushes once more when it ends.
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, self.stream.fileno())
-        os.close(nowhere)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -124,7 +117,6 @@ def build_parser() -> argparse.ArgumentParser:
     common = argparse.ArgumentParser(add_help=False)
     traceback = "show the whole traceback of an error"
     common.add_argument("--debug", action="store_true", help=traceback)
-    common.set_defaults(interrupted="nothing was written")
     words = argparse.ArgumentParser(add_help=False)
     flag = partial(words.add_argument, action="store_true")
     flag("--json", help="print one JSON object instead of words")
@@ -281,7 +273,6 @@ def _add_reproduce(command: Command) -> None:
         "tables with ours, and write tables, CSV files and plots. Every finished split "
         "is kept, so that an interrupted run resumes where it stopped.",
     )
-    reproduce.set_defaults(interrupted="the same command resumes from here")
     option = partial(_add, reproduce)
     option("paper", "PAPER", f"one of {', '.join(PAPERS)}")
     which = reproduce.add_mutually_exclusive_group()

@@ -36,25 +36,11 @@ def shown_warnings() -> Iterator[None]:
 
 def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table, the first column left-aligned and the others right-aligned."""
-    try:
-        from rich.box import SIMPLE_HEAD
-        from rich.console import Console
-        from rich.table import Table
-        from rich.text import Text
-    except ImportError:
-        widths = [max(map(len, column)) for column in zip(headers, *rows, strict=True)]
-        for row in [headers, ["-" * width for width in widths], *rows]:
-            cells = [cell.rjust(w) for cell, w in zip(row, widths, strict=True)]
-            cells[0] = row[0].ljust(widths[0])
-            print("  " + "  ".join(cells))
-        return
-    table = Table(box=SIMPLE_HEAD, pad_edge=True, show_edge=False)
-    for j, header in enumerate(headers):
-        table.add_column(header, justify="right" if j else "left", no_wrap=True)
-    for row in rows:
-        table.add_row(*map(Text, row))  # a Text, since names may look like markup
-    width = None if sys.stdout.isatty() else 160
-    Console(file=sys.stdout, width=width, highlight=False).print(table)
+    widths = [max(map(len, column)) for column in zip(headers, *rows, strict=True)]
+    for row in [headers, ["-" * width for width in widths], *rows]:
+        cells = [cell.rjust(w) for cell, w in zip(row, widths, strict=True)]
+        cells[0] = row[0].ljust(widths[0])
+        print("  " + "  ".join(cells))
 
 
 def print_weights(model: Any) -> None:
@@ -94,24 +80,20 @@ def print_columns(summary: Sequence[Mapping[str, Any]] | None) -> None:
     for record in summary or ():
         views.setdefault(record["view"], []).append(record)
     for view, records in views.items():
+        used = [r for r in records if r["use"] != "left out"]
         kinds = Counter(
-            f"{r['kind']} (one-hot)" if r["use"] == "one-hot" else r["kind"]
-            for r in records
-            if r["use"] != "left out"
+            r["kind"] + " (one-hot)" * (r["use"] == "one-hot") for r in used
         )
         line = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
-        gaps = [r for r in records if r["missing"] and r["use"] != "left out"]
+        gaps = [r["missing"] for r in used if r["missing"]]
         if gaps:
-            total = sum(r["missing"] for r in gaps)
-            line += f"; {total} gap{'s' * (total > 1)} filled in {n_columns(len(gaps))}"
+            filled = f"{sum(gaps)} gap{'s' * (sum(gaps) > 1)}"
+            line += f"; {filled} filled in {n_columns(len(gaps))}"
         print(f"  {view}: {n_columns(len(records))}: {line or 'none used'}")
-        out = [
-            f"{r['column']!r} ({r['remark']})"
-            for r in records
-            if r["use"] == "left out"
-        ]
+        out = [r for r in records if r["use"] == "left out"]
         if out:
-            print(f"    left out: {some(out, 6)}")
+            remarks = [f"{r['column']!r} ({r['remark']})" for r in out]
+            print(f"    left out: {some(remarks, 6)}")
 
 
 def n_columns(count: int) -> str:
@@ -153,18 +135,18 @@ def write_results(
     methods : sequence of dict
         The table of :func:`kernelweave.evaluation.evaluate`, if there is one.
     """
-    if methods:
-        content = "score of each method on held-out rows"
-        with draft.file("evaluation.csv", content) as path:
-            to_csv(methods, path)
-    with draft.file("weights.csv", "weight of every kernel") as path:
-        to_csv(weights_table(model), path)
-    with draft.file("columns.csv", "what was done to each column") as path:
-        to_csv(model.column_summary_, path)
     which = "" if rows.fold is None else ", out of fold"
     what = "numbers" if rows.classes is None else "classes with probabilities"
-    with draft.file("predictions.csv", f"predicted {what}{which}") as path:
-        to_csv(predictions(rows, identity), path)
+    tables = {
+        "evaluation.csv": ("score of each method on held-out rows", methods),
+        "weights.csv": ("weight of every kernel", weights_table(model)),
+        "columns.csv": ("what was done to each column", model.column_summary_),
+        "predictions.csv": (f"predicted {what}{which}", predictions(rows, identity)),
+    }
+    for name, (content, table) in tables.items():
+        if table:
+            with draft.file(name, content) as path:
+                to_csv(table, path)
     if not _write_pictures(draft, model, rows):
         draft.remarks.append(
             "no plots: matplotlib is not installed (pip install 'kernelweave[plot]')"
@@ -212,13 +194,14 @@ def _write_pictures(draft: Draft, model: Any, rows: HeldOut) -> bool:
 
 
 def _projection(rows: HeldOut) -> ProjectionDisplay:
-    assert rows.classes is not None and rows.coordinates is not None
-    drawn = np.isfinite(rows.means).all(axis=1)  # (k,)
+    assert rows.coordinates is not None
+    points, labels = rows.coordinates[rows.shown], rows.labels[rows.shown]
+    classes = np.unique(labels)  # those of a single row are not shown
     display = ProjectionDisplay(
-        coordinates=rows.coordinates[rows.shown],
-        labels=rows.labels[rows.shown],
-        classes=rows.classes[drawn],
-        means=rows.means[drawn],
+        coordinates=points,
+        labels=labels,
+        classes=classes,
+        means=np.stack([points[labels == c].mean(axis=0) for c in classes]),
         legend_title="predicted class" if rows.targets is None else "class",
     ).plot()
     display.figure_.suptitle(rows.how, fontsize=9)

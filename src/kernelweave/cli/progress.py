@@ -6,15 +6,15 @@ import argparse
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from importlib.util import find_spec
 from typing import Any
 
 from kernelweave.models.shared.learner import NORM_GRID
 
-Say = Callable[[str], None]
-
 
 @contextmanager
-def progress(options: argparse.Namespace) -> Iterator[Say]:
+def progress(options: argparse.Namespace) -> Iterator[Narrator]:
     """Tell what is being done; silent if asked, or if nobody is watching.
 
     Parameters
@@ -24,28 +24,20 @@ def progress(options: argparse.Namespace) -> Iterator[Say]:
 
     Yields
     ------
-    say : callable
-        To be called with a few words whenever something new begins.
+    say : Narrator
+        To be called with a few words whenever something new begins; a callback of fits.
     """
     watched = sys.stderr.isatty()
     if options.quiet or not (watched or options.progress):
-        yield lambda text: None
+        yield Narrator(lambda text: None)
         return
-    status = _rich_status() if watched else None
-    if status is None:
-        yield lambda text: print(f"... {text}", file=sys.stderr, flush=True)
+    if not (watched and find_spec("rich")):
+        yield Narrator(partial(print, "...", file=sys.stderr, flush=True))
         return
-    with status:
-        yield status.update
+    from rich.console import Console
 
-
-def _rich_status() -> Any:
-    """A spinner of rich with a text; None if it is not installed."""
-    try:
-        from rich.console import Console
-    except ImportError:
-        return None
-    return Console(stderr=True).status("starting")
+    with Console(stderr=True).status("starting") as status:
+        yield Narrator(status.update)
 
 
 class Narrator:
@@ -59,7 +51,7 @@ class Narrator:
         Told a few words.
     """
 
-    def __init__(self, say: Say) -> None:
+    def __init__(self, say: Callable[[str], None]) -> None:
         self.say, self.stage, self.norm, self.kernels = say, "fit", 0, 0
 
     def __call__(self, stage: str) -> None:

@@ -246,13 +246,10 @@ def _separator(text: str) -> str:
     """What divides the cells: as often in the first lines as in the header."""
     bare = re.sub(r'"[^"]*"', "", text[: 2**20])
     lines = [line for line in bare.split("\n", FIRST + 1)[:FIRST] if line.strip()]
-    counts = {mark: [line.count(mark) for line in lines] for mark in SEPARATORS}
 
-    def evidence(mark: str) -> tuple[float, int]:
-        found = counts[mark]
-        if not found or not found[0]:
-            return 0.0, 0
-        return sum(k == found[0] for k in found) / len(found), found[0]
+    def evidence(mark: str) -> tuple[int, int]:
+        found = [line.count(mark) for line in lines or [""]]
+        return found.count(found[0]) * bool(found[0]), found[0]
 
     return max(SEPARATORS, key=evidence)
 
@@ -291,14 +288,10 @@ def _check_shape(path: Path, text: str, separator: str) -> list[str]:
 def _decimal_mark(path: Path, text: str, separator: str) -> str:
     if separator == ",":
         return "."
-    edge = re.escape(separator)
-    found = {}
+    edge, found = re.escape(separator), {}
     for mark in ",.":
-        cell = re.compile(
-            rf"(?:^|{edge})\s*([+-]?\d+{re.escape(mark)}\d+)\s*(?={edge}|$)",
-            re.MULTILINE,
-        )
-        found[mark] = cell.search(text)
+        cell = rf"(?:^|{edge})\s*([+-]?\d+{re.escape(mark)}\d+)\s*(?={edge}|$)"
+        found[mark] = re.search(cell, text, re.MULTILINE)
     if found[","] and found["."]:
         where = [
             f"line {text.count(chr(10), 0, m.start(1)) + 1} holds {m[1]!r}"

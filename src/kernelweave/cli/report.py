@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,25 +33,23 @@ def run_report(options: argparse.Namespace) -> dict[str, Any]:
             setattr(options, key, getattr(options, key) or notes.get(key))
     problem = read_problem(options)
     if model is not None:
-        problem = _of_model(problem, model, options)
+        problem = _of_model(problem, model)
     with progress(options) as say:
         if model is None:
             model = fitted(problem, say)
-        write_page(problem, model, options, options.out, say)
+        write_page(problem, model, options.out, say)
     print(f"Written: {Path(options.out).resolve()}")
     return {"out": options.out, "rows": len(problem.y), "task": problem.task}
 
 
-def _of_model(problem: Problem, model: Any, options: argparse.Namespace) -> Problem:
+def _of_model(problem: Problem, model: Any) -> Problem:
     """The problem with the columns of a saved model, in its order."""
     wanted = [str(name) for name in getattr(model, "feature_names_in_", [])]
     lost = [name for name in wanted if name not in problem.samples.data]
     if lost or not wanted:
         raise ValueError(
-            f"{', '.join(options.data)}: not the rows that the model was fitted to: "
-            f"the column {(lost or ['?'])[0]!r} is missing"
+            f"{', '.join(problem.options.data)}: not the rows that the model was "
+            f"fitted to: the column {(lost or ['?'])[0]!r} is missing"
         )
-    from dataclasses import replace
-
     samples = replace(problem.samples, data=problem.samples.data[wanted])
     return replace(problem, samples=samples, model=model)

@@ -45,18 +45,10 @@ def run_reproduce(options: argparse.Namespace) -> int:
     if not options.cached:
         _print_plan(experiments)
     all_results = []
-    try:
-        for experiment in experiments:
-            results = _run(experiment, folder, options)
-            _print_results(results)
-            all_results.append(results)
-    except KeyboardInterrupt:
-        print(
-            "\nInterrupted; the same command resumes from here. Finished splits are in "
-            f"{folder / 'cache'}.",
-            file=sys.stderr,
-        )
-        raise SystemExit(130) from None
+    for experiment in experiments:
+        results = _run(experiment, folder, options)
+        _print_results(results)
+        all_results.append(results)
     print(f"{report.summary(all_results)}.")
     written = _write(folder, options, all_results)
     write_mark(folder / MARK_FILE, command, [path.name for path in written])

@@ -41,7 +41,8 @@ class Tables:
     Attributes
     ----------
     frames : dict of str to DataFrame
-        One table per file; a single file without a name is called "".
+        One table per file, with the ids as its index; a single file without a name is
+        called "", and its rows are numbered from 1 if they have no ids.
     files : dict of str to str
         The file of each table.
     id : str or None
@@ -59,13 +60,10 @@ class Tables:
 
     def owners(self, column: str) -> list[tuple[str, str]]:
         """Tables that have a column, given by its name or as TABLE.COLUMN."""
-        found = [(n, column) for n, frame in self.frames.items() if column in frame]
-        if not found:
-            for name, frame in self.frames.items():
-                own = column.removeprefix(f"{name}.")
-                if own != column and own in frame:
-                    found.append((name, own))
-        return found
+        frames = self.frames.items()
+        split = {name: column.removeprefix(f"{name}.") for name in self.frames}
+        found = [(name, column) for name, frame in frames if column in frame]
+        return found or [(n, split[n]) for n, frame in frames if split[n] in frame]
 
     def find(self, column: str, what: str) -> tuple[str, str]:
         """The one table that has a column, and the column's name there."""
@@ -160,11 +158,14 @@ def read_tables(arguments: Sequence[str], id_column: str | None) -> Tables:
         raise ValueError(f"the table {files['']} has no name; use NAME=FILE")
     tables = Tables(frames, files, id_column)
     for name, frame in frames.items():
-        if id_column is not None and id_column not in frame:
+        given = range(1, len(frame) + 1) if id_column is None else frame.get(id_column)
+        if given is None:
             raise ValueError(
                 f"{files[name]} has no column {id_column!r} with ids; "
-                f"{suggest(id_column, list(frame.columns))}"
+                f"{suggest(str(id_column), list(frame.columns))}"
             )
+        index = pandas_or_why().Index(read_ids(given), name=id_column or ROW)
+        frames[name] = frame.set_axis(index, axis=0)
     if id_column is None and not tables.alone:
         common = set.intersection(*(set(frame.columns) for frame in frames.values()))
         hint = f"; all of them have {some(map(repr, sorted(common)))}" if common else ""
@@ -176,6 +177,8 @@ def training_samples(tables: Tables, options: argparse.Namespace) -> Samples:
     """Join the tables, and take label, groups and dropped columns out of the views."""
     if not options.label:
         raise ValueError("name the column to predict with --label")
+    if options.label == tables.id:
+        raise ValueError(f"--label {tables.id} names the ids; name another column")
     tables, told = _dropped(tables, options.drop)
     if options.groups:  # before the label, which may be the last column of its table
         tables, groups = _taken(tables, options.groups, "the column of groups")
@@ -274,28 +277,23 @@ def _join(tables: Tables, label: str | None) -> Samples:
 
 def _single(tables: Tables, label: str | None) -> Samples:
     (frame,), (path,) = tables.frames.values(), tables.files.values()
-    ids, id_name = list(range(1, len(frame) + 1)), ROW
-    if tables.id is not None:
-        ids, id_name = read_ids(frame[tables.id]), tables.id
-        try:
-            check_distinct(ids, path)
-        except ValueError as error:
-            raise ValueError(
-                f"{error}; if several rows belong together, leave out --id and use "
-                f"--groups {tables.id}"
-            ) from None
-        frame = frame.drop(columns=tables.id)
+    try:
+        check_distinct(frame.index.tolist(), path)
+    except ValueError as error:
+        raise ValueError(
+            f"{error}; if several rows belong together, leave out --id and use "
+            f"--groups {tables.id}"
+        ) from None
+    frame, id_name = frame.drop(columns=tables.id or []), str(frame.index.name)
     target, told = None, [f"Data: {path}, {len(frame)} rows"]
-    frame = frame.set_axis(ids, axis=0)
     if label is not None:
         _, label = tables.find(label, "the label column")
-        target = frame[label]
-        frame, kept = frame.drop(columns=label), target.notna()
+        kept = frame[label].notna()
+        if not kept.any():
+            raise ValueError(f"{path}: the label column {label!r} is empty")
         if not kept.all():
             told[0] += f", {int((~kept).sum())} of them without a label and left out"
-        frame, target = frame[kept], target[kept]
-        if not len(frame):
-            raise ValueError(f"{path}: the label column {label!r} is empty")
+        frame, target = frame[kept].drop(columns=label), frame[label][kept]
     views = [("", "auto", [str(name) for name in frame.columns])]
     return Samples(frame, frame.index.tolist(), id_name, views, target, None, told)
 
@@ -303,9 +301,8 @@ def _single(tables: Tables, label: str | None) -> Samples:
 def _dropped(tables: Tables, drop: Sequence[str]) -> tuple[Tables, list[str]]:
     frames = dict(tables.frames)
     for column in drop:
-        owners = tables.owners(column)
-        if not owners:
-            tables.find(column, "the column to drop")  # says that there is none
+        # without an owner, find says that there is none
+        owners = tables.owners(column) or [tables.find(column, "the column to drop")]
         for name, own in owners:
             frames[name] = frames[name].drop(columns=own)
     told = [f"Columns dropped: {some(drop, 10)}"] if drop else []
@@ -315,11 +312,8 @@ def _dropped(tables: Tables, drop: Sequence[str]) -> tuple[Tables, list[str]]:
 def _taken(tables: Tables, column: str, what: str) -> tuple[Tables, Any]:
     """The tables without a column, and the column by id; bare tables vanish."""
     name, own = tables.find(column, what)
-    frame, pandas = tables.frames[name], pandas_or_why()
-    ids: Any = range(1, len(frame) + 1) if tables.alone else frame.index
-    if tables.id is not None:
-        ids = read_ids(frame[tables.id])
-    values = pandas.Series(frame[own].to_numpy(), index=pandas.Index(list(ids)))
+    frame = tables.frames[name]
+    values = frame[own]
     if own == tables.id:
         return tables, values
     frames = dict(tables.frames)
@@ -418,46 +412,41 @@ def read_target(samples: Samples, task: str | None) -> tuple[np.ndarray, str, st
     why : str
         What the column holds.
     """
-    pandas = pandas_or_why()
-    column = samples.target
-    name = column.name
-    values = column.dropna()
+    name, values = samples.target.name, samples.target.dropna()
     n, k = len(values), values.nunique()
-    numeric = pandas.api.types.is_numeric_dtype(values) and values.dtype != "bool"
-    if not numeric:
-        if task == "regression":
-            raise ValueError(
-                f"the label column {name!r} holds {values.iloc[0]!r}, which is not a "
-                "number, as --task regression needs"
-            )
-        y = np.array([str(value).strip() for value in values])
-        if task is None and k > max(2, n / 2) and (k > MANY or k == n):
-            raise ValueError(
-                f"the label column {name!r} holds {k} different texts in {n} rows, "
-                "which look like row names rather than classes; name the column of the "
-                "classes with --label, or use --task classification if they are "
-                "classes after all"
-            )
-        return y, "classification", f"the column {name!r} holds {k} different texts"
-    numbers = values.to_numpy(dtype=float)
+    is_numeric = pandas_or_why().api.types.is_numeric_dtype
+    numeric = is_numeric(values) and values.dtype != "bool"
+    numbers = values.to_numpy(dtype=float) if numeric else np.empty(0)
     if not np.isfinite(numbers).all():
         raise ValueError(f"the label column {name!r} holds infinity; correct the cell")
-    whole = bool(np.all(numbers == np.round(numbers)))
-    why = f"the column {name!r} holds {k} different {'whole ' * whole}numbers"
-    doubtful = whole and (k > MANY or k > max(2, n / 2))
-    if task is None and doubtful:
+    broken = numbers[numbers != np.round(numbers)]
+    kind = "texts" if not numeric else "numbers" if len(broken) else "whole numbers"
+    holds = f"column {name!r} holds {k} different {kind}"
+    many, most = k > MANY, k > max(2, n / 2)
+    if task is None and kind == "texts" and most and (many or k == n):
         raise ValueError(
-            f"the label column {name!r} holds {k} different whole numbers in {n} rows: "
-            "are they measurements or classes? Use --task regression or --task "
-            "classification"
+            f"the label {holds} in {n} rows, which look like row names rather than "
+            "classes; name the column of the classes with --label, or use --task "
+            "classification if they are classes after all"
         )
-    task = task or ("classification" if whole else "regression")
-    if task == "regression":
-        return numbers, task, why
-    if not whole:
+    if task is None and kind == "whole numbers" and (many or most):
         raise ValueError(
-            f"the label column {name!r} holds numbers such as "
-            f"{numbers[np.argmax(numbers != np.round(numbers))]:g}, which are not "
-            "classes; use --task regression, or bin them into a few classes"
+            f"the label {holds} in {n} rows: are they measurements or classes? Use "
+            "--task regression or --task classification"
         )
-    return numbers.astype(np.int64), task, why
+    task = task or ("regression" if len(broken) else "classification")
+    if task == "regression" and not numeric:
+        raise ValueError(
+            f"the label column {name!r} holds {values.iloc[0]!r}, which is not a "
+            "number, as --task regression needs"
+        )
+    if task == "classification" and len(broken):
+        raise ValueError(
+            f"the label column {name!r} holds numbers such as {broken[0]:g}, which are "
+            "not classes; use --task regression, or bin them into a few classes"
+        )
+    if not numeric:
+        y = np.array([str(value).strip() for value in values])
+    else:
+        y = numbers if task == "regression" else numbers.astype(np.int64)
+    return y, task, f"the {holds}"

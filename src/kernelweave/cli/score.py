@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from sklearn.metrics import r2_score, root_mean_squared_error
 
 from kernelweave.evaluation.evaluate import share_error
 
@@ -58,17 +59,14 @@ def score_classes(
 def score_numbers(predicted: np.ndarray, given: Any) -> tuple[dict[str, Any], str]:
     """R^2 and the root mean squared error, like :func:`score_classes`."""
     known = given.notna().to_numpy()
-    truth = given[known].to_numpy(dtype=float)
-    errors = (truth - predicted[known]) ** 2
-    spread = float(np.mean((truth - truth.mean()) ** 2))
-    rmse = float(np.sqrt(errors.mean()))
-    r2 = 1 - float(errors.mean()) / spread if spread > 0 else float("nan")
+    truth, predicted = given[known].to_numpy(dtype=float), predicted[known]
+    rmse = root_mean_squared_error(truth, predicted)
+    r2 = r2_score(truth, predicted) if np.ptp(truth) > 0 else None
     words = (
-        f"R2 on {len(truth)} rows with a number: {r2:.3f}; root mean squared error "
-        f"{rmse:.4g}."
+        f"R2 on {len(truth)} rows with a number: {np.nan if r2 is None else r2:.3f}; "
+        f"root mean squared error {rmse:.4g}."
     )
-    score = {"r2": r2 if spread > 0 else None, "rmse": rmse, "rows": len(truth)}
-    return score, words
+    return {"r2": r2, "rmse": rmse, "rows": len(truth)}, words
 
 
 def _as_class(value: Any, dtype: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import tomllib
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +12,13 @@ from kernelweave import kernels
 from kernelweave.cli.read import suggest
 from kernelweave.kernels.spec import KERNELS
 
-#: Keys of the table [data], which are also options, and the types of their values.
-DATA: dict[str, type] = {
-    **dict.fromkeys(("id", "label", "task", "groups"), str),
-    "drop": list,
-    "view_prefix": bool,
-}
-#: Keys of the table [model] that are also options.
-MODEL_OPTIONS = ("norm", "alpha", "class_weight", "missing", "kernel")
-#: Keys of a table [views.NAME].
-VIEW = ("columns", "drop", "kernel")
+#: Parameters of the estimators that are also options.
+MODEL_OPTIONS = ("norm", "alpha", "class_weight", "missing")
 #: Kernels that can be written with parameters.
 WITH_PARAMETERS = {**KERNELS, **{kind.__name__: kind for kind in KERNELS.values()}}
+
+#: Reads a value, or says what it must be.
+Check = Callable[[Any], Any]
 
 
 def read_settings(options: argparse.Namespace, parameters: list[str]) -> None:
@@ -30,7 +26,7 @@ def read_settings(options: argparse.Namespace, parameters: list[str]) -> None:
 
     Adds ``options.view_settings``, a dict from the name of a view to its ``columns``,
     ``drop`` and ``kernel``, and ``options.parameters``, those of the estimator that
-    have no option.
+    were given.
 
     Parameters
     ----------
@@ -39,7 +35,9 @@ def read_settings(options: argparse.Namespace, parameters: list[str]) -> None:
     parameters : list of str
         Names of all parameters of the estimators.
     """
-    options.view_settings, options.parameters = {}, {}
+    given = {name: getattr(options, name) for name in MODEL_OPTIONS}
+    options.parameters = {k: v for k, v in given.items() if v is not None}
+    options.view_settings = {}
     if options.views is None:
         return
     path = Path(options.views)
@@ -49,90 +47,85 @@ def read_settings(options: argparse.Namespace, parameters: list[str]) -> None:
         raise ValueError(f"there is no file {options.views!r}") from None
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not a TOML file: {error!s:.200}") from None
-    _check_keys(f"{path}", content, ["data", "model", "views"])
-    for table in content:
-        if not isinstance(content[table], dict):
-            raise ValueError(f"{path}: {table!r} must be a table: [{table}]")
-    _fill_data(f"{path}: [data]", content.get("data", {}), options)
-    _fill_model(f"{path}: [model]", content.get("model", {}), options, parameters)
-    for name, view in content.get("views", {}).items():
-        where = f"{path}: [views.{name}]"
-        if not isinstance(view, dict):
-            raise ValueError(f"{where} must be a table, found {view!r}")
-        _check_keys(where, view, VIEW)
-        found = dict(view)
-        for key in ("columns", "drop"):
-            if key in view:
-                found[key] = _names(where, key, view[key])
-        if "kernel" in view:
-            found["kernel"] = _kernel(where, view["kernel"])
-        options.view_settings[name] = found
+    tables = dict.fromkeys(("data", "model", "views"), _a(dict))
+    content = {table: {} for table in tables} | _checked(f"{path}", content, tables)
+    for key, value in _checked(f"{path}: [data]", content["data"], DATA).items():
+        if not getattr(options, key, None):
+            setattr(options, key, value)
+    known = dict.fromkeys(parameters, _a(object)) | {"kernel": _kernel}
+    model = _checked(f"{path}: [model]", content["model"], known)
+    options.kernel = options.kernel or model.pop("kernel", None)
+    options.parameters = model | options.parameters
+    views = dict.fromkeys(content["views"], _a(dict))
+    for name, view in _checked(f"{path}: [views]", content["views"], views).items():
+        options.view_settings[name] = _checked(f"{path}: [views.{name}]", view, VIEW)
 
 
-def _check_keys(where: str, table: dict[str, Any], known: Any) -> None:
-    for key in table:
+def _checked(
+    where: str, table: dict[str, Any], known: Mapping[str, Check]
+) -> dict[str, Any]:
+    """The values of a table, read; its keys must be known."""
+    found = {}
+    for key, value in table.items():
         if key not in known:
             hint = suggest(key, list(known)).replace("the columns are", "there are")
             raise ValueError(f"{where}: {key!r} is not a key; {hint}")
+        try:
+            found[key] = known[key](value)
+        except ValueError as error:
+            raise ValueError(f"{where}: {key} {error}") from None
+    return found
 
 
-def _fill_data(where: str, table: dict[str, Any], options: argparse.Namespace) -> None:
-    _check_keys(where, table, DATA)
-    for key, value in table.items():
-        if not isinstance(value, DATA[key]):
-            kind = DATA[key].__name__
-            raise ValueError(f"{where}: {key} must be a {kind}, found {value!r}")
-        if key == "task" and value not in ("classification", "regression"):
-            raise ValueError(
-                f"{where}: task must be 'classification' or 'regression', found "
-                f"{value!r}"
-            )
-        if key == "drop":
-            value = _names(where, key, value)
-        if not getattr(options, key, None):
-            setattr(options, key, value)
+def _a(kind: type) -> Check:
+    def check(value: Any) -> Any:
+        if not isinstance(value, kind):
+            raise ValueError(f"must be a {kind.__name__}, found {value!r}")
+        return value
+
+    return check
 
 
-def _fill_model(
-    where: str,
-    table: dict[str, Any],
-    options: argparse.Namespace,
-    parameters: list[str],
-) -> None:
-    _check_keys(where, table, sorted({*MODEL_OPTIONS, *parameters}))
-    for key, value in table.items():
-        if key == "kernel":
-            value = _kernel(where, value)
-        if key not in MODEL_OPTIONS:
-            options.parameters[key] = value
-        elif getattr(options, key) is None:
-            setattr(options, key, float(value) if type(value) is int else value)
-
-
-def _names(where: str, key: str, value: Any) -> list[str]:
-    if isinstance(value, str):
-        value = [value]
-    if not (isinstance(value, list) and all(isinstance(v, str) for v in value)):
-        raise ValueError(f"{where}: {key} must be a list of names, found {value!r}")
+def _task(value: Any) -> str:
+    if value not in ("classification", "regression"):
+        raise ValueError(f"must be 'classification' or 'regression', found {value!r}")
     return value
 
 
-def _kernel(where: str, value: Any) -> Any:
+def _names(value: Any) -> list[str]:
+    if isinstance(value, str):
+        value = [value]
+    if not (isinstance(value, list) and all(isinstance(v, str) for v in value)):
+        raise ValueError(f"must be a list of names, found {value!r}")
+    return value
+
+
+def _kernel(value: Any) -> Any:
     """A name, ``{name = "rbf", gamma = 0.1}``, or a list of these."""
     if isinstance(value, list):
-        return [_kernel(where, one) for one in value]
+        return [_kernel(one) for one in value]
     if isinstance(value, str):
         return value
     name = value.get("name") if isinstance(value, dict) else None
     if not isinstance(name, str) or name not in WITH_PARAMETERS:
         raise ValueError(
-            f"{where}: kernel must be a name, or a table with a name, one of "
-            f"{', '.join(KERNELS)}; found {value!r}"
+            f"must be a name, or a table with a name, one of {', '.join(KERNELS)}; "
+            f"found {value!r}"
         )
     given = {key: setting for key, setting in value.items() if key != "name"}
     standardize = given.pop("standardize", False)
     try:
         kernel = WITH_PARAMETERS[name](**given)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{where}: kernel {name!r}: {error}") from None
+        raise ValueError(f"{name!r}: {error}") from None
     return kernels.Pipe(kernels.Standardizer(), kernel) if standardize else kernel
+
+
+#: Keys of the table [data], which are also options, and of a table [views.NAME].
+DATA = {
+    **dict.fromkeys(("id", "label", "groups"), _a(str)),
+    "task": _task,
+    "drop": _names,
+    "view_prefix": _a(bool),
+}
+VIEW = {"columns": _names, "drop": _names, "kernel": _kernel}

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, is_classifier
+from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.linear_model import LogisticRegressionCV, RidgeCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils import _safe_indexing
+from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.metaestimators import available_if
 
 from kernelweave._array import to_numpy
@@ -19,8 +19,8 @@ from kernelweave.inspection._rows import probabilities
 from kernelweave.models import KernelFDA, MultipleKernelRidge
 from kernelweave.views.columns import is_precomputed
 
-#: Parameters of the model that its baselines share.
-SHARED = ("missing", "psd", "class_weight", "priors")
+#: Parameters of the model that its baselines share: all of them, and for classes.
+SHARED, OF_CLASSES = ("missing", "psd"), ("class_weight", "priors")
 #: Folds inside the training rows from which the stack learns.
 STACK_FOLDS = 5
 
@@ -35,31 +35,27 @@ def baselines_of(model: Any, names: list[str]) -> dict[str, BaseEstimator]:
     names : list of str
         Its views.
     """
-    classify = bool(is_classifier(model))
     parameters = model.get_params(deep=False)
-    shared = {name: parameters[name] for name in SHARED if name in parameters}
-    if not classify:
-        shared = {k: v for k, v in shared.items() if k in ("missing", "psd")}
+    names_shared = SHARED + OF_CLASSES * bool(is_classifier(model))
+    shared = {name: parameters[name] for name in names_shared if name in parameters}
+    equal: Any = MultipleKernelRidge(model.views, norm=np.inf, cv=None)
+    none: Any = DummyRegressor()
+    if is_classifier(model):
+        equal, none = KernelFDA(model.views, cv=None), DummyClassifier()
+    equal.set_params(**shared)
     alone: list[Any] = []
     if is_precomputed(model.views):
         alone = list(range(len(names)))
     elif model.views is not None:
         alone = [view[:3] for view in model.views]
-    found: dict[str, BaseEstimator] = {}
-    if len(alone) > 1:
-        found["best single view"] = BestView(alone, shared, classify)
-    found["equal weights"] = _equal(model.views, shared, classify)
-    if len(alone) > 1:
-        found["stacking of views"] = StackedViews(alone, shared, classify)
-    found["no view"] = DummyClassifier() if classify else DummyRegressor()
-    return found
-
-
-def _equal(views: Any, shared: dict[str, Any], classify: bool) -> BaseEstimator:
-    """The discriminant or ridge regression on the mean of all kernels."""
-    if classify:
-        return KernelFDA(views, cv=None, **shared)
-    return MultipleKernelRidge(views, norm=float("inf"), cv=None, **shared)
+    if len(alone) < 2:
+        return {"equal weights": equal, "no view": none}
+    return {
+        "best single view": BestView(alone, equal),
+        "equal weights": equal,
+        "stacking of views": StackedViews(alone, equal),
+        "no view": none,
+    }
 
 
 class _OfViews(BaseEstimator):
@@ -69,21 +65,21 @@ class _OfViews(BaseEstimator):
     ----------
     views : list of (name, kernel, columns), or list of int
         The views; numbers are those of precomputed kernels.
-    shared : dict
-        Parameters of the models.
-    classify : bool
-        Whether they are classifiers.
+    base : estimator
+        What is fitted to each of them.
     """
 
-    def __init__(self, views: Any, shared: dict[str, Any], classify: bool) -> None:
+    def __init__(self, views: Any, base: Any) -> None:
         self.views = views
-        self.shared = shared
-        self.classify = classify
+        self.base = base
 
     def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.estimator_type = "classifier" if self.classify else "regressor"
-        return tags
+        return get_tags(self.base)
+
+    @property
+    def classify(self) -> bool:
+        """Whether the models are classifiers."""
+        return bool(is_classifier(self.base))
 
     @property
     def pairwise(self) -> bool:
@@ -110,8 +106,7 @@ class _OfViews(BaseEstimator):
 
     def _each(self) -> list[OneView]:
         return [
-            OneView([view], self.shared, self.classify, place)
-            for place, view in enumerate(self.views)
+            OneView([view], self.base, place) for place, view in enumerate(self.views)
         ]
 
 
@@ -121,10 +116,8 @@ class OneView(_OfViews):
     A row without the view is predicted by the class proportions, or the mean.
     """
 
-    def __init__(
-        self, views: Any, shared: dict[str, Any], classify: bool, place: int
-    ) -> None:
-        super().__init__(views, shared, classify)
+    def __init__(self, views: Any, base: Any, place: int) -> None:
+        super().__init__(views, base)
         self.place = place
 
     def fit(self, X: Any, y: Any, has: Any = None, **of_rows: Any) -> Any:
@@ -133,7 +126,7 @@ class OneView(_OfViews):
         self.rows_ = rows
         own = {k: v[rows] for k, v in of_rows.items() if v is not None}
         views = "precomputed" if self.pairwise else self.views
-        self.last_ = _equal(views, self.shared, self.classify)
+        self.last_ = clone(self.base).set_params(views=views)
         X = X[rows] if self.pairwise else _safe_indexing(X, rows)
         self.last_.fit(self._inputs(X), y[rows], **own)
         return self

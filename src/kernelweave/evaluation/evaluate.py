@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 from dataclasses import dataclass
 from functools import cached_property
@@ -115,20 +114,29 @@ def evaluate(
     ['this model', 'best single view', 'equal weights']
     """
     _refuse(model, y)
-    judge = _judge(model, y, groups, sample_weight)
-    fold, remarks = assign_folds(
-        judge.y, cv, judge.groups, judge.classify, random_state
-    )
+    classify, targets = bool(is_classifier(model)), to_numpy(y)
+    if targets.ndim == 2 and targets.shape[1] == 1:
+        targets = targets[:, 0]
+    n, of_rows = len(targets), {"groups": groups, "sample_weight": sample_weight}
+    of_rows = {k: np.asarray(v) for k, v in of_rows.items() if v is not None}
+    for name, values in of_rows.items():
+        if values.shape != (n,):
+            raise ValueError(
+                f"{name} must have one value per row, {n}; got an array of shape "
+                f"{values.shape}"
+            )
+    groups = of_rows.get("groups")
+    fold, remarks = assign_folds(targets, cv, groups, classify, random_state)
     say = report or (lambda text: None)
     say("fitting to all rows")
     fitted = clone(model)
-    fitted.fit(X, judge.y, **judge.given(fitted))
+    fitted.fit(X, targets, **_taken_by(fitted, of_rows))
     pairwise, names = is_precomputed(fitted.views), views_of(fitted)[0]
     if pairwise:
-        X = as_stack(X, names)
-        X = to_numpy(X)
+        X = to_numpy(as_stack(X, names))
         X = X[:, :, None] if X.ndim == 2 else X
-    judge = dataclasses.replace(judge, has=observed_views(fitted, len(judge.y)))
+    has = observed_views(fitted, n)
+    of_rows |= {} if has is None else {"has": has}
     held: dict[str, HeldOut | str] = {}
     methods = {MODEL: model}
     if baselines:
@@ -138,24 +146,29 @@ def evaluate(
             held[name] = out_of_fold(
                 method,
                 X,
-                judge.y,
+                targets,
                 fold,
                 whole=fitted if name == MODEL else None,
                 pairwise=pairwise,
                 report=lambda i, k, name=name: say(f"{name}: fold {i} of {k}"),
-                **judge.given(method),
+                **_taken_by(method, of_rows),
             )
         except (ValueError, TypeError) as error:
             if name == MODEL:
                 raise
             held[name] = " ".join(str(error).split())
+    units = (
+        np.arange(n) if groups is None else np.unique(groups, return_inverse=True)[1]
+    )
+    weights = np.where(fold > 0, of_rows.get("sample_weight", np.ones(n)), 0.0)
+    judge = _Judge(targets, classify, fold, units, weights)
     table = [judge.record(name, rows, held[MODEL]) for name, rows in held.items()]
     return Bunch(
         table=table,
         held_out=held[MODEL],
         model=fitted,
-        score_name="accuracy" if judge.classify else "R2",
-        summary=summarise(table, judge.classify),
+        score_name="accuracy" if classify else "R2",
+        summary=summarise(table, classify),
         remarks=remarks,
     )
 
@@ -181,6 +194,13 @@ def _refuse(model: Any, y: Any) -> None:
         )
 
 
+def _taken_by(method: Any, of_rows: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """What ``fit`` of a method takes for each row; all, for those of single views."""
+    known = inspect.signature(method.fit).parameters
+    takes_all = any(p.kind is p.VAR_KEYWORD for p in known.values())
+    return {name: v for name, v in of_rows.items() if takes_all or name in known}
+
+
 @dataclass(frozen=True)
 class _Judge:
     """Targets, and how predictions of them are scored.
@@ -191,128 +211,85 @@ class _Judge:
         Targets.
     classify : bool
         Whether they are classes.
-    groups, weights : ndarray of shape (n,) or None
-        Rows of the same group are judged together; weights of the rows.
-    has : ndarray of bool of shape (n, v) or None
-        Which rows have which view, if any row lacks one.
+    fold : ndarray of shape (n,)
+        The fold of each row; 0 for rows without a prediction.
+    units : ndarray of int of shape (n,)
+        Rows with the same number are judged together.
+    weights : ndarray of shape (n,)
+        Weights of the rows; 0 for rows without a prediction.
     """
 
     y: np.ndarray
     classify: bool
-    groups: np.ndarray | None
-    weights: np.ndarray | None
-    has: np.ndarray | None = None
-
-    def given(self, method: Any) -> dict[str, np.ndarray]:
-        """What ``fit`` of a method takes for each row."""
-        known = inspect.signature(method.fit).parameters
-        takes_all = any(p.kind is p.VAR_KEYWORD for p in known.values())
-        values = {"groups": self.groups, "sample_weight": self.weights}
-        if takes_all:  # the baselines of single views
-            values["has"] = self.has
-        return {
-            name: value
-            for name, value in values.items()
-            if value is not None and (name in known or takes_all)
-        }
+    fold: np.ndarray
+    units: np.ndarray
+    weights: np.ndarray
 
     @cached_property
-    def outputs(self) -> np.ndarray:
-        """The targets of a regression, (n, n_outputs)."""
-        return self.y.reshape(len(self.y), -1).astype(float)
+    def sizes(self) -> np.ndarray:
+        """The denominators v of the score, (n, n_outputs)."""
+        if self.classify:
+            return np.ones((len(self.y), 1))
+        truth = self.y.reshape(len(self.y), -1).astype(float)
+        spread = np.empty_like(truth)
+        for number in np.unique(self.fold):
+            test = self.fold == number
+            mean = np.average(truth[~test], axis=0, weights=self.weights[~test])
+            spread[test] = (truth[test] - mean) ** 2
+        return spread
 
     def gains(self, rows: HeldOut) -> np.ndarray:
         """The numerators u of the score, (n, n_outputs)."""
         if self.classify:
             return (rows.predicted == self.y).astype(float)[:, None]
-        error = (self.outputs - rows.predicted.reshape(self.outputs.shape)) ** 2
-        return np.asarray(self.sizes(rows) - error)
+        error = (self.y - rows.predicted).astype(float) ** 2
+        return self.sizes - error.reshape(self.sizes.shape)
 
-    def sizes(self, rows: HeldOut) -> np.ndarray:
-        """The denominators v of the score, (n, n_outputs)."""
-        if self.classify:
-            return np.ones((len(self.y), 1))
-        assert rows.fold is not None
-        truth, spread = self.outputs, np.empty_like(self.outputs)
-        for number in np.unique(rows.fold):
-            train = rows.fold != number
-            w = None if self.weights is None else self.weights[train]
-            mean = np.average(truth[train], axis=0, weights=w)
-            spread[~train] = (truth[~train] - mean) ** 2
-        return spread
-
-    def log_losses(self, rows: HeldOut) -> np.ndarray | None:
-        """The log loss of each row, (n, 1)."""
-        if rows.probability is None or rows.classes is None:
-            return None
-        own = np.searchsorted(rows.classes, self.y)
-        return log_losses(rows.probability, own)[:, None]
-
-    def ratio(
-        self, u: np.ndarray, v: np.ndarray, shown: np.ndarray
-    ) -> tuple[float, float]:
+    def ratio(self, u: np.ndarray, v: np.ndarray) -> tuple[float, float]:
         """``sum_i w_i u_i / sum_i w_i v_i`` and its standard error over groups.
 
         u and v are (n, q); the q ratios are averaged.
         """
-        weights = self._counts(shown)[:, None]
-        # Rows that are not shown may hold anything.
-        u, v = (np.where(shown[:, None], each, 0.0) for each in (u, v))
+        weights = self.weights[:, None]
+        # Rows without a prediction may hold anything.
+        u, v = (np.where(weights > 0, each, 0.0) for each in (u, v))
         total = np.sum(weights * v, axis=0)  # (q,)
         with np.errstate(divide="ignore", invalid="ignore"):
             ratios = np.sum(weights * u, axis=0) / total
             influence = np.mean(weights * (u - ratios * v) / total, axis=1)  # (n,)
-        sums = self.per_group(influence)
-        m = int(np.sum(self.per_group(weights[:, 0]) > 0))
+        m = int(np.sum(np.bincount(self.units, self.weights) > 0))
+        sums = np.bincount(self.units, influence)
         error = np.sqrt(m / max(m - 1, 1) * np.sum(sums**2))
         return float(np.mean(ratios)), float(error)
 
-    def _counts(self, shown: np.ndarray) -> np.ndarray:
-        """The weights of the rows, 0 for those that are not shown, (n,)."""
-        return np.where(shown, 1.0 if self.weights is None else self.weights, 0.0)
-
-    def per_group(self, values: np.ndarray) -> np.ndarray:
-        """Sums over the rows of each group; values (n,)."""
-        if self.groups is None:
-            return values
-        codes = np.unique(self.groups, return_inverse=True)[1]
-        return np.bincount(codes, values)
-
     def record(self, name: str, rows: HeldOut | str, own: Any) -> dict[str, Any]:
         """One row of the table."""
-        keys = ["score"]
+        keys = ["score", "lead"]
         if self.classify:
-            keys += ["balanced_accuracy", "log_loss"]
+            keys[1:1] = ["balanced_accuracy", "log_loss"]
         record: dict[str, Any] = {"method": name}
-        for key in (*keys, "lead"):
+        for key in keys:
             record |= {key: None, f"{key}_se": None}
-        record["remark"] = ""
         if isinstance(rows, str):
             return record | {"remark": rows}
-
-        def note(key: str, u: np.ndarray, v: np.ndarray) -> None:
-            record[key], record[f"{key}_se"] = self.ratio(u, v, rows.shown)
-
-        gains, sizes = self.gains(rows), self.sizes(rows)
-        note("score", gains, sizes)
+        gains = self.gains(rows)
+        parts = {"score": (gains, self.sizes)}
         if self.classify:
-            if record["score"] in (0.0, 1.0):
-                record["score_se"] = self._one_more(record["score"], rows.shown)
             classes = np.unique(self.y[rows.shown])
             members = (self.y[:, None] == classes[None, :]).astype(float)  # (n, k)
-            note("balanced_accuracy", gains * members, members)
-            losses = self.log_losses(rows)
-            if losses is not None:
-                note("log_loss", losses, sizes)
+            parts["balanced_accuracy"] = (gains * members, members)
+        if rows.probability is not None and rows.classes is not None:
+            losses = log_losses(rows.probability, np.searchsorted(rows.classes, self.y))
+            parts["log_loss"] = (losses[:, None], self.sizes)
         if rows is not own:
-            note("lead", self.gains(own) - gains, sizes)
-        return record
-
-    def _one_more(self, share: float, shown: np.ndarray) -> float:
-        """Standard error of a share of 0 or 1, with one more group of either kind."""
-        sums = self.per_group(self._counts(shown))
-        m = float(np.sum(sums) ** 2 / np.sum(sums**2))  # groups, if they were equal
-        return share_error(share, m)
+            parts["lead"] = (self.gains(own) - gains, self.sizes)
+        for key, (u, v) in parts.items():
+            record[key], record[f"{key}_se"] = self.ratio(u, v)
+        if self.classify and record["score"] in (0.0, 1.0):
+            sums = np.bincount(self.units, self.weights)
+            m = float(np.sum(sums) ** 2 / np.sum(sums**2))  # groups, if they were equal
+            record["score_se"] = share_error(record["score"], m)
+        return record | {"remark": ""}
 
 
 def share_error(share: float, m: float) -> float:
@@ -322,22 +299,6 @@ def share_error(share: float, m: float) -> float:
     """
     likely = (m * share + 1) / (m + 2)
     return float(np.sqrt(likely * (1 - likely) / m))
-
-
-def _judge(model: Any, y: Any, groups: Any, sample_weight: Any) -> _Judge:
-    targets = to_numpy(y)
-    if targets.ndim == 2 and targets.shape[1] == 1:
-        targets = targets[:, 0]
-    as_rows = []
-    for name, values in (("groups", groups), ("sample_weight", sample_weight)):
-        values = None if values is None else np.asarray(values)
-        if values is not None and values.shape != (len(targets),):
-            raise ValueError(
-                f"{name} must have one value per row, {len(targets)}; got an array of "
-                f"shape {values.shape}"
-            )
-        as_rows.append(values)
-    return _Judge(targets, bool(is_classifier(model)), *as_rows)
 
 
 #: The methods within a sentence.

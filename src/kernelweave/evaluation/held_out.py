@@ -13,6 +13,7 @@ from sklearn.utils import _safe_indexing
 from kernelweave._array import to_numpy
 from kernelweave.inspection._rows import probabilities
 from kernelweave.models.shared.learner import shuffled_folds
+from kernelweave.views.columns import some
 
 
 @dataclass(frozen=True)
@@ -57,17 +58,6 @@ class HeldOut:
     def labels(self) -> np.ndarray:
         """The true classes, or the predicted ones where the truth is unknown, (m,)."""
         return self.predicted if self.targets is None else self.targets
-
-    @property
-    def means(self) -> np.ndarray:
-        """Mean projection of the rows of each class, (k, k - 1); NaN without rows."""
-        assert self.classes is not None and self.coordinates is not None
-        means = np.full((len(self.classes), self.coordinates.shape[1]), np.nan)
-        for c, label in enumerate(self.classes):
-            members = self.coordinates[self.shown & (self.labels == label)]
-            if len(members):
-                means[c] = members.mean(axis=0)
-        return means
 
 
 def assign_folds(
@@ -146,11 +136,10 @@ def _of_large_classes(
             f"{what}s."
         )
     if not several.all():
-        single = ", ".join(repr(str(label)) for label in classes[~several][:5])
-        more = " and others" if np.count_nonzero(~several) > 5 else ""
+        single = some(repr(str(label)) for label in classes[~several])
         remarks.append(
             f"Classes with a single {what} cannot be predicted out of fold, so "
-            f"their rows have no prediction: {single}{more}."
+            f"their rows have no prediction: {single}."
         )
     return np.flatnonzero(several[codes]), size, remarks
 

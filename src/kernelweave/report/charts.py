@@ -33,26 +33,23 @@ Scale = Callable[[float], float]
 
 @dataclass(frozen=True)
 class Bar:
-    """A row of a bar chart: a value with an interval, or without one."""
+    """A row of a bar chart: a value, and the ends of its interval if it has one."""
 
     label: str
     value: float
-    low: float | None = None
-    high: float | None = None
+    ends: tuple[float, float] | tuple[()] = ()
 
     @classmethod
     def around(cls, label: str, value: float, error: float) -> Bar:
         """A value with the interval that its standard error makes."""
-        return cls(label, value, value - error, value + error)
+        return cls(label, value, (value - error, value + error))
 
 
 def bars(rows: Sequence[Bar], title: str, axis: str, percent: bool = False) -> str:
     """Horizontal bars with intervals; zero is always on the axis."""
     rows = [row for row in rows if math.isfinite(row.value)]
-    ends = [0.0]
-    for row in rows:
-        ends += [v for v in _extent(row) if math.isfinite(v)]
-    ticks = _ticks(min(ends), max(ends))
+    drawn = [v for row in rows for v in (0.0, row.value, *row.ends) if math.isfinite(v)]
+    ticks = round_ticks(min(drawn, default=0.0), max(drawn, default=0.0))
     left, right = 20, WIDTH - 64  # room for numbers
     scale = _scale(ticks[0], ticks[-1], left, right)
     bottom = ROW * len(rows) + 6
@@ -67,9 +64,8 @@ def bars(rows: Sequence[Bar], title: str, axis: str, percent: bool = False) -> s
         y = top + 19 + THICK / 2
         a, b = sorted((scale(0.0), scale(row.value)))
         said = number(row.value, percent)
-        low, high = _extent(row)[1:]
-        if row.low is not None:
-            said += f" ({number(low, percent)} to {number(high, percent)})"
+        if row.ends:
+            said += f" ({' to '.join(number(end, percent) for end in row.ends)})"
         parts.append(
             f"<g><title>{escape(f'{row.label}: {said}')}</title>"
             f'<text class="label" x="{left + 5}" y="{top + 14}">'
@@ -78,8 +74,8 @@ def bars(rows: Sequence[Bar], title: str, axis: str, percent: bool = False) -> s
             f'width="{max(b - a, 1):.1f}" height="{THICK}" rx="2"/>'
         )
         tip = b
-        if row.low is not None:
-            start, end = scale(low), scale(high)
+        if row.ends:
+            start, end = map(scale, row.ends)
             tip = max(tip, end)
             parts.append(
                 f'<path class="whisker" d="M{start:.1f} {y:.1f}H{end:.1f}'
@@ -93,71 +89,47 @@ def bars(rows: Sequence[Bar], title: str, axis: str, percent: bool = False) -> s
     return _svg(parts, bottom + 44, title)
 
 
-def scatter(
-    points: np.ndarray,
-    codes: np.ndarray,
-    names: Sequence[str],
+def plot(
+    series: Sequence[tuple[str, np.ndarray, np.ndarray]],
     title: str,
     axes: tuple[str, str],
-    same_scale: bool = False,
+    ticks: Sequence[float] = (),
+    joined: bool = False,
 ) -> str:
-    """Points (m, 2) by class; the same scale on both axes comes with a diagonal."""
-    step = max(1, math.ceil(len(points) / MOST_POINTS))
-    points, codes = points[::step], codes[::step]
-    left, bottom = (52, 320) if same_scale else (28, 320)
-    ends = [(float(np.min(v)), float(np.max(v))) for v in points.T]
-    if same_scale:
-        ticks = _ticks(min(e[0] for e in ends), max(e[1] for e in ends))
+    """Points or curves by name; ticks, the same on both axes, come with a diagonal."""
+    left, bottom, below = (52, 340, 37) if ticks else (28, 340, 18)
+    if ticks:
         ends = [(ticks[0], ticks[-1])] * 2
+    else:
+        drawn = (np.concatenate([one[k] for one in series]) for k in (1, 2))
+        ends = [(float(values.min()), float(values.max())) for values in drawn]
     x = _scale(*ends[0], left + 10, WIDTH - 14)
     y = _scale(*ends[1], bottom - 10, 14)
     parts = [
         f'<rect class="frame" x="{left}" y="4" width="{WIDTH - left - 4}" '
         f'height="{bottom - 4}"/>'
     ]
-    below = 18.0
-    if same_scale:
+    for t in ticks:
         parts.append(
-            f'<path class="grid" d="M{x(ticks[0]):.1f} {y(ticks[0]):.1f}'
-            f'L{x(ticks[-1]):.1f} {y(ticks[-1]):.1f}"/>'
+            f'<path class="grid" d="M{x(t):.1f} {bottom}V4M{left} {y(t):.1f}'
+            f'H{WIDTH - 4}"/>{_tick(x, y, t, left, bottom)}'
         )
-        parts += [_tick(x, y, t, left, bottom) for t in ticks]
-        below = 36.0
-    for c in range(len(names)):
-        marks = "".join(
-            _mark(c, x(float(a)), y(float(b))) for a, b in points[codes == c]
-        )
-        if marks:
+    diagonal = "L".join(f"{x(t):.1f} {y(t):.1f}" for t in ticks)
+    parts += [f'<path class="grid" d="M{diagonal}"/>'] if ticks else []
+    total = 1 if joined else sum(len(us) for _, us, _ in series)
+    step = max(1, math.ceil(total / MOST_POINTS))
+    for c, (_, us, vs) in enumerate(series):
+        at = [(x(float(u)), y(float(v))) for u, v in zip(us, vs, strict=True)][::step]
+        if joined:
+            path = "L".join(f"{u:.1f} {v:.1f}" for u, v in at)
+            parts.append(f'<path class="line c{c % COLOURS}" d="M{path}"/>')
+        if at and not (joined and len(at) >= FEW_POINTS):
+            marks = "".join(_mark(c, u, v) for u, v in at)
             parts.append(f'<path class="mark c{c % COLOURS}" d="{marks}"/>')
     parts.append(_words(axes[0], (left + WIDTH) / 2, bottom + below))
     parts.append(_words(axes[1], 14, bottom / 2, turned=True))
+    names = [name for name, _, _ in series]
     return _svg(parts, bottom + below + 8, title) + legend(names)
-
-
-def lines(
-    series: Sequence[tuple[str, np.ndarray, np.ndarray]],
-    title: str,
-    axes: tuple[str, str],
-) -> str:
-    """Curves in the unit square, with its diagonal."""
-    left, bottom = 52, 352
-    x, y = _scale(0, 1, left, WIDTH - 30), _scale(0, 1, bottom, 8)
-    parts = [f'<path class="grid" d="M{x(0)} {y(0)}L{x(1)} {y(1)}"/>']
-    for t in (0.0, 0.25, 0.5, 0.75, 1.0):
-        parts.append(
-            f'<path class="grid" d="M{x(t):.1f} {y(0)}V{y(1)}M{x(0)} {y(t):.1f}'
-            f'H{x(1)}"/>{_tick(x, y, t, left, bottom)}'
-        )
-    for c, (_, a, b) in enumerate(series):
-        at = [(x(float(u)), y(float(v))) for u, v in zip(a, b, strict=True)]
-        path = "L".join(f"{u:.1f} {v:.1f}" for u, v in at)
-        parts.append(f'<path class="line c{c % COLOURS}" d="M{path}"/>')
-        if len(at) < FEW_POINTS:
-            marks = "".join(_mark(c, u, v) for u, v in at)
-            parts.append(f'<path class="mark c{c % COLOURS}" d="{marks}"/>')
-    parts.append(_words(axes[0], (x(0) + x(1)) / 2, bottom + 38))
-    parts.append(_words(axes[1], 14, bottom / 2, turned=True))
-    return _svg(parts, bottom + 46, title) + legend([name for name, _, _ in series])
 
 
 def legend(names: Sequence[str]) -> str:
@@ -181,13 +153,6 @@ def number(value: float, percent: bool = False) -> str:
     shown = f"{value:.0f}" if 1e3 <= abs(value) < 1e6 else f"{value:.3g}"
     shown = shown.replace("-", "\N{MINUS SIGN}")
     return f"{shown} %" if percent else shown
-
-
-def _extent(row: Bar) -> tuple[float, float, float]:
-    """The value, and the ends of its interval, or the value again."""
-    low = row.value if row.low is None else row.low
-    high = row.value if row.high is None else row.high
-    return row.value, low, high
 
 
 def _mark(c: int, x: float, y: float) -> str:
@@ -237,7 +202,7 @@ def _scale(low: float, high: float, start: float, end: float) -> Scale:
     return lambda value: start + (value - low) / span * (end - start)
 
 
-def _ticks(low: float, high: float) -> list[float]:
+def round_ticks(low: float, high: float) -> list[float]:
     """Round numbers, seven at most, that enclose the interval."""
     span = high - low or 1.0
     step = 10.0 ** math.floor(math.log10(span / 3))

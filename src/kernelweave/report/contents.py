@@ -6,7 +6,6 @@ import inspect
 import re
 import time
 import warnings
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,12 +13,11 @@ import numpy as np
 from sklearn.base import is_classifier
 
 from kernelweave._array import to_numpy
-from kernelweave.evaluation.evaluate import evaluate
-from kernelweave.inspection._rows import as_stack, observed_views, views_of
+from kernelweave.inspection._rows import observed_views, views_of
 from kernelweave.persistence import library_versions
-from kernelweave.report.decisions import FirstFold, columns, rows
+from kernelweave.report.decisions import columns, rows
 from kernelweave.report.predictions import pictures, scores
-from kernelweave.report.section import Request, Section, counted, shares_of
+from kernelweave.report.section import Case, Section, counted, or_why, shares_of
 from kernelweave.report.views import shares, weights_are_learned, without_each
 from kernelweave.views.columns import is_precomputed, some
 
@@ -27,45 +25,29 @@ from kernelweave.views.columns import is_precomputed, some
 MOST_PATTERNS, MOST_WARNINGS = 20, 20
 
 
-def collect(request: Request) -> dict[str, Any]:
+def collect(case: Case) -> dict[str, Any]:
     """Everything that the template needs; a part that fails says why."""
-    model, X, y, say = request.model, request.X, request.y, request.say
-    seed, started = request.random_state, time.perf_counter()
-    of_rows = {"groups": request.groups, "sample_weight": request.sample_weight}
-    given = {k: np.asarray(v) for k, v in of_rows.items() if v is not None}
+    model, started = case.model, time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        result = evaluate(
-            model, X, y, cv=request.cv, random_state=seed, report=say, **of_rows
-        )
-        held, targets = result.held_out, to_numpy(y)
-        if is_precomputed(model.views):
-            X = as_stack(X, views_of(model)[0])
-        fold = FirstFold(model, X, targets, held, given, seed)
         contents = {
             "classify": bool(is_classifier(model)),
-            "evaluation": scores(result),
-            "shares": shares(replace(request, X=X), result),
+            "evaluation": scores(case.result),
+            "shares": shares(case),
+            "without": without_each(case),
+            "pictures": pictures(case.result.held_out, model),
+            "columns": columns(case),
+            "rows": rows(case),
         }
-        say("what is lost without each view")
-        weighted = "sample_weight" in given
-        contents["without"] = without_each(model, X, targets, held.fold, weighted)
-        say("columns and single rows")
-        contents |= {
-            "pictures": pictures(held, model),
-            "columns": columns(fold),
-            "rows": rows(fold),
-        }
-    contents |= {
-        "gaps": _gaps(model, len(targets)),
+    return contents | {
+        "gaps": _gaps(model, len(case.y)),
         "treatment": [] if is_precomputed(model.views) else model.column_summary_,
         "certificate": _certificate(model),
-        "learned": _learned(model, targets, contents),
-        "card": _card(model, X, targets, held.fold, seed, started),
+        "learned": _learned(model, case.y, contents),
+        "card": _card(case, started),
         "warnings": _warnings([str(w.message) for w in caught]),
         "references": _references(model),
     }
-    return contents
 
 
 def _learned(model: Any, y: np.ndarray, contents: dict[str, Any]) -> str:
@@ -93,6 +75,7 @@ def _learned(model: Any, y: np.ndarray, contents: dict[str, Any]) -> str:
     return " ".join(told + cautions[:1])
 
 
+@or_why
 def _gaps(model: Any, n: int) -> Section:
     """Which views rows lack: every pattern that occurs, the most frequent first."""
     seen = observed_views(model, n)
@@ -101,7 +84,6 @@ def _gaps(model: Any, n: int) -> Section:
     patterns, counts = np.unique(seen, axis=0, return_counts=True)
     order = np.argsort(-counts, kind="stable")
     return {
-        "why": "",
         "views": views_of(model)[0],
         "lacking": np.sum(~seen, axis=0).tolist(),
         "patterns": [
@@ -113,6 +95,7 @@ def _gaps(model: Any, n: int) -> Section:
     }
 
 
+@or_why
 def _certificate(model: Any) -> Section:
     certificate = getattr(model, "certificate_", None)
     if certificate is None:
@@ -129,25 +112,16 @@ def _certificate(model: Any) -> Section:
         ]
     else:
         numbers.append(("relative stationarity", f"{certificate.stationarity:.1e}"))
-    return {
-        "why": "",
-        "convex": convex,
-        "status": certificate.status,
-        "problem": certificate.problem,
-        "numbers": numbers,
-        "remarks": list(certificate.remarks),
-        "converged": bool(certificate.converged),
-    }
+    return {"convex": convex, "numbers": numbers, "found": certificate}
 
 
-def _card(
-    model: Any, X: Any, y: np.ndarray, fold: np.ndarray, seed: Any, started: float
-) -> list[tuple[str, str]]:
+def _card(case: Case, started: float) -> list[tuple[str, str]]:
     """The model card, as pairs of what and value."""
+    model, y, fold, seed = case.model, case.y, case.fold, case.how["random_state"]
     parameters = {k: v for k, v in model.get_params(deep=False).items() if k != "views"}
     defaults = type(model)().get_params(deep=False)
     changed = {k: v for k, v in parameters.items() if repr(defaults[k]) != repr(v)}
-    shape = " by ".join(str(size) for size in getattr(X, "shape", (len(y),)))
+    shape = " by ".join(str(size) for size in getattr(case.X, "shape", (len(y),)))
     chosen = []
     for name, words in (("norm_", "norm"), ("alpha_", "alpha"), ("C_", "C")):
         value = getattr(model, name, None)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from sklearn.inspection import permutation_importance
 from sklearn.utils import check_random_state
 
 from kernelweave._array import to_numpy
-from kernelweave.evaluation.held_out import HeldOut, take_rows
+from kernelweave.evaluation.held_out import HeldOut
 from kernelweave.inspection import contributions, feature_importance
 from kernelweave.inspection._rows import (
     log_losses,
@@ -26,10 +26,10 @@ from kernelweave.report.charts import Bar
 from kernelweave.report.section import (
     MOST_COLUMNS,
     MOST_VIEWS,
+    Case,
     Section,
     or_why,
     shares_of,
-    without_folds,
 )
 from kernelweave.views.columns import is_precomputed
 
@@ -39,78 +39,32 @@ MOST_SHUFFLED, SHUFFLES = 200, 5
 FEWEST_ROWS = 10
 
 
-@dataclass(frozen=True)
-class FirstFold:
-    """A model that has not seen the rows of the first fold, and these rows.
-
-    Attributes
-    ----------
-    model : estimator
-        The model fitted to all rows.
-    X, y
-        All rows.
-    held : HeldOut
-        Their held-out predictions.
-    given : dict of ndarray of shape (n,)
-        Groups and weights of the rows, if there are any.
-    random_state : int, RandomState instance or None
-        Source of randomness.
-    """
-
-    model: Any
-    X: Any
-    y: np.ndarray
-    held: HeldOut
-    given: dict[str, np.ndarray]
-    random_state: Any
-
-    @cached_property
-    def test(self) -> np.ndarray:
-        """Numbers of the rows of the first fold."""
-        return np.flatnonzero(self.held.fold == 1)
-
-    @cached_property
-    def train(self) -> np.ndarray:
-        """Numbers of all other rows."""
-        return np.flatnonzero(self.held.fold != 1)
-
-    @cached_property
-    def part(self) -> Any:
-        """The model fitted to all rows but those of the first fold."""
-        given = {name: values[self.train] for name, values in self.given.items()}
-        part = without_folds(self.model)
-        return part.fit(self.rows(self.train), self.y[self.train], **given)
-
-    def rows(self, numbers: np.ndarray) -> Any:
-        """Some rows of X."""
-        return take_rows(self.X, numbers, self.train, is_precomputed(self.model.views))
-
-    @cached_property
-    def shuffled(self) -> tuple[np.ndarray, np.ndarray, str]:
-        """Rise of the held-out loss if a column is shuffled, its spread, which loss."""
-        n_columns = self.model.n_features_in_
-        if n_columns > MOST_SHUFFLED:
-            raise ValueError(
-                f"with {n_columns} columns, shuffling each takes too long for this "
-                "page; call sklearn.inspection.permutation_importance"
-            )
-        test, has = self.test, observed_views(self.model, len(self.y))
-        if has is not None:  # shuffling gaps would leave rows that have half a view
-            test = test[has[test].all(axis=1)]
-        if len(test) < FEWEST_ROWS:
-            raise ValueError(
-                f"only {len(test)} held-out rows of the first fold have every view, "
-                "too few to shuffle columns among them"
-            )
-        found = permutation_importance(
-            self.part,
-            self.rows(test),
-            self.y[test],
-            scoring=_minus_loss,
-            n_repeats=SHUFFLES,
-            random_state=check_random_state(self.random_state),
+def _shuffled(case: Case) -> tuple[np.ndarray, np.ndarray, str]:
+    """Rise of the held-out loss if a column is shuffled, its spread, which loss."""
+    n_columns = case.model.n_features_in_
+    if n_columns > MOST_SHUFFLED:
+        raise ValueError(
+            f"with {n_columns} columns, shuffling each takes too long for this "
+            "page; call sklearn.inspection.permutation_importance"
         )
-        return found.importances_mean, found.importances_std, loss_name(self.model)
+    test = np.flatnonzero(case.fold == 1)
+    has = observed_views(case.model, len(case.y))
+    if has is not None:  # shuffling gaps would leave rows that have half a view
+        test = test[has[test].all(axis=1)]
+    if len(test) < FEWEST_ROWS:
+        raise ValueError(
+            f"only {len(test)} held-out rows of the first fold have every view, "
+            "too few to shuffle columns among them"
+        )
+    found = permutation_importance(
+        case.part,
+        case.rows(test),
+        case.y[test],
+        scoring=_minus_loss,
+        n_repeats=SHUFFLES,
+        random_state=check_random_state(case.how["random_state"]),
+    )
+    return found.importances_mean, found.importances_std, loss_name(case.model)
 
 
 def _minus_loss(model: Any, X: Any, y: np.ndarray) -> float:
@@ -125,22 +79,25 @@ def _minus_loss(model: Any, X: Any, y: np.ndarray) -> float:
     return -float(np.mean((predicted - y) ** 2))
 
 
-def columns(fold: FirstFold) -> Section:
+@or_why
+def columns(case: Case) -> Section:
     """The most important columns of each view."""
-    if is_precomputed(fold.model.views):
+    case.how["report"]("columns and single rows")
+    if is_precomputed(case.model.views):
         return {"why": "The model saw precomputed kernels, which have no columns."}
-    views = list(shares_of(fold.model))
+    views = list(shares_of(case.model))
+    shuffled = cache(partial(_shuffled, case))
     parts = []
     for view in views[:MOST_VIEWS]:
-        made = _by_gradient(fold.model, view)
+        made = _by_gradient(case.model, view)
         if made["why"]:
-            other = _by_shuffling(fold, view)
+            other = _by_shuffling(shuffled, case.model, view)
             made = other if not other["why"] else made
         parts.append({"view": view, **made})
     reasons = {part["why"] for part in parts}
     if len(reasons) == 1 and parts[0]["why"]:
         return {"why": parts[0]["why"]}
-    return {"why": "", "parts": parts, "hidden": max(len(views) - MOST_VIEWS, 0)}
+    return {"parts": parts, "hidden": max(len(views) - MOST_VIEWS, 0)}
 
 
 @or_why
@@ -159,9 +116,9 @@ def _by_gradient(model: Any, view: str) -> Section:
 
 
 @or_why
-def _by_shuffling(fold: FirstFold, view: str) -> Section:
-    mean, spread, loss = fold.shuffled
-    names = columns_of_view(fold.model, view)
+def _by_shuffling(shuffled: Callable[[], Any], model: Any, view: str) -> Section:
+    mean, spread, loss = shuffled()
+    names = columns_of_view(model, view)
     bars = [
         Bar.around(str(name), float(mean[j]), float(spread[j]))
         for j, name in names.items()
@@ -180,24 +137,24 @@ def _ranked(bars: list[Bar], view: str, text: str, axis: str) -> Section:
 
 
 @or_why
-def rows(fold: FirstFold) -> Section:
+def rows(case: Case) -> Section:
     """Contributions of the views to the decisions on some rows of the first fold."""
-    chosen = telling(fold.held, fold.test)
-    numbers = fold.test[[i for i, _ in chosen]]
-    found = contributions(fold.part, fold.rows(numbers))
-    labels = row_labels(fold.X)
+    held, test = case.result.held_out, np.flatnonzero(case.fold == 1)
+    chosen = telling(held, test)
+    found = contributions(case.part, case.rows(np.array(list(chosen))))
+    labels = row_labels(case.X)
     records = []
-    for k, (_, why) in enumerate(chosen):
-        row = int(numbers[k])
+    for k, (row, why) in enumerate(chosen.items()):
         parts, constant, unit = found.parts[k], found.intercept[k], found.unit
         if found.outputs is not None:
-            c = 0  # of several targets, the first
-            unit = f"{unit}, target {found.outputs[0]}"
-            if fold.held.classes is not None:
-                guess = fold.held.predicted[row]
-                c = int(np.flatnonzero(found.outputs == guess)[0])
-                unit = f"{found.unit} {guess}"
-            parts, constant = parts[:, c], constant[c]
+            c, which = (
+                0,
+                f", target {found.outputs[0]}",
+            )  # of several targets, the first
+            if held.classes is not None:
+                guess = held.predicted[row]
+                c, which = int(np.flatnonzero(found.outputs == guess)[0]), f" {guess}"
+            parts, constant, unit = parts[:, c], constant[c], unit + which
         bars = [Bar(view, float(v)) for view, v in zip(found.views, parts, strict=True)]
         bars.sort(key=lambda bar: -abs(bar.value))
         total = float(np.sum(parts) + constant)
@@ -205,8 +162,8 @@ def rows(fold: FirstFold) -> Section:
             {
                 "name": str(labels[row]),
                 "reason": why,
-                "truth": _said(fold.y[row]),
-                "predicted": _said(fold.held.predicted[row]),
+                "truth": _said(case.y[row]),
+                "predicted": _said(held.predicted[row]),
                 "sum": f"The parts of all views and the constant "
                 f"{charts.number(float(constant))} add up to "
                 f"{charts.number(total)}.",
@@ -220,27 +177,27 @@ def rows(fold: FirstFold) -> Section:
     return {"records": records}
 
 
-def telling(held: HeldOut, test: np.ndarray) -> list[tuple[int, str]]:
-    """Rows worth a look, by their place within ``test``: at most three."""
+def telling(held: HeldOut, test: np.ndarray) -> dict[int, str]:
+    """Rows among ``test`` that are worth a look, and why: at most three."""
     assert held.targets is not None
     truth, guess = held.targets[test], held.predicted[test]
     if held.classes is None:
         miss = np.abs(truth - guess).reshape(len(test), -1).sum(axis=1)
-        found = {int(np.argmin(miss)): "closest to the truth"}
-        found.setdefault(int(np.argmax(miss)), "furthest from the truth")
-        return list(found.items())
+        found = {test[np.argmin(miss)]: "closest to the truth"}
+        found.setdefault(test[np.argmax(miss)], "furthest from the truth")
+        return found
     right, found = guess == truth, {}
     which, margin = "the first that is", np.zeros(len(test))
     if held.probability is not None:
         proba = np.sort(held.probability[test], axis=1)
         which, margin = "most certain and", proba[:, -1] - proba[:, -2]
     if right.any():
-        found[int(np.argmax(np.where(right, margin, -1)))] = f"{which} correct"
+        found[test[np.argmax(np.where(right, margin, -1))]] = f"{which} correct"
     if not right.all():
-        found[int(np.argmax(np.where(right, -1, margin)))] = f"{which} wrong"
+        found[test[np.argmax(np.where(right, -1, margin))]] = f"{which} wrong"
     if held.probability is not None:
-        found.setdefault(int(np.argmin(margin)), "least certain")
-    return list(found.items())
+        found.setdefault(test[np.argmin(margin)], "least certain")
+    return found
 
 
 def _said(value: Any) -> str:

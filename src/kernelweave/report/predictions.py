@@ -21,6 +21,10 @@ BASELINES = {
     "stacking of views": "a regression on the outputs of one model per view",
     "no view": "the class proportions, or the mean, of the training rows",
 }
+#: Which rows belong to a class (m,), and the probability of each (m,), by name.
+Classes = dict[str, tuple[np.ndarray, np.ndarray]]
+#: Marks on the axes of probabilities.
+QUARTERS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
 def scores(result: Any) -> Section:
@@ -87,40 +91,35 @@ def _of_probabilities(
     proba: np.ndarray, codes: np.ndarray, names: list[str]
 ) -> list[Section]:
     """ROC curve and calibration of each class."""
-    which = [1] if len(names) == 2 else list(range(min(len(names), MOST_CLASSES)))
-    which = [c for c in which if 0 < np.sum(codes == c) < len(codes)]
-    left_out = (
-        f"The first {MOST_CLASSES} classes. " if len(names) > MOST_CLASSES else ""
-    )
-    each = (
-        "Each class against all others. "
-        if len(names) > 2
-        else f"Rows of class {names[1]} are the positive ones. "
-    )
-    found: list[Section] = []
-    for title, make in (("ROC curve", _roc), ("Calibration", _calibration)):
-        made = make(proba, codes, names, which)
-        if not made["why"]:
-            made["text"] = left_out + each + made["text"]
-        found.append({"title": title, **made})
-    return found
+    about = f"Rows of class {names[1]} are the positive ones. "
+    if len(names) > 2:
+        about = "Each class against all others. "
+    if len(names) > MOST_CLASSES:
+        about = f"The first {MOST_CLASSES} classes. {about}"
+    shown = range(len(names))[:MOST_CLASSES] if len(names) > 2 else [1]
+    classes = {names[c]: (codes == c, proba[:, c]) for c in shown}
+    classes = {name: own for name, own in classes.items() if 0 < own[0].mean() < 1}
+    return [
+        {"title": "ROC curve", **_roc(classes, about)},
+        {"title": "Calibration", **_calibration(classes, about, len(codes))},
+    ]
 
 
 @or_why
 def _agreement(held: HeldOut) -> Section:
-    shown = held.shown
-    truth = np.asarray(held.targets, dtype=float).reshape(len(shown), -1)
-    guess = np.asarray(held.predicted, dtype=float).reshape(len(shown), -1)
+    truth, guess = (
+        np.asarray(values, dtype=float).reshape(len(held.shown), -1)[held.shown]
+        for values in (held.targets, held.predicted)
+    )
     text = "On the diagonal, a held-out prediction equals the true value."
     if truth.shape[1] > 1:
         text += f" Shown is the first of {truth.shape[1]} targets."
-    drawing = charts.scatter(
-        np.column_stack([guess[:, 0], truth[:, 0]])[shown],
-        np.zeros(int(shown.sum()), dtype=int),
-        ["held-out rows"],
+    drawn = guess[:, 0], truth[:, 0]
+    drawing = charts.plot(
+        [("held-out rows", *drawn)],
         "True values against held-out predictions",
         ("predicted", "true"),
-        same_scale=True,
+        charts.round_ticks(float(np.min(drawn)), float(np.max(drawn))),
     )
     return {"text": text, "svg": drawing}
 
@@ -135,44 +134,36 @@ def _projection(points: np.ndarray, codes: np.ndarray, names: list[str]) -> Sect
         points = np.column_stack([points[:, 0], codes + spread])
         axes = ("discriminant axis", "class")
         text = "Held-out rows along the axis of the discriminant, one band per class."
-    drawing = charts.scatter(
-        points[:, :2], codes, names, "Projection of held-out rows", axes
-    )
+    series = [(name, *points[codes == c, :2].T) for c, name in enumerate(names)]
+    drawing = charts.plot(series, "Projection of held-out rows", axes)
     return {"text": text, "svg": drawing}
 
 
 @or_why
-def _roc(
-    proba: np.ndarray, codes: np.ndarray, names: list[str], which: list[int]
-) -> Section:
-    curves, areas = [], []
-    for c in which:
-        false, true, _ = roc_curve(codes == c, proba[:, c])
-        curves.append((names[c], false, true))
-        area = f"{roc_auc_score(codes == c, proba[:, c]):.3f}"
-        areas.append(area if len(which) == 1 else f"{names[c]} {area}")
+def _roc(classes: Classes, about: str) -> Section:
+    curves = [(name, *roc_curve(*own)[:2]) for name, own in classes.items()]
+    areas = [f"{name} {roc_auc_score(*own):.3f}" for name, own in classes.items()]
+    if len(areas) == 1:
+        areas = [areas[0].rpartition(" ")[2]]  # without the name
     axes = ("false positive rate", "true positive rate")
     title = "ROC curve of held-out rows"
     return {
-        "text": f"Area under the curve: {some(areas, 10)}.",
-        "svg": charts.lines(curves, title, axes),
+        "text": f"{about}Area under the curve: {some(areas, 10)}.",
+        "svg": charts.plot(curves, title, axes, QUARTERS, joined=True),
     }
 
 
 @or_why
-def _calibration(
-    proba: np.ndarray, codes: np.ndarray, names: list[str], which: list[int]
-) -> Section:
-    n_bins = min(8, max(2, len(codes) // 25))
+def _calibration(classes: Classes, about: str, n: int) -> Section:
+    n_bins = min(8, max(2, n // 25))
     curves = []
-    for c in which:
-        real, said = calibration_curve(
-            codes == c, proba[:, c], n_bins=n_bins, strategy="quantile"
-        )
-        curves.append((names[c], said, real))
+    for name, own in classes.items():
+        real, said = calibration_curve(*own, n_bins=n_bins, strategy="quantile")
+        curves.append((name, said, real))
     axes = ("predicted probability", "observed share")
+    title = "Calibration curve of held-out rows"
     return {
-        "text": "On the diagonal, probabilities mean what they say. Each point stands "
-        f"for about {len(codes) // n_bins} rows.",
-        "svg": charts.lines(curves, "Calibration curve of held-out rows", axes),
+        "text": f"{about}On the diagonal, probabilities mean what they say. Each point "
+        f"stands for about {n // n_bins} rows.",
+        "svg": charts.plot(curves, title, axes, QUARTERS, joined=True),
     }

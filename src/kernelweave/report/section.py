@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import wraps
+from functools import cached_property, wraps
 from typing import Any, ParamSpec
 
+import numpy as np
 from sklearn.base import clone
+
+from kernelweave.evaluation.evaluate import evaluate
+from kernelweave.evaluation.held_out import take_rows
+from kernelweave.views.columns import is_precomputed
 
 #: Views, columns and classes beyond these numbers are left out of the pictures.
 MOST_VIEWS, MOST_COLUMNS, MOST_CLASSES = 30, 10, 8
@@ -17,20 +22,50 @@ Section = dict[str, Any]
 P = ParamSpec("P")
 
 
-@dataclass(frozen=True)
-class Request:
-    """What a page is to be about: see :func:`kernelweave.report.write_report`."""
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A model, the rows it was fitted on, and how it does on held-out ones.
+
+    Attributes
+    ----------
+    model, n_resamples, n_decoys
+        As in :func:`kernelweave.report.write_report`.
+    X, y : array-like
+        Rows, or a stack of kernels (n, n, p), and targets.
+    how : dict
+        For :func:`kernelweave.evaluation.evaluate`: ``cv``, ``random_state``,
+        ``groups`` and ``sample_weight``, and ``report``, told what is being done.
+    """
 
     model: Any
     X: Any
-    y: Any
-    groups: Any
-    sample_weight: Any
-    cv: int
+    y: np.ndarray
     n_resamples: int
     n_decoys: int
-    random_state: Any
-    say: Callable[[str], object]
+    how: dict[str, Any]
+
+    @cached_property
+    def result(self) -> Any:
+        """The model beside its baselines, on held-out rows."""
+        return evaluate(self.model, self.X, self.y, **self.how)
+
+    @property
+    def fold(self) -> np.ndarray:
+        """The fold of each row, (n,)."""
+        return self.result.held_out.fold
+
+    @cached_property
+    def part(self) -> Any:
+        """The model fitted to all rows but those of the first fold."""
+        train = np.flatnonzero(self.fold != 1)
+        of_rows = {name: self.how[name] for name in ("groups", "sample_weight")}
+        given = {k: np.asarray(v)[train] for k, v in of_rows.items() if v is not None}
+        return without_folds(self.model).fit(self.rows(train), self.y[train], **given)
+
+    def rows(self, numbers: np.ndarray) -> Any:
+        """Some rows of X, for the model :attr:`part`."""
+        train = np.flatnonzero(self.fold != 1)
+        return take_rows(self.X, numbers, train, is_precomputed(self.model.views))
 
 
 def or_why(make: Callable[P, Section]) -> Callable[P, Section]:

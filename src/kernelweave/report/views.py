@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from sklearn.model_selection import PredefinedSplit
 
 from kernelweave._array import to_numpy
 from kernelweave.evaluation.evaluate import leads
@@ -17,7 +18,7 @@ from kernelweave.report import charts
 from kernelweave.report.charts import Bar
 from kernelweave.report.section import (
     MOST_VIEWS,
-    Request,
+    Case,
     Section,
     or_why,
     shares_of,
@@ -31,57 +32,55 @@ MOST_ORDERED = 6
 LEVEL = 0.05
 
 
-def shares(request: Request, result: Any) -> Section:
+def shares(case: Case) -> Section:
     """Shares with intervals and p-values, and why not to interpret them if so."""
-    model, X, y, seed = request.model, request.X, request.y, request.random_state
-    n_decoys, own = request.n_decoys, shares_of(model)
+    model, own = case.model, shares_of(case.model)
     if len(own) < 2:
         return {
             "why": "The model has a single view, which has all the weight.",
             "cautions": [],
         }
-    request.say("intervals of the shares")
-    count = request.n_resamples
+    X, y, seed = case.X, case.y, case.how["random_state"]
+    n_resamples, n_decoys = case.n_resamples, case.n_decoys
 
     def by_view() -> Section:
-        found = weight_intervals(model, X, y, n_resamples=count, random_state=seed)
-        return {row["view"]: row for row in found}
+        rows = weight_intervals(model, X, y, n_resamples=n_resamples, random_state=seed)
+        return {row["view"]: row for row in rows}
 
+    case.how["report"]("intervals of the shares")
     intervals = or_why(by_view)()
-    request.say("p-values of the views")
+    case.how["report"]("p-values of the views")
     pvalues = or_why(view_pvalues)(model, X, y, n_decoys=n_decoys, random_state=seed)
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"low": None, "high": None, "selected": None, "p": pvalues.get(view)}
         | intervals.get(view, {})
         | {"view": view, "share": share}
         for view, share in own.items()
     ]
-    bounded, grouped = not intervals["why"], request.groups is not None
-    reason = ""  # if both fail, the second is the same in another function's name
-    if intervals["why"]:
-        reason = f"No intervals: {intervals['why']}."
-    elif pvalues["why"]:
-        reason = f"No p-values: {pvalues['why']}."
+    bounded, grouped = not intervals["why"], case.how["groups"] is not None
+    bars = [
+        Bar(row["view"], row["share"], (row["low"], row["high"]) if bounded else ())
+        for row in rows[:MOST_VIEWS]
+    ]
+    parts = {"intervals": intervals, "p-values": pvalues}
+    reasons = [f"No {k}: {part['why']}." for k, part in parts.items() if part["why"]]
     return {
         "why": "",
-        "cautions": _cautions(model, rows, result, grouped and bounded),
+        "cautions": _cautions(model, rows, case.result, grouped and bounded),
         "rows": rows,
-        "picture": _picture(rows[:MOST_VIEWS], bounded),
+        "picture": charts.bars(
+            bars,
+            "Share of each view in the combined kernel",
+            "share of the view" + (", 95 % interval" if bounded else ""),
+            percent=True,
+        ),
         "hidden": max(len(rows) - MOST_VIEWS, 0),
-        "reasons": [reason.replace("..", ".")] if reason else [],
+        # if both fail, the second is the same in another function's name
+        "reasons": [reason.replace("..", ".") for reason in reasons[:1]],
         "bounded": bounded,
         "tested": not pvalues["why"],
         "smallest": 1.0 / (n_decoys + 1),
     }
-
-
-def _picture(rows: list[dict[str, Any]], bounded: bool) -> str:
-    return charts.bars(
-        [Bar(row["view"], row["share"], row["low"], row["high"]) for row in rows],
-        "Share of each view in the combined kernel",
-        "share of the view" + (", 95 % interval" if bounded else ""),
-        percent=True,
-    )
 
 
 def weights_are_learned(model: Any) -> bool:
@@ -142,16 +141,12 @@ def _predicts(result: Any) -> bool:
 
 
 @or_why
-def without_each(
-    model: Any, X: Any, y: Any, fold: np.ndarray, weighted: bool
-) -> Section:
+def without_each(case: Case) -> Section:
     """The held-out loss without each view, on the folds of the score."""
+    case.how["report"]("what is lost without each view")
+    model, X, y, fold = case.model, case.X, case.y, case.fold
     template = without_folds(model).fit(X, y)
-    every = np.arange(len(fold))
-    folds = [
-        (every[fold != number], every[fold == number])
-        for number in range(1, int(fold.max()) + 1)
-    ]
+    folds = PredefinedSplit(fold - 1)  # rows that are in no fold are never left out
     recommendation = ""
     views = list(shares_of(model))
     if len(views) <= MOST_ORDERED:
@@ -176,7 +171,7 @@ def without_each(
     ]
     if len(views) > MOST_VIEWS:
         notes.append(f"Only the {MOST_VIEWS} views with the largest shares.")
-    if weighted:
+    if case.how["sample_weight"] is not None:
         notes.append("Weights of the rows are not used here.")
     if observed_views(model, len(fold)) is not None:
         notes.append("Rows that lack all remaining views are predicted by none.")
@@ -184,7 +179,7 @@ def without_each(
 
 
 def _rises(
-    model: Any, X: Any, y: Any, folds: list[Any], views: list[str]
+    model: Any, X: Any, y: Any, folds: Any, views: list[str]
 ) -> tuple[list[dict[str, Any]], str]:
     """The rise of the loss without each of many views, as of ``view_ablation``."""
     trials = Trials(model, X, y, folds, None, None, None)

@@ -9,10 +9,13 @@ from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
+from kernelweave._array import to_numpy
 from kernelweave.exceptions import library
+from kernelweave.inspection._rows import as_stack, views_of
 from kernelweave.persistence import written_whole
 from kernelweave.report.contents import collect
-from kernelweave.report.section import Request
+from kernelweave.report.section import Case
+from kernelweave.views.columns import is_precomputed
 
 
 def write_report(
@@ -75,10 +78,12 @@ def write_report(
     path = Path(path)
     if not path.parent.is_dir():  # said now, not after minutes of work
         raise FileNotFoundError(f"there is no folder {str(path.parent)!r} to write to")
-    say = report or (lambda text: None)
-    given = groups, sample_weight, cv, n_resamples, n_decoys, random_state
-    request = Request(model, X, y, *given, say)
-    page = template.render(collect(request), title=title)
+    if is_precomputed(model.views):
+        X = as_stack(X, views_of(model)[0])
+    how = {"cv": cv, "groups": groups, "sample_weight": sample_weight}
+    how |= {"random_state": random_state, "report": report or (lambda text: None)}
+    case = Case(model, X, to_numpy(y), n_resamples, n_decoys, how)
+    page = template.render(collect(case), title=title)
     with written_whole(path) as file:
         file.write(page.encode("utf-8", errors="replace"))
 
@@ -92,7 +97,6 @@ def _template() -> Any:
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
-        extensions=["jinja2.ext.loopcontrols"],
     )
     text = files("kernelweave.report").joinpath("page.html").read_text("utf-8")
     return environment.from_string(text)
