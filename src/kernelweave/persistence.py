@@ -243,18 +243,16 @@ def written_whole(path: Path) -> Iterator[io.BufferedWriter]:
     remove_abandoned(path.parent, f".{escape(path.name)}.{'[0-9a-f]' * 12}")
     draft = path.with_name(f".{path.name}.{uuid4().hex[:12]}")
     try:
-        try:
-            with draft.open("xb") as file:
-                yield file
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(draft, path)
-        except OSError as error:
-            raise type(error)(
-                error.errno,
-                f"cannot write {str(path)!r}: {error.strerror or error}; nothing was "
-                "written",
-            ) from error
+        with draft.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, path)
+    except OSError as error:
+        reason = f"{error.strerror or error}; nothing was written"
+        raise type(error)(
+            error.errno, f"cannot write {str(path)!r}: {reason}"
+        ) from error
     finally:
         with suppress(OSError):
             draft.unlink()

@@ -66,7 +66,7 @@ def test_bad_input(rng):
         ((Z,), "Y is missing"),
         ((portions(Z, Y, 10), Y), "leave out Y"),
         ((Z, Y[:-1]), "as many rows"),
-        ((Z[:, 0], Y), r"shape \(n, D\)"),
+        ((Z[:, 0], Y), "Z must have two axes"),
         ((portions(hole, Y, 20),), "NaN or infinite values in portion 1"),
         ((iter([(Z, Y), (Z[:, :2], Y)]),), "portion 1 must have"),
         ((iter([]),), "no portions"),

@@ -19,6 +19,7 @@ from kernelweave.inspection._figure import (
     color,
     label_rows,
     legend_beside,
+    text_beside,
 )
 from kernelweave.inspection._rows import model_and_rows, row_labels, views_of
 from kernelweave.inspection.weights import fitted_model
@@ -432,16 +433,9 @@ class ContributionsDisplay(Drawn):
         for i in heights[:-1]:  # lead the eye from bar to bar
             ax.plot([stops[i]] * 2, [i + 0.33, i + 0.67], color=GREY, linewidth=0.9)
         for i, width in enumerate(widths):
-            ax.annotate(
-                f"{width:+.2f}",
-                (stops[i], i),
-                xytext=(4 if width >= 0 else -4, 0),
-                textcoords="offset points",
-                va="center",
-                ha="left" if width >= 0 else "right",
-                fontsize=8,
-                fontweight="normal" if i < heights[-1] else "bold",
-            )
+            bold = "normal" if i < heights[-1] else "bold"
+            gap = 4 if width >= 0 else -4
+            text_beside(ax, f"{width:+.2f}", (stops[i], i), gap=gap, fontweight=bold)
         ax.axvline(0, color="black", linewidth=0.8)
         label_rows(ax, heights, ["average row", *names, "this row"])
         ax.get_yticklabels()[-1].set_fontweight("bold")
