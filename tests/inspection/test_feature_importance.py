@@ -244,7 +244,7 @@ WORDS = {
     "random features": "no gradient is known of the random",
     "variances": "ProbabilisticKDA is not a fixed sum",
     "mixture": "MixtureKDA is not a fixed sum",
-    "no decision": "KernelAlignment predicts nothing",
+    "no decision": "KernelAlignment learns kernel weights but predicts nothing",
 }
 
 

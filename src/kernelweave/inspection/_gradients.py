@@ -118,11 +118,8 @@ def _cosine(kernel: Cosine, U: np.ndarray, V: np.ndarray, A: np.ndarray) -> np.n
     slope = np.broadcast_to(unit_rows(V).T @ A, (len(U), V.shape[1], A.shape[1]))
     along = (units @ unit_rows(V).T) @ A  # (m, q)
     tangent = slope - along[:, None, :] * units[:, :, None]
-    return (
-        tangent
-        * (norms > 0)[:, None, None]
-        / np.where(norms > 0, norms, 1.0)[:, None, None]
-    )
+    inverse = np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0)
+    return tangent * inverse[:, None, None]
 
 
 def _weighted_sums(K: np.ndarray, V: np.ndarray, A: np.ndarray) -> np.ndarray:

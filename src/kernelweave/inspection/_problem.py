@@ -49,8 +49,8 @@ class WeightProblem:
 
     Attributes
     ----------
-    owner : str
-        The class of the model, for messages.
+    model : estimator
+        The fitted model.
     bank : Bank
         Its p kernels that vary over the training rows, centred, of trace n (with
         row weights: as often as rows count, but not multiplied by their roots).
@@ -74,7 +74,7 @@ class WeightProblem:
         How often each row counts; None if once.
     """
 
-    owner: str
+    model: Any
     bank: Bank
     views: list[str]
     names: list[str]
@@ -177,7 +177,7 @@ def problem_of(estimator: Any, X: Any, y: Any, caller: str) -> WeightProblem:
     if hasattr(kernel_map, "observed") and not filled:
         seen = kernel_map.observed[:, kernel_map.active].T
     problem = WeightProblem(
-        owner=type(model).__name__,
+        model=model,
         bank=bank,
         views=[kernel_map.view_names[i] for i in kernel_map.active],
         names=list(dict.fromkeys(kernel_map.view_names)),
@@ -188,7 +188,7 @@ def problem_of(estimator: Any, X: Any, y: Any, caller: str) -> WeightProblem:
         completed=filled and not np.all(kernel_map.observed),
         row_weights=kernel_map.row_weights,
     )
-    _check_value(model, problem, caller)
+    _check_value(problem, caller)
     return problem
 
 
@@ -349,14 +349,16 @@ def _training_bank(model: Any, rows: Any, caller: str) -> Bank:
     return DenseBank(namespace(grams[0]).stack(grams), names)
 
 
-def _check_value(model: Any, problem: WeightProblem, caller: str) -> None:
+def _check_value(problem: WeightProblem, caller: str) -> None:
     """Refuse rows or targets whose optimum is not the certified one."""
     everything = np.arange(problem.n_rows)
     value = sum(s.value for s in problem.solutions(problem.bank, everything))
+    model = problem.model
     certified = model.certificate_.value
     allowed = max(SAME_VALUE, 2.0 * model.certificate_.gap) * abs(certified)
     if not abs(value - certified) <= allowed:
         raise ValueError(
-            f"{caller} needs the rows and targets that the {problem.owner} was fitted "
-            f"on: its certified optimum is {certified:.6g}, that of X and y {value:.6g}"
+            f"{caller} needs the rows and targets that the {type(model).__name__} was "
+            f"fitted on: its certified optimum is {certified:.6g}, that of X and y "
+            f"{value:.6g}"
         )

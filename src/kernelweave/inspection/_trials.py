@@ -16,7 +16,9 @@ from sklearn.utils import _safe_indexing
 from kernelweave._array import to_numpy
 from kernelweave.inspection._rows import (
     as_stack,
+    fitted_model,
     has_products,
+    last_step,
     log_losses,
     loss_name,
     observed_views,
@@ -24,7 +26,6 @@ from kernelweave.inspection._rows import (
     refittable,
     views_of,
 )
-from kernelweave.inspection.weights import fitted_model, last_step
 from kernelweave.models.shared.learner import shuffled_folds
 from kernelweave.views.columns import is_precomputed
 

@@ -22,7 +22,6 @@ from kernelweave.inspection._figure import (
     text_beside,
 )
 from kernelweave.inspection._rows import model_and_rows, row_labels, views_of
-from kernelweave.inspection.weights import fitted_model
 
 
 @dataclass(frozen=True)
@@ -146,13 +145,12 @@ def contributions(model: Any, X: Any, *, as_frame: bool = False) -> Any:
     """
     labels = row_labels(X) if as_frame else None
     model, X = model_and_rows(model, X)
-    _require_decision(model)
+    readout = readout_of(model, X)
     terms = to_numpy(model._project_each(X, "contributions")).astype(np.float64)
     views, view_of = views_of(model)
     projected = np.stack(  # (m, v, r)
         [terms[:, view_of == v].sum(axis=1) for v in range(len(views))], axis=1
     )
-    readout = readout_of(model, X)
     parts = projected @ readout.matrix  # (m, v, q)
     intercept = _intercepts(model, readout, terms)
     if readout.outputs is None:
@@ -174,16 +172,22 @@ def readout_of(model: Any, X: Any = None) -> Readout:
     """
     if hasattr(model, "gaussians_"):
         return _of_gaussians(model, X)
+    if not hasattr(model, "intercept_"):
+        raise TypeError(
+            f"{type(model).__name__} learns kernel weights but predicts nothing, so "
+            "there is no decision to explain; explain the estimator that follows it, "
+            "or use a classifier or regressor of this package such as MultipleKernelFDA"
+        )
     offset = to_numpy(model.intercept_).astype(np.float64).reshape(-1)  # (q,)
-    matrix, classes = np.eye(len(offset)), getattr(model, "classes_", None)
-    if classes is None:
-        several = len(offset) > 1
-        targets = np.arange(len(offset)) if several else None
-        return Readout(matrix, offset, targets, "prediction")
-    if len(classes) == 2:
+    outputs: Any = np.arange(len(offset))
+    unit, classes = "prediction", getattr(model, "classes_", None)
+    if classes is not None:
+        outputs, unit = classes, "decision value in margins"
+    if len(offset) == 1:
+        outputs = None
+    if classes is not None and outputs is None:
         unit = f"decision value for {classes[1]} in margins"
-        return Readout(matrix, offset, None, unit)
-    return Readout(matrix, offset, classes, "decision value in margins")
+    return Readout(np.eye(len(offset)), offset, outputs, unit)
 
 
 def _of_gaussians(model: Any, X: Any) -> Readout:
@@ -197,13 +201,8 @@ def _of_gaussians(model: Any, X: Any) -> Readout:
     points = np.concatenate([np.zeros((1, r)), np.eye(r)])  # the origin, unit vectors
     if hasattr(model, "predict_distribution"):
         variance = to_numpy(model.predict_distribution(X)[1]).astype(np.float64)
-        values = np.stack(  # (m, r + 1, k)
-            [
-                gaussians.log_joint(np.tile(z, (len(variance), 1)), variance)
-                for z in points
-            ],
-            axis=1,
-        )
+        each = np.tile(points, (len(variance), 1)), np.repeat(variance, r + 1, axis=0)
+        values = np.reshape(gaussians.log_joint(*each), (len(variance), r + 1, -1))
     else:
         values = gaussians.log_joint(points)  # (r + 1, k)
     unit, outputs = "log density of row and class", classes
@@ -225,17 +224,6 @@ def _intercepts(model: Any, readout: Readout, terms: np.ndarray) -> np.ndarray:
         shares = shares[1:] - shares[:1]
     known = np.any(terms != 0, axis=(1, 2))[:, None]
     return np.where(known, offset, shares[None, :])
-
-
-def _require_decision(model: Any) -> None:
-    """Refuse transformers, which decide nothing."""
-    if hasattr(model, "gaussians_") or hasattr(model, "intercept_"):
-        return
-    raise TypeError(
-        f"{type(model).__name__} learns kernel weights but predicts nothing, so there "
-        "is no decision to split; explain the estimator that follows it, or use a "
-        "classifier or regressor of this package such as MultipleKernelFDA"
-    )
 
 
 def _frame(found: Bunch, index: list[Any]) -> Any:
@@ -374,7 +362,7 @@ class ContributionsDisplay(Drawn):
         labels = row_labels(X)
         if row is not None and not -len(labels) <= row < len(labels):
             raise ValueError(f"row {row!r} is not one of the {len(labels)} rows of X")
-        classes = getattr(fitted_model(estimator), "classes_", None)
+        classes = getattr(estimator, "classes_", None)
         display = _of_one_output(cls, found, classes, output)
         if row is not None:
             display = _of_one_row(display, row, labels[row])

@@ -19,9 +19,13 @@ from kernelweave.inspection._gradients import (
     step_matrices,
     transformed,
 )
-from kernelweave.inspection._rows import model_and_rows, refittable, views_of
+from kernelweave.inspection._rows import (
+    fitted_model,
+    model_and_rows,
+    refittable,
+    views_of,
+)
 from kernelweave.inspection.contributions import Readout, readout_of
-from kernelweave.inspection.weights import fitted_model
 from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.functions import Linear
 from kernelweave.views.columns import is_precomputed
@@ -268,8 +272,6 @@ def _check_view(model: Any, view: str) -> int:
             "view_permutation_importance, or sklearn.inspection.permutation_importance "
             "on held-out rows"
         )
-    if not hasattr(model, "gaussians_") and not hasattr(model, "intercept_"):
-        raise TypeError(f"{kind} predicts nothing, so no column moves its decision")
     names, _ = views_of(model)
     if view not in names:
         raise ValueError(f"there is no view {view!r}; the views are {names}")

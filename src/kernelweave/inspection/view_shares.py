@@ -22,8 +22,9 @@ from kernelweave.inspection._problem import (
     problem_of,
     require_count,
 )
+from kernelweave.inspection._rows import fitted_model
 from kernelweave.inspection.pvalues import view_pvalues
-from kernelweave.inspection.weights import fitted_model, with_caution
+from kernelweave.inspection.weights import with_caution
 
 #: A share above this counts as selected.
 SELECTED = 0.01
@@ -136,7 +137,7 @@ def weight_intervals(
     drawn = np.array(found[:n_resamples])  # (n_resamples, v)
     tail = (1.0 - confidence) / 2.0
     low, high = np.quantile(drawn, [tail, 1.0 - tail], axis=0)
-    full = fitted_model(model).view_shares_
+    full = problem.model.view_shares_
     return [
         {
             "view": name,

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from kernelweave.inspection._figure import (
     COLORS,
@@ -21,6 +20,7 @@ from kernelweave.inspection._figure import (
     label_rows,
     text_beside,
 )
+from kernelweave.inspection._rows import fitted_model
 from kernelweave.models.shared.base import caution_about_shares
 
 #: Height of a row of the plot in inches.
@@ -117,28 +117,6 @@ def _harmless(value: Any) -> Any:
     except ValueError:
         return f"'{value}"
     return value
-
-
-def fitted_model(estimator: Any) -> Any:
-    """The fitted estimator of this package inside a Pipeline or search."""
-    estimator = last_step(estimator)
-    check_is_fitted(estimator)
-    if not hasattr(estimator, "kernel_weights_"):
-        raise TypeError(
-            "expected a fitted estimator of kernelweave, or a Pipeline or search that "
-            f"ends in one; got {type(estimator).__name__}, which has no kernel weights"
-        )
-    return estimator
-
-
-def last_step(estimator: Any) -> Any:
-    """The last step of a Pipeline or of what a search has chosen, however nested."""
-    while hasattr(estimator, "best_estimator_") or hasattr(estimator, "steps"):
-        if hasattr(estimator, "best_estimator_"):
-            estimator = estimator.best_estimator_
-        else:
-            estimator = estimator.steps[-1][1]
-    return estimator
 
 
 @dataclass(frozen=True)
