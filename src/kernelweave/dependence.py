@@ -18,6 +18,7 @@ from kernelweave._array import (
     row_chunks,
     take,
 )
+from kernelweave.exceptions import require_count
 from kernelweave.kernels.checks import symmetric
 from kernelweave.views.columns import is_iterator
 
@@ -131,8 +132,7 @@ def hsic_test(
     >>> hsic_test(RBF(1.0)(x, x), RBF(1.0)(y, y), n_permutations=199, rng=0).p_value
     0.005
     """
-    if int(n_permutations) != n_permutations or n_permutations < 1:
-        raise ValueError(f"n_permutations must be an int >= 1, got {n_permutations!r}")
+    require_count(1, n_permutations=n_permutations)
     found = _statistics(K, L, estimator, int(n_permutations), rng)
     statistic, null = float(found[0]), found[1:]
     at_least = int(np.sum(null >= statistic - TIE * np.max(np.abs(found))))

@@ -207,7 +207,7 @@ def test_refusals(rng):
     X, y = make_data(rng)
     model = MultipleKernelFDA(VIEWS, norm=1, cv=None).fit(X, y)
     for changes, match in (
-        ({"n_resamples": 1}, "n_resamples must be an int >= 2, got 1"),
+        ({"n_resamples": 1}, "n_resamples must be an int >= 2; got 1"),
         ({"confidence": 95}, "between 0 and 1, got 95"),
     ):
         with pytest.raises(ValueError, match=match):

@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.utils import Bunch, check_random_state
 
 from kernelweave.datasets._sources import views_bunch
+from kernelweave.exceptions import require_count
 
 WAVEFORM = """\
 Made by kernelweave.datasets.make_waveform: {rows} noisy mixtures of two of three waves
@@ -18,12 +19,6 @@ Made by kernelweave.datasets.make_gaussian_views: {rows} rows of two classes in 
 views of two columns; in each view both classes are Gaussians that overlap heavily (Yan
 et al. 2009, Section IV A).
 """
-
-
-def _require(least: int, **values: int) -> None:
-    for name, value in values.items():
-        if value < least:
-            raise ValueError(f"{name} must be at least {least}; got {value!r}")
 
 
 def make_waveform(
@@ -67,8 +62,8 @@ def make_waveform(
     >>> make_waveform(30, random_state=0).data.shape
     (30, 40)
     """
-    _require(3, n_samples=n_samples)
-    _require(0, noise_features=noise_features)
+    require_count(3, n_samples=n_samples)
+    require_count(0, noise_features=noise_features)
     rng = check_random_state(random_state)
     j = np.arange(1, 22)
     waves = np.array([np.maximum(6 - np.abs(j - centre), 0) for centre in (7, 15, 11)])
@@ -123,8 +118,8 @@ def make_gaussian_views(
     >>> make_gaussian_views(100, n_views=3, random_state=0).data.shape
     (100, 6)
     """
-    _require(2, n_samples=n_samples)
-    _require(1, n_views=n_views)
+    require_count(2, n_samples=n_samples)
+    require_count(1, n_views=n_views)
     if not spread > 0:
         raise ValueError(f"spread must be > 0; got {spread!r}")
     rng = check_random_state(random_state)
@@ -203,7 +198,7 @@ def make_views(
     >>> bunch.data.shape, bunch.informative
     ((60, 15), ['view0'])
     """
-    _require(1, n_views=n_views, n_features=n_features)
+    require_count(1, n_views=n_views, n_features=n_features)
     if not 0 <= n_informative <= n_views:
         raise ValueError(
             f"n_informative must be between 0 and n_views={n_views}; "

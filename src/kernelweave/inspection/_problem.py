@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -35,12 +34,6 @@ LOOSE = 1e-5
 #: Relative difference from the certified value beyond which X and y are not those of
 #: the fit; single precision and loose tolerances of a fit stay below it.
 SAME_VALUE = 1e-3
-
-
-def require_count(name: str, value: Any, least: int) -> None:
-    """Refuse a number of repetitions that is not an integer of at least ``least``."""
-    if not (isinstance(value, Integral) and int(value) >= least):
-        raise ValueError(f"{name} must be an int >= {least}, got {value!r}")
 
 
 @dataclass(frozen=True)

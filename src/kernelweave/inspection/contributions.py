@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils import Bunch
 
 from kernelweave._array import to_numpy
-from kernelweave.exceptions import library
+from kernelweave.exceptions import library, require_count
 from kernelweave.fits.gaussians import ClassGaussians
 from kernelweave.inspection._figure import (
     COLORS,
@@ -383,8 +383,7 @@ class ContributionsDisplay(Drawn):
         display : ContributionsDisplay
             The plot.
         """
-        if max_views < 1:
-            raise ValueError(f"max_views must be at least 1; got {max_views!r}")
+        require_count(1, max_views=max_views)
         names, parts = self._ordered(max_views)
         single = len(parts) == 1
         height = (BAR_HEIGHT if single else SWARM_HEIGHT) * (len(names) + 2 * single)
@@ -410,9 +409,9 @@ class ContributionsDisplay(Drawn):
 
     def _plot_waterfall(self, ax: Any, names: list[str], parts: np.ndarray) -> None:
         start = float(self.intercept[0])
-        stops = np.concatenate([[start], start + np.cumsum(parts)])
-        lefts = np.concatenate([[0.0], stops[:-1], [0.0]])
-        widths = np.concatenate([[start], parts, stops[-1:]])
+        sums = np.cumsum([start, *parts])
+        lefts = np.array([0.0, *sums[:-1], 0.0])
+        widths = np.array([start, *parts, sums[-1]])
         stops = lefts + widths
         heights = np.arange(len(widths))
         self.bars_ = ax.barh(
@@ -479,33 +478,33 @@ def _of_one_output(
 ) -> ContributionsDisplay:
     """The display of a single quantity: an output, or a difference of scores."""
     total = found.parts.sum(axis=1) + found.intercept  # (m,) or (m, q)
+    parts, intercept, xlabel = found.parts, found.intercept, found.unit
+    groups = sides = None
     if found.outputs is None:
         if output is not None:
             raise ValueError(f"there is only one output; got output={output!r}")
-        groups, sides = None, None
         if classes is not None:
             groups = np.asarray(classes)[(total > 0).astype(int)]
             sides = np.tile(np.asarray(classes), (len(total), 1))
-        own, xlabel = (found.parts, found.intercept), found.unit
     elif output is not None or classes is None:  # one class score or one target
         known = found.outputs.tolist()
         if output not in known:
             raise ValueError(f"output must be one of {known!r:.200}; got {output!r}")
         c = known.index(output)
-        groups, sides, classes = None, None, None
-        own = found.parts[:, :, c], found.intercept[:, c]
+        classes = None
+        parts, intercept = parts[:, :, c], intercept[:, c]
         xlabel = f"{found.unit}, output {output}"
     else:
         ranks = np.argsort(-total, axis=1, kind="stable")
         rows, best, other = np.arange(len(total)), ranks[:, 0], ranks[:, 1]
         groups = np.asarray(classes)[best]
         sides = np.asarray(classes)[np.stack([other, best], axis=1)]
-        scores = (found.parts.transpose(0, 2, 1), found.intercept)
-        own = tuple(each[rows, best] - each[rows, other] for each in scores)
+        parts = parts[rows, :, best] - parts[rows, :, other]
+        intercept = intercept[rows, best] - intercept[rows, other]
         xlabel = "score of the predicted class minus that of the next"
     return cls(
-        parts=own[0],
-        intercept=own[1],
+        parts=parts,
+        intercept=intercept,
         views=found.views,
         xlabel=xlabel,
         groups=groups,
@@ -529,14 +528,11 @@ def _of_one_row(
 
 def _beside(values: np.ndarray) -> np.ndarray:
     """Vertical offsets (m,) in (-0.4, 0.4) that keep close values apart."""
-    span = np.ptp(values)
-    bins = np.zeros(len(values), dtype=int)
-    if span > 0:
-        bins = np.round((values - values.min()) / span * SWARM_BINS).astype(int)
-    order = np.lexsort((values, bins))
-    first = np.searchsorted(bins[order], np.arange(SWARM_BINS + 2))
-    rank = np.empty(len(values), dtype=int)
-    rank[order] = np.arange(len(values)) - first[bins[order]]
+    span = np.ptp(values) or 1.0
+    bins = np.round((values - values.min()) / span * SWARM_BINS).astype(int)
+    order = np.argsort(values, kind="stable")
+    rank = np.empty(len(values), dtype=int)  # within the bin
+    rank[order] = np.arange(len(values)) - np.searchsorted(bins[order], bins[order])
     # 0, 1, -1, 2, -2, ...: outwards from the line
     steps = np.where(rank % 2 == 1, (rank + 1) // 2, -(rank // 2))
     return 0.4 * steps / max(np.abs(steps).max(), 12)

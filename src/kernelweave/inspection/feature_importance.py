@@ -12,6 +12,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.utils import check_random_state, resample
 
 from kernelweave._array import Array, row_chunks, to_numpy
+from kernelweave.exceptions import require_count
 from kernelweave.inspection._figure import COLORS, GREY, Drawn, axes, label_rows
 from kernelweave.inspection._gradients import (
     expansion_gradient,
@@ -545,8 +546,7 @@ class FeatureImportanceDisplay(Drawn):
         display : FeatureImportanceDisplay
             The plot.
         """
-        if max_features < 1:
-            raise ValueError(f"max_features must be at least 1; got {max_features!r}")
+        require_count(1, max_features=max_features)
         ranked = sorted(self.rows, key=lambda row: -row["importance"])
         rows, rest = ranked[:max_features], ranked[max_features:]
         size = 1.3 + BAR_HEIGHT * len(rows)

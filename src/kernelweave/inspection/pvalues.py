@@ -8,11 +8,8 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from kernelweave._array import namespace
-from kernelweave.inspection._problem import (
-    WeightProblem,
-    problem_of,
-    require_count,
-)
+from kernelweave.exceptions import require_count
+from kernelweave.inspection._problem import WeightProblem, problem_of
 from kernelweave.kernels import DenseBank
 
 
@@ -91,7 +88,7 @@ def view_pvalues(
     >>> p["real"]
     0.05
     """
-    require_count("n_decoys", n_decoys, 1)
+    require_count(1, n_decoys=n_decoys)
     problem = problem_of(model, X, y, "view_pvalues")
     if problem.completed:
         raise ValueError(

@@ -10,6 +10,7 @@ from sklearn.metrics import check_scoring
 from sklearn.utils import check_random_state
 
 from kernelweave._array import Array, device, is_array, namespace, take, to_numpy
+from kernelweave.exceptions import require_count
 from kernelweave.inspection._rows import (
     as_stack,
     has_products,
@@ -101,8 +102,7 @@ def view_permutation_importance(
     >>> rows[0]["rows"]
     '190 rows, none of them a training row'
     """
-    if n_repeats < 1:
-        raise ValueError(f"n_repeats must be at least 1; got {n_repeats!r}")
+    require_count(1, n_repeats=n_repeats)
     model, X = model_and_rows(model, X)
     X = as_stack(X, model.kernel_names_)
     X = X if _is_table(X) or is_array(X) or issparse(X) else np.asarray(X)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
+from kernelweave.exceptions import require_count
 from kernelweave.inspection._figure import (
     COLORS,
     GREY,
@@ -17,11 +18,7 @@ from kernelweave.inspection._figure import (
     label_rows,
     text_beside,
 )
-from kernelweave.inspection._problem import (
-    WeightProblem,
-    problem_of,
-    require_count,
-)
+from kernelweave.inspection._problem import WeightProblem, problem_of
 from kernelweave.inspection._rows import fitted_model
 from kernelweave.inspection.pvalues import view_pvalues
 from kernelweave.inspection.weights import with_caution
@@ -121,7 +118,7 @@ def weight_intervals(
     >>> all(row["low"] <= row["high"] for row in rows)
     True
     """
-    require_count("n_resamples", n_resamples, 2)
+    require_count(2, n_resamples=n_resamples)
     if not 0 < confidence < 1:
         raise ValueError(
             f"confidence must be a number between 0 and 1, got {confidence!r}"
@@ -316,8 +313,7 @@ class ViewSharesDisplay(Drawn):
         display : ViewSharesDisplay
             The plot.
         """
-        if max_rows < 1:
-            raise ValueError(f"max_rows must be at least 1; got {max_rows!r}")
+        require_count(1, max_rows=max_rows)
         ranked = sorted(self.rows, key=lambda row: -row["share"])
         shown, others = ranked[:max_rows], ranked[max_rows:]
         size = 1.2 + ROW_HEIGHT * (len(shown) + bool(others))

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from kernelweave.exceptions import require_count
 from kernelweave.inspection._figure import (
     COLORS,
     GREY,
@@ -229,8 +230,7 @@ class KernelWeightsDisplay(Drawn):
         display : KernelWeightsDisplay
             The plot.
         """
-        if max_rows < 4:
-            raise ValueError(f"max_rows must be at least 4; got {max_rows!r}")
+        require_count(4, max_rows=max_rows)
         weights = np.asarray(self.weights, dtype=float)
         views = _by_weight(weights, self.view_names)
         rows = self._rows(weights, views, max_rows)
