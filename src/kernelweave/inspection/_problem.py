@@ -116,9 +116,9 @@ class WeightProblem:
         return np.mean(found, axis=0)
 
     def shares(self, weights: np.ndarray) -> np.ndarray:
-        """The share of every view in ``names``, (v,)."""
+        """The share of every view in ``names``, (v,); 0 where no kernel varies."""
         shares = shares_of_views(self.views, weights)
-        return np.array([shares[name] for name in self.names])
+        return np.array([shares.get(name, 0.0) for name in self.names])
 
 
 def _standardised(grams: list[Any], seen: np.ndarray, each: np.ndarray | None) -> Any:
