@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,10 +50,10 @@ class WeightProblem:
         The view of each of them.
     names : list of str
         All views, including those whose kernels are all constant.
-    criteria : callable
-        ``criteria(bank, rows)``: the criteria whose mean weights the model reports,
-        for kernels over these training rows (several for one set of weights per
-        class).
+    outputs : ndarray of shape (n,) or (n, t)
+        The targets; classes are given by ``strata``.
+    design : RowDesign
+        How often each row counts.
     weight_set : WeightSet
         The allowed weights.
     strata : ndarray of int of shape (n,) or None
@@ -63,20 +62,18 @@ class WeightProblem:
         Which rows have which kernel; other entries of the kernel are zero.
     completed : bool
         Whether gaps of kernels were filled from the other kernels.
-    row_weights : ndarray of shape (n,) or None
-        How often each row counts; None if once.
     """
 
     model: Any
     bank: Bank
     views: list[str]
     names: list[str]
-    criteria: Callable[[Bank, np.ndarray], list[Criterion]]
+    outputs: np.ndarray
+    design: RowDesign
     weight_set: WeightSet
     strata: np.ndarray | None
     observed: np.ndarray
     completed: bool
-    row_weights: np.ndarray | None
 
     @property
     def n_rows(self) -> int:
@@ -87,7 +84,7 @@ class WeightProblem:
         """The kernels over some rows (r,), centred and scaled again for these rows."""
         rows = np.sort(rows)
         part = self.bank.restrict(rows)
-        each = None if self.row_weights is None else self.row_weights[rows]
+        each = self.design.restrict(rows).weights
         grams = [part.kernel(i) for i in range(part.n_kernels)]
         return DenseBank(_standardised(grams, self.observed[:, rows], each), part.names)
 
@@ -95,10 +92,39 @@ class WeightProblem:
         """The kernels (n, n) with the rows of each view in another order (n,)."""
         own = [orders[view] for view in self.views]
         grams = [take_square(self.bank.kernel(i), o) for i, o in enumerate(own)]
-        if self.row_weights is None:  # the order changes neither mean nor trace
+        if self.design.weights is None:  # the order changes neither mean nor trace
             return grams
         seen = np.take_along_axis(self.observed, np.stack(own), axis=1)
-        return list(_standardised(grams, seen, self.row_weights))
+        return list(_standardised(grams, seen, self.design.weights))
+
+    def criteria(self, bank: Bank, rows: np.ndarray) -> list[Criterion]:
+        """The criteria whose mean weights the model reports, for kernels over ``rows``.
+
+        There are several for one set of weights per class. The kernels are those of
+        the rows themselves, centred with their weights; where a criterion needs it,
+        rows are multiplied by the roots of the weights here.
+        """
+        model, design, k = self.model, self.design.restrict(rows), 0
+        if self.strata is None:
+            target = _standard_outputs(self.outputs[rows], design)
+        else:
+            own = np.unique(self.strata[rows], return_inverse=True)[1].reshape(-1)
+            k = int(own.max()) + 1
+            target = signs_of_codes(own, k)
+        if isinstance(model, MultipleKernelSVC):
+            return _margins(model, bank, target, design)
+        if isinstance(model, KernelAlignment):
+            target = np.eye(k)[own] if k > 2 else target
+            centred, each = bool(model.centre), design.weights
+            return [Alignment(bank, target, centred=centred, row_weights=each)]
+        # "loo" settles the regularisation after the weights are learned
+        alpha: Any = "learn" if isinstance(model.alpha, str) else float(model.alpha)
+        bank = _scaled(bank, design)
+        if self.strata is None:
+            goal = design.scale(from_numpy(target, bank.like))
+            return [Fisher(bank, goal, alpha, design)]
+        goal = from_numpy(reduced_class_target(own, k, design.weights)[0], bank.like)
+        return [model._criterion(bank, goal, own, design, alpha)]
 
     def solutions(
         self, bank: Bank, rows: np.ndarray, tol: float = LOOSE
@@ -164,7 +190,11 @@ def problem_of(estimator: Any, X: Any, y: Any, caller: str) -> WeightProblem:
     rows = model._rows(X, caller)
     bank = _training_bank(model, rows, caller)
     kernel_map = model.kernel_map_
-    build, strata = criteria_of(model, y, caller)
+    y = _targets(y, model, caller)
+    strata = None
+    of_classes = type_of_target(y) in ("binary", "multiclass")
+    if of_classes and not isinstance(model, MultipleKernelRidge):
+        strata = np.unique(y, return_inverse=True)[1].reshape(-1)
     seen = np.ones((bank.n_kernels, bank.n_samples), dtype=bool)
     filled = model.missing == "available"
     if hasattr(kernel_map, "observed") and not filled:
@@ -174,12 +204,12 @@ def problem_of(estimator: Any, X: Any, y: Any, caller: str) -> WeightProblem:
         bank=bank,
         views=[kernel_map.view_names[i] for i in kernel_map.active],
         names=list(dict.fromkeys(kernel_map.view_names)),
-        criteria=build,
+        outputs=y,
+        design=RowDesign(len(y), kernel_map.row_weights),
         weight_set=weight_set_of_norm(norm_of(model), fixed=False),
         strata=strata,
         observed=seen,
         completed=filled and not np.all(kernel_map.observed),
-        row_weights=kernel_map.row_weights,
     )
     _check_value(problem, caller)
     return problem
@@ -189,47 +219,6 @@ def norm_of(model: Any) -> float:
     """The norm of the weights: the one that was chosen, or the parameter, or 1."""
     chosen: Any = getattr(model, "norm_", None) or getattr(model, "norm", 1.0)
     return 1.0 if isinstance(chosen, str) else float(chosen)
-
-
-def criteria_of(
-    model: Any, y: Any, caller: str
-) -> tuple[Callable[[Bank, np.ndarray], list[Criterion]], np.ndarray | None]:
-    """How to build the criteria of a model for some of its rows, and the classes.
-
-    The kernels are those of the rows themselves, centred with their weights; where the
-    criterion needs it, rows are multiplied by the roots of the weights here.
-    """
-    y = _targets(y, model, caller)
-    whole = RowDesign(len(y), model.kernel_map_.row_weights)
-    codes = None
-    of_classes = type_of_target(y) in ("binary", "multiclass")
-    if of_classes and not isinstance(model, MultipleKernelRidge):
-        codes = np.unique(y, return_inverse=True)[1].reshape(-1)
-
-    def build(bank: Bank, rows: np.ndarray) -> list[Criterion]:
-        design, k = whole.restrict(rows), 0
-        if codes is None:
-            target = _standard_outputs(y[rows], design)
-        else:
-            own = np.unique(codes[rows], return_inverse=True)[1].reshape(-1)
-            k = int(own.max()) + 1
-            target = signs_of_codes(own, k)
-        if isinstance(model, MultipleKernelSVC):
-            return _margins(model, bank, target, design)
-        if isinstance(model, KernelAlignment):
-            target = np.eye(k)[own] if k > 2 else target
-            centred, each = bool(model.centre), design.weights
-            return [Alignment(bank, target, centred=centred, row_weights=each)]
-        # "loo" settles the regularisation after the weights are learned
-        alpha: Any = "learn" if isinstance(model.alpha, str) else float(model.alpha)
-        bank = _scaled(bank, design)
-        if codes is None:
-            goal = design.scale(from_numpy(target, bank.like))
-            return [Fisher(bank, goal, alpha, design)]
-        goal = from_numpy(reduced_class_target(own, k, design.weights)[0], bank.like)
-        return [model._criterion(bank, goal, own, design, alpha)]
-
-    return build, codes
 
 
 def _targets(y: Any, model: Any, caller: str) -> np.ndarray:
