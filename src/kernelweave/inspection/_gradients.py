@@ -138,15 +138,14 @@ def _by_column(
 
 def transformed(steps: tuple[Any, ...], X: Array) -> np.ndarray:
     """The rows of X (m, d) after all steps, (m, e), as float64."""
-    if isinstance(X, Columns) and X.is_numeric:
-        as_it_is = steps and not isinstance(steps[0], Standardizer)
-        X = X if as_it_is else X.numbers
-    elif isinstance(X, Columns):
+    if isinstance(X, Columns) and not X.is_numeric:
         raise TypeError(
             "the columns of this view are not just numbers, so there is no gradient in "
             "them; use view_permutation_importance, or "
             "sklearn.inspection.permutation_importance on held-out rows"
         )
+    if isinstance(X, Columns) and (not steps or isinstance(steps[0], Standardizer)):
+        X = X.numbers
     X = X.toarray() if issparse(X) else X
     for step in steps:
         X = apply_step(step, X)
@@ -157,10 +156,9 @@ def step_matrices(steps: tuple[Any, ...], X: Array) -> list[np.ndarray]:
     """The matrix (e, d) of each step, or its diagonal (d,); ``X`` (m, d) are rows."""
     found = []
     for number, step in enumerate(steps):
-        if isinstance(step, Standardizer):
+        scaler = isinstance(step, Standardizer | StandardScaler)
+        if scaler and step.scale_ is not None:
             found.append(1.0 / to_numpy(step.scale_).astype(np.float64))
-        elif isinstance(step, StandardScaler) and step.scale_ is not None:
-            found.append(1.0 / step.scale_)
         elif isinstance(step, PCA):
             width = np.sqrt(step.explained_variance_) if step.whiten else np.ones(1)
             found.append(step.components_ / width[:, None])

@@ -447,13 +447,8 @@ class AblationDisplay:
         loss = np.array([step["loss"] for step in order])
         error = np.array([step["loss_se"] for step in order])
         best = int(np.argmin(loss))
-        ax.axvspan(
-            loss[best] - error[best],
-            loss[best] + error[best],
-            color=COLORS[0],
-            alpha=0.12,
-            linewidth=0,
-        )
+        low, high = loss[best] - error[best], loss[best] + error[best]
+        ax.axvspan(low, high, color=COLORS[0], alpha=0.12, linewidth=0)
         ax.plot(loss, heights, color=COLORS[0], linewidth=1)
         self.order_ = ax.errorbar(
             loss, heights, xerr=error, fmt="o", color=COLORS[0], elinewidth=1
