@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,7 @@ from kernelweave.inspection._rows import (
     refittable,
     views_of,
 )
-from kernelweave.inspection.contributions import Readout, readout_of
+from kernelweave.inspection.contributions import readout_of
 from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.functions import Linear
 from kernelweave.views.columns import is_precomputed
@@ -146,62 +145,16 @@ def feature_importance(
     >>> top["feature"], top["linear"], top["coefficient"] < 0
     ('worst radius', True, True)
     """
-    estimator, given = model, X
     if n_resamples:
         _check_resampling(X, y, n_resamples)
-    model, X = model_and_rows(estimator, X)
-    moments = _moments_of(model, view, X)
-    rows = moments.records(model, view)
+    rows = _records(*model_and_rows(model, X), view)
     if not n_resamples:
         return rows
-    draws = []
-    for refit in _refits(estimator, given, y, n_resamples, random_state):
-        inner, seen = model_and_rows(refit, given)
-        mean = _moments_of(inner, view, seen).mean
-        draws.append(mean * moments.deviation[:, None])
-    return _with_stability(rows, np.stack(draws), len(y))
-
-
-@dataclass(frozen=True)
-class _Moments:
-    """The first two moments of the gradient of a view over rows.
-
-    Attributes
-    ----------
-    mean, square : ndarray of shape (d, q)
-        Means of the gradient and of its square.
-    deviation : ndarray of shape (d,)
-        Standard deviation of each column over the rows.
-    readout : Readout
-        What the q outputs are.
-    linear : bool
-        Whether all kernels are linear.
-    """
-
-    mean: np.ndarray
-    square: np.ndarray
-    deviation: np.ndarray
-    readout: Readout
-    linear: bool
-
-    def records(self, model: Any, view: str) -> list[dict[str, Any]]:
-        """One row per output and column."""
-        outputs = [None] if self.readout.outputs is None else self.readout.outputs
-        names = columns_of_view(model, view).values()
-        return [
-            {
-                "view": view,
-                "output": output,
-                "feature": name,
-                "coefficient": float(self.mean[j, c]),
-                "standardised": float(self.deviation[j] * self.mean[j, c]),
-                "importance": float(self.deviation[j] * np.sqrt(self.square[j, c])),
-                "deviation": float(self.deviation[j]),
-                "linear": self.linear,
-            }
-            for c, output in enumerate(outputs)
-            for j, name in enumerate(names)
-        ]
+    draws = [
+        [row["coefficient"] for row in feature_importance(refit, view, X=X)]
+        for refit in _refits(model, X, y, n_resamples, random_state)
+    ]
+    return _with_stability(rows, np.array(draws), len(y))
 
 
 @dataclass(frozen=True)
@@ -232,30 +185,50 @@ class _Expansion:
         return pull_back(found, matrices)
 
 
-def _moments_of(model: Any, view: str, X: Any) -> _Moments:
-    """Moments of the gradient over X, or over the training rows if X is None."""
+def _records(model: Any, X: Any, view: str) -> list[dict[str, Any]]:
+    """One row per output and column, for X or, if X is None, the training rows."""
     v = _check_view(model, view)
     readout = readout_of(model)
     block = _block(model, v, X)
     kernels = list(_expansions(model, v, readout.matrix))
-    matrices = [step_matrices(one.steps, block) for one in kernels]
     linear = all(isinstance(one.kernel, Linear) for one in kernels)
-    m, d = (int(size) for size in block.shape)
-    mean = np.zeros((d, readout.matrix.shape[1]))
+    # A gradient that is the same everywhere is computed once.
+    m = 1 if linear else int(block.shape[0])
+    mean, square = _moments(kernels, block, m, readout.matrix.shape[1])
+    deviation = transformed((), block).std(axis=0)
+    outputs = [None] if readout.outputs is None else readout.outputs
+    return [
+        {
+            "view": view,
+            "output": output,
+            "feature": name,
+            "coefficient": float(mean[j, c]),
+            "standardised": float(deviation[j] * mean[j, c]),
+            "importance": float(deviation[j] * np.sqrt(square[j, c])),
+            "deviation": float(deviation[j]),
+            "linear": linear,
+        }
+        for c, output in enumerate(outputs)
+        for j, name in enumerate(columns_of_view(model, view).values())
+    ]
+
+
+def _moments(
+    kernels: list[_Expansion], block: Array, m: int, q: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Means (d, q) of the gradient and of its square over the first m rows (m, d)."""
+    matrices = [step_matrices(one.steps, block) for one in kernels]
+    mean = np.zeros((int(block.shape[1]), q))
     square = np.zeros_like(mean)
     largest = max([len(one.reference) for one in kernels], default=1)
-    size = max(largest, mean.size)
-    # A gradient that is the same everywhere is computed once.
-    for part in row_chunks(1 if linear else m, size):
+    for part in row_chunks(m, max(largest, mean.size)):
         piece = block[part, :]
         total = np.zeros((int(piece.shape[0]), *mean.shape))
         for one, through in zip(kernels, matrices, strict=True):
             total += one.gradient(piece, through)
         mean += total.sum(axis=0)
         square += np.sum(total**2, axis=0)
-    count = 1 if linear else m
-    deviation = transformed((), block).std(axis=0)
-    return _Moments(mean / count, square / count, deviation, readout, linear)
+    return mean / m, square / m
 
 
 def _check_view(model: Any, view: str) -> int:
@@ -338,11 +311,11 @@ def _of_features(
     """Explicit features as kernel expansions: over landmarks, or a single row."""
     recipe = model.kernel_map_.recipe
     coef = to_numpy(model.feature_coef_).astype(np.float64) @ matrix  # (D, q)
-    ends = np.cumsum([0, *(recipe.widths[i] for i in wanted)])
-    for i, (start, stop) in zip(wanted, pairwise(ends), strict=True):
+    ends = np.cumsum([recipe.widths[i] for i in wanted])
+    for i, own in zip(wanted, np.split(coef, ends[:-1]), strict=True):  # (D_i, q)
         if not in_view[i]:
             continue
-        made, own = recipe.maps[i], coef[start:stop]  # (D_i, q)
+        made = recipe.maps[i]
         if made.how == "Nystroem":
             rows = to_numpy(made.landmarks).astype(np.float64)
             own = to_numpy(made.projection).astype(np.float64) @ own
@@ -386,8 +359,8 @@ def _refits(
         rows, targets = resample(
             X, y, replace=False, n_samples=size, stratify=labels, random_state=rng
         )
-        if labels is not None and np.setdiff1d(labels, np.asarray(targets)).size:
-            lost = np.setdiff1d(labels, np.asarray(targets)).tolist()
+        lost = np.setdiff1d([] if labels is None else labels, targets).tolist()
+        if lost:
             raise ValueError(
                 f"class {lost[0]!r} has too few rows to be in every subsample "
                 f"of {size} rows; use n_resamples=0, or leave the class out"
@@ -398,12 +371,12 @@ def _refits(
 def _with_stability(
     rows: list[dict[str, Any]], draws: np.ndarray, n: int
 ) -> list[dict[str, Any]]:
-    """Add what the refits say; ``draws`` (B, d, q) are standardised coefficients."""
+    """Add what the refits say; ``draws`` (B, r) are the coefficients of the r rows."""
     size = round(SUBSAMPLE * n)
-    flat = np.moveaxis(draws, 2, 1).reshape(len(draws), -1)  # in the order of the rows
-    errors = np.sqrt(size / (n - size) * flat.var(axis=0, ddof=1))
+    draws = draws * [row["deviation"] for row in rows]
+    errors = np.sqrt(size / (n - size) * draws.var(axis=0, ddof=1))
     found = []
-    for row, values, error in zip(rows, flat.T, errors, strict=True):
+    for row, values, error in zip(rows, draws.T, errors, strict=True):
         centre = row["standardised"]
         stability = {
             "sign_agreement": float(np.mean(np.sign(values) == np.sign(centre))),
