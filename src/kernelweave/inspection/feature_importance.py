@@ -29,7 +29,7 @@ from kernelweave.inspection.contributions import readout_of
 from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.functions import Linear
 from kernelweave.views.columns import is_precomputed
-from kernelweave.views.missing import ObservedViews, take_rows
+from kernelweave.views.missing import take_rows
 
 #: Share of the rows in a subsample: that of the distinct rows of a bootstrap sample.
 SUBSAMPLE = 1.0 - np.exp(-1.0)
@@ -268,9 +268,7 @@ def _block(model: Any, v: int, X: Any) -> Array:
                 "themselves; pass the rows over which to average as X"
             )
         return source.blocks[v]
-    rows = model._rows(X, "feature_importance")
-    if not isinstance(rows, ObservedViews):
-        return rows[v]
+    rows = model._observed_rows(X, "feature_importance")
     if model.missing == "available" and not np.all(rows.observed):
         raise TypeError(
             "with missing='available' the columns of a view also enter the kernels of "

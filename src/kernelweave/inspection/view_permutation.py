@@ -18,6 +18,7 @@ from kernelweave.inspection._rows import (
     views_of,
 )
 from kernelweave.views.columns import column_names, find_columns, is_precomputed
+from kernelweave.views.missing import ObservedViews
 from kernelweave.views.raw_columns import Columns, words_of
 
 
@@ -109,13 +110,13 @@ def view_permutation_importance(
     scorer = check_scoring(model, scoring=scoring)
     rng = check_random_state(random_state)
     full = float(scorer(model, X, y))
-    which = _which_rows(model, X)
+    rows = model._observed_rows(X, "view_permutation_importance")
+    which = _which_rows(model, rows)
     found = []
     for v, view in enumerate(views_of(model)[0]):
         if has_products(model, view):  # of columns that are shuffled with their views
             continue
-        has = _rows_with(model, X, v)
-        losses = []
+        has, losses = rows.observed[:, v], []
         for _ in range(n_repeats):
             order = np.arange(len(has))
             order[has] = rng.permutation(order[has])
@@ -177,19 +178,9 @@ def _columns(model: Any, X: Any, v: int) -> list[int]:
     return find_columns(X, model._views, model._positions, fitted)[v]
 
 
-def _rows_with(model: Any, X: Any, v: int) -> np.ndarray:
-    """Which rows (m,) of X have view v; all of them unless rows may lack views."""
-    everything = np.ones(X.shape[0], dtype=bool)
-    if model.missing == "error":
-        return everything
-    seen = model._rows(X, "view_permutation_importance")
-    return seen.observed[:, v] if hasattr(seen, "observed") else everything
-
-
-def _which_rows(model: Any, X: Any) -> str:
-    """A sentence on how many of the rows of X were training rows, if that is known."""
-    m = int(X.shape[0])
-    count = _training_rows(model, X)
+def _which_rows(model: Any, rows: ObservedViews) -> str:
+    """A sentence on how many of the rows were training rows, if that is known."""
+    m, count = len(rows.observed), _training_rows(model, rows.blocks)
     if count is None:
         return f"{m} rows"
     if count == 0:
@@ -198,21 +189,22 @@ def _which_rows(model: Any, X: Any) -> str:
     return f"{m} rows, {some} training rows: optimistic, pass held-out rows"
 
 
-def _training_rows(model: Any, X: Any) -> int | None:
-    """How many rows of X equal a training row in every view; None if not known."""
+def _training_rows(model: Any, blocks: Any) -> int | None:
+    """How many rows equal a training row in every view; None if not known.
+
+    The blocks are those of each view (m, d), or a stack of kernels (m, n, p).
+    """
     if is_precomputed(model.views):
-        K = to_numpy(X)
+        K = to_numpy(blocks)
         square = K.shape[0] == K.shape[1]
         # Only the kernel of the training rows with themselves is symmetric.
         same = square and np.allclose(K, np.swapaxes(K, 0, 1), equal_nan=True)
         return len(K) if same else 0
-    blocks = _kept_blocks(model)
-    if blocks is None:
+    kept = _kept_blocks(model)
+    if kept is None:
         return None
-    rows = model._rows(X, "view_permutation_importance")
-    rows = getattr(rows, "blocks", rows)
-    known = set(_keys(blocks))
-    return sum(key in known for key in _keys(rows))
+    known = set(_keys(kept))
+    return sum(key in known for key in _keys(blocks))
 
 
 def _keys(blocks: list[Any]) -> list[tuple[Any, ...]]:
