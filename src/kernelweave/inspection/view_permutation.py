@@ -116,11 +116,11 @@ def view_permutation_importance(
     for v, view in enumerate(views_of(model)[0]):
         if has_products(model, view):  # of columns that are shuffled with their views
             continue
-        has, losses = rows.observed[:, v], []
+        has, columns, losses = rows.observed[:, v], _columns(model, X, v), []
         for _ in range(n_repeats):
             order = np.arange(len(has))
             order[has] = rng.permutation(order[has])
-            losses.append(full - float(scorer(model, _shuffled(model, X, v, order), y)))
+            losses.append(full - float(scorer(model, _shuffled(X, columns, order), y)))
         found.append(
             {
                 "view": view,
@@ -139,12 +139,21 @@ def _is_table(X: Any) -> bool:
     return hasattr(X, "columns") and hasattr(X, "shape")
 
 
-def _shuffled(model: Any, X: Any, v: int, order: np.ndarray) -> Any:
-    """X with view v of the rows in the order (m,) given, and all else in place."""
+def _columns(model: Any, X: Any, v: int) -> list[int]:
+    """Where view v is along the last axis of X, found as a prediction finds it."""
     if is_precomputed(model.views):  # a stack (m, n, p), or a kernel (m, n)
-        X = X.to_numpy() if _is_table(X) else X
-        return _moved(X, order, None if X.ndim == 2 else np.arange(X.shape[2]) == v)
-    columns = _columns(model, X, v)
+        return [v] if len(X.shape) == 3 else list(range(X.shape[1]))
+    fitted, names = getattr(model, "feature_names_in_", None), column_names(X)
+    if fitted is None or not any(isinstance(name, str) for name in names or ()):
+        return model._positions[v]
+    return find_columns(X, model._views, model._positions, fitted)[v]
+
+
+def _shuffled(X: Any, columns: list[int], order: np.ndarray) -> Any:
+    """X with some columns of the rows in the order (m,) given, and all else in place.
+
+    Columns are counted along the last axis.
+    """
     if hasattr(X, "isetitem"):  # pandas
         shuffled = X.copy()
         for j in columns:
@@ -153,29 +162,13 @@ def _shuffled(model: Any, X: Any, v: int, order: np.ndarray) -> Any:
     if _is_table(X):  # polars
         names = [X.columns[j] for j in columns]
         return X.with_columns(X[order.tolist()].select(names))
-    inside = np.zeros(X.shape[1], dtype=bool)
-    inside[columns] = True
+    inside = np.isin(np.arange(X.shape[-1]), columns)
     if issparse(X):
         rows = csr_array(X)
         keep, move = (diags_array(mask.astype(X.dtype)) for mask in (~inside, inside))
         return csr_array(rows @ keep + rows[order] @ move)
-    return _moved(X, order, inside)
-
-
-def _moved(X: Array, order: np.ndarray, inside: np.ndarray | None) -> Array:
-    """X with its rows in another order where ``inside``, along the last axis."""
-    moved, xp = take(X, order), namespace(X)
-    if inside is None:
-        return moved
-    return xp.where(xp.asarray(inside, device=device(X)), moved, X)
-
-
-def _columns(model: Any, X: Any, v: int) -> list[int]:
-    """Where the columns of view v are in X, found as a prediction finds them."""
-    fitted, names = getattr(model, "feature_names_in_", None), column_names(X)
-    if fitted is None or not any(isinstance(name, str) for name in names or ()):
-        return model._positions[v]
-    return find_columns(X, model._views, model._positions, fitted)[v]
+    xp = namespace(X)
+    return xp.where(xp.asarray(inside, device=device(X)), take(X, order), X)
 
 
 def _which_rows(model: Any, rows: ObservedViews) -> str:
