@@ -257,14 +257,12 @@ def hsic_of_features(
     >>> bool(np.isclose(hsic_of_features(portions), hsic(Z @ Z.T, Y @ Y.T)))
     True
     """
-    if is_iterator(Z):
-        if Y is not None:
-            raise ValueError("an iterator yields pairs (Z, Y): leave out Y")
-        pairs: Any = Z
-    elif Y is None:
-        raise ValueError("Y is missing; it is optional only if Z yields pairs (Z, Y)")
-    else:
-        pairs = [(Z, Y)]
+    if is_iterator(Z) != (Y is None):
+        raise ValueError(
+            "pass two arrays Z and Y, or an iterator of pairs (Z, Y) alone; got "
+            f"{type(Z).__name__} and {'no Y' if Y is None else type(Y).__name__}"
+        )
+    pairs: Any = Z if Y is None else [(Z, Y)]
     n, sums, shifts = 0, None, None
     for number, pair in enumerate(pairs):
         z, y = _checked_portion(pair, number, shifts)

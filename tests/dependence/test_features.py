@@ -63,8 +63,8 @@ def test_bad_input(rng):
     hole = Z.copy()
     hole[30, 1] = np.nan
     for arguments, message in (
-        ((Z,), "Y is missing"),
-        ((portions(Z, Y, 10), Y), "leave out Y"),
+        ((Z,), "got ndarray and no Y"),
+        ((portions(Z, Y, 10), Y), "pairs .* alone; got generator and ndarray"),
         ((Z, Y[:-1]), "as many rows"),
         ((Z[:, 0], Y), "Z must have two axes"),
         ((portions(hole, Y, 20),), "NaN or infinite values in portion 1"),
