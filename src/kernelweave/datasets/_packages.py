@@ -19,8 +19,6 @@ columns converted.
 
 from __future__ import annotations
 
-import csv
-import gzip
 import importlib.util
 import os
 from collections.abc import Iterator
@@ -94,22 +92,21 @@ def _digits(folder: Path) -> Cells:
 
 def _mice(folder: Path) -> Cells:
     """Two files of numbers, and two of labels."""
-    tables = {}
-    for file in ("gene", "lipid", "diet", "genotype"):
-        with (folder / f"{file}.csv").open(newline="", encoding="utf-8") as lines:
-            header, *rows = [row for row in csv.reader(lines) if row]
-        tables[file] = header, np.array(rows)
+    form: Any = {"dtype": str, "delimiter": ",", "quotechar": '"', "comments": None}
+    tables = {
+        file: np.loadtxt(folder / f"{file}.csv", ndmin=2, encoding="utf-8", **form)
+        for file in ("gene", "lipid", "diet", "genotype")
+    }
     views = ("gene", "lipid")
     names = [f"{view}_{column}" for view in views for column in tables[view][0]]
-    values = np.hstack([tables[view][1].astype(float) for view in views])
+    values = np.hstack([tables[view][1:].astype(float) for view in views])
     kinds = {LABEL: "diet", "genotype": "genotype"}
-    return Cells(names, values, {k: tables[file][1][:, 0] for k, file in kinds.items()})
+    return Cells(names, values, {k: tables[file][1:, 0] for k, file in kinds.items()})
 
 
 def _genes(path: Path) -> Cells:
     """One file: 79 columns of expression, 24 of profiles, 14 of functions."""
-    with gzip.open(path, "rt", encoding="utf-8") as file:
-        values = np.loadtxt(file, delimiter=",", skiprows=1)
+    values = np.loadtxt(path, delimiter=",", skiprows=1, encoding="utf-8")
     names = [f"expression_{j:02d}" for j in range(1, 80)]
     names += [f"profile_{j:02d}" for j in range(1, 25)]
     has = np.where(values[:, len(names) :] > 0, "yes", "no")  # (n, 14)

@@ -233,19 +233,14 @@ def _frame(found: Bunch, index: list[Any]) -> Any:
         "as_frame=True needs pandas, which is not installed; install it with "
         "pip install 'kernelweave[tables]', or use as_frame=False",
     )
-    columns = [*found.views, "intercept"]
+    names = [*found.views, "intercept"]
     whole = np.concatenate([found.parts, found.intercept[:, None]], axis=1)
-    if found.outputs is None:
-        names = pd.Index(columns, name="view")
-        return pd.DataFrame(whole, index=index, columns=names)
-    return pd.concat(
-        {
-            output: pd.DataFrame(whole[:, :, c], index=index, columns=columns)
-            for c, output in enumerate(found.outputs.tolist())
-        },
-        axis=1,
-        names=["output", "view"],
-    )
+    columns = pd.Index(names, name="view")
+    if found.outputs is not None:
+        both = [found.outputs.tolist(), names]
+        columns = pd.MultiIndex.from_product(both, names=["output", "view"])
+        whole = np.swapaxes(whole, 1, 2).reshape(len(index), -1)
+    return pd.DataFrame(whole, index=index, columns=columns)
 
 
 #: Height of a view in inches, for one row and for a swarm of rows.
