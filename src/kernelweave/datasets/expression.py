@@ -185,11 +185,8 @@ def _read_chip(chip: Chip) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
             f"{path} does not hold X (n, d), {chip.target} (n,), y (n,) and features "
             f"(d,): found {', '.join(map(str, shapes))}"
         )
-    keep = np.ones(n, dtype=bool)
-    if chip.cells:
-        keep &= rows == chip.cells
-    if chip.kinds:
-        keep &= np.isin(labels, chip.kinds)
+    # all values are kept where none are named
+    keep = np.isin(rows, chip.cells or rows) & np.isin(labels, chip.kinds or labels)
     return values[keep], labels[keep], features
 
 

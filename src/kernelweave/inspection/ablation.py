@@ -142,10 +142,9 @@ def _checked_cost(
     """The cost of each view."""
     if cost is None:
         return dict.fromkeys(names, 1.0)
-    strange = [name for name in cost if name not in names]
-    if strange:
-        raise ValueError(f"cost names the view {strange[0]!r}; the views are {names}")
-    for name in names:
+    for name in (*cost, *names):
+        if name not in names:
+            raise ValueError(f"cost names the view {name!r}; the views are {names}")
         if name not in cost:
             raise ValueError(f"cost has no entry for the view {name!r}")
         if not (np.isfinite(cost[name]) and cost[name] > 0):

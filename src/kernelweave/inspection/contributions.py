@@ -387,7 +387,11 @@ class ContributionsDisplay(Drawn):
             self._plot_waterfall(ax, names, parts[0])
         else:
             self._plot_swarms(ax, names, parts)
-        ax.set_xlabel(self._arrows() if single else f"part in the {self.xlabel}")
+        xlabel = self.xlabel if single else f"part in the {self.xlabel}"
+        if single and self.sides is not None:  # the class in each direction
+            against, towards = self.sides[0]
+            xlabel = f"\u2190 {against}      {xlabel}      {towards} \u2192"
+        ax.set_xlabel(xlabel)
         ax.spines["left"].set_visible(False)
         return self._finish(ax)
 
@@ -427,13 +431,6 @@ class ContributionsDisplay(Drawn):
         for end in (self.bars_[0], self.bars_[-1]):
             end.set(facecolor="white", edgecolor="black", linewidth=1.2)
 
-    def _arrows(self) -> str:
-        """The label of the axis of a single row, with the class in each direction."""
-        if self.sides is None:
-            return self.xlabel
-        against, towards = self.sides[0]
-        return f"\u2190 {against}      {self.xlabel}      {towards} \u2192"
-
     def _bar_colors(self, widths: np.ndarray) -> list[str]:
         """Colours of the classes that negative and positive parts speak for."""
         negative, positive = COLORS[0], COLORS[1]
@@ -446,7 +443,10 @@ class ContributionsDisplay(Drawn):
         offsets = np.stack([_beside(values) for values in parts.T], axis=1)
         heights = np.arange(len(names))
         self.points_: dict[Any, Any] = {}
-        for c, (group, own) in enumerate(self._members(len(parts)).items()):
+        members = {"rows": np.ones(len(parts), dtype=bool)}
+        if self.groups is not None and self.classes is not None:
+            members = {label: self.groups == label for label in self.classes}
+        for c, (group, own) in enumerate(members.items()):
             self.points_[group] = ax.scatter(
                 parts[own].ravel(),
                 (heights + offsets[own]).ravel(),
@@ -460,12 +460,6 @@ class ContributionsDisplay(Drawn):
         label_rows(ax, heights, names, margin=0.55)
         if self.groups is not None:
             legend_beside(ax, "predicted class")
-
-    def _members(self, m: int) -> dict[Any, np.ndarray]:
-        """Which rows (m,) belong to each group, in the order of the colours."""
-        if self.groups is None or self.classes is None:
-            return {"rows": np.ones(m, dtype=bool)}
-        return {label: self.groups == label for label in self.classes}
 
 
 def _of_one_output(
