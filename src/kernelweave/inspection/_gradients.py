@@ -38,6 +38,12 @@ AFFINE = 1e-7
 PROBES = 256
 
 
+def no_gradient(why: str, instead: str = "view_permutation_importance") -> TypeError:
+    """The error of columns without a known gradient: why, and what to use instead."""
+    rows = "sklearn.inspection.permutation_importance on held-out rows"
+    return TypeError(f"{why}; use {instead}, or {rows}")
+
+
 @singledispatch
 def expansion_gradient(
     kernel: Any, U: np.ndarray, V: np.ndarray, A: np.ndarray
@@ -58,9 +64,8 @@ def expansion_gradient(
     known = ", ".join(
         kind.__name__ for kind in (Linear, RBF, Polynomial, Laplacian, Chi2, Cosine)
     )
-    raise TypeError(
-        f"no gradient is known of the kernel {kernel.label!r}; known are those of "
-        f"{known}. Use sklearn.inspection.permutation_importance on held-out rows"
+    raise no_gradient(
+        f"no gradient is known of the kernel {kernel.label!r}, but those of {known} are"
     )
 
 
@@ -139,11 +144,7 @@ def _by_column(
 def transformed(steps: tuple[Any, ...], X: Array) -> np.ndarray:
     """The rows of X (m, d) after all steps, (m, e), as float64."""
     if isinstance(X, Columns) and not X.is_numeric:
-        raise TypeError(
-            "the columns of this view are not just numbers, so there is no gradient in "
-            "them; use view_permutation_importance, or "
-            "sklearn.inspection.permutation_importance on held-out rows"
-        )
+        raise no_gradient("columns that are not just numbers have no gradient")
     if isinstance(X, Columns) and (not steps or isinstance(steps[0], Standardizer)):
         X = X.numbers
     X = X.toarray() if issparse(X) else X
@@ -201,9 +202,8 @@ def _probed_matrix(step: Any, rows: np.ndarray) -> np.ndarray:
     errors.append(np.max(np.abs(after - start - (rows - origin) @ matrix.T)))
     size = np.max(np.abs(matrix) * spread, initial=0.0) * len(spread)
     if not max(errors) <= AFFINE * size:
-        raise TypeError(
+        raise no_gradient(
             f"the transformer {type(step).__name__} is not linear, so the gradient "
-            "does not pass through it to the columns of the view; use "
-            "sklearn.inspection.permutation_importance on held-out rows"
+            "does not pass through it to the columns of the view"
         )
     return matrix

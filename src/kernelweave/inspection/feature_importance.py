@@ -15,6 +15,7 @@ from kernelweave.exceptions import require_count
 from kernelweave.inspection._figure import COLORS, GREY, Drawn, axes, label_rows
 from kernelweave.inspection._gradients import (
     expansion_gradient,
+    no_gradient,
     pull_back,
     step_matrices,
     transformed,
@@ -240,20 +241,18 @@ def _check_view(model: Any, view: str) -> int:
             "precomputed kernels, whose columns it has never seen"
         )
     if hasattr(model, "noise_"):  # the mixture and its experts
-        raise TypeError(
+        raise no_gradient(
             f"the decision value of {kind} is not a fixed sum over kernels: predictive "
-            "variances or weights of its own belong to each row. Use "
-            "view_permutation_importance, or sklearn.inspection.permutation_importance "
-            "on held-out rows"
+            "variances or weights of its own belong to each row"
         )
     names, _ = views_of(model)
     if view not in names:
         raise ValueError(f"there is no view {view!r}; the views are {names}")
     if getattr(kernel_map, "repairs", None):
-        raise TypeError(
+        raise no_gradient(
             f"view {view!r}: with missing='available' its columns also enter the "
-            "kernels of other views, where those are filled in; use missing='zero', or "
-            "sklearn.inspection.permutation_importance on held-out rows"
+            "kernels of other views, where those are filled in",
+            "missing='zero'",
         )
     return names.index(view)
 
@@ -320,11 +319,8 @@ def _of_features(
         elif isinstance(made.kernel, Linear):
             rows, own = own.T, np.eye(own.shape[1])
         else:
-            raise TypeError(
-                f"no gradient is known of the {made.how} features of "
-                f"{made.kernel.label!r}; use features='auto', or "
-                "sklearn.inspection.permutation_importance on held-out rows"
-            )
+            why = f"the {made.how} features of {made.kernel.label!r}"
+            raise no_gradient(f"no gradient is known of {why}", "features='auto'")
         yield _Expansion(recipe.steps[i], made.kernel, rows, own)
 
 
