@@ -13,11 +13,12 @@ from kernelweave._array import (
     as_float,
     centred,
     device,
-    from_numpy,
     is_array,
     namespace,
     row_chunks,
+    take,
 )
+from kernelweave.exceptions import require_count
 from kernelweave.kernels.checks import symmetric
 from kernelweave.views.columns import is_iterator
 
@@ -88,7 +89,7 @@ def hsic(K: Array, L: Array, estimator: Estimator = "biased") -> float:
     >>> round(hsic(K, L), 2), round(hsic(K, L[::-1, ::-1]), 2)
     (0.05, 0.0)
     """
-    return _Pair(K, L, estimator).statistic()
+    return float(_statistics(K, L, estimator, 0, None)[0])
 
 
 def hsic_test(
@@ -131,15 +132,10 @@ def hsic_test(
     >>> hsic_test(RBF(1.0)(x, x), RBF(1.0)(y, y), n_permutations=199, rng=0).p_value
     0.005
     """
-    if int(n_permutations) != n_permutations or n_permutations < 1:
-        raise ValueError(f"n_permutations must be an int >= 1, got {n_permutations!r}")
-    pair = _Pair(K, L, estimator)
-    generator = np.random.default_rng(rng)
-    orders = (generator.permutation(pair.n) for _ in range(int(n_permutations)))
-    statistic = pair.statistic()
-    null = np.array([pair.statistic(order) for order in orders])
-    largest = max(abs(statistic), float(np.max(np.abs(null))))
-    at_least = int(np.sum(null >= statistic - TIE * largest))
+    require_count(1, n_permutations=n_permutations)
+    found = _statistics(K, L, estimator, int(n_permutations), rng)
+    statistic, null = float(found[0]), found[1:]
+    at_least = int(np.sum(null >= statistic - TIE * np.max(np.abs(found))))
     return DependenceTest(statistic, (1 + at_least) / (1 + len(null)), null)
 
 
@@ -154,40 +150,36 @@ def _check_pairs(n: int, estimator: str) -> None:
         )
 
 
-class _Pair:
-    """Two kernels, centred so that HSIC is a multiple of their inner product.
+def _statistics(
+    K: Array, L: Array, estimator: str, n_permutations: int, rng: Any
+) -> np.ndarray:
+    """HSIC of the pairs as they are, and with the rows of L in random orders, (1 + R,).
 
-    For the biased estimate, this is P K P. For the unbiased one, it is the U-centring
-    of Szekely and Rizzo (2014): ``a_ij - r_i/(n-2) - r_j/(n-2) + s/((n-1)(n-2))`` off
-    the diagonal, with the row sums r and the total s of the kernel without its
-    diagonal. Centring before multiplying avoids cancellation of large constants.
+    Both kernels are centred so that HSIC is a multiple of their inner product. For the
+    biased estimate, this is P K P. For the unbiased one, it is the U-centring of
+    Szekely and Rizzo (2014): ``a_ij - r_i/(n-2) - r_j/(n-2) + s/((n-1)(n-2))`` off the
+    diagonal, with the row sums r and the total s of the kernel without its diagonal.
+    Centring before multiplying avoids cancellation of large constants.
     """
-
-    def __init__(self, K: Array, L: Array, estimator: str) -> None:
-        K, L = _checked_kernel(K, "K"), _checked_kernel(L, "L")
-        if L.shape != K.shape:
-            raise ValueError(
-                "the two kernels must be over the same pairs: K has the shape "
-                f"{tuple(K.shape)}, L {tuple(L.shape)}"
-            )
-        n, unbiased = int(K.shape[0]), estimator == "unbiased"
-        _check_pairs(n, estimator)
-        self.n, self.scale = n, 1.0 / (n * (n - 3) if unbiased else (n - 1) ** 2)
-        centre = _u_centred if unbiased else centred
-        self.K, self.L = centre(K), centre(L)
-
-    def statistic(self, order: np.ndarray | None = None) -> float:
-        """HSIC with the rows of L permuted by ``order`` (n,), or as they are."""
-        xp, total = namespace(self.K), 0.0
-        if order is not None:
-            order = from_numpy(order, self.L, dtype=xp.int64)
-        for rows in row_chunks(self.n, self.n):
-            if order is None:
-                block = self.L[rows, :]
-            else:
-                block = xp.take(xp.take(self.L, order[rows], axis=0), order, axis=1)
-            total += float(xp.sum(self.K[rows, :] * block))
-        return self.scale * total
+    K, L = _finite_matrix(K, "K"), _finite_matrix(L, "L")
+    n, unbiased = int(K.shape[0]), estimator == "unbiased"
+    if not K.shape == L.shape == (n, n):
+        raise ValueError(
+            "K and L must be square kernels (n, n) over the same pairs; K has the "
+            f"shape {tuple(K.shape)}, L {tuple(L.shape)}"
+        )
+    _check_pairs(n, estimator)
+    centre = _u_centred if unbiased else centred
+    K, L = centre(symmetric(K, "K")), centre(symmetric(L, "L"))
+    generator, totals = np.random.default_rng(rng), []
+    for r in range(1 + n_permutations):
+        order = generator.permutation(n) if r else np.arange(n)
+        total = 0.0
+        for rows in row_chunks(n, n):
+            block = take(take(L, order[rows]), order, axis=1)
+            total += float(namespace(K).sum(K[rows, :] * block))
+        totals.append(total)
+    return np.array(totals) / (n * (n - 3) if unbiased else (n - 1) ** 2)
 
 
 def _u_centred(kernel: Array) -> Array:
@@ -202,26 +194,18 @@ def _u_centred(kernel: Array) -> Array:
     return xp.where(diagonal, xp.zeros_like(kernel), kernel)
 
 
-def _checked_kernel(kernel: Any, name: str) -> Array:
-    """A finite, symmetric kernel in double precision."""
-    kernel = _in_double(kernel)
-    if kernel.ndim != 2 or kernel.shape[0] != kernel.shape[1]:
-        raise ValueError(
-            f"{name} must be a square kernel (n, n); got the shape "
-            f"{tuple(kernel.shape)}"
-        )
-    if not _is_finite(kernel):
-        raise ValueError(f"{name} contains NaN or infinite values")
-    return symmetric(kernel, name)
-
-
-def _in_double(x: Any) -> Array:
+def _finite_matrix(x: Any, name: str, where: str = "") -> Array:
+    """A matrix without NaN in double precision."""
     x = x if is_array(x) else np.asarray(x, dtype=np.float64)
-    return as_float(x, namespace(x).float64)
-
-
-def _is_finite(x: Array) -> bool:
-    return bool(namespace(x).all(namespace(x).isfinite(x)))
+    xp = namespace(x)
+    x = as_float(x, xp.float64)
+    if x.ndim != 2:
+        raise ValueError(
+            f"{name} must have two axes, got the shape {tuple(x.shape)}{where}"
+        )
+    if not bool(xp.all(xp.isfinite(x))):
+        raise ValueError(f"{name} contains NaN or infinite values{where}")
+    return x
 
 
 def hsic_of_features(
@@ -273,14 +257,12 @@ def hsic_of_features(
     >>> bool(np.isclose(hsic_of_features(portions), hsic(Z @ Z.T, Y @ Y.T)))
     True
     """
-    if is_iterator(Z):
-        if Y is not None:
-            raise ValueError("an iterator yields pairs (Z, Y): leave out Y")
-        pairs: Any = Z
-    elif Y is None:
-        raise ValueError("Y is missing; it is optional only if Z yields pairs (Z, Y)")
-    else:
-        pairs = [(Z, Y)]
+    if is_iterator(Z) != (Y is None):
+        raise ValueError(
+            "pass two arrays Z and Y, or an iterator of pairs (Z, Y) alone; got "
+            f"{type(Z).__name__} and {'no Y' if Y is None else type(Y).__name__}"
+        )
+    pairs: Any = Z if Y is None else [(Z, Y)]
     n, sums, shifts = 0, None, None
     for number, pair in enumerate(pairs):
         z, y = _checked_portion(pair, number, shifts)
@@ -333,17 +315,8 @@ def _checked_portion(
             "an iterator of features must yield pairs (Z, Y); portion "
             f"{number} is {type(pair).__name__}"
         )
-    z, y = map(_in_double, pair)
-    for name, features in (("Z", z), ("Y", y)):
-        if features.ndim != 2:
-            raise ValueError(
-                f"{name} must have the shape (n, D); portion {number} has "
-                f"{tuple(features.shape)}"
-            )
-        if not _is_finite(features):
-            raise ValueError(
-                f"{name} contains NaN or infinite values in portion {number}"
-            )
+    where = f" in portion {number}"
+    z, y = _finite_matrix(pair[0], "Z", where), _finite_matrix(pair[1], "Y", where)
     widths = tuple(int(a.shape[-1]) for a in shifts or (z, y))
     if (z.shape[1], y.shape[1]) != widths or z.shape[0] != y.shape[0]:
         raise ValueError(

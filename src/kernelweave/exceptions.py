@@ -1,11 +1,13 @@
 """Warnings and errors of kernelweave, as classes that users can filter.
 
-Also the error of a library that is not installed, which says how to get it.
+Also the error of a library that is not installed, which says how to get it, and that of
+a count that is too small.
 """
 
 from __future__ import annotations
 
 import importlib
+from numbers import Integral
 from typing import Any
 
 from sklearn.exceptions import ConvergenceWarning
@@ -25,6 +27,13 @@ class MemoryRefusedError(MemoryError):
 
 class ModelFileError(ValueError):
     """A file is not a saved model, is damaged, or uses code that is not trusted."""
+
+
+def require_count(least: int, **counts: Any) -> None:
+    """Refuse numbers of things that are not integers of at least ``least``."""
+    for name, value in counts.items():
+        if not (isinstance(value, Integral) and int(value) >= least):
+            raise ValueError(f"{name} must be an int >= {least}; got {value!r}")
 
 
 def library(name: str, otherwise: str) -> Any:

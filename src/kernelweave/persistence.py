@@ -44,8 +44,9 @@ FORMAT = 1
 HEADER, MODEL = "header.json", "model.skops"
 #: The member of a skops file that names the types.
 SCHEMA = "schema.json"
-#: The types of what it tells beside the format.
+#: The types of what it tells.
 HEADER_TYPES: dict[str, Any] = {
+    "format": int,
     "written": str,
     "versions": dict,
     "columns": list | None,
@@ -243,18 +244,16 @@ def written_whole(path: Path) -> Iterator[io.BufferedWriter]:
     remove_abandoned(path.parent, f".{escape(path.name)}.{'[0-9a-f]' * 12}")
     draft = path.with_name(f".{path.name}.{uuid4().hex[:12]}")
     try:
-        try:
-            with draft.open("xb") as file:
-                yield file
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(draft, path)
-        except OSError as error:
-            raise type(error)(
-                error.errno,
-                f"cannot write {str(path)!r}: {error.strerror or error}; nothing was "
-                "written",
-            ) from error
+        with draft.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, path)
+    except OSError as error:
+        reason = f"{error.strerror or error}; nothing was written"
+        raise type(error)(
+            error.errno, f"cannot write {str(path)!r}: {reason}"
+        ) from error
     finally:
         with suppress(OSError):
             draft.unlink()
@@ -292,9 +291,7 @@ def _read(path: Path) -> tuple[dict[str, Any], bytes]:
         _check_stored(archive, path.stat().st_size)
         if members[HEADER].file_size > HEADER_BYTES:
             raise ModelFileError("its header is too long")
-        header = json.loads(archive.read(HEADER))
-        if not isinstance(header, dict) or not isinstance(header.get("format"), int):
-            raise ModelFileError("its header does not tell its format")
+        header = dict(json.loads(archive.read(HEADER)))
         for key, kind in HEADER_TYPES.items():
             if not isinstance(header.get(key), kind):
                 raise ModelFileError(f"its header has no {key!r} of the right type")

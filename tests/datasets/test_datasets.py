@@ -137,8 +137,8 @@ def test_made_views_depend_on_the_seed_only():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"n_views": 0, "n_informative": 0}, "n_views must be at least 1; got 0"),
-        ({"n_features": 0}, "n_features must be at least 1; got 0"),
+        ({"n_views": 0, "n_informative": 0}, "n_views must be an int >= 1; got 0"),
+        ({"n_features": 0}, "n_features must be an int >= 1; got 0"),
         ({"n_informative": 6}, "between 0 and n_views=5; got 6"),
         ({"n_classes": 1}, "n_classes must be between 2 and n_samples=200; got 1"),
         ({"n_samples": 2}, "n_classes must be between 2 and n_samples=2; got 3"),

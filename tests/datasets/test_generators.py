@@ -44,10 +44,13 @@ def test_gaussians_overlap(global_random_seed):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: make_waveform(2), "n_samples must be at least 3; got 2"),
-        (lambda: make_waveform(noise_features=-1), "noise_features must be at least 0"),
-        (lambda: make_gaussian_views(1), "n_samples must be at least 2; got 1"),
-        (lambda: make_gaussian_views(n_views=0), "n_views must be at least 1; got 0"),
+        (lambda: make_waveform(2), "n_samples must be an int >= 3; got 2"),
+        (
+            lambda: make_waveform(noise_features=-1),
+            "noise_features must be an int >= 0",
+        ),
+        (lambda: make_gaussian_views(1), "n_samples must be an int >= 2; got 1"),
+        (lambda: make_gaussian_views(n_views=0), "n_views must be an int >= 1; got 0"),
         (lambda: make_gaussian_views(spread=0.0), "spread must be > 0; got 0.0"),
     ],
 )

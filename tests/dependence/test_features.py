@@ -63,10 +63,10 @@ def test_bad_input(rng):
     hole = Z.copy()
     hole[30, 1] = np.nan
     for arguments, message in (
-        ((Z,), "Y is missing"),
-        ((portions(Z, Y, 10), Y), "leave out Y"),
+        ((Z,), "got ndarray and no Y"),
+        ((portions(Z, Y, 10), Y), "pairs .* alone; got generator and ndarray"),
         ((Z, Y[:-1]), "as many rows"),
-        ((Z[:, 0], Y), r"shape \(n, D\)"),
+        ((Z[:, 0], Y), "Z must have two axes"),
         ((portions(hole, Y, 20),), "NaN or infinite values in portion 1"),
         ((iter([(Z, Y), (Z[:, :2], Y)]),), "portion 1 must have"),
         ((iter([]),), "no portions"),

@@ -84,7 +84,7 @@ def test_many_views_are_summed(wine):
             model, X[:30], row=row, max_views=4
         )
         assert "9 more views" in tick_labels(display)
-    with pytest.raises(ValueError, match="max_views must be at least 1"):
+    with pytest.raises(ValueError, match="max_views must be an int >= 1"):
         display.plot(max_views=0)
 
 

@@ -244,7 +244,7 @@ WORDS = {
     "random features": "no gradient is known of the random",
     "variances": "ProbabilisticKDA is not a fixed sum",
     "mixture": "MixtureKDA is not a fixed sum",
-    "no decision": "KernelAlignment predicts nothing",
+    "no decision": "KernelAlignment learns kernel weights but predicts nothing",
 }
 
 
@@ -313,5 +313,5 @@ def test_display_of_one_class_of_several(wine_model):
     assert len(display.bars_) == 13
     with pytest.raises(ValueError, match=r"output must be one of.*got None"):
         FeatureImportanceDisplay.from_estimator(wine_model, "all")
-    with pytest.raises(ValueError, match="max_features must be at least 1"):
+    with pytest.raises(ValueError, match="max_features must be an int >= 1"):
         display.plot(max_features=0)

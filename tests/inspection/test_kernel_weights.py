@@ -133,7 +133,7 @@ def test_plain_data_only_until_plot(rng):
 
 
 def test_too_few_rows(rng):
-    with pytest.raises(ValueError, match="max_rows must be at least 4; got 3"):
+    with pytest.raises(ValueError, match="max_rows must be an int >= 4; got 3"):
         make_display([2, 2], rng).plot(max_rows=3)
 
 

@@ -76,7 +76,7 @@ def test_inputs(rng):
     model = MultipleKernelFDA(VIEWS, norm=1, cv=None)
     pipe = make_pipeline(StandardScaler(), model).fit(X, y)
     assert view_pvalues(pipe, X, y, n_decoys=9, random_state=0)["real"] == 0.1
-    with pytest.raises(ValueError, match="n_decoys must be an int >= 1, got 0"):
+    with pytest.raises(ValueError, match="n_decoys must be an int >= 1; got 0"):
         view_pvalues(pipe, X, y, n_decoys=0)
     X[::5, :2] = np.nan
     model.set_params(missing="zero").fit(X, y)

@@ -161,5 +161,5 @@ def test_scores_and_pipelines(problem):
         pipe, X[NEW], y[NEW], scoring="neg_log_loss", random_state=0
     )
     assert rows == again
-    with pytest.raises(ValueError, match="n_repeats must be at least 1; got 0"):
+    with pytest.raises(ValueError, match="n_repeats must be an int >= 1; got 0"):
         view_permutation_importance(pipe, X, y, n_repeats=0)

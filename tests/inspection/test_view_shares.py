@@ -16,6 +16,7 @@ from kernelweave import (
     MultipleKernelRidge,
     MultipleKernelSVC,
 )
+from kernelweave.exceptions import KernelWarning
 from kernelweave.inspection import (
     view_pvalues,
     weight_intervals,
@@ -207,7 +208,7 @@ def test_refusals(rng):
     X, y = make_data(rng)
     model = MultipleKernelFDA(VIEWS, norm=1, cv=None).fit(X, y)
     for changes, match in (
-        ({"n_resamples": 1}, "n_resamples must be an int >= 2, got 1"),
+        ({"n_resamples": 1}, "n_resamples must be an int >= 2; got 1"),
         ({"confidence": 95}, "between 0 and 1, got 95"),
     ):
         with pytest.raises(ValueError, match=match):
@@ -260,3 +261,16 @@ def test_models_without_a_convex_problem(rng, model, error, match):
     model.set_params(views=[(name, "linear", cols) for name, _, cols in VIEWS])
     with pytest.raises(error, match=match):
         weight_intervals(model.fit(X, y), X, y)
+
+
+@pytest.mark.one_seed
+def test_a_view_without_a_kernel_that_varies_has_no_share(rng):
+    X, y = make_data(rng, n_classes=2)
+    X[:, -1] = 1.0
+    views = [("good", "linear", [0, 1]), ("constant", "linear", [-1])]
+    with pytest.warns(KernelWarning):
+        model = MultipleKernelFDA(views, norm=2, alpha=0.3, cv=None).fit(X, y)
+    found = weight_intervals(model, X, y, n_resamples=2, random_state=0)[1]
+    assert found["low"] == found["share"] == found["high"] == 0.0
+    assert weight_ranges(model, X, y)[1]["high"] == 0.0
+    assert view_pvalues(model, X, y, n_decoys=1, random_state=0)["constant"] == 1.0

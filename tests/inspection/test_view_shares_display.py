@@ -50,7 +50,7 @@ def test_many_views():
     display = ViewSharesDisplay(rows=make_rows(40)).plot(max_rows=5)
     assert labels(display)[-1] == "35 more views"
     assert len(display.bars_) == 5
-    with pytest.raises(ValueError, match="max_rows must be at least 1; got 0"):
+    with pytest.raises(ValueError, match="max_rows must be an int >= 1; got 0"):
         display.plot(max_rows=0)
 
 

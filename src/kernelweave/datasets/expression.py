@@ -185,22 +185,17 @@ def _read_chip(chip: Chip) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
             f"{path} does not hold X (n, d), {chip.target} (n,), y (n,) and features "
             f"(d,): found {', '.join(map(str, shapes))}"
         )
-    keep = np.ones(n, dtype=bool)
-    if chip.cells:
-        keep &= rows == chip.cells
-    if chip.kinds:
-        keep &= np.isin(labels, chip.kinds)
+    # all values are kept where none are named
+    keep = np.isin(rows, chip.cells or rows) & np.isin(labels, chip.kinds or labels)
     return values[keep], labels[keep], features
 
 
 def _symbols(probes: np.ndarray) -> np.ndarray:
     path = find_file(PROBES, MSIGDB)
-    symbol: dict[str, str] = {}
+    lines = unpacked_text(path).splitlines(keepends=True)
     try:
-        for row in csv.reader(unpacked_text(path).splitlines(keepends=True)):
-            if row:
-                symbol[row[0]] = row[1]
-    except (csv.Error, IndexError) as error:
+        symbol = dict(row[:2] for row in csv.reader(lines) if row)
+    except (csv.Error, ValueError) as error:
         raise ValueError(
             f"{path} is not a table of probes and symbols: {error}"
         ) from error
@@ -222,7 +217,7 @@ def _read_gene_sets(name: str) -> dict[str, list[str]]:
             f"file, or None; got {name!r}"
         )
     sets = {}
-    for line in _lines(path):
+    for line in unpacked_text(path, errors="replace").splitlines():
         if line.strip():
             title, *rest = line.split("\t")
             if len(rest) < 2:
@@ -235,11 +230,6 @@ def _read_gene_sets(name: str) -> dict[str, list[str]]:
     return sets
 
 
-def _lines(path: Path) -> list[str]:
-    """The lines of a text file, compressed or not."""
-    return unpacked_text(path, errors="replace").splitlines()
-
-
 def _read_series(
     accession: str, target: str | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, str]:
@@ -250,7 +240,8 @@ def _read_series(
     """
     file = f"{accession}.soft.gz"
     home = f"ncbi.nlm.nih.gov/geo ({file}, the full SOFT file)"
-    title, kinds, table = _parts_of_series(_lines(find_file(file, home)))
+    text = unpacked_text(find_file(file, home), errors="replace")
+    title, kinds, table = _parts_of_series(text)
     if table is None or not kinds:
         raise ValueError(
             f"{file} has no table of expression values, or no subsets of samples that "
@@ -290,28 +281,20 @@ def _read_series(
 
 
 def _parts_of_series(
-    lines: list[str],
+    text: str,
 ) -> tuple[str, dict[str, dict[str, str]], list[str] | None]:
     """The title; for each kind of subset, its samples with descriptions; the table."""
+    head, begin, rest = text.partition("\n!dataset_table_begin")
+    table = rest.partition("\n!dataset_table_end")[0].splitlines()[1:]
+    title = ""
     kinds: dict[str, dict[str, str]] = {}
-    subset: dict[str, str] = {}
-    title, start, stop = "", 0, len(lines)
-    for i, line in enumerate(lines):
-        key, _, value = line.partition(" = ")
-        if key == "!dataset_title":
-            title = value
-        elif key == "^SUBSET":
-            subset = {}
-        elif key.startswith("!subset_"):
-            subset[key.removeprefix("!subset_")] = value
-            if {"description", "sample_id", "type"} <= set(subset):
-                samples = dict.fromkeys(
-                    subset["sample_id"].split(","), subset["description"]
-                )
-                kinds.setdefault(subset["type"], {}).update(samples)
-        elif line.startswith("!dataset_table_begin"):
-            start = i + 1
-        elif line.startswith("!dataset_table_end"):
-            stop = i
-            break
-    return title, kinds, lines[start:stop] if start else None
+    for part in head.split("\n^"):
+        own = dict(line.split(" = ", 1) for line in part.splitlines() if " = " in line)
+        title = own.get("!dataset_title", title)
+        kind, ids, description = (
+            own.get(f"!subset_{key}") for key in ("type", "sample_id", "description")
+        )
+        if kind and ids and description:
+            samples = dict.fromkeys(ids.split(","), description)
+            kinds.setdefault(kind, {}).update(samples)
+    return title, kinds, table if begin else None

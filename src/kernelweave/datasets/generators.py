@@ -8,22 +8,7 @@ import numpy as np
 from sklearn.utils import Bunch, check_random_state
 
 from kernelweave.datasets._sources import views_bunch
-
-WAVEFORM = """\
-Made by kernelweave.datasets.make_waveform: {rows} noisy mixtures of two of three waves
-(Breiman et al. 1984), {columns} columns. The Bayes error is about 14 per cent.
-"""
-GAUSSIANS = """\
-Made by kernelweave.datasets.make_gaussian_views: {rows} rows of two classes in {views}
-views of two columns; in each view both classes are Gaussians that overlap heavily (Yan
-et al. 2009, Section IV A).
-"""
-
-
-def _require(least: int, **values: int) -> None:
-    for name, value in values.items():
-        if value < least:
-            raise ValueError(f"{name} must be at least {least}; got {value!r}")
+from kernelweave.exceptions import require_count
 
 
 def make_waveform(
@@ -67,8 +52,8 @@ def make_waveform(
     >>> make_waveform(30, random_state=0).data.shape
     (30, 40)
     """
-    _require(3, n_samples=n_samples)
-    _require(0, noise_features=noise_features)
+    require_count(3, n_samples=n_samples)
+    require_count(0, noise_features=noise_features)
     rng = check_random_state(random_state)
     j = np.arange(1, 22)
     waves = np.array([np.maximum(6 - np.abs(j - centre), 0) for centre in (7, 15, 11)])
@@ -78,7 +63,11 @@ def make_waveform(
     values = rng.standard_normal((n_samples, 21 + noise_features))
     values[:, :21] += u * waves[first[target]] + (1 - u) * waves[second[target]]
     names = [f"x{i:02d}" for i in range(1, values.shape[1] + 1)]
-    about = WAVEFORM.format(rows=n_samples, columns=values.shape[1])
+    about = (
+        f"Made by kernelweave.datasets.make_waveform: {n_samples} noisy mixtures of "
+        f"two of three waves\n(Breiman et al. 1984), {values.shape[1]} columns. The "
+        "Bayes error is about 14 per cent.\n"
+    )
     return views_bunch({"all": (values, names)}, target, list("012"), about, as_frame)
 
 
@@ -123,8 +112,8 @@ def make_gaussian_views(
     >>> make_gaussian_views(100, n_views=3, random_state=0).data.shape
     (100, 6)
     """
-    _require(2, n_samples=n_samples)
-    _require(1, n_views=n_views)
+    require_count(2, n_samples=n_samples)
+    require_count(1, n_views=n_views)
     if not spread > 0:
         raise ValueError(f"spread must be > 0; got {spread!r}")
     rng = check_random_state(random_state)
@@ -138,16 +127,12 @@ def make_gaussian_views(
         noise = rng.standard_normal((n_samples, 2))
         values = means[target] + np.einsum("nij,nj->ni", factors[target], noise)
         blocks[f"view{v}"] = (values, [f"view{v}_0", f"view{v}_1"])
-    about = GAUSSIANS.format(rows=n_samples, views=n_views)
+    about = (
+        f"Made by kernelweave.datasets.make_gaussian_views: {n_samples} rows of two "
+        f"classes in {n_views}\nviews of two columns; in each view both classes are "
+        "Gaussians that overlap heavily (Yan\net al. 2009, Section IV A).\n"
+    )
     return views_bunch(blocks, target, ["class0", "class1"], about, as_frame)
-
-
-DESCRIPTION = """\
-Made by kernelweave.datasets.make_views: {rows} rows of {classes} classes in {views}
-views of {columns} columns. In {informative} view(s), each class has its own centre, at
-a distance of about {separation:g} standard deviations from the overall mean; the other
-views are noise.
-"""
 
 
 def make_views(
@@ -203,7 +188,7 @@ def make_views(
     >>> bunch.data.shape, bunch.informative
     ((60, 15), ['view0'])
     """
-    _require(1, n_views=n_views, n_features=n_features)
+    require_count(1, n_views=n_views, n_features=n_features)
     if not 0 <= n_informative <= n_views:
         raise ValueError(
             f"n_informative must be between 0 and n_views={n_views}; "
@@ -223,19 +208,18 @@ def make_views(
             centres /= np.linalg.norm(centres, axis=1, keepdims=True)
             values += separation * centres[target]
         blocks[f"view{v}"] = (values, [f"view{v}_{j}" for j in range(n_features)])
-    description = DESCRIPTION.format(
-        rows=n_samples,
-        classes=n_classes,
-        views=n_views,
-        columns=n_features,
-        informative=n_informative,
-        separation=separation,
+    about = (
+        f"Made by kernelweave.datasets.make_views: {n_samples} rows of {n_classes} "
+        f"classes in {n_views}\nviews of {n_features} columns. In {n_informative} "
+        "view(s), each class has its own centre, at\na distance of about "
+        f"{separation:g} standard deviations from the overall mean; the other\nviews "
+        "are noise.\n"
     )
     return views_bunch(
         blocks,
         target,
         [f"class{c}" for c in range(n_classes)],
-        description,
+        about,
         as_frame,
         informative=[f"view{v}" for v in range(n_informative)],
     )

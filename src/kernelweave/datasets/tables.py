@@ -7,8 +7,8 @@ from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.datasets import load_wine as _load_wine
 from sklearn.utils import Bunch
 
+from kernelweave.datasets._packages import LABEL
 from kernelweave.datasets._sources import (
-    LABEL,
     encode_labels,
     find_cells,
     sources,

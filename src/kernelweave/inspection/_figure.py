@@ -66,6 +66,15 @@ def label_rows(
     ax.set_ylim(heights[-1] + margin, -margin)
 
 
+def text_beside(
+    ax: Any, text: str, place: tuple[float, Any], *, gap: float = 4, **style: Any
+) -> Any:
+    """Text some points to the right of a place, or to the left of it if negative."""
+    middle = {"va": "center", "ha": "left" if gap >= 0 else "right", "fontsize": 8}
+    shift = {"xytext": (gap, 0), "textcoords": "offset points"}
+    return ax.annotate(text, place, **shift, **middle | style)
+
+
 def legend_beside(ax: Any, title: str, **style: Any) -> Any:
     """A legend on the right of the axes."""
     place = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5), "frameon": False}

@@ -38,6 +38,12 @@ AFFINE = 1e-7
 PROBES = 256
 
 
+def no_gradient(why: str, instead: str = "view_permutation_importance") -> TypeError:
+    """The error of columns without a known gradient: why, and what to use instead."""
+    rows = "sklearn.inspection.permutation_importance on held-out rows"
+    return TypeError(f"{why}; use {instead}, or {rows}")
+
+
 @singledispatch
 def expansion_gradient(
     kernel: Any, U: np.ndarray, V: np.ndarray, A: np.ndarray
@@ -58,9 +64,8 @@ def expansion_gradient(
     known = ", ".join(
         kind.__name__ for kind in (Linear, RBF, Polynomial, Laplacian, Chi2, Cosine)
     )
-    raise TypeError(
-        f"no gradient is known of the kernel {kernel.label!r}; known are those of "
-        f"{known}. Use sklearn.inspection.permutation_importance on held-out rows"
+    raise no_gradient(
+        f"no gradient is known of the kernel {kernel.label!r}, but those of {known} are"
     )
 
 
@@ -118,11 +123,8 @@ def _cosine(kernel: Cosine, U: np.ndarray, V: np.ndarray, A: np.ndarray) -> np.n
     slope = np.broadcast_to(unit_rows(V).T @ A, (len(U), V.shape[1], A.shape[1]))
     along = (units @ unit_rows(V).T) @ A  # (m, q)
     tangent = slope - along[:, None, :] * units[:, :, None]
-    return (
-        tangent
-        * (norms > 0)[:, None, None]
-        / np.where(norms > 0, norms, 1.0)[:, None, None]
-    )
+    inverse = np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0)
+    return tangent * inverse[:, None, None]
 
 
 def _weighted_sums(K: np.ndarray, V: np.ndarray, A: np.ndarray) -> np.ndarray:
@@ -141,15 +143,10 @@ def _by_column(
 
 def transformed(steps: tuple[Any, ...], X: Array) -> np.ndarray:
     """The rows of X (m, d) after all steps, (m, e), as float64."""
-    if isinstance(X, Columns) and X.is_numeric:
-        as_it_is = steps and not isinstance(steps[0], Standardizer)
-        X = X if as_it_is else X.numbers
-    elif isinstance(X, Columns):
-        raise TypeError(
-            "the columns of this view are not just numbers, so there is no gradient in "
-            "them; use view_permutation_importance, or "
-            "sklearn.inspection.permutation_importance on held-out rows"
-        )
+    if isinstance(X, Columns) and not X.is_numeric:
+        raise no_gradient("columns that are not just numbers have no gradient")
+    if isinstance(X, Columns) and (not steps or isinstance(steps[0], Standardizer)):
+        X = X.numbers
     X = X.toarray() if issparse(X) else X
     for step in steps:
         X = apply_step(step, X)
@@ -160,10 +157,9 @@ def step_matrices(steps: tuple[Any, ...], X: Array) -> list[np.ndarray]:
     """The matrix (e, d) of each step, or its diagonal (d,); ``X`` (m, d) are rows."""
     found = []
     for number, step in enumerate(steps):
-        if isinstance(step, Standardizer):
+        scaler = isinstance(step, Standardizer | StandardScaler)
+        if scaler and step.scale_ is not None:
             found.append(1.0 / to_numpy(step.scale_).astype(np.float64))
-        elif isinstance(step, StandardScaler) and step.scale_ is not None:
-            found.append(1.0 / step.scale_)
         elif isinstance(step, PCA):
             width = np.sqrt(step.explained_variance_) if step.whiten else np.ones(1)
             found.append(step.components_ / width[:, None])
@@ -206,9 +202,8 @@ def _probed_matrix(step: Any, rows: np.ndarray) -> np.ndarray:
     errors.append(np.max(np.abs(after - start - (rows - origin) @ matrix.T)))
     size = np.max(np.abs(matrix) * spread, initial=0.0) * len(spread)
     if not max(errors) <= AFFINE * size:
-        raise TypeError(
+        raise no_gradient(
             f"the transformer {type(step).__name__} is not linear, so the gradient "
-            "does not pass through it to the columns of the view; use "
-            "sklearn.inspection.permutation_importance on held-out rows"
+            "does not pass through it to the columns of the view"
         )
     return matrix

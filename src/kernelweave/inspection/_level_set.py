@@ -85,28 +85,25 @@ class LevelSet:
         sign : float
             1 or -1.
         """
-        worst = 1.0 if sign > 0 else 0.0
         if not np.any(chosen):
             return 0.0, 0.0
-        reached = self._share(self.best, chosen)
-        proven = worst
-        if not np.isfinite(self.largest_scale):
-            return proven, reached
-        for _ in range(MAX_PROGRAMS):
-            bound, point = self._program(-sign * chosen)
+        # In shares times the sign, the largest is wanted, and none exceeds ``proven``.
+        chosen, proven = sign * chosen, max(sign, 0.0)
+        reached = start = self._share(self.best, chosen)
+        for _ in range(MAX_PROGRAMS if np.isfinite(self.largest_scale) else 0):
+            bound, point = self._program(-chosen)
             if point is None:
                 break
-            found = float(np.clip(-sign * bound, 0.0, 1.0))
-            proven = min(proven, found) if sign > 0 else max(proven, found)
+            proven = min(proven, max(-bound, min(sign, 0.0)))
             outer = self._into_set(point)
-            length = abs(self._share(outer, chosen) - self._share(self.best, chosen))
+            length = abs(self._share(outer, chosen) - start)
             needed = 0.3 * RESOLUTION / max(length, RESOLUTION)
             share = self._share(self._last_inside(outer, needed), chosen)
-            reached = max(reached, share) if sign > 0 else min(reached, share)
+            reached = max(reached, share)
             if abs(proven - reached) <= RESOLUTION:
                 break
         # Rounding may put the reached share past the proven one.
-        return max(proven * sign, reached * sign) * sign, reached
+        return sign * max(proven, reached) + 0.0, sign * reached + 0.0
 
     def _share(self, weights: np.ndarray, chosen: np.ndarray) -> float:
         return float(chosen @ weights) / float(self.is_kernel @ weights)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any
 
 import numpy as np
+from sklearn.utils.multiclass import type_of_target
 
-from kernelweave._array import from_numpy, namespace
-from kernelweave.inspection._criteria import criteria_of, norm_of
+from kernelweave._array import from_numpy, namespace, to_numpy
+from kernelweave.criteria import Alignment, Fisher, Margin
+from kernelweave.fits.ridge import RowDesign, reduced_class_target, signs_of_codes
 from kernelweave.inspection._rows import model_and_rows
-from kernelweave.kernels import DenseBank, center_and_scale
+from kernelweave.kernels import DenseBank
 from kernelweave.kernels.banks.dense import take_square
 from kernelweave.kernels.maps.kernel_map import center_in_place
 from kernelweave.kernels.maps.missing import spread_out
@@ -35,20 +35,14 @@ LOOSE = 1e-5
 SAME_VALUE = 1e-3
 
 
-def require_count(name: str, value: Any, least: int) -> None:
-    """Refuse a number of repetitions that is not an integer of at least ``least``."""
-    if not (isinstance(value, Integral) and int(value) >= least):
-        raise ValueError(f"{name} must be an int >= {least}, got {value!r}")
-
-
 @dataclass(frozen=True)
 class WeightProblem:
     """``min J(w)`` over the kernels of a fitted model, for any subset of its rows.
 
     Attributes
     ----------
-    owner : str
-        The class of the model, for messages.
+    model : estimator
+        The fitted model.
     bank : Bank
         Its p kernels that vary over the training rows, centred, of trace n (with
         row weights: as often as rows count, but not multiplied by their roots).
@@ -56,32 +50,30 @@ class WeightProblem:
         The view of each of them.
     names : list of str
         All views, including those whose kernels are all constant.
-    criteria : callable
-        ``criteria(bank, rows)``: the criteria whose mean weights the model reports,
-        for kernels over these training rows (several for one set of weights per
-        class).
+    outputs : ndarray of shape (n,) or (n, t)
+        The targets; classes are given by ``strata``.
+    design : RowDesign
+        How often each row counts.
     weight_set : WeightSet
         The allowed weights.
     strata : ndarray of int of shape (n,) or None
         The class of each row; None for regression.
-    observed : ndarray of bool of shape (n, p) or None
-        If kernels are zero for rows that lack their view: which rows have which.
+    observed : ndarray of bool of shape (p, n)
+        Which rows have which kernel; other entries of the kernel are zero.
     completed : bool
         Whether gaps of kernels were filled from the other kernels.
-    row_weights : ndarray of shape (n,) or None
-        How often each row counts; None if once.
     """
 
-    owner: str
+    model: Any
     bank: Bank
     views: list[str]
     names: list[str]
-    criteria: Callable[[Bank, np.ndarray], list[Criterion]]
+    outputs: np.ndarray
+    design: RowDesign
     weight_set: WeightSet
-    strata: np.ndarray | None = None
-    observed: np.ndarray | None = None
-    completed: bool = False
-    row_weights: np.ndarray | None = None
+    strata: np.ndarray | None
+    observed: np.ndarray
+    completed: bool
 
     @property
     def n_rows(self) -> int:
@@ -92,21 +84,47 @@ class WeightProblem:
         """The kernels over some rows (r,), centred and scaled again for these rows."""
         rows = np.sort(rows)
         part = self.bank.restrict(rows)
-        each = None if self.row_weights is None else self.row_weights[rows]
+        each = self.design.restrict(rows).weights
         grams = [part.kernel(i) for i in range(part.n_kernels)]
-        seen = None if self.observed is None else self.observed[rows].T
-        return DenseBank(_standardised(grams, each, seen), part.names)
+        return DenseBank(_standardised(grams, self.observed[:, rows], each), part.names)
 
     def shuffled(self, orders: dict[str, np.ndarray]) -> list[Any]:
         """The kernels (n, n) with the rows of each view in another order (n,)."""
         own = [orders[view] for view in self.views]
         grams = [take_square(self.bank.kernel(i), o) for i, o in enumerate(own)]
-        if self.row_weights is None:  # the order changes neither mean nor trace
+        if self.design.weights is None:  # the order changes neither mean nor trace
             return grams
-        seen = None
-        if self.observed is not None:
-            seen = np.stack([self.observed[o, i] for i, o in enumerate(own)])
-        return list(_standardised(grams, self.row_weights, seen))
+        seen = np.take_along_axis(self.observed, np.stack(own), axis=1)
+        return list(_standardised(grams, seen, self.design.weights))
+
+    def criteria(self, bank: Bank, rows: np.ndarray) -> list[Criterion]:
+        """The criteria whose mean weights the model reports, for kernels over ``rows``.
+
+        There are several for one set of weights per class. The kernels are those of
+        the rows themselves, centred with their weights; where a criterion needs it,
+        rows are multiplied by the roots of the weights here.
+        """
+        model, design, k = self.model, self.design.restrict(rows), 0
+        if self.strata is None:
+            target = _standard_outputs(self.outputs[rows], design)
+        else:
+            own = np.unique(self.strata[rows], return_inverse=True)[1].reshape(-1)
+            k = int(own.max()) + 1
+            target = signs_of_codes(own, k)
+        if isinstance(model, MultipleKernelSVC):
+            return _margins(model, bank, target, design)
+        if isinstance(model, KernelAlignment):
+            target = np.eye(k)[own] if k > 2 else target
+            centred, each = bool(model.centre), design.weights
+            return [Alignment(bank, target, centred=centred, row_weights=each)]
+        # "loo" settles the regularisation after the weights are learned
+        alpha: Any = "learn" if isinstance(model.alpha, str) else float(model.alpha)
+        bank = _scaled(bank, design)
+        if self.strata is None:
+            goal = design.scale(from_numpy(target, bank.like))
+            return [Fisher(bank, goal, alpha, design)]
+        goal = from_numpy(reduced_class_target(own, k, design.weights)[0], bank.like)
+        return [model._criterion(bank, goal, own, design, alpha)]
 
     def solutions(
         self, bank: Bank, rows: np.ndarray, tol: float = LOOSE
@@ -124,36 +142,28 @@ class WeightProblem:
         return np.mean(found, axis=0)
 
     def shares(self, weights: np.ndarray) -> np.ndarray:
-        """The share of every view in ``names``, (v,)."""
+        """The share of every view in ``names``, (v,); 0 where no kernel varies."""
         shares = shares_of_views(self.views, weights)
-        return np.array([shares[name] for name in self.names])
+        return np.array([shares.get(name, 0.0) for name in self.names])
 
 
-def _standardised(
-    grams: list[Any], each: np.ndarray | None, seen: np.ndarray | None
-) -> Any:
-    """Kernels (p, n, n), centred and scaled for rows that count ``each`` (n,) times.
+def _standardised(grams: list[Any], seen: np.ndarray, each: np.ndarray | None) -> Any:
+    """Kernels (p, n, n), centred over the n_i rows that have them, of trace n_i.
 
-    With ``seen`` (p, n), only over the rows that have a kernel.
+    Rows that ``seen`` (p, n) lacks are zero, and rows count ``each`` (n,) times.
     """
-    stack = namespace(grams[0]).stack(grams)
-    if seen is None:
-        return center_and_scale(stack, each)
-    for i, own in enumerate(seen):
-        stack[i, :, :] = _centred_where(stack[i, :, :], own, each)
-    return stack
-
-
-def _centred_where(gram: Any, seen: np.ndarray, each: np.ndarray | None) -> Any:
-    """A zero-filled kernel (n, n), centred over the rows that have it, of trace n_i."""
-    if np.sum(seen) < 2:
-        return gram * 0.0
-    own = take_square(gram, np.flatnonzero(seen))
-    shares = None
-    if each is not None:
-        shares = from_numpy(each[seen] / np.sum(each[seen]), gram)
-    center_in_place(own, shares=shares)
-    return spread_out(own, seen, seen)
+    found = []
+    for gram, own in zip(grams, seen, strict=True):
+        if np.sum(own) < 2:
+            found.append(gram * 0.0)
+            continue
+        shares = None
+        if each is not None:
+            shares = from_numpy(each[own] / np.sum(each[own]), gram)
+        part = take_square(gram, np.flatnonzero(own))
+        center_in_place(part, shares=shares)
+        found.append(spread_out(part, own, own))
+    return namespace(found[0]).stack(found)
 
 
 def problem_of(estimator: Any, X: Any, y: Any, caller: str) -> WeightProblem:
@@ -180,24 +190,80 @@ def problem_of(estimator: Any, X: Any, y: Any, caller: str) -> WeightProblem:
     rows = model._rows(X, caller)
     bank = _training_bank(model, rows, caller)
     kernel_map = model.kernel_map_
-    build, strata = criteria_of(model, y, caller)
-    gaps = getattr(kernel_map, "observed", None)
-    gaps = None if gaps is None else gaps[:, kernel_map.active]
-    has_gaps = gaps is not None and not np.all(gaps)
+    y = _targets(y, model, caller)
+    strata = None
+    of_classes = type_of_target(y) in ("binary", "multiclass")
+    if of_classes and not isinstance(model, MultipleKernelRidge):
+        strata = np.unique(y, return_inverse=True)[1].reshape(-1)
+    seen = np.ones((bank.n_kernels, bank.n_samples), dtype=bool)
+    filled = model.missing == "available"
+    if hasattr(kernel_map, "observed") and not filled:
+        seen = kernel_map.observed[:, kernel_map.active].T
     problem = WeightProblem(
-        owner=type(model).__name__,
+        model=model,
         bank=bank,
         views=[kernel_map.view_names[i] for i in kernel_map.active],
         names=list(dict.fromkeys(kernel_map.view_names)),
-        criteria=build,
+        outputs=y,
+        design=RowDesign(len(y), kernel_map.row_weights),
         weight_set=weight_set_of_norm(norm_of(model), fixed=False),
         strata=strata,
-        observed=gaps if has_gaps and model.missing == "zero" else None,
-        completed=has_gaps and model.missing == "available",
-        row_weights=kernel_map.row_weights,
+        observed=seen,
+        completed=filled and not np.all(kernel_map.observed),
     )
-    _check_value(model, problem, caller)
+    _check_value(problem, caller)
     return problem
+
+
+def norm_of(model: Any) -> float:
+    """The norm of the weights: the one that was chosen, or the parameter, or 1."""
+    chosen: Any = getattr(model, "norm_", None) or getattr(model, "norm", 1.0)
+    return 1.0 if isinstance(chosen, str) else float(chosen)
+
+
+def _targets(y: Any, model: Any, caller: str) -> np.ndarray:
+    """The targets (n,) or (n, t) in host memory, as many as the model has rows."""
+    values = to_numpy(y)
+    n = model.kernel_map_.source.n_samples
+    if len(values) != n:
+        raise ValueError(
+            f"{caller}: the model was fitted on {n} rows, but y has {len(values)}"
+        )
+    if values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    return values
+
+
+def _scaled(bank: Bank, design: RowDesign) -> Bank:
+    """The kernels ``D G_i D`` with ``D = diag(sqrt(w))``."""
+    if design.weights is None:
+        return bank
+    grams = [
+        design.scale(design.scale(bank.kernel(i)).T) for i in range(bank.n_kernels)
+    ]
+    return DenseBank(namespace(bank.like).stack(grams), bank.names)
+
+
+def _margins(
+    model: Any, bank: Bank, signs: np.ndarray, design: RowDesign
+) -> list[Criterion]:
+    """One criterion for all classes, or one per class."""
+    price = model.C
+    if price in ("auto", "cv"):  # the same for all classes
+        price = float(np.max(to_numpy(model.C_)))
+    groups = np.hsplit(signs, signs.shape[1] if model.weights == "per_class" else 1)
+    return [
+        Margin(bank, from_numpy(group, bank.like), model.margin, price, design.weights)
+        for group in groups
+    ]
+
+
+def _standard_outputs(outputs: np.ndarray, design: RowDesign) -> np.ndarray:
+    """Columns (n, t) of mean zero and unit variance; constant ones become zero."""
+    outputs = outputs.reshape(len(outputs), -1).astype(np.float64)
+    centred = outputs - np.average(outputs, axis=0, weights=design.each)
+    spread = np.sqrt(np.average(centred**2, axis=0, weights=design.each))
+    return centred / np.where(spread > 0, spread, 1.0)
 
 
 def _refuse_other_models(model: Any, caller: str) -> None:
@@ -265,14 +331,16 @@ def _training_bank(model: Any, rows: Any, caller: str) -> Bank:
     return DenseBank(namespace(grams[0]).stack(grams), names)
 
 
-def _check_value(model: Any, problem: WeightProblem, caller: str) -> None:
+def _check_value(problem: WeightProblem, caller: str) -> None:
     """Refuse rows or targets whose optimum is not the certified one."""
     everything = np.arange(problem.n_rows)
     value = sum(s.value for s in problem.solutions(problem.bank, everything))
+    model = problem.model
     certified = model.certificate_.value
     allowed = max(SAME_VALUE, 2.0 * model.certificate_.gap) * abs(certified)
     if not abs(value - certified) <= allowed:
         raise ValueError(
-            f"{caller} needs the rows and targets that the {problem.owner} was fitted "
-            f"on: its certified optimum is {certified:.6g}, that of X and y {value:.6g}"
+            f"{caller} needs the rows and targets that the {type(model).__name__} was "
+            f"fitted on: its certified optimum is {certified:.6g}, that of X and y "
+            f"{value:.6g}"
         )

@@ -7,21 +7,10 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import is_classifier
+from sklearn.utils.validation import check_is_fitted
 
 from kernelweave._array import to_numpy
-from kernelweave.inspection.weights import fitted_model
 from kernelweave.views.columns import is_dict
-
-
-def model_and_rows(estimator: Any, X: Any) -> tuple[Any, Any]:
-    """The fitted model inside a Pipeline or search, and X after the steps before it."""
-    model = fitted_model(estimator)
-    estimator = refittable(estimator)
-    while hasattr(estimator, "steps"):
-        if len(estimator.steps) > 1 and X is not None:
-            X = estimator[:-1].transform(X)
-        estimator = refittable(estimator.steps[-1][1])
-    return model, X
 
 
 def refittable(estimator: Any) -> Any:
@@ -29,6 +18,36 @@ def refittable(estimator: Any) -> Any:
     while hasattr(estimator, "best_estimator_"):
         estimator = estimator.best_estimator_
     return estimator
+
+
+def last_step(estimator: Any) -> Any:
+    """The last step of a Pipeline or of what a search has chosen, however nested."""
+    estimator = refittable(estimator)
+    if hasattr(estimator, "steps"):
+        return last_step(estimator.steps[-1][1])
+    return estimator
+
+
+def fitted_model(estimator: Any) -> Any:
+    """The fitted estimator of this package inside a Pipeline or search."""
+    estimator = last_step(estimator)
+    check_is_fitted(estimator)
+    if not hasattr(estimator, "kernel_weights_"):
+        raise TypeError(
+            "expected a fitted estimator of kernelweave, or a Pipeline or search that "
+            f"ends in one; got {type(estimator).__name__}, which has no kernel weights"
+        )
+    return estimator
+
+
+def model_and_rows(estimator: Any, X: Any) -> tuple[Any, Any]:
+    """The fitted model inside a Pipeline or search, and X after the steps before it."""
+    model = fitted_model(estimator)
+    while (estimator := refittable(estimator)) is not model:
+        if len(estimator.steps) > 1 and X is not None:
+            X = estimator[:-1].transform(X)
+        estimator = estimator.steps[-1][1]
+    return model, X
 
 
 def row_labels(X: Any) -> list[Any]:

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed
 from sklearn.base import clone, is_classifier
 from sklearn.dummy import DummyClassifier, DummyRegressor
-from sklearn.metrics import accuracy_score, check_scoring, r2_score
+from sklearn.metrics import check_scoring, r2_score
 from sklearn.model_selection import check_cv
 from sklearn.utils import _safe_indexing
 
 from kernelweave._array import to_numpy
 from kernelweave.inspection._rows import (
     as_stack,
+    fitted_model,
     has_products,
+    last_step,
     log_losses,
     loss_name,
     observed_views,
@@ -25,24 +26,36 @@ from kernelweave.inspection._rows import (
     refittable,
     views_of,
 )
-from kernelweave.inspection.weights import fitted_model, last_step
 from kernelweave.models.shared.learner import shuffled_folds
 from kernelweave.views.columns import is_precomputed
 
 Views = frozenset[str]
 
 
-@dataclass(frozen=True)
-class Trial:
-    """One fit: its score and loss on the rows left out, and the certified gap."""
+class Trial(NamedTuple):
+    """What a set of views achieves on the rows left out, (f,) each: one fit per fold.
 
-    score: float
-    loss: float
-    gap: float | None
+    Attributes
+    ----------
+    score, loss : ndarray of shape (f,)
+        On the rows left out.
+    decisive : ndarray of shape (f,)
+        What is to be small: the loss, or minus a given score.
+    gap : ndarray of shape (f,)
+        The certified gap; NaN without a certificate.
+    """
+
+    score: np.ndarray
+    loss: np.ndarray
+    decisive: np.ndarray
+    gap: np.ndarray
 
 
 class Trials:
     """Held-out results for sets of views, each computed once.
+
+    Predictions are numbers (m, q): the probabilities of all q classes (of a model
+    without probabilities, 1 for the class it predicts), or q outputs.
 
     Parameters
     ----------
@@ -70,17 +83,17 @@ class Trials:
         random_state: Any,
     ) -> None:
         model = fitted_model(estimator)
-        self.owner = type(model).__name__
         self.template = refittable(estimator)
         self.precomputed = is_precomputed(model.views)
+        self.every = views_of(model)[0]
         # Products belong to no view: they come and go with the views they are made of.
-        self.names = [v for v in views_of(model)[0] if not has_products(model, v)]
-        self._check_model(model)
-        self.classifier = bool(is_classifier(model))
-        self.X, self.y = X, to_numpy(y)
-        if self.precomputed:
-            self.X = to_numpy(as_stack(X, self.names))
-        self.observed = self._observed(model)
+        self.names = [view for view in self.every if not has_products(model, view)]
+        _check_model(model, self.names)
+        self.X = to_numpy(as_stack(X, self.names)) if self.precomputed else X
+        self.y = to_numpy(y)
+        self.classes = np.unique(self.y) if is_classifier(model) else None
+        self.truth = self._as_numbers(self.y)
+        self.observed = _observed(model, len(self.y))
         self.scoring = scoring
         if scoring is not None and self.observed is not None:
             raise ValueError(
@@ -89,40 +102,15 @@ class Trials:
             )
         self.folds = self._folds(cv, random_state)
         self.n_jobs = n_jobs
-        self.known: dict[Views, list[Trial]] = {}
+        self.known: dict[Views, Trial] = {}
         self.loss_name = loss_name(model)
 
-    def _check_model(self, model: Any) -> None:
-        if not hasattr(model, "predict"):
-            raise TypeError(
-                f"view_ablation needs a model that predicts; {self.owner} only "
-                "transforms. Judge the classifier that follows it instead"
-            )
-        if len(self.names) < 2:
-            raise ValueError(
-                f"view_ablation compares views, and the {self.owner} has only one, "
-                f"{self.names[0]!r}; give it several in the parameter views"
-            )
-
-    def _observed(self, model: Any) -> np.ndarray | None:
-        """Which rows have which view, (n, v), if any row lacks one."""
-        seen = observed_views(model)
-        if seen is None:
-            return None
-        if len(seen) != len(self.y):
-            raise ValueError(
-                f"view_ablation needs the rows that the {self.owner} was fitted on if "
-                f"some lack a view: it was fitted on {len(seen)}, and y has "
-                f"{len(self.y)}"
-            )
-        every = views_of(model)[0]
-        return seen[:, [every.index(name) for name in self.names]]
-
     def _folds(self, cv: Any, random_state: Any) -> list[tuple[np.ndarray, np.ndarray]]:
+        classify = self.classes is not None
         if isinstance(cv, int | np.integer):
-            cv = shuffled_folds(int(cv), self.classifier, False, random_state)
+            cv = shuffled_folds(int(cv), classify, False, random_state)
         else:
-            cv = check_cv(cv, self.y, classifier=self.classifier)
+            cv = check_cv(cv, self.y, classifier=classify)
         folds = list(cv.split(np.zeros(len(self.y)), self.y))
         if len(folds) < 2:
             raise ValueError(f"view_ablation needs at least 2 folds, got {len(folds)}")
@@ -131,26 +119,16 @@ class Trials:
     def run(self, sets: Iterable[Views]) -> None:
         """Fit all sets that are not yet known, on every fold."""
         new = [s for s in dict.fromkeys(sets) if s not in self.known]
-        tasks = [(views, fold) for views in new for fold in self.folds]
         found = Parallel(n_jobs=self.n_jobs)(
-            delayed(self._trial)(views, *fold) for views, fold in tasks
+            delayed(self._trial)(views, *fold) for views in new for fold in self.folds
         )
-        for views, trial in zip((views for views, _ in tasks), found, strict=True):
-            self.known.setdefault(views, []).append(trial)
+        by_set = np.reshape(found, (len(new), len(self.folds), len(Trial._fields)))
+        self.known |= {s: Trial(*of.T) for s, of in zip(new, by_set, strict=True)}
 
-    def scores(self, views: Views) -> np.ndarray:
-        """The score on each fold, (f,)."""
+    def of(self, views: Views) -> Trial:
+        """The results of one set."""
         self.run([views])
-        return np.array([trial.score for trial in self.known[views]])
-
-    def losses(self, views: Views) -> np.ndarray:
-        """The loss on each fold, (f,)."""
-        self.run([views])
-        return np.array([trial.loss for trial in self.known[views]])
-
-    def decisive(self, views: Views) -> np.ndarray:
-        """What is to be small on each fold, (f,): the loss, or minus a given score."""
-        return self.losses(views) if self.scoring is None else -self.scores(views)
+        return self.known[views]
 
     def baseline(self) -> np.ndarray:
         """What is to be small for predictions without any view, (f,); else NaN."""
@@ -163,65 +141,87 @@ class Trials:
             ]
         )
 
-    def _trial(self, views: Views, train: np.ndarray, test: np.ndarray) -> Trial:
+    def _trial(self, views: Views, train: np.ndarray, test: np.ndarray) -> list[float]:
         """Fit on the rows ``train`` with some views, and judge the rows ``test``."""
         own, judged = train, test
+        wanted = [name in views for name in self.every]
         if self.observed is not None:
-            wanted = [name in views for name in self.names]
             has = np.sum(self.observed[:, wanted], axis=1) > 0
             own, judged = train[has[train]], test[has[test]]
         model = clone(self.template)
         final = last_step(model)
-        keep = [i for i, name in enumerate(self.names) if name in views]
         chosen: Any = "precomputed"  # without names, of which there would be too many
         if not self.precomputed:
             chosen = [view for view in final.views if view[0] in views]
         final.set_params(views=chosen)
-        model.fit(self._rows(own, own, keep), self.y[own])
-        certificate = getattr(final, "certificate_", None)
-        gap = None if certificate is None else float(certificate.gap)
-        new = self._rows(judged, own, keep)
+        model.fit(self._rows(own, own, wanted), self.y[own])
+        new = self._rows(judged, own, wanted)
         predicted = self._without_views(train, len(test))
         predicted[np.isin(test, judged)] = self._predicted(model, new)
         score, loss = self._judge(test, predicted)
+        decisive = loss
         if self.scoring is not None:
-            score = check_scoring(model, scoring=self.scoring)(
-                model, new, self.y[judged]
-            )
-        return Trial(float(score), loss, gap)
+            scorer = check_scoring(model, scoring=self.scoring)
+            score = scorer(model, new, self.y[judged])
+            decisive = -score
+        certificate = getattr(final, "certificate_", None)
+        gap = np.nan if certificate is None else certificate.gap
+        return [score, loss, decisive, gap]
 
-    def _rows(self, rows: np.ndarray, train: np.ndarray, keep: list[int]) -> Any:
+    def _rows(self, rows: np.ndarray, train: np.ndarray, wanted: list[bool]) -> Any:
         if self.precomputed:
-            return self.X[np.ix_(rows, train, np.array(keep))]
+            return self.X[np.ix_(rows, train, np.array(wanted))]
         return _safe_indexing(self.X, rows)
 
+    def _as_numbers(self, y: np.ndarray) -> np.ndarray:
+        """Targets as numbers (m, q)."""
+        if self.classes is None:
+            return y.astype(np.float64).reshape(len(y), -1)
+        return (y[:, None] == self.classes).astype(np.float64)
+
     def _predicted(self, model: Any, new: Any) -> np.ndarray:
-        """Probabilities of all classes (m, k), class codes (m,), or outputs (m, t)."""
-        if self.loss_name == "log loss":
-            return probabilities(model, new, np.unique(self.y))
-        found = to_numpy(model.predict(new))
-        if self.classifier:
-            return np.searchsorted(np.unique(self.y), found)
-        return found.astype(np.float64).reshape(len(found), -1)
+        if self.classes is not None and self.loss_name == "log loss":
+            return probabilities(model, new, self.classes)
+        return self._as_numbers(to_numpy(model.predict(new)))
 
     def _without_views(self, train: np.ndarray, m: int) -> np.ndarray:
         """Predictions for m rows from the training targets alone."""
-        none = DummyClassifier() if self.classifier else DummyRegressor()
+        none = DummyRegressor() if self.classes is None else DummyClassifier()
         none.fit(np.zeros((len(train), 1)), self.y[train])
         return self._predicted(none, np.zeros((m, 1)))
 
     def _judge(self, test: np.ndarray, predicted: np.ndarray) -> tuple[float, float]:
         """Score and loss of predictions for the rows ``test``."""
-        truth = self.y[test]
-        if not self.classifier:
-            truth = truth.astype(np.float64).reshape(len(test), -1)
-            square = float(np.mean((truth - predicted) ** 2))
-            return float(r2_score(truth, predicted)), square
-        classes = np.unique(self.y)
+        truth = self.truth[test]
+        if self.classes is None:
+            return r2_score(truth, predicted), np.mean((truth - predicted) ** 2)
+        codes = np.argmax(truth, axis=1)
+        right = np.mean(np.argmax(predicted, axis=1) == codes)
         if self.loss_name == "error rate":
-            right = float(np.mean(classes[predicted] == truth))
             return right, 1.0 - right
-        labels = classes[np.argmax(predicted, axis=1)]
-        codes = np.searchsorted(classes, truth)
-        loss = float(np.mean(log_losses(predicted, codes)))
-        return float(accuracy_score(truth, labels)), loss
+        return right, np.mean(log_losses(predicted, codes))
+
+
+def _check_model(model: Any, names: list[str]) -> None:
+    owner = type(model).__name__
+    if not hasattr(model, "predict"):
+        raise TypeError(
+            f"view_ablation needs a model that predicts; {owner} only "
+            "transforms. Judge the classifier that follows it instead"
+        )
+    if len(names) < 2:
+        raise ValueError(
+            f"view_ablation compares views, and the {owner} has only one, "
+            f"{names[0]!r}; give it several in the parameter views"
+        )
+
+
+def _observed(model: Any, n: int) -> np.ndarray | None:
+    """Which of the n rows have which view, (n, v), if any row lacks one."""
+    seen = observed_views(model)
+    if seen is not None and len(seen) != n:
+        raise ValueError(
+            f"view_ablation needs the rows that the {type(model).__name__} was fitted "
+            f"on if some lack a view: it was fitted on {len(seen)}, and y has {n}"
+        )
+    return seen

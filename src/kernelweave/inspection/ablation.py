@@ -12,7 +12,7 @@ from scipy.stats import t as student
 from sklearn.utils import Bunch
 
 from kernelweave.inspection._figure import COLORS, GREY, label_rows, pyplot
-from kernelweave.inspection._trials import Trials, Views
+from kernelweave.inspection._trials import Trial, Trials, Views
 from kernelweave.views.columns import listed
 
 #: Part of the loss without any view by which views must lower it to be worthwhile.
@@ -123,7 +123,7 @@ def view_ablation(
     trials.run([*first, *(frozenset([v]) for v in trials.names)])
     order, decisive = _order(trials, prices)
     baseline = trials.baseline()
-    chosen, sentence = _recommend(order, trials, prices, cost is not None)
+    chosen, sentence = _recommend(order, decisive, trials, cost)
     if _is_hopeless(decisive, baseline):
         chosen, sentence = [], _hopeless(order, trials, baseline)
     return Bunch(
@@ -142,10 +142,9 @@ def _checked_cost(
     """The cost of each view."""
     if cost is None:
         return dict.fromkeys(names, 1.0)
-    strange = [name for name in cost if name not in names]
-    if strange:
-        raise ValueError(f"cost names the view {strange[0]!r}; the views are {names}")
-    for name in names:
+    for name in (*cost, *names):
+        if name not in names:
+            raise ValueError(f"cost names the view {name!r}; the views are {names}")
         if name not in cost:
             raise ValueError(f"cost has no entry for the view {name!r}")
         if not (np.isfinite(cost[name]) and cost[name] > 0):
@@ -165,9 +164,9 @@ def _path(
     while len(left) > 1:
         views = [name for name in trials.names if name in left]
         trials.run([left - {view} for view in views])
-        now = trials.decisive(left)[folds]
+        now = trials.of(left).decisive
         rises = {
-            view: float(np.mean(trials.decisive(left - {view})[folds] - now))
+            view: float(np.mean((trials.of(left - {view}).decisive - now)[folds]))
             for view in views
         }
         free = [view for view in views if rises[view] <= 0.0]
@@ -190,24 +189,24 @@ def _order(
     every = np.arange(len(trials.folds))
     path = _path(trials, prices, every)
     own = [_path(trials, prices, np.delete(every, fold)) for fold in every]
+    whole = trials.of(frozenset(trials.names))
     records, decisive = [], []
     for step, (dropped, left) in enumerate(path):
         sets = [own[fold][step][1] for fold in every]
-        score = np.array([trials.scores(s)[f] for f, s in enumerate(sets)])
-        loss = np.array([trials.losses(s)[f] for f, s in enumerate(sets)])
-        rise = loss - trials.losses(frozenset(trials.names))
-        decisive.append(loss if trials.scoring is None else -score)
-        gaps = [trial.gap for trial in trials.known[left] if trial.gap is not None]
+        # the set of each fold, on that fold
+        judged = Trial(*np.stack([trials.of(s) for s in sets])[every, :, every].T)
+        decisive.append(judged.decisive)
+        gap = float(np.max(trials.of(left).gap))
         records.append(
             {
                 "dropped": dropped,
                 "views": [name for name in trials.names if name in left],
-                **mean_and_error("score", score),
-                **mean_and_error("loss", loss),
-                **mean_and_error("loss_rise", rise),
+                **mean_and_error("score", judged.score),
+                **mean_and_error("loss", judged.loss),
+                **mean_and_error("loss_rise", judged.loss - whole.loss),
                 "cost": float(sum(prices[name] for name in left)),
                 "agreement": float(np.mean([s == left for s in sets])),
-                "gap": max(gaps) if gaps else None,
+                "gap": None if np.isnan(gap) else gap,
             }
         )
     return records, np.array(decisive)
@@ -216,19 +215,16 @@ def _order(
 def _contribution(trials: Trials, view: str, price: float) -> dict[str, Any]:
     """What one view adds to all others, and what it achieves alone."""
     everything = frozenset(trials.names)
-    rest, alone = everything - {view}, frozenset([view])
-    columns = {
-        "score_without": trials.scores(rest),
-        "score_alone": trials.scores(alone),
-        "loss_without": trials.losses(rest),
-        "loss_alone": trials.losses(alone),
-        "loss_rise": trials.losses(rest) - trials.losses(everything),
+    rest, alone = trials.of(everything - {view}), trials.of(frozenset([view]))
+    return {
+        "view": view,
+        **mean_and_error("score_without", rest.score),
+        **mean_and_error("score_alone", alone.score),
+        **mean_and_error("loss_without", rest.loss),
+        **mean_and_error("loss_alone", alone.loss),
+        **mean_and_error("loss_rise", rest.loss - trials.of(everything).loss),
+        "cost": price,
     }
-    record: dict[str, Any] = {"view": view}
-    for name, values in columns.items():
-        record |= mean_and_error(name, values)
-    record["cost"] = price
-    return record
 
 
 def mean_and_error(name: str, values: np.ndarray) -> dict[str, float]:
@@ -265,20 +261,21 @@ def _hopeless(order: list[dict[str, Any]], trials: Trials, baseline: np.ndarray)
 
 def _recommend(
     order: list[dict[str, Any]],
+    decisive: np.ndarray,
     trials: Trials,
-    prices: dict[str, float],
-    priced: bool,
+    cost: Mapping[str, float] | None,
 ) -> tuple[list[str], str]:
     """The smallest set within one standard error of the best, and why, in words."""
-    by_loss = trials.scoring is None
-    name = trials.loss_name if by_loss else "score"
-    value, error = ("loss", "loss_se") if by_loss else ("score", "score_se")
-    sign = 1.0 if by_loss else -1.0
-    best = min(order, key=lambda step: sign * step[value])
-    limit = sign * best[value] + best[error]
-    chosen = [step for step in order if sign * step[value] <= limit][-1]
-    told = f"held-out {name} {chosen[value]:.3g} +- {chosen[error]:.2g}"
-    whole = f"{order[0][value]:.3g} +- {order[0][error]:.2g} with all of them"
+    means = np.mean(decisive, axis=1)
+    best = int(np.argmin(means))
+    limit = means[best] + sem(decisive[best])
+    chosen = order[np.flatnonzero(means <= limit)[-1]]
+    value = "loss" if trials.scoring is None else "score"
+    name = trials.loss_name if trials.scoring is None else "score"
+    found, whole = (
+        f"{step[value]:.3g} +- {step[f'{value}_se']:.2g}" for step in (chosen, order[0])
+    )
+    told = f"held-out {name} {found}"
     if chosen is order[0]:
         return chosen["views"], (
             f"Keep all {len(trials.names)} views ({told}): every smaller set on the "
@@ -286,13 +283,13 @@ def _recommend(
         )
     dropped = [view for view in trials.names if view not in chosen["views"]]
     saved = ""
-    if priced:
-        part, total = sum(prices[view] for view in dropped), sum(prices.values())
+    if cost is not None:
+        part, total = sum(cost[view] for view in dropped), sum(cost.values())
         saved = f", which saves {part:.3g} of a cost of {total:.3g}"
     return chosen["views"], (
         f"Keep {listed(map(repr, chosen['views']))} and stop measuring "
-        f"{listed(map(repr, dropped))}{saved}: {told}, against {whole}. It is the "
-        "smallest set within one standard error of the best."
+        f"{listed(map(repr, dropped))}{saved}: {told}, against {whole} with all of "
+        "them. It is the smallest set within one standard error of the best."
     )
 
 
@@ -439,7 +436,7 @@ class AblationDisplay:
             ncols=2,
             loc="upper center",
             bbox_to_anchor=(0.5, 0.0),
-            bbox_transform=ax.transAxes + _down(ax.figure, points=30),
+            borderaxespad=4.25,
         )
 
     def _plot_order(self, ax: Any) -> None:
@@ -449,13 +446,8 @@ class AblationDisplay:
         loss = np.array([step["loss"] for step in order])
         error = np.array([step["loss_se"] for step in order])
         best = int(np.argmin(loss))
-        ax.axvspan(
-            loss[best] - error[best],
-            loss[best] + error[best],
-            color=COLORS[0],
-            alpha=0.12,
-            linewidth=0,
-        )
+        low, high = loss[best] - error[best], loss[best] + error[best]
+        ax.axvspan(low, high, color=COLORS[0], alpha=0.12, linewidth=0)
         ax.plot(loss, heights, color=COLORS[0], linewidth=1)
         self.order_ = ax.errorbar(
             loss, heights, xerr=error, fmt="o", color=COLORS[0], elinewidth=1
@@ -483,10 +475,3 @@ class AblationDisplay:
         ax.set_title(title, fontsize=10, loc="left")
         ax.set_xlabel(f"held-out {self.result.loss_name}")
         ax.spines[["top", "right"]].set_visible(False)
-
-
-def _down(figure: Any, points: float) -> Any:
-    """A shift down by so many points, whatever the size of the axes."""
-    from matplotlib.transforms import ScaledTranslation
-
-    return ScaledTranslation(0, -points / 72, figure.dpi_scale_trans)

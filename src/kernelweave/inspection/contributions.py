@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils import Bunch
 
 from kernelweave._array import to_numpy
-from kernelweave.exceptions import library
+from kernelweave.exceptions import library, require_count
 from kernelweave.fits.gaussians import ClassGaussians
 from kernelweave.inspection._figure import (
     COLORS,
@@ -19,9 +19,9 @@ from kernelweave.inspection._figure import (
     color,
     label_rows,
     legend_beside,
+    text_beside,
 )
 from kernelweave.inspection._rows import model_and_rows, row_labels, views_of
-from kernelweave.inspection.weights import fitted_model
 
 
 @dataclass(frozen=True)
@@ -145,13 +145,12 @@ def contributions(model: Any, X: Any, *, as_frame: bool = False) -> Any:
     """
     labels = row_labels(X) if as_frame else None
     model, X = model_and_rows(model, X)
-    _require_decision(model)
+    readout = readout_of(model, X)
     terms = to_numpy(model._project_each(X, "contributions")).astype(np.float64)
     views, view_of = views_of(model)
     projected = np.stack(  # (m, v, r)
         [terms[:, view_of == v].sum(axis=1) for v in range(len(views))], axis=1
     )
-    readout = readout_of(model, X)
     parts = projected @ readout.matrix  # (m, v, q)
     intercept = _intercepts(model, readout, terms)
     if readout.outputs is None:
@@ -173,16 +172,22 @@ def readout_of(model: Any, X: Any = None) -> Readout:
     """
     if hasattr(model, "gaussians_"):
         return _of_gaussians(model, X)
+    if not hasattr(model, "intercept_"):
+        raise TypeError(
+            f"{type(model).__name__} learns kernel weights but predicts nothing, so "
+            "there is no decision to explain; explain the estimator that follows it, "
+            "or use a classifier or regressor of this package such as MultipleKernelFDA"
+        )
     offset = to_numpy(model.intercept_).astype(np.float64).reshape(-1)  # (q,)
-    matrix, classes = np.eye(len(offset)), getattr(model, "classes_", None)
-    if classes is None:
-        several = len(offset) > 1
-        targets = np.arange(len(offset)) if several else None
-        return Readout(matrix, offset, targets, "prediction")
-    if len(classes) == 2:
+    outputs: Any = np.arange(len(offset))
+    unit, classes = "prediction", getattr(model, "classes_", None)
+    if classes is not None:
+        outputs, unit = classes, "decision value in margins"
+    if len(offset) == 1:
+        outputs = None
+    if classes is not None and outputs is None:
         unit = f"decision value for {classes[1]} in margins"
-        return Readout(matrix, offset, None, unit)
-    return Readout(matrix, offset, classes, "decision value in margins")
+    return Readout(np.eye(len(offset)), offset, outputs, unit)
 
 
 def _of_gaussians(model: Any, X: Any) -> Readout:
@@ -196,13 +201,8 @@ def _of_gaussians(model: Any, X: Any) -> Readout:
     points = np.concatenate([np.zeros((1, r)), np.eye(r)])  # the origin, unit vectors
     if hasattr(model, "predict_distribution"):
         variance = to_numpy(model.predict_distribution(X)[1]).astype(np.float64)
-        values = np.stack(  # (m, r + 1, k)
-            [
-                gaussians.log_joint(np.tile(z, (len(variance), 1)), variance)
-                for z in points
-            ],
-            axis=1,
-        )
+        each = np.tile(points, (len(variance), 1)), np.repeat(variance, r + 1, axis=0)
+        values = np.reshape(gaussians.log_joint(*each), (len(variance), r + 1, -1))
     else:
         values = gaussians.log_joint(points)  # (r + 1, k)
     unit, outputs = "log density of row and class", classes
@@ -226,17 +226,6 @@ def _intercepts(model: Any, readout: Readout, terms: np.ndarray) -> np.ndarray:
     return np.where(known, offset, shares[None, :])
 
 
-def _require_decision(model: Any) -> None:
-    """Refuse transformers, which decide nothing."""
-    if hasattr(model, "gaussians_") or hasattr(model, "intercept_"):
-        return
-    raise TypeError(
-        f"{type(model).__name__} learns kernel weights but predicts nothing, so there "
-        "is no decision to split; explain the estimator that follows it, or use a "
-        "classifier or regressor of this package such as MultipleKernelFDA"
-    )
-
-
 def _frame(found: Bunch, index: list[Any]) -> Any:
     """A DataFrame whose rows, or the rows of ``frame[output]``, sum to the decision."""
     pd = library(
@@ -244,19 +233,14 @@ def _frame(found: Bunch, index: list[Any]) -> Any:
         "as_frame=True needs pandas, which is not installed; install it with "
         "pip install 'kernelweave[tables]', or use as_frame=False",
     )
-    columns = [*found.views, "intercept"]
+    names = [*found.views, "intercept"]
     whole = np.concatenate([found.parts, found.intercept[:, None]], axis=1)
-    if found.outputs is None:
-        names = pd.Index(columns, name="view")
-        return pd.DataFrame(whole, index=index, columns=names)
-    return pd.concat(
-        {
-            output: pd.DataFrame(whole[:, :, c], index=index, columns=columns)
-            for c, output in enumerate(found.outputs.tolist())
-        },
-        axis=1,
-        names=["output", "view"],
-    )
+    columns = pd.Index(names, name="view")
+    if found.outputs is not None:
+        both = [found.outputs.tolist(), names]
+        columns = pd.MultiIndex.from_product(both, names=["output", "view"])
+        whole = np.swapaxes(whole, 1, 2).reshape(len(index), -1)
+    return pd.DataFrame(whole, index=index, columns=columns)
 
 
 #: Height of a view in inches, for one row and for a swarm of rows.
@@ -373,7 +357,7 @@ class ContributionsDisplay(Drawn):
         labels = row_labels(X)
         if row is not None and not -len(labels) <= row < len(labels):
             raise ValueError(f"row {row!r} is not one of the {len(labels)} rows of X")
-        classes = getattr(fitted_model(estimator), "classes_", None)
+        classes = getattr(estimator, "classes_", None)
         display = _of_one_output(cls, found, classes, output)
         if row is not None:
             display = _of_one_row(display, row, labels[row])
@@ -394,8 +378,7 @@ class ContributionsDisplay(Drawn):
         display : ContributionsDisplay
             The plot.
         """
-        if max_views < 1:
-            raise ValueError(f"max_views must be at least 1; got {max_views!r}")
+        require_count(1, max_views=max_views)
         names, parts = self._ordered(max_views)
         single = len(parts) == 1
         height = (BAR_HEIGHT if single else SWARM_HEIGHT) * (len(names) + 2 * single)
@@ -404,7 +387,11 @@ class ContributionsDisplay(Drawn):
             self._plot_waterfall(ax, names, parts[0])
         else:
             self._plot_swarms(ax, names, parts)
-        ax.set_xlabel(self._arrows() if single else f"part in the {self.xlabel}")
+        xlabel = self.xlabel if single else f"part in the {self.xlabel}"
+        if single and self.sides is not None:  # the class in each direction
+            against, towards = self.sides[0]
+            xlabel = f"\u2190 {against}      {xlabel}      {towards} \u2192"
+        ax.set_xlabel(xlabel)
         ax.spines["left"].set_visible(False)
         return self._finish(ax)
 
@@ -421,9 +408,9 @@ class ContributionsDisplay(Drawn):
 
     def _plot_waterfall(self, ax: Any, names: list[str], parts: np.ndarray) -> None:
         start = float(self.intercept[0])
-        stops = np.concatenate([[start], start + np.cumsum(parts)])
-        lefts = np.concatenate([[0.0], stops[:-1], [0.0]])
-        widths = np.concatenate([[start], parts, stops[-1:]])
+        sums = np.cumsum([start, *parts])
+        lefts = np.array([0.0, *sums[:-1], 0.0])
+        widths = np.array([start, *parts, sums[-1]])
         stops = lefts + widths
         heights = np.arange(len(widths))
         self.bars_ = ax.barh(
@@ -432,16 +419,9 @@ class ContributionsDisplay(Drawn):
         for i in heights[:-1]:  # lead the eye from bar to bar
             ax.plot([stops[i]] * 2, [i + 0.33, i + 0.67], color=GREY, linewidth=0.9)
         for i, width in enumerate(widths):
-            ax.annotate(
-                f"{width:+.2f}",
-                (stops[i], i),
-                xytext=(4 if width >= 0 else -4, 0),
-                textcoords="offset points",
-                va="center",
-                ha="left" if width >= 0 else "right",
-                fontsize=8,
-                fontweight="normal" if i < heights[-1] else "bold",
-            )
+            bold = "normal" if i < heights[-1] else "bold"
+            gap = 4 if width >= 0 else -4
+            text_beside(ax, f"{width:+.2f}", (stops[i], i), gap=gap, fontweight=bold)
         ax.axvline(0, color="black", linewidth=0.8)
         label_rows(ax, heights, ["average row", *names, "this row"])
         ax.get_yticklabels()[-1].set_fontweight("bold")
@@ -450,13 +430,6 @@ class ContributionsDisplay(Drawn):
         ax.set_xlim(low - room, high + room)
         for end in (self.bars_[0], self.bars_[-1]):
             end.set(facecolor="white", edgecolor="black", linewidth=1.2)
-
-    def _arrows(self) -> str:
-        """The label of the axis of a single row, with the class in each direction."""
-        if self.sides is None:
-            return self.xlabel
-        against, towards = self.sides[0]
-        return f"\u2190 {against}      {self.xlabel}      {towards} \u2192"
 
     def _bar_colors(self, widths: np.ndarray) -> list[str]:
         """Colours of the classes that negative and positive parts speak for."""
@@ -470,7 +443,10 @@ class ContributionsDisplay(Drawn):
         offsets = np.stack([_beside(values) for values in parts.T], axis=1)
         heights = np.arange(len(names))
         self.points_: dict[Any, Any] = {}
-        for c, (group, own) in enumerate(self._members(len(parts)).items()):
+        members = {"rows": np.ones(len(parts), dtype=bool)}
+        if self.groups is not None and self.classes is not None:
+            members = {label: self.groups == label for label in self.classes}
+        for c, (group, own) in enumerate(members.items()):
             self.points_[group] = ax.scatter(
                 parts[own].ravel(),
                 (heights + offsets[own]).ravel(),
@@ -485,45 +461,39 @@ class ContributionsDisplay(Drawn):
         if self.groups is not None:
             legend_beside(ax, "predicted class")
 
-    def _members(self, m: int) -> dict[Any, np.ndarray]:
-        """Which rows (m,) belong to each group, in the order of the colours."""
-        if self.groups is None or self.classes is None:
-            return {"rows": np.ones(m, dtype=bool)}
-        return {label: self.groups == label for label in self.classes}
-
 
 def _of_one_output(
     cls: type[ContributionsDisplay], found: Any, classes: Any, output: Any
 ) -> ContributionsDisplay:
     """The display of a single quantity: an output, or a difference of scores."""
     total = found.parts.sum(axis=1) + found.intercept  # (m,) or (m, q)
+    parts, intercept, xlabel = found.parts, found.intercept, found.unit
+    groups = sides = None
     if found.outputs is None:
         if output is not None:
             raise ValueError(f"there is only one output; got output={output!r}")
-        groups, sides = None, None
         if classes is not None:
             groups = np.asarray(classes)[(total > 0).astype(int)]
             sides = np.tile(np.asarray(classes), (len(total), 1))
-        own, xlabel = (found.parts, found.intercept), found.unit
     elif output is not None or classes is None:  # one class score or one target
         known = found.outputs.tolist()
         if output not in known:
             raise ValueError(f"output must be one of {known!r:.200}; got {output!r}")
         c = known.index(output)
-        groups, sides, classes = None, None, None
-        own = found.parts[:, :, c], found.intercept[:, c]
+        classes = None
+        parts, intercept = parts[:, :, c], intercept[:, c]
         xlabel = f"{found.unit}, output {output}"
     else:
         ranks = np.argsort(-total, axis=1, kind="stable")
         rows, best, other = np.arange(len(total)), ranks[:, 0], ranks[:, 1]
         groups = np.asarray(classes)[best]
         sides = np.asarray(classes)[np.stack([other, best], axis=1)]
-        scores = (found.parts.transpose(0, 2, 1), found.intercept)
-        own = tuple(each[rows, best] - each[rows, other] for each in scores)
+        parts = parts[rows, :, best] - parts[rows, :, other]
+        intercept = intercept[rows, best] - intercept[rows, other]
         xlabel = "score of the predicted class minus that of the next"
     return cls(
-        parts=own[0],
-        intercept=own[1],
+        parts=parts,
+        intercept=intercept,
         views=found.views,
         xlabel=xlabel,
         groups=groups,
@@ -547,14 +517,11 @@ def _of_one_row(
 
 def _beside(values: np.ndarray) -> np.ndarray:
     """Vertical offsets (m,) in (-0.4, 0.4) that keep close values apart."""
-    span = np.ptp(values)
-    bins = np.zeros(len(values), dtype=int)
-    if span > 0:
-        bins = np.round((values - values.min()) / span * SWARM_BINS).astype(int)
-    order = np.lexsort((values, bins))
-    first = np.searchsorted(bins[order], np.arange(SWARM_BINS + 2))
-    rank = np.empty(len(values), dtype=int)
-    rank[order] = np.arange(len(values)) - first[bins[order]]
+    span = np.ptp(values) or 1.0
+    bins = np.round((values - values.min()) / span * SWARM_BINS).astype(int)
+    order = np.argsort(values, kind="stable")
+    rank = np.empty(len(values), dtype=int)  # within the bin
+    rank[order] = np.arange(len(values)) - np.searchsorted(bins[order], bins[order])
     # 0, 1, -1, 2, -2, ...: outwards from the line
     steps = np.where(rank % 2 == 1, (rank + 1) // 2, -(rank // 2))
     return 0.4 * steps / max(np.abs(steps).max(), 12)

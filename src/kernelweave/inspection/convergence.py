@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelweave.inspection._figure import Drawn, axes, color, marker
+from kernelweave.inspection._figure import Drawn, axes, color, marker, text_beside
 from kernelweave.solvers.solve import Solution, TraceRow
 
 #: Gaps that are zero or negative because of rounding are drawn here.
@@ -173,18 +173,10 @@ class ConvergenceDisplay(Drawn):
         ax.set_yscale("log")
         ax.set_ylabel("relative gap")
         if self.tol is not None:
-            self.tol_line_ = ax.axhline(
-                self.tol, color="black", linestyle=":", linewidth=1
-            )
-            ax.annotate(
-                f"tol\n{self.tol:.0e}",
-                (1.0, self.tol),
-                xycoords=ax.get_yaxis_transform(),
-                xytext=(3, 0),
-                textcoords="offset points",
-                va="center",
-                fontsize=8,
-            )
+            style = {"color": "black", "linestyle": ":", "linewidth": 1}
+            self.tol_line_ = ax.axhline(self.tol, **style)
+            place = {"xycoords": ax.get_yaxis_transform(), "gap": 3}
+            text_beside(ax, f"tol\n{self.tol:.0e}", (1.0, self.tol), **place)
 
     def _finish_bounds(self, ax: Any) -> None:
         """Crop the first bounds, which may lie far below the rest."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,20 +11,26 @@ from sklearn.base import clone, is_classifier
 from sklearn.utils import check_random_state, resample
 
 from kernelweave._array import Array, row_chunks, to_numpy
+from kernelweave.exceptions import require_count
 from kernelweave.inspection._figure import COLORS, GREY, Drawn, axes, label_rows
 from kernelweave.inspection._gradients import (
     expansion_gradient,
+    no_gradient,
     pull_back,
     step_matrices,
     transformed,
 )
-from kernelweave.inspection._rows import model_and_rows, refittable, views_of
-from kernelweave.inspection.contributions import Readout, readout_of
-from kernelweave.inspection.weights import fitted_model
+from kernelweave.inspection._rows import (
+    fitted_model,
+    model_and_rows,
+    refittable,
+    views_of,
+)
+from kernelweave.inspection.contributions import readout_of
 from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.functions import Linear
 from kernelweave.views.columns import is_precomputed
-from kernelweave.views.missing import ObservedViews, take_rows
+from kernelweave.views.missing import take_rows
 
 #: Share of the rows in a subsample: that of the distinct rows of a bootstrap sample.
 SUBSAMPLE = 1.0 - np.exp(-1.0)
@@ -141,62 +146,16 @@ def feature_importance(
     >>> top["feature"], top["linear"], top["coefficient"] < 0
     ('worst radius', True, True)
     """
-    estimator, given = model, X
     if n_resamples:
         _check_resampling(X, y, n_resamples)
-    model, X = model_and_rows(estimator, X)
-    moments = _moments_of(model, view, X)
-    rows = moments.records(model, view)
+    rows = _records(*model_and_rows(model, X), view)
     if not n_resamples:
         return rows
-    draws = []
-    for refit in _refits(estimator, given, y, n_resamples, random_state):
-        inner, seen = model_and_rows(refit, given)
-        mean = _moments_of(inner, view, seen).mean
-        draws.append(mean * moments.deviation[:, None])
-    return _with_stability(rows, np.stack(draws), len(y))
-
-
-@dataclass(frozen=True)
-class _Moments:
-    """The first two moments of the gradient of a view over rows.
-
-    Attributes
-    ----------
-    mean, square : ndarray of shape (d, q)
-        Means of the gradient and of its square.
-    deviation : ndarray of shape (d,)
-        Standard deviation of each column over the rows.
-    readout : Readout
-        What the q outputs are.
-    linear : bool
-        Whether all kernels are linear.
-    """
-
-    mean: np.ndarray
-    square: np.ndarray
-    deviation: np.ndarray
-    readout: Readout
-    linear: bool
-
-    def records(self, model: Any, view: str) -> list[dict[str, Any]]:
-        """One row per output and column."""
-        outputs = [None] if self.readout.outputs is None else self.readout.outputs
-        names = columns_of_view(model, view).values()
-        return [
-            {
-                "view": view,
-                "output": output,
-                "feature": name,
-                "coefficient": float(self.mean[j, c]),
-                "standardised": float(self.deviation[j] * self.mean[j, c]),
-                "importance": float(self.deviation[j] * np.sqrt(self.square[j, c])),
-                "deviation": float(self.deviation[j]),
-                "linear": self.linear,
-            }
-            for c, output in enumerate(outputs)
-            for j, name in enumerate(names)
-        ]
+    draws = [
+        [row["coefficient"] for row in feature_importance(refit, view, X=X)]
+        for refit in _refits(model, X, y, n_resamples, random_state)
+    ]
+    return _with_stability(rows, np.array(draws), len(y))
 
 
 @dataclass(frozen=True)
@@ -227,30 +186,50 @@ class _Expansion:
         return pull_back(found, matrices)
 
 
-def _moments_of(model: Any, view: str, X: Any) -> _Moments:
-    """Moments of the gradient over X, or over the training rows if X is None."""
+def _records(model: Any, X: Any, view: str) -> list[dict[str, Any]]:
+    """One row per output and column, for X or, if X is None, the training rows."""
     v = _check_view(model, view)
     readout = readout_of(model)
     block = _block(model, v, X)
     kernels = list(_expansions(model, v, readout.matrix))
-    matrices = [step_matrices(one.steps, block) for one in kernels]
     linear = all(isinstance(one.kernel, Linear) for one in kernels)
-    m, d = (int(size) for size in block.shape)
-    mean = np.zeros((d, readout.matrix.shape[1]))
+    # A gradient that is the same everywhere is computed once.
+    m = 1 if linear else int(block.shape[0])
+    mean, square = _moments(kernels, block, m, readout.matrix.shape[1])
+    deviation = transformed((), block).std(axis=0)
+    outputs = [None] if readout.outputs is None else readout.outputs
+    return [
+        {
+            "view": view,
+            "output": output,
+            "feature": name,
+            "coefficient": float(mean[j, c]),
+            "standardised": float(deviation[j] * mean[j, c]),
+            "importance": float(deviation[j] * np.sqrt(square[j, c])),
+            "deviation": float(deviation[j]),
+            "linear": linear,
+        }
+        for c, output in enumerate(outputs)
+        for j, name in enumerate(columns_of_view(model, view).values())
+    ]
+
+
+def _moments(
+    kernels: list[_Expansion], block: Array, m: int, q: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Means (d, q) of the gradient and of its square over the first m rows (m, d)."""
+    matrices = [step_matrices(one.steps, block) for one in kernels]
+    mean = np.zeros((int(block.shape[1]), q))
     square = np.zeros_like(mean)
     largest = max([len(one.reference) for one in kernels], default=1)
-    size = max(largest, mean.size)
-    # A gradient that is the same everywhere is computed once.
-    for part in row_chunks(1 if linear else m, size):
+    for part in row_chunks(m, max(largest, mean.size)):
         piece = block[part, :]
         total = np.zeros((int(piece.shape[0]), *mean.shape))
         for one, through in zip(kernels, matrices, strict=True):
             total += one.gradient(piece, through)
         mean += total.sum(axis=0)
         square += np.sum(total**2, axis=0)
-    count = 1 if linear else m
-    deviation = transformed((), block).std(axis=0)
-    return _Moments(mean / count, square / count, deviation, readout, linear)
+    return mean / m, square / m
 
 
 def _check_view(model: Any, view: str) -> int:
@@ -262,22 +241,18 @@ def _check_view(model: Any, view: str) -> int:
             "precomputed kernels, whose columns it has never seen"
         )
     if hasattr(model, "noise_"):  # the mixture and its experts
-        raise TypeError(
+        raise no_gradient(
             f"the decision value of {kind} is not a fixed sum over kernels: predictive "
-            "variances or weights of its own belong to each row. Use "
-            "view_permutation_importance, or sklearn.inspection.permutation_importance "
-            "on held-out rows"
+            "variances or weights of its own belong to each row"
         )
-    if not hasattr(model, "gaussians_") and not hasattr(model, "intercept_"):
-        raise TypeError(f"{kind} predicts nothing, so no column moves its decision")
     names, _ = views_of(model)
     if view not in names:
         raise ValueError(f"there is no view {view!r}; the views are {names}")
     if getattr(kernel_map, "repairs", None):
-        raise TypeError(
+        raise no_gradient(
             f"view {view!r}: with missing='available' its columns also enter the "
-            "kernels of other views, where those are filled in; use missing='zero', or "
-            "sklearn.inspection.permutation_importance on held-out rows"
+            "kernels of other views, where those are filled in",
+            "missing='zero'",
         )
     return names.index(view)
 
@@ -292,9 +267,7 @@ def _block(model: Any, v: int, X: Any) -> Array:
                 "themselves; pass the rows over which to average as X"
             )
         return source.blocks[v]
-    rows = model._rows(X, "feature_importance")
-    if not isinstance(rows, ObservedViews):
-        return rows[v]
+    rows = model._observed_rows(X, "feature_importance")
     if model.missing == "available" and not np.all(rows.observed):
         raise TypeError(
             "with missing='available' the columns of a view also enter the kernels of "
@@ -335,22 +308,19 @@ def _of_features(
     """Explicit features as kernel expansions: over landmarks, or a single row."""
     recipe = model.kernel_map_.recipe
     coef = to_numpy(model.feature_coef_).astype(np.float64) @ matrix  # (D, q)
-    ends = np.cumsum([0, *(recipe.widths[i] for i in wanted)])
-    for i, (start, stop) in zip(wanted, pairwise(ends), strict=True):
+    ends = np.cumsum([recipe.widths[i] for i in wanted])
+    for i, own in zip(wanted, np.split(coef, ends[:-1]), strict=True):  # (D_i, q)
         if not in_view[i]:
             continue
-        made, own = recipe.maps[i], coef[start:stop]  # (D_i, q)
+        made = recipe.maps[i]
         if made.how == "Nystroem":
             rows = to_numpy(made.landmarks).astype(np.float64)
             own = to_numpy(made.projection).astype(np.float64) @ own
         elif isinstance(made.kernel, Linear):
             rows, own = own.T, np.eye(own.shape[1])
         else:
-            raise TypeError(
-                f"no gradient is known of the {made.how} features of "
-                f"{made.kernel.label!r}; use features='auto', or "
-                "sklearn.inspection.permutation_importance on held-out rows"
-            )
+            why = f"the {made.how} features of {made.kernel.label!r}"
+            raise no_gradient(f"no gradient is known of {why}", "features='auto'")
         yield _Expansion(recipe.steps[i], made.kernel, rows, own)
 
 
@@ -383,8 +353,8 @@ def _refits(
         rows, targets = resample(
             X, y, replace=False, n_samples=size, stratify=labels, random_state=rng
         )
-        if labels is not None and np.setdiff1d(labels, np.asarray(targets)).size:
-            lost = np.setdiff1d(labels, np.asarray(targets)).tolist()
+        lost = np.setdiff1d([] if labels is None else labels, targets).tolist()
+        if lost:
             raise ValueError(
                 f"class {lost[0]!r} has too few rows to be in every subsample "
                 f"of {size} rows; use n_resamples=0, or leave the class out"
@@ -395,12 +365,12 @@ def _refits(
 def _with_stability(
     rows: list[dict[str, Any]], draws: np.ndarray, n: int
 ) -> list[dict[str, Any]]:
-    """Add what the refits say; ``draws`` (B, d, q) are standardised coefficients."""
+    """Add what the refits say; ``draws`` (B, r) are the coefficients of the r rows."""
     size = round(SUBSAMPLE * n)
-    flat = np.moveaxis(draws, 2, 1).reshape(len(draws), -1)  # in the order of the rows
-    errors = np.sqrt(size / (n - size) * flat.var(axis=0, ddof=1))
+    draws = draws * [row["deviation"] for row in rows]
+    errors = np.sqrt(size / (n - size) * draws.var(axis=0, ddof=1))
     found = []
-    for row, values, error in zip(rows, flat.T, errors, strict=True):
+    for row, values, error in zip(rows, draws.T, errors, strict=True):
         centre = row["standardised"]
         stability = {
             "sign_agreement": float(np.mean(np.sign(values) == np.sign(centre))),
@@ -543,8 +513,7 @@ class FeatureImportanceDisplay(Drawn):
         display : FeatureImportanceDisplay
             The plot.
         """
-        if max_features < 1:
-            raise ValueError(f"max_features must be at least 1; got {max_features!r}")
+        require_count(1, max_features=max_features)
         ranked = sorted(self.rows, key=lambda row: -row["importance"])
         rows, rest = ranked[:max_features], ranked[max_features:]
         size = 1.3 + BAR_HEIGHT * len(rows)

@@ -10,7 +10,7 @@ from sklearn.utils.validation import column_or_1d
 
 from kernelweave._array import to_numpy
 from kernelweave.inspection._figure import Drawn, axes, color, legend_beside, marker
-from kernelweave.inspection.weights import fitted_model
+from kernelweave.inspection._rows import fitted_model
 
 #: With more classes than this, their names are also written at their means.
 MAX_UNNAMED = 6

@@ -8,11 +8,8 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from kernelweave._array import namespace
-from kernelweave.inspection._problem import (
-    WeightProblem,
-    problem_of,
-    require_count,
-)
+from kernelweave.exceptions import require_count
+from kernelweave.inspection._problem import problem_of
 from kernelweave.kernels import DenseBank
 
 
@@ -91,7 +88,7 @@ def view_pvalues(
     >>> p["real"]
     0.05
     """
-    require_count("n_decoys", n_decoys, 1)
+    require_count(1, n_decoys=n_decoys)
     problem = problem_of(model, X, y, "view_pvalues")
     if problem.completed:
         raise ValueError(
@@ -100,25 +97,16 @@ def view_pvalues(
             "missing='zero'"
         )
     rng = check_random_state(random_state)
+    bank, p, n = problem.bank, problem.bank.n_kernels, problem.n_rows
+    real = [bank.kernel(i) for i in range(p)]
+    names = [*bank.names, *(f"decoy of {name}" for name in bank.names)]
     losses = np.zeros(len(problem.names))
     for _ in range(n_decoys):
-        real, decoys = _shares_beside_decoys(problem, rng)
-        losses += decoys >= real
+        orders = {name: rng.permutation(n) for name in problem.names}
+        both = namespace(bank.like).stack([*real, *problem.shuffled(orders)])
+        weights = np.abs(problem.weights(DenseBank(both, names), np.arange(n)))
+        part = float(np.sum(weights[:p])) / (float(np.sum(weights)) or 1.0)
+        own, decoys = problem.shares(weights[:p]), problem.shares(weights[p:])
+        losses += (1.0 - part) * decoys >= part * own
     values = (1.0 + losses) / (1.0 + n_decoys)
-    return {name: float(p) for name, p in zip(problem.names, values, strict=True)}
-
-
-def _shares_beside_decoys(
-    problem: WeightProblem, rng: np.random.RandomState
-) -> tuple[np.ndarray, np.ndarray]:
-    """Shares of the views and of their decoys, (v,) each, from one solve."""
-    bank, p = problem.bank, problem.bank.n_kernels
-    orders = {name: rng.permutation(problem.n_rows) for name in problem.names}
-    real = [bank.kernel(i) for i in range(p)]
-    shuffled = problem.shuffled(orders)
-    names = [*bank.names, *(f"decoy of {name}" for name in bank.names)]
-    both = DenseBank(namespace(bank.like).stack([*real, *shuffled]), names)
-    weights = problem.weights(both, np.arange(problem.n_rows))
-    share = float(np.sum(np.abs(weights[:p]))) / (float(np.sum(np.abs(weights))) or 1.0)
-    own, others = problem.shares(weights[:p]), problem.shares(weights[p:])
-    return share * own, (1.0 - share) * others
+    return dict(zip(problem.names, values.tolist(), strict=True))

@@ -8,10 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from kernelweave._array import to_numpy
 from kernelweave.inspection._level_set import RESOLUTION, LevelSet
 from kernelweave.inspection._problem import problem_of
-from kernelweave.inspection.weights import fitted_model
 from kernelweave.protocols import Criterion, WeightSet
 
 
@@ -108,28 +106,26 @@ def weight_ranges(
     """
     problem = problem_of(model, X, y, "weight_ranges")
     criteria = problem.criteria(problem.bank, np.arange(problem.n_rows))
+    fitted = problem.model
     if len(criteria) > 1:
         raise ValueError(
-            f"weight_ranges cannot judge the weights of this {problem.owner}: it has "
-            "one set of weights per class; use weights='shared'"
+            f"weight_ranges cannot judge the weights of this {type(fitted).__name__}: "
+            "it has one set of weights per class; use weights='shared'"
         )
-    fitted = fitted_model(model)
     owners = np.array(problem.views)
     groups = {name: np.flatnonzero(owners == name) for name in problem.names}
     ranges = criterion_ranges(
         criteria[0], problem.weight_set, groups=groups, within=within
     )
-    spread = np.asarray(fitted.kernel_map_.active)
-    shares = problem.shares(to_numpy(fitted.kernel_weights_)[spread])
     return [
         {
             "view": name,
             "weight": float(fitted.view_weights_[name]),
-            "share": float(share),
+            "share": float(fitted.view_shares_[name]),
             **asdict(ranges[name]),
             "attained": ranges[name].attained,
         }
-        for name, share in zip(problem.names, shares, strict=True)
+        for name in problem.names
     ]
 
 

@@ -10,6 +10,7 @@ from sklearn.metrics import check_scoring
 from sklearn.utils import check_random_state
 
 from kernelweave._array import Array, device, is_array, namespace, take, to_numpy
+from kernelweave.exceptions import require_count
 from kernelweave.inspection._rows import (
     as_stack,
     has_products,
@@ -17,6 +18,7 @@ from kernelweave.inspection._rows import (
     views_of,
 )
 from kernelweave.views.columns import column_names, find_columns, is_precomputed
+from kernelweave.views.missing import ObservedViews
 from kernelweave.views.raw_columns import Columns, words_of
 
 
@@ -101,25 +103,24 @@ def view_permutation_importance(
     >>> rows[0]["rows"]
     '190 rows, none of them a training row'
     """
-    if n_repeats < 1:
-        raise ValueError(f"n_repeats must be at least 1; got {n_repeats!r}")
+    require_count(1, n_repeats=n_repeats)
     model, X = model_and_rows(model, X)
     X = as_stack(X, model.kernel_names_)
     X = X if _is_table(X) or is_array(X) or issparse(X) else np.asarray(X)
     scorer = check_scoring(model, scoring=scoring)
     rng = check_random_state(random_state)
     full = float(scorer(model, X, y))
-    which = _which_rows(model, X)
+    rows = model._observed_rows(X, "view_permutation_importance")
+    which = _which_rows(model, rows)
     found = []
     for v, view in enumerate(views_of(model)[0]):
         if has_products(model, view):  # of columns that are shuffled with their views
             continue
-        has = _rows_with(model, X, v)
-        losses = []
+        has, columns, losses = rows.observed[:, v], _columns(model, X, v), []
         for _ in range(n_repeats):
             order = np.arange(len(has))
             order[has] = rng.permutation(order[has])
-            losses.append(full - float(scorer(model, _shuffled(model, X, v, order), y)))
+            losses.append(full - float(scorer(model, _shuffled(X, columns, order), y)))
         found.append(
             {
                 "view": view,
@@ -138,12 +139,21 @@ def _is_table(X: Any) -> bool:
     return hasattr(X, "columns") and hasattr(X, "shape")
 
 
-def _shuffled(model: Any, X: Any, v: int, order: np.ndarray) -> Any:
-    """X with view v of the rows in the order (m,) given, and all else in place."""
+def _columns(model: Any, X: Any, v: int) -> list[int]:
+    """Where view v is along the last axis of X, found as a prediction finds it."""
     if is_precomputed(model.views):  # a stack (m, n, p), or a kernel (m, n)
-        X = X.to_numpy() if _is_table(X) else X
-        return _moved(X, order, None if X.ndim == 2 else np.arange(X.shape[2]) == v)
-    columns = _columns(model, X, v)
+        return [v] if len(X.shape) == 3 else list(range(X.shape[1]))
+    fitted, names = getattr(model, "feature_names_in_", None), column_names(X)
+    if fitted is None or not any(isinstance(name, str) for name in names or ()):
+        return model._positions[v]
+    return find_columns(X, model._views, model._positions, fitted)[v]
+
+
+def _shuffled(X: Any, columns: list[int], order: np.ndarray) -> Any:
+    """X with some columns of the rows in the order (m,) given, and all else in place.
+
+    Columns are counted along the last axis.
+    """
     if hasattr(X, "isetitem"):  # pandas
         shuffled = X.copy()
         for j in columns:
@@ -152,44 +162,18 @@ def _shuffled(model: Any, X: Any, v: int, order: np.ndarray) -> Any:
     if _is_table(X):  # polars
         names = [X.columns[j] for j in columns]
         return X.with_columns(X[order.tolist()].select(names))
-    inside = np.zeros(X.shape[1], dtype=bool)
-    inside[columns] = True
+    inside = np.isin(np.arange(X.shape[-1]), columns)
     if issparse(X):
         rows = csr_array(X)
         keep, move = (diags_array(mask.astype(X.dtype)) for mask in (~inside, inside))
         return csr_array(rows @ keep + rows[order] @ move)
-    return _moved(X, order, inside)
+    xp = namespace(X)
+    return xp.where(xp.asarray(inside, device=device(X)), take(X, order), X)
 
 
-def _moved(X: Array, order: np.ndarray, inside: np.ndarray | None) -> Array:
-    """X with its rows in another order where ``inside``, along the last axis."""
-    moved, xp = take(X, order), namespace(X)
-    if inside is None:
-        return moved
-    return xp.where(xp.asarray(inside, device=device(X)), moved, X)
-
-
-def _columns(model: Any, X: Any, v: int) -> list[int]:
-    """Where the columns of view v are in X, found as a prediction finds them."""
-    fitted, names = getattr(model, "feature_names_in_", None), column_names(X)
-    if fitted is None or not any(isinstance(name, str) for name in names or ()):
-        return model._positions[v]
-    return find_columns(X, model._views, model._positions, fitted)[v]
-
-
-def _rows_with(model: Any, X: Any, v: int) -> np.ndarray:
-    """Which rows (m,) of X have view v; all of them unless rows may lack views."""
-    everything = np.ones(X.shape[0], dtype=bool)
-    if model.missing == "error":
-        return everything
-    seen = model._rows(X, "view_permutation_importance")
-    return seen.observed[:, v] if hasattr(seen, "observed") else everything
-
-
-def _which_rows(model: Any, X: Any) -> str:
-    """A sentence on how many of the rows of X were training rows, if that is known."""
-    m = int(X.shape[0])
-    count = _training_rows(model, X)
+def _which_rows(model: Any, rows: ObservedViews) -> str:
+    """A sentence on how many of the rows were training rows, if that is known."""
+    m, count = len(rows.observed), _training_rows(model, rows.blocks)
     if count is None:
         return f"{m} rows"
     if count == 0:
@@ -198,21 +182,22 @@ def _which_rows(model: Any, X: Any) -> str:
     return f"{m} rows, {some} training rows: optimistic, pass held-out rows"
 
 
-def _training_rows(model: Any, X: Any) -> int | None:
-    """How many rows of X equal a training row in every view; None if not known."""
+def _training_rows(model: Any, blocks: Any) -> int | None:
+    """How many rows equal a training row in every view; None if not known.
+
+    The blocks are those of each view (m, d), or a stack of kernels (m, n, p).
+    """
     if is_precomputed(model.views):
-        K = to_numpy(X)
+        K = to_numpy(blocks)
         square = K.shape[0] == K.shape[1]
         # Only the kernel of the training rows with themselves is symmetric.
         same = square and np.allclose(K, np.swapaxes(K, 0, 1), equal_nan=True)
         return len(K) if same else 0
-    blocks = _kept_blocks(model)
-    if blocks is None:
+    kept = _kept_blocks(model)
+    if kept is None:
         return None
-    rows = model._rows(X, "view_permutation_importance")
-    rows = getattr(rows, "blocks", rows)
-    known = set(_keys(blocks))
-    return sum(key in known for key in _keys(rows))
+    known = set(_keys(kept))
+    return sum(key in known for key in _keys(blocks))
 
 
 def _keys(blocks: list[Any]) -> list[tuple[Any, ...]]:

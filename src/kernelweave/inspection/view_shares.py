@@ -9,14 +9,19 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from kernelweave.inspection._figure import COLORS, GREY, Drawn, axes, label_rows
-from kernelweave.inspection._problem import (
-    WeightProblem,
-    problem_of,
-    require_count,
+from kernelweave.exceptions import require_count
+from kernelweave.inspection._figure import (
+    COLORS,
+    GREY,
+    Drawn,
+    axes,
+    label_rows,
+    text_beside,
 )
+from kernelweave.inspection._problem import WeightProblem, problem_of
+from kernelweave.inspection._rows import fitted_model
 from kernelweave.inspection.pvalues import view_pvalues
-from kernelweave.inspection.weights import fitted_model, with_caution
+from kernelweave.inspection.weights import with_caution
 
 #: A share above this counts as selected.
 SELECTED = 0.01
@@ -113,7 +118,7 @@ def weight_intervals(
     >>> all(row["low"] <= row["high"] for row in rows)
     True
     """
-    require_count("n_resamples", n_resamples, 2)
+    require_count(2, n_resamples=n_resamples)
     if not 0 < confidence < 1:
         raise ValueError(
             f"confidence must be a number between 0 and 1, got {confidence!r}"
@@ -129,7 +134,7 @@ def weight_intervals(
     drawn = np.array(found[:n_resamples])  # (n_resamples, v)
     tail = (1.0 - confidence) / 2.0
     low, high = np.quantile(drawn, [tail, 1.0 - tail], axis=0)
-    full = fitted_model(model).view_shares_
+    full = problem.model.view_shares_
     return [
         {
             "view": name,
@@ -308,8 +313,7 @@ class ViewSharesDisplay(Drawn):
         display : ViewSharesDisplay
             The plot.
         """
-        if max_rows < 1:
-            raise ValueError(f"max_rows must be at least 1; got {max_rows!r}")
+        require_count(1, max_rows=max_rows)
         ranked = sorted(self.rows, key=lambda row: -row["share"])
         shown, others = ranked[:max_rows], ranked[max_rows:]
         size = 1.2 + ROW_HEIGHT * (len(shown) + bool(others))
@@ -329,8 +333,14 @@ class ViewSharesDisplay(Drawn):
             elinewidth=1.1,
             capsize=4,
         )
-        self.texts_ = self._write_column(ax, shown, heights)
-        self._label(ax, shown, others)
+        self.texts_ = self._write_column(ax, shown)
+        labels = [str(row["view"]) for row in shown]
+        if others:
+            labels.append(f"{len(others)} more views")
+        label_rows(ax, np.arange(len(labels)), labels)
+        longest = max(max(row["share"], row["high"]) for row in self.rows)
+        ax.set_xlim(0, 100 * min(1.0, 1.05 * longest) if longest > 0 else 100)
+        ax.set_xlabel("share of the combined kernel [%]")
         return self._finish(ax)
 
     def _stands_out(self, row: Mapping[str, Any]) -> bool:
@@ -339,44 +349,17 @@ class ViewSharesDisplay(Drawn):
             return bool(self.pvalues[row["view"]] <= SIGNIFICANT)
         return bool(row["low"] > 0.0)
 
-    def _write_column(
-        self, ax: Any, shown: list[Mapping[str, Any]], heights: np.ndarray
-    ) -> list[Any]:
+    def _write_column(self, ax: Any, shown: list[Mapping[str, Any]]) -> list[Any]:
         """p-values, or how often a view is selected, in a column on the right."""
+        place = {"xycoords": ax.get_yaxis_transform(), "gap": 6}
         head = "selected" if self.pvalues is None else "p-value"
-        place = {"xycoords": ax.get_yaxis_transform(), "textcoords": "offset points"}
-        ax.annotate(
-            head, (1.0, -0.75), xytext=(6, 0), fontsize=8, color="#4D4D4D", **place
-        )
+        text_beside(ax, head, (1.0, -0.75), va="baseline", color="#4D4D4D", **place)
         texts = []
-        for row, height in zip(shown, heights, strict=True):
-            if self.pvalues is None:
-                text = f"{100 * row['selected']:.0f} %"
-            else:
+        for height, row in enumerate(shown):
+            text = f"{100 * row['selected']:.0f} %"
+            if self.pvalues is not None:
                 text = f"{self.pvalues[row['view']]:.2g}"
-            texts.append(
-                ax.annotate(
-                    text,
-                    (1.0, height),
-                    xytext=(6, 0),
-                    va="center",
-                    fontsize=9,
-                    fontweight="bold" if self._stands_out(row) else "normal",
-                    **place,
-                )
-            )
+            bold = "bold" if self._stands_out(row) else "normal"
+            style = {"fontsize": 9, "fontweight": bold, **place}
+            texts.append(text_beside(ax, text, (1.0, height), **style))
         return texts
-
-    def _label(
-        self,
-        ax: Any,
-        shown: list[Mapping[str, Any]],
-        others: list[Mapping[str, Any]],
-    ) -> None:
-        labels = [str(row["view"]) for row in shown]
-        if others:
-            labels.append(f"{len(others)} more views")
-        label_rows(ax, np.arange(len(labels)), labels)
-        longest = max(max(row["share"], row["high"]) for row in self.rows)
-        ax.set_xlim(0, 100 * min(1.0, 1.05 * longest) if longest > 0 else 100)
-        ax.set_xlabel("share of the combined kernel [%]")

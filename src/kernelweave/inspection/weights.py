@@ -11,9 +11,17 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
-from kernelweave.inspection._figure import COLORS, GREY, Drawn, axes, label_rows
+from kernelweave.exceptions import require_count
+from kernelweave.inspection._figure import (
+    COLORS,
+    GREY,
+    Drawn,
+    axes,
+    label_rows,
+    text_beside,
+)
+from kernelweave.inspection._rows import fitted_model
 from kernelweave.models.shared.base import caution_about_shares
 
 #: Height of a row of the plot in inches.
@@ -110,28 +118,6 @@ def _harmless(value: Any) -> Any:
     except ValueError:
         return f"'{value}"
     return value
-
-
-def fitted_model(estimator: Any) -> Any:
-    """The fitted estimator of this package inside a Pipeline or search."""
-    estimator = last_step(estimator)
-    check_is_fitted(estimator)
-    if not hasattr(estimator, "kernel_weights_"):
-        raise TypeError(
-            "expected a fitted estimator of kernelweave, or a Pipeline or search that "
-            f"ends in one; got {type(estimator).__name__}, which has no kernel weights"
-        )
-    return estimator
-
-
-def last_step(estimator: Any) -> Any:
-    """The last step of a Pipeline or of what a search has chosen, however nested."""
-    while hasattr(estimator, "best_estimator_") or hasattr(estimator, "steps"):
-        if hasattr(estimator, "best_estimator_"):
-            estimator = estimator.best_estimator_
-        else:
-            estimator = estimator.steps[-1][1]
-    return estimator
 
 
 @dataclass(frozen=True)
@@ -244,17 +230,14 @@ class KernelWeightsDisplay(Drawn):
         display : KernelWeightsDisplay
             The plot.
         """
-        if max_rows < 4:
-            raise ValueError(f"max_rows must be at least 4; got {max_rows!r}")
+        require_count(4, max_rows=max_rows)
         weights = np.asarray(self.weights, dtype=float)
         views = _by_weight(weights, self.view_names)
-        grouped = any(len(members) > 1 for members in views.values())
-        rows = self._rows(weights, views, grouped, max_rows)
+        rows = self._rows(weights, views, max_rows)
         heights = _positions(rows)
         size = 1.1 + ROW_HEIGHT * (heights[-1] + 1)
         ax = axes("KernelWeightsDisplay.plot", ax, 7.0, size)
-        colors: dict[str | None, str] = {None: GREY if grouped else COLORS[0]}
-        colors.update(zip(views, COLORS[:6], strict=False))  # the heaviest views
+        colors = dict(zip(views, COLORS[:6], strict=False))  # the heaviest views
         self.bars_ = ax.barh(
             heights,
             [row.length for row in rows],
@@ -276,47 +259,48 @@ class KernelWeightsDisplay(Drawn):
         return self._finish(ax)
 
     def _rows(
-        self,
-        weights: np.ndarray,
-        views: dict[str, list[int]],
-        grouped: bool,
-        max_rows: int,
+        self, weights: np.ndarray, views: dict[str | None, list[int]], max_rows: int
     ) -> list[_Row]:
         """The rows, with as many individual kernels as ``max_rows`` allows."""
         ranking = np.argsort(-weights, kind="stable").tolist()
         rows: list[_Row] = []
         for n_shown in range(np.count_nonzero(weights), -1, -1):
             shown = set(ranking[:n_shown])
-            if grouped:
-                rows = self._grouped_rows(weights, views, shown, max_rows // 3)
-            else:
-                names = [self.kernel_names[i] for i in ranking]
-                rows = _kernel_rows(weights, ranking, names, shown, None)
+            rows = self._rows_with(shown, weights, views, max_rows // 3)
             if len(rows) <= max_rows:
                 break
         return rows
 
-    def _grouped_rows(
+    def _rows_with(
         self,
-        weights: np.ndarray,
-        views: dict[str, list[int]],
         shown: set[int],
+        weights: np.ndarray,
+        views: dict[str | None, list[int]],
         max_views: int,
     ) -> list[_Row]:
-        """One row per view, followed by the rows of its kernels."""
+        """One row per view, its kernels that are shown, and one for all others."""
         rows: list[_Row] = []
         for view, members in list(views.items())[:max_views]:
-            total = float(weights[members].sum())
-            if len(members) == 1:
-                rows.append(_Row("view", self.kernel_names[members[0]], total, view))
-                continue
-            rows.append(_Row("view", view, total, view))
-            if shown.isdisjoint(members):
-                continue
-            names = [self.kernel_names[i].removeprefix(f"{view}: ") for i in members]
-            short = [name.rpartition(" > ")[2] for name in names]  # no transformers
-            names = short if len(set(short)) == len(short) else names
-            rows += _kernel_rows(weights, members, names, shown, view)
+            names = [self.kernel_names[i] for i in members]
+            if view is not None:
+                label = view if len(members) > 1 else names[0]
+                rows.append(_Row("view", label, float(weights[members].sum()), view))
+                if len(members) == 1 or shown.isdisjoint(members):
+                    continue
+                names = [name.removeprefix(f"{view}: ") for name in names]
+                short = [name.rpartition(" > ")[2] for name in names]  # no transformers
+                names = short if len(set(short)) == len(short) else names
+            rows += [
+                _Row("kernel", name, float(weights[i]), view)
+                for i, name in zip(members, names, strict=True)
+                if i in shown
+            ]
+            rest = weights[[i for i in members if i not in shown]]
+            n_zero = np.count_nonzero(rest == 0)
+            counts = {"more": len(rest) - n_zero, "of weight 0": n_zero}
+            label = " + ".join(f"{n} {what}" for what, n in counts.items() if n)
+            if label:
+                rows.append(_Row("rest", label, float(rest.sum()), view))
         others = list(views.values())[max_views:]
         if others:
             total = float(sum(weights[members].sum() for members in others))
@@ -337,46 +321,30 @@ def _finish_row(
     elif is_view:
         label.set(fontweight="bold", fontsize=9)
     nothing = row.kind == "rest" and not row.weight
-    return ax.annotate(
+    return text_beside(
+        ax,
         "" if nothing else _percent(row.weight / total),
         (row.length, height),
-        xytext=(4, 0),
-        textcoords="offset points",
-        va="center",
         fontsize=9 if is_view else 8,
         fontweight="bold" if is_view else "normal",
         color="black" if is_view else "#4D4D4D",
     )
 
 
-def _by_weight(weights: np.ndarray, view_names: Sequence[str]) -> dict[str, list[int]]:
-    """The kernels of each view, with views and kernels sorted by decreasing weight."""
-    members: dict[str, list[int]] = {}
-    for i in np.argsort(-weights, kind="stable"):
-        members.setdefault(view_names[int(i)], []).append(int(i))
+def _by_weight(
+    weights: np.ndarray, view_names: Sequence[str]
+) -> dict[str | None, list[int]]:
+    """The kernels of each view, with views and kernels sorted by decreasing weight.
+
+    If every view has a single kernel, all kernels are those of one view without a name.
+    """
+    ranking = np.argsort(-weights, kind="stable").tolist()
+    members: dict[str | None, list[int]] = {}
+    for i in ranking:
+        members.setdefault(view_names[i], []).append(i)
+    if len(members) == len(ranking):
+        return {None: ranking}
     return dict(sorted(members.items(), key=lambda item: -weights[item[1]].sum()))
-
-
-def _kernel_rows(
-    weights: np.ndarray,
-    members: list[int],
-    names: list[str],
-    shown: set[int],
-    view: str | None,
-) -> list[_Row]:
-    """A row for each member that is shown, and one for all others if there are any."""
-    rows = [
-        _Row("kernel", name, float(weights[i]), view)
-        for i, name in zip(members, names, strict=True)
-        if i in shown
-    ]
-    rest = [i for i in members if i not in shown]
-    if rest:
-        n_zero = sum(weights[i] == 0 for i in rest)
-        parts = [f"{len(rest) - n_zero} more"] if n_zero < len(rest) else []
-        parts += [f"{n_zero} of weight 0"] if n_zero else []
-        rows.append(_Row("rest", " + ".join(parts), float(weights[rest].sum()), view))
-    return rows
 
 
 def _positions(rows: list[_Row]) -> np.ndarray:

@@ -188,6 +188,6 @@ def _rises(
     trials.run([everything, *(everything - {view} for view in own)])
     rows = []
     for view in own:
-        rise = trials.losses(everything - {view}) - trials.losses(everything)
+        rise = trials.of(everything - {view}).loss - trials.of(everything).loss
         rows.append({"view": view, **mean_and_error("loss_rise", rise)})
     return rows, trials.loss_name

@@ -11,20 +11,20 @@ import pytest
 
 from kernelweave.datasets import (
     MissingDataError,
-    _r_packages,
-    _sources,
+    _packages,
     fetch_views,
     tables,
 )
-from kernelweave.datasets._r_packages import (
+from kernelweave.datasets._packages import (
+    IN_DEBIAN,
+    IN_PACKAGE,
     LIBRARY_VARIABLES,
-    find_in_r,
+    Cells,
     multi_assay,
-    read_multi_assay,
 )
 from kernelweave.datasets._sources import DATA_VARIABLE
 
-PACKAGE, FILE, _, DEBIAN = _sources.IN_R_PACKAGE["miniACC"]
+PACKAGE, FILE, read_file = IN_PACKAGE["miniACC"]
 
 
 @dataclass
@@ -117,13 +117,13 @@ def parsed(one):
 @pytest.mark.parametrize("wrap", [in_slots, in_environment])
 def test_assays_are_views_of_the_patients(wrap):
     found = multi_assay(parsed(study(wrap)))
-    assert found.patients == ["a", "b", "c"]
-    names, values = found.assays["rna"]
-    assert names == ["g1", "g2"]
-    np.testing.assert_array_equal(values, [[2, 4], [np.nan, np.nan], [1, 3]])
-    np.testing.assert_array_equal(found.assays["protein"][1], [[6], [5], [7]])
-    assert found.clinical["stage"].tolist() == ["ii", "", "iv"]
-    assert found.clinical["vital_status"].tolist() == ["0", "1", "0"]
+    assert found.ids.tolist() == ["a", "b", "c"]
+    assert found.names == ["rna_g1", "rna_g2", "protein_p1"]
+    expected = [[2, 4, 6], [np.nan, np.nan, 5], [1, 3, 7]]
+    np.testing.assert_array_equal(found.values, expected)
+    assert found.texts["stage"].tolist() == ["ii", "", "iv"]
+    assert found.texts["vital_status"].tolist() == ["0", "1", "0"]
+    assert found.texts["label"].tolist() == ["alive", "dead", "alive"]
 
 
 def test_two_samples_of_a_patient_are_refused():
@@ -139,17 +139,19 @@ def test_file_of_an_installed_package(monkeypatch, tmp_path):
     rdata.write_rda(path, {"acc": study(in_slots)}, constructor_dict=to_r())
     for variable in LIBRARY_VARIABLES:
         monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setattr(_r_packages, "LIBRARIES", ())
-    assert find_in_r(PACKAGE, FILE) is None
+    monkeypatch.setattr(_packages, "LIBRARIES", ())
+    assert list(_packages.package_folders(PACKAGE)) == []
     monkeypatch.setenv("R_LIBS_USER", str(tmp_path))
-    assert find_in_r(PACKAGE, FILE) == path
-    assert read_multi_assay(path).assays["rna"][1].shape == (3, 2)
+    assert list(_packages.package_folders(PACKAGE)) == [tmp_path / PACKAGE]
+    assert read_file(path).values.shape == (3, 3)
+    with pytest.raises(ValueError, match=r"997 numeric columns.*found has 3"):
+        fetch_views("miniACC")
     monkeypatch.delenv("R_LIBS_USER")
     monkeypatch.setenv(DATA_VARIABLE, str(path.parent))  # the file alone is enough
     with pytest.raises(ValueError, match=r"997 numeric columns.*found has 3"):
         fetch_views("miniACC")
     monkeypatch.delenv(DATA_VARIABLE)
-    with pytest.raises(MissingDataError, match=DEBIAN) as caught:
+    with pytest.raises(MissingDataError, match=IN_DEBIAN["miniACC"]) as caught:
         fetch_views("miniACC")
     assert "\n" not in str(caught.value)
 
@@ -172,7 +174,7 @@ def test_the_real_assays():
 def test_patients_without_the_target_are_left_out(monkeypatch):
     texts = {"label": np.array(["x", "y", "x"]), "gender": np.array(["f", "", "m"])}
     values = np.array([[1.0, 2.0], [3.0, 4.0], [np.nan, 5.0]])
-    cells = _sources.Cells(["rna_1", "cnv_1"], values, texts, np.array(["a", "b", "c"]))
+    cells = Cells(["rna_1", "cnv_1"], values, texts, np.array(["a", "b", "c"]))
     monkeypatch.setattr(tables, "find_cells", lambda source, download: cells)
     bunch = fetch_views("miniACC", target="gender", as_frame=False)
     assert (bunch.ids.tolist(), bunch.target.tolist()) == (["a", "c"], [0, 1])
