@@ -10,7 +10,7 @@ from sklearn.utils.multiclass import type_of_target
 
 from kernelweave._array import from_numpy, namespace, to_numpy
 from kernelweave.criteria import Alignment, Fisher, Margin
-from kernelweave.fits.ridge import RowDesign, reduced_class_target, signs_of_codes
+from kernelweave.fits.ridge import RowDesign, StandardOutputs, signs_of_codes
 from kernelweave.inspection._rows import model_and_rows
 from kernelweave.kernels import DenseBank
 from kernelweave.kernels.banks.dense import take_square
@@ -22,7 +22,7 @@ from kernelweave.models import (
     MultipleKernelRidge,
     MultipleKernelSVC,
 )
-from kernelweave.models.shared.base import shares_of_views
+from kernelweave.models.shared.base import class_task, shares_of_views
 from kernelweave.models.shared.learner import weight_set_of_norm
 from kernelweave.protocols import Bank, Criterion, WeightSet
 from kernelweave.solvers import Solution, solve
@@ -106,7 +106,8 @@ class WeightProblem:
         """
         model, design, k = self.model, self.design.restrict(rows), 0
         if self.strata is None:
-            target = _standard_outputs(self.outputs[rows], design)
+            outputs = self.outputs[rows].reshape(len(rows), -1).astype(np.float64)
+            target = StandardOutputs.of(outputs, design.weights).target
         else:
             own = np.unique(self.strata[rows], return_inverse=True)[1].reshape(-1)
             k = int(own.max()) + 1
@@ -123,8 +124,9 @@ class WeightProblem:
         if self.strata is None:
             goal = design.scale(from_numpy(target, bank.like))
             return [Fisher(bank, goal, alpha, design)]
-        goal = from_numpy(reduced_class_target(own, k, design.weights)[0], bank.like)
-        return [model._criterion(bank, goal, own, design, alpha)]
+        return [
+            model._criterion(class_task(None, None, None, bank, own, design), alpha)
+        ]
 
     def solutions(
         self, bank: Bank, rows: np.ndarray, tol: float = LOOSE
@@ -256,14 +258,6 @@ def _margins(
         Margin(bank, from_numpy(group, bank.like), model.margin, price, design.weights)
         for group in groups
     ]
-
-
-def _standard_outputs(outputs: np.ndarray, design: RowDesign) -> np.ndarray:
-    """Columns (n, t) of mean zero and unit variance; constant ones become zero."""
-    outputs = outputs.reshape(len(outputs), -1).astype(np.float64)
-    centred = outputs - np.average(outputs, axis=0, weights=design.each)
-    spread = np.sqrt(np.average(centred**2, axis=0, weights=design.each))
-    return centred / np.where(spread > 0, spread, 1.0)
 
 
 def _refuse_other_models(model: Any, caller: str) -> None:
