@@ -124,9 +124,8 @@ class WeightProblem:
         if self.strata is None:
             goal = design.scale(from_numpy(target, bank.like))
             return [Fisher(bank, goal, alpha, design)]
-        return [
-            model._criterion(class_task(None, None, None, bank, own, design), alpha)
-        ]
+        task = class_task(None, None, None, bank, own, design)
+        return [model._criterion(task, alpha)]
 
     def solutions(
         self, bank: Bank, rows: np.ndarray, tol: float = LOOSE

@@ -45,7 +45,6 @@ from kernelweave.exceptions import (
 )
 from kernelweave.fits.gaussians import ClassGaussians
 from kernelweave.fits.ridge import RowDesign, principal_axes, reduced_class_target
-from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.kernels.banks.lazy import OnTheFlyBank
 from kernelweave.kernels.encoding import ColumnPlan, ColumnUse
 from kernelweave.kernels.features.recipe import FeatureReport
@@ -833,7 +832,7 @@ def class_task(
     priors: np.ndarray | None,
     measure: Measure | None,
     callback: Callback | None,
-    bank: DenseBank,
+    bank: Bank,
     codes: np.ndarray,
     design: RowDesign,
 ) -> ClassTask:

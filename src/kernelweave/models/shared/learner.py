@@ -171,7 +171,7 @@ class Choice:
     candidates: dict[float, Choice] = field(default_factory=dict)
     n_rows: int | None = None
 
-    def fit_on(self, bank: DenseBank, target: Array, design: RowDesign) -> KernelFit:
+    def fit_on(self, bank: Bank, target: Array, design: RowDesign) -> KernelFit:
         """The fit at these weights, computed now unless choosing them needed it."""
         if self.fit is not None:
             return self.fit
@@ -219,7 +219,7 @@ class Task:
 
     Attributes
     ----------
-    bank : DenseBank
+    bank : Bank
         Kernels between all rows.
     target : array of shape (n, k)
         What leave-one-out residuals are measured on.
@@ -238,7 +238,7 @@ class Task:
         Told of every iteration.
     """
 
-    bank: DenseBank
+    bank: Bank
     target: Array
     design: RowDesign
     criterion: Callable[[Any], KernelCriterion] | None = None
@@ -569,7 +569,7 @@ def _start(
 
 
 def _direct_loo(
-    options: LearnerOptions, bank: DenseBank, target: Array, callback: Callback | None
+    options: LearnerOptions, bank: Bank, target: Array, callback: Callback | None
 ) -> Choice:
     result = learn(bank, target, max_iter=options.max_iter or 200, callback=callback)
     certificate = Certificate(
