@@ -200,7 +200,7 @@ class HeldOutClasses:
         class shares, unless ``priors`` (k,) replace them, those of all rows.
         """
         distances, _, _, variance = self._calibrated(projected, codes, None, design)
-        shares = self.counts / np.sum(self.counts) if priors is None else priors
+        shares = _shares(self.counts) if priors is None else priors
         return np.log(shares)[None, :] - distances / (2.0 * variance)
 
     def _calibrated(
@@ -252,7 +252,7 @@ class HeldOutClasses:
         distances, without, slope, variance = self._calibrated(
             projected, codes, spread, design
         )
-        log_shares = np.log(self.counts / np.sum(self.counts))
+        log_shares = np.log(_shares(self.counts))
         # The variance was calibrated on rows with their own shares: p(z | c) stays.
         log_prior = log_shares if priors is None else np.log(priors)
         known = without if priors is None else log_prior
@@ -282,52 +282,50 @@ class HeldOutClasses:
         Rows ``z`` (m, r) of the classes ``own`` (m,) are left out with their groups.
         Distances are 0 if there is no evidence for the classes without the row.
         """
-        k, members, share = (
-            len(self.counts),
-            design.members,
-            self.counts / np.sum(self.counts),
-        )
+        k, members, share = len(self.counts), design.members, _shares(self.counts)
         distances, log_shares = np.zeros((2, len(z), k))
         for part in row_chunks(len(members), k * k * len(z) // len(members)):
             sizes = [len(rows) for rows in members[part]]
             rows = np.concatenate(members[part])
             group = np.repeat(np.arange(len(sizes)), sizes)  # (s,) of g groups
-            near, w = z[rows], np.where(self.several[own[rows]], design.each[rows], 0.0)
+            at = group, own[rows]
+            w = np.where(self.several[own[rows]], design.each[rows], 0.0)
             taken = np.zeros((len(sizes), k))
-            np.add.at(taken, (group, own[rows]), w)
+            np.add.at(taken, at, w)
             sums = np.tile(self.sums, (len(sizes), 1, 1))  # (g, k, r)
-            np.add.at(sums, (group, own[rows]), -w[:, None] * near)
+            np.add.at(sums, at, -w[:, None] * z[rows])
             counts, usable = self.counts - taken, self.usable - taken
             # Of two units the other would be the only one: its class has no mean, too.
             alone = (taken > 0) & (self.n_units == 2)
             sums[alone], usable[alone] = 0.0, 0.0
-            shares = counts / np.sum(counts, axis=1, keepdims=True)
+            shares = _shares(counts)
             log_shares[rows] = np.log(shares)[group]
             found = np.sum(sums * self.coding, axis=(1, 2))
             sought = usable @ self.squares
             slopes = np.maximum(found / np.where(sought > 0, sought, np.inf), 0.0)
             sums += PRIOR_ROWS * (self.center + slopes[:, None, None] * self.coding)
             means = sums / (usable + PRIOR_ROWS)[:, :, None]
-            apart = near[:, None, :] - means[group]  # (s, k, r)
+            apart = z[rows][:, None, :] - means[group]  # (s, k, r)
             near = (apart**2 @ precision[rows][:, :, None])[:, :, 0]
             # Without the row its class is smaller, which stretches the coordinate of
             # that class: coordinate c of z is q_c <z, h_c>, coded by 1 / q_c.
             stretch = share * (share / shares - 1.0)  # (g, k)
             i, c = np.nonzero(taken[group] > 0)
             along = (apart[i] @ self.coding[c][:, :, None])[:, :, 0] ** 2
-            along *= (np.mean(precision[rows], axis=1)[i] * stretch[group[i], c])[
-                :, None
-            ]
-            np.add.at(near, i, along)
+            size = np.mean(precision[rows][i], axis=1) * stretch[group[i], c]
+            np.add.at(near, i, size[:, None] * along)
             distances[rows] = np.where(slopes[group][:, None] > 0, near, 0.0)
         return distances, log_shares
 
 
 def units_per_class(codes: np.ndarray, design: RowDesign) -> np.ndarray:
     """The number of groups, or of rows, that have each of the classes (n,)."""
-    if design.groups is not None:
-        codes = np.unique(np.stack([codes, design.groups]), axis=1)[0]
-    return np.bincount(codes)
+    return np.bincount(np.unique(np.stack([codes, design.units]), axis=1)[0])
+
+
+def _shares(counts: np.ndarray) -> np.ndarray:
+    """Shares of the classes, along the last axis."""
+    return counts / np.sum(counts, axis=-1, keepdims=True)
 
 
 def _own(table: np.ndarray, codes: np.ndarray) -> np.ndarray:

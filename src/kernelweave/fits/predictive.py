@@ -111,16 +111,12 @@ class PredictivePath(LooPath):
     def loo(self, noises: np.ndarray) -> LooTable:
         """Each row left out in turn, at each of ``noises`` (g,), from two products."""
         noises = np.asarray(noises, dtype=np.float64)
-        xp, k = namespace(self.vectors), self.target.shape[1]
-        levels = from_numpy(noises, self.eigenvalues)
-        shrink = 1.0 / (self.eigenvalues[:, None] + levels[None, :])  # (n - 1, g)
-        scaled = shrink[:, :, None] * self.rotated[:, None, :]
-        coef = self.vectors @ xp.reshape(scaled, (shrink.shape[0], -1))
-        coef = to_numpy(coef).astype(np.float64)
-        coef = coef.reshape(self.n_samples, len(noises), k).transpose(1, 0, 2)
-        precision = to_numpy(self._precision(shrink)).astype(np.float64).T
-        weights = self.design.each
-        residual = coef / precision[:, :, None] / np.sqrt(weights)[:, None]
+        shrink = self._shrink(noises)  # (n - 1, g)
+        diagonal, weights = self._precision(shrink), self.design.each
+        left_out = self.design.unscale(self._left_out(shrink, diagonal, 1))  # (n, g k)
+        shape = self.n_samples, len(noises), -1
+        residual = to_numpy(left_out).reshape(shape).transpose(1, 0, 2)
+        precision = to_numpy(diagonal).T
         unknown = self.unknown + noises[:, None] * (1.0 - 1.0 / weights)
         # Levels are multiples of the mean eigenvalue, which errs by as much.
         blur = self.error * (1.0 / noises + 1.0 / self.mean_eigenvalue)
@@ -167,8 +163,7 @@ class PredictivePath(LooPath):
             Noise levels.
         """
         xp, values = namespace(rows), self.eigenvalues
-        levels = from_numpy(np.asarray(noise, dtype=np.float64), values)
-        smooth = 1.0 / (values[:, None] + levels[None, :])  # (n - 1, k)
+        levels, smooth = from_numpy(noise, values), self._shrink(noise)  # (n - 1, k)
         tiny = values <= self.smallest_alpha
         safe = xp.where(tiny, xp.ones_like(values), values)
         inverse = xp.where(tiny, xp.zeros_like(values), 1.0 / safe)

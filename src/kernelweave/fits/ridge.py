@@ -92,12 +92,15 @@ class RowDesign:
         return np.ones(self.n_rows) if self.weights is None else self.weights
 
     @cached_property
+    def units(self) -> np.ndarray:
+        """The number of the group of each row, (n,); every row is one by default."""
+        return np.arange(self.n_rows) if self.groups is None else self.groups
+
+    @cached_property
     def members(self) -> list[np.ndarray]:
         """The rows of each group, as arrays of indices."""
-        if self.groups is None:
-            return [np.array([i]) for i in range(self.n_rows)]
-        order = np.argsort(self.groups, kind="stable")
-        return np.split(order, np.cumsum(np.bincount(self.groups))[:-1])
+        order = np.argsort(self.units, kind="stable")
+        return np.split(order, np.cumsum(np.bincount(self.units))[:-1])
 
     def restrict(self, rows: np.ndarray) -> RowDesign:
         """Weights and groups of some of the rows."""
@@ -180,16 +183,11 @@ class RowDesign:
         targets of mean zero is ``-sum_S w t / (N - w_S)``: left in, it would reveal the
         labels of the rows left out, with the wrong sign.
         """
-        weights = self.each[:, None]
-        if self.groups is None:
-            sums, left = target * from_numpy(weights, target), weights
-        else:
-            codes = from_numpy(np.eye(len(self.members))[self.groups], target)
-            share = codes.T @ (target * from_numpy(weights, target))
-            sums = codes @ share
-            left = np.bincount(self.groups, weights[:, 0])[self.groups][:, None]
-        others = from_numpy(self.total - left, target)
-        return target + sums / as_float(others, target.dtype) - residual
+        others = self.total - np.bincount(self.units, self.each)
+        sums = np.zeros((len(others), target.shape[1]))
+        np.add.at(sums, self.units, self.each[:, None] * to_numpy(target))
+        means = (sums / others[:, None])[self.units]
+        return target + from_numpy(means, target) - residual
 
 
 #: Largest output allowed, relative to the largest float: predictions are sums of them.
@@ -234,10 +232,8 @@ def class_target(
         Row weights.
     """
     codes = checked_codes(codes, n_classes)
-    q = _root_shares(codes, n_classes, weights)
-    target = np.tile(-q, (len(codes), 1))
-    target[np.arange(len(codes)), codes] += 1.0 / q[codes]
-    return target
+    q = _root_shares(np.bincount(codes, weights))
+    return (np.diag(1.0 / q) - q)[codes]
 
 
 def reduced_class_target(
@@ -257,14 +253,23 @@ def reduced_class_target(
     weights : ndarray of shape (n,), optional
         Row weights.
     """
-    target = class_target(codes, n_classes, weights)
-    rotation = normal_basis(_root_shares(codes, n_classes, weights))
-    return target @ rotation, rotation
+    codes = checked_codes(codes, n_classes)
+    coding, rotation = class_coding(np.bincount(codes, weights))
+    return coding[codes], rotation
 
 
-def _root_shares(codes: np.ndarray, k: int, weights: np.ndarray | None) -> np.ndarray:
+def class_coding(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The row of ``H V`` of each class (k, k - 1), and V; ``counts`` (k,) make q.
+
+    Since ``q'V = 0`` it is ``diag(q)^-1 V``.
+    """
+    q = _root_shares(counts)
+    rotation = normal_basis(q)
+    return rotation / q[:, None], rotation
+
+
+def _root_shares(counts: np.ndarray) -> np.ndarray:
     """``q_c``, the root of the share of class c, (k,)."""
-    counts = np.bincount(codes, weights, minlength=k)
     return np.sqrt(counts / np.sum(counts))
 
 
@@ -521,11 +526,10 @@ class AlphaPath(ABC):
             eigenvalue (without values that the precision of the kernel cannot resolve),
             refined between the neighbours of its best point.
         """
-        if alphas is not None:
-            grid = np.sort(alphas)
-            return float(grid[_last_best(self.press(grid)[:, None])[0]])
-        grid = self.grid()
+        grid = self.grid() if alphas is None else np.sort(alphas)
         errors = self.press(grid)[:, None]
+        if alphas is not None:
+            return float(grid[_last_best(errors)[0]])
         found = _refined(grid, errors, lambda a: np.mean(self.errors(a))[None, None])
         return float(found[0])
 

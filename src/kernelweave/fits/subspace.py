@@ -22,9 +22,9 @@ from kernelweave._tolerances import NULL_EIGENVALUE
 from kernelweave.fits.ridge import (
     RowDesign,
     checked_codes,
+    class_coding,
     factor_regularized,
     normal_basis,
-    reduced_class_target,
     steepness_of,
 )
 from kernelweave.inner.svm import hinge, solve_low_rank_svm, solve_svm
@@ -72,20 +72,18 @@ def label_factor(
         L, with columns of (weighted) sum zero.
     """
     codes = checked_codes(codes, n_classes)
-    if isinstance(kernel, str):
-        if kernel == "normalized":
-            total = len(codes) if weights is None else np.sum(weights)
-            target = reduced_class_target(codes, n_classes, weights)[0]
-            return np.asarray(target / np.sqrt(total))
-        if kernel != "indicator":
-            raise ValueError(
-                "a label kernel is 'normalized', 'indicator' or a matrix over the "
-                f"classes; got {kernel!r}"
-            )
+    counts = np.bincount(codes, weights)
+    if not isinstance(kernel, str):
+        root = _root(_checked_kernel(kernel, n_classes))
+    elif kernel == "normalized":
+        root = class_coding(counts)[0] / np.sqrt(np.sum(counts))
+    elif kernel == "indicator":
         root = normal_basis(np.full(n_classes, 1.0 / np.sqrt(n_classes)))
     else:
-        root = _root(_checked_kernel(kernel, n_classes))
-    counts = np.bincount(codes, weights, minlength=n_classes)
+        raise ValueError(
+            "a label kernel is 'normalized', 'indicator' or a matrix over the "
+            f"classes; got {kernel!r}"
+        )
     centred = root - counts / np.sum(counts) @ root
     if np.max(np.abs(centred)) <= HALF_OF_THE_DIGITS * np.max(np.abs(root)):
         raise ValueError(

@@ -24,7 +24,7 @@ from kernelweave._tolerances import CONSTANT_VARIANCE
 from kernelweave.criteria.fisher import PrimalFisher
 from kernelweave.fits.gaussians import ClassGaussians, HeldOutClasses
 from kernelweave.fits.moment_problem import CvPath, GcvPath, MomentProblem
-from kernelweave.fits.ridge import RowDesign, normal_basis, principal_axes
+from kernelweave.fits.ridge import RowDesign, class_coding, principal_axes
 from kernelweave.kernels.banks.features import FeatureBank
 from kernelweave.kernels.features.recipe import FeatureReport
 from kernelweave.kernels.maps.feature_map import FeatureKernelMap
@@ -101,20 +101,6 @@ def judge_moments(
     used = best_alpha(path, per_target) if alpha is None else alpha
     missed = path.missed(used) if alpha is None else 0.0
     return Judgement(used, path.errors(np.atleast_2d(used))[0], missed=missed)
-
-
-def class_coding(counts: np.ndarray) -> tuple[np.ndarray, float]:
-    """The target of each class (k, k - 1), and the factor to the paper's values.
-
-    The rows are those of :func:`reduced_class_target`. For two classes the criterion
-    of Ye et al. (2007) uses the target of Eq. 8, which is a multiple of this one.
-    """
-    q = np.sqrt(counts / np.sum(counts))
-    coding = (np.diag(1.0 / q) - q[None, :]) @ normal_basis(q)
-    factor = 1.0
-    if len(counts) == 2:
-        factor = float(1.0 / counts[1] / coding[1, 0])
-    return coding, factor
 
 
 def output_coding(gram: Array, n_targets: int) -> tuple[np.ndarray, np.ndarray]:
@@ -232,7 +218,9 @@ def fit_class_moments(
     recipe, moments, like = rows.recipe, rows.moments, rows.intake.like
     k = len(rows.classes)
     counts = to_numpy(moments.total()[0, 1 : 1 + k])  # or sums of weights
-    coding, factor = class_coding(counts)
+    coding, factor = class_coding(counts)[0], 1.0
+    if k == 2:  # the criterion of Ye et al. (2007) has the target of Eq. 8, a multiple
+        factor = float(1.0 / counts[1] / coding[1, 0])
     solved = solve_moments(options, recipe, moments, (coding, factor), callback)
     kernel_map = solved.kernel_map(recipe)
     axes = to_numpy(principal_axes(solved.coef, solved.problem.target))
