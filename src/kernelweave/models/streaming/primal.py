@@ -12,7 +12,7 @@ from kernelweave._array import (
     Array,
     FactorizationError,
     cholesky,
-    device,
+    empty,
     from_numpy,
     lower_inverse,
     namespace,
@@ -29,6 +29,7 @@ from kernelweave.kernels.banks.features import FeatureBank
 from kernelweave.kernels.features.recipe import FeatureReport
 from kernelweave.kernels.maps.feature_map import FeatureKernelMap
 from kernelweave.kernels.moments import ChunkRecipe, Moments
+from kernelweave.models.shared.inputs import RowMap, require_enough
 from kernelweave.models.shared.learner import (
     Choice,
     Fitted,
@@ -58,7 +59,6 @@ class SummedRows:
     recipe: ChunkRecipe
     moments: Moments
     intake: Intake
-    why: str  # explicit features are used
 
     @property
     def classes(self) -> np.ndarray:
@@ -68,16 +68,24 @@ class SummedRows:
 
     def trained(self, kernel_map: FeatureKernelMap, fitted: Fitted) -> Trained:
         """The result of a fit to these moments."""
-        report = _report(self.recipe, self.moments.probe.views, "moments", self.why)
-        kernel_map.remarks += report.remarks
-        return Trained(fitted, self.intake.row_map(kernel_map), report)
+        probe = self.moments.probe.views
+        rows, report = _mapped(self.recipe, self.intake, kernel_map, probe, "moments")
+        return Trained(fitted, rows, report)
 
 
-def _report(
-    recipe: ChunkRecipe, probe: list[Any], kind: str, why: str
-) -> FeatureReport:
-    maps = recipe.features.report([rows[:256] for rows in probe])
-    return FeatureReport(kind, why, recipe.features.n_features, maps)
+def _mapped(
+    recipe: ChunkRecipe,
+    intake: Intake,
+    kernel_map: FeatureKernelMap,
+    probe: list[Any],
+    kind: str,
+) -> tuple[RowMap, FeatureReport]:
+    """How new rows are mapped to the kernels, and how well, on a probe of rows."""
+    features = recipe.features
+    maps = features.report([rows[:256] for rows in probe])
+    report = FeatureReport(kind, intake.why, features.n_features, maps)
+    kernel_map.remarks += report.remarks
+    return intake.row_map(kernel_map), report
 
 
 def judge_moments(
@@ -336,24 +344,19 @@ def keep_rows(
     blocks: list[Any],
     targets: np.ndarray,
     intake: Intake,
-    why: str,
     design: RowDesign,
 ) -> KernelRows:
     """Kernels ``Z_i Z_i'`` between all rows, given as one block per view.
 
     The rows of each Z_i are multiplied by the roots of their weights.
     """
+    require_enough(intake.bearer, targets)
     features, like = recipe.moved, recipe.like
-    xp, n = namespace(like), len(targets)
-    rows = xp.empty((n, features.n_features), dtype=like.dtype, device=device(like))
+    rows = empty((len(targets), features.n_features), like)
     features.write(blocks, rows)
-    if design.weights is None:
-        means = xp.mean(rows, axis=0)
-    else:
-        means = from_numpy(design.each / design.total, rows) @ rows
+    means = from_numpy(design.each / design.total, rows) @ rows
     rows -= means[None, :]
-    if design.weights is not None:
-        rows *= design.root(rows)
+    rows *= design.root(rows)
     mean = to_numpy(means).astype(np.float64)
     scales = _scale_blocks(rows, recipe, mean, design.total)
     active = [int(i) for i in np.flatnonzero(scales)]
@@ -363,11 +366,9 @@ def keep_rows(
             f"every one of the {len(features.names)} kernel(s) is constant on the "
             "training rows, so there is nothing to learn from; check the features"
         )
-    report = _report(recipe, blocks, "rows", why)
-    kernel_map.remarks += report.remarks
+    row_map, report = _mapped(recipe, intake, kernel_map, blocks, "rows")
     bank = FeatureBank(rows, features.widths, list(features.names))
     bank = bank.subset(np.array(active))
-    row_map = intake.row_map(kernel_map)
     return KernelRows(bank, targets, row_map, report, design, scales[active])
 
 
