@@ -37,9 +37,9 @@ class ViewMaps:
         Names of views, or of precomputed kernels.
     psd : {"error", "clip", "trust"}
         What to do with a kernel that is not positive semidefinite.
-    design : RowDesign, optional
-        Weights of the rows. Kernels are then multiplied by their roots.
-    targets : ndarray of shape (n,), optional
+    design : RowDesign
+        Weights of the rows, by whose roots kernels are multiplied.
+    targets : ndarray of shape (n,)
         Labels, for transformers that need them.
 
     Attributes
@@ -68,19 +68,23 @@ class ViewMaps:
         data: ObservedViews,
         names: list[str],
         psd: Literal["error", "clip", "trust"],
-        design: RowDesign | None = None,
-        targets: np.ndarray | None = None,
+        design: RowDesign,
+        targets: np.ndarray,
     ) -> None:
-        self.design = design or RowDesign(len(data.observed))
-        sources = [
-            _source(views, data, v, name, targets) for v, name in enumerate(names)
-        ]
+        self.design, self.maps = design, []
+        for v, name in enumerate(names):
+            rows = data.observed[:, v]
+            source: Source
+            if views:
+                own = take_rows(data.blocks[v], rows)
+                source = FeatureSource([views[v]], [own], targets=targets[rows])
+            else:
+                own = take_seen(data.blocks[:, :, v : v + 1], rows, axis=0)
+                source = PrecomputedSource(take_seen(own, rows, axis=1), [name])
+            weights = design.restrict(np.flatnonzero(rows)).weights
+            self.maps.append(KernelMap(source, psd, weights))
+        sources = [one.source for one in self.maps]
         self.views = [view for one in sources for view in one.views]
-        weights = self.design.weights
-        self.maps = [
-            KernelMap(source, psd, None if weights is None else weights[own])
-            for source, own in zip(sources, data.observed.T, strict=True)
-        ]
         self.like = detached(sources[0].like[:0, ...])  # a view would keep all of X
         self.observed = data.observed
         self.names = [name for one in self.maps for name in one.names]
@@ -129,23 +133,6 @@ class ViewMaps:
     def spread(self, weights: np.ndarray) -> np.ndarray:
         """Unchanged: the weights already cover all p kernels."""
         return np.asarray(weights)
-
-
-def _source(
-    views: list[View],
-    data: ObservedViews,
-    v: int,
-    name: str,
-    targets: np.ndarray | None,
-) -> Source:
-    """The raw kernels of view ``v``, over the rows that have it."""
-    rows = data.observed[:, v]
-    if views:
-        own = [take_rows(data.blocks[v], rows)]
-        known = None if targets is None else targets[rows]
-        return FeatureSource([views[v]], own, targets=known)
-    one = data.blocks[:, :, v : v + 1]
-    return PrecomputedSource(take_seen(take_seen(one, rows, 0), rows, 1), [name])
 
 
 def take_seen(stack: Array, rows: np.ndarray, axis: int) -> Array:
