@@ -53,9 +53,9 @@ class PredictivePath(LooPath):
         Centred kernel; its memory is reused.
     target : array of shape (n, k)
         One column per class coordinate; their means are the intercepts.
-    unknown : ndarray of shape (n,), optional
+    unknown : ndarray of shape (n,) or float, default=0
         Prior variance, divided by the amplitude, of the part of each row that the
-        kernel leaves out, added when that row is predicted. Zero by default.
+        kernel leaves out, added when that row is predicted.
     design : RowDesign, optional
         Weights of the rows; the kernel is then ``D G D``. Groups are not supported.
     error : float, default=0
@@ -66,15 +66,14 @@ class PredictivePath(LooPath):
         self,
         gram: Array,
         target: Array,
-        unknown: np.ndarray | None = None,
+        unknown: np.ndarray | float = 0.0,
         design: RowDesign | None = None,
         error: float = 0.0,
     ) -> None:
         super().__init__(gram, target, design)
         # Weights repeat rows: the mean is over N eigenvalues, most of which may be 0.
         self.mean_eigenvalue *= self.n_samples / self.design.total
-        self.unknown = np.zeros(self.n_samples) if unknown is None else unknown
-        self.error = error
+        self.unknown, self.error = unknown, error
         self.target = to_numpy(target).astype(np.float64)
         self.intercept = np.average(self.target, axis=0, weights=self.design.each)
 
@@ -124,14 +123,14 @@ class PredictivePath(LooPath):
             noises, self.target, residual, precision * weights, unknown, weights, blur
         )
 
-    def log_marginal(self, noises: np.ndarray, unit: bool = False) -> np.ndarray:
-        """Log marginal likelihood (g, k), at amplitude 1 or at the best amplitude."""
+    def log_marginal(
+        self, noises: np.ndarray, amplitude: np.ndarray | float
+    ) -> np.ndarray:
+        """Log marginal likelihood (g, k) at amplitudes (g, k)."""
         fit, log_det = self._marginal_terms(noises)
-        rank = self.design.total - 1
-        if unit:
-            return -0.5 * (fit + log_det[:, None] + rank * np.log(2 * np.pi))
-        scale = np.log(2 * np.pi * _positive(fit / rank))
-        return -0.5 * (log_det[:, None] + rank * (1.0 + scale))
+        scale, rank = _positive(amplitude), self.design.total - 1
+        known = fit / scale + rank * np.log(2 * np.pi * scale)
+        return -0.5 * (known + log_det[:, None])
 
     def marginal_amplitude(self, noises: np.ndarray) -> np.ndarray:
         """The amplitudes (g, k) that maximise the marginal likelihood."""
@@ -442,14 +441,12 @@ def choose_noise(
         path.require_representable(levels[0])
         levels = levels * path.mean_eigenvalue
     grid = path.loo(levels)
+    scale = path.marginal_amplitude(levels) if marginal else grid.amplitude()
     if amplitude == "unit":
-        scale = np.ones((len(levels), k))
-    else:
-        scale = path.marginal_amplitude(levels) if marginal else grid.amplitude()
+        scale = np.ones_like(scale)
     tables = grid.log_density(scale, likelihood, dof)
     if chosen is None:
-        unit = amplitude == "unit"
-        score = path.log_marginal(levels, unit) if marginal else grid.score(tables)
+        score = path.log_marginal(levels, scale) if marginal else grid.score(tables)
         # Where noise and amplitude trade off, the score is flat: take the most noise.
         same = path.design.total * SAME_EVIDENCE
         good = score >= np.max(score, axis=0) - same
@@ -465,21 +462,14 @@ def choose_noise(
 def _log_density(
     residual: np.ndarray, square: np.ndarray, dof: float | np.ndarray
 ) -> np.ndarray:
-    """Log density of a Gaussian (infinite ``dof``) or Student's t."""
+    """Log density of a Gaussian (infinite ``dof``) or Student's t, of scale^2."""
     if np.all(np.isinf(dof)):
         return -0.5 * (residual**2 / square + np.log(2 * np.pi * square))
-    return _student(residual, square, dof)
-
-
-def _student(
-    residual: np.ndarray, square: np.ndarray, dof: float | np.ndarray
-) -> np.ndarray:
-    """Log density of Student's t with squared scale ``square``."""
     constant = gammaln((dof + 1) / 2) - gammaln(dof / 2) - 0.5 * np.log(dof * np.pi)
     tail = (dof + 1) / 2 * np.log1p(residual**2 / (dof * square))
     return constant - 0.5 * np.log(square) - tail
 
 
-def _positive(x: np.ndarray) -> np.ndarray:
+def _positive(x: np.ndarray | float) -> np.ndarray:
     """Keep the density finite for a constant coordinate, whose amplitude is 0."""
     return np.maximum(x, np.finfo(np.float64).tiny)
