@@ -15,7 +15,7 @@ from kernelweave._array import (
     to_numpy,
 )
 from kernelweave._tolerances import CONSTANT_VARIANCE
-from kernelweave.fits.ridge import AlphaPath
+from kernelweave.fits.ridge import AlphaPath, spectrum_bounds
 from kernelweave.kernels.banks.features import FeatureBank
 
 #: Before the factorisation each variance is raised by machine precision times the
@@ -101,15 +101,9 @@ class MomentProblem:
         centred = gram - self.total * means[:, None] * means[None, :]
         self.mean = means[head:]
         traces, second = (_traces(a[head:, head:], widths) for a in (centred, gram))
-        rounding = CONSTANT_VARIANCE * precision * (second + self.total * origins)
-        varies = traces > np.maximum(rounding, self.total * noise)
-        self.scales = np.where(varies, self.total / np.where(varies, traces, 1.0), 0.0)
+        rounding = precision * (second + self.total * origins)
+        self.scales = trace_scales(self.total, traces, rounding, noise)
         self.active = [int(i) for i in np.flatnonzero(self.scales)]
-        if not self.active:
-            raise ValueError(
-                f"every one of the {len(names)} kernel(s) is constant on the training "
-                "rows, so there is nothing to learn from; check the features"
-            )
         #: Gram matrix of centred and scaled features and targets, features first.
         self.joint = self.scaled(centred)
         factor, self.jitter = self._factor(self.joint)
@@ -198,10 +192,7 @@ class GcvPath(AlphaPath):
         gram = problem.bank.combine(weights)
         xp = namespace(gram)
         self.n_samples, self.total = problem.n_rows, problem.total
-        trace = float(xp.sum(xp.linalg.diagonal(gram)))
-        self.mean_eigenvalue = trace / self.n_samples if trace > 0 else 1.0
-        flat = xp.reshape(gram, (-1,))
-        largest = float(flat @ flat) ** 0.5 or 1.0
+        self.mean_eigenvalue, largest = spectrum_bounds(gram, self.n_samples)
         values, vectors = eigh(gram)
         self.eigenvalues = xp.maximum(values, xp.zeros_like(values))
         self.rotated = vectors.T @ problem.target
@@ -294,6 +285,23 @@ class _Fold:
         coef = self.cross / (self.values[:, None] + from_numpy(alphas, self.cross))
         explained = xp.sum(coef * (2.0 * self.zh - self.zz @ coef), axis=0)
         return to_numpy(self.hh - explained)
+
+
+def trace_scales(
+    total: float, traces: np.ndarray, rounding: np.ndarray, noise: np.ndarray | float
+) -> np.ndarray:
+    """Factors (p,) that make the traces of centred kernels ``total``.
+
+    Those of constant kernels are 0: their traces are within ``rounding`` (p,), second
+    moments times machine precision, or the ``noise`` (p,) of each row.
+    """
+    varies = traces > np.maximum(CONSTANT_VARIANCE * rounding, total * noise)
+    if not np.any(varies):
+        raise ValueError(
+            f"every one of the {len(traces)} kernel(s) is constant on the training "
+            "rows, so there is nothing to learn from; check the features"
+        )
+    return np.where(varies, total / np.where(varies, traces, 1.0), 0.0)
 
 
 def _traces(gram: Array, widths: list[int]) -> np.ndarray:

@@ -488,6 +488,15 @@ LOG_ALPHA_WIDTH = 1e-4
 GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 
 
+def spectrum_bounds(gram: Array, n_rows: int) -> tuple[float, float]:
+    """The mean of ``n_rows`` eigenvalues, and a number that none exceeds."""
+    xp, n = namespace(gram), int(gram.shape[0])
+    trace = float(xp.sum(xp.linalg.diagonal(gram)))
+    parts = (gram[rows, :] for rows in row_chunks(n, n, block_entries(gram)))
+    largest = sum(squared_norm(part) for part in parts) ** 0.5
+    return trace / n_rows if trace > 0 else 1.0, largest or 1.0
+
+
 class AlphaPath(ABC):
     """The error on held-out rows, as a function of alpha.
 
@@ -652,12 +661,9 @@ class LooPath(AlphaPath):
         if n < 2:
             raise ValueError(f"leave-one-out needs at least 2 samples, got {n}")
         self.n_samples, self.design = n, design or RowDesign(n)
-        trace = float(xp.sum(xp.linalg.diagonal(gram)))
-        self.mean_eigenvalue = trace / n if trace > 0 else 1.0
         self.dtype, rounding = gram.dtype, eps(gram)
         gram = as_float(gram, xp.float64)
-        flat = xp.reshape(gram, (-1,))
-        largest = float(flat @ flat) ** 0.5 or 1.0  # no eigenvalue is larger
+        self.mean_eigenvalue, largest = spectrum_bounds(gram, n)
         # This shift makes the null vector the last eigenvector, which is dropped.
         self.design.add_null(gram, 2.0 * largest)
         values, vectors = eigh(gram)
@@ -714,12 +720,10 @@ class LooPath(AlphaPath):
             apart = xp.reshape(self.rotated[:, None, :] * apart, (n, -1))
             coef = xp.reshape(self.vectors @ apart, (n + 1, -1, k))
             return xp.reshape(coef / xp.reshape(precision, (n + 1, -1, m)), (n + 1, -1))
-        coef, leave_out = self._scaled_coef(shrink), self.design.solve_left_out
-        if m == 1:
-            return leave_out(coef, self.vectors, shrink[:, 0])
-        parts = [
-            leave_out(coef[:, j : j + 1], self.vectors, shrink[:, j]) for j in range(m)
-        ]
+        coef, parts = self._scaled_coef(shrink), []
+        for j in range(m):
+            own = coef[:, j : j + 1] if m > 1 else coef
+            parts.append(self.design.solve_left_out(own, self.vectors, shrink[:, j]))
         return namespace(coef).concat(parts, axis=1)
 
     def _precision(self, shrink: Array) -> Array:
@@ -807,9 +811,6 @@ class LooDescent:
         Columns of (weighted) mean zero.
     design : RowDesign, optional
         Weights of the rows.
-    n_probes : int, optional
-        Number of random vectors that slopes are estimated from; 0 for exact slopes,
-        which is the default up to ``PROBED_FROM`` rows.
     """
 
     def __init__(
@@ -817,18 +818,13 @@ class LooDescent:
         gram: Array,
         target: Array,
         design: RowDesign | None = None,
-        n_probes: int | None = None,
     ) -> None:
-        xp, n = namespace(gram), int(gram.shape[0])
-        if n_probes is None:
-            n_probes = PROBES if n >= PROBED_FROM else 0
+        n = int(gram.shape[0])
         self.design = design or RowDesign(n)
         self.shift = self.design.level  # of the null vector, as in :func:`fit_kernel`
         assert self.design.groups is None
-        trace = float(xp.sum(xp.linalg.diagonal(gram)))
-        parts = (gram[rows, :] for rows in row_chunks(n, n, block_entries(gram)))
-        largest = sum(squared_norm(part) for part in parts) ** 0.5
-        self.mean_eigenvalue = unit = trace / n
+        unit, largest = spectrum_bounds(gram, n)
+        self.mean_eigenvalue = unit
         lowest = max(GRID[0] * unit, 10.0 * eps(gram) * largest)
         self.bounds = math.log(lowest), math.log(max(GRID[-1] * unit, lowest))
         self.design.add_null(gram, self.shift)
@@ -836,8 +832,8 @@ class LooDescent:
         self.target = self.design.scale(as_float(target, gram.dtype))
         self.n_inverses = 0
         self.probes: Array | None = None
-        if n_probes:
-            bits = np.random.default_rng(0).integers(0, 2, (n, n_probes), np.int8)
+        if n >= PROBED_FROM:
+            bits = np.random.default_rng(0).integers(0, 2, (n, PROBES), np.int8)
             signs, u = from_numpy(2 * bits - 1, gram), self.design.root(gram)
             self.probes = signs - u @ (u.T @ signs) / self.design.total
 

@@ -20,13 +20,17 @@ from kernelweave._array import (
     squared_norm,
     to_numpy,
 )
-from kernelweave._tolerances import CONSTANT_VARIANCE
 from kernelweave.criteria.fisher import PrimalFisher
 from kernelweave.fits.gaussians import ClassGaussians, HeldOutClasses
-from kernelweave.fits.moment_problem import CvPath, GcvPath, MomentProblem
+from kernelweave.fits.moment_problem import (
+    CvPath,
+    GcvPath,
+    MomentProblem,
+    trace_scales,
+)
 from kernelweave.fits.ridge import RowDesign, class_coding, principal_axes
 from kernelweave.kernels.banks.features import FeatureBank
-from kernelweave.kernels.features.recipe import FeatureReport
+from kernelweave.kernels.features.recipe import FeatureRecipe, FeatureReport
 from kernelweave.kernels.maps.feature_map import FeatureKernelMap
 from kernelweave.kernels.moments import ChunkRecipe, Moments
 from kernelweave.models.shared.inputs import RowMap, require_enough
@@ -184,7 +188,7 @@ def solve_moments(
         features.widths,
         features.names,
         recipe.precision,
-        np.array([np.sum(offset[block] ** 2) for block in features.blocks]),
+        _block_sums(offset**2, features),
         np.array(features.noise),
         moments.n_rows,
     )
@@ -199,6 +203,11 @@ def solve_moments(
         callback,
     )
     return Solved(problem, choice, *_solve_columns(problem, choice))
+
+
+def _block_sums(values: np.ndarray, features: FeatureRecipe) -> np.ndarray:
+    """Sums of ``values`` (D,) over the features of each kernel, (p,)."""
+    return np.array([np.sum(values[block]) for block in features.blocks])
 
 
 def _solve_columns(problem: MomentProblem, choice: Choice) -> tuple[Array, np.ndarray]:
@@ -358,33 +367,15 @@ def keep_rows(
     rows -= means[None, :]
     rows *= design.root(rows)
     mean = to_numpy(means).astype(np.float64)
-    scales = _scale_blocks(rows, recipe, mean, design.total)
+    squares = (namespace(rows).sum(rows[:, part] ** 2) for part in features.blocks)
+    traces = np.array([float(square) for square in squares])
+    second = traces + design.total * _block_sums(mean**2, features)
+    rounding, noise = recipe.precision * second, np.array(features.noise)
+    scales = np.sqrt(trace_scales(design.total, traces, rounding, noise))
+    rows *= from_numpy(np.repeat(scales, features.widths), rows)[None, :]
     active = [int(i) for i in np.flatnonzero(scales)]
     kernel_map = FeatureKernelMap(recipe.features, mean, active, like)
-    if not active:
-        raise ValueError(
-            f"every one of the {len(features.names)} kernel(s) is constant on the "
-            "training rows, so there is nothing to learn from; check the features"
-        )
     row_map, report = _mapped(recipe, intake, kernel_map, blocks, "rows")
     bank = FeatureBank(rows, features.widths, list(features.names))
     bank = bank.subset(np.array(active))
     return KernelRows(bank, targets, row_map, report, design, scales[active])
-
-
-def _scale_blocks(
-    rows: Any, recipe: ChunkRecipe, mean: np.ndarray, n: float
-) -> np.ndarray:
-    """Scale each kernel to trace n in place; returns factors, 0 for constant ones."""
-    xp, features = namespace(rows), recipe.features
-    scales = np.zeros(len(features.maps))
-    for i, block in enumerate(features.blocks):
-        trace = float(xp.sum(rows[:, block] ** 2))
-        size = n * float(np.sum(mean[block] ** 2)) + trace
-        rounding = max(
-            CONSTANT_VARIANCE * recipe.precision * size, n * features.noise[i]
-        )
-        if trace > rounding:
-            scales[i] = (n / trace) ** 0.5
-            rows[:, block] *= float(scales[i])
-    return scales
