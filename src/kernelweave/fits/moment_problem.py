@@ -104,10 +104,14 @@ class MomentProblem:
         rounding = precision * (second + self.total * origins)
         self.scales = trace_scales(self.total, traces, rounding, noise)
         self.active = [int(i) for i in np.flatnonzero(self.scales)]
+        spread = np.repeat(self.scales, widths)
+        #: Which of all D features belong to active kernels, and their factors.
+        self.used = np.flatnonzero(spread)
+        self.feature_scales = np.sqrt(spread[self.used])
+        self.n_features = d = len(self.used)
         #: Gram matrix of centred and scaled features and targets, features first.
         self.joint = self.scaled(centred)
         factor, self.jitter = self._factor(self.joint)
-        d = self.n_features
         self.bank = FeatureBank(
             factor[:, :d],
             [self.widths[i] for i in self.active],
@@ -116,21 +120,6 @@ class MomentProblem:
             triangular=True,
         )
         self.target = factor[:, d:]
-
-    @property
-    def n_features(self) -> int:
-        """The number of features of the active kernels."""
-        return len(self.used)
-
-    @property
-    def used(self) -> np.ndarray:
-        """Which of all D features belong to active kernels, as indices."""
-        return np.flatnonzero(np.repeat(self.scales, self.widths))
-
-    @property
-    def feature_scales(self) -> np.ndarray:
-        """The factors by which the features of active kernels were multiplied."""
-        return np.sqrt(np.repeat(self.scales, self.widths)[self.used])
 
     def scaled(self, centred: Array) -> Array:
         """``[Z H]'[Z H]`` of active, scaled columns from ``A'A``, (D + k, D + k)."""

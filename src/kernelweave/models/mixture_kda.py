@@ -273,9 +273,7 @@ class MixtureKDA(KernelDiscriminant):
 
         zero, callback = self.missing == "zero", progress.iteration
         panel = ask_experts(maps, codes, classes, zero, settle, progress)
-        weights, outcomes, error = learn_weights(
-            self, panel, experts, maps.like, callback
-        )
+        weights, outcomes, error = learn_weights(self, panel, experts, callback)
         problem = self._problem(len(maps.names))
         weighted = "" if maps.design.weights is None else ", weighted rows"
         return Mixture.of(panel, weights, outcomes, problem + weighted, error)

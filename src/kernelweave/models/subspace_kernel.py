@@ -360,13 +360,13 @@ callable, default="normalized"
         else:
             uncorrelated = bool(self.uncorrelated)
             subspace = kernel.subspace(target, self.n_components, uncorrelated)
-        coef, features = subspace.coef, subspace.features
+        scale = 1.0
         if self.uncorrelated:
             # Eq. 19 gives features of unit norm, not of unit variance.
             subspace = decorrelated(subspace, target, kernel.alpha)
             scale = design.total**0.5
-            coef, features = scale * subspace.coef, scale * subspace.features
-        coef, features = design.scale(coef), design.unscale(features)
+        coef = design.scale(scale * subspace.coef)
+        features = design.unscale(scale * subspace.features)
         return replace(subspace, coef=coef, features=features), aligned
 
     def _publish(

@@ -189,7 +189,7 @@ class ExpertPanel:
         empty = np.full((4, n, p, k), np.nan)
         self.log_density, self.mean, self.variance, self.held_out = empty
         self.mean_error, self.log_density_error = np.zeros((2, n, p, k))
-        self.kernel_errors = maps.errors
+        self.kernel_errors, self.like = maps.errors, maps.like
         self.coef: list[Array | None] = [None] * p
         self.rows = [np.flatnonzero(own) for own in seen.T]
         self.scale = np.ones(p)
@@ -207,7 +207,7 @@ class ExpertPanel:
         error = float(self.scale[e] * self.kernel_errors[e])
         return PredictivePath(whole, target, design=design, error=error)
 
-    def settle(self, e: int, expert: Expert, like: Array) -> None:
+    def settle(self, e: int, expert: Expert) -> None:
         """Record the predictions of expert ``e``."""
         rows = self.rows[e]
         self.noise[e], self.amplitude[e] = expert.noise, expert.amplitude
@@ -217,7 +217,7 @@ class ExpertPanel:
         if expert.errors is not None:
             self.mean_error[rows, e], self.log_density_error[rows, e] = expert.errors
         coef = expert.coef[: self.n_seen[e]]  # of the rows with the kernel
-        self.coef[e] = from_numpy(self.scale[e] * coef, like)
+        self.coef[e] = from_numpy(self.scale[e] * coef, self.like)
         each = self.design.each[rows]
         self.intercept[e] = np.average(self.target[rows], axis=0, weights=each)
 
@@ -265,7 +265,7 @@ def ask_experts(
     target = class_target(codes, len(classes), maps.design.weights)
     panel = ExpertPanel(maps, target, classes, zero)
     for e, gram in maps.fit(progress):
-        panel.settle(e, settle(e, panel.path(e, gram)), gram)
+        panel.settle(e, settle(e, panel.path(e, gram)))
     panel.allow(codes, maps)
     for remark in panel.remarks(maps):
         maps.remarks.append(remark)

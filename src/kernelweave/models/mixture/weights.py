@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelweave._array import Array, from_numpy, namespace
+from kernelweave._array import Array, in_double
 from kernelweave.criteria.mixture import MixtureLikelihood
 from kernelweave.fits.predictive import Expert
 from kernelweave.models.mixture.experts import ExpertPanel
@@ -90,7 +90,6 @@ def learn_weights(
     model: Any,
     panel: ExpertPanel,
     experts: dict[int, Expert],
-    like: Array,
     callback: Callback,
 ) -> tuple[np.ndarray, list[Outcome], float]:
     """Weights (p, k) of all experts, with the parameters of :class:`MixtureKDA`.
@@ -112,7 +111,7 @@ def learn_weights(
         if model.weights == "uniform":
             weights[place] = 1.0 / len(members)
             continue
-        group = _Group(model, panel, experts, members, classes, like, callback)
+        group = _Group(model, panel, experts, members, classes, callback)
         stacking = model.weights == "stacking"
         outcome = group.stacked() if stacking else group.likely()
         error += group.error_of_stack() if stacking else group.error_of_likelihood()
@@ -130,7 +129,6 @@ class _Group:
     experts: dict[int, Expert]
     members: np.ndarray  # the experts that may predict all these classes
     classes: list[int]
-    like: Array
     callback: Callback
 
     @cached_property
@@ -215,7 +213,7 @@ class _Group:
         # Steps on a small table take microseconds, less than calls to a device would.
         table: Array = host
         if host.size >= model._large_table:
-            table = from_numpy(host, self.like, namespace(self.like).float64)
+            table = in_double(host, self.panel.like)
         settings, offset = {"tol": model.tol, "callback": self.callback}, 0.0
         found: Outcome
         if np.all(self.seen):
@@ -256,8 +254,7 @@ class _Group:
             better = np.zeros(len(best), dtype=bool)
             better[self.classes] = gain[self.classes] > 1e-9 * panel.design.total
             if np.any(better):
-                chosen = expert.moved(np.where(better, best, level))
-                panel.settle(e, chosen, self.like)
+                panel.settle(e, expert.moved(np.where(better, best, level)))
                 moved = True
         return moved
 

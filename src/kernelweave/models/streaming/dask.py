@@ -241,10 +241,9 @@ def _add_rows(
     with prefixed(f"In partition {place[0]}: "):
         y = intake.targets(rows, np.asarray(targets), place[1])
         views = intake.rows(rows, place[1])
-    found = RowAccumulator(recipe, *origin)
-    if before is not None:
-        found.tree, found.waiting = copy.copy(before.tree), before.waiting
-    found.push(views, y, intake.weights(y))
+    found = RowAccumulator(recipe, *origin) if before is None else copy.copy(before)
+    found.recipe = recipe
+    found = found.added(views, y, intake.weights(y))
     if is_last:
         return found.total()
     found.recipe = None  # type: ignore[assignment]  # every worker has it already

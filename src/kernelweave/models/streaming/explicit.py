@@ -63,18 +63,6 @@ def may_fall_back(model: Any) -> bool:
     return free and not refused(model) and model.solver not in CONES
 
 
-def _refuse_row_arrays(X: Any, sample_weight: Any, groups: Any) -> None:
-    """Refuse one entry for each row where rows are not known all at once."""
-    if sample_weight is not None:
-        raise ValueError(
-            f"sample_weight needs all rows at once; got {type(X).__name__}, whose rows "
-            "come in portions. Call partial_fit(X, y, sample_weight=...) for each "
-            "portion, or give class_weight as a dict"
-        )
-    if groups is not None:
-        raise _no_groups("rows come in portions")
-
-
 def _no_groups(why: str) -> ValueError:
     return ValueError(
         f"{why}, so only sums over all rows are kept, from which no group can be left "
@@ -91,8 +79,14 @@ def read_features(
     The estimator ``model``, which is not changed, determines how rows are read.
     """
     whole, design = not in_portions(X), None
-    if not whole:
-        _refuse_row_arrays(X, sample_weight, groups)
+    if sample_weight is not None and not whole:
+        raise ValueError(
+            f"sample_weight needs all rows at once; got {type(X).__name__}, whose rows "
+            "come in portions. Call partial_fit(X, y, sample_weight=...) for each "
+            "portion, or give class_weight as a dict"
+        )
+    if groups is not None and not whole:
+        raise _no_groups("rows come in portions")
     check_features(model, why)
     intake = Intake(model, why)
     if is_dask(X):

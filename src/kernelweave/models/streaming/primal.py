@@ -105,11 +105,8 @@ def judge_moments(
     The errors are those of cross-validation with the moments of each fold ``folds``
     (f, 1 + t + D, 1 + t + D), or of generalised cross-validation without.
     """
-    path: GcvPath | CvPath
-    if folds is None:
-        path = GcvPath(problem, weights)
-    else:
-        path = CvPath(problem, folds, weights)
+    crossed = folds is not None
+    path = CvPath(problem, folds, weights) if crossed else GcvPath(problem, weights)
     used = best_alpha(path, per_target) if alpha is None else alpha
     missed = path.missed(used) if alpha is None else 0.0
     return Judgement(used, path.errors(np.atleast_2d(used))[0], missed=missed)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy.special import logsumexp
 
-from kernelweave._array import as_float, from_numpy, namespace, require_memory, to_numpy
+from kernelweave._array import from_numpy, namespace, require_memory, to_numpy
 from kernelweave.exceptions import KernelWarning
 from kernelweave.fits.predictive import Expert, PredictivePath, choose_noise
 from kernelweave.models.mixture.experts import (
@@ -156,9 +156,7 @@ def printed_em(
     for e, path in paths.items():
         floors += int(np.sum(noise[e] <= path.smallest_alpha))
         relative = noise[e] / path.mean_eigenvalue
-        panel.settle(
-            e, choose_noise(path, relative, "unit"), as_float(path.rotated, path.dtype)
-        )
+        panel.settle(e, choose_noise(path, relative, "unit"))
         mean, variance = in_sample(path, noise[e])
         panel.log_density[panel.rows[e], e] = _log_normal(path.target - mean, variance)
     end = f"; {floors} of {p * k} noise levels fell to the floor" if floors else ""
