@@ -109,11 +109,8 @@ class ClassGaussians:
         if not self.slope > 0:
             return xp.zeros_like(projected[:, :1]) + log_prior[None, :]
         # |z - m|^2 without the term in z alone, which all classes share
-        if spread is None:
-            linear = projected @ means.T - xp.sum(means * means, axis=1)[None, :] / 2
-        else:
-            linear = (projected / spread) @ means.T
-            linear = linear - (0.5 / spread) @ (means * means).T
+        spread = xp.ones_like(projected) if spread is None else spread
+        linear = (projected / spread) @ means.T - (0.5 / spread) @ (means * means).T
         shift = from_numpy(np.zeros_like(self.log_prior) + self.shift, projected)
         calibrated = linear / self.variance + (log_prior - shift)[None, :]
         return calibrated / self.temperature + shift[None, :]

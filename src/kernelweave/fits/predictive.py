@@ -327,9 +327,19 @@ class LooTable:
         return np.maximum(found - least_density, most_density - found)
 
 
-@dataclass(frozen=True)
 class Expert:
     """One kernel at its noise levels, and its leave-one-out predictions.
+
+    Parameters
+    ----------
+    grid : LooTable
+        Leave-one-out results at all noise levels tried.
+    amplitudes, tables : ndarray of shape (g, k) and (g, n, k)
+        Amplitudes and log densities at all of these.
+    chosen : ndarray of int of shape (k,)
+        The noise level of each coordinate, as an index of the grid.
+    bounds : ndarray of shape (2, g, n, k), optional
+        Bounds on the errors of residuals and ``tables``, if the kernel lost digits.
 
     Attributes
     ----------
@@ -343,67 +353,38 @@ class Expert:
         The leave-one-out mean about the intercept of all rows. Without row i the
         intercept moves away from its target, so even an uninformative kernel has means
         that reveal the label with the wrong sign; new rows all share one intercept.
-    grid : LooTable
-        Leave-one-out results at all noise levels tried.
-    tables, amplitudes : ndarray of shape (g, n, k) and (g, k)
-        Log densities and amplitudes at all of these.
-    bounds : ndarray of shape (2, g, n, k) or None
-        Bounds on the errors of residuals and ``tables``, if the kernel lost digits.
     errors : ndarray of shape (2, n, k) or None
-        Those of ``mean`` and ``log_density``.
+        Bounds on the errors of ``mean`` and ``log_density``, if the kernel lost digits.
     """
 
-    noise: np.ndarray
-    amplitude: np.ndarray
-    mean: np.ndarray
-    variance: np.ndarray
-    log_density: np.ndarray
-    coef: np.ndarray
-    held_out: np.ndarray
-    grid: LooTable
-    tables: np.ndarray
-    amplitudes: np.ndarray
-    bounds: np.ndarray | None = None
-    errors: np.ndarray | None = None
-
-    @classmethod
-    def at(
-        cls,
+    def __init__(
+        self,
         grid: LooTable,
         amplitudes: np.ndarray,
         tables: np.ndarray,
         chosen: np.ndarray,
         bounds: np.ndarray | None = None,
-    ) -> Expert:
-        """The expert at noise level ``chosen`` (k,), a grid index for each column."""
+    ) -> None:
+        self.grid, self.amplitudes, self.tables = grid, amplitudes, tables
+        self.bounds = bounds
         columns = np.arange(len(chosen))
-        residual = grid.residual[chosen, :, columns].T  # (n, k)
-        precision, spread = grid.precision[chosen, :].T, grid.spread[chosen, :].T
         target, weights = grid.target, grid.weights[:, None]
+        residual = grid.residual[chosen, :, columns].T  # (n, k)
+        self.noise, self.amplitude = grid.noises[chosen], amplitudes[chosen, columns]
+        self.mean = target - residual
+        self.variance = self.amplitude * grid.spread[chosen, :].T
+        self.log_density = tables[chosen, :, columns].T
+        self.coef = residual * grid.precision[chosen, :].T
         centred = target - np.average(target, axis=0, weights=grid.weights)
         drift = weights * centred / (np.sum(grid.weights) - weights)
-        amplitude = amplitudes[chosen, columns]
-        errors = None
+        self.held_out = self.mean + drift
+        self.errors = None
         if bounds is not None:
-            errors = bounds[:, chosen, :, columns].transpose(1, 2, 0)
-        return cls(
-            noise=grid.noises[chosen],
-            amplitude=amplitude,
-            mean=target - residual,
-            variance=amplitude * spread,
-            log_density=tables[chosen, :, columns].T,
-            coef=residual * precision,
-            held_out=target - residual + drift,
-            grid=grid,
-            tables=tables,
-            amplitudes=amplitudes,
-            bounds=bounds,
-            errors=errors,
-        )
+            self.errors = bounds[:, chosen, :, columns].transpose(1, 2, 0)
 
     def moved(self, chosen: np.ndarray) -> Expert:
         """The same kernel at other noise levels ``chosen`` (k,) of its grid."""
-        return Expert.at(self.grid, self.amplitudes, self.tables, chosen, self.bounds)
+        return Expert(self.grid, self.amplitudes, self.tables, chosen, self.bounds)
 
 
 def choose_noise(
@@ -456,7 +437,7 @@ def choose_noise(
     if path.error > 0:
         blurred = grid.log_density_error(scale, likelihood, dof)
         bounds = np.stack([grid.residual_error(), blurred])
-    return Expert.at(grid, scale, tables, chosen, bounds)
+    return Expert(grid, scale, tables, chosen, bounds)
 
 
 def _log_density(

@@ -406,6 +406,7 @@ class JointPoint:
     coef: Array
 
 
+@dataclass
 class SubspaceSVM:
     """``min_S max_A sum(a) - tr(A' K_S A) / 2`` over subspaces S of l dimensions.
 
@@ -442,18 +443,15 @@ class SubspaceSVM:
         Relative gap of the SVMs.
     """
 
-    def __init__(
-        self,
-        kernel: RegularizedKernel,
-        signs: np.ndarray,
-        C: float,
-        uncorrelated: bool,
-        tol: float = 1e-9,
-    ) -> None:
-        self.kernel, self.signs, self.C = kernel, signs, float(C)
-        self.uncorrelated, self.tol = uncorrelated, tol
-        self.design = kernel.design
-        self.bounds = self.C * self.design.each
+    kernel: RegularizedKernel
+    signs: np.ndarray
+    C: float
+    uncorrelated: bool
+    tol: float = 1e-9
+
+    def __post_init__(self) -> None:
+        self.design = self.kernel.design
+        self.bounds = float(self.C) * self.design.each
 
     def closed_form_duals(self) -> np.ndarray:
         """A at the saddle point for as many dimensions as there are SVMs."""

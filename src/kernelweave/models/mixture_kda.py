@@ -13,7 +13,7 @@ from kernelweave.fits.gaussians import ClassGaussians
 from kernelweave.fits.predictive import Expert, PredictivePath, choose_noise
 from kernelweave.fits.ridge import steepness_of
 from kernelweave.kernels.spec import warn_twins
-from kernelweave.models.mixture.experts import ViewMaps, ask_experts
+from kernelweave.models.mixture.experts import ExpertPanel, ViewMaps
 from kernelweave.models.mixture.projection import MixtureProjector, posterior_weights
 from kernelweave.models.mixture.weights import Mixture, learn_weights
 from kernelweave.models.shared.base import (
@@ -265,18 +265,18 @@ class MixtureKDA(KernelDiscriminant):
         experts: dict[int, Expert] = {}
         noise = "loo" if self.noise == "em" else self.noise
 
-        def settle(e: int, path: PredictivePath) -> Expert:
+        def choose(e: int, path: PredictivePath) -> Expert:
             expert = choose_noise(path, noise, "profile", self.likelihood, self.dof)
             if self.noise == "em":  # where the search for better levels starts
                 experts[e] = expert
             return expert
 
         zero, callback = self.missing == "zero", progress.iteration
-        panel = ask_experts(maps, codes, classes, zero, settle, progress)
+        panel = ExpertPanel(maps, codes, classes, zero, choose, progress)
         weights, outcomes, error = learn_weights(self, panel, experts, callback)
         problem = self._problem(len(maps.names))
         weighted = "" if maps.design.weights is None else ", weighted rows"
-        return Mixture.of(panel, weights, outcomes, problem + weighted, error)
+        return Mixture(panel, weights, outcomes, problem + weighted, error)
 
     def _problem(self, n_experts: int) -> str:
         """What is maximised or minimised, for the certificate."""

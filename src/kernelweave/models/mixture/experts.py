@@ -141,21 +141,27 @@ def take_seen(stack: Array, rows: np.ndarray, axis: int) -> Array:
 
 
 class ExpertPanel:
-    """Predictions of all experts for the training rows, and what new rows need.
+    """One expert per kernel: predictions for the training rows, what new rows need.
 
     Parameters
     ----------
     maps : ViewMaps
-        The kernels.
-    target : ndarray of shape (n, k)
-        Class coordinates.
+        The kernels; each remark is added to them with a warning.
+    codes : ndarray of int of shape (n,)
+        Classes of the rows.
     classes : ndarray of shape (k,)
         Class labels.
     zero : bool
         Whether missing views count as rows of zeros.
+    choose : callable
+        ``choose(e, path)`` chooses the noise levels of expert ``e``.
+    progress : Progress
+        Told of each kernel.
 
     Attributes
     ----------
+    target : ndarray of shape (n, k)
+        Class coordinates.
     observed : ndarray of bool of shape (n, p)
         Which experts have each row.
     allowed : ndarray of bool of shape (p, k)
@@ -178,18 +184,23 @@ class ExpertPanel:
     """
 
     def __init__(
-        self, maps: ViewMaps, target: np.ndarray, classes: np.ndarray, zero: bool
+        self,
+        maps: ViewMaps,
+        codes: np.ndarray,
+        classes: np.ndarray,
+        zero: bool,
+        choose: Callable[[int, PredictivePath], Expert],
+        progress: Progress,
     ) -> None:
-        (n, k), p = target.shape, len(maps.names)
+        n, p, k = len(codes), len(maps.names), len(classes)
         seen = maps.observed[:, maps.view_of]  # (n, p)
-        self.target, self.classes, self.design = target, classes, maps.design
+        self.maps, self.classes, self.design = maps, classes, maps.design
+        self.target = class_target(codes, k, self.design.weights)
         self.observed = np.ones_like(seen) if zero else seen
-        self.allowed = np.zeros((p, k), dtype=bool)
         self.noise, self.amplitude, self.intercept = np.zeros((3, p, k))
         empty = np.full((4, n, p, k), np.nan)
         self.log_density, self.mean, self.variance, self.held_out = empty
         self.mean_error, self.log_density_error = np.zeros((2, n, p, k))
-        self.kernel_errors, self.like = maps.errors, maps.like
         self.coef: list[Array | None] = [None] * p
         self.rows = [np.flatnonzero(own) for own in seen.T]
         self.scale = np.ones(p)
@@ -197,15 +208,22 @@ class ExpertPanel:
             self.rows = [np.argsort(~own, kind="stable") for own in seen.T]
             self.scale = self.design.total / (self.design.each @ seen)
         self.n_seen = np.sum(seen, axis=0)
+        for e, gram in maps.fit(progress):
+            self.settle(e, choose(e, self._path(e, gram)))
+        self.allowed = self._allowed(np.eye(k)[codes], seen)
+        for remark in self._remarks():
+            maps.remarks.append(remark)
+            warnings.warn(remark, KernelWarning, stacklevel=6)
 
-    def path(self, e: int, gram: Array) -> PredictivePath:
+    def _path(self, e: int, gram: Array) -> PredictivePath:
         """Expert ``e`` at all noise levels; its centred kernel is (n_view, n_view)."""
-        rows = self.rows[e]
-        target = from_numpy(self.target[rows], gram)
-        whole = _embedded(gram, len(rows), float(self.scale[e]))
-        design = self.design.restrict(rows)
-        error = float(self.scale[e] * self.kernel_errors[e])
-        return PredictivePath(whole, target, design=design, error=error)
+        rows, scale, m = self.rows[e], float(self.scale[e]), gram.shape[0]
+        if len(rows) > m:  # with zeros for the rows that lack the kernel
+            part, gram = gram, zeros((len(rows), len(rows)), gram)
+            gram[:m, :m] = part * scale
+        target, design = from_numpy(self.target[rows], gram), self.design.restrict(rows)
+        error = float(scale * self.maps.errors[e])
+        return PredictivePath(gram, target, design=design, error=error)
 
     def settle(self, e: int, expert: Expert) -> None:
         """Record the predictions of expert ``e``."""
@@ -217,28 +235,28 @@ class ExpertPanel:
         if expert.errors is not None:
             self.mean_error[rows, e], self.log_density_error[rows, e] = expert.errors
         coef = expert.coef[: self.n_seen[e]]  # of the rows with the kernel
-        self.coef[e] = from_numpy(self.scale[e] * coef, self.like)
+        self.coef[e] = from_numpy(self.scale[e] * coef, self.maps.like)
         each = self.design.each[rows]
         self.intercept[e] = np.average(self.target[rows], axis=0, weights=each)
 
-    def allow(self, codes: np.ndarray, maps: ViewMaps) -> None:
-        """Let experts predict the classes they have seen.
+    def _allowed(self, of_class: np.ndarray, seen: np.ndarray) -> np.ndarray:
+        """Which classes (p, k) experts may predict, of indicators (n, k) and (n, p).
 
         This takes two rows of the class, so that one remains when the other is left
         out (or one, if the class has no more), and at least one row of another class.
         """
-        of_class = np.eye(self.allowed.shape[1])[codes]  # (n, k)
-        counts = maps.observed[:, maps.view_of[maps.active]].T @ of_class
-        rows = counts.sum(axis=1, keepdims=True)
+        counts = seen.T @ of_class
         enough = np.minimum(2, of_class.sum(axis=0))
-        self.allowed[maps.active] = (counts >= enough) & (counts < rows)
+        varies = np.isin(np.arange(len(counts)), self.maps.active)[:, None]
+        rows = counts.sum(axis=1, keepdims=True)
+        return varies & (counts >= enough) & (counts < rows)
 
-    def remarks(self, maps: ViewMaps) -> Iterator[str]:
+    def _remarks(self) -> Iterator[str]:
         """One sentence per view whose experts cannot predict some class."""
-        for v, one in enumerate(maps.maps):
+        for v, one in enumerate(self.maps.maps):
             if not one.active:
                 continue
-            allowed = self.allowed[int(maps.first[v]) + one.active[0]]
+            allowed = self.allowed[int(self.maps.first[v]) + one.active[0]]
             absent = ", ".join(map(repr, self.classes[~allowed].tolist()))
             if absent:
                 yield (
@@ -246,37 +264,3 @@ class ExpertPanel:
                     f"class(es) {absent} or none of another: its kernels have weight "
                     "0 there"
                 )
-
-
-def ask_experts(
-    maps: ViewMaps,
-    codes: np.ndarray,
-    classes: np.ndarray,
-    zero: bool,
-    settle: Callable[[int, PredictivePath], Expert],
-    progress: Progress,
-) -> ExpertPanel:
-    """Fit one expert per kernel; each remark is added to ``maps`` with a warning.
-
-    The rows have the class codes ``codes`` (n,) of the labels ``classes`` (k,); with
-    ``zero``, missing views count as rows of zeros. ``settle(e, path)`` chooses the
-    noise levels of expert ``e``.
-    """
-    target = class_target(codes, len(classes), maps.design.weights)
-    panel = ExpertPanel(maps, target, classes, zero)
-    for e, gram in maps.fit(progress):
-        panel.settle(e, settle(e, panel.path(e, gram)))
-    panel.allow(codes, maps)
-    for remark in panel.remarks(maps):
-        maps.remarks.append(remark)
-        warnings.warn(remark, KernelWarning, stacklevel=6)
-    return panel
-
-
-def _embedded(gram: Array, n: int, scale: float) -> Array:
-    """``scale`` times the kernel with zeros for the rows that lack it, (n, n)."""
-    if gram.shape[0] == n:
-        return gram
-    whole, m = zeros((n, n), gram), gram.shape[0]
-    whole[:m, :m] = gram * scale
-    return whole

@@ -9,11 +9,11 @@ import numpy as np
 
 from kernelweave._array import (
     Array,
-    device,
     from_numpy,
     namespace,
     row_chunks,
     to_numpy,
+    zeros,
 )
 from kernelweave.kernels.maps.kernel_map import FeatureSource, Source
 from kernelweave.models.mixture.experts import ViewMaps, take_seen
@@ -177,25 +177,22 @@ class MixtureProjector:
     ) -> tuple[Array, np.ndarray | None]:
         """Means and, if ``similar``, similarities of all experts, each (m, p, k)."""
         m, (p, k) = len(seen), self.weights.shape
-        means: list[Any] = [None] * p
+        means = zeros((m, p, k), self.maps.like)
         near = np.zeros((m, p, k)) if similar else None
         for v, one in enumerate(self.maps.maps):
             first = int(self.maps.first[v])
             grams = one.source.cross(rows[v], one.active)
             for i, gram in zip(one.active, grams, strict=True):
-                e, xp = first + i, namespace(gram)
-                here = xp.asarray(seen[:, v], dtype=gram.dtype, device=device(gram))
+                e, here = first + i, from_numpy(seen[:, v], gram)
                 centred = one.center(i, gram, rows[v])
                 mean = (centred @ self.coef[e]) * here[:, None]
-                means[e] = mean + from_numpy(self.intercept[e], gram)[None, :]
+                means[:, e, :] = mean + from_numpy(self.intercept[e], gram)[None, :]
                 if near is not None:
                     kept = self.maps.observed[:, v]
                     gamma = from_numpy(self.responsibilities[kept, e], gram)
                     alike = _similarity(one.source, i, gram, rows[v])
                     near[:, e] = to_numpy(alike @ gamma) * seen[:, v, None]
-        silent = next(mean for mean in means if mean is not None) * 0.0
-        means = [silent if mean is None else mean for mean in means]
-        return namespace(silent).stack(means, axis=1), near
+        return means, near
 
 
 def _plain(source: Source, i: int) -> bool:

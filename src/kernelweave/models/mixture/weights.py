@@ -36,16 +36,24 @@ MAX_ROUNDS = 100
 Outcome = Solution | LocalSolution
 
 
-@dataclass(frozen=True)
 class Mixture:
     """Experts and their weights.
 
-    Attributes
+    Parameters
     ----------
     panel : ExpertPanel
         The experts' predictions, at the final noise levels.
     weights : ndarray of shape (p, k)
         Weight of each expert for each class.
+    outcomes : sequence of LocalSolution or Solution
+        How the weights were learned; empty if they were not.
+    problem : str
+        What was minimised.
+    error : float, default=0
+        Bound on the error of the value due to digits that the kernels had lost.
+
+    Attributes
+    ----------
     responsibilities : ndarray of shape (n, p, k)
         Responsibility of each expert for each training row (Eq. 19).
     certificate : Certificate or None
@@ -54,36 +62,24 @@ class Mixture:
         Iterations over all classes.
     """
 
-    panel: ExpertPanel
-    weights: np.ndarray
-    responsibilities: np.ndarray
-    certificate: Certificate | None
-    n_iter: int
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         panel: ExpertPanel,
         weights: np.ndarray,
         outcomes: Sequence[Outcome],
         problem: str,
         error: float = 0.0,
-    ) -> Mixture:
-        """The mixture with learned ``weights`` (p, k), and its certificate.
-
-        ``error`` bounds the error of the value due to digits that the kernels had lost.
-        """
+    ) -> None:
+        self.panel, self.weights = panel, weights
         shares = [
             truncated_responsibilities(
-                panel.log_density[:, :, c], panel.observed & allowed, own
+                panel.log_density[:, :, c], panel.observed & allowed, weights[:, c]
             )
-            for c, (allowed, own) in enumerate(
-                zip(panel.allowed.T, weights.T, strict=True)
-            )
+            for c, allowed in enumerate(panel.allowed.T)
         ]
-        certificate = summarise(outcomes, problem, error) if outcomes else None
-        n_iter = max(1, sum(outcome.n_iter for outcome in outcomes))
-        return cls(panel, weights, np.stack(shares, axis=2), certificate, n_iter)
+        self.responsibilities = np.stack(shares, axis=2)
+        self.certificate = summarise(outcomes, problem, error) if outcomes else None
+        self.n_iter = max(1, sum(outcome.n_iter for outcome in outcomes))
 
 
 def learn_weights(
@@ -213,7 +209,7 @@ class _Group:
         # Steps on a small table take microseconds, less than calls to a device would.
         table: Array = host
         if host.size >= model._large_table:
-            table = in_double(host, self.panel.like)
+            table = in_double(host, self.panel.maps.like)
         settings, offset = {"tol": model.tol, "callback": self.callback}, 0.0
         found: Outcome
         if np.all(self.seen):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -28,12 +27,16 @@ from kernelweave.views.streams import concatenate_rows
 MOST_BLOCKS = 128
 
 
-@dataclass(frozen=True)
 class NumberedRows:
     """Rows of Dask collections by their number, wherever the partitions begin.
 
     Features, chunks, folds and probes depend on the numbers of rows alone, so that the
     model does not depend on the partitions, and is that of the same rows in an array.
+
+    Parameters
+    ----------
+    X, y : Dask collections
+        Rows and targets; lengths that are unknown are counted now.
 
     Attributes
     ----------
@@ -43,23 +46,17 @@ class NumberedRows:
         The numbers of their first rows, and in the end the number of all rows.
     """
 
-    rows: list[Any]
-    targets: list[Any]
-    ends: np.ndarray
-
-    @classmethod
-    def of(cls, X: Any, y: Any) -> NumberedRows:
-        """Rows X and targets y; lengths that are unknown are counted now."""
+    def __init__(self, X: Any, y: Any) -> None:
         rows, targets = partitions(X), partitions(y)
         if len(rows) != len(targets):
             raise ValueError(
                 f"X has {len(rows)} partitions, but y has {len(targets)}; make both "
                 "from the same partitions, or name the column of y"
             )
-        ends = np.concatenate([[0], np.cumsum(_lengths(X, rows))]).astype(int)
-        if ends[-1] == 0:
+        self.rows, self.targets = rows, targets
+        self.ends = np.cumsum([0, *_lengths(X, rows)])
+        if self.n_rows == 0:
             raise ValueError(NO_ROWS)
-        return cls(rows, targets, ends)
 
     @property
     def n_rows(self) -> int:

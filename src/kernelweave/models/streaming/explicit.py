@@ -115,7 +115,7 @@ def read_features(
 
 def _read_dask(intake: Intake, X: Any, y: Any) -> KernelRows | SummedRows:
     """As from an array with the same rows, but computed where the partitions are."""
-    data = NumberedRows.of(*with_targets(X, y))
+    data = NumberedRows(*with_targets(X, y))
     rows, targets = data.take(sampled(data.n_rows, intake.sample_rows, intake.seed))
     place = "the rows drawn to fix the features (numbered among themselves)"
     with prefixed(f"In {place}: "):
