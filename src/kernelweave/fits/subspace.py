@@ -6,14 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import linalg
 
 from kernelweave._array import (
     Array,
     eps,
     from_numpy,
     namespace,
-    psd_factor,
     solve_factored,
     squared_norm,
     to_numpy,
@@ -147,16 +145,17 @@ def _root(matrix: np.ndarray) -> np.ndarray:
 
     The symmetric root has no arbitrary signs.
     """
-    values = np.linalg.eigvalsh(matrix)
+    values, vectors = np.linalg.eigh(matrix)
     if values[0] < -HALF_OF_THE_DIGITS * max(abs(values[-1]), abs(values[0])):
         raise ValueError(
             "the label kernel is not positive semidefinite: its smallest eigenvalue is "
             f"{values[0]:.3g}, its largest {values[-1]:.3g}"
         )
-    root = psd_factor(matrix, NULL_EIGENVALUE * len(matrix))
-    if root.shape[1] == len(matrix):
-        return linalg.polar(root, side="left")[1]  # R = P U with P P = S
-    if root.size == 0:
+    kept = values > NULL_EIGENVALUE * len(matrix) * max(values[-1], 0.0)
+    root = vectors[:, kept] * np.sqrt(values[kept])
+    if np.all(kept):
+        return root @ vectors.T
+    if not np.any(kept):
         return np.zeros((len(matrix), 1))
     return (root * column_signs(root))[:, ::-1]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -116,7 +115,7 @@ def learn_weights(
     return weights, outcomes, error
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Group:
     """The problem of a group of classes that share weights."""
 
@@ -127,20 +126,11 @@ class _Group:
     classes: list[int]
     callback: Callback
 
-    @cached_property
-    def rows(self) -> np.ndarray:
-        """Rows (n,) that some member has; other rows do not bear on these classes."""
-        return np.any(self.panel.observed[:, self.members], axis=1)
-
-    @cached_property
-    def seen(self) -> np.ndarray:
-        """Which members have each of these rows."""
-        return self.panel.observed[:, self.members][self.rows]
-
-    @cached_property
-    def each(self) -> np.ndarray:
-        """How often each of these rows counts."""
-        return self.panel.design.each[self.rows]
+    def __post_init__(self) -> None:
+        observed = self.panel.observed[:, self.members]
+        # Rows that no member has do not bear on these classes.
+        self.rows = np.any(observed, axis=1)
+        self.seen, self.each = observed[self.rows], self.panel.design.each[self.rows]
 
     def likely(self) -> Outcome:
         """Maximise the likelihood of leave-one-out densities."""
