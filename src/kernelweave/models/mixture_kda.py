@@ -244,9 +244,7 @@ class MixtureKDA(KernelDiscriminant):
         psd: Any = self.psd
         maps = ViewMaps(views, data, names, psd, design, classes[codes])
         mixture = self._learn_mixture(maps, codes, classes, progress)
-        projector = MixtureProjector(
-            maps, mixture, self.missing == "zero", self._localise
-        )
+        projector = MixtureProjector(mixture, self._localise)
         share = projector.shares(data, self.projection == "posterior", own=True)
         row_map = RowMap(maps, home, maps.views, positions)
         self._set_weights(row_map, np.mean(mixture.weights, axis=1), classes)

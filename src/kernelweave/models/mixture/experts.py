@@ -194,7 +194,8 @@ class ExpertPanel:
     ) -> None:
         n, p, k = len(codes), len(maps.names), len(classes)
         seen = maps.observed[:, maps.view_of]  # (n, p)
-        self.maps, self.classes, self.design = maps, classes, maps.design
+        self.maps, self.zero, self.design = maps, zero, maps.design
+        self.classes = classes
         self.target = class_target(codes, k, self.design.weights)
         self.observed = np.ones_like(seen) if zero else seen
         self.noise, self.amplitude, self.intercept = np.zeros((3, p, k))

@@ -16,7 +16,7 @@ from kernelweave._array import (
     zeros,
 )
 from kernelweave.kernels.maps.kernel_map import FeatureSource, Source
-from kernelweave.models.mixture.experts import ViewMaps, take_seen
+from kernelweave.models.mixture.experts import take_seen
 from kernelweave.models.mixture.weights import Mixture
 from kernelweave.views.columns import numbered
 from kernelweave.views.missing import ObservedViews, fill_rows
@@ -73,27 +73,21 @@ class MixtureProjector:
 
     Parameters
     ----------
-    maps : ViewMaps
-        The kernels.
     mixture : Mixture
         Experts, weights and responsibilities.
-    zero : bool
-        Whether a missing view counts as a row of zeros instead of being left out.
     localise : callable
         Computes posterior weights from prior ones, like :func:`posterior_weights`.
     """
 
     def __init__(
         self,
-        maps: ViewMaps,
         mixture: Mixture,
-        zero: bool,
         localise: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray],
     ) -> None:
-        panel, self.maps = mixture.panel, maps
+        panel, self.localise = mixture.panel, localise
+        self.maps, self.zero, self.allowed = panel.maps, panel.zero, panel.allowed
         self.coef, self.intercept = panel.coef, panel.intercept
-        self.allowed = panel.allowed
-        self.weights, self.zero, self.localise = mixture.weights, zero, localise
+        self.weights = mixture.weights
         # a row counts as often as its weight says
         each = panel.design.each[:, None, None]
         self.responsibilities = each * mixture.responsibilities
