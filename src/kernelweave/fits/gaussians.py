@@ -163,9 +163,7 @@ class HeldOutClasses:
         self.usable = np.where(self.several, self.counts, 0.0)
         self.sums = np.where(self.several[:, None], sums, 0.0)
         self.center = np.sum(self.sums, axis=0) / (float(np.sum(self.usable)) or 1.0)
-        self.found = float(np.sum(self.sums * self.coding))
-        self.squares = np.sum(self.coding**2, axis=1)
-        self.sought = float(self.usable @ self.squares)
+        self.slope = float(self._slope(self.sums, self.usable))
 
     @classmethod
     def of(
@@ -196,7 +194,7 @@ class HeldOutClasses:
         Means and slope are those without the row or its group, the variance and the
         class shares, unless ``priors`` (k,) replace them, those of all rows.
         """
-        distances, _, _, variance = self._calibrated(projected, codes, None, design)
+        distances, _, variance = self._calibrated(projected, codes, None, design)
         shares = _shares(self.counts) if priors is None else priors
         return np.log(shares)[None, :] - distances / (2.0 * variance)
 
@@ -206,21 +204,20 @@ class HeldOutClasses:
         codes: np.ndarray,
         spread: np.ndarray | None,
         design: RowDesign,
-    ) -> tuple[np.ndarray, np.ndarray, float, float]:
-        """Distances and log shares without each row (m, k), slope and variance."""
+    ) -> tuple[np.ndarray, np.ndarray, float]:
+        """Distances and log shares without each row (m, k), and the variance."""
         precision = np.ones_like(projected) if spread is None else 1.0 / spread
         distances, log_shares = self._without(projected, codes, precision, design)
-        slope = max(self.found / self.sought, 0.0) if self.sought > 0 else 0.0
         variance = 1.0
         residual = np.average(_own(distances, codes), weights=design.each)
         residual = float(residual) / projected.shape[1]
-        if slope > 0 and residual > 0:
+        if self.slope > 0 and residual > 0:
             low, high = VARIANCE_RANGE
             scores, bounds = distances / (-2.0 * residual), (1.0 / high, 1.0 / low)
             variance = residual / best_sharpness(
                 log_shares, scores, codes, design.each, bounds
             )
-        return distances, log_shares, slope, variance
+        return distances, log_shares, variance
 
     def gaussians(
         self,
@@ -246,9 +243,8 @@ class HeldOutClasses:
             Probabilities of the classes, in place of their shares.
         """
         design = design or RowDesign(len(codes))
-        distances, without, slope, variance = self._calibrated(
-            projected, codes, spread, design
-        )
+        found = self._calibrated(projected, codes, spread, design)
+        distances, without, variance = found
         log_shares = np.log(_shares(self.counts))
         # The variance was calibrated on rows with their own shares: p(z | c) stays.
         log_prior = log_shares if priors is None else np.log(priors)
@@ -256,20 +252,26 @@ class HeldOutClasses:
         scores = known - distances / (2.0 * variance)
         right = self.several[codes] & (np.argmax(scores, axis=1) == codes)
         score = float(np.average(right, weights=design.each))
+        means = self._means(self.sums, self.usable, self.slope)
+        if not self.slope > 0:
+            means = np.tile(self.center, (len(self.counts), 1))
+        shift = log_prior - log_shares
         return ClassGaussians(
-            self._means(slope),
-            variance,
-            log_prior,
-            slope,
-            score,
-            shift=log_prior - log_shares,
+            means, variance, log_prior, self.slope, score, shift=shift
         )
 
-    def _means(self, slope: float) -> np.ndarray:
-        if not slope > 0:
-            return np.tile(self.center, (len(self.counts), 1))
-        prior = PRIOR_ROWS * (self.center + slope * self.coding)
-        return (self.sums + prior) / (self.usable + PRIOR_ROWS)[:, None]
+    def _slope(self, sums: np.ndarray, usable: np.ndarray) -> np.ndarray:
+        """The slope for sums (..., k, r) over classes of sizes (..., k)."""
+        found = np.sum(sums * self.coding, axis=(-2, -1))
+        sought = usable @ np.sum(self.coding**2, axis=1)
+        return np.maximum(found / np.where(sought > 0, sought, np.inf), 0.0)
+
+    def _means(
+        self, sums: np.ndarray, usable: np.ndarray, slope: np.ndarray | float
+    ) -> np.ndarray:
+        """Class means (..., k, r) for the same, at slopes (...)."""
+        prior = self.center + np.asarray(slope)[..., None, None] * self.coding
+        return (sums + PRIOR_ROWS * prior) / (usable + PRIOR_ROWS)[..., None]
 
     def _without(
         self, z: np.ndarray, own: np.ndarray, precision: np.ndarray, design: RowDesign
@@ -297,11 +299,8 @@ class HeldOutClasses:
             sums[alone], usable[alone] = 0.0, 0.0
             shares = _shares(counts)
             log_shares[rows] = np.log(shares)[group]
-            found = np.sum(sums * self.coding, axis=(1, 2))
-            sought = usable @ self.squares
-            slopes = np.maximum(found / np.where(sought > 0, sought, np.inf), 0.0)
-            sums += PRIOR_ROWS * (self.center + slopes[:, None, None] * self.coding)
-            means = sums / (usable + PRIOR_ROWS)[:, :, None]
+            slopes = self._slope(sums, usable)  # (g,)
+            means = self._means(sums, usable, slopes)
             apart = z[rows][:, None, :] - means[group]  # (s, k, r)
             near = (apart**2 @ precision[rows][:, :, None])[:, :, 0]
             # Without the row its class is smaller, which stretches the coordinate of
@@ -317,7 +316,8 @@ class HeldOutClasses:
 
 def units_per_class(codes: np.ndarray, design: RowDesign) -> np.ndarray:
     """The number of groups, or of rows, that have each of the classes (n,)."""
-    return np.bincount(np.unique(np.stack([codes, design.units]), axis=1)[0])
+    pairs = np.unique(codes * design.n_rows + design.units)
+    return np.bincount(pairs // design.n_rows)
 
 
 def _shares(counts: np.ndarray) -> np.ndarray:
