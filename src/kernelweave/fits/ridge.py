@@ -675,62 +675,59 @@ class LooPath(AlphaPath):
 
     def coef(self, alpha: float | np.ndarray) -> Array:
         """``B = (G + alpha diag(1/w))^-1 H``, (n, k); one alpha, or one per column."""
-        coef = self.design.scale(self._scaled_coef(self._shrink(alpha)))
-        return as_float(coef, self.dtype)
+        coef = self.vectors @ (self.rotated * self._shrink(alpha))
+        return as_float(self.design.scale(coef), self.dtype)
 
     def residuals(self, alpha: float | np.ndarray) -> Array:
         """Target minus the prediction without the row or its group, (n, k)."""
-        shrink = self._shrink(alpha)
-        left_out = self._left_out(shrink, self._precision(shrink), shrink.shape[1])
+        shrink = self._shrink(np.atleast_2d(alpha))
+        left_out = self._left_out(shrink, self._precision(shrink))[:, 0, :]
         return as_float(self.design.unscale(left_out), self.dtype)
 
     def errors(self, alphas: np.ndarray) -> np.ndarray:
         """Mean squared leave-one-out error of each column, (a, k)."""
-        a, m = alphas.shape
-        shrink = self._shrink(alphas.reshape(-1))  # (n - 1, a m)
-        precision = self._precision(shrink)
-        xp, k = namespace(shrink), int(self.rotated.shape[1])
+        shrink = self._shrink(alphas)  # (n - 1, a, m)
+        precision, found = self._precision(shrink), []
         # Without groups, several alphas share one product with the eigenvectors.
         together = 1 if self.design.groups is not None else CHUNK_ENTRIES
-        found = []
-        for part in row_chunks(a, self.n_samples * k, together):
-            columns = slice(part.start * m, part.stop * m)
-            residual = self._left_out(shrink[:, columns], precision[:, columns], m)
-            found.append(to_numpy(xp.sum(residual * residual, axis=0)))
-        squares = found[0] if len(found) == 1 else np.concatenate(found)
-        return squares.reshape(a, k).astype(np.float64) / self.design.total
+        size = self.n_samples * int(self.rotated.shape[1])
+        for part in row_chunks(len(alphas), size, together):
+            residual = self._left_out(shrink[:, part, :], precision[:, part, :])
+            squares = namespace(residual).sum(residual * residual, axis=0)
+            found.append(to_numpy(squares))
+        return np.concatenate(found).astype(np.float64) / self.design.total
 
     def _shrink(self, alpha: float | np.ndarray) -> Array:
-        """``d = 1/(s + alpha)``, one column per alpha."""
+        """``d = 1/(s + alpha)``, (n - 1, ...), for alphas of any shape (...)."""
         levels = from_numpy(np.atleast_1d(np.asarray(alpha, float)), self.eigenvalues)
-        return 1.0 / (self.eigenvalues[:, None] + levels[None, :])
+        shape = (-1, *(1 for _ in levels.shape))
+        values = namespace(levels).reshape(self.eigenvalues, shape)
+        return 1.0 / (values + levels[None, ...])
 
-    def _scaled_coef(self, shrink: Array) -> Array:
-        """``B~``, (n, k)."""
-        return self.vectors @ (self.rotated * shrink)
-
-    def _left_out(self, shrink: Array, precision: Array, m: int) -> Array:
-        """``sqrt(w) e``, (n, a k), from d (n - 1, a m) and the diagonal (n, a m) of A~.
+    def _left_out(self, shrink: Array, precision: Array) -> Array:
+        """``sqrt(w) e``, (n, a, k), from d (n - 1, a, m), and the diagonal of A~.
 
         m is 1, or k where every column has its own alpha; a is 1 if there are groups.
+        The diagonal has the shape (n, a, m).
         """
+        xp, m = namespace(shrink), int(shrink.shape[2])
+        scaled = self.rotated[:, None, :] * shrink  # (n - 1, a, k)
+        flat = xp.reshape(scaled, (scaled.shape[0], -1))
+        coef = xp.reshape(self.vectors @ flat, (-1, *scaled.shape[1:]))
         if self.design.groups is None:
-            xp, (n, k) = namespace(shrink), self.rotated.shape
-            apart = xp.reshape(shrink, (n, -1, m))
-            apart = xp.reshape(self.rotated[:, None, :] * apart, (n, -1))
-            coef = xp.reshape(self.vectors @ apart, (n + 1, -1, k))
-            return xp.reshape(coef / xp.reshape(precision, (n + 1, -1, m)), (n + 1, -1))
-        coef, parts = self._scaled_coef(shrink), []
+            return coef / precision
+        parts = []
         for j in range(m):
-            own = coef[:, j : j + 1] if m > 1 else coef
-            parts.append(self.design.solve_left_out(own, self.vectors, shrink[:, j]))
-        return namespace(coef).concat(parts, axis=1)
+            own = coef[:, 0, j : j + 1] if m > 1 else coef[:, 0, :]
+            parts.append(self.design.solve_left_out(own, self.vectors, shrink[:, 0, j]))
+        return xp.concat(parts, axis=1)[:, None, :]
 
     def _precision(self, shrink: Array) -> Array:
-        """``(U * U) D`` for D (n - 1, a), squaring a block of rows at a time."""
-        blocks = row_chunks(self.n_samples, self.n_samples)
-        parts = [self.vectors[rows, :] ** 2 @ shrink for rows in blocks]
-        return parts[0] if len(parts) == 1 else namespace(shrink).concat(parts)
+        """``(U * U) d`` for d (n - 1, ...), squaring a block of rows at a time."""
+        xp, n = namespace(shrink), self.n_samples
+        flat = xp.reshape(shrink, (n - 1, -1))
+        parts = [self.vectors[rows, :] ** 2 @ flat for rows in row_chunks(n, n)]
+        return xp.reshape(xp.concat(parts), (n, *shrink.shape[1:]))
 
 
 #: Predicted relative decrease of the error that is not worth another inverse, and that
