@@ -233,14 +233,11 @@ def _add_rows(
     rows per chunk and the number of the first chunk.
     """
     recipe, intake = shared
-    if hasattr(targets, "to_numpy"):
-        targets = targets.to_numpy()
     with prefixed(f"In partition {place[0]}: "):
-        y = intake.targets(rows, np.asarray(targets), place[1])
-        views = intake.rows(rows, place[1])
+        portion = intake.portion(rows, np.asarray(targets), place[1])
     found = RowAccumulator(recipe, *origin) if before is None else copy.copy(before)
     found.recipe = recipe
-    found = found.added(views, y, intake.weights(y))
+    found = found.added(*portion)
     if is_last:
         return found.total()
     found.recipe = None  # type: ignore[assignment]  # every worker has it already

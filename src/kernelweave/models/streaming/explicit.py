@@ -123,10 +123,9 @@ def _read_dask(intake: Intake, X: Any, y: Any) -> KernelRows | SummedRows:
     recipe = make_recipe(intake, sample, targets, data.n_rows)
     if _few_rows(data.n_rows, recipe, intake):
         rows, targets = data.take(np.arange(data.n_rows))
-        y = intake.targets(rows, np.asarray(targets))
-        weights = intake.weights(y)
+        blocks, y, weights = intake.portion(rows, np.asarray(targets))
         design = RowDesign(len(y), None if np.all(weights == 1.0) else weights)
-        return keep_rows(recipe, intake.rows(rows), y, intake, design)
+        return keep_rows(recipe, blocks, y, intake, design)
     return _summed(recipe, dask_moments(recipe, intake, data), intake)
 
 
@@ -155,10 +154,10 @@ class Portions:
     """The rows of all calls so far, as sums over them."""
 
     intake: Intake  # of the first call
-    accumulator: RowAccumulator
-    classes: np.ndarray | None  # all that may occur, if given
-    n_rows: int
-    is_first: bool  # all rows came in one call
+    accumulator: Any = None
+    classes: np.ndarray | None = None  # all that may occur, if given
+    n_rows: int = 0
+    is_first: bool = True  # all rows came in one call
 
 
 def next_portions(
@@ -189,31 +188,28 @@ def _added(
     if before is None:
         why = "partial_fit takes rows in portions"
         check_features(model, why)
-        intake, seen = Intake(model, why), 0
-    else:
-        intake, seen = before.intake, before.n_rows
-        classes = before.classes if classes is None else classes
-    targets = intake.targets(X, y, seen)
-    blocks, n_rows = intake.rows(X, seen), seen + len(targets)
-    weights = intake.weights(targets, sample_weight, seen)
+        before = Portions(Intake(model, why))
+    intake, accumulator = before.intake, before.accumulator
+    seen = before.n_rows
+    blocks, targets, weights = intake.portion(X, y, seen, sample_weight)
+    n_rows, first = seen + len(targets), accumulator is None
     if not np.all(weights > 0):
         kept = np.flatnonzero(weights > 0)
-        if before is None and not len(kept):
+        if first and not len(kept):
             raise ValueError(
                 f"{type(model).__name__}: every sample weight of the first portion is "
                 "zero, but its rows fix the features"
             )
         blocks = [select_rows(block, kept) for block in blocks]
         targets, weights = targets[kept], weights[kept]
+    # The caller may change theirs between calls.
+    classes = before.classes if classes is None else np.array(classes)
     if classes is not None:
-        classes = np.array(classes)  # the caller may change theirs between calls
         _check_classes(targets, classes)
-    if before is None:
+    if first:
         recipe = make_recipe(intake, blocks, targets)
         accumulator = RowAccumulator(recipe, intake.chunk_rows(intake.like))
-    else:
-        accumulator = before.accumulator
-    accumulator, first = accumulator.added(blocks, targets, weights), before is None
+    accumulator = accumulator.added(blocks, targets, weights)
     return Portions(intake, accumulator, classes, n_rows, first)
 
 

@@ -118,12 +118,25 @@ class Intake:
         start = 0
         for X, y in portions:
             if design is None:
-                targets = self.targets(X, y, start)
-                weights = self.weights(targets)
+                portion = self.portion(X, y, start)
             else:
-                targets, weights = y, design.each[start : start + len(y)]
-            yield self.rows(X, start), targets, weights
-            start += len(targets)
+                portion = self.rows(X, start), y, design.each[start : start + len(y)]
+            yield portion
+            start += len(portion[1])
+
+    def portion(
+        self, X: Any, y: Any, start: int = 0, sample_weight: Any = None
+    ) -> Portion:
+        """Blocks, targets and weights of one portion; ``start`` numbers row 0."""
+        targets, owner = self.targets(X, y, start), type(self.bearer).__name__
+        blocks = self.rows(X, start)
+        with numbered(start):
+            weights = check_sample_weight(
+                sample_weight, len(targets), owner, all_zero=True
+            )
+        class_weight = getattr(self.bearer, "class_weight", None)
+        of_class = weights_of_portion(targets, class_weight, owner)
+        return blocks, targets, weights * of_class
 
     def rows(self, X: Any, start: int = 0) -> list[Any]:
         """Blocks of finite floats (m, d_view); ``start`` is the number of row 0.
@@ -171,16 +184,6 @@ class Intake:
         """Labels (m,), or outputs (m, t), of a portion."""
         with numbered(start):
             return check_targets(self.bearer, X, y)
-
-    def weights(
-        self, targets: np.ndarray, given: Any = None, start: int = 0
-    ) -> np.ndarray:
-        """Weights (m,) of a portion: those ``given`` times those of the classes."""
-        owner = type(self.bearer).__name__
-        with numbered(start):
-            weights = check_sample_weight(given, len(targets), owner, all_zero=True)
-        class_weight = getattr(self.bearer, "class_weight", None)
-        return weights * weights_of_portion(targets, class_weight, owner)
 
     def row_map(self, kernel_map: Any) -> RowMap:
         """How new rows are mapped to the kernels."""
