@@ -15,7 +15,7 @@ from kernelweave._array import (
     to_numpy,
     zeros,
 )
-from kernelweave.kernels.maps.kernel_map import FeatureSource, Source
+from kernelweave.kernels.maps.kernel_map import FeatureSource
 from kernelweave.models.mixture.experts import take_seen
 from kernelweave.models.mixture.weights import Mixture
 from kernelweave.views.columns import numbered
@@ -112,7 +112,6 @@ class MixtureProjector:
         """
         if not local:
             return self._share(data.observed, None)
-        self._check_similar()
         return np.concatenate([share for _, share in self._parts(data, True, own)])
 
     def _parts(
@@ -138,22 +137,6 @@ class MixtureProjector:
             return [fill_rows(blocks[v][part, :], seen[:, v], source.blocks[0])]
         # the columns of the training rows that have the kernel
         return take_seen(blocks[part, :, v : v + 1], self.maps.observed[:, v], axis=1)
-
-    def _check_similar(self) -> None:
-        """Refuse precomputed kernels whose entries are not similarities."""
-        for v, one in enumerate(self.maps.maps):
-            if isinstance(one.source, FeatureSource):
-                continue
-            for i in one.active:
-                if not _plain(one.source, i):
-                    e, lowest = int(self.maps.first[v]) + i, one.source.as_defined(i)[1]
-                    raise ValueError(
-                        "projection='posterior' compares rows by their kernel values: "
-                        f"the precomputed kernel {e} ({one.names[i]!r}) must have no "
-                        "negative entries and ones on its diagonal (its smallest entry "
-                        f"is {lowest:.3g}); use K_ij / sqrt(K_ii K_jj), or "
-                        "projection='prior'"
-                    )
 
     def _share(self, seen: np.ndarray, similarity: np.ndarray | None) -> np.ndarray:
         """Weights (m, p, k) for rows that have the views ``seen`` (m, v)."""
@@ -184,24 +167,21 @@ class MixtureProjector:
                 if near is not None:
                     kept = self.maps.observed[:, v]
                     gamma = from_numpy(self.responsibilities[kept, e], gram)
-                    alike = _similarity(one.source, i, gram, rows[v])
+                    alike = _similarity(one.source, i, gram, rows[v], e)
                     near[:, e] = to_numpy(alike @ gamma) * seen[:, v, None]
         return means, near
 
 
-def _plain(source: Source, i: int) -> bool:
-    """Whether a kernel is a similarity as it is: nonnegative with unit diagonal."""
-    diagonal, lowest = source.as_defined(i)
-    xp = namespace(diagonal)
-    off = float(xp.max(xp.abs(diagonal - 1.0)))
-    return lowest >= -SAME_SIMILARITY and off <= SAME_SIMILARITY
+def _similarity(source: Any, i: int, gram: Array, rows: Any, number: int) -> Array:
+    """The kernel itself where it is a similarity, else ``(1 + cosine) / 2``.
 
-
-def _similarity(source: Any, i: int, gram: Array, rows: Any) -> Array:
-    """The kernel itself where it is a similarity, else ``(1 + cosine) / 2``."""
+    Precomputed kernels must be similarities: nonnegative, with ones on the diagonal.
+    """
     xp = namespace(gram)
     gram = source.cross_as_defined(i, gram, rows)
-    if _plain(source, i):
+    diagonal, lowest = source.as_defined(i)
+    off = float(xp.max(xp.abs(diagonal - 1.0)))
+    if lowest >= -SAME_SIMILARITY and off <= SAME_SIMILARITY:
         lowest = float(xp.min(gram))
         if lowest < -SAME_SIMILARITY:
             raise ValueError(
@@ -210,8 +190,16 @@ def _similarity(source: Any, i: int, gram: Array, rows: Any) -> Array:
                 "compare rows by kernel values between 0 and 1"
             )
         return gram
+    if not isinstance(source, FeatureSource):
+        raise ValueError(
+            "projection='posterior' compares rows by their kernel values: "
+            f"the precomputed kernel {number} ({source.names[i]!r}) must have no "
+            "negative entries and ones on its diagonal (its smallest entry "
+            f"is {lowest:.3g}); use K_ij / sqrt(K_ii K_jj), or "
+            "projection='prior'"
+        )
     own = source.diagonal_as_defined(i, rows)
-    norms = xp.sqrt(own[:, None] * source.as_defined(i)[0][None, :])
+    norms = xp.sqrt(own[:, None] * diagonal[None, :])
     nothing = norms <= 0  # a row of zeros counts as orthogonal to every other
     cosine = gram / xp.where(nothing, xp.ones_like(norms), norms)
     return 0.5 + 0.5 * xp.where(nothing, xp.zeros_like(cosine), cosine)
