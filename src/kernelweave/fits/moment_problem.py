@@ -109,9 +109,7 @@ class MomentProblem:
         self.used = np.flatnonzero(spread)
         self.feature_scales = np.sqrt(spread[self.used])
         self.n_features = d = len(self.used)
-        #: Gram matrix of centred and scaled features and targets, features first.
-        self.joint = self.scaled(centred)
-        factor, self.jitter = self._factor(self.joint)
+        factor, self.jitter = self._factor(self.scaled(centred))
         self.bank = FeatureBank(
             factor[:, :d],
             [self.widths[i] for i in self.active],

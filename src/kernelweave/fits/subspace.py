@@ -345,10 +345,15 @@ def decorrelated(subspace: Subspace, target: Array, alpha: float) -> Subspace:
         values, rotation = np.linalg.eigh(covariance)
         rotation = rotation[:, ::-1]
         error = covariance + alpha * inner - np.eye(len(inner))
-    apart = float(np.min(np.diff(values), initial=np.inf))
-    turned = float(np.max(np.abs(error))) / apart if apart > 0 else np.pi
+    turned = turn_of_axes(float(np.max(np.abs(error))), values)
     found = _rotated(coef, features, target, rotation)
-    return replace(found, n_doubtful=subspace.n_doubtful, turned=min(turned, np.pi))
+    return replace(found, n_doubtful=subspace.n_doubtful, turned=turned)
+
+
+def turn_of_axes(error: float, values: np.ndarray) -> float:
+    """The angle by which errors may turn eigenvectors of these eigenvalues."""
+    apart = float(np.min(np.diff(np.sort(values)), initial=np.inf))
+    return min(error / apart, np.pi) if apart > 0 else np.pi
 
 
 def normalized(kernel: RegularizedKernel, coef: Array, target: Array) -> Subspace:

@@ -312,13 +312,12 @@ class MixtureKDA(KernelDiscriminant):
             held_out, panel.target, codes, design=design, priors=priors
         )
         self._set_gaussians(gaussians)
-        self._note_rounding(
-            max(
-                steepness_of(to_numpy(coef) * weights, held_out)
-                for coef, weights in zip(panel.coef, mixture.weights, strict=True)
-                if coef is not None
-            )
-        )
+        steep = [
+            steepness_of(to_numpy(coef) * weights, held_out)
+            for coef, weights in zip(panel.coef, mixture.weights, strict=True)
+            if coef is not None
+        ]
+        self._note_rounding(max(steep))
         self._set_certificate(mixture.certificate)
 
     def _rows(self, X: Any, method: str) -> ObservedViews:

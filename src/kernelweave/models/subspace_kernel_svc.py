@@ -17,6 +17,7 @@ from kernelweave.fits.subspace import (
     Subspace,
     SubspaceSVM,
     label_factor,
+    turn_of_axes,
 )
 from kernelweave.kernels.banks.dense import DenseBank
 from kernelweave.models.shared.base import (
@@ -427,8 +428,7 @@ def _doubted(found: Subspace, duals: np.ndarray, n_components: int | None) -> Su
     kept = len(found.dependence)
     most = min(duals.shape[1], n_components or duals.shape[1])
     n_lost = min(int(np.sum(small)), most - kept)
-    values = np.sort(found.dependence) / np.max(found.dependence)
-    apart = float(np.min(np.diff(values), initial=np.inf))
-    turned = 0.5 * eps(found.coef) / apart if apart > 0 else np.pi
+    values = found.dependence / np.max(found.dependence)
+    turned = turn_of_axes(0.5 * eps(found.coef), values)
     n_doubtful = max(found.n_doubtful, n_lost)
-    return replace(found, n_doubtful=n_doubtful, turned=min(turned, np.pi))
+    return replace(found, n_doubtful=n_doubtful, turned=turned)

@@ -165,10 +165,18 @@ def next_portions(
 ) -> tuple[Portions, SummedRows | None]:
     """The rows of all calls including X, and their moments if it is time to solve."""
     portions = getattr(model, "_portions", None)
-    if X is None:
-        portions = _check_again(model, portions)
-    else:
+    if X is not None:
         portions = _added(model, portions, X, y, classes, sample_weight)
+    elif portions is None:
+        raise ValueError(
+            "partial_fit without rows learns from the rows of earlier calls of "
+            "partial_fit, and there were none. Pass X and y"
+        )
+    elif model.alpha == "cv" and portions.accumulator.recipe.n_folds == 1:
+        raise ValueError(
+            "alpha='cv' needs the moments of each fold, and the rows so far were "
+            "summed without folds; set it before the first call of partial_fit"
+        )
     moments = portions.accumulator.total() if solve or X is None else None
     if moments is None or (X is not None and not _enough(moments)):
         return portions, None
@@ -211,21 +219,6 @@ def _added(
         accumulator = RowAccumulator(recipe, intake.chunk_rows(intake.like))
     accumulator = accumulator.added(blocks, targets, weights)
     return Portions(intake, accumulator, classes, n_rows, first)
-
-
-def _check_again(model: Any, before: Portions | None) -> Portions:
-    """Refuse to solve without rows, or without the sums that are needed."""
-    if before is None:
-        raise ValueError(
-            "partial_fit without rows learns from the rows of earlier calls of "
-            "partial_fit, and there were none. Pass X and y"
-        )
-    if model.alpha == "cv" and before.accumulator.recipe.n_folds == 1:
-        raise ValueError(
-            "alpha='cv' needs the moments of each fold, and the rows so far were "
-            "summed without folds; set it before the first call of partial_fit"
-        )
-    return before
 
 
 def _check_classes(targets: np.ndarray, classes: np.ndarray) -> None:

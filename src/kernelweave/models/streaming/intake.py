@@ -124,16 +124,15 @@ class Intake:
             yield portion
             start += len(portion[1])
 
-    def portion(
-        self, X: Any, y: Any, start: int = 0, sample_weight: Any = None
-    ) -> Portion:
-        """Blocks, targets and weights of one portion; ``start`` numbers row 0."""
+    def portion(self, X: Any, y: Any, start: int = 0, given: Any = None) -> Portion:
+        """Blocks, targets and weights of one portion; ``start`` numbers row 0.
+
+        The weights are those ``given`` times those of the classes.
+        """
         targets, owner = self.targets(X, y, start), type(self.bearer).__name__
         blocks = self.rows(X, start)
         with numbered(start):
-            weights = check_sample_weight(
-                sample_weight, len(targets), owner, all_zero=True
-            )
+            weights = check_sample_weight(given, len(targets), owner, all_zero=True)
         class_weight = getattr(self.bearer, "class_weight", None)
         of_class = weights_of_portion(targets, class_weight, owner)
         return blocks, targets, weights * of_class
