@@ -293,8 +293,12 @@ def trace_scales(
 
 def _traces(gram: Array, widths: list[int]) -> np.ndarray:
     """The trace of each diagonal block of ``gram`` (D, D), (p,)."""
-    diagonal = to_numpy(namespace(gram).linalg.diagonal(gram))
-    return np.add.reduceat(diagonal, np.cumsum([0, *widths])[:-1])
+    return block_sums(to_numpy(namespace(gram).linalg.diagonal(gram)), widths)
+
+
+def block_sums(values: np.ndarray, widths: list[int]) -> np.ndarray:
+    """Sums of ``values`` (D,) over the features of each kernel, (p,)."""
+    return np.add.reduceat(values, np.cumsum([0, *widths])[:-1])
 
 
 def _blocks(problem: MomentProblem, gram: Array) -> tuple[Array, Array, Array]:

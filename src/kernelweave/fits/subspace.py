@@ -275,13 +275,19 @@ class RegularizedKernel:
             products = self.gram @ target  # G L
             solved = self.solve(products)  # T L, the coefficients
             explained = products.T @ solved
-        rounding = self._rounding(solved, uncorrelated)
+        rounding = 8.0 * float(np.sqrt(solved.shape[0])) * eps(solved)
         values, vectors = leading_axes(to_numpy(explained), rounding)
-        n_doubtful = 0
-        if n_components is None or len(values) < n_components:
-            clear = self._rounding(solved, uncorrelated=False)
-            n_doubtful = leading_axes(to_numpy(explained), clear)[0].size - len(values)
-        values, vectors = values[:n_components], vectors[:, :n_components]
+        n_found = rank = len(values)
+        if uncorrelated:
+            # In the null space of G, the errors of its entries, which are of either
+            # sign, are divided by alpha: eigenvalues there were a twentieth of this.
+            xp = namespace(self.gram)
+            largest = float(xp.max(xp.linalg.diagonal(self.gram)))
+            noise = min(rounding * (1.0 + largest / self.alpha), NOISE)
+            rank = int(np.sum(values > noise * values[0]))
+        wanted = n_found if n_components is None else n_components
+        n_doubtful = n_found - rank if rank < wanted else 0
+        values, vectors = values[:rank][:wanted], vectors[:, :rank][:, :wanted]
         scaled = vectors / np.sqrt(values)
         axes = from_numpy(scaled, solved)
         coef = solved @ axes
@@ -291,17 +297,6 @@ class RegularizedKernel:
             if squared_norm(features) < KEPT * squared_norm(products):
                 features = self.gram @ coef  # most digits would cancel
         return Subspace(coef, features, values, scaled, n_doubtful)
-
-    def _rounding(self, solved: Array, uncorrelated: bool) -> float:
-        """Relative size below which an eigenvalue is a rounding error."""
-        rounding = 8.0 * float(np.sqrt(solved.shape[0])) * eps(solved)
-        if not uncorrelated:
-            return rounding
-        # In the null space of G, the errors of its entries, which are of either sign,
-        # are divided by alpha. Eigenvalues there were a twentieth of this at most.
-        xp = namespace(self.gram)
-        largest = float(xp.max(xp.linalg.diagonal(self.gram)))
-        return min(rounding * (1.0 + largest / self.alpha), NOISE)
 
 
 def leading_axes(matrix: np.ndarray, rounding: float) -> tuple[np.ndarray, np.ndarray]:

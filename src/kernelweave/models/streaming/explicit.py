@@ -144,9 +144,8 @@ def _summed(recipe: ChunkRecipe, moments: Moments, intake: Intake) -> SummedRows
 
 def _enough(moments: Moments) -> bool:
     """Whether there are two classes or, for a regression, two rows."""
-    if moments.labels is None:
-        return moments.n_rows >= 2
-    return len(moments.labels) >= 2
+    found = moments.n_rows if moments.labels is None else len(moments.labels)
+    return found >= 2
 
 
 @dataclass(frozen=True)

@@ -26,11 +26,12 @@ from kernelweave.fits.moment_problem import (
     CvPath,
     GcvPath,
     MomentProblem,
+    block_sums,
     trace_scales,
 )
 from kernelweave.fits.ridge import RowDesign, class_coding, principal_axes
 from kernelweave.kernels.banks.features import FeatureBank
-from kernelweave.kernels.features.recipe import FeatureRecipe, FeatureReport
+from kernelweave.kernels.features.recipe import FeatureReport
 from kernelweave.kernels.maps.feature_map import FeatureKernelMap
 from kernelweave.kernels.moments import ChunkRecipe, Moments
 from kernelweave.models.shared.inputs import RowMap, require_enough
@@ -167,7 +168,7 @@ class MomentFit:
             features.widths,
             features.names,
             recipe.precision,
-            _block_sums(offset**2, features),
+            block_sums(offset**2, features.widths),
             np.array(features.noise),
             moments.n_rows,
         )
@@ -236,11 +237,6 @@ class MomentFit:
         """The result: the choice, and what else has been ``found``."""
         fitted = Fitted(self.choice, float(np.mean(self.errors)), **found)
         return Trained(fitted, self.row_map, self.report)
-
-
-def _block_sums(values: np.ndarray, features: FeatureRecipe) -> np.ndarray:
-    """Sums of ``values`` (D,) over the features of each kernel, (p,)."""
-    return np.array([np.sum(values[block]) for block in features.blocks])
 
 
 def fit_class_moments(
@@ -362,7 +358,7 @@ def keep_rows(
     mean = to_numpy(means).astype(np.float64)
     squares = (namespace(rows).sum(rows[:, part] ** 2) for part in features.blocks)
     traces = np.array([float(square) for square in squares])
-    second = traces + design.total * _block_sums(mean**2, features)
+    second = traces + design.total * block_sums(mean**2, features.widths)
     rounding, noise = recipe.precision * second, np.array(features.noise)
     scales = np.sqrt(trace_scales(design.total, traces, rounding, noise))
     rows *= from_numpy(np.repeat(scales, features.widths), rows)[None, :]
