@@ -294,7 +294,7 @@ class HeldOutClasses:
             sums = np.tile(self.sums, (len(sizes), 1, 1))  # (g, k, r)
             np.add.at(sums, at, -w[:, None] * z[rows])
             counts, usable = self.counts - taken, self.usable - taken
-            # Of two units the other would be the only one: its class has no mean, too.
+            # Of two units, the other would be the only one: the class has no mean.
             alone = (taken > 0) & (self.n_units == 2)
             sums[alone], usable[alone] = 0.0, 0.0
             shares = _shares(counts)

@@ -157,8 +157,7 @@ class RowDesign:
         """
         xp, k = namespace(coef), coef.shape[1]
         solved, order = [], []
-        sizes = np.array([len(rows) for rows in self.members])
-        for s in (int(size) for size in np.unique(sizes)):
+        for s in sorted({len(rows) for rows in self.members}):
             alike = np.stack([rows for rows in self.members if len(rows) == s])
             for part in row_chunks(len(alike), s * self.n_rows):
                 rows = alike[part].reshape(-1)
