@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -36,6 +35,7 @@ from kernelweave.kernels.maps.feature_map import FeatureKernelMap
 from kernelweave.kernels.moments import ChunkRecipe, Moments
 from kernelweave.models.shared.inputs import RowMap, require_enough
 from kernelweave.models.shared.learner import (
+    AlphaStart,
     Fitted,
     Judgement,
     KernelRows,
@@ -89,26 +89,6 @@ def _mapped(
     report = FeatureReport(kind, intake.why, features.n_features, maps)
     kernel_map.remarks += report.remarks
     return intake.row_map(kernel_map), report
-
-
-def judge_moments(
-    problem: MomentProblem,
-    folds: Array | None,
-    weights: np.ndarray,
-    alpha: float | None,
-    start: Any = None,
-    per_target: bool = False,
-) -> Judgement:
-    """Alpha, by default the best, with the errors of the targets from moments.
-
-    The errors are those of cross-validation with the moments of each fold ``folds``
-    (f, 1 + t + D, 1 + t + D), or of generalised cross-validation without.
-    """
-    crossed = folds is not None
-    path = CvPath(problem, folds, weights) if crossed else GcvPath(problem, weights)
-    used = best_alpha(path, per_target) if alpha is None else alpha
-    missed = path.missed(used) if alpha is None else 0.0
-    return Judgement(used, path.errors(np.atleast_2d(used))[0], missed=missed)
 
 
 def output_coding(gram: Array, n_targets: int) -> tuple[np.ndarray, np.ndarray]:
@@ -172,17 +152,17 @@ class MomentFit:
             np.array(features.noise),
             moments.n_rows,
         )
-        crossed = options.alpha == "cv"
-        folds = moments.gram if crossed else None
-        options = replace(options, alpha="loo") if crossed else options
+        self.problem, self.probe = problem, moments.probe
+        self.folds, self.per_target = None, per_target
+        if options.alpha == "cv":
+            self.folds, options = moments.gram, replace(options, alpha="loo")
         self.choice = search_norms(
             options,
             "learn" if options.alpha == "loo" else options.alpha,
-            partial(judge_moments, problem, folds, per_target=per_target),
+            self._judge,
             lambda alpha: PrimalFisher(problem, alpha, factor),
             callback,
         )
-        self.problem, self.probe = problem, moments.probe
         self._solve()
         mean, views = to_numpy(problem.mean) + offset, self.probe.views
         self.row_map, self.report = _mapped(
@@ -196,6 +176,21 @@ class MomentFit:
                 f"since sums of products in float{bits} are no better; functions "
                 "change by as much, divided by alpha"
             )
+
+    def _judge(
+        self, weights: np.ndarray, alpha: float | None, start: AlphaStart
+    ) -> Judgement:
+        """Alpha, by default the best, with the errors of the targets from moments.
+
+        The errors are those of cross-validation where there are folds, otherwise those
+        of generalised cross-validation.
+        """
+        problem, folds = self.problem, self.folds
+        plain = folds is None
+        path = GcvPath(problem, weights) if plain else CvPath(problem, folds, weights)
+        used = best_alpha(path, self.per_target) if alpha is None else alpha
+        missed = path.missed(used) if alpha is None else 0.0
+        return Judgement(used, path.errors(np.atleast_2d(used))[0], missed=missed)
 
     def _solve(self) -> None:
         """Coefficients at the alpha of each column, and their precision."""
